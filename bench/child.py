@@ -1,0 +1,91 @@
+"""A worker process as the benchmark sees it: ask, wait with a watchdog, learn how it ended."""
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+
+TAIL_BYTES = 2000
+
+
+class Ended(Exception):
+    """The worker gave no answer; the text says why and fits into a table cell."""
+
+
+class Worker:
+    def __init__(self, argv, group, env, log_path):
+        self.group, self.log_path = group, log_path
+        self._buffer = b""
+        with open(log_path, "wb") as log:
+            self._process = subprocess.Popen(
+                group.command(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                env=env, start_new_session=True)
+        group.started(self._process.pid)
+
+    def answer(self, timeout):
+        """The next JSON line of the worker."""
+        deadline = time.monotonic() + timeout
+        pipe = self._process.stdout
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                left = deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    raise Ended(f"none in {timeout:g} s")
+                data = os.read(pipe.fileno(), 65536)
+                if not data:
+                    raise Ended(self._how_it_ended())
+                self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return json.loads(line)
+
+    def infer(self, index, timeout):
+        try:
+            self._process.stdin.write(b"infer %d\n" % index)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise Ended(self._how_it_ended()) from None
+        return self.answer(timeout)
+
+    def quit(self, timeout=30):
+        """Let the worker end by itself (its library writes its statistics then)."""
+        try:
+            self._process.stdin.write(b"quit\n")
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return None
+
+    def kill(self):
+        if self._process.poll() is None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self._process.wait()
+
+    def close(self):
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass
+        self.group.close()
+
+    def log_tail(self):
+        with open(self.log_path, "rb") as log:
+            return log.read()[-TAIL_BYTES:].decode(errors="replace").strip()
+
+    def _how_it_ended(self):
+        code = self._process.wait(30)
+        if self.group.oom_kills():
+            return "out of memory"
+        if code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        return f"exit code {code}"

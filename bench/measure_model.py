@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Measure what the accounting needs of one model; write its aligned weights file if asked.
+
+Prints one JSON object. PyTorch's own allocator reports every allocation and free to the profiler,
+so the numbers do not depend on swapnet. Run plainly, in a process of its own: the recorded events
+take memory themselves."""
+import argparse
+import json
+
+import torch
+
+import models
+import weights
+
+
+def peak_tensor_bytes(run):
+    """(result of run, peak of the tensor bytes that it allocated and had not freed yet)."""
+    with torch.autograd.profiler.profile(profile_memory=True) as profiler:
+        result = run()
+    events = [(event.start_us(), event.nbytes())
+              for event in profiler.kineto_results.events() if event.name() == "[memory]"]
+    live = peak = 0
+    for _, change in sorted(events, key=lambda event: event[0]):
+        live += change
+        peak = max(peak, live)
+    return result, peak
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True, choices=models.NAMES)
+    parser.add_argument("--weights", help="where to write the weights; default: nowhere")
+    parser.add_argument("--threads", type=int)
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    with torch.no_grad():
+        model, build_peak = peak_tensor_bytes(lambda: models.build(args.model))
+        model(models.make_input(0))
+        _, activations = peak_tensor_bytes(lambda: model(models.make_input(0)))
+    if args.weights:
+        weights.save(model, args.weights)
+    total, streamable = models.weight_bytes(model)
+    print(json.dumps({"weight_bytes": total, "streamable_bytes": streamable,
+                      "activation_bytes": activations,
+                      "peak_alloc_bytes": max(build_peak, total + activations),
+                      "threads": torch.get_num_threads(), "torch": torch.__version__}))
+
+
+if __name__ == "__main__":
+    main()

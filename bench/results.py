@@ -1,0 +1,92 @@
+"""From the lanes of one point to rows of the table, and what falls short of the goals."""
+import json
+import statistics
+
+import plan
+import variants
+
+IDLE_CPU_SECONDS = 1.0  # more than this between requests means that a worker does not rest
+
+
+def _read_stats(path):
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _note(lane, row):
+    notes = []
+    if lane.ended:
+        notes.append(lane.ended)
+    if lane.variant == variants.SWAPNET and not lane.ended:
+        stats = row["stats"]
+        notes.append(stats.get("fetch_path", "") if stats else "no statistics: swapnet was off")
+    if lane.idle_cpu_seconds > IDLE_CPU_SECONDS:
+        notes.append(f"{lane.idle_cpu_seconds:.1f} s CPU while idle")
+    if lane.variant != variants.PLAIN and not lane.worker.group.limited:
+        notes.append("no limit")
+    return ", ".join(filter(None, notes))
+
+
+def row(lane, model, point, facts, budget, bandwidths, plain, stats_path):
+    """One line of the table. plain is the lane of the plain program in the same round-robin."""
+    latency, plain_latency = lane.latency(), plain.latency()
+    bandwidth = statistics.median(bandwidths)
+    is_plain = lane is plain
+    peaks = lane.sampler.peaks(lane.worker.group)
+    result = {
+        "model": model, "point": plan.point_name(point), "variant": lane.variant,
+        "weight_bytes": facts.weight_bytes, "streamable_bytes": facts.streamable_bytes,
+        "activation_bytes": facts.activation_bytes, "base_bytes": facts.base_bytes,
+        "budget_bytes": budget, "cgroup_limit_bytes": lane.worker.group.limit_bytes,
+        "latencies_s": lane.latencies, "latency_s": latency,
+        "ratio": latency / plain_latency if latency and plain_latency and not is_plain else None,
+        "bandwidth": bandwidth, "bandwidths": bandwidths,
+        "limit_s": None if is_plain or not plain_latency else
+                   plan.limit_seconds(plain_latency, facts, budget, bandwidth),
+        "must_read_bytes": plan.missing(facts, budget),
+        "read_per_pass": lane.read_bytes_per_pass(),
+        "over_base_bytes": peaks["held"] - facts.base_bytes if peaks["held"] else None,
+        "file_peak_bytes": peaks["file"], "usage_peak_bytes": lane.worker.group.usage_peak(),
+        "same_bits": lane.same_bits(plain.hashes), "ended": lane.ended,
+        "idle_cpu_s": lane.idle_cpu_seconds,
+        "stats": _read_stats(stats_path) if lane.variant == variants.SWAPNET else None}
+    result["note"] = _note(lane, result)
+    return result
+
+
+def _swapnet_shortfalls(row, mmap_row):
+    """The goals that one swapnet row misses."""
+    if row["latency_s"] is None:
+        yield f"no result ({row['note']})"
+        return
+    if not row["same_bits"]:
+        yield "other bits than the plain program"
+    if row["point"] == plan.FITS:
+        if row["ratio"] > 1.05:
+            yield f"{row['ratio']:.2f} times plain although it fits (goal 1.05)"
+    elif row["latency_s"] > 1.25 * row["limit_s"]:
+        yield f"{row['latency_s'] / row['limit_s']:.2f} times the limit (goal 1.25)"
+    if mmap_row and mmap_row["latency_s"] and row["point"] != plan.FITS:
+        if row["latency_s"] > mmap_row["latency_s"]:
+            yield "slower than memory-mapped weights"
+        elif (mmap_row["read_per_pass"] > row["streamable_bytes"]
+              and row["latency_s"] > mmap_row["latency_s"] / 2):
+            yield "not twice as fast as memory-mapped weights, which thrash"
+    allowed = row["must_read_bytes"] + plan.WINDOW_BYTES
+    if row["read_per_pass"] > allowed:
+        yield (f"{row['read_per_pass'] / plan.MIB:.0f} MiB read per pass "
+               f"(at most {allowed / plan.MIB:.0f})")
+    excess = (row["over_base_bytes"] or 0) - row["budget_bytes"] - plan.SLACK_BYTES
+    if excess > 0:
+        yield f"peak is {excess / plan.MIB:.0f} MiB over base + budget + 32 MiB"
+
+
+def shortfalls(rows):
+    """One line per missed goal of swapnet."""
+    mmap_rows = {(row["model"], row["point"]): row for row in rows
+                 if row["variant"] == variants.MMAP}
+    return [f"{row['model']} at {row['point']}: {text}"
+            for row in rows if row["variant"] == variants.SWAPNET
+            for text in _swapnet_shortfalls(row, mmap_rows.get((row["model"], row["point"])))]

@@ -1,0 +1,56 @@
+"""Rows of results as text or Markdown."""
+from plan import MIB
+
+COLUMNS = ("model", "MiB", "point", "budget", "variant", "latency ms", "x plain", "limit ms",
+           "limit/lat", "disk MB/s", "read/pass", "peak", "cache", "same bits", "note")
+LEFT = {"model", "variant", "program", "note"}
+
+
+def _mib(value):
+    return "" if value is None else f"{value / MIB:.0f}"
+
+
+def _number(value, text):
+    return "" if value is None else format(value, text)
+
+
+def _cells(row):
+    latency, limit = row["latency_s"], row["limit_s"]
+    efficiency = limit / latency if latency and row["variant"] != "plain" else None
+    same = {None: "", True: "yes", False: "NO"}[row["same_bits"]]
+    return (row["model"], _mib(row["weight_bytes"]), row["point"], _mib(row["budget_bytes"]),
+            row["variant"], _number(latency and latency * 1e3, ".1f"),
+            _number(row["ratio"], ".2f"), _number(limit and limit * 1e3, ".1f"),
+            _number(efficiency, ".2f"), _number(row["bandwidth"] / 1e6, ".0f"),
+            _mib(row["read_per_pass"]), _mib(row["over_base_bytes"]),
+            _mib(row["file_peak_bytes"]), same, row["note"])
+
+
+def _blank_repeats(rows):
+    """Leave out the model and point where they repeat the line above: easier to read."""
+    previous = None
+    for cells in rows:
+        key = cells[:4]
+        yield (("",) * 4 if key == previous else key) + cells[4:]
+        previous = key
+
+
+def text(rows):
+    return grid(COLUMNS, list(_blank_repeats(_cells(row) for row in rows)))
+
+
+def markdown(rows):
+    lines = ["| " + " | ".join(COLUMNS) + " |",
+             "|" + "|".join(":--" if name in LEFT else "--:" for name in COLUMNS) + "|"]
+    lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def grid(columns, rows):
+    """Aligned columns; names and notes to the left, numbers to the right."""
+    widths = [max(len(line[i]) for line in [columns, *rows]) for i in range(len(columns))]
+    lines = []
+    for line in [columns, tuple("-" * width for width in widths), *rows]:
+        lines.append("  ".join(cell.ljust(width) if name in LEFT else cell.rjust(width)
+                               for cell, width, name in zip(line, widths, columns)).rstrip())
+    return "\n".join(lines)

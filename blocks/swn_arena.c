@@ -1,0 +1,254 @@
+#include "swn_arena.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Free address space, in granules, as two sorted lists: warm pieces (pages in place) and cold ones. The lists are short
+ * (activations come and go at the same few places), so a linear best-fit scan beats a tree here. */
+struct hole {
+    size_t at, count;
+    struct hole *next;
+};
+
+struct swn_arena {
+    uintptr_t base;
+    size_t granules;
+    struct hole *warm, *cold, *spare_holes;
+    size_t warm_granules;
+    struct swn_range *first, *last, *spare_ranges;
+    uint32_t next_id;
+    _Atomic(struct swn_range *) *owner; /* per granule; reserved address space, touched where used */
+    size_t owner_bytes;
+};
+
+static struct hole *hole_new(struct swn_arena *a, size_t at, size_t count, struct hole *next)
+{
+    struct hole *h = a->spare_holes;
+    if (h)
+        a->spare_holes = h->next;
+    else if (!(h = malloc(sizeof *h)))
+        return NULL;
+    *h = (struct hole){.at = at, .count = count, .next = next};
+    return h;
+}
+
+static void hole_drop(struct swn_arena *a, struct hole **link)
+{
+    struct hole *h = *link;
+    *link = h->next;
+    h->next = a->spare_holes;
+    a->spare_holes = h;
+}
+
+/* Adds [at, at+count) and joins it with its neighbours. Without memory for a descriptor the space is lost, not reused. */
+static void hole_add(struct swn_arena *a, struct hole **list, size_t at, size_t count)
+{
+    struct hole **link = list;
+    while (*link && (*link)->at + (*link)->count < at)
+        link = &(*link)->next;
+    struct hole *h = *link;
+    if (h && h->at + h->count == at) {
+        h->count += count;
+        if (h->next && h->at + h->count == h->next->at) {
+            h->count += h->next->count;
+            hole_drop(a, &h->next);
+        }
+    } else if (h && at + count == h->at) {
+        h->at = at;
+        h->count += count;
+    } else {
+        struct hole *fresh = hole_new(a, at, count, h);
+        if (fresh)
+            *link = fresh;
+    }
+}
+
+static struct hole **best_fit(struct hole **list, size_t count)
+{
+    struct hole **best = NULL;
+    for (struct hole **link = list; *link; link = &(*link)->next)
+        if ((*link)->count >= count && (!best || (*link)->count < (*best)->count))
+            best = link;
+    return best;
+}
+
+/* Cold space is taken first-fit from the lowest address: parameters allocated in a row lie in a row. */
+static struct hole **first_fit(struct hole **list, size_t count)
+{
+    for (struct hole **link = list; *link; link = &(*link)->next)
+        if ((*link)->count >= count)
+            return link;
+    return NULL;
+}
+
+static size_t hole_take(struct swn_arena *a, struct hole **link, size_t count)
+{
+    struct hole *h = *link;
+    size_t at = h->at;
+    h->at += count;
+    h->count -= count;
+    if (!h->count)
+        hole_drop(a, link);
+    return at;
+}
+
+int swn_arena_create(struct swn_arena **out, size_t bytes)
+{
+    struct swn_arena *a = calloc(1, sizeof *a);
+    if (!a)
+        return -ENOMEM;
+    void *base = MAP_FAILED;
+    size_t least = bytes / 64;
+    for (; bytes >= least && bytes >= SWN_GRANULE; bytes /= 2) {
+        base = mmap(NULL, bytes + SWN_GRANULE, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base != MAP_FAILED)
+            break;
+    }
+    if (base == MAP_FAILED) {
+        free(a);
+        return -ENOMEM;
+    }
+    a->base = swn_round_up((uintptr_t)base, SWN_GRANULE);
+    a->granules = bytes / SWN_GRANULE;
+    a->owner_bytes = swn_round_up(a->granules * sizeof *a->owner, SWN_PAGE);
+    void *owner = mmap(NULL, a->owner_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (owner == MAP_FAILED || !(a->cold = hole_new(a, 0, a->granules, NULL))) {
+        munmap(base, bytes + SWN_GRANULE);
+        free(a);
+        return -ENOMEM;
+    }
+    a->owner = owner;
+    a->next_id = 1;
+    *out = a;
+    return 0;
+}
+
+void swn_arena_destroy(struct swn_arena *a)
+{
+    munmap((void *)a->base, a->granules * SWN_GRANULE);
+    munmap((void *)a->owner, a->owner_bytes);
+    struct hole *lists[] = {a->warm, a->cold, a->spare_holes};
+    for (size_t i = 0; i < 3; i++)
+        for (struct hole *h = lists[i], *n; h; h = n) {
+            n = h->next;
+            free(h);
+        }
+    struct swn_range *ranges[] = {a->first, a->spare_ranges};
+    for (size_t i = 0; i < 2; i++)
+        for (struct swn_range *r = ranges[i], *n; r; r = n) {
+            n = r->next;
+            free(r);
+        }
+    free(a);
+}
+
+uintptr_t swn_arena_lo(const struct swn_arena *a)
+{
+    return a->base;
+}
+
+uintptr_t swn_arena_hi(const struct swn_arena *a)
+{
+    return a->base + a->granules * SWN_GRANULE;
+}
+
+int swn_arena_would_reuse(const struct swn_arena *a, size_t len)
+{
+    struct hole *warm = a->warm;
+    return best_fit(&warm, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE) != NULL;
+}
+
+static struct swn_range *range_new(struct swn_arena *a)
+{
+    struct swn_range *r = a->spare_ranges;
+    if (r)
+        a->spare_ranges = r->next;
+    else if (!(r = malloc(sizeof *r)))
+        return NULL;
+    memset(r, 0, sizeof *r);
+    return r;
+}
+
+struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh)
+{
+    if (!len || len > a->granules * SWN_GRANULE)
+        return NULL;
+    size_t span = swn_round_up(len, SWN_GRANULE), count = span / SWN_GRANULE;
+    struct hole **from = best_fit(&a->warm, count);
+    int warm = from != NULL;
+    if (!from && !(from = first_fit(&a->cold, count)))
+        return NULL;
+    struct swn_range *r = range_new(a);
+    if (!r)
+        return NULL;
+    size_t at = hole_take(a, from, count);
+    if (warm)
+        a->warm_granules -= count;
+    r->addr = a->base + at * SWN_GRANULE;
+    r->len = len;
+    r->span = span;
+    /* Warm granules may have pages behind the last one asked for. */
+    r->size = warm ? span : swn_round_up(len, SWN_PAGE);
+    r->id = a->next_id++;
+    r->node = -1;
+    atomic_store_explicit(&r->state, SWN_HOME, memory_order_relaxed);
+    r->prev = a->last;
+    *(a->last ? &a->last->next : &a->first) = r;
+    a->last = r;
+    for (size_t i = 0; i < count; i++)
+        atomic_store_explicit(&a->owner[at + i], r, memory_order_release);
+    *fresh = warm ? 0 : r->size;
+    return r;
+}
+
+void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
+{
+    size_t at = (r->addr - a->base) / SWN_GRANULE, count = r->span / SWN_GRANULE;
+    for (size_t i = 0; i < count; i++)
+        atomic_store_explicit(&a->owner[at + i], NULL, memory_order_release);
+    *(r->prev ? &r->prev->next : &a->first) = r->next;
+    *(r->next ? &r->next->prev : &a->last) = r->prev;
+    atomic_store(&r->state, SWN_FREE);
+    r->id = 0;
+    r->next = a->spare_ranges;
+    a->spare_ranges = r;
+    hole_add(a, warm ? &a->warm : &a->cold, at, count);
+    if (warm)
+        a->warm_granules += count;
+}
+
+int swn_arena_trim(struct swn_arena *a, struct swn_piece *out)
+{
+    struct hole **largest = NULL;
+    for (struct hole **link = &a->warm; *link; link = &(*link)->next)
+        if (!largest || (*link)->count > (*largest)->count)
+            largest = link;
+    if (!largest)
+        return 0;
+    size_t count = (*largest)->count, at = hole_take(a, largest, count);
+    a->warm_granules -= count;
+    *out = (struct swn_piece){.addr = a->base + at * SWN_GRANULE, .bytes = count * SWN_GRANULE};
+    hole_add(a, &a->cold, at, count);
+    return 1;
+}
+
+size_t swn_arena_warm_bytes(const struct swn_arena *a)
+{
+    return a->warm_granules * SWN_GRANULE;
+}
+
+struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr)
+{
+    if (addr < a->base || addr >= swn_arena_hi(a))
+        return NULL;
+    return atomic_load_explicit(&a->owner[(addr - a->base) / SWN_GRANULE], memory_order_acquire);
+}
+
+struct swn_range *swn_arena_first(const struct swn_arena *a)
+{
+    return a->first;
+}

@@ -1,0 +1,102 @@
+/* swn_arena.h - one reserved range of addresses, and the tensors that live in it.
+ *
+ * Tensors of at least SWN_GRANULE bytes get page-aligned ranges, in allocation order, so that the parameters of a
+ * model lie in layer order. Address space is handed out in granules; memory is counted in pages. A freed range may keep
+ * its pages ("warm"): the next tensor that fits takes them over without a fault and without zeroing.
+ *
+ * Pure bookkeeping: the arena calls mmap once, to reserve, and never touches, maps or drops a page itself; the caller
+ * does what `swn_arena_*` tells it to. Not thread-safe, except swn_arena_find, which may race with everything (a signal
+ * handler uses it) and then sees the old or the new owner of an address. Errors are -errno. Range descriptors belong to the
+ * arena and are never given back to the system, so that a racing reader never follows a dead pointer.
+ */
+#ifndef SWN_ARENA_H
+#define SWN_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SWN_PAGE ((size_t)4096)
+#define SWN_GRANULE ((size_t)65536)
+
+static inline size_t swn_round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+struct swn_frame;
+struct swn_extent_file;
+
+/* What stands behind a range's own address. Only the holder of the engine's lock changes it, except for the two
+ * hand-shakes with the fault handler (see swn_residency.h). */
+enum swn_state {
+    SWN_FREE = 0,
+    SWN_HOME,     /* ordinary private pages */
+    SWN_STREAMED, /* private mapping of an extent; pages written since are private copies */
+    SWN_LEAVING,  /* read-only while its bytes are being secured; a store sends it back */
+    SWN_COMMIT,   /* bytes secured, mapping about to change: a store must wait for a moment */
+    SWN_RECALLING, /* a store came while LEAVING; its thread is making the range writable again */
+    SWN_RECALLED,
+};
+
+struct swn_range {
+    uintptr_t addr;
+    size_t len;  /* bytes asked for */
+    size_t size; /* bytes counted: pages that may be resident when HOME */
+    size_t span; /* address space, a multiple of SWN_GRANULE */
+    _Atomic int state;
+    uint32_t id; /* never reused while the process lives; 0 when free */
+    int pins;    /* running operators and system calls that may write it: it must not leave */
+    int readers; /* running operators that read it at its own address */
+
+    /* where its bytes are on disk, valid while STREAMED (and for HOME ranges never) */
+    struct swn_extent_file *file;
+    uint64_t extent;
+    uint64_t extent_epoch; /* fork epoch in which the extent was written */
+
+    struct swn_frame *frame; /* copy in the pool, being read or ready */
+    size_t published;        /* bytes of the frame mapped at addr (0: none) */
+    int foreign_map;         /* the mapping at addr is not the arena's own anonymous one */
+
+    /* how it is used */
+    uint64_t alloc_seq, last_use; /* in outermost operators */
+    uint32_t aged_reads;
+    int node;      /* index in the learned order, or -1 */
+    int written;   /* mutated by an operator after it had been read as a weight */
+    int keep;      /* the plan wants it resident */
+    int oversize;  /* larger than the window: served by the mapping */
+    int io_failed; /* a fetch failed for good: served by the mapping */
+
+    struct swn_range *prev, *next; /* all live ranges, oldest first */
+};
+
+struct swn_arena;
+
+/* Reserves `bytes` of address space (halving down to 1/64 of it when the system refuses). 0 or -errno. */
+int swn_arena_create(struct swn_arena **out, size_t bytes);
+void swn_arena_destroy(struct swn_arena *a);
+uintptr_t swn_arena_lo(const struct swn_arena *a);
+uintptr_t swn_arena_hi(const struct swn_arena *a);
+
+/* A piece of address space to be used or dropped. */
+struct swn_piece {
+    uintptr_t addr;
+    size_t bytes;
+};
+
+/* A range for `len` bytes, or NULL when no address space or descriptor is left. *fresh: bytes of it that have no pages yet
+ * (either all of them or none). */
+struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh);
+/* Whether swn_arena_alloc(len) would be served from warm pages. */
+int swn_arena_would_reuse(const struct swn_arena *a, size_t len);
+/* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */
+void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
+/* Takes the largest warm piece out of the warm set: 1 and *out to be dropped by the caller, or 0 when none is left. */
+int swn_arena_trim(struct swn_arena *a, struct swn_piece *out);
+size_t swn_arena_warm_bytes(const struct swn_arena *a);
+
+/* The live range that contains addr, or NULL. O(1), lock-free. */
+struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr);
+/* Live ranges from the oldest to the newest. */
+struct swn_range *swn_arena_first(const struct swn_arena *a);
+
+#endif

@@ -1,0 +1,423 @@
+#define _GNU_SOURCE
+#include "swn_fetch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "swn_thread.h"
+
+#define PIECE_BYTES ((size_t)1 << 20)
+#define DEPTH 8u
+#define MOST_DEPTH 64u
+#define PREAD_THREADS 3u
+#define BLOCK ((size_t)4096)
+
+enum { QUEUED, ACTIVE, DONE };
+
+/* A part of a job on its way. */
+struct piece {
+    struct swn_fetch_job *job; /* NULL: slot free */
+    size_t at, len;            /* within the job */
+    int buffered;
+};
+
+struct list {
+    struct swn_fetch_job *first, **end;
+};
+
+struct swn_fetch {
+    pthread_mutex_t lock;
+    pthread_cond_t work, idle;
+    const struct swn_io *io;
+    size_t piece_bytes;
+    unsigned depth, inflight;
+    int paused, stopping, has_ring, started;
+    enum swn_fetch_path path;
+    struct list queue[2]; /* urgent, normal: jobs not yet issued to the end */
+    struct io_uring ring;
+    struct piece slots[MOST_DEPTH];
+    pthread_t threads[PREAD_THREADS];
+    unsigned thread_count;
+    struct swn_fetch_stats stats;
+    uint64_t busy_since;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void push(struct list *l, struct swn_fetch_job *job)
+{
+    job->next = NULL;
+    *l->end = job;
+    l->end = &job->next;
+}
+
+static int unlink_job(struct list *l, struct swn_fetch_job *job)
+{
+    for (struct swn_fetch_job **link = &l->first; *link; link = &(*link)->next)
+        if (*link == job) {
+            *link = job->next;
+            if (!job->next)
+                l->end = link;
+            return 1;
+        }
+    return 0;
+}
+
+/* The next piece to be read, or 0. Caller holds the lock. */
+static int take_piece(struct swn_fetch *f, struct piece *p)
+{
+    if (f->paused)
+        return 0;
+    for (int q = 0; q < 2; q++) {
+        struct swn_fetch_job *job = f->queue[q].first;
+        if (!job)
+            continue;
+        job->state = ACTIVE;
+        p->job = job;
+        p->at = job->issued;
+        p->len = job->len - job->issued < f->piece_bytes ? job->len - job->issued : f->piece_bytes;
+        p->buffered = job->file->direct_fd < 0 || f->path == SWN_FETCH_BUFFERED;
+        job->issued += p->len;
+        job->inflight++;
+        if (job->issued == job->len)
+            unlink_job(&f->queue[q], job);
+        if (!f->inflight++)
+            f->busy_since = now_ns();
+        return 1;
+    }
+    return 0;
+}
+
+/* What a read of the piece gave. 1: the piece is finished (or given up), 0: *p is what remains to be read.
+ * Caller holds the lock. */
+static int account(struct swn_fetch *f, struct piece *p, ssize_t res)
+{
+    struct swn_fetch_job *job = p->job;
+    f->stats.reads++;
+    if (res == -EINTR || res == -EAGAIN)
+        return 0;
+    if (res < 0) {
+        f->stats.errors++;
+        if ((res == -EINVAL || res == -EOPNOTSUPP) && !p->buffered) {
+            p->buffered = 1; /* the file system takes no direct reads, or not this one */
+            return 0;
+        }
+        if (job->retries++ < SWN_FETCH_RETRIES)
+            return 0;
+        job->err = (int)res;
+        return 1;
+    }
+    if (res == 0) {
+        job->err = -ENODATA;
+        return 1;
+    }
+    f->stats.bytes += (uint64_t)res;
+    size_t got = (size_t)res;
+    if (got < p->len && !p->buffered) {
+        got = got / BLOCK * BLOCK; /* direct reads begin at whole blocks */
+        if (!got)
+            p->buffered = 1;
+    }
+    p->at += got;
+    p->len -= got;
+    return p->len == 0;
+}
+
+/* Ends a piece; calls done (without the lock) when it was the job's last. Caller holds the lock. */
+static void finish_piece(struct swn_fetch *f, struct piece *p)
+{
+    struct swn_fetch_job *job = p->job;
+    if (p->buffered) {
+        if (f->path != SWN_FETCH_BUFFERED)
+            f->path = SWN_FETCH_BUFFERED;
+        f->io->fadvise(f->io->ctx, job->file->fd, job->off, job->len, POSIX_FADV_DONTNEED);
+    }
+    p->job = NULL;
+    job->inflight--;
+    if (job->err && job->issued < job->len) { /* the rest is not worth reading */
+        unlink_job(&f->queue[0], job);
+        unlink_job(&f->queue[1], job);
+        job->issued = job->len;
+    }
+    int last = !job->inflight && job->issued == job->len;
+    if (last) {
+        job->state = DONE;
+        pthread_mutex_unlock(&f->lock);
+        job->done(job, job->err);
+        pthread_mutex_lock(&f->lock);
+    }
+    if (!--f->inflight) {
+        f->stats.busy_ns += now_ns() - f->busy_since;
+        pthread_cond_broadcast(&f->idle);
+    }
+}
+
+static ssize_t read_piece(struct swn_fetch *f, const struct piece *p)
+{
+    const struct swn_fetch_job *job = p->job;
+    return f->io->pread(f->io->ctx, p->buffered ? job->file->fd : job->file->direct_fd, (char *)job->buf + p->at, p->len,
+                        job->off + p->at);
+}
+
+/* One piece by pread, to its end. Caller holds the lock; it is let go while reading. */
+static void read_whole_piece(struct swn_fetch *f, struct piece *p)
+{
+    int finished = 0;
+    while (!finished) {
+        pthread_mutex_unlock(&f->lock);
+        ssize_t res = read_piece(f, p);
+        pthread_mutex_lock(&f->lock);
+        finished = account(f, p, res);
+    }
+    finish_piece(f, p);
+}
+
+static void *pread_thread(void *arg)
+{
+    struct swn_fetch *f = arg;
+    pthread_mutex_lock(&f->lock);
+    for (;;) {
+        struct piece p = {0};
+        if (take_piece(f, &p))
+            read_whole_piece(f, &p);
+        else if (f->stopping)
+            break;
+        else
+            pthread_cond_wait(&f->work, &f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+/* Hands the piece to the ring; when the ring does not take it, it is read here and now. Caller holds the lock. */
+static void issue(struct swn_fetch *f, unsigned slot)
+{
+    struct piece *p = &f->slots[slot];
+    const struct swn_fetch_job *job = p->job;
+    int err = f->io->ring_read(f->io->ctx, &f->ring, p->buffered ? job->file->fd : job->file->direct_fd, (char *)job->buf + p->at,
+                               p->len, job->off + p->at, slot);
+    if (err)
+        read_whole_piece(f, p);
+}
+
+static void issue_all(struct swn_fetch *f)
+{
+    for (unsigned i = 0; i < f->depth; i++)
+        if (!f->slots[i].job && take_piece(f, &f->slots[i]))
+            issue(f, i);
+}
+
+static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
+{
+    struct piece *p = &f->slots[slot];
+    if (slot >= f->depth || !p->job)
+        return;
+    if (account(f, p, res))
+        finish_piece(f, p);
+    else
+        issue(f, (unsigned)slot);
+}
+
+static void nap(void)
+{
+    struct timespec t = {.tv_nsec = 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* The ring belongs to the thread that uses it: newer kernels allow one submitter only. */
+static void *first_thread(void *arg)
+{
+    struct swn_fetch *f = arg;
+    int ring = f->path == SWN_FETCH_URING && f->io->ring_setup(f->io->ctx, &f->ring, f->depth) == 0;
+    pthread_mutex_lock(&f->lock);
+    f->has_ring = ring;
+    if (!ring && f->path == SWN_FETCH_URING)
+        f->path = SWN_FETCH_PREAD;
+    f->started = 1;
+    pthread_cond_broadcast(&f->idle);
+    if (!ring) {
+        pthread_mutex_unlock(&f->lock);
+        return pread_thread(f);
+    }
+    for (;;) {
+        issue_all(f);
+        if (!f->inflight) {
+            if (f->stopping && !f->queue[0].first && !f->queue[1].first)
+                break;
+            if (f->paused || (!f->queue[0].first && !f->queue[1].first))
+                pthread_cond_wait(&f->work, &f->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&f->lock);
+        uint64_t tag;
+        int res, got = f->io->ring_submit(f->io->ctx, &f->ring);
+        if (got >= 0)
+            got = f->io->ring_wait(f->io->ctx, &f->ring, 1000, &tag, &res);
+        if (got < 0)
+            nap(); /* the kernel is short of something; what is in flight is still ours to wait for */
+        pthread_mutex_lock(&f->lock);
+        if (got == 1)
+            ring_complete(f, tag, res);
+    }
+    pthread_mutex_unlock(&f->lock);
+    f->io->ring_exit(f->io->ctx, &f->ring);
+    return NULL;
+}
+
+int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts)
+{
+    struct swn_fetch *f = calloc(1, sizeof *f);
+    if (!f)
+        return -ENOMEM;
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->work, NULL);
+    pthread_cond_init(&f->idle, NULL);
+    f->io = opts->io;
+    f->piece_bytes = opts->piece_bytes ? opts->piece_bytes : PIECE_BYTES;
+    f->depth = opts->depth ? opts->depth : DEPTH;
+    if (f->depth > MOST_DEPTH)
+        f->depth = MOST_DEPTH;
+    for (int q = 0; q < 2; q++)
+        f->queue[q].end = &f->queue[q].first;
+    f->path = opts->best_path;
+    if (swn_thread_start(&f->threads[0], first_thread, f)) {
+        free(f);
+        return -EAGAIN;
+    }
+    f->thread_count = 1;
+    pthread_mutex_lock(&f->lock);
+    while (!f->started)
+        pthread_cond_wait(&f->idle, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+    for (unsigned want = f->has_ring ? 1 : PREAD_THREADS; f->thread_count < want; f->thread_count++)
+        if (swn_thread_start(&f->threads[f->thread_count], pread_thread, f))
+            break; /* fewer do as well */
+    for (unsigned i = 0; i < f->thread_count; i++)
+        pthread_setname_np(f->threads[i], "swn-fetch");
+    *out = f;
+    return 0;
+}
+
+int swn_fetch_submit(struct swn_fetch *f, struct swn_fetch_job *job, int urgent)
+{
+    pthread_mutex_lock(&f->lock);
+    int err = f->stopping ? -ESHUTDOWN : 0;
+    if (!err) {
+        job->issued = 0;
+        job->inflight = job->retries = job->err = 0;
+        job->state = QUEUED;
+        job->urgent = urgent;
+        push(&f->queue[!urgent], job);
+        if (f->has_ring)
+            pthread_cond_signal(&f->work);
+        else
+            pthread_cond_broadcast(&f->work);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return err;
+}
+
+void swn_fetch_promote(struct swn_fetch *f, struct swn_fetch_job *job)
+{
+    pthread_mutex_lock(&f->lock);
+    if (job->state != DONE && !job->urgent && unlink_job(&f->queue[1], job)) {
+        job->urgent = 1;
+        push(&f->queue[0], job);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+int swn_fetch_cancel(struct swn_fetch *f, struct swn_fetch_job *job)
+{
+    pthread_mutex_lock(&f->lock);
+    int ok = job->state == QUEUED && unlink_job(&f->queue[!job->urgent], job);
+    pthread_mutex_unlock(&f->lock);
+    return ok ? 0 : -EBUSY;
+}
+
+void swn_fetch_pause(struct swn_fetch *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->paused++;
+    while (f->inflight)
+        pthread_cond_wait(&f->idle, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void swn_fetch_resume(struct swn_fetch *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->paused--;
+    pthread_cond_broadcast(&f->work);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void swn_fetch_abandon(struct swn_fetch *f)
+{
+    if (f->has_ring)
+        f->io->ring_exit(f->io->ctx, &f->ring);
+    free(f); /* its mutex may be held by a thread that does not exist here: not destroyed, just forgotten */
+}
+
+static void cancel_all(struct swn_fetch *f)
+{
+    for (int q = 0; q < 2; q++)
+        for (;;) {
+            struct swn_fetch_job *job = f->queue[q].first;
+            while (job && job->state != QUEUED)
+                job = job->next;
+            if (!job)
+                break;
+            unlink_job(&f->queue[q], job);
+            job->state = DONE;
+            pthread_mutex_unlock(&f->lock);
+            job->done(job, -ECANCELED);
+            pthread_mutex_lock(&f->lock);
+        }
+}
+
+void swn_fetch_stop(struct swn_fetch *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->stopping = 1;
+    f->paused = 0;
+    cancel_all(f);
+    pthread_cond_broadcast(&f->work);
+    pthread_mutex_unlock(&f->lock);
+    for (unsigned i = 0; i < f->thread_count; i++)
+        pthread_join(f->threads[i], NULL);
+    pthread_cond_destroy(&f->work);
+    pthread_cond_destroy(&f->idle);
+    pthread_mutex_destroy(&f->lock);
+    free(f);
+}
+
+enum swn_fetch_path swn_fetch_path_now(const struct swn_fetch *f)
+{
+    return __atomic_load_n(&((struct swn_fetch *)f)->path, __ATOMIC_RELAXED);
+}
+
+const char *swn_fetch_path_name(enum swn_fetch_path p)
+{
+    static const char *const names[] = {"io_uring+O_DIRECT", "pread+O_DIRECT", "pread+buffered"};
+    return names[p];
+}
+
+void swn_fetch_stats_get(struct swn_fetch *f, struct swn_fetch_stats *out)
+{
+    pthread_mutex_lock(&f->lock);
+    *out = f->stats;
+    if (f->inflight)
+        out->busy_ns += now_ns() - f->busy_since;
+    pthread_mutex_unlock(&f->lock);
+}

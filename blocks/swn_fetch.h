@@ -1,0 +1,90 @@
+/* swn_fetch.h - the fetch queue: extents of block files on their way into memory.
+ *
+ * One background thread owns the disk. Jobs are read in the order they were submitted, urgent ones first, cut into
+ * large pieces of which several are in flight at once. Three paths, tried in this order when a queue starts and
+ * whenever one turns out not to work: io_uring with O_DIRECT, pread with O_DIRECT, buffered pread followed by
+ * fadvise(DONTNEED). Which one runs is visible (swn_fetch_path_name).
+ *
+ * A short read is continued; EINTR and EAGAIN are repeated; any other error is retried SWN_FETCH_RETRIES times;
+ * 0 bytes before the end is -ENODATA ("store truncated").
+ */
+#ifndef SWN_FETCH_H
+#define SWN_FETCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "swn_io.h"
+
+#define SWN_FETCH_RETRIES 3
+
+enum swn_fetch_path { SWN_FETCH_URING, SWN_FETCH_PREAD, SWN_FETCH_BUFFERED };
+
+/* A file a job reads from. `direct_fd` is open with O_DIRECT, or -1 where the file system refuses that. Both descriptors
+ * belong to the caller and stay open until every job that names them is done. */
+struct swn_fetch_file {
+    int fd;
+    int direct_fd;
+};
+
+/* Owned by the caller, usually embedded in something larger; must stay alive and untouched from submit until `done`
+ * was called. off, len and buf are multiples of 4096. */
+struct swn_fetch_job {
+    const struct swn_fetch_file *file;
+    uint64_t off;
+    void *buf;
+    size_t len;
+    /* Called exactly once per submitted job, on the fetch thread (or inside swn_fetch_cancel / swn_fetch_stop), with no lock
+     * of the queue held: may submit further jobs. err is 0 or -errno. */
+    void (*done)(struct swn_fetch_job *job, int err);
+    void *user;
+    /* private to the queue */
+    struct swn_fetch_job *next;
+    size_t issued;
+    int inflight, retries, err, state, urgent;
+};
+
+struct swn_fetch_opts {
+    const struct swn_io *io;
+    size_t piece_bytes;            /* 0: default (1 MiB) */
+    unsigned depth;                /* reads in flight; 0: default (8) */
+    enum swn_fetch_path best_path; /* SWN_FETCH_URING: try everything */
+};
+
+struct swn_fetch_stats {
+    uint64_t bytes;   /* read from disk, retries included */
+    uint64_t reads;   /* requests */
+    uint64_t errors;  /* failed requests, retried ones included */
+    uint64_t busy_ns; /* time during which at least one request was in flight */
+};
+
+struct swn_fetch;
+
+/* Starts the queue and its thread (all signals blocked in it). 0 or -errno. */
+int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts);
+
+/* Never blocks on I/O. urgent: ahead of everything not urgent. 0, or -ESHUTDOWN after stop (done is then not called). */
+int swn_fetch_submit(struct swn_fetch *f, struct swn_fetch_job *job, int urgent);
+
+/* Moves a waiting job to the urgent end; no effect when it is being read or done. */
+void swn_fetch_promote(struct swn_fetch *f, struct swn_fetch_job *job);
+
+/* Takes a job back. 0: it had not begun, and `done` is not and will not be called. -EBUSY: it is being read or is done;
+ * `done` comes (or came). */
+int swn_fetch_cancel(struct swn_fetch *f, struct swn_fetch_job *job);
+
+/* fork support. pause: no new request is handed to the kernel and returns when none is in flight. resume: goes on. */
+void swn_fetch_pause(struct swn_fetch *f);
+void swn_fetch_resume(struct swn_fetch *f);
+/* In a forked child, where the thread does not exist: closes the ring's descriptors and frees what can be freed without
+ * touching locks the thread may have held. Jobs are forgotten; `done` is not called. */
+void swn_fetch_abandon(struct swn_fetch *f);
+
+/* Waits for requests in flight, calls `done` with -ECANCELED for jobs not begun, ends the thread, frees. */
+void swn_fetch_stop(struct swn_fetch *f);
+
+enum swn_fetch_path swn_fetch_path_now(const struct swn_fetch *f);
+const char *swn_fetch_path_name(enum swn_fetch_path p); /* "io_uring+O_DIRECT", "pread+O_DIRECT", "pread+buffered" */
+void swn_fetch_stats_get(struct swn_fetch *f, struct swn_fetch_stats *out);
+
+#endif

@@ -1,0 +1,74 @@
+/* swn_pool.h - the memory that fetched extents land in.
+ *
+ * One memfd. Its first part is the read window: frames are placed one behind the other, around and around, and their
+ * pages stay in place when a frame is let go. Behind it every range has a place of its own for the time it is kept
+ * resident after having been streamed. The memory is mapped twice: writable for the fetcher, read-only for operators, so
+ * that a stray store through a borrowed pointer traps instead of changing bytes. Both mappings are MADV_DONTFORK and
+ * MAP_SHARED: direct reads never target memory that a fork may duplicate.
+ *
+ * Not thread-safe. Errors are -errno.
+ */
+#ifndef SWN_POOL_H
+#define SWN_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "swn_fetch.h"
+
+struct swn_range;
+
+enum swn_frame_state {
+    SWN_FRAME_FILLING, /* a fetch is on its way */
+    SWN_FRAME_READY,   /* fetched, not used yet */
+    SWN_FRAME_USED,    /* fetched and used at least once; may go as soon as users is 0 */
+};
+
+struct swn_frame {
+    struct swn_range *range; /* NULL: its range was freed while the fetch was under way */
+    uint32_t range_id;
+    uint64_t off; /* in the memfd */
+    size_t size;
+    enum swn_frame_state state;
+    int users; /* operators that hold it */
+    int kept;  /* lives behind the window, not part of it */
+    int urgent, wanted;
+    _Atomic int tainted; /* the fault handler let a store through its read-only view */
+    const void *owner; /* cursor it was fetched for */
+    uint64_t start_ns;
+    struct swn_fetch_job job;
+    struct swn_frame *next; /* window frames, by offset */
+};
+
+struct swn_pool;
+
+/* window_max: most the window may ever be; arena_bytes: address space of the arena. */
+int swn_pool_create(struct swn_pool **out, size_t window_max, size_t arena_bytes);
+void swn_pool_destroy(struct swn_pool *p);
+
+size_t swn_pool_window(const struct swn_pool *p);
+/* Changes the size of the window. -EBUSY when a frame stands in the part to be given up. */
+int swn_pool_resize(struct swn_pool *p, size_t window);
+
+/* How much may be put out of the way for a new frame. */
+enum swn_pool_force { SWN_POOL_STALE, SWN_POOL_READY };
+
+/* Places a frame of `size` bytes in the window, evicting what `force` allows; evict() is called for each evicted frame
+ * before its memory is reused, must not fail, and must not call the pool except swn_pool_release of that very frame (which
+ * it must do). NULL when there is no place now. */
+struct swn_frame *swn_pool_place(struct swn_pool *p, size_t size, enum swn_pool_force force,
+                                 void (*evict)(void *ctx, struct swn_frame *f), void *ctx);
+/* A frame outside the window, at the place that belongs to arena offset `arena_off`. */
+struct swn_frame *swn_pool_keep(struct swn_pool *p, uint64_t arena_off, size_t size);
+/* Gives a frame back; kept frames give their memory to the system. */
+void swn_pool_release(struct swn_pool *p, struct swn_frame *f);
+struct swn_frame *swn_pool_first(struct swn_pool *p);
+
+void *swn_pool_rw(const struct swn_pool *p, const struct swn_frame *f); /* for the fetcher */
+void *swn_pool_ro(const struct swn_pool *p, const struct swn_frame *f); /* for operators; window frames only */
+int swn_pool_fd(const struct swn_pool *p);
+/* The window frame whose read-only view contains addr, or NULL. Lock-free as far as the frame list stands still. */
+struct swn_frame *swn_pool_find_ro(const struct swn_pool *p, uintptr_t addr);
+int swn_pool_in_ro(const struct swn_pool *p, uintptr_t addr);
+
+#endif

@@ -1,0 +1,283 @@
+#define _GNU_SOURCE
+#include "swn_residency.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* /proc/self/pagemap, Documentation/admin-guide/mm/pagemap.rst */
+#define PM_PRESENT (1ULL << 63)
+#define PM_SWAPPED (1ULL << 62)
+#define PM_FILE (1ULL << 61)
+
+int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct swn_arena *a)
+{
+    memset(s, 0, sizeof *s);
+    s->io = io;
+    s->arena = a;
+    s->pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    return s->pagemap_fd < 0 ? -errno : 0;
+}
+
+void swn_residency_fini(struct swn_residency *s)
+{
+    if (s->pagemap_fd >= 0)
+        close(s->pagemap_fd);
+}
+
+int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out)
+{
+    uint64_t entries[512];
+    size_t first = r->addr / SWN_PAGE, pages = swn_round_up(r->len, SWN_PAGE) / SWN_PAGE;
+    *out = (struct swn_pages){0};
+    for (size_t done = 0; done < pages;) {
+        size_t n = pages - done < 512 ? pages - done : 512;
+        ssize_t got = pread(s->pagemap_fd, entries, n * 8, (off_t)((first + done) * 8));
+        if (got < 8)
+            return got < 0 ? -errno : -EIO;
+        n = (size_t)got / 8;
+        for (size_t i = 0; i < n; i++) {
+            if (!(entries[i] & (PM_PRESENT | PM_SWAPPED)))
+                continue;
+            if (entries[i] & PM_FILE)
+                out->mapped++;
+            else
+                out->own++;
+        }
+        done += n;
+    }
+    return 0;
+}
+
+static int state_of(const struct swn_range *r)
+{
+    return atomic_load(&((struct swn_range *)r)->state);
+}
+
+/* First half of a departure: from here on a store faults. */
+static int leave_begin(struct swn_range *r)
+{
+    atomic_store(&r->state, SWN_LEAVING);
+    if (mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ)) {
+        int err = -errno;
+        mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE);
+        return err;
+    }
+    return 0;
+}
+
+/* The range stays what it was, writable again. Waits for a handler that is at the same thing: its mprotect must not
+ * come late and undo the protection of the next departure. */
+static void leave_undo(struct swn_range *r, int state)
+{
+    while (state_of(r) == SWN_RECALLING)
+        sched_yield();
+    mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE);
+    atomic_store(&r->state, state);
+}
+
+/* Second half: replaces what is mapped at the address by the extent. One mmap, so that a reader sees the old pages or the
+ * new ones, never a hole. -EBUSY when a store sent the range back. */
+static int leave_commit(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
+{
+    int leaving = SWN_LEAVING;
+    if (!atomic_compare_exchange_strong(&r->state, &leaving, SWN_COMMIT))
+        return -EBUSY;
+    void *at = (void *)r->addr;
+    return s->io->mmap(s->io->ctx, &at, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file->fetch.fd, off);
+}
+
+static void drop_extent(struct swn_residency *s, struct swn_extent_file *file, uint64_t off, size_t size, uint64_t epoch)
+{
+    /* A child forked since still maps it, and children never write their parent's file. */
+    if (epoch == s->fork_epoch && file == s->spill)
+        swn_spill_drop(file, off, size);
+}
+
+int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    uint64_t off;
+    if (state_of(r) != SWN_HOME || r->pins || !s->spill || s->pagemap_fd < 0)
+        return -EBUSY;
+    int err = leave_begin(r);
+    if (!err) {
+        err = swn_spill_write(s->spill, (void *)r->addr, size, &off);
+        if (!err && (err = leave_commit(s, r, s->spill, off)))
+            swn_spill_drop(s->spill, off, size);
+    }
+    if (err) {
+        s->recalls += err == -EBUSY;
+        leave_undo(r, SWN_HOME);
+        return err;
+    }
+    if (r->span > size) /* warm pages behind the last one asked for */
+        madvise((void *)(r->addr + size), r->span - size, MADV_DONTNEED);
+    s->home_bytes -= r->size;
+    r->size = size;
+    r->file = s->spill;
+    r->extent = off;
+    r->extent_epoch = s->fork_epoch;
+    r->foreign_map = 1;
+    atomic_store(&r->state, SWN_STREAMED);
+    return 0;
+}
+
+static void forget_extent(struct swn_residency *s, struct swn_range *r)
+{
+    drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
+    r->file = NULL;
+    r->published = 0;
+    s->home_bytes += r->size;
+    atomic_store(&r->state, SWN_HOME);
+}
+
+int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    if (state_of(r) != SWN_STREAMED)
+        return 0;
+    if (discard) {
+        void *at = mmap((void *)r->addr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
+                        -1, 0);
+        if (at == MAP_FAILED)
+            return -errno;
+        r->foreign_map = 0;
+    } else {
+        /* An atomic no-op store gives every page its private copy, whatever other threads do to it meanwhile. */
+        for (uintptr_t page = r->addr; page < r->addr + size; page += SWN_PAGE)
+            atomic_fetch_or((_Atomic unsigned char *)page, 0);
+        if (r->published)
+            madvise((void *)r->addr, size, MADV_DOFORK);
+    }
+    forget_extent(s, r);
+    return 0;
+}
+
+static void populate(uintptr_t addr, size_t bytes)
+{
+#ifdef MADV_POPULATE_READ
+    if (!madvise((void *)addr, bytes, MADV_POPULATE_READ))
+        return;
+#endif
+    for (uintptr_t page = addr; page < addr + bytes; page += SWN_PAGE)
+        (void)*(volatile unsigned char *)page;
+}
+
+int swn_residency_publish(struct swn_residency *s, struct swn_range *r, struct swn_frame *f, size_t bytes)
+{
+    struct swn_pages pages;
+    int err = leave_begin(r);
+    if (!err)
+        err = swn_residency_scan(s, r, &pages);
+    if (!err && pages.own)
+        err = -EBUSY;
+    int leaving = SWN_LEAVING;
+    if (!err && !atomic_compare_exchange_strong(&r->state, &leaving, SWN_COMMIT))
+        err = -EBUSY;
+    if (!err && mmap((void *)r->addr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                     swn_pool_fd(s->pool), (off_t)f->off) == MAP_FAILED)
+        err = -errno;
+    leave_undo(r, SWN_STREAMED);
+    if (err) {
+        s->recalls += err == -EBUSY;
+        return err;
+    }
+    s->stray_pages += pages.mapped;
+    /* A child must not see pool pages: we reuse them. Its fork handler maps the extent into the hole. */
+    madvise((void *)r->addr, bytes, MADV_DONTFORK);
+    r->published = bytes;
+    populate(r->addr, bytes);
+    return 0;
+}
+
+int swn_residency_remap(struct swn_residency *s, struct swn_range *r)
+{
+    struct swn_pages pages;
+    if (state_of(r) != SWN_STREAMED)
+        return -EINVAL;
+    int err = leave_begin(r);
+    if (!err)
+        err = swn_residency_scan(s, r, &pages);
+    if (!err && pages.own)
+        err = -EBUSY;
+    if (!err)
+        err = leave_commit(s, r, r->file, r->extent);
+    if (err) {
+        s->recalls += err == -EBUSY;
+        leave_undo(r, SWN_STREAMED);
+        return err;
+    }
+    if (!r->published) {
+        s->stray_pages += pages.mapped;
+        if (pages.mapped)
+            swn_spill_uncache(r->file, r->extent, swn_round_up(r->len, SWN_PAGE));
+    }
+    r->published = 0;
+    atomic_store(&r->state, SWN_STREAMED);
+    return 0;
+}
+
+void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    if (r->foreign_map) {
+        /* Its address space must be ordinary memory again before anybody else gets it. */
+        void *at = mmap((void *)r->addr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
+                        -1, 0);
+        if (at == MAP_FAILED)
+            return; /* out of mappings: the range is lost, not reused */
+        warm = 0;
+    }
+    if (state_of(r) == SWN_STREAMED)
+        drop_extent(s, r->file, r->extent, size, r->extent_epoch);
+    else
+        s->home_bytes -= r->size;
+    if (!warm)
+        madvise((void *)r->addr, r->span, MADV_DONTNEED);
+    swn_arena_free(s->arena, r, warm);
+}
+
+int swn_residency_trap(struct swn_residency *s, uintptr_t addr)
+{
+    struct swn_range *r = swn_arena_find(s->arena, addr);
+    if (!r)
+        return 0;
+    for (unsigned spins = 0; spins < 20000000; spins++) {
+        int state = atomic_load(&r->state);
+        if (state == SWN_LEAVING) {
+            if (!atomic_compare_exchange_strong(&r->state, &state, SWN_RECALLING))
+                continue;
+            mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE);
+            atomic_store(&r->state, SWN_RECALLED);
+            return 1;
+        }
+        if (state == SWN_COMMIT || state == SWN_RECALLING) {
+            sched_yield();
+            continue;
+        }
+        return state != SWN_FREE; /* the transition is over: the store will find a writable mapping */
+    }
+    return 0;
+}
+
+void swn_residency_child(struct swn_residency *s)
+{
+    for (struct swn_range *r = swn_arena_first(s->arena); r; r = r->next) {
+        if (state_of(r) != SWN_STREAMED || !r->published)
+            continue;
+        void *at = (void *)r->addr;
+        s->io->mmap(s->io->ctx, &at, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, r->file->fetch.fd, r->extent);
+        r->published = 0;
+        r->frame = NULL;
+    }
+    if (s->pagemap_fd >= 0)
+        close(s->pagemap_fd);
+    s->pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+}

@@ -1,0 +1,73 @@
+/* swn_residency.h - what stands behind a range's own address, and how that changes without anybody noticing.
+ *
+ *   HOME --spill--> STREAMED --home--> HOME          publish: STREAMED, with pool pages mapped at the address
+ *
+ * The address of a range always reads right: HOME ranges have ordinary pages, STREAMED ranges are a private mapping of their
+ * extent in the spill file (or of a pool frame with the same bytes, when published), and a store into a STREAMED range
+ * makes a private copy of its page, which is found by /proc/self/pagemap before the range's extent is believed again.
+ *
+ * A range that leaves is made read-only (LEAVING) while its bytes are secured; a store that comes in that moment faults,
+ * and swn_residency_trap, called by the SIGSEGV handler, sends the range back (RECALLED). Between the last look and the
+ * new mapping (COMMIT) a store waits in the handler: the transition takes microseconds and ends in a writable mapping
+ * either way. So no store is ever lost, and none ever fails.
+ *
+ * All functions but swn_residency_trap need the caller's lock. Errors are -errno.
+ */
+#ifndef SWN_RESIDENCY_H
+#define SWN_RESIDENCY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "swn_arena.h"
+#include "swn_io.h"
+#include "swn_pool.h"
+#include "swn_spill.h"
+
+struct swn_residency {
+    const struct swn_io *io;
+    struct swn_arena *arena;       /* borrowed */
+    struct swn_pool *pool;         /* borrowed; may be NULL until something is fetched */
+    struct swn_extent_file *spill; /* borrowed; NULL: nothing can be spilled */
+    int pagemap_fd;                /* -1: pages cannot be inspected, nothing is ever streamed */
+    uint64_t fork_epoch;           /* extents of an earlier epoch may be mapped by a child and are not punched out */
+    size_t home_bytes;             /* of HOME ranges */
+    uint64_t stray_pages;          /* page-cache pages read through mappings */
+    uint64_t recalls;              /* transitions undone by a store */
+};
+
+int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct swn_arena *a);
+void swn_residency_fini(struct swn_residency *s);
+
+struct swn_pages {
+    size_t own;    /* private copies: somebody wrote */
+    size_t mapped; /* pages of the file or the pool that have been touched */
+};
+/* Counts the pages of r that are present. -errno when the kernel does not tell. */
+int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out);
+
+/* HOME -> STREAMED: writes the bytes out and lets the pages go. -EBUSY: pinned, or recalled by a store. */
+int swn_residency_spill(struct swn_residency *s, struct swn_range *r);
+
+/* STREAMED -> HOME: ordinary pages with the same bytes; the extent is dropped and the frame is the caller's to release.
+ * discard: the bytes are about to be overwritten entirely; they become zero. */
+int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard);
+
+/* Maps the first `bytes` of frame f (which holds the same bytes) at the range's address. The range must be clean. */
+int swn_residency_publish(struct swn_residency *s, struct swn_range *r, struct swn_frame *f, size_t bytes);
+
+/* Maps the extent again, which lets go of pool or cache pages. -EBUSY: a store came; private copies exist; the range is as
+ * it was (use swn_residency_home). */
+int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
+
+/* Ends a range's life: drops its extent and gives it back to the arena; warm: leave its pages in place where they are
+ * ordinary ones. Its frame is the caller's to release first. */
+void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm);
+
+/* Fault handler's half; async-signal-safe. 1: handled, repeat the instruction. */
+int swn_residency_trap(struct swn_residency *s, uintptr_t addr);
+
+/* In a forked child: whatever was published is a hole now and becomes a mapping of its extent. */
+void swn_residency_child(struct swn_residency *s);
+
+#endif

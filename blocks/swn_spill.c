@@ -1,0 +1,134 @@
+#define _GNU_SOURCE
+#include "swn_spill.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PIECE ((size_t)4 << 20)
+
+static int make_dirs(const char *dir)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    for (char *p = path + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = 0;
+        if (mkdir(path, 0700) && errno != EEXIST)
+            return -errno;
+        *p = '/';
+    }
+    return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
+}
+
+/* O_TMPFILE leaves no name behind even when we are killed between two calls; file systems without it get a name that is
+ * removed at once. */
+static int open_unlinked(const struct swn_io *io, const char *dir)
+{
+    int fd = io->open(io->ctx, dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -EINVAL && fd != -ENOENT)
+        return fd;
+    char path[4096 + 64];
+    snprintf(path, sizeof path, "%s/.spill-%ld", dir, (long)getpid());
+    fd = io->open(io->ctx, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        io->unlink(io->ctx, path);
+    return fd;
+}
+
+int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const char *dir)
+{
+    struct swn_extent_file *f = calloc(1, sizeof *f);
+    if (!f)
+        return -ENOMEM;
+    f->io = io;
+    int err = make_dirs(dir);
+    if (err) {
+        free(f);
+        return err;
+    }
+    snprintf(f->dir, sizeof f->dir, "%s", dir);
+    f->fetch.fd = open_unlinked(io, dir);
+    if (f->fetch.fd < 0) {
+        err = f->fetch.fd;
+        free(f);
+        return err;
+    }
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", f->fetch.fd);
+    int direct = io->open(io->ctx, self, O_RDWR | O_DIRECT | O_CLOEXEC, 0);
+    f->fetch.direct_fd = direct < 0 ? -1 : direct;
+    *out = f;
+    return 0;
+}
+
+void swn_spill_close(struct swn_extent_file *f)
+{
+    if (f->fetch.direct_fd >= 0)
+        f->io->close(f->io->ctx, f->fetch.direct_fd);
+    f->io->close(f->io->ctx, f->fetch.fd);
+    free(f);
+}
+
+static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t size, uint64_t off)
+{
+    const struct swn_io *io = f->io;
+    int retries = SWN_FETCH_RETRIES;
+    for (size_t done = 0; done < size;) {
+        size_t piece = size - done < PIECE ? size - done : PIECE;
+        ssize_t n = io->pwrite(io->ctx, fd, buf + done, piece, off + done);
+        if (n == -EINTR || n == -EAGAIN)
+            continue;
+        if (n == -EIO && retries-- > 0)
+            continue;
+        if (n <= 0)
+            return n ? (int)n : -EIO;
+        /* A short direct write may end inside a block; the rest is written again from the last whole one. */
+        done += fd == f->fetch.direct_fd && done + (size_t)n < size ? (size_t)n & ~(size_t)4095 : (size_t)n;
+        if ((size_t)n < 4096 && fd == f->fetch.direct_fd && retries-- <= 0)
+            return -EIO;
+    }
+    return 0;
+}
+
+int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t *off)
+{
+    const struct swn_io *io = f->io;
+    int err = -EINVAL;
+    if (f->fetch.direct_fd >= 0)
+        err = write_all(f, f->fetch.direct_fd, buf, size, f->tail);
+    if (err == -EINVAL) {
+        err = write_all(f, f->fetch.fd, buf, size, f->tail);
+        if (!err)
+            err = io->fsync(io->ctx, f->fetch.fd); /* dirty cache pages would stay charged to us */
+        if (!err)
+            swn_spill_uncache(f, f->tail, size);
+    }
+    if (err) {
+        io->fallocate(io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, f->tail, size);
+        return err;
+    }
+    *off = f->tail;
+    f->tail += size;
+    f->live_bytes += size;
+    f->written_bytes += size;
+    return 0;
+}
+
+void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size)
+{
+    f->live_bytes -= size;
+    f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, size);
+}
+
+void swn_spill_uncache(struct swn_extent_file *f, uint64_t off, size_t size)
+{
+    f->io->fadvise(f->io->ctx, f->fetch.fd, off, size, POSIX_FADV_DONTNEED);
+}

@@ -1,0 +1,35 @@
+/* swn_thread.c - see swn_thread.h. */
+#define _GNU_SOURCE
+#include "swn_thread.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <unistd.h>
+
+/* Our threads keep no large objects on the stack. Sanitizers enlarge frames, and glibc takes static TLS of every loaded
+ * library out of this too: with PyTorch loaded that is tens of KiB. */
+#define STACK_BYTES ((size_t)256 << 10)
+
+int (*swn_thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = pthread_create;
+
+int swn_thread_start(pthread_t *out, void *(*fn)(void *), void *arg)
+{
+    pthread_attr_t attr;
+    sigset_t all, old;
+    int rc = pthread_attr_init(&attr);
+
+    if (rc)
+        return -rc;
+    /* A refused size leaves the default stack: larger than wanted, never wrong. */
+    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
+
+    /* The mask is inherited; setting it inside the thread would leave a moment in which a signal can land there. */
+    sigfillset(&all);
+    rc = pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (!rc) {
+        rc = swn_thread_create(out, &attr, fn, arg);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+    }
+    pthread_attr_destroy(&attr);
+    return -rc;
+}

@@ -1,0 +1,18 @@
+/* swn_thread.h - how the library starts its own threads.
+ *
+ * The preload half interposes pthread_create to watch the program's threads; it points swn_thread_create at the real
+ * function so that ours are not taken for the program's.
+ */
+#ifndef SWN_THREAD_H
+#define SWN_THREAD_H
+
+#include <pthread.h>
+
+/* pthread_create, or what the preload half put here. Set before the first thread is started, never after. */
+extern int (*swn_thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+/* Starts a joinable thread with a small stack and every signal blocked in it, so that the program's handlers keep
+ * running on the program's threads. 0 or -errno. */
+int swn_thread_start(pthread_t *out, void *(*fn)(void *), void *arg);
+
+#endif

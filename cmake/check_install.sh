@@ -1,0 +1,24 @@
+#!/bin/bash
+# check_install.sh CMAKE BUILD LIBDIR BINDIR [HALF...]: `cmake --install` puts everything where the README says.
+set -euo pipefail
+cmake=$1 build=$2 libdir=$3 bindir=$4
+shift 4
+
+prefix=$(mktemp -d)
+trap 'rm -rf "$prefix"' EXIT
+"$cmake" --install "$build" --prefix "$prefix" >/dev/null
+rc=0
+want=("$libdir/libswapnet.so")
+for half in "$@"; do
+    want+=("$libdir/swapnet/aten-$half.so")
+done
+if [ -e "$build/bin/swapnetctl" ]; then
+    want+=("$bindir/swapnetctl")
+fi
+for file in "${want[@]}"; do
+    if [ ! -s "$prefix/$file" ]; then
+        echo "not installed: $file"
+        rc=1
+    fi
+done
+exit $rc

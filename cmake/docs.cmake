@@ -1,0 +1,34 @@
+# Man pages, completions, and the pkg-config file.
+
+file(GLOB man_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.scd)
+find_program(SCDOC scdoc)
+if(man_sources AND NOT SCDOC)
+    message(STATUS "scdoc not found: no man pages")
+elseif(man_sources)
+    set(man_pages "")
+    file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/man)
+    foreach(source IN LISTS man_sources)
+        get_filename_component(page ${source} NAME_WLE)
+        string(REGEX MATCH "[1-9]$" section ${page})
+        set(output ${PROJECT_BINARY_DIR}/man/${page})
+        # By way of another name, so that a page scdoc refuses does not pass for built the next time.
+        add_custom_command(OUTPUT ${output} DEPENDS ${source} VERBATIM
+            COMMAND sh -c "\"$1\" <\"$2\" >\"$3.new\" && mv \"$3.new\" \"$3\"" sh ${SCDOC} ${source} ${output})
+        list(APPEND man_pages ${output})
+        install(FILES ${output} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+    endforeach()
+    add_custom_target(man ALL DEPENDS ${man_pages})
+endif()
+
+file(GLOB completions CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scripts/completion/*.bash)
+foreach(completion IN LISTS completions)
+    get_filename_component(command ${completion} NAME_WLE)
+    install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ${command})
+endforeach()
+
+file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/swapnet/*.h)
+if(public_headers)
+    install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/swapnet)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/swapnet.pc.in ${PROJECT_BINARY_DIR}/swapnet.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/swapnet.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

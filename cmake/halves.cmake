@@ -1,0 +1,59 @@
+# The ATen halves: shim/aten*.cpp once per PyTorch, as lib/swapnet/aten-<major>.<minor>.so. Which PyTorchs there are,
+# the interpreters in SWAPNET_PYTHONS say.
+
+file(GLOB aten_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/aten.cpp ${PROJECT_SOURCE_DIR}/shim/aten_*.cpp)
+set(SWAPNET_HALVES "")
+
+function(swn_half python)
+    execute_process(COMMAND ${python} ${PROJECT_SOURCE_DIR}/cmake/torch_info.py
+        RESULT_VARIABLE rc OUTPUT_VARIABLE info ERROR_VARIABLE error OUTPUT_STRIP_TRAILING_WHITESPACE
+        ERROR_STRIP_TRAILING_WHITESPACE)
+    if(NOT rc STREQUAL "0")
+        message(WARNING "${python}: no ATen half: ${rc} ${error}")
+        return()
+    endif()
+    if(NOT info)
+        message(STATUS "${python} has no PyTorch")
+        return()
+    endif()
+    foreach(key VERSION MAJOR MINOR INCLUDES C10 TORCH_CPU CXX11_ABI VERSION_FILE)
+        string(REGEX MATCH "(^|\n)${key}=([^\n]*)" _ "${info}")
+        set(torch_${key} "${CMAKE_MATCH_2}")
+    endforeach()
+
+    set(name ${torch_MAJOR}.${torch_MINOR})
+    if(TARGET aten-${name})
+        message(STATUS "${python}: PyTorch ${torch_VERSION}: another interpreter already asked for ${name}")
+        return()
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${torch_VERSION_FILE})
+    # The headers of 2.13 require C++20; those before 2.10 are older than it.
+    if(name VERSION_LESS 2.10)
+        set(standard 17)
+    else()
+        set(standard 20)
+    endif()
+    message(STATUS "${python}: PyTorch ${torch_VERSION}, C++${standard}, C++11 ABI ${torch_CXX11_ABI}")
+
+    add_library(aten-${name} MODULE ${aten_sources})
+    set_target_properties(aten-${name} PROPERTIES
+        PREFIX "" CXX_STANDARD ${standard} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/swapnet)
+    target_include_directories(aten-${name} SYSTEM PRIVATE ${torch_INCLUDES})
+    # Without NDEBUG the inline functions of the headers are not those that the libraries were built with.
+    target_compile_definitions(aten-${name} PRIVATE
+        NDEBUG _GLIBCXX_USE_CXX11_ABI=${torch_CXX11_ABI}
+        SWAPNET_TORCH_MAJOR=${torch_MAJOR} SWAPNET_TORCH_MINOR=${torch_MINOR})
+    target_link_libraries(aten-${name} PRIVATE swn_options ${torch_C10} ${torch_TORCH_CPU})
+    target_link_options(aten-${name} PRIVATE -Wl,-z,relro,-z,now)
+    install(TARGETS aten-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet)
+    set(SWAPNET_HALVES ${SWAPNET_HALVES} ${name} PARENT_SCOPE)
+endfunction()
+
+if(aten_sources)
+    foreach(python IN LISTS SWAPNET_PYTHONS)
+        swn_half(${python})
+    endforeach()
+    if(NOT SWAPNET_HALVES)
+        message(WARNING "No PyTorch found: libswapnet.so will leave every process alone. Set SWAPNET_PYTHONS.")
+    endif()
+endif()

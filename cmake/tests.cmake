@@ -1,0 +1,47 @@
+# Every tests/unit/t_*.c is a program and a test; exit 77 means skipped. tests/unit/swn_*.c are helpers of all of them.
+
+file(GLOB unit_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/t_*.c)
+file(GLOB unit_helpers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/swn_*.c)
+if(unit_tests)
+    find_path(CMOCKA_HEADERS NAMES cmocka.h)
+    find_library(CMOCKA_LIBRARY NAMES cmocka)
+    if(NOT CMOCKA_HEADERS OR NOT CMOCKA_LIBRARY)
+        message(FATAL_ERROR "cmocka is needed for the tests (or -DBUILD_TESTING=OFF); on Debian: libcmocka-dev")
+    endif()
+
+    add_library(swn_unit INTERFACE)
+    target_include_directories(swn_unit INTERFACE ${PROJECT_SOURCE_DIR}/tests/unit ${CMOCKA_HEADERS})
+    target_link_libraries(swn_unit INTERFACE swn_options swn_scheduler ${CMOCKA_LIBRARY})
+    if(unit_helpers)
+        add_library(swn_unit_helpers STATIC ${unit_helpers})
+        target_include_directories(swn_unit_helpers PRIVATE ${PROJECT_SOURCE_DIR}/tests/unit ${CMOCKA_HEADERS})
+        target_link_libraries(swn_unit_helpers PRIVATE swn_options PUBLIC swn_scheduler)
+        target_link_libraries(swn_unit INTERFACE swn_unit_helpers)
+    endif()
+    # libc before the shim's archive: a test's own read() must not pull our interposer in.
+    if(shim_sources)
+        add_library(swn_shim STATIC $<TARGET_OBJECTS:swn_shim_objects>)
+        target_link_libraries(swn_shim PUBLIC swn_scheduler)
+        target_link_libraries(swn_unit INTERFACE c swn_shim)
+    endif()
+endif()
+foreach(source IN LISTS unit_tests)
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE swn_unit)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
+endforeach()
+
+if(TARGET libswapnet)
+    add_test(NAME library COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_library.sh
+        $<TARGET_FILE:libswapnet> ${PROJECT_SOURCE_DIR}/shim/exports.txt)
+    foreach(half IN LISTS SWAPNET_HALVES)
+        add_test(NAME aten-${half} COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_half.sh $<TARGET_FILE:aten-${half}>)
+    endforeach()
+    add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_install.sh
+        ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR} ${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_BINDIR} ${SWAPNET_HALVES})
+    # Reads what the build is writing, should somebody build and test at once; a minute is plenty either way.
+    set_tests_properties(library install PROPERTIES TIMEOUT 60)
+endif()

@@ -1,0 +1,40 @@
+/* swn_stats.h - the counters of one process, as plain data.
+ *
+ * Whoever fills it owns the strings, which must outlive the struct (literals, or the life of the process); NULL means
+ * not known. All *_bytes are bytes, *_ns nanoseconds of CLOCK_MONOTONIC. The keys of the statistics JSON are the names
+ * of the fields.
+ */
+#ifndef SWN_STATS_H
+#define SWN_STATS_H
+
+#include <stdint.h>
+
+struct swn_stats {
+    uint64_t pid;
+    uint64_t budget_bytes;
+    uint64_t demand_bytes;        /* what the process would take with no budget */
+    uint64_t resident_bytes;      /* what counts against the budget, now */
+    uint64_t peak_resident_bytes; /* and at its highest */
+    uint64_t pool_bytes;          /* buffers blocks are read into */
+    uint64_t kept_bytes;          /* weights that stay in memory */
+    uint64_t small_bytes;         /* live allocations below the streaming size */
+    uint64_t streamed_bytes;      /* read from disk by the fetcher */
+    uint64_t spilled_bytes;       /* written to the spill file */
+    uint64_t deferred_bytes;      /* registered at load instead of read */
+    uint64_t swap_ins;
+    uint64_t window_hits;       /* operators that got a pool buffer */
+    uint64_t window_misses;     /* operators that had to use the weight's own address */
+    uint64_t stall_ns;          /* operators waiting for the disk */
+    uint64_t stray_reads;       /* pages read through the mappings */
+    uint64_t over_budget_bytes; /* at its peak */
+    uint64_t untracked_bytes;
+    uint64_t passes;
+    uint64_t read_errors;
+    uint64_t plans;
+    const char *fetch_path;
+    const char *torch_version;
+    const char *state; /* "running", "off", "failed" */
+    const char *name;  /* of the program */
+};
+
+#endif

@@ -1,0 +1,195 @@
+/* ctl_run.c - `swapnetctl run`: checks the settings, puts them and the library in the environment, becomes the command.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ctl.h"
+#include "swn_size.h"
+
+#define LIBRARY "libswapnet.so"
+
+/* Long options; values above 255 so that ctl_bad_option can tell them from short ones. */
+enum { OPT_STATS = 256, OPT_TRACE, OPT_FETCH, OPT_STRICT, OPT_VERBOSE, OPT_LIBRARY };
+
+static const struct option options[] = {
+    {"budget", required_argument, NULL, 'b'},
+    {"store", required_argument, NULL, 's'},
+    {"stats", required_argument, NULL, OPT_STATS},
+    {"trace", required_argument, NULL, OPT_TRACE},
+    {"fetch", required_argument, NULL, OPT_FETCH},
+    {"strict", no_argument, NULL, OPT_STRICT},
+    {"verbose", no_argument, NULL, OPT_VERBOSE},
+    {"library", required_argument, NULL, OPT_LIBRARY},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static const struct {
+    int option;
+    const char *variable;
+} variables[] = {
+    {'b', "SWAPNET_BUDGET"},          {'s', "SWAPNET_STORE"},           {OPT_STATS, "SWAPNET_STATS"},
+    {OPT_TRACE, "SWAPNET_TRACE"},     {OPT_FETCH, "SWAPNET_FETCH"},     {OPT_STRICT, "SWAPNET_STRICT"},
+    {OPT_VERBOSE, "SWAPNET_VERBOSE"}, {OPT_LIBRARY, "SWAPNET_LIBRARY"},
+};
+
+static int set_variable(int option, const char *value)
+{
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        if (variables[i].option != option)
+            continue;
+        if (value && !*value) {
+            ctl_error("the value for %s is empty", variables[i].variable);
+            return -EINVAL;
+        }
+        if (setenv(variables[i].variable, value ? value : "1", 1) != 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static int check_fetch(void)
+{
+    static const char *const known[] = {"auto", "uring", "pread", "buffered"};
+    const char *value = getenv("SWAPNET_FETCH");
+    if (!value || !*value)
+        return 0;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(value, known[i]) == 0)
+            return 0;
+    ctl_error("fetch path '%s' is not known: use auto, uring, pread or buffered", value);
+    return -EINVAL;
+}
+
+/* The library says nothing louder than a line on stderr and stays off, so that a mistake is caught here, where it can
+ * still be an exit code. */
+static int check_settings(void)
+{
+    const char *budget = getenv("SWAPNET_BUDGET"), *why = "";
+    uint64_t bytes;
+    if (!budget || !*budget) {
+        ctl_error("no budget: give --budget SIZE, e.g. --budget 256M");
+        return -EINVAL;
+    }
+    int rc = swn_parse_budget(budget, &bytes, &why);
+    if (rc) {
+        ctl_error("budget '%s' %s", budget, why);
+        return rc;
+    }
+    return check_fetch();
+}
+
+/* ../lib/libswapnet.so as seen from our own binary. 0 or -errno. */
+static int beside_binary(char *buf, size_t size)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n < 0)
+        return -errno;
+    self[n] = '\0';
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(self, '/');
+        if (!slash)
+            return -ENOENT;
+        *slash = '\0';
+    }
+    int len = snprintf(buf, size, "%s/lib/" LIBRARY, self);
+    return len < 0 || (size_t)len >= size ? -ENAMETOOLONG : 0;
+}
+
+/* The absolute name of the library, so that it also holds after the program changed its directory. */
+static int find_library(char out[PATH_MAX])
+{
+    char beside[PATH_MAX] = LIBRARY;
+    const char *wanted = getenv("SWAPNET_LIBRARY");
+    struct stat st;
+    int rc = 0;
+    if (!wanted || !*wanted) {
+        rc = beside_binary(beside, sizeof(beside));
+        wanted = beside;
+    }
+    if (rc == 0 && (!realpath(wanted, out) || stat(out, &st) != 0 || access(out, R_OK) != 0))
+        rc = -errno;
+    if (rc == 0 && !S_ISREG(st.st_mode))
+        rc = -EINVAL;
+    if (rc) {
+        ctl_error("cannot use the library '%s': %s; give its place with --library", wanted, strerror(-rc));
+        return rc;
+    }
+    if (strpbrk(out, ": ")) { /* both separate the entries of LD_PRELOAD, and nothing quotes them */
+        ctl_error("the library '%s' has a space or a colon in its path: LD_PRELOAD cannot name it", out);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int preload(const char *library)
+{
+    const char *before = getenv("LD_PRELOAD");
+    size_t len = strlen(library);
+    char *list;
+    if (!before || !*before)
+        return setenv("LD_PRELOAD", library, 1) ? -errno : 0;
+    if (strncmp(before, library, len) == 0 && (!before[len] || strchr(": ", before[len])))
+        return 0; /* in front already: swapnetctl run swapnetctl run */
+    if (asprintf(&list, "%s:%s", library, before) < 0)
+        return -ENOMEM;
+    int rc = setenv("LD_PRELOAD", list, 1) ? -errno : 0;
+    free(list);
+    return rc;
+}
+
+/* Options to variables. 0, 1 when help was shown, or -errno. */
+static int take_options(int argc, char **argv)
+{
+    int opt, rc;
+    opterr = 0;
+    optind = 1;
+    while ((opt = getopt_long(argc, argv, "+:b:s:h", options, NULL)) != -1) {
+        switch (opt) {
+        case 'h':
+            ctl_help(argv[0]);
+            return 1;
+        case '?':
+        case ':':
+            ctl_bad_option(argv, opt);
+            return -EINVAL;
+        default:
+            rc = set_variable(opt, optarg);
+            if (rc)
+                return rc;
+        }
+    }
+    if (optind >= argc) {
+        ctl_error("no command to run; see 'swapnetctl help run'");
+        return -EINVAL;
+    }
+    return 0;
+}
+
+int ctl_run(int argc, char **argv)
+{
+    char library[PATH_MAX];
+    int rc = take_options(argc, argv);
+    if (rc == 1)
+        return CTL_OK;
+    if (rc || check_settings() != 0 || find_library(library) != 0)
+        return CTL_RUN_FAILED;
+    rc = preload(library);
+    if (rc) {
+        ctl_error("cannot set LD_PRELOAD: %s", strerror(-rc));
+        return CTL_RUN_FAILED;
+    }
+    char **command = argv + optind;
+    execvp(command[0], command);
+    rc = errno;
+    ctl_error("cannot run '%s': %s", command[0], strerror(rc));
+    return rc == ENOENT ? CTL_RUN_NOT_FOUND : CTL_RUN_NOT_EXECUTABLE;
+}

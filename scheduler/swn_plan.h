@@ -1,0 +1,45 @@
+/* swn_plan.h - what to keep, what to stream, and how wide the read window is.
+ *
+ * A pass reads its weights in a cycle. Whatever is not kept must be read again every pass, so a budget of b bytes costs
+ * at least max(T, (s - r)/BW) with r = b - w kept (SwapNet's Eq. 2 to 4 pick partition points by s_i + s_(i+1) <= b;
+ * here the same bound is the read window w). The plan keeps what the disk cannot deliver in time, spreads the rest
+ * evenly over the compute time, and picks the window by simulating the steady state for each sensible width.
+ *
+ * Pure functions of their arguments.
+ */
+#ifndef SWN_PLAN_H
+#define SWN_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct swn_plan_node {
+    uint64_t bytes;
+    double compute_ns; /* from the moment its operator has its weights to the next node's */
+    int pinned;        /* must be kept (it is written, say) */
+    /* out */
+    int keep;
+    int oversize;       /* neither kept nor small enough for the window: served by the mapping */
+    uint64_t keep_head; /* of an oversize node: bytes from its start that are kept all the same */
+};
+
+struct swn_plan {
+    uint64_t window_bytes;
+    uint64_t kept_bytes;
+    uint64_t streamed_bytes; /* per pass, oversize nodes included */
+    double latency_ns;       /* predicted, steady state */
+    double compute_ns;
+};
+
+/* nodes in the order they are read. budget: bytes for kept weights and the window together. bytes_per_ns: what the disk
+ * gives; latency_ns: what one read costs beyond its bytes. Returns 0, or -EINVAL for n == 0. */
+int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+                  struct swn_plan *out);
+
+/* Steady-state time of one pass under the keep flags in nodes[]: reads are served in order by one disk and may begin
+ * when the window has room; a node computes when it is there and its predecessor is done (the overlap behind SwapNet
+ * Eq. 4). */
+double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
+                         double latency_ns);
+
+#endif

@@ -1,0 +1,73 @@
+# bash completion for swapnetctl(1)
+
+_swapnetctl_pids()
+{
+    local dir sock
+    for dir in "${XDG_RUNTIME_DIR:-/nonexistent}/swapnet" /run/swapnet; do
+        for sock in "$dir"/*.sock; do
+            [[ -S $sock ]] && basename "$sock" .sock
+        done
+    done
+}
+
+_swapnetctl()
+{
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} i
+    COMPREPLY=()
+    if ((COMP_CWORD == 1)); then
+        mapfile -t COMPREPLY < <(compgen -W "run status list version help --help --version" -- "$cur")
+        return
+    fi
+    case $command in
+    run)
+        # behind the program's name its own completion goes on
+        for ((i = 2; i < COMP_CWORD; i++)); do
+            case ${COMP_WORDS[i]} in
+            --) ((i++)); break ;;
+            -b | --budget | -s | --store | --stats | --trace | --fetch | --library) ((i++)) ;;
+            -*) ;;
+            *) break ;;
+            esac
+        done
+        if ((i < COMP_CWORD)) || [[ $i -eq $COMP_CWORD && ${COMP_WORDS[i - 1]} == -- ]]; then
+            if declare -F _command_offset >/dev/null; then
+                _command_offset "$i"
+            elif ((i == COMP_CWORD)); then
+                mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+            fi
+            return
+        fi
+        case $prev in
+        -b | --budget) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
+        -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+        --stats | --trace | --library) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+        --fetch) mapfile -t COMPREPLY < <(compgen -W "auto uring pread buffered" -- "$cur") ;;
+        *)
+            if [[ $cur == -* ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "--budget --store --stats --trace --fetch --strict --verbose
+                    --library --help --" -- "$cur")
+            else
+                mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+            fi
+            ;;
+        esac
+        ;;
+    status | list)
+        case $prev in
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
+        *)
+            if [[ $cur == -* ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "--output --help" -- "$cur")
+            else
+                mapfile -t COMPREPLY < <(compgen -W "$(_swapnetctl_pids)" -- "$cur")
+            fi
+            ;;
+        esac
+        ;;
+    help)
+        mapfile -t COMPREPLY < <(compgen -W "run status list version help" -- "$cur")
+        ;;
+    esac
+}
+
+complete -F _swapnetctl swapnetctl

@@ -1,0 +1,270 @@
+// The half of swapnet that knows tensors. Built once per PyTorch version, always with NDEBUG (RecordFunction's layout depends on
+// it). It watches operators, names the storages that each outermost one reads and writes, and leaves everything else to the C
+// half through swn_aten.h.
+#include <ATen/ATen.h>
+#include <ATen/Version.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/version.h>
+
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "aten_rules.h"
+#include "swn_aten.h"
+
+namespace {
+
+const swn_host *host;
+swn_host host_copy;
+
+struct Operator {
+    std::string name;
+    bool transparent = false; // not an operator of PyTorch's own, or metadata only
+    bool whole_copy = false;  // aten::copy_
+    std::array<signed char, 32> use; // swn_use per argument
+};
+
+std::mutex operators_lock;
+std::unordered_map<const char *, Operator *> operators; // by the schema's own name string; never removed
+
+Operator *describe(const at::RecordFunction &fn)
+{
+    auto name = fn.operator_name();
+    if (!name)
+        return nullptr;
+    auto handle = c10::Dispatcher::singleton().findSchema(*name);
+    if (!handle)
+        return nullptr;
+    auto *op = new Operator;
+    op->name = name->name;
+    op->use.fill(SWN_USE_READ);
+    const swn_rule *rule = swn_rule_find(op->name.c_str());
+    op->transparent = op->name.compare(0, 6, "aten::") != 0 || (rule && rule->uses[0] == 'm');
+    op->whole_copy = op->name == "aten::copy_";
+    const auto &args = handle->schema().arguments();
+    size_t rule_length = rule ? std::strlen(rule->uses) : 0;
+    for (size_t i = 0; i < args.size() && i < op->use.size(); i++) {
+        // The last letter of a rule holds for all arguments that follow.
+        char letter = rule_length ? rule->uses[i < rule_length ? i : rule_length - 1] : '-';
+        if (args[i].alias_info() && args[i].alias_info()->isWrite())
+            op->use[i] = SWN_USE_WRITE;
+        else if (letter == 'w')
+            op->use[i] = SWN_USE_WEIGHT;
+        else if (letter == 'i')
+            op->use[i] = SWN_USE_INPUT;
+    }
+    return op;
+}
+
+struct Known {
+    const char *key;
+    Operator *op;
+};
+
+// What one thread is in the middle of.
+struct Thread {
+    unsigned depth = 0; // operators entered
+    bool open = false;  // the outermost one has been announced
+    swn_op op;
+    std::array<c10::StorageImpl *, SWN_OP_ARGS> storages;
+    std::array<c10::Storage, SWN_OP_ARGS> held;
+    std::array<Known, 1024> known{};
+};
+
+Thread &self()
+{
+    // On the heap and never freed: operators run in threads whose thread-locals are already gone.
+    static thread_local Thread *thread = new Thread;
+    return *thread;
+}
+
+// nullptr: not an operator with a schema (profiler ranges, backward nodes, compiled regions): transparent.
+Operator *operator_of(Thread &t, const at::RecordFunction &fn)
+{
+    const char *name = fn.name();
+    auto object = reinterpret_cast<const char *>(&fn);
+    if (name >= object && name < object + sizeof fn)
+        return nullptr; // a short string inside the record itself, its address says nothing
+    Known &slot = t.known[(reinterpret_cast<uintptr_t>(name) >> 4) % t.known.size()];
+    if (slot.key == name && slot.op->name == name)
+        return slot.op;
+    std::lock_guard<std::mutex> guard(operators_lock);
+    auto found = operators.find(name);
+    Operator *op = found != operators.end() && found->second->name == name ? found->second : nullptr;
+    if (!op) {
+        op = describe(fn);
+        if (!op)
+            return nullptr;
+        operators[name] = op;
+    }
+    slot = {name, op};
+    return op;
+}
+
+bool python_may_run()
+{
+    auto included = c10::impl::tls_local_dispatch_key_set().included_;
+    return included.has(c10::DispatchKey::Python) || included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+}
+
+// Whether self.copy_(source) certainly writes every byte of self's storage and cannot be refused on the way.
+bool overwrites(const at::Tensor &self, const at::Tensor &source)
+{
+    return self.sizes() == source.sizes() && self.is_contiguous() && self.storage_offset() == 0 &&
+           self.nbytes() == self.storage().nbytes() && source.is_cpu() && source.layout() == at::kStrided &&
+           !self.is_inference() && !source.is_inference() && !(at::GradMode::is_enabled() && self.requires_grad()) &&
+           self.storage().data_ptr().get() != source.storage().data_ptr().get() && !self.is_quantized() && !source.is_quantized();
+}
+
+bool plain(const at::Tensor &tensor)
+{
+    return tensor.defined() && tensor.is_cpu() && tensor.unsafeGetTensorImpl()->has_storage() &&
+           !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.key_set().has(c10::DispatchKey::Functionalize);
+}
+
+void add(Thread &t, const at::Tensor &tensor, swn_use use)
+{
+    if (t.op.n == SWN_OP_ARGS || !plain(tensor))
+        return;
+    c10::StorageImpl *storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    if (!storage)
+        return;
+    auto word = reinterpret_cast<void **>(const_cast<at::DataPtr *>(&std::as_const(*storage).data_ptr()));
+    auto data = reinterpret_cast<uintptr_t>(__atomic_load_n(word, __ATOMIC_RELAXED));
+    if (data < host->lo || data >= host->hi)
+        return;
+    swn_arg &arg = t.op.args[t.op.n];
+    arg.word = word;
+    arg.data = data;
+    arg.bytes = storage->nbytes();
+    arg.use = use;
+    t.storages[t.op.n++] = storage;
+}
+
+void add_value(Thread &t, const c10::IValue &value, swn_use use)
+{
+    if (value.isTensor()) {
+        add(t, value.toTensor(), use);
+    } else if (value.isTensorList()) {
+        for (const at::Tensor &tensor : value.toTensorVector())
+            add(t, tensor, use);
+    } else if (value.isList()) {
+        // By copy: a ListRef's element proxies are not the same type in every version.
+        const c10::List<c10::IValue> list = value.toList();
+        for (size_t i = 0; i < list.size(); i++) {
+            c10::IValue element = list.get(i);
+            if (!element.isTensor())
+                break;
+            add(t, element.toTensor(), use);
+        }
+    }
+}
+
+void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
+{
+    auto inputs = fn.inputs();
+    bool own_address_only = python_may_run();
+    t.op.n = 0;
+    t.op.name = op.name.c_str();
+    for (size_t i = 0; i < inputs.size(); i++) {
+        auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_READ;
+        if (use == SWN_USE_WRITE && op.whole_copy && !own_address_only && inputs.size() > 1 && inputs[0].isTensor() &&
+            inputs[1].isTensor() && plain(inputs[0].toTensor()) && plain(inputs[1].toTensor()) &&
+            overwrites(inputs[0].toTensor(), inputs[1].toTensor()))
+            use = SWN_USE_OVERWRITE;
+        if (own_address_only && use < SWN_USE_WRITE)
+            use = SWN_USE_READ;
+        add_value(t, inputs[i], use);
+    }
+    if (!t.op.n)
+        return;
+    host->op_begin(&t.op);
+    t.open = true;
+    for (unsigned i = 0; i < t.op.n; i++)
+        if (t.op.args[i].borrowed)
+            t.held[i] = c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(t.storages[i]));
+}
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
+{
+    Thread &t = self();
+    Operator *op = operator_of(t, fn);
+    if (op && !op->transparent && t.depth++ == 0) {
+        try {
+            begin(t, *op, fn);
+        } catch (...) {
+            // An exotic tensor that does not want to be looked at: it is used at its own address.
+        }
+    }
+    return nullptr;
+}
+
+void on_end(const at::RecordFunction &fn, at::ObserverContext *)
+{
+    Thread &t = self();
+    Operator *op = operator_of(t, fn);
+    if (!op || op->transparent || !t.depth || --t.depth || !t.open)
+        return;
+    t.open = false;
+    host->op_end(&t.op);
+    for (unsigned i = 0; i < t.op.n; i++)
+        if (t.op.args[i].borrowed)
+            t.held[i] = c10::Storage();
+}
+
+const char *attach(const swn_host *h)
+{
+    if (h->abi != SWN_ATEN_ABI)
+        return "the two halves of swapnet are of different versions; install them together";
+    std::string built = "TORCH_VERSION=" + std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + ".";
+    if (at::show_config().find(built) == std::string::npos)
+        return "this PyTorch is not the version the installed half was built for";
+    host_copy = *h;
+    host = &host_copy;
+    return nullptr;
+}
+
+// The word we are going to write must be the one that data_ptr() returns.
+bool word_is_data_pointer()
+{
+    at::Tensor scratch = at::empty({16}, at::dtype(at::kFloat).device(at::kCPU));
+    c10::StorageImpl *storage = scratch.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    auto word = reinterpret_cast<void **>(const_cast<at::DataPtr *>(&std::as_const(*storage).data_ptr()));
+    void *before = *word;
+    if (before != scratch.data_ptr())
+        return false;
+    float elsewhere[16] = {0};
+    *word = elsewhere;
+    bool moved = scratch.data_ptr() == elsewhere && storage->data_ptr().get_context() == before;
+    *word = before;
+    return moved && scratch.data_ptr() == before;
+}
+
+const char *enable()
+{
+    try {
+        if (!word_is_data_pointer())
+            return "its storages are laid out differently from what was built for";
+        at::addGlobalCallback(
+            at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+    } catch (...) {
+        return "its operator hook was refused";
+    }
+    return nullptr;
+}
+
+void raise_oom(size_t bytes)
+{
+    TORCH_CHECK(false, "swapnet: cannot allocate ", bytes,
+                " bytes: the tensors in use do not leave room in SWAPNET_BUDGET, and SWAPNET_STRICT=1 forbids to exceed it");
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
+const swn_half swn_aten_half = {SWN_ATEN_ABI, attach, enable, raise_oom, TORCH_VERSION};

@@ -1,0 +1,175 @@
+/* c10::alloc_cpu and c10::free_cpu, PyTorch's one way to CPU memory for tensors, and the start of everything.
+ *
+ * The first call proves that libc10 is in this process. In every other process this file does nothing at all. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "swn_arena.h"
+#include "swn_engine.h"
+#include "swn_engine_priv.h"
+#include "swn_hooks.h"
+
+/* The linkage names of the two C++ functions; both take and return plain words, so C can stand in for them. */
+void *swn_hook_alloc_cpu(size_t n) __asm__("_ZN3c109alloc_cpuEm") __attribute__((visibility("default")));
+void swn_hook_free_cpu(void *p) __asm__("_ZN3c108free_cpuEPv") __attribute__((visibility("default")));
+
+static void *(*real_alloc)(size_t);
+static void (*real_free)(void *);
+static const struct swn_half *half;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static __thread int inside;
+
+static int find_c10(struct dl_phdr_info *info, size_t size, void *out)
+{
+    (void)size;
+    const char *base = strrchr(info->dlpi_name, '/');
+    if (!base || strncmp(base, "/libc10.so", 10))
+        return 0;
+    snprintf(out, PATH_MAX, "%s", info->dlpi_name);
+    return 1;
+}
+
+/* "1.13" from a library called libc10.so.1.13, else from the version.py of the wheel it lies in. */
+static int torch_version(const char *c10, char *version, size_t size)
+{
+    const char *suffix = strstr(strrchr(c10, '/'), ".so.");
+    unsigned major, minor;
+    if (suffix && sscanf(suffix, ".so.%u.%u", &major, &minor) == 2)
+        return snprintf(version, size, "%u.%u", major, minor), 1;
+    char path[PATH_MAX], line[256];
+    int dir = (int)(strrchr(c10, '/') - c10);
+    snprintf(path, sizeof path, "%.*s/../version.py", dir, c10);
+    FILE *f = fopen(path, "re");
+    int found = 0;
+    while (f && !found && fgets(line, sizeof line, f))
+        found = sscanf(line, "__version__ = '%u.%u", &major, &minor) == 2 || sscanf(line, "__version__ = \"%u.%u", &major, &minor) == 2;
+    if (f)
+        fclose(f);
+    if (found)
+        snprintf(version, size, "%u.%u", major, minor);
+    return found;
+}
+
+static const struct swn_half *load_half(const char *c10, char *why, size_t why_size)
+{
+    char version[32], path[2 * PATH_MAX];
+    Dl_info self;
+    if (!torch_version(c10, version, sizeof version)) {
+        snprintf(why, why_size, "cannot tell which PyTorch %s belongs to", c10);
+        return NULL;
+    }
+    if (!dladdr((void *)(uintptr_t)swn_hook_alloc_cpu, &self) || !strrchr(self.dli_fname, '/')) {
+        snprintf(why, why_size, "cannot find its own directory");
+        return NULL;
+    }
+    snprintf(path, sizeof path, "%.*s/swapnet/aten-%s.so", (int)(strrchr(self.dli_fname, '/') - self.dli_fname), self.dli_fname, version);
+    if (access(path, R_OK)) {
+        snprintf(why, why_size, "not built for PyTorch %s (no %s); build swapnet with that PyTorch in SWAPNET_PYTHONS", version, path);
+        return NULL;
+    }
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const struct swn_half *h = lib ? dlsym(lib, "swn_aten_half") : NULL;
+    if (!h || h->abi != SWN_ATEN_ABI) {
+        snprintf(why, why_size, "cannot use %s: %s", path, lib ? "it belongs to another swapnet" : dlerror());
+        return NULL;
+    }
+    return h;
+}
+
+static void start(void)
+{
+    static struct swn_config config;
+    char c10[PATH_MAX] = "", why[2 * PATH_MAX + 512] = "";
+    inside++;
+    dl_iterate_phdr(find_c10, c10);
+    void *lib = c10[0] ? dlopen(c10, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (lib) {
+        *(void **)&real_alloc = dlsym(lib, "_ZN3c109alloc_cpuEm");
+        *(void **)&real_free = dlsym(lib, "_ZN3c108free_cpuEPv");
+    }
+    int err = getauxval(AT_SECURE) ? 1 : swn_config_load(&config, environ);
+    for (char *line = config.warnings, *end; !err && (end = strchr(line, '\n')); line = end + 1)
+        swn_say("%.*s", (int)(end - line), line);
+    if (err < 0)
+        snprintf(why, sizeof why, "%s", config.error);
+    if (!err && !(half = load_half(c10, why, sizeof why)))
+        err = -ENOENT;
+    if (!err)
+        err = swn_engine_start(&config, why, sizeof why);
+    if (!err) {
+        struct swn_host host;
+        swn_engine_host(&host);
+        const char *refused = half->attach(&host);
+        if (refused) {
+            snprintf(why, sizeof why, "%s", refused);
+            swn_engine_one.running = 0;
+            err = -ENOTSUP;
+        } else {
+            swn_engine_set_half(half);
+            swn_hooks_fork_install();
+            swn_hooks_signals_install();
+        }
+    }
+    if (err < 0)
+        swn_say("off: %s", why);
+    if (!err && config.verbose)
+        swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)config.budget_bytes, config.store_dir,
+                swn_config_fetch_name(config.fetch), half->version);
+    inside--;
+}
+
+static void *ordinary_alloc(size_t n)
+{
+    if (!swn_engine_running() && real_alloc)
+        return real_alloc(n);
+    void *p = NULL;
+    if (n && posix_memalign(&p, 64, n))
+        return real_alloc ? real_alloc(n) : NULL; /* it fails too, and throws PyTorch's own error */
+    if (p)
+        swn_engine_count_small((long long)malloc_usable_size(p));
+    return p;
+}
+
+void *swn_hook_alloc_cpu(size_t n)
+{
+    if (!inside)
+        pthread_once(&once, start);
+    if (!swn_engine_running() || n < SWN_GRANULE)
+        return ordinary_alloc(n);
+    int strict;
+    void *p = swn_engine_alloc(n, &strict);
+    if (strict && half)
+        half->raise_oom(n);
+    if (!inside) {
+        inside++; /* the hook's own test tensors come through here */
+        swn_engine_after_alloc();
+        inside--;
+    }
+    return p ? p : ordinary_alloc(n);
+}
+
+void swn_hook_free_cpu(void *p)
+{
+    if (!p || swn_engine_free(p))
+        return;
+    if (!swn_engine_running() && real_free) {
+        real_free(p);
+        return;
+    }
+    swn_engine_count_small(-(long long)malloc_usable_size(p));
+    free(p);
+}
+
+__attribute__((destructor)) static void at_exit(void)
+{
+    swn_engine_exit();
+}

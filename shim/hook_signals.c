@@ -1,0 +1,114 @@
+/* SIGSEGV and SIGBUS. Ours are repaired (see swn_residency_trap); everybody else's reach whoever would have had them: sigaction
+ * and signal for these two are recorded here and passed on to, so that a handler installed later (Python's faulthandler) does
+ * not take our place. A thread never blocks SIGSEGV: the kernel kills a process that faults with it blocked. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "swn_engine.h"
+#include "swn_hooks.h"
+#include "swn_real.h"
+
+/* Documented in swapnet(7): a weight could not be read back. */
+#define EXIT_UNREADABLE 5
+
+typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
+typedef int (*sigmask_fn)(int, const sigset_t *, sigset_t *);
+SWN_REAL(sigaction, sigaction_fn)
+SWN_REAL(pthread_sigmask, sigmask_fn)
+SWN_REAL(sigprocmask, sigmask_fn)
+
+static struct sigaction chained[2]; /* the program's idea of SIGSEGV, SIGBUS */
+static _Atomic int installed;
+
+static int slot(int sig)
+{
+    return sig == SIGSEGV ? 0 : sig == SIGBUS ? 1 : -1;
+}
+
+static void pass_on(int sig, siginfo_t *info, void *context)
+{
+    struct sigaction *next = &chained[slot(sig)];
+    if (next->sa_flags & SA_SIGINFO) {
+        next->sa_sigaction(sig, info, context);
+    } else if (next->sa_handler != SIG_DFL && next->sa_handler != SIG_IGN) {
+        next->sa_handler(sig);
+    } else {
+        /* Default: the instruction faults again, without us. */
+        struct sigaction dfl = {.sa_handler = SIG_DFL};
+        atomic_store(&installed, 0);
+        real_sigaction()(sig, &dfl, NULL);
+        if (info->si_code <= 0) /* sent by kill: there is no instruction to repeat */
+            raise(sig);
+    }
+}
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+    static __thread uintptr_t last;
+    static __thread unsigned repeats;
+    int saved = errno;
+    uintptr_t addr = (uintptr_t)info->si_addr;
+    repeats = addr == last ? repeats + 1 : 0;
+    last = addr;
+    /* A fault that comes back is not one we can repair. */
+    if (info->si_code > 0 && sig == SIGSEGV && repeats < 10000 && swn_engine_trap(addr)) {
+        errno = saved;
+        return;
+    }
+    if (info->si_code > 0 && sig == SIGBUS && swn_engine_unreadable(addr))
+        _exit(EXIT_UNREADABLE);
+    errno = saved;
+    pass_on(sig, info, context);
+}
+
+void swn_hooks_signals_install(void)
+{
+    struct sigaction act = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    sigemptyset(&act.sa_mask);
+    real_sigaction()(SIGSEGV, &act, &chained[0]);
+    real_sigaction()(SIGBUS, &act, &chained[1]);
+    atomic_store(&installed, 1);
+}
+
+__attribute__((visibility("default"))) int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+{
+    if (slot(sig) < 0 || !atomic_load(&installed))
+        return real_sigaction()(sig, act, old);
+    struct sigaction before = chained[slot(sig)];
+    if (act)
+        chained[slot(sig)] = *act;
+    if (old)
+        *old = before;
+    return 0;
+}
+
+__attribute__((visibility("default"))) sighandler_t signal(int sig, sighandler_t handler)
+{
+    struct sigaction act = {.sa_handler = handler, .sa_flags = SA_RESTART}, old;
+    sigemptyset(&act.sa_mask);
+    return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;
+}
+
+static int without_segv(sigmask_fn real, int how, const sigset_t *set, sigset_t *old)
+{
+    sigset_t safe;
+    if (!set || how == SIG_UNBLOCK || !atomic_load(&installed))
+        return real(how, set, old);
+    safe = *set;
+    sigdelset(&safe, SIGSEGV);
+    return real(how, &safe, old);
+}
+
+__attribute__((visibility("default"))) int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+    return without_segv(real_pthread_sigmask(), how, set, old);
+}
+
+__attribute__((visibility("default"))) int sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+    return without_segv(real_sigprocmask(), how, set, old);
+}

@@ -1,0 +1,76 @@
+/* swn_aten.h - the seam between the C half (libswapnet.so) and the C++ half built for one PyTorch (aten-X.Y.so).
+ *
+ * The C++ half knows tensors and nothing of memory; the C half knows memory and nothing of tensors. No exception and no C++
+ * type crosses, except that raise_oom throws PyTorch's own out-of-memory error up through the C frames that called it.
+ */
+#ifndef SWN_ATEN_H
+#define SWN_ATEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SWN_ATEN_ABI 1u
+#define SWN_OP_ARGS 64 /* tensors looked at per operator; the rest use their own address, which is always right */
+
+enum swn_use {
+    SWN_USE_READ,      /* by an operator that is not known to let go of the pointer: own address only */
+    SWN_USE_INPUT,     /* known reader */
+    SWN_USE_WEIGHT,    /* known reader, in the place of a weight: counts for the order */
+    SWN_USE_WRITE,     /* written in place */
+    SWN_USE_OVERWRITE, /* written in place, every byte, by an operator that cannot fail */
+};
+
+struct swn_range;
+struct swn_frame;
+
+/* One tensor argument. The first part is filled by the C++ half, the rest is the engine's. */
+struct swn_arg {
+    void **word;    /* the storage's data pointer, as one word */
+    uintptr_t data; /* its value before the operator */
+    size_t bytes;   /* of the storage */
+    enum swn_use use;
+
+    uintptr_t borrowed; /* what the engine put into *word, or 0: then the C++ half keeps the storage alive until op_end */
+    struct swn_range *range;
+    struct swn_frame *frame;
+    uint32_t range_id;
+    int remap, pinned, reading, visited;
+};
+
+/* One outermost operator of one thread, from op_begin to op_end. */
+struct swn_op {
+    const char *name; /* static or owned by the operator's schema */
+    unsigned n;
+    struct swn_arg args[SWN_OP_ARGS];
+
+    uint64_t begin_ns;
+    int visits;
+    struct swn_op *prev_open, *next_open;
+};
+
+struct swn_host {
+    uint32_t abi;
+    uintptr_t lo, hi; /* tensors of interest lie here */
+    void (*op_begin)(struct swn_op *op);
+    void (*op_end)(struct swn_op *op);
+};
+
+/* What aten-X.Y.so exports as `swn_aten_half`. */
+struct swn_half {
+    uint32_t abi;
+    /* 0, or a static text that says why this PyTorch is refused. Called once, before anything else. */
+    const char *(*attach)(const struct swn_host *host);
+    /* Installs the operator hook. Allocates tensors: the caller holds no lock. 0, or a static text as above. */
+    const char *(*enable)(void);
+    void (*raise_oom)(size_t bytes); /* throws */
+    const char *version;             /* "1.13.0", of the headers it was built with */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

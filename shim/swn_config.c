@@ -1,0 +1,196 @@
+/* swn_config.c - SWAPNET_* to struct swn_config. One table lists every variable there is. */
+#include "swn_config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "swn_size.h"
+
+#define PREFIX "SWAPNET_"
+#define SHOWN 80 /* characters of a value quoted in a message */
+
+struct variable {
+    const char *name;
+    int (*set)(struct swn_config *c, const struct variable *v, const char *value);
+    size_t offset; /* of the field in struct swn_config */
+};
+
+static const char *const fetch_names[] = {"auto", "uring", "pread", "buffered"};
+
+static const char *lookup(char *const *env, const char *name)
+{
+    size_t len = strlen(name);
+    for (; *env; env++)
+        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
+            return (*env)[len + 1] ? *env + len + 1 : NULL;
+    return NULL;
+}
+
+/* The value as it may stand in a one-line message: shortened, control characters replaced. */
+static const char *shown(char buf[SHOWN + 4], const char *value)
+{
+    size_t len = strnlen(value, SHOWN + 1);
+    int cut = len > SHOWN;
+    if (cut)
+        len = SHOWN;
+    for (size_t i = 0; i < len; i++)
+        buf[i] = (unsigned char)value[i] < 0x20 || value[i] == 0x7f ? '?' : value[i];
+    memcpy(buf + len, cut ? "..." : "", cut ? 4 : 1);
+    return buf;
+}
+
+__attribute__((format(printf, 2, 3))) static int fail(struct swn_config *c, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(c->error, sizeof(c->error), format, ap);
+    va_end(ap);
+    return -EINVAL;
+}
+
+static int set_path(struct swn_config *c, const struct variable *v, const char *value)
+{
+    if (strlen(value) >= PATH_MAX) {
+        char text[SHOWN + 4];
+        return fail(c, "%s='%s' is too long: a path has at most %d characters", v->name, shown(text, value),
+                    PATH_MAX - 1);
+    }
+    strcpy((char *)c + v->offset, value);
+    return 0;
+}
+
+static int set_flag(struct swn_config *c, const struct variable *v, const char *value)
+{
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0) {
+        char text[SHOWN + 4];
+        return fail(c, "%s='%s' is not a switch: use 0 or 1", v->name, shown(text, value));
+    }
+    int on = value[0] == '1';
+    memcpy((char *)c + v->offset, &on, sizeof(on));
+    return 0;
+}
+
+static int set_budget(struct swn_config *c, const struct variable *v, const char *value)
+{
+    const char *why = "";
+    if (swn_parse_budget(value, &c->budget_bytes, &why) != 0) {
+        char text[SHOWN + 4];
+        return fail(c, "%s='%s' %s", v->name, shown(text, value), why);
+    }
+    return 0;
+}
+
+static int set_fetch(struct swn_config *c, const struct variable *v, const char *value)
+{
+    for (int i = 0; i < (int)(sizeof(fetch_names) / sizeof(fetch_names[0])); i++) {
+        if (strcmp(value, fetch_names[i]) == 0) {
+            c->fetch = i;
+            return 0;
+        }
+    }
+    char text[SHOWN + 4];
+    return fail(c, "%s='%s' is not a way to read: use auto, uring, pread or buffered", v->name, shown(text, value));
+}
+
+/* For swapnetctl alone: where the library is. Children inherit it, so it must not be called unknown. */
+static int set_nothing(struct swn_config *c, const struct variable *v, const char *value)
+{
+    (void)c, (void)v, (void)value;
+    return 0;
+}
+
+/* In the order in which mistakes are reported. */
+static const struct variable variables[] = {
+    {"SWAPNET", set_flag, offsetof(struct swn_config, enabled)},
+    {"SWAPNET_BUDGET", set_budget, 0},
+    {"SWAPNET_STORE", set_path, offsetof(struct swn_config, store_dir)},
+    {"SWAPNET_STATS", set_path, offsetof(struct swn_config, stats_path)},
+    {"SWAPNET_TRACE", set_path, offsetof(struct swn_config, trace_path)},
+    {"SWAPNET_VERBOSE", set_flag, offsetof(struct swn_config, verbose)},
+    {"SWAPNET_STRICT", set_flag, offsetof(struct swn_config, strict)},
+    {"SWAPNET_FETCH", set_fetch, 0},
+    {"SWAPNET_ENFORCE", set_flag, offsetof(struct swn_config, enforce)},
+    {"SWAPNET_LIBRARY", set_nothing, 0},
+};
+#define VARIABLES (sizeof(variables) / sizeof(variables[0]))
+
+static int is_known(const char *name, size_t len)
+{
+    for (size_t i = 0; i < VARIABLES; i++)
+        if (strlen(variables[i].name) == len && memcmp(variables[i].name, name, len) == 0)
+            return 1;
+    return 0;
+}
+
+static void warn_unknown(struct swn_config *c, char *const *env)
+{
+    static const char more[] = "more SWAPNET_* variables are unknown and have no effect\n";
+    size_t used = 0;
+
+    for (; *env; env++) {
+        size_t len = strcspn(*env, "=");
+        char text[SHOWN + 4], name[SHOWN + 2];
+        if (strncmp(*env, PREFIX, strlen(PREFIX)) != 0 || is_known(*env, len))
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)(len < sizeof(name) ? len : sizeof(name)), *env);
+        size_t room = sizeof(c->warnings) - used;
+        int n =
+            snprintf(c->warnings + used, room, "%s is unknown and has no effect: see swapnet(7)\n", shown(text, name));
+        if (n < 0 || (size_t)n + sizeof(more) > room) { /* the last line must always fit */
+            memcpy(c->warnings + used, more, sizeof(more));
+            return;
+        }
+        used += (size_t)n;
+    }
+}
+
+static int default_store(struct swn_config *c, char *const *env)
+{
+    const char *base = lookup(env, "XDG_CACHE_HOME"), *below = "/swapnet";
+    if (!base || base[0] != '/') { /* the XDG specification has relative ones ignored */
+        base = lookup(env, "HOME");
+        below = "/.cache/swapnet";
+    }
+    if (!base || base[0] != '/')
+        return fail(c, "SWAPNET_STORE is not set, nor is XDG_CACHE_HOME or HOME: "
+                       "set SWAPNET_STORE to a directory for the block stores");
+    int n = snprintf(c->store_dir, sizeof(c->store_dir), "%s%s", base, below);
+    if (n < 0 || (size_t)n >= sizeof(c->store_dir))
+        return fail(c, "the default for SWAPNET_STORE is too long: set SWAPNET_STORE to a shorter directory name");
+    return 0;
+}
+
+int swn_config_load(struct swn_config *c, char *const *env)
+{
+    memset(c, 0, sizeof(*c));
+    c->enabled = 1;
+    c->enforce = 1;
+    const char *budget = lookup(env, "SWAPNET_BUDGET");
+    const char *master = lookup(env, "SWAPNET");
+    if (master && strcmp(master, "0") == 0) {
+        c->enabled = 0;
+        return 1;
+    }
+    warn_unknown(c, env);
+    int rc = 0;
+    for (size_t i = 0; i < VARIABLES && rc == 0; i++) {
+        const char *value = lookup(env, variables[i].name);
+        if (value)
+            rc = variables[i].set(c, &variables[i], value);
+    }
+    if (rc == 0 && !budget)
+        rc = fail(c, "SWAPNET_BUDGET is not set: give the memory for tensors, e.g. SWAPNET_BUDGET=256M, "
+                     "or SWAPNET=0 to switch swapnet off");
+    if (rc == 0 && !c->store_dir[0])
+        rc = default_store(c, env);
+    c->enabled = rc == 0;
+    return rc;
+}
+
+const char *swn_config_fetch_name(int fetch)
+{
+    return fetch >= 0 && fetch < (int)(sizeof(fetch_names) / sizeof(fetch_names[0])) ? fetch_names[fetch] : "?";
+}

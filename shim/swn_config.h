@@ -1,0 +1,39 @@
+/* swn_config.h - the settings of one process, read from its environment.
+ *
+ * A pure function of an environ array: no getenv, no printing, no allocation, no file is touched, so that it may run in
+ * a library constructor of a stranger's process. Empty variables count as unset; of duplicates the first one counts,
+ * as with getenv.
+ */
+#ifndef SWN_CONFIG_H
+#define SWN_CONFIG_H
+
+#include <limits.h>
+#include <stdint.h>
+
+/* Values of swn_config.fetch: SWAPNET_FETCH=auto|uring|pread|buffered. */
+enum swn_config_fetch { SWN_CONFIG_AUTO = 0, SWN_CONFIG_URING = 1, SWN_CONFIG_PREAD = 2, SWN_CONFIG_BUFFERED = 3 };
+
+struct swn_config {
+    int enabled;               /* 1 only when swn_config_load returned 0 */
+    uint64_t budget_bytes;     /* SWAPNET_BUDGET */
+    char store_dir[PATH_MAX];  /* SWAPNET_STORE, else $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet */
+    char stats_path[PATH_MAX]; /* SWAPNET_STATS, or "" */
+    char trace_path[PATH_MAX]; /* SWAPNET_TRACE, or "" */
+    int verbose;               /* SWAPNET_VERBOSE */
+    int strict;                /* SWAPNET_STRICT */
+    int fetch;                 /* SWAPNET_FETCH, enum swn_config_fetch */
+    int enforce;               /* SWAPNET_ENFORCE, 1 unless 0: control runs only */
+    char error[512];           /* one line, set with -EINVAL */
+    char warnings[1024];       /* lines ended by '\n', one for each unknown SWAPNET_* */
+};
+
+/* Fills *c from `env`, a NULL-terminated array of "NAME=value". Paths are copied as they are written: relative ones
+ * are meant from the working directory at program start, so the caller resolves them before the program can chdir.
+ * 0: run. 1: disabled on purpose (SWAPNET=0), say nothing. -EINVAL: c->error says what is wrong, where and what to do;
+ * the caller prints that line and stays off. Warnings may be set with 0 and -EINVAL. */
+int swn_config_load(struct swn_config *c, char *const *env);
+
+/* "auto", "uring", "pread", "buffered"; "?" for anything else. Static. */
+const char *swn_config_fetch_name(int fetch);
+
+#endif

@@ -1,0 +1,422 @@
+#define _GNU_SOURCE
+#include "swn_engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "swn_engine_priv.h"
+#include "swn_stats_json.h"
+
+#define ARENA_BYTES ((size_t)64 << 30)
+
+struct swn_engine swn_engine_one = {.lock = PTHREAD_MUTEX_INITIALIZER};
+const struct swn_io *swn_engine_io = &swn_io_sys;
+
+uint64_t swn_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* One write(2), so that lines of several processes do not mix; never stdio, whose locks a fork may have left taken. */
+void swn_say(const char *format, ...)
+{
+    char line[1200] = "swapnet: ";
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line + 9, sizeof line - 10, format, args);
+    va_end(args);
+    size_t len = n < 0 ? 9 : 9 + ((size_t)n < sizeof line - 11 ? (size_t)n : sizeof line - 11);
+    line[len++] = '\n';
+    ssize_t ignored = write(STDERR_FILENO, line, len);
+    (void)ignored;
+}
+
+size_t swn_engine_resident(struct swn_engine *e)
+{
+    long long small = atomic_load(&e->small_bytes);
+    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_window(e->pool) : 0) + e->kept_bytes +
+           (small > 0 ? (size_t)small : 0);
+}
+
+void swn_engine_note_peak(struct swn_engine *e)
+{
+    size_t now = swn_engine_resident(e), other = swn_policy_other(e);
+    if (now > e->peak_resident)
+        e->peak_resident = now;
+    if (other > e->other_peak) {
+        e->other_peak = other;
+        /* The plan gave weights what activations turn out to need. */
+        if (e->planned && other > e->planned_other + e->planned_other / 16 + SWN_GRANULE)
+            e->plan_dirty = 1;
+    }
+}
+
+static void init_sync(struct swn_engine *e)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&e->changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static void fill_stats(void *user, struct swn_stats *out)
+{
+    (void)user;
+    swn_engine_stats(out);
+}
+
+static void start_control(struct swn_engine *e)
+{
+    struct swn_control_opts opts = {.fill = fill_stats, .user = e};
+    if (swn_control_start(&e->control, &opts))
+        e->control = NULL; /* no directory for it: status does not list us, nothing else is lost */
+}
+
+static size_t arena_bytes(void)
+{
+    struct rlimit lim;
+    /* A program under ulimit -v gets a share of it, not all. */
+    if (!getrlimit(RLIMIT_AS, &lim) && lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur / 4 < ARENA_BYTES)
+        return lim.rlim_cur / 4 / SWN_GRANULE * SWN_GRANULE;
+    return ARENA_BYTES;
+}
+
+static void absolute(char *path, size_t size)
+{
+    char cwd[PATH_MAX], whole[2 * PATH_MAX];
+    if (!path[0] || path[0] == '/' || !getcwd(cwd, sizeof cwd))
+        return;
+    snprintf(whole, sizeof whole, "%s/%s", cwd, path);
+    if (strlen(whole) < size)
+        strcpy(path, whole);
+}
+
+int swn_engine_start(const struct swn_config *config, char *why, size_t why_size)
+{
+    struct swn_engine *e = &swn_engine_one;
+    e->config = *config;
+    e->io = swn_engine_io;
+    absolute(e->config.store_dir, sizeof e->config.store_dir);
+    absolute(e->config.stats_path, sizeof e->config.stats_path);
+    absolute(e->config.trace_path, sizeof e->config.trace_path);
+    init_sync(e);
+    int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
+    if (err) {
+        snprintf(why, why_size, "cannot write to the store directory %s: %s; set SWAPNET_STORE to a directory on a disk with room",
+                 e->config.store_dir, strerror(-err));
+        return err;
+    }
+    e->arena_bytes = arena_bytes();
+    err = swn_arena_create(&e->arena, e->arena_bytes);
+    if (!err)
+        err = swn_order_create(&e->order);
+    if (err) {
+        snprintf(why, why_size, "cannot reserve address space for tensors: %s; raise ulimit -v", strerror(-err));
+        return err;
+    }
+    e->arena_bytes = swn_arena_hi(e->arena) - swn_arena_lo(e->arena);
+    err = swn_residency_init(&e->res, e->io, e->arena);
+    if (err) {
+        snprintf(why, why_size, "cannot open /proc/self/pagemap: %s; it is needed to see which weights were written", strerror(-err));
+        return err;
+    }
+    e->res.spill = e->spill;
+    e->pid = getpid();
+    if (e->config.trace_path[0] && (err = swn_trace_open(&e->trace, e->config.trace_path))) {
+        swn_say("cannot write the trace file %s: %s; going on without", e->config.trace_path, strerror(-err));
+        e->trace = NULL;
+    }
+    start_control(e);
+    atomic_store(&e->running, 1);
+    return 0;
+}
+
+int swn_engine_running(void)
+{
+    return atomic_load_explicit(&swn_engine_one.running, memory_order_acquire);
+}
+
+void swn_engine_set_half(const struct swn_half *half)
+{
+    swn_engine_one.half = half;
+}
+
+void swn_engine_host(struct swn_host *out)
+{
+    struct swn_engine *e = &swn_engine_one;
+    *out = (struct swn_host){.abi = SWN_ATEN_ABI, .lo = swn_arena_lo(e->arena), .hi = swn_arena_hi(e->arena),
+                             .op_begin = swn_engine_op_begin, .op_end = swn_engine_op_end};
+}
+
+void *swn_engine_alloc(size_t n, int *strict)
+{
+    struct swn_engine *e = &swn_engine_one;
+    *strict = 0;
+    pthread_mutex_lock(&e->lock);
+    e->allocs++;
+    if (!swn_arena_would_reuse(e->arena, n) && swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL) && e->config.strict) {
+        *strict = 1;
+        pthread_mutex_unlock(&e->lock);
+        return NULL;
+    }
+    size_t fresh;
+    struct swn_range *r = swn_arena_alloc(e->arena, n, &fresh);
+    if (r) {
+        r->alloc_seq = r->last_use = e->seq;
+        e->res.home_bytes += r->size;
+        e->live_bytes += swn_round_up(n, SWN_PAGE);
+        if (e->live_bytes > e->demand_peak)
+            e->demand_peak = e->live_bytes;
+        swn_engine_note_peak(e);
+    } else {
+        e->untracked += n;
+    }
+    void *p = r ? (void *)r->addr : NULL;
+    pthread_mutex_unlock(&e->lock);
+    return p;
+}
+
+/* Activations die young and their pages are worth keeping for the next one; a weight's are not. */
+static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
+{
+    size_t most = e->config.budget_bytes / 4;
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_HOME && r->node < 0 && !r->aged_reads &&
+           swn_arena_warm_bytes(e->arena) + r->span <= most &&
+           swn_engine_resident(e) + r->span <= e->config.budget_bytes + r->size;
+}
+
+int swn_engine_free(void *p)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_owns((uintptr_t)p))
+        return 0;
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
+    if (r && r->addr == (uintptr_t)p) {
+        swn_node_remove(e, r);
+        swn_policy_drop_frame(e, r);
+        e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
+        swn_residency_free(&e->res, r, worth_keeping_warm(e, r));
+    }
+    pthread_mutex_unlock(&e->lock);
+    return 1;
+}
+
+void swn_engine_count_small(long long bytes)
+{
+    atomic_fetch_add_explicit(&swn_engine_one.small_bytes, bytes, memory_order_relaxed);
+}
+
+/* The hook costs every operator a little, so it is installed when the first range leaves, not before. */
+void swn_engine_after_alloc(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!atomic_load_explicit(&e->want_hook, memory_order_relaxed))
+        return;
+    int none = 0;
+    if (!e->half || !atomic_compare_exchange_strong(&e->hook_state, &none, 1))
+        return;
+    const char *refused = e->half->enable();
+    if (refused)
+        swn_say("cannot watch PyTorch's operators: %s; weights stay where they are and the budget is not kept", refused);
+    atomic_store(&e->hook_state, refused ? 3 : 2);
+    atomic_store(&e->want_hook, 0);
+}
+
+int swn_engine_owns(uintptr_t addr)
+{
+    struct swn_engine *e = &swn_engine_one;
+    return swn_engine_running() && addr >= swn_arena_lo(e->arena) && addr < swn_arena_hi(e->arena);
+}
+
+static void pin(const void *p, size_t n, int by)
+{
+    struct swn_engine *e = &swn_engine_one;
+    uintptr_t at = (uintptr_t)p, end = at + n;
+    pthread_mutex_lock(&e->lock);
+    while (at < end) {
+        struct swn_range *r = swn_arena_find(e->arena, at);
+        if (r)
+            r->pins += by;
+        at = r ? r->addr + r->span : (at / SWN_GRANULE + 1) * SWN_GRANULE;
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+void swn_engine_pin(const void *p, size_t n)
+{
+    pin(p, n, 1);
+}
+
+void swn_engine_unpin(const void *p, size_t n)
+{
+    pin(p, n, -1);
+}
+
+int swn_engine_trap(uintptr_t addr)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_running())
+        return 0;
+    if (addr >= swn_arena_lo(e->arena) && addr < swn_arena_hi(e->arena))
+        return swn_residency_trap(&e->res, addr);
+    if (e->pool && swn_pool_in_ro(e->pool, addr)) {
+        struct swn_frame *f = swn_pool_find_ro(e->pool, addr);
+        if (!f || !f->users)
+            return 0;
+        atomic_store(&f->tainted, 1);
+        return mprotect(swn_pool_ro(e->pool, f), f->size, PROT_READ | PROT_WRITE) == 0;
+    }
+    return 0;
+}
+
+int swn_engine_unreadable(uintptr_t addr)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_owns(addr))
+        return 0;
+    struct swn_range *r = swn_arena_find(e->arena, addr);
+    swn_say("block %u (offset %llu of the spill file in %s) cannot be read from the disk; ending the program rather than "
+            "computing with wrong weights",
+            r ? r->id : 0, r ? (unsigned long long)r->extent : 0ull, e->config.store_dir);
+    return 1;
+}
+
+/* --- fork --- */
+
+void swn_engine_prefork(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_running())
+        return;
+    /* Outside the lock: what is in flight ends in fetch_done, which takes it. */
+    struct swn_fetch *fetch = __atomic_load_n(&e->fetch, __ATOMIC_ACQUIRE);
+    if (fetch)
+        swn_fetch_pause(fetch);
+    pthread_mutex_lock(&e->lock);
+    if (e->trace)
+        swn_trace_flush(e->trace);
+    struct swn_pages pages;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        if (r->published && !swn_residency_scan(&e->res, r, &pages) && pages.own)
+            swn_policy_home(e, r, 0); /* the child gets a fresh mapping for it; private copies must not be lost */
+    e->res.fork_epoch++;
+    e->fork_paused = fetch;
+}
+
+void swn_engine_postfork_parent(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_running())
+        return;
+    struct swn_fetch *fetch = e->fork_paused;
+    pthread_mutex_unlock(&e->lock);
+    if (fetch)
+        swn_fetch_resume(fetch);
+}
+
+void swn_engine_postfork_child(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_running())
+        return;
+    init_sync(e);
+    swn_window_fork_child(e);
+    swn_residency_child(&e->res);
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
+        r->frame = NULL;
+        r->pins = r->readers = 0;
+        r->keep = r->node >= 0 && atomic_load(&r->state) == SWN_HOME;
+    }
+    if (e->fetch)
+        swn_fetch_abandon(e->fetch);
+    if (e->control)
+        swn_control_abandon(e->control);
+    if (e->trace)
+        swn_trace_abandon(e->trace);
+    if (e->pool)
+        swn_pool_destroy(e->pool);
+    e->fetch = NULL;
+    e->control = NULL;
+    e->trace = NULL;
+    e->pool = e->res.pool = NULL;
+    /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on demand. */
+    e->spill = e->res.spill = NULL;
+    e->kept_bytes = 0;
+    e->planned = 0;
+    e->plan_dirty = 1;
+    e->forked = 1; /* the statistics file is the parent's */
+    e->pid = getpid();
+}
+
+/* --- seeing it --- */
+
+void swn_engine_stats(struct swn_stats *out)
+{
+    struct swn_engine *e = &swn_engine_one;
+    memset(out, 0, sizeof *out);
+    pthread_mutex_lock(&e->lock);
+    out->pid = (uint64_t)e->pid;
+    out->budget_bytes = e->config.budget_bytes;
+    out->demand_bytes = e->demand_peak;
+    out->resident_bytes = swn_engine_resident(e);
+    out->peak_resident_bytes = e->peak_resident > out->resident_bytes ? e->peak_resident : out->resident_bytes;
+    out->pool_bytes = e->pool ? swn_pool_window(e->pool) : 0;
+    out->kept_bytes = e->kept_bytes + e->node_home_bytes;
+    long long small = atomic_load(&e->small_bytes);
+    out->small_bytes = small > 0 ? (uint64_t)small : 0;
+    struct swn_fetch_stats fetch = {0};
+    if (e->fetch)
+        swn_fetch_stats_get(e->fetch, &fetch);
+    out->streamed_bytes = fetch.bytes;
+    out->spilled_bytes = e->spill ? e->spill->written_bytes : 0;
+    out->swap_ins = e->swap_ins;
+    out->window_hits = e->window_hits;
+    out->window_misses = e->window_misses;
+    out->stall_ns = e->stall_ns;
+    out->stray_reads = e->res.stray_pages;
+    out->over_budget_bytes = e->over_budget_peak;
+    out->untracked_bytes = e->untracked;
+    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+        out->passes += t->cursor.passes;
+    out->read_errors = e->read_errors;
+    out->plans = e->plans;
+    out->fetch_path = e->fetch ? swn_fetch_path_name(swn_fetch_path_now(e->fetch)) : "none";
+    out->torch_version = e->half ? e->half->version : "unknown";
+    out->state = "running";
+    out->name = program_invocation_short_name;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* At exit. Nothing is taken down: other threads may still compute. */
+void swn_engine_exit(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_running() || e->pid != getpid())
+        return;
+    if (e->config.stats_path[0] && !e->forked) {
+        struct swn_stats stats;
+        swn_engine_stats(&stats);
+        int err = swn_stats_write_file(&stats, e->config.stats_path);
+        if (err)
+            swn_say("cannot write the statistics file %s: %s", e->config.stats_path, strerror(-err));
+    }
+    pthread_mutex_lock(&e->lock);
+    struct swn_trace *trace = e->trace;
+    e->trace = NULL;
+    pthread_mutex_unlock(&e->lock);
+    swn_trace_close(trace);
+    swn_control_stop(e->control);
+}

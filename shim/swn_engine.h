@@ -1,0 +1,49 @@
+/* swn_engine.h - the engine of one process: budget, residency, fetching and order, behind the hooks.
+ *
+ * All functions are thread-safe and may be called before swn_engine_start, when they do nothing or say "not mine".
+ */
+#ifndef SWN_ENGINE_H
+#define SWN_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "swn_aten.h"
+#include "swn_config.h"
+#include "swn_stats.h"
+
+/* 0, or -errno with a text in why[]: the process then runs as if swapnet were not there. */
+int swn_engine_start(const struct swn_config *config, char *why, size_t why_size);
+int swn_engine_running(void);
+/* The C++ half, once it is attached. Until then nothing is spilled. */
+void swn_engine_set_half(const struct swn_half *half);
+void swn_engine_host(struct swn_host *out);
+
+/* Memory for a tensor of n >= SWN_GRANULE bytes; NULL: the arena has no room, use ordinary memory. *strict: set when the
+ * budget is exceeded and the user asked for an error. */
+void *swn_engine_alloc(size_t n, int *strict);
+/* 1 when p was the engine's and is freed now. */
+int swn_engine_free(void *p);
+/* Counts memory that is not the engine's. */
+void swn_engine_count_small(long long bytes);
+/* Called by the allocation hook with no lock held: does what could not be done under the lock. */
+void swn_engine_after_alloc(void);
+
+/* Keeps [p, p+n) writable for the kernel while a system call writes it. */
+int swn_engine_owns(uintptr_t addr);
+void swn_engine_pin(const void *p, size_t n);
+void swn_engine_unpin(const void *p, size_t n);
+
+/* 1 when a fault at addr was ours and is repaired. Async-signal-safe. */
+int swn_engine_trap(uintptr_t addr);
+/* 1 when addr is a weight whose bytes could not be read; writes the message. */
+int swn_engine_unreadable(uintptr_t addr);
+
+void swn_engine_prefork(void);
+void swn_engine_postfork_parent(void);
+void swn_engine_postfork_child(void);
+
+void swn_engine_stats(struct swn_stats *out);
+void swn_engine_exit(void);
+
+#endif

@@ -1,0 +1,125 @@
+/* swn_engine_priv.h - what the engine's files share. Everything in it is guarded by `lock` unless it says otherwise.
+ *
+ * Lock rank: engine lock before the fetch queue's own. Never held while calling out (into PyTorch, or waiting for a fetch
+ * other than through `changed`).
+ */
+#ifndef SWN_ENGINE_PRIV_H
+#define SWN_ENGINE_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "swn_arena.h"
+#include "swn_control.h"
+#include "swn_engine.h"
+#include "swn_fetch.h"
+#include "swn_order.h"
+#include "swn_pool.h"
+#include "swn_residency.h"
+#include "swn_spill.h"
+#include "swn_trace.h"
+
+/* A weight in the learned order. Its id is index + 1 in the low 20 bits and a generation above. */
+struct swn_node {
+    struct swn_range *range;
+    uint32_t id;
+    double compute_ns;
+};
+#define SWN_NODE_BITS 20
+#define SWN_NODE_MOST ((size_t)1 << SWN_NODE_BITS)
+
+struct swn_thread_state {
+    struct swn_cursor cursor;
+    uint64_t last_visit;   /* engine's visit number */
+    uint32_t last_node;    /* whose computing is being timed */
+    uint64_t ready_ns;     /* when it began */
+    unsigned index;
+    uint64_t next_plan_try;
+    struct swn_thread_state *next;
+    int listed;
+};
+
+struct swn_engine {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a frame arrived, was let go, or failed */
+    struct swn_config config;
+    const struct swn_io *io;
+    struct swn_arena *arena;
+    struct swn_pool *pool;
+    struct swn_extent_file *spill;
+    struct swn_residency res;
+    struct swn_fetch *fetch;
+    struct swn_order *order;
+    struct swn_trace *trace;
+    struct swn_control *control;
+    const struct swn_half *half;
+    _Atomic int running;
+    _Atomic int want_hook;  /* first spill: the operator hook is to be installed by whoever holds no lock */
+    _Atomic int hook_state; /* 0 none, 1 being installed, 2 installed, 3 refused */
+    pid_t pid;
+    uint64_t arena_bytes;
+
+    struct swn_node *nodes;
+    size_t node_count, node_room, node_live;
+    uint32_t *free_nodes;
+    size_t free_count;
+
+    struct swn_thread_state *threads;
+    unsigned thread_count;
+    struct swn_op *open_ops;
+    uint64_t seq;    /* outermost operators so far */
+    uint64_t visits; /* weights read so far */
+
+    size_t kept_bytes;      /* pool memory behind the window */
+    size_t node_home_bytes; /* HOME ranges that are nodes */
+    size_t other_peak;      /* most of everything that is not a weight, since the last plan */
+    _Atomic long long small_bytes;
+    size_t peak_resident, over_budget_peak;
+    int plan_dirty, planned;
+    uint64_t plan_visit;
+    size_t planned_other;
+    uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
+    uint64_t allocs;
+
+    uint64_t swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes, demand_peak;
+    struct swn_fetch *fork_paused;
+    int forked;
+    int said_over, said_full, said_oversize, said_read;
+};
+
+extern struct swn_engine swn_engine_one;
+extern const struct swn_io *swn_engine_io; /* the table the engine is started with; tests put another in its place */
+
+uint64_t swn_now_ns(void);
+void swn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* swn_engine.c */
+size_t swn_engine_resident(struct swn_engine *e);
+void swn_engine_note_peak(struct swn_engine *e);
+
+/* swn_policy.c */
+int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
+int swn_policy_pool(struct swn_engine *e);
+int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard);
+int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
+void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r);
+void swn_policy_evict(void *engine, struct swn_frame *f);
+void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
+void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
+size_t swn_policy_other(struct swn_engine *e);
+
+/* swn_order glue, swn_nodes.c */
+struct swn_node *swn_node_of(struct swn_engine *e, uint32_t id);
+int swn_node_add(struct swn_engine *e, struct swn_range *r);
+void swn_node_remove(struct swn_engine *e, struct swn_range *r);
+
+/* swn_window.c */
+void swn_engine_op_begin(struct swn_op *op);
+void swn_engine_op_end(struct swn_op *op);
+void swn_window_fork_child(struct swn_engine *e);
+void swn_window_thread_exit(void);
+
+/* swn_threads.c: 1 while a second thread of the program (not a compute pool's) is alive */
+int swn_threads_many(void);
+
+#endif

@@ -1,0 +1,11 @@
+/* swn_hooks.h - what the hook files offer each other. */
+#ifndef SWN_HOOKS_H
+#define SWN_HOOKS_H
+
+/* pthread_atfork handlers; once, when the engine has started. */
+void swn_hooks_fork_install(void);
+
+/* SIGSEGV and SIGBUS handlers that repair what is ours and pass on the rest; once, when the engine has started. */
+void swn_hooks_signals_install(void);
+
+#endif

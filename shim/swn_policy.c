@@ -1,0 +1,372 @@
+/* Who may stay in memory: making room, and the plan. Mechanism is in blocks/swn_residency; this file only decides. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "swn_engine_priv.h"
+#include "swn_plan.h"
+#include "swn_size.h"
+
+#define MIB ((size_t)1 << 20)
+#define FIRST_WINDOW_LEAST (2 * MIB)
+#define FIRST_WINDOW_MOST (32 * MIB)
+#define WINDOW_MOST ((size_t)4 << 30)
+
+/* What one direct read costs beyond its bytes; NVMe and virtio disks take 50 to 200 us. */
+#define READ_LATENCY_NS 100e3
+/* Assumed until something has been read. */
+#define FIRST_BYTES_PER_NS 1.0
+
+static size_t window(struct swn_engine *e)
+{
+    return e->pool ? swn_pool_window(e->pool) : 0;
+}
+
+/* Everything that counts and is not a weight of the order: activations, inputs, optimizer state, free pages kept warm. */
+size_t swn_policy_other(struct swn_engine *e)
+{
+    long long small = atomic_load(&e->small_bytes);
+    return e->res.home_bytes - e->node_home_bytes + swn_arena_warm_bytes(e->arena) + (small > 0 ? (size_t)small : 0);
+}
+
+/* The pool is made when the first byte has to leave: from then on it is part of what counts. */
+int swn_policy_pool(struct swn_engine *e)
+{
+    if (!e->pool) {
+        size_t most = e->config.budget_bytes / 2 < WINDOW_MOST ? e->config.budget_bytes / 2 : WINDOW_MOST;
+        int err = swn_pool_create(&e->pool, most, e->arena_bytes);
+        if (err)
+            return err;
+        e->res.pool = e->pool;
+        size_t first = e->config.budget_bytes / 8;
+        first = first < FIRST_WINDOW_LEAST ? FIRST_WINDOW_LEAST : first > FIRST_WINDOW_MOST ? FIRST_WINDOW_MOST : first;
+        swn_pool_resize(e->pool, first / SWN_GRANULE * SWN_GRANULE);
+    }
+    if (!e->spill) {
+        int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
+        if (err)
+            return err;
+        e->res.spill = e->spill;
+    }
+    if (!e->fetch) {
+        struct swn_fetch_opts opts = {.io = e->io};
+        opts.best_path = e->config.fetch == SWN_CONFIG_BUFFERED ? SWN_FETCH_BUFFERED
+                         : e->config.fetch == SWN_CONFIG_PREAD  ? SWN_FETCH_PREAD
+                                                                : SWN_FETCH_URING;
+        int err = swn_fetch_start(&e->fetch, &opts);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+/* Lets go of a range's frame. One that is still being filled goes when its read is done. */
+void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r)
+{
+    struct swn_frame *f = r->frame;
+    if (!f)
+        return;
+    r->frame = NULL;
+    f->range = NULL;
+    if (f->state == SWN_FRAME_FILLING && swn_fetch_cancel(e->fetch, &f->job))
+        return;
+    if (f->users)
+        return; /* the last operator that holds it releases it */
+    if (f->kept)
+        e->kept_bytes -= f->size;
+    swn_pool_release(e->pool, f);
+}
+
+int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard)
+{
+    if (atomic_load(&r->state) != SWN_STREAMED)
+        return 0;
+    int err = swn_residency_home(&e->res, r, discard);
+    if (err)
+        return err;
+    if (r->node >= 0)
+        e->node_home_bytes += r->size;
+    swn_policy_drop_frame(e, r);
+    return 0;
+}
+
+/* Pool calls this for a frame that is in the way of a new one. */
+void swn_policy_evict(void *engine, struct swn_frame *f)
+{
+    struct swn_engine *e = engine;
+    struct swn_range *r = f->range;
+    if (r && r->published && swn_residency_remap(&e->res, r) == -EBUSY) {
+        swn_policy_home(e, r, 0); /* somebody wrote: the private copies are the truth now */
+        return;
+    }
+    if (r)
+        r->frame = NULL;
+    swn_pool_release(e->pool, f);
+}
+
+int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
+{
+    size_t size = r->size;
+    int err = swn_residency_spill(&e->res, r);
+    if (!err) {
+        if (r->node >= 0)
+            e->node_home_bytes -= size;
+        atomic_store(&e->want_hook, 1);
+    } else if (err == -ENOSPC || err == -EDQUOT || err == -EFBIG) {
+        char need[32];
+        if (!e->said_full++)
+            swn_say("cannot write %s more to the store directory %s: %s; memory may exceed the budget until there is room",
+                    swn_format_mib(need, size), e->config.store_dir, strerror(-err));
+        e->spill_retry = e->allocs + 64;
+    }
+    return err;
+}
+
+/* The range whose leaving hurts least: what the plan streams, then what was used longest ago, kept weights and what is being
+ * read last. */
+static struct swn_range *victim(struct swn_engine *e, const struct swn_range *spare, int desperate)
+{
+    struct swn_range *best = NULL;
+    int best_class = 0;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
+        if (atomic_load(&r->state) != SWN_HOME || r->pins || r == spare)
+            continue;
+        int class = r->readers ? 3 : r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2 ? 4
+                  : r->node >= 0 && e->planned ? (r->keep ? 2 : 0) : 1;
+        if (class >= 3 && !desperate)
+            continue;
+        if (!best || class < best_class || (class == best_class && r->last_use < best->last_use)) {
+            best = r;
+            best_class = class;
+        }
+    }
+    return best;
+}
+
+/* A kept weight that was streamed once: leaves without a write. */
+static struct swn_range *kept_victim(struct swn_engine *e, const struct swn_range *spare)
+{
+    struct swn_range *best = NULL;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        if (r->frame && r->frame->kept && r->published && !r->frame->users && !r->readers && r != spare &&
+            (!best || r->last_use > best->last_use))
+            best = r;
+    return best;
+}
+
+static void unkeep(struct swn_engine *e, struct swn_range *r)
+{
+    if (swn_residency_remap(&e->res, r))
+        swn_policy_home(e, r, 0);
+    else
+        swn_policy_drop_frame(e, r);
+}
+
+static void trim_warm(struct swn_engine *e, size_t bytes)
+{
+    struct swn_piece piece;
+    while (swn_engine_resident(e) + bytes > e->config.budget_bytes && swn_arena_trim(e->arena, &piece))
+        madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
+}
+
+static void say_over_budget(struct swn_engine *e, size_t bytes)
+{
+    size_t over = swn_engine_resident(e) + bytes - e->config.budget_bytes;
+    if (over > e->over_budget_peak)
+        e->over_budget_peak = over;
+    char a[32], b[32];
+    if (!e->said_over++)
+        swn_say("the tensors in use at once need %s more than the budget of %s; going over it: give SWAPNET_BUDGET more "
+                "(SWAPNET_STRICT=1 makes this an error)",
+                swn_format_mib(a, over), swn_format_mib(b, e->config.budget_bytes));
+}
+
+/* Lets one range go. 0, or -ENOMEM when nothing is left that could. */
+static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int can_spill, int desperate, int *busy)
+{
+    struct swn_range *r = can_spill ? victim(e, spare, desperate) : NULL;
+    struct swn_range *kept = kept_victim(e, spare);
+    if (kept && (!r || (r->node >= 0 && r->keep && e->planned))) {
+        unkeep(e, kept);
+        e->plan_dirty = 1; /* the plan thought there was room for it */
+        return 0;
+    }
+    if (!r)
+        return -ENOMEM;
+    int err = swn_policy_spill(e, r);
+    if (err == -EBUSY && ++*busy < 8) {
+        r->last_use = e->seq + 1; /* a store came in: it is in use, look for another */
+        return 0;
+    }
+    return err ? -ENOMEM : 0;
+}
+
+/* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
+int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+{
+    if (!e->config.enforce || swn_engine_resident(e) + bytes <= e->config.budget_bytes)
+        return 0;
+    trim_warm(e, bytes);
+    if (swn_engine_resident(e) + bytes <= e->config.budget_bytes)
+        return 0;
+    int can_spill = e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry &&
+                    swn_policy_pool(e) == 0;
+    int busy = 0;
+    for (int desperate = 0; desperate < 2; desperate++)
+        while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
+            if (let_one_go(e, spare, can_spill, desperate, &busy))
+                break;
+    if (swn_engine_resident(e) + bytes <= e->config.budget_bytes)
+        return 0;
+    say_over_budget(e, bytes);
+    return -ENOMEM;
+}
+
+/* The weights of every thread whose order is settled, in the order they are read, each once. */
+static size_t gather(struct swn_engine *e, uint32_t *ids, size_t most)
+{
+    size_t n = 0;
+    uint32_t *cycle = malloc(most * sizeof *cycle);
+    if (!cycle)
+        return 0;
+    for (size_t i = 0; i < e->node_count; i++)
+        if (e->nodes[i].range)
+            e->nodes[i].range->oversize = 0;
+    unsigned char *seen = calloc(e->node_count + 1, 1);
+    for (struct swn_thread_state *t = e->threads; seen && t; t = t->next) {
+        size_t len = swn_order_cycle(e->order, &t->cursor, cycle, most);
+        for (size_t i = 0; i < len && n < most; i++) {
+            struct swn_node *node = swn_node_of(e, cycle[i]);
+            if (!node || node->range->written || seen[node - e->nodes])
+                continue;
+            seen[node - e->nodes] = 1;
+            ids[n++] = node->id;
+        }
+    }
+    free(seen);
+    free(cycle);
+    return n;
+}
+
+static double bytes_per_ns(struct swn_engine *e)
+{
+    struct swn_fetch_stats s;
+    if (!e->fetch)
+        return FIRST_BYTES_PER_NS;
+    swn_fetch_stats_get(e->fetch, &s);
+    return s.bytes > 8 * MIB && s.busy_ns ? (double)s.bytes / (double)s.busy_ns : FIRST_BYTES_PER_NS;
+}
+
+static int resize_window(struct swn_engine *e, size_t bytes)
+{
+    if (bytes < window(e))
+        for (struct swn_frame *f = swn_pool_first(e->pool), *n; f; f = n) {
+            n = f->next;
+            if (!f->users && f->state != SWN_FRAME_FILLING)
+                swn_policy_evict(e, f);
+        }
+    return swn_pool_resize(e->pool, bytes);
+}
+
+static void apply(struct swn_engine *e, const struct swn_plan_node *plan, const uint32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct swn_range *r = swn_node_of(e, ids[i])->range;
+        r->keep = plan[i].keep;
+        r->oversize = plan[i].oversize;
+        char a[32], b[32];
+        if (r->oversize && !e->said_oversize++)
+            swn_say("one layer of %s alone exceeds the budget of %s: it is read through a mapping, slower but with the same "
+                    "result",
+                    swn_format_mib(a, r->len), swn_format_mib(b, e->config.budget_bytes));
+        if (!r->keep && r->frame && r->frame->kept)
+            unkeep(e, r);
+    }
+}
+
+/* A new plan, when the thread's order has been right for a whole cycle. */
+void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
+{
+    if (!e->plan_dirty || !e->pool || t->cursor.run < t->next_plan_try)
+        return;
+    t->next_plan_try = t->cursor.run + 16;
+    size_t most = e->node_live * 4 + 16;
+    uint32_t *ids = malloc(most * sizeof *ids);
+    struct swn_plan_node *plan = malloc(most * sizeof *plan);
+    if (!ids || !plan)
+        goto out;
+    size_t len = swn_order_cycle(e->order, &t->cursor, ids, most);
+    if (!len || t->cursor.run < len)
+        goto out;
+    size_t n = gather(e, ids, most);
+    if (!n)
+        goto out;
+    for (size_t i = 0; i < n; i++) {
+        struct swn_node *node = swn_node_of(e, ids[i]);
+        plan[i] = (struct swn_plan_node){.bytes = swn_round_up(node->range->len, SWN_PAGE), .compute_ns = node->compute_ns};
+    }
+    size_t other = e->other_peak, budget = e->config.budget_bytes;
+    struct swn_plan result;
+    if (swn_plan_make(plan, n, budget > other ? budget - other : 0, bytes_per_ns(e), READ_LATENCY_NS, &result))
+        goto out;
+    if (resize_window(e, swn_round_up(result.window_bytes, SWN_GRANULE)) == 0) {
+        apply(e, plan, ids, n);
+        e->planned = 1;
+        e->plan_dirty = 0;
+        e->plans++;
+        e->planned_other = other;
+        e->other_peak = swn_policy_other(e);
+        if (e->config.verbose) {
+            char a[32], b[32], c[32], d[32];
+            swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s", n, swn_format_mib(a, result.kept_bytes),
+                    swn_format_mib(b, result.streamed_bytes), swn_format_mib(c, result.window_bytes), swn_format_mib(d, other));
+        }
+    }
+out:
+    free(ids);
+    free(plan);
+}
+
+/* Brings one weight to where the plan wants it; called when an operator is done with it. */
+void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
+{
+    if (!e->planned || r->node < 0 || r->written || r->pins || r->readers)
+        return;
+    int state = atomic_load(&r->state);
+    if (!r->keep && state == SWN_HOME && e->allocs >= e->spill_retry) {
+        swn_policy_spill(e, r);
+        return;
+    }
+    struct swn_frame *f = r->frame;
+    if (!r->keep || state != SWN_STREAMED || !f || f->kept || f->users || f->state == SWN_FRAME_FILLING)
+        return;
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    if (swn_engine_resident(e) + size > e->config.budget_bytes)
+        return;
+    /* Its bytes are in the window now: one copy, once, and it never has to be read again. */
+    struct swn_frame *kept = swn_pool_keep(e->pool, r->addr - swn_arena_lo(e->arena), size);
+    if (!kept)
+        return;
+    memcpy(swn_pool_rw(e->pool, kept), swn_pool_rw(e->pool, f), size);
+    kept->state = SWN_FRAME_USED;
+    if (r->published && swn_residency_remap(&e->res, r)) {
+        swn_pool_release(e->pool, kept);
+        swn_policy_home(e, r, 0);
+        return;
+    }
+    swn_policy_drop_frame(e, r);
+    int err = swn_residency_publish(&e->res, r, kept, size);
+    if (err) {
+        swn_pool_release(e->pool, kept);
+        if (err == -EBUSY)
+            swn_policy_home(e, r, 0);
+        return;
+    }
+    kept->range = r;
+    kept->range_id = r->id;
+    r->frame = kept;
+    e->kept_bytes += size;
+    swn_engine_note_peak(e);
+}

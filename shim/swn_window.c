@@ -1,0 +1,414 @@
+/* Operator windows: what happens between "this operator is about to read these weights" and its end, and the fetching
+ * ahead that follows from it.
+ *
+ * With one program thread a weight is lent by pointer: the storage's data pointer names the pool frame while the operator runs
+ * (assembly by reference, SwapNet 5.2). As soon as a second thread could copy that pointer out and keep it, frames are mapped
+ * at the weight's own address instead, which stays right for ever. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "swn_engine_priv.h"
+
+/* A tensor that is this many operators old when it is read is taken for a weight; residual connections are younger. */
+#define AGED_OPS 64
+/* A cursor that has not moved for so many visits has no claim on the window. */
+#define IDLE_VISITS 4096
+#define WAIT_SECONDS 30
+#define CHAIN_MOST 4096
+
+static __thread struct swn_thread_state *self_state;
+
+static struct swn_thread_state *thread_state(struct swn_engine *e)
+{
+    struct swn_thread_state *t = self_state;
+    if (t)
+        return t;
+    /* States of threads that ended are taken over: a program that starts a thread per inference needs no more than it
+     * ever had at once, and the order is the process's anyway. */
+    for (t = e->threads; t; t = t->next)
+        if (!t->listed)
+            break;
+    if (!t) {
+        if (!(t = calloc(1, sizeof *t)))
+            return NULL;
+        t->index = e->thread_count++;
+        t->next = e->threads;
+        e->threads = t;
+    }
+    t->listed = 1;
+    t->cursor = (struct swn_cursor){0};
+    t->last_node = 0;
+    t->next_plan_try = 0;
+    self_state = t;
+    return t;
+}
+
+void swn_window_thread_exit(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!self_state)
+        return;
+    pthread_mutex_lock(&e->lock);
+    self_state->listed = 0;
+    self_state->last_visit = 0;
+    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        if (f->owner == self_state)
+            f->wanted = 0;
+    pthread_mutex_unlock(&e->lock);
+    self_state = NULL;
+}
+
+/* --- fetching --- */
+
+static void fetch_done(struct swn_fetch_job *job, int err)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_frame *f = job->user;
+    uint64_t now = swn_now_ns();
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = f->range;
+    f->state = SWN_FRAME_READY;
+    e->swap_ins += !err;
+    if (e->trace) {
+        char name[SWN_TRACE_NAME];
+        snprintf(name, sizeof name, "block %u", f->range_id);
+        swn_trace_span(e->trace, SWN_TRACK_DISK, 0, name, f->start_ns, now, job->len);
+    }
+    if (err && r) {
+        e->read_errors++;
+        r->io_failed = 1;
+        r->frame = NULL;
+        f->range = r = NULL;
+        if (!e->said_read++)
+            swn_say("cannot read block %u (offset %llu, %zu bytes) from the spill file in %s: %s; trying its mapping", f->range_id,
+                    (unsigned long long)job->off, job->len, e->config.store_dir, strerror(-err));
+    }
+    if (!r && !f->users)
+        swn_pool_release(e->pool, f);
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Begins to bring r into the window. NULL when there is no place that `force` could make. */
+static struct swn_frame *fetch_start(struct swn_engine *e, struct swn_range *r, enum swn_pool_force force, const void *owner)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    struct swn_frame *f = swn_pool_place(e->pool, size, force, swn_policy_evict, e);
+    if (!f)
+        return NULL;
+    f->range = r;
+    f->range_id = r->id;
+    f->owner = owner;
+    f->wanted = 1;
+    f->state = SWN_FRAME_FILLING;
+    f->start_ns = swn_now_ns();
+    f->job = (struct swn_fetch_job){.file = &r->file->fetch, .off = r->extent, .buf = swn_pool_rw(e->pool, f), .len = size,
+                                    .done = fetch_done, .user = f};
+    r->frame = f;
+    if (swn_fetch_submit(e->fetch, &f->job, force == SWN_POOL_READY)) {
+        r->frame = NULL;
+        swn_pool_release(e->pool, f);
+        return NULL;
+    }
+    return f;
+}
+
+static size_t share_of_window(struct swn_engine *e)
+{
+    size_t active = 0;
+    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+        active += t->listed && t->last_visit && e->visits - t->last_visit < IDLE_VISITS;
+    return swn_pool_window(e->pool) / (active ? active : 1);
+}
+
+/* Fetches what the learned order says this thread will want next, as far as its share of the window goes. */
+static void prefetch(struct swn_engine *e, struct swn_thread_state *t)
+{
+    if (!e->pool || !e->fetch || !t->cursor.at)
+        return;
+    size_t share = share_of_window(e), ahead = 0;
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (f->owner == t)
+            f->wanted = 0;
+    uint32_t before = t->cursor.before, at = t->cursor.at;
+    size_t most = e->node_live + 2 < CHAIN_MOST ? e->node_live + 2 : CHAIN_MOST;
+    for (size_t i = 0; i < most; i++) {
+        uint32_t next = swn_order_next(e->order, before, at);
+        struct swn_node *node = next ? swn_node_of(e, next) : NULL;
+        if (!node)
+            return;
+        before = at;
+        at = next;
+        struct swn_range *r = node->range;
+        if (atomic_load(&r->state) != SWN_STREAMED || r->oversize || r->io_failed || (r->frame && r->frame->kept))
+            continue;
+        size_t size = swn_round_up(r->len, SWN_PAGE);
+        if (ahead && ahead + size > share)
+            return;
+        if (r->frame) {
+            r->frame->wanted = 1;
+            r->frame->owner = t;
+        } else if (!fetch_start(e, r, SWN_POOL_STALE, t)) {
+            return;
+        }
+        ahead += size;
+    }
+}
+
+/* --- one argument --- */
+
+static void release_user(struct swn_engine *e, struct swn_frame *f)
+{
+    if (--f->users)
+        return;
+    if (!f->range && f->state != SWN_FRAME_FILLING) {
+        if (f->kept)
+            e->kept_bytes -= f->size;
+        swn_pool_release(e->pool, f);
+    }
+}
+
+/* Waits until r's frame is there. The frame with a user counted, or NULL: use the address. */
+static struct swn_frame *wait_for(struct swn_engine *e, struct swn_range *r, struct swn_thread_state *t)
+{
+    struct swn_frame *f = r->frame;
+    if (!f) {
+        f = fetch_start(e, r, SWN_POOL_READY, t);
+        if (!f)
+            return NULL;
+    }
+    f->users++;
+    if (f->state == SWN_FRAME_FILLING) {
+        swn_fetch_promote(e->fetch, &f->job);
+        uint64_t begin = swn_now_ns();
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += WAIT_SECONDS;
+        while (f->range == r && f->state == SWN_FRAME_FILLING)
+            if (pthread_cond_timedwait(&e->changed, &e->lock, &until) == ETIMEDOUT)
+                break;
+        uint64_t end = swn_now_ns();
+        e->stall_ns += end - begin;
+        if (e->trace)
+            swn_trace_span(e->trace, SWN_TRACK_STALL, t->index, "waiting", begin, end, f->size);
+    }
+    if (f->range != r || f->state == SWN_FRAME_FILLING) {
+        release_user(e, f);
+        return NULL;
+    }
+    return f;
+}
+
+/* Lends r's bytes to the operator: by pointer or at its own address. */
+static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    struct swn_range *r = arg->range;
+    if (r->frame && r->frame->kept) {
+        e->window_hits++;
+        return;
+    }
+    struct swn_pages pages;
+    if (!e->fetch) /* a forked child that computes: it gets its own window and queue now */
+        swn_policy_pool(e);
+    if (r->oversize || r->io_failed || !e->fetch || !(arg->frame = wait_for(e, r, t))) {
+        e->window_misses++;
+        arg->remap = 1;
+        return;
+    }
+    struct swn_frame *f = arg->frame;
+    if (!r->published && (swn_residency_scan(&e->res, r, &pages) || pages.own)) {
+        /* Written behind our back: the private copies are the truth. */
+        arg->frame = NULL;
+        swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
+        swn_policy_home(e, r, 0);
+        release_user(e, f);
+        e->window_misses++;
+        return;
+    }
+    if (!r->published && pages.mapped)
+        arg->remap = 1;
+    e->window_hits++;
+    if (!swn_threads_many() && arg->data >= r->addr) {
+        arg->borrowed = (uintptr_t)swn_pool_ro(e->pool, f) + (arg->data - r->addr);
+        __atomic_store_n(arg->word, (void *)arg->borrowed, __ATOMIC_RELEASE);
+    } else if (!r->published && swn_residency_publish(&e->res, r, f, f->size)) {
+        arg->remap = 1;
+    }
+}
+
+/* Whether r counts as a weight from now on. */
+static int is_weight(struct swn_engine *e, struct swn_range *r)
+{
+    if (r->node >= 0)
+        return 1;
+    if (e->seq - r->alloc_seq < AGED_OPS)
+        return 0;
+    return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_STREAMED) && swn_node_add(e, r);
+}
+
+static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, uint64_t now)
+{
+    struct swn_node *last = t->last_node ? swn_node_of(e, t->last_node) : NULL;
+    if (last && now > t->ready_ns) {
+        double took = (double)(now - t->ready_ns);
+        last->compute_ns = last->compute_ns > 0 ? last->compute_ns * 0.7 + took * 0.3 : took;
+    }
+    t->last_node = e->nodes[r->node].id;
+    t->ready_ns = now;
+    t->last_visit = ++e->visits;
+    if (!swn_order_visit(e->order, &t->cursor, t->last_node))
+        t->next_plan_try = 0;
+}
+
+static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    struct swn_range *r = swn_arena_find(e->arena, arg->data);
+    arg->borrowed = 0;
+    arg->frame = NULL;
+    arg->remap = arg->pinned = arg->reading = arg->visited = 0;
+    arg->range = r;
+    if (!r)
+        return;
+    arg->range_id = r->id;
+    int twice = r->last_use == e->seq;
+    r->last_use = e->seq;
+    if (arg->use >= SWN_USE_WRITE) {
+        arg->pinned = 1;
+        r->pins++;
+        if (r->node >= 0 && !r->written) {
+            r->written = 1;
+            e->plan_dirty = 1;
+        }
+        if (atomic_load(&r->state) == SWN_STREAMED) {
+            swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
+            int whole = arg->use == SWN_USE_OVERWRITE && arg->data == r->addr && arg->bytes >= r->len;
+            swn_policy_home(e, r, whole && !r->readers);
+        }
+        return;
+    }
+    arg->reading = 1;
+    r->readers++;
+    if (arg->use == SWN_USE_WEIGHT && !twice && is_weight(e, r)) {
+        visit(e, t, r, op->begin_ns);
+        arg->visited = 1;
+        op->visits++;
+    }
+}
+
+void swn_engine_op_begin(struct swn_op *op)
+{
+    struct swn_engine *e = &swn_engine_one;
+    op->visits = 0;
+    op->begin_ns = swn_now_ns();
+    pthread_mutex_lock(&e->lock);
+    struct swn_thread_state *t = thread_state(e);
+    e->seq++;
+    op->prev_open = NULL;
+    op->next_open = e->open_ops;
+    if (e->open_ops)
+        e->open_ops->prev_open = op;
+    e->open_ops = op;
+    for (int writes = 1; writes >= 0; writes--)
+        for (unsigned i = 0; i < op->n; i++)
+            if ((op->args[i].use >= SWN_USE_WRITE) == writes && t)
+                begin_arg(e, op, &op->args[i], t);
+    for (unsigned i = 0; i < op->n && t; i++) {
+        struct swn_arg *arg = &op->args[i];
+        if (!arg->range || !arg->reading || atomic_load(&arg->range->state) != SWN_STREAMED)
+            continue;
+        if (arg->use == SWN_USE_READ)
+            arg->remap = !arg->range->published;
+        else
+            lend(e, arg, t);
+    }
+    if (op->visits) {
+        prefetch(e, t);
+        t->ready_ns = swn_now_ns();
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* A store went through the read-only view of a frame: an operator that should only read wrote. Its bytes go home. */
+static void take_tainted(struct swn_engine *e, struct swn_range *r, struct swn_frame *f)
+{
+    swn_policy_make_room(e, f->size, r);
+    void *bytes = swn_pool_rw(e->pool, f);
+    if (!swn_residency_home(&e->res, r, 0)) {
+        if (r->node >= 0)
+            e->node_home_bytes += r->size;
+        memcpy((void *)r->addr, bytes, r->len);
+        r->written = 1;
+    }
+    mprotect(swn_pool_ro(e->pool, f), f->size, PROT_READ);
+    atomic_store(&f->tainted, 0);
+    r->frame = NULL;
+    f->range = NULL;
+}
+
+static void end_arg(struct swn_engine *e, struct swn_arg *arg)
+{
+    struct swn_range *r = arg->range;
+    if (!r)
+        return;
+    if (arg->borrowed) {
+        void *expected = (void *)arg->borrowed;
+        /* A lost exchange means that the storage was given other memory meanwhile (resize_, set_): leave that alone. */
+        __atomic_compare_exchange_n(arg->word, &expected, (void *)arg->data, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    }
+    int alive = r->id == arg->range_id;
+    if (arg->frame) {
+        if (alive && arg->frame->range == r && atomic_load(&arg->frame->tainted))
+            take_tainted(e, r, arg->frame);
+        arg->frame->state = SWN_FRAME_USED;
+        arg->frame->wanted = 0;
+        release_user(e, arg->frame);
+    }
+    if (!alive)
+        return;
+    r->pins -= arg->pinned;
+    r->readers -= arg->reading;
+    if (arg->remap && !r->readers && !r->published && atomic_load(&r->state) == SWN_STREAMED &&
+        swn_residency_remap(&e->res, r) == -EBUSY) {
+        swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
+        swn_policy_home(e, r, 0);
+    }
+    swn_policy_settle(e, r);
+}
+
+void swn_engine_op_end(struct swn_op *op)
+{
+    struct swn_engine *e = &swn_engine_one;
+    uint64_t now = op->visits && e->trace ? swn_now_ns() : 0;
+    pthread_mutex_lock(&e->lock);
+    *(op->prev_open ? &op->prev_open->next_open : &e->open_ops) = op->next_open;
+    if (op->next_open)
+        op->next_open->prev_open = op->prev_open;
+    for (unsigned i = 0; i < op->n; i++)
+        end_arg(e, &op->args[i]);
+    struct swn_thread_state *t = self_state;
+    if (op->visits && t) {
+        if (now)
+            swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
+        swn_policy_plan(e, t);
+        prefetch(e, t);
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* In a child, the operators of other threads will never end: their storages get their own addresses back. */
+void swn_window_fork_child(struct swn_engine *e)
+{
+    for (struct swn_op *op = e->open_ops; op; op = op->next_open)
+        for (unsigned i = 0; i < op->n; i++) {
+            struct swn_arg *arg = &op->args[i];
+            if (arg->borrowed && *arg->word == (void *)arg->borrowed)
+                *arg->word = (void *)arg->data;
+        }
+    e->open_ops = NULL;
+    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+        t->listed = t == self_state;
+}

@@ -1,0 +1,41 @@
+"""Parameters and markers of the end-to-end tests; harness.py does the work."""
+import pytest
+
+import harness
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: more than about 20 s, left out by -m 'not slow'")
+
+
+def _usable(torch):
+    """An interpreter that is not there fails the tests: skipped by accident, half of them would look like success.
+    SWAPNET_PY113= or SWAPNET_PY213= (empty) leaves one out on purpose."""
+    if not torch.python:
+        pytest.skip(f"PyTorch {torch.name} left out by an empty SWAPNET_PY{torch.name.replace('.', '')}")
+    if why := torch.missing():
+        pytest.fail(f"PyTorch {torch.name}: {why}", pytrace=False)
+    return torch
+
+
+@pytest.fixture(params=harness.ALL_TORCH, ids=lambda torch: f"torch{torch.name}")
+def torch(request):
+    """Each PyTorch in turn."""
+    return _usable(request.param)
+
+
+@pytest.fixture
+def torch113():
+    return _usable(harness.TORCH113)
+
+
+@pytest.fixture
+def torch213():
+    return _usable(harness.TORCH213)
+
+
+@pytest.fixture
+def disk():
+    """An empty directory on a real disk."""
+    with harness.disk_dir() as path:
+        yield path

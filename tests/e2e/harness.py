@@ -1,0 +1,284 @@
+"""Runs one program plainly and under swapnet, and compares what the two recorded.
+
+A test program gets the path of a JSON file as its first argument and leaves its record there: hashes of raw tensor
+bytes, never rounded numbers. Its standard output stays its own, so that a library which prints would be seen.
+
+Environment: SWAPNET_BUILD (default build/release), SWAPNET_PY113 and SWAPNET_PY213, the two interpreters.
+"""
+import atexit
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPO = HERE.parent.parent
+PROGRAMS = HERE / "programs"
+BUILD = REPO / os.environ.get("SWAPNET_BUILD", "build/release")
+LIBRARY = BUILD / "lib" / "libswapnet.so"
+MIB = 1 << 20
+
+STATS_KEYS = frozenset(
+    "schema pid budget_bytes demand_bytes resident_bytes peak_resident_bytes pool_bytes kept_bytes small_bytes "
+    "streamed_bytes spilled_bytes deferred_bytes swap_ins window_hits window_misses stall_ns stray_reads "
+    "over_budget_bytes untracked_bytes passes read_errors plans fetch_path torch_version state name".split())
+
+
+@dataclasses.dataclass(frozen=True)
+class Torch:
+    """One PyTorch to test: `name` is how the tests call it, `python` runs it."""
+    name: str
+    python: str
+
+    def missing(self):
+        """Why this PyTorch cannot be tested here, or None."""
+        return _import_error(self.python, "torch")
+
+    def has(self, module):
+        return _import_error(self.python, module) is None
+
+
+TORCH113 = Torch("1.13", os.environ.get("SWAPNET_PY113", "/usr/bin/python3"))
+TORCH213 = Torch("2.13", os.environ.get("SWAPNET_PY213", str(REPO / ".deps" / "torch-2.13" / "bin" / "python")))
+ALL_TORCH = [TORCH113, TORCH213]
+
+
+@functools.cache
+def _import_error(python, module):
+    if not shutil.which(python):
+        return f"{python} is not there"
+    done = subprocess.run([python, "-c", f"import {module}"], capture_output=True, text=True, env=clean_env())
+    return None if done.returncode == 0 else f"{python}: {done.stderr.strip().splitlines()[-1:]}"
+
+
+@functools.cache
+def session_dir(name):
+    """A directory that lives as long as the tests do."""
+    path = tempfile.mkdtemp(prefix=f"swapnet-e2e-{name}-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+@dataclasses.dataclass
+class Run:
+    """How a program ended, and what it and the library left behind."""
+    command: list
+    rc: int
+    stdout: str
+    stderr: str
+    record: dict | None
+    stats: dict | None
+    seconds: float
+
+    def own_lines(self):
+        """The lines on stderr that the library wrote."""
+        return [line for line in self.stderr.splitlines() if line.startswith("swapnet:")]
+
+    def program_stderr(self):
+        return "".join(line for line in self.stderr.splitlines(True) if not line.startswith("swapnet:"))
+
+    def describe(self):
+        tail = "\n".join(self.stderr.splitlines()[-40:])
+        return (f"command: {' '.join(map(str, self.command))}\nexit status {self.rc} after {self.seconds:.1f} s\n"
+                f"stats: {self.stats}\nstderr (last 40 lines):\n{tail}")
+
+
+def clean_env(extra=None):
+    """This process's environment without anything that changes what is measured, plus `extra`."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("SWAPNET") and k != "LD_PRELOAD"}
+    env |= {
+        "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2",
+        "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
+        # The plain run goes on beside: threads that spin would take its cores.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "TORCHINDUCTOR_CACHE_DIR": session_dir("inductor"),
+        # One process compiles, so that no helper of inductor writes the run's stats file as well.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+    return env | (extra or {})
+
+
+def swapnet_env(budget, stats, store, **extra):
+    """The variables a user sets. `budget` is a number of MiB, or the text of SWAPNET_BUDGET."""
+    env = {"LD_PRELOAD": str(LIBRARY), "SWAPNET_STATS": str(stats), "SWAPNET_STORE": str(store)}
+    env["SWAPNET_BUDGET"] = f"{budget}M" if isinstance(budget, (int, float)) else budget
+    return env | extra
+
+
+@contextlib.contextmanager
+def disk_dir():
+    """An empty directory on a real disk: /tmp may be memory, where O_DIRECT does not exist and nothing is saved."""
+    path = tempfile.mkdtemp(prefix="swapnet-e2e-", dir=os.environ.get("SWAPNET_TEST_DIR", "/var/tmp"))
+    try:
+        yield pathlib.Path(path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Hang(AssertionError):
+    """A program that did not end. Its stack is not wanted, its stderr is."""
+
+
+class Process:
+    """A program started in its own session, so that all of it can be killed. `finish` gives the Run."""
+
+    def __init__(self, command, env=None, cwd=None, preexec=None, record=None, stats=None, stdin=subprocess.DEVNULL):
+        self.command = [str(c) for c in command]
+        self.record, self.stats = record, stats
+        self.start = time.monotonic()
+        # Files rather than pipes: a child left behind cannot hold the reader up.
+        self.out, self.err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        self.popen = subprocess.Popen(self.command, env=clean_env(env), cwd=cwd, stdin=stdin, stdout=self.out,
+                                      stderr=self.err, start_new_session=True, preexec_fn=preexec)
+
+    def finish(self, timeout=120):
+        hung = False
+        try:
+            self.popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            hung = True
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait()
+        run = Run(self.command, self.popen.returncode, _text(self.out), _text(self.err), _json(self.record),
+                  _json(self.stats), time.monotonic() - self.start)
+        if hung:
+            raise Hang(f"hang: still running after {timeout} s\n{run.describe()}")
+        return run
+
+
+def _text(stream):
+    stream.seek(0)
+    text = stream.read().decode(errors="replace")
+    stream.close()
+    return text
+
+
+def _json(path):
+    try:
+        return json.loads(pathlib.Path(path).read_text())
+    except (TypeError, FileNotFoundError):
+        return None
+
+
+def start(torch, program, *args, where, budget=None, env=None, preexec=None, preload=None):
+    """Starts programs/<program>.py in the directory `where`; under swapnet when a budget is given."""
+    where = pathlib.Path(where)
+    where.mkdir(parents=True, exist_ok=True)
+    record, stats = where / "record.json", where / "stats.json"
+    variables = dict(env or {})
+    if budget is not None:
+        assert LIBRARY.exists(), f"{LIBRARY} is not there: build swapnet first, or set SWAPNET_BUILD"
+        store = where / "store"
+        store.mkdir(exist_ok=True)
+        variables = swapnet_env(budget, stats, store) | variables
+    if preload is not None:
+        variables["LD_PRELOAD"] = str(preload)
+    command = [torch.python, PROGRAMS / f"{program}.py", record, *args]
+    return Process(command, variables, cwd=where, preexec=preexec, record=record, stats=stats)
+
+
+@functools.cache
+def plain(torch, program, *args, timeout=120):
+    """The run without swapnet. Cached: it is the same for every budget and every fetch path."""
+    with disk_dir() as where:
+        return _require_record(start(torch, program, *args, where=where).finish(timeout))
+
+
+def swapped(torch, program, *args, budget, env=None, timeout=120):
+    with disk_dir() as where:
+        return _require_record(start(torch, program, *args, where=where, budget=budget, env=env).finish(timeout))
+
+
+def both(torch, program, *args, budget, env=None, timeout=120):
+    """Runs the program plainly and under swapnet, side by side (the tests' own time is mostly `import torch`), and
+    checks that both ended well and recorded the same. Returns (plain run, swapped run)."""
+    with disk_dir() as where:
+        process = start(torch, program, *args, where=where, budget=budget, env=env)
+        try:
+            reference = plain(torch, program, *args, timeout=timeout)
+        finally:
+            run = process.finish(timeout)
+    assert_same(reference, _require_record(run))
+    return reference, run
+
+
+def _require_record(run):
+    assert run.rc == 0, run.describe()
+    assert run.record is not None, f"no record written\n{run.describe()}"
+    return run
+
+
+def assert_same(reference, run):
+    """Equal bits, name by name, and nothing on stdout that the program did not write. Notes are not compared."""
+    want, got = reference.record["values"], run.record["values"]
+    assert want, "the program recorded nothing"
+    different = [name for name in want if got.get(name) != want[name]]
+    different += [name for name in got if name not in want]
+    assert not different, f"different from the plain run: {different[:20]}\n{run.describe()}"
+    assert run.stdout == reference.stdout, run.describe()
+    assert run.rc == reference.rc, run.describe()
+
+
+def assert_streamed(run):
+    """The library did its work: a program that ran with swapnet off would have equal bits as well."""
+    stats = run.stats
+    assert stats is not None, f"no stats file\n{run.describe()}"
+    missing = STATS_KEYS - stats.keys()
+    assert not missing, f"stats lack {sorted(missing)}\n{run.describe()}"
+    assert stats["swap_ins"] > 0, run.describe()
+    assert stats["streamed_bytes"] > 0, run.describe()
+    assert stats["read_errors"] == 0, run.describe()
+
+
+def assert_bounded(run):
+    stats = run.stats
+    assert stats["over_budget_bytes"] == 0, run.describe()
+    assert stats["peak_resident_bytes"] <= stats["budget_bytes"], run.describe()
+
+
+@functools.cache
+def alloc_meter():
+    """Builds alloc_meter.c, a preload that only counts tensor bytes, once per session."""
+    library = pathlib.Path(session_dir("meter")) / "alloc_meter.so"
+    subprocess.run(["cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, HERE / "alloc_meter.c", "-ldl"],
+                   check=True)
+    return library
+
+
+@functools.cache
+def measured(torch, program, *args, timeout=120):
+    """The notes of a plain run under the meter: HOLES.md rule 3 defines budgets by what it counts."""
+    with disk_dir() as where:
+        run = _require_record(start(torch, program, *args, where=where, preload=alloc_meter()).finish(timeout))
+    return run.record["notes"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Bytes of a model as HOLES.md rule 3 names them: a activations, e streamable weights, s all weights."""
+    activations: int
+    streamable: int
+    weights: int
+    largest: int
+
+    def budget_mib(self, share):
+        """a + (s - e) + share * e, rounded up to whole MiB as a user would write it."""
+        need = self.activations + (self.weights - self.streamable) + share * self.streamable
+        return -(-int(need) // MIB)
+
+    def kept(self, budget_bytes):
+        """Bytes of streamable weights that fit beside the activations and small tensors when nothing is staged."""
+        return max(0, min(self.streamable, budget_bytes - self.activations - (self.weights - self.streamable)))
+
+
+def sizes(torch, program, *args, timeout=120):
+    notes = measured(torch, program, *args, timeout=timeout)
+    return Sizes(notes["activation_bytes"], notes["streamable_bytes"], notes["weight_bytes"], notes["largest_bytes"])

@@ -1,0 +1,108 @@
+"""What every test program shares: fixed seeds and threads, and the record it leaves behind.
+
+`values` must be equal with and without swapnet; `notes` are measurements for the test to judge.
+"""
+import ctypes
+import hashlib
+import json
+import os
+import sys
+
+import torch
+
+
+class Record:
+    def __init__(self, path):
+        self.path = path
+        self.values = {}
+        self.notes = {}
+
+    def value(self, name, value):
+        assert name not in self.values, f"{name} recorded twice"
+        self.values[name] = value
+
+    def data(self, name, buffer):
+        self.value(name, hashlib.sha256(buffer).hexdigest())
+
+    def tensor(self, name, tensor):
+        self.value(name, digest(tensor))
+
+    def module(self, name, module):
+        """Every parameter and buffer, read through its own address."""
+        for key, tensor in module.state_dict().items():
+            self.tensor(f"{name}.{key}", tensor)
+
+    def check(self, name, condition):
+        """Something that must hold in every run, plain ones included."""
+        self.value(name, bool(condition))
+        if not condition:
+            print(f"check failed: {name}", file=sys.stderr, flush=True)
+
+    def save(self):
+        """Atomic, so that a program killed at its exit leaves a whole record or none."""
+        if METER.present:
+            self.notes["peak_tensor_bytes"] = METER.peak()
+        temporary = f"{self.path}.{os.getpid()}"
+        with open(temporary, "w") as out:
+            json.dump({"values": self.values, "notes": self.notes}, out)
+        os.replace(temporary, self.path)
+
+
+def digest(tensor):
+    """SHA-256 of the raw bytes. The view as bytes keeps NaN payloads and bfloat16 as they are."""
+    flat = tensor.detach().contiguous().reshape(-1)
+    if flat.dtype == torch.bool:
+        flat = flat.to(torch.uint8)
+    return hashlib.sha256(flat.view(torch.uint8).numpy()).hexdigest()
+
+
+def begin():
+    """(record, remaining arguments), with seeds and threads fixed."""
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    return Record(os.path.abspath(sys.argv[1])), sys.argv[2:]
+
+
+class Meter:
+    """Live and peak tensor bytes, where alloc_meter.so is preloaded; else `present` is False."""
+
+    def __init__(self):
+        self._lib = ctypes.CDLL(None)
+        self.present = hasattr(self._lib, "alloc_meter_peak")
+        self._before = 0
+        if self.present:
+            self._lib.alloc_meter_peak.restype = ctypes.c_long
+
+    def recent_peak(self):
+        """Since the last restart."""
+        return self._lib.alloc_meter_peak()
+
+    def peak(self):
+        return max(self._before, self.recent_peak())
+
+    def restart(self):
+        if self.present:
+            self._before = self.peak()
+            self._lib.alloc_meter_reset_peak()
+
+
+METER = Meter()
+
+
+def note_sizes(record, module):
+    """Notes the sizes of HOLES.md rule 3; the meter's peak has to be that since the model was built."""
+    unique = {t.data_ptr(): t.numel() * t.element_size() for t in module.state_dict().values()}
+    record.notes["weight_bytes"] = sum(unique.values())
+    record.notes["streamable_bytes"] = sum(n for n in unique.values() if n >= 65536)
+    record.notes["largest_bytes"] = max(unique.values())
+    if METER.present:
+        record.notes["activation_bytes"] = max(0, METER.recent_peak() - record.notes["weight_bytes"])
+
+
+def anonymous_bytes():
+    """This process's resident anonymous memory, in bytes."""
+    with open("/proc/self/status") as status:
+        for line in status:
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    raise RuntimeError("no RssAnon in /proc/self/status")

@@ -1,0 +1,20 @@
+"""Inferences of a small model: infer.py OUT mlp|mlp-deep|convnet [INFERENCES]. The plainest program there is."""
+import torch
+
+import _models
+from _record import METER, begin, note_sizes
+
+record, args = begin()
+kind, inferences = args[0], int(args[1]) if len(args) > 1 else 4
+make, data = {
+    "mlp": (_models.mlp, _models.rows),
+    "mlp-deep": (lambda: _models.mlp(depth=64), _models.rows),  # 256 MiB
+    "convnet": (_models.convnet, _models.image),
+}[kind]
+model = make()
+METER.restart()
+with torch.inference_mode():
+    for i in range(inferences):
+        record.tensor(f"output{i}", model(data(i)))
+note_sizes(record, model)
+record.save()

@@ -1,0 +1,84 @@
+"""signals.py OUT faulthandler|blocked|handler|timer|crash: raw stores into swapped-out weights beside the program's own
+use of signals. `crash` ends by a real segmentation fault, which must look as it does without swapnet."""
+import ctypes
+import faulthandler
+import signal
+import threading
+
+import torch
+from torch import nn
+
+from _models import mlp, rows
+from _record import begin
+
+record, args = begin()
+model = mlp()
+weights = [m.weight.detach() for m in model if isinstance(m, nn.Linear)]
+
+
+def infer(name, passes=2):
+    with torch.no_grad():
+        for i in range(passes):
+            record.tensor(f"{name}{i}", model(rows(i)))
+
+
+def write_all(by):
+    for weight in weights:
+        weight.numpy()[3::100] += by
+
+
+def faulthandler_late():
+    faulthandler.enable()
+    write_all(0.001)
+    infer("enabled")
+    faulthandler.disable()
+    write_all(0.001)
+
+
+def blocked():
+    def work():
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        write_all(0.002)
+        record.check("mask as set", signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGSEGV])
+    write_all(0.001)
+
+
+def handler():
+    """The program's own SIGSEGV handler: installed, reported back as it was, and not called for our stores."""
+    calls = []
+    own = lambda number, frame: calls.append(number)
+    signal.signal(signal.SIGSEGV, own)
+    write_all(0.001)
+    infer("own handler")
+    record.value("calls", calls)
+    record.check("getsignal gives it back", signal.signal(signal.SIGSEGV, signal.SIG_DFL) is own)
+    write_all(0.001)
+
+
+def timer():
+    """A signal every millisecond: reads of the fetcher or of the program may end early."""
+    ticks = []
+    signal.signal(signal.SIGALRM, lambda number, frame: ticks.append(number))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    infer("ticking", 8)
+    write_all(0.001)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    record.check("ticked", len(ticks) > 3)
+
+
+def crash():
+    record.save()
+    faulthandler.enable()
+    ctypes.string_at(8)
+
+
+infer("before", 3)
+{"faulthandler": faulthandler_late, "blocked": blocked, "handler": handler, "timer": timer, "crash": crash}[args[0]]()
+infer("after")
+record.module("model", model)
+record.save()

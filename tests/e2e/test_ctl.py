@@ -1,0 +1,351 @@
+"""swapnetctl as people and scripts use it: exit codes, the environment `run` makes, what `status` shows.
+
+Needs a build (SWAPNET_BUILD) but no PyTorch: what runs under the library here is no PyTorch program, and where a
+process with a status socket is wanted, a thread of this test plays it.
+"""
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+import harness
+
+CTL = harness.BUILD / "bin" / "swapnetctl"
+FIELDS = ["pid", "name", "budget_bytes", "demand_bytes", "resident_bytes", "peak_resident_bytes", "urgency", "state",
+          "streamed_bytes", "swap_ins", "stall_ns", "fetch_path", "torch_version"]
+
+
+def ctl(*args, env=None, cwd=None, **options):
+    return subprocess.run([CTL, *map(str, args)], env=harness.clean_env(env), cwd=cwd, capture_output=True, text=True,
+                          timeout=60, stdin=subprocess.DEVNULL, **options)
+
+
+def run(*args, env=None, **options):
+    return ctl("run", "--budget", "64M", *args, env=env, **options)
+
+
+def fails(result, code, *parts):
+    """One line on stderr with all of `parts` in it, nothing on stdout."""
+    assert result.returncode == code, result
+    assert result.stdout == ""
+    assert result.stderr.startswith("swapnetctl: ") and result.stderr.count("\n") == 1, result.stderr
+    for part in parts:
+        assert part in result.stderr
+    return True
+
+
+# ---- run ----
+
+@pytest.mark.parametrize("args, part", [
+    ((), "no command"),
+    (("--",), "no command"),
+    (("--nonsense", "true"), "--nonsense"),
+    (("-x", "true"), "'-x'"),
+    (("--store",), "--store"),
+    (("--store", "", "true"), "empty"),
+    (("--fetch", "mmap", "true"), "auto, uring, pread or buffered"),
+    (("--budget", "12x", "true"), "budget '12x' is not a size: use e.g. 256M or 2G"),
+    (("--budget", "50%", "true"), "a percentage needs a block store or profile"),
+    (("--budget", "auto", "true"), "not supported yet"),
+    (("--budget", "7M", "true"), "8 MiB"),
+    (("--budget", "99999999T", "true"), "too large"),
+    (("--library", "/nonexistent/libswapnet.so", "true"), "/nonexistent/libswapnet.so"),
+    (("--library", "/tmp", "true"), "/tmp"),
+])
+def test_run_refuses(args, part):
+    assert fails(run(*args), 125, part)
+
+
+def test_run_needs_a_budget():
+    assert fails(ctl("run", "true"), 125, "--budget")
+    assert ctl("run", "true", env={"SWAPNET_BUDGET": "64M"}).returncode == 0
+
+
+def test_run_not_found():
+    assert fails(run("/nonexistent/program"), 127, "/nonexistent/program")
+    assert fails(run("--", "no-such-program-anywhere"), 127, "no-such-program-anywhere")
+
+
+def test_run_not_executable(tmp_path):
+    plain = tmp_path / "plain"
+    plain.write_text("just text")
+    assert fails(run(plain), 126, str(plain))
+    assert fails(run(tmp_path), 126, str(tmp_path))
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 77, 125, 255])
+def test_run_passes_the_exit_code_on(code):
+    result = run("sh", "-c", f"exit {code}")
+    assert (result.returncode, result.stdout, result.stderr) == (code, "", "")
+
+
+def test_run_passes_a_signal_on():
+    assert run("sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
+
+
+def test_run_leaves_other_programs_alone():
+    """Not PyTorch: no output of ours, whatever the settings."""
+    result = run("--strict", "--verbose", "--", "sh", "-c", "echo out; echo err >&2")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "out\n", "err\n")
+
+
+def environment(result):
+    assert result.returncode == 0, result
+    return dict(line.split("=", 1) for line in result.stdout.split("\0") if line)
+
+
+def test_run_sets_variables():
+    env = environment(ctl("run", "-b", "1.5G", "-s", "/s", "--stats", "st.json", "--trace=/t", "--fetch", "pread",
+                          "--strict", "--verbose", "--", "env", "-0", env={"SWAPNET_STORE": "/other"}))
+    ours = {k: v for k, v in env.items() if k.startswith("SWAPNET")}
+    assert ours == {"SWAPNET_BUDGET": "1.5G", "SWAPNET_STORE": "/s", "SWAPNET_STATS": "st.json",
+                    "SWAPNET_TRACE": "/t", "SWAPNET_FETCH": "pread", "SWAPNET_STRICT": "1", "SWAPNET_VERBOSE": "1"}
+    assert env["LD_PRELOAD"] == str(harness.LIBRARY.resolve())
+
+
+def test_run_sets_nothing_it_was_not_told():
+    env = environment(run("env", "-0"))
+    assert {k for k in env if k.startswith("SWAPNET")} == {"SWAPNET_BUDGET"}
+
+
+def test_run_options_end_at_the_command():
+    assert run("echo", "--budget", "12x").stdout == "--budget 12x\n"
+    assert run("--", "echo", "--", "-x").stdout == "-- -x\n"
+
+
+def test_run_keeps_the_preload_list():
+    library = str(harness.LIBRARY.resolve())
+    for before in ("libm.so.6", "libm.so.6 libdl.so.2", "libm.so.6:libdl.so.2"):
+        assert environment(run("env", "-0", env={"LD_PRELOAD": before}))["LD_PRELOAD"] == f"{library}:{before}"
+    for before in (library, f"{library}:libm.so.6", f"{library} libm.so.6"):
+        assert environment(run("env", "-0", env={"LD_PRELOAD": before}))["LD_PRELOAD"] == before
+    assert environment(run("env", "-0", env={"LD_PRELOAD": ""}))["LD_PRELOAD"] == library
+
+
+def test_run_nested():
+    inner = environment(run(CTL, "run", "--budget", "32M", "env", "-0"))
+    assert inner["SWAPNET_BUDGET"] == "32M"
+    assert inner["LD_PRELOAD"] == str(harness.LIBRARY.resolve())
+
+
+def test_run_library_elsewhere(tmp_path):
+    """By option, by variable, beside a moved binary; always absolute, whatever the working directory."""
+    copy = tmp_path / "libswapnet.so"
+    shutil.copy(harness.LIBRARY, copy)
+    real = str(copy.resolve())
+    assert environment(run("--library", "libswapnet.so", "env", "-0", cwd=tmp_path))["LD_PRELOAD"] == real
+    by_variable = run("env", "-0", env={"SWAPNET_LIBRARY": real})
+    assert environment(by_variable)["LD_PRELOAD"] == real
+    for name in ("with space", "with:colon"):
+        odd = tmp_path / name
+        odd.mkdir()
+        shutil.copy(harness.LIBRARY, odd)
+        assert fails(run("--library", odd / "libswapnet.so", "true"), 125, "LD_PRELOAD cannot name it")
+
+
+def test_run_without_a_library(tmp_path):
+    (tmp_path / "bin").mkdir()
+    moved = tmp_path / "bin" / "swapnetctl"
+    shutil.copy(CTL, moved)
+    result = subprocess.run([moved, "run", "--budget", "64M", "true"], env=harness.clean_env(), capture_output=True,
+                            text=True, timeout=60)
+    assert fails(result, 125, str(tmp_path / "lib" / "libswapnet.so"), "--library")
+
+
+# ---- status ----
+
+class Fake:
+    """Answers at <runtime>/swapnet/<pid>.sock as a swapnet process does; `answer` None: accepts and stays silent."""
+
+    def __init__(self, runtime, pid, answer):
+        directory = runtime / "swapnet"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        self.requests = []
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.bind(str(directory / f"{pid}.sock"))
+        self.socket.listen(8)
+        if answer is not None:
+            self.answer = (answer if isinstance(answer, str) else json.dumps(answer)) + "\n"
+            threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            client, _ = self.socket.accept()
+            with client, client.makefile("rb") as stream:
+                self.requests.append(json.loads(stream.readline()))
+                client.sendall(self.answer.encode())
+
+
+@pytest.fixture
+def runtime(tmp_path):
+    path = tmp_path / "run"
+    path.mkdir(mode=0o700)
+    return path
+
+
+def status(runtime, *args, **options):
+    return ctl("status", *args, env={"XDG_RUNTIME_DIR": str(runtime)}, **options)
+
+
+def stats(pid, **changes):
+    document = {"schema": 1, **dict.fromkeys(harness.STATS_KEYS - {"schema"}, 0)}
+    return document | {"pid": pid, "name": "python3", "state": "running", "budget_bytes": 268435456,
+                       "demand_bytes": 575000000, "resident_bytes": 1, "peak_resident_bytes": 2,
+                       "streamed_bytes": 1572864, "swap_ins": 7, "stall_ns": 1500000000,
+                       "fetch_path": "io_uring+O_DIRECT", "torch_version": None} | changes
+
+
+def ours(document, *pids):
+    """The entries of the fakes; real processes of this machine may be in /run/swapnet as well."""
+    return [p for p in document["processes"] if p["pid"] in pids]
+
+
+def test_status_of_nothing(runtime):
+    result = status(runtime, "-o", "json")
+    assert (result.returncode, result.stderr) == (0, "")
+    document = json.loads(result.stdout)
+    assert list(document) == ["schema", "total_bytes", "processes"]
+    assert document["schema"] == 1 and document["total_bytes"] is None
+    assert isinstance(document["processes"], list)
+    if not os.path.isdir("/run/swapnet"):
+        assert document["processes"] == []
+    assert status(runtime).stdout.split()[:2] == ["PID", "NAME"]
+    assert status(runtime, "--output=csv").stdout.splitlines()[0] == ",".join(FIELDS)
+    assert list(runtime.iterdir()) == []  # looking makes no directory
+
+
+def test_status_without_runtime_directory():
+    assert ctl("status", env={"XDG_RUNTIME_DIR": ""}).returncode == 0
+    assert ctl("status", env={"XDG_RUNTIME_DIR": "/nonexistent"}).returncode == 0
+
+
+def test_status_json(runtime):
+    fake = Fake(runtime, 900002, stats(900002))
+    Fake(runtime, 900001, stats(900001, name='a "b", c', torch_version="2.6.0", future_field=[1, 2]))
+    for command in ("status", "list"):
+        result = ctl(command, "-o", "json", env={"XDG_RUNTIME_DIR": str(runtime)})
+        assert (result.returncode, result.stderr) == (0, "")
+        first, second = ours(json.loads(result.stdout), 900001, 900002)
+        assert list(first) == list(second) == FIELDS
+        assert (first["pid"], first["name"], first["torch_version"]) == (900001, 'a "b", c', "2.6.0")
+        assert second == {k: stats(900002)[k] for k in FIELDS if k != "urgency"} | {"urgency": 1.0}
+        assert all(isinstance(second[k], int) for k in FIELDS if k.endswith("_bytes") or k.endswith("_ns"))
+    assert fake.requests == [{"op": "status"}] * 2
+
+
+def test_status_csv_and_table(runtime):
+    Fake(runtime, 900001, stats(900001, name='a "b", c\n\x1b[31m'))
+    rows = csv.DictReader(io.StringIO(status(runtime, "-o", "csv", "900001").stdout))
+    row, = rows
+    assert list(row) == FIELDS
+    assert row["name"] == 'a "b", c??[31m'
+    assert (row["budget_bytes"], row["urgency"], row["torch_version"]) == ("268435456", "1.0", "")
+    table = status(runtime, "900001").stdout
+    assert "\x1b" not in table and len(table.splitlines()) == 2
+    assert "256.0 MiB" in table and "548.4 MiB" in table and "1.500 s" in table and "io_uring+O_DIRECT" in table
+
+
+def test_status_of_some(runtime):
+    for pid in (900001, 900002, 900003):
+        Fake(runtime, pid, stats(pid))
+    result = status(runtime, "-o", "json", "900003", "900001")
+    assert result.returncode == 0
+    assert [p["pid"] for p in json.loads(result.stdout)["processes"]] == [900001, 900003]
+    result = status(runtime, "-o", "json", "900002", "900009")
+    assert result.returncode == 1
+    assert [p["pid"] for p in json.loads(result.stdout)["processes"]] == [900002]
+    assert result.stderr == "swapnetctl: no swapnet process 900009\n"
+
+
+def test_status_skips_what_is_dead_or_foreign(runtime):
+    Fake(runtime, 900001, stats(900001))
+    Fake(runtime, 900002, None).socket.close()
+    dead = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    dead.bind(str(runtime / "swapnet" / "900003.sock"))
+    dead.close()
+    for name in ("x.sock", "900001.sock.bak", "0.sock", "-1.sock", ".sock", "9" * 40 + ".sock", "README"):
+        (runtime / "swapnet" / name).write_text("")
+    before = sorted(os.listdir(runtime / "swapnet"))
+    result = status(runtime, "-o", "json")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [p["pid"] for p in ours(json.loads(result.stdout), 900001, 900002, 900003)] == [900001]
+    assert sorted(os.listdir(runtime / "swapnet")) == before  # it cleans nothing
+
+
+@pytest.mark.parametrize("answer", ["", "not json", "[]", "{}", '{"schema":2,"pid":900001}', '{"schema":1,"pid":"x"}',
+                                    '{"schema":1,"error":"no"}', "[" * 60000, "x" * 70000])
+def test_status_of_one_that_talks_nonsense(runtime, answer):
+    Fake(runtime, 900001, answer)
+    Fake(runtime, 900002, stats(900002))
+    result = status(runtime, "-o", "json")
+    assert result.returncode == 0
+    assert [p["pid"] for p in ours(json.loads(result.stdout), 900001, 900002)] == [900002]
+    assert result.stderr.startswith("swapnetctl: process 900001 ") and result.stderr.count("\n") == 1
+
+
+def test_status_of_one_that_lies_about_types(runtime):
+    Fake(runtime, 900001, stats(900001, name=None, budget_bytes="much", state=[1], stall_ns=1.5))
+    process, = ours(json.loads(status(runtime, "-o", "json").stdout), 900001)
+    assert process["name"] is process["budget_bytes"] is process["state"] is process["stall_ns"] is None
+    for form in ("table", "csv"):
+        assert status(runtime, "-o", form).returncode == 0
+
+
+def test_status_of_one_that_is_stopped(runtime):
+    silent = Fake(runtime, 900001, None)
+    Fake(runtime, 900002, stats(900002))
+    start = time.monotonic()
+    result = status(runtime, "-o", "json")
+    assert time.monotonic() - start < 5
+    assert result.returncode == 0
+    assert [p["pid"] for p in ours(json.loads(result.stdout), 900001, 900002)] == [900002]
+    assert "process 900001 does not answer" in result.stderr
+    assert status(runtime, "900001").returncode == 1
+    silent.socket.close()
+
+
+@pytest.mark.parametrize("args", [("-o", "xml"), ("-o",), ("-x",), ("--output=",), ("abc",), ("0",), ("-5",), ("1 2",)])
+def test_status_usage(runtime, args):
+    assert fails(status(runtime, *args), 2)
+
+
+# ---- the rest ----
+
+def test_help_and_version():
+    overview = ctl("help")
+    assert overview.returncode == 0 and overview.stderr == ""
+    for word in ("run", "status", "list", "version", "help"):
+        assert f"  {word} " in overview.stdout
+        text = ctl("help", word)
+        assert text.returncode == 0 and text.stdout.startswith("Usage: swapnetctl ")
+    assert ctl("--help").stdout == ctl("-h").stdout == overview.stdout
+    assert ctl("run", "--help").stdout == ctl("help", "run").stdout
+    assert ctl("list", "--help").stdout == ctl("help", "status").stdout
+    version = ctl("version").stdout
+    assert version.startswith("swapnetctl ") and version == ctl("--version").stdout
+
+
+@pytest.mark.parametrize("args", [("nonsense",), ("--nonsense",), ("help", "nonsense"), ("help", "run", "x"),
+                                  ("version", "x")])
+def test_usage_errors(args):
+    assert fails(ctl(*args), 2)
+
+
+def test_no_command():
+    result = ctl()
+    assert result.returncode == 2 and result.stdout == "" and result.stderr.startswith("Usage: ")
+
+
+def test_output_that_cannot_be_written():
+    with open("/dev/full", "w") as full:
+        for args in (("help",), ("status",), ("version",)):
+            result = subprocess.run([CTL, *args], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            assert result.returncode == 1 and "No space left" in result.stderr

@@ -1,0 +1,140 @@
+"""Processes without PyTorch must not notice: same output, exit status, threads, descriptors and time."""
+import os
+import shutil
+import statistics
+import subprocess
+import time
+
+import pytest
+
+import harness
+
+PYTHON = harness.TORCH113.python
+LIST_SELF = "import os; print(len(os.listdir('/proc/self/task')), sorted(os.listdir('/proc/self/fd'), key=int))"
+SPAWN = """
+import os, subprocess
+print(subprocess.run(['sh', '-c', 'echo child; exit 3'], capture_output=True))
+pid = os.posix_spawn('/bin/sh', ['sh', '-c', 'echo spawned; exit 4'], os.environ)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+pid = os.fork()
+if pid == 0:
+    os._exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+os.execvp('sh', ['sh', '-c', 'echo $0 replaced; exit 6'])
+"""
+COMMANDS = {
+    "bash": ["bash", "-c", "echo out; echo err >&2; for i in 1 2 3; do /bin/echo $i; done | sort -r; exit 3"],
+    "bash-self": ["bash", "-c", "cd /proc/$$ && echo task/* fd/*[0-9] | wc -w; ls fd | wc -l"],
+    "git": ["git", "-c", "init.defaultBranch=x", "init", "."],
+    "git-status": ["git", "-C", str(harness.REPO), "rev-parse", "--git-dir"],
+    "node": ["node", "-e", "const fs = require('fs'); console.log([1, 2].map(x => x * 2), "
+             "fs.readdirSync('/proc/self/fd').length, fs.readdirSync('/proc/self/task').length); process.exit(2)"],
+    "node-spawn": ["node", "-e", "console.log(require('child_process').spawnSync('sh', ['-c', 'echo x; exit 2']))"],
+    "python": [PYTHON, "-c", "import sys, json, ssl; print(sum(range(1000))); print('e', file=sys.stderr); exit(4)"],
+    "python-self": [PYTHON, "-c", LIST_SELF],
+    "python-spawn": [PYTHON, "-c", SPAWN],
+    "python-numpy": [PYTHON, "-c", "import numpy; print(numpy.ones((512, 512)) @ numpy.ones(512))"],
+    "crash": [PYTHON, "-c", "import ctypes; ctypes.string_at(8)"],
+}
+SETTINGS = {
+    "good": {"SWAPNET_BUDGET": "64M"},
+    # Even settings that are wrong are no business of a process without PyTorch.
+    "bad": {"SWAPNET_BUDGET": "nonsense", "SWAPNET_NO_SUCH": "1", "SWAPNET_STORE": "/proc/none", "SWAPNET_VERBOSE": "1"},
+}
+
+
+def _run(command, cwd, extra=None):
+    cwd.mkdir()
+    extra = dict(extra or {})
+    process = harness.Process(command, extra, cwd=cwd)
+    return process.finish(60)
+
+
+def _need(command):
+    if not shutil.which(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+
+
+def _preload(settings, disk):
+    return {"LD_PRELOAD": str(harness.LIBRARY), "SWAPNET_STATS": str(disk / "stats.json"),
+            "SWAPNET_TRACE": str(disk / "trace.json")} | settings
+
+
+def _without_pids(text, cwd):
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("pid:")]
+    return "\n".join(lines).replace(str(cwd), "CWD")
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_same_behaviour(name, settings, disk):
+    command = COMMANDS[name]
+    _need(command)
+    assert harness.LIBRARY.exists(), f"{harness.LIBRARY} is not there: ld.so would only warn"
+    plain = _run(command, disk / "plain")
+    run = _run(command, disk / "with", _preload(SETTINGS[settings], disk))
+    assert run.rc == plain.rc, run.describe()
+    assert _without_pids(run.stdout, disk / "with") == _without_pids(plain.stdout, disk / "plain"), run.describe()
+    assert _without_pids(run.stderr, disk / "with") == _without_pids(plain.stderr, disk / "plain"), run.describe()
+    assert sorted(os.listdir(disk)) == ["plain", "with"], "a process without PyTorch wrote a file"
+
+
+TIMED = {
+    "bash": ["bash", "-c", "for i in 1 2 3 4 5 6 7 8; do /bin/true; done"],
+    "git": ["git", "--version"],
+    "node": ["node", "-e", "0"],
+    "python": [PYTHON, "-c", "import json"],
+}
+
+
+def _seconds(command, env):
+    start = time.perf_counter()
+    subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_same_time(name, disk):
+    """Interleaved, medians of 11. The bound is wide: it is to catch work at start, not noise."""
+    _need(TIMED[name])
+    plain_env = harness.clean_env()
+    env = harness.clean_env(_preload(SETTINGS["good"], disk))
+    pairs = [(_seconds(TIMED[name], plain_env), _seconds(TIMED[name], env)) for _ in range(11)]
+    plain, loaded = (statistics.median(times) for times in zip(*pairs))
+    assert loaded <= 1.5 * plain + 0.030, f"{name}: {plain * 1e3:.1f} ms plain, {loaded * 1e3:.1f} ms with swapnet"
+
+
+def _jemalloc():
+    for directory in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"):
+        if os.path.exists(path := f"{directory}/libjemalloc.so.2"):
+            return path
+    pytest.skip("libjemalloc.so.2 is not installed (Debian: libjemalloc2)")
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_beside_jemalloc(torch, order):
+    """Another preload that replaces malloc, on either side of ours."""
+    libraries = [_jemalloc(), str(harness.LIBRARY)]
+    preload = " ".join(libraries if order == "before" else reversed(libraries))
+    run = harness.both(torch, "infer", "mlp", budget=48, env={"LD_PRELOAD": preload})[1]
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+
+
+def test_needs_only_libc():
+    """Every process of the user maps this library: it may pull in nothing (DESIGN.md, D10)."""
+    text = subprocess.run(["readelf", "-d", harness.LIBRARY], capture_output=True, text=True, check=True).stdout
+    needed = [line.split("[")[1].rstrip("]") for line in text.splitlines() if "(NEEDED)" in line]
+    allowed = ("libc.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux")
+    assert needed and all(name.startswith(allowed) for name in needed), needed
+
+
+def test_no_thread_before_the_first_tensor(torch, disk):
+    """`import torch` alone is not a reason to start anything either."""
+    show = "import torch, os; print(len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd')))"
+    plain = _run([torch.python, "-c", show], disk / "plain")
+    run = _run([torch.python, "-c", show], disk / "with", _preload(SETTINGS["good"], disk))
+    assert (run.rc, run.stdout, run.stderr) == (plain.rc, plain.stdout, plain.stderr), run.describe()
+
+
+# A set-user-ID program is not tested: ld.so ignores LD_PRELOAD with a slash there, so a test could not fail.

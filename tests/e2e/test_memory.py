@@ -1,0 +1,137 @@
+"""The budget as the kernel sees it: runs inside a cgroup, with and without a hard limit, and a control that must fail.
+
+HOLES.md rule 11: base_anon is the peak of the plain program in a fresh cgroup less its peak of tensor bytes. Passed is
+a sampled peak of at most base_anon + budget + 32 MiB, and a run to the end under a hard limit that adds file pages.
+"""
+import dataclasses
+import functools
+import json
+
+import pytest
+
+import cgroup
+import harness
+from harness import MIB
+
+SLACK = 32 * MIB
+
+
+@functools.cache
+def _no_cgroup():
+    return cgroup.why_not()
+
+
+@pytest.fixture(autouse=True)
+def _needs_a_cgroup():
+    if why := _no_cgroup():
+        pytest.skip(why)
+
+
+def _run_in_cgroup(torch, program, env=None, budget=None, limit=None, timeout=300):
+    """(usage, record, stats) of a program in a fresh cgroup; under swapnet when a budget is given."""
+    env = env or {}
+    with harness.disk_dir() as where, cgroup.Group("test") as group:
+        if limit:
+            group.limit(limit)
+        record, stats = where / "record.json", where / "stats.json"
+        if budget is not None:
+            env = harness.swapnet_env(budget, stats, where) | env
+        command = [torch.python, harness.PROGRAMS / f"{program[0]}.py", record, *program[1:]]
+        usage = group.run(command, env=harness.clean_env(env), cwd=where, timeout=timeout)
+        read = [json.loads(path.read_text()) if path.exists() else None for path in (record, stats)]
+    return usage, *read
+
+
+@dataclasses.dataclass(frozen=True)
+class Control:
+    """The plain program in a fresh cgroup without a limit, under the counting preload only."""
+    usage: cgroup.Usage
+    record: dict
+
+    @property
+    def base_anon(self):
+        return self.usage.peak_bytes - self.record["notes"]["peak_tensor_bytes"]
+
+    def allowed(self, budget, excess=0):
+        return self.base_anon + budget * MIB + SLACK + excess
+
+    def hard_limit(self, budget, excess=0):
+        return self.allowed(budget, excess) + self.usage.peak_mapped_file_bytes
+
+    @property
+    def sizes(self):
+        notes = self.record["notes"]
+        return harness.Sizes(notes["activation_bytes"], notes["streamable_bytes"], notes["weight_bytes"],
+                             notes["largest_bytes"])
+
+
+@functools.cache
+def _control(torch, program):
+    usage, record, _ = _run_in_cgroup(torch, program, {"LD_PRELOAD": str(harness.alloc_meter())})
+    assert usage.rc == 0 and record, usage
+    control = Control(usage, record)
+    assert control.base_anon > 0, usage
+    return control
+
+
+def _describe(usage, stats):
+    peaks = {key: f"{value / MIB:.1f}" for key, value in vars(usage).items() if key.startswith("peak")}
+    return f"rc {usage.rc}, oom kills {usage.oom_kills}, MiB {peaks}\nstats {stats}\n{usage.stderr[-3000:]}"
+
+
+def _check(torch, program, budget, excess=0):
+    """Both halves of rule 11. `excess`: what a layer larger than the budget takes above it."""
+    control = _control(torch, program)
+    allowed = control.allowed(budget, excess)
+    usage, record, stats = _run_in_cgroup(torch, program, budget=budget, limit=control.hard_limit(budget, excess))
+    assert usage.oom_kills == 0 and usage.rc == 0 and not usage.timed_out, _describe(usage, stats)
+    assert record["values"] == control.record["values"], _describe(usage, stats)
+    assert stats["streamed_bytes"] > 0, _describe(usage, stats)
+    assert usage.peak_bytes <= allowed, (
+        f"{usage.peak_bytes / MIB:.1f} MiB, allowed {allowed / MIB:.1f} with a base of "
+        f"{control.base_anon / MIB:.1f}\n{_describe(usage, stats)}")
+
+
+def _check_control_fails(torch, program, budget):
+    """The same limit without swapnet: if that run lives, the test above proves nothing."""
+    control = _control(torch, program)
+    limit, peak = control.hard_limit(budget), control.usage.peak_bytes
+    assert peak > limit, f"the plain program's {peak / MIB:.0f} MiB fit into {limit / MIB:.0f}: choose a smaller budget"
+    usage, record, _ = _run_in_cgroup(torch, program, limit=limit)
+    assert usage.oom_kills > 0 and record is None, _describe(usage, None)
+
+
+PROGRAMS = [(("infer", "mlp-deep", "6"), 64), (("infer", "mlp-deep", "6"), 128)]
+
+
+@pytest.mark.parametrize("program, budget", PROGRAMS, ids=lambda p: "-".join(p) if isinstance(p, tuple) else f"{p}M")
+def test_limit(torch, program, budget):
+    _check(torch, program, budget)
+
+
+@pytest.mark.parametrize("program, budget", PROGRAMS, ids=lambda p: "-".join(p) if isinstance(p, tuple) else f"{p}M")
+def test_control_is_killed(torch, program, budget):
+    _check_control_fails(torch, program, budget)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.5, 0.75])
+@pytest.mark.parametrize("model", ["mobilenet_v2", "resnet101", "resnet152", "vit_b_16", "vgg19"])
+def test_model_limit(torch, model, share):
+    program = ("vision", model, "4")
+    sizes = _control(torch, program).sizes
+    budget = sizes.budget_mib(share)
+    excess = max(0, sizes.largest - int(share * sizes.streamable))
+    _check(torch, program, budget, excess)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["resnet101", "vgg19"])
+def test_model_control_is_killed(torch, model):
+    program = ("vision", model, "4")
+    _check_control_fails(torch, program, _control(torch, program).sizes.budget_mib(0.5))
+
+
+def test_checkpoint_loading_stays_within(torch):
+    """A second model and its state_dict beside the first: three models of 96 MiB, one budget."""
+    _check(torch, ("checkpoint", "pth"), 48)

@@ -1,0 +1,68 @@
+"""torchvision's models at 50 and 75 % of their weights: equal bits, a held budget, and no byte read twice in a pass."""
+import pytest
+
+import harness
+from harness import MIB
+
+SLOW = pytest.mark.slow
+MODELS = ["mobilenet_v2", pytest.param("resnet101", marks=SLOW), pytest.param("resnet152", marks=SLOW), pytest.param("vit_b_16", marks=SLOW),
+          pytest.param("vgg19", marks=SLOW)]
+FEW, MANY = 4, 10
+
+
+def _one_layer_exceeds(sizes, share):
+    """Its largest weight alone does not fit beside the activations: it may, and can only, exceed the budget."""
+    return sizes.largest > share * sizes.streamable
+
+
+def _check_budget(run, exceeds):
+    stats = run.stats
+    if exceeds:
+        assert len(run.own_lines()) == 1, f"to be said once\n{run.describe()}"
+        assert stats["peak_resident_bytes"] <= stats["budget_bytes"] + stats["over_budget_bytes"], run.describe()
+    else:
+        harness.assert_bounded(run)
+        assert run.own_lines() == [], run.describe()
+
+
+def _check_traffic(short, long, sizes, share):
+    """Bytes read per pass are at most s - b plus the window (HOLES.md rule 3: e - r, r = b - a - (s - e) - w)."""
+    window = long.stats["pool_bytes"]
+    # The window is there to be fast; as an excuse to read more it has to stay small.
+    assert window <= max(64 * MIB, 2 * sizes.largest), long.describe()
+    per_pass = (long.stats["streamed_bytes"] - short.stats["streamed_bytes"]) / (MANY - FEW)
+    rounding = sizes.streamable // 50  # whole pages, whole layers
+    bound = sizes.streamable - sizes.kept(long.stats["budget_bytes"]) + window + rounding
+    assert 0 < per_pass <= min(bound, sizes.streamable + rounding), (
+        f"{per_pass / MIB:.1f} MiB a pass, at most {bound / MIB:.1f} expected at {share:.0%}\n{long.describe()}")
+
+
+@pytest.mark.parametrize("share", [0.5, 0.75])
+@pytest.mark.parametrize("model", MODELS)
+def test_model(torch, model, share):
+    sizes = harness.sizes(torch, "vision", model, "2")
+    budget = sizes.budget_mib(share)
+    reference, long = harness.both(torch, "vision", model, str(MANY), budget=budget, timeout=300)
+    short = harness.swapped(torch, "vision", model, str(FEW), budget=budget, timeout=300)
+    first = {name: value for name, value in reference.record["values"].items() if name in short.record["values"]}
+    assert len(first) >= FEW and short.record["values"] == first, short.describe()
+    assert all(reference.record["values"][f"finite{i}"] for i in range(MANY))
+    exceeds = _one_layer_exceeds(sizes, share)
+    for run in (short, long):
+        harness.assert_streamed(run)
+        _check_budget(run, exceeds)
+    if not exceeds:
+        _check_traffic(short, long, sizes, share)
+
+
+@pytest.mark.parametrize("model", ["mobilenet_v2", pytest.param("resnet101", marks=SLOW)])
+def test_model_that_fits(torch, model):
+    """With room for everything nothing is read from the disk."""
+    sizes = harness.sizes(torch, "vision", model, "2")
+    budget = -(-(sizes.weights + sizes.activations) // MIB) + 64
+    run = harness.both(torch, "vision", model, str(FEW), budget=budget)[1]
+    assert run.stats is not None, run.describe()
+    harness.assert_bounded(run)
+    assert run.stats["streamed_bytes"] == 0, run.describe()
+    assert run.stats["swap_ins"] == 0, run.describe()
+    assert run.stats["stray_reads"] == 0, run.describe()

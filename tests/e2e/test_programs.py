@@ -1,0 +1,211 @@
+"""Real things programs do, each plainly and under swapnet: the recorded bits must be equal, and weights must stream."""
+import dataclasses
+import os
+import re
+import signal
+
+import pytest
+
+import harness
+from harness import MIB, both
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One program. `live` marks those that hold more than the budget at once, and may report the excess. `quick` names
+    the PyTorch versions on which it belongs to the quick tests; on the others it runs with the slow ones."""
+    command: str
+    budget: int = 48  # MiB; the usual model of 24 linear layers has 96
+    live: bool = False
+    only: str = ""
+    quick: str = "1.13 2.13"
+    timeout: int = 120
+
+    def parameters(self):
+        for torch in harness.ALL_TORCH:
+            marks = [] if torch.name in self.quick.split() else [pytest.mark.slow]
+            if self.only in ("", torch.name):
+                yield pytest.param(torch, self, marks=marks, id=f"{self.command.replace(' ', '-')}-torch{torch.name}")
+
+
+CASES = [
+    Case("infer mlp"),
+    Case("infer convnet", budget=20),
+    Case("inplace_update"),
+    Case("train sgd", budget=20, live=True, quick="1.13"),
+    Case("train adam", budget=20, live=True, quick="1.13"),
+    Case("train adam-foreach", budget=20, live=True, quick="2.13"),
+    Case("fork_child"),
+    Case("fork_storm 60", quick="1.13"),
+    Case("fork_storm 1000", quick="", timeout=300),
+    Case("dataloader", quick="2.13"),
+    Case("threads two-models", budget=40),
+    Case("threads one-model", quick="2.13"),
+    Case("threads thread-per-inference", quick="1.13"),
+    Case("changing_order", quick="2.13"),
+    Case("torchscript", budget=32, quick="1.13"),
+    Case("compiled", budget=32, only="2.13", quick="", timeout=300),
+    Case("tied", budget=40, quick="1.13"),
+    Case("copies", budget=56, live=True, quick="2.13"),  # its double-precision copy is twice the model
+    Case("numpy_views", quick="1.13"),
+    Case("export_bytes", quick="1.13"),
+    Case("checkpoint pth", quick="1.13"),
+    Case("checkpoint mmap", only="2.13"),
+    Case("checkpoint safetensors", only="2.13"),
+    Case("bf16_load", budget=24, quick="2.13"),
+    Case("batchnorm_wide", budget=72, quick="1.13"),
+    Case("custom_ops", quick="2.13"),
+    Case("escape"),
+    Case("gloo_send", quick="2.13"),
+    Case("storage_moves", quick="2.13"),
+    Case("read_into", quick="1.13"),
+    Case("signals faulthandler", quick="1.13"),
+    Case("signals blocked", quick="2.13"),
+    Case("signals handler", quick="1.13"),
+    Case("signals timer", quick="2.13"),
+    Case("live_sets lstm", budget=24, live=True, quick="2.13"),
+    Case("live_sets cat", budget=32, live=True, quick="1.13"),
+    Case("live_sets batch", budget=32, live=True, quick="1.13"),
+    Case("live_sets foreach", budget=32, live=True, quick="2.13"),
+    Case("children", quick="1.13"),
+]
+
+
+@pytest.fixture
+def torch(request):
+    """The PyTorch of a Case, where the test is parametrised with one; else each in turn (conftest)."""
+    return request.getfixturevalue({"1.13": "torch113", "2.13": "torch213"}[request.param.name])
+
+
+@pytest.mark.parametrize("torch, case", [p for case in CASES for p in case.parameters()], indirect=["torch"])
+def test_equal_bits(torch, case):
+    reference, run = both(torch, *case.command.split(), budget=case.budget, timeout=case.timeout)
+    failed = [name for name, value in reference.record["values"].items() if value is False]
+    assert not failed, f"the plain run fails its own checks: {failed}\n{reference.describe()}"
+    harness.assert_streamed(run)
+    if not case.live:
+        harness.assert_bounded(run)
+        assert run.own_lines() == [], run.describe()
+    elif run.stats["over_budget_bytes"]:
+        assert len(run.own_lines()) == 1, f"the excess is to be said once\n{run.describe()}"
+    assert run.program_stderr() == reference.program_stderr(), run.describe()
+
+
+each_torch = pytest.mark.parametrize(
+    "torch", [pytest.param(t, id=f"torch{t.name}") for t in harness.ALL_TORCH], indirect=True)
+quick_on_113 = pytest.mark.parametrize(
+    "torch", [pytest.param(harness.TORCH113, id="torch1.13"),
+              pytest.param(harness.TORCH213, id="torch2.13", marks=pytest.mark.slow)], indirect=True)
+
+
+@each_torch
+def test_memory_is_given_back(torch):
+    """Models made and deleted: neither memory nor spill space of the dead ones may stay."""
+    budget = 40
+    reference, run = both(torch, "create_delete", budget=budget)
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+    assert max(reference.record["notes"]["anonymous_left"]) < 16 * MIB, "the plain program itself leaks"
+    left = run.record["notes"]["anonymous_left"]
+    # After a model's end the library may keep warm pages, up to its budget and no more.
+    assert max(left) <= (budget + 16) * MIB, f"anonymous bytes left after each model: {left}\n{run.describe()}"
+    assert run.stats["resident_bytes"] <= budget * MIB, run.describe()
+    spilled = run.record["notes"]["spill_left"]
+    largest_model = 21 * 4 * MIB
+    assert max(spilled) <= 1.25 * largest_model, f"spill space after each model: {spilled}\n{run.describe()}"
+
+
+def _growth(torch, program, few, many, *, budget):
+    """(counters of the longer run less those of the shorter): what a steady state adds."""
+    short = both(torch, *program, str(few), budget=budget)[1]
+    long = both(torch, *program, str(many), budget=budget)[1]
+    counters = ("window_hits", "window_misses", "stray_reads", "streamed_bytes", "swap_ins")
+    return {key: long.stats[key] - short.stats[key] for key in counters}, long
+
+
+@each_torch
+@pytest.mark.parametrize("program", ["infer mlp", "threads thread-per-inference"])
+def test_steady_state_is_prefetched(torch, program):
+    """After the order is learned, operators find their weights in the pool; a new thread for every inference too."""
+    grown, run = _growth(torch, program.split(), 6, 12, budget=48)
+    uses = 6 * 24
+    assert grown["streamed_bytes"] > 0, run.describe()
+    assert grown["window_hits"] > 0, run.describe()
+    assert grown["window_misses"] <= uses // 10, f"{grown}\n{run.describe()}"
+    assert grown["stray_reads"] <= uses // 10, f"{grown}\n{run.describe()}"
+
+
+@quick_on_113
+def test_training_steps_are_prefetched(torch):
+    """Backward operators sit inside records without inputs; they must be seen all the same (HOLES.md rule 7)."""
+    grown, run = _growth(torch, ["train_mlp"], 4, 8, budget=72)
+    uses = 4 * 16 * 2
+    assert grown["window_misses"] <= uses // 10, f"{grown}\n{run.describe()}"
+    assert grown["stray_reads"] <= uses // 10, f"{grown}\n{run.describe()}"
+
+
+@pytest.mark.slow
+def test_compiled_model_is_prefetched(torch213):
+    grown, run = _growth(torch213, ["compiled"], 6, 12, budget=32)
+    uses = 6 * 16
+    assert grown["window_hits"] > 0, run.describe()
+    assert grown["window_misses"] <= uses // 10, f"{grown}\n{run.describe()}"
+
+
+EXITS = {"return": 0, "os_exit": 7, "sys_exit": 5, "sys_exit_in_thread": 0, "exception": 1, "exception_in_thread": 0,
+         "thread": 0, "atexit": 0, "sigterm": -signal.SIGTERM, "sigint": -signal.SIGINT, "abort": -signal.SIGABRT,
+         "exec": 11}
+
+
+def _pair(torch, disk, *command, budget=48):
+    """A plain and a swapped run that may end badly; both are returned as they ended."""
+    pair = [harness.start(torch, *command, where=disk / name, budget=b) for name, b in (("a", None), ("b", budget))]
+    return [process.finish(60) for process in pair]
+
+
+def _without_addresses(text):
+    return re.sub(r"0x[0-9a-f]+", "0x", text)
+
+
+@quick_on_113
+@pytest.mark.parametrize("how", EXITS)
+def test_exit(torch, how, disk):
+    """The same exit status, output and errors, however a process ends; work may be in flight."""
+    plain, run = _pair(torch, disk, "exits", how)
+    assert plain.rc == EXITS[how], plain.describe()
+    assert run.rc == plain.rc, run.describe()
+    assert run.record is not None and run.record["values"] == plain.record["values"], run.describe()
+    assert run.stdout == plain.stdout, run.describe()
+    assert run.stderr == plain.stderr, run.describe()
+
+
+@quick_on_113
+def test_exit_with_a_daemon_thread(torch, disk):
+    """Python ends daemon threads by pthread_exit, which in a plain run, too, may meet a noexcept frame of PyTorch and
+    abort. Anything else (a crash, a hang) would be ours."""
+    for repeat in range(3):
+        plain, run = _pair(torch, disk / str(repeat), "exits", "daemon_thread")
+        for end in (plain, run):
+            assert end.rc in (0, -signal.SIGABRT), end.describe()
+            assert end.rc == 0 or "terminate called without an active exception" in end.stderr, end.describe()
+        assert run.record["values"] == plain.record["values"], run.describe()
+
+
+@quick_on_113
+def test_crash_looks_like_a_crash(torch, disk):
+    """A program's own segmentation fault still ends it by the signal, with faulthandler's words."""
+    plain, run = _pair(torch, disk, "signals", "crash")
+    assert plain.rc == -signal.SIGSEGV and "Segmentation fault" in plain.stderr, plain.describe()
+    assert run.rc == plain.rc, run.describe()
+    assert _without_addresses(run.stderr) == _without_addresses(plain.stderr), run.describe()
+    assert run.record["values"] == plain.record["values"], run.describe()
+
+
+@quick_on_113
+def test_no_file_is_left_behind(torch, disk):
+    """The spill file is unlinked from its start: even a killed process leaves no weights on the disk."""
+    process = harness.start(torch, "exits", "abort", where=disk, budget=48)
+    run = process.finish(60)
+    assert run.rc == -signal.SIGABRT, run.describe()
+    left = [(path, size) for path in (disk / "store").rglob("*") if (size := os.path.getsize(path)) and path.is_file()]
+    assert sum(size for _, size in left) < MIB, f"left in the store: {left}"
