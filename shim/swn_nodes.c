@@ -43,6 +43,7 @@ int swn_node_add(struct swn_engine *e, struct swn_range *r)
     e->plan_dirty = 1;
     if (atomic_load(&r->state) == SWN_HOME)
         e->node_home_bytes += r->size;
+    e->other_peak = swn_policy_other(e); /* what was counted as an activation so far was a weight */
     return 1;
 }
 

@@ -24,11 +24,12 @@ static size_t window(struct swn_engine *e)
     return e->pool ? swn_pool_window(e->pool) : 0;
 }
 
-/* Everything that counts and is not a weight of the order: activations, inputs, optimizer state, free pages kept warm. */
+/* Everything that is in use and not a weight of the order: activations, inputs, optimizer state. Free pages kept warm are not
+ * in it: they go first when room is needed. */
 size_t swn_policy_other(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes - e->node_home_bytes + swn_arena_warm_bytes(e->arena) + (small > 0 ? (size_t)small : 0);
+    return e->res.home_bytes - e->node_home_bytes + (small > 0 ? (size_t)small : 0);
 }
 
 /* The pool is made when the first byte has to leave: from then on it is part of what counts. */
@@ -261,7 +262,10 @@ static double bytes_per_ns(struct swn_engine *e)
 
 static int resize_window(struct swn_engine *e, size_t bytes)
 {
-    if (bytes < window(e))
+    size_t now = window(e);
+    if (bytes > now)
+        swn_policy_make_room(e, bytes - now, NULL);
+    if (bytes < now)
         for (struct swn_frame *f = swn_pool_first(e->pool), *n; f; f = n) {
             n = f->next;
             if (!f->users && f->state != SWN_FRAME_FILLING)
@@ -311,9 +315,9 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
     struct swn_plan result;
     if (swn_plan_make(plan, n, budget > other ? budget - other : 0, bytes_per_ns(e), READ_LATENCY_NS, &result))
         goto out;
+    apply(e, plan, ids, n);
+    e->planned = 1;
     if (resize_window(e, swn_round_up(result.window_bytes, SWN_GRANULE)) == 0) {
-        apply(e, plan, ids, n);
-        e->planned = 1;
         e->plan_dirty = 0;
         e->plans++;
         e->planned_other = other;
