@@ -100,6 +100,7 @@ void swn_engine_note_peak(struct swn_engine *e);
 /* swn_policy.c */
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 int swn_policy_pool(struct swn_engine *e);
+int swn_policy_widen(struct swn_engine *e, size_t size);
 int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard);
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
 void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r);

@@ -274,6 +274,15 @@ static int resize_window(struct swn_engine *e, size_t bytes)
     return swn_pool_resize(e->pool, bytes);
 }
 
+/* Before there is a plan: a weight wider than the window gets a window it fits, as long as that leaves most of the budget to
+ * everything else. */
+int swn_policy_widen(struct swn_engine *e, size_t size)
+{
+    if (size <= window(e) || size > e->config.budget_bytes / 3)
+        return 0;
+    return resize_window(e, swn_round_up(size, SWN_GRANULE)) == 0;
+}
+
 static void apply(struct swn_engine *e, const struct swn_plan_node *plan, const uint32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -281,9 +290,9 @@ static void apply(struct swn_engine *e, const struct swn_plan_node *plan, const 
         r->keep = plan[i].keep;
         r->oversize = plan[i].oversize;
         char a[32], b[32];
-        if (r->oversize && !e->said_oversize++)
-            swn_say("one layer of %s alone exceeds the budget of %s: it is read through a mapping, slower but with the same "
-                    "result",
+        if (r->oversize && r->len > e->config.budget_bytes / 2 && !e->said_oversize++)
+            swn_say("one layer of %s alone exceeds what the budget of %s leaves for weights: it is read through a mapping, slower "
+                    "but with the same result",
                     swn_format_mib(a, r->len), swn_format_mib(b, e->config.budget_bytes));
         if (!r->keep && r->frame && r->frame->kept)
             unkeep(e, r);

@@ -178,6 +178,8 @@ static struct swn_frame *wait_for(struct swn_engine *e, struct swn_range *r, str
     struct swn_frame *f = r->frame;
     if (!f) {
         f = fetch_start(e, r, SWN_POOL_READY, t);
+        if (!f && swn_policy_widen(e, swn_round_up(r->len, SWN_PAGE)))
+            f = fetch_start(e, r, SWN_POOL_READY, t);
         if (!f)
             return NULL;
     }
@@ -220,7 +222,7 @@ static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
         return;
     }
     struct swn_frame *f = arg->frame;
-    if (!r->published && (swn_residency_scan(&e->res, r, &pages) || pages.own)) {
+    if (swn_residency_scan(&e->res, r, &pages) || pages.own) {
         /* Written behind our back: the private copies are the truth. */
         arg->frame = NULL;
         swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);

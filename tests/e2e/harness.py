@@ -227,14 +227,17 @@ def assert_same(reference, run):
     assert run.rc == reference.rc, run.describe()
 
 
-def assert_streamed(run):
-    """The library did its work: a program that ran with swapnet off would have equal bits as well."""
+def assert_streamed(run, mapped=False):
+    """The library did its work: a program that ran with swapnet off would have equal bits as well. With `mapped`, the
+    weights of an operator that are too many for the pool may have been read through their mapping instead."""
     stats = run.stats
     assert stats is not None, f"no stats file\n{run.describe()}"
     missing = STATS_KEYS - stats.keys()
     assert not missing, f"stats lack {sorted(missing)}\n{run.describe()}"
-    assert stats["swap_ins"] > 0, run.describe()
-    assert stats["streamed_bytes"] > 0, run.describe()
+    if mapped:
+        assert stats["swap_ins"] + stats["stray_reads"] > 0, run.describe()
+    else:
+        assert stats["swap_ins"] > 0 and stats["streamed_bytes"] > 0, run.describe()
     assert stats["read_errors"] == 0, run.describe()
 
 

@@ -32,7 +32,7 @@ def _assert_off(run):
     assert run.stats is None or run.stats["streamed_bytes"] == 0, run.describe()
 
 
-@pytest.mark.parametrize("value", ["12X", "-5M", "0", "64M64", "99999999999999999999G"])
+@pytest.mark.parametrize("value", ["12X", "-5M", "64M64", "99999999999999999999G"])
 def test_bad_budget(torch113, value, disk):
     run = _run(torch113, disk, "infer", "mlp", env={"SWAPNET_BUDGET": value})
     _assert_one_line(run, "SWAPNET_BUDGET", value, "use")
@@ -47,7 +47,7 @@ def test_bad_budget_on_213(torch213, disk):
 
 def test_empty_budget(torch113, disk):
     run = _run(torch113, disk, "infer", "mlp", env={"SWAPNET_BUDGET": ""})
-    _assert_one_line(run, "SWAPNET_BUDGET", "use")
+    _assert_one_line(run, "SWAPNET_BUDGET")
     _assert_off(run)
 
 
@@ -58,9 +58,10 @@ def test_percentage_without_a_store(torch113, disk):
     _assert_off(run)
 
 
-def test_budget_below_the_minimum(torch, disk):
-    run = _run(torch, disk, "infer", "mlp", env={"SWAPNET_BUDGET": "1M"})
-    _assert_one_line(run, "SWAPNET_BUDGET", "1M", "minimum")
+@pytest.mark.parametrize("value", ["0", "1M"])
+def test_budget_below_the_minimum(torch, value, disk):
+    run = _run(torch, disk, "infer", "mlp", env={"SWAPNET_BUDGET": value})
+    _assert_one_line(run, "SWAPNET_BUDGET", value, "minimum")
     _assert_off(run)
 
 
@@ -101,20 +102,26 @@ def _small_disk(directory, size):
         subprocess.run(["umount", "-l", directory], check=True)
 
 
+def _assert_said_once(run, store):
+    """The full disk is named in one line. That the budget does not hold may be said in one more."""
+    named = [line for line in run.own_lines() if store in line]
+    assert len(named) == 1 and "No space left" in named[0], run.describe()
+    assert len(run.own_lines()) <= 2, run.describe()
+
+
 @pytest.mark.parametrize("size", ["64k", "16M", "40M"])
 def test_full_disk(torch, size, disk):
     """The weights stay in memory when there is no room for them; the excess is reported, the numbers are right."""
     with _small_disk(disk / "small", size) as store:
         run = _run(torch, disk, "infer", "mlp", env={"SWAPNET_STORE": str(store)})
-    _assert_one_line(run, str(store))
-    if run.stats is not None:
-        assert run.stats["over_budget_bytes"] > 0 or run.stats["budget_bytes"] == 0, run.describe()
+    _assert_said_once(run, str(store))
+    assert run.stats["over_budget_bytes"] > 0, run.describe()
 
 
 def test_full_disk_in_training(torch113, disk):
     with _small_disk(disk / "small", "8M") as store:
         run = _run(torch113, disk, "train", "sgd", env={"SWAPNET_STORE": str(store)}, budget=20)
-    _assert_one_line(run, str(store))
+    _assert_said_once(run, str(store))
 
 
 def test_file_size_limit(torch113, disk):
@@ -126,7 +133,9 @@ def test_file_size_limit(torch113, disk):
     run = process.finish(60)
     assert run.rc == 0, run.describe()
     harness.assert_same(harness.plain(torch113, "infer", "mlp"), run)
-    assert len(run.own_lines()) == 1, run.describe()
+    named = [line for line in run.own_lines() if str(disk / "store") in line]
+    assert len(named) == 1 and "File too large" in named[0], run.describe()
+    assert len(run.own_lines()) <= 2, run.describe()
 
 
 def test_switched_off(torch, disk):
@@ -148,10 +157,10 @@ def test_verbose_prints_the_settings(torch113, disk):
     harness.assert_streamed(run)
 
 
-@pytest.mark.parametrize("variable, value", [("SWAPNET_FETCH", "carrier-pigeon"), ("SWAPNET_STATS", "/proc/none/s.json")])
+@pytest.mark.parametrize("variable, value", [("SWAPNET_FETCH", "carrier-pigeon"), ("SWAPNET_STATS", "/proc/none/s")])
 def test_other_bad_settings(torch113, variable, value, disk):
     run = _run(torch113, disk, "infer", "mlp", env={variable: value})
-    _assert_one_line(run, variable, value)
+    _assert_one_line(run, value)
 
 
 def test_pytorch_it_was_not_built_for(torch, disk):
@@ -172,7 +181,7 @@ def test_damaged_second_half(torch113, disk):
     halves = list((harness.LIBRARY.parent / "swapnet").glob("*.so"))
     assert halves, "no version-matched half was built"
     for half in halves:
-        (broken / "swapnet" / half.name).write_bytes(half.read_bytes()[:5000])
+        (broken / "swapnet" / half.name).write_text("not a library")
     run = _run(torch113, disk, "infer", "mlp", env={"LD_PRELOAD": str(broken / "libswapnet.so")})
     _assert_one_line(run)
     _assert_off(run)

@@ -82,7 +82,7 @@ def test_equal_bits(torch, case):
     reference, run = both(torch, *case.command.split(), budget=case.budget, timeout=case.timeout)
     failed = [name for name, value in reference.record["values"].items() if value is False]
     assert not failed, f"the plain run fails its own checks: {failed}\n{reference.describe()}"
-    harness.assert_streamed(run)
+    harness.assert_streamed(run, mapped=case.live)
     if not case.live:
         harness.assert_bounded(run)
         assert run.own_lines() == [], run.describe()
@@ -123,6 +123,12 @@ def _growth(torch, program, few, many, *, budget):
     return {key: long.stats[key] - short.stats[key] for key in counters}, long
 
 
+def _assert_few(grown, uses, run):
+    """At most a tenth of the `uses` of a 4 MiB weight went past the pool; stray reads count pages."""
+    assert grown["window_misses"] <= uses // 10, f"{grown}\n{run.describe()}"
+    assert grown["stray_reads"] <= uses // 10 * 1024, f"{grown}\n{run.describe()}"
+
+
 @each_torch
 @pytest.mark.parametrize("program", ["infer mlp", "threads thread-per-inference"])
 def test_steady_state_is_prefetched(torch, program):
@@ -131,8 +137,7 @@ def test_steady_state_is_prefetched(torch, program):
     uses = 6 * 24
     assert grown["streamed_bytes"] > 0, run.describe()
     assert grown["window_hits"] > 0, run.describe()
-    assert grown["window_misses"] <= uses // 10, f"{grown}\n{run.describe()}"
-    assert grown["stray_reads"] <= uses // 10, f"{grown}\n{run.describe()}"
+    _assert_few(grown, uses, run)
 
 
 @quick_on_113
@@ -140,8 +145,7 @@ def test_training_steps_are_prefetched(torch):
     """Backward operators sit inside records without inputs; they must be seen all the same (HOLES.md rule 7)."""
     grown, run = _growth(torch, ["train_mlp"], 4, 8, budget=72)
     uses = 4 * 16 * 2
-    assert grown["window_misses"] <= uses // 10, f"{grown}\n{run.describe()}"
-    assert grown["stray_reads"] <= uses // 10, f"{grown}\n{run.describe()}"
+    _assert_few(grown, uses, run)
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ infer("loaded", model)
 save(model, "a.ckpt")  # over the file it came from
 infer("after saving over", model)
 with open("a.ckpt", "rb") as file:
-    record.value("saved file", hashlib.sha256(file.read()).hexdigest())
+    record.value("saved file", hashlib.file_digest(file, "sha256").hexdigest())
 if kind != "pth":
     state = load("a.ckpt")
     empty = torch.nn.Sequential(*[m for m in mlp()])

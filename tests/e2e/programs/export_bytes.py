@@ -26,7 +26,7 @@ def swap_out(seed):
 
 def file_digest(path):
     with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def received(send):
