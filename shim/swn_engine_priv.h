@@ -84,7 +84,7 @@ struct swn_engine {
     uint64_t swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes, demand_peak;
     struct swn_fetch *fork_paused;
     int forked;
-    int said_over, said_full, said_oversize, said_read;
+    int said_pool, said_over, said_full, said_oversize, said_read;
 };
 
 extern struct swn_engine swn_engine_one;

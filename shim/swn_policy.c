@@ -32,8 +32,7 @@ size_t swn_policy_other(struct swn_engine *e)
     return e->res.home_bytes - e->node_home_bytes + (small > 0 ? (size_t)small : 0);
 }
 
-/* The pool is made when the first byte has to leave: from then on it is part of what counts. */
-int swn_policy_pool(struct swn_engine *e)
+static int make_pool(struct swn_engine *e)
 {
     if (!e->pool) {
         size_t most = e->config.budget_bytes / 2 < WINDOW_MOST ? e->config.budget_bytes / 2 : WINDOW_MOST;
@@ -61,6 +60,19 @@ int swn_policy_pool(struct swn_engine *e)
             return err;
     }
     return 0;
+}
+
+/* The pool is made when the first byte has to leave: from then on it is part of what counts. */
+int swn_policy_pool(struct swn_engine *e)
+{
+    if (e->pool && e->spill && e->fetch)
+        return 0;
+    int err = make_pool(e);
+    if (err && !e->said_pool++)
+        swn_say("cannot set up the pool and the spill file in %s: %s (ulimit -f, -n and -v?); weights stay in memory and the budget "
+                "is not kept",
+                e->config.store_dir, strerror(-err));
+    return err;
 }
 
 /* Lets go of a range's frame. One that is still being filled goes when its read is done. */
