@@ -18,6 +18,8 @@
 typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
 typedef int (*sigmask_fn)(int, const sigset_t *, sigset_t *);
 SWN_REAL(sigaction, sigaction_fn)
+typedef sighandler_t (*signal_fn)(int, sighandler_t);
+SWN_REAL(signal, signal_fn)
 SWN_REAL(pthread_sigmask, sigmask_fn)
 SWN_REAL(sigprocmask, sigmask_fn)
 
@@ -88,6 +90,8 @@ __attribute__((visibility("default"))) int sigaction(int sig, const struct sigac
 
 __attribute__((visibility("default"))) sighandler_t signal(int sig, sighandler_t handler)
 {
+    if (slot(sig) < 0 || !atomic_load(&installed))
+        return real_signal()(sig, handler);
     struct sigaction act = {.sa_handler = handler, .sa_flags = SA_RESTART}, old;
     sigemptyset(&act.sa_mask);
     return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;

@@ -127,7 +127,7 @@ int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
         if (r->node >= 0)
             e->node_home_bytes -= size;
         atomic_store(&e->want_hook, 1);
-    } else if (err == -ENOSPC || err == -EDQUOT || err == -EFBIG) {
+    } else if (err != -EBUSY) {
         char need[32];
         if (!e->said_full++)
             swn_say("cannot write %s more to the store directory %s: %s; memory may exceed the budget until there is room",

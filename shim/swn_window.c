@@ -266,6 +266,15 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
         t->next_plan_try = 0;
 }
 
+/* Whether nobody will want what the range holds now: not another thread, not this operator through another storage. */
+static int overwrites_all(const struct swn_op *op, const struct swn_arg *arg, const struct swn_range *r)
+{
+    for (unsigned i = 0; i < op->n; i++)
+        if (&op->args[i] != arg && op->args[i].data >= r->addr && op->args[i].data < r->addr + r->span)
+            return 0;
+    return arg->data == r->addr && arg->bytes >= r->len && !r->readers;
+}
+
 static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
@@ -287,8 +296,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         }
         if (atomic_load(&r->state) == SWN_STREAMED) {
             swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
-            int whole = arg->use == SWN_USE_OVERWRITE && arg->data == r->addr && arg->bytes >= r->len;
-            swn_policy_home(e, r, whole && !r->readers);
+            swn_policy_home(e, r, arg->use == SWN_USE_OVERWRITE && overwrites_all(op, arg, r));
         }
         return;
     }
@@ -314,11 +322,13 @@ void swn_engine_op_begin(struct swn_op *op)
     if (e->open_ops)
         e->open_ops->prev_open = op;
     e->open_ops = op;
+    if (!t)
+        op->n = 0; /* no memory for a cursor: everything at its own address */
     for (int writes = 1; writes >= 0; writes--)
         for (unsigned i = 0; i < op->n; i++)
-            if ((op->args[i].use >= SWN_USE_WRITE) == writes && t)
+            if ((op->args[i].use >= SWN_USE_WRITE) == writes)
                 begin_arg(e, op, &op->args[i], t);
-    for (unsigned i = 0; i < op->n && t; i++) {
+    for (unsigned i = 0; i < op->n; i++) {
         struct swn_arg *arg = &op->args[i];
         if (!arg->range || !arg->reading || atomic_load(&arg->range->state) != SWN_STREAMED)
             continue;
