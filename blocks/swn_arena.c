@@ -159,6 +159,8 @@ uintptr_t swn_arena_hi(const struct swn_arena *a)
 int swn_arena_would_reuse(const struct swn_arena *a, size_t len)
 {
     struct hole *warm = a->warm;
+    if (!len || len > a->granules * SWN_GRANULE)
+        return 0;
     return best_fit(&warm, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE) != NULL;
 }
 

@@ -63,7 +63,8 @@ struct swn_range {
     int node;      /* index in the learned order, or -1 */
     int written;   /* mutated by an operator after it had been read as a weight */
     int keep;      /* the plan wants it resident */
-    int oversize;  /* larger than the window: served by the mapping */
+    int oversize;  /* larger than all there is for weights: its head is kept, the mapping serves the rest */
+    size_t keep_head;
     int io_failed; /* a fetch failed for good: served by the mapping */
 
     struct swn_range *prev, *next; /* all live ranges, oldest first */

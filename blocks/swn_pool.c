@@ -15,6 +15,7 @@ struct swn_pool {
     int fd;
     char *rw, *ro;
     size_t window, window_max, total;
+    size_t limit; /* new frames end here: below window while it waits to shrink */
     size_t head; /* where the next frame is tried first */
     struct swn_frame *frames, *spare;
 };
@@ -80,14 +81,15 @@ int swn_pool_resize(struct swn_pool *p, size_t window)
 {
     if (window > p->window_max)
         return -EINVAL;
+    p->limit = window;
+    if (p->head > window)
+        p->head = 0;
     for (struct swn_frame *f = p->frames; f; f = f->next)
         if (f->off + f->size > window)
             return -EBUSY;
     if (window < p->window)
         fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)window, (off_t)(p->window - window));
     p->window = window;
-    if (p->head > window)
-        p->head = 0;
     return 0;
 }
 
@@ -124,7 +126,7 @@ static int find_place(struct swn_pool *p, size_t size, enum swn_pool_force force
 {
     uint64_t from = p->head;
     for (int lap = 0; lap < 2; lap++) {
-        while (from + size <= p->window) {
+        while (from + size <= p->limit) {
             struct swn_frame *b = blocker(p, from, size, force);
             if (!b) {
                 *at = from;
@@ -141,7 +143,7 @@ struct swn_frame *swn_pool_place(struct swn_pool *p, size_t size, enum swn_pool_
                                  void (*evict)(void *ctx, struct swn_frame *f), void *ctx)
 {
     uint64_t at;
-    if (size > p->window || !find_place(p, size, force, &at))
+    if (size > p->limit || !find_place(p, size, force, &at))
         return NULL;
     struct swn_frame *f = frame_new(p);
     if (!f)

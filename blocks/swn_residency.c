@@ -70,12 +70,15 @@ static int leave_begin(struct swn_range *r)
     return 0;
 }
 
-/* The range stays what it was, writable again. Waits for a handler that is at the same thing: its mprotect must not
- * come late and undo the protection of the next departure. */
+/* The range stays what it was, writable again. A handler that is at the same thing is waited for, and none may begin: its
+ * mprotect must not come late and undo the protection of the next departure, nor its RECALLED replace `state`. */
 static void leave_undo(struct swn_range *r, int state)
 {
-    while (state_of(r) == SWN_RECALLING)
+    int now = SWN_LEAVING;
+    while (!atomic_compare_exchange_strong(&r->state, &now, SWN_COMMIT) && now == SWN_RECALLING) {
         sched_yield();
+        now = SWN_LEAVING;
+    }
     mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE);
     atomic_store(&r->state, state);
 }
@@ -172,6 +175,8 @@ static void populate(uintptr_t addr, size_t bytes)
 int swn_residency_publish(struct swn_residency *s, struct swn_range *r, struct swn_frame *f, size_t bytes)
 {
     struct swn_pages pages;
+    if (state_of(r) != SWN_STREAMED)
+        return -EINVAL;
     int err = leave_begin(r);
     if (!err)
         err = swn_residency_scan(s, r, &pages);

@@ -6,6 +6,9 @@
 
 #define MIB ((uint64_t)1 << 20)
 
+/* A mapping is read page by page as the kernel happens to touch it, at a fraction of what the disk gives. */
+#define MAPPING_PENALTY 16
+
 /* Windows are tried from this up; below it a read is too small for the disk to run at speed. */
 #define LEAST_WINDOW (4 * MIB)
 
@@ -43,7 +46,7 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
                 }
                 held += bytes;
             }
-            ready = disk_free = begin + latency_ns + (double)bytes / bytes_per_ns;
+            ready = disk_free = begin + latency_ns + (double)bytes / bytes_per_ns * (node->oversize ? MAPPING_PENALTY : 1);
         }
         double begin = compute_end[i] > ready ? compute_end[i] : ready;
         compute_end[i + 1] = begin + node->compute_ns;
@@ -55,26 +58,38 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
     return (mark - first_pass_end) / 2;
 }
 
-/* Keeps every node over `cap` bytes (it would not fit the window), then spreads what must be streamed of the rest over
- * the compute time by error diffusion. Returns the bytes kept, or 0 with *fits = 0 when the big ones alone exceed
- * `room`. */
-static uint64_t choose(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t room, int *fits)
+/* The smallest node that would have to be kept because it does not fit the window. */
+static struct swn_plan_node *smallest_forced(struct swn_plan_node *nodes, size_t n)
+{
+    struct swn_plan_node *pick = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (nodes[i].keep && (!pick || nodes[i].bytes < pick->bytes))
+            pick = &nodes[i];
+    return pick;
+}
+
+/* Keeps every node over `cap` bytes (it would not fit the window) as far as there is room for it, else leaves it to the mapping;
+ * then spreads what must be streamed of the rest over the compute time by error diffusion. Returns the bytes kept. */
+static uint64_t choose(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t budget, uint64_t room)
 {
     uint64_t kept = 0, rest = 0;
     double compute = 0, target = 0, streamed = 0, before = 0;
-    *fits = 1;
     for (size_t i = 0; i < n; i++) {
         struct swn_plan_node *node = &nodes[i];
-        node->keep = node->pinned || (!node->oversize && node->bytes > cap);
+        /* More than the whole budget: neither kept nor in any window. */
+        node->oversize = node->bytes > budget;
+        node->keep = !node->oversize && node->bytes > cap;
         if (node->keep)
             kept += node->bytes;
         else if (!node->oversize)
             rest += node->bytes;
         compute += node->compute_ns;
     }
-    if (kept > room) {
-        *fits = 0;
-        return 0;
+    while (kept > room) {
+        struct swn_plan_node *node = smallest_forced(nodes, n);
+        node->keep = 0;
+        node->oversize = 1;
+        kept -= node->bytes;
     }
     target = kept + rest > room ? (double)(kept + rest - room) : 0;
     for (size_t i = 0; i < n; i++) {
@@ -100,7 +115,7 @@ static uint64_t settle(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint
         struct swn_plan_node *pick = NULL;
         for (size_t i = 0; i < n; i++) {
             struct swn_plan_node *c = &nodes[i];
-            if (!c->keep || c->pinned || c->bytes > cap)
+            if (!c->keep || c->bytes > cap)
                 continue;
             int enough = c->bytes >= kept - room, pick_enough = pick && pick->bytes >= kept - room;
             if (!pick || (enough && (!pick_enough || c->bytes < pick->bytes)) ||
@@ -143,16 +158,17 @@ static void keep_all(struct swn_plan_node *nodes, size_t n, struct swn_plan *out
 
 /* One candidate: nothing larger than `cap` goes through a window of `window` bytes. */
 static int try_candidate(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t window, uint64_t budget,
-                         double bytes_per_ns, double latency_ns, struct swn_plan *out)
+                         int heads_first, double bytes_per_ns, double latency_ns, struct swn_plan *out)
 {
     if (window > budget)
         return 0;
-    int fits;
-    uint64_t room = budget - window, kept = choose(nodes, n, cap, room, &fits);
-    if (!fits)
-        return 0;
-    kept = settle(nodes, n, cap, room, kept);
-    if (kept > room)
+    uint64_t room = budget - window, rest = room;
+    for (size_t i = 0; heads_first && i < n; i++)
+        if (nodes[i].bytes > budget)
+            rest -= nodes[i].bytes < rest ? nodes[i].bytes : rest;
+    uint64_t kept = choose(nodes, n, cap, budget, rest);
+    kept = settle(nodes, n, cap, rest, kept);
+    if (kept > rest)
         return 0;
     /* What the rounding left over keeps the head of a layer that is too large for anything else. */
     for (size_t i = 0; i < n; i++) {
@@ -193,22 +209,23 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         free(caps);
         return 0;
     }
-    /* Oversize: cannot be kept, and would not leave room for a second frame in any window either. */
-    for (size_t i = 0; i < n; i++)
-        nodes[i].oversize = !nodes[i].pinned && nodes[i].bytes > budget;
     qsort(caps, n, sizeof *caps, by_bytes);
     struct swn_plan best = {0};
     struct {
         uint64_t cap, window;
-    } best_at = {0, 0};
+        int heads;
+    } best_at = {0};
     int found = 0;
     for (size_t i = 0; i < n; i++) {
-        if (i + 1 < n && caps[i + 1] <= caps[i] + caps[i] / 8) /* near-equal sizes are one candidate */
+        /* Near-equal sizes are one candidate, as long as the larger one has a window at all. */
+        if (i + 1 < n && caps[i + 1] <= budget && caps[i + 1] <= caps[i] + caps[i] / 8)
             continue;
-        for (unsigned half = 2; half <= 6; half++) { /* window = 1, 1.5 ... 3 times the largest streamed node */
+        for (unsigned variant = 0; variant < 10; variant++) { /* window = 1, 1.5 ... 3 times the largest streamed node */
+            unsigned half = 2 + variant / 2;
+            int heads = variant % 2;
             uint64_t window = caps[i] * half / 2 > LEAST_WINDOW ? caps[i] * half / 2 : LEAST_WINDOW;
             struct swn_plan plan = *out;
-            if (!try_candidate(nodes, n, caps[i], window, budget, bytes_per_ns, latency_ns, &plan))
+            if (!try_candidate(nodes, n, caps[i], window, budget, heads, bytes_per_ns, latency_ns, &plan))
                 continue;
             /* A percent of predicted time is noise; fewer bytes read are not. */
             if (!found || plan.latency_ns < best.latency_ns * 0.99 ||
@@ -216,18 +233,19 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
                 best = plan;
                 best_at.cap = caps[i];
                 best_at.window = window;
+                best_at.heads = heads;
                 found = 1;
             }
         }
     }
     if (found) {
-        try_candidate(nodes, n, best_at.cap, best_at.window, budget, bytes_per_ns, latency_ns, out);
+        try_candidate(nodes, n, best_at.cap, best_at.window, budget, best_at.heads, bytes_per_ns, latency_ns, out);
     } else {
-        /* Less than the least window: everything that is not pinned goes through the mapping. */
+        /* Less than the least window: everything goes through the mapping. */
         for (size_t i = 0; i < n; i++) {
-            nodes[i].keep = nodes[i].pinned;
-            nodes[i].oversize = !nodes[i].pinned;
-            out->streamed_bytes += nodes[i].keep ? 0 : nodes[i].bytes;
+            nodes[i].keep = 0;
+            nodes[i].oversize = 1;
+            out->streamed_bytes += nodes[i].bytes;
         }
         out->latency_ns = swn_plan_simulate(nodes, n, 0, bytes_per_ns, latency_ns);
     }

@@ -16,7 +16,6 @@
 struct swn_plan_node {
     uint64_t bytes;
     double compute_ns; /* from the moment its operator has its weights to the next node's */
-    int pinned;        /* must be kept (it is written, say) */
     /* out */
     int keep;
     int oversize;       /* neither kept nor small enough for the window: served by the mapping */

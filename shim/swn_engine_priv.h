@@ -76,6 +76,7 @@ struct swn_engine {
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
+    size_t window_goal;
     uint64_t plan_visit;
     size_t planned_other;
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
@@ -98,8 +99,10 @@ size_t swn_engine_resident(struct swn_engine *e);
 void swn_engine_note_peak(struct swn_engine *e);
 
 /* swn_policy.c */
+int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 int swn_policy_pool(struct swn_engine *e);
+void swn_policy_window(struct swn_engine *e);
 int swn_policy_widen(struct swn_engine *e, size_t size);
 int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard);
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r);

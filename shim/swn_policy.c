@@ -35,7 +35,7 @@ size_t swn_policy_other(struct swn_engine *e)
 static int make_pool(struct swn_engine *e)
 {
     if (!e->pool) {
-        size_t most = e->config.budget_bytes / 2 < WINDOW_MOST ? e->config.budget_bytes / 2 : WINDOW_MOST;
+        size_t most = e->config.budget_bytes < WINDOW_MOST ? e->config.budget_bytes : WINDOW_MOST;
         int err = swn_pool_create(&e->pool, most, e->arena_bytes);
         if (err)
             return err;
@@ -217,7 +217,7 @@ static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int c
 }
 
 /* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
-int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     if (!e->config.enforce || swn_engine_resident(e) + bytes <= e->config.budget_bytes)
         return 0;
@@ -231,10 +231,16 @@ int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_ra
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
             if (let_one_go(e, spare, can_spill, desperate, &busy))
                 break;
-    if (swn_engine_resident(e) + bytes <= e->config.budget_bytes)
-        return 0;
-    say_over_budget(e, bytes);
-    return -ENOMEM;
+    return swn_engine_resident(e) + bytes <= e->config.budget_bytes ? 0 : -ENOMEM;
+}
+
+/* The same for memory that will be used whether there is room or not. */
+int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+{
+    int err = swn_policy_try_room(e, bytes, spare);
+    if (err)
+        say_over_budget(e, bytes);
+    return err;
 }
 
 /* The weights of every thread whose order is settled, in the order they are read, each once. */
@@ -283,7 +289,15 @@ static int resize_window(struct swn_engine *e, size_t bytes)
             if (!f->users && f->state != SWN_FRAME_FILLING)
                 swn_policy_evict(e, f);
         }
+    e->window_goal = bytes;
     return swn_pool_resize(e->pool, bytes);
+}
+
+/* A window that could not shrink at once, because reads were under way into its end, shrinks when they are done. */
+void swn_policy_window(struct swn_engine *e)
+{
+    if (e->pool && e->window_goal && e->window_goal < window(e))
+        resize_window(e, e->window_goal);
 }
 
 /* Before there is a plan: a weight wider than the window gets a window it fits, as long as that leaves most of the budget to
@@ -301,12 +315,13 @@ static void apply(struct swn_engine *e, const struct swn_plan_node *plan, const 
         struct swn_range *r = swn_node_of(e, ids[i])->range;
         r->keep = plan[i].keep;
         r->oversize = plan[i].oversize;
+        r->keep_head = r->oversize ? (size_t)plan[i].keep_head : 0;
         char a[32], b[32];
         if (r->oversize && r->len > e->config.budget_bytes / 2 && !e->said_oversize++)
             swn_say("one layer of %s alone exceeds what the budget of %s leaves for weights: it is read through a mapping, slower "
                     "but with the same result",
                     swn_format_mib(a, r->len), swn_format_mib(b, e->config.budget_bytes));
-        if (!r->keep && r->frame && r->frame->kept)
+        if (!r->keep && r->frame && r->frame->kept && (!r->oversize || r->frame->size != r->keep_head))
             unkeep(e, r);
     }
 }
@@ -338,7 +353,8 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
         goto out;
     apply(e, plan, ids, n);
     e->planned = 1;
-    if (resize_window(e, swn_round_up(result.window_bytes, SWN_GRANULE)) == 0) {
+    int busy = resize_window(e, swn_round_up(result.window_bytes, SWN_GRANULE));
+    if (!busy || busy == -EBUSY) {
         e->plan_dirty = 0;
         e->plans++;
         e->planned_other = other;

@@ -87,33 +87,53 @@ static void fetch_done(struct swn_fetch_job *job, int err)
             swn_say("cannot read block %u (offset %llu, %zu bytes) from the spill file in %s: %s; trying its mapping", f->range_id,
                     (unsigned long long)job->off, job->len, e->config.store_dir, strerror(-err));
     }
-    if (!r && !f->users)
+    if (!r && !f->users) {
+        if (f->kept)
+            e->kept_bytes -= f->size;
         swn_pool_release(e->pool, f);
+    }
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Begins to bring r into the window. NULL when there is no place that `force` could make. */
-static struct swn_frame *fetch_start(struct swn_engine *e, struct swn_range *r, enum swn_pool_force force, const void *owner)
+/* Submits the read that fills f with the first bytes of r. NULL when the queue takes no more. */
+static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct swn_frame *f, const void *owner, int urgent)
 {
-    size_t size = swn_round_up(r->len, SWN_PAGE);
-    struct swn_frame *f = swn_pool_place(e->pool, size, force, swn_policy_evict, e);
-    if (!f)
-        return NULL;
     f->range = r;
     f->range_id = r->id;
     f->owner = owner;
     f->wanted = 1;
     f->state = SWN_FRAME_FILLING;
     f->start_ns = swn_now_ns();
-    f->job = (struct swn_fetch_job){.file = &r->file->fetch, .off = r->extent, .buf = swn_pool_rw(e->pool, f), .len = size,
+    f->job = (struct swn_fetch_job){.file = &r->file->fetch, .off = r->extent, .buf = swn_pool_rw(e->pool, f), .len = f->size,
                                     .done = fetch_done, .user = f};
     r->frame = f;
-    if (swn_fetch_submit(e->fetch, &f->job, force == SWN_POOL_READY)) {
+    if (swn_fetch_submit(e->fetch, &f->job, urgent)) {
         r->frame = NULL;
         swn_pool_release(e->pool, f);
         return NULL;
     }
+    return f;
+}
+
+/* Begins to bring r into the window. NULL when there is no place that `force` could make. */
+static struct swn_frame *fetch_start(struct swn_engine *e, struct swn_range *r, enum swn_pool_force force, const void *owner)
+{
+    struct swn_frame *f = swn_pool_place(e->pool, swn_round_up(r->len, SWN_PAGE), force, swn_policy_evict, e);
+    return f ? fill(e, r, f, owner, force == SWN_POOL_READY) : NULL;
+}
+
+/* Brings r, or the head of it that fits, to stay: too large for any window, or wanted resident by the plan. */
+static struct swn_frame *keep_start(struct swn_engine *e, struct swn_range *r)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE), bytes = r->oversize ? r->keep_head : size;
+    if (!bytes || bytes > e->config.budget_bytes || swn_policy_try_room(e, bytes, r))
+        return NULL;
+    struct swn_frame *f = swn_pool_keep(e->pool, r->addr - swn_arena_lo(e->arena), bytes);
+    if (!f || !fill(e, r, f, NULL, 1))
+        return NULL;
+    e->kept_bytes += bytes;
+    swn_engine_note_peak(e);
     return f;
 }
 
@@ -176,13 +196,13 @@ static void release_user(struct swn_engine *e, struct swn_frame *f)
 static struct swn_frame *wait_for(struct swn_engine *e, struct swn_range *r, struct swn_thread_state *t)
 {
     struct swn_frame *f = r->frame;
-    if (!f) {
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    if (!f && size <= swn_pool_window(e->pool))
         f = fetch_start(e, r, SWN_POOL_READY, t);
-        if (!f && swn_policy_widen(e, swn_round_up(r->len, SWN_PAGE)))
-            f = fetch_start(e, r, SWN_POOL_READY, t);
-        if (!f)
-            return NULL;
-    }
+    else if (!f && (e->planned || !swn_policy_widen(e, size) || !(f = fetch_start(e, r, SWN_POOL_READY, t))))
+        f = keep_start(e, r);
+    if (!f)
+        return NULL;
     f->users++;
     if (f->state == SWN_FRAME_FILLING) {
         swn_fetch_promote(e->fetch, &f->job);
@@ -209,14 +229,15 @@ static struct swn_frame *wait_for(struct swn_engine *e, struct swn_range *r, str
 static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *r = arg->range;
-    if (r->frame && r->frame->kept) {
-        e->window_hits++;
+    if (r->frame && r->frame->kept && r->published) {
+        e->window_hits += !r->oversize;
+        e->window_misses += (uint64_t)r->oversize;
         return;
     }
     struct swn_pages pages;
     if (!e->fetch) /* a forked child that computes: it gets its own window and queue now */
         swn_policy_pool(e);
-    if (r->oversize || r->io_failed || !e->fetch || !(arg->frame = wait_for(e, r, t))) {
+    if (r->io_failed || !e->fetch || !(arg->frame = wait_for(e, r, t))) {
         e->window_misses++;
         arg->remap = 1;
         return;
@@ -234,7 +255,10 @@ static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
     if (!r->published && pages.mapped)
         arg->remap = 1;
     e->window_hits++;
-    if (!swn_threads_many() && arg->data >= r->addr) {
+    if (f->kept) {
+        if (!r->published && swn_residency_publish(&e->res, r, f, f->size))
+            arg->remap = 1;
+    } else if (!swn_threads_many() && arg->data >= r->addr) {
         arg->borrowed = (uintptr_t)swn_pool_ro(e->pool, f) + (arg->data - r->addr);
         __atomic_store_n(arg->word, (void *)arg->borrowed, __ATOMIC_RELEASE);
     } else if (!r->published && swn_residency_publish(&e->res, r, f, f->size)) {
@@ -405,6 +429,7 @@ void swn_engine_op_end(struct swn_op *op)
     if (op->visits && t) {
         if (now)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
+        swn_policy_window(e);
         swn_policy_plan(e, t);
         prefetch(e, t);
     }

@@ -54,15 +54,28 @@ uint32_t swn_order_next(const struct swn_order *o, uint32_t before, uint32_t at)
     return at ? slot(o->steps, o->slots, before, at)->next : 0;
 }
 
-/* Makes room: grows while most steps are recent, else keeps the size and forgets the old ones. */
-static void rebuild(struct swn_order *o)
+/* Steps that have been taken in the last `window` visits. */
+static size_t recent_steps(const struct swn_order *o, uint32_t window)
 {
-    size_t recent = 0, slots = o->slots;
-    uint32_t window = (uint32_t)(4 * o->slots);
+    size_t recent = 0;
     for (size_t i = 0; i < o->slots; i++)
         recent += o->steps[i].at && o->visits - o->steps[i].age < window;
-    if (recent > o->slots / 3 && slots < MOST_SLOTS)
+    return recent;
+}
+
+/* Makes room: grows while most steps are recent, else keeps the size and forgets the old ones. Those that stay are chosen
+ * by age alone: a choice by slot would crowd one part of the table until every probe walks through it. */
+static void rebuild(struct swn_order *o)
+{
+    size_t slots = o->slots;
+    uint32_t window = (uint32_t)(4 * o->slots);
+    size_t recent = recent_steps(o, window);
+    if (recent > slots / 3 && slots < MOST_SLOTS) {
         slots *= 2;
+    } else {
+        for (; recent > slots / 2; recent = recent_steps(o, window))
+            window /= 2;
+    }
     struct step *fresh = calloc(slots, sizeof *fresh);
     if (!fresh) {
         memset(o->steps, 0, o->slots * sizeof *o->steps); /* an order can be learned again */
@@ -72,7 +85,7 @@ static void rebuild(struct swn_order *o)
     size_t used = 0;
     for (size_t i = 0; i < o->slots; i++) {
         const struct step *s = &o->steps[i];
-        if (!s->at || !s->next || o->visits - s->age >= window || used > slots / 2)
+        if (!s->at || !s->next || o->visits - s->age >= window)
             continue;
         *slot(fresh, slots, s->before, s->at) = *s;
         used++;

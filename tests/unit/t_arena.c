@@ -1,0 +1,352 @@
+/* Description: the arena hands out address space in order, without overlap, and counts its warm bytes exactly. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "swn_arena.h"
+
+#define GRANULES 1024
+#define ARENA (GRANULES * SWN_GRANULE)
+
+static int setup(void **state)
+{
+    struct swn_arena *a = NULL;
+    if (swn_arena_create(&a, ARENA))
+        return -1;
+    *state = a;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    swn_arena_destroy(*state);
+    return 0;
+}
+
+static struct swn_range *take(struct swn_arena *a, size_t len)
+{
+    size_t fresh = 1;
+    struct swn_range *r = swn_arena_alloc(a, len, &fresh);
+    assert_non_null(r);
+    return r;
+}
+
+static void allocation_order(void **state)
+{
+    static const size_t lens[] = {65536, 65537, 1 << 20, 100000, 196608, 300001};
+    struct swn_arena *a = *state;
+    struct swn_range *r[6];
+    uintptr_t at = swn_arena_lo(a);
+    assert_int_equal(at % SWN_GRANULE, 0);
+    assert_int_equal(swn_arena_hi(a) - swn_arena_lo(a), ARENA);
+    for (size_t i = 0; i < 6; i++) {
+        size_t fresh = 0;
+        r[i] = swn_arena_alloc(a, lens[i], &fresh);
+        assert_non_null(r[i]);
+        assert_int_equal(r[i]->addr, at);
+        assert_int_equal(r[i]->len, lens[i]);
+        assert_int_equal(r[i]->size, swn_round_up(lens[i], SWN_PAGE));
+        assert_int_equal(r[i]->span, swn_round_up(lens[i], SWN_GRANULE));
+        assert_int_equal(fresh, r[i]->size);
+        assert_int_equal(r[i]->state, SWN_HOME);
+        assert_int_equal(r[i]->node, -1);
+        assert_true(r[i]->id > (i ? r[i - 1]->id : 0));
+        at += r[i]->span;
+    }
+    struct swn_range *walk = swn_arena_first(a);
+    for (size_t i = 0; i < 6; i++, walk = walk->next)
+        assert_ptr_equal(walk, r[i]);
+    assert_null(walk);
+
+    /* An id is never used again, though the descriptor is. */
+    uint32_t last = r[5]->id;
+    swn_arena_free(a, r[2], 0);
+    struct swn_range *again = take(a, lens[2]);
+    assert_true(again->id > last);
+    /* The newest comes last, wherever it lies. */
+    walk = swn_arena_first(a);
+    while (walk->next)
+        walk = walk->next;
+    assert_ptr_equal(walk, again);
+}
+
+static void find_every_address(void **state)
+{
+    struct swn_arena *a = *state;
+    struct swn_range *r = take(a, 3 * SWN_GRANULE + 5), *s = take(a, SWN_GRANULE);
+    assert_ptr_equal(swn_arena_find(a, r->addr), r);
+    assert_ptr_equal(swn_arena_find(a, r->addr + 1), r);
+    assert_ptr_equal(swn_arena_find(a, r->addr + SWN_GRANULE), r);
+    assert_ptr_equal(swn_arena_find(a, r->addr + r->len - 1), r);
+    assert_ptr_equal(swn_arena_find(a, r->addr + r->span - 1), r);
+    assert_ptr_equal(swn_arena_find(a, r->addr + r->span), s);
+    assert_null(swn_arena_find(a, s->addr + s->span));
+    assert_null(swn_arena_find(a, 0));
+    assert_null(swn_arena_find(a, UINTPTR_MAX));
+    assert_null(swn_arena_find(a, swn_arena_lo(a) - 1));
+    assert_null(swn_arena_find(a, swn_arena_hi(a)));
+    assert_null(swn_arena_find(a, swn_arena_hi(a) - 1));
+    uintptr_t gone = r->addr;
+    swn_arena_free(a, r, 1);
+    assert_null(swn_arena_find(a, gone));
+    assert_null(swn_arena_find(a, gone + 3 * SWN_GRANULE));
+    assert_ptr_equal(swn_arena_find(a, s->addr), s);
+}
+
+static void warm_reuse(void **state)
+{
+    struct swn_arena *a = *state;
+    struct swn_range *big = take(a, 8 * SWN_GRANULE), *wall = take(a, SWN_GRANULE);
+    struct swn_range *small = take(a, 3 * SWN_GRANULE), *wall2 = take(a, SWN_GRANULE);
+    struct swn_range *cold = take(a, 2 * SWN_GRANULE), *wall3 = take(a, SWN_GRANULE);
+    uintptr_t at_big = big->addr, at_small = small->addr, at_cold = cold->addr;
+    (void)wall, (void)wall2, (void)wall3;
+    assert_false(swn_arena_would_reuse(a, 1));
+    swn_arena_free(a, big, 1);
+    swn_arena_free(a, small, 1);
+    swn_arena_free(a, cold, 0);
+    assert_int_equal(swn_arena_warm_bytes(a), 11 * SWN_GRANULE);
+
+    /* The smallest warm piece that fits; warm before cold, even where the cold one would fit better. */
+    size_t fresh = 99;
+    assert_true(swn_arena_would_reuse(a, 2 * SWN_GRANULE - 100));
+    struct swn_range *r = swn_arena_alloc(a, 2 * SWN_GRANULE - 100, &fresh);
+    assert_int_equal(fresh, 0);
+    assert_int_equal(r->addr, at_small);
+    assert_int_equal(r->size, 2 * SWN_GRANULE); /* pages behind the last one asked for are there, too */
+    assert_int_equal(swn_arena_warm_bytes(a), 9 * SWN_GRANULE);
+    assert_int_equal(take(a, 4 * SWN_GRANULE)->addr, at_big);
+    assert_int_equal(swn_arena_warm_bytes(a), 5 * SWN_GRANULE);
+
+    assert_false(swn_arena_would_reuse(a, 5 * SWN_GRANULE));
+    assert_true(swn_arena_would_reuse(a, 4 * SWN_GRANULE));
+    assert_int_equal(take(a, 4 * SWN_GRANULE)->addr, at_big + 4 * SWN_GRANULE);
+    assert_int_equal(take(a, SWN_GRANULE)->addr, at_small + 2 * SWN_GRANULE);
+    assert_int_equal(swn_arena_warm_bytes(a), 0);
+    /* Cold space from the lowest address. */
+    r = swn_arena_alloc(a, SWN_GRANULE, &fresh);
+    assert_int_equal(fresh, SWN_GRANULE);
+    assert_int_equal(r->addr, at_cold);
+}
+
+static void joins_neighbours(void **state)
+{
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    struct swn_arena *a = *state;
+    for (int warm = 0; warm < 2; warm++) {
+        for (size_t k = 0; k < 6; k++) {
+            struct swn_range *r[3], *wall;
+            for (size_t i = 0; i < 3; i++)
+                r[i] = take(a, (i + 1) * SWN_GRANULE);
+            wall = take(a, SWN_GRANULE);
+            uintptr_t at = r[0]->addr;
+            for (size_t i = 0; i < 3; i++)
+                swn_arena_free(a, r[orders[k][i]], warm);
+            assert_int_equal(swn_arena_would_reuse(a, 6 * SWN_GRANULE), warm);
+            struct swn_range *whole = take(a, 6 * SWN_GRANULE);
+            assert_int_equal(whole->addr, at);
+            assert_int_equal(swn_arena_warm_bytes(a), 0);
+            swn_arena_free(a, whole, 0);
+            swn_arena_free(a, wall, 0);
+        }
+    }
+    assert_int_equal(take(a, ARENA)->addr, swn_arena_lo(a)); /* all of it in one piece again */
+}
+
+static void trims_largest(void **state)
+{
+    static const size_t sizes[] = {2, 7, 1, 5};
+    struct swn_arena *a = *state;
+    struct swn_piece piece = {0, 0};
+    struct swn_range *r[4];
+    assert_int_equal(swn_arena_trim(a, &piece), 0);
+    for (size_t i = 0; i < 4; i++) {
+        r[i] = take(a, sizes[i] * SWN_GRANULE - 4096);
+        take(a, SWN_GRANULE);
+    }
+    uintptr_t at[4];
+    for (size_t i = 0; i < 4; i++) {
+        at[i] = r[i]->addr;
+        swn_arena_free(a, r[i], 1);
+    }
+    static const size_t expect[] = {1, 3, 0, 2};
+    size_t left = 15;
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(swn_arena_warm_bytes(a), left * SWN_GRANULE);
+        assert_int_equal(swn_arena_trim(a, &piece), 1);
+        assert_int_equal(piece.addr, at[expect[i]]);
+        assert_int_equal(piece.bytes, sizes[expect[i]] * SWN_GRANULE);
+        left -= sizes[expect[i]];
+    }
+    assert_int_equal(swn_arena_warm_bytes(a), 0);
+    assert_int_equal(swn_arena_trim(a, &piece), 0);
+    size_t fresh = 0;
+    struct swn_range *again = swn_arena_alloc(a, 2 * SWN_GRANULE, &fresh);
+    assert_int_equal(again->addr, at[0]);
+    assert_int_equal(fresh, 2 * SWN_GRANULE); /* what was trimmed is cold */
+}
+
+static void odd_sizes(void **state)
+{
+    struct swn_arena *a = *state;
+    static const size_t bad[] = {0, ARENA + 1, SIZE_MAX, SIZE_MAX - SWN_GRANULE + 1, SIZE_MAX / 2};
+    size_t fresh;
+    swn_arena_free(a, take(a, 4 * SWN_GRANULE), 1);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_null(swn_arena_alloc(a, bad[i], &fresh));
+        assert_false(swn_arena_would_reuse(a, bad[i]));
+    }
+    struct swn_range *r = take(a, 1);
+    assert_int_equal(r->span, SWN_GRANULE);
+    struct swn_piece piece;
+    while (swn_arena_trim(a, &piece))
+        ;
+    assert_null(swn_arena_alloc(a, ARENA, &fresh));
+    swn_arena_free(a, r, 0);
+    r = take(a, ARENA);
+    assert_null(swn_arena_alloc(a, 1, &fresh));
+    swn_arena_free(a, r, 0);
+
+    struct swn_arena *large = NULL;
+#ifndef __SANITIZE_THREAD__ /* which leaves much less address space than this */
+    /* Reserving halves what the system refuses, down to a 64th. */
+    assert_int_equal(swn_arena_create(&large, (size_t)1 << 50), 0);
+    assert_true(swn_arena_hi(large) - swn_arena_lo(large) >= (size_t)1 << 44);
+    r = take(large, SWN_GRANULE);
+    assert_int_equal(r->addr, swn_arena_lo(large));
+    swn_arena_destroy(large);
+#endif
+    assert_true(swn_arena_create(&large, SIZE_MAX / 4) < 0);
+    assert_true(swn_arena_create(&large, 0) < 0);
+}
+
+/* Random use against one byte per granule. */
+
+static uint64_t seed = 88172645463325252ULL;
+
+static uint64_t rnd(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    return seed ^= seed << 17;
+}
+
+enum { COLD, WARM, LIVE };
+
+/* Where a request of `count` must go by the header: best fit among warm runs, else the lowest cold one; -1: nowhere. */
+static long expected_place(const unsigned char *kind, size_t count, int *warm)
+{
+    long best = -1, lowest = -1;
+    size_t best_run = SIZE_MAX;
+    for (size_t i = 0; i < GRANULES;) {
+        size_t run = i + 1;
+        while (run < GRANULES && kind[run] == kind[i])
+            run++;
+        if (kind[i] == WARM && run - i >= count && run - i < best_run) {
+            best = (long)i;
+            best_run = run - i;
+        } else if (kind[i] == COLD && run - i >= count && lowest < 0) {
+            lowest = (long)i;
+        }
+        i = run;
+    }
+    *warm = best >= 0;
+    return best >= 0 ? best : lowest;
+}
+
+static void stress(void **state)
+{
+    static unsigned char kind[GRANULES];
+    static struct swn_range *live[GRANULES];
+    struct swn_arena *a = *state;
+    size_t count = 0, refused = 0, reused = 0;
+    memset(kind, COLD, sizeof kind);
+    for (int step = 0; step < 20000; step++) {
+        unsigned dice = (unsigned)(rnd() % 100);
+        if (dice < 50) {
+            size_t len = rnd() % 16 ? 1 + rnd() % (12 * SWN_GRANULE) : 1 + rnd() % (200 * SWN_GRANULE);
+            size_t n = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE, fresh = 77;
+            int warm;
+            long at = expected_place(kind, n, &warm);
+            assert_int_equal(swn_arena_would_reuse(a, len), warm);
+            struct swn_range *r = swn_arena_alloc(a, len, &fresh);
+            if (at < 0) {
+                assert_null(r);
+                refused++;
+                continue;
+            }
+            assert_non_null(r);
+            assert_int_equal(r->addr, swn_arena_lo(a) + (size_t)at * SWN_GRANULE);
+            assert_int_equal(fresh, warm ? 0 : r->size);
+            reused += (size_t)warm;
+            for (size_t i = 0; i < n; i++) {
+                assert_int_not_equal(kind[(size_t)at + i], LIVE);
+                kind[(size_t)at + i] = LIVE;
+            }
+            live[count++] = r;
+        } else if (dice < 97 && count) {
+            size_t pick = rnd() % count;
+            struct swn_range *r = live[pick];
+            int warm = rnd() % 2 != 0;
+            memset(kind + (r->addr - swn_arena_lo(a)) / SWN_GRANULE, warm ? WARM : COLD, r->span / SWN_GRANULE);
+            swn_arena_free(a, r, warm);
+            live[pick] = live[--count];
+        } else if (dice >= 97) {
+            struct swn_piece piece;
+            size_t longest = 0;
+            for (size_t i = 0, run = 0; i < GRANULES; i++) {
+                run = kind[i] == WARM ? run + 1 : 0;
+                longest = run > longest ? run : longest;
+            }
+            assert_int_equal(swn_arena_trim(a, &piece), longest > 0);
+            if (!longest)
+                continue;
+            assert_int_equal(piece.bytes, longest * SWN_GRANULE);
+            size_t at = (piece.addr - swn_arena_lo(a)) / SWN_GRANULE;
+            for (size_t i = 0; i < longest; i++) {
+                assert_int_equal(kind[at + i], WARM);
+                kind[at + i] = COLD;
+            }
+        }
+        size_t warm_count = 0, live_count = 0, listed = 0;
+        for (size_t i = 0; i < GRANULES; i++) {
+            warm_count += kind[i] == WARM;
+            live_count += kind[i] == LIVE;
+        }
+        assert_int_equal(swn_arena_warm_bytes(a), warm_count * SWN_GRANULE);
+        if (step % 16)
+            continue;
+        size_t number = 0;
+        for (struct swn_range *r = swn_arena_first(a); r; r = r->next) {
+            listed += r->span / SWN_GRANULE;
+            number++;
+            assert_true(!r->next || r->next->id > r->id);
+            assert_true(!r->next || r->next->prev == r);
+            uintptr_t probe = r->addr + rnd() % r->span;
+            assert_ptr_equal(swn_arena_find(a, probe), r);
+        }
+        assert_int_equal(listed, live_count);
+        assert_int_equal(number, count);
+        size_t probe = rnd() % GRANULES;
+        assert_int_equal(swn_arena_find(a, swn_arena_lo(a) + probe * SWN_GRANULE) != NULL, kind[probe] == LIVE);
+    }
+    assert_true(refused > 10 && reused > 100); /* the dice were rolled as meant */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(allocation_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(find_every_address, setup, teardown),
+        cmocka_unit_test_setup_teardown(warm_reuse, setup, teardown),
+        cmocka_unit_test_setup_teardown(joins_neighbours, setup, teardown),
+        cmocka_unit_test_setup_teardown(trims_largest, setup, teardown),
+        cmocka_unit_test_setup_teardown(odd_sizes, setup, teardown),
+        cmocka_unit_test_setup_teardown(stress, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

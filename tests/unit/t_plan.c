@@ -1,0 +1,325 @@
+/* Description: the plan keeps to its budget, flags what cannot be served otherwise, and comes close to the best choice. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "swn_plan.h"
+
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+#define LEAST_WINDOW (4 * MIB)
+#define BANDWIDTH 2.0 /* bytes per ns */
+#define LATENCY 1e5
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLOWER 8
+#else
+#define SLOWER 1
+#endif
+
+static uint64_t seed = 88172645463325252ULL;
+
+static uint64_t rnd(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    return seed ^= seed << 17;
+}
+
+static double uniform(double lo, double hi)
+{
+    return lo + (hi - lo) * (double)(rnd() >> 11) / 9007199254740992.0;
+}
+
+/* Sizes from 64 KiB to 64 MiB, most of them small; in all `speed` times the time the disk needs for them. */
+static uint64_t random_nodes(struct swn_plan_node *nodes, size_t n, double speed)
+{
+    uint64_t total = 0;
+    memset(nodes, 0, n * sizeof *nodes);
+    for (size_t i = 0; i < n; i++) {
+        nodes[i].bytes = (64 * KIB << rnd() % 10) + rnd() % 1024 * 4096;
+        if (i && rnd() % 4 == 0)
+            nodes[i].bytes = nodes[i - 1].bytes;
+        total += nodes[i].bytes;
+    }
+    for (size_t i = 0; i < n; i++)
+        nodes[i].compute_ns = uniform(0, 2) * speed * (double)total / BANDWIDTH / (double)n;
+    return total;
+}
+
+/* What must hold of every plan. */
+static void check(const struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan *plan)
+{
+    uint64_t kept = 0, streamed = 0, largest = 0;
+    double compute = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert_false(nodes[i].keep && nodes[i].oversize);
+        assert_true(nodes[i].keep_head <= nodes[i].bytes);
+        assert_true(!nodes[i].keep_head || nodes[i].oversize);
+        kept += nodes[i].keep ? nodes[i].bytes : nodes[i].keep_head;
+        streamed += nodes[i].keep ? 0 : nodes[i].bytes - nodes[i].keep_head;
+        if (!nodes[i].keep && !nodes[i].oversize)
+            largest = nodes[i].bytes > largest ? nodes[i].bytes : largest;
+        compute += nodes[i].compute_ns;
+    }
+    assert_int_equal(kept, plan->kept_bytes);
+    assert_int_equal(streamed, plan->streamed_bytes);
+    assert_true(largest <= plan->window_bytes);
+    assert_true(plan->compute_ns >= compute * 0.9999 && plan->compute_ns < compute * 1.0001 + 1);
+    double disk = (double)streamed / BANDWIDTH;
+    assert_true(plan->latency_ns >= (disk > compute ? disk : compute) * 0.99);
+    assert_true(kept + plan->window_bytes <= budget);
+}
+
+static void nothing_to_plan(void **state)
+{
+    (void)state;
+    struct swn_plan_node node = {.bytes = MIB};
+    struct swn_plan plan;
+    assert_int_equal(swn_plan_make(&node, 0, MIB, BANDWIDTH, LATENCY, &plan), -EINVAL);
+    assert_int_equal(swn_plan_make(NULL, 0, 0, BANDWIDTH, LATENCY, &plan), -EINVAL);
+}
+
+static void all_fits(void **state)
+{
+    (void)state;
+    static struct swn_plan_node nodes[64];
+    struct swn_plan plan;
+    for (int k = 0; k < 200; k++) {
+        size_t n = 1 + rnd() % 64;
+        uint64_t total = random_nodes(nodes, n, 1), budget = total + (k % 2 ? rnd() % total : 0);
+        assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(nodes[i].keep, 1);
+        assert_int_equal(plan.kept_bytes, total);
+        assert_int_equal(plan.streamed_bytes, 0);
+        assert_true(plan.latency_ns <= plan.compute_ns * 1.0001);
+        check(nodes, n, budget, &plan);
+    }
+}
+
+static void within_the_budget(void **state)
+{
+    (void)state;
+    static struct swn_plan_node nodes[48];
+    struct swn_plan plan;
+    size_t oversize = 0, heads = 0;
+    for (int k = 0; k < 2000; k++) {
+        size_t n = 1 + rnd() % 48;
+        uint64_t total = random_nodes(nodes, n, uniform(0, 3));
+        uint64_t budget = 8 * MIB + (uint64_t)(uniform(0, 1.05) * (double)total);
+        assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+        check(nodes, n, budget, &plan);
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(nodes[i].oversize, nodes[i].bytes > budget);
+            oversize += nodes[i].oversize != 0;
+            heads += nodes[i].keep_head != 0;
+        }
+    }
+    assert_true(oversize > 10 && heads > 0);
+}
+
+/* Less than the least window, and a window that only some weights fit. */
+static void narrow_windows(void **state)
+{
+    (void)state;
+    struct swn_plan plan;
+    struct swn_plan_node small[2] = {{.bytes = 3 * MIB, .compute_ns = 1e6}, {.bytes = 2 * MIB, .compute_ns = 1e6}};
+    assert_int_equal(swn_plan_make(small, 2, 3 * MIB, BANDWIDTH, LATENCY, &plan), 0);
+    assert_true(small[0].oversize && small[1].oversize);
+    check(small, 2, 3 * MIB, &plan);
+    /* A layer that just fits the window next to one that just does not. */
+    struct swn_plan_node close[3] = {{.bytes = 100 * MIB}, {.bytes = 110 * MIB}, {.bytes = 10 * MIB}};
+    assert_int_equal(swn_plan_make(close, 3, 105 * MIB, BANDWIDTH, LATENCY, &plan), 0);
+    assert_false(close[0].oversize);
+    assert_true(close[1].oversize);
+    assert_false(close[2].oversize);
+    check(close, 3, 105 * MIB, &plan);
+}
+
+/* The best time over every set of weights that might be kept, with the windows the plan tries. */
+static double best_of_all(const struct swn_plan_node *given, size_t n, uint64_t budget)
+{
+    struct swn_plan_node nodes[10];
+    double best = -1;
+    memcpy(nodes, given, n * sizeof *nodes);
+    for (unsigned set = 0; set < 1U << n; set++) {
+        uint64_t kept = 0, largest = 0, tried = 0;
+        for (size_t i = 0; i < n; i++) {
+            nodes[i].keep = set >> i & 1;
+            nodes[i].oversize = 0;
+            nodes[i].keep_head = 0;
+            kept += nodes[i].keep ? nodes[i].bytes : 0;
+            if (!nodes[i].keep && nodes[i].bytes > largest)
+                largest = nodes[i].bytes;
+        }
+        if (kept > budget)
+            continue;
+        for (size_t i = 0; i < n; i++)
+            for (unsigned half = 2; half <= 6; half++) {
+                uint64_t window = nodes[i].bytes * half / 2 > LEAST_WINDOW ? nodes[i].bytes * half / 2 : LEAST_WINDOW;
+                if (window < largest || kept + window > budget || window == tried)
+                    continue;
+                tried = window;
+                double t = swn_plan_simulate(nodes, n, window, BANDWIDTH, LATENCY);
+                best = best < 0 || t < best ? t : best;
+            }
+    }
+    return best;
+}
+
+static void close_to_the_best(void **state)
+{
+    (void)state;
+    struct swn_plan_node nodes[10];
+    struct swn_plan plan;
+    double worst = 0, sum = 0;
+    size_t cases = 0, within = 0;
+    for (int k = 0; k < 1200 / SLOWER; k++) {
+        size_t n = 3 + rnd() % (SLOWER > 1 ? 6 : 8);
+        uint64_t total = random_nodes(nodes, n, uniform(0.1, 2));
+        uint64_t budget = 8 * MIB + (uint64_t)(uniform(0.2, 1) * (double)total);
+        if (total <= budget)
+            continue;
+        assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+        double best = best_of_all(nodes, n, budget);
+        if (best < 0) /* a layer larger than the budget: nothing to compare with */
+            continue;
+        double ratio = plan.latency_ns / best;
+        worst = ratio > worst ? ratio : worst;
+        sum += ratio;
+        cases++;
+        within += ratio <= 1.1;
+    }
+    print_message("%zu cases: %.4f times the best on average, %.3f at worst, %zu within a tenth\n", cases,
+                  sum / (double)cases, worst, within);
+    assert_true(cases > (size_t)(200 / SLOWER));
+    /* Error diffusion on a handful of weights is coarse; most plans are within a tenth of the best all the same. */
+    assert_true(worst <= 1.5);
+    assert_true(sum <= (double)cases * 1.04);
+    assert_true(within * 100 >= cases * 85);
+}
+
+static double latency_at(struct swn_plan_node *nodes, size_t n, uint64_t budget)
+{
+    struct swn_plan plan;
+    assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+    check(nodes, n, budget, &plan);
+    return plan.latency_ns;
+}
+
+static void more_budget_is_no_slower(void **state)
+{
+    (void)state;
+    static struct swn_plan_node nodes[40];
+    double worst = 0;
+    for (int k = 0; k < 200; k++) {
+        size_t n = 8 + rnd() % 32;
+        uint64_t total = random_nodes(nodes, n, uniform(0.1, 2));
+        double before = -1;
+        for (int step = 0; step <= 20; step++) {
+            double now = latency_at(nodes, n, 8 * MIB + (uint64_t)((double)total * step / 20));
+            if (before > 0 && now / before > worst)
+                worst = now / before;
+            before = before < 0 || now < before ? now : before;
+        }
+    }
+    print_message("at worst %.4f times the time with less\n", worst);
+    assert_true(worst <= 1.15); /* an upper bound of the heuristic, not a property to wish for */
+}
+
+/* Convolutions of a ResNet-101: four stages of bottlenecks, weights in fp32. */
+static size_t resnet(struct swn_plan_node *nodes, double compute)
+{
+    static const size_t blocks[] = {3, 4, 23, 3};
+    size_t n = 0;
+    uint64_t total = 0, in = 64;
+    memset(nodes, 0, 104 * sizeof *nodes);
+    nodes[n++].bytes = 64 * KIB;
+    for (size_t s = 0; s < 4; s++) {
+        uint64_t width = (uint64_t)64 << s;
+        for (size_t b = 0; b < blocks[s]; b++) {
+            nodes[n++].bytes = in * width * 4;
+            nodes[n++].bytes = width * width * 9 * 4;
+            nodes[n++].bytes = width * width * 16;
+            if (!b)
+                nodes[n++].bytes = in * width * 16;
+            in = width * 4;
+        }
+    }
+    assert_true(n <= 104);
+    for (size_t i = 0; i < n; i++) {
+        nodes[i].bytes = nodes[i].bytes < 64 * KIB ? 64 * KIB : nodes[i].bytes;
+        total += nodes[i].bytes;
+    }
+    for (size_t i = 0; i < n; i++) /* much of it is the same for all layers */
+        nodes[i].compute_ns = compute * (0.7 / (double)n + 0.3 * (double)nodes[i].bytes / (double)total);
+    return n;
+}
+
+static void resnet_101(void **state)
+{
+    (void)state;
+    static struct swn_plan_node nodes[104];
+    static const int percent[] = {25, 50, 75};
+    size_t n = resnet(nodes, 400e6);
+    uint64_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        total += nodes[i].bytes;
+    assert_true(n == 104 && total > 150 * MIB && total < 180 * MIB);
+    for (size_t k = 0; k < 3; k++) {
+        /* The disk is faster than the processor: next to nothing is lost. */
+        double t = latency_at(nodes, n, total * (uint64_t)percent[k] / 100);
+        print_message("%d %%: %.3f of the time with everything kept\n", percent[k], t / 400e6);
+        assert_true(t <= 400e6 * 1.05);
+    }
+    resnet(nodes, 40e6); /* a disk of half the processor's speed: bound by what it must read */
+    for (size_t k = 0; k < 3; k++) {
+        uint64_t budget = total * (uint64_t)percent[k] / 100;
+        struct swn_plan plan;
+        assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+        check(nodes, n, budget, &plan);
+        double least = (double)(total - budget + plan.window_bytes) / BANDWIDTH;
+        print_message("%d %%: %.3f of what reading takes\n", percent[k], plan.latency_ns / (least > 40e6 ? least : 40e6));
+        assert_true(plan.latency_ns <= (least > 40e6 ? least : 40e6) * 1.25);
+    }
+}
+
+static void vgg(void **state)
+{
+    (void)state;
+    static const uint64_t kib[] = {64, 144, 288, 576, 1152, 2304, 2304, 4608, 9216, 9216, 9216, 9216, 9216, 392 * 1024,
+                                   64 * 1024, 16000};
+    struct swn_plan_node nodes[16];
+    struct swn_plan plan;
+    for (uint64_t budget = 16; budget <= 560; budget += 16) {
+        memset(nodes, 0, sizeof nodes);
+        for (size_t i = 0; i < 16; i++) {
+            nodes[i].bytes = kib[i] * KIB;
+            nodes[i].compute_ns = i < 13 ? 15e6 : 10e6;
+        }
+        assert_int_equal(swn_plan_make(nodes, 16, budget * MIB, BANDWIDTH, LATENCY, &plan), 0);
+        check(nodes, 16, budget * MIB, &plan);
+        for (size_t i = 0; i < 16; i++)
+            assert_int_equal(nodes[i].oversize, nodes[i].bytes > budget * MIB);
+        if (budget < 392 && budget >= 256)
+            assert_true(nodes[13].keep_head > 0); /* what is left over keeps its head */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_to_plan),   cmocka_unit_test(all_fits),
+        cmocka_unit_test(within_the_budget), cmocka_unit_test(narrow_windows),
+        cmocka_unit_test(close_to_the_best), cmocka_unit_test(more_budget_is_no_slower),
+        cmocka_unit_test(resnet_101),        cmocka_unit_test(vgg),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

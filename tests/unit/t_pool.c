@@ -1,0 +1,416 @@
+/* Description: the read window as a ring, what may be evicted from it, and frames kept behind it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "swn_pool.h"
+
+#define KIB ((size_t)1024)
+#define MIB (KIB * KIB)
+#define WINDOW_MAX (16 * MIB)
+#define ARENA (64 * MIB)
+
+static struct swn_pool *pool;
+
+static int setup(void **state)
+{
+    (void)state;
+    return swn_pool_create(&pool, WINDOW_MAX, ARENA);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    swn_pool_destroy(pool);
+    return 0;
+}
+
+static size_t evicted;
+static struct swn_frame *last_evicted;
+
+static void evict(void *ctx, struct swn_frame *f)
+{
+    assert_ptr_equal(ctx, &evicted);
+    assert_int_equal(f->users, 0);
+    assert_int_not_equal(f->state, SWN_FRAME_FILLING);
+    evicted++;
+    last_evicted = f;
+    swn_pool_release(pool, f);
+}
+
+static struct swn_frame *place(size_t size, enum swn_pool_force force)
+{
+    return swn_pool_place(pool, size, force, evict, &evicted);
+}
+
+static long long blocks(void)
+{
+    struct stat st;
+    assert_int_equal(fstat(swn_pool_fd(pool), &st), 0);
+    return (long long)st.st_blocks * 512;
+}
+
+static uint64_t seed = 88172645463325252ULL;
+
+static uint64_t rnd(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    return seed ^= seed << 17;
+}
+
+/* Frames lie inside the window, by offset, and never overlap. */
+static void check_frames(size_t expect)
+{
+    uint64_t end = 0;
+    size_t n = 0;
+    for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next, n++) {
+        assert_true(f->off >= end);
+        assert_false(f->kept);
+        end = f->off + f->size;
+        assert_true(end <= swn_pool_window(pool));
+    }
+    assert_int_equal(n, expect);
+}
+
+/* `held` frames in use at any time, let go in the order they came: there is room for the next one when the window holds
+ * two more of the largest (what a ring wastes at its end), or one more when all are of one size. */
+static void fifo_round(size_t held, size_t window, size_t largest, int uniform)
+{
+    struct swn_frame *queue[16];
+    size_t head = 0, tail = 0;
+    assert_int_equal(swn_pool_resize(pool, window), 0);
+    for (int i = 0; i < 5000; i++) {
+        if (tail - head == held) {
+            struct swn_frame *old = queue[head++ % 16];
+            old->state = SWN_FRAME_USED;
+            old->users--;
+        }
+        size_t size = uniform ? largest : (1 + rnd() % (largest / 4096)) * 4096;
+        struct swn_frame *f = place(size, SWN_POOL_STALE);
+        assert_non_null(f);
+        assert_int_equal(f->size, size);
+        assert_int_equal(f->state, SWN_FRAME_FILLING);
+        f->state = SWN_FRAME_READY;
+        f->wanted = 1;
+        f->users = 1;
+        queue[tail++ % 16] = f;
+    }
+    while (swn_pool_first(pool))
+        swn_pool_release(pool, swn_pool_first(pool));
+}
+
+static void fifo_never_refuses(void **state)
+{
+    (void)state;
+    for (size_t held = 1; held <= 6; held++) {
+        fifo_round(held, (held + 2) * MIB, MIB, 0);
+        fifo_round(held, (held + 1) * MIB, MIB, 1);
+    }
+}
+
+static void ring_order(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_pool_window(pool), 0);
+    assert_null(place(4096, SWN_POOL_READY)); /* no window yet */
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    assert_null(place(4 * MIB + 4096, SWN_POOL_READY));
+    struct swn_frame *f[4];
+    for (size_t i = 0; i < 4; i++) {
+        f[i] = place(MIB, SWN_POOL_STALE);
+        assert_int_equal(f[i]->off, i * MIB);
+    }
+    assert_null(place(MIB, SWN_POOL_READY)); /* all are being read */
+    evicted = 0;
+    f[0]->state = f[1]->state = SWN_FRAME_USED;
+    struct swn_frame *g = place(MIB / 2, SWN_POOL_STALE);
+    assert_non_null(g);
+    assert_int_equal(g->off, 0);
+    assert_int_equal(evicted, 1);
+    g = place(MIB, SWN_POOL_STALE);
+    assert_non_null(g);
+    assert_int_equal(g->off, MIB / 2); /* behind the last one, and over what stands there */
+    assert_int_equal(evicted, 2);
+    check_frames(4);
+    f[3]->state = SWN_FRAME_USED;
+    g = place(MIB, SWN_POOL_STALE);
+    assert_int_equal(g->off, 3 * MIB); /* passes what is in the way */
+}
+
+static void eviction_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        enum swn_frame_state state;
+        int users, wanted, stale, ready; /* whether it may go under each force */
+    } rows[] = {
+        {SWN_FRAME_FILLING, 0, 0, 0, 0}, {SWN_FRAME_FILLING, 0, 1, 0, 0}, {SWN_FRAME_FILLING, 1, 0, 0, 0},
+        {SWN_FRAME_READY, 0, 0, 1, 1},   {SWN_FRAME_READY, 0, 1, 0, 1},   {SWN_FRAME_READY, 1, 0, 0, 0},
+        {SWN_FRAME_READY, 2, 1, 0, 0},   {SWN_FRAME_USED, 0, 0, 1, 1},    {SWN_FRAME_USED, 0, 1, 1, 1},
+        {SWN_FRAME_USED, 1, 0, 0, 0},    {SWN_FRAME_USED, 3, 1, 0, 0},
+    };
+    assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (int force = 0; force < 2; force++) {
+            struct swn_frame *f = place(2 * MIB, SWN_POOL_STALE);
+            assert_non_null(f);
+            f->state = rows[i].state;
+            f->users = rows[i].users;
+            f->wanted = rows[i].wanted;
+            evicted = 0;
+            struct swn_frame *g = place(4096, force ? SWN_POOL_READY : SWN_POOL_STALE);
+            int goes = force ? rows[i].ready : rows[i].stale;
+            assert_int_equal(g != NULL, goes);
+            assert_int_equal(evicted, goes);
+            if (goes)
+                assert_ptr_equal(last_evicted, f);
+            swn_pool_release(pool, goes ? g : f);
+        }
+    }
+    check_frames(0);
+}
+
+static int stays(const struct swn_frame *f, enum swn_pool_force force)
+{
+    return f->users || f->state == SWN_FRAME_FILLING ||
+           (force == SWN_POOL_STALE && f->state == SWN_FRAME_READY && f->wanted);
+}
+
+static size_t largest_gap(enum swn_pool_force force)
+{
+    uint64_t end = 0, gap = 0;
+    for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next) {
+        if (!stays(f, force))
+            continue;
+        gap = f->off - end > gap ? f->off - end : gap;
+        end = f->off + f->size;
+    }
+    return swn_pool_window(pool) - end > gap ? swn_pool_window(pool) - end : gap;
+}
+
+/* Frames come, are used and let go in any order. A place is refused exactly when no gap between what must stay is large
+ * enough, so nothing ever waits for a particular frame. */
+static void out_of_order(void **state)
+{
+    (void)state;
+    size_t refused = 0, placed = 0;
+    assert_int_equal(swn_pool_resize(pool, 8 * MIB), 0);
+    for (int step = 0; step < 40000; step++) {
+        if (rnd() % 3 == 0) {
+            size_t size = (1 + rnd() % 512) * 4096;
+            enum swn_pool_force force = rnd() % 2 ? SWN_POOL_READY : SWN_POOL_STALE;
+            size_t gap = largest_gap(force), stay = 0, stay_after = 0;
+            for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next)
+                stay += (size_t)stays(f, force);
+            struct swn_frame *f = place(size, force);
+            assert_int_equal(f != NULL, gap >= size);
+            for (struct swn_frame *g = swn_pool_first(pool); g; g = g->next)
+                stay_after += (size_t)(g != f && stays(g, force));
+            assert_int_equal(stay_after, stay);
+            *(f ? &placed : &refused) += 1;
+            if (f)
+                f->wanted = rnd() % 2 != 0;
+        } else {
+            size_t n = 0;
+            for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next)
+                n++;
+            if (!n)
+                continue;
+            struct swn_frame *f = swn_pool_first(pool);
+            for (size_t k = rnd() % n; k; k--)
+                f = f->next;
+            if (f->state == SWN_FRAME_FILLING) {
+                f->state = SWN_FRAME_READY;
+            } else if (f->users) {
+                f->users--;
+            } else if (rnd() % 8 == 0) {
+                swn_pool_release(pool, f);
+            } else {
+                f->state = SWN_FRAME_USED;
+                f->users = rnd() % 4 != 0;
+            }
+        }
+        uint64_t end = 0;
+        for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next) {
+            assert_true(f->off >= end);
+            end = f->off + f->size;
+        }
+        assert_true(end <= 8 * MIB);
+    }
+    assert_true(placed > 1000 && refused > 100);
+    /* Once everything is let go, the whole window can be had. */
+    for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next) {
+        f->state = SWN_FRAME_USED;
+        f->users = 0;
+    }
+    assert_non_null(place(8 * MIB, SWN_POOL_STALE));
+    check_frames(1);
+}
+
+static void resizing(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_pool_resize(pool, WINDOW_MAX + 1), -EINVAL);
+    assert_int_equal(swn_pool_resize(pool, WINDOW_MAX), 0);
+    struct swn_frame *low = place(2 * MIB, SWN_POOL_STALE), *high = place(2 * MIB, SWN_POOL_STALE);
+    memset(swn_pool_rw(pool, low), 1, 2 * MIB);
+    memset(swn_pool_rw(pool, high), 2, 2 * MIB);
+    long long full = blocks();
+    assert_true(full >= (long long)(4 * MIB));
+    /* Every kind of frame stands in the way, even one that might be evicted. */
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB - 4096), -EBUSY);
+    high->state = SWN_FRAME_USED;
+    assert_int_equal(swn_pool_resize(pool, 2 * MIB), -EBUSY);
+    assert_int_equal(swn_pool_window(pool), WINDOW_MAX);
+    /* ... and nothing new is placed in the part that is waiting to be given up. */
+    assert_null(place(4096, SWN_POOL_READY));
+    low->state = SWN_FRAME_USED;
+    low->users = 1;
+    assert_null(place(2 * MIB, SWN_POOL_READY));
+    low->users = 0;
+    low->state = SWN_FRAME_FILLING;
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    swn_pool_release(pool, high);
+    assert_int_equal(blocks(), full); /* window pages stay where they are */
+    assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
+    assert_int_equal(blocks(), full - (long long)(2 * MIB));
+    const unsigned char *bytes = swn_pool_ro(pool, low);
+    assert_int_equal(bytes[0], 1);
+    assert_int_equal(bytes[2 * MIB - 1], 1);
+    assert_null(place(4096, SWN_POOL_READY));
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    struct swn_frame *again = place(2 * MIB, SWN_POOL_STALE);
+    assert_int_equal(again->off, 2 * MIB);
+    swn_pool_release(pool, low);
+    swn_pool_release(pool, again);
+    assert_int_equal(swn_pool_resize(pool, 0), 0);
+    assert_int_equal(blocks(), 0);
+}
+
+static void kept_frames(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
+    long long before = blocks();
+    struct swn_frame *a = swn_pool_keep(pool, 4 * MIB, 2 * MIB), *b = swn_pool_keep(pool, 8 * MIB, 4 * MIB);
+    struct swn_frame *end = swn_pool_keep(pool, ARENA - 2 * MIB, 2 * MIB);
+    assert_true(a->kept && b->kept && end->kept);
+    assert_null(swn_pool_first(pool)); /* not part of the window */
+    memset(swn_pool_rw(pool, a), 3, a->size);
+    memset(swn_pool_rw(pool, b), 4, b->size);
+    memset(swn_pool_rw(pool, end), 5, end->size);
+    assert_int_equal(blocks(), before + (long long)(8 * MIB));
+    struct swn_frame *w = place(2 * MIB, SWN_POOL_STALE);
+    memset(swn_pool_rw(pool, w), 6, w->size);
+    const unsigned char *bytes = swn_pool_rw(pool, b);
+    for (size_t i = 0; i < b->size; i += 4096)
+        assert_int_equal(bytes[i], 4);
+    long long all = blocks();
+    swn_pool_release(pool, b);
+    assert_int_equal(blocks(), all - (long long)(4 * MIB));
+    bytes = swn_pool_rw(pool, a);
+    assert_int_equal(bytes[0], 3);
+    assert_int_equal(bytes[a->size - 1], 3);
+    swn_pool_release(pool, a);
+    swn_pool_release(pool, end);
+    assert_int_equal(blocks(), all - (long long)(8 * MIB));
+    assert_int_equal(*(unsigned char *)swn_pool_rw(pool, w), 6);
+    /* A place given back starts from zeros. */
+    a = swn_pool_keep(pool, 4 * MIB, 2 * MIB);
+    assert_int_equal(*(unsigned char *)swn_pool_rw(pool, a), 0);
+    swn_pool_release(pool, a);
+}
+
+static void read_only_view(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    struct swn_frame *f = place(MIB, SWN_POOL_STALE), *g = place(MIB, SWN_POOL_STALE);
+    unsigned char *rw = swn_pool_rw(pool, g), *ro = swn_pool_ro(pool, g);
+    assert_ptr_not_equal(rw, ro);
+    for (size_t i = 0; i < MIB; i++)
+        rw[i] = (unsigned char)(i * 7);
+    assert_memory_equal(rw, ro, MIB);
+
+    uintptr_t at = (uintptr_t)ro;
+    assert_ptr_equal(swn_pool_find_ro(pool, at), g);
+    assert_ptr_equal(swn_pool_find_ro(pool, at + MIB - 1), g);
+    assert_ptr_equal(swn_pool_find_ro(pool, at - 1), f);
+    assert_null(swn_pool_find_ro(pool, at + MIB));
+    assert_null(swn_pool_find_ro(pool, at - MIB - 1));
+    assert_null(swn_pool_find_ro(pool, 0));
+    assert_true(swn_pool_in_ro(pool, at + MIB));
+    assert_true(swn_pool_in_ro(pool, at - MIB + WINDOW_MAX - 1));
+    assert_false(swn_pool_in_ro(pool, at - MIB + WINDOW_MAX));
+    assert_false(swn_pool_in_ro(pool, at - MIB - 1));
+    assert_false(swn_pool_in_ro(pool, (uintptr_t)rw));
+
+    /* The store that traps is made by a child that builds a pool of its own: fork hides the pool's views from it. */
+    pid_t writer = fork();
+    assert_true(writer >= 0);
+    if (!writer) {
+        struct swn_pool *own;
+        signal(SIGSEGV, SIG_DFL);
+        if (swn_pool_create(&own, 2 * MIB, 0) || swn_pool_resize(own, 2 * MIB))
+            _exit(1);
+        struct swn_frame *frame = swn_pool_place(own, 4096, SWN_POOL_STALE, evict, &evicted);
+        if (!frame)
+            _exit(2);
+        *(volatile unsigned char *)swn_pool_rw(own, frame) = 9;
+        if (*(volatile unsigned char *)swn_pool_ro(own, frame) != 9)
+            _exit(3);
+        *(volatile unsigned char *)swn_pool_ro(own, frame) = 1;
+        _exit(0);
+    }
+    int fate = 0;
+    assert_int_equal(waitpid(writer, &fate, 0), writer);
+    assert_true(WIFSIGNALED(fate) && WTERMSIG(fate) == SIGSEGV);
+
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    assert_int_equal(read(ends[0], ro, 1), -1); /* the kernel refuses to store there, too */
+    assert_int_equal(errno, EFAULT);
+    assert_int_equal(read(ends[0], rw, 1), 1);
+    assert_int_equal(ro[0], 'x');
+    close(ends[0]);
+    close(ends[1]);
+    for (int view = 0; view < 2; view++) {
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (!pid) {
+            signal(SIGSEGV, SIG_DFL);
+            *(volatile unsigned char *)(view ? rw : ro) = 1;
+            _exit(0);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV); /* MADV_DONTFORK */
+    }
+    assert_int_equal(ro[0], 'x');
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(ring_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(fifo_never_refuses, setup, teardown),
+        cmocka_unit_test_setup_teardown(eviction_rules, setup, teardown),
+        cmocka_unit_test_setup_teardown(out_of_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(resizing, setup, teardown),
+        cmocka_unit_test_setup_teardown(kept_frames, setup, teardown),
+        cmocka_unit_test_setup_teardown(read_only_view, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
