@@ -43,7 +43,8 @@ static void hole_drop(struct swn_arena *a, struct hole **link)
     a->spare_holes = h;
 }
 
-/* Adds [at, at+count) and joins it with its neighbours. Without memory for a descriptor the space is lost, not reused. */
+/* Adds [at, at+count) and joins it with its neighbours. Without memory for a descriptor the space is lost, not reused.
+ */
 static void hole_add(struct swn_arena *a, struct hole **list, size_t at, size_t count)
 {
     struct hole **link = list;
@@ -103,8 +104,8 @@ int swn_arena_create(struct swn_arena **out, size_t bytes)
     void *base = MAP_FAILED;
     size_t least = bytes / 64;
     for (; bytes >= least && bytes >= SWN_GRANULE; bytes /= 2) {
-        base = mmap(NULL, bytes + SWN_GRANULE, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        base =
+            mmap(NULL, bytes + SWN_GRANULE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base != MAP_FAILED)
             break;
     }
@@ -115,7 +116,8 @@ int swn_arena_create(struct swn_arena **out, size_t bytes)
     a->base = swn_round_up((uintptr_t)base, SWN_GRANULE);
     a->granules = bytes / SWN_GRANULE;
     a->owner_bytes = swn_round_up(a->granules * sizeof *a->owner, SWN_PAGE);
-    void *owner = mmap(NULL, a->owner_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *owner =
+        mmap(NULL, a->owner_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (owner == MAP_FAILED || !(a->cold = hole_new(a, 0, a->granules, NULL))) {
         munmap(base, bytes + SWN_GRANULE);
         free(a);

@@ -6,8 +6,8 @@
  *
  * Pure bookkeeping: the arena calls mmap once, to reserve, and never touches, maps or drops a page itself; the caller
  * does what `swn_arena_*` tells it to. Not thread-safe, except swn_arena_find, which may race with everything (a signal
- * handler uses it) and then sees the old or the new owner of an address. Errors are -errno. Range descriptors belong to the
- * arena and are never given back to the system, so that a racing reader never follows a dead pointer.
+ * handler uses it) and then sees the old or the new owner of an address. Errors are -errno. Range descriptors belong to
+ * the arena and are never given back to the system, so that a racing reader never follows a dead pointer.
  */
 #ifndef SWN_ARENA_H
 #define SWN_ARENA_H
@@ -30,10 +30,10 @@ struct swn_extent_file;
  * hand-shakes with the fault handler (see swn_residency.h). */
 enum swn_state {
     SWN_FREE = 0,
-    SWN_HOME,     /* ordinary private pages */
-    SWN_STREAMED, /* private mapping of an extent; pages written since are private copies */
-    SWN_LEAVING,  /* read-only while its bytes are being secured; a store sends it back */
-    SWN_COMMIT,   /* bytes secured, mapping about to change: a store must wait for a moment */
+    SWN_HOME,      /* ordinary private pages */
+    SWN_STREAMED,  /* private mapping of an extent; pages written since are private copies */
+    SWN_LEAVING,   /* read-only while its bytes are being secured; a store sends it back */
+    SWN_COMMIT,    /* bytes secured, mapping about to change: a store must wait for a moment */
     SWN_RECALLING, /* a store came while LEAVING; its thread is making the range writable again */
     SWN_RECALLED,
 };
@@ -60,10 +60,10 @@ struct swn_range {
     /* how it is used */
     uint64_t alloc_seq, last_use; /* in outermost operators */
     uint32_t aged_reads;
-    int node;      /* index in the learned order, or -1 */
-    int written;   /* mutated by an operator after it had been read as a weight */
-    int keep;      /* the plan wants it resident */
-    int oversize;  /* larger than all there is for weights: its head is kept, the mapping serves the rest */
+    int node;     /* index in the learned order, or -1 */
+    int written;  /* mutated by an operator after it had been read as a weight */
+    int keep;     /* the plan wants it resident */
+    int oversize; /* larger than all there is for weights: its head is kept, the mapping serves the rest */
     size_t keep_head;
     int io_failed; /* a fetch failed for good: served by the mapping */
 
@@ -84,8 +84,8 @@ struct swn_piece {
     size_t bytes;
 };
 
-/* A range for `len` bytes, or NULL when no address space or descriptor is left. *fresh: bytes of it that have no pages yet
- * (either all of them or none). */
+/* A range for `len` bytes, or NULL when no address space or descriptor is left. *fresh: bytes of it that have no pages
+ * yet (either all of them or none). */
 struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh);
 /* Whether swn_arena_alloc(len) would be served from warm pages. */
 int swn_arena_would_reuse(const struct swn_arena *a, size_t len);

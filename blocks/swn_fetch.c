@@ -165,8 +165,8 @@ static void finish_piece(struct swn_fetch *f, struct piece *p)
 static ssize_t read_piece(struct swn_fetch *f, const struct piece *p)
 {
     const struct swn_fetch_job *job = p->job;
-    return f->io->pread(f->io->ctx, p->buffered ? job->file->fd : job->file->direct_fd, (char *)job->buf + p->at, p->len,
-                        job->off + p->at);
+    return f->io->pread(f->io->ctx, p->buffered ? job->file->fd : job->file->direct_fd, (char *)job->buf + p->at,
+                        p->len, job->off + p->at);
 }
 
 /* One piece by pread, to its end. Caller holds the lock; it is let go while reading. */
@@ -204,8 +204,8 @@ static void issue(struct swn_fetch *f, unsigned slot)
 {
     struct piece *p = &f->slots[slot];
     const struct swn_fetch_job *job = p->job;
-    int err = f->io->ring_read(f->io->ctx, &f->ring, p->buffered ? job->file->fd : job->file->direct_fd, (char *)job->buf + p->at,
-                               p->len, job->off + p->at, slot);
+    int err = f->io->ring_read(f->io->ctx, &f->ring, p->buffered ? job->file->fd : job->file->direct_fd,
+                               (char *)job->buf + p->at, p->len, job->off + p->at, slot);
     if (err)
         read_whole_piece(f, p);
 }

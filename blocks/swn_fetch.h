@@ -20,8 +20,8 @@
 
 enum swn_fetch_path { SWN_FETCH_URING, SWN_FETCH_PREAD, SWN_FETCH_BUFFERED };
 
-/* A file a job reads from. `direct_fd` is open with O_DIRECT, or -1 where the file system refuses that. Both descriptors
- * belong to the caller and stay open until every job that names them is done. */
+/* A file a job reads from. `direct_fd` is open with O_DIRECT, or -1 where the file system refuses that. Both
+ * descriptors belong to the caller and stay open until every job that names them is done. */
 struct swn_fetch_file {
     int fd;
     int direct_fd;
@@ -34,8 +34,8 @@ struct swn_fetch_job {
     uint64_t off;
     void *buf;
     size_t len;
-    /* Called exactly once per submitted job, on the fetch thread (or inside swn_fetch_cancel / swn_fetch_stop), with no lock
-     * of the queue held: may submit further jobs. err is 0 or -errno. */
+    /* Called exactly once per submitted job, on the fetch thread (or inside swn_fetch_cancel / swn_fetch_stop), with no
+     * lock of the queue held: may submit further jobs. err is 0 or -errno. */
     void (*done)(struct swn_fetch_job *job, int err);
     void *user;
     /* private to the queue */
@@ -63,7 +63,8 @@ struct swn_fetch;
 /* Starts the queue and its thread (all signals blocked in it). 0 or -errno. */
 int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts);
 
-/* Never blocks on I/O. urgent: ahead of everything not urgent. 0, or -ESHUTDOWN after stop (done is then not called). */
+/* Never blocks on I/O. urgent: ahead of everything not urgent. 0, or -ESHUTDOWN after stop (done is then not called).
+ */
 int swn_fetch_submit(struct swn_fetch *f, struct swn_fetch_job *job, int urgent);
 
 /* Moves a waiting job to the urgent end; no effect when it is being read or done. */

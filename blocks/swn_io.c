@@ -155,11 +155,11 @@ static int sys_ring_submit(void *ctx, struct io_uring *ring)
     return io_uring_submit(ring);
 }
 
-/* liburing waits with a timeout on kernels before 5.11 by submitting a timeout request, which would also submit whatever
- * else is queued and needs a free entry. Waiting on the descriptor has neither effect. */
+/* liburing waits with a timeout on kernels before 5.11 by submitting a timeout request, which would also submit
+ * whatever else is queued and needs a free entry. Waiting on the descriptor has neither effect. */
 static int wait_by_poll(struct io_uring *ring, int timeout_ms, struct io_uring_cqe **cqe)
 {
-    struct pollfd pfd = { .fd = ring->ring_fd, .events = POLLIN };
+    struct pollfd pfd = {.fd = ring->ring_fd, .events = POLLIN};
     int rc = poll(&pfd, 1, timeout_ms);
 
     if (rc < 0)
@@ -177,7 +177,7 @@ static int sys_ring_wait(void *ctx, struct io_uring *ring, int timeout_ms, uint6
 
     (void)ctx;
     if (rc == -EAGAIN && timeout_ms != 0) {
-        struct __kernel_timespec ts = { .tv_sec = timeout_ms / 1000, .tv_nsec = (timeout_ms % 1000) * 1000000LL };
+        struct __kernel_timespec ts = {.tv_sec = timeout_ms / 1000, .tv_nsec = (timeout_ms % 1000) * 1000000LL};
 
         if (timeout_ms < 0)
             rc = io_uring_wait_cqe(ring, &cqe);

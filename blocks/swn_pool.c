@@ -16,7 +16,7 @@ struct swn_pool {
     char *rw, *ro;
     size_t window, window_max, total;
     size_t limit; /* new frames end here: below window while it waits to shrink */
-    size_t head; /* where the next frame is tried first */
+    size_t head;  /* where the next frame is tried first */
     struct swn_frame *frames, *spare;
 };
 
@@ -120,8 +120,9 @@ static struct swn_frame *blocker(struct swn_pool *p, uint64_t at, size_t size, e
     return NULL;
 }
 
-/* Next fit: behind the last frame placed, then behind each frame that stands in the way, once around. In the steady state
- * frames are let go in the order they came, and this is a ring; out of order it never waits for a particular frame. */
+/* Next fit: behind the last frame placed, then behind each frame that stands in the way, once around. In the steady
+ * state frames are let go in the order they came, and this is a ring; out of order it never waits for a particular
+ * frame. */
 static int find_place(struct swn_pool *p, size_t size, enum swn_pool_force force, uint64_t *at)
 {
     uint64_t from = p->head;

@@ -2,8 +2,8 @@
  *
  * One memfd. Its first part is the read window: frames are placed one behind the other, around and around, and their
  * pages stay in place when a frame is let go. Behind it every range has a place of its own for the time it is kept
- * resident after having been streamed. The memory is mapped twice: writable for the fetcher, read-only for operators, so
- * that a stray store through a borrowed pointer traps instead of changing bytes. Both mappings are MADV_DONTFORK and
+ * resident after having been streamed. The memory is mapped twice: writable for the fetcher, read-only for operators,
+ * so that a stray store through a borrowed pointer traps instead of changing bytes. Both mappings are MADV_DONTFORK and
  * MAP_SHARED: direct reads never target memory that a fork may duplicate.
  *
  * Not thread-safe. Errors are -errno.
@@ -34,7 +34,7 @@ struct swn_frame {
     int kept;  /* lives behind the window, not part of it */
     int urgent, wanted;
     _Atomic int tainted; /* the fault handler let a store through its read-only view */
-    const void *owner; /* cursor it was fetched for */
+    const void *owner;   /* cursor it was fetched for */
     uint64_t start_ns;
     struct swn_fetch_job job;
     struct swn_frame *next; /* window frames, by offset */
@@ -47,16 +47,16 @@ int swn_pool_create(struct swn_pool **out, size_t window_max, size_t arena_bytes
 void swn_pool_destroy(struct swn_pool *p);
 
 size_t swn_pool_window(const struct swn_pool *p);
-/* Changes the size of the window. -EBUSY when a frame stands in the part to be given up: no new one is placed there, and a later
- * call succeeds when it is gone. */
+/* Changes the size of the window. -EBUSY when a frame stands in the part to be given up: no new one is placed there,
+ * and a later call succeeds when it is gone. */
 int swn_pool_resize(struct swn_pool *p, size_t window);
 
 /* How much may be put out of the way for a new frame. */
 enum swn_pool_force { SWN_POOL_STALE, SWN_POOL_READY };
 
 /* Places a frame of `size` bytes in the window, evicting what `force` allows; evict() is called for each evicted frame
- * before its memory is reused, must not fail, and must not call the pool except swn_pool_release of that very frame (which
- * it must do). NULL when there is no place now. */
+ * before its memory is reused, must not fail, and must not call the pool except swn_pool_release of that very frame
+ * (which it must do). NULL when there is no place now. */
 struct swn_frame *swn_pool_place(struct swn_pool *p, size_t size, enum swn_pool_force force,
                                  void (*evict)(void *ctx, struct swn_frame *f), void *ctx);
 /* A frame outside the window, at the place that belongs to arena offset `arena_off`. */

@@ -70,8 +70,8 @@ static int leave_begin(struct swn_range *r)
     return 0;
 }
 
-/* The range stays what it was, writable again. A handler that is at the same thing is waited for, and none may begin: its
- * mprotect must not come late and undo the protection of the next departure, nor its RECALLED replace `state`. */
+/* The range stays what it was, writable again. A handler that is at the same thing is waited for, and none may begin:
+ * its mprotect must not come late and undo the protection of the next departure, nor its RECALLED replace `state`. */
 static void leave_undo(struct swn_range *r, int state)
 {
     int now = SWN_LEAVING;
@@ -83,8 +83,8 @@ static void leave_undo(struct swn_range *r, int state)
     atomic_store(&r->state, state);
 }
 
-/* Second half: replaces what is mapped at the address by the extent. One mmap, so that a reader sees the old pages or the
- * new ones, never a hole. -EBUSY when a store sent the range back. */
+/* Second half: replaces what is mapped at the address by the extent. One mmap, so that a reader sees the old pages or
+ * the new ones, never a hole. -EBUSY when a store sent the range back. */
 static int leave_commit(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
 {
     int leaving = SWN_LEAVING;
@@ -95,7 +95,8 @@ static int leave_commit(struct swn_residency *s, struct swn_range *r, struct swn
                        MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file->fetch.fd, off);
 }
 
-static void drop_extent(struct swn_residency *s, struct swn_extent_file *file, uint64_t off, size_t size, uint64_t epoch)
+static void drop_extent(struct swn_residency *s, struct swn_extent_file *file, uint64_t off, size_t size,
+                        uint64_t epoch)
 {
     /* A child forked since still maps it, and children never write their parent's file. */
     if (epoch == s->fork_epoch && file == s->spill)
@@ -146,8 +147,8 @@ int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard
     if (state_of(r) != SWN_STREAMED)
         return 0;
     if (discard) {
-        void *at = mmap((void *)r->addr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
-                        -1, 0);
+        void *at = mmap((void *)r->addr, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
         if (at == MAP_FAILED)
             return -errno;
         r->foreign_map = 0;
@@ -233,8 +234,8 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (r->foreign_map) {
         /* Its address space must be ordinary memory again before anybody else gets it. */
-        void *at = mmap((void *)r->addr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
-                        -1, 0);
+        void *at = mmap((void *)r->addr, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
         if (at == MAP_FAILED)
             return; /* out of mappings: the range is lost, not reused */
         warm = 0;

@@ -2,14 +2,15 @@
  *
  *   HOME --spill--> STREAMED --home--> HOME          publish: STREAMED, with pool pages mapped at the address
  *
- * The address of a range always reads right: HOME ranges have ordinary pages, STREAMED ranges are a private mapping of their
- * extent in the spill file (or of a pool frame with the same bytes, when published), and a store into a STREAMED range
- * makes a private copy of its page, which is found by /proc/self/pagemap before the range's extent is believed again.
+ * The address of a range always reads right: HOME ranges have ordinary pages, STREAMED ranges are a private mapping of
+ * their extent in the spill file (or of a pool frame with the same bytes, when published), and a store into a STREAMED
+ * range makes a private copy of its page, which is found by /proc/self/pagemap before the range's extent is believed
+ * again.
  *
- * A range that leaves is made read-only (LEAVING) while its bytes are secured; a store that comes in that moment faults,
- * and swn_residency_trap, called by the SIGSEGV handler, sends the range back (RECALLED). Between the last look and the
- * new mapping (COMMIT) a store waits in the handler: the transition takes microseconds and ends in a writable mapping
- * either way. So no store is ever lost, and none ever fails.
+ * A range that leaves is made read-only (LEAVING) while its bytes are secured; a store that comes in that moment
+ * faults, and swn_residency_trap, called by the SIGSEGV handler, sends the range back (RECALLED). Between the last look
+ * and the new mapping (COMMIT) a store waits in the handler: the transition takes microseconds and ends in a writable
+ * mapping either way. So no store is ever lost, and none ever fails.
  *
  * All functions but swn_residency_trap need the caller's lock. Errors are -errno.
  */
@@ -56,8 +57,8 @@ int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard
 /* Maps the first `bytes` of frame f (which holds the same bytes) at the range's address. The range must be clean. */
 int swn_residency_publish(struct swn_residency *s, struct swn_range *r, struct swn_frame *f, size_t bytes);
 
-/* Maps the extent again, which lets go of pool or cache pages. -EBUSY: a store came; private copies exist; the range is as
- * it was (use swn_residency_home). */
+/* Maps the extent again, which lets go of pool or cache pages. -EBUSY: a store came; private copies exist; the range is
+ * as it was (use swn_residency_home). */
 int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
 
 /* Ends a range's life: drops its extent and gives it back to the arena; warm: leave its pages in place where they are

@@ -46,7 +46,8 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
                 }
                 held += bytes;
             }
-            ready = disk_free = begin + latency_ns + (double)bytes / bytes_per_ns * (node->oversize ? MAPPING_PENALTY : 1);
+            ready = disk_free =
+                begin + latency_ns + (double)bytes / bytes_per_ns * (node->oversize ? MAPPING_PENALTY : 1);
         }
         double begin = compute_end[i] > ready ? compute_end[i] : ready;
         compute_end[i + 1] = begin + node->compute_ns;
@@ -68,8 +69,9 @@ static struct swn_plan_node *smallest_forced(struct swn_plan_node *nodes, size_t
     return pick;
 }
 
-/* Keeps every node over `cap` bytes (it would not fit the window) as far as there is room for it, else leaves it to the mapping;
- * then spreads what must be streamed of the rest over the compute time by error diffusion. Returns the bytes kept. */
+/* Keeps every node over `cap` bytes (it would not fit the window) as far as there is room for it, else leaves it to the
+ * mapping; then spreads what must be streamed of the rest over the compute time by error diffusion. Returns the bytes
+ * kept. */
 static uint64_t choose(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t budget, uint64_t room)
 {
     uint64_t kept = 0, rest = 0;
@@ -220,7 +222,8 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         /* Near-equal sizes are one candidate, as long as the larger one has a window at all. */
         if (i + 1 < n && caps[i + 1] <= budget && caps[i + 1] <= caps[i] + caps[i] / 8)
             continue;
-        for (unsigned variant = 0; variant < 10; variant++) { /* window = 1, 1.5 ... 3 times the largest streamed node */
+        for (unsigned variant = 0; variant < 10;
+             variant++) { /* window = 1, 1.5 ... 3 times the largest streamed node */
             unsigned half = 2 + variant / 2;
             int heads = variant % 2;
             uint64_t window = caps[i] * half / 2 > LEAST_WINDOW ? caps[i] * half / 2 : LEAST_WINDOW;

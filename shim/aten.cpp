@@ -1,6 +1,6 @@
-// The half of swapnet that knows tensors. Built once per PyTorch version, always with NDEBUG (RecordFunction's layout depends on
-// it). It watches operators, names the storages that each outermost one reads and writes, and leaves everything else to the C
-// half through swn_aten.h.
+// The half of swapnet that knows tensors. Built once per PyTorch version, always with NDEBUG (RecordFunction's layout
+// depends on it). It watches operators, names the storages that each outermost one reads and writes, and leaves
+// everything else to the C half through swn_aten.h.
 #include <ATen/ATen.h>
 #include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -17,15 +17,16 @@
 #include "aten_rules.h"
 #include "swn_aten.h"
 
-namespace {
+namespace
+{
 
 const swn_host *host;
 swn_host host_copy;
 
 struct Operator {
     std::string name;
-    bool transparent = false; // not an operator of PyTorch's own, or metadata only
-    bool whole_copy = false;  // aten::copy_
+    bool transparent = false;        // not an operator of PyTorch's own, or metadata only
+    bool whole_copy = false;         // aten::copy_
     std::array<signed char, 32> use; // swn_use per argument
 };
 
@@ -118,7 +119,8 @@ bool overwrites(const at::Tensor &self, const at::Tensor &source)
     return self.sizes() == source.sizes() && self.is_contiguous() && self.storage_offset() == 0 &&
            self.nbytes() == self.storage().nbytes() && source.is_cpu() && source.layout() == at::kStrided &&
            !self.is_inference() && !source.is_inference() && !(at::GradMode::is_enabled() && self.requires_grad()) &&
-           self.storage().data_ptr().get() != source.storage().data_ptr().get() && !self.is_quantized() && !source.is_quantized();
+           self.storage().data_ptr().get() != source.storage().data_ptr().get() && !self.is_quantized() &&
+           !source.is_quantized();
 }
 
 bool plain(const at::Tensor &tensor)
@@ -221,7 +223,8 @@ const char *attach(const swn_host *h)
 {
     if (h->abi != SWN_ATEN_ABI)
         return "the two halves of swapnet are of different versions; install them together";
-    std::string built = "TORCH_VERSION=" + std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + ".";
+    std::string built =
+        "TORCH_VERSION=" + std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + ".";
     if (at::show_config().find(built) == std::string::npos)
         return "this PyTorch is not the version the installed half was built for";
     host_copy = *h;
@@ -260,8 +263,9 @@ const char *enable()
 
 void raise_oom(size_t bytes)
 {
-    TORCH_CHECK(false, "swapnet: cannot allocate ", bytes,
-                " bytes: the tensors in use do not leave room in SWAPNET_BUDGET, and SWAPNET_STRICT=1 forbids to exceed it");
+    TORCH_CHECK(
+        false, "swapnet: cannot allocate ", bytes,
+        " bytes: the tensors in use do not leave room in SWAPNET_BUDGET, and SWAPNET_STRICT=1 forbids to exceed it");
 }
 
 } // namespace

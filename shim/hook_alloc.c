@@ -51,7 +51,8 @@ static int torch_version(const char *c10, char *version, size_t size)
     FILE *f = fopen(path, "re");
     int found = 0;
     while (f && !found && fgets(line, sizeof line, f))
-        found = sscanf(line, "__version__ = '%u.%u", &major, &minor) == 2 || sscanf(line, "__version__ = \"%u.%u", &major, &minor) == 2;
+        found = sscanf(line, "__version__ = '%u.%u", &major, &minor) == 2 ||
+                sscanf(line, "__version__ = \"%u.%u", &major, &minor) == 2;
     if (f)
         fclose(f);
     if (found)
@@ -71,9 +72,11 @@ static const struct swn_half *load_half(const char *c10, char *why, size_t why_s
         snprintf(why, why_size, "cannot find its own directory");
         return NULL;
     }
-    snprintf(path, sizeof path, "%.*s/swapnet/aten-%s.so", (int)(strrchr(self.dli_fname, '/') - self.dli_fname), self.dli_fname, version);
+    snprintf(path, sizeof path, "%.*s/swapnet/aten-%s.so", (int)(strrchr(self.dli_fname, '/') - self.dli_fname),
+             self.dli_fname, version);
     if (access(path, R_OK)) {
-        snprintf(why, why_size, "not built for PyTorch %s (no %s); build swapnet with that PyTorch in SWAPNET_PYTHONS", version, path);
+        snprintf(why, why_size, "not built for PyTorch %s (no %s); build swapnet with that PyTorch in SWAPNET_PYTHONS",
+                 version, path);
         return NULL;
     }
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -122,8 +125,8 @@ static void start(void)
     if (err < 0)
         swn_say("off: %s", why);
     if (!err && config.verbose)
-        swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)config.budget_bytes, config.store_dir,
-                swn_config_fetch_name(config.fetch), half->version);
+        swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)config.budget_bytes,
+                config.store_dir, swn_config_fetch_name(config.fetch), half->version);
     inside--;
 }
 

@@ -1,5 +1,6 @@
-/* System calls that write into tensors. While a range is on its way out it is read-only, and the kernel would answer EFAULT
- * where a store would only wait: the range is pinned for the call. For any other buffer each hook is one comparison. */
+/* System calls that write into tensors. While a range is on its way out it is read-only, and the kernel would answer
+ * EFAULT where a store would only wait: the range is pinned for the call. For any other buffer each hook is one
+ * comparison. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -13,21 +14,21 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* name, result, parameters, arguments, buffer, length */
-#define RECEIVER(result, name, params, args, buffer, length)                                                                   \
-    typedef result(*name##_fn) params;                                                                                         \
-    SWN_REAL(name, name##_fn)                                                                                                  \
-    EXPORT result name params                                                                                                  \
-    {                                                                                                                          \
-        if (!swn_engine_owns((uintptr_t)(buffer)))                                                                                          \
-            return real_##name() args;                                                                                         \
-        const void *pinned = (buffer);                                                                                         \
-        size_t bytes = (length);                                                                                               \
-        swn_engine_pin(pinned, bytes);                                                                                         \
-        result got = real_##name() args;                                                                                       \
-        int saved = errno;                                                                                                     \
-        swn_engine_unpin(pinned, bytes);                                                                                       \
-        errno = saved;                                                                                                         \
-        return got;                                                                                                            \
+#define RECEIVER(result, name, params, args, buffer, length)                                                           \
+    typedef result(*name##_fn) params;                                                                                 \
+    SWN_REAL(name, name##_fn)                                                                                          \
+    EXPORT result name params                                                                                          \
+    {                                                                                                                  \
+        if (!swn_engine_owns((uintptr_t)(buffer)))                                                                     \
+            return real_##name() args;                                                                                 \
+        const void *pinned = (buffer);                                                                                 \
+        size_t bytes = (length);                                                                                       \
+        swn_engine_pin(pinned, bytes);                                                                                 \
+        result got = real_##name() args;                                                                               \
+        int saved = errno;                                                                                             \
+        swn_engine_unpin(pinned, bytes);                                                                               \
+        errno = saved;                                                                                                 \
+        return got;                                                                                                    \
     }
 
 RECEIVER(ssize_t, read, (int fd, void *buf, size_t n), (fd, buf, n), buf, n)
@@ -38,7 +39,8 @@ RECEIVER(size_t, fread, (void *restrict buf, size_t size, size_t n, FILE *restri
 
 typedef ssize_t (*recvfrom_fn)(int, void *restrict, size_t, int, struct sockaddr *restrict, socklen_t *restrict);
 SWN_REAL(recvfrom, recvfrom_fn)
-EXPORT ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags, struct sockaddr *restrict from, socklen_t *restrict len)
+EXPORT ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags, struct sockaddr *restrict from,
+                        socklen_t *restrict len)
 {
     int ours = swn_engine_owns((uintptr_t)buf);
     if (ours)
@@ -63,18 +65,18 @@ static int pin_all(const struct iovec *v, int count, void (*how)(const void *, s
 }
 
 /* Scattered reads. The vector may be changed by another thread only if the program is wrong anyway. */
-#define SCATTER(name, params, args, vector, count)                                                                             \
-    typedef ssize_t(*name##_fn) params;                                                                                        \
-    SWN_REAL(name, name##_fn)                                                                                                  \
-    EXPORT ssize_t name params                                                                                                 \
-    {                                                                                                                          \
-        int ours = swn_engine_running() && pin_all(vector, count, swn_engine_pin);                                             \
-        ssize_t got = real_##name() args;                                                                                      \
-        int saved = errno;                                                                                                     \
-        if (ours)                                                                                                              \
-            pin_all(vector, count, swn_engine_unpin);                                                                          \
-        errno = saved;                                                                                                         \
-        return got;                                                                                                            \
+#define SCATTER(name, params, args, vector, count)                                                                     \
+    typedef ssize_t(*name##_fn) params;                                                                                \
+    SWN_REAL(name, name##_fn)                                                                                          \
+    EXPORT ssize_t name params                                                                                         \
+    {                                                                                                                  \
+        int ours = swn_engine_running() && pin_all(vector, count, swn_engine_pin);                                     \
+        ssize_t got = real_##name() args;                                                                              \
+        int saved = errno;                                                                                             \
+        if (ours)                                                                                                      \
+            pin_all(vector, count, swn_engine_unpin);                                                                  \
+        errno = saved;                                                                                                 \
+        return got;                                                                                                    \
     }
 
 SCATTER(readv, (int fd, const struct iovec *v, int n), (fd, v, n), v, n)

@@ -1,8 +1,8 @@
 /* pthread_create: is there a second thread of the program that could copy a pointer out of a running operator's window?
  *
- * Threads of compute pools run kernels and nothing else; they do not count. Everybody else's do. The wrapper runs in every
- * process, also before PyTorch is loaded, because a thread that exists by then would be unknown for ever; it costs one small
- * allocation and one look-up per thread. */
+ * Threads of compute pools run kernels and nothing else; they do not count. Everybody else's do. The wrapper runs in
+ * every process, also before PyTorch is loaded, because a thread that exists by then would be unknown for ever; it
+ * costs one small allocation and one look-up per thread. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -51,8 +51,8 @@ static void *run(void *arg)
 
 static int is_compute_pool(void *(*fn)(void *))
 {
-    static const char *const pools[] = {"libgomp", "libiomp5", "libomp", "openblas", "libblis", "libmkl", "libtorch_cpu",
-                                        "libpthreadpool", "libjemalloc", "libtcmalloc"};
+    static const char *const pools[] = {"libgomp", "libiomp5",     "libomp",         "openblas",    "libblis",
+                                        "libmkl",  "libtorch_cpu", "libpthreadpool", "libjemalloc", "libtcmalloc"};
     Dl_info info;
     if (!dladdr((void *)(uintptr_t)fn, &info) || !info.dli_fname)
         return 0;
@@ -64,7 +64,8 @@ static int is_compute_pool(void *(*fn)(void *))
     return 0;
 }
 
-__attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+__attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                                                          void *(*fn)(void *), void *arg)
 {
     create_fn create = real_pthread_create();
     if (is_compute_pool(fn))

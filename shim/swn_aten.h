@@ -1,7 +1,8 @@
 /* swn_aten.h - the seam between the C half (libswapnet.so) and the C++ half built for one PyTorch (aten-X.Y.so).
  *
- * The C++ half knows tensors and nothing of memory; the C half knows memory and nothing of tensors. No exception and no C++
- * type crosses, except that raise_oom throws PyTorch's own out-of-memory error up through the C frames that called it.
+ * The C++ half knows tensors and nothing of memory; the C half knows memory and nothing of tensors. No exception and no
+ * C++ type crosses, except that raise_oom throws PyTorch's own out-of-memory error up through the C frames that called
+ * it.
  */
 #ifndef SWN_ATEN_H
 #define SWN_ATEN_H
@@ -34,7 +35,8 @@ struct swn_arg {
     size_t bytes;   /* of the storage */
     enum swn_use use;
 
-    uintptr_t borrowed; /* what the engine put into *word, or 0: then the C++ half keeps the storage alive until op_end */
+    uintptr_t
+        borrowed; /* what the engine put into *word, or 0: then the C++ half keeps the storage alive until op_end */
     struct swn_range *range;
     struct swn_frame *frame;
     uint32_t range_id;

@@ -44,8 +44,8 @@ void swn_say(const char *format, ...)
 size_t swn_engine_resident(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_window(e->pool) : 0) + e->kept_bytes +
-           (small > 0 ? (size_t)small : 0);
+    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_window(e->pool) : 0) +
+           e->kept_bytes + (small > 0 ? (size_t)small : 0);
 }
 
 void swn_engine_note_peak(struct swn_engine *e)
@@ -114,7 +114,8 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     init_sync(e);
     int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
     if (err) {
-        snprintf(why, why_size, "cannot write to the store directory %s: %s; set SWAPNET_STORE to a directory on a disk with room",
+        snprintf(why, why_size,
+                 "cannot write to the store directory %s: %s; set SWAPNET_STORE to a directory on a disk with room",
                  e->config.store_dir, strerror(-err));
         return err;
     }
@@ -129,7 +130,8 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     e->arena_bytes = swn_arena_hi(e->arena) - swn_arena_lo(e->arena);
     err = swn_residency_init(&e->res, e->io, e->arena);
     if (err) {
-        snprintf(why, why_size, "cannot open /proc/self/pagemap: %s; it is needed to see which weights were written", strerror(-err));
+        snprintf(why, why_size, "cannot open /proc/self/pagemap: %s; it is needed to see which weights were written",
+                 strerror(-err));
         return err;
     }
     e->res.spill = e->spill;
@@ -156,8 +158,11 @@ void swn_engine_set_half(const struct swn_half *half)
 void swn_engine_host(struct swn_host *out)
 {
     struct swn_engine *e = &swn_engine_one;
-    *out = (struct swn_host){.abi = SWN_ATEN_ABI, .lo = swn_arena_lo(e->arena), .hi = swn_arena_hi(e->arena),
-                             .op_begin = swn_engine_op_begin, .op_end = swn_engine_op_end};
+    *out = (struct swn_host){.abi = SWN_ATEN_ABI,
+                             .lo = swn_arena_lo(e->arena),
+                             .hi = swn_arena_hi(e->arena),
+                             .op_begin = swn_engine_op_begin,
+                             .op_end = swn_engine_op_end};
 }
 
 void *swn_engine_alloc(size_t n, int *strict)
@@ -166,7 +171,8 @@ void *swn_engine_alloc(size_t n, int *strict)
     *strict = 0;
     pthread_mutex_lock(&e->lock);
     e->allocs++;
-    if (!swn_arena_would_reuse(e->arena, n) && swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL) && e->config.strict) {
+    if (!swn_arena_would_reuse(e->arena, n) && swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL) &&
+        e->config.strict) {
         *strict = 1;
         pthread_mutex_unlock(&e->lock);
         return NULL;
@@ -230,7 +236,8 @@ void swn_engine_after_alloc(void)
         return;
     const char *refused = e->half->enable();
     if (refused)
-        swn_say("cannot watch PyTorch's operators: %s; weights stay where they are and the budget is not kept", refused);
+        swn_say("cannot watch PyTorch's operators: %s; weights stay where they are and the budget is not kept",
+                refused);
     atomic_store(&e->hook_state, refused ? 3 : 2);
     atomic_store(&e->want_hook, 0);
 }
@@ -288,9 +295,10 @@ int swn_engine_unreadable(uintptr_t addr)
     if (!swn_engine_owns(addr))
         return 0;
     struct swn_range *r = swn_arena_find(e->arena, addr);
-    swn_say("block %u (offset %llu of the spill file in %s) cannot be read from the disk; ending the program rather than "
-            "computing with wrong weights",
-            r ? r->id : 0, r ? (unsigned long long)r->extent : 0ull, e->config.store_dir);
+    swn_say(
+        "block %u (offset %llu of the spill file in %s) cannot be read from the disk; ending the program rather than "
+        "computing with wrong weights",
+        r ? r->id : 0, r ? (unsigned long long)r->extent : 0ull, e->config.store_dir);
     return 1;
 }
 
@@ -352,7 +360,8 @@ void swn_engine_postfork_child(void)
     e->control = NULL;
     e->trace = NULL;
     e->pool = e->res.pool = NULL;
-    /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on demand. */
+    /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on
+     * demand. */
     e->spill = e->res.spill = NULL;
     e->kept_bytes = 0;
     e->planned = 0;

@@ -19,8 +19,8 @@ int swn_engine_running(void);
 void swn_engine_set_half(const struct swn_half *half);
 void swn_engine_host(struct swn_host *out);
 
-/* Memory for a tensor of n >= SWN_GRANULE bytes; NULL: the arena has no room, use ordinary memory. *strict: set when the
- * budget is exceeded and the user asked for an error. */
+/* Memory for a tensor of n >= SWN_GRANULE bytes; NULL: the arena has no room, use ordinary memory. *strict: set when
+ * the budget is exceeded and the user asked for an error. */
 void *swn_engine_alloc(size_t n, int *strict);
 /* 1 when p was the engine's and is freed now. */
 int swn_engine_free(void *p);

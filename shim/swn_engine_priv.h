@@ -1,7 +1,7 @@
 /* swn_engine_priv.h - what the engine's files share. Everything in it is guarded by `lock` unless it says otherwise.
  *
- * Lock rank: engine lock before the fetch queue's own. Never held while calling out (into PyTorch, or waiting for a fetch
- * other than through `changed`).
+ * Lock rank: engine lock before the fetch queue's own. Never held while calling out (into PyTorch, or waiting for a
+ * fetch other than through `changed`).
  */
 #ifndef SWN_ENGINE_PRIV_H
 #define SWN_ENGINE_PRIV_H
@@ -30,9 +30,9 @@ struct swn_node {
 
 struct swn_thread_state {
     struct swn_cursor cursor;
-    uint64_t last_visit;   /* engine's visit number */
-    uint32_t last_node;    /* whose computing is being timed */
-    uint64_t ready_ns;     /* when it began */
+    uint64_t last_visit; /* engine's visit number */
+    uint32_t last_node;  /* whose computing is being timed */
+    uint64_t ready_ns;   /* when it began */
     unsigned index;
     uint64_t next_plan_try;
     struct swn_thread_state *next;

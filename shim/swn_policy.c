@@ -24,8 +24,8 @@ static size_t window(struct swn_engine *e)
     return e->pool ? swn_pool_window(e->pool) : 0;
 }
 
-/* Everything that is in use and not a weight of the order: activations, inputs, optimizer state. Free pages kept warm are not
- * in it: they go first when room is needed. */
+/* Everything that is in use and not a weight of the order: activations, inputs, optimizer state. Free pages kept warm
+ * are not in it: they go first when room is needed. */
 size_t swn_policy_other(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
@@ -69,7 +69,8 @@ int swn_policy_pool(struct swn_engine *e)
         return 0;
     int err = make_pool(e);
     if (err && !e->said_pool++)
-        swn_say("cannot set up the pool and the spill file in %s: %s (ulimit -f, -n and -v?); weights stay in memory and the budget "
+        swn_say("cannot set up the pool and the spill file in %s: %s (ulimit -f, -n and -v?); weights stay in memory "
+                "and the budget "
                 "is not kept",
                 e->config.store_dir, strerror(-err));
     return err;
@@ -130,15 +131,16 @@ int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
     } else if (err != -EBUSY) {
         char need[32];
         if (!e->said_full++)
-            swn_say("cannot write %s more to the store directory %s: %s; memory may exceed the budget until there is room",
-                    swn_format_mib(need, size), e->config.store_dir, strerror(-err));
+            swn_say(
+                "cannot write %s more to the store directory %s: %s; memory may exceed the budget until there is room",
+                swn_format_mib(need, size), e->config.store_dir, strerror(-err));
         e->spill_retry = e->allocs + 64;
     }
     return err;
 }
 
-/* The range whose leaving hurts least: what the plan streams, then what was used longest ago, kept weights and what is being
- * read last. */
+/* The range whose leaving hurts least: what the plan streams, then what was used longest ago, kept weights and what is
+ * being read last. */
 static struct swn_range *victim(struct swn_engine *e, const struct swn_range *spare, int desperate)
 {
     struct swn_range *best = NULL;
@@ -146,8 +148,10 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         if (atomic_load(&r->state) != SWN_HOME || r->pins || r == spare)
             continue;
-        int class = r->readers ? 3 : r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2 ? 4
-                  : r->node >= 0 && e->planned ? (r->keep ? 2 : 0) : 1;
+        int class = r->readers                                                   ? 3
+                    : r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2 ? 4
+                    : r->node >= 0 && e->planned                                 ? (r->keep ? 2 : 0)
+                                                                                 : 1;
         if (class >= 3 && !desperate)
             continue;
         if (!best || class < best_class || (class == best_class && r->last_use < best->last_use)) {
@@ -191,9 +195,10 @@ static void say_over_budget(struct swn_engine *e, size_t bytes)
         e->over_budget_peak = over;
     char a[32], b[32];
     if (!e->said_over++)
-        swn_say("the tensors in use at once need %s more than the budget of %s; going over it: give SWAPNET_BUDGET more "
-                "(SWAPNET_STRICT=1 makes this an error)",
-                swn_format_mib(a, over), swn_format_mib(b, e->config.budget_bytes));
+        swn_say(
+            "the tensors in use at once need %s more than the budget of %s; going over it: give SWAPNET_BUDGET more "
+            "(SWAPNET_STRICT=1 makes this an error)",
+            swn_format_mib(a, over), swn_format_mib(b, e->config.budget_bytes));
 }
 
 /* Lets one range go. 0, or -ENOMEM when nothing is left that could. */
@@ -224,8 +229,8 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
     trim_warm(e, bytes);
     if (swn_engine_resident(e) + bytes <= e->config.budget_bytes)
         return 0;
-    int can_spill = e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry &&
-                    swn_policy_pool(e) == 0;
+    int can_spill = e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 &&
+                    e->allocs >= e->spill_retry && swn_policy_pool(e) == 0;
     int busy = 0;
     for (int desperate = 0; desperate < 2; desperate++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
@@ -300,8 +305,8 @@ void swn_policy_window(struct swn_engine *e)
         resize_window(e, e->window_goal);
 }
 
-/* Before there is a plan: a weight wider than the window gets a window it fits, as long as that leaves most of the budget to
- * everything else. */
+/* Before there is a plan: a weight wider than the window gets a window it fits, as long as that leaves most of the
+ * budget to everything else. */
 int swn_policy_widen(struct swn_engine *e, size_t size)
 {
     if (size <= window(e) || size > e->config.budget_bytes / 3)
@@ -318,7 +323,8 @@ static void apply(struct swn_engine *e, const struct swn_plan_node *plan, const 
         r->keep_head = r->oversize ? (size_t)plan[i].keep_head : 0;
         char a[32], b[32];
         if (r->oversize && r->len > e->config.budget_bytes / 2 && !e->said_oversize++)
-            swn_say("one layer of %s alone exceeds what the budget of %s leaves for weights: it is read through a mapping, slower "
+            swn_say("one layer of %s alone exceeds what the budget of %s leaves for weights: it is read through a "
+                    "mapping, slower "
                     "but with the same result",
                     swn_format_mib(a, r->len), swn_format_mib(b, e->config.budget_bytes));
         if (!r->keep && r->frame && r->frame->kept && (!r->oversize || r->frame->size != r->keep_head))
@@ -345,7 +351,8 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
         goto out;
     for (size_t i = 0; i < n; i++) {
         struct swn_node *node = swn_node_of(e, ids[i]);
-        plan[i] = (struct swn_plan_node){.bytes = swn_round_up(node->range->len, SWN_PAGE), .compute_ns = node->compute_ns};
+        plan[i] =
+            (struct swn_plan_node){.bytes = swn_round_up(node->range->len, SWN_PAGE), .compute_ns = node->compute_ns};
     }
     size_t other = e->other_peak, budget = e->config.budget_bytes;
     struct swn_plan result;
@@ -361,8 +368,9 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
         e->other_peak = swn_policy_other(e);
         if (e->config.verbose) {
             char a[32], b[32], c[32], d[32];
-            swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s", n, swn_format_mib(a, result.kept_bytes),
-                    swn_format_mib(b, result.streamed_bytes), swn_format_mib(c, result.window_bytes), swn_format_mib(d, other));
+            swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s", n,
+                    swn_format_mib(a, result.kept_bytes), swn_format_mib(b, result.streamed_bytes),
+                    swn_format_mib(c, result.window_bytes), swn_format_mib(d, other));
         }
     }
 out:

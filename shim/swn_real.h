@@ -2,14 +2,15 @@
 #ifndef SWN_REAL_H
 #define SWN_REAL_H
 
-/* The next definition of `name` in the search order, looked up once; NULL when there is none. Only functions are asked for. */
+/* The next definition of `name` in the search order, looked up once; NULL when there is none. Only functions are asked
+ * for. */
 void *swn_real_lookup(const char *name, void **cache);
 
-#define SWN_REAL(name, type)                                                                                                   \
-    static type real_##name(void)                                                                                              \
-    {                                                                                                                          \
-        static void *cache;                                                                                                    \
-        return (type)swn_real_lookup(#name, &cache);                                                                           \
+#define SWN_REAL(name, type)                                                                                           \
+    static type real_##name(void)                                                                                      \
+    {                                                                                                                  \
+        static void *cache;                                                                                            \
+        return (type)swn_real_lookup(#name, &cache);                                                                   \
     }
 
 #endif

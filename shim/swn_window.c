@@ -1,9 +1,9 @@
 /* Operator windows: what happens between "this operator is about to read these weights" and its end, and the fetching
  * ahead that follows from it.
  *
- * With one program thread a weight is lent by pointer: the storage's data pointer names the pool frame while the operator runs
- * (assembly by reference, SwapNet 5.2). As soon as a second thread could copy that pointer out and keep it, frames are mapped
- * at the weight's own address instead, which stays right for ever. */
+ * With one program thread a weight is lent by pointer: the storage's data pointer names the pool frame while the
+ * operator runs (assembly by reference, SwapNet 5.2). As soon as a second thread could copy that pointer out and keep
+ * it, frames are mapped at the weight's own address instead, which stays right for ever. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -84,8 +84,8 @@ static void fetch_done(struct swn_fetch_job *job, int err)
         r->frame = NULL;
         f->range = r = NULL;
         if (!e->said_read++)
-            swn_say("cannot read block %u (offset %llu, %zu bytes) from the spill file in %s: %s; trying its mapping", f->range_id,
-                    (unsigned long long)job->off, job->len, e->config.store_dir, strerror(-err));
+            swn_say("cannot read block %u (offset %llu, %zu bytes) from the spill file in %s: %s; trying its mapping",
+                    f->range_id, (unsigned long long)job->off, job->len, e->config.store_dir, strerror(-err));
     }
     if (!r && !f->users) {
         if (f->kept)
@@ -97,7 +97,8 @@ static void fetch_done(struct swn_fetch_job *job, int err)
 }
 
 /* Submits the read that fills f with the first bytes of r. NULL when the queue takes no more. */
-static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct swn_frame *f, const void *owner, int urgent)
+static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct swn_frame *f, const void *owner,
+                              int urgent)
 {
     f->range = r;
     f->range_id = r->id;
@@ -105,8 +106,12 @@ static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct 
     f->wanted = 1;
     f->state = SWN_FRAME_FILLING;
     f->start_ns = swn_now_ns();
-    f->job = (struct swn_fetch_job){.file = &r->file->fetch, .off = r->extent, .buf = swn_pool_rw(e->pool, f), .len = f->size,
-                                    .done = fetch_done, .user = f};
+    f->job = (struct swn_fetch_job){.file = &r->file->fetch,
+                                    .off = r->extent,
+                                    .buf = swn_pool_rw(e->pool, f),
+                                    .len = f->size,
+                                    .done = fetch_done,
+                                    .user = f};
     r->frame = f;
     if (swn_fetch_submit(e->fetch, &f->job, urgent)) {
         r->frame = NULL;
@@ -117,7 +122,8 @@ static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct 
 }
 
 /* Begins to bring r into the window. NULL when there is no place that `force` could make. */
-static struct swn_frame *fetch_start(struct swn_engine *e, struct swn_range *r, enum swn_pool_force force, const void *owner)
+static struct swn_frame *fetch_start(struct swn_engine *e, struct swn_range *r, enum swn_pool_force force,
+                                     const void *owner)
 {
     struct swn_frame *f = swn_pool_place(e->pool, swn_round_up(r->len, SWN_PAGE), force, swn_policy_evict, e);
     return f ? fill(e, r, f, owner, force == SWN_POOL_READY) : NULL;

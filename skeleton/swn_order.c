@@ -63,8 +63,8 @@ static size_t recent_steps(const struct swn_order *o, uint32_t window)
     return recent;
 }
 
-/* Makes room: grows while most steps are recent, else keeps the size and forgets the old ones. Those that stay are chosen
- * by age alone: a choice by slot would crowd one part of the table until every probe walks through it. */
+/* Makes room: grows while most steps are recent, else keeps the size and forgets the old ones. Those that stay are
+ * chosen by age alone: a choice by slot would crowd one part of the table until every probe walks through it. */
 static void rebuild(struct swn_order *o)
 {
     size_t slots = o->slots;

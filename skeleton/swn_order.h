@@ -1,7 +1,7 @@
 /* swn_order.h - the order in which a program reads its weights, learned while it runs.
  *
- * A weight's successor is remembered by the two weights read last: (a, b) -> c, the newest observation winning. A chain of
- * such steps from a thread's position predicts what comes next, across the end of a pass into the next one, for any
+ * A weight's successor is remembered by the two weights read last: (a, b) -> c, the newest observation winning. A chain
+ * of such steps from a thread's position predicts what comes next, across the end of a pass into the next one, for any
  * number of models and threads at once, and after a branch is back on the right track two weights later. Orders belong
  * to the process; a cursor (one per thread) is only a position in them.
  *
@@ -16,9 +16,9 @@
 struct swn_order;
 
 struct swn_cursor {
-    uint32_t before, at;  /* the two weights read last */
-    uint32_t anchor;      /* first weight this thread was seen reading; its return ends a pass */
-    uint64_t hits, run;   /* right predictions, in all and in a row */
+    uint32_t before, at; /* the two weights read last */
+    uint32_t anchor;     /* first weight this thread was seen reading; its return ends a pass */
+    uint64_t hits, run;  /* right predictions, in all and in a row */
     uint64_t misses;
     uint64_t passes;
 };

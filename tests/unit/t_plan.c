@@ -297,8 +297,8 @@ static void resnet_101(void **state)
 static void vgg(void **state)
 {
     (void)state;
-    static const uint64_t kib[] = {64, 144, 288, 576, 1152, 2304, 2304, 4608, 9216, 9216, 9216, 9216, 9216, 392 * 1024,
-                                   64 * 1024, 16000};
+    static const uint64_t kib[] = {64,   144,  288,  576,  1152, 2304,       2304,      4608,
+                                   9216, 9216, 9216, 9216, 9216, 392 * 1024, 64 * 1024, 16000};
     struct swn_plan_node nodes[16];
     struct swn_plan plan;
     for (uint64_t budget = 16; budget <= 560; budget += 16) {

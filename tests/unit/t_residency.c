@@ -316,7 +316,8 @@ static void step(enum stand stand, enum op op, int kept, size_t published)
         check(r, streamed ? SWN_STREAMED : SWN_HOME);
         break;
     case FORK:
-#ifdef __SANITIZE_THREAD__ /* its runtime maps memory in a new child, into the hole that a published range has become */
+#ifdef __SANITIZE_THREAD__ /* its runtime maps memory in a new child, into the hole that a published range has become  \
+                            */
         if (stand >= PUBLISHED)
             break;
 #endif
@@ -586,9 +587,10 @@ static void no_store_is_lost(void **state)
     pthread_join(thread, NULL);
     sigaction(SIGSEGV, &before, NULL);
     print_message("%llu stores; spilled %llu, refused %llu; published %llu, refused %llu; remapped %llu, refused %llu; "
-                  "%llu recalls\n", (unsigned long long)writer.stores, (unsigned long long)done[0],
-                  (unsigned long long)refused[0], (unsigned long long)done[1], (unsigned long long)refused[1],
-                  (unsigned long long)done[2], (unsigned long long)refused[2], (unsigned long long)res.recalls);
+                  "%llu recalls\n",
+                  (unsigned long long)writer.stores, (unsigned long long)done[0], (unsigned long long)refused[0],
+                  (unsigned long long)done[1], (unsigned long long)refused[1], (unsigned long long)done[2],
+                  (unsigned long long)refused[2], (unsigned long long)res.recalls);
     assert_int_equal(writer.lost, 0);
     for (size_t page = 0; page < PAGES; page++)
         assert_int_equal(*(uint64_t *)(r->addr + page * SWN_PAGE + 8 * page), writer.last[page]);

@@ -1,0 +1,251 @@
+/* Description: the fetch queue gives the right bytes exactly once on each of its three paths, and when any read fails.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "swn_fetch.h"
+
+#define FILE_BYTES ((size_t)6 << 20)
+#define JOBS 24
+
+static struct swn_fetch_file file;
+static char *content;
+
+/* A table whose N-th read fails, on whatever path it is made. */
+static struct fault {
+    _Atomic uint64_t reads;
+    uint64_t at; /* 0: never */
+    int for_ever, err, short_reads, no_ring, no_direct;
+    _Atomic uint64_t fired;
+} fault;
+
+static int hit(void)
+{
+    uint64_t n = ++fault.reads;
+    int now = fault.at && (n == fault.at || (fault.for_ever && n > fault.at));
+    fault.fired += (uint64_t)now;
+    return now;
+}
+
+static ssize_t faulty_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
+{
+    if (fault.no_direct && fd == file.direct_fd)
+        return -EINVAL;
+    if (hit())
+        return fault.err;
+    return swn_io_sys.pread(ctx, fd, buf, fault.short_reads && len > 8192 ? len / 2 / 4096 * 4096 : len, off);
+}
+
+static int faulty_ring_setup(void *ctx, struct io_uring *ring, unsigned entries)
+{
+    return fault.no_ring ? -EPERM : swn_io_sys.ring_setup(ctx, ring, entries);
+}
+
+static int faulty_ring_wait(void *ctx, struct io_uring *ring, int timeout_ms, uint64_t *tag, int *res)
+{
+    int got = swn_io_sys.ring_wait(ctx, ring, timeout_ms, tag, res);
+    if (got == 1 && hit())
+        *res = fault.err;
+    else if (got == 1 && fault.short_reads && *res > 8192)
+        *res = *res / 2 / 4096 * 4096;
+    return got;
+}
+
+static struct swn_io table;
+
+struct job {
+    struct swn_fetch_job job;
+    pthread_mutex_t *lock;
+    pthread_cond_t *cond;
+    int *left, calls, err;
+};
+
+static void done(struct swn_fetch_job *j, int err)
+{
+    struct job *job = j->user;
+    pthread_mutex_lock(job->lock);
+    job->calls++;
+    job->err = err;
+    --*job->left;
+    pthread_cond_broadcast(job->cond);
+    pthread_mutex_unlock(job->lock);
+}
+
+/* Runs JOBS random jobs; each must be done once, with the right bytes or an error. Returns how many failed. */
+static int run_jobs(enum swn_fetch_path best, enum swn_fetch_path *path)
+{
+    static struct job jobs[JOBS];
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+    int left = JOBS, failed = 0;
+    struct swn_fetch *f;
+    struct swn_fetch_opts opts = {.io = &table, .best_path = best, .piece_bytes = (size_t)256 << 10};
+    assert_int_equal(swn_fetch_start(&f, &opts), 0);
+    for (int i = 0; i < JOBS; i++) {
+        size_t pages = FILE_BYTES / 4096, at = (size_t)rand() % pages,
+               n = 1 + (size_t)rand() % (pages - at < 400 ? pages - at : 400);
+        jobs[i] = (struct job){.lock = &lock, .cond = &cond, .left = &left};
+        jobs[i].job =
+            (struct swn_fetch_job){.file = &file, .off = at * 4096, .len = n * 4096, .done = done, .user = &jobs[i]};
+        jobs[i].job.buf = aligned_alloc(4096, n * 4096);
+        memset(jobs[i].job.buf, 0xEE, n * 4096);
+        assert_int_equal(swn_fetch_submit(f, &jobs[i].job, i % 3 == 0), 0);
+        if (i % 4 == 0)
+            swn_fetch_promote(f, &jobs[i].job);
+        if (i == JOBS / 2) {
+            swn_fetch_pause(f);
+            swn_fetch_resume(f);
+        }
+    }
+    pthread_mutex_lock(&lock);
+    while (left)
+        pthread_cond_wait(&cond, &lock);
+    pthread_mutex_unlock(&lock);
+    *path = swn_fetch_path_now(f);
+    swn_fetch_stop(f);
+    for (int i = 0; i < JOBS; i++) {
+        assert_int_equal(jobs[i].calls, 1);
+        if (!jobs[i].err)
+            assert_memory_equal(jobs[i].job.buf, content + jobs[i].job.off, jobs[i].job.len);
+        failed += jobs[i].err != 0;
+        free(jobs[i].job.buf);
+    }
+    return failed;
+}
+
+static void reset(void)
+{
+    memset(&fault, 0, sizeof fault);
+    fault.err = -EIO;
+}
+
+static void paths(void **state)
+{
+    (void)state;
+    enum swn_fetch_path path;
+    for (int i = 0; i < 3; i++) {
+        reset();
+        fault.short_reads = i == 2;
+        assert_int_equal(run_jobs(SWN_FETCH_URING, &path), 0);
+        fault.no_ring = 1;
+        assert_int_equal(run_jobs(SWN_FETCH_URING, &path), 0);
+        assert_int_equal(path, file.direct_fd < 0 ? SWN_FETCH_BUFFERED : SWN_FETCH_PREAD);
+        fault.no_direct = 1;
+        assert_int_equal(run_jobs(SWN_FETCH_URING, &path), 0);
+        assert_int_equal(path, SWN_FETCH_BUFFERED);
+        assert_int_equal(run_jobs(SWN_FETCH_BUFFERED, &path), 0);
+    }
+    assert_string_equal(swn_fetch_path_name(SWN_FETCH_URING), "io_uring+O_DIRECT");
+}
+
+/* FAULTS.md row 1: the N-th read fails, once and for ever after, on the ring and on the threads. */
+static void nth_failure(void **state)
+{
+    (void)state;
+    enum swn_fetch_path path;
+    for (int no_ring = 0; no_ring < 2; no_ring++)
+        for (int for_ever = 0; for_ever < 2; for_ever++)
+            for (uint64_t n = 1;; n += 1 + n / 8) {
+                reset();
+                fault.no_ring = no_ring;
+                fault.for_ever = for_ever;
+                fault.at = n;
+                int failed = run_jobs(SWN_FETCH_URING, &path);
+                if (!fault.fired)
+                    break;
+                if (!for_ever)
+                    assert_int_equal(failed, 0); /* one failure is retried */
+                else if (n == 1)
+                    assert_int_equal(failed, JOBS);
+            }
+}
+
+static void interrupted(void **state)
+{
+    (void)state;
+    enum swn_fetch_path path;
+    for (uint64_t n = 1; n < 30; n += 7) {
+        reset();
+        fault.no_ring = 1;
+        fault.err = n % 2 ? -EINTR : -EAGAIN;
+        fault.at = n;
+        assert_int_equal(run_jobs(SWN_FETCH_URING, &path), 0);
+    }
+}
+
+static void count(struct swn_fetch_job *j, int err)
+{
+    ((int *)j->user)[0]++;
+    ((int *)j->user)[1] = err;
+}
+
+static void truncated_and_cancelled(void **state)
+{
+    (void)state;
+    reset();
+    struct swn_fetch *f;
+    struct swn_fetch_opts opts = {.io = &table};
+    int end[2] = {0, 0}, taken[2] = {0, 0}, left[2] = {0, 0};
+    void *buf = aligned_alloc(4096, 8192);
+    assert_int_equal(swn_fetch_start(&f, &opts), 0);
+    struct swn_fetch_job beyond = {
+        .file = &file, .off = FILE_BYTES - 4096, .buf = buf, .len = 8192, .done = count, .user = end};
+    assert_int_equal(swn_fetch_submit(f, &beyond, 0), 0);
+    swn_fetch_pause(f);
+    while (!__atomic_load_n(&end[0], __ATOMIC_ACQUIRE)) { /* it may not have begun before the pause */
+        swn_fetch_resume(f);
+        usleep(1000);
+        swn_fetch_pause(f);
+    }
+    assert_int_equal(end[1], -ENODATA);
+    struct swn_fetch_job a = {.file = &file, .buf = buf, .len = 4096, .done = count, .user = taken}, b = a;
+    b.user = left;
+    assert_int_equal(swn_fetch_submit(f, &a, 0), 0);
+    assert_int_equal(swn_fetch_submit(f, &b, 0), 0);
+    assert_int_equal(swn_fetch_cancel(f, &a), 0);
+    swn_fetch_stop(f);
+    assert_int_equal(taken[0], 0);
+    assert_int_equal(left[0], 1);
+    free(buf);
+}
+
+int main(void)
+{
+    char path[512];
+    const char *dir = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/swn-fetch-XXXXXX", dir ? dir : "/var/tmp");
+    file.fd = mkstemp(path);
+    file.direct_fd = open(path, O_RDONLY | O_DIRECT);
+    unlink(path);
+    content = aligned_alloc(4096, FILE_BYTES);
+    for (size_t i = 0; i < FILE_BYTES; i++)
+        content[i] = (char)(i * 2654435761u >> 13);
+    if (file.fd < 0 || pwrite(file.fd, content, FILE_BYTES, 0) != (ssize_t)FILE_BYTES || fsync(file.fd))
+        return 1;
+    table = swn_io_sys;
+    table.pread = faulty_pread;
+    table.ring_setup = faulty_ring_setup;
+    table.ring_wait = faulty_ring_wait;
+    alarm(100); /* a hang is a failure */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paths),
+        cmocka_unit_test(nth_failure),
+        cmocka_unit_test(interrupted),
+        cmocka_unit_test(truncated_and_cancelled),
+    };
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    free(content);
+    return rc;
+}
