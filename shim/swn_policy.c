@@ -181,6 +181,17 @@ static void unkeep(struct swn_engine *e, struct swn_range *r)
         swn_policy_drop_frame(e, r);
 }
 
+/* The range gets ordinary pages, and room for them first: not twice where it is resident already. */
+int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard)
+{
+    if (r->frame && r->frame->kept && r->published && !r->frame->users)
+        unkeep(e, r);
+    if (atomic_load(&r->state) != SWN_STREAMED)
+        return 0;
+    swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
+    return swn_policy_home(e, r, discard);
+}
+
 static void trim_warm(struct swn_engine *e, size_t bytes)
 {
     struct swn_piece piece;
@@ -286,8 +297,8 @@ static double bytes_per_ns(struct swn_engine *e)
 static int resize_window(struct swn_engine *e, size_t bytes)
 {
     size_t now = window(e);
-    if (bytes > now)
-        swn_policy_make_room(e, bytes - now, NULL);
+    if (bytes > now && swn_policy_try_room(e, bytes - now, NULL))
+        return -ENOMEM; /* later, when what is in the way has gone */
     if (bytes < now)
         for (struct swn_frame *f = swn_pool_first(e->pool), *n; f; f = n) {
             n = f->next;

@@ -252,8 +252,7 @@ static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
     if (swn_residency_scan(&e->res, r, &pages) || pages.own) {
         /* Written behind our back: the private copies are the truth. */
         arg->frame = NULL;
-        swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
-        swn_policy_home(e, r, 0);
+        swn_policy_bring_home(e, r, 0);
         release_user(e, f);
         e->window_misses++;
         return;
@@ -325,8 +324,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
             e->plan_dirty = 1;
         }
         if (atomic_load(&r->state) == SWN_STREAMED) {
-            swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
-            swn_policy_home(e, r, arg->use == SWN_USE_OVERWRITE && overwrites_all(op, arg, r));
+            swn_policy_bring_home(e, r, arg->use == SWN_USE_OVERWRITE && overwrites_all(op, arg, r));
         }
         return;
     }
@@ -415,8 +413,7 @@ static void end_arg(struct swn_engine *e, struct swn_arg *arg)
     r->readers -= arg->reading;
     if (arg->remap && !r->readers && !r->published && atomic_load(&r->state) == SWN_STREAMED &&
         swn_residency_remap(&e->res, r) == -EBUSY) {
-        swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
-        swn_policy_home(e, r, 0);
+        swn_policy_bring_home(e, r, 0);
     }
     swn_policy_settle(e, r);
 }
