@@ -1,0 +1,107 @@
+/* swn_checkpoint.h - what is inside a checkpoint file, without running any of it.
+ *
+ * Readers for torch.save zip archives (.pt, .pth, .bin; PyTorch 1.6 to 2.13), TorchScript archives, .safetensors, and
+ * sharded checkpoints named by an index JSON. A checkpoint is hostile input: pickles are interpreted by a symbolic
+ * machine with a fixed list of opcodes and globals that never imports or calls anything, every size is checked against
+ * the bytes that exist before it is used, and whatever is not understood is refused with a text that says what, where
+ * and what to do.
+ *
+ * A checkpoint is a list of files, a list of storages (contiguous bytes in one of the files, never overlapping), and a
+ * list of named tensors (views of a storage). Tied or shared weights are several tensors of one storage. In safetensors
+ * every tensor is its own storage.
+ *
+ * Thread-safety: objects may be read by many threads once made. Errors are -errno with a text in *why:
+ * -EINVAL malformed or refused, -ENOTSUP a format that is known but not read (the text says how to convert), -EIO and
+ * others from the system.
+ */
+#ifndef SWN_CHECKPOINT_H
+#define SWN_CHECKPOINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "swn_io.h"
+
+#define SWN_WHY 512
+
+/* Element types of torch and safetensors. The numbers are part of the store format: never change one. */
+enum swn_dtype {
+    SWN_DTYPE_NONE = 0,
+    SWN_U8,
+    SWN_I8,
+    SWN_I16,
+    SWN_I32,
+    SWN_I64,
+    SWN_F16,
+    SWN_F32,
+    SWN_F64,
+    SWN_BF16,
+    SWN_BOOL,
+    SWN_C32,
+    SWN_C64,
+    SWN_C128,
+    SWN_F8_E4M3FN,
+    SWN_F8_E5M2,
+    SWN_F8_E4M3FNUZ,
+    SWN_F8_E5M2FNUZ,
+    SWN_F8_E8M0FNU,
+    SWN_U16,
+    SWN_U32,
+    SWN_U64,
+    SWN_DTYPE_COUNT
+};
+size_t swn_dtype_size(enum swn_dtype d);            /* bytes per element; 0 for an unknown one */
+const char *swn_dtype_name(enum swn_dtype d);       /* "float32" */
+const char *swn_dtype_safetensors(enum swn_dtype d); /* "F32", or NULL where safetensors has no name for it */
+
+/* Which bytes a file held when it was looked at. Two files with equal identities are taken for the same bytes. */
+struct swn_identity {
+    uint64_t dev, ino, size;
+    int64_t mtime_ns, ctime_ns;
+    uint64_t directory; /* XXH3-64 of the zip's central directory, or of the safetensors header */
+};
+/* All fields but `directory`, which becomes 0. */
+int swn_identity_stat(const struct swn_io *io, int fd, struct swn_identity *out);
+
+enum swn_checkpoint_kind { SWN_CKPT_TORCH, SWN_CKPT_TORCHSCRIPT, SWN_CKPT_SAFETENSORS };
+
+struct swn_ckpt_file {
+    char *path;
+    int fd; /* open for reading, owned by the checkpoint */
+    struct swn_identity identity;
+};
+
+struct swn_ckpt_storage {
+    char *name;    /* "data/0" in a zip, the tensor's name in safetensors; for messages */
+    uint32_t file; /* index */
+    uint64_t off, bytes;
+};
+
+struct swn_ckpt_tensor {
+    char *name;       /* dotted path in nested dicts: "state_dict.layer1.0.weight" */
+    uint32_t storage; /* index */
+    enum swn_dtype dtype;
+    uint32_t ndim;
+    const int64_t *shape, *stride; /* elements; both of length ndim */
+    uint64_t off;                  /* bytes into the storage */
+};
+
+struct swn_checkpoint {
+    enum swn_checkpoint_kind kind;
+    struct swn_ckpt_file *files;
+    size_t file_count;
+    struct swn_ckpt_storage *storages; /* in file order: by (file, off) */
+    size_t storage_count;
+    struct swn_ckpt_tensor *tensors; /* in checkpoint order */
+    size_t tensor_count;
+};
+
+/* Reads the description of the checkpoint at `path` (a file, or an index JSON "*.index.json" whose shards lie beside
+ * it). *out is the caller's, to be closed. */
+int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, const char *path, char why[SWN_WHY]);
+/* The same for one file that is open already; `fd` is duplicated, `path` is used for messages only. */
+int swn_checkpoint_open_fd(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
+                           char why[SWN_WHY]);
+void swn_checkpoint_close(struct swn_checkpoint *c, const struct swn_io *io);
+
+#endif

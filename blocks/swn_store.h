@@ -1,0 +1,115 @@
+/* swn_store.h - the block store: a checkpoint's weights as one file that can be fetched from with O_DIRECT.
+ *
+ * Header, then tables (sources, layers, extents, tensors, names), then the extents: each storage of the checkpoint at a
+ * multiple of 4096, padded with zeros, in execution order, with an XXH3-64 checksum. The layer is the smallest unit; a
+ * block is an index range of layers, so cutting anew moves indices, not bytes (SwapNet 6.2.2). Written to a temporary
+ * name, fsynced, renamed, directory fsynced: a store that can be opened is whole. All integers little-endian.
+ *
+ * A store is immutable once renamed into place. An open store keeps its inode: a file renamed over it changes nothing.
+ * Stores are hostile input too: every byte of header and tables is covered by checksums, and every offset, count and
+ * size is checked against the file before it is used.
+ *
+ * Thread-safety: an open store may be used by many threads. Errors are -errno with a text in *why as in
+ * swn_checkpoint.h; -EILSEQ: a checksum does not match.
+ */
+#ifndef SWN_STORE_H
+#define SWN_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "swn_checkpoint.h"
+#include "swn_fetch.h"
+#include "swn_io.h"
+
+struct swn_store_source {
+    const char *path; /* as it was when the store was built */
+    struct swn_identity identity;
+};
+
+/* A storage of the checkpoint. Extents are sorted by offset in the store, that is in execution order. */
+struct swn_store_extent {
+    uint64_t off;   /* in the store, a multiple of 4096 */
+    uint64_t bytes; /* of the storage; the extent is padded to a multiple of 4096 with zeros */
+    uint64_t checksum; /* XXH3-64 of `bytes` bytes */
+    uint32_t source;   /* index */
+    uint32_t layer;    /* index of the first layer that uses it */
+    uint64_t source_off;
+};
+
+struct swn_store_layer {
+    const char *name;               /* the module path: "features.0" for features.0.weight and features.0.bias */
+    uint32_t first_extent, extents; /* those whose `layer` it is: contiguous */
+    uint64_t bytes;                 /* of those extents, unpadded */
+    uint32_t depth;                 /* references (tensors) to be registered, SwapNet's "depth" of a block */
+    uint64_t flops;                 /* 0: not known */
+};
+
+struct swn_store_tensor {
+    const char *name;
+    uint32_t extent, layer;
+    enum swn_dtype dtype;
+    uint32_t ndim;
+    const int64_t *shape, *stride;
+    uint64_t off; /* bytes into the extent */
+};
+
+struct swn_store {
+    struct swn_fetch_file file; /* descriptors, owned by the store: for the fetch queue and for mappings */
+    struct swn_identity identity; /* of the store file itself; `directory` is the header's checksum */
+    char *path;
+    const struct swn_store_source *sources;
+    size_t source_count;
+    const struct swn_store_layer *layers;
+    size_t layer_count;
+    const struct swn_store_extent *extents;
+    size_t extent_count;
+    const struct swn_store_tensor *tensors; /* in layer order */
+    size_t tensor_count;
+    uint64_t total_bytes; /* of the file */
+    void *priv;
+};
+
+/* --- reading --- */
+
+int swn_store_open(struct swn_store **out, const struct swn_io *io, const char *path, char why[SWN_WHY]);
+void swn_store_close(struct swn_store *s, const struct swn_io *io);
+/* The extent that holds exactly the bytes [off, off + bytes) of source `source`, or NULL. O(log n). */
+const struct swn_store_extent *swn_store_find(const struct swn_store *s, uint32_t source, uint64_t off, uint64_t bytes);
+/* 0 when the `extent->bytes` bytes at buf are what the extent held when the store was built, else -EILSEQ. */
+int swn_store_check(const struct swn_store_extent *extent, const void *buf);
+
+/* --- building --- */
+
+struct swn_store_opts {
+    /* Layer names in execution order; layers it does not name follow in checkpoint order. NULL: checkpoint order. */
+    const char *const *order;
+    size_t order_count;
+    size_t buffer_bytes; /* memory for copying; 0: 8 MiB */
+    /* Called as bytes are copied; non-zero ends the build with -ECANCELED. May be NULL. */
+    int (*progress)(void *user, uint64_t done, uint64_t total);
+    void *user;
+};
+
+/* Writes the store of `c` to `path`: never visible half-written, an old one stays until the new one is whole, durable
+ * when it returns. Reads the checkpoint with O_DIRECT where that works and leaves neither file in the page cache. On
+ * error nothing is left behind; -ENOSPC's text says how many bytes are needed. If the checkpoint's identity changed
+ * while it was read, -ESTALE. */
+int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, const char *path,
+                    const struct swn_store_opts *opts, char why[SWN_WHY]);
+
+/* --- the cache: stores of checkpoint files, found by the file's identity --- */
+
+/* Path of the store that file would have in cache directory `dir`: a hash of the identity's stat fields (not of
+ * `directory`, which swn_cache_open compares). out: at least 4096. */
+void swn_cache_path(const char *dir, const struct swn_identity *source, char *out, size_t size);
+/* Opens the store of the open checkpoint file `fd`: one whose source identity equals the file's, `directory` included
+ * (which is read and hashed for that). -ENOENT: none. A store found is marked as used now (its mtime), which is what
+ * least-recently-used goes by. */
+int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY]);
+/* Builds it. Makes room first: least recently used stores go until all fit cap_bytes (0: no cap); a checkpoint larger
+ * than the cap is refused with -EFBIG. */
+int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char *dir, uint64_t cap_bytes,
+                    const struct swn_checkpoint *c, const struct swn_store_opts *opts, char why[SWN_WHY]);
+
+#endif
