@@ -50,8 +50,8 @@ enum swn_dtype {
     SWN_U64,
     SWN_DTYPE_COUNT
 };
-size_t swn_dtype_size(enum swn_dtype d);            /* bytes per element; 0 for an unknown one */
-const char *swn_dtype_name(enum swn_dtype d);       /* "float32" */
+size_t swn_dtype_size(enum swn_dtype d);             /* bytes per element; 0 for an unknown one */
+const char *swn_dtype_name(enum swn_dtype d);        /* "float32" */
 const char *swn_dtype_safetensors(enum swn_dtype d); /* "F32", or NULL where safetensors has no name for it */
 
 /* Which bytes a file held when it was looked at. Two files with equal identities are taken for the same bytes. */

@@ -210,11 +210,14 @@ int swn_engine_free(void *p)
         return 0;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
-    if (r && r->addr == (uintptr_t)p) {
+    if (r && r->addr == (uintptr_t)p && r->lead == r) {
         swn_node_remove(e, r);
-        swn_policy_drop_frame(e, r);
-        e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
-        swn_residency_free(&e->res, r, worth_keeping_warm(e, r));
+        for (struct swn_range *next; r; r = next) {
+            next = r->rest;
+            swn_policy_drop_frame(e, r);
+            e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
+            swn_residency_free(&e->res, r, worth_keeping_warm(e, r));
+        }
     }
     pthread_mutex_unlock(&e->lock);
     return 1;
@@ -346,7 +349,7 @@ void swn_engine_postfork_child(void)
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         r->frame = NULL;
         r->pins = r->readers = 0;
-        r->keep = r->node >= 0 && atomic_load(&r->state) == SWN_HOME;
+        r->keep = swn_is_weight(r) && atomic_load(&r->state) == SWN_HOME;
     }
     if (e->fetch)
         swn_fetch_abandon(e->fetch);

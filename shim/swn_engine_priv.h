@@ -91,6 +91,20 @@ struct swn_engine {
 extern struct swn_engine swn_engine_one;
 extern const struct swn_io *swn_engine_io; /* the table the engine is started with; tests put another in its place */
 
+/* Whether r is, or is a piece of, a weight of the order. */
+static inline int swn_is_weight(const struct swn_range *r)
+{
+    return r->lead->node >= 0;
+}
+
+static inline size_t swn_weight_bytes(const struct swn_range *lead)
+{
+    size_t bytes = 0;
+    for (const struct swn_range *r = lead; r; r = r->rest)
+        bytes += swn_round_up(r->len, SWN_PAGE);
+    return bytes;
+}
+
 uint64_t swn_now_ns(void);
 void swn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
