@@ -29,8 +29,8 @@ struct swn_store_source {
 
 /* A storage of the checkpoint. Extents are sorted by offset in the store, that is in execution order. */
 struct swn_store_extent {
-    uint64_t off;   /* in the store, a multiple of 4096 */
-    uint64_t bytes; /* of the storage; the extent is padded to a multiple of 4096 with zeros */
+    uint64_t off;      /* in the store, a multiple of 4096 */
+    uint64_t bytes;    /* of the storage; the extent is padded to a multiple of 4096 with zeros */
     uint64_t checksum; /* XXH3-64 of `bytes` bytes */
     uint32_t source;   /* index */
     uint32_t layer;    /* index of the first layer that uses it */
@@ -55,7 +55,7 @@ struct swn_store_tensor {
 };
 
 struct swn_store {
-    struct swn_fetch_file file; /* descriptors, owned by the store: for the fetch queue and for mappings */
+    struct swn_fetch_file file;   /* descriptors, owned by the store: for the fetch queue and for mappings */
     struct swn_identity identity; /* of the store file itself; `directory` is the header's checksum */
     char *path;
     const struct swn_store_source *sources;
@@ -96,6 +96,12 @@ struct swn_store_opts {
  * error nothing is left behind; -ENOSPC's text says how many bytes are needed. If the checkpoint's identity changed
  * while it was read, -ESTALE. */
 int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, const char *path,
+                    const struct swn_store_opts *opts, char why[SWN_WHY]);
+
+/* The same weights in another order, copied from a store instead of the checkpoint, which need not be there any more.
+ * Checksums are checked on the way: -EILSEQ. Layers that `opts->order` does not name follow in the old store's order.
+ */
+int swn_store_recut(const struct swn_store *from, const struct swn_io *io, const char *path,
                     const struct swn_store_opts *opts, char why[SWN_WHY]);
 
 /* --- the cache: stores of checkpoint files, found by the file's identity --- */
