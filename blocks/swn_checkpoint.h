@@ -62,6 +62,10 @@ struct swn_identity {
 };
 /* All fields but `directory`, which becomes 0. */
 int swn_identity_stat(const struct swn_io *io, int fd, struct swn_identity *out);
+/* The identity of an open checkpoint file, `directory` included. Reads the end of a zip and its central directory, or
+ * the header of a safetensors file, and nothing else: what it accepts may still be refused by swn_checkpoint_open.
+ * Errors as below. */
+int swn_checkpoint_identity(const struct swn_io *io, int fd, struct swn_identity *out, char why[SWN_WHY]);
 
 enum swn_checkpoint_kind { SWN_CKPT_TORCH, SWN_CKPT_TORCHSCRIPT, SWN_CKPT_SAFETENSORS };
 
@@ -94,6 +98,10 @@ struct swn_checkpoint {
     size_t storage_count;
     struct swn_ckpt_tensor *tensors; /* in checkpoint order */
     size_t tensor_count;
+    /* Tensors that are in the file but cannot be described by the above: sparse, quantized and meta tensors, views with
+     * a pending conjugation or negation, storages without a tensor. Their bytes are not among the storages. */
+    size_t skipped_count;
+    char *skipped; /* the first of them and what it is, "fc.weight: a quantized tensor"; NULL when there is none */
 };
 
 /* Reads the description of the checkpoint at `path` (a file, or an index JSON "*.index.json" whose shards lie beside

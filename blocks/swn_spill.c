@@ -7,26 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE ((size_t)4 << 20)
+#include "swn_paths.h"
 
-static int make_dirs(const char *dir)
-{
-    char path[4096];
-    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
-        return -ENAMETOOLONG;
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/')
-            continue;
-        *p = 0;
-        if (mkdir(path, 0700) && errno != EEXIST)
-            return -errno;
-        *p = '/';
-    }
-    return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
-}
+#define PIECE ((size_t)4 << 20)
 
 /* O_TMPFILE leaves no name behind even when we are killed between two calls; file systems without it get a name that is
  * removed at once. */
@@ -49,7 +34,7 @@ int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const 
     if (!f)
         return -ENOMEM;
     f->io = io;
-    int err = make_dirs(dir);
+    int err = swn_make_dirs(dir);
     if (err) {
         free(f);
         return err;

@@ -98,6 +98,12 @@ struct swn_store_opts {
 int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, const char *path,
                     const struct swn_store_opts *opts, char why[SWN_WHY]);
 
+/* The same weights in another order, copied from a store instead of the checkpoint, which need not be there any more.
+ * Checksums are checked on the way: -EILSEQ. Layers that `opts->order` does not name follow in the old store's order.
+ */
+int swn_store_recut(const struct swn_store *from, const struct swn_io *io, const char *path,
+                    const struct swn_store_opts *opts, char why[SWN_WHY]);
+
 /* --- the cache: stores of checkpoint files, found by the file's identity --- */
 
 /* Path of the store that file would have in cache directory `dir`: a hash of the identity's stat fields (not of

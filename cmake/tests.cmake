@@ -45,3 +45,12 @@ if(TARGET libswapnet)
     # Reads what the build is writing, should somebody build and test at once; a minute is plenty either way.
     set_tests_properties(library install PROPERTIES TIMEOUT 60)
 endif()
+
+# Programs that end-to-end tests run: not installed.
+file(GLOB test_tools CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/tools/*.c)
+foreach(source IN LISTS test_tools)
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE swn_options swn_blocks jansson)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+endforeach()

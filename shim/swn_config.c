@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "swn_paths.h"
 #include "swn_size.h"
 
 #define PREFIX "SWAPNET_"
@@ -19,15 +20,6 @@ struct variable {
 };
 
 static const char *const fetch_names[] = {"auto", "uring", "pread", "buffered"};
-
-static const char *lookup(char *const *env, const char *name)
-{
-    size_t len = strlen(name);
-    for (; *env; env++)
-        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
-            return (*env)[len + 1] ? *env + len + 1 : NULL;
-    return NULL;
-}
 
 /* The value as it may stand in a one-line message: shortened, control characters replaced. */
 static const char *shown(char buf[SHOWN + 4], const char *value)
@@ -149,18 +141,15 @@ static void warn_unknown(struct swn_config *c, char *const *env)
 
 static int default_store(struct swn_config *c, char *const *env)
 {
-    const char *base = lookup(env, "XDG_CACHE_HOME"), *below = "/swapnet";
-    if (!base || base[0] != '/') { /* the XDG specification has relative ones ignored */
-        base = lookup(env, "HOME");
-        below = "/.cache/swapnet";
-    }
-    if (!base || base[0] != '/')
+    switch (swn_default_store_dir(env, c->store_dir, sizeof(c->store_dir))) {
+    case 0:
+        return 0;
+    case -ENOENT:
         return fail(c, "SWAPNET_STORE is not set, nor is XDG_CACHE_HOME or HOME: "
                        "set SWAPNET_STORE to a directory for the block stores");
-    int n = snprintf(c->store_dir, sizeof(c->store_dir), "%s%s", base, below);
-    if (n < 0 || (size_t)n >= sizeof(c->store_dir))
+    default:
         return fail(c, "the default for SWAPNET_STORE is too long: set SWAPNET_STORE to a shorter directory name");
-    return 0;
+    }
 }
 
 int swn_config_load(struct swn_config *c, char *const *env)
@@ -168,8 +157,8 @@ int swn_config_load(struct swn_config *c, char *const *env)
     memset(c, 0, sizeof(*c));
     c->enabled = 1;
     c->enforce = 1;
-    const char *budget = lookup(env, "SWAPNET_BUDGET");
-    const char *master = lookup(env, "SWAPNET");
+    const char *budget = swn_env_lookup(env, "SWAPNET_BUDGET");
+    const char *master = swn_env_lookup(env, "SWAPNET");
     if (master && strcmp(master, "0") == 0) {
         c->enabled = 0;
         return 1;
@@ -177,7 +166,7 @@ int swn_config_load(struct swn_config *c, char *const *env)
     warn_unknown(c, env);
     int rc = 0;
     for (size_t i = 0; i < VARIABLES && rc == 0; i++) {
-        const char *value = lookup(env, variables[i].name);
+        const char *value = swn_env_lookup(env, variables[i].name);
         if (value)
             rc = variables[i].set(c, &variables[i], value);
     }

@@ -1,0 +1,73 @@
+/* swn_store_format.h - the bytes of a store. Private to the block store; users see swn_store.h.
+ *
+ *     0             header, 136 bytes
+ *     136           sources, layers, extents, tensors: arrays of the records below
+ *     then          dims: per tensor, in order, shape[ndim] and stride[ndim], int64 elements
+ *     then          names: source paths, layer names, tensor names, in order, each ended by NUL
+ *     then          zeros up to data_off, a multiple of 4096
+ *     data_off      extents, each padded with zeros to a multiple of 4096, without holes, to the end of the file
+ *
+ * Integers are little-endian, two's complement. Everything has one place only: what follows from something else (an
+ * index, an offset, a sum) must agree with it, and all padding is zero. The header's checksum covers the header,
+ * tables_checksum the bytes from there to data_off, each extent's checksum its bytes without the padding; all are
+ * XXH3-64. Dtype numbers are those of enum swn_dtype. A change of any of this is a new version number.
+ */
+#ifndef SWN_STORE_FORMAT_H
+#define SWN_STORE_FORMAT_H
+
+#include <stdint.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "records are read and written as they lie in memory"
+#endif
+
+#define SWN_STORE_MAGIC "SWNSTORE"
+#define SWN_STORE_VERSION 1u
+/* What a reader is asked to take into memory at most: about two million tensors. */
+#define SWN_STORE_TABLES_MAX (UINT64_C(256) << 20)
+
+struct swn_disk_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t header_bytes; /* 136 */
+    uint64_t total_bytes;  /* of the file */
+    uint64_t data_off;
+    uint64_t sources, layers, extents, tensors; /* counts */
+    uint64_t dims;                              /* int64 values */
+    uint64_t names_bytes;
+    uint64_t tables_checksum;
+    uint64_t reserved[5]; /* 0 */
+    uint64_t checksum;
+};
+
+struct swn_disk_source {
+    uint64_t dev, ino, size;
+    int64_t mtime_ns, ctime_ns;
+    uint64_t directory;
+};
+
+struct swn_disk_layer {
+    uint32_t first_extent, extents;
+    uint32_t depth;
+    uint32_t zero;
+    uint64_t bytes, flops;
+};
+
+struct swn_disk_extent {
+    uint64_t off, bytes, checksum, source_off;
+    uint32_t source, layer;
+};
+
+struct swn_disk_tensor {
+    uint32_t extent, layer;
+    uint32_t dtype, ndim;
+    uint64_t off;
+};
+
+_Static_assert(sizeof(struct swn_disk_header) == 136, "on disk");
+_Static_assert(sizeof(struct swn_disk_source) == 48, "on disk");
+_Static_assert(sizeof(struct swn_disk_layer) == 32, "on disk");
+_Static_assert(sizeof(struct swn_disk_extent) == 40, "on disk");
+_Static_assert(sizeof(struct swn_disk_tensor) == 24, "on disk");
+
+#endif

@@ -1,0 +1,115 @@
+#define _GNU_SOURCE
+#include "swn_transfer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+int swn_open_direct(const struct swn_io *io, int fd, int mode)
+{
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    int direct = io->open(io->ctx, self, mode | O_DIRECT | O_CLOEXEC, 0);
+    return direct < 0 ? -1 : direct;
+}
+
+int swn_read_whole(const struct swn_io *io, int fd, void *buf, size_t len, uint64_t off)
+{
+    int retries = SWN_FETCH_RETRIES;
+    for (size_t done = 0; done < len;) {
+        ssize_t n = io->pread(io->ctx, fd, (char *)buf + done, len - done, off + done);
+        if (n == -EINTR || n == -EAGAIN || (n == -EIO && retries-- > 0))
+            continue;
+        if (n <= 0)
+            return n ? (int)n : -ENODATA;
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+static void give_up_direct(const struct swn_io *io, struct swn_fetch_file *f)
+{
+    io->close(io->ctx, f->direct_fd);
+    f->direct_fd = -1;
+}
+
+/* What a request that ended with n < 0 means: 1 try again, 0 it has failed. */
+static int again(const struct swn_io *io, struct swn_fetch_file *f, ssize_t n, int *retries)
+{
+    if (n == -EINTR || n == -EAGAIN)
+        return 1;
+    if (n == -EIO)
+        return (*retries)-- > 0;
+    if ((n == -EINVAL || n == -EOPNOTSUPP) && f->direct_fd >= 0) {
+        give_up_direct(io, f);
+        return 1;
+    }
+    return 0;
+}
+
+int swn_read_blocks(const struct swn_io *io, struct swn_fetch_file *f, void *buf, size_t len, uint64_t off, size_t *got)
+{
+    int retries = SWN_FETCH_RETRIES, cached = 0, rc = 0;
+    size_t done = 0;
+    while (done < len) {
+        int direct = f->direct_fd >= 0;
+        ssize_t n = io->pread(io->ctx, direct ? f->direct_fd : f->fd, (char *)buf + done, len - done, off + done);
+        cached |= !direct;
+        if (n < 0 && again(io, f, n, &retries))
+            continue;
+        if (n <= 0) {
+            rc = (int)n;
+            break;
+        }
+        done += (size_t)n;
+        /* Inside a block only the file's end stops a direct read, and the next must begin at a block. One more, through
+         * the cache, tells the end from a short read. */
+        if (direct && done < len && done % SWN_BLOCK) {
+            cached = 1;
+            n = io->pread(io->ctx, f->fd, (char *)buf + done, len - done, off + done);
+            if (n == 0)
+                break;
+            done = done / SWN_BLOCK * SWN_BLOCK;
+            if (n > 0 ? retries-- <= 0 : !again(io, f, n, &retries)) {
+                rc = n > 0 ? -EIO : (int)n;
+                break;
+            }
+        }
+    }
+    if (cached)
+        io->fadvise(io->ctx, f->fd, off, len, POSIX_FADV_DONTNEED);
+    *got = done;
+    return rc;
+}
+
+int swn_write_blocks(const struct swn_io *io, struct swn_fetch_file *f, const void *buf, size_t len, uint64_t off)
+{
+    int retries = SWN_FETCH_RETRIES;
+    for (size_t done = 0; done < len;) {
+        int direct = f->direct_fd >= 0;
+        ssize_t n =
+            io->pwrite(io->ctx, direct ? f->direct_fd : f->fd, (const char *)buf + done, len - done, off + done);
+        if (n < 0 && again(io, f, n, &retries))
+            continue;
+        if (n <= 0)
+            return n ? (int)n : -EIO;
+        size_t whole = (size_t)n;
+        if (direct && done + whole < len) /* may have ended inside a block; from its beginning, then */
+            whole = whole / SWN_BLOCK * SWN_BLOCK;
+        if (!whole && retries-- <= 0)
+            return -EIO;
+        done += whole;
+    }
+    return 0;
+}
+
+int swn_write_settle(const struct swn_io *io, const struct swn_fetch_file *f)
+{
+    int rc;
+    do
+        rc = io->fsync(io->ctx, f->fd);
+    while (rc == -EINTR);
+    if (!rc)
+        io->fadvise(io->ctx, f->fd, 0, 0, POSIX_FADV_DONTNEED);
+    return rc;
+}

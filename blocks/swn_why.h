@@ -1,0 +1,11 @@
+/* swn_why.h - the text that goes with an error. */
+#ifndef SWN_WHY_H
+#define SWN_WHY_H
+
+#include "swn_checkpoint.h"
+
+/* Fills `why` (cut to its size, control characters replaced: file and tensor names end up in it and on terminals) and
+ * returns err, so that a function can end with `return swn_why(why, -EINVAL, ...)`. */
+__attribute__((format(printf, 3, 4))) int swn_why(char why[SWN_WHY], int err, const char *format, ...);
+
+#endif
