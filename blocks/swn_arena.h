@@ -55,6 +55,7 @@ struct swn_range {
 
     struct swn_frame *frame; /* copy in the pool, being read or ready */
     size_t published;        /* bytes of the frame mapped at addr (0: none) */
+    int shared;              /* STREAMED, and stores at addr go straight into the extent (see swn_residency_share) */
     int foreign_map;         /* the mapping at addr is not the arena's own anonymous one */
 
     /* how it is used */

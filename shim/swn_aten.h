@@ -48,6 +48,8 @@ struct swn_arg {
 /* One outermost operator of one thread, from op_begin to op_end. */
 struct swn_op {
     const char *name; /* static or owned by the operator's schema */
+    int copies;       /* it copies every byte of args[1]'s storage to args[0]'s, and does nothing else */
+    int skip;         /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
     unsigned n;
     struct swn_arg args[SWN_OP_ARGS + SWN_OP_PIECES];
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "swn_engine_priv.h"
+#include "swn_load.h"
 #include "swn_plan.h"
 #include "swn_size.h"
 
@@ -191,8 +192,22 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard
         unkeep(e, r);
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
+    if (r->len > e->config.budget_bytes && swn_policy_share(e, r) == 0)
+        return 0;
     swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
     return swn_policy_home(e, r, discard);
+}
+
+/* A tensor that alone exceeds the budget is written through a mapping of its file. 0, or -errno: it is not. */
+int swn_policy_share(struct swn_engine *e, struct swn_range *r)
+{
+    if (!e->config.enforce || !e->half || atomic_load(&e->hook_state) == 3 || swn_policy_pool(e))
+        return -EBUSY;
+    swn_policy_drop_frame(e, r);
+    int err = swn_residency_share(&e->res, r);
+    if (!err)
+        atomic_store(&e->want_hook, 1);
+    return err;
 }
 
 static void trim_warm(struct swn_engine *e, size_t bytes)
@@ -343,10 +358,19 @@ static int cut(struct swn_engine *e, struct swn_range *lead, size_t at)
         return 0;
     if (in_use(r))
         return -EBUSY;
+    /* Its checksum is for the whole; pieces could not be checked. */
+    if (atomic_load(&r->state) == SWN_STREAMED && swn_load_verify(e, r) == -EILSEQ)
+        swn_engine_corrupt(e, r->file, r->id, r->extent);
+    if (swn_residency_unshare(&e->res, r))
+        return -EBUSY;
     if (r->published && swn_residency_remap(&e->res, r))
         swn_policy_home(e, r, 0);
     swn_policy_drop_frame(e, r);
-    return swn_arena_split(e->arena, r, lead->addr + at - r->addr) ? 0 : -ENOMEM;
+    if (!swn_arena_split(e->arena, r, lead->addr + at - r->addr))
+        return -ENOMEM;
+    if (atomic_load(&r->state) == SWN_STREAMED)
+        r->file->refs++;
+    return 0;
 }
 
 static void say_oversize(struct swn_engine *e, size_t bytes)

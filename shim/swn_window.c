@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "swn_engine_priv.h"
+#include "swn_load.h"
 
 /* A tensor that is this many operators old when it is read is taken for a weight; residual connections are younger. */
 #define AGED_OPS 64
@@ -69,6 +70,12 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     struct swn_engine *e = &swn_engine_one;
     struct swn_frame *f = job->user;
     uint64_t now = swn_now_ns();
+    if (!err && swn_load_check(f, job->buf)) {
+        if (f->checked++ == 1 && !swn_fetch_submit(e->fetch, job, 1))
+            return; /* a bit may have flipped on the way: once more */
+        swn_engine_corrupt(e, (const void *)((const char *)job->file - offsetof(struct swn_extent_file, fetch)),
+                           f->range_id, job->off);
+    }
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = f->range;
     f->state = SWN_FRAME_READY;
@@ -79,13 +86,15 @@ static void fetch_done(struct swn_fetch_job *job, int err)
         swn_trace_span(e->trace, SWN_TRACK_DISK, 0, name, f->start_ns, now, job->len);
     }
     if (err && r) {
+        const struct swn_extent_file *file = r->file;
+        char name[4200];
         e->read_errors++;
         r->io_failed = 1;
         r->frame = NULL;
         f->range = r = NULL;
         if (!e->said_read++)
-            swn_say("cannot read block %u (offset %llu, %zu bytes) from the spill file in %s: %s; trying its mapping",
-                    f->range_id, (unsigned long long)job->off, job->len, e->config.store_dir, strerror(-err));
+            swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", f->range_id,
+                    (unsigned long long)job->off, job->len, swn_load_name(file, name, sizeof name), strerror(-err));
     }
     if (!r && !f->users) {
         if (f->kept)
@@ -102,6 +111,7 @@ static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct 
 {
     f->range = r;
     f->range_id = r->id;
+    f->checked = r->file->immutable;
     f->owner = owner;
     f->wanted = 1;
     f->state = SWN_FRAME_FILLING;
@@ -156,7 +166,8 @@ static int prefetch_one(struct swn_engine *e, struct swn_thread_state *t, struct
                         size_t *ahead)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (atomic_load(&r->state) != SWN_STREAMED || r->oversize || r->io_failed || (r->frame && r->frame->kept))
+    if (atomic_load(&r->state) != SWN_STREAMED || r->shared || r->oversize || r->io_failed ||
+        (r->frame && r->frame->kept))
         return 1;
     if (*ahead && *ahead + size > share)
         return 0;
@@ -214,7 +225,7 @@ static int lendable(struct swn_engine *e, const struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
     return r && arg->reading && arg->use != SWN_USE_READ && atomic_load(&r->state) == SWN_STREAMED && !r->io_failed &&
-           e->fetch;
+           !r->shared && e->fetch;
 }
 
 /* Takes hold of r's frame: the one that is there or on its way, or a new one. */
@@ -275,6 +286,8 @@ static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
         return;
     }
     if (!f || await(e, arg, t)) {
+        if (swn_load_verify(e, r) == -EILSEQ)
+            swn_engine_corrupt(e, r->file, r->id, r->extent);
         e->window_misses++;
         arg->remap = !r->published;
         return;
@@ -401,6 +414,8 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         }
         return;
     }
+    if (r->shared && !r->pins)
+        swn_residency_unshare(&e->res, r);
     arg->reading = 1;
     r->readers++;
     if (arg->use == SWN_USE_WEIGHT && !twice && r->lead == r && is_weight(e, r)) {
@@ -425,6 +440,9 @@ void swn_engine_op_begin(struct swn_op *op)
     e->open_ops = op;
     if (!t)
         op->n = 0; /* no memory for a cursor: everything at its own address */
+    op->skip = op->copies && op->n == 2 && swn_load_move(e, op);
+    if (op->skip)
+        op->n = 0;
     add_pieces(e, op);
     for (int writes = 1; writes >= 0; writes--)
         for (unsigned i = 0; i < op->total; i++)
@@ -477,7 +495,9 @@ static void end_arg(struct swn_engine *e, struct swn_arg *arg)
         return;
     r->pins -= arg->pinned;
     r->readers -= arg->reading;
-    if (arg->remap && !r->readers && !r->published && atomic_load(&r->state) == SWN_STREAMED &&
+    if (r->shared && !r->pins)
+        swn_residency_unshare(&e->res, r);
+    if (arg->remap && !r->readers && !r->shared && !r->published && atomic_load(&r->state) == SWN_STREAMED &&
         swn_residency_remap(&e->res, r) == -EBUSY) {
         swn_policy_bring_home(e, r, 0);
     }
