@@ -97,6 +97,22 @@ static int check_byteorder(struct archive *a, char *why)
     return rc;
 }
 
+/* Not needed here, but PyTorch refuses a file in which it is not a number. */
+static int check_alignment(struct archive *a, char *why)
+{
+    char *text;
+    const struct swn_zip_entry *e = swn_zip_find(&a->zip, ".storage_alignment");
+    if (!e)
+        return 0; /* older files have none */
+    int rc = read_entry(a, e, 16, &text, why);
+    if (rc)
+        return rc;
+    if (!e->bytes || strspn(text, "0123456789") != e->bytes)
+        rc = swn_ckpt_fail(why, -EINVAL, "%s: its entry '.storage_alignment' is not a number", a->src->path);
+    free(text);
+    return rc;
+}
+
 static int new_named(struct archive *a, const struct swn_zip_entry *e, enum swn_dtype dtype, uint32_t *number)
 {
     if (a->named_count == a->named_room) {
@@ -187,6 +203,8 @@ static int read_archive(struct archive *a, struct swn_ckpt_builder *b, char *why
     int rc = check_version(a, why);
     if (!rc)
         rc = check_byteorder(a, why);
+    if (!rc)
+        rc = check_alignment(a, why);
     if (rc)
         return rc;
     a->number = malloc(a->zip.count * sizeof(*a->number));

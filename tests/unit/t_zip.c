@@ -456,6 +456,26 @@ static void test_storages(void **state)
     archive_free(&a);
 }
 
+/* PyTorch reads it as a number, and so must we, though nothing depends on it. */
+static void test_alignment(void **state)
+{
+    static const char *const entries[] = {"64", "6a", "-64", ""};
+    (void)state;
+    for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++) {
+        struct reading r = {.n = 0};
+        char why[SWN_WHY];
+        struct archive a;
+        archive_small(&a);
+        archive_add(&a, "m/.storage_alignment", entries[i], strlen(entries[i]));
+        archive_finish(&a);
+        if (i)
+            assert_refused(a.p, a.n, "x.pt", -EINVAL, "'.storage_alignment' is not a number");
+        else
+            assert_int_equal(read_bytes(&r, a.p, a.n, "x.pt", NULL, why), 0);
+        archive_free(&a);
+    }
+}
+
 static void test_other_formats(void **state)
 {
     static const unsigned char old[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46,
@@ -534,7 +554,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),       cmocka_unit_test(test_prefix),   cmocka_unit_test(test_zip64),
         cmocka_unit_test(test_archive_parts), cmocka_unit_test(test_storages), cmocka_unit_test(test_other_formats),
-        cmocka_unit_test(test_accepted),      cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_accepted),      cmocka_unit_test(test_faults),   cmocka_unit_test(test_alignment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
