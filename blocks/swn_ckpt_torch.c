@@ -97,18 +97,28 @@ static int check_byteorder(struct archive *a, char *why)
     return rc;
 }
 
-/* Not needed here, but PyTorch refuses a file in which it is not a number. */
-static int check_alignment(struct archive *a, char *why)
+/* Entries that are not needed here, but that PyTorch looks into: a file in which they are spoilt is none for it. */
+static int check_unused(struct archive *a, char *why)
 {
+    static const char alignment[] = ".storage_alignment", id[] = ".data/serialization_id";
     char *text;
-    const struct swn_zip_entry *e = swn_zip_find(&a->zip, ".storage_alignment");
-    if (!e)
-        return 0; /* older files have none */
-    int rc = read_entry(a, e, 16, &text, why);
+    const struct swn_zip_entry *e = swn_zip_find(&a->zip, alignment);
+    int rc = e ? read_entry(a, e, 16, &text, why) : 0;
     if (rc)
         return rc;
-    if (!e->bytes || strspn(text, "0123456789") != e->bytes)
-        rc = swn_ckpt_fail(why, -EINVAL, "%s: its entry '.storage_alignment' is not a number", a->src->path);
+    if (e) {
+        if (!e->bytes || strspn(text, "0123456789") != e->bytes)
+            rc = swn_ckpt_fail(why, -EINVAL, "%s: its entry '%s' is not a number", a->src->path, alignment);
+        free(text);
+    }
+    e = swn_zip_find(&a->zip, id);
+    if (rc || !e)
+        return rc;
+    rc = read_entry(a, e, 1024, &text, why);
+    if (rc)
+        return rc;
+    if (!swn_ckpt_utf8(text, e->bytes))
+        rc = swn_ckpt_fail(why, -EINVAL, "%s: its entry '%s' is not UTF-8", a->src->path, id);
     free(text);
     return rc;
 }
@@ -204,7 +214,7 @@ static int read_archive(struct archive *a, struct swn_ckpt_builder *b, char *why
     if (!rc)
         rc = check_byteorder(a, why);
     if (!rc)
-        rc = check_alignment(a, why);
+        rc = check_unused(a, why);
     if (rc)
         return rc;
     a->number = malloc(a->zip.count * sizeof(*a->number));
