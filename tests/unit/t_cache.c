@@ -199,7 +199,7 @@ static void cap(void **state)
     uint64_t bytes;
     int fd[4];
     for (int i = 0; i < 4; i++) {
-        char name[8] = {(char)('a' + i), 0};
+        char name[8] = {'m', (char)('0' + i), 0};
         fd[i] = make_file(name, (float)i);
         assert_int_equal(try_build(fd[i], name, 3 * STORE_BYTES), 0);
         age(fd[i], 100 - i);
@@ -211,11 +211,11 @@ static void cap(void **state)
     assert_int_equal(found(fd[0]), 0);
     assert_int_equal(stores(), 3);
     /* Building one anew needs no more room than it has. */
-    assert_int_equal(try_build(fd[2], "c", 3 * STORE_BYTES), 0);
+    assert_int_equal(try_build(fd[2], "m2", 3 * STORE_BYTES), 0);
     assert_int_equal(stores(), 3);
-    assert_int_equal(try_build(fd[1], "b", STORE_BYTES - 1), -EFBIG);
+    assert_int_equal(try_build(fd[1], "m1", STORE_BYTES - 1), -EFBIG);
     assert_int_equal(stores(), 3);
-    assert_int_equal(try_build(fd[1], "b", STORE_BYTES), 0);
+    assert_int_equal(try_build(fd[1], "m1", STORE_BYTES), 0);
     assert_int_equal(stores(), 1);
     for (int i = 0; i < 4; i++)
         close(fd[i]);
