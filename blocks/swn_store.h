@@ -102,8 +102,8 @@ struct swn_store_opts {
 int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, const char *path,
                     const struct swn_store_opts *opts, char why[SWN_WHY]);
 
-/* What swn_store_build would write, but for the checksums of extents: tables without a file. *out is closed as if it had
- * been opened; its descriptors are -1. */
+/* What swn_store_build would write, but for the checksums of extents: tables without a file. *out is closed as if it
+ * had been opened; its descriptors are -1. */
 int swn_store_draft(struct swn_store **out, const struct swn_checkpoint *c, const struct swn_store_opts *opts,
                     char why[SWN_WHY]);
 /* The same weights in another order, copied from a store instead of the checkpoint, which need not be there any more.
