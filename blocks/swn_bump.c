@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGN sizeof(max_align_t)
+#define ALIGN sizeof(uint64_t)
 #define FIRST_CHUNK ((size_t)4 << 10)
 #define LAST_CHUNK ((size_t)256 << 10) /* chunks double up to this, so that little is taken in vain */
 
 struct swn_bump_chunk {
     struct swn_bump_chunk *older;
     size_t size, used;
-    _Alignas(max_align_t) unsigned char bytes[];
+    _Alignas(uint64_t) unsigned char bytes[];
 };
 
 int swn_bump_charge(struct swn_bump *b, size_t bytes)

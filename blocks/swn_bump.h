@@ -17,7 +17,7 @@ struct swn_bump {
     struct swn_bump_chunk *chunk; /* the newest one */
 };
 
-/* `bytes` bytes, zeroed, aligned for any type; valid until swn_bump_free. -ENOMEM: the system has none; -E2BIG: the
+/* `bytes` bytes, zeroed, aligned to 8; valid until swn_bump_free. -ENOMEM: the system has none; -E2BIG: the
  * limit is reached. */
 int swn_bump_take(struct swn_bump *b, size_t bytes, void **out);
 /* A copy of text[0, len) with a 0 behind. Errors as above. */

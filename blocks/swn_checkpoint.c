@@ -46,15 +46,18 @@ static int ends_with(const char *path, const char *end)
     return len >= n && !strcmp(path + len - n, end);
 }
 
-/* What torch.save wrote before 1.6: a pickle of a magic number, or before 0.1 a tar archive. */
-static int is_old_torch(const struct swn_ckpt_source *src, const unsigned char *head, size_t n)
+/* What torch.save wrote before 1.6: a pickle of a magic number, or before 0.1 a tar archive. 1, 0 or an error. */
+static int is_old_torch(const struct swn_ckpt_source *src, const unsigned char *head, char *why)
 {
     static const unsigned char magic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c,
                                           0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
     char tar[5];
-    if (n >= sizeof(magic) && !memcmp(head, magic, sizeof(magic)))
+    if (!memcmp(head, magic, sizeof(magic)))
         return 1;
-    return src->size >= 512 && !swn_ckpt_read(src, tar, sizeof(tar), 257, NULL) && !memcmp(tar, "ustar", sizeof(tar));
+    if (src->size < 512)
+        return 0;
+    int rc = swn_ckpt_read(src, tar, sizeof(tar), 257, why);
+    return rc ? rc : !memcmp(tar, "ustar", sizeof(tar));
 }
 
 static int tell_format(const struct swn_ckpt_source *src, enum format *out, char *why)
@@ -64,7 +67,7 @@ static int tell_format(const struct swn_ckpt_source *src, enum format *out, char
     int rc = swn_ckpt_read(src, head, n, 0, why);
     if (rc)
         return rc;
-    if (swn_zip_probe(src) == 0) {
+    if (swn_zip_begins(head)) {
         *out = FORMAT_ZIP;
         return 0;
     }
@@ -72,7 +75,10 @@ static int tell_format(const struct swn_ckpt_source *src, enum format *out, char
         *out = FORMAT_SAFETENSORS;
         return 0;
     }
-    if (is_old_torch(src, head, n))
+    rc = is_old_torch(src, head, why);
+    if (rc < 0)
+        return rc;
+    if (rc)
         return swn_ckpt_fail(
             why, -ENOTSUP,
             "%s: written in the format of PyTorch before 1.6, which is not read; if you trust the file, "

@@ -290,6 +290,13 @@ static int sort_storages(struct swn_checkpoint *c, uint32_t *order, uint32_t *pl
     return 0;
 }
 
+/* Gives back what an array has grown too much. */
+static void *shrink(void *array, size_t bytes)
+{
+    void *smaller = bytes ? realloc(array, bytes) : NULL;
+    return smaller ? smaller : array;
+}
+
 int swn_ckpt_finish(struct swn_ckpt_builder *b, struct swn_checkpoint **out, char why[SWN_WHY])
 {
     struct swn_checkpoint *c = &b->c;
@@ -310,7 +317,10 @@ int swn_ckpt_finish(struct swn_ckpt_builder *b, struct swn_checkpoint **out, cha
     }
     free(order);
     free(place);
-    if (!rc)
-        *out = c;
-    return rc;
+    if (rc)
+        return rc;
+    c->storages = shrink(c->storages, c->storage_count * sizeof(*c->storages));
+    c->tensors = shrink(c->tensors, c->tensor_count * sizeof(*c->tensors));
+    *out = c;
+    return 0;
 }

@@ -127,8 +127,9 @@ static int read_numbers(struct reader *r, uint64_t *out, uint32_t most, uint32_t
 /* Shape and row-major strides, in the bump. A dimension of 0 counts as 1 in the strides, as in PyTorch. */
 static int set_shape(struct reader *r, struct swn_ckpt_tensor *t, const uint64_t *dims, uint32_t n)
 {
-    void *p;
-    int rc = swn_bump_take(&r->b->bump, 2 * n * sizeof(int64_t) + 1, &p);
+    static int64_t none[1];
+    void *p = none;
+    int rc = n ? swn_bump_take(&r->b->bump, 2 * n * sizeof(int64_t), &p) : 0;
     if (rc)
         return swn_ckpt_fail_memory(r->json.why, r->json.src->path, rc);
     int64_t *shape = p, *stride = shape + n, step = 1;

@@ -64,15 +64,9 @@ static uint64_t get64(const unsigned char *p)
     return get32(p) | (uint64_t)get32(p + 4) << 32;
 }
 
-int swn_zip_probe(const struct swn_ckpt_source *src)
+int swn_zip_begins(const unsigned char head[4])
 {
-    unsigned char sig[4];
-    if (src->size < END_BYTES)
-        return -ENOENT;
-    int rc = swn_ckpt_read(src, sig, sizeof(sig), 0, NULL);
-    if (rc)
-        return rc;
-    return get32(sig) == LOCAL_SIG || get32(sig) == END_SIG ? 0 : -ENOENT;
+    return get32(head) == LOCAL_SIG || get32(head) == END_SIG;
 }
 
 static int fail(const struct swn_ckpt_source *src, char *why, const char *what)

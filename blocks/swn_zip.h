@@ -38,8 +38,8 @@ struct swn_zip {
     uint64_t hash;                 /* XXH3-64 of the central directory */
 };
 
-/* 0 when the file begins like a zip entry or is an empty archive, else -ENOENT, or an error of reading. */
-int swn_zip_probe(const struct swn_ckpt_source *src);
+/* Does a file whose first four bytes these are begin like a zip archive? */
+int swn_zip_begins(const unsigned char head[4]);
 /* Reads and checks the directory and every local header. On success the caller owns *z until swn_zip_close. */
 int swn_zip_open(struct swn_zip *z, const struct swn_ckpt_source *src, char why[SWN_WHY]);
 void swn_zip_close(struct swn_zip *z);
