@@ -267,22 +267,36 @@ static int check(const struct swapnet_model *m, const struct held *s)
     return 0;
 }
 
-API int swapnet_swap_in(struct swapnet_model *m, size_t block)
+/* One read of the block, waited for and checked. */
+static int fetch_once(struct swapnet_model *m, size_t block)
 {
     int rc = swapnet_prefetch(m, block);
-    struct held *s = rc ? NULL : &m->blocks[block];
-    if (rc || s->state == IN)
+    if (rc)
         return rc;
+    struct held *s = &m->blocks[block];
     for (uint32_t i = 0; i <= s->b.tie_count; i++)
         if (s->parts[i].job.len)
             swn_fetch_promote(m->fetch, &s->parts[i].job);
     rc = wait_for(m, s);
     if (!rc)
         rc = check(m, s);
-    if (rc) {
+    if (rc)
         forget(s);
+    return rc;
+}
+
+API int swapnet_swap_in(struct swapnet_model *m, size_t block)
+{
+    if (block >= m->block_count)
+        return -EINVAL;
+    struct held *s = &m->blocks[block];
+    if (s->state == IN)
+        return 0;
+    int rc = fetch_once(m, block);
+    if (rc == -EILSEQ) /* a bit may have fallen over on the way rather than on the disk */
+        rc = fetch_once(m, block);
+    if (rc)
         return rc;
-    }
     free(s->parts);
     s->parts = NULL;
     s->state = IN;

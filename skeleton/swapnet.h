@@ -54,7 +54,8 @@ uint64_t swapnet_block_bytes(const struct swapnet_model *m, size_t block);
 
 /* Starts reading a block; nothing to do when it is there or on its way. */
 int swapnet_prefetch(struct swapnet_model *m, size_t block);
-/* Reads a block, or waits for one that is on its way, and checks it. On an error it is out. */
+/* Reads a block, or waits for one that is on its way, and checks it; bytes that do not match are read once more. On an
+ * error it is out. */
 int swapnet_swap_in(struct swapnet_model *m, size_t block);
 /* Gives its memory back. Nothing to do when it is not there. */
 int swapnet_swap_out(struct swapnet_model *m, size_t block);

@@ -435,6 +435,31 @@ def test_power_loss(checkpoints, disk, kind):
     assert len(chosen) > 15 and new < len(chosen)
 
 
+@needs_strace
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
+def test_interrupted(checkpoints, disk, name):
+    """Cleans up, then dies of the signal like any other program."""
+    number = signal.Signals[f"SIG{name}"]
+    sweep = Sweep(checkpoints, disk)
+    # strace passes the signal on, but would be the one to report it
+    done = run("bash", "-c", 'strace -f -o /dev/null -e "inject=fallocate:signal=$0" "$@"; exit $?', f"SIG{name}",
+               *sweep.command)
+    assert done.returncode in (-number, 128 + number) and done.stdout == "", done
+    assert os.listdir(disk) == ["s"] and sweep.store.read_bytes() == sweep.old_bytes
+
+
+def test_progress_bar_on_a_terminal_only(checkpoints, disk):
+    ours, theirs = os.openpty()
+    done = subprocess.run([PARTITION, "build", checkpoints / "plain.pth", "-o", f"{disk}/s"], stderr=theirs,
+                          stdout=subprocess.PIPE, text=True, timeout=60, env=harness.clean_env())
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert done.returncode == 0 and done.stdout == f"{disk}/s\n"
+    assert "[" + "#" * 30 + "]" in shown and "MiB/s" in shown
+    assert part("build", checkpoints / "plain.pth", "-o", f"{disk}/s").stderr == ""
+
+
 # ---- the C API ----
 
 def test_example_against_the_installed_library(checkpoints, disk):
