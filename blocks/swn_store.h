@@ -55,8 +55,9 @@ struct swn_store_tensor {
 };
 
 struct swn_store {
-    struct swn_fetch_file file;   /* descriptors, owned by the store: for the fetch queue and for mappings */
-    struct swn_identity identity; /* of the store file itself; `directory` is the header's checksum */
+    struct swn_fetch_file file; /* descriptors, owned by the store: for the fetch queue and for mappings */
+    /* Of the store file itself; `directory` is the header's checksum. Times change when others mark it as used. */
+    struct swn_identity identity;
     char *path;
     const struct swn_store_source *sources;
     size_t source_count;
