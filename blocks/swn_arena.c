@@ -199,6 +199,7 @@ struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh
     r->size = warm ? span : swn_round_up(len, SWN_PAGE);
     r->id = a->next_id++;
     r->node = -1;
+    r->lead = r;
     atomic_store_explicit(&r->state, SWN_HOME, memory_order_relaxed);
     r->prev = a->last;
     *(a->last ? &a->last->next : &a->first) = r;
@@ -207,6 +208,29 @@ struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh
         atomic_store_explicit(&a->owner[at + i], r, memory_order_release);
     *fresh = warm ? 0 : r->size;
     return r;
+}
+
+struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size_t at)
+{
+    struct swn_range *p = range_new(a);
+    if (!p)
+        return NULL;
+    *p = *r;
+    p->addr += at;
+    p->len -= at;
+    p->size -= at;
+    p->span -= at;
+    p->extent += at;
+    p->id = a->next_id++;
+    p->node = -1;
+    p->prev = r;
+    *(r->next ? &r->next->prev : &a->last) = p;
+    r->next = r->rest = p;
+    r->len = r->size = r->span = at;
+    size_t first = (p->addr - a->base) / SWN_GRANULE, count = p->span / SWN_GRANULE;
+    for (size_t i = 0; i < count; i++)
+        atomic_store_explicit(&a->owner[first + i], p, memory_order_release);
+    return p;
 }
 
 void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)

@@ -55,17 +55,21 @@ struct swn_range {
 
     struct swn_frame *frame; /* copy in the pool, being read or ready */
     size_t published;        /* bytes of the frame mapped at addr (0: none) */
+    int shared;              /* STREAMED, and stores at addr go straight into the extent (see swn_residency_share) */
     int foreign_map;         /* the mapping at addr is not the arena's own anonymous one */
 
     /* how it is used */
     uint64_t alloc_seq, last_use; /* in outermost operators */
     uint32_t aged_reads;
-    int node;     /* index in the learned order, or -1 */
-    int written;  /* mutated by an operator after it had been read as a weight */
-    int keep;     /* the plan wants it resident */
-    int oversize; /* larger than all there is for weights: its head is kept, the mapping serves the rest */
-    size_t keep_head;
+    int node;      /* index in the learned order, or -1 */
+    int written;   /* mutated by an operator after it had been read as a weight */
+    int keep;      /* the plan wants it resident */
+    int oversize;  /* fits neither beside what is kept nor in the window: the mapping serves it */
     int io_failed; /* a fetch failed for good: served by the mapping */
+
+    /* A large tensor may be cut into pieces that come and go on their own; each is a range. */
+    struct swn_range *lead; /* its first piece, which counts for the order; itself when it is not cut */
+    struct swn_range *rest; /* the next piece, or NULL */
 
     struct swn_range *prev, *next; /* all live ranges, oldest first */
 };
@@ -87,6 +91,10 @@ struct swn_piece {
 /* A range for `len` bytes, or NULL when no address space or descriptor is left. *fresh: bytes of it that have no pages
  * yet (either all of them or none). */
 struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh);
+/* Cuts a live range `at` bytes from its start (a multiple of SWN_GRANULE, inside it): r keeps the front, the new piece
+ * gets the rest, in the same state, with its part of the extent. Nobody may be using r, and it has no frame. NULL: no
+ * memory for a descriptor, nothing changed. Every piece is given back by a swn_arena_free of its own. */
+struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size_t at);
 /* Whether swn_arena_alloc(len) would be served from warm pages. */
 int swn_arena_would_reuse(const struct swn_arena *a, size_t len);
 /* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */

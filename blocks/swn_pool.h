@@ -33,6 +33,7 @@ struct swn_frame {
     int users; /* operators that hold it */
     int kept;  /* lives behind the window, not part of it */
     int urgent, wanted;
+    int checked;         /* its file has checksums; 2: a fetch did not match, and is being repeated */
     _Atomic int tainted; /* the fault handler let a store through its read-only view */
     const void *owner;   /* cursor it was fetched for */
     uint64_t start_ns;

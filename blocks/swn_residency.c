@@ -98,9 +98,32 @@ static int leave_commit(struct swn_residency *s, struct swn_range *r, struct swn
 static void drop_extent(struct swn_residency *s, struct swn_extent_file *file, uint64_t off, size_t size,
                         uint64_t epoch)
 {
+    file->refs--;
     /* A child forked since still maps it, and children never write their parent's file. */
     if (epoch == s->fork_epoch && file == s->spill)
         swn_spill_drop(file, off, size);
+}
+
+/* The range's ordinary pages are gone. */
+static void left_home(struct swn_residency *s, struct swn_range *r)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    if (r->span > size) /* warm pages behind the last one asked for */
+        madvise((void *)(r->addr + size), r->span - size, MADV_DONTNEED);
+    s->home_bytes -= r->size;
+    r->size = size;
+}
+
+static void name_extent(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
+{
+    file->refs++;
+    r->file = file;
+    r->extent = off;
+    r->extent_epoch = s->fork_epoch;
+    r->foreign_map = 1;
+    r->published = 0;
+    r->shared = 0;
+    atomic_store(&r->state, SWN_STREAMED);
 }
 
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
@@ -120,16 +143,92 @@ int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
         leave_undo(r, SWN_HOME);
         return err;
     }
-    if (r->span > size) /* warm pages behind the last one asked for */
-        madvise((void *)(r->addr + size), r->span - size, MADV_DONTNEED);
-    s->home_bytes -= r->size;
-    r->size = size;
-    r->file = s->spill;
-    r->extent = off;
-    r->extent_epoch = s->fork_epoch;
-    r->foreign_map = 1;
-    atomic_store(&r->state, SWN_STREAMED);
+    left_home(s, r);
+    name_extent(s, r, s->spill, off);
     return 0;
+}
+
+int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
+{
+    int state = state_of(r);
+    if ((state != SWN_HOME && state != SWN_STREAMED) || r->pins || s->pagemap_fd < 0)
+        return -EBUSY;
+    void *at = (void *)r->addr;
+    int err = s->io->mmap(s->io->ctx, &at, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file->fetch.fd, off);
+    if (err)
+        return err;
+    if (state == SWN_HOME)
+        left_home(s, r);
+    else
+        drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
+    name_extent(s, r, file, off);
+    return 0;
+}
+
+static int map_extent(struct swn_residency *s, struct swn_range *r, int how)
+{
+    void *at = (void *)r->addr;
+    return s->io->mmap(s->io->ctx, &at, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
+                       how | MAP_FIXED | MAP_NORESERVE, r->file->fetch.fd, r->extent);
+}
+
+static int share_fresh(struct swn_residency *s, struct swn_range *r)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    uint64_t off;
+    int err = s->spill ? swn_spill_reserve(s->spill, size, &off) : -EBUSY;
+    if (err)
+        return err;
+    void *at = (void *)r->addr;
+    err = s->io->mmap(s->io->ctx, &at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                      s->spill->fetch.fd, off);
+    if (err) {
+        swn_spill_drop(s->spill, off, size);
+        return err;
+    }
+    left_home(s, r);
+    name_extent(s, r, s->spill, off);
+    r->shared = 1;
+    return 0;
+}
+
+int swn_residency_share(struct swn_residency *s, struct swn_range *r)
+{
+    struct swn_pages pages;
+    if (r->shared)
+        return 0;
+    if (state_of(r) == SWN_HOME)
+        return share_fresh(s, r);
+    if (state_of(r) != SWN_STREAMED || r->file != s->spill || r->extent_epoch != s->fork_epoch || r->published)
+        return -EBUSY;
+    int err = leave_begin(r);
+    if (!err)
+        err = swn_residency_scan(s, r, &pages);
+    if (!err && pages.own)
+        err = -EBUSY;
+    int leaving = SWN_LEAVING;
+    if (!err && !atomic_compare_exchange_strong(&r->state, &leaving, SWN_COMMIT))
+        err = -EBUSY;
+    if (!err)
+        err = map_extent(s, r, MAP_SHARED);
+    r->shared = !err;
+    leave_undo(r, SWN_STREAMED);
+    return err;
+}
+
+int swn_residency_unshare(struct swn_residency *s, struct swn_range *r)
+{
+    if (!r->shared)
+        return 0;
+    /* Stores of other threads land in the same page cache until this moment, and in private copies from then on. */
+    int err = map_extent(s, r, MAP_PRIVATE);
+    if (err)
+        return err;
+    r->shared = 0;
+    err = s->io->fsync(s->io->ctx, r->file->fetch.fd);
+    swn_spill_uncache(r->file, r->extent, swn_round_up(r->len, SWN_PAGE));
+    return err;
 }
 
 static void forget_extent(struct swn_residency *s, struct swn_range *r)
@@ -146,6 +245,9 @@ int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (state_of(r) != SWN_STREAMED)
         return 0;
+    int err = swn_residency_unshare(s, r);
+    if (err)
+        return err;
     if (discard) {
         void *at = mmap((void *)r->addr, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);

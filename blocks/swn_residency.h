@@ -50,6 +50,17 @@ int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struc
 /* HOME -> STREAMED: writes the bytes out and lets the pages go. -EBUSY: pinned, or recalled by a store. */
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r);
 
+/* Whatever the range held is replaced by an extent of an immutable file: nothing is read. The caller has dropped its
+ * frame, and nobody is using it. -EBUSY: pinned. On error the range is as it was. */
+int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off);
+
+/* For a range that is larger than any memory it could come home to: maps its extent in the spill file for writing, so
+ * that stores go to the file by way of the page cache, which the kernel can always reclaim. A HOME range must have no
+ * pages yet. -EBUSY: the extent is not ours alone (a child or a store has it), or there are private copies. */
+int swn_residency_share(struct swn_residency *s, struct swn_range *r);
+/* Ends that: everything written is on the disk and out of the cache, and the mapping is a private one again. */
+int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
+
 /* STREAMED -> HOME: ordinary pages with the same bytes; the extent is dropped and the frame is the caller's to release.
  * discard: the bytes are about to be overwritten entirely; they become zero. */
 int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard);

@@ -107,6 +107,20 @@ int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uin
     return 0;
 }
 
+int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off)
+{
+    /* Blocks, not a hole: a store into a hole of a full disk is a SIGBUS. */
+    int err = f->io->fallocate(f->io->ctx, f->fetch.fd, 0, f->tail, size);
+    if (err) {
+        f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, f->tail, size);
+        return err;
+    }
+    *off = f->tail;
+    f->tail += size;
+    f->live_bytes += size;
+    return 0;
+}
+
 void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size)
 {
     f->live_bytes -= size;

@@ -13,8 +13,12 @@
 #include "swn_fetch.h"
 #include "swn_io.h"
 
+/* A file with extents that ranges are mapped and fetched from: a spill file, or (as part of something larger) a block
+ * store, which is immutable: its extents are never dropped. */
 struct swn_extent_file {
     struct swn_fetch_file fetch; /* descriptors, owned by the file */
+    int immutable;
+    size_t refs; /* ranges that name it */
     const struct swn_io *io;
     uint64_t tail;
     uint64_t live_bytes;
@@ -30,6 +34,8 @@ void swn_spill_close(struct swn_extent_file *f);
 /* Writes `size` bytes (a multiple of 4096) from page-aligned memory; *off is where. On error nothing is kept. The bytes
  * are out of the page cache when it returns. */
 int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t *off);
+/* Room for `size` bytes (a multiple of 4096), zeros until somebody writes them. */
+int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off);
 /* The caller promises that no mapping of the extent is left, in any process. */
 void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size);
 /* Gives back page-cache pages of an extent that no mapping holds any more. */

@@ -9,11 +9,33 @@
 /* A mapping is read page by page as the kernel happens to touch it, at a fraction of what the disk gives. */
 #define MAPPING_PENALTY 16
 
+/* A weight from this size up may be cut in two: its head is kept, its tail is streamed. Smaller ones are worth neither
+ * the second read nor the page tables. */
+#define CUT_LEAST (16 * MIB)
+/* Cuts fall on granules of the arena. */
+#define CUT_STEP ((uint64_t)65536)
+/* A streamed weight may be cut further, so that reading it can begin before the whole of it has room. */
+#define LEAST_PIECE (8 * MIB)
+#define MOST_PIECES 24
+/* A tail shorter than this is kept too. */
+#define TAIL_LEAST MIB
+/* A piece cannot be lent by pointer: mapping it at its address costs page tables, about 0.1 ms per MiB. */
+#define PUBLISH_NS_PER_BYTE (100e3 / (double)MIB)
+
 /* Windows are tried from this up; below it a read is too small for the disk to run at speed. */
 #define LEAST_WINDOW (4 * MIB)
+#define MORE_CAPS 32
+
+uint64_t swn_plan_piece(uint64_t tail, int pieces)
+{
+    if (!pieces || tail < CUT_LEAST)
+        return tail;
+    uint64_t piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
+    return piece > LEAST_PIECE ? piece : LEAST_PIECE;
+}
 
 /* Time at which the k-th streamed read ends, and its node, over a few passes; the ring is walked with two indices. */
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
+double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, int pieces, double bytes_per_ns,
                          double latency_ns)
 {
     enum { PASSES = 4 };
@@ -29,27 +51,34 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
         double ready = 0;
         if (!node->keep) {
             double begin = disk_free;
-            uint64_t bytes = node->bytes - node->keep_head;
+            uint64_t bytes = node->bytes - node->keep_head, piece = swn_plan_piece(bytes, pieces);
             if (node->oversize) {
                 if (compute_end[i] > begin)
                     begin = compute_end[i]; /* nothing is read ahead for it */
-            } else {
-                /* compute_end[j + 1] is when node j is done: its frame is free then */
-                while (held + bytes > window && oldest < i) {
+                begin += (double)bytes / bytes_per_ns * MAPPING_PENALTY;
+                bytes = 0;
+            }
+            for (; bytes; bytes -= piece) {
+                piece = bytes < piece ? bytes : piece;
+                /* compute_end[j + 1] is when node j is done: its frames are free then */
+                while (held + piece > window && oldest < i) {
                     const struct swn_plan_node *old = &nodes[oldest % n];
                     if (!old->keep && !old->oversize) {
-                        held -= old->bytes;
+                        held -= old->bytes - old->keep_head;
                         if (compute_end[oldest + 1] > begin)
                             begin = compute_end[oldest + 1];
                     }
                     oldest++;
                 }
-                held += bytes;
+                held += piece;
+                begin += latency_ns + (double)piece / bytes_per_ns;
             }
-            ready = disk_free =
-                begin + latency_ns + (double)bytes / bytes_per_ns * (node->oversize ? MAPPING_PENALTY : 1);
+            ready = disk_free = begin;
         }
         double begin = compute_end[i] > ready ? compute_end[i] : ready;
+        uint64_t tail = node->keep || node->oversize ? 0 : node->bytes - node->keep_head;
+        if (tail && (node->keep_head || swn_plan_piece(tail, pieces) < tail))
+            begin += (double)tail * PUBLISH_NS_PER_BYTE;
         compute_end[i + 1] = begin + node->compute_ns;
         if (i + 1 == n * (PASSES - 2))
             first_pass_end = compute_end[i + 1];
@@ -59,71 +88,110 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
     return (mark - first_pass_end) / 2;
 }
 
-/* The smallest node that would have to be kept because it does not fit the window. */
-static struct swn_plan_node *smallest_forced(struct swn_plan_node *nodes, size_t n)
+static int may_cut(const struct swn_plan_node *node, uint64_t cap)
+{
+    return !node->oversize && node->bytes > cap && node->bytes >= CUT_LEAST;
+}
+
+/* Bytes of the node that stay resident. */
+static uint64_t resident(const struct swn_plan_node *node)
+{
+    return node->keep ? node->bytes : node->keep_head;
+}
+
+/* Of a node that may be cut: streams `tail` bytes, or a little more; at most `cap`. */
+static void set_tail(struct swn_plan_node *node, uint64_t tail, uint64_t cap)
+{
+    uint64_t head = tail < TAIL_LEAST ? node->bytes : (node->bytes - tail) / CUT_STEP * CUT_STEP;
+    if (node->bytes - head > cap)
+        head = (node->bytes - cap + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
+    node->keep = head >= node->bytes;
+    node->keep_head = node->keep ? 0 : head;
+}
+
+/* The smallest node that needs memory of its own because it does not fit the window. */
+static struct swn_plan_node *smallest_forced(struct swn_plan_node *nodes, size_t n, uint64_t cap)
 {
     struct swn_plan_node *pick = NULL;
     for (size_t i = 0; i < n; i++)
-        if (nodes[i].keep && (!pick || nodes[i].bytes < pick->bytes))
+        if (nodes[i].bytes > cap && !nodes[i].oversize && (!pick || nodes[i].bytes < pick->bytes))
             pick = &nodes[i];
     return pick;
 }
 
-/* Keeps every node over `cap` bytes (it would not fit the window) as far as there is room for it, else leaves it to the
- * mapping; then spreads what must be streamed of the rest over the compute time by error diffusion. Returns the bytes
- * kept. */
+/* A node over `cap` bytes does not fit the window: it is cut, or kept whole, as far as there is room for that, else
+ * left to the mapping. What must be streamed of the rest is spread over the compute time by error diffusion. Returns
+ * the bytes kept. */
 static uint64_t choose(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t budget, uint64_t room)
 {
-    uint64_t kept = 0, rest = 0;
+    uint64_t forced = 0, kept = 0, total = 0;
     double compute = 0, target = 0, streamed = 0, before = 0;
     for (size_t i = 0; i < n; i++) {
         struct swn_plan_node *node = &nodes[i];
+        node->keep = 0;
+        node->keep_head = 0;
         /* More than the whole budget: neither kept nor in any window. */
         node->oversize = node->bytes > budget;
-        node->keep = !node->oversize && node->bytes > cap;
-        if (node->keep)
-            kept += node->bytes;
-        else if (!node->oversize)
-            rest += node->bytes;
-        compute += node->compute_ns;
+        if (node->oversize)
+            continue;
+        if (node->bytes > cap)
+            forced += may_cut(node, cap) ? node->bytes - cap : node->bytes;
     }
-    while (kept > room) {
-        struct swn_plan_node *node = smallest_forced(nodes, n);
-        node->keep = 0;
+    while (forced > room) {
+        struct swn_plan_node *node = smallest_forced(nodes, n, cap);
+        forced -= may_cut(node, cap) ? node->bytes - cap : node->bytes;
         node->oversize = 1;
-        kept -= node->bytes;
     }
-    target = kept + rest > room ? (double)(kept + rest - room) : 0;
+    for (size_t i = 0; i < n; i++) {
+        compute += nodes[i].compute_ns;
+        total += nodes[i].oversize ? 0 : nodes[i].bytes;
+    }
+    target = total > room ? (double)(total - room) : 0;
     for (size_t i = 0; i < n; i++) {
         struct swn_plan_node *node = &nodes[i];
         double due = compute > 0 ? target * ((before + node->compute_ns / 2) / compute) : target;
         before += node->compute_ns;
-        if (node->keep || node->oversize)
+        if (node->oversize)
             continue;
-        if (streamed + (double)node->bytes / 2 <= due && target > 0) {
-            streamed += (double)node->bytes;
-        } else {
-            node->keep = 1;
-            kept += node->bytes;
-        }
+        if (may_cut(node, cap))
+            set_tail(node, due > streamed ? (uint64_t)(due - streamed) : 0, cap);
+        else
+            node->keep = node->bytes > cap || target <= 0 || streamed + (double)node->bytes / 2 > due;
+        kept += resident(node);
+        streamed += (double)(node->bytes - resident(node));
     }
     return kept;
+}
+
+/* The node to be streamed next because too much is kept: the smallest one that alone suffices, else the largest. */
+static struct swn_plan_node *next_to_stream(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t excess)
+{
+    struct swn_plan_node *pick = NULL;
+    for (size_t i = 0; i < n; i++) {
+        struct swn_plan_node *c = &nodes[i];
+        if (!c->keep || c->bytes > cap)
+            continue;
+        int enough = c->bytes >= excess, pick_enough = pick && pick->bytes >= excess;
+        if (!pick || (enough && (!pick_enough || c->bytes < pick->bytes)) ||
+            (!enough && !pick_enough && c->bytes > pick->bytes))
+            pick = c;
+    }
+    return pick;
 }
 
 /* Diffusion rounds; bring the kept bytes under `room`, then fill what is left. */
 static uint64_t settle(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t room, uint64_t kept)
 {
+    for (size_t i = 0; i < n && kept > room; i++) {
+        struct swn_plan_node *c = &nodes[i];
+        if (!may_cut(c, cap))
+            continue;
+        uint64_t before = resident(c), tail = c->bytes - before + (kept - room);
+        set_tail(c, tail < TAIL_LEAST ? TAIL_LEAST : tail, cap);
+        kept = kept - before + resident(c);
+    }
     while (kept > room) {
-        struct swn_plan_node *pick = NULL;
-        for (size_t i = 0; i < n; i++) {
-            struct swn_plan_node *c = &nodes[i];
-            if (!c->keep || c->bytes > cap)
-                continue;
-            int enough = c->bytes >= kept - room, pick_enough = pick && pick->bytes >= kept - room;
-            if (!pick || (enough && (!pick_enough || c->bytes < pick->bytes)) ||
-                (!enough && !pick_enough && c->bytes > pick->bytes))
-                pick = c;
-        }
+        struct swn_plan_node *pick = next_to_stream(nodes, n, cap, kept - room);
         if (!pick)
             return kept;
         pick->keep = 0;
@@ -133,14 +201,25 @@ static uint64_t settle(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint
         struct swn_plan_node *pick = NULL;
         for (size_t i = 0; i < n; i++) {
             struct swn_plan_node *c = &nodes[i];
-            if (!c->keep && !c->oversize && kept + c->bytes <= room && (!pick || c->bytes > pick->bytes))
+            if (!c->keep && !c->oversize && kept + c->bytes - resident(c) <= room &&
+                (!pick || c->bytes - resident(c) > pick->bytes - resident(pick)))
                 pick = c;
         }
         if (!pick)
-            return kept;
+            break;
+        kept += pick->bytes - resident(pick);
         pick->keep = 1;
-        kept += pick->bytes;
+        pick->keep_head = 0;
     }
+    for (size_t i = 0; i < n && kept < room; i++) {
+        struct swn_plan_node *c = &nodes[i];
+        if (c->keep || !may_cut(c, cap))
+            continue;
+        uint64_t more = (room - kept) / CUT_STEP * CUT_STEP;
+        c->keep_head += more;
+        kept += more;
+    }
+    return kept;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -158,14 +237,20 @@ static void keep_all(struct swn_plan_node *nodes, size_t n, struct swn_plan *out
     out->latency_ns = out->compute_ns;
 }
 
+struct candidate {
+    uint64_t cap, window;
+    int heads_first, pieces;
+};
+
 /* One candidate: nothing larger than `cap` goes through a window of `window` bytes. */
-static int try_candidate(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t window, uint64_t budget,
-                         int heads_first, double bytes_per_ns, double latency_ns, struct swn_plan *out)
+static int try_candidate(struct swn_plan_node *nodes, size_t n, const struct candidate *at, uint64_t budget,
+                         double bytes_per_ns, double latency_ns, struct swn_plan *out)
 {
+    uint64_t cap = at->cap, window = at->window;
     if (window > budget)
         return 0;
     uint64_t room = budget - window, rest = room;
-    for (size_t i = 0; heads_first && i < n; i++)
+    for (size_t i = 0; at->heads_first && i < n; i++)
         if (nodes[i].bytes > budget)
             rest -= nodes[i].bytes < rest ? nodes[i].bytes : rest;
     uint64_t kept = choose(nodes, n, cap, budget, rest);
@@ -174,8 +259,7 @@ static int try_candidate(struct swn_plan_node *nodes, size_t n, uint64_t cap, ui
         return 0;
     /* What the rounding left over keeps the head of a layer that is too large for anything else. */
     for (size_t i = 0; i < n; i++) {
-        nodes[i].keep_head = 0;
-        if (!nodes[i].oversize || nodes[i].keep)
+        if (!nodes[i].oversize)
             continue;
         uint64_t head = room - kept < nodes[i].bytes ? room - kept : nodes[i].bytes;
         nodes[i].keep_head = head / (2 * MIB) * (2 * MIB);
@@ -186,7 +270,8 @@ static int try_candidate(struct swn_plan_node *nodes, size_t n, uint64_t cap, ui
     out->streamed_bytes = 0;
     for (size_t i = 0; i < n; i++)
         out->streamed_bytes += nodes[i].keep ? 0 : nodes[i].bytes - nodes[i].keep_head;
-    out->latency_ns = swn_plan_simulate(nodes, n, window, bytes_per_ns, latency_ns);
+    out->pieces = at->pieces;
+    out->latency_ns = swn_plan_simulate(nodes, n, window, at->pieces, bytes_per_ns, latency_ns);
     return 1;
 }
 
@@ -196,61 +281,64 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
     if (!n)
         return -EINVAL;
     memset(out, 0, sizeof *out);
-    uint64_t total = 0, *caps = malloc((n + 1) * sizeof *caps);
+    uint64_t total = 0, largest = 0, *caps = malloc((n + MORE_CAPS) * sizeof *caps);
     if (!caps)
         return -ENOMEM;
     for (size_t i = 0; i < n; i++) {
         total += nodes[i].bytes;
         out->compute_ns += nodes[i].compute_ns;
         caps[i] = nodes[i].bytes;
+        largest = nodes[i].bytes > largest ? nodes[i].bytes : largest;
         nodes[i].keep = nodes[i].oversize = 0;
         nodes[i].keep_head = 0;
     }
+    /* Where large ones may be cut, window widths need not be anybody's size. */
+    size_t count = n;
+    for (uint64_t cap = LEAST_WINDOW; largest >= CUT_LEAST && cap < largest && count < n + MORE_CAPS; cap *= 2)
+        caps[count++] = cap;
     if (total <= budget) {
         keep_all(nodes, n, out);
         free(caps);
         return 0;
     }
-    qsort(caps, n, sizeof *caps, by_bytes);
+    qsort(caps, count, sizeof *caps, by_bytes);
     struct swn_plan best = {0};
-    struct {
-        uint64_t cap, window;
-        int heads;
-    } best_at = {0};
+    struct candidate best_at = {0};
     int found = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         /* Near-equal sizes are one candidate, as long as the larger one has a window at all. */
-        if (i + 1 < n && caps[i + 1] <= budget && caps[i + 1] <= caps[i] + caps[i] / 8)
+        if (i + 1 < count && caps[i + 1] <= budget && caps[i + 1] <= caps[i] + caps[i] / 8)
             continue;
-        for (unsigned variant = 0; variant < 10;
-             variant++) { /* window = 1, 1.5 ... 3 times the largest streamed node */
-            unsigned half = 2 + variant / 2;
-            int heads = variant % 2;
-            uint64_t window = caps[i] * half / 2 > LEAST_WINDOW ? caps[i] * half / 2 : LEAST_WINDOW;
+        /* window = 1, 1.5 ... 3 times the largest streamed node */
+        for (unsigned variant = 0; variant < 20; variant++) {
+            struct candidate at = {
+                .cap = caps[i], .window = caps[i] * (2 + variant / 4) / 2, .heads_first = variant % 2};
+            at.pieces = variant / 2 % 2;
+            at.window = at.window > LEAST_WINDOW ? at.window : LEAST_WINDOW;
             struct swn_plan plan = *out;
-            if (!try_candidate(nodes, n, caps[i], window, budget, heads, bytes_per_ns, latency_ns, &plan))
+            if ((at.pieces && largest < CUT_LEAST) ||
+                !try_candidate(nodes, n, &at, budget, bytes_per_ns, latency_ns, &plan))
                 continue;
             /* A percent of predicted time is noise; fewer bytes read are not. */
             if (!found || plan.latency_ns < best.latency_ns * 0.99 ||
                 (plan.latency_ns <= best.latency_ns * 1.01 && plan.streamed_bytes < best.streamed_bytes)) {
                 best = plan;
-                best_at.cap = caps[i];
-                best_at.window = window;
-                best_at.heads = heads;
+                best_at = at;
                 found = 1;
             }
         }
     }
     if (found) {
-        try_candidate(nodes, n, best_at.cap, best_at.window, budget, best_at.heads, bytes_per_ns, latency_ns, out);
+        try_candidate(nodes, n, &best_at, budget, bytes_per_ns, latency_ns, out);
     } else {
         /* Less than the least window: everything goes through the mapping. */
         for (size_t i = 0; i < n; i++) {
             nodes[i].keep = 0;
             nodes[i].oversize = 1;
+            nodes[i].keep_head = 0;
             out->streamed_bytes += nodes[i].bytes;
         }
-        out->latency_ns = swn_plan_simulate(nodes, n, 0, bytes_per_ns, latency_ns);
+        out->latency_ns = swn_plan_simulate(nodes, n, 0, 0, bytes_per_ns, latency_ns);
     }
     free(caps);
     return 0;

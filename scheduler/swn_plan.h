@@ -18,14 +18,15 @@ struct swn_plan_node {
     double compute_ns; /* from the moment its operator has its weights to the next node's */
     /* out */
     int keep;
-    int oversize;       /* neither kept nor small enough for the window: served by the mapping */
-    uint64_t keep_head; /* of an oversize node: bytes from its start that are kept all the same */
+    uint64_t keep_head; /* of a node that is not kept whole: bytes from its start that are kept all the same */
+    int oversize;       /* what is not kept does not fit the window either: served by the mapping */
 };
 
 struct swn_plan {
     uint64_t window_bytes;
     uint64_t kept_bytes;
     uint64_t streamed_bytes; /* per pass, oversize nodes included */
+    int pieces;              /* large streamed tails are cut into pieces of swn_plan_piece bytes */
     double latency_ns;       /* predicted, steady state */
     double compute_ns;
 };
@@ -38,7 +39,10 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
 /* Steady-state time of one pass under the keep flags in nodes[]: reads are served in order by one disk and may begin
  * when the window has room; a node computes when it is there and its predecessor is done (the overlap behind SwapNet
  * Eq. 4). */
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
+double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, int pieces, double bytes_per_ns,
                          double latency_ns);
+
+/* The size of the pieces that `tail` streamed bytes of one node are fetched in; `tail` when it is not cut. */
+uint64_t swn_plan_piece(uint64_t tail, int pieces);
 
 #endif

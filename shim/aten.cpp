@@ -4,8 +4,10 @@
 #include <ATen/ATen.h>
 #include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/copy_native.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
 #include <torch/version.h>
 
 #include <array>
@@ -167,18 +169,40 @@ void add_value(Thread &t, const c10::IValue &value, swn_use use)
     }
 }
 
+// A copy that the engine makes by moving what the memory is mapped from. Set by the outermost copy_, taken by the
+// kernel below, which stands before PyTorch's own.
+thread_local void *moved_to = nullptr;
+
+at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blocking)
+{
+    if (moved_to && moved_to == self.unsafeGetTensorImpl()) {
+        moved_to = nullptr;
+        return self;
+    }
+    return at::native::copy_(self, source, non_blocking);
+}
+
+// Whether source fills its storage just as self does: then copying bytes is all that self.copy_(source) does.
+bool same_bytes(const at::Tensor &self, const at::Tensor &source)
+{
+    return self.scalar_type() == source.scalar_type() && source.is_contiguous() && source.storage_offset() == 0 &&
+           source.nbytes() == source.storage().nbytes() && source.nbytes() == self.nbytes() && !source.is_conj() &&
+           !source.is_neg() && !self.is_conj() && !self.is_neg();
+}
+
 void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
 {
     auto inputs = fn.inputs();
     bool own_address_only = python_may_run();
     t.op.n = 0;
+    t.op.copies = t.op.skip = 0;
     t.op.name = op.name.c_str();
     for (size_t i = 0; i < inputs.size(); i++) {
         auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_READ;
         if (use == SWN_USE_WRITE && op.whole_copy && !own_address_only && inputs.size() > 1 && inputs[0].isTensor() &&
             inputs[1].isTensor() && plain(inputs[0].toTensor()) && plain(inputs[1].toTensor()) &&
             overwrites(inputs[0].toTensor(), inputs[1].toTensor()))
-            use = SWN_USE_OVERWRITE;
+            use = SWN_USE_OVERWRITE, t.op.copies = i == 0 && same_bytes(inputs[0].toTensor(), inputs[1].toTensor());
         if (own_address_only && use < SWN_USE_WRITE)
             use = SWN_USE_READ;
         add_value(t, inputs[i], use);
@@ -187,6 +211,8 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
         return;
     host->op_begin(&t.op);
     t.open = true;
+    if (t.op.skip)
+        moved_to = inputs[0].toTensor().unsafeGetTensorImpl();
     for (unsigned i = 0; i < t.op.n; i++)
         if (t.op.args[i].borrowed)
             t.held[i] = c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(t.storages[i]));
@@ -213,6 +239,7 @@ void on_end(const at::RecordFunction &fn, at::ObserverContext *)
     if (!op || op->transparent || !t.depth || --t.depth || !t.open)
         return;
     t.open = false;
+    moved_to = nullptr;
     host->op_end(&t.op);
     for (unsigned i = 0; i < t.op.n; i++)
         if (t.op.args[i].borrowed)
@@ -253,6 +280,9 @@ const char *enable()
     try {
         if (!word_is_data_pointer())
             return "its storages are laid out differently from what was built for";
+        // Never destroyed: other threads may still compute when the process ends.
+        auto *copies = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+        copies->impl("copy_", copy_kernel);
         at::addGlobalCallback(
             at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
     } catch (...) {

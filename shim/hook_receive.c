@@ -9,18 +9,54 @@
 #include <unistd.h>
 
 #include "swn_engine.h"
+#include "swn_hooks.h"
+#include "swn_load.h"
 #include "swn_real.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* name, result, parameters, arguments, buffer, length */
-#define RECEIVER(result, name, params, args, buffer, length)                                                           \
+/* A read that loads a checkpoint may have been registered instead (swn_load.h); then the position moves on as if it had
+ * been made. */
+static ssize_t load_at(int fd, void *buf, size_t n, off_t off)
+{
+    ssize_t got = swn_load_read(fd, buf, n, off);
+    if (got >= 0)
+        swn_hooks_settle();
+    return got;
+}
+
+static ssize_t load_here(int fd, void *buf, size_t n)
+{
+    off_t off = lseek(fd, 0, SEEK_CUR);
+    ssize_t got = off < 0 ? -1 : load_at(fd, buf, n, off);
+    if (got >= 0)
+        lseek(fd, off + got, SEEK_SET);
+    return got;
+}
+
+/* In items. */
+static ssize_t load_stream(FILE *f, void *buf, size_t size, size_t n)
+{
+    off_t off = size ? ftello(f) : -1;
+    ssize_t got = off < 0 ? -1 : load_at(fileno(f), buf, size * n, off);
+    if (got >= 0)
+        fseeko(f, off + got, SEEK_SET);
+    return got >= 0 ? got / (ssize_t)size : -1;
+}
+
+/* name, result, parameters, arguments, buffer, length, what may stand for it */
+#define RECEIVER(result, name, params, args, buffer, length, load)                                                     \
     typedef result(*name##_fn) params;                                                                                 \
     SWN_REAL(name, name##_fn)                                                                                          \
     EXPORT result name params                                                                                          \
     {                                                                                                                  \
         if (!swn_engine_owns((uintptr_t)(buffer)))                                                                     \
             return real_##name() args;                                                                                 \
+        int before = errno;                                                                                            \
+        ssize_t loaded = load;                                                                                         \
+        errno = before;                                                                                                \
+        if (loaded >= 0)                                                                                               \
+            return (result)loaded;                                                                                     \
         const void *pinned = (buffer);                                                                                 \
         size_t bytes = (length);                                                                                       \
         swn_engine_pin(pinned, bytes);                                                                                 \
@@ -31,11 +67,13 @@
         return got;                                                                                                    \
     }
 
-RECEIVER(ssize_t, read, (int fd, void *buf, size_t n), (fd, buf, n), buf, n)
-RECEIVER(ssize_t, pread, (int fd, void *buf, size_t n, off_t off), (fd, buf, n, off), buf, n)
-RECEIVER(ssize_t, pread64, (int fd, void *buf, size_t n, off64_t off), (fd, buf, n, off), buf, n)
-RECEIVER(ssize_t, recv, (int fd, void *buf, size_t n, int flags), (fd, buf, n, flags), buf, n)
-RECEIVER(size_t, fread, (void *restrict buf, size_t size, size_t n, FILE *restrict f), (buf, size, n, f), buf, size *n)
+RECEIVER(ssize_t, read, (int fd, void *buf, size_t n), (fd, buf, n), buf, n, load_here(fd, buf, n))
+RECEIVER(ssize_t, pread, (int fd, void *buf, size_t n, off_t off), (fd, buf, n, off), buf, n, load_at(fd, buf, n, off))
+RECEIVER(ssize_t, pread64, (int fd, void *buf, size_t n, off64_t off), (fd, buf, n, off), buf, n,
+         load_at(fd, buf, n, off))
+RECEIVER(ssize_t, recv, (int fd, void *buf, size_t n, int flags), (fd, buf, n, flags), buf, n, -1)
+RECEIVER(size_t, fread, (void *restrict buf, size_t size, size_t n, FILE *restrict f), (buf, size, n, f), buf, size *n,
+         load_stream(f, buf, size, n))
 
 typedef ssize_t (*recvfrom_fn)(int, void *restrict, size_t, int, struct sockaddr *restrict, socklen_t *restrict);
 SWN_REAL(recvfrom, recvfrom_fn)

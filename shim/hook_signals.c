@@ -13,9 +13,6 @@
 #include "swn_hooks.h"
 #include "swn_real.h"
 
-/* Documented in swapnet(7): a weight could not be read back. */
-#define EXIT_UNREADABLE 5
-
 typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
 typedef int (*sigmask_fn)(int, const sigset_t *, sigset_t *);
 SWN_REAL(sigaction, sigaction_fn)
@@ -63,7 +60,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
         return;
     }
     if (info->si_code > 0 && sig == SIGBUS && swn_engine_unreadable(addr))
-        _exit(EXIT_UNREADABLE);
+        _exit(SWN_EXIT_UNREADABLE);
     errno = saved;
     pass_on(sig, info, context);
 }

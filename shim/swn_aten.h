@@ -14,8 +14,9 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 1u
-#define SWN_OP_ARGS 64 /* tensors looked at per operator; the rest use their own address, which is always right */
+#define SWN_ATEN_ABI 2u
+#define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
+#define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
 enum swn_use {
     SWN_USE_READ,      /* by an operator that is not known to let go of the pointer: own address only */
@@ -40,15 +41,19 @@ struct swn_arg {
     struct swn_range *range;
     struct swn_frame *frame;
     uint32_t range_id;
+    unsigned origin; /* the argument this is a piece of */
     int remap, pinned, reading, visited;
 };
 
 /* One outermost operator of one thread, from op_begin to op_end. */
 struct swn_op {
     const char *name; /* static or owned by the operator's schema */
+    int copies;       /* it copies every byte of args[1]'s storage to args[0]'s, and does nothing else */
+    int skip;         /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
     unsigned n;
-    struct swn_arg args[SWN_OP_ARGS];
+    struct swn_arg args[SWN_OP_ARGS + SWN_OP_PIECES];
 
+    unsigned total; /* arguments, and pieces of them */
     uint64_t begin_ns;
     int visits;
     struct swn_op *prev_open, *next_open;

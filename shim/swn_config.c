@@ -173,6 +173,10 @@ int swn_config_load(struct swn_config *c, char *const *env)
     if (rc == 0 && !budget)
         rc = fail(c, "SWAPNET_BUDGET is not set: give the memory for tensors, e.g. SWAPNET_BUDGET=256M, "
                      "or SWAPNET=0 to switch swapnet off");
+    if (rc == 0 && !strcmp(c->store_dir, "off")) {
+        c->store_off = 1;
+        c->store_dir[0] = 0;
+    }
     if (rc == 0 && !c->store_dir[0])
         rc = default_store(c, env);
     c->enabled = rc == 0;

@@ -17,6 +17,7 @@ struct swn_config {
     int enabled;               /* 1 only when swn_config_load returned 0 */
     uint64_t budget_bytes;     /* SWAPNET_BUDGET */
     char store_dir[PATH_MAX];  /* SWAPNET_STORE, else $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet */
+    int store_off;             /* SWAPNET_STORE=off: no block stores; the spill file is in the default directory */
     char stats_path[PATH_MAX]; /* SWAPNET_STATS, or "" */
     char trace_path[PATH_MAX]; /* SWAPNET_TRACE, or "" */
     int verbose;               /* SWAPNET_VERBOSE */

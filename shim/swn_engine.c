@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "swn_engine_priv.h"
+#include "swn_load.h"
 #include "swn_stats_json.h"
 
 #define ARENA_BYTES ((size_t)64 << 30)
@@ -171,7 +172,8 @@ void *swn_engine_alloc(size_t n, int *strict)
     *strict = 0;
     pthread_mutex_lock(&e->lock);
     e->allocs++;
-    if (!swn_arena_would_reuse(e->arena, n) && swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL) &&
+    int alone = n > e->config.budget_bytes && e->config.enforce;
+    if (!alone && !swn_arena_would_reuse(e->arena, n) && swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL) &&
         e->config.strict) {
         *strict = 1;
         pthread_mutex_unlock(&e->lock);
@@ -185,6 +187,8 @@ void *swn_engine_alloc(size_t n, int *strict)
         e->live_bytes += swn_round_up(n, SWN_PAGE);
         if (e->live_bytes > e->demand_peak)
             e->demand_peak = e->live_bytes;
+        if (alone && swn_policy_share(e, r))
+            swn_policy_make_room(e, 0, r);
         swn_engine_note_peak(e);
     } else {
         e->untracked += n;
@@ -210,11 +214,14 @@ int swn_engine_free(void *p)
         return 0;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
-    if (r && r->addr == (uintptr_t)p) {
+    if (r && r->addr == (uintptr_t)p && r->lead == r) {
         swn_node_remove(e, r);
-        swn_policy_drop_frame(e, r);
-        e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
-        swn_residency_free(&e->res, r, worth_keeping_warm(e, r));
+        for (struct swn_range *next; r; r = next) {
+            next = r->rest;
+            swn_policy_drop_frame(e, r);
+            e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
+            swn_residency_free(&e->res, r, worth_keeping_warm(e, r));
+        }
     }
     pthread_mutex_unlock(&e->lock);
     return 1;
@@ -295,11 +302,23 @@ int swn_engine_unreadable(uintptr_t addr)
     if (!swn_engine_owns(addr))
         return 0;
     struct swn_range *r = swn_arena_find(e->arena, addr);
-    swn_say(
-        "block %u (offset %llu of the spill file in %s) cannot be read from the disk; ending the program rather than "
-        "computing with wrong weights",
-        r ? r->id : 0, r ? (unsigned long long)r->extent : 0ull, e->config.store_dir);
+    char name[4200] = "its file";
+    if (r && r->file)
+        swn_load_name(r->file, name, sizeof name);
+    swn_say("block %u (offset %llu of %s) cannot be read from the disk; ending the program rather than computing with "
+            "wrong weights",
+            r ? r->id : 0, r ? (unsigned long long)r->extent : 0ull, name);
     return 1;
+}
+
+void swn_engine_corrupt(struct swn_engine *e, const struct swn_extent_file *file, uint32_t block, uint64_t off)
+{
+    char name[4200];
+    (void)e;
+    swn_say("block %u (offset %llu of %s) does not match its checksum; ending the program rather than computing with "
+            "wrong weights. Remove that file: it is built again from the checkpoint",
+            block, (unsigned long long)off, swn_load_name(file, name, sizeof name));
+    _exit(SWN_EXIT_UNREADABLE);
 }
 
 /* --- fork --- */
@@ -318,7 +337,9 @@ void swn_engine_prefork(void)
         swn_trace_flush(e->trace);
     struct swn_pages pages;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        if (r->published && !swn_residency_scan(&e->res, r, &pages) && pages.own)
+        if (r->shared)
+            swn_residency_unshare(&e->res, r); /* what is written from now on is the parent's or the child's alone */
+        else if (r->published && !swn_residency_scan(&e->res, r, &pages) && pages.own)
             swn_policy_home(e, r, 0); /* the child gets a fresh mapping for it; private copies must not be lost */
     e->res.fork_epoch++;
     e->fork_paused = fetch;
@@ -341,12 +362,13 @@ void swn_engine_postfork_child(void)
     if (!swn_engine_running())
         return;
     init_sync(e);
+    swn_load_fork_child();
     swn_window_fork_child(e);
     swn_residency_child(&e->res);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         r->frame = NULL;
         r->pins = r->readers = 0;
-        r->keep = r->node >= 0 && atomic_load(&r->state) == SWN_HOME;
+        r->keep = swn_is_weight(r) && atomic_load(&r->state) == SWN_HOME;
     }
     if (e->fetch)
         swn_fetch_abandon(e->fetch);
@@ -391,6 +413,7 @@ void swn_engine_stats(struct swn_stats *out)
         swn_fetch_stats_get(e->fetch, &fetch);
     out->streamed_bytes = fetch.bytes;
     out->spilled_bytes = e->spill ? e->spill->written_bytes : 0;
+    out->deferred_bytes = e->deferred;
     out->swap_ins = e->swap_ins;
     out->window_hits = e->window_hits;
     out->window_misses = e->window_misses;

@@ -12,6 +12,9 @@
 #include "swn_config.h"
 #include "swn_stats.h"
 
+/* Exit status when a weight could not be read back, or not as it was; documented in swapnet(7). */
+#define SWN_EXIT_UNREADABLE 5
+
 /* 0, or -errno with a text in why[]: the process then runs as if swapnet were not there. */
 int swn_engine_start(const struct swn_config *config, char *why, size_t why_size);
 int swn_engine_running(void);

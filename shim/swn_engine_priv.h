@@ -85,11 +85,26 @@ struct swn_engine {
     uint64_t swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes, demand_peak;
     struct swn_fetch *fork_paused;
     int forked;
-    int said_pool, said_over, said_full, said_oversize, said_read;
+    uint64_t deferred; /* bytes registered instead of read or copied */
+    int said_pool, said_over, said_full, said_oversize, said_read, said_store;
 };
 
 extern struct swn_engine swn_engine_one;
 extern const struct swn_io *swn_engine_io; /* the table the engine is started with; tests put another in its place */
+
+/* Whether r is, or is a piece of, a weight of the order. */
+static inline int swn_is_weight(const struct swn_range *r)
+{
+    return r->lead->node >= 0;
+}
+
+static inline size_t swn_weight_bytes(const struct swn_range *lead)
+{
+    size_t bytes = 0;
+    for (const struct swn_range *r = lead; r; r = r->rest)
+        bytes += swn_round_up(r->len, SWN_PAGE);
+    return bytes;
+}
 
 uint64_t swn_now_ns(void);
 void swn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -105,6 +120,7 @@ int swn_policy_pool(struct swn_engine *e);
 void swn_policy_window(struct swn_engine *e);
 int swn_policy_widen(struct swn_engine *e, size_t size);
 int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard);
+int swn_policy_share(struct swn_engine *e, struct swn_range *r);
 int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard);
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
 void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r);
@@ -123,6 +139,9 @@ void swn_engine_op_begin(struct swn_op *op);
 void swn_engine_op_end(struct swn_op *op);
 void swn_window_fork_child(struct swn_engine *e);
 void swn_window_thread_exit(void);
+/* Ends the program: a weight's bytes are not what was stored. Never returns. */
+void swn_engine_corrupt(struct swn_engine *e, const struct swn_extent_file *file, uint32_t block, uint64_t off)
+    __attribute__((noreturn));
 
 /* swn_threads.c: 1 while a second thread of the program (not a compute pool's) is alive */
 int swn_threads_many(void);

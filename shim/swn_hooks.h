@@ -8,4 +8,7 @@ void swn_hooks_fork_install(void);
 /* SIGSEGV and SIGBUS handlers that repair what is ours and pass on the rest; once, when the engine has started. */
 void swn_hooks_signals_install(void);
 
+/* What an allocation would do when it is over: installs the operator hook if it is wanted by now. No lock held. */
+void swn_hooks_settle(void);
+
 #endif

@@ -41,8 +41,9 @@ int swn_node_add(struct swn_engine *e, struct swn_range *r)
     r->node = (int)i;
     e->node_live++;
     e->plan_dirty = 1;
-    if (atomic_load(&r->state) == SWN_HOME)
-        e->node_home_bytes += r->size;
+    for (struct swn_range *p = r; p; p = p->rest)
+        if (atomic_load(&p->state) == SWN_HOME)
+            e->node_home_bytes += p->size;
     e->other_peak = swn_policy_other(e); /* what was counted as an activation so far was a weight */
     return 1;
 }
@@ -56,8 +57,9 @@ void swn_node_remove(struct swn_engine *e, struct swn_range *r)
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
         if (t->cursor.anchor == n->id)
             t->cursor.anchor = 0;
-    if (atomic_load(&r->state) == SWN_HOME)
-        e->node_home_bytes -= r->size;
+    for (struct swn_range *p = r; p; p = p->rest)
+        if (atomic_load(&p->state) == SWN_HOME)
+            e->node_home_bytes -= p->size;
     n->range = NULL;
     n->id += (uint32_t)SWN_NODE_MOST;
     e->free_nodes[e->free_count++] = (uint32_t)r->node;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "swn_engine_priv.h"
+#include "swn_load.h"
 #include "swn_plan.h"
 #include "swn_size.h"
 
@@ -16,6 +17,9 @@
 
 /* What one direct read costs beyond its bytes; NVMe and virtio disks take 50 to 200 us. */
 #define READ_LATENCY_NS 100e3
+/* Disks have slower hours than the one that was measured. A plan that counts on less reads ahead earlier, which costs
+ * nothing when the disk is fast after all. */
+#define CAUTION 0.6
 /* Assumed until something has been read. */
 #define FIRST_BYTES_PER_NS 1.0
 
@@ -100,7 +104,7 @@ int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard)
     int err = swn_residency_home(&e->res, r, discard);
     if (err)
         return err;
-    if (r->node >= 0)
+    if (swn_is_weight(r))
         e->node_home_bytes += r->size;
     swn_policy_drop_frame(e, r);
     return 0;
@@ -125,7 +129,7 @@ int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
     size_t size = r->size;
     int err = swn_residency_spill(&e->res, r);
     if (!err) {
-        if (r->node >= 0)
+        if (swn_is_weight(r))
             e->node_home_bytes -= size;
         atomic_store(&e->want_hook, 1);
     } else if (err != -EBUSY) {
@@ -150,7 +154,7 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
             continue;
         int class = r->readers                                                   ? 3
                     : r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2 ? 4
-                    : r->node >= 0 && e->planned                                 ? (r->keep ? 2 : 0)
+                    : swn_is_weight(r) && e->planned                             ? (r->keep ? 2 : 0)
                                                                                  : 1;
         if (class >= 3 && !desperate)
             continue;
@@ -188,8 +192,22 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard
         unkeep(e, r);
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
+    if (r->len > e->config.budget_bytes && swn_policy_share(e, r) == 0)
+        return 0;
     swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
     return swn_policy_home(e, r, discard);
+}
+
+/* A tensor that alone exceeds the budget is written through a mapping of its file. 0, or -errno: it is not. */
+int swn_policy_share(struct swn_engine *e, struct swn_range *r)
+{
+    if (!e->config.enforce || !e->half || atomic_load(&e->hook_state) == 3 || swn_policy_pool(e))
+        return -EBUSY;
+    swn_policy_drop_frame(e, r);
+    int err = swn_residency_share(&e->res, r);
+    if (!err)
+        atomic_store(&e->want_hook, 1);
+    return err;
 }
 
 static void trim_warm(struct swn_engine *e, size_t bytes)
@@ -217,7 +235,7 @@ static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int c
 {
     struct swn_range *r = can_spill ? victim(e, spare, desperate) : NULL;
     struct swn_range *kept = kept_victim(e, spare);
-    if (kept && (!r || (r->node >= 0 && r->keep && e->planned))) {
+    if (kept && (!r || (swn_is_weight(r) && r->keep && e->planned))) {
         unkeep(e, kept);
         e->plan_dirty = 1; /* the plan thought there was room for it */
         return 0;
@@ -267,8 +285,8 @@ static size_t gather(struct swn_engine *e, uint32_t *ids, size_t most)
     if (!cycle)
         return 0;
     for (size_t i = 0; i < e->node_count; i++)
-        if (e->nodes[i].range)
-            e->nodes[i].range->oversize = 0;
+        for (struct swn_range *r = e->nodes[i].range; r; r = r->rest)
+            r->oversize = 0;
     unsigned char *seen = calloc(e->node_count + 1, 1);
     for (struct swn_thread_state *t = e->threads; seen && t; t = t->next) {
         size_t len = swn_order_cycle(e->order, &t->cursor, cycle, most);
@@ -291,7 +309,7 @@ static double bytes_per_ns(struct swn_engine *e)
     if (!e->fetch)
         return FIRST_BYTES_PER_NS;
     swn_fetch_stats_get(e->fetch, &s);
-    return s.bytes > 8 * MIB && s.busy_ns ? (double)s.bytes / (double)s.busy_ns : FIRST_BYTES_PER_NS;
+    return s.bytes > 8 * MIB && s.busy_ns ? (double)s.bytes / (double)s.busy_ns * CAUTION : FIRST_BYTES_PER_NS;
 }
 
 static int resize_window(struct swn_engine *e, size_t bytes)
@@ -325,22 +343,79 @@ int swn_policy_widen(struct swn_engine *e, size_t size)
     return resize_window(e, swn_round_up(size, SWN_GRANULE)) == 0;
 }
 
-static void apply(struct swn_engine *e, const struct swn_plan_node *plan, const uint32_t *ids, size_t n)
+static int in_use(const struct swn_range *r)
 {
+    return r->pins || r->readers || (r->frame && r->frame->users);
+}
+
+/* Cuts the weight whose first piece is `lead` so that a piece ends `at` bytes from its start. 0, or -EBUSY. */
+static int cut(struct swn_engine *e, struct swn_range *lead, size_t at)
+{
+    struct swn_range *r = lead;
+    while (r && r->addr + r->span <= lead->addr + at)
+        r = r->rest;
+    if (!r || r->addr == lead->addr + at)
+        return 0;
+    if (in_use(r))
+        return -EBUSY;
+    /* Its checksum is for the whole; pieces could not be checked. */
+    if (atomic_load(&r->state) == SWN_STREAMED && swn_load_verify(e, r) == -EILSEQ)
+        swn_engine_corrupt(e, r->file, r->id, r->extent);
+    if (swn_residency_unshare(&e->res, r))
+        return -EBUSY;
+    if (r->published && swn_residency_remap(&e->res, r))
+        swn_policy_home(e, r, 0);
+    swn_policy_drop_frame(e, r);
+    if (!swn_arena_split(e->arena, r, lead->addr + at - r->addr))
+        return -ENOMEM;
+    if (atomic_load(&r->state) == SWN_STREAMED)
+        r->file->refs++;
+    return 0;
+}
+
+static void say_oversize(struct swn_engine *e, size_t bytes)
+{
+    char a[32], b[32];
+    if (bytes > e->config.budget_bytes / 2 && !e->said_oversize++)
+        swn_say("one layer of %s alone exceeds what the budget of %s leaves for weights: it is read through a mapping, "
+                "slower but with the same result",
+                swn_format_mib(a, bytes), swn_format_mib(b, e->config.budget_bytes));
+}
+
+/* Cuts the weight where the plan wants pieces of it to come and go on their own. 0, or -errno of `cut`. */
+static int cut_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node, int pieces)
+{
+    if (node->keep)
+        return 0;
+    size_t bytes = (size_t)node->bytes, at = (size_t)node->keep_head / SWN_GRANULE * SWN_GRANULE;
+    size_t piece = node->oversize ? bytes : (size_t)swn_plan_piece(bytes - at, pieces);
+    int err = 0;
+    for (; at < bytes && !err; at += piece)
+        err = at ? cut(e, lead, at) : 0;
+    return err;
+}
+
+/* Tells every weight, or every piece of one whose head alone is kept, what has become of it. 0, or -EBUSY when one that
+ * is to be cut is in use: it stays whole until the plan is tried again. */
+static int apply(struct swn_engine *e, const struct swn_plan *plan, const struct swn_plan_node *nodes,
+                 const uint32_t *ids, size_t n)
+{
+    int busy = 0;
     for (size_t i = 0; i < n; i++) {
-        struct swn_range *r = swn_node_of(e, ids[i])->range;
-        r->keep = plan[i].keep;
-        r->oversize = plan[i].oversize;
-        r->keep_head = r->oversize ? (size_t)plan[i].keep_head : 0;
-        char a[32], b[32];
-        if (r->oversize && r->len > e->config.budget_bytes / 2 && !e->said_oversize++)
-            swn_say("one layer of %s alone exceeds what the budget of %s leaves for weights: it is read through a "
-                    "mapping, slower "
-                    "but with the same result",
-                    swn_format_mib(a, r->len), swn_format_mib(b, e->config.budget_bytes));
-        if (!r->keep && r->frame && r->frame->kept && (!r->oversize || r->frame->size != r->keep_head))
-            unkeep(e, r);
+        const struct swn_plan_node *node = &nodes[i];
+        struct swn_range *lead = swn_node_of(e, ids[i])->range;
+        if (cut_as_planned(e, lead, node, plan->pieces))
+            busy = -EBUSY;
+        if (node->oversize)
+            say_oversize(e, (size_t)node->bytes);
+        for (struct swn_range *r = lead; r; r = r->rest) {
+            r->keep = node->keep || r->addr + r->span <= lead->addr + node->keep_head;
+            r->oversize = !r->keep && node->oversize;
+            if (!r->keep && r->frame && r->frame->kept && !in_use(r))
+                unkeep(e, r);
+        }
     }
+    return busy;
 }
 
 /* A new plan, when the thread's order has been right for a whole cycle. */
@@ -362,17 +437,16 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
         goto out;
     for (size_t i = 0; i < n; i++) {
         struct swn_node *node = swn_node_of(e, ids[i]);
-        plan[i] =
-            (struct swn_plan_node){.bytes = swn_round_up(node->range->len, SWN_PAGE), .compute_ns = node->compute_ns};
+        plan[i] = (struct swn_plan_node){.bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns};
     }
     size_t other = e->other_peak, budget = e->config.budget_bytes;
     struct swn_plan result;
     if (swn_plan_make(plan, n, budget > other ? budget - other : 0, bytes_per_ns(e), READ_LATENCY_NS, &result))
         goto out;
-    apply(e, plan, ids, n);
+    int uncut = apply(e, &result, plan, ids, n);
     e->planned = 1;
     int busy = resize_window(e, swn_round_up(result.window_bytes, SWN_GRANULE));
-    if (!busy || busy == -EBUSY) {
+    if (!uncut && (!busy || busy == -EBUSY)) {
         e->plan_dirty = 0;
         e->plans++;
         e->planned_other = other;
@@ -392,7 +466,7 @@ out:
 /* Brings one weight to where the plan wants it; called when an operator is done with it. */
 void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->planned || r->node < 0 || r->written || r->pins || r->readers)
+    if (!e->planned || !swn_is_weight(r) || r->written || r->pins || r->readers)
         return;
     int state = atomic_load(&r->state);
     if (!r->keep && state == SWN_HOME && e->allocs >= e->spill_retry) {

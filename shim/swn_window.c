@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "swn_engine_priv.h"
+#include "swn_load.h"
 
 /* A tensor that is this many operators old when it is read is taken for a weight; residual connections are younger. */
 #define AGED_OPS 64
@@ -69,6 +70,12 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     struct swn_engine *e = &swn_engine_one;
     struct swn_frame *f = job->user;
     uint64_t now = swn_now_ns();
+    if (!err && swn_load_check(f, job->buf)) {
+        if (f->checked++ == 1 && !swn_fetch_submit(e->fetch, job, 1))
+            return; /* a bit may have flipped on the way: once more */
+        swn_engine_corrupt(e, (const void *)((const char *)job->file - offsetof(struct swn_extent_file, fetch)),
+                           f->range_id, job->off);
+    }
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = f->range;
     f->state = SWN_FRAME_READY;
@@ -79,13 +86,15 @@ static void fetch_done(struct swn_fetch_job *job, int err)
         swn_trace_span(e->trace, SWN_TRACK_DISK, 0, name, f->start_ns, now, job->len);
     }
     if (err && r) {
+        const struct swn_extent_file *file = r->file;
+        char name[4200];
         e->read_errors++;
         r->io_failed = 1;
         r->frame = NULL;
         f->range = r = NULL;
         if (!e->said_read++)
-            swn_say("cannot read block %u (offset %llu, %zu bytes) from the spill file in %s: %s; trying its mapping",
-                    f->range_id, (unsigned long long)job->off, job->len, e->config.store_dir, strerror(-err));
+            swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", f->range_id,
+                    (unsigned long long)job->off, job->len, swn_load_name(file, name, sizeof name), strerror(-err));
     }
     if (!r && !f->users) {
         if (f->kept)
@@ -102,6 +111,7 @@ static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct 
 {
     f->range = r;
     f->range_id = r->id;
+    f->checked = r->file->immutable;
     f->owner = owner;
     f->wanted = 1;
     f->state = SWN_FRAME_FILLING;
@@ -129,11 +139,11 @@ static struct swn_frame *fetch_start(struct swn_engine *e, struct swn_range *r, 
     return f ? fill(e, r, f, owner, force == SWN_POOL_READY) : NULL;
 }
 
-/* Brings r, or the head of it that fits, to stay: too large for any window, or wanted resident by the plan. */
+/* Brings r to stay: too large for any window, or wanted resident by the plan. */
 static struct swn_frame *keep_start(struct swn_engine *e, struct swn_range *r)
 {
-    size_t size = swn_round_up(r->len, SWN_PAGE), bytes = r->oversize ? r->keep_head : size;
-    if (!bytes || bytes > e->config.budget_bytes || swn_policy_try_room(e, bytes, r))
+    size_t bytes = swn_round_up(r->len, SWN_PAGE);
+    if (r->oversize || bytes > e->config.budget_bytes || swn_policy_try_room(e, bytes, r))
         return NULL;
     struct swn_frame *f = swn_pool_keep(e->pool, r->addr - swn_arena_lo(e->arena), bytes);
     if (!f || !fill(e, r, f, NULL, 1))
@@ -149,6 +159,28 @@ static size_t share_of_window(struct swn_engine *e)
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
         active += t->listed && t->last_visit && e->visits - t->last_visit < IDLE_VISITS;
     return swn_pool_window(e->pool) / (active ? active : 1);
+}
+
+/* 0: no more fits ahead. */
+static int prefetch_one(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, size_t share,
+                        size_t *ahead)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    if (atomic_load(&r->state) != SWN_STREAMED || r->shared || r->oversize || r->io_failed ||
+        (r->frame && r->frame->kept))
+        return 1;
+    if (*ahead && *ahead + size > share)
+        return 0;
+    if (r->frame) {
+        r->frame->wanted = 1;
+        r->frame->owner = t;
+    } else if (r->keep && (r->lead->rest || size > swn_pool_window(e->pool))) {
+        return 1; /* comes to stay when it is read */
+    } else if (!fetch_start(e, r, SWN_POOL_STALE, t)) {
+        return 0;
+    }
+    *ahead += size;
+    return 1;
 }
 
 /* Fetches what the learned order says this thread will want next, as far as its share of the window goes. */
@@ -169,19 +201,9 @@ static void prefetch(struct swn_engine *e, struct swn_thread_state *t)
             return;
         before = at;
         at = next;
-        struct swn_range *r = node->range;
-        if (atomic_load(&r->state) != SWN_STREAMED || r->oversize || r->io_failed || (r->frame && r->frame->kept))
-            continue;
-        size_t size = swn_round_up(r->len, SWN_PAGE);
-        if (ahead && ahead + size > share)
-            return;
-        if (r->frame) {
-            r->frame->wanted = 1;
-            r->frame->owner = t;
-        } else if (!fetch_start(e, r, SWN_POOL_STALE, t)) {
-            return;
-        }
-        ahead += size;
+        for (struct swn_range *r = node->range; r; r = r->rest)
+            if (!prefetch_one(e, t, r, share, &ahead))
+                return;
     }
 }
 
@@ -198,19 +220,41 @@ static void release_user(struct swn_engine *e, struct swn_frame *f)
     }
 }
 
-/* Waits until r's frame is there. The frame with a user counted, or NULL: use the address. */
-static struct swn_frame *wait_for(struct swn_engine *e, struct swn_range *r, struct swn_thread_state *t)
+/* Whether the engine hands out r's bytes to this argument, rather than leave it to the mapping. */
+static int lendable(struct swn_engine *e, const struct swn_arg *arg)
 {
+    struct swn_range *r = arg->range;
+    return r && arg->reading && arg->use != SWN_USE_READ && atomic_load(&r->state) == SWN_STREAMED && !r->io_failed &&
+           !r->shared && e->fetch;
+}
+
+/* Takes hold of r's frame: the one that is there or on its way, or a new one. */
+static void claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t, int fresh)
+{
+    struct swn_range *r = arg->range;
     struct swn_frame *f = r->frame;
     size_t size = swn_round_up(r->len, SWN_PAGE);
+    if (!f && !fresh)
+        return;
+    /* A head that is to stay goes where it stays: the window has to hold its tail. */
+    if (!f && r->keep && r->lead->rest)
+        f = keep_start(e, r);
     if (!f && size <= swn_pool_window(e->pool))
-        f = fetch_start(e, r, SWN_POOL_READY, t);
+        f = r->oversize ? NULL : fetch_start(e, r, SWN_POOL_READY, t);
     else if (!f && (e->planned || !swn_policy_widen(e, size) || !(f = fetch_start(e, r, SWN_POOL_READY, t))))
         f = keep_start(e, r);
     if (!f)
-        return NULL;
+        return;
     f->users++;
-    if (f->state == SWN_FRAME_FILLING) {
+    arg->frame = f;
+}
+
+/* Waits until the claimed frame is filled. 0, or -1 when it will not be: the claim is given up. */
+static int await(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    struct swn_range *r = arg->range;
+    struct swn_frame *f = arg->frame;
+    if (f->state == SWN_FRAME_FILLING && f->range == r) {
         swn_fetch_promote(e->fetch, &f->job);
         uint64_t begin = swn_now_ns();
         struct timespec until;
@@ -224,31 +268,30 @@ static struct swn_frame *wait_for(struct swn_engine *e, struct swn_range *r, str
         if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_STALL, t->index, "waiting", begin, end, f->size);
     }
-    if (f->range != r || f->state == SWN_FRAME_FILLING) {
-        release_user(e, f);
-        return NULL;
-    }
-    return f;
+    if (f->range == r && f->state != SWN_FRAME_FILLING)
+        return 0;
+    arg->frame = NULL;
+    release_user(e, f);
+    return -1;
 }
 
 /* Lends r's bytes to the operator: by pointer or at its own address. */
 static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *r = arg->range;
-    if (r->frame && r->frame->kept && r->published) {
-        e->window_hits += !r->oversize;
-        e->window_misses += (uint64_t)r->oversize;
-        return;
-    }
-    struct swn_pages pages;
-    if (!e->fetch) /* a forked child that computes: it gets its own window and queue now */
-        swn_policy_pool(e);
-    if (r->io_failed || !e->fetch || !(arg->frame = wait_for(e, r, t))) {
-        e->window_misses++;
-        arg->remap = 1;
-        return;
-    }
     struct swn_frame *f = arg->frame;
+    struct swn_pages pages;
+    if (f && f->kept && r->published) {
+        e->window_hits++;
+        return;
+    }
+    if (!f || await(e, arg, t)) {
+        if (swn_load_verify(e, r) == -EILSEQ)
+            swn_engine_corrupt(e, r->file, r->id, r->extent);
+        e->window_misses++;
+        arg->remap = !r->published;
+        return;
+    }
     if (swn_residency_scan(&e->res, r, &pages) || pages.own) {
         /* Written behind our back: the private copies are the truth. */
         arg->frame = NULL;
@@ -263,11 +306,36 @@ static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
     if (f->kept) {
         if (!r->published && swn_residency_publish(&e->res, r, f, f->size))
             arg->remap = 1;
-    } else if (!swn_threads_many() && arg->data >= r->addr) {
+    } else if (!swn_threads_many() && arg->word && r->lead == r && !r->rest) {
         arg->borrowed = (uintptr_t)swn_pool_ro(e->pool, f) + (arg->data - r->addr);
         __atomic_store_n(arg->word, (void *)arg->borrowed, __ATOMIC_RELEASE);
     } else if (!r->published && swn_residency_publish(&e->res, r, f, f->size)) {
         arg->remap = 1;
+    }
+}
+
+/* Frames that are there are held first, so that making place for one argument does not evict another's; then all reads
+ * that are missing are under way together; then they are waited for. */
+static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_state *t)
+{
+    int any = 0;
+    for (unsigned i = 0; i < op->total; i++) {
+        struct swn_arg *arg = &op->args[i];
+        if (arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_STREAMED)
+            arg->use == SWN_USE_READ ? (arg->remap = !arg->range->published) : (any = 1);
+    }
+    if (!any)
+        return;
+    if (!e->fetch) /* a forked child that computes: it gets its own window and queue now */
+        swn_policy_pool(e);
+    for (int fresh = 0; fresh < 2; fresh++)
+        for (unsigned i = 0; i < op->total; i++)
+            if (!op->args[i].frame && lendable(e, &op->args[i]))
+                claim(e, &op->args[i], t, fresh);
+    for (unsigned i = 0; i < op->total; i++) {
+        struct swn_arg *arg = &op->args[i];
+        if (arg->range && arg->reading && arg->use != SWN_USE_READ && atomic_load(&arg->range->state) == SWN_STREAMED)
+            lend(e, arg, t);
     }
 }
 
@@ -298,10 +366,27 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
 /* Whether nobody will want what the range holds now: not another thread, not this operator through another storage. */
 static int overwrites_all(const struct swn_op *op, const struct swn_arg *arg, const struct swn_range *r)
 {
+    uintptr_t end = r->lead->addr + swn_weight_bytes(r->lead);
     for (unsigned i = 0; i < op->n; i++)
-        if (&op->args[i] != arg && op->args[i].data >= r->addr && op->args[i].data < r->addr + r->span)
+        if (i != arg->origin && op->args[i].data >= r->lead->addr && op->args[i].data < end)
             return 0;
     return arg->data == r->addr && arg->bytes >= r->len && !r->readers;
+}
+
+/* A tensor that is cut into pieces is an argument per piece. Pieces that no longer fit the table are used as they are,
+ * through their mappings. */
+static void add_pieces(struct swn_engine *e, struct swn_op *op)
+{
+    op->total = op->n;
+    for (unsigned i = 0; i < op->n; i++) {
+        struct swn_arg *arg = &op->args[i];
+        struct swn_range *r = swn_arena_find(e->arena, arg->data);
+        uintptr_t end = arg->data + arg->bytes;
+        arg->origin = i;
+        while (r && (r = r->rest) && r->addr < end && op->total < SWN_OP_ARGS + SWN_OP_PIECES)
+            op->args[op->total++] =
+                (struct swn_arg){.data = r->addr, .bytes = end - r->addr, .use = arg->use, .origin = i};
+    }
 }
 
 static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)
@@ -319,8 +404,9 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     if (arg->use >= SWN_USE_WRITE) {
         arg->pinned = 1;
         r->pins++;
-        if (r->node >= 0 && !r->written) {
-            r->written = 1;
+        if (swn_is_weight(r) && !r->written) {
+            for (struct swn_range *p = r->lead; p; p = p->rest)
+                p->written = 1;
             e->plan_dirty = 1;
         }
         if (atomic_load(&r->state) == SWN_STREAMED) {
@@ -328,9 +414,11 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         }
         return;
     }
+    if (r->shared && !r->pins)
+        swn_residency_unshare(&e->res, r);
     arg->reading = 1;
     r->readers++;
-    if (arg->use == SWN_USE_WEIGHT && !twice && is_weight(e, r)) {
+    if (arg->use == SWN_USE_WEIGHT && !twice && r->lead == r && is_weight(e, r)) {
         visit(e, t, r, op->begin_ns);
         arg->visited = 1;
         op->visits++;
@@ -352,19 +440,15 @@ void swn_engine_op_begin(struct swn_op *op)
     e->open_ops = op;
     if (!t)
         op->n = 0; /* no memory for a cursor: everything at its own address */
+    op->skip = op->copies && op->n == 2 && swn_load_move(e, op);
+    if (op->skip)
+        op->n = 0;
+    add_pieces(e, op);
     for (int writes = 1; writes >= 0; writes--)
-        for (unsigned i = 0; i < op->n; i++)
+        for (unsigned i = 0; i < op->total; i++)
             if ((op->args[i].use >= SWN_USE_WRITE) == writes)
                 begin_arg(e, op, &op->args[i], t);
-    for (unsigned i = 0; i < op->n; i++) {
-        struct swn_arg *arg = &op->args[i];
-        if (!arg->range || !arg->reading || atomic_load(&arg->range->state) != SWN_STREAMED)
-            continue;
-        if (arg->use == SWN_USE_READ)
-            arg->remap = !arg->range->published;
-        else
-            lend(e, arg, t);
-    }
+    lend_all(e, op, t);
     if (op->visits) {
         prefetch(e, t);
         t->ready_ns = swn_now_ns();
@@ -378,7 +462,7 @@ static void take_tainted(struct swn_engine *e, struct swn_range *r, struct swn_f
     swn_policy_make_room(e, f->size, r);
     void *bytes = swn_pool_rw(e->pool, f);
     if (!swn_residency_home(&e->res, r, 0)) {
-        if (r->node >= 0)
+        if (swn_is_weight(r))
             e->node_home_bytes += r->size;
         memcpy((void *)r->addr, bytes, r->len);
         r->written = 1;
@@ -411,7 +495,9 @@ static void end_arg(struct swn_engine *e, struct swn_arg *arg)
         return;
     r->pins -= arg->pinned;
     r->readers -= arg->reading;
-    if (arg->remap && !r->readers && !r->published && atomic_load(&r->state) == SWN_STREAMED &&
+    if (r->shared && !r->pins)
+        swn_residency_unshare(&e->res, r);
+    if (arg->remap && !r->readers && !r->shared && !r->published && atomic_load(&r->state) == SWN_STREAMED &&
         swn_residency_remap(&e->res, r) == -EBUSY) {
         swn_policy_bring_home(e, r, 0);
     }
@@ -426,7 +512,7 @@ void swn_engine_op_end(struct swn_op *op)
     *(op->prev_open ? &op->prev_open->next_open : &e->open_ops) = op->next_open;
     if (op->next_open)
         op->next_open->prev_open = op->prev_open;
-    for (unsigned i = 0; i < op->n; i++)
+    for (unsigned i = 0; i < op->total; i++)
         end_arg(e, &op->args[i]);
     struct swn_thread_state *t = self_state;
     if (op->visits && t) {

@@ -52,11 +52,11 @@ class Control:
     def base_anon(self):
         return self.usage.peak_bytes - self.record["notes"]["peak_tensor_bytes"]
 
-    def allowed(self, budget, excess=0):
-        return self.base_anon + budget * MIB + SLACK + excess
+    def allowed(self, budget):
+        return self.base_anon + budget * MIB + SLACK
 
-    def hard_limit(self, budget, excess=0):
-        return self.allowed(budget, excess) + self.usage.peak_mapped_file_bytes
+    def hard_limit(self, budget):
+        return self.allowed(budget) + self.usage.peak_mapped_file_bytes
 
     @property
     def sizes(self):
@@ -79,11 +79,11 @@ def _describe(usage, stats):
     return f"rc {usage.rc}, oom kills {usage.oom_kills}, MiB {peaks}\nstats {stats}\n{usage.stderr[-3000:]}"
 
 
-def _check(torch, program, budget, excess=0):
-    """Both halves of rule 11. `excess`: what a layer larger than the budget takes above it."""
+def _check(torch, program, budget):
+    """Both halves of rule 11."""
     control = _control(torch, program)
-    allowed = control.allowed(budget, excess)
-    usage, record, stats = _run_in_cgroup(torch, program, budget=budget, limit=control.hard_limit(budget, excess))
+    allowed = control.allowed(budget)
+    usage, record, stats = _run_in_cgroup(torch, program, budget=budget, limit=control.hard_limit(budget))
     assert usage.oom_kills == 0 and usage.rc == 0 and not usage.timed_out, _describe(usage, stats)
     assert record["values"] == control.record["values"], _describe(usage, stats)
     assert stats["streamed_bytes"] > 0, _describe(usage, stats)
@@ -121,8 +121,7 @@ def test_model_limit(torch, model, share):
     program = ("vision", model, "4")
     sizes = _control(torch, program).sizes
     budget = sizes.budget_mib(share)
-    excess = max(0, sizes.largest - int(share * sizes.streamable))
-    _check(torch, program, budget, excess)
+    _check(torch, program, budget)
 
 
 @pytest.mark.slow

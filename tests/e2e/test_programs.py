@@ -31,6 +31,8 @@ class Case:
 CASES = [
     Case("infer mlp"),
     Case("infer convnet", budget=20),
+    Case("infer tall 8", budget=64, quick="1.13"),
+    Case("threads tall", budget=64, quick="2.13"),
     Case("inplace_update"),
     Case("train sgd", budget=20, live=True, quick="1.13"),
     Case("train adam", budget=20, live=True, quick="1.13"),
@@ -138,6 +140,16 @@ def test_steady_state_is_prefetched(torch, program):
     assert grown["streamed_bytes"] > 0, run.describe()
     assert grown["window_hits"] > 0, run.describe()
     _assert_few(grown, uses, run)
+
+
+@quick_on_113
+def test_large_layers_are_cut(torch):
+    """A layer that fits the budget, but not beside a window for the next one, is kept in part and streamed in part:
+    nothing is left to the mapping, and a pass reads no more than the budget lacks, plus the window."""
+    grown, run = _growth(torch, ["infer", "tall"], 8, 16, budget=64)
+    _assert_few(grown, 8 * 2, run)
+    lacking = (8 * 4 + 2 * 40 - 64) * MIB
+    assert grown["streamed_bytes"] <= 8 * (lacking + run.stats["pool_bytes"] + 4 * MIB), run.describe()
 
 
 @quick_on_113

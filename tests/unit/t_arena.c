@@ -337,6 +337,42 @@ static void stress(void **state)
     assert_true(refused > 10 && reused > 100); /* the dice were rolled as meant */
 }
 
+static void split_and_given_back(void **state)
+{
+    struct swn_arena *a = *state;
+    struct swn_range *r = take(a, 5 * SWN_GRANULE + 100), *after = take(a, SWN_GRANULE);
+    uintptr_t addr = r->addr;
+    r->extent = 4096;
+    r->aged_reads = 7;
+    struct swn_range *p = swn_arena_split(a, r, 2 * SWN_GRANULE);
+    struct swn_range *q = swn_arena_split(a, p, 2 * SWN_GRANULE);
+    assert_ptr_equal(r->rest, p);
+    assert_ptr_equal(p->rest, q);
+    assert_null(q->rest);
+    assert_ptr_equal(q->lead, r);
+    assert_int_equal(r->len, 2 * SWN_GRANULE);
+    assert_int_equal(p->len, 2 * SWN_GRANULE);
+    assert_int_equal(q->len, SWN_GRANULE + 100);
+    assert_int_equal(r->size + p->size + q->size, swn_round_up(5 * SWN_GRANULE + 100, SWN_PAGE));
+    assert_int_equal(q->addr, addr + 4 * SWN_GRANULE);
+    assert_int_equal(q->extent, 4096 + 4 * SWN_GRANULE);
+    assert_int_equal(q->aged_reads, 7);
+    assert_true(r->id != p->id && p->id != q->id);
+    assert_ptr_equal(swn_arena_find(a, addr + 2 * SWN_GRANULE - 1), r);
+    assert_ptr_equal(swn_arena_find(a, addr + 2 * SWN_GRANULE), p);
+    assert_ptr_equal(swn_arena_find(a, addr + 5 * SWN_GRANULE + 50), q);
+    /* Oldest first still, each once. */
+    assert_ptr_equal(swn_arena_first(a), r);
+    assert_ptr_equal(r->next, p);
+    assert_ptr_equal(q->next, after);
+    assert_ptr_equal(after->prev, q);
+    swn_arena_free(a, p, 0);
+    swn_arena_free(a, r, 0);
+    swn_arena_free(a, q, 0);
+    assert_null(swn_arena_find(a, addr));
+    assert_int_equal(take(a, 6 * SWN_GRANULE)->addr, addr); /* one piece again */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,6 +382,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(joins_neighbours, setup, teardown),
         cmocka_unit_test_setup_teardown(trims_largest, setup, teardown),
         cmocka_unit_test_setup_teardown(odd_sizes, setup, teardown),
+        cmocka_unit_test_setup_teardown(split_and_given_back, setup, teardown),
         cmocka_unit_test_setup_teardown(stress, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,12 @@ def mlp(width=1024, depth=24):
     return nn.Sequential(*layers).eval()
 
 
+def tall():
+    """Two layers of 40 MiB among eight of 4 MiB."""
+    wide = [undamped(nn.Linear(1024, 10240)), nn.ReLU(), undamped(nn.Linear(10240, 1024)), nn.ReLU()]
+    return nn.Sequential(*mlp(depth=4), *wide, *mlp(depth=4)).eval()
+
+
 class Convnet(nn.Module):
     """Convolutions of 2.25 MiB each with BatchNorm and skips, then a linear head."""
 

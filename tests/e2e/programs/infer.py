@@ -1,4 +1,4 @@
-"""Inferences of a small model: infer.py OUT mlp|mlp-deep|convnet [INFERENCES]. The plainest program there is."""
+"""Inferences of a small model: infer.py OUT mlp|mlp-deep|tall|convnet [INFERENCES]. The plainest program there is."""
 import torch
 
 import _models
@@ -9,6 +9,7 @@ kind, inferences = args[0], int(args[1]) if len(args) > 1 else 4
 make, data = {
     "mlp": (_models.mlp, _models.rows),
     "mlp-deep": (lambda: _models.mlp(depth=64), _models.rows),  # 256 MiB
+    "tall": (_models.tall, _models.rows),
     "convnet": (_models.convnet, _models.image),
 }[kind]
 model = make()

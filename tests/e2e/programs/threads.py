@@ -1,9 +1,9 @@
-"""threads.py OUT two-models|one-model|thread-per-inference [INFERENCES]."""
+"""threads.py OUT two-models|one-model|tall|thread-per-inference [INFERENCES]."""
 import threading
 
 import torch
 
-from _models import convnet, image, mlp, rows
+from _models import convnet, image, mlp, rows, tall
 from _record import begin
 
 record, args = begin()
@@ -27,8 +27,8 @@ def run(*threads):
 
 if mode == "two-models":
     run(("mlp", mlp(depth=16), rows, range(inferences)), ("convnet", convnet(depth=12), image, range(inferences)))
-elif mode == "one-model":
-    shared = mlp()
+elif mode in ("one-model", "tall"):
+    shared = mlp() if mode == "one-model" else tall()
     run(("a", shared, rows, range(inferences)), ("b", shared, rows, range(inferences)))
 else:
     model = mlp()

@@ -1,0 +1,301 @@
+#define _GNU_SOURCE
+#include "swn_load.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "swn_cache.h"
+#include "swn_size.h"
+#include "swn_store.h"
+#include "swn_transfer.h"
+
+/* Smaller files are read: there is nothing to gain. */
+#define FILE_LEAST ((uint64_t)1 << 20)
+/* Stores that no range names are kept open for the next load, up to so many. */
+#define IDLE_MOST 16
+#define VERIFY_PIECE ((size_t)1 << 20)
+
+/* A file that was read from, and its store, if it is a checkpoint that has one. */
+struct source {
+    struct swn_extent_file file; /* first: what ranges point to */
+    struct swn_identity identity;
+    struct swn_store *store; /* NULL: not a checkpoint, or there is no store of it; it is read */
+    uint32_t index;          /* of the file in its store */
+    unsigned char *verified; /* per extent */
+    struct source *next;
+};
+
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct source *sources; /* guarded by load_lock; the files in it by the engine's lock */
+
+static int same_stat(const struct swn_identity *a, const struct swn_identity *b)
+{
+    return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
+           a->ctime_ns == b->ctime_ns;
+}
+
+static void path_of(int fd, char *out, size_t size)
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, out, size - 1);
+    out[n < 0 ? 0 : n] = 0;
+}
+
+/* The zip of torch.save, or a safetensors header: a length and an opening brace. */
+static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
+{
+    unsigned char head[9];
+    if (swn_read_whole(e->io, fd, head, sizeof head, 0))
+        return 0;
+    return !memcmp(head, "PK\3\4", 4) || (!head[7] && head[8] == '{');
+}
+
+/* Builds the store of a checkpoint that will not fit beside the model it is loaded into. */
+static int build(struct swn_engine *e, struct swn_store **out, int fd, const char *path, char why[SWN_WHY])
+{
+    struct swn_checkpoint *c;
+    uint64_t bytes = 0, cap = 0;
+    int err = swn_checkpoint_open_fd(&c, e->io, fd, path, why);
+    if (err)
+        return err;
+    for (size_t i = 0; i < c->storage_count; i++)
+        bytes += c->storages[i].bytes;
+    struct swn_store_opts opts = {.buffer_bytes = (size_t)4 << 20};
+    err = bytes > e->config.budget_bytes / 2 ? swn_cache_cap(e->io, e->config.store_dir, &cap, why) : -ENOENT;
+    if (!err)
+        err = swn_cache_build(out, e->io, e->config.store_dir, cap, c, &opts, why);
+    swn_checkpoint_close(c, e->io);
+    if (!err && e->config.verbose) {
+        char mib[32];
+        swn_say("wrote the block store of %s (%s)", path, swn_format_mib(mib, bytes));
+    }
+    return err;
+}
+
+static struct swn_store *open_store(struct swn_engine *e, int fd)
+{
+    char why[SWN_WHY] = "", path[4096];
+    struct swn_store *store = NULL;
+    if (e->config.store_off || !looks_like_a_checkpoint(e, fd))
+        return NULL;
+    int err = swn_cache_open(&store, e->io, e->config.store_dir, fd, why);
+    path_of(fd, path, sizeof path);
+    if (err == -ENOENT)
+        err = build(e, &store, fd, path, why);
+    if (err && err != -ENOENT && e->config.verbose)
+        swn_say("%s is read as it is, without a block store: %s", path, why[0] ? why : strerror(-err));
+    else if (err && (err == -ENOSPC || err == -EFBIG || err == -EDQUOT) && !e->said_store++)
+        swn_say("no block store of %s could be written to %s: %s; it is read into memory instead", path,
+                e->config.store_dir, why[0] ? why : strerror(-err));
+    return err ? NULL : store;
+}
+
+static void forget(struct swn_engine *e, struct source **link)
+{
+    struct source *s = *link;
+    *link = s->next;
+    if (s->store)
+        swn_store_close(s->store, e->io);
+    free(s->verified);
+    free(s);
+}
+
+/* A file that nothing names any more, and no read under way: its descriptors may go. */
+static void close_idle(struct swn_engine *e)
+{
+    size_t idle = 0;
+    pthread_mutex_lock(&e->lock);
+    for (struct source **link = &sources; *link;) {
+        struct source *s = *link;
+        int busy = s->file.refs > 0;
+        for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f && !busy; f = f->next)
+            busy = f->state == SWN_FRAME_FILLING && f->job.file == &s->file.fetch;
+        if (!busy && ++idle > IDLE_MOST)
+            forget(e, link);
+        else
+            link = &s->next;
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* load_lock held. */
+static struct source *find(struct swn_engine *e, int fd)
+{
+    struct swn_identity id;
+    struct stat st;
+    if (e->io->fstat(e->io->ctx, fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < FILE_LEAST ||
+        swn_identity_stat(e->io, fd, &id))
+        return NULL;
+    for (struct source *s = sources; s; s = s->next)
+        if (same_stat(&s->identity, &id))
+            return s;
+    struct source *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->identity = id;
+    s->store = open_store(e, fd);
+    if (s->store) {
+        while (s->index < s->store->source_count && !same_stat(&s->store->sources[s->index].identity, &id))
+            s->index++;
+        s->verified = calloc(s->store->extent_count + 1, 1);
+        if (s->index == s->store->source_count || !s->verified) {
+            swn_store_close(s->store, e->io);
+            s->store = NULL;
+        }
+    }
+    if (s->store) {
+        s->file.fetch = s->store->file;
+        s->file.io = e->io;
+        s->file.immutable = 1;
+        snprintf(s->file.dir, sizeof s->file.dir, "%s", s->store->path);
+    }
+    close_idle(e);
+    s->next = sources;
+    sources = s;
+    return s;
+}
+
+/* A whole tensor from `buf - delta` on, whose last n bytes are to be read now; how much came before is *delta. */
+static int fills_rest(const struct swn_range *r, const void *buf, size_t n, size_t *delta)
+{
+    if (!r || r->lead != r || r->rest || r->pins || r->readers || r->frame)
+        return 0;
+    if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME && !r->shared)
+        return 0;
+    *delta = (uintptr_t)buf - r->addr;
+    return *delta < r->len && n == r->len - *delta;
+}
+
+static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, off_t off)
+{
+    size_t delta, len;
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)buf);
+    int fits = e->half && atomic_load(&e->hook_state) != 3 && fills_rest(r, buf, n, &delta);
+    uint32_t id = fits ? r->id : 0;
+    len = fits ? r->len : 0;
+    pthread_mutex_unlock(&e->lock);
+    if (!fits || off < (off_t)delta)
+        return -1;
+    struct source *s = find(e, fd);
+    const struct swn_store_extent *x =
+        s && s->store ? swn_store_find(s->store, s->index, (uint64_t)off - delta, len) : NULL;
+    if (!x)
+        return -1;
+    pthread_mutex_lock(&e->lock);
+    int done = r->id == id && fills_rest(r, buf, n, &delta);
+    size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
+    done = done && !swn_residency_register(&e->res, r, &s->file, x->off);
+    if (done) {
+        e->deferred += len - delta;
+        e->node_home_bytes -= home;
+        atomic_store(&e->want_hook, 1);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return done ? (ssize_t)(len - delta) : -1;
+}
+
+ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (n < SWN_GRANULE / 2 || !swn_engine_owns((uintptr_t)buf) || off < 0)
+        return -1;
+    pthread_mutex_lock(&load_lock);
+    ssize_t got = register_read(e, fd, buf, n, off);
+    pthread_mutex_unlock(&load_lock);
+    return got;
+}
+
+static int untouched(struct swn_engine *e, struct swn_range *r)
+{
+    struct swn_pages pages;
+    return !r->pins && r->lead == r && !r->rest && !swn_residency_scan(&e->res, r, &pages) && !pages.own;
+}
+
+int swn_load_move(struct swn_engine *e, struct swn_op *op)
+{
+    struct swn_arg *to = &op->args[0], *from = &op->args[1];
+    struct swn_range *r = swn_arena_find(e->arena, to->data), *s = swn_arena_find(e->arena, from->data);
+    if (!r || !s || r == s || r->addr != to->data || s->addr != from->data || r->len != s->len || r->len != to->bytes ||
+        atomic_load(&s->state) != SWN_STREAMED || !s->file->immutable || !untouched(e, s) || r->lead != r || r->rest ||
+        r->pins || r->readers || (r->frame && r->frame->users))
+        return 0;
+    int home = atomic_load(&r->state) == SWN_HOME;
+    if (!home && atomic_load(&r->state) != SWN_STREAMED)
+        return 0;
+    size_t size = r->size;
+    if (swn_residency_register(&e->res, r, s->file, s->extent))
+        return 0;
+    if (home && swn_is_weight(r))
+        e->node_home_bytes -= size;
+    swn_policy_drop_frame(e, r);
+    r->io_failed = 0;
+    r->last_use = s->last_use = e->seq;
+    e->deferred += r->len;
+    return 1;
+}
+
+/* --- checksums --- */
+
+static const struct swn_store_extent *extent_at(const struct source *s, uint64_t off, size_t len, size_t *index)
+{
+    size_t lo = 0, hi = s->store->extent_count;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (s->store->extents[mid].off < off)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == s->store->extent_count || s->store->extents[lo].off != off ||
+        swn_round_up(s->store->extents[lo].bytes, SWN_PAGE) != len)
+        return NULL;
+    *index = lo;
+    return &s->store->extents[lo];
+}
+
+int swn_load_check(const struct swn_frame *f, const void *bytes)
+{
+    const struct source *s = (const void *)((const char *)f->job.file - offsetof(struct source, file.fetch));
+    size_t i;
+    if (!f->checked)
+        return 0;
+    const struct swn_store_extent *x = extent_at(s, f->job.off, f->job.len, &i);
+    if (!x || s->verified[i])
+        return 0;
+    int err = swn_store_check(x, bytes);
+    if (!err)
+        s->verified[i] = 1;
+    return err;
+}
+
+int swn_load_verify(struct swn_engine *e, const struct swn_range *r)
+{
+    const struct source *s = (const void *)((const char *)r->file - offsetof(struct source, file));
+    size_t i;
+    if (!r->file->immutable)
+        return 0;
+    const struct swn_store_extent *x = extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i);
+    if (!x || s->verified[i])
+        return 0;
+    int err = swn_store_verify_extent(s->store, e->io, x, VERIFY_PIECE);
+    if (!err)
+        s->verified[i] = 1;
+    return err;
+}
+
+const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t size)
+{
+    snprintf(out, size, f->immutable ? "the block store %s" : "the spill file in %s", f->dir);
+    return out;
+}
+
+void swn_load_fork_child(void)
+{
+    pthread_mutex_init(&load_lock, NULL);
+}

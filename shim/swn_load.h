@@ -1,0 +1,38 @@
+/* swn_load.h - loading by reference: a read of a known checkpoint into a tensor is registered instead of performed.
+ *
+ * A checkpoint file is known when the cache has its block store (see swn_store.h), which is built when the file is
+ * first read from. A range whose bytes are an extent of the store becomes a private mapping of that extent: no byte is
+ * read before an operator needs it. Stores are ours alone and immutable, so nothing that happens to the checkpoint's
+ * path afterwards changes a registered tensor.
+ *
+ * Lock rank: the loader's own lock, then the engine's.
+ */
+#ifndef SWN_LOAD_H
+#define SWN_LOAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "swn_engine_priv.h"
+
+/* Instead of reading n bytes from file offset `off` of `fd` to buf: n when that was registered, else -1 and the caller
+ * reads. Called with no lock held. The descriptor's position is not touched. */
+ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off);
+
+/* The operator is a whole copy from op->args[1] to op->args[0]: moves the registration of the source to the destination
+ * and says so (1), else 0 and the copy is to be made. Engine lock held. */
+int swn_load_move(struct swn_engine *e, struct swn_op *op);
+
+/* 0: what the job read for frame f is what the store held when it was built, or nobody can tell. Without locks. */
+int swn_load_check(const struct swn_frame *f, const void *bytes);
+/* Before r is read by other means than a fetch of all of it: reads and checks it once. 0, or -errno. Engine lock held.
+ */
+int swn_load_verify(struct swn_engine *e, const struct swn_range *r);
+
+/* Where a file's bytes come from, for messages: "the store FILE" or "the spill file in DIR". */
+const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t size);
+
+void swn_load_fork_child(void);
+
+#endif
