@@ -52,14 +52,13 @@ static int same_file(const struct swn_identity *a, const struct swn_identity *b)
  * the table of contents can tell then. */
 static int check_directory(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY])
 {
-    struct swn_checkpoint *c;
-    int rc = swn_checkpoint_open_fd(&c, io, fd, s->sources[0].path, why);
+    struct swn_identity now;
+    int rc = swn_checkpoint_identity(io, fd, &now, why);
     if (rc)
         return rc;
-    if (c->file_count != 1 || c->files[0].identity.directory != s->sources[0].identity.directory)
-        rc = swn_why(why, -ENOENT, "%s: the store is of other bytes", s->path);
-    swn_checkpoint_close(c, io);
-    return rc;
+    if (now.directory != s->sources[0].identity.directory)
+        return swn_why(why, -ENOENT, "%s: the store is of other bytes", s->path);
+    return 0;
 }
 
 /* Nanoseconds of "now" are the file system's business; a store on a read-only one is used all the same. */

@@ -55,8 +55,9 @@ struct swn_store_tensor {
 };
 
 struct swn_store {
-    struct swn_fetch_file file;   /* descriptors, owned by the store: for the fetch queue and for mappings */
-    struct swn_identity identity; /* of the store file itself; `directory` is the header's checksum */
+    struct swn_fetch_file file; /* descriptors, owned by the store: for the fetch queue and for mappings */
+    /* Of the store file itself; `directory` is the header's checksum. Times change when others mark it as used. */
+    struct swn_identity identity;
     char *path;
     const struct swn_store_source *sources;
     size_t source_count;
@@ -84,6 +85,10 @@ int swn_store_check(const struct swn_store_extent *extent, const void *buf);
 int swn_store_verify_extent(const struct swn_store *s, const struct swn_io *io, const struct swn_store_extent *extent,
                             size_t buffer_bytes);
 
+/* What each layer takes in memory, into bytes[layer_count]: its extents, padded, and those of earlier layers that its
+ * tensors share (ties), which come along when those layers are in another block. 0 or -ENOMEM. */
+int swn_store_layer_bytes(const struct swn_store *s, uint64_t *bytes);
+
 /* --- building --- */
 
 struct swn_store_opts {
@@ -103,6 +108,10 @@ struct swn_store_opts {
 int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, const char *path,
                     const struct swn_store_opts *opts, char why[SWN_WHY]);
 
+/* What swn_store_build would write, but for the checksums of extents: tables without a file. *out is closed as if it
+ * had been opened; its descriptors are -1. */
+int swn_store_draft(struct swn_store **out, const struct swn_checkpoint *c, const struct swn_store_opts *opts,
+                    char why[SWN_WHY]);
 /* The same weights in another order, copied from a store instead of the checkpoint, which need not be there any more.
  * Checksums are checked on the way: -EILSEQ. Layers that `opts->order` does not name follow in the old store's order.
  */

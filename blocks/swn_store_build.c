@@ -240,7 +240,8 @@ static int write_store(struct copy *k, const char *path, char why[SWN_WHY])
         swn_newfile_abandon(&k->file, k->io);
         return rc;
     }
-    return swn_newfile_commit(&k->file, k->io, why);
+    rc = swn_newfile_commit(&k->file, k->io, why);
+    return rc == -ENOSPC || rc == -EDQUOT ? write_error(k, rc, why) : rc;
 }
 
 static int build(struct swn_layout *l, const struct swn_checkpoint *c, const struct swn_io *io, const char *path,

@@ -26,6 +26,9 @@
 /* What a reader is asked to take into memory at most: about two million tensors. */
 #define SWN_STORE_TABLES_MAX (UINT64_C(256) << 20)
 
+/* As many as PyTorch's own indexing allows. */
+#define SWN_STORE_DIMS_MAX 64u
+
 struct swn_disk_header {
     char magic[8];
     uint32_t version;

@@ -15,6 +15,8 @@ const char *swn_tensor_misfit(enum swn_dtype dtype, uint32_t ndim, const int64_t
     int empty = 0;
     if (!element)
         return "has an unknown element type";
+    if (ndim > SWN_STORE_DIMS_MAX)
+        return "has more than 64 dimensions";
     if (off > bytes)
         return "begins behind its storage";
     for (uint32_t i = 0; i < ndim; i++) {

@@ -12,9 +12,8 @@ want=("$libdir/libswapnet.so")
 for half in "$@"; do
     want+=("$libdir/swapnet/aten-$half.so")
 done
-if [ -e "$build/bin/swapnetctl" ]; then
-    want+=("$bindir/swapnetctl")
-fi
+want+=("$bindir/swapnetctl" "$bindir/swapnet-partition" "$libdir/libswapnet-store.so" "$libdir/pkgconfig/swapnet.pc"
+    include/swapnet.h)
 for file in "${want[@]}"; do
     if [ ! -s "$prefix/$file" ]; then
         echo "not installed: $file"

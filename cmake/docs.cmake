@@ -1,4 +1,4 @@
-# Man pages, completions, and the pkg-config file.
+# Man pages, completions, the public header and the pkg-config file.
 
 file(GLOB man_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.scd)
 find_program(SCDOC scdoc)
@@ -26,9 +26,6 @@ foreach(completion IN LISTS completions)
     install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ${command})
 endforeach()
 
-file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/swapnet/*.h)
-if(public_headers)
-    install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/swapnet)
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/swapnet.pc.in ${PROJECT_BINARY_DIR}/swapnet.pc @ONLY)
-    install(FILES ${PROJECT_BINARY_DIR}/swapnet.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-endif()
+install(FILES ${PROJECT_SOURCE_DIR}/skeleton/swapnet.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/swapnet.pc.in ${PROJECT_BINARY_DIR}/swapnet.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/swapnet.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -34,6 +34,10 @@ foreach(source IN LISTS unit_tests)
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
 endforeach()
 
+if(TARGET swapnet-store)
+    add_test(NAME store-library COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_library.sh
+        $<TARGET_FILE:swapnet-store> ${PROJECT_SOURCE_DIR}/skeleton/exports.txt)
+endif()
 if(TARGET libswapnet)
     add_test(NAME library COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_library.sh
         $<TARGET_FILE:libswapnet> ${PROJECT_SOURCE_DIR}/shim/exports.txt)

@@ -16,6 +16,7 @@ enum ctl_exit {
 
 int ctl_run(int argc, char **argv);
 int ctl_status(int argc, char **argv);
+int ctl_cache(int argc, char **argv);
 
 /* "swapnetctl: ..." on one line of stderr. */
 __attribute__((format(printf, 1, 2))) void ctl_error(const char *format, ...);

@@ -47,6 +47,19 @@ static const struct command {
      "\n"
      "Exit status: 0; 1 when a PID given does not answer; 2 for wrong usage.\n"},
     {"list", ctl_status, "same as status", NULL},
+    {"cache", ctl_cache, "look after the cache of block stores",
+     "Usage: swapnetctl cache ls [-o table|json]\n"
+     "       swapnetctl cache rm NAME...|--all\n"
+     "       swapnetctl cache cap [SIZE|none]\n"
+     "\n"
+     "Shows the block stores that checkpoints have in the cache, removes some, shows or sets how large all may be.\n"
+     "\n"
+     "  -o, --output FORMAT  table (default) or json\n"
+     "      --all            remove every store\n"
+     "  -s, --store DIR      the cache directory (SWAPNET_STORE)\n"
+     "  -h, --help           show this text\n"
+     "\n"
+     "Exit status: 0; 1 when something cannot be read or removed; 2 for wrong usage.\n"},
     {"version", show_version, "show the version", "Usage: swapnetctl version\n"},
     {"help", show_help, "show help, also of one command", "Usage: swapnetctl help [COMMAND]\n"},
 };

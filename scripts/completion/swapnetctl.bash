@@ -15,7 +15,7 @@ _swapnetctl()
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} i
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run status list version help --help --version" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "run status list cache version help --help --version" -- "$cur")
         return
     fi
     case $command in
@@ -64,8 +64,25 @@ _swapnetctl()
             ;;
         esac
         ;;
+    cache)
+        case $prev in
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json" -- "$cur") ;;
+        -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+        cap) mapfile -t COMPREPLY < <(compgen -W "none 10G 20G 50G" -- "$cur") ;;
+        *)
+            if ((COMP_CWORD == 2)) && [[ $cur != -* ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "ls rm cap" -- "$cur")
+            elif [[ $cur == -* ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "--output --all --store --help" -- "$cur")
+            elif [[ ${COMP_WORDS[2]} == rm ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "$(swapnetctl cache ls -o json 2>/dev/null |
+                    sed -n 's/.*"name": "\([0-9a-f]*\.swnstore\)".*/\1/p')" -- "$cur")
+            fi
+            ;;
+        esac
+        ;;
     help)
-        mapfile -t COMPREPLY < <(compgen -W "run status list version help" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "run status list cache version help" -- "$cur")
         ;;
     esac
 }

@@ -1,0 +1,318 @@
+/* part_build.c - `swapnet-partition build`: from a checkpoint, or from a store in another order. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "part.h"
+#include "swn_cache.h"
+#include "swn_paths.h"
+#include "swn_size.h"
+
+enum { BAR = 30 };
+
+static volatile sig_atomic_t stopped_by;
+
+static void stop(int sig)
+{
+    stopped_by = sig;
+}
+
+/* ---- progress ---- */
+
+struct bar {
+    int shown; /* stderr is a terminal, and nobody said --quiet */
+    struct timespec begin, last;
+};
+
+static double seconds_since(const struct timespec *then)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - then->tv_sec) + (double)(now.tv_nsec - then->tv_nsec) / 1e9;
+}
+
+static int progress(void *user, uint64_t done, uint64_t total)
+{
+    struct bar *b = user;
+    char a[32], c[32], line[BAR + 1];
+    if (stopped_by)
+        return 1;
+    if (!b->shown || (done < total && seconds_since(&b->last) < 0.1))
+        return 0;
+    clock_gettime(CLOCK_MONOTONIC, &b->last);
+    int filled = (int)(BAR * (double)done / (double)total);
+    memset(line, '#', (size_t)filled);
+    memset(line + filled, '.', (size_t)(BAR - filled));
+    line[BAR] = 0;
+    fprintf(stderr, "\r[%s] %s of %s, %.0f MiB/s ", line, swn_format_mib(a, done), swn_format_mib(c, total),
+            (double)done / seconds_since(&b->begin) / (1 << 20));
+    if (done == total)
+        fputc('\n', stderr);
+    return 0;
+}
+
+/* ---- the order ---- */
+
+struct order {
+    char **names;
+    size_t count;
+};
+
+static int read_order(struct order *o, const char *path)
+{
+    size_t room = 0, size = 0;
+    char *line = NULL;
+    FILE *f = fopen(path, "re");
+    int rc = f ? 0 : -errno;
+    for (ssize_t n; !rc && (n = getline(&line, &size, f)) >= 0;) {
+        line[strcspn(line, "\r\n")] = 0;
+        if (!line[0])
+            continue;
+        if (o->count == room) {
+            char **grown = realloc(o->names, (room = room ? 2 * room : 64) * sizeof *grown);
+            if (!grown) {
+                rc = -ENOMEM;
+                break;
+            }
+            o->names = grown;
+        }
+        if ((o->names[o->count] = strdup(line)))
+            o->count++;
+        else
+            rc = -ENOMEM;
+    }
+    if (!rc && f && ferror(f))
+        rc = -EIO;
+    free(line);
+    if (f)
+        fclose(f);
+    if (rc)
+        part_error("%s: %s", path, strerror(-rc));
+    return rc;
+}
+
+static void free_order(struct order *o)
+{
+    for (size_t i = 0; i < o->count; i++)
+        free(o->names[i]);
+    free(o->names);
+}
+
+/* An order of some other model would be taken without a word otherwise. */
+static void compare_order(const struct order *o, const struct swn_store *s)
+{
+    size_t known = 0;
+    for (size_t i = 0; i < o->count; i++)
+        for (size_t k = 0; k < s->layer_count; k++)
+            if (!strcmp(o->names[i], s->layers[k].name)) {
+                known++;
+                break;
+            }
+    if (known < o->count)
+        part_error("warning: %zu of %zu names in the order are not layers of the model", o->count - known, o->count);
+}
+
+/* ---- building ---- */
+
+struct request {
+    const char *checkpoint, *output, *from_store, *order_path, *cache;
+    int quiet;
+    struct order order;
+    struct bar bar;
+    struct swn_store_opts opts;
+};
+
+static int finished(const struct request *r, const char *path)
+{
+    struct swn_store *s;
+    char why[SWN_WHY];
+    if (r->order.count && swn_store_open(&s, &swn_io_sys, path, why) == 0) {
+        compare_order(&r->order, s);
+        swn_store_close(s, &swn_io_sys);
+    }
+    puts(path);
+    return 0;
+}
+
+/* One file of the checkpoint into the cache, unless it is there. */
+static int build_cached(const struct request *r, const char *dir, uint64_t cap, const char *path, char why[SWN_WHY])
+{
+    struct swn_checkpoint *c;
+    struct swn_store *s;
+    int rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
+    if (rc)
+        return rc;
+    rc = r->order.count ? -ENOENT : swn_cache_open(&s, &swn_io_sys, dir, c->files[0].fd, why);
+    if (rc)
+        rc = swn_cache_build(&s, &swn_io_sys, dir, cap, c, &r->opts, why);
+    swn_checkpoint_close(c, &swn_io_sys);
+    if (rc)
+        return rc;
+    rc = finished(r, s->path);
+    swn_store_close(s, &swn_io_sys);
+    return rc;
+}
+
+/* A store per file: the library sees a program open one shard, and looks for the store of that. */
+static int build_into_cache(const struct request *r, const struct swn_checkpoint *c, char why[SWN_WHY])
+{
+    uint64_t cap;
+    int rc = swn_cache_cap(&swn_io_sys, r->cache, &cap, why);
+    for (size_t i = 0; i < c->file_count && !rc; i++)
+        rc = build_cached(r, r->cache, cap, c->files[i].path, why);
+    return rc;
+}
+
+/* A relative path in a store would mean nothing to whoever reads it elsewhere. Links stay: the shards of an index lie
+ * beside its name, not beside what the name leads to. */
+static int absolute(const char *path, char out[PATH_MAX])
+{
+    char dir[PATH_MAX] = "";
+    if (path[0] != '/' && !getcwd(dir, sizeof dir))
+        return -errno;
+    int n = snprintf(out, PATH_MAX, "%s%s%s", dir, dir[0] ? "/" : "", path);
+    return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+static int build(const struct request *r, char why[SWN_WHY])
+{
+    struct swn_store *from;
+    struct swn_checkpoint *c;
+    char path[PATH_MAX];
+    if (r->from_store) {
+        int rc = swn_store_open(&from, &swn_io_sys, r->from_store, why);
+        if (rc)
+            return rc;
+        const char *to = r->output ? r->output : r->from_store;
+        rc = swn_store_recut(from, &swn_io_sys, to, &r->opts, why);
+        swn_store_close(from, &swn_io_sys);
+        return rc ? rc : finished(r, to);
+    }
+    int rc = absolute(r->checkpoint, path);
+    if (rc) {
+        snprintf(why, SWN_WHY, "%s: %s", r->checkpoint, strerror(-rc));
+        return rc;
+    }
+    rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
+    if (rc)
+        return rc;
+    if (r->output) {
+        rc = swn_store_build(c, &swn_io_sys, r->output, &r->opts, why);
+        rc = rc ? rc : finished(r, r->output);
+    } else {
+        rc = build_into_cache(r, c, why);
+    }
+    swn_checkpoint_close(c, &swn_io_sys);
+    return rc;
+}
+
+/* ---- options ---- */
+
+static const struct option options[] = {
+    {"output", required_argument, NULL, 'o'},
+    {"order", required_argument, NULL, 'r'},
+    {"from-store", required_argument, NULL, 'f'},
+    {"store", required_argument, NULL, 's'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+/* 0; 1 when help was shown; -EINVAL. */
+static int take_options(struct request *r, int argc, char **argv)
+{
+    int opt;
+    while ((opt = getopt_long(argc, argv, ":o:s:qh", options, NULL)) != -1) {
+        if (optarg && !*optarg) {
+            part_error("the value of '%s' is empty", argv[optind - 1]);
+            return -EINVAL;
+        }
+        switch (opt) {
+        case 'h':
+            part_help(argv[0]);
+            return 1;
+        case 'o':
+            r->output = optarg;
+            break;
+        case 'r':
+            r->order_path = optarg;
+            break;
+        case 'f':
+            r->from_store = optarg;
+            break;
+        case 's':
+            r->cache = optarg;
+            break;
+        case 'q':
+            r->quiet = 1;
+            break;
+        default:
+            part_bad_option(argv, opt);
+            return -EINVAL;
+        }
+    }
+    r->checkpoint = optind < argc ? argv[optind] : NULL;
+    if (argc - optind > 1 || !r->checkpoint == !r->from_store) {
+        part_error("give one checkpoint, or --from-store; see 'swapnet-partition help build'");
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int find_cache(struct request *r, char dir[PATH_MAX])
+{
+    if (!r->cache)
+        r->cache = swn_env_lookup(environ, "SWAPNET_STORE");
+    if (r->cache || r->output || r->from_store)
+        return 0;
+    int rc = swn_default_store_dir(environ, dir, PATH_MAX);
+    if (rc)
+        part_error("no cache directory: give --store DIR or --output STORE");
+    r->cache = dir;
+    return rc;
+}
+
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaction(signals[i], &action, NULL);
+}
+
+int part_build(int argc, char **argv)
+{
+    char dir[PATH_MAX], why[SWN_WHY] = "";
+    struct request r = {0};
+    int rc = take_options(&r, argc, argv);
+    if (rc)
+        return rc == 1 ? PART_OK : PART_USAGE;
+    if (find_cache(&r, dir) || (r.order_path && read_order(&r.order, r.order_path))) {
+        free_order(&r.order);
+        return PART_FAILURE;
+    }
+    r.bar.shown = !r.quiet && isatty(STDERR_FILENO);
+    clock_gettime(CLOCK_MONOTONIC, &r.bar.begin);
+    r.opts = (struct swn_store_opts){.order = (const char *const *)r.order.names,
+                                     .order_count = r.order.count,
+                                     .progress = progress,
+                                     .user = &r.bar};
+    catch_signals();
+    rc = build(&r, why);
+    free_order(&r.order);
+    if (rc && r.bar.shown)
+        fputc('\n', stderr);
+    if (rc == -ECANCELED && stopped_by) { /* cleaned up; now die as one who did not catch it */
+        signal(stopped_by, SIG_DFL);
+        raise(stopped_by);
+    }
+    if (rc)
+        part_error("%s", why);
+    return part_exit_code(rc);
+}

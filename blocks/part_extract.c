@@ -1,0 +1,311 @@
+/* part_extract.c - `swapnet-partition extract`: the tensors of a store as one .safetensors file.
+ *
+ * safetensors knows no strides and no sharing, so every tensor is written contiguous and by itself. Contiguous ones are
+ * streamed; for the others the extent is taken into memory as a whole.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "part.h"
+#include "swn_newfile.h"
+#include "swn_size.h"
+#include "swn_transfer.h"
+#include "swn_why.h"
+
+#define BUFFER_BYTES ((size_t)4 << 20)
+
+struct extract {
+    const struct swn_store *s;
+    struct part_reader in;
+    struct swn_newfile out;
+    char *buf; /* BUFFER_BYTES, written as a whole */
+    size_t fill;
+    uint64_t off;     /* where buf belongs */
+    uint8_t *checked; /* per extent */
+    char why[SWN_WHY];
+};
+
+static uint64_t elements(const struct swn_store_tensor *t)
+{
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < t->ndim; i++)
+        n *= (uint64_t)t->shape[i]; /* cannot overflow: the tensor lies in its extent, unless strides of 0 repeat it */
+    return n;
+}
+
+/* Broadcast views can be larger than any disk; everything else has been checked against its extent. */
+static int tensor_bytes(const struct swn_store_tensor *t, uint64_t *bytes)
+{
+    uint64_t n = swn_dtype_size(t->dtype);
+    int empty = 0;
+    for (uint32_t i = 0; i < t->ndim; i++)
+        empty |= !t->shape[i];
+    for (uint32_t i = 0; i < t->ndim && !empty; i++)
+        if (__builtin_mul_overflow(n, (uint64_t)t->shape[i], &n) || n > INT64_MAX)
+            return -EINVAL;
+    *bytes = empty ? 0 : n;
+    return 0;
+}
+
+static int is_contiguous(const struct swn_store_tensor *t)
+{
+    int64_t expected = 1;
+    for (uint32_t i = t->ndim; i-- > 0;) {
+        if (t->shape[i] != 1 && t->stride[i] != expected)
+            return 0;
+        expected *= t->shape[i];
+    }
+    return 1;
+}
+
+/* ---- the header ---- */
+
+static json_t *describe(const struct swn_store_tensor *t, uint64_t begin, uint64_t bytes)
+{
+    json_t *shape = json_array();
+    for (uint32_t i = 0; i < t->ndim; i++)
+        json_array_append_new(shape, json_integer(t->shape[i]));
+    return json_pack("{s:s s:o s:[I,I]}", "dtype", swn_dtype_safetensors(t->dtype), "shape", shape, "data_offsets",
+                     (json_int_t)begin, (json_int_t)(begin + bytes));
+}
+
+/* The JSON text, padded to a multiple of 8, to be freed; *total: of the whole file. */
+static char *make_header(struct extract *x, uint64_t *total)
+{
+    json_t *header = json_object();
+    uint64_t at = 0, bytes;
+    for (size_t i = 0; i < x->s->tensor_count; i++) {
+        const struct swn_store_tensor *t = &x->s->tensors[i];
+        const char *wrong = NULL;
+        if (!swn_dtype_safetensors(t->dtype))
+            wrong = "safetensors has no name for its element type";
+        else if (!t->name[0] || !strcmp(t->name, "__metadata__") || json_object_get(header, t->name))
+            wrong = "the name cannot be used, or is there twice";
+        else if (tensor_bytes(t, &bytes) || __builtin_add_overflow(at, bytes, &at) || at > INT64_MAX)
+            wrong = "it repeats its bytes more often than a file can hold";
+        else if (json_object_set_new(header, t->name, describe(t, at - bytes, bytes)))
+            wrong = "the name is not UTF-8";
+        if (wrong) {
+            swn_why(x->why, -EINVAL, "'%s': %s (%s)", t->name, wrong, swn_dtype_name(t->dtype));
+            json_decref(header);
+            return NULL;
+        }
+    }
+    char *text = json_dumps(header, JSON_COMPACT);
+    json_decref(header);
+    size_t len = text ? strlen(text) : 0, padded = (len + 7) / 8 * 8;
+    char *grown = text ? realloc(text, padded + 1) : NULL;
+    if (!grown) {
+        free(text);
+        swn_why(x->why, -ENOMEM, "no memory for the header");
+        return NULL;
+    }
+    memset(grown + len, ' ', padded - len);
+    grown[padded] = 0;
+    *total = 8 + padded + at;
+    return grown;
+}
+
+/* ---- writing ---- */
+
+static int flush(struct extract *x)
+{
+    size_t len = SWN_BLOCK_UP(x->fill);
+    memset(x->buf + x->fill, 0, len - x->fill); /* the file's end; cut off afterwards */
+    int rc = len ? swn_write_blocks(&swn_io_sys, &x->out.file, x->buf, len, x->off) : 0;
+    x->off += x->fill;
+    x->fill = 0;
+    return rc ? swn_why(x->why, rc, "%s: cannot be written: %s", x->out.path, strerror(-rc)) : 0;
+}
+
+static int append(struct extract *x, const char *bytes, size_t size)
+{
+    while (size) {
+        size_t room = BUFFER_BYTES - x->fill, piece = size < room ? size : room;
+        memcpy(x->buf + x->fill, bytes, piece);
+        x->fill += piece;
+        bytes += piece;
+        size -= piece;
+        int rc = x->fill == BUFFER_BYTES ? flush(x) : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int read_failed(struct extract *x, const struct swn_store_tensor *t, int rc)
+{
+    const struct swn_store_extent *e = &x->s->extents[t->extent];
+    return swn_why(x->why, rc, "%s: block '%s' (%s), extent %u at offset %" PRIu64 ": %s", x->s->path,
+                   x->s->layers[t->layer].name, t->name, t->extent, e->off,
+                   rc == -EILSEQ ? "the checksum does not match" : strerror(-rc));
+}
+
+static int stream(struct extract *x, const struct swn_store_tensor *t, uint64_t bytes)
+{
+    uint64_t off = x->s->extents[t->extent].off + t->off;
+    const char *piece;
+    for (uint64_t at = 0; at < bytes;) {
+        ssize_t n = part_read(&x->in, off + at, bytes - at, &piece);
+        if (n < 0)
+            return read_failed(x, t, (int)n);
+        int rc = append(x, piece, (size_t)n);
+        if (rc)
+            return rc;
+        at += (uint64_t)n;
+    }
+    return 0;
+}
+
+/* One element after the other in the order of the indices, like an odometer. */
+static int gather_from(struct extract *x, const struct swn_store_tensor *t, const char *extent)
+{
+    size_t size = swn_dtype_size(t->dtype);
+    int64_t index[64] = {0}, at = 0;
+    for (uint64_t n = elements(t); n; n--) {
+        int rc = append(x, extent + t->off + (uint64_t)at * size, size);
+        if (rc)
+            return rc;
+        for (uint32_t d = t->ndim; d-- > 0;) {
+            at += t->stride[d];
+            if (++index[d] < t->shape[d])
+                break;
+            at -= t->stride[d] * t->shape[d];
+            index[d] = 0;
+        }
+    }
+    return 0;
+}
+
+static int gather(struct extract *x, const struct swn_store_tensor *t)
+{
+    const struct swn_store_extent *e = &x->s->extents[t->extent];
+    const char *piece;
+    int rc = 0;
+    char *extent = malloc(e->bytes + 1);
+    if (!extent)
+        return swn_why(x->why, -ENOMEM, "'%s' is not contiguous, and there is no memory for it", t->name);
+    for (uint64_t at = 0; at < e->bytes && !rc;) {
+        ssize_t n = part_read(&x->in, e->off + at, e->bytes - at, &piece);
+        if (n < 0) {
+            rc = read_failed(x, t, (int)n);
+            break;
+        }
+        memcpy(extent + at, piece, (size_t)n);
+        at += (uint64_t)n;
+    }
+    if (!rc)
+        rc = gather_from(x, t, extent);
+    free(extent);
+    return rc;
+}
+
+static int write_tensor(struct extract *x, const struct swn_store_tensor *t)
+{
+    uint64_t bytes = 0;
+    tensor_bytes(t, &bytes);
+    if (!x->checked[t->extent]) {
+        int rc = part_check_extent(&x->in, &x->s->extents[t->extent]);
+        if (rc)
+            return read_failed(x, t, rc);
+        x->checked[t->extent] = 1;
+    }
+    if (!bytes)
+        return 0;
+    return is_contiguous(t) ? stream(x, t, bytes) : gather(x, t);
+}
+
+static int write_file(struct extract *x, const char *header, uint64_t total)
+{
+    char mib[32];
+    uint64_t size = strlen(header);
+    int rc = swn_io_sys.fallocate(NULL, x->out.file.fd, 0, 0, total);
+    if (rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG)
+        return swn_why(x->why, rc, "%s: no room in %s: it needs %" PRIu64 " bytes (%s): %s", x->out.path, x->out.dir,
+                       total, swn_format_mib(mib, total), strerror(-rc));
+    rc = append(x, (const char *)&size, sizeof size);
+    if (!rc)
+        rc = append(x, header, size);
+    for (size_t i = 0; i < x->s->tensor_count && !rc; i++)
+        rc = write_tensor(x, &x->s->tensors[i]);
+    if (!rc)
+        rc = flush(x);
+    if (!rc && (rc = swn_io_sys.ftruncate(NULL, x->out.file.fd, total)))
+        swn_why(x->why, rc, "%s: %s", x->out.path, strerror(-rc));
+    return rc;
+}
+
+static int extract(struct extract *x, const char *path)
+{
+    uint64_t total;
+    char *header = make_header(x, &total);
+    if (!header)
+        return -EINVAL;
+    int rc = swn_newfile_open(&x->out, &swn_io_sys, path, 0666, x->why);
+    if (!rc) {
+        rc = write_file(x, header, total);
+        if (rc)
+            swn_newfile_abandon(&x->out, &swn_io_sys);
+        else
+            rc = swn_newfile_commit(&x->out, &swn_io_sys, x->why);
+    }
+    free(header);
+    return rc;
+}
+
+static int run(const char *store, const char *output)
+{
+    struct extract *x = calloc(1, sizeof *x);
+    struct swn_store *s = NULL;
+    int rc = x ? swn_store_open(&s, &swn_io_sys, store, x->why) : -ENOMEM;
+    if (!rc) {
+        x->s = s;
+        x->buf = aligned_alloc(SWN_BLOCK, BUFFER_BYTES);
+        x->checked = calloc(s->extent_count + 1, 1);
+        rc = x->buf && x->checked ? part_reader_open(&x->in, s->file.fd) : -ENOMEM;
+        if (rc)
+            swn_why(x->why, rc, "no memory");
+    }
+    if (!rc) {
+        rc = extract(x, output);
+        part_reader_close(&x->in);
+    }
+    if (rc)
+        part_error("%s", x ? x->why : "no memory");
+    if (x) {
+        free(x->buf);
+        free(x->checked);
+        free(x);
+    }
+    swn_store_close(s, &swn_io_sys);
+    return part_exit_code(rc);
+}
+
+int part_extract(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    const char *output = NULL;
+    int opt;
+    while ((opt = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
+        if (opt == 'h') {
+            part_help(argv[0]);
+            return PART_OK;
+        }
+        if (opt != 'o') {
+            part_bad_option(argv, opt);
+            return PART_USAGE;
+        }
+        output = optarg;
+    }
+    if (!output || !*output || optind != argc - 1) {
+        part_error("give one store and --output FILE; see 'swapnet-partition help extract'");
+        return PART_USAGE;
+    }
+    return run(argv[optind], output);
+}

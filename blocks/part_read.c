@@ -1,0 +1,107 @@
+/* part_read.c - how the commands open models and read weights. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "part.h"
+#include "swn_store_format.h"
+#include "swn_transfer.h"
+
+#define PIECE_BYTES ((size_t)4 << 20)
+
+static int is_store(const char *path)
+{
+    char magic[8] = "";
+    const struct swn_io *io = &swn_io_sys;
+    int fd = io->open(io->ctx, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    int rc = swn_read_whole(io, fd, magic, sizeof magic, 0);
+    io->close(io->ctx, fd);
+    return rc == 0 && memcmp(magic, SWN_STORE_MAGIC, sizeof magic) == 0;
+}
+
+int part_open_model(struct swn_store **out, const char **kind, const char *path)
+{
+    static const char *const kinds[] = {
+        [SWN_CKPT_TORCH] = "torch", [SWN_CKPT_TORCHSCRIPT] = "torchscript", [SWN_CKPT_SAFETENSORS] = "safetensors"};
+    char why[SWN_WHY] = "";
+    struct swn_checkpoint *c;
+    *kind = "store";
+    int rc;
+    if (is_store(path)) {
+        rc = swn_store_open(out, &swn_io_sys, path, why);
+    } else {
+        rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
+        if (!rc) {
+            *kind = kinds[c->kind];
+            rc = swn_store_draft(out, c, NULL, why);
+            swn_checkpoint_close(c, &swn_io_sys);
+        }
+    }
+    if (rc)
+        part_error("%s", why);
+    return rc;
+}
+
+int part_reader_open(struct part_reader *r, int fd)
+{
+    r->file.fd = fd;
+    r->file.direct_fd = -1;
+    r->buf = aligned_alloc(SWN_BLOCK, PIECE_BYTES);
+    if (!r->buf)
+        return -ENOMEM;
+    r->file.direct_fd = swn_open_direct(&swn_io_sys, fd, O_RDONLY);
+    return 0;
+}
+
+void part_reader_close(struct part_reader *r)
+{
+    if (r->file.direct_fd >= 0)
+        swn_io_sys.close(NULL, r->file.direct_fd);
+    free(r->buf);
+}
+
+ssize_t part_read(struct part_reader *r, uint64_t off, uint64_t bytes, const char **piece)
+{
+    uint64_t start = off / SWN_BLOCK * SWN_BLOCK, want = SWN_BLOCK_UP(off + bytes) - start;
+    size_t got = 0;
+    int rc = swn_read_blocks(&swn_io_sys, &r->file, r->buf, want < PIECE_BYTES ? want : PIECE_BYTES, start, &got);
+    if (rc)
+        return rc;
+    if (start + got <= off)
+        return -ENODATA;
+    *piece = r->buf + (off - start);
+    uint64_t have = start + got - off;
+    return (ssize_t)(have < bytes ? have : bytes);
+}
+
+int part_check_extent(struct part_reader *r, const struct swn_store_extent *e)
+{
+    XXH3_state_t *hash = XXH3_createState();
+    const char *piece;
+    ssize_t n = 0;
+    if (!hash)
+        return -ENOMEM;
+    XXH3_64bits_reset(hash);
+    for (uint64_t at = 0; at < e->bytes; at += (uint64_t)n) {
+        n = part_read(r, e->off + at, e->bytes - at, &piece);
+        if (n < 0)
+            break;
+        XXH3_64bits_update(hash, piece, (size_t)n);
+    }
+    int rc = n < 0 ? (int)n : XXH3_64bits_digest(hash) == e->checksum ? 0 : -EILSEQ;
+    XXH3_freeState(hash);
+    return rc;
+}
+
+const char *part_extent_name(const struct swn_store *s, const struct swn_store_extent *e)
+{
+    for (size_t i = 0; i < s->tensor_count; i++)
+        if (&s->extents[s->tensors[i].extent] == e)
+            return s->tensors[i].name;
+    return "(no tensor)";
+}

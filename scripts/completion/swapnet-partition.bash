@@ -1,0 +1,43 @@
+# bash completion for swapnet-partition(1)
+
+_swapnet_partition()
+{
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} words=--help
+    COMPREPLY=()
+    if ((COMP_CWORD == 1)); then
+        mapfile -t COMPREPLY < <(compgen -W "inspect build plan verify extract version help --help --version" -- "$cur")
+        return
+    fi
+    case $command:$prev in
+    inspect:-o | inspect:--output | plan:-o | plan:--output)
+        mapfile -t COMPREPLY < <(compgen -W "table json" -- "$cur")
+        return
+        ;;
+    plan:-b | plan:--budget)
+        mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur")
+        return
+        ;;
+    plan:-n | plan:--blocks) return ;;
+    build:-s | build:--store)
+        mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+        return
+        ;;
+    help:*)
+        mapfile -t COMPREPLY < <(compgen -W "inspect build plan verify extract version help" -- "$cur")
+        return
+        ;;
+    esac
+    case $command in
+    inspect) words="--output --help" ;;
+    build) words="--output --order --from-store --store --quiet --help" ;;
+    plan) words="--budget --blocks --output --help" ;;
+    extract) words="--output --help" ;;
+    esac
+    if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+    else
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+    fi
+}
+
+complete -o filenames -F _swapnet_partition swapnet-partition

@@ -1,0 +1,479 @@
+"""swapnet-partition as people and scripts use it, and what is left of a build that is killed, finds no room, or loses its
+power: the old store or the new one, whole, and nothing else (FAULTS 4 to 11).
+
+The faults from outside need strace, and root for mounts; without those a test is skipped.
+"""
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+import harness
+
+PARTITION = harness.BUILD / "bin" / "swapnet-partition"
+CTL = harness.BUILD / "bin" / "swapnetctl"
+OK, FAILURE, USAGE, NO_ROOM, REFUSED, MISMATCH, TOO_SMALL = 0, 1, 2, 4, 5, 6, 7
+
+
+def run(*command, **options):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120,
+                          stdin=subprocess.DEVNULL, env=harness.clean_env(), **options)
+
+
+def part(*args, code=OK, **options):
+    result = run(PARTITION, *args, **options)
+    assert result.returncode == code, result
+    if code:
+        assert result.stdout == "" and result.stderr.startswith(("swapnet-partition: ", "Usage: ")), result
+    return result
+
+
+@pytest.fixture(scope="module")
+def checkpoints():
+    """Made once by the newer PyTorch, to be copied."""
+    torch = harness.TORCH213 if not harness.TORCH213.missing() else harness.TORCH113
+    with harness.disk_dir() as path:
+        done = run(torch.python, harness.PROGRAMS / "make_checkpoint.py", path)
+        assert done.returncode == 0, done.stderr
+        yield pathlib.Path(path)
+
+
+def layers(store):
+    return [layer["name"] for layer in json.loads(part("inspect", "-o", "json", store).stdout)["layers"]]
+
+
+# ---- what it is for ----
+
+def test_extract_of_build_is_equal(torch, disk):
+    disk = pathlib.Path(disk)
+    assert run(torch.python, harness.PROGRAMS / "make_checkpoint.py", disk).returncode == 0
+    assert part("build", "-q", disk / "model.pth", "-o", disk / "s").stdout == f"{disk}/s\n"
+    assert "equal to the checkpoint" in part("verify", disk / "s").stdout
+    assert "equal to the checkpoint" in part("verify", disk / "s", disk / "model.pth").stdout
+    part("extract", disk / "s", "-o", disk / "out.safetensors")
+    compare = """
+import json, struct, sys, torch
+state = torch.load(sys.argv[1])
+raw = open(sys.argv[2], "rb").read()
+size, = struct.unpack("<Q", raw[:8])
+header = json.loads(raw[8:8 + size])
+assert set(header) == set(state)
+end = 0
+for name, entry in header.items():
+    t = state[name].contiguous()
+    begin, end = entry["data_offsets"]
+    assert entry["shape"] == list(t.shape)
+    view = torch.view_as_real(t) if t.is_complex() else t
+    data = view.reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b""
+    assert raw[8 + size + begin:8 + size + end] == data, name
+assert 8 + size + end == len(raw)
+"""
+    done = run(torch.python, "-c", compare, disk / "model.pth", disk / "out.safetensors")
+    assert done.returncode == 0, done.stderr
+    if torch.has("safetensors"):
+        load = "import sys, safetensors.torch as s; assert len(s.load_file(sys.argv[1])) == 15"
+        assert run(torch.python, "-c", load, disk / "out.safetensors").returncode == 0
+
+
+def test_inspect(checkpoints, disk):
+    part("build", "-q", checkpoints / "model.pth", "-o", f"{disk}/s")
+    of_checkpoint = json.loads(part("inspect", "-o", "json", checkpoints / "model.pth").stdout)
+    of_store = json.loads(part("inspect", "-o", "json", f"{disk}/s").stdout)
+    assert of_checkpoint["schema"] == 1 and of_checkpoint["format"] == "torch" and of_store["format"] == "store"
+    for key in ("layers", "layer_count", "tensor_count", "bytes", "store_bytes", "largest_layer",
+                "smallest_budget_bytes"):
+        assert of_checkpoint[key] == of_store[key]
+    assert of_store["tensor_count"] == 15 and of_store["store_bytes"] == os.path.getsize(f"{disk}/s")
+    assert of_store["largest_layer"] == {"name": "large", "bytes": 1 << 20}
+    by_name = {layer["name"]: layer for layer in of_store["layers"]}
+    assert list(by_name) == ["stem", "a", "b", "c", "d", "e", "f", "", "large"]
+    assert by_name["c"]["dtypes"] == ["bfloat16", "bool"]
+    assert by_name["e"]["bytes"] == 0 and by_name["e"]["memory_bytes"] == by_name["d"]["memory_bytes"] == 86016
+    assert of_store["smallest_budget_bytes"] == (1 << 20) + 4096
+    table = part("inspect", f"{disk}/s").stdout
+    assert "(top)" in table and "largest layer large (1.0 MiB)" in table
+
+
+def test_order_and_from_store(checkpoints, disk):
+    disk = pathlib.Path(disk)
+    shutil.copy(checkpoints / "plain.pth", disk / "c.pth")
+    part("build", "-q", disk / "c.pth", "-o", disk / "s")
+    names = layers(disk / "s")
+    (disk / "order").write_text("\n".join(reversed(names)) + "\nno such layer\n")
+    result = part("build", "-q", disk / "c.pth", "-o", disk / "r", "--order", disk / "order")
+    assert "1 of 25 names" in result.stderr
+    assert layers(disk / "r") == names[::-1]
+    (disk / "c.pth").unlink()
+    part("build", "-q", "--from-store", disk / "r")  # in place, in the order it has
+    assert layers(disk / "r") == names[::-1]
+    (disk / "order").write_text("\n".join(names))
+    part("build", "-q", "--from-store", disk / "r", "--order", disk / "order", "-o", disk / "again")
+    assert (disk / "again").read_bytes() == (disk / "s").read_bytes()
+
+
+def test_plan(checkpoints, disk):
+    part("build", "-q", checkpoints / "plain.pth", "-o", f"{disk}/s")
+    least = json.loads(part("inspect", "-o", "json", f"{disk}/s").stdout)["smallest_budget_bytes"]
+    refusal = part("plan", "-b", least - 1, f"{disk}/s", code=TOO_SMALL)
+    assert str(least) in refusal.stderr
+    for budget in (least, 3 * least, 100 * least):
+        plan = json.loads(part("plan", "-b", budget, "-o", "json", f"{disk}/s").stdout)
+        assert plan["schema"] == 1 and plan["minimum_budget_bytes"] == least
+        sizes = [block["bytes"] for block in plan["blocks"]]
+        pairs = [a + b for a, b in zip(sizes, sizes[1:])] or sizes
+        assert max(pairs) == plan["largest_pair_bytes"] <= budget
+        assert plan["points"] == [block["first_layer"] for block in plan["blocks"]][1:]
+        assert sum(block["layers"] for block in plan["blocks"]) == 24
+        assert len(sizes) == plan["block_count"] >= min(24, -(-2 * sum(sizes) // budget))
+    plan = json.loads(part("plan", "-b", "1G", "--blocks", 5, "-o", "json", f"{disk}/s").stdout)
+    assert plan["block_count"] == 5
+    assert "neighbours" in part("plan", "-b", "1G", "-n", 5, f"{disk}/s").stdout
+    part("plan", "-b", least, "-n", 2, f"{disk}/s", code=TOO_SMALL)
+    part("plan", "-b", "1G", "-n", 25, f"{disk}/s", code=USAGE)
+    # a checkpoint is planned as its store would be
+    assert part("plan", "-b", least, "-o", "json", checkpoints / "plain.pth").stdout == \
+        part("plan", "-b", least, "-o", "json", f"{disk}/s").stdout
+
+
+def test_sharded(checkpoints, disk):
+    index = checkpoints / "model.safetensors.index.json"
+    if not index.exists():
+        pytest.skip("no safetensors here")
+    stores = part("build", "-q", index, "-s", f"{disk}/cache").stdout.split()
+    assert len(stores) == 2 and all(os.path.dirname(s) == f"{disk}/cache" for s in stores)
+    assert part("build", "-q", index, "-s", f"{disk}/cache").stdout.split() == stores  # there already
+    for store in stores:
+        assert "equal to the checkpoint" in part("verify", store).stdout
+    part("build", "-q", index, "-o", f"{disk}/one")
+    assert "48 tensors" in part("verify", f"{disk}/one").stdout
+    assert "equal to the checkpoint" in part("verify", f"{disk}/one", index).stdout
+
+
+def test_cache_commands(checkpoints, disk):
+    def ctl(*args, code=0):
+        result = run(CTL, "cache", *args, "-s", f"{disk}/cache")
+        assert result.returncode == code, result
+        return result.stdout
+
+    assert "0 stores" in ctl("ls")
+    shutil.copy(checkpoints / "plain.pth", f"{disk}/a.pth")
+    shutil.copy(checkpoints / "model.pth", f"{disk}/b.pth")
+    a = part("build", "-q", f"{disk}/a.pth", "-s", f"{disk}/cache").stdout.strip()
+    os.utime(a, (1, 1))
+    b = part("build", "-q", f"{disk}/b.pth", "-s", f"{disk}/cache").stdout.strip()
+    os.truncate(f"{disk}/b.pth", 5)
+    listed = json.loads(ctl("ls", "-o", "json"))
+    assert listed["schema"] == 1 and listed["bytes"] == os.path.getsize(a) + os.path.getsize(b)
+    assert [(s["source"], s["stale"]) for s in listed["stores"]] == [(f"{disk}/a.pth", False), (f"{disk}/b.pth", True)]
+    assert "gone or changed" in ctl("ls")
+    part("build", "-q", f"{disk}/a.pth", "-s", f"{disk}/cache")  # marks it as used
+    ctl("cap", str(os.path.getsize(a) + os.path.getsize(b) - 1))
+    assert os.listdir(f"{disk}/cache") and os.path.exists(a) and not os.path.exists(b)
+    ctl("cap", "4096")
+    assert not os.path.exists(a)
+    refusal = part("build", "-q", f"{disk}/a.pth", "-s", f"{disk}/cache", code=NO_ROOM)
+    assert "cache cap" in refusal.stderr and "needs" in refusal.stderr
+    ctl("cap", "none")
+    assert ctl("cap") == "none\n"
+    part("build", "-q", f"{disk}/a.pth", "-s", f"{disk}/cache")
+    ctl("rm", os.path.basename(a))
+    ctl("rm", os.path.basename(a), code=1)
+    ctl("rm", "--all", "x", code=2)
+    ctl("cap", "0", code=2)
+    os.chmod(f"{disk}/cache", 0o777)
+    assert "others" in part("build", "-q", f"{disk}/a.pth", "-s", f"{disk}/cache", code=FAILURE).stderr
+
+
+@pytest.mark.parametrize("args", [(), ("nonsense",), ("inspect",), ("inspect", "a", "b"), ("inspect", "-o", "xml", "a"),
+                                  ("build",), ("build", "a", "b"), ("build", "-o", "", "a"), ("build", "-x", "a"),
+                                  ("build", "a", "--from-store", "b"), ("plan", "a"), ("plan", "-b", "x", "a"),
+                                  ("plan", "-b", "1M", "-n", "0", "a"), ("plan", "-b", "0", "a"), ("verify",),
+                                  ("extract", "a"), ("extract", "-o"), ("version", "x"), ("help", "nonsense")])
+def test_usage(args):
+    part(*args, code=USAGE)
+
+
+def test_help_and_version():
+    for word in ("inspect", "build", "plan", "verify", "extract", "version", "help"):
+        assert part("help", word).stdout.startswith("Usage: swapnet-partition ")
+    assert part("build", "--help").stdout == part("help", "build").stdout
+    assert part("--version").stdout == part("version").stdout
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PARTITION, "help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1 and "No space left" in done.stderr
+
+
+def test_refusals(checkpoints, disk):
+    pathlib.Path(f"{disk}/junk").write_bytes(b"junk" * 2000)
+    part("inspect", f"{disk}/junk", code=REFUSED)
+    part("build", "-q", f"{disk}/junk", "-o", f"{disk}/s", code=REFUSED)
+    part("verify", f"{disk}/junk", code=REFUSED)
+    part("inspect", f"{disk}/nothing", code=FAILURE)
+    assert os.listdir(disk) == ["junk"]
+
+
+# ---- damage ----
+
+def test_verify_finds_damage(checkpoints, disk):
+    store, copy = pathlib.Path(f"{disk}/s"), f"{disk}/c.pth"
+    shutil.copy(checkpoints / "plain.pth", copy)
+    part("build", "-q", copy, "-o", store)
+    good = store.read_bytes()
+    for at, what in ((len(good) - 1, "padding"), (len(good) - 4096, "checksum")):
+        store.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1:])
+        found = part("verify", store, code=MISMATCH)
+        assert f"the {what} does not match" in found.stderr and "layer23" in found.stderr
+        assert f"at offset {len(good) - 24576}, 22400 bytes" in found.stderr
+    damaged = store.read_bytes()
+    part("extract", store, "-o", f"{disk}/out", code=MISMATCH)
+    part("build", "-q", "--from-store", store, code=MISMATCH)
+    assert store.read_bytes() == damaged and sorted(os.listdir(disk)) == ["c.pth", "s"]
+    # the checkpoint is another one now: whole by itself, but not equal
+    store.write_bytes(good)
+    raw = bytearray(pathlib.Path(copy).read_bytes())
+    spot = raw.index(good[-8192:-8192 + 64])
+    raw[spot + 10] ^= 1
+    pathlib.Path(copy).write_bytes(raw)
+    assert "equal" not in part("verify", store).stdout
+    found = part("verify", store, copy, code=MISMATCH)
+    assert f"offset {spot + 10}" in found.stderr and "layer23" in found.stderr
+    part("verify", store, checkpoints / "model.pth", code=MISMATCH)
+
+
+def cached_bytes(path):
+    done = run("fincore", "--bytes", "--noheadings", "--output", "RES", path)
+    assert done.returncode == 0, done
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(not shutil.which("fincore"), reason="needs fincore (util-linux)")
+def test_no_page_cache_is_left(checkpoints, disk):
+    shutil.copy(checkpoints / "model.pth", f"{disk}/c.pth")
+    part("build", "-q", f"{disk}/c.pth", "-o", f"{disk}/s")
+    for name in ("c.pth", "s"):
+        assert cached_bytes(f"{disk}/{name}") <= os.path.getsize(f"{disk}/{name}") / 100
+    part("verify", f"{disk}/s")
+    part("inspect", f"{disk}/s")
+    assert cached_bytes(f"{disk}/s") <= 8192  # header and tables
+
+
+# ---- no room ----
+
+@contextlib.contextmanager
+def mounted(*args, at):
+    os.makedirs(at, exist_ok=True)
+    if os.geteuid() or run("mount", *args, at).returncode:
+        pytest.skip("cannot mount here")
+    try:
+        yield pathlib.Path(at)
+    finally:
+        subprocess.run(["umount", at], check=True)
+
+
+def test_no_room(checkpoints, disk):
+    """A file system of every size up to the one that suffices: refused with the bytes needed, the old store stays."""
+    part("build", "-q", checkpoints / "plain.pth", "-o", f"{disk}/new")
+    needed = os.path.getsize(f"{disk}/new")
+    pages = needed // 4096
+    refused = 0
+    for size in [*range(4, pages + 12, 7), *range(pages - 4, pages + 12)]:
+        with mounted("-t", "tmpfs", "-o", f"size={4096 * size}", "none", at=f"{disk}/mnt") as mnt:
+            (mnt / "s").write_bytes(b"the old one")
+            result = run(PARTITION, "build", "-q", checkpoints / "plain.pth", "-o", mnt / "s")
+            assert os.listdir(mnt) == ["s"]
+            if result.returncode == OK:
+                assert (mnt / "s").read_bytes() == pathlib.Path(f"{disk}/new").read_bytes()
+                assert size > pages
+                continue
+            assert result.returncode == NO_ROOM, result
+            assert f"needs {needed} bytes" in result.stderr
+            assert (mnt / "s").read_bytes() == b"the old one"
+            refused += 1
+    assert refused > 10
+
+
+def test_file_size_limit(checkpoints, disk):
+    result = run("bash", "-c", f"trap '' XFSZ; ulimit -f 64; exec '{PARTITION}' build -q "
+                               f"'{checkpoints}/plain.pth' -o '{disk}/s'")
+    assert result.returncode == NO_ROOM and os.listdir(disk) == [], result
+
+
+# ---- killed, and without power ----
+
+needs_strace = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+
+
+class Sweep:
+    """A build over an old store, to be stopped at any of its system calls."""
+
+    def __init__(self, checkpoints, directory):
+        self.dir = pathlib.Path(directory)
+        self.store = self.dir / "s"
+        self.order = checkpoints.parent / f"order-{os.getpid()}"
+        part("build", "-q", checkpoints / "plain.pth", "-o", self.store)
+        self.old = layers(self.store)
+        self.order.write_text("\n".join(reversed(self.old)))
+        self.old_bytes = self.store.read_bytes()
+        self.command = [PARTITION, "build", "-q", checkpoints / "plain.pth", "-o", self.store, "--order", self.order]
+
+    def reset(self):
+        self.store.write_bytes(self.old_bytes)
+
+    def points(self):
+        """(name, n): every system call of a build, from when it opens the checkpoint."""
+        log = self.dir / "log"
+        assert run("strace", "-f", "-o", log, *self.command).returncode == 0
+        calls = collections.Counter()
+        found = []
+        for line in log.read_text().splitlines():
+            if match := re.match(r"(?:\d+ +)?(\w+)\(", line):
+                calls[match[1]] += 1
+                if match[1] not in ("execve", "exit_group"):
+                    found.append((match[1], calls[match[1]]))
+        log.unlink()
+        return found
+
+    def killed_at(self, call, n):
+        result = run("strace", "-f", "-o", "/dev/null", "-e", f"inject={call}:signal=SIGKILL:when={n}", *self.command)
+        return result.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+    def check(self):
+        """The old one or the new one, whole."""
+        part("verify", self.store)
+        found = layers(self.store)
+        assert found in (self.old, self.old[::-1])
+        return found != self.old
+
+    def converges(self):
+        assert run(*self.command).returncode == 0
+        assert self.check()
+        assert os.listdir(self.dir) == ["s"]
+
+
+@needs_strace
+@pytest.mark.slow
+def test_killed_at_every_system_call(checkpoints, disk):
+    sweep = Sweep(checkpoints, disk)
+    points = sweep.points()
+    killed = new = 0
+    for call, n in points:
+        sweep.reset()
+        killed += sweep.killed_at(call, n)
+        new += sweep.check()
+        sweep.converges()
+    print(f"{len(points)} system calls, killed at {killed}, {new} times the new store was there")
+    assert len(points) > 100 and killed > 0.95 * len(points)
+    assert 0 < new < killed
+
+
+@needs_strace
+@pytest.mark.slow
+def test_killed_while_recovering(checkpoints, disk):
+    sweep = Sweep(checkpoints, disk)
+    points = [point for point in sweep.points() if point[0] in ("openat", "pwrite64", "fsync", "rename", "unlink",
+                                                                 "fallocate", "flock", "close", "fstat", "newfstatat")]
+    choose = random.Random(1)
+    for _ in range(40):
+        sweep.reset()
+        sweep.killed_at(*choose.choice(points))
+        sweep.check()
+        sweep.killed_at(*choose.choice(points))
+        sweep.check()
+        sweep.converges()
+
+
+@needs_strace
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["xfs", "ext4"])
+def test_power_loss(checkpoints, disk, kind):
+    if not shutil.which(f"mkfs.{kind}") or not shutil.which("xfs_io"):
+        pytest.skip(f"needs mkfs.{kind} and xfs_io")
+    image, at = f"{disk}/image", f"{disk}/mnt"
+    with open(image, "wb") as f:
+        f.truncate(320 << 20)
+    assert run(f"mkfs.{kind}", "-q", image).returncode == 0
+
+    def mount():
+        return mounted("-o", "loop", image, at=at)
+
+    def lose_power():
+        assert run("xfs_io", "-x", "-c", "shutdown", at).returncode == 0
+
+    with mount() as mnt:
+        inner = mnt / "d"
+        inner.mkdir()
+        sweep = Sweep(checkpoints, inner)
+        points = sweep.points()
+    writing = [i for i, point in enumerate(points) if point[0] in ("pwrite64", "fsync", "rename", "fallocate")]
+    chosen = sorted({*writing, *range(writing[0], len(points), 3)})
+    new = 0
+    for i in chosen:
+        with mount():
+            sweep.reset()
+            os.sync()
+            sweep.killed_at(*points[i])
+            lose_power()
+        with mount():
+            new += sweep.check()
+            sweep.converges()
+    with mount():  # what was said to be done survives
+        sweep.reset()
+        os.sync()
+        assert run(*sweep.command).returncode == 0
+        lose_power()
+    with mount():
+        assert sweep.check()
+    print(f"{kind}: power lost at {len(chosen)} points, {new} times the new store was there")
+    assert len(chosen) > 15 and new < len(chosen)
+
+
+@needs_strace
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
+def test_interrupted(checkpoints, disk, name):
+    """Cleans up, then dies of the signal like any other program."""
+    number = signal.Signals[f"SIG{name}"]
+    sweep = Sweep(checkpoints, disk)
+    # strace passes the signal on, but would be the one to report it
+    done = run("bash", "-c", 'strace -f -o /dev/null -e "inject=fallocate:signal=$0" "$@"; exit $?', f"SIG{name}",
+               *sweep.command)
+    assert done.returncode in (-number, 128 + number) and done.stdout == "", done
+    assert os.listdir(disk) == ["s"] and sweep.store.read_bytes() == sweep.old_bytes
+
+
+def test_progress_bar_on_a_terminal_only(checkpoints, disk):
+    ours, theirs = os.openpty()
+    done = subprocess.run([PARTITION, "build", checkpoints / "plain.pth", "-o", f"{disk}/s"], stderr=theirs,
+                          stdout=subprocess.PIPE, text=True, timeout=60, env=harness.clean_env())
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert done.returncode == 0 and done.stdout == f"{disk}/s\n"
+    assert "[" + "#" * 30 + "]" in shown and "MiB/s" in shown
+    assert part("build", checkpoints / "plain.pth", "-o", f"{disk}/s").stderr == ""
+
+
+# ---- the C API ----
+
+def test_example_against_the_installed_library(checkpoints, disk):
+    if not shutil.which("pkg-config") or not shutil.which("cc"):
+        pytest.skip("needs pkg-config and a compiler")
+    assert run("cmake", "--install", harness.BUILD, "--prefix", f"{disk}/usr").returncode == 0
+    env = {**harness.clean_env(), "PKG_CONFIG_PATH": f"{disk}/usr/lib/pkgconfig", "LD_LIBRARY_PATH": f"{disk}/usr/lib"}
+    example = harness.REPO / "docs" / "examples" / "read_block.c"
+    built = subprocess.run(["bash", "-c", f"cc -Wall -Werror '{example}' $(pkg-config --cflags --libs swapnet) -o "
+                                          f"'{disk}/read_block'"], env=env, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    part("build", "-q", checkpoints / "plain.pth", "-o", f"{disk}/s")
+    result = subprocess.run([f"{disk}/read_block", f"{disk}/s", "0.1"], env=env, capture_output=True, text=True)
+    assert result.returncode == 0, result
+    assert result.stdout.count("block ") > 10 and len(re.findall(r"layer\d+\.\w+ float32 \[\d+\] ", result.stdout)) == 48
+    result = subprocess.run([f"{disk}/read_block", f"{disk}/s", "0.01"], env=env, capture_output=True, text=True)
+    assert result.returncode == 1 and "at least" in result.stderr

@@ -1,0 +1,335 @@
+/* Description: the cache gives the store of exactly that file or none, stays within its cap, and trusts no directory
+ * that others can write to. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "swn_cache.h"
+#include "swn_fault_io.h"
+
+#define FLOATS 3000
+#define STORE_BYTES (4096 + (FLOATS * 4 + 4095) / 4096 * 4096)
+
+static char top[512], dir[600], why[SWN_WHY];
+static struct swn_fault fault;
+
+static int setup(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(top, sizeof top, "%s/t_cache.XXXXXX", tmp && *tmp ? tmp : "/var/tmp");
+    if (!mkdtemp(top))
+        return -1;
+    snprintf(dir, sizeof dir, "%s/a/cache", top);
+    swn_fault_init(&fault);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    char command[700];
+    snprintf(command, sizeof command, "rm -rf '%s'", top);
+    return system(command) || fault.open_files;
+}
+
+/* A safetensors file with one tensor, all of `value`; returns a descriptor. */
+static int make_file(const char *name, float value)
+{
+    char path[700], header[256];
+    static float data[FLOATS];
+    snprintf(path, sizeof path, "%s/%s", top, name);
+    int len = snprintf(header, sizeof header,
+                       "{\"m.weight\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", FLOATS, FLOATS * 4);
+    while (len % 8)
+        header[len++] = ' ';
+    uint64_t size = (uint64_t)len;
+    for (size_t i = 0; i < FLOATS; i++)
+        data[i] = value;
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, &size, 8), 8);
+    assert_int_equal(write(fd, header, (size_t)len), len);
+    assert_int_equal(write(fd, data, sizeof data), sizeof data);
+    return fd;
+}
+
+static int try_build(int fd, const char *name, uint64_t cap)
+{
+    struct swn_checkpoint *c = NULL;
+    struct swn_store *s = NULL;
+    int rc = swn_checkpoint_open_fd(&c, &fault.io, fd, name, why);
+    if (rc)
+        fail_msg("checkpoint: %d %s", rc, why);
+    rc = swn_cache_build(&s, &fault.io, dir, cap, c, NULL, why);
+    if (!rc) {
+        assert_int_equal(s->tensor_count, 1);
+        assert_int_equal(s->total_bytes, STORE_BYTES);
+        swn_store_close(s, &fault.io);
+    }
+    swn_checkpoint_close(c, &fault.io);
+    return rc;
+}
+
+static int found(int fd)
+{
+    struct swn_store *s = NULL;
+    int rc = swn_cache_open(&s, &fault.io, dir, fd, why);
+    if (!rc)
+        swn_store_close(s, &fault.io);
+    return rc;
+}
+
+static void age(int fd, int seconds_ago)
+{
+    char path[4096];
+    struct swn_identity id;
+    assert_int_equal(swn_identity_stat(&swn_io_sys, fd, &id), 0);
+    swn_cache_path(dir, &id, path, sizeof path);
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = time(NULL) - seconds_ago}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static size_t stores(void)
+{
+    struct swn_cache_entry *e;
+    size_t n;
+    assert_int_equal(swn_cache_list(&e, &n, &fault.io, dir, 0, why), 0);
+    swn_cache_list_free(e, n);
+    return n;
+}
+
+static void built_and_found(void **state)
+{
+    (void)state;
+    struct stat st;
+    struct swn_store *s = NULL;
+    int fd = make_file("one", 1);
+    assert_int_equal(found(fd), -ENOENT);
+    assert_int_equal(try_build(fd, "one", 0), 0);
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+
+    age(fd, 1000);
+    assert_int_equal(swn_cache_open(&s, &fault.io, dir, fd, why), 0);
+    float *data = aligned_alloc(4096, 4096 * 3);
+    assert_int_equal(pread(s->file.fd, data, sizeof(float) * FLOATS, (off_t)s->extents[0].off), sizeof(float) * FLOATS);
+    assert_int_equal(swn_store_check(&s->extents[0], data), 0);
+    assert_true(data[0] == 1 && data[FLOATS - 1] == 1);
+    free(data);
+    /* Marked as used now, and its identity is that of after. */
+    assert_int_equal(fstat(s->file.fd, &st), 0);
+    assert_true(st.st_mtime > time(NULL) - 500);
+    assert_int_equal(s->identity.mtime_ns, (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
+    assert_int_equal(st.st_mode & 0777, 0600);
+
+    /* Removed while open, it stays readable. */
+    struct swn_cache_entry *e;
+    size_t n;
+    assert_int_equal(swn_cache_list(&e, &n, &fault.io, dir, 1, why), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(e[0].bytes, STORE_BYTES);
+    assert_string_equal(e[0].source, "one");
+    assert_int_equal(swn_cache_remove(&fault.io, dir, e[0].name, why), 0);
+    assert_int_equal(swn_cache_remove(&fault.io, dir, e[0].name, why), -ENOENT);
+    swn_cache_list_free(e, n);
+    assert_int_equal(stores(), 0);
+    char byte;
+    assert_int_equal(pread(s->file.fd, &byte, 1, (off_t)s->total_bytes - 1), 1);
+    swn_store_close(s, &fault.io);
+    assert_int_equal(found(fd), -ENOENT);
+    close(fd);
+}
+
+/* Same name, same size, other bytes. */
+static void changed_files_are_others(void **state)
+{
+    (void)state;
+    int fd = make_file("one", 1);
+    assert_int_equal(try_build(fd, "one", 0), 0);
+    assert_int_equal(found(fd), 0);
+    assert_int_equal(pwrite(fd, "x", 1, 5000), 1); /* in place */
+    assert_int_equal(found(fd), -ENOENT);
+    close(fd);
+    fd = make_file("one", 2); /* rewritten */
+    assert_int_equal(found(fd), -ENOENT);
+    int copy = make_file("two", 1); /* the bytes it was built from, in another file */
+    assert_int_equal(found(copy), -ENOENT);
+    close(copy);
+    close(fd);
+}
+
+/* A store under the right name of the wrong file: somebody copied the cache about. */
+static void wrong_name(void **state)
+{
+    (void)state;
+    char a[4096], b[4096];
+    struct swn_identity id;
+    int one = make_file("one", 1), two = make_file("two", 2);
+    assert_int_equal(try_build(one, "one", 0), 0);
+    swn_identity_stat(&swn_io_sys, one, &id);
+    swn_cache_path(dir, &id, a, sizeof a);
+    swn_identity_stat(&swn_io_sys, two, &id);
+    swn_cache_path(dir, &id, b, sizeof b);
+    assert_string_not_equal(a, b);
+    assert_int_equal(link(a, b), 0);
+    assert_int_equal(found(two), -ENOENT);
+    assert_int_equal(found(one), 0);
+    close(one);
+    close(two);
+}
+
+static void cap(void **state)
+{
+    (void)state;
+    uint64_t bytes;
+    int fd[4];
+    for (int i = 0; i < 4; i++) {
+        char name[8] = {'m', (char)('0' + i), 0};
+        fd[i] = make_file(name, (float)i);
+        assert_int_equal(try_build(fd[i], name, 3 * STORE_BYTES), 0);
+        age(fd[i], 100 - i);
+        if (i == 2) { /* the oldest by name, but used last */
+            assert_int_equal(found(fd[0]), 0);
+        }
+    }
+    assert_int_equal(found(fd[1]), -ENOENT);
+    assert_int_equal(found(fd[0]), 0);
+    assert_int_equal(stores(), 3);
+    /* Building one anew needs no more room than it has. */
+    assert_int_equal(try_build(fd[2], "m2", 3 * STORE_BYTES), 0);
+    assert_int_equal(stores(), 3);
+    assert_int_equal(try_build(fd[1], "m1", STORE_BYTES - 1), -EFBIG);
+    assert_int_equal(stores(), 3);
+    assert_int_equal(try_build(fd[1], "m1", STORE_BYTES), 0);
+    assert_int_equal(stores(), 1);
+    for (int i = 0; i < 4; i++)
+        close(fd[i]);
+
+    /* The cap that is kept in the directory. */
+    assert_int_equal(swn_cache_cap(&fault.io, dir, &bytes, why), 0);
+    assert_true(bytes > 0 && bytes <= SWN_CACHE_CAP_BYTES);
+    assert_int_equal(swn_cache_set_cap(&fault.io, dir, 12345, why), 0);
+    assert_int_equal(swn_cache_cap(&fault.io, dir, &bytes, why), 0);
+    assert_int_equal(bytes, 12345);
+    assert_int_equal(swn_cache_set_cap(&fault.io, dir, 0, why), 0);
+    assert_int_equal(swn_cache_cap(&fault.io, dir, &bytes, why), 0);
+    assert_int_equal(bytes, 0);
+    static const char *const bad[] = {"", "x\n", "12", "-1\n", "99999999999999999999999\n", "1\n2\n"};
+    char path[700];
+    snprintf(path, sizeof path, "%s/cap", dir);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+        assert_int_equal(write(file, bad[i], strlen(bad[i])), (ssize_t)strlen(bad[i]));
+        close(file);
+        assert_int_equal(swn_cache_cap(&fault.io, dir, &bytes, why), -EINVAL);
+    }
+    assert_int_equal(swn_cache_remove(&fault.io, dir, "cap", why), -EINVAL);
+    assert_int_equal(swn_cache_remove(&fault.io, dir, "../x", why), -EINVAL);
+}
+
+static void directories_of_others(void **state)
+{
+    (void)state;
+    int fd = make_file("one", 1);
+    assert_int_equal(try_build(fd, "one", 0), 0);
+    static const mode_t open_to_others[] = {0770, 0707, 01777};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(chmod(dir, open_to_others[i]), 0);
+        assert_int_equal(found(fd), -EPERM);
+        assert_int_equal(try_build(fd, "one", 0), -EPERM);
+        assert_int_equal(swn_cache_set_cap(&fault.io, dir, 1, why), -EPERM);
+    }
+    assert_int_equal(chmod(dir, 0755), 0);
+    assert_int_equal(found(fd), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(dir, 65534, 65534), 0);
+        assert_int_equal(found(fd), -EPERM);
+        assert_int_equal(chown(dir, 0, 0), 0);
+    }
+    close(fd);
+}
+
+static void two_at_once(void **state)
+{
+    (void)state;
+    int fd = make_file("one", 1);
+    for (int round = 0; round < 20; round++) {
+        pid_t pids[3];
+        for (int i = 0; i < 3; i++) {
+            pids[i] = fork();
+            assert_true(pids[i] >= 0);
+            if (!pids[i])
+                _exit(try_build(fd, "one", 4 * STORE_BYTES) ? 1 : 0);
+        }
+        for (int i = 0; i < 3; i++) {
+            int status;
+            assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+            assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+        }
+        assert_int_equal(stores(), 1);
+        assert_int_equal(found(fd), 0);
+    }
+    close(fd);
+}
+
+static void any_operation_fails(void **state)
+{
+    (void)state;
+    int fd = make_file("one", 1), failed = 0;
+    fault.no_sync = 1;
+    assert_int_equal(try_build(fd, "one", 0), 0);
+    for (int for_ever = 0; for_ever < 2; for_ever++) {
+        for (long at = 1;; at++) {
+            struct swn_checkpoint *c = NULL;
+            struct swn_store *s = NULL;
+            assert_int_equal(swn_checkpoint_open_fd(&c, &swn_io_sys, fd, "one", why), 0);
+            swn_fault_arm(&fault, at, for_ever, -EIO);
+            int rc = swn_cache_build(&s, &fault.io, dir, 3 * STORE_BYTES, c, NULL, why);
+            if (!rc) {
+                swn_store_close(s, &fault.io);
+                rc = swn_cache_open(&s, &fault.io, dir, fd, why);
+            }
+            if (!rc)
+                swn_store_close(s, &fault.io);
+            long fired = fault.fired;
+            swn_fault_arm(&fault, 0, 0, 0);
+            swn_checkpoint_close(c, &swn_io_sys);
+            failed += rc != 0;
+            assert_int_equal(fault.open_files, 0);
+            assert_int_equal(found(fd), 0); /* the old one or the new one */
+            assert_int_equal(stores(), 1);
+            if (!fired) {
+                assert_int_equal(rc, 0);
+                break;
+            }
+        }
+    }
+    assert_true(failed > 10);
+    close(fd);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(built_and_found), TEST(changed_files_are_others), TEST(wrong_name), TEST(cap), TEST(directories_of_others),
+        TEST(two_at_once),     TEST(any_operation_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
