@@ -171,8 +171,11 @@ void *swn_engine_alloc(size_t n, int *strict)
     *strict = 0;
     pthread_mutex_lock(&e->lock);
     e->allocs++;
-    if (!swn_arena_would_reuse(e->arena, n) && swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL) &&
-        e->config.strict) {
+    size_t need = swn_arena_would_reuse(e->arena, n) ? 0 : swn_round_up(n, SWN_PAGE);
+    int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
+    if (!over && !need && !swn_arena_would_reuse(e->arena, n)) /* the warm pages were what had to go */
+        over = swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL);
+    if (over && e->config.strict) {
         *strict = 1;
         pthread_mutex_unlock(&e->lock);
         return NULL;
