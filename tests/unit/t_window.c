@@ -162,7 +162,8 @@ static void writes_by_operators(void *arg)
     settle_in();
     uint64_t chance = 11;
     for (unsigned i = 0; i < 8 * WEIGHTS; i++) {
-        struct tensor *to = &weights[next_random(&chance) % WEIGHTS], *from = &weights[i % WEIGHTS];
+        struct tensor *from = &weights[i % WEIGHTS];
+        struct tensor *to = i % 4 == 2 ? from : &weights[next_random(&chance) % WEIGHTS]; /* add_(w, w), too */
         struct tensor *args[] = {from, to};
         enum swn_use uses[] = {SWN_USE_WEIGHT, i % 2 ? SWN_USE_WRITE : SWN_USE_OVERWRITE};
         struct swn_op op;
