@@ -290,6 +290,8 @@ static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
         return;
     }
     if (!f || await(e, arg, t)) {
+        if (atomic_load(&r->state) != SWN_STREAMED)
+            return; /* came home while we waited */
         if (swn_load_verify(e, r) == -EILSEQ)
             swn_engine_corrupt(e, r->file, r->id, r->extent);
         e->window_misses++;
