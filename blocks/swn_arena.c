@@ -22,6 +22,7 @@ struct swn_arena {
     uint32_t next_id;
     _Atomic(struct swn_range *) *owner; /* per granule; reserved address space, touched where used */
     size_t owner_bytes;
+    _Atomic(struct swn_guest *) guests; /* never taken out of the list, only used again */
 };
 
 static struct hole *hole_new(struct swn_arena *a, size_t at, size_t count, struct hole *next)
@@ -139,6 +140,11 @@ void swn_arena_destroy(struct swn_arena *a)
             n = h->next;
             free(h);
         }
+    for (struct swn_guest *g = atomic_load(&a->guests), *n; g; g = n) {
+        n = g->next;
+        munmap((void *)g->owner, g->owner_bytes);
+        free(g);
+    }
     struct swn_range *ranges[] = {a->first, a->spare_ranges};
     for (size_t i = 0; i < 2; i++)
         for (struct swn_range *r = ranges[i], *n; r; r = n) {
@@ -177,6 +183,21 @@ static struct swn_range *range_new(struct swn_arena *a)
     return r;
 }
 
+static void set_owner(struct swn_arena *a, const struct swn_range *r, struct swn_range *owner)
+{
+    const struct swn_guest *g = r->guest;
+    size_t unit = g ? SWN_PAGE : SWN_GRANULE, first = (r->addr - (g ? g->lo : a->base)) / unit;
+    for (size_t i = 0; i < r->span / unit; i++)
+        atomic_store_explicit(&(g ? g->owner : a->owner)[first + i], owner, memory_order_release);
+}
+
+static void link_last(struct swn_arena *a, struct swn_range *r)
+{
+    r->prev = a->last;
+    *(a->last ? &a->last->next : &a->first) = r;
+    a->last = r;
+}
+
 struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh)
 {
     if (!len || len > a->granules * SWN_GRANULE)
@@ -201,11 +222,9 @@ struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh
     r->node = -1;
     r->lead = r;
     atomic_store_explicit(&r->state, SWN_HOME, memory_order_relaxed);
-    r->prev = a->last;
-    *(a->last ? &a->last->next : &a->first) = r;
-    a->last = r;
-    for (size_t i = 0; i < count; i++)
-        atomic_store_explicit(&a->owner[at + i], r, memory_order_release);
+    r->place = at * SWN_GRANULE;
+    link_last(a, r);
+    set_owner(a, r, r);
     *fresh = warm ? 0 : r->size;
     return r;
 }
@@ -217,6 +236,7 @@ struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size
         return NULL;
     *p = *r;
     p->addr += at;
+    p->place += at;
     p->len -= at;
     p->size -= at;
     p->span -= at;
@@ -227,23 +247,22 @@ struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size
     *(r->next ? &r->next->prev : &a->last) = p;
     r->next = r->rest = p;
     r->len = r->size = r->span = at;
-    size_t first = (p->addr - a->base) / SWN_GRANULE, count = p->span / SWN_GRANULE;
-    for (size_t i = 0; i < count; i++)
-        atomic_store_explicit(&a->owner[first + i], p, memory_order_release);
+    set_owner(a, p, p);
     return p;
 }
 
 void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
 {
-    size_t at = (r->addr - a->base) / SWN_GRANULE, count = r->span / SWN_GRANULE;
-    for (size_t i = 0; i < count; i++)
-        atomic_store_explicit(&a->owner[at + i], NULL, memory_order_release);
+    set_owner(a, r, NULL);
     *(r->prev ? &r->prev->next : &a->first) = r->next;
     *(r->next ? &r->next->prev : &a->last) = r->prev;
     atomic_store(&r->state, SWN_FREE);
     r->id = 0;
     r->next = a->spare_ranges;
     a->spare_ranges = r;
+    if (r->guest)
+        return;
+    size_t at = (r->addr - a->base) / SWN_GRANULE, count = r->span / SWN_GRANULE;
     hole_add(a, warm ? &a->warm : &a->cold, at, count);
     if (warm)
         a->warm_granules += count;
@@ -271,12 +290,92 @@ size_t swn_arena_warm_bytes(const struct swn_arena *a)
 
 struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr)
 {
-    if (addr < a->base || addr >= swn_arena_hi(a))
-        return NULL;
+    if (addr < a->base || addr >= swn_arena_hi(a)) {
+        struct swn_guest *g = swn_arena_guest(a, addr);
+        return g ? atomic_load_explicit(&g->owner[(addr - g->lo) / SWN_PAGE], memory_order_acquire) : NULL;
+    }
     return atomic_load_explicit(&a->owner[(addr - a->base) / SWN_GRANULE], memory_order_acquire);
 }
 
 struct swn_range *swn_arena_first(const struct swn_arena *a)
 {
     return a->first;
+}
+
+size_t swn_arena_places(const struct swn_arena *a)
+{
+    return a->granules * SWN_GRANULE;
+}
+
+struct swn_guest *swn_arena_guest_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi)
+{
+    for (struct swn_guest *g = atomic_load(&a->guests); g; g = g->next)
+        if (lo < __atomic_load_n(&g->hi, __ATOMIC_ACQUIRE) && hi > g->lo)
+            return g;
+    return NULL;
+}
+
+struct swn_guest *swn_arena_guest(const struct swn_arena *a, uintptr_t addr)
+{
+    return swn_arena_guest_in(a, addr, addr + 1);
+}
+
+struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t hi)
+{
+    size_t bytes = swn_round_up((hi - lo) / SWN_PAGE * sizeof *a->owner, SWN_PAGE);
+    size_t count = swn_round_up(hi - lo, SWN_GRANULE) / SWN_GRANULE;
+    struct hole **place = first_fit(&a->cold, count);
+    if (!place)
+        return NULL;
+    struct swn_guest *g = atomic_load(&a->guests);
+    while (g && (g->hi || g->owner_bytes < bytes))
+        g = g->next;
+    if (!g) {
+        void *owner = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (owner == MAP_FAILED)
+            return NULL;
+        if (!(g = calloc(1, sizeof *g))) {
+            munmap(owner, bytes);
+            return NULL;
+        }
+        g->owner = owner;
+        g->owner_bytes = bytes;
+        g->next = atomic_load(&a->guests);
+        atomic_store(&a->guests, g);
+    }
+    g->place = hole_take(a, place, count) * SWN_GRANULE;
+    g->lo = lo;
+    __atomic_store_n(&g->hi, hi, __ATOMIC_RELEASE);
+    return g;
+}
+
+void swn_arena_leave(struct swn_arena *a, struct swn_guest *g)
+{
+    hole_add(a, &a->cold, g->place / SWN_GRANULE, swn_round_up(g->hi - g->lo, SWN_GRANULE) / SWN_GRANULE);
+    __atomic_store_n(&g->hi, 0, __ATOMIC_RELEASE);
+    madvise((void *)g->owner, g->owner_bytes, MADV_DONTNEED);
+}
+
+struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uintptr_t lo, uintptr_t hi)
+{
+    for (uintptr_t page = lo; page < hi; page += SWN_PAGE)
+        if (atomic_load_explicit(&g->owner[(page - g->lo) / SWN_PAGE], memory_order_relaxed))
+            return NULL;
+    struct swn_range *r = range_new(a);
+    if (!r)
+        return NULL;
+    r->addr = lo;
+    r->len = r->size = r->span = hi - lo;
+    r->place = g->place + (lo - g->lo);
+    r->guest = g;
+    r->id = a->next_id++;
+    r->node = -1;
+    r->lead = r;
+    r->file = g->file;
+    r->extent = g->file_off + (lo - g->lo);
+    r->foreign_map = 1;
+    atomic_store_explicit(&r->state, SWN_STREAMED, memory_order_relaxed);
+    link_last(a, r);
+    set_owner(a, r, r);
+    return r;
 }

@@ -44,9 +44,11 @@ struct swn_range {
     size_t size; /* bytes counted: pages that may be resident when HOME */
     size_t span; /* address space, a multiple of SWN_GRANULE */
     _Atomic int state;
-    uint32_t id; /* never reused while the process lives; 0 when free */
-    int pins;    /* running operators and system calls that may write it: it must not leave */
-    int readers; /* running operators that read it at its own address */
+    uint32_t id;             /* never reused while the process lives; 0 when free */
+    uint64_t place;          /* that is its own among all ranges that live, below swn_arena_places() */
+    struct swn_guest *guest; /* the mapping it is part of, or NULL: the arena's own memory */
+    int pins;                /* running operators and system calls that may write it: it must not leave */
+    int readers;             /* running operators that read it at its own address */
 
     /* where its bytes are on disk, valid while STREAMED (and for HOME ranges never) */
     struct swn_extent_file *file;
@@ -102,6 +104,32 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
 /* Takes the largest warm piece out of the warm set: 1 and *out to be dropped by the caller, or 0 when none is left. */
 int swn_arena_trim(struct swn_arena *a, struct swn_piece *out);
 size_t swn_arena_warm_bytes(const struct swn_arena *a);
+
+/* Every range has bytes [place, place + span) of a line of so many bytes to itself. */
+size_t swn_arena_places(const struct swn_arena *a);
+
+/* Memory that the program mapped itself, [lo, hi), page-aligned: parts of it may be ranges too. They have no granules:
+ * any whole pages can be a range. */
+struct swn_guest {
+    uintptr_t lo, hi;                   /* hi is 0 when it is gone */
+    _Atomic(struct swn_range *) *owner; /* per page */
+    size_t owner_bytes;
+    uint64_t place;
+    struct swn_extent_file *file; /* the caller's: what was mapped, at which offset */
+    uint64_t file_off;
+    struct swn_guest *next;
+};
+/* NULL: no address space for its tables. */
+struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t hi);
+/* All its ranges have been given back. */
+void swn_arena_leave(struct swn_arena *a, struct swn_guest *g);
+/* The guest that contains addr, or NULL. Lock-free. */
+struct swn_guest *swn_arena_guest(const struct swn_arena *a, uintptr_t addr);
+/* Any guest of which [lo, hi) has a part, or NULL. Lock-free. */
+struct swn_guest *swn_arena_guest_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi);
+/* A range for pages [lo, hi) of g. Its state is SWN_STREAMED from the guest's file. NULL: some of them are a range's
+ * already, or there is no memory. */
+struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uintptr_t lo, uintptr_t hi);
 
 /* The live range that contains addr, or NULL. O(1), lock-free. */
 struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr);

@@ -334,7 +334,9 @@ int swn_residency_remap(struct swn_residency *s, struct swn_range *r)
 void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (r->foreign_map) {
+    if (r->guest) {
+        warm = 1; /* whatever is mapped there is the program's */
+    } else if (r->foreign_map) {
         /* Its address space must be ordinary memory again before anybody else gets it. */
         void *at = mmap((void *)r->addr, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);

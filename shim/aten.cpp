@@ -131,6 +131,13 @@ bool plain(const at::Tensor &tensor)
            !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.key_set().has(c10::DispatchKey::Functionalize);
 }
 
+// Whether that storage may lie in a file that PyTorch mapped.
+bool mapped(uintptr_t data, size_t bytes)
+{
+    return data < __atomic_load_n(&host->mapped[1], __ATOMIC_ACQUIRE) &&
+           data + bytes > __atomic_load_n(&host->mapped[0], __ATOMIC_ACQUIRE);
+}
+
 void add(Thread &t, const at::Tensor &tensor, swn_use use)
 {
     if (t.op.n == SWN_OP_ARGS || !plain(tensor))
@@ -140,12 +147,25 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
         return;
     auto word = reinterpret_cast<void **>(const_cast<at::DataPtr *>(&std::as_const(*storage).data_ptr()));
     auto data = reinterpret_cast<uintptr_t>(__atomic_load_n(word, __ATOMIC_RELAXED));
-    if (data < host->lo || data >= host->hi)
-        return;
     swn_arg &arg = t.op.args[t.op.n];
-    arg.word = word;
-    arg.data = data;
-    arg.bytes = storage->nbytes();
+    if (data >= host->lo && data < host->hi) {
+        arg.word = word;
+        arg.data = data;
+        arg.bytes = storage->nbytes();
+    } else if (mapped(data, storage->nbytes())) {
+        // Many tensors in one storage: this one's own bytes count.
+        uint64_t last = 0;
+        for (int64_t i = 0; i < tensor.dim(); i++) {
+            if (tensor.size(i) == 0)
+                return;
+            last += static_cast<uint64_t>((tensor.size(i) - 1) * tensor.stride(i));
+        }
+        arg.word = nullptr;
+        arg.data = data + static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
+        arg.bytes = (last + 1) * tensor.itemsize();
+    } else {
+        return;
+    }
     arg.use = use;
     t.storages[t.op.n++] = storage;
 }
@@ -182,12 +202,15 @@ at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blo
     return at::native::copy_(self, source, non_blocking);
 }
 
-// Whether source fills its storage just as self does: then copying bytes is all that self.copy_(source) does.
+// Whether source has the same elements in the same order as self, and fills its storage or lies in a mapped file: then
+// copying bytes is all that self.copy_(source) does.
 bool same_bytes(const at::Tensor &self, const at::Tensor &source)
 {
-    return self.scalar_type() == source.scalar_type() && source.is_contiguous() && source.storage_offset() == 0 &&
-           source.nbytes() == source.storage().nbytes() && source.nbytes() == self.nbytes() && !source.is_conj() &&
-           !source.is_neg() && !self.is_conj() && !self.is_neg();
+    auto data = reinterpret_cast<uintptr_t>(source.storage().data_ptr().get());
+    bool whole = source.storage_offset() == 0 && source.nbytes() == source.storage().nbytes();
+    return self.scalar_type() == source.scalar_type() && source.is_contiguous() && source.nbytes() == self.nbytes() &&
+           (whole || mapped(data, source.storage().nbytes())) && !source.is_conj() && !source.is_neg() &&
+           !self.is_conj() && !self.is_neg();
 }
 
 void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)

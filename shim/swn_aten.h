@@ -28,12 +28,13 @@ enum swn_use {
 
 struct swn_range;
 struct swn_frame;
+struct swn_extent_file;
 
 /* One tensor argument. The first part is filled by the C++ half, the rest is the engine's. */
 struct swn_arg {
-    void **word;    /* the storage's data pointer, as one word */
-    uintptr_t data; /* its value before the operator */
-    size_t bytes;   /* of the storage */
+    void **word;    /* the storage's data pointer, as one word; NULL for a tensor in memory that PyTorch mapped */
+    uintptr_t data; /* its value before the operator; without a word, where the tensor's first element is */
+    size_t bytes;   /* of the storage; without a word, from the tensor's first element to the end of its last */
     enum swn_use use;
 
     uintptr_t
@@ -49,7 +50,9 @@ struct swn_arg {
 struct swn_op {
     const char *name; /* static or owned by the operator's schema */
     int copies;       /* it copies every byte of args[1]'s storage to args[0]'s, and does nothing else */
-    int skip;         /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
+    struct swn_extent_file *move_file; /* the engine's: a store that has args[1]'s bytes, and where */
+    uint64_t move_off;
+    int skip; /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
     unsigned n;
     struct swn_arg args[SWN_OP_ARGS + SWN_OP_PIECES];
 
@@ -61,7 +64,8 @@ struct swn_op {
 
 struct swn_host {
     uint32_t abi;
-    uintptr_t lo, hi; /* tensors of interest lie here */
+    uintptr_t lo, hi;        /* tensors of interest lie here */
+    const uintptr_t *mapped; /* or between these two addresses, which change */
     void (*op_begin)(struct swn_op *op);
     void (*op_end)(struct swn_op *op);
 };

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "swn_engine_priv.h"
+#include "swn_guest.h"
 #include "swn_load.h"
 #include "swn_stats_json.h"
 
@@ -162,6 +163,7 @@ void swn_engine_host(struct swn_host *out)
     *out = (struct swn_host){.abi = SWN_ATEN_ABI,
                              .lo = swn_arena_lo(e->arena),
                              .hi = swn_arena_hi(e->arena),
+                             .mapped = swn_guest_bounds,
                              .op_begin = swn_engine_op_begin,
                              .op_end = swn_engine_op_end};
 }
@@ -287,7 +289,7 @@ int swn_engine_trap(uintptr_t addr)
     struct swn_engine *e = &swn_engine_one;
     if (!swn_engine_running())
         return 0;
-    if (addr >= swn_arena_lo(e->arena) && addr < swn_arena_hi(e->arena))
+    if (swn_arena_find(e->arena, addr))
         return swn_residency_trap(&e->res, addr);
     if (e->pool && swn_pool_in_ro(e->pool, addr)) {
         struct swn_frame *f = swn_pool_find_ro(e->pool, addr);

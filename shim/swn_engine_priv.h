@@ -70,6 +70,7 @@ struct swn_engine {
     uint64_t seq;    /* outermost operators so far */
     uint64_t visits; /* weights read so far */
 
+    size_t guest_bytes;     /* of files that the program mapped */
     size_t kept_bytes;      /* pool memory behind the window */
     size_t node_home_bytes; /* HOME ranges that are nodes */
     size_t other_peak;      /* most of everything that is not a weight, since the last plan */
@@ -91,6 +92,9 @@ struct swn_engine {
 
 extern struct swn_engine swn_engine_one;
 extern const struct swn_io *swn_engine_io; /* the table the engine is started with; tests put another in its place */
+
+/* A tensor that is this many operators old when it is read is taken for a weight; residual connections are younger. */
+#define SWN_AGED_OPS 64
 
 /* Whether r is, or is a piece of, a weight of the order. */
 static inline int swn_is_weight(const struct swn_range *r)

@@ -2,6 +2,7 @@
 #include "swn_load.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct source {
     struct swn_extent_file file; /* first: what ranges point to */
     struct swn_identity identity;
     struct swn_store *store; /* NULL: not a checkpoint, or there is no store of it; it is read */
+    int mapped;              /* the checkpoint itself, from where it lies; not to be found by its identity */
     uint32_t index;          /* of the file in its store */
     unsigned char *verified; /* per extent */
     struct source *next;
@@ -101,6 +103,11 @@ static void forget(struct swn_engine *e, struct source **link)
     *link = s->next;
     if (s->store)
         swn_store_close(s->store, e->io);
+    if (s->mapped) {
+        if (s->file.fetch.direct_fd >= 0)
+            e->io->close(e->io->ctx, s->file.fetch.direct_fd);
+        e->io->close(e->io->ctx, s->file.fetch.fd);
+    }
     free(s->verified);
     free(s);
 }
@@ -132,7 +139,7 @@ static struct source *find(struct swn_engine *e, int fd)
         swn_identity_stat(e->io, fd, &id))
         return NULL;
     for (struct source *s = sources; s; s = s->next)
-        if (same_stat(&s->identity, &id))
+        if (!s->mapped && same_stat(&s->identity, &id))
             return s;
     struct source *s = calloc(1, sizeof *s);
     if (!s)
@@ -158,6 +165,31 @@ static struct source *find(struct swn_engine *e, int fd)
     s->next = sources;
     sources = s;
     return s;
+}
+
+struct swn_extent_file *swn_load_mapped(int fd)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct stat st;
+    struct source *s = e->io->fstat(e->io->ctx, fd, &st) || !S_ISREG(st.st_mode) ? NULL : calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->mapped = s->file.immutable = 1;
+    s->file.io = e->io;
+    s->file.refs = 1;
+    path_of(fd, s->file.dir, sizeof s->file.dir);
+    s->file.fetch.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (s->file.fetch.fd < 0) {
+        free(s);
+        return NULL;
+    }
+    s->file.fetch.direct_fd = swn_open_direct(e->io, fd, O_RDONLY);
+    pthread_mutex_lock(&load_lock);
+    close_idle(e);
+    s->next = sources;
+    sources = s;
+    pthread_mutex_unlock(&load_lock);
+    return &s->file;
 }
 
 /* A whole tensor from `buf - delta` on, whose last n bytes are to be read now; how much came before is *delta. */
@@ -211,31 +243,75 @@ ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off)
     return got;
 }
 
-static int untouched(struct swn_engine *e, struct swn_range *r)
+static int untouched(struct swn_engine *e, uintptr_t addr, size_t len)
 {
+    struct swn_range pages_of = {.addr = addr / SWN_PAGE * SWN_PAGE};
     struct swn_pages pages;
-    return !r->pins && r->lead == r && !r->rest && !swn_residency_scan(&e->res, r, &pages) && !pages.own;
+    pages_of.len = addr + len - pages_of.addr;
+    return !swn_residency_scan(&e->res, &pages_of, &pages) && !pages.own;
+}
+
+int swn_load_prepare(struct swn_op *op)
+{
+    struct swn_engine *e = &swn_engine_one;
+    const struct swn_arg *from = &op->args[1];
+    struct swn_guest *g = from->word ? NULL : swn_arena_guest(e->arena, from->data);
+    op->move_file = NULL;
+    if (!g || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
+        return 0;
+    pthread_mutex_lock(&load_lock);
+    struct source *s = find(e, g->file->fetch.fd);
+    const struct swn_store_extent *x =
+        s && s->store ? swn_store_find(s->store, s->index, g->file_off + (from->data - g->lo), from->bytes) : NULL;
+    if (x) {
+        op->move_file = &s->file;
+        op->move_off = x->off;
+        return 1;
+    }
+    pthread_mutex_unlock(&load_lock);
+    return 0;
+}
+
+void swn_load_done(void)
+{
+    pthread_mutex_unlock(&load_lock);
+}
+
+/* Where the bytes of args[1] are in a store. */
+static struct swn_extent_file *source_of(struct swn_engine *e, const struct swn_op *op, uint64_t *off)
+{
+    const struct swn_arg *from = &op->args[1];
+    if (!from->word) {
+        *off = op->move_off;
+        return op->move_file && untouched(e, from->data, from->bytes) ? op->move_file : NULL;
+    }
+    struct swn_range *s = swn_arena_find(e->arena, from->data);
+    if (!s || s->addr != from->data || s->len != op->args[0].bytes || s->lead != s || s->rest || s->pins ||
+        atomic_load(&s->state) != SWN_STREAMED || !s->file->immutable || !untouched(e, s->addr, s->len))
+        return NULL;
+    s->last_use = e->seq;
+    *off = s->extent;
+    return s->file;
 }
 
 int swn_load_move(struct swn_engine *e, struct swn_op *op)
 {
-    struct swn_arg *to = &op->args[0], *from = &op->args[1];
-    struct swn_range *r = swn_arena_find(e->arena, to->data), *s = swn_arena_find(e->arena, from->data);
-    if (!r || !s || r == s || r->addr != to->data || s->addr != from->data || r->len != s->len || r->len != to->bytes ||
-        atomic_load(&s->state) != SWN_STREAMED || !s->file->immutable || !untouched(e, s) || r->lead != r || r->rest ||
-        r->pins || r->readers || (r->frame && r->frame->users))
+    struct swn_arg *to = &op->args[0];
+    struct swn_range *r = swn_arena_find(e->arena, to->data);
+    uint64_t off;
+    if (!to->word || !r || r->addr != to->data || r->len != to->bytes || r->lead != r || r->rest || r->pins ||
+        r->readers || (r->frame && r->frame->users))
         return 0;
-    int home = atomic_load(&r->state) == SWN_HOME;
-    if (!home && atomic_load(&r->state) != SWN_STREAMED)
-        return 0;
+    int state = atomic_load(&r->state);
+    struct swn_extent_file *file = state == SWN_HOME || state == SWN_STREAMED ? source_of(e, op, &off) : NULL;
     size_t size = r->size;
-    if (swn_residency_register(&e->res, r, s->file, s->extent))
+    if (!file || swn_residency_register(&e->res, r, file, off))
         return 0;
-    if (home && swn_is_weight(r))
+    if (state == SWN_HOME && swn_is_weight(r))
         e->node_home_bytes -= size;
     swn_policy_drop_frame(e, r);
     r->io_failed = 0;
-    r->last_use = s->last_use = e->seq;
+    r->last_use = e->seq;
     e->deferred += r->len;
     return 1;
 }
@@ -265,7 +341,7 @@ int swn_load_check(const struct swn_frame *f, const void *bytes)
     size_t i;
     if (!f->checked)
         return 0;
-    const struct swn_store_extent *x = extent_at(s, f->job.off, f->job.len, &i);
+    const struct swn_store_extent *x = s->store ? extent_at(s, f->job.off, f->job.len, &i) : NULL;
     if (!x || s->verified[i])
         return 0;
     int err = swn_store_check(x, bytes);
@@ -280,7 +356,7 @@ int swn_load_verify(struct swn_engine *e, const struct swn_range *r)
         return 0;
     const struct source *s = (const void *)((const char *)r->file - offsetof(struct source, file));
     size_t i;
-    const struct swn_store_extent *x = extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i);
+    const struct swn_store_extent *x = s->store ? extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i) : NULL;
     if (!x || s->verified[i])
         return 0;
     int err = swn_store_verify_extent(s->store, e->io, x, VERIFY_PIECE);
@@ -291,7 +367,7 @@ int swn_load_verify(struct swn_engine *e, const struct swn_range *r)
 
 const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t size)
 {
-    snprintf(out, size, f->immutable ? "the block store %s" : "the spill file in %s", f->dir);
+    snprintf(out, size, f->immutable ? "%s" : "the spill file in %s", f->dir);
     return out;
 }
 

@@ -20,6 +20,13 @@
  * reads. Called with no lock held. The descriptor's position is not touched. */
 ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off);
 
+/* A file that PyTorch has mapped: descriptors of our own for it, with one reference, or NULL. No lock held. */
+struct swn_extent_file *swn_load_mapped(int fd);
+
+/* Before swn_load_move, with no lock held: when args[1] lies in a mapped checkpoint, looks for (or builds) its store
+ * and fills in op->move_*. 1: a lock is held until swn_load_done. */
+int swn_load_prepare(struct swn_op *op);
+void swn_load_done(void);
 /* The operator is a whole copy from op->args[1] to op->args[0]: moves the registration of the source to the destination
  * and says so (1), else 0 and the copy is to be made. Engine lock held. */
 int swn_load_move(struct swn_engine *e, struct swn_op *op);
@@ -30,7 +37,7 @@ int swn_load_check(const struct swn_frame *f, const void *bytes);
  */
 int swn_load_verify(struct swn_engine *e, const struct swn_range *r);
 
-/* Where a file's bytes come from, for messages: "the store FILE" or "the spill file in DIR". */
+/* Where a file's bytes come from, for messages: FILE or "the spill file in DIR". */
 const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t size);
 
 void swn_load_fork_child(void);

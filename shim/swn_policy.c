@@ -481,7 +481,7 @@ void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
     if (swn_engine_resident(e) + size > e->config.budget_bytes)
         return;
     /* Its bytes are in the window now: one copy, once, and it never has to be read again. */
-    struct swn_frame *kept = swn_pool_keep(e->pool, r->addr - swn_arena_lo(e->arena), size);
+    struct swn_frame *kept = swn_pool_keep(e->pool, r->place, size);
     if (!kept)
         return;
     memcpy(swn_pool_rw(e->pool, kept), swn_pool_rw(e->pool, f), size);

@@ -12,10 +12,9 @@
 #include <sys/mman.h>
 
 #include "swn_engine_priv.h"
+#include "swn_guest.h"
 #include "swn_load.h"
 
-/* A tensor that is this many operators old when it is read is taken for a weight; residual connections are younger. */
-#define AGED_OPS 64
 /* A cursor that has not moved for so many visits has no claim on the window. */
 #define IDLE_VISITS 4096
 #define CHAIN_MOST 4096
@@ -146,7 +145,7 @@ static struct swn_frame *keep_start(struct swn_engine *e, struct swn_range *r)
     size_t bytes = swn_round_up(r->len, SWN_PAGE);
     if (r->oversize || bytes > e->config.budget_bytes || swn_policy_try_room(e, bytes, r))
         return NULL;
-    struct swn_frame *f = swn_pool_keep(e->pool, r->addr - swn_arena_lo(e->arena), bytes);
+    struct swn_frame *f = swn_pool_keep(e->pool, r->place, bytes);
     if (!f || !fill(e, r, f, NULL, 1))
         return NULL;
     e->kept_bytes += bytes;
@@ -350,7 +349,7 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
 {
     if (r->node >= 0)
         return 1;
-    if (e->seq - r->alloc_seq < AGED_OPS)
+    if (e->seq - r->alloc_seq < SWN_AGED_OPS)
         return 0;
     return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_STREAMED) && swn_node_add(e, r);
 }
@@ -436,6 +435,7 @@ void swn_engine_op_begin(struct swn_op *op)
     struct swn_engine *e = &swn_engine_one;
     op->visits = 0;
     op->begin_ns = swn_now_ns();
+    int prepared = op->copies && op->n == 2 && swn_load_prepare(op);
     pthread_mutex_lock(&e->lock);
     struct swn_thread_state *t = thread_state(e);
     e->seq++;
@@ -447,8 +447,11 @@ void swn_engine_op_begin(struct swn_op *op)
     if (!t)
         op->n = 0; /* no memory for a cursor: everything at its own address */
     op->skip = op->copies && op->n == 2 && swn_load_move(e, op);
+    if (prepared)
+        swn_load_done();
     if (op->skip)
         op->n = 0;
+    swn_guest_resolve(e, op);
     add_pieces(e, op);
     for (int writes = 1; writes >= 0; writes--)
         for (unsigned i = 0; i < op->total; i++)

@@ -1,0 +1,111 @@
+#define _GNU_SOURCE
+#include "swn_guest.h"
+
+#include <stdatomic.h>
+
+#include "swn_hooks.h"
+#include "swn_load.h"
+
+/* Smaller mappings are not worth a table. */
+#define GUEST_LEAST ((size_t)1 << 20)
+
+uintptr_t swn_guest_bounds[2];
+
+static void widen_bounds(uintptr_t lo, uintptr_t hi)
+{
+    if (!swn_guest_bounds[1] || lo < swn_guest_bounds[0])
+        __atomic_store_n(&swn_guest_bounds[0], lo, __ATOMIC_RELEASE);
+    if (hi > swn_guest_bounds[1])
+        __atomic_store_n(&swn_guest_bounds[1], hi, __ATOMIC_RELEASE);
+}
+
+void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_running() || len < GUEST_LEAST || !e->half)
+        return;
+    struct swn_extent_file *file = swn_load_mapped(fd);
+    if (!file)
+        return;
+    pthread_mutex_lock(&e->lock);
+    uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE);
+    struct swn_guest *g = swn_arena_invite(e->arena, lo, hi);
+    if (g) {
+        g->file = file;
+        g->file_off = (uint64_t)off;
+        widen_bounds(lo, hi);
+        e->guest_bytes += hi - lo;
+        /* What fits beside everything else may stay in the page cache, and nobody has to watch. */
+        if (e->guest_bytes + swn_engine_resident(e) > e->config.budget_bytes)
+            atomic_store(&e->want_hook, 1);
+    } else {
+        file->refs--;
+    }
+    pthread_mutex_unlock(&e->lock);
+    swn_hooks_settle();
+}
+
+/* The range ends; what stays mapped there, if anything, has its bytes. */
+static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
+{
+    if (!all_goes && r->published && swn_residency_remap(&e->res, r))
+        swn_policy_home(e, r, 0);
+    if (!all_goes && r->file != r->guest->file)
+        swn_policy_bring_home(e, r, 0);
+    swn_node_remove(e, r->lead);
+    swn_policy_drop_frame(e, r);
+    e->live_bytes -= r->len;
+    swn_residency_free(&e->res, r, 0);
+}
+
+void swn_guest_unmapping(void *addr, size_t len)
+{
+    struct swn_engine *e = &swn_engine_one;
+    uintptr_t lo = (uintptr_t)addr, hi = lo + len;
+    if (!swn_engine_running() || hi <= __atomic_load_n(&swn_guest_bounds[0], __ATOMIC_ACQUIRE) ||
+        lo >= __atomic_load_n(&swn_guest_bounds[1], __ATOMIC_ACQUIRE) || !swn_arena_guest_in(e->arena, lo, hi))
+        return;
+    pthread_mutex_lock(&e->lock);
+    for (struct swn_guest *g; (g = swn_arena_guest_in(e->arena, lo, hi));) {
+        int all_goes = lo <= g->lo && hi >= g->hi;
+        for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
+            next = r->next;
+            if (r->guest == g)
+                evict(e, r, all_goes);
+        }
+        e->guest_bytes -= g->hi - g->lo;
+        g->file->refs--;
+        swn_arena_leave(e->arena, g);
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
+{
+    struct swn_guest *g = swn_arena_guest(e->arena, lo);
+    struct swn_range *r = g && hi <= g->hi ? swn_arena_adopt(e->arena, g, lo, hi) : NULL;
+    if (r) {
+        g->file->refs++;
+        r->alloc_seq = e->seq - SWN_AGED_OPS; /* nobody computes activations into a file */
+        r->extent_epoch = e->res.fork_epoch;
+        e->live_bytes += r->len;
+        if (e->live_bytes > e->demand_peak)
+            e->demand_peak = e->live_bytes;
+    }
+    return r;
+}
+
+void swn_guest_resolve(struct swn_engine *e, struct swn_op *op)
+{
+    for (unsigned i = 0; i < op->n; i++) {
+        struct swn_arg *arg = &op->args[i];
+        if (arg->word)
+            continue;
+        uintptr_t lo = swn_round_up(arg->data, SWN_PAGE), hi = (arg->data + arg->bytes) / SWN_PAGE * SWN_PAGE;
+        struct swn_range *r = hi > lo && hi - lo >= SWN_GRANULE ? swn_arena_find(e->arena, lo) : NULL;
+        if (!r && hi > lo && hi - lo >= SWN_GRANULE)
+            r = adopt(e, lo, hi);
+        arg->data = r ? lo : 0;
+        arg->bytes = r ? hi - lo : 0;
+    }
+}

@@ -1,0 +1,27 @@
+/* swn_guest.h - weights that lie in a file the program mapped itself: torch.load(mmap=True), safetensors.
+ *
+ * They are served from where they lie. The mapping is the program's and stays; each tensor in it that an operator is
+ * seen to read becomes a range (its whole pages), streamed from that file: fetched past the page cache and mapped over
+ * the program's own pages for as long as the operator runs. The pages that two tensors share at their edges, and
+ * whatever nobody announces, are read through the program's mapping as ever.
+ */
+#ifndef SWN_GUEST_H
+#define SWN_GUEST_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "swn_engine_priv.h"
+
+/* PyTorch has mapped a file, privately and writable. No lock held. */
+void swn_guest_mapped(void *addr, size_t len, int fd, off_t off);
+/* Somebody is about to unmap addresses. Cheap where there is no guest. No lock held. */
+void swn_guest_unmapping(void *addr, size_t len);
+
+/* Arguments without a data word are tensors in such mappings: finds or makes their ranges. Engine lock held. */
+void swn_guest_resolve(struct swn_engine *e, struct swn_op *op);
+
+/* Between them lie all guests; 0, 0 when there never was one. Read by the C++ half without a lock. */
+extern uintptr_t swn_guest_bounds[2];
+
+#endif
