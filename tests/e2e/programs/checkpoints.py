@@ -41,7 +41,9 @@ def describe(t):
     return [str(t.dtype).removeprefix("torch."), list(t.shape), list(t.stride()), tensor_digest(t)]
 
 
-def flatten(value, name, out, described):
+def flatten(value, name, out, described, inside=()):
+    if id(value) in inside:
+        return  # a container inside itself has been named already
     if isinstance(value, torch.Tensor):
         name = name or "tensor"
         assert name not in out, f"{name} twice"
@@ -57,7 +59,7 @@ def flatten(value, name, out, described):
     else:
         return
     for key, item in items:
-        flatten(item, f"{name}.{key}" if name else key, out, described)
+        flatten(item, f"{name}.{key}" if name else key, out, described, (*inside, id(value)))
 
 
 def load(path, weights_only):
