@@ -140,8 +140,8 @@ int swn_ckpt_read_file(struct swn_ckpt_builder *b, const struct swn_io *io, int 
 
 int swn_ckpt_open_fd(const struct swn_io *io, const char *path, char why[SWN_WHY])
 {
-    /* O_NONBLOCK: a FIFO must not hold us up; regular files do not care */
-    int fd = io->open(io->ctx, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    /* no O_NONBLOCK, though a FIFO would hold us up: io_uring answers EAGAIN on descriptors that have it */
+    int fd = io->open(io->ctx, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
     return fd < 0 ? swn_ckpt_fail(why, fd, "%s: %s", path, strerror(-fd)) : fd;
 }
 

@@ -8,7 +8,15 @@
  *
  * A checkpoint is a list of files, a list of storages (contiguous bytes in one of the files, never overlapping), and a
  * list of named tensors (views of a storage). Tied or shared weights are several tensors of one storage. In safetensors
- * every tensor is its own storage.
+ * every tensor is its own storage. Storages that no tensor uses are not listed.
+ *
+ * Whole modules (torch.save(model)) are code, and refused with the name of their class. Of a TorchScript archive the
+ * parameters, buffers and other tensor attributes are read, and its constants, called CONSTANTS.0 and so on; never its
+ * code. A checkpoint that is nothing but one tensor has one called "tensor".
+ *
+ * Limits: a pickle of 64 MiB, a zip directory of 64 MiB and 2^20 entries, a safetensors header of 100 MB, names of 4096
+ * bytes, 64 dimensions, 512 MiB for the description of one checkpoint and never more than in proportion to the file's
+ * own.
  *
  * Thread-safety: objects may be read by many threads once made. Errors are -errno with a text in *why:
  * -EINVAL malformed or refused, -ENOTSUP a format that is known but not read (the text says how to convert), -EIO and
@@ -87,7 +95,9 @@ struct swn_ckpt_tensor {
     enum swn_dtype dtype;
     uint32_t ndim;
     const int64_t *shape, *stride; /* elements; both of length ndim */
-    uint64_t off;                  /* bytes into the storage */
+    /* Bytes into the storage; 0 for a tensor without elements. The view lies inside the storage, yet may have more
+     * elements than it: strides can be 0. */
+    uint64_t off;
 };
 
 struct swn_checkpoint {

@@ -12,6 +12,19 @@
 #define MAX_READ ((size_t)1 << 30) /* the kernel gives no more than this at a time */
 #define RETRIES 16                 /* of a read that was interrupted */
 
+void swn_ckpt_printable(char *text)
+{
+    size_t len = strlen(text);
+    for (size_t i = 0, n; i < len; i += n) {
+        unsigned char c = (unsigned char)text[i];
+        n = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+        if (c < 0x20 || c == 0x7f || n > len - i || !swn_ckpt_utf8(text + i, n)) {
+            text[i] = '?';
+            n = 1;
+        }
+    }
+}
+
 int swn_ckpt_fail(char why[SWN_WHY], int err, const char *format, ...)
 {
     if (why) {
@@ -19,10 +32,7 @@ int swn_ckpt_fail(char why[SWN_WHY], int err, const char *format, ...)
         va_start(args, format);
         vsnprintf(why, SWN_WHY, format, args);
         va_end(args);
-        /* names out of the file may hold anything; the text is for a terminal */
-        for (char *p = why; *p; p++)
-            if ((unsigned char)*p < 0x20 || *p == 0x7f)
-                *p = '?';
+        swn_ckpt_printable(why);
     }
     return err;
 }

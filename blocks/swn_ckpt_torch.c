@@ -97,6 +97,32 @@ static int check_byteorder(struct archive *a, char *why)
     return rc;
 }
 
+/* Entries that are not needed here, but that PyTorch looks into: a file in which they are spoilt is none for it. */
+static int check_unused(struct archive *a, char *why)
+{
+    static const char alignment[] = ".storage_alignment", id[] = ".data/serialization_id";
+    char *text;
+    const struct swn_zip_entry *e = swn_zip_find(&a->zip, alignment);
+    int rc = e ? read_entry(a, e, 16, &text, why) : 0;
+    if (rc)
+        return rc;
+    if (e) {
+        if (!e->bytes || strspn(text, "0123456789") != e->bytes)
+            rc = swn_ckpt_fail(why, -EINVAL, "%s: its entry '%s' is not a number", a->src->path, alignment);
+        free(text);
+    }
+    e = swn_zip_find(&a->zip, id);
+    if (rc || !e)
+        return rc;
+    rc = read_entry(a, e, 1024, &text, why);
+    if (rc)
+        return rc;
+    if (!swn_ckpt_utf8(text, e->bytes))
+        rc = swn_ckpt_fail(why, -EINVAL, "%s: its entry '%s' is not UTF-8", a->src->path, id);
+    free(text);
+    return rc;
+}
+
 static int new_named(struct archive *a, const struct swn_zip_entry *e, enum swn_dtype dtype, uint32_t *number)
 {
     if (a->named_count == a->named_room) {
@@ -187,6 +213,8 @@ static int read_archive(struct archive *a, struct swn_ckpt_builder *b, char *why
     int rc = check_version(a, why);
     if (!rc)
         rc = check_byteorder(a, why);
+    if (!rc)
+        rc = check_unused(a, why);
     if (rc)
         return rc;
     a->number = malloc(a->zip.count * sizeof(*a->number));

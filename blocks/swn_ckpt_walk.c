@@ -65,6 +65,7 @@ static int skip(struct walk *w, const char *what)
     char text[SWN_WHY];
     int n = snprintf(text, sizeof(text), "%.*s: %s", w->name_len ? (int)(w->name_len < 256 ? w->name_len : 256) : 6,
                      w->name_len ? w->name : "tensor", what);
+    swn_ckpt_printable(text);
     int rc = swn_bump_text(&w->b->bump, text, (size_t)n, &w->b->c.skipped);
     return rc ? swn_ckpt_fail_memory(w->why, w->path, rc) : 0;
 }

@@ -195,6 +195,9 @@ static const char *central_entry(unsigned char *p, size_t left, struct swn_zip_e
         return "an entry has a comment";
     if (get16(p + 34) != 0)
         return "the zip archive has several disks";
+    /* one of them calls the entry a folder, for which PyTorch's reader gives no bytes */
+    if (get16(p + 36) != 0 || get32(p + 38) != 0)
+        return "an entry has file attributes, which torch.save does not write";
     if (*used > left)
         return "the zip directory ends inside an entry";
     *e = (struct swn_zip_entry){

@@ -57,6 +57,7 @@ static const struct text cases[] = {
     REFUSED(P "c__builtin__\neval\n(" S("\x01", "1") "tR.", "refers to __builtin__.eval"),
     REFUSED(P "cbuiltins\nexec\n.", "torch.save(model.state_dict(), PATH)"),
     REFUSED(P "ctorch.nn.modules.linear\nLinear\n)\x81.", "refers to torch.nn.modules.linear.Linear"),
+    REFUSED(P "c\xff\xc3\nsys\xe2\x82\n.", "refers to ??.sys??"),
     REFUSED(P "c__torch__\nM\n)\x81.", "refers to __torch__.M"),
     REFUSED(P "ctorch.storage\n_load_from_bytes\n.", "refers to torch.storage._load_from_bytes"),
     REFUSED(P "ctorch._utils\n_rebuild_tensor_v2.__globals__\n.", "which is code"),
@@ -213,26 +214,28 @@ static void test_names(void **state)
     assert_string_equal(NAMES(P "}(" KEY("m") "}" KEY("w") TENSOR "sq\0" KEY("e") "h\0u."), "m.w@0 e.w@0 ");
     /* what else is in checkpoints: _metadata, sizes, dtypes, devices, sets, bytes, long numbers, floats, counters */
     assert_string_equal(NAMES(P HOOKS KEY("w") TENSOR "s}" S("\x09", "_metadata") HOOKS "sb."), "w@0 ");
-    assert_string_equal(NAMES(
-                            P "}(" KEY("a") "ctorch\nSize\n(K\x01K\x02tq\0\x85R" KEY("b") "ctorch\nfloat16\n" KEY("c") "ctorch\ndevice\n" S(
-                                "\x04",
-                                "cuda") "K\x01\x86R" KEY("d") "c__builtin__\nset\n](K\x01K\x02"
-                                                              "e\x85R" KEY("e") "c_codecs\nencode\n" S("\x02",
-                                                                                                       "\xc3\xbf")
-                                                                  S("\x06", "latin1") "\x86R" KEY("f") "\x8a\x09\0\0\0"
-                                                                                                       "\0\0\0\0\0"
-                                                                                                       "\x01" KEY("g") "G\0\0\0\0\0\0\0\0" KEY(
-                                                                                                           "h") "ccolle"
-                                                                                                                "ctions"
-                                                                                                                "\nCoun"
-                                                                                                                "ter\n}"
-                                                                                                                "K\x01K"
-                                                                                                                "\x02s"
-                                                                                                                "\x85"
-                                                                                                                "R" KEY("w")
-                                                                                                                    TENSOR
-                            "u."),
-                        "w@0 ");
+    assert_string_equal(
+        NAMES(P "}(" KEY("a") "ctorch\nSize\n(K\x01K\x02tq\0\x85R" KEY("b") "ctorch\nfloat16\n" KEY(
+            "c") "ctorch\ndevice\n" S("\x04",
+                                      "cuda") "K\x01\x86R" KEY("d") "c__builtin__\nset\n](K\x01K\x02"
+                                                                    "e\x85R" KEY("e") "c_codecs\nencode\n" S("\x02",
+                                                                                                             "\xc3\xbf")
+                                                                        S("\x06", "latin1") "\x86R" KEY(
+                                                                            "f") "\x8a\x09\0\0\0"
+                                                                                 "\0\0\0\0\0"
+                                                                                 "\x01" KEY("g") "G\0\0\0\0\0\0\0"
+                                                                                                 "\0" KEY(
+                                                                                                     "h") "ccolle"
+                                                                                                          "ctions"
+                                                                                                          "\nCoun"
+                                                                                                          "ter\n}"
+                                                                                                          "K\x01K"
+                                                                                                          "\x02s"
+                                                                                                          "\x85"
+                                                                                                          "R" KEY("w")
+                                                                                                              TENSOR
+              "u."),
+        "w@0 ");
     /* parameters, with attributes and without; the older and the newer way to write a tensor */
     assert_string_equal(NAMES(P "ctorch._utils\n_rebuild_parameter\n" TENSOR "\x88" HOOKS "\x87R."), "tensor@0 ");
     assert_string_equal(

@@ -17,7 +17,14 @@
 /* Fields of the records, as offsets from their beginning. */
 enum { LOCAL_FLAGS = 6, LOCAL_METHOD = 8, LOCAL_CRC = 14, LOCAL_BYTES = 22, LOCAL_NAME = 30, LOCAL_EXTRA = 40 };
 enum { CENTRAL_FLAGS = 8, CENTRAL_METHOD = 10, CENTRAL_CRC = 16, CENTRAL_PACKED = 20, CENTRAL_BYTES = 24 };
-enum { CENTRAL_NAME_LEN = 28, CENTRAL_EXTRA_LEN = 30, CENTRAL_COMMENT = 32, CENTRAL_DISK = 34, CENTRAL_OFF = 42 };
+enum {
+    CENTRAL_NAME_LEN = 28,
+    CENTRAL_EXTRA_LEN = 30,
+    CENTRAL_COMMENT = 32,
+    CENTRAL_DISK = 34,
+    CENTRAL_ATTRIBUTES = 38,
+    CENTRAL_OFF = 42
+};
 enum { CENTRAL_NAME = 46, END_DISK = 4, END_HERE = 8, END_ALL = 10, END_SIZE = 12, END_OFF = 16, END_COMMENT = 20 };
 
 /* The small archive has data.pkl, data/0 and version: entries 0, 1 and 2. */
@@ -251,6 +258,14 @@ static void spoil_entry_disk(struct archive *a)
 {
     archive_set(a, a->e[2].central + CENTRAL_DISK, 1, 2);
 }
+static void spoil_folder(struct archive *a)
+{
+    archive_set(a, a->e[1].central + CENTRAL_ATTRIBUTES, 0x10, 4);
+}
+static void spoil_internal(struct archive *a)
+{
+    archive_set(a, a->e[1].central + CENTRAL_ATTRIBUTES - 2, 1, 2);
+}
 static void spoil_entry_signature(struct archive *a)
 {
     archive_set(a, a->e[1].central, 0x02014b51, 4);
@@ -327,6 +342,8 @@ static const struct {
     {"outside the archive's folder", spoil_no_folder},
     {"has a comment", spoil_entry_comment},
     {"several disks", spoil_entry_disk},
+    {"file attributes", spoil_folder},
+    {"file attributes", spoil_internal},
     {"other than entries", spoil_entry_signature},
     {"ends inside an entry", spoil_name_length},
     {"is empty or longer", spoil_no_name},
@@ -456,6 +473,35 @@ static void test_storages(void **state)
     archive_free(&a);
 }
 
+/* Entries that PyTorch refuses when they are spoilt, and so must we, though nothing depends on them. */
+static void test_unused_entries(void **state)
+{
+    static const struct {
+        const char *name, *content, *words;
+    } entries[] = {
+        {"m/.storage_alignment", "64", NULL},
+        {"m/.storage_alignment", "6a", "'.storage_alignment' is not a number"},
+        {"m/.storage_alignment", "-64", "'.storage_alignment' is not a number"},
+        {"m/.storage_alignment", "", "'.storage_alignment' is not a number"},
+        {"m/.data/serialization_id", "0123", NULL},
+        {"m/.data/serialization_id", "01\xff", "'.data/serialization_id' is not UTF-8"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++) {
+        struct reading r = {.n = 0};
+        char why[SWN_WHY];
+        struct archive a;
+        archive_small(&a);
+        archive_add(&a, entries[i].name, entries[i].content, strlen(entries[i].content));
+        archive_finish(&a);
+        if (entries[i].words)
+            assert_refused(a.p, a.n, "x.pt", -EINVAL, entries[i].words);
+        else
+            assert_int_equal(read_bytes(&r, a.p, a.n, "x.pt", NULL, why), 0);
+        archive_free(&a);
+    }
+}
+
 static void test_other_formats(void **state)
 {
     static const unsigned char old[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46,
@@ -534,7 +580,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),       cmocka_unit_test(test_prefix),   cmocka_unit_test(test_zip64),
         cmocka_unit_test(test_archive_parts), cmocka_unit_test(test_storages), cmocka_unit_test(test_other_formats),
-        cmocka_unit_test(test_accepted),      cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_accepted),      cmocka_unit_test(test_faults),   cmocka_unit_test(test_unused_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
