@@ -172,9 +172,12 @@ void *swn_engine_alloc(size_t n, int *strict)
     *strict = 0;
     pthread_mutex_lock(&e->lock);
     e->allocs++;
-    int alone = n > e->config.budget_bytes && e->config.enforce;
-    if (!alone && !swn_arena_would_reuse(e->arena, n) && swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL) &&
-        e->config.strict) {
+    int alone = n > e->config.budget_bytes && e->config.enforce; /* makes room for itself, below */
+    size_t need = alone || swn_arena_would_reuse(e->arena, n) ? 0 : swn_round_up(n, SWN_PAGE);
+    int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
+    if (!over && !need && !alone && !swn_arena_would_reuse(e->arena, n)) /* the warm pages were what had to go */
+        over = swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL);
+    if (over && e->config.strict) {
         *strict = 1;
         pthread_mutex_unlock(&e->lock);
         return NULL;

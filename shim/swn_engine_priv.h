@@ -135,6 +135,7 @@ int swn_node_add(struct swn_engine *e, struct swn_range *r);
 void swn_node_remove(struct swn_engine *e, struct swn_range *r);
 
 /* swn_window.c */
+extern unsigned swn_window_wait_ms; /* longest wait of an operator for a read, then its mapping serves */
 void swn_engine_op_begin(struct swn_op *op);
 void swn_engine_op_end(struct swn_op *op);
 void swn_window_fork_child(struct swn_engine *e);

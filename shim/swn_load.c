@@ -276,10 +276,10 @@ int swn_load_check(const struct swn_frame *f, const void *bytes)
 
 int swn_load_verify(struct swn_engine *e, const struct swn_range *r)
 {
+    if (atomic_load(&((struct swn_range *)r)->state) != SWN_STREAMED || !r->file->immutable)
+        return 0;
     const struct source *s = (const void *)((const char *)r->file - offsetof(struct source, file));
     size_t i;
-    if (!r->file->immutable)
-        return 0;
     const struct swn_store_extent *x = extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i);
     if (!x || s->verified[i])
         return 0;

@@ -477,6 +477,7 @@ void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
     if (!r->keep || state != SWN_STREAMED || !f || f->kept || f->users || f->state == SWN_FRAME_FILLING)
         return;
     size_t size = swn_round_up(r->len, SWN_PAGE);
+    trim_warm(e, size); /* pages of dead activations must not keep a weight out for good */
     if (swn_engine_resident(e) + size > e->config.budget_bytes)
         return;
     /* Its bytes are in the window now: one copy, once, and it never has to be read again. */

@@ -18,8 +18,9 @@
 #define AGED_OPS 64
 /* A cursor that has not moved for so many visits has no claim on the window. */
 #define IDLE_VISITS 4096
-#define WAIT_SECONDS 30
 #define CHAIN_MOST 4096
+
+unsigned swn_window_wait_ms = 30000;
 
 static __thread struct swn_thread_state *self_state;
 
@@ -259,7 +260,10 @@ static int await(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
         uint64_t begin = swn_now_ns();
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += WAIT_SECONDS;
+        until.tv_sec += swn_window_wait_ms / 1000;
+        until.tv_nsec += (long)(swn_window_wait_ms % 1000) * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
         while (f->range == r && f->state == SWN_FRAME_FILLING)
             if (pthread_cond_timedwait(&e->changed, &e->lock, &until) == ETIMEDOUT)
                 break;
@@ -286,6 +290,8 @@ static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
         return;
     }
     if (!f || await(e, arg, t)) {
+        if (atomic_load(&r->state) != SWN_STREAMED)
+            return; /* came home while we waited */
         if (swn_load_verify(e, r) == -EILSEQ)
             swn_engine_corrupt(e, r->file, r->id, r->extent);
         e->window_misses++;

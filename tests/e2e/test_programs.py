@@ -38,7 +38,7 @@ CASES = [
     Case("train adam", budget=20, live=True, quick="1.13"),
     Case("train adam-foreach", budget=20, live=True, quick="2.13"),
     Case("fork_child"),
-    Case("fork_storm 60", quick="1.13"),
+    Case("fork_storm 100", quick="1.13"),
     Case("fork_storm 1000", only="1.13", quick="", timeout=300),
     Case("dataloader", quick="2.13"),
     Case("threads two-models", budget=40),

@@ -72,6 +72,7 @@ elif how == "sigterm":
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(30)
 elif how == "sigint":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(30)
 elif how == "abort":

@@ -1,0 +1,63 @@
+/* swn_engine_fixture.h - the whole engine without PyTorch: real arena, pool, spill file and fetch queue, a half that
+ * accepts everything, and weights that know what their bytes have to be.
+ *
+ * An engine lives as long as its process, so every test runs in a child of its own (run_alone); in it failures are
+ * CHECKs, which say where and end the child.
+ */
+#ifndef SWN_ENGINE_FIXTURE_H
+#define SWN_ENGINE_FIXTURE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "swn_engine_priv.h"
+
+#define MIB ((size_t)1 << 20)
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                                  \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+/* Runs test(arg) in a child and returns its exit status: 0 passed; -N: killed by signal N. The caller has one thread.
+ * A child that takes longer than `seconds` is killed by SIGALRM. */
+int run_alone(void (*test)(void *arg), void *arg, unsigned seconds);
+
+/* Starts the engine with a budget, a fetch path and a table of its own; 0 or -errno. Installs the fault handler. The
+ * store directory is a fresh one and is removed when the child ends. */
+int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io *io);
+
+/* A tensor as PyTorch has it: `word` is the storage's data pointer. `stamp` says what its bytes are. */
+struct tensor {
+    void *word;
+    uintptr_t own; /* its own address */
+    size_t len;
+    uint64_t stamp;
+};
+
+/* 1, or 0 when the engine has no memory for it. The bytes are those of `stamp`. */
+int tensor_make(struct tensor *t, size_t len, uint64_t stamp);
+void tensor_free(struct tensor *t);
+
+/* Stores the bytes of `stamp` through `at`: a program's raw store, announced to nobody. */
+void tensor_stamp(struct tensor *t, uintptr_t at, uint64_t stamp);
+/* Whether the bytes at `at` are those of t's stamp: one word of every cache line. */
+int tensor_right(const struct tensor *t, uintptr_t at);
+
+/* An operator on n tensors, as the C++ half announces it. */
+void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *uses, unsigned n);
+void op_close(struct swn_op *op);
+/* The commonest one: reads one weight and checks what it sees, through the word and at its own address. */
+void op_read(struct tensor *t);
+
+/* Checks that nothing is left behind by tensors that are all gone. */
+void engine_is_empty(void);
+
+uint64_t next_random(uint64_t *state);
+
+#endif

@@ -1,0 +1,293 @@
+/* Description: through whatever an operator is given, its weights have the right bytes: lent by pointer or mapped at
+ * their own address, while other threads evict, prefetch, write, free and change the order. */
+#define _GNU_SOURCE
+#include "swn_engine_fixture.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define WEIGHTS 24
+#define WEIGHT_BYTES ((size_t)512 << 10)
+#define BUDGET (6 * MIB)
+#ifdef __SANITIZE_THREAD__
+#define STORM_OPS 400
+#else
+#define STORM_OPS 800
+#endif
+
+static struct tensor weights[WEIGHTS];
+static struct swn_engine *const e = &swn_engine_one;
+
+static void make_weights(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
+}
+
+static void free_weights(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        tensor_free(&weights[i]);
+    engine_is_empty();
+}
+
+static void passes(unsigned n)
+{
+    for (unsigned pass = 0; pass < n; pass++)
+        for (unsigned i = 0; i < WEIGHTS; i++)
+            op_read(&weights[i]);
+}
+
+/* Weights count as such when they are old enough; then two passes to learn the order. */
+static void settle_in(void)
+{
+    passes(6);
+}
+
+static void begin(void *arg)
+{
+    CHECK(engine_begin(BUDGET, *(enum swn_config_fetch *)arg, NULL) == 0);
+    make_weights();
+}
+
+static void by_pointer(void *arg)
+{
+    begin(arg);
+    settle_in();
+    static const enum swn_use uses[] = {SWN_USE_WEIGHT, SWN_USE_INPUT, SWN_USE_READ};
+    uint64_t chance = 7;
+    unsigned borrowed = 0;
+    for (unsigned op_number = 0; op_number < 20 * WEIGHTS; op_number++) {
+        struct tensor *args[3];
+        /* Three passes in a row, then at random; the same weight may come twice. */
+        for (unsigned i = 0; i < 3; i++)
+            args[i] = &weights[op_number < 3 * WEIGHTS ? (op_number + i) % WEIGHTS : next_random(&chance) % WEIGHTS];
+        struct swn_op op;
+        op_open(&op, args, uses, 3);
+        for (unsigned i = 0; i < 3; i++) {
+            borrowed += (uintptr_t)args[i]->word != args[i]->own;
+            CHECK(tensor_right(args[i], (uintptr_t)args[i]->word));
+        }
+        CHECK(tensor_right(args[2], args[2]->own)); /* an address taken earlier is as good */
+        op_close(&op);
+        for (unsigned i = 0; i < 3; i++)
+            CHECK((uintptr_t)args[i]->word == args[i]->own);
+    }
+    CHECK(borrowed > 10 * WEIGHTS);
+    CHECK(e->over_budget_peak == 0);
+    CHECK(e->peak_resident <= BUDGET);
+    free_weights();
+}
+
+/* Raw stores, in whatever state the weight is: streamed, in the window, on its way, kept. */
+static void writes_from_outside(void *arg)
+{
+    begin(arg);
+    settle_in();
+    uint64_t chance = 3;
+    for (unsigned i = 0; i < 12 * WEIGHTS; i++) {
+        struct tensor *t = &weights[next_random(&chance) % WEIGHTS];
+        if (i % 3 == 0)
+            tensor_stamp(t, t->own, 1000 + i);
+        op_read(&weights[i % WEIGHTS]);
+        CHECK(tensor_right(t, t->own));
+    }
+    free_weights();
+}
+
+/* An operator that writes what its schema calls an input: the bytes come home. */
+static void store_through_a_lent_pointer(void *arg)
+{
+    begin(arg);
+    settle_in();
+    static const enum swn_use use = SWN_USE_WEIGHT;
+    unsigned through_pointer = 0;
+    for (unsigned i = 0; i < 3 * WEIGHTS; i++) {
+        struct tensor *t = &weights[i % WEIGHTS];
+        struct swn_op op;
+        op_open(&op, &t, &use, 1);
+        through_pointer += (uintptr_t)t->word != t->own;
+        if (i % 5 == 0)
+            tensor_stamp(t, (uintptr_t)t->word, 5000 + i);
+        op_close(&op);
+        CHECK(tensor_right(t, t->own));
+    }
+    CHECK(through_pointer > 0);
+    passes(2);
+    free_weights();
+}
+
+/* resize_ and set_ inside an operator: the storage has other memory when the window closes, or none. */
+static void storage_moves_inside(void *arg)
+{
+    begin(arg);
+    settle_in();
+    static const enum swn_use use = SWN_USE_WEIGHT;
+    unsigned lent = 0;
+    for (unsigned i = 0; i < 6 * WEIGHTS; i++) {
+        struct tensor *t = &weights[i % WEIGHTS];
+        struct swn_op op;
+        op_open(&op, &t, &use, 1);
+        CHECK(tensor_right(t, (uintptr_t)t->word));
+        if (i % 5 == 0) {
+            lent += (uintptr_t)t->word != t->own;
+            struct tensor old = *t;
+            if (i % 2)
+                CHECK(tensor_make(t, WEIGHT_BYTES, 7000 + i));
+            CHECK(swn_engine_free((void *)old.own) == 1); /* by its deleter, which knows the own address */
+            /* The next tensor may get the same address and the same descriptor. */
+            if (i % 2 == 0)
+                CHECK(tensor_make(t, WEIGHT_BYTES, 7000 + i));
+        }
+        op_close(&op);
+        CHECK((uintptr_t)t->word == t->own);
+        CHECK(tensor_right(t, t->own));
+        const struct swn_range *r = swn_arena_find(e->arena, t->own);
+        CHECK(r->readers == 0 && r->pins == 0);
+    }
+    CHECK(lent > 0);
+    passes(2);
+    free_weights();
+}
+
+/* Written by operators: announced, in part and as a whole, through one storage and through two. */
+static void writes_by_operators(void *arg)
+{
+    begin(arg);
+    settle_in();
+    uint64_t chance = 11;
+    for (unsigned i = 0; i < 8 * WEIGHTS; i++) {
+        struct tensor *from = &weights[i % WEIGHTS];
+        struct tensor *to = i % 4 == 2 ? from : &weights[next_random(&chance) % WEIGHTS]; /* add_(w, w), too */
+        struct tensor *args[] = {from, to};
+        enum swn_use uses[] = {SWN_USE_WEIGHT, i % 2 ? SWN_USE_WRITE : SWN_USE_OVERWRITE};
+        struct swn_op op;
+        op_open(&op, args, uses, 2);
+        CHECK((uintptr_t)to->word == to->own); /* never a pool pointer for a writer */
+        CHECK(tensor_right(from, (uintptr_t)from->word));
+        if (uses[1] == SWN_USE_WRITE)
+            CHECK(tensor_right(to, to->own));
+        if (from != to || uses[1] == SWN_USE_WRITE)
+            tensor_stamp(to, to->own, 9000 + i);
+        else
+            tensor_stamp(to, to->own, to->stamp);
+        op_close(&op);
+    }
+    passes(2);
+    free_weights();
+}
+
+static pthread_rwlock_t guards[WEIGHTS];
+static _Atomic unsigned stamps;
+
+/* One thread of a program: its own order, changed now and then; every weight's users are ordered by its lock, as a
+ * correct program's are, and nothing else is ordered. */
+static void *storm_thread(void *arg)
+{
+    uint64_t chance = 88172645463325252ULL ^ (uint64_t)(uintptr_t)arg * 0x9E3779B97F4A7C15ULL;
+    unsigned order[WEIGHTS];
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        order[i] = i;
+    for (unsigned n = 0; n < STORM_OPS; n++) {
+        if (n % (5 * WEIGHTS) == 0)
+            for (unsigned i = WEIGHTS - 1; i; i--) {
+                unsigned j = (unsigned)(next_random(&chance) % (i + 1)), swap = order[i];
+                order[i] = order[j];
+                order[j] = swap;
+            }
+        unsigned k = order[n % WEIGHTS];
+        struct tensor *t = &weights[k];
+        unsigned what = (unsigned)(next_random(&chance) % 64);
+        if (what > 3) {
+            pthread_rwlock_rdlock(&guards[k]);
+            op_read(t);
+            if (what % 16 == 5)
+                CHECK(tensor_right(t, t->own));
+            pthread_rwlock_unlock(&guards[k]);
+            continue;
+        }
+        pthread_rwlock_wrlock(&guards[k]);
+        uint64_t stamp = 100 + atomic_fetch_add(&stamps, 1);
+        static const enum swn_use use = SWN_USE_WRITE;
+        struct swn_op op;
+        switch (what) {
+        case 0:
+            tensor_stamp(t, t->own, stamp);
+            break;
+        case 1:
+            op_open(&op, &t, &use, 1);
+            CHECK(tensor_right(t, t->own));
+            tensor_stamp(t, t->own, stamp);
+            op_close(&op);
+            break;
+        case 2:
+            tensor_free(t);
+            CHECK(tensor_make(t, WEIGHT_BYTES, stamp));
+            break;
+        default: /* by the kernel, as a receive would */
+            swn_engine_pin((void *)t->own, t->len);
+            tensor_stamp(t, t->own, stamp);
+            swn_engine_unpin((void *)t->own, t->len);
+        }
+        pthread_rwlock_unlock(&guards[k]);
+    }
+    return NULL;
+}
+
+static void storm(void *arg)
+{
+    begin(arg);
+    settle_in();
+    pthread_t threads[4];
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        pthread_rwlock_init(&guards[i], NULL);
+    for (uintptr_t i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, storm_thread, (void *)(i + 1)) == 0);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    struct swn_stats stats;
+    swn_engine_stats(&stats);
+    CHECK(stats.swap_ins > WEIGHTS);
+    CHECK(e->open_ops == NULL);
+    passes(3); /* alone again: by pointer */
+    free_weights();
+}
+
+static enum swn_config_fetch every_path[] = {SWN_CONFIG_AUTO, SWN_CONFIG_PREAD, SWN_CONFIG_BUFFERED};
+
+static void on_every_path(void (*test)(void *arg))
+{
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(run_alone(test, &every_path[i], 60), 0);
+}
+
+#define ON_EVERY_PATH(test)                                                                                            \
+    static void test##_on_every_path(void **state)                                                                     \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        on_every_path(test);                                                                                           \
+    }
+ON_EVERY_PATH(by_pointer)
+ON_EVERY_PATH(writes_from_outside)
+ON_EVERY_PATH(store_through_a_lent_pointer)
+ON_EVERY_PATH(storage_moves_inside)
+ON_EVERY_PATH(writes_by_operators)
+ON_EVERY_PATH(storm)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_pointer_on_every_path),
+        cmocka_unit_test(writes_from_outside_on_every_path),
+        cmocka_unit_test(storage_moves_inside_on_every_path),
+        cmocka_unit_test(store_through_a_lent_pointer_on_every_path),
+        cmocka_unit_test(writes_by_operators_on_every_path),
+        cmocka_unit_test(storm_on_every_path),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
