@@ -344,7 +344,7 @@ class Sweep:
     def __init__(self, checkpoints, directory):
         self.dir = pathlib.Path(directory)
         self.store = self.dir / "s"
-        self.order = checkpoints.parent / f"order-{os.getpid()}"
+        self.order = checkpoints / "order"
         part("build", "-q", checkpoints / "plain.pth", "-o", self.store)
         self.old = layers(self.store)
         self.order.write_text("\n".join(reversed(self.old)))
