@@ -53,7 +53,7 @@ void part_reader_close(struct part_reader *r);
  * -ENODATA: the file ends before. */
 ssize_t part_read(struct part_reader *r, uint64_t off, uint64_t bytes, const char **piece);
 /* 0, -EILSEQ or another -errno: whether the extent's bytes have their checksum. */
-int part_check_extent(struct part_reader *r, const struct swn_store_extent *e);
+int part_check_extent(const struct swn_store *s, const struct swn_store_extent *e);
 /* The name of a tensor of that extent, for messages. */
 const char *part_extent_name(const struct swn_store *s, const struct swn_store_extent *e);
 

@@ -210,7 +210,7 @@ static int write_tensor(struct extract *x, const struct swn_store_tensor *t)
     uint64_t bytes = 0;
     tensor_bytes(t, &bytes);
     if (!x->checked[t->extent]) {
-        int rc = part_check_extent(&x->in, &x->s->extents[t->extent]);
+        int rc = part_check_extent(x->s, &x->s->extents[t->extent]);
         if (rc)
             return read_failed(x, t, rc);
         x->checked[t->extent] = 1;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "part.h"
 #include "swn_store_format.h"
@@ -79,23 +78,9 @@ ssize_t part_read(struct part_reader *r, uint64_t off, uint64_t bytes, const cha
     return (ssize_t)(have < bytes ? have : bytes);
 }
 
-int part_check_extent(struct part_reader *r, const struct swn_store_extent *e)
+int part_check_extent(const struct swn_store *s, const struct swn_store_extent *e)
 {
-    XXH3_state_t *hash = XXH3_createState();
-    const char *piece;
-    ssize_t n = 0;
-    if (!hash)
-        return -ENOMEM;
-    XXH3_64bits_reset(hash);
-    for (uint64_t at = 0; at < e->bytes; at += (uint64_t)n) {
-        n = part_read(r, e->off + at, e->bytes - at, &piece);
-        if (n < 0)
-            break;
-        XXH3_64bits_update(hash, piece, (size_t)n);
-    }
-    int rc = n < 0 ? (int)n : XXH3_64bits_digest(hash) == e->checksum ? 0 : -EILSEQ;
-    XXH3_freeState(hash);
-    return rc;
+    return swn_store_verify_extent(s, &swn_io_sys, e, PIECE_BYTES);
 }
 
 const char *part_extent_name(const struct swn_store *s, const struct swn_store_extent *e)

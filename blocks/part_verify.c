@@ -42,7 +42,7 @@ static int check_store(struct verify *v)
 {
     for (size_t i = 0; i < v->s->extent_count; i++) {
         const struct swn_store_extent *e = &v->s->extents[i];
-        int rc = part_check_extent(&v->store, e);
+        int rc = part_check_extent(v->s, e);
         const char *what = "checksum";
         if (!rc) {
             rc = check_padding(v, e);

@@ -228,6 +228,45 @@ static int lendable(struct swn_engine *e, const struct swn_arg *arg)
            !r->shared && e->fetch;
 }
 
+/* Waits for a change until `until`. 0, or ETIMEDOUT. */
+static int wait_change(struct swn_engine *e, const struct timespec *until)
+{
+    return pthread_cond_timedwait(&e->changed, &e->lock, until);
+}
+
+static struct timespec longest_wait(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += swn_window_wait_ms / 1000;
+    until.tv_nsec += (long)(swn_window_wait_ms % 1000) * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
+/* Whether there will be more room soon: a read ahead is under way, and nobody waits for its frame. */
+static int room_will_come(struct swn_engine *e)
+{
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (f->state == SWN_FRAME_FILLING && !f->users)
+            return 1;
+    return 0;
+}
+
+/* A frame in the window for r, which has none; if need be after reads ahead have arrived, since only then can their
+ * frames go. */
+static struct swn_frame *window_frame(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    struct swn_range *r = arg->range;
+    struct timespec until = longest_wait();
+    for (;;) {
+        struct swn_frame *f = fetch_start(e, r, SWN_POOL_READY, t);
+        if (f || !room_will_come(e) || wait_change(e, &until) || !lendable(e, arg) || r->frame)
+            return f ? f : r->frame;
+    }
+}
+
 /* Takes hold of r's frame: the one that is there or on its way, or a new one. */
 static void claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t, int fresh)
 {
@@ -240,7 +279,7 @@ static void claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_s
     if (!f && r->keep && r->lead->rest)
         f = keep_start(e, r);
     if (!f && size <= swn_pool_window(e->pool))
-        f = r->oversize ? NULL : fetch_start(e, r, SWN_POOL_READY, t);
+        f = r->oversize ? NULL : window_frame(e, arg, t);
     else if (!f && (e->planned || !swn_policy_widen(e, size) || !(f = fetch_start(e, r, SWN_POOL_READY, t))))
         f = keep_start(e, r);
     if (!f)
@@ -257,14 +296,9 @@ static int await(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
     if (f->state == SWN_FRAME_FILLING && f->range == r) {
         swn_fetch_promote(e->fetch, &f->job);
         uint64_t begin = swn_now_ns();
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += swn_window_wait_ms / 1000;
-        until.tv_nsec += (long)(swn_window_wait_ms % 1000) * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        struct timespec until = longest_wait();
         while (f->range == r && f->state == SWN_FRAME_FILLING)
-            if (pthread_cond_timedwait(&e->changed, &e->lock, &until) == ETIMEDOUT)
+            if (wait_change(e, &until) == ETIMEDOUT)
                 break;
         uint64_t end = swn_now_ns();
         e->stall_ns += end - begin;

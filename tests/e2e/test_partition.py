@@ -17,9 +17,11 @@ import subprocess
 import pytest
 
 import harness
+import test_checkpoints
 
 PARTITION = harness.BUILD / "bin" / "swapnet-partition"
 CTL = harness.BUILD / "bin" / "swapnetctl"
+DUMP = harness.BUILD / "tests" / "swn_ckpt_dump"
 OK, FAILURE, USAGE, NO_ROOM, REFUSED, MISMATCH, TOO_SMALL = 0, 1, 2, 4, 5, 6, 7
 
 
@@ -81,6 +83,31 @@ assert 8 + size + end == len(raw)
     if torch.has("safetensors"):
         load = "import sys, safetensors.torch as s; assert len(s.load_file(sys.argv[1])) == 15"
         assert run(torch.python, "-c", load, disk / "out.safetensors").returncode == 0
+
+
+NOT_IN_SAFETENSORS = {"complex32", "complex128"}
+
+
+def test_extract_of_build_of_all_kinds(torch, tmp_path):
+    """The hundred checkpoints (fifty by each PyTorch) that the readers are tested with."""
+    extracted = {}
+    paths = test_checkpoints.make(torch, tmp_path / "made", 50, 1)
+    before = test_checkpoints.dump(paths, DUMP)
+    for i, path in enumerate(paths):
+        store, out = tmp_path / f"{i}.store", tmp_path / f"{i}.safetensors"
+        part("build", "-q", path, "-o", store)
+        assert "equal to the checkpoint" in part("verify", store, path).stdout
+        if any(t["dtype"] in NOT_IN_SAFETENSORS for t in before[path]["tensors"]):
+            assert "no name for its element type" in part("extract", store, "-o", out, code=REFUSED).stderr
+        else:
+            part("extract", store, "-o", out)
+            extracted[path] = str(out)
+    assert len(extracted) > 25
+    after = test_checkpoints.dump(extracted.values(), DUMP)
+    for path, out in extracted.items():
+        was, now = test_checkpoints.described(before[path]), test_checkpoints.described(after[out])
+        assert {n: (d, s, h) for n, (d, s, _, h) in was.items()} == {n: (d, s, h) for n, (d, s, _, h) in now.items()}
+    print(f"{len(paths)} built and verified, {len(extracted)} extracted")
 
 
 def test_inspect(checkpoints, disk):
@@ -317,7 +344,7 @@ class Sweep:
     def __init__(self, checkpoints, directory):
         self.dir = pathlib.Path(directory)
         self.store = self.dir / "s"
-        self.order = checkpoints.parent / f"order-{os.getpid()}"
+        self.order = checkpoints / "order"
         part("build", "-q", checkpoints / "plain.pth", "-o", self.store)
         self.old = layers(self.store)
         self.order.write_text("\n".join(reversed(self.old)))

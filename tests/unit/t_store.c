@@ -29,17 +29,28 @@ static struct swn_test_model model;
 static struct swn_fault fault;
 static const struct swn_store_opts small = {.buffer_bytes = 64 << 10};
 
-static int setup(void **state)
+static int setup_in(const char *where)
 {
-    (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/t_store.XXXXXX", tmp && *tmp ? tmp : "/var/tmp");
+    snprintf(dir, sizeof dir, "%s/t_store.XXXXXX", where);
     if (!mkdtemp(dir))
         return -1;
     snprintf(path, sizeof path, "%s/model.store", dir);
     swn_test_model_make(&model, dir);
     swn_fault_init(&fault);
     return 0;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    return setup_in(tmp && *tmp ? tmp : "/var/tmp");
+}
+
+/* For what would wait for the disk some thousand times. */
+static int setup_in_memory(void **state)
+{
+    return access("/dev/shm", W_OK) ? setup(state) : setup_in("/dev/shm");
 }
 
 static int teardown(void **state)
@@ -394,42 +405,57 @@ static void old_or_new(uint64_t old_directory, int rc, int strays_allowed)
         assert_int_equal(files_in_dir(), 2);
 }
 
+/* Each operation of a build over an old store fails once, or it and all that follow. */
+static long fail_each(int err, int for_ever)
+{
+    static const char *const order[] = {"c"};
+    const struct swn_store_opts other = {.order = order, .order_count = 1, .buffer_bytes = 256 << 10};
+    long most = 0, failed = 0;
+    build(NULL);
+    struct swn_store *s = open_store();
+    uint64_t old = s->identity.directory;
+    swn_store_close(s, &fault.io);
+    for (long at = 1;; at++) {
+        swn_fault_arm(&fault, at, for_ever, err);
+        int rc = swn_store_build(&model.c, &fault.io, path, &other, why);
+        long fired = fault.fired;
+        most = fault.count > most ? fault.count : most;
+        swn_fault_arm(&fault, 0, 0, 0);
+        if (!fired) {
+            assert_int_equal(rc, 0);
+            break;
+        }
+        failed += rc != 0;
+        /* Where nothing works any more the name cannot be removed either; the next one does it. */
+        old_or_new(old, rc, for_ever);
+        build(NULL);
+        assert_int_equal(files_in_dir(), 2);
+    }
+    assert_true(failed > 3);
+    return most;
+}
+
 static void any_operation_fails(void **state)
 {
     (void)state;
     static const int errors[] = {-EIO, -ENOSPC, -EINVAL};
-    static const char *const order[] = {"c"};
-    const struct swn_store_opts other = {.order = order, .order_count = 1, .buffer_bytes = 256 << 10};
-    long most = 0;
-    fault.no_sync = 1; /* some hundred builds: durability has its own test */
-    for (size_t e = 0; e < 3; e++) {
-        for (int for_ever = 0; for_ever < 2; for_ever++) {
-            build(NULL);
-            struct swn_store *s = open_store();
-            uint64_t old = s->identity.directory;
-            swn_store_close(s, &fault.io);
-            int failed = 0;
-            for (long at = 1;; at++) {
-                swn_fault_arm(&fault, at, for_ever, errors[e]);
-                int rc = swn_store_build(&model.c, &fault.io, path, &other, why);
-                long fired = fault.fired;
-                most = fault.count > most ? fault.count : most;
-                swn_fault_arm(&fault, 0, 0, 0);
-                if (!fired) {
-                    assert_int_equal(rc, 0);
-                    break;
-                }
-                failed += rc != 0;
-                /* Where nothing works any more the name cannot be removed either; the next one does it. */
-                old_or_new(old, rc, for_ever);
-                build(NULL);
-                assert_int_equal(files_in_dir(), 2);
-            }
-            assert_true(failed > 3);
-        }
-    }
-    assert_true(most > 25);
-    /* The same for opening. */
+    fault.no_sync = 1; /* durability has tests of its own */
+    for (size_t e = 0; e < 3; e++)
+        for (int for_ever = 0; for_ever < 2; for_ever++)
+            assert_true(fail_each(errors[e], for_ever) > 25);
+}
+
+static void any_operation_fails_on_disk(void **state)
+{
+    (void)state;
+    fault.no_sync = 1;
+    assert_true(fail_each(-EIO, 0) > 25);
+}
+
+static void any_operation_of_opening_fails(void **state)
+{
+    (void)state;
+    build(NULL);
     for (int for_ever = 0; for_ever < 2; for_ever++) {
         for (long at = 1;; at++) {
             struct swn_store *s = NULL;
@@ -630,12 +656,14 @@ int main(void)
         TEST(ordered),
         TEST(recut_checks),
         TEST(finds_exactly),
-        TEST(any_other_length),
-        TEST(any_flipped_bit),
+        cmocka_unit_test_setup_teardown(any_other_length, setup_in_memory, teardown),
+        cmocka_unit_test_setup_teardown(any_flipped_bit, setup_in_memory, teardown),
         TEST(bit_in_an_extent),
         TEST(lies_with_good_checksums),
         TEST(opening_reads_no_weights),
-        TEST(any_operation_fails),
+        cmocka_unit_test_setup_teardown(any_operation_fails, setup_in_memory, teardown),
+        TEST(any_operation_fails_on_disk),
+        TEST(any_operation_of_opening_fails),
         TEST(enospc),
         TEST(short_transfers),
         TEST(source_changes),
