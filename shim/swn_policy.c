@@ -88,8 +88,11 @@ void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r)
         return;
     r->frame = NULL;
     f->range = NULL;
-    if (f->state == SWN_FRAME_FILLING && swn_fetch_cancel(e->fetch, &f->job))
-        return;
+    if (f->state == SWN_FRAME_FILLING) {
+        if (swn_fetch_cancel(e->fetch, &f->job))
+            return;
+        pthread_cond_broadcast(&e->changed); /* fetch_done will not */
+    }
     if (f->users)
         return; /* the last operator that holds it releases it */
     if (f->kept)
