@@ -86,13 +86,27 @@ static void start_control(struct swn_engine *e)
         e->control = NULL; /* no directory for it: status does not list us, nothing else is lost */
 }
 
+/* Address space in use, or 0 when /proc does not tell. */
+static size_t mapped_bytes(void)
+{
+    char text[32] = "";
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    return n > 0 ? strtoull(text, NULL, 10) * SWN_PAGE : 0;
+}
+
 static size_t arena_bytes(void)
 {
     struct rlimit lim;
-    /* A program under ulimit -v gets a share of it, not all. */
-    if (!getrlimit(RLIMIT_AS, &lim) && lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur / 4 < ARENA_BYTES)
-        return lim.rlim_cur / 4 / SWN_GRANULE * SWN_GRANULE;
-    return ARENA_BYTES;
+    if (getrlimit(RLIMIT_AS, &lim) || lim.rlim_cur == RLIM_INFINITY)
+        return ARENA_BYTES;
+    /* A program under ulimit -v gets a share of what is left of it: the pool will want as much again, and the math
+     * libraries have yet to map their buffers (OpenBLAS tries for ever when it cannot). */
+    size_t used = mapped_bytes(), left = lim.rlim_cur > used ? lim.rlim_cur - used : 0;
+    return left / 4 < ARENA_BYTES ? left / 4 / SWN_GRANULE * SWN_GRANULE : ARENA_BYTES;
 }
 
 static void absolute(char *path, size_t size)

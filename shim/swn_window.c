@@ -29,7 +29,8 @@ static struct swn_thread_state *thread_state(struct swn_engine *e)
     if (t)
         return t;
     /* States of threads that ended are taken over: a program that starts a thread per inference needs no more than it
-     * ever had at once, and the order is the process's anyway. */
+     * ever had at once. The cursor stays where it was: the step from the last weight of one inference to the first of
+     * the next closes the cycle, without which there is no plan. A wrong successor costs one wrong guess. */
     for (t = e->threads; t; t = t->next)
         if (!t->listed)
             break;
@@ -41,7 +42,6 @@ static struct swn_thread_state *thread_state(struct swn_engine *e)
         e->threads = t;
     }
     t->listed = 1;
-    t->cursor = (struct swn_cursor){0};
     t->last_node = 0;
     t->next_plan_try = 0;
     self_state = t;

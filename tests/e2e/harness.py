@@ -7,6 +7,7 @@ Environment: SWAPNET_BUILD (default build/release), SWAPNET_PY113 and SWAPNET_PY
 """
 import atexit
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import json
@@ -247,13 +248,35 @@ def assert_bounded(run):
     assert stats["peak_resident_bytes"] <= stats["budget_bytes"], run.describe()
 
 
+def _built(name, *libraries):
+    library = pathlib.Path(session_dir(name)) / f"{name}.so"
+    subprocess.run(["cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, HERE / f"{name}.c", *libraries],
+                   check=True)
+    return library
+
+
 @functools.cache
 def alloc_meter():
     """Builds alloc_meter.c, a preload that only counts tensor bytes, once per session."""
-    library = pathlib.Path(session_dir("meter")) / "alloc_meter.so"
-    subprocess.run(["cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, HERE / "alloc_meter.c", "-ldl"],
-                   check=True)
-    return library
+    return _built("alloc_meter", "-ldl")
+
+
+@functools.cache
+def uring_read():
+    """Builds uring_read.c, a library for programs/read_into.py, once per session."""
+    return _built("uring_read", "-luring")
+
+
+@functools.cache
+def uring_refused():
+    """Why io_uring_setup (425 on every architecture) fails here, or None."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    params = ctypes.create_string_buffer(120)
+    fd = libc.syscall(425, 4, params)
+    if fd < 0:
+        return os.strerror(ctypes.get_errno())
+    os.close(fd)
+    return None
 
 
 @functools.cache

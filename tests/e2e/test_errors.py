@@ -138,6 +138,21 @@ def test_file_size_limit(torch113, disk):
     assert len(run.own_lines()) <= 2, run.describe()
 
 
+@pytest.mark.parametrize("more", [512, 1024, 8192])
+def test_address_space_limit(torch113, more, disk):
+    """RLIMIT_AS (FAULTS.md row 18), from little more than the plain program needs upwards: it runs, with or without its budget, and
+    says what it lacks at most once."""
+    limit = harness.plain(torch113, "infer", "mlp").record["notes"]["peak_address_space"] + more * harness.MIB
+    process = harness.start(torch113, "infer", "mlp", where=disk, budget=48,
+                            preexec=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    run = process.finish(60)
+    assert run.rc == 0, run.describe()
+    harness.assert_same(harness.plain(torch113, "infer", "mlp"), run)
+    assert len(run.own_lines()) <= 1, run.describe()
+    if more == 8192:
+        harness.assert_streamed(run)
+
+
 def test_switched_off(torch, disk):
     run = _run(torch, disk, "infer", "mlp", env={"SWAPNET": "0"})
     assert run.own_lines() == [], run.describe()

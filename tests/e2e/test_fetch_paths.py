@@ -22,24 +22,13 @@ def _fetched(torch, path, **options):
 
 @pytest.mark.parametrize("path", ["uring", "pread", "buffered"])
 def test_path(torch, path):
-    if path == "uring" and (why := _uring_refused()):
+    if path == "uring" and (why := harness.uring_refused()):
         pytest.skip(f"this kernel has no io_uring for us: {why}")
     _fetched(torch, path, env={"SWAPNET_FETCH": path})
 
 
-def _uring_refused():
-    """Why io_uring_setup (425 on every architecture) fails here, or None."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    params = ctypes.create_string_buffer(120)
-    fd = libc.syscall(425, 4, params)
-    if fd < 0:
-        return os.strerror(ctypes.get_errno())
-    os.close(fd)
-    return None
-
-
 def test_default_is_uring_on_a_disk(torch113):
-    if why := _uring_refused():
+    if why := harness.uring_refused():
         pytest.skip(f"this kernel has no io_uring for us: {why}")
     _fetched(torch113, "uring")
 

@@ -105,21 +105,59 @@ def test_same_time(name, disk):
     assert loaded <= 1.5 * plain + 0.030, f"{name}: {plain * 1e3:.1f} ms plain, {loaded * 1e3:.1f} ms with swapnet"
 
 
-def _jemalloc():
-    for directory in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"):
-        if os.path.exists(path := f"{directory}/libjemalloc.so.2"):
-            return path
-    pytest.skip("libjemalloc.so.2 is not installed (Debian: libjemalloc2)")
+LIB_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+OTHER_PRELOADS = {
+    "jemalloc": ["libjemalloc.so.2"],
+    "faketime": ["faketime/libfaketimeMT.so.1"],
+    "fiu": ["fiu/fiu_run_preload.so", "fiu/fiu_posix_preload.so"],
+}
+
+
+def _other_preload(name):
+    """The files of another preload library, as LD_PRELOAD wants them."""
+    found = []
+    for file in OTHER_PRELOADS[name]:
+        paths = [path for directory in LIB_DIRS if os.path.exists(path := f"{directory}/{file}")]
+        if not paths:
+            pytest.skip(f"{file} is not installed (Debian: libjemalloc2, libfaketime, fiu-utils)")
+        found.append(paths[0])
+    return found
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
-def test_beside_jemalloc(torch, order):
-    """Another preload that replaces malloc, on either side of ours."""
-    libraries = [_jemalloc(), str(harness.LIBRARY)]
-    preload = " ".join(libraries if order == "before" else reversed(libraries))
-    run = harness.both(torch, "infer", "mlp", budget=48, env={"LD_PRELOAD": preload})[1]
+@pytest.mark.parametrize("name", OTHER_PRELOADS)
+def test_beside_another_preload(torch, name, order):
+    """On either side of ours: one that replaces malloc, one that shifts the clock, one in front of system calls."""
+    if name == "fiu" and torch.name == "1.13":
+        pytest.skip("libfiu 1.1 deadlocks while Debian's OpenBLAS starts its threads, with or without swapnet")
+    other, ours = _other_preload(name), [str(harness.LIBRARY)]
+    env = {"LD_PRELOAD": " ".join(other + ours if order == "before" else ours + other), "FAKETIME": "-1d"}
+    run = harness.both(torch, "infer", "mlp", budget=48, env=env)[1]
     harness.assert_streamed(run)
     harness.assert_bounded(run)
+    assert run.own_lines() == [], run.describe()
+
+
+@pytest.mark.parametrize("percent", ["5", "50"])
+def test_failing_maps(torch213, percent):
+    """FAULTS.md row 18 from outside: libfiu lets mmap fail at random. What cannot be mapped stays where it is."""
+    env = {"LD_PRELOAD": " ".join(_other_preload("fiu") + [str(harness.LIBRARY)])}
+    reference, run = harness.both(torch213, "no_maps", percent, budget=48, env=env)
+    assert run.record["notes"]["failing"] and not reference.record["notes"]["failing"], run.describe()
+    harness.assert_streamed(run)
+
+
+STATIC = "#include <stdio.h>\nint main(void) { puts(\"static\"); return 9; }\n"
+
+
+def test_static_program(disk):
+    """Has no loader that would read LD_PRELOAD."""
+    source, program = disk / "static.c", disk / "static"
+    source.write_text(STATIC)
+    subprocess.run(["cc", "-static", "-o", program, source], check=True)
+    run = _run([program], disk / "with", _preload(SETTINGS["good"], disk))
+    assert (run.rc, run.stdout, run.stderr) == (9, "static\n", ""), run.describe()
+    assert not (disk / "stats.json").exists()
 
 
 def test_needs_only_libc():
@@ -138,4 +176,46 @@ def test_no_thread_before_the_first_tensor(torch, disk):
     assert (run.rc, run.stdout, run.stderr) == (plain.rc, plain.stdout, plain.stderr), run.describe()
 
 
-# A set-user-ID program is not tested: ld.so ignores LD_PRELOAD with a slash there, so a test could not fail.
+# For a set-user-ID program ld.so takes preloads from its own directories only, and only those marked set-user-ID: there,
+# in a mount namespace of its own, the library is put. $1 the directory, $2 the build's lib, $3 the record, $4 the budget.
+SECURE = """
+set -e
+mkdir -p upper work
+mount -t tmpfs swapnet-test "$PWD/upper"
+mkdir upper/up upper/work
+mount -t overlay swapnet-test -o "lowerdir=$1,upperdir=$PWD/upper/up,workdir=$PWD/upper/work" "$1"
+cp "$2/libswapnet.so" "$1"
+cp -r "$2/swapnet" "$1"
+chmod u+s "$1/libswapnet.so"
+cp -L "$3" upper/python3
+chown root upper/python3
+shift 3
+for mode in 0755 4755; do
+    chmod $mode upper/python3
+    setpriv --reuid 65534 --regid 65534 --clear-groups env LD_PRELOAD=libswapnet.so SWAPNET_BUDGET=64M \
+        SWAPNET_STORE="$PWD/store" SWAPNET_STATS="$PWD/store/$mode.json" "$PWD/upper/python3" "$@"
+done
+"""
+SECURE_PROGRAM = """
+import torch
+with open("/proc/self/maps") as maps:
+    print("libswapnet" in maps.read(), float(torch.ones(300, 300).sum()))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to mark a program set-user-ID")
+def test_steps_aside_in_a_set_user_id_program(disk):
+    directory = next(path for path in LIB_DIRS if os.path.isdir(path))
+    python = os.path.realpath(PYTHON)
+    os.chmod(disk, 0o755)
+    (disk / "store").mkdir()
+    os.chmod(disk / "store", 0o777)
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", SECURE, "sh", directory, harness.LIBRARY.parent, python, "-c", SECURE_PROGRAM],
+        cwd=disk, env=harness.clean_env(), capture_output=True, text=True)
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    # Loaded both times: as an ordinary program it starts, set-user-ID it does not, and says nothing.
+    assert done.stdout == "True 90000.0\nTrue 90000.0\n" and done.stderr == "", (done.stdout, done.stderr)
+    assert [path.name for path in (disk / "store").glob("*.json")] == ["0755.json"]

@@ -7,7 +7,8 @@ from harness import MIB
 SLOW = pytest.mark.slow
 MODELS = ["mobilenet_v2", pytest.param("resnet101", marks=SLOW), pytest.param("resnet152", marks=SLOW), pytest.param("vit_b_16", marks=SLOW),
           pytest.param("vgg19", marks=SLOW)]
-FEW, MANY = 4, 10
+# The order is known after two passes, what is not a weight after three; the fifth carries the plan out.
+FEW, MANY = 6, 12
 
 
 def _one_layer_exceeds(sizes, share):

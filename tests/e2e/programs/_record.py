@@ -42,6 +42,7 @@ class Record:
         """Atomic, so that a program killed at its exit leaves a whole record or none."""
         if METER.present:
             self.notes["peak_tensor_bytes"] = METER.peak()
+        self.notes["peak_address_space"] = _status_bytes("VmPeak:")
         temporary = f"{self.path}.{os.getpid()}"
         with open(temporary, "w") as out:
             json.dump({"values": self.values, "notes": self.notes}, out)
@@ -101,8 +102,12 @@ def note_sizes(record, module):
 
 def anonymous_bytes():
     """This process's resident anonymous memory, in bytes."""
+    return _status_bytes("RssAnon:")
+
+
+def _status_bytes(key):
     with open("/proc/self/status") as status:
         for line in status:
-            if line.startswith("RssAnon:"):
+            if line.startswith(key):
                 return int(line.split()[1]) * 1024
-    raise RuntimeError("no RssAnon in /proc/self/status")
+    raise RuntimeError(f"no {key} in /proc/self/status")

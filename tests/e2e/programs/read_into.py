@@ -1,4 +1,5 @@
-"""System calls that write into tensor memory: each of them must find the memory writable, whatever state it is in."""
+"""read_into.py OUT [URING_READ]: system calls that write into tensor memory; each of them must find the memory
+writable, whatever state it is in. URING_READ is the library of uring_read.c."""
 import ctypes
 import os
 import socket
@@ -10,7 +11,7 @@ from torch import nn
 from _models import mlp, rows
 from _record import begin
 
-record, _ = begin()
+record, args = begin()
 model = mlp()
 weights = [m.weight.detach() for m in model if isinstance(m, nn.Linear)]
 content = (torch.arange(1 << 20, dtype=torch.float32).reshape(1024, 1024) * 1e-8).numpy().tobytes()
@@ -98,6 +99,29 @@ def _syscall_read(libc, fd, rest):
     return got
 
 
+class Iovec(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
+
+
+def process_vm_writev(weight):
+    """Another process, or a debugger, writes; here the writer is the process itself."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.process_vm_writev.restype = ctypes.c_ssize_t
+    source = Iovec(ctypes.cast(content, ctypes.c_void_p).value, len(content))
+    target = Iovec(weight.data_ptr(), len(content))
+    got = libc.process_vm_writev(os.getpid(), ctypes.byref(source), ctypes.c_ulong(1), ctypes.byref(target),
+                                 ctypes.c_ulong(1), ctypes.c_ulong(0))
+    assert got == len(content), os.strerror(ctypes.get_errno())
+
+
+def io_uring(weight):
+    """A read by a ring of the program's own, which no interposed function sees (uring_read.c)."""
+    library = ctypes.CDLL(args[0])
+    library.uring_read.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
+    got = library.uring_read(b"content.bin", weight.data_ptr(), len(content))
+    assert got == 0, os.strerror(-got)
+
+
 METHODS = {
     "recv_into": by_socket(lambda sock, rest: sock.recv_into(rest)),
     "recvfrom_into": by_socket(lambda sock, rest: sock.recvfrom_into(rest)[0]),
@@ -109,7 +133,10 @@ METHODS = {
     "fread": fread,
     "memmove": memmove,
     "read by number": raw_read,
+    "process_vm_writev": process_vm_writev,
 }
+if args:
+    METHODS["io_uring"] = io_uring
 with torch.no_grad():
     for i in range(3):
         record.tensor(f"before{i}", model(rows(i)))
