@@ -58,7 +58,6 @@ static const swn_rule rules[] = {
     {"aten::copy_", "-i-"},
     {"aten::clone", "i-"},
     {"aten::_to_copy", "i-"},
-    {"aten::to", "i-"},
     {"aten::equal", "ii"},
     {"aten::allclose", "ii-"},
     {"aten::sum", "i-"},
@@ -129,6 +128,17 @@ static const swn_rule rules[] = {
     {"aten::randn", "m"},
     {"aten::lift_fresh", "m"},
     {"aten::dropout", "m"},
+
+    // They return their argument as it is, or are a frame around clone, _to_copy or copy_.
+    {"aten::to", "m"},
+    {"aten::type_as", "m"},
+    {"aten::cpu", "m"},
+    {"aten::float", "m"},
+    {"aten::contiguous", "m"},
+    {"aten::reshape", "m"},
+    {"aten::reshape_as", "m"},
+    {"aten::flatten", "m"},
+    {"aten::ravel", "m"},
 };
 
 const swn_rule *swn_rule_find(const char *name)
