@@ -61,7 +61,7 @@ static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
 void swn_guest_unmapping(void *addr, size_t len)
 {
     struct swn_engine *e = &swn_engine_one;
-    uintptr_t lo = (uintptr_t)addr, hi = lo + len;
+    uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE); /* as munmap rounds */
     if (!swn_engine_running() || hi <= __atomic_load_n(&swn_guest_bounds[0], __ATOMIC_ACQUIRE) ||
         lo >= __atomic_load_n(&swn_guest_bounds[1], __ATOMIC_ACQUIRE) || !swn_arena_guest_in(e->arena, lo, hi))
         return;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "swn_cache.h"
@@ -19,6 +20,10 @@
 /* Stores that no range names are kept open for the next load, up to so many. */
 #define IDLE_MOST 16
 #define VERIFY_PIECE ((size_t)1 << 20)
+/* What a program may have read of a tensor before the read that is registered: Python's buffer, 4 to 128 KiB. */
+#define HEAD_MOST ((size_t)256 << 10)
+/* Longest tick of the clock that file times are taken from. */
+#define TICK_MS 10
 
 /* A file that was read from, and its store, if it is a checkpoint that has one. */
 struct source {
@@ -87,11 +92,13 @@ static struct swn_store *open_store(struct swn_engine *e, int fd)
         return NULL;
     int err = swn_cache_open(&store, e->io, e->config.store_dir, fd, why);
     path_of(fd, path, sizeof path);
-    if (err == -ENOENT)
+    /* A store that is damaged, or of another version, is replaced. */
+    if (err == -ENOENT || err == -EILSEQ || err == -EINVAL || err == -ENOTSUP)
         err = build(e, &store, fd, path, why);
-    if (err && err != -ENOENT && e->config.verbose)
+    int not_for_us = err == -EINVAL || err == -ENOTSUP || err == -ENOENT; /* a file of another kind, or a small one */
+    if (err && not_for_us && err != -ENOENT && e->config.verbose)
         swn_say("%s is read as it is, without a block store: %s", path, why[0] ? why : strerror(-err));
-    else if (err && (err == -ENOSPC || err == -EFBIG || err == -EDQUOT) && !e->said_store++)
+    else if (err && !not_for_us && !e->said_store++)
         swn_say("no block store of %s could be written to %s: %s; it is read into memory instead", path,
                 e->config.store_dir, why[0] ? why : strerror(-err));
     return err ? NULL : store;
@@ -130,13 +137,33 @@ static void close_idle(struct swn_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* Whether whatever is written to the file from now on will show in its times, which move in ticks: of two writes within
+ * one, the times do not tell the second. A file that has just been written is waited for. */
+static int settled(struct swn_engine *e, int fd, struct swn_identity *id)
+{
+    struct timespec now, tick = {.tv_nsec = 1000000};
+    for (int ms = 0; ms < 2 * TICK_MS; ms++) {
+        if (swn_identity_stat(e->io, fd, id))
+            return 0;
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+        int64_t age = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - id->ctime_ns;
+        /* Whole seconds: a file system that keeps no parts of them, or keeps every other one. */
+        if (age > (id->ctime_ns % 1000000000 ? 0 : INT64_C(2000000000)))
+            return 1;
+        if (age < -INT64_C(1000000000) || !(id->ctime_ns % 1000000000))
+            return 0;
+        nanosleep(&tick, NULL);
+    }
+    return 0;
+}
+
 /* load_lock held. */
 static struct source *find(struct swn_engine *e, int fd)
 {
     struct swn_identity id;
     struct stat st;
     if (e->io->fstat(e->io->ctx, fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < FILE_LEAST ||
-        swn_identity_stat(e->io, fd, &id))
+        !settled(e, fd, &id))
         return NULL;
     for (struct source *s = sources; s; s = s->next)
         if (!s->mapped && same_stat(&s->identity, &id))
@@ -203,6 +230,21 @@ static int fills_rest(const struct swn_range *r, const void *buf, size_t n, size
     return *delta < r->len && n == r->len - *delta;
 }
 
+/* Whether the program has read the file's bytes, and no others, to the `delta` bytes before buf. They lie in the page
+ * cache, from where it got them a moment ago. */
+static int head_is_the_files(struct swn_engine *e, int fd, const void *buf, uint64_t off, size_t delta)
+{
+    unsigned char piece[4096];
+    for (size_t done = 0; done < delta;) {
+        size_t n = delta - done < sizeof piece ? delta - done : sizeof piece;
+        if (swn_read_whole(e->io, fd, piece, n, off - delta + done) ||
+            memcmp(piece, (const unsigned char *)buf - delta + done, n) != 0)
+            return 0;
+        done += n;
+    }
+    return 1;
+}
+
 static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, off_t off)
 {
     size_t delta, len;
@@ -212,18 +254,19 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     uint32_t id = fits ? r->id : 0;
     len = fits ? r->len : 0;
     pthread_mutex_unlock(&e->lock);
-    if (!fits || off < (off_t)delta)
+    if (!fits || delta > HEAD_MOST || off < (off_t)delta)
         return -1;
     struct source *s = find(e, fd);
     const struct swn_store_extent *x =
         s && s->store ? swn_store_find(s->store, s->index, (uint64_t)off - delta, len) : NULL;
-    if (!x)
+    if (!x || !head_is_the_files(e, fd, buf, (uint64_t)off, delta))
         return -1;
     pthread_mutex_lock(&e->lock);
     int done = r->id == id && fills_rest(r, buf, n, &delta);
     size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
     done = done && !swn_residency_register(&e->res, r, &s->file, x->off);
     if (done) {
+        r->io_failed = 0;
         e->deferred += len - delta;
         e->node_home_bytes -= home;
         atomic_store(&e->want_hook, 1);

@@ -104,6 +104,8 @@ int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard)
 {
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
+    if (!discard && !r->published && swn_load_verify(e, r) == -EILSEQ)
+        swn_engine_corrupt(e, r->file, r->id, r->extent);
     int err = swn_residency_home(&e->res, r, discard);
     if (err)
         return err;

@@ -376,8 +376,16 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     int any = 0;
     for (unsigned i = 0; i < op->total; i++) {
         struct swn_arg *arg = &op->args[i];
-        if (arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_STREAMED)
-            arg->use == SWN_USE_READ ? (arg->remap = !arg->range->published) : (any = 1);
+        struct swn_range *r = arg->range;
+        if (!r || !arg->reading || atomic_load(&r->state) != SWN_STREAMED)
+            continue;
+        if (arg->use != SWN_USE_READ) {
+            any = 1;
+        } else if (!r->published) {
+            if (swn_load_verify(e, r) == -EILSEQ)
+                swn_engine_corrupt(e, r->file, r->id, r->extent);
+            arg->remap = 1;
+        }
     }
     if (!any)
         return;
