@@ -66,15 +66,6 @@ static const swn_rule rules[] = {
     {"aten::abs", "i"},
     {"aten::isnan", "i"},
 
-    /* A tensor that already is what it is asked to become is returned as it is, and never read; else the operator that
-     * copies it comes next, and is seen itself. */
-    {"aten::to", "m"},
-    {"aten::type_as", "m"},
-    {"aten::contiguous", "m"},
-    {"aten::reshape", "m"},
-    {"aten::reshape_as", "m"},
-    {"aten::flatten", "m"},
-
     {"aten::t", "m"},
     {"aten::transpose", "m"},
     {"aten::permute", "m"},

@@ -228,9 +228,16 @@ static void say_over_budget(struct swn_engine *e, size_t bytes)
     if (over > e->over_budget_peak)
         e->over_budget_peak = over;
     char a[32], b[32];
-    if (!e->said_over++)
-        swn_say(
-            "the tensors in use at once need %s more than the budget of %s; going over it: give SWAPNET_BUDGET more "
+    if (e->said_over++)
+        return;
+    if (bytes > e->config.budget_bytes) { /* no plan will help: said here, and not once more when it is read */
+        e->said_oversize++;
+        swn_say("one tensor of %s alone exceeds the budget of %s; going over it while it is written; as a weight it is "
+                "read through a mapping, slower but with the same result (SWAPNET_STRICT=1 makes this an error)",
+                swn_format_mib(a, bytes), swn_format_mib(b, e->config.budget_bytes));
+        return;
+    }
+    swn_say("the tensors in use at once need %s more than the budget of %s; going over it: give SWAPNET_BUDGET more "
             "(SWAPNET_STRICT=1 makes this an error)",
             swn_format_mib(a, over), swn_format_mib(b, e->config.budget_bytes));
 }
