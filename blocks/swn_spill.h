@@ -18,7 +18,7 @@
 struct swn_extent_file {
     struct swn_fetch_file fetch; /* descriptors, owned by the file */
     int immutable;
-    size_t refs; /* ranges that name it */
+    size_t refs; /* ranges that name it, and fetches under way */
     const struct swn_io *io;
     uint64_t tail;
     uint64_t live_bytes;

@@ -102,6 +102,12 @@ static inline int swn_is_weight(const struct swn_range *r)
     return r->lead->node >= 0;
 }
 
+/* The file that a frame is, or was, filled from. */
+static inline struct swn_extent_file *swn_frame_file(const struct swn_frame *f)
+{
+    return (struct swn_extent_file *)((char *)(uintptr_t)f->job.file - offsetof(struct swn_extent_file, fetch));
+}
+
 static inline size_t swn_weight_bytes(const struct swn_range *lead)
 {
     size_t bytes = 0;

@@ -126,10 +126,7 @@ static void close_idle(struct swn_engine *e)
     pthread_mutex_lock(&e->lock);
     for (struct source **link = &sources; *link;) {
         struct source *s = *link;
-        int busy = s->file.refs > 0;
-        for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f && !busy; f = f->next)
-            busy = f->state == SWN_FRAME_FILLING && f->job.file == &s->file.fetch;
-        if (!busy && ++idle > IDLE_MOST)
+        if (!s->file.refs && ++idle > IDLE_MOST)
             forget(e, link);
         else
             link = &s->next;

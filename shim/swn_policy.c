@@ -91,6 +91,7 @@ void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r)
     if (f->state == SWN_FRAME_FILLING) {
         if (swn_fetch_cancel(e->fetch, &f->job))
             return;
+        swn_frame_file(f)->refs--;
         pthread_cond_broadcast(&e->changed); /* fetch_done will not */
     }
     if (f->users)

@@ -73,11 +73,11 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     if (!err && swn_load_check(f, job->buf)) {
         if (f->checked++ == 1 && !swn_fetch_submit(e->fetch, job, 1))
             return; /* a bit may have flipped on the way: once more */
-        swn_engine_corrupt(e, (const void *)((const char *)job->file - offsetof(struct swn_extent_file, fetch)),
-                           f->range_id, job->off);
+        swn_engine_corrupt(e, swn_frame_file(f), f->range_id, job->off);
     }
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = f->range;
+    swn_frame_file(f)->refs--;
     f->state = SWN_FRAME_READY;
     e->swap_ins += !err;
     if (e->trace) {
@@ -128,6 +128,7 @@ static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct 
         swn_pool_release(e->pool, f);
         return NULL;
     }
+    r->file->refs++;
     return f;
 }
 
