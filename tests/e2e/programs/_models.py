@@ -107,3 +107,17 @@ def _stub_torchvision():
     utils._make_ntuple = lambda x, n: tuple(x) if isinstance(x, (list, tuple)) else (x,) * n
     sys.modules[presets.__name__] = presets
     sys.modules[utils.__name__] = utils
+
+
+def language_model(kind, size="small"):
+    """GPT-2 or a Llama with random weights, from transformers: small, or about 1.4 and 1.1 GB."""
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    if kind == "gpt2":
+        options = dict(n_layer=24, n_embd=1024, n_head=16) if size == "large" else dict(
+            n_layer=6, n_embd=512, n_head=8, vocab_size=8000, bos_token_id=0, eos_token_id=0)
+        return GPT2LMHeadModel(GPT2Config(**options)).eval()
+    options = dict(hidden_size=1536, intermediate_size=4096, num_hidden_layers=8, num_attention_heads=12,
+                   num_key_value_heads=4, vocab_size=16000) if size == "large" else dict(
+        hidden_size=512, intermediate_size=1376, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4,
+        vocab_size=8000)
+    return LlamaForCausalLM(LlamaConfig(**options)).eval()

@@ -1,0 +1,76 @@
+"""Construct, load, infer: load_model.py OUT HOW PATH [stop]. `stop`: end before the first inference, so that the
+counters show what loading alone did. `HOW` is a way of loading, with options after colons, as in pth:assign."""
+import io
+import sys
+import time
+
+import torch
+
+from _models import mlp, rows
+from _record import begin
+
+record, (how, path, *rest) = begin()
+how, *options = how.split(":")
+torch.manual_seed(1)
+
+
+def disk_bytes():
+    with open("/proc/self/io") as file:
+        return int(next(line.split()[1] for line in file if line.startswith("read_bytes:")))
+
+
+def read(options):
+    if how == "safetensors":
+        from safetensors.torch import load_file
+        return load_file(path)
+    if how == "bytes":
+        with open(path, "rb") as file:
+            return torch.load(io.BytesIO(file.read()))
+    arguments = {"mmap": {"mmap": True}, "cpu": {"map_location": "cpu"}, "device": {"map_location": torch.device("cpu")},
+                 "weights": {"weights_only": True}, "pickle": {"weights_only": False}}
+    given = {k: v for option in options for k, v in arguments.get(option, {}).items()}
+    if how == "file":
+        with open(path, "rb") as file:
+            return torch.load(file, **given)
+    return torch.load(path, **given)
+
+
+def construct(device):
+    with torch.device(device) if device == "meta" else torch.no_grad():
+        model = mlp()
+    return model.to(torch.bfloat16) if "bf16" in options else model
+
+
+if how == "jit":
+    before = disk_bytes()
+    began = time.monotonic()
+    model = torch.jit.load(path)
+else:
+    model = construct("meta" if "meta" in options else "cpu")
+    before = disk_bytes()
+    began = time.monotonic()
+    state = read(options)
+    if how == "training":
+        momentum = [v for v in state["nested"]["list"][0]["state"].values()]
+        state = state["nested"]["model"]
+    more = {"assign": True} if "assign" in options else {}
+    model.load_state_dict(state, **more)
+    del state
+    if "again" in options:
+        model.load_state_dict(read(options))
+model.eval()
+record.notes["load_seconds"] = time.monotonic() - began
+record.notes["read_bytes"] = disk_bytes() - before
+record.notes["weight_bytes"] = sum(p.numel() * p.element_size() for p in model.parameters() if p.dim() > 1)
+if not rest:
+    dtype = next(model.parameters()).dtype
+    with torch.no_grad():
+        for i in range(3):
+            record.tensor(f"output{i}", model(rows(i).to(dtype)))
+    record.module("model", model)
+    if how == "training":
+        for i, entry in enumerate(momentum):
+            record.tensor(f"momentum{i}", entry["momentum_buffer"])
+record.check("reached", True)
+record.save()
+sys.stdout.flush()
