@@ -128,8 +128,10 @@ def _write_json(bench):
 
 
 def main():
-    # Ends through the finally blocks, so that no worker and no cgroup is left behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Both end through the finally blocks, so that no worker and no cgroup is left behind, and show
+    # what was measured; a shell has its background jobs ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     config = load_config.parse()
     config.out.mkdir(parents=True, exist_ok=True)
     for text in config.missing:

@@ -55,8 +55,11 @@ def load_mmap(model, built, args):
 def load_accelerate(model, built, args):
     """As many layers in memory as its memory limit has room for, the others from disk."""
     import accelerate
+    if hasattr(built, "tie_weights"):
+        built.tie_weights()
     placed = accelerate.infer_auto_device_map(built, max_memory={"cpu": args.budget})
-    if model.loading == "from_pretrained":
+    # transformers refuses a model of which nothing is in memory.
+    if model.loading == "from_pretrained" and "cpu" in placed.values():
         return load_models.from_pretrained(model, Path(args.checkpoint).parent, device_map=placed,
                                            offload_folder=args.offload)
     accelerate.load_checkpoint_in_model(built, args.checkpoint, device_map=placed,
