@@ -95,12 +95,11 @@ class LoadBench:
                                    budget, None if unlimited else limit)
                 runs.append(run)
                 progress(f"{model.name}: round {number + 1}: {_run_text(run)}")
-                if run.ended and not unlimited:
+                if run.ended and variant in (load_run.MMAP, load_run.ACCELERATE) and not unlimited:
                     too_small.add(variant)
-                    if variant in (load_run.MMAP, load_run.ACCELERATE):
-                        runs.append(load_run.run(self.config, self.sampler, self.group_kind, model,
-                                                 variant, budget, None))
-                        progress(f"{model.name}: without a limit: {_run_text(runs[-1])}")
+                    runs.append(load_run.run(self.config, self.sampler, self.group_kind, model,
+                                             variant, budget, None))
+                    progress(f"{model.name}: without a limit: {_run_text(runs[-1])}")
         self.rows += [load_table.row(model, facts, budget, variant, runs) for variant in chosen]
 
     def _has(self, model, variant):

@@ -1,7 +1,7 @@
 """The models of the loading benchmark, their checkpoints, and how an ordinary program loads them.
 
-Weights are those of the model's own random initialisation. Libraries are imported only by the model that needs
-them: torchvision and transformers belong to different PyTorches."""
+Weights are those of the model's own random initialisation. Libraries are imported only by the
+model that needs them: torchvision and transformers belong to different PyTorches."""
 import os
 
 import torch

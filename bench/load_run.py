@@ -1,4 +1,4 @@
-"""One run of one variant: a process of its own in a cgroup of its own, from exec to its last inference."""
+"""One run of one variant: a process and a cgroup of its own, from exec to the last inference."""
 import json
 import os
 import shutil

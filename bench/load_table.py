@@ -57,7 +57,8 @@ def row(model, facts, budget, variant, all_runs):
         "first_read_bytes": _median(good, lambda run: run.first_read_bytes),
         "latency_s": _median(good, lambda run: statistics.median(
             run.latencies_s[-load_run.STEADY_LAST:])),
-        "file_left_bytes": _median(good, lambda run: run.file_left_bytes),
+        "file_left_bytes": _median(good, lambda run: max(
+            0, run.file_left_bytes - facts.file_bytes)),
         "same_bits": _same_bits(runs, plain), "note": _note(runs),
         "runs": [vars(run) for run in runs]}
 
@@ -75,7 +76,8 @@ def cells(result):
         return "" if value is None else format(value, text)
     ratio, latency = result["load_ratio"], result["latency_s"]
     return (result["model"], mib(result["weight_bytes"]), mib(result["budget_bytes"]),
-            result["variant"], number(result["construct_s"], ".2f"), number(result["load_s"], ".3f"),
+            result["variant"], number(result["construct_s"], ".2f"),
+            number(result["load_s"], ".3f"),
             "" if ratio is None or result["variant"] == load_run.PLAIN else f"{ratio * 100:.0f}",
             number(result["first_s"], ".2f"), mib(over_base(result)),
             mib(result["before_first_bytes"]), mib(result["written_bytes"]),

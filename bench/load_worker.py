@@ -20,8 +20,9 @@ from tensor_peak import peak_tensor_bytes
 
 # Allocations below this size are never streamed by swapnet.
 STREAMABLE_BYTES = 64 * 1024
-LIBRARIES = {"torchvision": ("torchvision",), "transformers": ("transformers.models.gpt2.modeling_gpt2",
-             "transformers.models.llama.modeling_llama", "safetensors.torch")}
+LIBRARIES = {"torchvision": ("torchvision",),
+             "transformers": ("transformers.models.gpt2.modeling_gpt2",
+                              "transformers.models.llama.modeling_llama", "safetensors.torch")}
 
 
 def disk_bytes():
@@ -72,7 +73,7 @@ LOAD = {"plain": load_plain, "mmap": load_mmap, "accelerate": load_accelerate}
 
 
 def construct(model, args):
-    """The model before it is loaded, as the variant wants it; None where from_pretrained makes it."""
+    """The model as the variant wants it for loading; None where from_pretrained makes it."""
     if args.variant == "accelerate":
         import accelerate
         with accelerate.init_empty_weights():
