@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """Measure what the accounting needs of one model; write its aligned weights file if asked.
 
-Prints one JSON object. PyTorch's own allocator reports every allocation and free to the profiler,
-so the numbers do not depend on swapnet. Run plainly, in a process of its own: the recorded events
-take memory themselves."""
+Prints one JSON object. Run plainly, in a process of its own."""
 import argparse
 import json
 
@@ -11,19 +9,7 @@ import torch
 
 import models
 import weights
-
-
-def peak_tensor_bytes(run):
-    """(result of run, peak of the tensor bytes that it allocated and had not freed yet)."""
-    with torch.autograd.profiler.profile(profile_memory=True) as profiler:
-        result = run()
-    events = [(event.start_us(), event.nbytes())
-              for event in profiler.kineto_results.events() if event.name() == "[memory]"]
-    live = peak = 0
-    for _, change in sorted(events, key=lambda event: event[0]):
-        live += change
-        peak = max(peak, live)
-    return result, peak
+from tensor_peak import peak_tensor_bytes
 
 
 def main():

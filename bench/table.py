@@ -40,9 +40,13 @@ def text(rows):
 
 
 def markdown(rows):
-    lines = ["| " + " | ".join(COLUMNS) + " |",
-             "|" + "|".join(":--" if name in LEFT else "--:" for name in COLUMNS) + "|"]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
+    return markdown_grid(COLUMNS, [_cells(row) for row in rows])
+
+
+def markdown_grid(columns, rows):
+    lines = ["| " + " | ".join(columns) + " |",
+             "|" + "|".join(":--" if name in LEFT else "--:" for name in columns) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)
 
 

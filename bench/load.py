@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""The loading benchmark: checkpoints loaded plainly, mapped, by accelerate and under swapnet."""
+import dataclasses
+import json
+import shutil
+import signal
+import subprocess
+import sys
+
+import cgroup
+import facts as measuring
+import load_config
+import load_run
+import load_table
+import plan
+import table
+import variants
+from child import Worker
+from sampler import Sampler
+
+POINT = 0.25
+BASE_INFERENCES = 4
+
+
+def progress(text):
+    print(f"load: {text}", file=sys.stderr, flush=True)
+
+
+class LoadBench:
+    def __init__(self, config):
+        self.config = config
+        self.group_kind, self.no_limit = cgroup.find()
+        self.sampler = Sampler()
+        self.rows = []
+
+    def run(self):
+        if self.no_limit:
+            progress(f"{self.no_limit}: every variant runs WITHOUT a memory limit")
+        for model in self.config.models:
+            try:
+                self._run_model(model)
+            finally:
+                if not self.config.keep:
+                    shutil.rmtree(self.config.out / "load", ignore_errors=True)
+
+    def _ask(self, model, variant):
+        done = subprocess.run(load_run.worker_command(self.config, model, variant), check=False,
+                              stdout=subprocess.PIPE, text=True, env=variants.plain_environment())
+        if done.returncode:
+            raise SystemExit(f"load: {variant} {model.name}: exit code {done.returncode}")
+        return done.stdout
+
+    def _facts(self, model):
+        found = json.loads(self._ask(model, "measure"))
+        names = {field.name for field in dataclasses.fields(plan.Facts)} & found.keys()
+        peak = found["weight_bytes"] + found["activation_bytes"]
+        facts = plan.Facts(peak_alloc_bytes=peak, **{name: found[name] for name in names})
+        self._base_run(model)  # reads the libraries: whoever touches them first pays for them
+        held, file_bytes = self._base_run(model)
+        return dataclasses.replace(facts, base_bytes=max(0, held - peak), file_bytes=file_bytes)
+
+    def _base_run(self, model):
+        """(peak of anonymous memory, of file pages) of a program that constructs and infers."""
+        group = self.group_kind(f"swapnet-load-{model.name}-base")
+        env = {**variants.plain_environment(), **measuring.RETURN_FREED}
+        argv = load_run.worker_command(self.config, model, "base")
+        worker = Worker(argv, group, env, self.config.out / f"load-{model.name}-base.log")
+        try:
+            self.sampler.watch(group)
+            worker.answer(self.config.timeout)
+            worker.answer(self.config.timeout)
+            for number in range(BASE_INFERENCES):
+                worker.infer(number, self.config.timeout)
+        finally:
+            self.sampler.watch(None)
+            worker.close()
+        peaks = self.sampler.peaks(group)
+        return peaks["anon"], peaks["file"]
+
+    def _run_model(self, model):
+        if not load_run.checkpoint(self.config, model).exists():
+            progress(f"{model.name}: writing the checkpoint")
+            self._ask(model, "save")
+        facts = self._facts(model)
+        budget = plan.budget(facts, POINT)
+        limit = plan.cgroup_limit(facts, budget)
+        progress(f"{model.name}: weights {facts.weight_bytes >> 20} MiB, base "
+                 f"{facts.base_bytes >> 20}, budget {budget >> 20}, limit {limit >> 20}")
+        chosen = [variant for variant in self.config.variants if self._has(model, variant)]
+        runs, too_small = [], set()
+        for number in range(self.config.rounds):
+            for variant in chosen:
+                unlimited = variant == load_run.PLAIN or variant in too_small
+                run = load_run.run(self.config, self.sampler, self.group_kind, model, variant,
+                                   budget, None if unlimited else limit)
+                runs.append(run)
+                progress(f"{model.name}: round {number + 1}: {_run_text(run)}")
+                if run.ended and variant in (load_run.MMAP, load_run.ACCELERATE) and not unlimited:
+                    too_small.add(variant)
+                    runs.append(load_run.run(self.config, self.sampler, self.group_kind, model,
+                                             variant, budget, None))
+                    progress(f"{model.name}: without a limit: {_run_text(runs[-1])}")
+        self.rows += [load_table.row(model, facts, budget, variant, runs) for variant in chosen]
+
+    def _has(self, model, variant):
+        """PyTorch 1.13 cannot map a checkpoint; accelerate and swapnet may not be installed."""
+        if variant == load_run.MMAP:
+            return model.kind == "transformers"
+        if variant == load_run.ACCELERATE:
+            return model.kind in self.config.accelerate
+        return variant == load_run.PLAIN or self.config.library.exists()
+
+
+def _run_text(run):
+    if run.ended:
+        return f"{run.variant}: {run.ended}"
+    return (f"{run.variant}: load {run.load_s:.3f} s, first {run.first_s:.2f} s, "
+            f"{run.before_first_bytes() >> 20} MiB read, peak {run.peaks['held'] >> 20} MiB")
+
+
+def _write_json(bench):
+    document = {"schema": 1, "limited": bench.group_kind.limited,
+                "load_average": load_table.load_average(), "rows": bench.rows,
+                "shortfalls": load_table.shortfalls(bench.rows)}
+    with open(bench.config.json, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+
+
+def main():
+    # Both end through the finally blocks, so that no worker and no cgroup is left behind, and show
+    # what was measured; a shell has its background jobs ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    config = load_config.parse()
+    config.out.mkdir(parents=True, exist_ok=True)
+    for text in config.missing:
+        progress(text)
+    bench = LoadBench(config)
+    progress(f"load average {load_table.load_average()}")
+    try:
+        bench.run()
+    except KeyboardInterrupt:
+        progress("interrupted; the table holds what was finished")
+    progress(f"load average {load_table.load_average()}")
+    if config.json:
+        _write_json(bench)
+    for line in load_table.shortfalls(bench.rows):
+        progress(f"falls short: {line}")
+    if bench.rows:
+        lines = [load_table.cells(row) for row in bench.rows]
+        show = table.markdown_grid if config.markdown else table.grid
+        print(show(load_table.COLUMNS, lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""One program that constructs a model, loads a checkpoint and serves inferences on request.
+
+Answers are JSON lines: one when the libraries are there, one when the model is loaded, then one
+for each "infer INDEX" on stdin, until "quit". Under swapnet this very file is run with --variant
+plain: it knows nothing of swapnet."""
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+import load_models
+from load_list import MODELS
+from tensor_peak import peak_tensor_bytes
+
+# Allocations below this size are never streamed by swapnet.
+STREAMABLE_BYTES = 64 * 1024
+LIBRARIES = {"torchvision": ("torchvision",),
+             "transformers": ("transformers.models.gpt2.modeling_gpt2",
+                              "transformers.models.llama.modeling_llama", "safetensors.torch")}
+
+
+def disk_bytes():
+    """Bytes this process had moved from and to the disk so far."""
+    with open("/proc/self/io", encoding="ascii") as file:
+        table = dict(line.split(": ") for line in file)
+    return {"read_bytes": int(table["read_bytes"]), "write_bytes": int(table["write_bytes"])}
+
+
+def load_plain(model, built, args):
+    path = Path(args.checkpoint)
+    if model.loading == "from_pretrained":
+        return load_models.from_pretrained(model, path.parent)
+    built.load_state_dict(torch.load(path))
+    return built
+
+
+def load_mmap(model, built, args):
+    """Parameters become views of the mapped file."""
+    if args.checkpoint.endswith(".safetensors"):
+        from safetensors.torch import load_file
+        state = load_file(args.checkpoint)
+    else:
+        state = torch.load(args.checkpoint, mmap=True)
+    built.load_state_dict(state, strict=not args.checkpoint.endswith(".safetensors"), assign=True)
+    if hasattr(built, "tie_weights"):
+        built.tie_weights()
+    return built
+
+
+def load_accelerate(model, built, args):
+    """As many layers in memory as its memory limit has room for, the others from disk."""
+    import accelerate
+    if hasattr(built, "tie_weights"):
+        built.tie_weights()
+    placed = accelerate.infer_auto_device_map(built, max_memory={"cpu": args.budget})
+    # transformers refuses a model of which nothing is in memory.
+    if model.loading == "from_pretrained" and "cpu" in placed.values():
+        return load_models.from_pretrained(model, Path(args.checkpoint).parent, device_map=placed,
+                                           offload_folder=args.offload)
+    accelerate.load_checkpoint_in_model(built, args.checkpoint, device_map=placed,
+                                        offload_folder=args.offload)
+    return accelerate.dispatch_model(built, placed, main_device="cpu", offload_dir=args.offload,
+                                     force_hooks=True)
+
+
+LOAD = {"plain": load_plain, "mmap": load_mmap, "accelerate": load_accelerate}
+
+
+def construct(model, args):
+    """The model as the variant wants it for loading; None where from_pretrained makes it."""
+    if args.variant == "accelerate":
+        import accelerate
+        with accelerate.init_empty_weights():
+            return load_models.construct(model)
+    if args.variant == "mmap":
+        return load_models.construct_on_meta(model)
+    return None if model.loading == "from_pretrained" else load_models.construct(model)
+
+
+def import_libraries(model, variant):
+    for name in LIBRARIES[model.kind]:
+        __import__(name)
+    if variant == "accelerate":
+        import accelerate  # noqa: F401
+
+
+def infer(model, built, index):
+    data = load_models.make_input(model, index)
+    start = time.perf_counter()
+    output = load_models.forward(model, built)(data)
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds,
+            "hash": hashlib.sha256(output.contiguous().numpy().tobytes()).hexdigest(),
+            **disk_bytes()}
+
+
+def measure(model, answers):
+    """Sizes for the accounting, of a model that is constructed and not loaded."""
+    built = load_models.construct(model)
+    infer(model, built, 0)
+    _, activations = peak_tensor_bytes(lambda: infer(model, built, 0))
+    total, streamable = load_models.streamable(built, STREAMABLE_BYTES)
+    print(json.dumps({"weight_bytes": total, "streamable_bytes": streamable,
+                      "activation_bytes": activations, "torch": torch.__version__,
+                      "threads": torch.get_num_threads()}), file=answers)
+
+
+def serve(model, args, answers):
+    """The program itself. Construction alone (base) tells what is needed besides tensors."""
+    print(json.dumps(disk_bytes()), file=answers)
+    start = time.perf_counter()
+    built = load_models.construct(model) if args.variant == "base" else construct(model, args)
+    constructed = time.perf_counter()
+    before = disk_bytes()
+    if args.variant != "base":
+        built = LOAD[args.variant](model, built, args)
+    print(json.dumps({"construct_s": constructed - start,
+                      "load_s": time.perf_counter() - constructed,
+                      "constructed": before, **disk_bytes()}), file=answers)
+    for line in sys.stdin:
+        words = line.split()
+        if words == ["quit"]:
+            return
+        print(json.dumps(infer(model, built, int(words[1]))), file=answers)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True, choices=MODELS)
+    parser.add_argument("--variant", required=True, choices=(*LOAD, "base", "measure", "save"))
+    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--budget", type=int, help="bytes for weights in memory, for accelerate")
+    parser.add_argument("--offload", help="an empty directory, for accelerate")
+    parser.add_argument("--threads", type=int, help="intra-operator threads")
+    args = parser.parse_args()
+    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="ascii")
+    os.dup2(2, 1)  # so that no library can print between the answers
+    model = MODELS[args.model]
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    import_libraries(model, args.variant)
+    with torch.no_grad():
+        if args.variant == "save":
+            load_models.save(model, Path(args.checkpoint).parent)
+        elif args.variant == "measure":
+            measure(model, answers)
+        else:
+            serve(model, args, answers)
+
+
+if __name__ == "__main__":
+    main()
