@@ -464,6 +464,7 @@ void swn_engine_exit(void)
         if (err)
             swn_say("cannot write the statistics file %s: %s", e->config.stats_path, strerror(-err));
     }
+    swn_load_exit();
     pthread_mutex_lock(&e->lock);
     struct swn_trace *trace = e->trace;
     e->trace = NULL;

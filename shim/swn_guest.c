@@ -1,7 +1,9 @@
 #define _GNU_SOURCE
 #include "swn_guest.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 
 #include "swn_hooks.h"
 #include "swn_load.h"
@@ -17,6 +19,15 @@ static void widen_bounds(uintptr_t lo, uintptr_t hi)
         __atomic_store_n(&swn_guest_bounds[0], lo, __ATOMIC_RELEASE);
     if (hi > swn_guest_bounds[1])
         __atomic_store_n(&swn_guest_bounds[1], hi, __ATOMIC_RELEASE);
+}
+
+/* A fault on a small tensor, or on the page at the edge of a large one, would otherwise read ahead through megabytes of
+ * weights that are fetched by other means: 100 of 100 MB, with what safetensors and PyTorch advise. What was read ahead
+ * of the header goes again. */
+static void keep_out_of_the_cache(struct swn_engine *e, void *addr, size_t len, int fd)
+{
+    madvise(addr, len, MADV_RANDOM);
+    e->io->fadvise(e->io->ctx, fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
 void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
@@ -36,8 +47,10 @@ void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
         widen_bounds(lo, hi);
         e->guest_bytes += hi - lo;
         /* What fits beside everything else may stay in the page cache, and nobody has to watch. */
-        if (e->guest_bytes + swn_engine_resident(e) > e->config.budget_bytes)
+        if (e->guest_bytes + swn_engine_resident(e) > e->config.budget_bytes) {
             atomic_store(&e->want_hook, 1);
+            keep_out_of_the_cache(e, addr, len, fd);
+        }
     } else {
         file->refs--;
     }

@@ -411,6 +411,17 @@ const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t siz
     return out;
 }
 
+void swn_load_exit(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (pthread_mutex_trylock(&load_lock))
+        return; /* somebody is loading: then so be it */
+    for (struct source *s = sources; s; s = s->next)
+        if (s->store || (s->mapped && s->file.refs && e->guest_bytes > e->config.budget_bytes / 2))
+            e->io->fadvise(e->io->ctx, s->file.fetch.fd, 0, 0, POSIX_FADV_DONTNEED);
+    pthread_mutex_unlock(&load_lock);
+}
+
 void swn_load_fork_child(void)
 {
     pthread_mutex_init(&load_lock, NULL);

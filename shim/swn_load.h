@@ -40,6 +40,9 @@ int swn_load_verify(struct swn_engine *e, const struct swn_range *r);
 /* Where a file's bytes come from, for messages: FILE or "the spill file in DIR". */
 const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t size);
 
+/* At exit: what the kernel read ahead of headers and small tensors leaves the page cache. */
+void swn_load_exit(void);
+
 void swn_load_fork_child(void);
 
 #endif

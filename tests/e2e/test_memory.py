@@ -135,3 +135,41 @@ def test_model_control_is_killed(torch, model):
 def test_checkpoint_loading_stays_within(torch):
     """A second model and its state_dict beside the first: three models of 96 MiB, one budget."""
     _check(torch, ("checkpoint", "pth"), 48)
+
+
+def _check_loading(torch, program, how):
+    """Construct, load, first inference at a quarter of the weights: over the base at most budget and 16 MiB. The
+    first load, which writes the store, and one that finds it."""
+    control = _control(torch, program)
+    weights = control.record["notes"]["weight_bytes"]
+    budget = -(-int(weights * 0.25 + control.record["notes"].get("activation_bytes", 0)) // MIB)
+    limit = control.hard_limit(budget)
+    with harness.disk_dir() as store:
+        for turn in range(2):
+            usage, record, stats = _run_in_cgroup(torch, program, {"SWAPNET_STORE": str(store)}, budget, limit)
+            assert usage.oom_kills == 0 and usage.rc == 0 and not usage.timed_out, _describe(usage, stats)
+            assert record["values"] == control.record["values"], _describe(usage, stats)
+            over = usage.peak_bytes - control.base_anon
+            assert over <= (budget + 16) * MIB, f"{over / MIB:.1f} MiB over the base, {how}\n{_describe(usage, stats)}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["vgg19", "resnet152", "vit_b_16"])
+def test_loading_vision(torch113, model, disk):
+    path = disk / "model.pth"
+    made = harness.start(torch113, "make_weights", f"vision:{model}", str(path), where=disk / "make").finish(300)
+    assert made.rc == 0, made.describe()
+    _check_loading(torch113, ("load_vision", model, str(path)), "pth")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["safetensors", "bin"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_loading_transformers(torch213, kind, form, disk):
+    path = disk / "model"
+    made = harness.start(torch213, "make_weights", kind, str(path), "7", "large", where=disk / "make").finish(300)
+    assert made.rc == 0, made.describe()
+    (path / "whole.pth").rename(path / "pytorch_model.bin")
+    if form == "bin":
+        (path / "model.safetensors").unlink()
+    _check_loading(torch213, ("from_pretrained", kind, str(path), "first"), form)

@@ -373,6 +373,65 @@ static void split_and_given_back(void **state)
     assert_int_equal(take(a, 6 * SWN_GRANULE)->addr, addr); /* one piece again */
 }
 
+static void guests(void **state)
+{
+    struct swn_arena *a = *state;
+    static struct swn_extent_file *const file = (struct swn_extent_file *)0x1000; /* only handed on */
+    uintptr_t lo = swn_arena_hi(a) + 16 * SWN_GRANULE + SWN_PAGE, hi = lo + 40 * SWN_PAGE;
+    struct swn_guest *g = swn_arena_invite(a, lo, hi);
+    assert_non_null(g);
+    g->file = file;
+    g->file_off = 3 * SWN_PAGE;
+    assert_ptr_equal(swn_arena_guest(a, lo), g);
+    assert_ptr_equal(swn_arena_guest(a, hi - 1), g);
+    assert_null(swn_arena_guest(a, hi));
+    assert_null(swn_arena_guest(a, lo - 1));
+    assert_ptr_equal(swn_arena_guest_in(a, lo - SWN_PAGE, lo + 1), g);
+    assert_null(swn_arena_guest_in(a, lo - SWN_PAGE, lo));
+    assert_null(swn_arena_find(a, lo));
+    struct swn_range *r = swn_arena_adopt(a, g, lo + 2 * SWN_PAGE, lo + 20 * SWN_PAGE);
+    assert_non_null(r);
+    assert_int_equal(r->state, SWN_STREAMED);
+    assert_ptr_equal(r->file, file);
+    assert_int_equal(r->extent, 5 * SWN_PAGE);
+    assert_int_equal(r->len, 18 * SWN_PAGE);
+    assert_int_equal(r->span, r->len);
+    assert_ptr_equal(r->lead, r);
+    assert_ptr_equal(swn_arena_find(a, lo + 20 * SWN_PAGE - 1), r);
+    assert_null(swn_arena_find(a, lo + 20 * SWN_PAGE));
+    assert_null(swn_arena_find(a, lo + 2 * SWN_PAGE - 1));
+    assert_null(swn_arena_adopt(a, g, lo + 19 * SWN_PAGE, lo + 30 * SWN_PAGE)); /* a page of it is taken */
+    struct swn_range *next = swn_arena_adopt(a, g, lo + 20 * SWN_PAGE, hi);
+    assert_non_null(next);
+    /* Places are its own, among guests and the arena's ranges alike. */
+    struct swn_range *own = take(a, 5 * SWN_GRANULE);
+    assert_int_equal(next->place, r->place + r->len);
+    assert_true(own->place + own->span <= r->place || own->place >= next->place + next->len);
+    uint32_t id = r->id;
+    swn_arena_free(a, r, 1);
+    assert_null(swn_arena_find(a, lo + 2 * SWN_PAGE));
+    assert_int_equal(swn_arena_warm_bytes(a), 0);
+    r = swn_arena_adopt(a, g, lo + 2 * SWN_PAGE, lo + 3 * SWN_PAGE);
+    assert_true(r && r->id != id);
+    swn_arena_free(a, r, 1);
+    swn_arena_free(a, next, 1);
+    swn_arena_leave(a, g);
+    assert_null(swn_arena_guest(a, lo));
+    assert_null(swn_arena_guest_in(a, 0, UINTPTR_MAX));
+    /* The table is used again by one that fits it; nothing of the last guest shows. */
+    struct swn_guest *again = swn_arena_invite(a, lo, lo + 30 * SWN_PAGE);
+    assert_ptr_equal(again, g);
+    assert_null(swn_arena_find(a, lo + 25 * SWN_PAGE));
+    struct swn_guest *other = swn_arena_invite(a, hi, hi + 3000 * SWN_PAGE);
+    assert_true(other && other != again);
+    assert_ptr_equal(swn_arena_guest(a, hi), other);
+    swn_arena_leave(a, again);
+    swn_arena_leave(a, other);
+    assert_null(swn_arena_invite(a, lo, lo + ARENA + SWN_GRANULE)); /* more places than there are */
+    swn_arena_free(a, own, 0);
+    assert_int_equal(take(a, ARENA)->addr, swn_arena_lo(a)); /* all places came back */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +442,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(trims_largest, setup, teardown),
         cmocka_unit_test_setup_teardown(odd_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(split_and_given_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(guests, setup, teardown),
         cmocka_unit_test_setup_teardown(stress, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -602,6 +602,107 @@ static void no_store_is_lost(void **state)
 }
 #endif
 
+static void fail_next_map(void)
+{
+    bad_map.calls = bad_map.from = 0;
+    bad_map.to = 1;
+    bad_map.err = -ENOMEM;
+}
+
+static struct swn_range *filled(unsigned char with)
+{
+    size_t fresh;
+    struct swn_range *r = swn_arena_alloc(arena, LEN, &fresh);
+    assert_non_null(r);
+    res.home_bytes += r->size;
+    memset(bytes_of(r), with, LEN);
+    return r;
+}
+
+/* Whatever the range holds gives way to the extent, or, when it cannot be mapped, stays as it was. */
+static void registers(void **state)
+{
+    (void)state;
+    struct swn_extent_file *store;
+    uint64_t off;
+    assert_int_equal(swn_spill_open(&store, &io, dir), 0);
+    store->immutable = 1;
+    memset(shadow, 77, SIZE);
+    void *page = NULL;
+    assert_int_equal(posix_memalign(&page, SWN_PAGE, SIZE), 0);
+    memcpy(page, shadow, SIZE);
+    assert_int_equal(swn_spill_write(store, page, SIZE, &off), 0);
+    free(page);
+    for (int from_home = 0; from_home < 2; from_home++) {
+        struct swn_range *r = filled(5);
+        if (!from_home)
+            assert_int_equal(swn_residency_spill(&res, r), 0);
+        size_t home = res.home_bytes;
+        fail_next_map();
+        assert_int_equal(swn_residency_register(&res, r, store, off), -ENOMEM);
+        assert_int_equal(state_of(r), from_home ? SWN_HOME : SWN_STREAMED);
+        assert_int_equal(res.home_bytes, home);
+        assert_int_equal(store->refs, 0);
+        assert_true(bytes_of(r)[0] == 5 && bytes_of(r)[LEN - 1] == 5);
+        r->pins = 1;
+        assert_int_equal(swn_residency_register(&res, r, store, off), -EBUSY);
+        r->pins = 0;
+        assert_int_equal(swn_residency_register(&res, r, store, off), 0);
+        assert_int_equal(state_of(r), SWN_STREAMED);
+        assert_int_equal(res.home_bytes, 0);
+        assert_int_equal(store->refs, 1);
+        assert_int_equal(spill->refs, 0);
+        assert_int_equal(spill->live_bytes, 0); /* what it had in the spill file is dropped */
+        assert_memory_equal(bytes_of(r), shadow, LEN);
+        bytes_of(r)[SWN_PAGE] = 1;
+        assert_int_equal(scan(r).own, 1);
+        assert_int_equal(swn_residency_home(&res, r, 0), 0);
+        assert_true(bytes_of(r)[SWN_PAGE] == 1 && bytes_of(r)[0] == 77);
+        assert_int_equal(store->refs, 0);
+        assert_int_equal(store->live_bytes, SIZE); /* never punched out */
+        swn_residency_free(&res, r, 0);
+    }
+    swn_spill_close(store);
+}
+
+static void shares(void **state)
+{
+    (void)state;
+    size_t fresh;
+    struct swn_range *r = swn_arena_alloc(arena, LEN, &fresh);
+    res.home_bytes += r->size;
+    fail_next_map();
+    assert_int_equal(swn_residency_share(&res, r), -ENOMEM);
+    assert_int_equal(state_of(r), SWN_HOME);
+    assert_int_equal(spill->live_bytes, 0);
+    assert_int_equal(swn_residency_share(&res, r), 0);
+    assert_true(r->shared);
+    assert_int_equal(res.home_bytes, 0);
+    memset(bytes_of(r), 9, LEN);
+    assert_int_equal(scan(r).own, 0); /* stores go to the file */
+    fail_next_map();
+    assert_int_equal(swn_residency_unshare(&res, r), -ENOMEM);
+    assert_true(r->shared && bytes_of(r)[LEN - 1] == 9);
+    assert_int_equal(swn_residency_unshare(&res, r), 0);
+    assert_false(r->shared);
+    bytes_of(r)[3] = 4;
+    assert_int_equal(scan(r).own, 1);
+    assert_int_equal(swn_residency_share(&res, r), -EBUSY); /* there is a private copy */
+    assert_true(bytes_of(r)[3] == 4 && bytes_of(r)[4] == 9);
+    assert_int_equal(swn_residency_home(&res, r, 0), 0);
+    assert_int_equal(swn_residency_spill(&res, r), 0);
+    fail_next_map();
+    assert_int_equal(swn_residency_share(&res, r), -ENOMEM);
+    assert_int_equal(state_of(r), SWN_STREAMED);
+    assert_false(r->shared);
+    assert_int_equal(swn_residency_share(&res, r), 0);
+    bytes_of(r)[4] = 6;
+    assert_int_equal(swn_residency_home(&res, r, 0), 0);
+    assert_true(bytes_of(r)[3] == 4 && bytes_of(r)[4] == 6 && bytes_of(r)[5] == 9);
+    swn_residency_free(&res, r, 0);
+    assert_int_equal(spill->live_bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -609,6 +710,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(counts_pages, setup, teardown),
         cmocka_unit_test_setup_teardown(refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(failing_disk, setup, teardown),
+        cmocka_unit_test_setup_teardown(registers, setup, teardown),
+        cmocka_unit_test_setup_teardown(shares, setup, teardown),
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test_setup_teardown(no_store_is_lost, setup, teardown),
 #endif

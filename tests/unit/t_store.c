@@ -647,6 +647,36 @@ static void impossible_checkpoints(void **state)
     swn_store_close(s, &fault.io);
 }
 
+static void verifies_in_pieces(void **state)
+{
+    (void)state;
+    build(NULL);
+    struct swn_store *s = open_store();
+    size_t largest = 0;
+    for (size_t i = 0; i < s->extent_count; i++) {
+        assert_int_equal(swn_store_verify_extent(s, &fault.io, &s->extents[i], 1), 0);
+        assert_int_equal(swn_store_verify_extent(s, &fault.io, &s->extents[i], 16 << 20), 0);
+        largest = s->extents[i].bytes > s->extents[largest].bytes ? i : largest;
+    }
+    const struct swn_store_extent *x = &s->extents[largest];
+    assert_true(x->bytes > 4096); /* more than one piece */
+    swn_fault_arm(&fault, 2, 1, -EIO);
+    assert_int_equal(swn_store_verify_extent(s, &fault.io, x, 4096), -EIO);
+    assert_true(fault.fired > 0);
+    swn_fault_arm(&fault, 0, 0, 0);
+    unsigned char byte;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    off_t last = (off_t)(x->off + x->bytes - 1);
+    assert_int_equal(pread(fd, &byte, 1, last), 1);
+    byte ^= 16;
+    assert_int_equal(pwrite(fd, &byte, 1, last), 1);
+    assert_int_equal(swn_store_verify_extent(s, &fault.io, x, 4096), -EILSEQ);
+    assert_int_equal(ftruncate(fd, (off_t)x->off), 0);
+    assert_int_equal(swn_store_verify_extent(s, &fault.io, x, 4096), -ENODATA);
+    close(fd);
+    swn_store_close(s, &fault.io);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -659,6 +689,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(any_other_length, setup_in_memory, teardown),
         cmocka_unit_test_setup_teardown(any_flipped_bit, setup_in_memory, teardown),
         TEST(bit_in_an_extent),
+        TEST(verifies_in_pieces),
         TEST(lies_with_good_checksums),
         TEST(opening_reads_no_weights),
         cmocka_unit_test_setup_teardown(any_operation_fails, setup_in_memory, teardown),

@@ -1,5 +1,5 @@
-"""Construct, load, infer: load_model.py OUT HOW PATH [stop]. `stop`: end before the first inference, so that the
-counters show what loading alone did. `HOW` is a way of loading, with options after colons, as in pth:assign."""
+"""Construct, load, infer: load_model.py OUT HOW PATH [stop|lean]. `stop`: end before the first inference, so that the
+counters show what loading alone did. `lean`: weights are not looked at by numpy. `HOW` is a way of loading, with options after colons, as in pth:assign."""
 import io
 import sys
 import time
@@ -62,12 +62,13 @@ model.eval()
 record.notes["load_seconds"] = time.monotonic() - began
 record.notes["read_bytes"] = disk_bytes() - before
 record.notes["weight_bytes"] = sum(p.numel() * p.element_size() for p in model.parameters() if p.dim() > 1)
-if not rest:
+if rest != ["stop"]:
     dtype = next(model.parameters()).dtype
     with torch.no_grad():
         for i in range(3):
             record.tensor(f"output{i}", model(rows(i).to(dtype)))
-    record.module("model", model)
+    if rest != ["lean"]:
+        record.module("model", model)
     if how == "training":
         for i, entry in enumerate(momentum):
             record.tensor(f"momentum{i}", entry["momentum_buffer"])

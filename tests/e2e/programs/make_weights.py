@@ -11,6 +11,9 @@ if kind in ("gpt2", "llama"):
     model = language_model(kind, *rest[1:])
     model.save_pretrained(path)
     torch.save({k: v for k, v in model.state_dict().items()}, f"{path}/whole.pth")
+elif kind.startswith("vision:"):
+    from _models import torchvision_model
+    torch.save(torchvision_model(kind.partition(":")[2]).state_dict(), path)
 else:
     model = mlp(depth=int(rest[1]) if len(rest) > 1 else 24)
     state = model.state_dict()
