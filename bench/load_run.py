@@ -140,8 +140,8 @@ def run(config, sampler, group_kind, model, variant, budget, limit):
         sampler.watch(None)
         result.peaks = sampler.peaks(group)
         worker.close()
-    if result.ended and result.ended != "out of memory":
-        result.ended += f": {worker.log_tail()[-200:]}"
+    if result.ended and result.ended.startswith("exit code"):
+        result.ended += f": {worker.log_tail().splitlines()[-1:]}"
     if variant in (FIRST, AGAIN):
         result.stats = _read_stats(_stats_path(config, model, variant))
     return result

@@ -24,6 +24,9 @@ LIBRARIES = {"torchvision": ("torchvision",),
              "transformers": ("transformers.models.gpt2.modeling_gpt2",
                               "transformers.models.llama.modeling_llama", "safetensors.torch")}
 
+# It reads its submodule's weights without calling it, so accelerate has to bring in both together.
+WHOLE_CLASSES = ["MultiheadAttention"]
+
 
 def disk_bytes():
     """Bytes this process had moved from and to the disk so far."""
@@ -58,7 +61,11 @@ def load_accelerate(model, built, args):
     import accelerate
     if hasattr(built, "tie_weights"):
         built.tie_weights()
-    placed = accelerate.infer_auto_device_map(built, max_memory={"cpu": args.budget})
+    placed = accelerate.infer_auto_device_map(built, max_memory={"cpu": args.budget},
+                                              no_split_module_classes=WHOLE_CLASSES)
+    # A parameter beside submodules would not be brought in.
+    for name in placed.keys() & dict(built.named_parameters()).keys():
+        placed[name] = "cpu"
     # transformers refuses a model of which nothing is in memory.
     if model.loading == "from_pretrained" and "cpu" in placed.values():
         return load_models.from_pretrained(model, Path(args.checkpoint).parent, device_map=placed,
@@ -66,7 +73,7 @@ def load_accelerate(model, built, args):
     accelerate.load_checkpoint_in_model(built, args.checkpoint, device_map=placed,
                                         offload_folder=args.offload)
     return accelerate.dispatch_model(built, placed, main_device="cpu", offload_dir=args.offload,
-                                     force_hooks=True)
+                                     force_hooks=True, preload_module_classes=WHOLE_CLASSES)
 
 
 LOAD = {"plain": load_plain, "mmap": load_mmap, "accelerate": load_accelerate}
