@@ -11,6 +11,7 @@
 #include <torch/version.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -29,6 +30,7 @@ struct Operator {
     std::string name;
     bool transparent = false;        // not an operator of PyTorch's own, or metadata only
     bool whole_copy = false;         // aten::copy_
+    bool fills = false;              // zero_, fill_, normal_, uniform_: writes all of it and reads nothing
     std::array<signed char, 32> use; // swn_use per argument
 };
 
@@ -49,6 +51,8 @@ Operator *describe(const at::RecordFunction &fn)
     const swn_rule *rule = swn_rule_find(op->name.c_str());
     op->transparent = op->name.compare(0, 6, "aten::") != 0 || (rule && rule->uses[0] == 'm');
     op->whole_copy = op->name == "aten::copy_";
+    op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
+                (op->name == "aten::fill_" && name->overload_name == "Scalar");
     const auto &args = handle->schema().arguments();
     size_t rule_length = rule ? std::strlen(rule->uses) : 0;
     for (size_t i = 0; i < args.size() && i < op->use.size(); i++) {
@@ -123,6 +127,29 @@ bool overwrites(const at::Tensor &self, const at::Tensor &source)
            !self.is_inference() && !source.is_inference() && !(at::GradMode::is_enabled() && self.requires_grad()) &&
            self.storage().data_ptr().get() != source.storage().data_ptr().get() && !self.is_quantized() &&
            !source.is_quantized();
+}
+
+// Models are initialised twice, by their layers and then by themselves: what the first left behind need not be read
+// back. Only where nothing can be refused: an operator that throws must find the tensor as it was.
+bool refills(const at::Tensor &self, c10::ArrayRef<const c10::IValue> inputs)
+{
+    if (self.is_inference() || self.is_quantized() || !at::isFloatingType(self.scalar_type()) ||
+        !self.is_contiguous() || self.storage_offset() != 0 || self.nbytes() != self.storage().nbytes() ||
+        (at::GradMode::is_enabled() && self.requires_grad()))
+        return false;
+    double number[2] = {0, 0};
+    size_t numbers = 0;
+    for (size_t i = 1; i < inputs.size(); i++) {
+        if (inputs[i].isNone())
+            continue; // no generator of the caller's
+        if (numbers == 2 || !(inputs[i].isDouble() || inputs[i].isInt()))
+            return false;
+        number[numbers] = inputs[i].isDouble() ? inputs[i].toDouble() : static_cast<double>(inputs[i].toInt());
+        if (!(std::abs(number[numbers++]) < 1e4)) // in the range of every such type
+            return false;
+    }
+    // normal_(mean, std) and uniform_(from, to)
+    return numbers < 2 || (number[1] >= 0 && number[0] <= number[1]);
 }
 
 bool plain(const at::Tensor &tensor)
@@ -226,6 +253,9 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
             inputs[1].isTensor() && plain(inputs[0].toTensor()) && plain(inputs[1].toTensor()) &&
             overwrites(inputs[0].toTensor(), inputs[1].toTensor()))
             use = SWN_USE_OVERWRITE, t.op.copies = i == 0 && same_bytes(inputs[0].toTensor(), inputs[1].toTensor());
+        if (use == SWN_USE_WRITE && op.fills && i == 0 && !own_address_only && inputs[0].isTensor() &&
+            plain(inputs[0].toTensor()) && refills(inputs[0].toTensor(), inputs))
+            use = SWN_USE_OVERWRITE;
         if (own_address_only && use < SWN_USE_WRITE)
             use = SWN_USE_READ;
         add_value(t, inputs[i], use);

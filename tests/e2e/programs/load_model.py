@@ -1,5 +1,6 @@
 """Construct, load, infer: load_model.py OUT HOW PATH [stop|lean]. `stop`: end before the first inference, so that the
-counters show what loading alone did. `lean`: weights are not looked at by numpy. `HOW` is a way of loading, with options after colons, as in pth:assign."""
+counters show what loading alone did. `lean`: weights are not looked at by numpy. `HOW` is a way of loading, with options
+after colons, as in pth:assign."""
 import io
 import sys
 import time
