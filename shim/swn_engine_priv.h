@@ -135,6 +135,7 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
 void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r);
 void swn_policy_evict(void *engine, struct swn_frame *f);
+void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r);
 void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
 size_t swn_policy_other(struct swn_engine *e);

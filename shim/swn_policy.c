@@ -386,6 +386,18 @@ static int cut(struct swn_engine *e, struct swn_range *lead, size_t at)
     return 0;
 }
 
+/* Before there is a plan: half the budget for the head of a weight that is larger than all of it. */
+void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r)
+{
+    size_t head = e->config.budget_bytes / 2 / SWN_GRANULE * SWN_GRANULE;
+    if (e->planned || r->len <= e->config.budget_bytes || r->lead != r || r->rest || !swn_is_weight(r) || r->written ||
+        atomic_load(&r->state) != SWN_STREAMED || cut(e, r, head))
+        return;
+    r->keep = 1;
+    r->rest->keep = 0;
+    r->rest->oversize = 1;
+}
+
 static void say_oversize(struct swn_engine *e, size_t bytes)
 {
     char a[32], b[32];

@@ -346,6 +346,10 @@ static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
             swn_engine_corrupt(e, r->file, r->id, r->extent);
         e->window_misses++;
         arg->remap = !r->published;
+        /* Kernels go through a large matrix in several streams at once, and there is less memory than it needs: what
+         * the system reads ahead is gone before it is used. */
+        if (r->len > e->config.budget_bytes / 4 && !r->published)
+            madvise((void *)r->addr, swn_round_up(r->len, SWN_PAGE), MADV_RANDOM);
         return;
     }
     if (swn_residency_scan(&e->res, r, &pages) || pages.own) {
@@ -569,6 +573,7 @@ static void end_arg(struct swn_engine *e, struct swn_arg *arg)
         swn_residency_remap(&e->res, r) == -EBUSY) {
         swn_policy_bring_home(e, r, 0);
     }
+    swn_policy_cut_oversize(e, r);
     swn_policy_settle(e, r);
 }
 
