@@ -110,8 +110,7 @@ def torch(request):
 
 def ways():
     """(PyTorch, way of loading). Slow: those that differ little from another one."""
-    quick = {("1.13", "pth"), ("1.13", "jit"), ("2.13", "training"), ("2.13", "pth:mmap"), ("2.13", "safetensors"),
-             ("2.13", "safetensors:meta:assign")}
+    quick = {("1.13", "pth"), ("2.13", "pth:mmap"), ("2.13", "safetensors")}
     older = ["pth", "file", "pth:cpu", "pth:device", "pth:weights", "pth:again", "jit", "training"]
     newer = ["pth:assign", "pth:pickle", "pth:meta:assign", "pth:mmap", "pth:mmap:assign", "pth:mmap:meta:assign",
              "safetensors", "safetensors:assign", "safetensors:meta:assign"]
