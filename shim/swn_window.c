@@ -184,20 +184,6 @@ static int prefetch_one(struct swn_engine *e, struct swn_thread_state *t, struct
     return 1;
 }
 
-/* In a first pass nothing is learned yet. Models are used, more or less, in the order in which they were built: what
- * follows `last` in memory and was never read by an operator is a good guess. A wrong one costs a read. */
-static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t last, size_t share,
-                             size_t ahead)
-{
-    struct swn_node *node = swn_node_of(e, last);
-    struct swn_range *r = node ? node->range : NULL;
-    for (size_t i = 0; r && i < CHAIN_MOST && ahead < share; i++) {
-        r = r->next;
-        if (r && !swn_is_weight(r) && !prefetch_one(e, t, r, share, &ahead))
-            return;
-    }
-}
-
 /* Fetches what the learned order says this thread will want next, as far as its share of the window goes. */
 static void prefetch(struct swn_engine *e, struct swn_thread_state *t)
 {
@@ -212,10 +198,8 @@ static void prefetch(struct swn_engine *e, struct swn_thread_state *t)
     for (size_t i = 0; i < most; i++) {
         uint32_t next = swn_order_next(e->order, before, at);
         struct swn_node *node = next ? swn_node_of(e, next) : NULL;
-        if (!node) {
-            prefetch_untried(e, t, at, share, ahead);
+        if (!node)
             return;
-        }
         before = at;
         at = next;
         for (struct swn_range *r = node->range; r; r = r->rest)
