@@ -1,0 +1,14 @@
+/* swn_divide_priv.h - what the files of swn_divide share. */
+#ifndef SWN_DIVIDE_PRIV_H
+#define SWN_DIVIDE_PRIV_H
+
+#include "swn_divide.h"
+
+uint64_t swn_divide_most(const struct swn_divide_dnn *d);
+uint64_t swn_divide_weights(const struct swn_divide_dnn *d);
+double swn_divide_urgency(const struct swn_divide_dnn *d);
+void swn_divide_rest(const struct swn_divide_dnn *dnn, size_t n, uint64_t rest, uint64_t *bytes);
+/* 0 or -ENOMEM. The minimums fit the total, the demands do not. */
+int swn_divide_minmax(const struct swn_divide_dnn *dnn, size_t n, uint64_t total, uint64_t *bytes);
+
+#endif
