@@ -1,19 +1,15 @@
-/* part.h - what the files of swapnet-partition share. Each command gets its own argc/argv, argv[0] being the command's
- * name, and returns the exit code.
- */
+/* part.h - what the files of swapnet-partition share. */
 #ifndef SWN_PART_H
 #define SWN_PART_H
 
-#include <getopt.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "swn_cli.h"
 #include "swn_store.h"
 
+/* Beyond those of swn_cli.h. */
 enum part_exit {
-    PART_OK = 0,
-    PART_FAILURE = 1,
-    PART_USAGE = 2,
     PART_NO_ROOM = 4,   /* no space on the disk, or beyond the cap of the cache; the text says how much is needed */
     PART_REFUSED = 5,   /* the input is malformed, or of a kind that is not read */
     PART_MISMATCH = 6,  /* verify: bytes are not what they should be; build: the checkpoint changed meanwhile */
@@ -26,17 +22,8 @@ int part_plan(int argc, char **argv);
 int part_verify(int argc, char **argv);
 int part_extract(int argc, char **argv);
 
-/* "swapnet-partition: ..." on one line of stderr. */
-__attribute__((format(printf, 1, 2))) void part_error(const char *format, ...);
-/* Says what is wrong with `argv[optind - 1]`, for the '?' and ':' results of getopt_long with opterr = 0. */
-void part_bad_option(char **argv, int result);
-/* Prints the help text of a command on stdout; 0, or -ENOENT. */
-int part_help(const char *command);
 /* The exit code for an -errno of the library. */
 int part_exit_code(int err);
-
-/* The argument of -o: 1 for json, 0 for table; else says so and returns -EINVAL. */
-int part_wants_json(const char *format);
 
 /* Opens a store, or drafts the one that a checkpoint would make. *kind receives a static name for what it is. An error
  * has been said. 0 or -errno. */

@@ -93,7 +93,7 @@ static int read_order(struct order *o, const char *path)
     if (f)
         fclose(f);
     if (rc)
-        part_error("%s: %s", path, strerror(-rc));
+        swn_cli_error("%s: %s", path, strerror(-rc));
     return rc;
 }
 
@@ -115,7 +115,7 @@ static void compare_order(const struct order *o, const struct swn_store *s)
                 break;
             }
     if (known < o->count)
-        part_error("warning: %zu of %zu names in the order are not layers of the model", o->count - known, o->count);
+        swn_cli_error("warning: %zu of %zu names in the order are not layers of the model", o->count - known, o->count);
 }
 
 /* ---- building ---- */
@@ -230,12 +230,12 @@ static int take_options(struct request *r, int argc, char **argv)
     int opt;
     while ((opt = getopt_long(argc, argv, ":o:s:qh", options, NULL)) != -1) {
         if (optarg && !*optarg) {
-            part_error("the value of '%s' is empty", argv[optind - 1]);
+            swn_cli_error("the value of '%s' is empty", argv[optind - 1]);
             return -EINVAL;
         }
         switch (opt) {
         case 'h':
-            part_help(argv[0]);
+            swn_cli_help(argv[0]);
             return 1;
         case 'o':
             r->output = optarg;
@@ -253,13 +253,13 @@ static int take_options(struct request *r, int argc, char **argv)
             r->quiet = 1;
             break;
         default:
-            part_bad_option(argv, opt);
+            swn_cli_bad_option(argv, opt);
             return -EINVAL;
         }
     }
     r->checkpoint = optind < argc ? argv[optind] : NULL;
     if (argc - optind > 1 || !r->checkpoint == !r->from_store) {
-        part_error("give one checkpoint, or --from-store; see 'swapnet-partition help build'");
+        swn_cli_error("give one checkpoint, or --from-store; see 'swapnet-partition help build'");
         return -EINVAL;
     }
     return 0;
@@ -273,7 +273,7 @@ static int find_cache(struct request *r, char dir[PATH_MAX])
         return 0;
     int rc = swn_default_store_dir(environ, dir, PATH_MAX);
     if (rc)
-        part_error("no cache directory: give --store DIR or --output STORE");
+        swn_cli_error("no cache directory: give --store DIR or --output STORE");
     r->cache = dir;
     return rc;
 }
@@ -292,10 +292,10 @@ int part_build(int argc, char **argv)
     struct request r = {0};
     int rc = take_options(&r, argc, argv);
     if (rc)
-        return rc == 1 ? PART_OK : PART_USAGE;
+        return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
     if (find_cache(&r, dir) || (r.order_path && read_order(&r.order, r.order_path))) {
         free_order(&r.order);
-        return PART_FAILURE;
+        return SWN_CLI_FAILURE;
     }
     r.bar.shown = !r.quiet && isatty(STDERR_FILENO);
     clock_gettime(CLOCK_MONOTONIC, &r.bar.begin);
@@ -313,6 +313,6 @@ int part_build(int argc, char **argv)
         raise(stopped_by);
     }
     if (rc)
-        part_error("%s", why);
+        swn_cli_error("%s", why);
     return part_exit_code(rc);
 }

@@ -276,7 +276,7 @@ static int run(const char *store, const char *output)
         part_reader_close(&x->in);
     }
     if (rc)
-        part_error("%s", x ? x->why : "no memory");
+        swn_cli_error("%s", x ? x->why : "no memory");
     if (x) {
         free(x->buf);
         free(x->checked);
@@ -294,18 +294,18 @@ int part_extract(int argc, char **argv)
     int opt;
     while ((opt = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
         if (opt == 'h') {
-            part_help(argv[0]);
-            return PART_OK;
+            swn_cli_help(argv[0]);
+            return SWN_CLI_OK;
         }
         if (opt != 'o') {
-            part_bad_option(argv, opt);
-            return PART_USAGE;
+            swn_cli_bad_option(argv, opt);
+            return SWN_CLI_USAGE;
         }
         output = optarg;
     }
     if (!output || !*output || optind != argc - 1) {
-        part_error("give one store and --output FILE; see 'swapnet-partition help extract'");
-        return PART_USAGE;
+        swn_cli_error("give one store and --output FILE; see 'swapnet-partition help extract'");
+        return SWN_CLI_USAGE;
     }
     return run(argv[optind], output);
 }

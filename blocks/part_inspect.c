@@ -126,9 +126,9 @@ static int inspect(const char *path, int json)
     m.s = s;
     rc = summarise(&m);
     if (rc)
-        part_error("no memory");
+        swn_cli_error("no memory");
     else if ((rc = json ? print_json(&m) : print_table(&m)))
-        part_error("a name in '%s' is not UTF-8, which JSON must be", path);
+        swn_cli_error("a name in '%s' is not UTF-8, which JSON must be", path);
     free(m.memory_bytes);
     free(m.dtypes);
     swn_store_close(s, &swn_io_sys);
@@ -142,17 +142,17 @@ int part_inspect(int argc, char **argv)
     int opt, json = 0;
     while ((opt = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
         if (opt == 'h') {
-            part_help(argv[0]);
-            return PART_OK;
+            swn_cli_help(argv[0]);
+            return SWN_CLI_OK;
         }
         if (opt != 'o')
-            part_bad_option(argv, opt);
-        if (opt != 'o' || (json = part_wants_json(optarg)) < 0)
-            return PART_USAGE;
+            swn_cli_bad_option(argv, opt);
+        if (opt != 'o' || (json = swn_cli_format(optarg, SWN_CLI_JSON)) < 0)
+            return SWN_CLI_USAGE;
     }
     if (optind != argc - 1) {
-        part_error("give one checkpoint or store; see 'swapnet-partition help inspect'");
-        return PART_USAGE;
+        swn_cli_error("give one checkpoint or store; see 'swapnet-partition help inspect'");
+        return SWN_CLI_USAGE;
     }
     return inspect(argv[optind], json);
 }

@@ -26,34 +26,34 @@ static int make_plan(struct plan *p)
     p->layer_bytes = calloc(layers + 1, sizeof *p->layer_bytes);
     p->first = calloc(layers + 1, sizeof *p->first);
     if (!p->layer_bytes || !p->first || swn_store_layer_bytes(p->s, p->layer_bytes)) {
-        part_error("no memory");
-        return PART_FAILURE;
+        swn_cli_error("no memory");
+        return SWN_CLI_FAILURE;
     }
     if (!layers) {
-        part_error("'%s' holds no tensors", p->path);
+        swn_cli_error("'%s' holds no tensors", p->path);
         return PART_REFUSED;
     }
     if (p->wanted > layers) {
-        part_error("%zu blocks of %zu layers cannot be: a layer is the smallest block", p->wanted, layers);
-        return PART_USAGE;
+        swn_cli_error("%zu blocks of %zu layers cannot be: a layer is the smallest block", p->wanted, layers);
+        return SWN_CLI_USAGE;
     }
     p->minimum = swn_cut_minimum(p->layer_bytes, layers);
     int rc = p->wanted ? swn_cut(p->layer_bytes, layers, p->blocks = p->wanted, p->first)
                        : swn_cut_for_budget(p->layer_bytes, layers, p->budget_bytes, &p->blocks, p->first);
     if (rc && rc != -ENOSPC) {
-        part_error("no memory");
-        return PART_FAILURE;
+        swn_cli_error("no memory");
+        return SWN_CLI_FAILURE;
     }
     if (!rc)
         p->largest_pair = swn_cut_largest_pair(p->layer_bytes, layers, p->first, p->blocks);
     if (rc || p->largest_pair > p->budget_bytes) {
         uint64_t needed = rc ? p->minimum : p->largest_pair;
-        part_error("%s is not enough%s: two neighbouring blocks take %" PRIu64 " bytes (%s) at least",
-                   swn_format_mib(a, p->budget_bytes), p->wanted ? " for that number of blocks" : "", needed,
-                   swn_format_mib(b, needed));
+        swn_cli_error("%s is not enough%s: two neighbouring blocks take %" PRIu64 " bytes (%s) at least",
+                      swn_format_mib(a, p->budget_bytes), p->wanted ? " for that number of blocks" : "", needed,
+                      swn_format_mib(b, needed));
         return PART_TOO_SMALL;
     }
-    return PART_OK;
+    return SWN_CLI_OK;
 }
 
 struct part_of {
@@ -114,7 +114,7 @@ static int parse_count(const char *text, size_t *count)
     errno = 0;
     unsigned long long n = strtoull(text, &end, 10);
     if (errno || *end || text[0] < '1' || text[0] > '9' || n > UINT32_MAX) {
-        part_error("'%s' is not a number of blocks", text);
+        swn_cli_error("'%s' is not a number of blocks", text);
         return -EINVAL;
     }
     *count = n;
@@ -132,25 +132,25 @@ static int take_options(struct plan *p, int *json, int argc, char **argv)
     int opt, rc = 0;
     while (rc == 0 && (opt = getopt_long(argc, argv, ":b:n:o:h", options, NULL)) != -1) {
         if (opt == 'h') {
-            part_help(argv[0]);
+            swn_cli_help(argv[0]);
             return 1;
         } else if (opt == 'b') {
             rc = swn_parse_size(optarg, &p->budget_bytes);
             if (rc || !p->budget_bytes) {
-                part_error("budget '%s' is not a size: use e.g. 256M or 2G", optarg);
+                swn_cli_error("budget '%s' is not a size: use e.g. 256M or 2G", optarg);
                 rc = -EINVAL;
             }
         } else if (opt == 'n') {
             rc = parse_count(optarg, &p->wanted);
         } else if (opt == 'o') {
-            rc = (*json = part_wants_json(optarg)) < 0 ? -EINVAL : 0;
+            rc = (*json = swn_cli_format(optarg, SWN_CLI_JSON)) < 0 ? -EINVAL : 0;
         } else {
-            part_bad_option(argv, opt);
+            swn_cli_bad_option(argv, opt);
             rc = -EINVAL;
         }
     }
     if (!rc && (!p->budget_bytes || optind != argc - 1)) {
-        part_error("give a budget and one store; see 'swapnet-partition help plan'");
+        swn_cli_error("give a budget and one store; see 'swapnet-partition help plan'");
         rc = -EINVAL;
     }
     return rc;
@@ -163,14 +163,14 @@ int part_plan(int argc, char **argv)
     const char *kind;
     int json = 0, rc = take_options(&p, &json, argc, argv);
     if (rc)
-        return rc == 1 ? PART_OK : PART_USAGE;
+        return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
     p.path = argv[optind];
     rc = part_open_model(&s, &kind, p.path);
     if (rc)
         return part_exit_code(rc);
     p.s = s;
     rc = make_plan(&p);
-    if (rc == PART_OK)
+    if (rc == SWN_CLI_OK)
         (json ? print_json : print_table)(&p);
     free(p.layer_bytes);
     free(p.first);

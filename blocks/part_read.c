@@ -42,7 +42,7 @@ int part_open_model(struct swn_store **out, const char **kind, const char *path)
         }
     }
     if (rc)
-        part_error("%s", why);
+        swn_cli_error("%s", why);
     return rc;
 }
 

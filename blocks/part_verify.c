@@ -49,11 +49,11 @@ static int check_store(struct verify *v)
             what = "padding";
         }
         if (rc == -EILSEQ)
-            part_error("%s: block '%s' (%s), extent %zu at offset %" PRIu64 ", %" PRIu64
-                       " bytes: the %s does not match",
-                       v->s->path, v->s->layers[e->layer].name, part_extent_name(v->s, e), i, e->off, e->bytes, what);
+            swn_cli_error(
+                "%s: block '%s' (%s), extent %zu at offset %" PRIu64 ", %" PRIu64 " bytes: the %s does not match",
+                v->s->path, v->s->layers[e->layer].name, part_extent_name(v->s, e), i, e->off, e->bytes, what);
         else if (rc)
-            part_error("%s: extent %zu at offset %" PRIu64 ": %s", v->s->path, i, e->off, strerror(-rc));
+            swn_cli_error("%s: extent %zu at offset %" PRIu64 ": %s", v->s->path, i, e->off, strerror(-rc));
         if (rc)
             return rc;
         v->bytes += e->bytes;
@@ -96,8 +96,8 @@ static int compare_bytes(struct verify *v, const struct swn_store_tensor *t, con
     const char *a = NULL, *b = NULL;
     ssize_t have_a = 0, have_b = 0, n;
     if (from->bytes != e->bytes) {
-        part_error("%s: '%s' is of %" PRIu64 " bytes, of %" PRIu64 " in %s", v->s->path, t->name, e->bytes, from->bytes,
-                   file->path);
+        swn_cli_error("%s: '%s' is of %" PRIu64 " bytes, of %" PRIu64 " in %s", v->s->path, t->name, e->bytes,
+                      from->bytes, file->path);
         return -EILSEQ;
     }
     int rc = part_reader_open(&r, file->fd);
@@ -110,8 +110,8 @@ static int compare_bytes(struct verify *v, const struct swn_store_tensor *t, con
         else if (!have_b && (have_b = part_read(&r, from->off + at, e->bytes - at, &b)) < 0)
             rc = (int)have_b;
         if (rc) {
-            part_error("%s: offset %" PRIu64 ": %s", have_a < 0 ? v->s->path : file->path,
-                       have_a < 0 ? e->off + at : from->off + at, strerror(-rc));
+            swn_cli_error("%s: offset %" PRIu64 ": %s", have_a < 0 ? v->s->path : file->path,
+                          have_a < 0 ? e->off + at : from->off + at, strerror(-rc));
             break;
         }
         n = have_a < have_b ? have_a : have_b;
@@ -120,9 +120,10 @@ static int compare_bytes(struct verify *v, const struct swn_store_tensor *t, con
         uint64_t first = 0;
         while (a[first] == b[first])
             first++;
-        part_error("%s: block '%s' (%s): byte %" PRIu64 ", at offset %" PRIu64 ", is not that of %s at offset %" PRIu64,
-                   v->s->path, v->s->layers[t->layer].name, t->name, at + first, e->off + at + first, file->path,
-                   from->off + at + first);
+        swn_cli_error("%s: block '%s' (%s): byte %" PRIu64 ", at offset %" PRIu64
+                      ", is not that of %s at offset %" PRIu64,
+                      v->s->path, v->s->layers[t->layer].name, t->name, at + first, e->off + at + first, file->path,
+                      from->off + at + first);
         rc = -EILSEQ;
     }
     part_reader_close(&r);
@@ -143,8 +144,8 @@ static int compare(struct verify *v, const struct swn_checkpoint *c, uint32_t so
             continue;
         hit = bsearch(&wanted, list, c->tensor_count, sizeof *list, by_name);
         if (!hit || !same_description(t, *hit)) {
-            part_error("%s: '%s' is %s %s", v->s->path, t->name, hit ? "described differently in" : "not in",
-                       c->files[0].path);
+            swn_cli_error("%s: '%s' is %s %s", v->s->path, t->name, hit ? "described differently in" : "not in",
+                          c->files[0].path);
             rc = -EILSEQ;
             break;
         }
@@ -154,7 +155,7 @@ static int compare(struct verify *v, const struct swn_checkpoint *c, uint32_t so
         v->compared[t->extent] = 1;
     }
     if (!rc && found != c->tensor_count) {
-        part_error("%s: holds %zu of the %zu tensors of %s", v->s->path, found, c->tensor_count, c->files[0].path);
+        swn_cli_error("%s: holds %zu of the %zu tensors of %s", v->s->path, found, c->tensor_count, c->files[0].path);
         rc = -EILSEQ;
     }
     free(list);
@@ -167,7 +168,7 @@ static int compare_given(struct verify *v, const char *path)
     char why[SWN_WHY] = "";
     int rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
     if (rc) {
-        part_error("%s", why);
+        swn_cli_error("%s", why);
         return rc;
     }
     rc = compare(v, c, UINT32_MAX);
@@ -185,7 +186,7 @@ static int compare_source(struct verify *v, uint32_t i)
     if (rc == -ENOENT || rc == -EACCES || rc == -ENOTDIR)
         return 1;
     if (rc || c->file_count != 1 || memcmp(&c->files[0].identity, &source->identity, sizeof source->identity)) {
-        part_error("note: %s has changed since the store was built; not compared with it", source->path);
+        swn_cli_error("note: %s has changed since the store was built; not compared with it", source->path);
         if (!rc)
             swn_checkpoint_close(c, &swn_io_sys);
         return 1;
@@ -202,14 +203,14 @@ static int verify(const char *path, const char *checkpoint)
     char why[SWN_WHY] = "", mib[32];
     int equal = 1, rc = swn_store_open(&s, &swn_io_sys, path, why);
     if (rc) {
-        part_error("%s", why);
+        swn_cli_error("%s", why);
         return part_exit_code(rc);
     }
     v.s = s;
     v.compared = calloc(s->extent_count + 1, sizeof *v.compared);
     rc = v.compared ? part_reader_open(&v.store, s->file.fd) : -ENOMEM;
     if (rc) {
-        part_error("no memory");
+        swn_cli_error("no memory");
     } else {
         rc = check_store(&v);
         if (!rc && checkpoint)
@@ -235,15 +236,15 @@ int part_verify(int argc, char **argv)
     int opt;
     while ((opt = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         if (opt == 'h') {
-            part_help(argv[0]);
-            return PART_OK;
+            swn_cli_help(argv[0]);
+            return SWN_CLI_OK;
         }
-        part_bad_option(argv, opt);
-        return PART_USAGE;
+        swn_cli_bad_option(argv, opt);
+        return SWN_CLI_USAGE;
     }
     if (argc - optind < 1 || argc - optind > 2) {
-        part_error("give one store, and its checkpoint if you like; see 'swapnet-partition help verify'");
-        return PART_USAGE;
+        swn_cli_error("give one store, and its checkpoint if you like; see 'swapnet-partition help verify'");
+        return SWN_CLI_USAGE;
     }
     return verify(argv[optind], argc - optind == 2 ? argv[optind + 1] : NULL);
 }

@@ -1,7 +1,6 @@
 /* ctl_cache.c - `swapnetctl cache`: what is in the cache of block stores, what goes, how large it may be. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -31,7 +30,7 @@ static int find_dir(struct request *r, const char *given)
     else
         rc = swn_default_store_dir(environ, r->dir, sizeof r->dir);
     if (rc)
-        ctl_error("no cache directory: give --store DIR");
+        swn_cli_error("no cache directory: give --store DIR");
     return rc;
 }
 
@@ -80,21 +79,21 @@ static int list(const struct request *r)
     uint64_t sum = 0, cap = 0;
     char why[SWN_WHY] = "";
     if (r->word_count) {
-        ctl_error("unexpected argument '%s'", r->words[0]);
-        return CTL_USAGE;
+        swn_cli_error("unexpected argument '%s'", r->words[0]);
+        return SWN_CLI_USAGE;
     }
     int rc = swn_cache_list(&entries, &count, &swn_io_sys, r->dir, 1, why);
     if (!rc && (rc = swn_cache_cap(&swn_io_sys, r->dir, &cap, why)))
         swn_cache_list_free(entries, count);
     if (rc) {
-        ctl_error("%s", why);
-        return CTL_FAILURE;
+        swn_cli_error("%s", why);
+        return SWN_CLI_FAILURE;
     }
     for (size_t i = 0; i < count; i++)
         sum += entries[i].bytes;
     (r->json ? print_json : print_table)(r, entries, count, sum, cap);
     swn_cache_list_free(entries, count);
-    return CTL_OK;
+    return SWN_CLI_OK;
 }
 
 /* ---- rm ---- */
@@ -106,18 +105,18 @@ static int remove_all(const struct request *r)
     char why[SWN_WHY] = "";
     int failed = 0;
     if (swn_cache_list(&entries, &count, &swn_io_sys, r->dir, 0, why)) {
-        ctl_error("%s", why);
-        return CTL_FAILURE;
+        swn_cli_error("%s", why);
+        return SWN_CLI_FAILURE;
     }
     for (size_t i = 0; i < count; i++) {
         int rc = swn_cache_remove(&swn_io_sys, r->dir, entries[i].name, why);
         if (rc && rc != -ENOENT) { /* that one just went by itself */
-            ctl_error("%s", why);
+            swn_cli_error("%s", why);
             failed = 1;
         }
     }
     swn_cache_list_free(entries, count);
-    return failed ? CTL_FAILURE : CTL_OK;
+    return failed ? SWN_CLI_FAILURE : SWN_CLI_OK;
 }
 
 static int remove_some(const struct request *r)
@@ -125,18 +124,18 @@ static int remove_some(const struct request *r)
     char why[SWN_WHY] = "";
     int failed = 0;
     if (r->all == !!r->word_count) {
-        ctl_error("give names of stores, or --all; see 'swapnetctl help cache'");
-        return CTL_USAGE;
+        swn_cli_error("give names of stores, or --all; see 'swapnetctl help cache'");
+        return SWN_CLI_USAGE;
     }
     if (r->all)
         return remove_all(r);
     for (int i = 0; i < r->word_count; i++) {
         if (swn_cache_remove(&swn_io_sys, r->dir, r->words[i], why)) {
-            ctl_error("%s", why);
+            swn_cli_error("%s", why);
             failed = 1;
         }
     }
-    return failed ? CTL_FAILURE : CTL_OK;
+    return failed ? SWN_CLI_FAILURE : SWN_CLI_OK;
 }
 
 /* ---- cap ---- */
@@ -146,15 +145,15 @@ static int set_cap(const struct request *r, const char *text)
     uint64_t cap = 0;
     char why[SWN_WHY] = "";
     if (strcmp(text, "none") != 0 && (swn_parse_size(text, &cap) || !cap)) {
-        ctl_error("cap '%s' is not a size: use e.g. 20G, or none", text);
-        return CTL_USAGE;
+        swn_cli_error("cap '%s' is not a size: use e.g. 20G, or none", text);
+        return SWN_CLI_USAGE;
     }
     int rc = swn_cache_set_cap(&swn_io_sys, r->dir, cap, why);
     if (!rc && cap)
         rc = swn_cache_trim(&swn_io_sys, r->dir, cap, 0, NULL, why);
     if (rc)
-        ctl_error("%s", why);
-    return rc ? CTL_FAILURE : CTL_OK;
+        swn_cli_error("%s", why);
+    return rc ? SWN_CLI_FAILURE : SWN_CLI_OK;
 }
 
 static int cap(const struct request *r)
@@ -162,32 +161,23 @@ static int cap(const struct request *r)
     uint64_t bytes;
     char why[SWN_WHY] = "", mib[32];
     if (r->word_count > 1) {
-        ctl_error("unexpected argument '%s'", r->words[1]);
-        return CTL_USAGE;
+        swn_cli_error("unexpected argument '%s'", r->words[1]);
+        return SWN_CLI_USAGE;
     }
     if (r->word_count)
         return set_cap(r, r->words[0]);
     if (swn_cache_cap(&swn_io_sys, r->dir, &bytes, why)) {
-        ctl_error("%s", why);
-        return CTL_FAILURE;
+        swn_cli_error("%s", why);
+        return SWN_CLI_FAILURE;
     }
     if (bytes)
         printf("%" PRIu64 " bytes (%s)\n", bytes, swn_format_mib(mib, bytes));
     else
         puts("none");
-    return CTL_OK;
+    return SWN_CLI_OK;
 }
 
 /* ---- options ---- */
-
-static int parse_format(struct request *r, const char *text)
-{
-    r->json = strcmp(text, "json") == 0;
-    if (r->json || strcmp(text, "table") == 0)
-        return 0;
-    ctl_error("unknown format '%s': use table or json", text);
-    return -EINVAL;
-}
 
 /* 0; 1 when help was shown; -EINVAL. */
 static int take_options(struct request *r, int argc, char **argv)
@@ -199,26 +189,24 @@ static int take_options(struct request *r, int argc, char **argv)
                                             {NULL, 0, NULL, 0}};
     const char *dir = NULL;
     int opt;
-    opterr = 0;
-    optind = 1;
     while ((opt = getopt_long(argc, argv, ":o:s:h", options, NULL)) != -1) {
         if (opt == 'h') {
-            ctl_help(argv[0]);
+            swn_cli_help(argv[0]);
             return 1;
         } else if (opt == 's') {
             dir = optarg;
         } else if (opt == 'a') {
             r->all = 1;
         } else if (opt == 'o') {
-            if (parse_format(r, optarg))
+            if ((r->json = swn_cli_format(optarg, SWN_CLI_JSON)) < 0)
                 return -EINVAL;
         } else {
-            ctl_bad_option(argv, opt);
+            swn_cli_bad_option(argv, opt);
             return -EINVAL;
         }
     }
     if (optind >= argc) {
-        ctl_error("give one of ls, rm, cap; see 'swapnetctl help cache'");
+        swn_cli_error("give one of ls, rm, cap; see 'swapnetctl help cache'");
         return -EINVAL;
     }
     r->words = argv + optind + 1;
@@ -231,7 +219,7 @@ int ctl_cache(int argc, char **argv)
     struct request r = {0};
     int rc = take_options(&r, argc, argv);
     if (rc)
-        return rc == 1 ? CTL_OK : CTL_USAGE;
+        return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
     const char *verb = argv[optind];
     if (strcmp(verb, "ls") == 0)
         return list(&r);
@@ -239,6 +227,6 @@ int ctl_cache(int argc, char **argv)
         return remove_some(&r);
     if (strcmp(verb, "cap") == 0)
         return cap(&r);
-    ctl_error("unknown word '%s': give one of ls, rm, cap", verb);
-    return CTL_USAGE;
+    swn_cli_error("unknown word '%s': give one of ls, rm, cap", verb);
+    return SWN_CLI_USAGE;
 }

@@ -2,7 +2,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 
 #define LIBRARY "libswapnet.so"
 
-/* Long options; values above 255 so that ctl_bad_option can tell them from short ones. */
+/* Long options; values above 255 so that swn_cli_bad_option can tell them from short ones. */
 enum { OPT_STATS = 256, OPT_TRACE, OPT_FETCH, OPT_STRICT, OPT_VERBOSE, OPT_LIBRARY };
 
 static const struct option options[] = {
@@ -46,7 +45,7 @@ static int set_variable(int option, const char *value)
         if (variables[i].option != option)
             continue;
         if (value && !*value) {
-            ctl_error("the value for %s is empty", variables[i].variable);
+            swn_cli_error("the value for %s is empty", variables[i].variable);
             return -EINVAL;
         }
         if (setenv(variables[i].variable, value ? value : "1", 1) != 0)
@@ -64,7 +63,7 @@ static int check_fetch(void)
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (strcmp(value, known[i]) == 0)
             return 0;
-    ctl_error("fetch path '%s' is not known: use auto, uring, pread or buffered", value);
+    swn_cli_error("fetch path '%s' is not known: use auto, uring, pread or buffered", value);
     return -EINVAL;
 }
 
@@ -75,12 +74,12 @@ static int check_settings(void)
     const char *budget = getenv("SWAPNET_BUDGET"), *why = "";
     uint64_t bytes;
     if (!budget || !*budget) {
-        ctl_error("no budget: give --budget SIZE, e.g. --budget 256M");
+        swn_cli_error("no budget: give --budget SIZE, e.g. --budget 256M");
         return -EINVAL;
     }
     int rc = swn_parse_budget(budget, &bytes, &why);
     if (rc) {
-        ctl_error("budget '%s' %s", budget, why);
+        swn_cli_error("budget '%s' %s", budget, why);
         return rc;
     }
     return check_fetch();
@@ -120,11 +119,11 @@ static int find_library(char out[PATH_MAX])
     if (rc == 0 && !S_ISREG(st.st_mode))
         rc = -EINVAL;
     if (rc) {
-        ctl_error("cannot use the library '%s': %s; give its place with --library", wanted, strerror(-rc));
+        swn_cli_error("cannot use the library '%s': %s; give its place with --library", wanted, strerror(-rc));
         return rc;
     }
     if (strpbrk(out, ": ")) { /* both separate the entries of LD_PRELOAD, and nothing quotes them */
-        ctl_error("the library '%s' has a space or a colon in its path: LD_PRELOAD cannot name it", out);
+        swn_cli_error("the library '%s' has a space or a colon in its path: LD_PRELOAD cannot name it", out);
         return -EINVAL;
     }
     return 0;
@@ -150,16 +149,14 @@ static int preload(const char *library)
 static int take_options(int argc, char **argv)
 {
     int opt, rc;
-    opterr = 0;
-    optind = 1;
     while ((opt = getopt_long(argc, argv, "+:b:s:h", options, NULL)) != -1) {
         switch (opt) {
         case 'h':
-            ctl_help(argv[0]);
+            swn_cli_help(argv[0]);
             return 1;
         case '?':
         case ':':
-            ctl_bad_option(argv, opt);
+            swn_cli_bad_option(argv, opt);
             return -EINVAL;
         default:
             rc = set_variable(opt, optarg);
@@ -168,7 +165,7 @@ static int take_options(int argc, char **argv)
         }
     }
     if (optind >= argc) {
-        ctl_error("no command to run; see 'swapnetctl help run'");
+        swn_cli_error("no command to run; see 'swapnetctl help run'");
         return -EINVAL;
     }
     return 0;
@@ -179,17 +176,17 @@ int ctl_run(int argc, char **argv)
     char library[PATH_MAX];
     int rc = take_options(argc, argv);
     if (rc == 1)
-        return CTL_OK;
+        return SWN_CLI_OK;
     if (rc || check_settings() != 0 || find_library(library) != 0)
         return CTL_RUN_FAILED;
     rc = preload(library);
     if (rc) {
-        ctl_error("cannot set LD_PRELOAD: %s", strerror(-rc));
+        swn_cli_error("cannot set LD_PRELOAD: %s", strerror(-rc));
         return CTL_RUN_FAILED;
     }
     char **command = argv + optind;
     execvp(command[0], command);
     rc = errno;
-    ctl_error("cannot run '%s': %s", command[0], strerror(rc));
+    swn_cli_error("cannot run '%s': %s", command[0], strerror(rc));
     return rc == ENOENT ? CTL_RUN_NOT_FOUND : CTL_RUN_NOT_EXECUTABLE;
 }

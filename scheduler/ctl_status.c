@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -14,9 +13,6 @@
 #include "ctl.h"
 #include "swn_control.h"
 #include "swn_size.h"
-
-enum format { TABLE, JSON, CSV };
-static const char *const format_names[] = {"table", "json", "csv"};
 
 /* The fields of a process: in this order in JSON and CSV; those with a title make the table. */
 enum kind { TEXT, COUNT, BYTES, NANOSECONDS, URGENCY };
@@ -44,7 +40,7 @@ static const struct column {
 #define COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
 struct request {
-    enum format format;
+    int format;  /* enum swn_cli_format */
     char **pids; /* as given, each a positive number */
     int pid_count;
 };
@@ -80,9 +76,9 @@ static void ask(json_t *processes, const char *path, const char *pid)
     if (e)
         json_array_append_new(processes, e);
     else if (rc)
-        ctl_error("process %s does not answer: %s", pid, strerror(-rc));
+        swn_cli_error("process %s does not answer: %s", pid, strerror(-rc));
     else
-        ctl_error("process %s gives an answer this swapnetctl does not understand", pid);
+        swn_cli_error("process %s gives an answer this swapnetctl does not understand", pid);
     json_decref(answer);
     free(text);
 }
@@ -175,18 +171,18 @@ static void print_json(json_t *processes)
 }
 
 /* One cell as text; names are a stranger's, so no control character of theirs reaches the terminal. */
-static const char *cell(char *buf, size_t size, json_t *value, enum kind kind, enum format format)
+static const char *cell(char *buf, size_t size, json_t *value, enum kind kind, int format)
 {
     char mib[32];
     if (json_is_null(value))
-        snprintf(buf, size, "%s", format == TABLE ? "-" : "");
+        snprintf(buf, size, "%s", format == SWN_CLI_TABLE ? "-" : "");
     else if (kind == TEXT)
         snprintf(buf, size, "%s", json_string_value(value));
     else if (kind == URGENCY)
         snprintf(buf, size, "%.1f", json_real_value(value));
-    else if (kind == BYTES && format == TABLE)
+    else if (kind == BYTES && format == SWN_CLI_TABLE)
         snprintf(buf, size, "%s", swn_format_mib(mib, (uint64_t)json_integer_value(value)));
-    else if (kind == NANOSECONDS && format == TABLE)
+    else if (kind == NANOSECONDS && format == SWN_CLI_TABLE)
         snprintf(buf, size, "%.3f s", (double)json_integer_value(value) / 1e9);
     else
         snprintf(buf, size, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
@@ -209,8 +205,9 @@ static void print_table(json_t *processes)
     {
         for (size_t c = 0; c < COLUMNS; c++)
             if (columns[c].title)
-                printf("%s%*s", c ? " " : "", columns[c].width,
-                       cell(buf, sizeof(buf), json_object_get(process, columns[c].key), columns[c].kind, TABLE));
+                printf(
+                    "%s%*s", c ? " " : "", columns[c].width,
+                    cell(buf, sizeof(buf), json_object_get(process, columns[c].key), columns[c].kind, SWN_CLI_TABLE));
         putchar('\n');
     }
 }
@@ -240,7 +237,8 @@ static void print_csv(json_t *processes)
         for (size_t c = 0; c < COLUMNS; c++) {
             if (c)
                 putchar(',');
-            print_csv_cell(cell(buf, sizeof(buf), json_object_get(process, columns[c].key), columns[c].kind, CSV));
+            print_csv_cell(
+                cell(buf, sizeof(buf), json_object_get(process, columns[c].key), columns[c].kind, SWN_CLI_CSV));
         }
         putchar('\n');
     }
@@ -248,39 +246,27 @@ static void print_csv(json_t *processes)
 
 /* ---- the command ---- */
 
-static int parse_format(struct request *r, const char *text)
-{
-    for (int i = TABLE; i <= CSV; i++) {
-        if (strcmp(text, format_names[i]) == 0) {
-            r->format = (enum format)i;
-            return 0;
-        }
-    }
-    ctl_error("output format '%s' is not known: use table, json or csv", text);
-    return -EINVAL;
-}
-
 /* 0, 1 when help was shown, or -EINVAL. */
 static int take_options(struct request *r, int argc, char **argv)
 {
     static const struct option options[] = {
         {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     int opt;
-    opterr = 0;
-    optind = 1;
     while ((opt = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
         if (opt == 'h') {
-            ctl_help(argv[0]);
+            swn_cli_help(argv[0]);
             return 1;
         }
-        if (opt == 'o' ? parse_format(r, optarg) != 0 : (ctl_bad_option(argv, opt), 1))
+        if (opt != 'o')
+            swn_cli_bad_option(argv, opt);
+        if (opt != 'o' || (r->format = swn_cli_format(optarg, SWN_CLI_CSV)) < 0)
             return -EINVAL;
     }
     r->pids = argv + optind;
     r->pid_count = argc - optind;
     for (int i = 0; i < r->pid_count; i++) {
         if (!is_number(r->pids[i])) {
-            ctl_error("'%s' is not a process number", r->pids[i]);
+            swn_cli_error("'%s' is not a process number", r->pids[i]);
             return -EINVAL;
         }
     }
@@ -297,7 +283,7 @@ static int all_found(const struct request *r, json_t *processes)
         int found = 0;
         json_array_foreach(processes, k, process) found |= pid_of(process) == atoll(r->pids[i]);
         if (!found)
-            ctl_error("no swapnet process %s", r->pids[i]);
+            swn_cli_error("no swapnet process %s", r->pids[i]);
         all &= found;
     }
     return all;
@@ -306,13 +292,13 @@ static int all_found(const struct request *r, json_t *processes)
 int ctl_status(int argc, char **argv)
 {
     static void (*const print[])(json_t *) = {print_table, print_json, print_csv};
-    struct request r = {.format = TABLE};
+    struct request r = {.format = SWN_CLI_TABLE};
     int rc = take_options(&r, argc, argv);
     if (rc)
-        return rc == 1 ? CTL_OK : CTL_USAGE;
+        return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
     json_t *processes = collect(&r);
     print[r.format](processes);
-    rc = all_found(&r, processes) ? CTL_OK : CTL_FAILURE;
+    rc = all_found(&r, processes) ? SWN_CLI_OK : SWN_CLI_FAILURE;
     json_decref(processes);
     return rc;
 }
