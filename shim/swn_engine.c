@@ -330,10 +330,9 @@ int swn_engine_unreadable(uintptr_t addr)
     return 1;
 }
 
-void swn_engine_corrupt(struct swn_engine *e, const struct swn_extent_file *file, uint32_t block, uint64_t off)
+void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint64_t off)
 {
     char name[4200];
-    (void)e;
     swn_say("block %u (offset %llu of %s) does not match its checksum; ending the program rather than computing with "
             "wrong weights. Remove that file: it is built again from the checkpoint",
             block, (unsigned long long)off, swn_load_name(file, name, sizeof name));

@@ -102,6 +102,12 @@ static inline int swn_is_weight(const struct swn_range *r)
     return r->lead->node >= 0;
 }
 
+/* Whether an operator reads a range through this argument that is not home. */
+static inline int swn_reads_streamed(const struct swn_arg *arg)
+{
+    return arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_STREAMED;
+}
+
 /* The file that a frame is, or was, filled from. */
 static inline struct swn_extent_file *swn_frame_file(const struct swn_frame *f)
 {
@@ -122,6 +128,8 @@ void swn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* swn_engine.c */
 size_t swn_engine_resident(struct swn_engine *e);
 void swn_engine_note_peak(struct swn_engine *e);
+/* Ends the program: a weight's bytes are not what was stored. */
+void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint64_t off) __attribute__((noreturn));
 
 /* swn_policy.c */
 int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
@@ -145,17 +153,27 @@ struct swn_node *swn_node_of(struct swn_engine *e, uint32_t id);
 int swn_node_add(struct swn_engine *e, struct swn_range *r);
 void swn_node_remove(struct swn_engine *e, struct swn_range *r);
 
+/* swn_swapin.c */
+extern unsigned swn_swapin_wait_ms; /* longest wait of an operator for a read, then its mapping serves */
+/* Takes hold of the frame of a streamed weight: the one that is there or on its way, or, if `fresh`, a new one. It is
+ * arg->frame then, unless the mapping has to serve. */
+void swn_swapin_claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t, int fresh);
+/* Waits until the claimed frame is filled. 0, or -1 when it will not be: the claim is given up. */
+int swn_swapin_await(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
+/* Gives a claimed frame back. */
+void swn_swapin_release(struct swn_engine *e, struct swn_frame *f);
+/* Frees a frame that no range has and nobody claims or fills. */
+void swn_swapin_free(struct swn_engine *e, struct swn_frame *f);
+/* Fetches what the learned order says this thread will want next, as far as its share of the window goes. */
+void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t);
+
 /* swn_window.c */
-extern unsigned swn_window_wait_ms; /* longest wait of an operator for a read, then its mapping serves */
 void swn_engine_op_begin(struct swn_op *op);
 void swn_engine_op_end(struct swn_op *op);
 void swn_window_fork_child(struct swn_engine *e);
 void swn_window_thread_exit(void);
-/* Ends the program: a weight's bytes are not what was stored. Never returns. */
-void swn_engine_corrupt(struct swn_engine *e, const struct swn_extent_file *file, uint32_t block, uint64_t off)
-    __attribute__((noreturn));
 
-/* swn_threads.c: 1 while a second thread of the program (not a compute pool's) is alive */
+/* hook_threads.c: 1 while a second thread of the program (not a compute pool's) is alive */
 int swn_threads_many(void);
 
 #endif

@@ -404,19 +404,20 @@ int swn_load_check(const struct swn_frame *f, const void *bytes)
     return err;
 }
 
-int swn_load_verify(struct swn_engine *e, const struct swn_range *r)
+void swn_load_verify(struct swn_engine *e, struct swn_range *r)
 {
-    if (atomic_load(&((struct swn_range *)r)->state) != SWN_STREAMED || !r->file->immutable)
-        return 0;
+    if (atomic_load(&r->state) != SWN_STREAMED || !r->file->immutable)
+        return;
     const struct source *s = (const void *)((const char *)r->file - offsetof(struct source, file));
     size_t i;
     const struct swn_store_extent *x = s->store ? extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i) : NULL;
     if (!x || s->verified[i])
-        return 0;
+        return;
     int err = swn_store_verify_extent(s->store, e->io, x, VERIFY_PIECE);
+    if (err == -EILSEQ)
+        swn_engine_corrupt(r->file, r->id, r->extent);
     if (!err)
         s->verified[i] = 1;
-    return err;
 }
 
 const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t size)

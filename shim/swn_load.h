@@ -33,9 +33,9 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op);
 
 /* 0: what the job read for frame f is what the store held when it was built, or nobody can tell. Without locks. */
 int swn_load_check(const struct swn_frame *f, const void *bytes);
-/* Before r is read by other means than a fetch of all of it: reads and checks it once. 0, or -errno. Engine lock held.
- */
-int swn_load_verify(struct swn_engine *e, const struct swn_range *r);
+/* Before r is read by other means than a fetch of all of it: reads and checks it once, and ends the program if it is
+ * not what the store held. Bytes that cannot be read stay unchecked: whoever reads them will see. Engine lock held. */
+void swn_load_verify(struct swn_engine *e, struct swn_range *r);
 
 /* Where a file's bytes come from, for messages: FILE or "the spill file in DIR". */
 const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t size);

@@ -96,17 +96,15 @@ void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r)
     }
     if (f->users)
         return; /* the last operator that holds it releases it */
-    if (f->kept)
-        e->kept_bytes -= f->size;
-    swn_pool_release(e->pool, f);
+    swn_swapin_free(e, f);
 }
 
 int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard)
 {
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
-    if (!discard && !r->published && swn_load_verify(e, r) == -EILSEQ)
-        swn_engine_corrupt(e, r->file, r->id, r->extent);
+    if (!discard && !r->published)
+        swn_load_verify(e, r);
     int err = swn_residency_home(&e->res, r, discard);
     if (err)
         return err;
@@ -372,8 +370,7 @@ static int cut(struct swn_engine *e, struct swn_range *lead, size_t at)
     if (in_use(r))
         return -EBUSY;
     /* Its checksum is for the whole; pieces could not be checked. */
-    if (atomic_load(&r->state) == SWN_STREAMED && swn_load_verify(e, r) == -EILSEQ)
-        swn_engine_corrupt(e, r->file, r->id, r->extent);
+    swn_load_verify(e, r);
     if (swn_residency_unshare(&e->res, r))
         return -EBUSY;
     if (r->published && swn_residency_remap(&e->res, r))

@@ -1,0 +1,259 @@
+/* Swap-in: bringing weights into the pool. Reads that an operator waits for, and those ahead of it, as the learned
+ * order says. Nothing here waits for a particular frame to go, so a wrong guess costs a read and cannot hang. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "swn_engine_priv.h"
+#include "swn_load.h"
+
+/* A cursor that has not moved for so many visits has no claim on the window. */
+#define IDLE_VISITS 4096
+#define CHAIN_MOST 4096
+
+unsigned swn_swapin_wait_ms = 30000;
+
+/* --- frames --- */
+
+void swn_swapin_free(struct swn_engine *e, struct swn_frame *f)
+{
+    if (f->kept)
+        e->kept_bytes -= f->size;
+    swn_pool_release(e->pool, f);
+}
+
+void swn_swapin_release(struct swn_engine *e, struct swn_frame *f)
+{
+    if (!--f->users && !f->range && f->state != SWN_FRAME_FILLING)
+        swn_swapin_free(e, f);
+}
+
+/* --- reads --- */
+
+static void fetch_done(struct swn_fetch_job *job, int err)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_frame *f = job->user;
+    uint64_t now = swn_now_ns();
+    if (!err && swn_load_check(f, job->buf)) {
+        if (f->checked++ == 1 && !swn_fetch_submit(e->fetch, job, 1))
+            return; /* a bit may have flipped on the way: once more */
+        swn_engine_corrupt(swn_frame_file(f), f->range_id, job->off);
+    }
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = f->range;
+    swn_frame_file(f)->refs--;
+    f->state = SWN_FRAME_READY;
+    e->swap_ins += !err;
+    if (e->trace) {
+        char name[SWN_TRACE_NAME];
+        snprintf(name, sizeof name, "block %u", f->range_id);
+        swn_trace_span(e->trace, SWN_TRACK_DISK, 0, name, f->start_ns, now, job->len);
+    }
+    if (err && r) {
+        const struct swn_extent_file *file = r->file;
+        char name[4200];
+        e->read_errors++;
+        r->io_failed = 1;
+        r->frame = NULL;
+        f->range = r = NULL;
+        if (!e->said_read++)
+            swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", f->range_id,
+                    (unsigned long long)job->off, job->len, swn_load_name(file, name, sizeof name), strerror(-err));
+    }
+    if (!r && !f->users)
+        swn_swapin_free(e, f);
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Submits the read that fills f with the first bytes of r. NULL when the queue takes no more. */
+static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct swn_frame *f, const void *owner,
+                              int urgent)
+{
+    f->range = r;
+    f->range_id = r->id;
+    f->checked = r->file->immutable;
+    f->owner = owner;
+    f->wanted = 1;
+    f->state = SWN_FRAME_FILLING;
+    f->start_ns = swn_now_ns();
+    f->job = (struct swn_fetch_job){.file = &r->file->fetch,
+                                    .off = r->extent,
+                                    .buf = swn_pool_rw(e->pool, f),
+                                    .len = f->size,
+                                    .done = fetch_done,
+                                    .user = f};
+    r->frame = f;
+    if (swn_fetch_submit(e->fetch, &f->job, urgent)) {
+        r->frame = NULL;
+        swn_pool_release(e->pool, f);
+        return NULL;
+    }
+    r->file->refs++;
+    return f;
+}
+
+/* Begins to bring r into the window. NULL when there is no place that `force` could make. */
+static struct swn_frame *fetch_start(struct swn_engine *e, struct swn_range *r, enum swn_pool_force force,
+                                     const void *owner)
+{
+    struct swn_frame *f = swn_pool_place(e->pool, swn_round_up(r->len, SWN_PAGE), force, swn_policy_evict, e);
+    return f ? fill(e, r, f, owner, force == SWN_POOL_READY) : NULL;
+}
+
+/* Brings r to stay: too large for any window, or wanted resident by the plan. */
+static struct swn_frame *keep_start(struct swn_engine *e, struct swn_range *r)
+{
+    size_t bytes = swn_round_up(r->len, SWN_PAGE);
+    if (r->oversize || bytes > e->config.budget_bytes || swn_policy_try_room(e, bytes, r))
+        return NULL;
+    struct swn_frame *f = swn_pool_keep(e->pool, r->place, bytes);
+    if (!f || !fill(e, r, f, NULL, 1))
+        return NULL;
+    e->kept_bytes += bytes;
+    swn_engine_note_peak(e);
+    return f;
+}
+
+/* --- what an operator waits for --- */
+
+/* Whether the engine hands out the bytes to this argument, rather than leave it to the mapping. */
+static int lendable(const struct swn_engine *e, const struct swn_arg *arg)
+{
+    return swn_reads_streamed(arg) && arg->use != SWN_USE_READ && !arg->range->io_failed && !arg->range->shared &&
+           e->fetch;
+}
+
+static struct timespec longest_wait(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += swn_swapin_wait_ms / 1000;
+    until.tv_nsec += (long)(swn_swapin_wait_ms % 1000) * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
+/* Whether there will be more room soon: a read ahead is under way, and nobody waits for its frame. */
+static int room_will_come(struct swn_engine *e)
+{
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (f->state == SWN_FRAME_FILLING && !f->users)
+            return 1;
+    return 0;
+}
+
+/* A frame in the window for r, which has none; if need be after reads ahead have arrived, since only then can their
+ * frames go. */
+static struct swn_frame *window_frame(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    struct swn_range *r = arg->range;
+    struct timespec until = longest_wait();
+    for (;;) {
+        struct swn_frame *f = fetch_start(e, r, SWN_POOL_READY, t);
+        if (f || !room_will_come(e) || pthread_cond_timedwait(&e->changed, &e->lock, &until) || !lendable(e, arg) ||
+            r->frame)
+            return f ? f : r->frame;
+    }
+}
+
+void swn_swapin_claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t, int fresh)
+{
+    struct swn_range *r = arg->range;
+    if (arg->frame || !lendable(e, arg) || (!r->frame && !fresh))
+        return;
+    struct swn_frame *f = r->frame;
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    /* A head that is to stay goes where it stays: the window has to hold its tail. */
+    if (!f && r->keep && r->lead->rest)
+        f = keep_start(e, r);
+    if (!f && size <= swn_pool_window(e->pool))
+        f = r->oversize ? NULL : window_frame(e, arg, t);
+    else if (!f && (e->planned || !swn_policy_widen(e, size) || !(f = fetch_start(e, r, SWN_POOL_READY, t))))
+        f = keep_start(e, r);
+    if (!f)
+        return;
+    f->users++;
+    arg->frame = f;
+}
+
+int swn_swapin_await(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    struct swn_range *r = arg->range;
+    struct swn_frame *f = arg->frame;
+    if (f->state == SWN_FRAME_FILLING && f->range == r) {
+        swn_fetch_promote(e->fetch, &f->job);
+        uint64_t begin = swn_now_ns();
+        struct timespec until = longest_wait();
+        while (f->range == r && f->state == SWN_FRAME_FILLING)
+            if (pthread_cond_timedwait(&e->changed, &e->lock, &until) == ETIMEDOUT)
+                break;
+        uint64_t end = swn_now_ns();
+        e->stall_ns += end - begin;
+        if (e->trace)
+            swn_trace_span(e->trace, SWN_TRACK_STALL, t->index, "waiting", begin, end, f->size);
+    }
+    if (f->range == r && f->state != SWN_FRAME_FILLING)
+        return 0;
+    arg->frame = NULL;
+    swn_swapin_release(e, f);
+    return -1;
+}
+
+/* --- reading ahead --- */
+
+static size_t share_of_window(struct swn_engine *e)
+{
+    size_t active = 0;
+    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+        active += t->listed && t->last_visit && e->visits - t->last_visit < IDLE_VISITS;
+    return swn_pool_window(e->pool) / (active ? active : 1);
+}
+
+/* 0: no more fits ahead. */
+static int prefetch_one(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, size_t share,
+                        size_t *ahead)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    if (atomic_load(&r->state) != SWN_STREAMED || r->shared || r->oversize || r->io_failed ||
+        (r->frame && r->frame->kept))
+        return 1;
+    if (*ahead && *ahead + size > share)
+        return 0;
+    if (r->frame) {
+        r->frame->wanted = 1;
+        r->frame->owner = t;
+    } else if (r->keep && (r->lead->rest || size > swn_pool_window(e->pool))) {
+        return 1; /* comes to stay when it is read */
+    } else if (!fetch_start(e, r, SWN_POOL_STALE, t)) {
+        return 0;
+    }
+    *ahead += size;
+    return 1;
+}
+
+void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
+{
+    if (!e->pool || !e->fetch || !t->cursor.at)
+        return;
+    size_t share = share_of_window(e), ahead = 0;
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (f->owner == t)
+            f->wanted = 0;
+    uint32_t before = t->cursor.before, at = t->cursor.at;
+    size_t most = e->node_live + 2 < CHAIN_MOST ? e->node_live + 2 : CHAIN_MOST;
+    for (size_t i = 0; i < most; i++) {
+        uint32_t next = swn_order_next(e->order, before, at);
+        struct swn_node *node = next ? swn_node_of(e, next) : NULL;
+        if (!node)
+            return;
+        before = at;
+        at = next;
+        for (struct swn_range *r = node->range; r; r = r->rest)
+            if (!prefetch_one(e, t, r, share, &ahead))
+                return;
+    }
+}
