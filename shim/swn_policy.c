@@ -119,8 +119,10 @@ void swn_policy_evict(void *engine, struct swn_frame *f)
 {
     struct swn_engine *e = engine;
     struct swn_range *r = f->range;
-    if (r && r->published && swn_residency_remap(&e->res, r) == -EBUSY) {
-        swn_policy_home(e, r, 0); /* somebody wrote: the private copies are the truth now */
+    if (r && r->published && swn_residency_remap(&e->res, r)) {
+        /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
+         * address must not keep naming a frame that gets other bytes. */
+        swn_policy_home(e, r, 0);
         return;
     }
     if (r)

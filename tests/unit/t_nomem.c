@@ -63,11 +63,19 @@ WRAPPED(int, -1, ftruncate, (int fd, off_t n), (fd, n))
 
 static struct tensor weights[WEIGHTS];
 
+static void *linger(void *unused)
+{
+    pause();
+    return unused;
+}
+
 /* A small life of the engine: alloc, spill, learn, plan, keep, write, free. The faults are the engine's: the tensors it
  * has no memory for are left out, as the allocation hook falls back to ordinary memory. */
-static void life(void *arg)
+static void life(void *second_thread)
 {
-    (void)arg;
+    pthread_t thread;
+    if (second_thread) /* frames are mapped at the weights' own addresses */
+        CHECK(pthread_create(&thread, NULL, linger, NULL) == 0);
     atomic_store(&fault.armed, 1);
     if (engine_begin(3 * MIB, SWN_CONFIG_AUTO, NULL) == 0) {
         unsigned have = 0;
@@ -109,13 +117,13 @@ static void life(void *arg)
         _exit(NOTHING_FAILED);
 }
 
-static void nth_failure(int for_ever)
+static void nth_failure(int for_ever, void *second_thread)
 {
     unsigned long n, step = 1;
     for (n = 1;; n += step) {
         fault.at = n;
         fault.for_ever = for_ever;
-        int status = run_alone(life, NULL, 30);
+        int status = run_alone(life, second_thread, 30);
         if (status == NOTHING_FAILED)
             break;
         if (status)
@@ -129,17 +137,23 @@ static void nth_failure(int for_ever)
 static void once(void **state)
 {
     (void)state;
-    nth_failure(0);
+    nth_failure(0, NULL);
 }
 
 static void for_ever(void **state)
 {
     (void)state;
-    nth_failure(1);
+    nth_failure(1, NULL);
+}
+
+static void of_two_threads(void **state)
+{
+    nth_failure(0, &state);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(once), cmocka_unit_test(for_ever)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(once), cmocka_unit_test(for_ever),
+                                       cmocka_unit_test(of_two_threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
