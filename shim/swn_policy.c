@@ -92,7 +92,8 @@ void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r)
         if (swn_fetch_cancel(e->fetch, &f->job))
             return;
         swn_frame_file(f)->refs--;
-        pthread_cond_broadcast(&e->changed); /* fetch_done will not */
+        f->state = SWN_FRAME_USED; /* fetch_done will not, so whoever waits for it finds a frame that can go */
+        pthread_cond_broadcast(&e->changed);
     }
     if (f->users)
         return; /* the last operator that holds it releases it */

@@ -258,6 +258,50 @@ static void storm(void *arg)
     free_weights();
 }
 
+static struct tensor *streamed(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        const struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
+        if (atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && !r->frame)
+            return &weights[i];
+    }
+    return NULL;
+}
+
+static void *read_one(void *t)
+{
+    op_read(t);
+    return NULL;
+}
+
+/* A thread waits for a read that has not begun while another overwrites the weight: the read is called off, and its
+ * place in the window is free again. */
+static void overwritten_while_awaited(void *arg)
+{
+    begin(arg);
+    settle_in();
+    struct tensor *t = streamed();
+    CHECK(t != NULL);
+    struct swn_range *r = swn_arena_find(e->arena, t->own);
+    pthread_t reader;
+    swn_fetch_pause(e->fetch);
+    CHECK(pthread_create(&reader, NULL, read_one, t) == 0);
+    for (int waiting = 0; !waiting; usleep(1000)) {
+        pthread_mutex_lock(&e->lock);
+        waiting = r->frame && r->frame->users;
+        pthread_mutex_unlock(&e->lock);
+    }
+    static const enum swn_use use = SWN_USE_OVERWRITE;
+    struct swn_op op;
+    op_open(&op, &t, &use, 1);
+    tensor_stamp(t, t->own, t->stamp); /* the same, so that the reader is right whenever it looks */
+    op_close(&op);
+    swn_fetch_resume(e->fetch);
+    CHECK(pthread_join(reader, NULL) == 0);
+    passes(2);
+    free_weights();
+}
+
 static enum swn_config_fetch every_path[] = {SWN_CONFIG_AUTO, SWN_CONFIG_PREAD, SWN_CONFIG_BUFFERED};
 
 static void on_every_path(void (*test)(void *arg))
@@ -277,6 +321,7 @@ ON_EVERY_PATH(writes_from_outside)
 ON_EVERY_PATH(store_through_a_lent_pointer)
 ON_EVERY_PATH(storage_moves_inside)
 ON_EVERY_PATH(writes_by_operators)
+ON_EVERY_PATH(overwritten_while_awaited)
 ON_EVERY_PATH(storm)
 
 int main(void)
@@ -287,6 +332,7 @@ int main(void)
         cmocka_unit_test(storage_moves_inside_on_every_path),
         cmocka_unit_test(store_through_a_lent_pointer_on_every_path),
         cmocka_unit_test(writes_by_operators_on_every_path),
+        cmocka_unit_test(overwritten_while_awaited_on_every_path),
         cmocka_unit_test(storm_on_every_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
