@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 2u
+#define SWN_ATEN_ABI 3u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -60,6 +60,7 @@ struct swn_op {
     uint64_t begin_ns;
     int visits;
     struct swn_op *prev_open, *next_open;
+    int unlisted; /* begun before a fork of which this is the child */
 };
 
 struct swn_host {

@@ -222,6 +222,7 @@ void swn_engine_op_begin(struct swn_op *op)
     pthread_mutex_lock(&e->lock);
     struct swn_thread_state *t = thread_state(e);
     e->seq++;
+    op->unlisted = 0;
     op->prev_open = NULL;
     op->next_open = e->open_ops;
     if (e->open_ops)
@@ -302,9 +303,11 @@ void swn_engine_op_end(struct swn_op *op)
     struct swn_engine *e = &swn_engine_one;
     uint64_t now = op->visits && e->trace ? swn_now_ns() : 0;
     pthread_mutex_lock(&e->lock);
-    *(op->prev_open ? &op->prev_open->next_open : &e->open_ops) = op->next_open;
-    if (op->next_open)
-        op->next_open->prev_open = op->prev_open;
+    if (!op->unlisted) {
+        *(op->prev_open ? &op->prev_open->next_open : &e->open_ops) = op->next_open;
+        if (op->next_open)
+            op->next_open->prev_open = op->prev_open;
+    }
     for (unsigned i = 0; i < op->total; i++)
         end_arg(e, &op->args[i]);
     struct swn_thread_state *t = self_state;
@@ -318,15 +321,21 @@ void swn_engine_op_end(struct swn_op *op)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* In a child, the operators of other threads will never end: their storages get their own addresses back. */
+/* In a child, the operators of other threads will never end: their storages get their own addresses back. The forking
+ * thread's own may (a Python operator may fork): it holds nothing here any more, and is in no list. */
 void swn_window_fork_child(struct swn_engine *e)
 {
-    for (struct swn_op *op = e->open_ops; op; op = op->next_open)
+    for (struct swn_op *op = e->open_ops, *next; op; op = next) {
         for (unsigned i = 0; i < op->n; i++) {
             struct swn_arg *arg = &op->args[i];
             if (arg->borrowed && *arg->word == (void *)arg->borrowed)
                 *arg->word = (void *)arg->data;
         }
+        next = op->next_open;
+        op->total = 0; /* not n: the C++ half has a storage to release for each */
+        op->visits = 0;
+        op->unlisted = 1;
+    }
     e->open_ops = NULL;
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
         t->listed = t == self_state;

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -302,6 +303,41 @@ static void overwritten_while_awaited(void *arg)
     free_weights();
 }
 
+/* A Python operator may fork. In the child it ends, too: with nothing of what it held in the parent. */
+static void fork_inside_an_operator(void *arg)
+{
+    begin(arg);
+    settle_in();
+    static const enum swn_use uses[] = {SWN_USE_WEIGHT, SWN_USE_WRITE};
+    for (unsigned i = 0; i < 6; i++) {
+        struct tensor *args[] = {&weights[4 * i], &weights[4 * i + 1]};
+        struct swn_op op;
+        op_open(&op, args, uses, 2);
+        swn_engine_prefork();
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (!pid) {
+            swn_engine_postfork_child();
+            for (unsigned k = 0; k < 2; k++)
+                CHECK(tensor_right(args[k], (uintptr_t)args[k]->word));
+            op_close(&op);
+            for (unsigned k = 0; k < 2; k++) {
+                const struct swn_range *r = swn_arena_find(e->arena, args[k]->own);
+                CHECK((uintptr_t)args[k]->word == args[k]->own);
+                CHECK(r->readers == 0 && r->pins == 0);
+            }
+            passes(2);
+            free_weights();
+            _exit(0);
+        }
+        swn_engine_postfork_parent();
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        op_close(&op);
+        passes(1);
+    }
+}
+
 static enum swn_config_fetch every_path[] = {SWN_CONFIG_AUTO, SWN_CONFIG_PREAD, SWN_CONFIG_BUFFERED};
 
 static void on_every_path(void (*test)(void *arg))
@@ -322,6 +358,7 @@ ON_EVERY_PATH(store_through_a_lent_pointer)
 ON_EVERY_PATH(storage_moves_inside)
 ON_EVERY_PATH(writes_by_operators)
 ON_EVERY_PATH(overwritten_while_awaited)
+ON_EVERY_PATH(fork_inside_an_operator)
 ON_EVERY_PATH(storm)
 
 int main(void)
@@ -333,6 +370,7 @@ int main(void)
         cmocka_unit_test(store_through_a_lent_pointer_on_every_path),
         cmocka_unit_test(writes_by_operators_on_every_path),
         cmocka_unit_test(overwritten_while_awaited_on_every_path),
+        cmocka_unit_test(fork_inside_an_operator_on_every_path),
         cmocka_unit_test(storm_on_every_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
