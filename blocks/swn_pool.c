@@ -77,6 +77,11 @@ size_t swn_pool_window(const struct swn_pool *p)
     return p->window;
 }
 
+size_t swn_pool_window_most(const struct swn_pool *p)
+{
+    return p->window_max;
+}
+
 int swn_pool_resize(struct swn_pool *p, size_t window)
 {
     if (window > p->window_max)

@@ -48,6 +48,7 @@ int swn_pool_create(struct swn_pool **out, size_t window_max, size_t arena_bytes
 void swn_pool_destroy(struct swn_pool *p);
 
 size_t swn_pool_window(const struct swn_pool *p);
+size_t swn_pool_window_most(const struct swn_pool *p);
 /* Changes the size of the window. -EBUSY when a frame stands in the part to be given up: no new one is placed there,
  * and a later call succeeds when it is gone. */
 int swn_pool_resize(struct swn_pool *p, size_t window);

@@ -123,6 +123,8 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
 {
     struct swn_engine *e = &swn_engine_one;
     e->config = *config;
+    e->goal_bytes = config->budget_bytes;
+    e->urgency = 1;
     e->io = swn_engine_io;
     absolute(e->config.store_dir, sizeof e->config.store_dir);
     absolute(e->config.stats_path, sizeof e->config.stats_path);
@@ -403,6 +405,7 @@ void swn_engine_postfork_child(void)
     /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on
      * demand. */
     e->spill = e->res.spill = NULL;
+    swn_budget_fork_child(e);
     e->kept_bytes = 0;
     e->planned = 0;
     e->plan_dirty = 1;
@@ -418,7 +421,7 @@ void swn_engine_stats(struct swn_stats *out)
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&e->lock);
     out->pid = (uint64_t)e->pid;
-    out->budget_bytes = e->config.budget_bytes;
+    out->budget_bytes = e->goal_bytes;
     out->demand_bytes = e->demand_peak;
     out->resident_bytes = swn_engine_resident(e);
     out->peak_resident_bytes = e->peak_resident > out->resident_bytes ? e->peak_resident : out->resident_bytes;
@@ -445,7 +448,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->plans = e->plans;
     out->fetch_path = e->fetch ? swn_fetch_path_name(swn_fetch_path_now(e->fetch)) : "none";
     out->torch_version = e->half ? e->half->version : "unknown";
-    out->state = "running";
+    out->state = e->goal_bytes < e->config.budget_bytes ? "shrinking" : "running";
     out->name = program_invocation_short_name;
     pthread_mutex_unlock(&e->lock);
 }

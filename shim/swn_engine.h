@@ -46,6 +46,21 @@ void swn_engine_prefork(void);
 void swn_engine_postfork_parent(void);
 void swn_engine_postfork_child(void);
 
+/* What became of a change of the budget. */
+struct swn_budget_change {
+    uint64_t budget_bytes;  /* that is in force, or will be once `bound` */
+    uint64_t minimum_bytes; /* the least that would have been accepted */
+    int bound;              /* what counts is within the new budget, and stays there */
+    uint64_t took_ns;       /* until that was so */
+    uint64_t spilled_bytes; /* written to the spill file meanwhile: dirty bytes, at the disk's speed */
+};
+
+/* Gives the process another budget. More of it counts at once. Less is seen to by a thread of the engine, so that a
+ * program that is idle, or stopped in a long operator, gives back as well; this call waits up to wait_ms for that.
+ * -ERANGE: below the minimum; nothing has changed, out->minimum_bytes says what would do. -EAGAIN: the change is under
+ * way and not bound yet. -ESRCH: no engine runs. Else 0. */
+int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out);
+
 void swn_engine_stats(struct swn_stats *out);
 void swn_engine_exit(void);
 

@@ -14,6 +14,7 @@
 #include "swn_engine.h"
 #include "swn_fetch.h"
 #include "swn_order.h"
+#include "swn_plan.h"
 #include "swn_pool.h"
 #include "swn_residency.h"
 #include "swn_spill.h"
@@ -58,6 +59,12 @@ struct swn_engine {
     _Atomic int hook_state; /* 0 none, 1 being installed, 2 installed, 3 refused */
     pid_t pid;
     uint64_t arena_bytes;
+
+    /* config.budget_bytes is the limit in force. goal_bytes is what it was last set to: the same, unless the limit is
+     * on its way down to it (swn_budget.c). */
+    uint64_t goal_bytes;
+    struct swn_budgeter *budgeter; /* made by the first change of the budget */
+    double urgency;
 
     struct swn_node *nodes;
     size_t node_count, node_room, node_live;
@@ -147,6 +154,24 @@ void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r);
 void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
 size_t swn_policy_other(struct swn_engine *e);
+int swn_policy_give(struct swn_engine *e, int desperate);
+size_t swn_policy_minimum(struct swn_engine *e);
+/* A plan in the making. The steps may be taken apart: making it needs no lock. */
+struct swn_draft {
+    uint32_t *ids;
+    struct swn_plan_node *nodes;
+    size_t n, other;
+    uint64_t budget;
+    double bytes_per_ns;
+    struct swn_plan plan;
+};
+int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out);
+void swn_policy_drop_draft(struct swn_draft *d);
+int swn_policy_make_plan(struct swn_draft *d);
+int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d);
+
+/* swn_budget.c */
+void swn_budget_fork_child(struct swn_engine *e);
 
 /* swn_order glue, swn_nodes.c */
 struct swn_node *swn_node_of(struct swn_engine *e, uint32_t id);

@@ -14,6 +14,7 @@
 #define FIRST_WINDOW_LEAST (2 * MIB)
 #define FIRST_WINDOW_MOST (32 * MIB)
 #define WINDOW_MOST ((size_t)4 << 30)
+#define LEAST_WINDOW (4 * MIB) /* of a plan, see swn_plan.c */
 
 /* What one direct read costs beyond its bytes; NVMe and virtio disks take 50 to 200 us. */
 #define READ_LATENCY_NS 100e3
@@ -36,17 +37,25 @@ size_t swn_policy_other(struct swn_engine *e)
     return e->res.home_bytes - e->node_home_bytes + (small > 0 ? (size_t)small : 0);
 }
 
+/* The window before there is a plan. */
+static size_t first_window(struct swn_engine *e)
+{
+    size_t first = e->goal_bytes / 8;
+    first = first < FIRST_WINDOW_LEAST ? FIRST_WINDOW_LEAST : first > FIRST_WINDOW_MOST ? FIRST_WINDOW_MOST : first;
+    return first / SWN_GRANULE * SWN_GRANULE;
+}
+
 static int make_pool(struct swn_engine *e)
 {
     if (!e->pool) {
-        size_t most = e->config.budget_bytes < WINDOW_MOST ? e->config.budget_bytes : WINDOW_MOST;
-        int err = swn_pool_create(&e->pool, most, e->arena_bytes);
+        /* Address space for the budget it may yet be given, where there is plenty. */
+        size_t budget = e->goal_bytes, room = e->arena_bytes / 16;
+        size_t most = budget > room ? budget : room;
+        int err = swn_pool_create(&e->pool, most < WINDOW_MOST ? most : WINDOW_MOST, e->arena_bytes);
         if (err)
             return err;
         e->res.pool = e->pool;
-        size_t first = e->config.budget_bytes / 8;
-        first = first < FIRST_WINDOW_LEAST ? FIRST_WINDOW_LEAST : first > FIRST_WINDOW_MOST ? FIRST_WINDOW_MOST : first;
-        swn_pool_resize(e->pool, first / SWN_GRANULE * SWN_GRANULE);
+        swn_pool_resize(e->pool, first_window(e));
     }
     if (!e->spill) {
         int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
@@ -245,9 +254,9 @@ static void say_over_budget(struct swn_engine *e, size_t bytes)
 }
 
 /* Lets one range go. 0, or -ENOMEM when nothing is left that could. */
-static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int can_spill, int desperate, int *busy)
+static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int may_spill, int desperate, int *busy)
 {
-    struct swn_range *r = can_spill ? victim(e, spare, desperate) : NULL;
+    struct swn_range *r = may_spill ? victim(e, spare, desperate) : NULL;
     struct swn_range *kept = kept_victim(e, spare);
     if (kept && (!r || (swn_is_weight(r) && r->keep && e->planned))) {
         unkeep(e, kept);
@@ -264,6 +273,53 @@ static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int c
     return err ? -ENOMEM : 0;
 }
 
+static int resize_window(struct swn_engine *e, size_t bytes)
+{
+    size_t now = window(e), most = swn_pool_window_most(e->pool);
+    bytes = bytes < most ? bytes : most;
+    if (bytes > now && swn_policy_try_room(e, bytes - now, NULL))
+        return -ENOMEM; /* later, when what is in the way has gone */
+    if (bytes < now)
+        for (struct swn_frame *f = swn_pool_first(e->pool), *n; f; f = n) {
+            n = f->next;
+            if (f->off + f->size > bytes && !f->users && f->state != SWN_FRAME_FILLING)
+                swn_policy_evict(e, f);
+        }
+    e->window_goal = bytes;
+    return swn_pool_resize(e->pool, bytes);
+}
+
+/* A window that could not shrink at once, because reads were under way into its end, shrinks when they are done. */
+void swn_policy_window(struct swn_engine *e)
+{
+    if (e->pool && e->window_goal && e->window_goal < window(e))
+        resize_window(e, e->window_goal);
+}
+
+static int can_spill(struct swn_engine *e)
+{
+    return e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry &&
+           swn_policy_pool(e) == 0;
+}
+
+/* One step of a budget that shrinks. 0: something went, -ENOMEM: nothing can now. */
+int swn_policy_give(struct swn_engine *e, int desperate)
+{
+    struct swn_piece piece;
+    size_t before = swn_engine_resident(e);
+    if (swn_arena_trim(e->arena, &piece)) {
+        madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
+        return 0;
+    }
+    if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > first_window(e))
+        resize_window(e, first_window(e));
+    swn_policy_window(e);
+    if (swn_engine_resident(e) < before)
+        return 0;
+    int busy = 0;
+    return let_one_go(e, NULL, can_spill(e), desperate, &busy);
+}
+
 /* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
 int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
@@ -272,12 +328,10 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
     trim_warm(e, bytes);
     if (swn_engine_resident(e) + bytes <= e->config.budget_bytes)
         return 0;
-    int can_spill = e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 &&
-                    e->allocs >= e->spill_retry && swn_policy_pool(e) == 0;
-    int busy = 0;
+    int may_spill = can_spill(e), busy = 0;
     for (int desperate = 0; desperate < 2; desperate++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
-            if (let_one_go(e, spare, can_spill, desperate, &busy))
+            if (let_one_go(e, spare, may_spill, desperate, &busy))
                 break;
     return swn_engine_resident(e) + bytes <= e->config.budget_bytes ? 0 : -ENOMEM;
 }
@@ -324,28 +378,6 @@ static double bytes_per_ns(struct swn_engine *e)
         return FIRST_BYTES_PER_NS;
     swn_fetch_stats_get(e->fetch, &s);
     return s.bytes > 8 * MIB && s.busy_ns ? (double)s.bytes / (double)s.busy_ns * CAUTION : FIRST_BYTES_PER_NS;
-}
-
-static int resize_window(struct swn_engine *e, size_t bytes)
-{
-    size_t now = window(e);
-    if (bytes > now && swn_policy_try_room(e, bytes - now, NULL))
-        return -ENOMEM; /* later, when what is in the way has gone */
-    if (bytes < now)
-        for (struct swn_frame *f = swn_pool_first(e->pool), *n; f; f = n) {
-            n = f->next;
-            if (!f->users && f->state != SWN_FRAME_FILLING)
-                swn_policy_evict(e, f);
-        }
-    e->window_goal = bytes;
-    return swn_pool_resize(e->pool, bytes);
-}
-
-/* A window that could not shrink at once, because reads were under way into its end, shrinks when they are done. */
-void swn_policy_window(struct swn_engine *e)
-{
-    if (e->pool && e->window_goal && e->window_goal < window(e))
-        resize_window(e, e->window_goal);
 }
 
 /* Before there is a plan: a weight wider than the window gets a window it fits, as long as that leaves most of the
@@ -443,49 +475,88 @@ static int apply(struct swn_engine *e, const struct swn_plan *plan, const struct
     return busy;
 }
 
+/* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
+int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out)
+{
+    size_t most = e->node_live * 4 + 16;
+    *out = (struct swn_draft){.ids = malloc(most * sizeof *out->ids), .nodes = malloc(most * sizeof *out->nodes)};
+    size_t len = out->ids && out->nodes ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
+    if (len && t->cursor.run >= len)
+        out->n = gather(e, out->ids, most);
+    for (size_t i = 0; i < out->n; i++) {
+        struct swn_node *node = swn_node_of(e, out->ids[i]);
+        out->nodes[i] = (struct swn_plan_node){.bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns};
+    }
+    out->other = e->other_peak;
+    out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
+    out->bytes_per_ns = bytes_per_ns(e);
+    if (!out->n)
+        swn_policy_drop_draft(out);
+    return out->n ? 0 : -EAGAIN;
+}
+
+void swn_policy_drop_draft(struct swn_draft *d)
+{
+    free(d->ids);
+    free(d->nodes);
+    *d = (struct swn_draft){0};
+}
+
+/* A pure function of the draft: no lock is needed. */
+int swn_policy_make_plan(struct swn_draft *d)
+{
+    return swn_plan_make(d->nodes, d->n, d->budget, d->bytes_per_ns, READ_LATENCY_NS, &d->plan);
+}
+
+static void say_plan(const struct swn_draft *d)
+{
+    char a[32], b[32], c[32], o[32];
+    swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s", d->n,
+            swn_format_mib(a, d->plan.kept_bytes), swn_format_mib(b, d->plan.streamed_bytes),
+            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->other));
+}
+
+/* Puts a plan into force. -EAGAIN: a weight that it knows is gone, -EBUSY: it is in force, but what is in use keeps
+ * part of it from being carried out now; it is tried again. */
+int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
+{
+    for (size_t i = 0; i < d->n; i++)
+        if (!swn_node_of(e, d->ids[i]))
+            return -EAGAIN;
+    int uncut = apply(e, &d->plan, d->nodes, d->ids, d->n);
+    e->planned = 1;
+    int busy = resize_window(e, swn_round_up(d->plan.window_bytes, SWN_GRANULE));
+    if (uncut || (busy && busy != -EBUSY))
+        return -EBUSY;
+    e->plan_dirty = 0;
+    e->plans++;
+    e->planned_other = d->other;
+    e->other_peak = swn_policy_other(e);
+    if (e->config.verbose)
+        say_plan(d);
+    return 0;
+}
+
 /* A new plan, when the thread's order has been right for a whole cycle. */
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
 {
+    struct swn_draft draft;
     if (!e->plan_dirty || !e->pool || t->cursor.run < t->next_plan_try)
         return;
     t->next_plan_try = t->cursor.run + 16;
-    size_t most = e->node_live * 4 + 16;
-    uint32_t *ids = malloc(most * sizeof *ids);
-    struct swn_plan_node *plan = malloc(most * sizeof *plan);
-    if (!ids || !plan)
-        goto out;
-    size_t len = swn_order_cycle(e->order, &t->cursor, ids, most);
-    if (!len || t->cursor.run < len)
-        goto out;
-    size_t n = gather(e, ids, most);
-    if (!n)
-        goto out;
-    for (size_t i = 0; i < n; i++) {
-        struct swn_node *node = swn_node_of(e, ids[i]);
-        plan[i] = (struct swn_plan_node){.bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns};
-    }
-    size_t other = e->other_peak, budget = e->config.budget_bytes;
-    struct swn_plan result;
-    if (swn_plan_make(plan, n, budget > other ? budget - other : 0, bytes_per_ns(e), READ_LATENCY_NS, &result))
-        goto out;
-    int uncut = apply(e, &result, plan, ids, n);
-    e->planned = 1;
-    int busy = resize_window(e, swn_round_up(result.window_bytes, SWN_GRANULE));
-    if (!uncut && (!busy || busy == -EBUSY)) {
-        e->plan_dirty = 0;
-        e->plans++;
-        e->planned_other = other;
-        e->other_peak = swn_policy_other(e);
-        if (e->config.verbose) {
-            char a[32], b[32], c[32], d[32];
-            swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s", n,
-                    swn_format_mib(a, result.kept_bytes), swn_format_mib(b, result.streamed_bytes),
-                    swn_format_mib(c, result.window_bytes), swn_format_mib(d, other));
-        }
-    }
-out:
-    free(ids);
-    free(plan);
+    if (swn_policy_draft(e, t, &draft))
+        return;
+    if (!swn_policy_make_plan(&draft))
+        swn_policy_adopt(e, &draft);
+    swn_policy_drop_draft(&draft);
+}
+
+/* Activations, and the least window: less than that is exceeded at once. Before there is a plan nobody knows. */
+size_t swn_policy_minimum(struct swn_engine *e)
+{
+    size_t other = e->planned_other > e->other_peak ? e->planned_other : e->other_peak;
+    size_t least = e->planned ? other + LEAST_WINDOW : 0;
+    return least > SWN_BUDGET_MIN_BYTES ? least : SWN_BUDGET_MIN_BYTES;
 }
 
 /* Brings one weight to where the plan wants it; called when an operator is done with it. */

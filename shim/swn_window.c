@@ -318,6 +318,8 @@ void swn_engine_op_end(struct swn_op *op)
         swn_policy_plan(e, t);
         swn_swapin_ahead(e, t);
     }
+    if (e->goal_bytes < e->config.budget_bytes)
+        pthread_cond_broadcast(&e->changed); /* what was in use can go now */
     pthread_mutex_unlock(&e->lock);
 }
 

@@ -1,0 +1,199 @@
+/* The budget of a process that runs, changed from outside.
+ *
+ * A larger one is the limit from the next allocation on. A smaller one is first of all a goal: the thread in this file
+ * makes the plan for it without the lock, puts it into force, and lets go of one range after the other, the limit
+ * following down behind what is resident. So the program's own threads never pay for more than what they allocate, and
+ * one that computes nothing shrinks as well (HOLES rule 12). What an operator is using goes when it ends. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "swn_engine_priv.h"
+#include "swn_thread.h"
+
+/* With nothing else to let go of, and no operator ending for so long, what they use goes too: it is read back, or, for
+ * what is written, comes home over the limit. */
+#define PATIENCE_MS 20
+/* Bytes in the spill file are written with the engine's lock held; others get it in between. */
+#define BREATH_NS 50000
+
+struct swn_budgeter {
+    pthread_t thread;
+    pthread_cond_t wanted;  /* there is a new goal */
+    pthread_cond_t bound;   /* the goal is reached */
+    uint64_t changes, done; /* goals set, and the number of the last one that was reached */
+    uint64_t begin_ns, took_ns, begin_spilled, spilled;
+};
+
+static void init_cond(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static int wait_until(struct swn_engine *e, pthread_cond_t *c, uint64_t until_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
+    return pthread_cond_timedwait(c, &e->lock, &t);
+}
+
+static uint64_t spilled(const struct swn_engine *e)
+{
+    return e->spill ? e->spill->written_bytes : 0;
+}
+
+/* The plan for the goal, while the program runs on under the old one. */
+static void replan(struct swn_engine *e)
+{
+    struct swn_draft draft = {0};
+    e->plan_dirty = 1; /* where it cannot be made or put into force now, an operator's end does it */
+    for (struct swn_thread_state *t = e->threads; t && !draft.n; t = t->next) {
+        t->next_plan_try = 0;
+        if (e->planned && e->pool)
+            swn_policy_draft(e, t, &draft);
+    }
+    if (!draft.n)
+        return;
+    uint64_t goal = e->goal_bytes;
+    pthread_mutex_unlock(&e->lock);
+    int err = swn_policy_make_plan(&draft);
+    pthread_mutex_lock(&e->lock);
+    if (!err && goal == e->goal_bytes)
+        swn_policy_adopt(e, &draft);
+    swn_policy_drop_draft(&draft);
+}
+
+/* The limit follows what is resident; it never rises. */
+static void follow(struct swn_engine *e)
+{
+    uint64_t now = swn_engine_resident(e), limit = now > e->goal_bytes ? now : e->goal_bytes;
+    if (limit < e->config.budget_bytes)
+        e->config.budget_bytes = limit;
+}
+
+static void breathe(struct swn_engine *e)
+{
+    pthread_mutex_unlock(&e->lock);
+    nanosleep(&(struct timespec){.tv_nsec = BREATH_NS}, NULL);
+    pthread_mutex_lock(&e->lock);
+}
+
+/* Goes on until the limit is the goal, or there is another goal. */
+static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change)
+{
+    int desperate = 0;
+    follow(e);
+    while (e->goal_bytes < e->config.budget_bytes && b->changes == change) {
+        uint64_t before = spilled(e);
+        if (!swn_policy_give(e, desperate))
+            desperate = 0;
+        else
+            desperate = wait_until(e, &e->changed, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
+        follow(e);
+        if (spilled(e) != before)
+            breathe(e);
+    }
+}
+
+static void *budget_main(void *arg)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_budgeter *b = arg;
+    pthread_setname_np(pthread_self(), "swn-budget");
+    pthread_mutex_lock(&e->lock);
+    for (;;) {
+        while (b->done == b->changes)
+            pthread_cond_wait(&b->wanted, &e->lock);
+        uint64_t change = b->changes;
+        replan(e);
+        if (b->changes == change)
+            shrink(e, b, change);
+        if (b->changes != change)
+            continue;
+        b->took_ns = swn_now_ns() - b->begin_ns;
+        b->spilled = spilled(e) - b->begin_spilled;
+        b->done = change;
+        pthread_cond_broadcast(&b->bound);
+    }
+    return NULL;
+}
+
+static struct swn_budgeter *budgeter(struct swn_engine *e)
+{
+    if (e->budgeter)
+        return e->budgeter;
+    struct swn_budgeter *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    init_cond(&b->wanted);
+    init_cond(&b->bound);
+    if (swn_thread_start(&b->thread, budget_main, b)) {
+        free(b);
+        return NULL;
+    }
+    return e->budgeter = b;
+}
+
+/* Without a thread of our own the program's have to do it, at their next allocation. */
+static int leave_it_to_the_program(struct swn_engine *e, struct swn_budget_change *out)
+{
+    e->config.budget_bytes = e->goal_bytes;
+    e->plan_dirty = 1;
+    out->bound = swn_engine_resident(e) <= e->goal_bytes;
+    return out->bound ? 0 : -EAGAIN;
+}
+
+static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out)
+{
+    int grows = bytes >= e->config.budget_bytes;
+    e->goal_bytes = bytes;
+    if (grows || !e->config.enforce)
+        e->config.budget_bytes = bytes;
+    struct swn_budgeter *b = budgeter(e);
+    if (!b)
+        return leave_it_to_the_program(e, out);
+    uint64_t mine = ++b->changes;
+    b->begin_ns = swn_now_ns();
+    b->begin_spilled = spilled(e);
+    pthread_cond_signal(&b->wanted);
+    pthread_cond_broadcast(&e->changed); /* it may be waiting for room for an older goal */
+    uint64_t until = b->begin_ns + (grows ? 0 : wait_ms * 1000000ull);
+    while (b->done < mine && wait_until(e, &b->bound, until) != ETIMEDOUT)
+        ;
+    out->bound = b->done >= mine || e->config.budget_bytes <= bytes;
+    out->took_ns = b->done >= mine ? b->took_ns : swn_now_ns() - b->begin_ns;
+    out->spilled_bytes = b->done >= mine ? b->spilled : spilled(e) - b->begin_spilled;
+    return out->bound ? 0 : -EAGAIN;
+}
+
+int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out)
+{
+    struct swn_engine *e = &swn_engine_one;
+    *out = (struct swn_budget_change){0};
+    if (!swn_engine_running())
+        return -ESRCH;
+    pthread_mutex_lock(&e->lock);
+    out->minimum_bytes = swn_policy_minimum(e);
+    int err = 0;
+    if (bytes == e->goal_bytes && e->goal_bytes == e->config.budget_bytes)
+        out->bound = 1;
+    else if (bytes < out->minimum_bytes && bytes < e->goal_bytes)
+        err = -ERANGE;
+    else
+        err = change(e, bytes, wait_ms, out);
+    out->budget_bytes = e->goal_bytes;
+    pthread_mutex_unlock(&e->lock);
+    return err;
+}
+
+/* The thread is the parent's. Its memory is lost: nobody can say where it stood. */
+void swn_budget_fork_child(struct swn_engine *e)
+{
+    e->budgeter = NULL;
+    e->config.budget_bytes = e->goal_bytes;
+}

@@ -1,0 +1,245 @@
+/* Description: the budget of an engine that computes, idles, or stands still changes: bits stay what they are, and what
+ * was acknowledged holds. */
+#define _GNU_SOURCE
+#include "swn_engine_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define WEIGHTS 48
+#define WEIGHT_BYTES ((size_t)512 << 10)
+#define ALL (WEIGHTS * WEIGHT_BYTES)
+
+static struct tensor weights[WEIGHTS];
+static struct swn_engine *const e = &swn_engine_one;
+static _Atomic int stop;
+static _Atomic unsigned long passes_done;
+
+static void make_weights(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
+}
+
+static void pass(void)
+{
+    struct tensor before = {0}, now;
+    for (unsigned i = 0; i < WEIGHTS; i++, before = now) {
+        CHECK(tensor_make(&now, (size_t)(1 + i % 7) << 16, i));
+        op_read(&weights[i]);
+        if (before.own)
+            tensor_free(&before);
+    }
+    tensor_free(&before);
+    passes_done++;
+}
+
+static void *infer(void *unused)
+{
+    while (!stop)
+        pass();
+    return unused;
+}
+
+/* What counts, against the limit that was acknowledged; both at one moment. */
+static void check_bound(uint64_t budget)
+{
+    pthread_mutex_lock(&e->lock);
+    size_t now = swn_engine_resident(e);
+    uint64_t limit = e->config.budget_bytes, goal = e->goal_bytes;
+    pthread_mutex_unlock(&e->lock);
+    CHECK(goal == budget);
+    CHECK(limit == budget);
+    CHECK(now <= budget);
+}
+
+static void set(uint64_t bytes)
+{
+    struct swn_budget_change change;
+    CHECK(swn_engine_set_budget(bytes, 20000, &change) == 0);
+    CHECK(change.bound && change.budget_bytes == bytes);
+    check_bound(bytes);
+}
+
+/* FAULTS.md row 16. */
+static void random_walk(void *arg)
+{
+    (void)arg;
+    uint64_t chance = 88172645463325252ULL;
+    CHECK(engine_begin(12 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights();
+    for (unsigned i = 0; i < 6; i++)
+        pass();
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, infer, NULL) == 0);
+    for (unsigned i = 0; i < 150; i++) {
+        uint64_t budget = 10 * MIB + next_random(&chance) % (30 * MIB);
+        set(budget);
+        for (unsigned k = 0; k < 5; k++) {
+            usleep(1000);
+            check_bound(budget);
+        }
+    }
+    unsigned long before = passes_done;
+    for (unsigned i = 0; i < 2000 && passes_done < before + 3; i++)
+        usleep(10000); /* inference went on, and goes on */
+    CHECK(passes_done >= before + 3);
+    stop = 1;
+    pthread_join(thread, NULL);
+    CHECK(e->over_budget_peak == 0);
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        CHECK(tensor_right(&weights[i], weights[i].own));
+        tensor_free(&weights[i]);
+    }
+    engine_is_empty();
+}
+
+/* HOLES rule 12: nobody computes; the engine's own thread does it. Also from the state in which nothing was spilled. */
+static void idle_process_shrinks(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(64 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights();
+    CHECK(!e->pool);
+    set(9 * MIB);
+    struct swn_stats stats;
+    swn_engine_stats(&stats);
+    CHECK(stats.budget_bytes == 9 * MIB && stats.spilled_bytes >= ALL - 9 * MIB);
+    for (unsigned i = 0; i < 8; i++)
+        pass();
+    check_bound(9 * MIB);
+    set(64 * MIB); /* grows: everything comes to stay again */
+    for (unsigned i = 0; i < 40; i++)
+        pass();
+    swn_engine_stats(&stats);
+    uint64_t before = stats.streamed_bytes;
+    for (unsigned i = 0; i < 4; i++)
+        pass();
+    swn_engine_stats(&stats);
+    CHECK(stats.streamed_bytes == before);
+    set(9 * MIB); /* kept weights whose bytes are on the disk go without a write */
+    uint64_t written = stats.spilled_bytes;
+    swn_engine_stats(&stats);
+    CHECK(stats.spilled_bytes < written + ALL / 2);
+}
+
+/* An operator that has begun and does not end holds what it uses, nothing else; the change is bound when it ends. */
+static void operator_that_stands_still(void *arg)
+{
+    (void)arg;
+    static const enum swn_use uses[] = {SWN_USE_WRITE};
+    CHECK(engine_begin(64 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights();
+    struct tensor big, *in[] = {&big};
+    CHECK(tensor_make(&big, 20 * MIB, 7));
+    struct swn_op op;
+    op_open(&op, in, uses, 1); /* pinned: it is being written */
+    struct swn_budget_change change;
+    CHECK(swn_engine_set_budget(12 * MIB, 300, &change) == -EAGAIN);
+    CHECK(!change.bound && change.budget_bytes == 12 * MIB);
+    struct swn_stats stats;
+    swn_engine_stats(&stats);
+    CHECK(!strcmp(stats.state, "shrinking"));
+    CHECK(stats.resident_bytes <= 20 * MIB + 8 * MIB); /* all that could go has gone */
+    op_close(&op);
+    CHECK(swn_engine_set_budget(12 * MIB, 20000, &change) == 0);
+    check_bound(12 * MIB);
+    CHECK(tensor_right(&big, big.own));
+    swn_engine_stats(&stats);
+    CHECK(!strcmp(stats.state, "running"));
+}
+
+/* FAULTS.md row 15: refused, the minimum is stated, and what was in force stays. */
+static void below_the_minimum(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(14 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights();
+    struct tensor cache; /* working memory that is no weight */
+    CHECK(tensor_make(&cache, 6 * MIB, 1));
+    struct swn_budget_change change;
+    CHECK(swn_engine_set_budget(MIB, 1000, &change) == -ERANGE);
+    CHECK(change.minimum_bytes == 8 * MIB && change.budget_bytes == 14 * MIB);
+    for (unsigned i = 0; i < 16; i++)
+        pass();
+    CHECK(e->planned);
+    static const enum swn_use reads[] = {SWN_USE_WRITE};
+    struct tensor *in[] = {&cache};
+    struct swn_op op;
+    op_open(&op, in, reads, 1);
+    op_close(&op);
+    for (unsigned i = 0; i < 16; i++)
+        pass();
+    unsigned refused = 0;
+    for (uint64_t bytes = 0; bytes <= 14 * MIB; bytes += MIB) {
+        int err = swn_engine_set_budget(bytes, 20000, &change);
+        CHECK(err == 0 || err == -ERANGE);
+        CHECK((err == 0) == (bytes >= change.minimum_bytes) || bytes == change.budget_bytes);
+        refused += err == -ERANGE;
+        check_bound(change.budget_bytes);
+        pass();
+    }
+    CHECK(refused >= 8);
+}
+
+static void *set_often(void *arg)
+{
+    uint64_t chance = (uint64_t)(uintptr_t)arg * 0x9E3779B97F4A7C15ULL + 1;
+    struct swn_budget_change change;
+    for (unsigned i = 0; i < 60; i++) {
+        int err = swn_engine_set_budget(10 * MIB + next_random(&chance) % (30 * MIB), i % 3 * 20, &change);
+        CHECK(err == 0 || err == -EAGAIN);
+    }
+    return NULL;
+}
+
+/* Several at once: the last one wins, nobody hangs. */
+static void changes_at_once(void *arg)
+{
+    (void)arg;
+    pthread_t threads[4], inference;
+    CHECK(engine_begin(12 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights();
+    CHECK(pthread_create(&inference, NULL, infer, NULL) == 0);
+    for (uintptr_t i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, set_often, (void *)(i + 1)) == 0);
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    set(11 * MIB);
+    stop = 1;
+    pthread_join(inference, NULL);
+    check_bound(11 * MIB);
+}
+
+static enum swn_config_fetch unused_arg = SWN_CONFIG_AUTO;
+
+#define ALONE(test, seconds)                                                                                           \
+    static void test##_alone(void **state)                                                                             \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        assert_int_equal(run_alone(test, &unused_arg, seconds), 0);                                                    \
+    }
+ALONE(random_walk, 90)
+ALONE(idle_process_shrinks, 60)
+ALONE(operator_that_stands_still, 60)
+ALONE(below_the_minimum, 60)
+ALONE(changes_at_once, 60)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_walk_alone),
+        cmocka_unit_test(idle_process_shrinks_alone),
+        cmocka_unit_test(operator_that_stands_still_alone),
+        cmocka_unit_test(below_the_minimum_alone),
+        cmocka_unit_test(changes_at_once_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
