@@ -1,0 +1,227 @@
+/* swn_lease.c - see swn_lease.h. */
+#include "swn_lease.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Growth of less than this is not worth a message, unless it is all that is missing. */
+#define STEP ((uint64_t)1 << 20)
+
+uint64_t swn_book_sum(const struct swn_book *b)
+{
+    uint64_t sum = 0;
+    for (const struct swn_party *p = b->first; p; p = p->next)
+        sum += p->ceiling;
+    return sum;
+}
+
+static uint64_t room(const struct swn_book *b)
+{
+    uint64_t sum = swn_book_sum(b);
+    return sum < b->total ? b->total - sum : 0;
+}
+
+struct swn_party *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t start)
+{
+    struct swn_party *p = b->first;
+    while (p && (p->pid != pid || p->start != start))
+        p = p->next;
+    return p;
+}
+
+double swn_party_urgency(const struct swn_party *p)
+{
+    return p->set_urgency > 0 ? p->set_urgency : p->own_urgency > 0 ? p->own_urgency : 1;
+}
+
+struct swn_party *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, uint64_t lease)
+{
+    struct swn_party *p = calloc(1, sizeof *p), **end = &b->first;
+    if (!p)
+        return NULL;
+    p->pid = pid;
+    p->start = start;
+    p->lease = p->ceiling = lease;
+    while (*end) /* in the order of arrival: the first come is served first */
+        end = &(*end)->next;
+    *end = p;
+    b->count++;
+    b->dirty = 1;
+    return p;
+}
+
+void swn_book_leave(struct swn_book *b, struct swn_party *p, int64_t now_ms)
+{
+    struct swn_party **link = &b->first;
+    while (*link != p)
+        link = &(*link)->next;
+    *link = p->next;
+    b->count--;
+    b->dirty = 1;
+    free(p);
+    swn_book_balance(b, now_ms);
+}
+
+void swn_book_ack(struct swn_book *b, struct swn_party *p, uint64_t seq, int64_t now_ms)
+{
+    if (seq != p->seq || !p->seq)
+        return;
+    p->refused = 0;
+    if (p->ceiling != p->lease) {
+        p->ceiling = p->lease;
+        b->dirty = 1;
+        swn_book_balance(b, now_ms);
+    }
+}
+
+void swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint64_t minimum, uint64_t lease,
+                     int64_t now_ms)
+{
+    if (seq != p->seq || !p->seq)
+        return;
+    /* It may say that it holds less than we thought, never more than it was given. */
+    if (lease < p->ceiling && lease >= p->lease)
+        p->ceiling = lease;
+    p->lease = p->ceiling;
+    p->minimum = minimum;
+    p->refused = 1;
+    b->dirty = 1;
+    swn_book_balance(b, now_ms);
+}
+
+/* ---- who gets what ---- */
+
+/* pinned: a budget that a user set is a minimum as well. */
+static struct swn_divide_dnn as_dnn(const struct swn_party *p, int pinned)
+{
+    struct swn_divide_dnn d = {
+        .min_bytes = p->minimum,
+        .demand_bytes = p->own_cap && p->own_cap < p->demand ? p->own_cap : p->demand,
+        .weight_bytes = p->weights,
+        .latency_s = p->latency,
+        .urgency = swn_party_urgency(p),
+        .curve = p->curve,
+        .points = p->points,
+    };
+    if (p->set_budget) {
+        d.demand_bytes = p->set_budget;
+        if (pinned && p->set_budget > d.min_bytes)
+            d.min_bytes = p->set_budget;
+    }
+    return d;
+}
+
+/* Those who are divided among, in order of arrival, and those who wait. */
+struct round {
+    struct swn_party **party;
+    struct swn_divide_dnn *dnn;
+    uint64_t *bytes;
+    size_t n;
+    uint64_t total; /* what those without a connection leave */
+};
+
+static void admit(const struct swn_book *b, struct round *r, int pinned)
+{
+    uint64_t least = 0;
+    r->n = 0;
+    for (struct swn_party *p = b->first; p; p = p->next) {
+        struct swn_divide_dnn d = as_dnn(p, pinned);
+        int holds = p->lease > 0;
+        if (!p->attached || (!holds && (b->draining || d.min_bytes > r->total || least > r->total - d.min_bytes)))
+            continue;
+        least += d.min_bytes;
+        r->party[r->n] = p;
+        r->dnn[r->n++] = d;
+    }
+}
+
+static int plan_round(const struct swn_book *b, struct round *r)
+{
+    r->party = calloc(b->count + 1, sizeof *r->party);
+    r->dnn = calloc(b->count + 1, sizeof *r->dnn);
+    r->bytes = calloc(b->count + 1, sizeof *r->bytes);
+    if (!r->party || !r->dnn || !r->bytes)
+        return -ENOMEM;
+    r->total = b->total;
+    for (const struct swn_party *p = b->first; p; p = p->next)
+        if (!p->attached)
+            r->total -= p->ceiling < r->total ? p->ceiling : r->total;
+    admit(b, r, 1);
+    if (swn_divide_least(r->dnn, r->n) > r->total) /* wishes before needs would starve somebody */
+        admit(b, r, 0);
+    int err = swn_divide(b->policy, r->dnn, r->n, r->total, r->bytes);
+    return err == -ENOSPC ? 0 : err; /* then everybody gets its minimum: nobody can do with less */
+}
+
+static void offer(struct swn_book *b, struct swn_party *p, uint64_t bytes, int64_t now_ms)
+{
+    p->lease = bytes;
+    if (bytes > p->ceiling)
+        p->ceiling = bytes;
+    p->seq++;
+    p->refused = 0;
+    p->offered_ms = now_ms;
+    b->dirty = 1;
+    b->offer(b->user, p);
+}
+
+static void grow(struct swn_book *b, struct swn_party *p, uint64_t target, int64_t now_ms)
+{
+    uint64_t most = p->ceiling + room(b), bytes = target < most ? target : most;
+    if (bytes <= p->lease || (!p->lease && bytes < p->minimum) || (bytes < target && bytes - p->lease < STEP))
+        return;
+    offer(b, p, bytes, now_ms);
+}
+
+void swn_book_balance(struct swn_book *b, int64_t now_ms)
+{
+    struct round r = {0};
+    if (plan_round(b, &r))
+        r.n = 0; /* out of memory: everybody keeps what it has; the next change tries again */
+    for (size_t i = 0; i < r.n; i++)
+        if (r.bytes[i] < r.party[i]->lease)
+            offer(b, r.party[i], r.bytes[i], now_ms);
+    for (int waiting = 1; waiting >= 0; waiting--)
+        for (size_t i = 0; i < r.n; i++)
+            if ((r.party[i]->lease == 0) == waiting && r.bytes[i] > r.party[i]->lease)
+                grow(b, r.party[i], r.bytes[i], now_ms);
+    free(r.party);
+    free(r.dnn);
+    free(r.bytes);
+}
+
+int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t budget, double urgency,
+                 uint64_t *limit, int64_t now_ms)
+{
+    if (has & SWN_HAS_BUDGET && budget) {
+        uint64_t others = 0;
+        for (const struct swn_party *q = b->first; q; q = q->next)
+            if (q != p)
+                others += q->attached ? (q->lease ? as_dnn(q, 1).min_bytes : 0) : q->ceiling;
+        *limit = p->minimum;
+        if (budget < p->minimum)
+            return -ERANGE;
+        *limit = others < b->total ? b->total - others : 0;
+        if (budget > *limit)
+            return -ENOSPC;
+    }
+    if (has & SWN_HAS_BUDGET)
+        p->set_budget = budget;
+    if (has & SWN_HAS_URGENCY)
+        p->set_urgency = urgency;
+    b->dirty = 1;
+    swn_book_balance(b, now_ms);
+    return 0;
+}
+
+const char *swn_party_state(const struct swn_party *p, int64_t now_ms)
+{
+    if (!p->attached)
+        return "away";
+    if (p->ceiling > p->lease)
+        return now_ms - p->offered_ms > SWN_LEASE_OVERDUE_MS ? "holding" : "shrinking";
+    if (!p->lease)
+        return "waiting";
+    return p->refused ? "holding" : "running";
+}

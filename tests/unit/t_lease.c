@@ -1,0 +1,382 @@
+/* Description: the book of leases never promises more than there is, whatever its clients do, with a clock of our own.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "swn_lease.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define CLIENTS 100
+
+static struct swn_book book;
+static int64_t clock_ms;
+static uint64_t seed;
+
+/* A simulated process: what it was told and has not answered yet, and what it really uses. */
+struct client {
+    struct swn_party *party;
+    uint64_t minimum, last_lease, using;
+    uint64_t told_seq, told_bytes;
+    int pending, alive, connected;
+    pid_t pid;
+};
+static struct client clients[CLIENTS];
+
+static uint64_t rnd(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    return seed ^= seed << 17;
+}
+
+static void on_offer(void *user, struct swn_party *p)
+{
+    (void)user;
+    struct client *c = p->user;
+    c->told_seq = p->seq;
+    c->told_bytes = p->lease;
+    c->pending = 1;
+    assert_true(c->alive && c->connected);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    book = (struct swn_book){.total = 1000 * MIB, .offer = on_offer};
+    memset(clients, 0, sizeof clients);
+    clock_ms = 0;
+    seed = 88172645463325252ULL;
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    while (book.first) {
+        book.total = 0; /* nobody is offered anything on the way out */
+        for (struct swn_party *p = book.first; p; p = p->next)
+            p->attached = 0;
+        swn_book_leave(&book, book.first, clock_ms);
+    }
+    return 0;
+}
+
+static void join(struct client *c, uint64_t minimum, uint64_t demand)
+{
+    static pid_t next_pid = 100;
+    *c = (struct client){.minimum = minimum, .alive = 1, .connected = 1, .pid = next_pid++};
+    c->party = swn_book_join(&book, c->pid, 1, 0);
+    c->party->user = c;
+    c->party->minimum = minimum;
+    c->party->demand = demand;
+    c->party->latency = 0.1;
+    c->party->attached = 1;
+    swn_book_balance(&book, clock_ms);
+}
+
+/* The process does what it was told, and says so. Growing needs no answer to be used. */
+static void answer(struct client *c)
+{
+    if (!c->pending)
+        return;
+    c->pending = 0;
+    c->using = c->last_lease = c->told_bytes;
+    swn_book_ack(&book, c->party, c->told_seq, clock_ms);
+}
+
+static void answer_all(void)
+{
+    for (int more = 1; more;) {
+        more = 0;
+        for (size_t i = 0; i < CLIENTS; i++)
+            if (clients[i].pending) {
+                answer(&clients[i]);
+                more = 1;
+            }
+    }
+}
+
+static void take_away(struct client *c)
+{
+    c->alive = c->connected = c->pending = 0;
+    struct swn_party *p = c->party;
+    c->party = NULL;
+    swn_book_leave(&book, p, clock_ms);
+}
+
+static uint64_t lease(const struct client *c)
+{
+    return c->party->lease;
+}
+
+static void alone_and_together(void **state)
+{
+    (void)state;
+    join(&clients[0], 20 * MIB, 600 * MIB);
+    assert_int_equal(lease(&clients[0]), 600 * MIB);
+    answer_all();
+    join(&clients[1], 20 * MIB, 600 * MIB);
+    /* There are 400 to be had at once, and the rest when the first has confirmed. */
+    assert_int_equal(lease(&clients[1]), 400 * MIB);
+    assert_int_equal(lease(&clients[0]), 500 * MIB);
+    assert_int_equal(swn_book_sum(&book), 1000 * MIB);
+    assert_string_equal(swn_party_state(clients[0].party, clock_ms), "shrinking");
+    answer(&clients[1]);
+    assert_int_equal(lease(&clients[1]), 400 * MIB);
+    answer(&clients[0]);
+    assert_int_equal(lease(&clients[1]), 500 * MIB);
+    answer_all();
+    take_away(&clients[0]);
+    assert_int_equal(lease(&clients[1]), 600 * MIB);
+}
+
+static void overdue_is_holding(void **state)
+{
+    (void)state;
+    join(&clients[0], 20 * MIB, 900 * MIB);
+    answer_all();
+    join(&clients[1], 20 * MIB, 900 * MIB);
+    uint64_t given = lease(&clients[1]);
+    clock_ms += SWN_LEASE_OVERDUE_MS + 1;
+    assert_string_equal(swn_party_state(clients[0].party, clock_ms), "holding");
+    swn_book_balance(&book, clock_ms);
+    assert_int_equal(lease(&clients[1]), given);                              /* not given away: it may be in use */
+    swn_book_ack(&book, clients[0].party, clients[0].told_seq - 1, clock_ms); /* the answer to an older one */
+    assert_int_equal(clients[0].party->ceiling, 900 * MIB);
+    answer_all();
+    assert_int_equal(lease(&clients[1]), 500 * MIB);
+    assert_string_equal(swn_party_state(clients[0].party, clock_ms), "running");
+}
+
+static void the_dead_and_those_away(void **state)
+{
+    (void)state;
+    join(&clients[0], 20 * MIB, 900 * MIB);
+    join(&clients[1], 20 * MIB, 900 * MIB);
+    answer_all();
+    uint64_t held = clients[0].using;
+    clients[0].connected = clients[0].party->attached = 0;
+    swn_book_balance(&book, clock_ms);
+    assert_string_equal(swn_party_state(clients[0].party, clock_ms), "away");
+    assert_int_equal(lease(&clients[1]), 1000 * MIB - held); /* it goes on under its last lease */
+    take_away(&clients[0]);
+    answer_all();
+    assert_int_equal(lease(&clients[1]), 900 * MIB);
+}
+
+static void refusal(void **state)
+{
+    (void)state;
+    join(&clients[0], 20 * MIB, 900 * MIB);
+    answer_all();
+    join(&clients[1], 20 * MIB, 900 * MIB);
+    answer(&clients[1]);
+    clients[0].pending = 0;
+    swn_book_refuse(&book, clients[0].party, clients[0].told_seq, 700 * MIB, 800 * MIB, clock_ms);
+    assert_int_equal(clients[0].told_bytes, 700 * MIB); /* divided anew with the minimum it stated */
+    answer_all();
+    assert_int_equal(lease(&clients[0]), 700 * MIB);
+    assert_int_equal(lease(&clients[1]), 300 * MIB);
+}
+
+static void too_many_wait(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        join(&clients[i], 300 * MIB, 400 * MIB);
+        answer_all();
+    }
+    assert_string_equal(swn_party_state(clients[3].party, clock_ms), "waiting");
+    for (int i = 0; i < 3; i++)
+        assert_true(clients[i].using >= 300 * MIB);
+    take_away(&clients[1]);
+    answer_all();
+    assert_true(clients[3].using >= 300 * MIB);
+    book.draining = 1;
+    join(&clients[4], MIB, MIB);
+    assert_string_equal(swn_party_state(clients[4].party, clock_ms), "waiting");
+}
+
+static void what_a_user_sets(void **state)
+{
+    uint64_t limit;
+    (void)state;
+    join(&clients[0], 50 * MIB, 900 * MIB);
+    join(&clients[1], 50 * MIB, 900 * MIB);
+    answer_all();
+    struct swn_party *p = clients[0].party;
+    assert_int_equal(swn_book_set(&book, p, SWN_HAS_BUDGET | SWN_HAS_URGENCY, 40 * MIB, 3, &limit, clock_ms), -ERANGE);
+    assert_int_equal(limit, 50 * MIB);
+    assert_int_equal(swn_book_set(&book, p, SWN_HAS_BUDGET | SWN_HAS_URGENCY, 951 * MIB, 3, &limit, clock_ms), -ENOSPC);
+    assert_int_equal(limit, 950 * MIB);
+    assert_true(swn_party_urgency(p) < 1.5); /* nothing of a refused wish is done */
+    assert_int_equal(lease(&clients[0]), 500 * MIB);
+    assert_int_equal(swn_book_set(&book, p, SWN_HAS_BUDGET | SWN_HAS_URGENCY, 300 * MIB, 3, &limit, clock_ms), 0);
+    answer_all();
+    assert_int_equal(clients[0].using, 300 * MIB);
+    assert_int_equal(clients[1].using, 700 * MIB);
+    assert_int_equal(swn_book_set(&book, p, SWN_HAS_BUDGET, 0, 0, &limit, clock_ms), 0);
+    answer_all();
+    assert_true(clients[0].using > 550 * MIB); /* urgency 3 is still in force */
+}
+
+static void lower_total(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        join(&clients[i], 50 * MIB, 400 * MIB);
+    answer_all();
+    book.total = 600 * MIB;
+    swn_book_balance(&book, clock_ms);
+    assert_int_equal(swn_book_sum(&book), 1000 * MIB);
+    answer_all();
+    assert_int_equal(swn_book_sum(&book), 600 * MIB);
+    book.total = 100 * MIB; /* less than they need: nobody is starved, and nobody gets more than it needs */
+    swn_book_balance(&book, clock_ms);
+    answer_all();
+    assert_int_equal(swn_book_sum(&book), 200 * MIB);
+}
+
+/* A process that knows its lease from a daemon that is gone. */
+static void unknown_lease(void **state)
+{
+    (void)state;
+    join(&clients[0], 20 * MIB, 900 * MIB);
+    answer_all();
+    clients[1] = (struct client){.alive = 1, .connected = 1, .using = 700 * MIB, .last_lease = 700 * MIB};
+    struct swn_party *p = clients[1].party = swn_book_join(&book, 7, 1, 700 * MIB);
+    p->user = &clients[1];
+    p->minimum = 20 * MIB;
+    p->demand = 900 * MIB;
+    p->attached = 1;
+    assert_int_equal(swn_book_sum(&book), 1600 * MIB); /* told as it is */
+    swn_book_balance(&book, clock_ms);
+    assert_true(lease(&clients[0]) + lease(&clients[1]) <= 1000 * MIB);
+    answer_all();
+    assert_true(swn_book_sum(&book) <= 1000 * MIB);
+    assert_ptr_equal(swn_book_find(&book, 7, 1), p);
+    assert_null(swn_book_find(&book, 7, 2));
+}
+
+/* ---- the trace of FAULTS.md row 14: joining, dying, resizing, slow and silent clients ---- */
+
+static void check_book(uint64_t allowed)
+{
+    uint64_t ceilings = 0, used = 0;
+    for (size_t i = 0; i < CLIENTS; i++) {
+        struct client *c = &clients[i];
+        if (!c->alive)
+            continue;
+        uint64_t most = c->using > c->last_lease ? c->using : c->last_lease;
+        if (c->pending && c->told_bytes > most)
+            most = c->told_bytes; /* it may be using that already */
+        assert_true(c->party->ceiling >= most);
+        ceilings += c->party->ceiling;
+        used += most;
+    }
+    assert_int_equal(ceilings, swn_book_sum(&book));
+    assert_true(ceilings <= allowed);
+    assert_true(used <= allowed);
+}
+
+static void one_event(struct client *c)
+{
+    uint64_t limit;
+    switch (rnd() % 10) {
+    case 0:
+    case 1:
+        if (!c->alive)
+            join(c, rnd() % (20 * MIB), rnd() % (300 * MIB));
+        return;
+    case 2:
+        if (c->alive && rnd() % 2)
+            take_away(c);
+        return;
+    case 3:
+        if (c->alive) {
+            c->party->demand = rnd() % (300 * MIB);
+            c->party->minimum = c->minimum = rnd() % (20 * MIB);
+            swn_book_balance(&book, clock_ms);
+        }
+        return;
+    case 4:
+        if (c->alive && c->connected) { /* the connection is lost; a message on its way may still have been read */
+            if (c->pending && rnd() % 2)
+                c->using = c->told_bytes;
+            c->connected = c->party->attached = c->pending = 0;
+            swn_book_balance(&book, clock_ms);
+        } else if (c->alive) {
+            c->connected = c->party->attached = 1;
+            swn_book_balance(&book, clock_ms);
+        }
+        return;
+    case 5:
+        if (c->alive && c->connected)
+            swn_book_set(&book, c->party, SWN_HAS_BUDGET | SWN_HAS_URGENCY, rnd() % 3 ? rnd() % (300 * MIB) : 0,
+                         0.1 + (double)(rnd() % 50), &limit, clock_ms);
+        return;
+    case 6:
+        if (c->alive && c->pending && rnd() % 4 == 0) {
+            c->pending = 0;
+            c->minimum = c->told_bytes + MIB < c->party->ceiling ? c->told_bytes + MIB : c->party->ceiling;
+            c->last_lease = c->using = c->party->ceiling;
+            swn_book_refuse(&book, c->party, c->told_seq, c->minimum, c->using, clock_ms);
+        }
+        return;
+    default:
+        answer(c);
+    }
+}
+
+static void trace_of_a_hundred(void **state)
+{
+    static const enum swn_divide_policy policies[] = {SWN_DIVIDE_EQ1, SWN_DIVIDE_EQUAL, SWN_DIVIDE_MINMAX};
+    for (unsigned round = 0; round < 3; round++) {
+        begin(state);
+        book.policy = policies[round];
+        book.total = 4000 * MIB;
+        uint64_t allowed = book.total;
+        for (unsigned step = 0; step < 20000; step++) {
+            clock_ms += (int64_t)(rnd() % 50);
+            if (rnd() % 200 == 0) {
+                book.total = (2500 + rnd() % 3000) * MIB;
+                swn_book_balance(&book, clock_ms);
+            }
+            one_event(&clients[rnd() % CLIENTS]);
+            /* Above a lowered total only as long as it was above before; it never grows there. */
+            uint64_t sum = swn_book_sum(&book);
+            allowed = sum > book.total && sum < allowed ? sum : sum <= book.total ? book.total : allowed;
+            if (allowed < book.total)
+                allowed = book.total;
+            check_book(allowed);
+        }
+        answer_all();
+        assert_true(swn_book_sum(&book) <= allowed);
+        end(state);
+    }
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(alone_and_together),
+        TEST(overdue_is_holding),
+        TEST(the_dead_and_those_away),
+        TEST(refusal),
+        TEST(too_many_wait),
+        TEST(what_a_user_sets),
+        TEST(lower_total),
+        TEST(unknown_lease),
+        cmocka_unit_test(trace_of_a_hundred),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
