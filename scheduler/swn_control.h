@@ -16,6 +16,9 @@
 #define SWN_CONTROL_MAX_BYTES 65536
 #define SWN_CONTROL_TIMEOUT_MS 1000
 
+/* In the same directories: where swapnetd listens. */
+#define SWN_DAEMON_SOCKET "swapnetd.sock"
+
 struct swn_control;
 
 struct swn_control_opts {

@@ -1,0 +1,90 @@
+/* swd.h - what the files of swapnetd share. */
+#ifndef SWD_H
+#define SWD_H
+
+#include <limits.h>
+#include <sched.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "swn_lease.h"
+#include "swn_memory.h"
+
+struct swd_options {
+    uint64_t total; /* fixed; 0: `share` of the memory that there is */
+    double share;   /* 0 to 1 */
+    enum swn_divide_policy policy;
+    char socket[PATH_MAX];
+    int socket_given;
+    char group[64]; /* whose members may connect; "": the daemon's user and root alone */
+    cpu_set_t cpus; /* to be shared out among the DNNs; empty: leave them alone */
+    uint64_t clients, clients_per_user;
+    char config[PATH_MAX];
+    int config_given;
+};
+
+struct swd_client {
+    int fd;
+    struct ucred peer;
+    struct swn_lines in;
+    char *out;
+    size_t out_have, out_room;
+    struct swn_party *party; /* NULL: not a DNN (yet) */
+    int64_t since_ms;        /* of the connection */
+    int failed;              /* to be closed */
+    int ended;               /* to be closed when all is sent */
+    struct swd_client *next;
+};
+
+struct swd {
+    struct swd_options options;
+    struct swn_book book;
+    struct swn_follow follow;
+    struct swd_client *clients;
+    size_t client_count;
+    int epoll_fd, listen_fd, signal_fd;
+    int bound; /* the socket file is ours to remove */
+    int stop;
+    int unbalanced; /* something changed that the book has to divide anew */
+    int cpus_changed;
+    int64_t accept_after_ms; /* out of descriptors: not before then */
+    int64_t next_tick_ms;
+    int said_save, said_total;
+    char leases[PATH_MAX];
+};
+
+int64_t swd_now_ms(void);
+__attribute__((format(printf, 1, 2))) void swd_say(const char *format, ...);
+
+/* swd_options.c: defaults, file, command line; in that order. 0; 1: help or version was printed; -EINVAL: said why. */
+int swd_options_take(struct swd_options *o, int argc, char **argv);
+
+/* swd_socket.c */
+int swd_listen(struct swd *d);
+void swd_unlisten(struct swd *d);
+
+/* swd_clients.c */
+void swd_accept(struct swd *d);
+void swd_readable(struct swd *d, struct swd_client *c);
+void swd_flush(struct swd *d, struct swd_client *c);
+void swd_send(struct swd_client *c, const char *line, size_t len);
+void swd_reap(struct swd *d); /* closes what failed, ended or is late */
+int64_t swd_deadline(const struct swd *d);
+void swd_offer(void *user, struct swn_party *p);
+void swd_watch(struct swd *d, struct swn_party *p);
+void swd_gone(struct swd *d, struct swn_party *p); /* the process is dead */
+void swd_check_pids(struct swd *d);                /* where the kernel has no pidfds */
+
+/* swd_answers.c: a request of swapnetctl's; the answer goes into c's queue. */
+void swd_answer(struct swd *d, struct swd_client *c, const struct swn_wire *m);
+void swd_answer_error(struct swd_client *c, const char *text);
+
+/* What the book's `user` points to. */
+struct swd_link {
+    struct swd *daemon;
+    struct swd_client *client; /* NULL: away */
+    int pidfd;                 /* -1: none */
+};
+
+#endif

@@ -1,0 +1,404 @@
+/* swd_clients.c - connections: whoever is slow, floods, or says what it must not, harms itself alone. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "swd.h"
+#include "swn_process.h"
+
+/* Answers that nobody takes in. A list of 256 processes has about 100 KiB. */
+#define OUT_MOST ((size_t)1 << 20)
+/* A connection that is no DNN's may stay so long; swapnetctl asks once. */
+#define GUEST_MS 10000
+/* Lines of one client before the next one's turn. */
+#define TURN 16
+#define ACCEPT_PAUSE_MS 100
+
+int64_t swd_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static struct swd_link *link_of(const struct swn_party *p)
+{
+    return p->user;
+}
+
+/* ---- sending ---- */
+
+void swd_send(struct swd_client *c, const char *line, size_t len)
+{
+    size_t need = c->out_have + len + 1;
+    if (need > OUT_MOST) {
+        c->failed = 1;
+        return;
+    }
+    if (need > c->out_room) {
+        size_t room = need < 1024 ? 1024 : need * 2;
+        char *out = realloc(c->out, room);
+        if (!out) {
+            c->failed = 1;
+            return;
+        }
+        c->out = out;
+        c->out_room = room;
+    }
+    memcpy(c->out + c->out_have, line, len);
+    c->out[c->out_have + len] = '\n';
+    c->out_have = need;
+}
+
+static void send_message(struct swd_client *c, const struct swn_wire *m)
+{
+    char line[4096];
+    int n = swn_wire_encode(m, line, sizeof line);
+    if (n > 0)
+        swd_send(c, line, (size_t)n);
+    else
+        c->failed = 1;
+}
+
+static void listen_for(struct swd *d, struct swd_client *c)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | (c->out_have ? EPOLLOUT : 0u), .data.ptr = c};
+    epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev);
+}
+
+void swd_flush(struct swd *d, struct swd_client *c)
+{
+    size_t sent = 0, had = c->out_have;
+    while (sent < c->out_have && !c->failed) {
+        ssize_t n = send(c->fd, c->out + sent, c->out_have - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n > 0)
+            sent += (size_t)n;
+        else if (n < 0 && errno == EAGAIN)
+            break;
+        else if (n < 0 && errno != EINTR)
+            c->failed = 1;
+    }
+    memmove(c->out, c->out + sent, c->out_have - sent);
+    c->out_have -= sent;
+    if (!c->out_have && c->ended)
+        c->failed = 1;
+    if (had)
+        listen_for(d, c);
+}
+
+void swd_offer(void *user, struct swn_party *p)
+{
+    (void)user;
+    struct swd_client *c = link_of(p)->client;
+    struct swn_wire m = {.op = SWN_WIRE_LEASE, .has = SWN_HAS_SEQ | SWN_HAS_BUDGET, .seq = p->seq, .budget = p->lease};
+    if (c)
+        send_message(c, &m);
+}
+
+/* ---- processes ---- */
+
+void swd_watch(struct swd *d, struct swn_party *p)
+{
+    struct swd_link *link = calloc(1, sizeof *link);
+    p->user = link;
+    if (!link)
+        return;
+    link->daemon = d;
+    link->pidfd = swn_process_watch(p->pid);
+    /* The lowest bit tells a party from a client. */
+    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)(uintptr_t)p | 1};
+    if (link->pidfd >= 0)
+        epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, link->pidfd, &ev);
+}
+
+void swd_gone(struct swd *d, struct swn_party *p)
+{
+    struct swd_link *link = link_of(p);
+    if (link->client) {
+        link->client->party = NULL;
+        link->client->failed = 1;
+    }
+    if (link->pidfd >= 0)
+        close(link->pidfd);
+    free(link);
+    p->user = NULL;
+    p->attached = 0;
+    d->cpus_changed = 1;
+    swn_book_leave(&d->book, p, swd_now_ms());
+}
+
+void swd_check_pids(struct swd *d)
+{
+    uint64_t start;
+    for (struct swn_party *p = d->book.first, *next; p; p = next) {
+        next = p->next;
+        if (link_of(p)->pidfd < 0 && (swn_process_start(p->pid, &start) || start != p->start))
+            swd_gone(d, p);
+    }
+}
+
+/* ---- what a process says ---- */
+
+static void take_facts(struct swn_party *p, const struct swn_wire *m)
+{
+    if (m->has & SWN_HAS_NAME)
+        memcpy(p->name, m->name, sizeof p->name);
+    if (m->has & SWN_HAS_MINIMUM)
+        p->minimum = m->minimum;
+    if (m->has & SWN_HAS_DEMAND)
+        p->demand = m->demand;
+    if (m->has & SWN_HAS_WEIGHTS)
+        p->weights = m->weights;
+    if (m->has & SWN_HAS_RESIDENT)
+        p->resident = m->resident;
+    if (m->has & SWN_HAS_CAP)
+        p->own_cap = m->cap;
+    if (m->has & SWN_HAS_LATENCY)
+        p->latency = m->latency;
+    if (m->has & SWN_HAS_URGENCY)
+        p->own_urgency = m->urgency;
+    if (m->has & SWN_HAS_CURVE) {
+        memcpy(p->curve, m->curve, sizeof p->curve);
+        p->points = m->points;
+    }
+}
+
+static void refuse(struct swd_client *c, const char *text)
+{
+    struct swn_wire m = {.op = SWN_WIRE_ERROR, .has = SWN_HAS_TEXT};
+    snprintf(m.text, sizeof m.text, "%s", text);
+    send_message(c, &m);
+    c->ended = 1;
+}
+
+/* The process behind the connection, as the kernel names it; whatever it says of itself does not count. */
+static struct swn_party *identify(struct swd *d, struct swd_client *c, uint64_t lease)
+{
+    uint64_t start;
+    if (c->peer.pid <= 0 || swn_process_start(c->peer.pid, &start)) {
+        refuse(c, "this process is not to be seen from swapnetd: another PID namespace?");
+        return NULL;
+    }
+    struct swn_party *p = swn_book_find(&d->book, c->peer.pid, start);
+    if (p) {
+        struct swd_client *before = link_of(p)->client;
+        if (before && before != c) { /* it came back before we saw it go */
+            before->party = NULL;
+            before->failed = 1;
+        }
+    } else if (d->book.draining) {
+        refuse(c, "swapnetd is draining: nobody new");
+        return NULL;
+    } else if ((p = swn_book_join(&d->book, c->peer.pid, start, lease))) {
+        p->uid = c->peer.uid;
+        swd_watch(d, p);
+        if (!p->user) {
+            swn_book_leave(&d->book, p, swd_now_ms());
+            p = NULL;
+        }
+    }
+    if (!p)
+        refuse(c, "swapnetd is out of memory");
+    return p;
+}
+
+static void welcome(struct swd *d, struct swd_client *c)
+{
+    struct swn_wire m = {.op = SWN_WIRE_WELCOME, .has = SWN_HAS_VERSION | SWN_HAS_TOTAL, .version = SWN_WIRE_VERSION};
+    m.total = d->book.total;
+    send_message(c, &m);
+}
+
+static void hello(struct swd *d, struct swd_client *c, const struct swn_wire *m)
+{
+    uint64_t lease = m->has & SWN_HAS_LEASE ? m->lease : 0;
+    struct swn_party *p = c->party ? NULL : identify(d, c, lease);
+    if (!p)
+        return;
+    /* What it holds is what it says: it obeys the last lease that reached it. */
+    p->lease = p->ceiling = lease;
+    p->attached = 1;
+    link_of(p)->client = c;
+    c->party = p;
+    take_facts(p, m);
+    welcome(d, c);
+    d->book.dirty = d->unbalanced = d->cpus_changed = 1;
+}
+
+static void from_process(struct swd *d, struct swd_client *c, const struct swn_wire *m)
+{
+    struct swn_party *p = c->party;
+    int64_t now = swd_now_ms();
+    if (!p) {
+        refuse(c, "this connection has not said hello");
+        return;
+    }
+    if (m->has & SWN_HAS_RESIDENT)
+        p->resident = m->resident;
+    switch (m->op) {
+    case SWN_WIRE_UPDATE:
+        take_facts(p, m);
+        d->unbalanced = 1;
+        break;
+    case SWN_WIRE_ACK:
+        swn_book_ack(&d->book, p, m->seq, now);
+        break;
+    case SWN_WIRE_REFUSE:
+        swn_book_refuse(&d->book, p, m->seq, m->minimum, m->lease, now);
+        break;
+    default: /* bye */
+        c->party = NULL;
+        link_of(p)->client = NULL;
+        swd_gone(d, p);
+        c->ended = 1;
+    }
+}
+
+static void take_line(struct swd *d, struct swd_client *c, const char *line, size_t len)
+{
+    static struct swn_wire m;
+    char why[SWN_WIRE_TEXT];
+    if (swn_wire_decode(&m, line, len, why)) {
+        swd_answer_error(c, why);
+        return;
+    }
+    if (m.op == SWN_WIRE_HELLO)
+        hello(d, c, &m);
+    else if (m.op == SWN_WIRE_UPDATE || m.op == SWN_WIRE_ACK || m.op == SWN_WIRE_REFUSE || m.op == SWN_WIRE_BYE)
+        from_process(d, c, &m);
+    else
+        swd_answer(d, c, &m);
+}
+
+/* ---- connections ---- */
+
+static size_t connections_of(const struct swd *d, uid_t uid)
+{
+    size_t n = 0;
+    for (const struct swd_client *c = d->clients; c; c = c->next)
+        n += c->peer.uid == uid;
+    return n;
+}
+
+/* Root and the daemon's own user are not held to the quota of one user: somebody has to be able to look. */
+static int admitted(struct swd *d, const struct ucred *peer)
+{
+    int ruler = peer->uid == 0 || peer->uid == geteuid();
+    uint64_t most = d->options.clients;
+    if (!ruler && (d->client_count + 8 >= most || connections_of(d, peer->uid) >= d->options.clients_per_user))
+        return 0;
+    return d->client_count < most;
+}
+
+void swd_accept(struct swd *d)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            /* The connection stays pending, and epoll would say so at once again. */
+            d->accept_after_ms = swd_now_ms() + ACCEPT_PAUSE_MS;
+            epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->listen_fd, NULL);
+        }
+        return;
+    }
+    struct swd_client *c = NULL;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || !admitted(d, &peer) || !(c = calloc(1, sizeof *c))) {
+        static const char full[] = "{\"schema\":1,\"op\":\"error\",\"error\":\"too many connections\","
+                                   "\"text\":\"too many connections\"}\n";
+        (void)!send(fd, full, sizeof full - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        close(fd);
+        return;
+    }
+    c->fd = fd;
+    c->peer = peer;
+    c->since_ms = swd_now_ms();
+    swn_lines_init(&c->in);
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = c};
+    if (epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &ev)) {
+        close(fd);
+        free(c);
+        return;
+    }
+    c->next = d->clients;
+    d->clients = c;
+    d->client_count++;
+}
+
+void swd_readable(struct swd *d, struct swd_client *c)
+{
+    size_t len;
+    char *line;
+    for (int turn = 0; turn < TURN && !c->failed && !c->ended; turn++) {
+        int rc = swn_lines_fill(&c->in, c->fd, swd_now_ms());
+        if (rc == -EAGAIN)
+            return;
+        if (rc < 0) {
+            if (rc == -EMSGSIZE)
+                swd_answer_error(c, "the request is longer than 65536 bytes");
+            if (rc == -EMSGSIZE)
+                c->ended = 1;
+            else
+                c->failed = 1;
+            return;
+        }
+        while (!c->failed && !c->ended && (line = swn_lines_next(&c->in, &len)))
+            take_line(d, c, line, len);
+    }
+}
+
+static void drop(struct swd *d, struct swd_client *c)
+{
+    struct swn_party *p = c->party;
+    if (p) {
+        link_of(p)->client = NULL;
+        p->attached = 0;
+        d->unbalanced = 1;
+        uint64_t start; /* dead already? then its memory need not wait for the pidfd */
+        if (swn_process_start(p->pid, &start) || start != p->start)
+            swd_gone(d, p);
+    }
+    close(c->fd);
+    swn_lines_free(&c->in);
+    free(c->out);
+    free(c);
+    d->client_count--;
+}
+
+static int64_t due(const struct swd_client *c)
+{
+    int64_t line = swn_lines_deadline(&c->in), guest = c->party ? -1 : c->since_ms + GUEST_MS;
+    return line < 0 ? guest : guest < 0 || line < guest ? line : guest;
+}
+
+void swd_reap(struct swd *d)
+{
+    int64_t now = swd_now_ms();
+    for (struct swd_client **link = &d->clients; *link;) {
+        struct swd_client *c = *link;
+        int64_t when = due(c);
+        if (!c->failed && (when < 0 || now < when)) {
+            link = &c->next;
+            continue;
+        }
+        *link = c->next;
+        drop(d, c);
+    }
+}
+
+int64_t swd_deadline(const struct swd *d)
+{
+    int64_t first = d->next_tick_ms;
+    for (const struct swd_client *c = d->clients; c; c = c->next) {
+        int64_t when = due(c);
+        if (when >= 0 && when < first)
+            first = when;
+    }
+    return d->accept_after_ms && d->accept_after_ms < first ? d->accept_after_ms : first;
+}

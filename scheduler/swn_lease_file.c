@@ -1,0 +1,111 @@
+/* swn_lease_file.c - see swn_lease_file.h. */
+#define _GNU_SOURCE
+#include "swn_lease_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "swn_process.h"
+
+#define FILE_MOST (1 << 20)
+
+static json_t *as_json(const struct swn_book *b)
+{
+    json_t *leases = json_array();
+    for (const struct swn_party *p = b->first; p; p = p->next)
+        json_array_append_new(leases, json_pack("{s:I s:I s:I s:s s:I s:I s:f}", "pid", (json_int_t)p->pid, "start",
+                                                (json_int_t)p->start, "uid", (json_int_t)p->uid, "name", p->name,
+                                                "lease_bytes", (json_int_t)p->ceiling, "set_budget_bytes",
+                                                (json_int_t)p->set_budget, "set_urgency", p->set_urgency));
+    return json_pack("{s:i s:o}", "schema", 1, "leases", leases);
+}
+
+static int write_all(int fd, const char *text, size_t len)
+{
+    while (len) {
+        ssize_t n = write(fd, text, len);
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (n > 0) {
+            text += n;
+            len -= (size_t)n;
+        }
+    }
+    return 0;
+}
+
+int swn_lease_save(const struct swn_book *b, const char *path)
+{
+    char beside[PATH_MAX];
+    if (snprintf(beside, sizeof beside, "%s.new", path) >= (int)sizeof beside)
+        return -ENAMETOOLONG;
+    json_t *root = as_json(b);
+    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
+    json_decref(root);
+    if (!text)
+        return -ENOMEM;
+    /* No fsync: it has to outlive this daemon, not the machine. */
+    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int err = fd < 0 ? -errno : write_all(fd, text, strlen(text));
+    if (fd >= 0 && close(fd) && !err)
+        err = -errno;
+    if (!err && rename(beside, path))
+        err = -errno;
+    free(text);
+    return err;
+}
+
+static int take(struct swn_book *b, const json_t *entry)
+{
+    json_int_t pid, start, uid, bytes, set_budget;
+    const char *name;
+    double urgency;
+    if (json_unpack((json_t *)(uintptr_t)entry, "{s:I s:I s:I s:s s:I s:I s:F}", "pid", &pid, "start", &start, "uid",
+                    &uid, "name", &name, "lease_bytes", &bytes, "set_budget_bytes", &set_budget, "set_urgency",
+                    &urgency) ||
+        pid <= 0 || pid > INT_MAX || bytes < 0 || (uint64_t)bytes > SWN_WIRE_BYTES_MOST || set_budget < 0 ||
+        (uint64_t)set_budget > SWN_WIRE_BYTES_MOST || !(urgency >= 0 && urgency <= SWN_WIRE_URGENCY_MOST))
+        return -EINVAL;
+    uint64_t now;
+    if (swn_process_start((pid_t)pid, &now) || now != (uint64_t)start || swn_book_find(b, (pid_t)pid, now))
+        return 0; /* dead: its memory is free */
+    struct swn_party *p = swn_book_join(b, (pid_t)pid, now, (uint64_t)bytes);
+    if (!p)
+        return -ENOMEM;
+    p->uid = (uid_t)uid;
+    snprintf(p->name, sizeof p->name, "%s", name);
+    p->set_budget = (uint64_t)set_budget;
+    p->set_urgency = urgency;
+    return 0;
+}
+
+int swn_lease_load(struct swn_book *b, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    struct stat st;
+    int err = fstat(fd, &st) ? -errno : 0;
+    if (!err && (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_size > FILE_MOST))
+        err = -EINVAL;
+    json_t *root = err ? NULL : json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL), *entry;
+    close(fd);
+    json_t *leases = json_object_get(root, "leases");
+    if (!err && (json_integer_value(json_object_get(root, "schema")) != 1 || !json_is_array(leases)))
+        err = -EINVAL;
+    size_t i;
+    json_array_foreach(leases, i, entry)
+    {
+        if (!err)
+            err = take(b, entry);
+    }
+    json_decref(root);
+    return err;
+}

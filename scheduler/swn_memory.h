@@ -1,0 +1,29 @@
+/* swn_memory.h - how much memory there is to be had, for a total that follows what else runs on the machine. */
+#ifndef SWN_MEMORY_H
+#define SWN_MEMORY_H
+
+#include <stdint.h>
+
+struct swn_memory {
+    uint64_t available;    /* MemAvailable of /proc/meminfo: what could be taken without swapping */
+    uint64_t cgroup_limit; /* the smallest memory limit above us; UINT64_MAX: none */
+    uint64_t cgroup_usage; /* of the cgroup with that limit */
+    double pressure;       /* PSI memory "some avg10", percent of time somebody waited for memory; < 0: not known */
+};
+
+/* Reads all that below `root` ("" outside tests): meminfo, pressure/memory of /proc, and the limits of our own cgroup,
+ * version 2 or 1. 0 or -errno: without MemAvailable there is no answer. */
+int swn_memory_read(struct swn_memory *out, const char *root);
+
+/* What is left of the share of memory, after each second of pressure or of none. */
+struct swn_follow {
+    double share; /* of what our processes have together with what is still to be had */
+    double ease;  /* 1: all of that share; less after pressure */
+};
+
+/* The total for processes that have `ours` bytes resident: share * ease * (ours + what is to be had). Additive
+ * increase, multiplicative decrease: a tenth goes for each call under pressure, a fiftieth comes back for each without.
+ * Call it once a second. Pure but for f->ease. */
+uint64_t swn_follow_total(struct swn_follow *f, const struct swn_memory *m, uint64_t ours);
+
+#endif

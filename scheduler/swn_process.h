@@ -1,0 +1,14 @@
+/* swn_process.h - which process it is, and whether it still lives. */
+#ifndef SWN_PROCESS_H
+#define SWN_PROCESS_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* When the process was started, in clock ticks since boot: with its number, its identity. 0 or -errno. */
+int swn_process_start(pid_t pid, uint64_t *start);
+/* A descriptor that becomes readable when the process dies; -ESRCH; -ENOSYS before Linux 5.3: then ask
+ * swn_process_start now and then. */
+int swn_process_watch(pid_t pid);
+
+#endif
