@@ -11,7 +11,8 @@
 
 struct swn_stats {
     uint64_t pid;
-    uint64_t budget_bytes;
+    uint64_t budget_bytes;        /* that was set last; state says whether it is kept to already */
+    uint64_t minimum_bytes;       /* the least that would be accepted */
     uint64_t demand_bytes;        /* what the process would take with no budget */
     uint64_t resident_bytes;      /* what counts against the budget, now */
     uint64_t peak_resident_bytes; /* and at its highest */
@@ -31,9 +32,10 @@ struct swn_stats {
     uint64_t passes;
     uint64_t read_errors;
     uint64_t plans;
+    double urgency; /* 1 is ordinary */
     const char *fetch_path;
     const char *torch_version;
-    const char *state; /* "running", "off", "failed" */
+    const char *state; /* "running", "shrinking" */
     const char *name;  /* of the program */
 };
 

@@ -14,6 +14,10 @@ enum ctl_exit {
 
 int ctl_run(int argc, char **argv);
 int ctl_status(int argc, char **argv);
+int ctl_top(int argc, char **argv);
+int ctl_set(int argc, char **argv);
+int ctl_total(int argc, char **argv);
+int ctl_drain(int argc, char **argv);
 int ctl_cache(int argc, char **argv);
 
 #endif

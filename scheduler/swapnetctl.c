@@ -22,13 +22,42 @@ static const struct swn_cli_command commands[] = {
     {"status", ctl_status, "show the programs that run under swapnet",
      "Usage: swapnetctl status [-o table|json|csv] [PID]...\n"
      "\n"
-     "Asks every swapnet process that you may ask, or those given, for its counters.\n"
+     "Asks every swapnet process that you may ask, or those given, for its counters, and swapnetd, if it runs,\n"
+     "for their leases.\n"
      "\n"
      "  -o, --output FORMAT  table (default), json or csv\n"
      "  -h, --help           show this text\n"
      "\n"
      "Exit status: 0; 1 when a PID given does not answer; 2 for wrong usage.\n"},
     {"list", ctl_status, "same as status", NULL},
+    {"top", ctl_top, "the same, again and again",
+     "Usage: swapnetctl top [-d SECONDS] [-n TIMES] [-o table|json|csv]\n"
+     "\n"
+     "Redraws `status` on a terminal until Ctrl-C; prints it once where the output is no terminal.\n"
+     "\n"
+     "  -d, --delay SECONDS  time between two (default: 2)\n"
+     "  -n, --times TIMES    end after so many\n"
+     "  -o, --output FORMAT  table (default), json or csv\n"
+     "  -h, --help           show this text\n"},
+    {"set", ctl_set, "change the budget or the urgency of a program",
+     "Usage: swapnetctl set [-o table|json] PID|NAME [budget=SIZE|auto] [urgency=NUMBER]\n"
+     "\n"
+     "Changes what is given, all of it or nothing, while the program runs. Under swapnetd the budget is a fixed part "
+     "of\n"
+     "the total; budget=auto leaves it to the policy again. Urgency is from 0.001 to 1000, 1 is ordinary.\n"
+     "\n"
+     "  -o, --output FORMAT  table (default) or json\n"
+     "  -h, --help           show this text\n"
+     "\n"
+     "Exit status: 0; 1 when it is refused, which says what would be accepted; 2 for wrong usage.\n"},
+    {"total", ctl_total, "change what swapnetd divides",
+     "Usage: swapnetctl total SIZE\n"
+     "\n"
+     "All programs together get SIZE from now on. Those that lose give back first.\n"},
+    {"drain", ctl_drain, "let swapnetd end when its programs have",
+     "Usage: swapnetctl drain\n"
+     "\n"
+     "swapnetd takes no more programs, and ends when those it serves have ended.\n"},
     {"cache", ctl_cache, "look after the cache of block stores",
      "Usage: swapnetctl cache ls [-o table|json]\n"
      "       swapnetctl cache rm NAME...|--all\n"

@@ -22,16 +22,16 @@
 #include "swn_control_io.h"
 #include "swn_stats_json.h"
 #include "swn_thread.h"
+#include "swn_wire.h"
 
 #define SYSTEM_DIRECTORY "/run/swapnet"
 #define BACKLOG 16
-/* Requests are flat. jansson's parser recurses, 2048 levels deep at most, which is more than our stack. */
-#define MAX_BRACKETS 16
 /* After an accept that fails for lack of descriptors the connection is still pending, and poll returns at once. */
 #define ACCEPT_PAUSE_MS 100
 
 struct swn_control {
     void (*fill)(void *user, struct swn_stats *out);
+    char *(*set)(void *user, unsigned has, uint64_t budget, double urgency);
     void *user;
     pid_t owner; /* a forked child must not unlink its parent's socket */
     int listen_fd;
@@ -60,31 +60,25 @@ static char *status_answer(struct swn_control *c)
     return swn_stats_to_json(&stats);
 }
 
-static int too_deep(const char *text)
-{
-    int brackets = 0;
-    for (; *text; text++)
-        brackets += *text == '[' || *text == '{';
-    return brackets > MAX_BRACKETS;
-}
-
 /* The answer to c->request, malloc'd; NULL when out of memory. */
 static char *answer_request(struct swn_control *c)
 {
-    if (too_deep(c->request))
-        return error_answer("the request is nested too deeply");
-    json_t *root = json_loads(c->request, JSON_REJECT_DUPLICATES, NULL);
-    const char *op = json_string_value(json_object_get(root, "op"));
-    char *answer;
-    if (!json_is_object(root))
-        answer = error_answer("the request is not a JSON object");
-    else if (!op)
-        answer = error_answer("the request has no \"op\"");
-    else if (strcmp(op, "status") == 0)
+    struct swn_wire *m = malloc(sizeof *m);
+    char why[SWN_WIRE_TEXT], *answer;
+    const unsigned settable = SWN_HAS_BUDGET | SWN_HAS_URGENCY;
+    if (!m)
+        return NULL;
+    if (swn_wire_decode(m, c->request, strlen(c->request), why))
+        answer = error_answer(why);
+    else if (m->op == SWN_WIRE_STATUS)
         answer = status_answer(c);
+    else if (m->op != SWN_WIRE_SET || !c->set)
+        answer = error_answer("unknown op: this process knows \"status\" and \"set\"");
+    else if (!(m->has & settable))
+        answer = error_answer("set needs a budget or an urgency");
     else
-        answer = error_answer("unknown op: this process knows \"status\"");
-    json_decref(root);
+        answer = c->set(c->user, m->has & settable, m->budget, m->urgency);
+    free(m);
     return answer;
 }
 
@@ -271,6 +265,7 @@ int swn_control_start(struct swn_control **out, const struct swn_control_opts *o
     if (!c)
         return -ENOMEM;
     c->fill = opts->fill;
+    c->set = opts->set;
     c->user = opts->user;
     c->owner = getpid();
     c->listen_fd = -1;

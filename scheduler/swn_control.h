@@ -2,14 +2,17 @@
  *
  * <directory>/<pid>.sock, where the directory is $XDG_RUNTIME_DIR/swapnet, else /run/swapnet; never below /tmp. One
  * request per connection: a JSON object on one line, at most SWN_CONTROL_MAX_BYTES with its newline, within
- * SWN_CONTROL_TIMEOUT_MS. {"op":"status"} is answered by the statistics document on one line, everything else by
- * {"schema":1,"error":"..."}. Only the owner of the process and root are served. Clients are served one after the
+ * SWN_CONTROL_TIMEOUT_MS. {"op":"status"} is answered by the statistics document on one line, {"op":"set"} with
+ * "budget" (bytes), "urgency" or both by what became of it, everything else by {"schema":1,"error":"..."}. Of a set
+ * that is refused nothing is done. Only the owner of the process and root are served. Clients are served one after the
  * other and none holds the thread longer than the timeout.
  */
 #ifndef SWN_CONTROL_H
 #define SWN_CONTROL_H
 
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 #include "swn_stats.h"
 
@@ -24,6 +27,9 @@ struct swn_control;
 struct swn_control_opts {
     /* Called on the control thread for every status request; must not block. */
     void (*fill)(void *user, struct swn_stats *out);
+    /* For set, on the same thread: has is SWN_HAS_BUDGET, SWN_HAS_URGENCY or both (swn_wire.h). The answer, one line of
+     * JSON for free(), within half the timeout; NULL: out of memory. NULL: nothing can be set. */
+    char *(*set)(void *user, unsigned has, uint64_t budget, double urgency);
     void *user;
     const char *runtime_dir; /* in place of $XDG_RUNTIME_DIR; NULL: the environment's. Borrowed for the call. */
 };
@@ -52,5 +58,8 @@ int swn_control_directory(unsigned index, char *buf, size_t size);
  * that the caller frees; or -errno: -ECONNREFUSED or -ENOENT where no process listens, -ETIMEDOUT, -EMSGSIZE, -EPROTO
  * for an answer that is no line. The answer is not checked further. */
 int swn_control_query(const char *socket_path, const char *op, char **json_out);
+/* The same for a whole request, without its newline, and for answers of up to `most` bytes. *uid: the server's user;
+ * NULL: not wanted. */
+int swn_control_ask(const char *socket_path, const char *request, size_t most, uid_t *uid, char **json_out);
 
 #endif

@@ -118,23 +118,33 @@ static int exchange(int fd, const char *path, const char *request, char *answer,
     return rc;
 }
 
-int swn_control_query(const char *socket_path, const char *op, char **json_out)
+int swn_control_ask(const char *socket_path, const char *request, size_t most, uid_t *uid, char **json_out)
 {
     int rc = -ENOMEM;
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t len = sizeof peer;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    json_t *root = json_pack("{s:s}", "op", op);
-    char *request = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    char *answer = malloc(SWN_CONTROL_MAX_BYTES);
-    if (request && answer)
-        rc = exchange(fd, socket_path, request, answer, SWN_CONTROL_MAX_BYTES);
+    char *answer = malloc(most);
+    if (answer)
+        rc = exchange(fd, socket_path, request, answer, most);
+    if (rc == 0 && uid && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
+        *uid = peer.uid;
     if (rc == 0)
         *json_out = answer;
     else
         free(answer);
+    close(fd);
+    return rc;
+}
+
+int swn_control_query(const char *socket_path, const char *op, char **json_out)
+{
+    json_t *root = json_pack("{s:s}", "op", op);
+    char *request = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    int rc = request ? swn_control_ask(socket_path, request, SWN_CONTROL_MAX_BYTES, NULL, json_out) : -ENOMEM;
     free(request);
     json_decref(root);
-    close(fd);
     return rc;
 }

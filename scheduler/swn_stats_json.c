@@ -15,7 +15,7 @@
 
 #define SCHEMA 1
 
-enum kind { TEXT, NUMBER };
+enum kind { TEXT, NUMBER, REAL };
 
 #define FIELD(kind, name)                                                                                              \
     {                                                                                                                  \
@@ -31,6 +31,7 @@ static const struct field {
     FIELD(TEXT, name),
     FIELD(TEXT, state),
     FIELD(NUMBER, budget_bytes),
+    FIELD(NUMBER, minimum_bytes),
     FIELD(NUMBER, demand_bytes),
     FIELD(NUMBER, resident_bytes),
     FIELD(NUMBER, peak_resident_bytes),
@@ -50,6 +51,7 @@ static const struct field {
     FIELD(NUMBER, passes),
     FIELD(NUMBER, read_errors),
     FIELD(NUMBER, plans),
+    FIELD(REAL, urgency),
     FIELD(TEXT, fetch_path),
     FIELD(TEXT, torch_version),
 };
@@ -80,6 +82,11 @@ static json_t *field_value(const struct swn_stats *stats, const struct field *f)
         const char *text;
         memcpy(&text, at, sizeof(text));
         return text_value(text);
+    }
+    if (f->kind == REAL) {
+        double real;
+        memcpy(&real, at, sizeof(real));
+        return json_real(real);
     }
     uint64_t number;
     memcpy(&number, at, sizeof(number));

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "swn_arena.h"
+#include "swn_client.h"
 #include "swn_engine.h"
 #include "swn_engine_priv.h"
 #include "swn_hooks.h"
@@ -104,6 +105,10 @@ static void start(void)
         swn_say("%.*s", (int)(end - line), line);
     if (err < 0)
         snprintf(why, sizeof why, "%s", config.error);
+    if (!err && swn_client_find(&config)) {
+        snprintf(why, sizeof why, "%s", swn_config_no_budget());
+        err = -EINVAL;
+    }
     if (!err && !(half = load_half(c10, why, sizeof why)))
         err = -ENOENT;
     if (!err)
@@ -120,6 +125,7 @@ static void start(void)
             swn_engine_set_half(half);
             swn_hooks_fork_install();
             swn_hooks_signals_install();
+            swn_client_start(&config);
         }
     }
     if (err < 0)

@@ -87,6 +87,46 @@ static int set_fetch(struct swn_config *c, const struct variable *v, const char 
     return fail(c, "%s='%s' is not a way to read: use auto, uring, pread or buffered", v->name, shown(text, value));
 }
 
+static int set_daemon(struct swn_config *c, const struct variable *v, const char *value)
+{
+    char text[SHOWN + 4];
+    if (!strcmp(value, "auto") || !strcmp(value, "off")) {
+        c->daemon = value[0] == 'o' ? SWN_DAEMON_OFF : SWN_DAEMON_AUTO;
+        return 0;
+    }
+    if (value[0] != '/')
+        return fail(c, "%s='%s' is no way to a daemon: use auto, off or the absolute path of its socket", v->name,
+                    shown(text, value));
+    c->daemon = SWN_DAEMON_PATH;
+    return set_path(c, v, value);
+}
+
+/* strtod would go by the program's locale. */
+static int set_urgency(struct swn_config *c, const struct variable *v, const char *value)
+{
+    double number = 0, digit = 1;
+    int point = 0, digits = 0;
+    const char *p = value;
+    for (; (*p >= '0' && *p <= '9') || (*p == '.' && !point); p++) {
+        if (*p == '.') {
+            point = 1;
+            continue;
+        }
+        number = number * 10 + (*p - '0');
+        digit *= point ? 10 : 1;
+        if (++digits > 12)
+            break;
+    }
+    number /= digit;
+    if (*p || !digits || number < 0.001 || number > 1000) {
+        char text[SHOWN + 4];
+        return fail(c, "%s='%s' is no urgency: use a number from 0.001 to 1000, 1 is ordinary", v->name,
+                    shown(text, value));
+    }
+    c->urgency = number;
+    return 0;
+}
+
 /* For swapnetctl alone: where the library is. Children inherit it, so it must not be called unknown. */
 static int set_nothing(struct swn_config *c, const struct variable *v, const char *value)
 {
@@ -105,6 +145,8 @@ static const struct variable variables[] = {
     {"SWAPNET_STRICT", set_flag, offsetof(struct swn_config, strict)},
     {"SWAPNET_FETCH", set_fetch, 0},
     {"SWAPNET_ENFORCE", set_flag, offsetof(struct swn_config, enforce)},
+    {"SWAPNET_DAEMON", set_daemon, offsetof(struct swn_config, daemon_path)},
+    {"SWAPNET_URGENCY", set_urgency, 0},
     {"SWAPNET_LIBRARY", set_nothing, 0},
 };
 #define VARIABLES (sizeof(variables) / sizeof(variables[0]))
@@ -157,6 +199,7 @@ int swn_config_load(struct swn_config *c, char *const *env)
     memset(c, 0, sizeof(*c));
     c->enabled = 1;
     c->enforce = 1;
+    c->urgency = 1;
     const char *budget = swn_env_lookup(env, "SWAPNET_BUDGET");
     const char *master = swn_env_lookup(env, "SWAPNET");
     if (master && strcmp(master, "0") == 0) {
@@ -170,9 +213,8 @@ int swn_config_load(struct swn_config *c, char *const *env)
         if (value)
             rc = variables[i].set(c, &variables[i], value);
     }
-    if (rc == 0 && !budget)
-        rc = fail(c, "SWAPNET_BUDGET is not set: give the memory for tensors, e.g. SWAPNET_BUDGET=256M, "
-                     "or SWAPNET=0 to switch swapnet off");
+    if (rc == 0 && !budget && c->daemon == SWN_DAEMON_OFF)
+        rc = fail(c, "%s", swn_config_no_budget());
     if (rc == 0 && !strcmp(c->store_dir, "off")) {
         c->store_off = 1;
         c->store_dir[0] = 0;
@@ -181,6 +223,12 @@ int swn_config_load(struct swn_config *c, char *const *env)
         rc = default_store(c, env);
     c->enabled = rc == 0;
     return rc;
+}
+
+const char *swn_config_no_budget(void)
+{
+    return "SWAPNET_BUDGET is not set: give the memory for tensors, e.g. SWAPNET_BUDGET=256M, "
+           "or SWAPNET=0 to switch swapnet off";
 }
 
 const char *swn_config_fetch_name(int fetch)

@@ -13,9 +13,15 @@
 /* Values of swn_config.fetch: SWAPNET_FETCH=auto|uring|pread|buffered. */
 enum swn_config_fetch { SWN_CONFIG_AUTO = 0, SWN_CONFIG_URING = 1, SWN_CONFIG_PREAD = 2, SWN_CONFIG_BUFFERED = 3 };
 
+/* Values of swn_config.daemon: SWAPNET_DAEMON=auto|off|PATH. */
+enum swn_config_daemon { SWN_DAEMON_AUTO = 0, SWN_DAEMON_OFF = 1, SWN_DAEMON_PATH = 2 };
+
 struct swn_config {
-    int enabled;               /* 1 only when swn_config_load returned 0 */
-    uint64_t budget_bytes;     /* SWAPNET_BUDGET */
+    int enabled;           /* 1 only when swn_config_load returned 0 */
+    uint64_t budget_bytes; /* SWAPNET_BUDGET; 0: not set, a daemon has to give one */
+    int daemon;            /* SWAPNET_DAEMON, enum swn_config_daemon */
+    char daemon_path[PATH_MAX];
+    double urgency;            /* SWAPNET_URGENCY, 1 unless set */
     char store_dir[PATH_MAX];  /* SWAPNET_STORE, else $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet */
     int store_off;             /* SWAPNET_STORE=off: no block stores; the spill file is in the default directory */
     char stats_path[PATH_MAX]; /* SWAPNET_STATS, or "" */
@@ -33,6 +39,9 @@ struct swn_config {
  * 0: run. 1: disabled on purpose (SWAPNET=0), say nothing. -EINVAL: c->error says what is wrong, where and what to do;
  * the caller prints that line and stays off. Warnings may be set with 0 and -EINVAL. */
 int swn_config_load(struct swn_config *c, char *const *env);
+
+/* What to say where there is no budget and no daemon either. Static. */
+const char *swn_config_no_budget(void);
 
 /* "auto", "uring", "pread", "buffered"; "?" for anything else. Static. */
 const char *swn_config_fetch_name(int fetch);

@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #include "swn_engine_priv.h"
+#include "swn_client.h"
 #include "swn_guest.h"
 #include "swn_load.h"
+#include "swn_size.h"
 #include "swn_stats_json.h"
 
 #define ARENA_BYTES ((size_t)64 << 30)
@@ -81,7 +83,7 @@ static void fill_stats(void *user, struct swn_stats *out)
 
 static void start_control(struct swn_engine *e)
 {
-    struct swn_control_opts opts = {.fill = fill_stats, .user = e};
+    struct swn_control_opts opts = {.fill = fill_stats, .set = swn_client_set, .user = e};
     if (swn_control_start(&e->control, &opts))
         e->control = NULL; /* no directory for it: status does not list us, nothing else is lost */
 }
@@ -123,8 +125,11 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
 {
     struct swn_engine *e = &swn_engine_one;
     e->config = *config;
-    e->goal_bytes = config->budget_bytes;
-    e->urgency = 1;
+    if (config->daemon_path[0]) /* until the daemon says otherwise, HOLES rule 12 */
+        e->config.budget_bytes = SWN_BUDGET_MIN_BYTES;
+    e->goal_bytes = e->config.budget_bytes;
+    e->cap_bytes = config->budget_bytes;
+    e->urgency = config->urgency > 0 ? config->urgency : 1;
     e->io = swn_engine_io;
     absolute(e->config.store_dir, sizeof e->config.store_dir);
     absolute(e->config.stats_path, sizeof e->config.stats_path);
@@ -208,6 +213,8 @@ void *swn_engine_alloc(size_t n, int *strict)
         e->live_bytes += swn_round_up(n, SWN_PAGE);
         if (e->live_bytes > e->demand_peak)
             e->demand_peak = e->live_bytes;
+        if (e->live_bytes > e->live_recent)
+            e->live_recent = e->live_bytes;
         if (alone && swn_policy_share(e, r))
             swn_policy_make_room(e, 0, r);
         swn_engine_note_peak(e);
@@ -406,6 +413,7 @@ void swn_engine_postfork_child(void)
      * demand. */
     e->spill = e->res.spill = NULL;
     swn_budget_fork_child(e);
+    swn_client_fork_child(e);
     e->kept_bytes = 0;
     e->planned = 0;
     e->plan_dirty = 1;
@@ -422,6 +430,8 @@ void swn_engine_stats(struct swn_stats *out)
     pthread_mutex_lock(&e->lock);
     out->pid = (uint64_t)e->pid;
     out->budget_bytes = e->goal_bytes;
+    out->minimum_bytes = swn_policy_minimum(e);
+    out->urgency = e->urgency;
     out->demand_bytes = e->demand_peak;
     out->resident_bytes = swn_engine_resident(e);
     out->peak_resident_bytes = e->peak_resident > out->resident_bytes ? e->peak_resident : out->resident_bytes;

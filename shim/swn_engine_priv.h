@@ -64,6 +64,8 @@ struct swn_engine {
      * on its way down to it (swn_budget.c). */
     uint64_t goal_bytes;
     struct swn_budgeter *budgeter; /* made by the first change of the budget */
+    struct swn_client *client;     /* where a daemon rules, or is to rule */
+    uint64_t cap_bytes;            /* the user's budget, which no lease exceeds; 0: none */
     double urgency;
 
     struct swn_node *nodes;
@@ -91,6 +93,8 @@ struct swn_engine {
     uint64_t allocs;
 
     uint64_t swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes, demand_peak;
+    uint64_t live_recent;   /* most live bytes of late */
+    double plan_compute_ns; /* a pass with everything in memory, as the plan in force has it */
     struct swn_fetch *fork_paused;
     int forked;
     uint64_t deferred; /* bytes registered instead of read or copied */
@@ -171,6 +175,8 @@ int swn_policy_make_plan(struct swn_draft *d);
 int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d);
 
 /* swn_budget.c */
+/* Written to (8 bytes) whenever a change of the budget is bound; -1: nobody wants to know. Lock held. */
+void swn_budget_tell(struct swn_engine *e, int event_fd);
 void swn_budget_fork_child(struct swn_engine *e);
 
 /* swn_order glue, swn_nodes.c */

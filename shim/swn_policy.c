@@ -531,6 +531,7 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     e->plan_dirty = 0;
     e->plans++;
     e->planned_other = d->other;
+    e->plan_compute_ns = d->plan.compute_ns;
     e->other_peak = swn_policy_other(e);
     if (e->config.verbose)
         say_plan(d);

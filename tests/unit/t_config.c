@@ -89,9 +89,11 @@ static void errors(void **state)
         {"SWAPNET_BUDGET=1M", "SWAPNET_BUDGET='1M' is below the minimum: give at least 8M (8 MiB)"},
         {"SWAPNET_BUDGET=-1", "SWAPNET_BUDGET='-1' is not a size: use e.g. 256M or 2G"},
         {"SWAPNET_BUDGET=1\n2", "SWAPNET_BUDGET='1?2' is not a size: use e.g. 256M or 2G"},
-        {"SWAPNET_BUDGET=",
-         "SWAPNET_BUDGET is not set: give the memory for tensors, e.g. SWAPNET_BUDGET=256M, or SWAPNET=0 "
-         "to switch swapnet off"},
+        {"SWAPNET_DAEMON=on", "SWAPNET_DAEMON='on' is no way to a daemon: use auto, off or the absolute path of its "
+                              "socket"},
+        {"SWAPNET_URGENCY=0", "SWAPNET_URGENCY='0' is no urgency: use a number from 0.001 to 1000, 1 is ordinary"},
+        {"SWAPNET_URGENCY=1e3", "SWAPNET_URGENCY='1e3' is no urgency: use a number from 0.001 to 1000, 1 is ordinary"},
+        {"SWAPNET_URGENCY=.", "SWAPNET_URGENCY='.' is no urgency: use a number from 0.001 to 1000, 1 is ordinary"},
         {"SWAPNET=off", "SWAPNET='off' is not a switch: use 0 or 1"},
         {"SWAPNET_STRICT=yes", "SWAPNET_STRICT='yes' is not a switch: use 0 or 1"},
         {"SWAPNET_VERBOSE=2", "SWAPNET_VERBOSE='2' is not a switch: use 0 or 1"},
@@ -106,8 +108,23 @@ static void errors(void **state)
         assert_string_equal(c.error, rows[i].error);
         assert_int_equal(c.enabled, 0);
     }
-    assert_int_equal(swn_config_load(&c, ENV("HOME=/h")), -EINVAL);
-    assert_non_null(strstr(c.error, "SWAPNET_BUDGET is not set"));
+    assert_int_equal(swn_config_load(&c, ENV("SWAPNET_DAEMON=off", "SWAPNET_BUDGET=", "HOME=/h")), -EINVAL);
+    assert_string_equal(c.error, "SWAPNET_BUDGET is not set: give the memory for tensors, e.g. SWAPNET_BUDGET=256M, or "
+                                 "SWAPNET=0 to switch swapnet off");
+}
+
+/* Without a budget it depends on whether there is a daemon, which only a look at the disk tells. */
+static void daemons(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_config_load(&c, ENV("HOME=/h")), 0);
+    assert_int_equal(c.daemon, SWN_DAEMON_AUTO);
+    assert_int_equal(c.budget_bytes, 0);
+    assert_true(c.urgency > 0.99 && c.urgency < 1.01);
+    assert_int_equal(swn_config_load(&c, ENV("SWAPNET_DAEMON=/run/d.sock", "SWAPNET_URGENCY=2.5", "HOME=/h")), 0);
+    assert_int_equal(c.daemon, SWN_DAEMON_PATH);
+    assert_string_equal(c.daemon_path, "/run/d.sock");
+    assert_true(c.urgency > 2.49 && c.urgency < 2.51);
 }
 
 static void long_values(void **state)
@@ -133,8 +150,7 @@ static void unknown_variables(void **state)
 {
     char names[200][32], *env[203];
     (void)state;
-    assert_int_equal(swn_config_load(&c, ENV("SWAPNET_BUDGT=64M", "SWAPNET_CHILDREN=1", "SWAPNET_", "HOME=/h")),
-                     -EINVAL);
+    assert_int_equal(swn_config_load(&c, ENV("SWAPNET_BUDGT=64M", "SWAPNET_CHILDREN=1", "SWAPNET_", "HOME=/h")), 0);
     assert_string_equal(c.warnings, "SWAPNET_BUDGT is unknown and has no effect: see swapnet(7)\n"
                                     "SWAPNET_CHILDREN is unknown and has no effect: see swapnet(7)\n"
                                     "SWAPNET_ is unknown and has no effect: see swapnet(7)\n");
@@ -158,7 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(minimal),           cmocka_unit_test(everything), cmocka_unit_test(disabled),
         cmocka_unit_test(store_defaults),    cmocka_unit_test(errors),     cmocka_unit_test(long_values),
-        cmocka_unit_test(unknown_variables),
+        cmocka_unit_test(unknown_variables), cmocka_unit_test(daemons),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,10 +20,28 @@
 #include "swn_stats_json.h"
 
 static const char *const numbers[] = {
-    "pid",         "budget_bytes",  "demand_bytes",   "resident_bytes", "peak_resident_bytes", "pool_bytes",
-    "kept_bytes",  "small_bytes",   "streamed_bytes", "spilled_bytes",  "deferred_bytes",      "swap_ins",
-    "window_hits", "window_misses", "stall_ns",       "stray_reads",    "over_budget_bytes",   "untracked_bytes",
-    "passes",      "read_errors",   "plans",
+    "pid",
+    "budget_bytes",
+    "minimum_bytes",
+    "demand_bytes",
+    "resident_bytes",
+    "peak_resident_bytes",
+    "pool_bytes",
+    "kept_bytes",
+    "small_bytes",
+    "streamed_bytes",
+    "spilled_bytes",
+    "deferred_bytes",
+    "swap_ins",
+    "window_hits",
+    "window_misses",
+    "stall_ns",
+    "stray_reads",
+    "over_budget_bytes",
+    "untracked_bytes",
+    "passes",
+    "read_errors",
+    "plans",
 };
 #define NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
 
@@ -35,8 +53,9 @@ static struct swn_stats sample(void)
     memset(&s, 0, sizeof(s));
     for (size_t i = 0; i < NUMBERS; i++)
         values[i] = 1000 + i;
-    assert_int_equal(offsetof(struct swn_stats, fetch_path), sizeof(values));
+    assert_int_equal(offsetof(struct swn_stats, urgency), sizeof(values));
     memcpy(&s, values, sizeof(values));
+    s.urgency = 2.5;
     s.fetch_path = "pread+O_DIRECT";
     s.state = "running";
     s.name = "python3 \"x\"";
@@ -46,12 +65,13 @@ static struct swn_stats sample(void)
 static void check(json_t *root)
 {
     assert_non_null(root);
-    assert_int_equal(json_object_size(root), NUMBERS + 5);
+    assert_int_equal(json_object_size(root), NUMBERS + 6);
     assert_int_equal(json_integer_value(json_object_get(root, "schema")), 1);
     for (size_t i = 0; i < NUMBERS; i++) {
         assert_true(json_is_integer(json_object_get(root, numbers[i])));
         assert_int_equal(json_integer_value(json_object_get(root, numbers[i])), 1000 + i);
     }
+    assert_true(json_real_value(json_object_get(root, "urgency")) > 2.49);
     assert_string_equal(json_string_value(json_object_get(root, "fetch_path")), "pread+O_DIRECT");
     assert_string_equal(json_string_value(json_object_get(root, "state")), "running");
     assert_string_equal(json_string_value(json_object_get(root, "name")), "python3 \"x\"");

@@ -1,0 +1,143 @@
+/* ctl_daemon.c - asking swapnetd, and `swapnetctl total` and `drain`, which it alone can answer. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctl.h"
+#include "ctl_processes.h"
+#include "swn_control.h"
+#include "swn_size.h"
+
+/* A list of 256 processes. */
+#define ANSWER_MOST (1 << 20)
+
+static int ask(const char *path, const char *request, json_t **out)
+{
+    char *text = NULL;
+    uid_t uid = (uid_t)-1;
+    int rc = swn_control_ask(path, request, ANSWER_MOST, &uid, &text);
+    if (rc == -ECONNREFUSED || rc == -ENOTDIR)
+        return -ENOENT;
+    if (rc == 0 && uid != 0 && uid != geteuid())
+        rc = -EPERM; /* anybody's answer */
+    if (rc == 0 && !json_is_object(*out = json_loads(text, JSON_REJECT_DUPLICATES, NULL))) {
+        json_decref(*out);
+        *out = NULL;
+        rc = -EPROTO;
+    }
+    free(text);
+    return rc;
+}
+
+/* In the directories where sockets are. */
+static int ask_named(const char *name, const char *request, json_t **out)
+{
+    char directory[PATH_MAX], path[2 * PATH_MAX];
+    for (unsigned i = 0;; i++) {
+        int rc = swn_control_directory(i, directory, sizeof directory);
+        if (rc == -ENOENT)
+            return rc;
+        snprintf(path, sizeof path, "%s/%s", directory, name);
+        rc = rc ? -ENOENT : ask(path, request, out);
+        if (rc != -ENOENT)
+            return rc;
+    }
+}
+
+int ctl_ask_daemon(const char *request, json_t **out)
+{
+    const char *named = getenv("SWAPNET_DAEMON");
+    if (named && !strcmp(named, "off"))
+        return -ENOENT;
+    return named && named[0] == '/' ? ask(named, request, out) : ask_named(SWN_DAEMON_SOCKET, request, out);
+}
+
+int ctl_ask_process(const char *pid, const char *request, json_t **out)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.sock", pid);
+    return ask_named(name, request, out);
+}
+
+/* ---- total and drain ---- */
+
+/* Nothing but --help, and `words` arguments. 0, 1 when help was shown, -EINVAL. */
+static int take_words(int argc, char **argv, int words)
+{
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    int opt;
+    while ((opt = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        if (opt == 'h') {
+            swn_cli_help(argv[0]);
+            return 1;
+        }
+        swn_cli_bad_option(argv, opt);
+        return -EINVAL;
+    }
+    if (argc - optind != words) {
+        swn_cli_error("%s; see 'swapnetctl help %s'", argc - optind < words ? "something is missing" : "too many words",
+                      argv[0]);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* The daemon's answer, or NULL after saying why there is none. */
+static json_t *tell(const char *request)
+{
+    json_t *answer = NULL;
+    int rc = ctl_ask_daemon(request, &answer);
+    const char *error = json_string_value(json_object_get(answer, "error"));
+    if (rc == -ENOENT)
+        swn_cli_error("no swapnetd is running");
+    else if (rc)
+        swn_cli_error("swapnetd does not answer: %s", strerror(-rc));
+    else if (error)
+        swn_cli_error("swapnetd: %s", error);
+    if (rc || error) {
+        json_decref(answer);
+        return NULL;
+    }
+    return answer;
+}
+
+int ctl_total(int argc, char **argv)
+{
+    uint64_t bytes;
+    char request[96], a[32], b[32];
+    int rc = take_words(argc, argv, 1);
+    if (rc)
+        return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
+    if (swn_parse_size(argv[optind], &bytes)) {
+        swn_cli_error("'%s' is not a size: use e.g. 256M or 2G", argv[optind]);
+        return SWN_CLI_USAGE;
+    }
+    snprintf(request, sizeof request, "{\"op\":\"total\",\"budget\":%" PRIu64 "}", bytes);
+    json_t *answer = tell(request);
+    if (!answer)
+        return SWN_CLI_FAILURE;
+    uint64_t leased = (uint64_t)json_integer_value(json_object_get(answer, "leased_bytes"));
+    printf("total %s, leased %s%s\n", swn_format_mib(a, bytes), swn_format_mib(b, leased),
+           leased > bytes ? ": processes are giving back" : "");
+    json_decref(answer);
+    return SWN_CLI_OK;
+}
+
+int ctl_drain(int argc, char **argv)
+{
+    int rc = take_words(argc, argv, 0);
+    if (rc)
+        return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
+    json_t *answer = tell("{\"op\":\"drain\"}");
+    if (!answer)
+        return SWN_CLI_FAILURE;
+    printf("swapnetd takes no more processes, and ends when %" JSON_INTEGER_FORMAT " more have ended\n",
+           json_integer_value(json_object_get(answer, "processes")));
+    json_decref(answer);
+    return SWN_CLI_OK;
+}

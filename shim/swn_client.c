@@ -1,0 +1,499 @@
+/* The connection to swapnetd, and the thread that keeps it. */
+#define _GNU_SOURCE
+#include "swn_client.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "swn_control.h"
+#include "swn_control_io.h"
+#include "swn_engine_priv.h"
+#include "swn_needs.h"
+#include "swn_size.h"
+#include "swn_thread.h"
+#include "swn_wire.h"
+
+/* How long the program may be held up at its start. A daemon that is alive answers within a few; one that has to take
+ * memory from others first may need more, and then the process begins in its minimum. */
+#define START_MS 250
+#define FIRST_RETRY_MS 100
+#define LAST_RETRY_MS 10000
+#define SEND_MS 1000
+/* Looks at what has changed: often while something does, else once a second. */
+#define LEAST_LOOK_MS 50
+#define MOST_LOOK_MS 1000
+#define CURVE_MS 5000
+/* For `swapnetctl set`, which waits a second. */
+#define SET_WAIT_MS 400
+
+struct swn_client {
+    pthread_t thread;
+    char path[PATH_MAX];
+    int fd;       /* -1: no connection */
+    int event_fd; /* something to look at: a change is bound, the user's wish is another */
+    struct swn_lines in;
+    pthread_cond_t answered; /* the first lease, or no hope of one for now */
+    int tried;
+    uint64_t lease;     /* obeyed; 0: none yet. Engine lock. */
+    uint64_t seq, goal; /* of a lease that is not confirmed yet, seq 0: none */
+    int64_t retry_ms, look_ms, next_look, next_settle, next_curve;
+    struct swn_needs said; /* what the daemon knows of us */
+    uint64_t said_cap;
+    double said_urgency;
+    int warned;
+};
+
+/* ---- which daemon ---- */
+
+/* Nobody but root and ourselves can have put the socket there. */
+static int trusted(const char *path)
+{
+    char directory[PATH_MAX];
+    struct stat st;
+    if (stat(path, &st) || !S_ISSOCK(st.st_mode) || strlen(path) >= sizeof directory)
+        return 0;
+    strcpy(directory, path);
+    char *slash = strrchr(directory, '/');
+    if (slash == directory)
+        slash++;
+    *slash = '\0';
+    return !stat(directory, &st) && (st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & 0022);
+}
+
+/* A socket file that nobody listens to any more is a dead daemon's. */
+static int alive(const char *path)
+{
+    struct sockaddr_un sa;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int yes = fd >= 0 && !swn_control_address(&sa, path) &&
+              (!connect(fd, (const struct sockaddr *)&sa, sizeof sa) || errno == EAGAIN);
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+int swn_client_find(struct swn_config *config)
+{
+    char directory[PATH_MAX], path[2 * PATH_MAX];
+    for (unsigned i = 0; config->daemon == SWN_DAEMON_AUTO && !config->daemon_path[0]; i++) {
+        int rc = swn_control_directory(i, directory, sizeof directory);
+        if (rc == -ENOENT)
+            break;
+        snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
+        if (!rc && strlen(path) < sizeof config->daemon_path && trusted(path) && alive(path))
+            strcpy(config->daemon_path, path);
+    }
+    if (config->daemon == SWN_DAEMON_OFF)
+        config->daemon_path[0] = '\0';
+    return config->daemon_path[0] || config->budget_bytes ? 0 : -ENOENT;
+}
+
+static int dial(const char *path)
+{
+    struct sockaddr_un sa;
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    if (!trusted(path) || swn_control_address(&sa, path))
+        return -EPERM;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    int err = connect(fd, (const struct sockaddr *)&sa, sizeof sa) ? -errno : 0;
+    if (!err && (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || (peer.uid != 0 && peer.uid != geteuid())))
+        err = -EPERM;
+    if (err)
+        close(fd);
+    return err ? err : fd;
+}
+
+/* ---- the budget in force ---- */
+
+static uint64_t least_of(uint64_t cap, uint64_t lease)
+{
+    return cap && cap < lease ? cap : lease;
+}
+
+/* Goes on under the last lease, tries again later. */
+static void hang_up(struct swn_client *c)
+{
+    if (c->fd >= 0)
+        close(c->fd);
+    c->fd = -1;
+    c->seq = 0;
+    swn_lines_free(&c->in);
+}
+
+static void say(struct swn_client *c, const struct swn_wire *m)
+{
+    char line[8192];
+    int n = swn_wire_encode(m, line, sizeof line - 1);
+    if (n < 0 || c->fd < 0)
+        return;
+    line[n] = '\n';
+    if (swn_control_write(c->fd, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
+        hang_up(c);
+}
+
+static void confirm(struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_wire m = {.op = SWN_WIRE_ACK, .has = SWN_HAS_SEQ | SWN_HAS_BUDGET | SWN_HAS_RESIDENT};
+    pthread_mutex_lock(&e->lock);
+    int bound = c->seq && e->config.budget_bytes <= c->goal;
+    m.seq = c->seq;
+    m.budget = c->goal;
+    m.resident = swn_engine_resident(e);
+    pthread_mutex_unlock(&e->lock);
+    if (bound) {
+        c->seq = 0;
+        say(c, &m);
+    }
+}
+
+static void refuse(struct swn_client *c, uint64_t seq, uint64_t minimum)
+{
+    struct swn_wire m = {.op = SWN_WIRE_REFUSE,
+                         .has = SWN_HAS_SEQ | SWN_HAS_MINIMUM | SWN_HAS_LEASE,
+                         .seq = seq,
+                         .minimum = minimum,
+                         .lease = c->lease};
+    c->seq = 0;
+    say(c, &m);
+}
+
+static void take_lease(struct swn_client *c, const struct swn_wire *m)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_budget_change change;
+    pthread_mutex_lock(&e->lock);
+    uint64_t before = c->lease, bytes = least_of(e->cap_bytes, m->budget);
+    c->lease = m->budget; /* before the limit moves: whoever sets a cap meanwhile stays within it */
+    pthread_mutex_unlock(&e->lock);
+    int err = swn_engine_set_budget(bytes, 0, &change);
+    if (err == -ERANGE) {
+        pthread_mutex_lock(&e->lock);
+        c->lease = before;
+        pthread_mutex_unlock(&e->lock);
+        refuse(c, m->seq, change.minimum_bytes);
+    } else {
+        c->seq = m->seq;
+        c->goal = bytes;
+        confirm(c);
+    }
+    pthread_mutex_lock(&e->lock);
+    c->tried = 1;
+    pthread_cond_broadcast(&c->answered);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* ---- what we say ---- */
+
+static int differs(uint64_t a, uint64_t b)
+{
+    uint64_t more = a > b ? a - b : b - a;
+    return more > a / 16 || (more && (!a || !b));
+}
+
+/* Demand that grows is told at once, since others may have to make room; one that falls, when it has fallen a lot. */
+static int worth_saying(const struct swn_needs *old, const struct swn_needs *now)
+{
+    return now->demand > old->demand || differs(old->demand, now->demand) || differs(old->minimum, now->minimum) ||
+           differs(old->weights, now->weights) || now->latency > old->latency * 1.25 ||
+           now->latency < old->latency * 0.8;
+}
+
+static void fill_facts(struct swn_wire *m, const struct swn_client *c, const struct swn_needs *n, int curve)
+{
+    m->has |= SWN_HAS_MINIMUM | SWN_HAS_DEMAND | SWN_HAS_WEIGHTS | SWN_HAS_RESIDENT | SWN_HAS_LATENCY |
+              SWN_HAS_URGENCY | SWN_HAS_CAP | (curve ? SWN_HAS_CURVE : 0u);
+    m->minimum = n->minimum;
+    m->demand = n->demand;
+    m->weights = n->weights;
+    m->resident = n->resident;
+    m->latency = n->latency;
+    m->urgency = c->said_urgency;
+    m->cap = c->said_cap;
+    m->points = n->points;
+    memcpy(m->curve, n->curve, sizeof m->curve);
+}
+
+static void read_wishes(struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    c->said_cap = e->cap_bytes;
+    c->said_urgency = e->urgency;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Time that passes alone is told once a second, so that what is resident can be seen. */
+static void look(struct swn_client *c, int64_t now)
+{
+    struct swn_needs n = c->said;
+    uint64_t cap = c->said_cap;
+    double urgency = c->said_urgency;
+    int settle = now >= c->next_settle, curve = 0;
+    swn_needs_read(&n, settle);
+    if (settle)
+        c->next_settle = now + 1000;
+    if (n.plans != c->said.plans && now >= c->next_curve) {
+        swn_needs_curve(&n);
+        c->next_curve = now + CURVE_MS;
+        curve = 1;
+    }
+    uint64_t plans = curve ? n.plans : c->said.plans;
+    read_wishes(c);
+    int news = curve || worth_saying(&c->said, &n) || c->said_cap != cap || c->said_urgency > urgency ||
+               c->said_urgency < urgency;
+    if (news || settle) {
+        struct swn_wire m = {.op = SWN_WIRE_UPDATE};
+        if (news)
+            fill_facts(&m, c, &n, curve);
+        else
+            m.has = SWN_HAS_RESIDENT, m.resident = n.resident;
+        if (news)
+            c->said = n;
+        say(c, &m);
+    }
+    c->said.plans = plans;
+    c->look_ms = news ? LEAST_LOOK_MS : c->look_ms * 2 < MOST_LOOK_MS ? c->look_ms * 2 : MOST_LOOK_MS;
+    c->next_look = now + c->look_ms;
+}
+
+static void hello(struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_wire m = {
+        .op = SWN_WIRE_HELLO, .has = SWN_HAS_VERSION | SWN_HAS_NAME | SWN_HAS_LEASE, .version = SWN_WIRE_VERSION};
+    snprintf(m.name, sizeof m.name, "%s", program_invocation_short_name);
+    for (char *p = m.name; *p; p++) /* a program's name is any bytes */
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
+    pthread_mutex_lock(&e->lock);
+    /* A limit that is still on its way down counts as what it is. */
+    m.lease = c->lease && e->config.budget_bytes > c->lease ? e->config.budget_bytes : c->lease;
+    pthread_mutex_unlock(&e->lock);
+    read_wishes(c);
+    swn_needs_read(&c->said, 0);
+    fill_facts(&m, c, &c->said, c->said.points != 0);
+    say(c, &m);
+    int64_t now = swn_control_now_ms();
+    c->look_ms = LEAST_LOOK_MS;
+    c->next_look = now + c->look_ms;
+}
+
+/* ---- the thread ---- */
+
+static void give_up_for_now(struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    c->tried = 1;
+    pthread_cond_broadcast(&c->answered);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void connect_now(struct swn_client *c)
+{
+    c->fd = dial(c->path);
+    if (c->fd >= 0) {
+        hello(c);
+        return;
+    }
+    if (!c->warned++) {
+        char mib[32];
+        if (c->lease)
+            swn_say("swapnetd at %s is gone; going on under its last lease of %s", c->path,
+                    swn_format_mib(mib, c->lease));
+        else
+            swn_say("no swapnetd answers at %s: %s; going on with %s until one does", c->path, strerror(-c->fd),
+                    swn_format_mib(mib, swn_engine_one.goal_bytes));
+    }
+    c->fd = -1;
+    give_up_for_now(c);
+}
+
+static void take_line(struct swn_client *c, const char *line, size_t len)
+{
+    struct swn_wire *m = malloc(sizeof *m);
+    char why[SWN_WIRE_TEXT];
+    if (m && !swn_wire_decode(m, line, len, why)) {
+        if (m->op == SWN_WIRE_LEASE) {
+            c->retry_ms = FIRST_RETRY_MS;
+            c->warned = 0;
+            take_lease(c, m);
+        } else if (m->op == SWN_WIRE_ERROR) {
+            if (!c->warned++)
+                swn_say("swapnetd: %s", m->text);
+            hang_up(c);
+            give_up_for_now(c);
+        }
+    }
+    free(m);
+}
+
+static void take_input(struct swn_client *c)
+{
+    size_t len;
+    char *line;
+    int rc = swn_lines_fill(&c->in, c->fd, swn_control_now_ms());
+    if (rc < 0 && rc != -EAGAIN) {
+        hang_up(c);
+        return;
+    }
+    while (c->fd >= 0 && (line = swn_lines_next(&c->in, &len)))
+        take_line(c, line, len);
+}
+
+/* Waits for something to do, at most until the next look; a wait that fails must not spin. */
+static void wait_for(struct swn_client *c, int64_t wait_ms)
+{
+    struct pollfd p[2] = {{.fd = c->event_fd, .events = POLLIN}, {.fd = c->fd, .events = POLLIN}};
+    uint64_t count;
+    if (poll(p, 2, wait_ms < 0 ? 0 : (int)wait_ms) < 0)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    if (p[0].revents && read(c->event_fd, &count, sizeof count) == sizeof count)
+        c->next_look = 0;
+    if (c->fd >= 0 && p[1].revents)
+        take_input(c);
+}
+
+static void *client_main(void *arg)
+{
+    struct swn_client *c = arg;
+    unsigned chance = (unsigned)getpid();
+    pthread_setname_np(pthread_self(), "swn-client");
+    for (;;) {
+        if (c->fd < 0) {
+            connect_now(c);
+            if (c->fd < 0) {
+                /* Not all at the same moment, when there are many and a new daemon comes. */
+                wait_for(c, c->retry_ms / 2 + (int64_t)((unsigned)rand_r(&chance) % (unsigned)c->retry_ms));
+                c->retry_ms = c->retry_ms * 2 < LAST_RETRY_MS ? c->retry_ms * 2 : LAST_RETRY_MS;
+                continue;
+            }
+        }
+        wait_for(c, c->next_look - swn_control_now_ms());
+        if (c->seq)
+            confirm(c);
+        int64_t now = swn_control_now_ms();
+        if (c->fd >= 0 && now >= c->next_look)
+            look(c, now);
+    }
+    return NULL;
+}
+
+static void await_answer(struct swn_engine *e, struct swn_client *c)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += START_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&e->lock);
+    while (!c->tried && pthread_cond_timedwait(&c->answered, &e->lock, &until) != ETIMEDOUT)
+        ;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void swn_client_start(const struct swn_config *config)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!config->daemon_path[0])
+        return;
+    struct swn_client *c = calloc(1, sizeof *c);
+    pthread_condattr_t attr;
+    int err = c ? 0 : -ENOMEM;
+    if (!err) {
+        strcpy(c->path, config->daemon_path);
+        c->fd = -1;
+        c->retry_ms = FIRST_RETRY_MS;
+        swn_lines_init(&c->in);
+        pthread_condattr_init(&attr);
+        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        pthread_cond_init(&c->answered, &attr);
+        pthread_condattr_destroy(&attr);
+        c->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        err = c->event_fd < 0 ? -errno : 0;
+    }
+    if (!err) {
+        pthread_mutex_lock(&e->lock);
+        e->client = c;
+        swn_budget_tell(e, c->event_fd);
+        pthread_mutex_unlock(&e->lock);
+        err = swn_thread_start(&c->thread, client_main, c);
+    }
+    if (err)
+        swn_say("cannot register with swapnetd: %s; going on with the minimum", strerror(-err));
+    else
+        await_answer(e, c);
+}
+
+/* The child goes on with its copy of the budget; it is not registered, and its parent's connection is not its. */
+void swn_client_fork_child(struct swn_engine *e)
+{
+    struct swn_client *c = e->client;
+    if (c && c->fd >= 0)
+        close(c->fd);
+    if (c && c->event_fd >= 0)
+        close(c->event_fd);
+    e->client = NULL;
+}
+
+/* ---- the user's wish, through the process's own socket ---- */
+
+static char *answer(json_t *root)
+{
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    return text;
+}
+
+static char *refusal(uint64_t minimum)
+{
+    char text[128], mib[32];
+    snprintf(text, sizeof text, "it needs at least %s", swn_format_mib(mib, minimum));
+    return answer(json_pack("{s:i s:s s:I}", "schema", 1, "error", text, "minimum_bytes", (json_int_t)minimum));
+}
+
+char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency)
+{
+    struct swn_engine *e = engine;
+    struct swn_budget_change change = {0};
+    pthread_mutex_lock(&e->lock);
+    struct swn_client *c = e->client;
+    uint64_t bytes = c && c->lease ? least_of(budget, c->lease) : budget;
+    /* A daemon that has given nothing yet may give more than the minimum later, not a user who asks for it now. */
+    if (c && !c->lease && bytes > e->goal_bytes)
+        bytes = e->goal_bytes;
+    if (!(has & SWN_HAS_BUDGET) || (c && !budget))
+        bytes = c && c->lease && has & SWN_HAS_BUDGET ? c->lease : e->goal_bytes;
+    pthread_mutex_unlock(&e->lock);
+    int err = swn_engine_set_budget(bytes, SET_WAIT_MS, &change);
+    if (err == -ERANGE)
+        return refusal(change.minimum_bytes);
+    pthread_mutex_lock(&e->lock);
+    if (has & SWN_HAS_BUDGET)
+        e->cap_bytes = budget;
+    if (has & SWN_HAS_URGENCY)
+        e->urgency = urgency;
+    double now = e->urgency;
+    int event_fd = e->client ? e->client->event_fd : -1;
+    pthread_mutex_unlock(&e->lock);
+    uint64_t one = 1;
+    if (event_fd >= 0)
+        (void)!write(event_fd, &one, sizeof one);
+    return answer(json_pack("{s:i s:I s:I s:I s:f s:b s:I s:I}", "schema", 1, "pid", (json_int_t)getpid(),
+                            "budget_bytes", (json_int_t)change.budget_bytes, "minimum_bytes",
+                            (json_int_t)change.minimum_bytes, "urgency", now, "bound", change.bound, "took_ns",
+                            (json_int_t)change.took_ns, "spilled_bytes", (json_int_t)change.spilled_bytes));
+}

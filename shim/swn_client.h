@@ -1,0 +1,26 @@
+/* swn_client.h - this process as one of those that swapnetd serves.
+ *
+ * SWAPNET_DAEMON=auto registers with the daemon whose socket is there when the program starts; =PATH with that one, now
+ * or whenever it answers. Until it does the process has its minimum; from then on it obeys the last lease it got, also
+ * when the daemon dies. Nothing here ever waits for the daemon, but for a moment at the very start, so that the first
+ * tensors need not be squeezed into the minimum.
+ */
+#ifndef SWN_CLIENT_H
+#define SWN_CLIENT_H
+
+#include <stdint.h>
+
+#include "swn_config.h"
+
+struct swn_engine;
+
+/* Decides whether a daemon is to rule: sets config->daemon_path ("": no), and config->budget_bytes to what the process
+ * starts with. -ENOENT: there is neither a budget nor a daemon. */
+int swn_client_find(struct swn_config *config);
+/* Registers, if a daemon is to rule. After the engine has started, with no lock held. */
+void swn_client_start(const struct swn_config *config);
+void swn_client_fork_child(struct swn_engine *e);
+/* For swn_control_opts.set: the user's own wish, within the lease. */
+char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency);
+
+#endif
