@@ -131,7 +131,7 @@ static void start(void)
     if (err < 0)
         swn_say("off: %s", why);
     if (!err && config.verbose)
-        swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)config.budget_bytes,
+        swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)swn_engine_one.goal_bytes,
                 config.store_dir, swn_config_fetch_name(config.fetch), half->version);
     inside--;
 }

@@ -200,13 +200,13 @@ static void take_lease(struct swn_client *c, const struct swn_wire *m)
 static int differs(uint64_t a, uint64_t b)
 {
     uint64_t more = a > b ? a - b : b - a;
-    return more > a / 16 || (more && (!a || !b));
+    return more > a / 8 || (more && (!a || !b));
 }
 
-/* Demand that grows is told at once, since others may have to make room; one that falls, when it has fallen a lot. */
+/* In steps of an eighth: every one of them may make all others plan anew. */
 static int worth_saying(const struct swn_needs *old, const struct swn_needs *now)
 {
-    return now->demand > old->demand || differs(old->demand, now->demand) || differs(old->minimum, now->minimum) ||
+    return differs(old->demand, now->demand) || differs(old->minimum, now->minimum) ||
            differs(old->weights, now->weights) || now->latency > old->latency * 1.25 ||
            now->latency < old->latency * 0.8;
 }

@@ -108,7 +108,8 @@ def clean_env(extra=None):
 
 def swapnet_env(budget, stats, store, **extra):
     """The variables a user sets. `budget` is a number of MiB, or the text of SWAPNET_BUDGET."""
-    env = {"LD_PRELOAD": str(LIBRARY), "SWAPNET_STATS": str(stats), "SWAPNET_STORE": str(store)}
+    env = {"LD_PRELOAD": str(LIBRARY), "SWAPNET_STATS": str(stats), "SWAPNET_STORE": str(store),
+           "SWAPNET_DAEMON": "off"}
     env["SWAPNET_BUDGET"] = f"{budget}M" if isinstance(budget, (int, float)) else budget
     return env | extra
 

@@ -200,7 +200,7 @@ def stats(pid, **changes):
     return document | {"pid": pid, "name": "python3", "state": "running", "budget_bytes": 268435456,
                        "demand_bytes": 575000000, "resident_bytes": 1, "peak_resident_bytes": 2,
                        "streamed_bytes": 1572864, "swap_ins": 7, "stall_ns": 1500000000,
-                       "fetch_path": "io_uring+O_DIRECT", "torch_version": None} | changes
+                       "fetch_path": "io_uring+O_DIRECT", "torch_version": None, "urgency": 2.5} | changes
 
 
 def ours(document, *pids):
@@ -236,7 +236,7 @@ def test_status_json(runtime):
         first, second = ours(json.loads(result.stdout), 900001, 900002)
         assert list(first) == list(second) == FIELDS
         assert (first["pid"], first["name"], first["torch_version"]) == (900001, 'a "b", c', "2.6.0")
-        assert second == {k: stats(900002)[k] for k in FIELDS if k != "urgency"} | {"urgency": 1.0}
+        assert second == {k: stats(900002)[k] for k in FIELDS}
         assert all(isinstance(second[k], int) for k in FIELDS if k.endswith("_bytes") or k.endswith("_ns"))
     assert fake.requests == [{"op": "status"}] * 2
 
@@ -247,7 +247,7 @@ def test_status_csv_and_table(runtime):
     row, = rows
     assert list(row) == FIELDS
     assert row["name"] == 'a "b", c??[31m'
-    assert (row["budget_bytes"], row["urgency"], row["torch_version"]) == ("268435456", "1.0", "")
+    assert (row["budget_bytes"], row["urgency"], row["torch_version"]) == ("268435456", "2.5", "")
     table = status(runtime, "900001").stdout
     assert "\x1b" not in table and len(table.splitlines()) == 2
     assert "256.0 MiB" in table and "548.4 MiB" in table and "1.500 s" in table and "io_uring+O_DIRECT" in table
