@@ -12,8 +12,8 @@ want=("$libdir/libswapnet.so")
 for half in "$@"; do
     want+=("$libdir/swapnet/aten-$half.so")
 done
-want+=("$bindir/swapnetctl" "$bindir/swapnet-partition" "$libdir/libswapnet-store.so" "$libdir/pkgconfig/swapnet.pc"
-    include/swapnet.h)
+want+=("$bindir/swapnetctl" "$bindir/swapnetd" "$bindir/swapnet-partition" "$libdir/libswapnet-store.so" "$libdir/pkgconfig/swapnet.pc"
+    include/swapnet.h lib/systemd/system/swapnetd.service lib/systemd/system/swapnetd.socket)
 for file in "${want[@]}"; do
     if [ ! -s "$prefix/$file" ]; then
         echo "not installed: $file"

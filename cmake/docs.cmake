@@ -29,3 +29,7 @@ endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/skeleton/swapnet.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/swapnet.pc.in ${PROJECT_BINARY_DIR}/swapnet.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/swapnet.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+configure_file(${PROJECT_SOURCE_DIR}/docs/systemd/swapnetd.service.in ${PROJECT_BINARY_DIR}/swapnetd.service @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/swapnetd.service ${PROJECT_SOURCE_DIR}/docs/systemd/swapnetd.socket
+    DESTINATION lib/systemd/system)

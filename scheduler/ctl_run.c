@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "ctl_processes.h"
 #include "swn_size.h"
 
 #define LIBRARY "libswapnet.so"
@@ -67,6 +68,16 @@ static int check_fetch(void)
     return -EINVAL;
 }
 
+/* One is named, or answers: it gives the budget. */
+static int has_daemon(void)
+{
+    const char *named = getenv("SWAPNET_DAEMON");
+    json_t *answer = NULL;
+    int yes = (named && named[0] == '/') || !ctl_ask_daemon("{\"op\":\"version\"}", &answer);
+    json_decref(answer);
+    return yes;
+}
+
 /* The library says nothing louder than a line on stderr and stays off, so that a mistake is caught here, where it can
  * still be an exit code. */
 static int check_settings(void)
@@ -74,7 +85,9 @@ static int check_settings(void)
     const char *budget = getenv("SWAPNET_BUDGET"), *why = "";
     uint64_t bytes;
     if (!budget || !*budget) {
-        swn_cli_error("no budget: give --budget SIZE, e.g. --budget 256M");
+        if (has_daemon())
+            return check_fetch();
+        swn_cli_error("no budget: give --budget SIZE, e.g. --budget 256M, or run swapnetd");
         return -EINVAL;
     }
     int rc = swn_parse_budget(budget, &bytes, &why);

@@ -5,7 +5,7 @@ _swapnetctl_pids()
     local dir sock
     for dir in "${XDG_RUNTIME_DIR:-/nonexistent}/swapnet" /run/swapnet; do
         for sock in "$dir"/*.sock; do
-            [[ -S $sock ]] && basename "$sock" .sock
+            [[ -S $sock && $sock != */swapnetd.sock ]] && basename "$sock" .sock
         done
     done
 }
@@ -15,7 +15,7 @@ _swapnetctl()
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} i
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run status list cache version help --help --version" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "run status list top set total drain cache version help --help --version" -- "$cur")
         return
     fi
     case $command in
@@ -64,6 +64,29 @@ _swapnetctl()
             ;;
         esac
         ;;
+    top)
+        case $prev in
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
+        -d | --delay | -n | --times) ;;
+        *) mapfile -t COMPREPLY < <(compgen -W "--delay --times --output --help" -- "$cur") ;;
+        esac
+        ;;
+    set)
+        case $prev in
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json" -- "$cur") ;;
+        *)
+            if [[ $cur == -* ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "--output --help" -- "$cur")
+            elif ((COMP_CWORD == 2)); then
+                mapfile -t COMPREPLY < <(compgen -W "$(_swapnetctl_pids)" -- "$cur")
+            else
+                compopt -o nospace 2>/dev/null
+                mapfile -t COMPREPLY < <(compgen -W "budget= urgency=" -- "$cur")
+            fi
+            ;;
+        esac
+        ;;
+    total) mapfile -t COMPREPLY < <(compgen -W "256M 512M 1G 2G 4G" -- "$cur") ;;
     cache)
         case $prev in
         -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json" -- "$cur") ;;
@@ -82,7 +105,7 @@ _swapnetctl()
         esac
         ;;
     help)
-        mapfile -t COMPREPLY < <(compgen -W "run status list cache version help" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "run status list top set total drain cache version help" -- "$cur")
         ;;
     esac
 }
