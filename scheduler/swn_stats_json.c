@@ -3,15 +3,13 @@
 #include "swn_stats_json.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "swn_textfile.h"
 
 #define SCHEMA 1
 
@@ -111,62 +109,12 @@ char *swn_stats_to_json(const struct swn_stats *stats)
     return dump(stats, JSON_COMPACT);
 }
 
-static int write_all(int fd, const char *text, size_t len)
-{
-    while (len) {
-        ssize_t n = write(fd, text, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        text += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
-/* Creates or opens `path` with `flags`, writes, closes. */
-static int write_text(const char *path, int flags, const char *text)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | flags, 0644);
-    if (fd < 0)
-        return -errno;
-    int rc = write_all(fd, text, strlen(text));
-    if (rc == 0)
-        rc = write_all(fd, "\n", 1);
-    if (close(fd) != 0 && rc == 0)
-        rc = -errno;
-    return rc;
-}
-
-static int replace_file(const char *path, const char *text)
-{
-    char temporary[PATH_MAX];
-    int n = snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid());
-    if (n < 0 || (size_t)n >= sizeof(temporary))
-        return -ENAMETOOLONG;
-    (void)unlink(temporary); /* left by a killed process that had our number */
-    int rc = write_text(temporary, O_CREAT | O_EXCL | O_NOFOLLOW, text);
-    if (rc == 0 && rename(temporary, path) != 0)
-        rc = -errno;
-    if (rc != 0 && rc != -EEXIST)
-        (void)unlink(temporary);
-    return rc;
-}
-
 int swn_stats_write_file(const struct swn_stats *stats, const char *path)
 {
     char *text = dump(stats, JSON_INDENT(2));
     if (!text)
         return -ENOMEM;
-    struct stat st;
-    int rc;
-    /* rename would put a file in the place of a device or of a link such as /dev/stdout; a fifo nobody reads must not
-     * hold up the end of the program, hence O_NONBLOCK */
-    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        rc = write_text(path, O_CREAT | O_TRUNC | O_NONBLOCK, text);
-    else
-        rc = replace_file(path, text);
+    int rc = swn_textfile_write(path, text);
     free(text);
     return rc;
 }

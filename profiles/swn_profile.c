@@ -1,0 +1,131 @@
+#include "swn_profile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct swn_profile *swn_profile_new(enum swn_profile_kind kind, const char *name)
+{
+    struct swn_profile *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->kind = kind;
+    p->latency_s = -1;
+    for (size_t i = 0; i < SWN_FITS; i++)
+        p->fit[i].rc = -ENODATA;
+    p->name = strdup(name);
+    if (!p->name) {
+        free(p);
+        return NULL;
+    }
+    return p;
+}
+
+void swn_profile_free(struct swn_profile *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->layer_count; i++) {
+        free(p->layers[i].name);
+        free(p->layers[i].reads);
+        free(p->layers[i].releases);
+    }
+    free(p->layers);
+    free(p->name);
+    free(p->source);
+    free(p->torch_version);
+    free(p);
+}
+
+struct swn_profile_layer *swn_profile_add(struct swn_profile *p, const char *name)
+{
+    size_t n = p->layer_count;
+    if ((n & (n - 1)) == 0) { /* room doubles at powers of two */
+        struct swn_profile_layer *grown = realloc(p->layers, (n ? 2 * n : 1) * sizeof *grown);
+        if (!grown)
+            return NULL;
+        p->layers = grown;
+    }
+    struct swn_profile_layer *l = &p->layers[n];
+    memset(l, 0, sizeof *l);
+    l->l.compute_s = -1;
+    l->name = strdup(name);
+    if (!l->name)
+        return NULL;
+    p->layer_count++;
+    return l;
+}
+
+static size_t count_samples(const struct swn_profile *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->layer_count; i++)
+        n += p->layers[i].read_count + p->layers[i].release_count + 1;
+    return n;
+}
+
+static size_t gather_in(const struct swn_profile *p, struct swn_sample *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->layer_count; i++) {
+        const struct swn_profile_layer *l = &p->layers[i];
+        for (size_t k = 0; k < l->read_count; k++) {
+            double depth = l->reads[k].bytes < l->l.bytes || !l->l.depth ? 1 : (double)l->l.depth;
+            s[n++] = (struct swn_sample){{(double)l->reads[k].bytes, depth}, l->reads[k].seconds};
+        }
+    }
+    return n;
+}
+
+/* Layers without operations say nothing of what an operation takes. */
+static size_t gather_ex(const struct swn_profile *p, struct swn_sample *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->layer_count; i++)
+        if (p->layers[i].l.flops && p->layers[i].l.compute_s >= 0)
+            s[n++] = (struct swn_sample){{(double)p->layers[i].l.flops, 0}, p->layers[i].l.compute_s};
+    return n;
+}
+
+static size_t gather_out(const struct swn_profile *p, struct swn_sample *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->layer_count; i++)
+        for (size_t k = 0; k < p->layers[i].release_count; k++)
+            s[n++] = (struct swn_sample){{p->layers[i].l.depth ? (double)p->layers[i].l.depth : 1, 0},
+                                         p->layers[i].releases[k]};
+    return n;
+}
+
+static void fit_one(struct swn_profile *p, int which, const struct swn_sample *s, size_t n, unsigned columns)
+{
+    struct swn_profile_fit *f = &p->fit[which];
+    f->rc = swn_fit(s, n, columns, &f->fit);
+}
+
+int swn_profile_fit(struct swn_profile *p)
+{
+    struct swn_sample *s = calloc(count_samples(p) + 1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    fit_one(p, SWN_FIT_IN, s, gather_in(p, s), 2);
+    fit_one(p, SWN_FIT_EX, s, gather_ex(p, s), 1);
+    fit_one(p, SWN_FIT_OUT, s, gather_out(p, s), 1);
+    free(s);
+    p->known = p->estimates = 0;
+    p->c = (struct swn_coefficients){0};
+    if (!p->fit[SWN_FIT_IN].rc) {
+        p->c.alpha = p->fit[SWN_FIT_IN].fit.c[0];
+        p->c.beta = p->fit[SWN_FIT_IN].fit.c[1];
+        p->known |= SWN_ALPHA | SWN_BETA;
+    }
+    if (!p->fit[SWN_FIT_EX].rc) {
+        p->c.gamma = p->fit[SWN_FIT_EX].fit.c[0];
+        p->known |= SWN_GAMMA;
+    }
+    if (!p->fit[SWN_FIT_OUT].rc) {
+        p->c.eta = p->fit[SWN_FIT_OUT].fit.c[0];
+        p->known |= SWN_ETA;
+    }
+    return 0;
+}

@@ -1,0 +1,212 @@
+/* Description: profiles survive writing and reading; whatever is wrong in a file is refused with a text that says what.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "swn_profile.h"
+
+static struct swn_profile *read_text(const char *text)
+{
+    struct swn_profile *p = NULL;
+    char why[SWN_PROFILE_WHY] = "";
+    if (swn_profile_parse(&p, text, strlen(text), why))
+        fail_msg("%s: %s", why, text);
+    return p;
+}
+
+static void refuse(const char *text, const char *expected)
+{
+    struct swn_profile *p = NULL;
+    char why[SWN_PROFILE_WHY] = "";
+    int rc = swn_profile_parse(&p, text, strlen(text), why);
+    if (rc != -EINVAL || p || !strstr(why, expected))
+        fail_msg("%d '%s' instead of '%s': %.300s", rc, why, expected, text);
+}
+
+static struct swn_profile *example(void)
+{
+    struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, "app.py");
+    p->torch_version = strdup("2.13.0");
+    p->other_bytes = 12345678;
+    p->passes = 42;
+    p->latency_s = 0.125;
+    for (int i = 0; i < 5; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "features.%d.weight", i);
+        struct swn_profile_layer *l = swn_profile_add(p, name);
+        l->l = (struct swn_layer){1000000u * (unsigned)(i + 1), 1 + (unsigned)i % 2, 1u << (10 + i), 0.001 * (i + 1)};
+        l->activation_bytes = 4096;
+        l->read_count = 2;
+        l->reads = calloc(2, sizeof *l->reads);
+        l->reads[0] = (struct swn_profile_read){l->l.bytes, 1e-3};
+        l->reads[1] = (struct swn_profile_read){l->l.bytes / 2, 6e-4};
+        l->release_count = 1;
+        l->releases = calloc(1, sizeof *l->releases);
+        l->releases[0] = 1e-6;
+    }
+    p->layers[4].l.compute_s = -1;
+    return p;
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    struct swn_profile *p = example();
+    assert_int_equal(swn_profile_fit(p), 0);
+    char path[] = "/tmp/swn-profile-XXXXXX", why[SWN_PROFILE_WHY];
+    close(mkstemp(path));
+    assert_int_equal(swn_profile_save(p, path), 0);
+    struct swn_profile *q;
+    assert_int_equal(swn_profile_load(&q, path, why), 0);
+    unlink(path);
+    assert_int_equal(q->kind, SWN_PROFILE_MODEL);
+    assert_string_equal(q->name, p->name);
+    assert_string_equal(q->torch_version, p->torch_version);
+    assert_int_equal(q->other_bytes, p->other_bytes);
+    assert_int_equal(q->passes, p->passes);
+    assert_true(q->latency_s == p->latency_s);
+    assert_int_equal(q->known, p->known);
+    assert_true(q->c.alpha > p->c.alpha * 0.999 && q->c.alpha < p->c.alpha * 1.001);
+    assert_int_equal(q->fit[SWN_FIT_IN].fit.samples, p->fit[SWN_FIT_IN].fit.samples);
+    assert_int_equal(q->layer_count, 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_string_equal(q->layers[i].name, p->layers[i].name);
+        assert_int_equal(q->layers[i].l.bytes, p->layers[i].l.bytes);
+        assert_int_equal(q->layers[i].l.depth, p->layers[i].l.depth);
+        assert_int_equal(q->layers[i].l.flops, p->layers[i].l.flops);
+        assert_int_equal(q->layers[i].read_count, 2);
+        assert_int_equal(q->layers[i].reads[1].bytes, p->layers[i].reads[1].bytes);
+        assert_int_equal(q->layers[i].release_count, 1);
+    }
+    assert_true(q->layers[4].l.compute_s < 0);
+    swn_profile_free(p);
+    swn_profile_free(q);
+    assert_int_equal(swn_profile_load(&q, "/nonexistent/profile", why), -ENOENT);
+    assert_int_equal(swn_profile_load(&q, "/dev/zero", why), -EFBIG);
+}
+
+/* A name that is not UTF-8 must not cost the profile. */
+static void test_odd_name(void **state)
+{
+    (void)state;
+    struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, "caf\xe9");
+    char *text = swn_profile_text(p), why[SWN_PROFILE_WHY];
+    struct swn_profile *q;
+    assert_non_null(text);
+    assert_int_equal(swn_profile_parse(&q, text, strlen(text), why), 0);
+    assert_string_equal(q->name, "caf?");
+    free(text);
+    swn_profile_free(p);
+    swn_profile_free(q);
+}
+
+#define DEVICE(rest) "{\"schema\":1,\"kind\":\"device\",\"name\":\"x\"" rest "}"
+#define COEFFICIENTS(rest) ",\"coefficients\":{" rest "}"
+#define MODEL(rest) "{\"schema\":1,\"kind\":\"model\",\"name\":\"x\",\"other_bytes\":0" rest "}"
+#define LAYER(rest) MODEL(",\"layers\":[{\"name\":\"l\",\"bytes\":1,\"depth\":1" rest "}]")
+
+static void test_accepted(void **state)
+{
+    (void)state;
+    struct swn_profile *p = read_text(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9,\"beta_s_per_reference\":null") ","
+                                             "\"estimates\":[\"alpha_s_per_byte\"],\"notes\":[\"n\"],\"memory_bytes\":8"));
+    assert_int_equal(p->known, SWN_ALPHA);
+    assert_int_equal(p->estimates, SWN_ALPHA);
+    assert_int_equal(p->memory_bytes, 8);
+    swn_profile_free(p);
+    p = read_text(LAYER(",\"compute_s\":null"));
+    assert_int_equal(p->layer_count, 1);
+    assert_true(p->layers[0].l.compute_s < 0 && p->latency_s < 0 && !p->known);
+    swn_profile_free(p);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    refuse("", "line");
+    refuse("[]", "object");
+    refuse("{", "line");
+    refuse("{\"schema\":1,\"schema\":1}", "duplicate");
+    refuse("{\"schema\":2,\"kind\":\"device\",\"name\":\"x\"}", "\"schema\"");
+    refuse("{\"schema\":\"1\",\"kind\":\"device\",\"name\":\"x\"}", "\"schema\"");
+    refuse("{\"schema\":1,\"kind\":\"thing\",\"name\":\"x\"}", "\"kind\"");
+    refuse("{\"schema\":1,\"kind\":3,\"name\":\"x\"}", "\"kind\"");
+    refuse("{\"schema\":1,\"kind\":\"device\"}", "\"name\"");
+    refuse("{\"schema\":1,\"kind\":\"device\",\"name\":\"\"}", "\"name\"");
+    refuse(DEVICE(""), "\"coefficients\"");
+    refuse(DEVICE(",\"layers\":[]"), "unknown key \"layers\"");
+    refuse(DEVICE(COEFFICIENTS("")), "alpha");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":-1e-9")), "alpha");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e400")), "line");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e300")), "alpha");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":\"1\"")), "alpha");
+    refuse(DEVICE(COEFFICIENTS("\"alpha\":1e-9")), "unknown key \"alpha\"");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9") ",\"estimates\":[\"eta_s_per_reference\"]"), "estimates");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9") ",\"estimates\":[1]"), "estimates");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9") ",\"estimates\":{}"), "estimates");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9") ",\"notes\":[1]"), "notes");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9") ",\"memory_bytes\":-1"), "memory_bytes");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9") ",\"fit\":{\"swap_in\":{}}"), "samples");
+    refuse(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9") ",\"fit\":{\"else\":null}"), "else");
+    refuse("{\"schema\":1,\"kind\":\"model\",\"name\":\"x\",\"layers\":[]}", "other_bytes");
+    refuse(MODEL(""), "\"layers\"");
+    refuse(MODEL(",\"layers\":{}"), "\"layers\"");
+    refuse(MODEL(",\"layers\":[3]"), "layer 0");
+    refuse(MODEL(",\"layers\":[{}]"), "layer 0: \"name\"");
+    refuse(MODEL(",\"layers\":[{\"name\":\"l\",\"depth\":1}]"), "bytes");
+    refuse(LAYER(",\"flops\":1.5"), "flops");
+    refuse(LAYER(",\"flops\":2000000000000000000"), "flops");
+    refuse(LAYER(",\"compute_s\":\"fast\""), "compute_s");
+    refuse(LAYER(",\"swap_in\":[[1]]"), "swap_in");
+    refuse(LAYER(",\"swap_in\":[[0,1]]"), "swap_in");
+    refuse(LAYER(",\"swap_in\":[[1,-1]]"), "swap_in");
+    refuse(LAYER(",\"swap_in\":3"), "swap_in");
+    refuse(LAYER(",\"swap_out\":[null]"), "swap_out");
+    refuse(LAYER(",\"colour\":1"), "layer 0: unknown key \"colour\"");
+    refuse(MODEL(",\"passes\":true,\"layers\":[]"), "passes");
+    refuse(MODEL(",\"latency_s\":[],\"layers\":[]"), "latency_s");
+}
+
+/* Every prefix and every changed byte of a good file: refused or read, never more. */
+static void test_damaged(void **state)
+{
+    (void)state;
+    struct swn_profile *p = example();
+    swn_profile_fit(p);
+    char *text = swn_profile_text(p), why[SWN_PROFILE_WHY];
+    size_t len = strlen(text), refused = 0;
+    for (size_t i = 0; i < len; i++) {
+        struct swn_profile *q = NULL;
+        if (swn_profile_parse(&q, text, i, why) == 0)
+            fail_msg("a part of %zu bytes was taken", i);
+        char before = text[i];
+        text[i] = (char)(before ^ (1 << i % 7));
+        if (swn_profile_parse(&q, text, len, why))
+            refused++;
+        else
+            swn_profile_free(q);
+        text[i] = before;
+    }
+    assert_true(refused > len / 3);
+    free(text);
+    swn_profile_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_odd_name), cmocka_unit_test(test_accepted),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_damaged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
