@@ -2,6 +2,9 @@
 # the interpreters in SWAPNET_PYTHONS say.
 
 file(GLOB aten_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/aten.cpp ${PROJECT_SOURCE_DIR}/shim/aten_*.cpp)
+if(aten_sources)
+    list(APPEND aten_sources ${PROJECT_SOURCE_DIR}/profiles/swn_flops.c)
+endif()
 set(SWAPNET_HALVES "")
 
 function(swn_half python)

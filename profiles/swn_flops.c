@@ -51,7 +51,7 @@ static const struct {
     {"aten::embedding_bag", SWN_FLOPS_EMBEDDING},
 };
 
-enum swn_flops_kind swn_flops_kind(const char *name)
+enum swn_flops_kind swn_flops_kind_find(const char *name)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (!strcmp(kinds[i].name, name))

@@ -51,7 +51,7 @@ struct swn_flops_op {
 };
 
 /* What an operator ("aten::conv2d") computes. */
-enum swn_flops_kind swn_flops_kind(const char *name);
+enum swn_flops_kind swn_flops_kind_find(const char *name);
 /* 0 when the shapes do not fit the kind. */
 uint64_t swn_flops(const struct swn_flops_op *op);
 

@@ -17,6 +17,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "aten_flops.h"
 #include "aten_rules.h"
 #include "swn_aten.h"
 
@@ -32,6 +33,7 @@ struct Operator {
     bool whole_copy = false;         // aten::copy_
     bool fills = false;              // zero_, fill_, normal_, uniform_: writes all of it and reads nothing
     std::array<signed char, 32> use; // swn_use per argument
+    swn_flops_kind flops = SWN_FLOPS_NONE;
 };
 
 std::mutex operators_lock;
@@ -53,6 +55,7 @@ Operator *describe(const at::RecordFunction &fn)
     op->whole_copy = op->name == "aten::copy_";
     op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
                 (op->name == "aten::fill_" && name->overload_name == "Scalar");
+    op->flops = swn_flops_kind_find(op->name.c_str());
     const auto &args = handle->schema().arguments();
     size_t rule_length = rule ? std::strlen(rule->uses) : 0;
     for (size_t i = 0; i < args.size() && i < op->use.size(); i++) {
@@ -77,6 +80,7 @@ struct Known {
 struct Thread {
     unsigned depth = 0; // operators entered
     bool open = false;  // the outermost one has been announced
+    uint64_t flops = 0; // of operators that were not, since the last one that was
     swn_op op;
     std::array<c10::StorageImpl *, SWN_OP_ARGS> storages;
     std::array<c10::Storage, SWN_OP_ARGS> held;
@@ -260,8 +264,13 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
             use = SWN_USE_READ;
         add_value(t, inputs[i], use);
     }
-    if (!t.op.n)
+    t.op.flops = host->count_flops && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
+    if (!t.op.n) {
+        t.flops += t.op.flops;
         return;
+    }
+    t.op.flops_before = t.flops;
+    t.flops = 0;
     host->op_begin(&t.op);
     t.open = true;
     if (t.op.skip)

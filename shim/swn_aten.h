@@ -52,7 +52,9 @@ struct swn_op {
     int copies;       /* it copies every byte of args[1]'s storage to args[0]'s, and does nothing else */
     struct swn_extent_file *move_file; /* the engine's: a store that has args[1]'s bytes, and where */
     uint64_t move_off;
-    int skip; /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
+    int skip;              /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
+    uint64_t flops;        /* of this operator; 0 unless the host counts them, see swn_flops.h */
+    uint64_t flops_before; /* and of those since the thread's last one that were not announced: no tensor of interest */
     unsigned n;
     struct swn_arg args[SWN_OP_ARGS + SWN_OP_PIECES];
 
@@ -67,6 +69,7 @@ struct swn_host {
     uint32_t abi;
     uintptr_t lo, hi;        /* tensors of interest lie here */
     const uintptr_t *mapped; /* or between these two addresses, which change */
+    int count_flops;
     void (*op_begin)(struct swn_op *op);
     void (*op_end)(struct swn_op *op);
 };

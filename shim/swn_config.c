@@ -141,6 +141,7 @@ static const struct variable variables[] = {
     {"SWAPNET_STORE", set_path, offsetof(struct swn_config, store_dir)},
     {"SWAPNET_STATS", set_path, offsetof(struct swn_config, stats_path)},
     {"SWAPNET_TRACE", set_path, offsetof(struct swn_config, trace_path)},
+    {"SWAPNET_PROFILE", set_path, offsetof(struct swn_config, profile_path)},
     {"SWAPNET_VERBOSE", set_flag, offsetof(struct swn_config, verbose)},
     {"SWAPNET_STRICT", set_flag, offsetof(struct swn_config, strict)},
     {"SWAPNET_FETCH", set_fetch, 0},

@@ -26,6 +26,7 @@ struct swn_config {
     int store_off;             /* SWAPNET_STORE=off: no block stores; the spill file is in the default directory */
     char stats_path[PATH_MAX]; /* SWAPNET_STATS, or "" */
     char trace_path[PATH_MAX]; /* SWAPNET_TRACE, or "" */
+    char profile_path[PATH_MAX]; /* SWAPNET_PROFILE, or "" */
     int verbose;               /* SWAPNET_VERBOSE */
     int strict;                /* SWAPNET_STRICT */
     int fetch;                 /* SWAPNET_FETCH, enum swn_config_fetch */

@@ -16,6 +16,7 @@
 #include "swn_client.h"
 #include "swn_guest.h"
 #include "swn_load.h"
+#include "swn_record.h"
 #include "swn_size.h"
 #include "swn_stats_json.h"
 
@@ -57,6 +58,8 @@ void swn_engine_note_peak(struct swn_engine *e)
     size_t now = swn_engine_resident(e), other = swn_policy_other(e);
     if (now > e->peak_resident)
         e->peak_resident = now;
+    if (e->node_live && other > e->other_peak_ever)
+        e->other_peak_ever = other;
     if (other > e->other_peak) {
         e->other_peak = other;
         /* The plan gave weights what activations turn out to need. */
@@ -134,6 +137,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     absolute(e->config.store_dir, sizeof e->config.store_dir);
     absolute(e->config.stats_path, sizeof e->config.stats_path);
     absolute(e->config.trace_path, sizeof e->config.trace_path);
+    absolute(e->config.profile_path, sizeof e->config.profile_path);
     init_sync(e);
     int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
     if (err) {
@@ -163,6 +167,11 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         swn_say("cannot write the trace file %s: %s; going on without", e->config.trace_path, strerror(-err));
         e->trace = NULL;
     }
+    if (e->config.profile_path[0]) {
+        if (swn_record_create(&e->record))
+            swn_say("no memory for a profile; going on without");
+        atomic_store(&e->want_hook, 1); /* also where everything fits */
+    }
     start_control(e);
     atomic_store(&e->running, 1);
     return 0;
@@ -185,6 +194,7 @@ void swn_engine_host(struct swn_host *out)
                              .lo = swn_arena_lo(e->arena),
                              .hi = swn_arena_hi(e->arena),
                              .mapped = swn_guest_bounds,
+                             .count_flops = e->record != NULL,
                              .op_begin = swn_engine_op_begin,
                              .op_end = swn_engine_op_end};
 }
@@ -475,6 +485,11 @@ void swn_engine_exit(void)
         int err = swn_stats_write_file(&stats, e->config.stats_path);
         if (err)
             swn_say("cannot write the statistics file %s: %s", e->config.stats_path, strerror(-err));
+    }
+    if (e->record && !e->forked) {
+        int err = swn_record_save(e);
+        if (err)
+            swn_say("cannot write the profile %s: %s", e->config.profile_path, strerror(-err));
     }
     swn_load_exit();
     pthread_mutex_lock(&e->lock);

@@ -13,6 +13,7 @@
 #include "swn_control.h"
 #include "swn_engine.h"
 #include "swn_fetch.h"
+#include "swn_fit.h"
 #include "swn_order.h"
 #include "swn_plan.h"
 #include "swn_pool.h"
@@ -36,6 +37,9 @@ struct swn_thread_state {
     uint64_t ready_ns;   /* when it began */
     unsigned index;
     uint64_t next_plan_try;
+    uint64_t pass_ns; /* when the pass under way began */
+    uint64_t flops;   /* since the last visit; while there is a record */
+    size_t other;     /* most of everything that is not a weight since then, likewise */
     struct swn_thread_state *next;
     int listed;
 };
@@ -52,6 +56,7 @@ struct swn_engine {
     struct swn_fetch *fetch;
     struct swn_order *order;
     struct swn_trace *trace;
+    struct swn_record *record; /* NULL unless SWAPNET_PROFILE is set */
     struct swn_control *control;
     const struct swn_half *half;
     _Atomic int running;
@@ -83,6 +88,7 @@ struct swn_engine {
     size_t kept_bytes;      /* pool memory behind the window */
     size_t node_home_bytes; /* HOME ranges that are nodes */
     size_t other_peak;      /* most of everything that is not a weight, since the last plan */
+    size_t other_peak_ever; /* and since there are weights */
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
@@ -97,7 +103,9 @@ struct swn_engine {
     double plan_compute_ns; /* a pass with everything in memory, as the plan in force has it */
     struct swn_fetch *fork_paused;
     int forked;
-    uint64_t deferred; /* bytes registered instead of read or copied */
+    uint64_t deferred;      /* bytes registered instead of read or copied */
+    struct swn_online disk; /* ns of a read by its bytes */
+    uint64_t read_done_ns;  /* when the last read was done */
     int said_pool, said_over, said_full, said_oversize, said_read, said_store;
 };
 
@@ -156,6 +164,7 @@ void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r);
 void swn_policy_evict(void *engine, struct swn_frame *f);
 void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r);
 void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
+size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most);
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
 size_t swn_policy_other(struct swn_engine *e);
 int swn_policy_give(struct swn_engine *e, int desperate);

@@ -426,6 +426,25 @@ const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t siz
     return out;
 }
 
+static int first_tensor(const struct swn_store *s, uint64_t off, char *out, size_t size)
+{
+    for (size_t i = 0; i < s->tensor_count; i++)
+        if (s->extents[s->tensors[i].extent].off == off)
+            return snprintf(out, size, "%s", s->tensors[i].name) > 0;
+    return 0;
+}
+
+int swn_load_tensor(const struct swn_load_place *place, char *out, size_t size)
+{
+    int found = 0;
+    if (!place->file || pthread_mutex_trylock(&load_lock))
+        return 0; /* somebody is loading at exit: the names are not worth waiting for */
+    for (struct source *s = sources; s && !found; s = s->next)
+        found = &s->file == place->file && s->store && first_tensor(s->store, place->off, out, size);
+    pthread_mutex_unlock(&load_lock);
+    return found;
+}
+
 void swn_load_exit(void)
 {
     struct swn_engine *e = &swn_engine_one;

@@ -40,6 +40,14 @@ void swn_load_verify(struct swn_engine *e, struct swn_range *r);
 /* Where a file's bytes come from, for messages: FILE or "the spill file in DIR". */
 const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t size);
 
+/* Where a range's bytes are on disk. */
+struct swn_load_place {
+    const struct swn_extent_file *file;
+    uint64_t off;
+};
+/* The name of the (first) tensor there, into out: 1, or 0 when that is no store's. No lock held. */
+int swn_load_tensor(const struct swn_load_place *place, char *out, size_t size);
+
 /* At exit: what the kernel read ahead of headers and small tensors leaves the page cache. */
 void swn_load_exit(void);
 

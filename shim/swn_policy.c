@@ -8,6 +8,7 @@
 #include "swn_engine_priv.h"
 #include "swn_load.h"
 #include "swn_plan.h"
+#include "swn_record.h"
 #include "swn_size.h"
 
 #define MIB ((size_t)1 << 20)
@@ -128,7 +129,9 @@ int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard)
 void swn_policy_evict(void *engine, struct swn_frame *f)
 {
     struct swn_engine *e = engine;
+    uint64_t begin = e->record ? swn_now_ns() : 0;
     struct swn_range *r = f->range;
+    struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->lead->node] : NULL;
     if (r && r->published && swn_residency_remap(&e->res, r)) {
         /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
          * address must not keep naming a frame that gets other bytes. */
@@ -138,6 +141,8 @@ void swn_policy_evict(void *engine, struct swn_frame *f)
     if (r)
         r->frame = NULL;
     swn_pool_release(e->pool, f);
+    if (node)
+        swn_record_released(e->record, node, (double)(swn_now_ns() - begin));
 }
 
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
@@ -346,7 +351,7 @@ int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_ra
 }
 
 /* The weights of every thread whose order is settled, in the order they are read, each once. */
-static size_t gather(struct swn_engine *e, uint32_t *ids, size_t most)
+size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
 {
     size_t n = 0;
     uint32_t *cycle = malloc(most * sizeof *cycle);

@@ -7,6 +7,7 @@
 
 #include "swn_engine_priv.h"
 #include "swn_load.h"
+#include "swn_record.h"
 
 /* A cursor that has not moved for so many visits has no claim on the window. */
 #define IDLE_VISITS 4096
@@ -31,6 +32,16 @@ void swn_swapin_release(struct swn_engine *e, struct swn_frame *f)
 
 /* --- reads --- */
 
+/* Reads are served one after the other: what this one took is the time since the one before was done. */
+static void note_read(struct swn_engine *e, const struct swn_frame *f, uint64_t now)
+{
+    uint64_t begin = f->start_ns > e->read_done_ns ? f->start_ns : e->read_done_ns;
+    double ns = now > begin ? (double)(now - begin) : 0;
+    swn_online_add(&e->disk, (double)f->job.len, ns);
+    if (e->record && f->range && swn_is_weight(f->range))
+        swn_record_read(e->record, &e->nodes[f->range->lead->node], f->job.len, ns);
+}
+
 static void fetch_done(struct swn_fetch_job *job, int err)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -46,6 +57,9 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     swn_frame_file(f)->refs--;
     f->state = SWN_FRAME_READY;
     e->swap_ins += !err;
+    if (!err)
+        note_read(e, f, now);
+    e->read_done_ns = now;
     if (e->trace) {
         char name[SWN_TRACE_NAME];
         snprintf(name, sizeof name, "block %u", f->range_id);

@@ -12,6 +12,7 @@
 #include "swn_engine_priv.h"
 #include "swn_guest.h"
 #include "swn_load.h"
+#include "swn_record.h"
 
 static __thread struct swn_thread_state *self_state;
 
@@ -143,12 +144,30 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     if (last && now > t->ready_ns) {
         double took = (double)(now - t->ready_ns);
         last->compute_ns = last->compute_ns > 0 ? last->compute_ns * 0.7 + took * 0.3 : took;
+        if (e->record)
+            swn_record_computed(e->record, last, took, t->flops, t->other);
     }
+    t->flops = 0;
+    t->other = 0;
     t->last_node = e->nodes[r->node].id;
     t->ready_ns = now;
     t->last_visit = ++e->visits;
+    uint64_t passes = t->cursor.passes;
     if (!swn_order_visit(e->order, &t->cursor, t->last_node))
         t->next_plan_try = 0;
+    if (e->record && t->cursor.passes != passes) {
+        if (passes)
+            swn_record_pass(e->record, (double)(now - t->pass_ns));
+        t->pass_ns = now;
+    }
+}
+
+/* Operations and activations belong to the weight that was read last. */
+static void note_other(struct swn_engine *e, struct swn_thread_state *t, uint64_t flops)
+{
+    size_t other = swn_policy_other(e);
+    t->flops += flops;
+    t->other = other > t->other ? other : t->other;
 }
 
 /* Whether nobody will want what the range holds now: not another thread, not this operator through another storage. */
@@ -237,11 +256,15 @@ void swn_engine_op_begin(struct swn_op *op)
         op->n = 0;
     swn_guest_resolve(e, op);
     add_pieces(e, op);
+    if (e->record && t)
+        note_other(e, t, op->flops_before);
     for (int writes = 1; writes >= 0; writes--)
         for (unsigned i = 0; i < op->total; i++)
             if ((op->args[i].use >= SWN_USE_WRITE) == writes)
                 begin_arg(e, op, &op->args[i], t);
     lend_all(e, op, t);
+    if (e->record && t)
+        note_other(e, t, op->flops);
     if (op->visits) {
         swn_swapin_ahead(e, t);
         t->ready_ns = swn_now_ns();

@@ -135,6 +135,7 @@ void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *use
     op->name = "aten::test";
     op->n = n;
     op->copies = 0;
+    op->flops = op->flops_before = 0;
     for (unsigned i = 0; i < n; i++)
         op->args[i] = (struct swn_arg){.word = &tensors[i]->word,
                                        .data = (uintptr_t)__atomic_load_n(&tensors[i]->word, __ATOMIC_ACQUIRE),

@@ -1,0 +1,210 @@
+#define _GNU_SOURCE
+#include "swn_record.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "swn_load.h"
+#include "swn_profile.h"
+
+/* The newest ones: a program's first passes are not like those that follow. */
+#define TIMES 32
+#define READS 16
+#define PASSES 256
+
+struct ring {
+    float s[TIMES];
+    unsigned n;
+};
+
+struct weight {
+    uint32_t id; /* of the node; another one may have its place later */
+    struct ring compute, release;
+    struct swn_profile_read reads[READS];
+    unsigned read_count;
+    uint64_t flops, other;
+};
+
+struct swn_record {
+    struct weight *weights; /* by place of the node */
+    size_t room;
+    double passes[PASSES];
+    uint64_t pass_count;
+};
+
+int swn_record_create(struct swn_record **out)
+{
+    *out = calloc(1, sizeof **out);
+    return *out ? 0 : -ENOMEM;
+}
+
+/* NULL when there is no memory: then it is not recorded. */
+static struct weight *weight_of(struct swn_record *r, const struct swn_node *node)
+{
+    size_t i = (node->id & (SWN_NODE_MOST - 1)) - 1;
+    if (i >= r->room) {
+        size_t room = r->room ? r->room : 256;
+        while (room <= i)
+            room *= 2;
+        struct weight *grown = realloc(r->weights, room * sizeof *grown);
+        if (!grown)
+            return NULL;
+        memset(grown + r->room, 0, (room - r->room) * sizeof *grown);
+        r->weights = grown;
+        r->room = room;
+    }
+    struct weight *w = &r->weights[i];
+    if (w->id != node->id)
+        *w = (struct weight){.id = node->id};
+    return w;
+}
+
+static void add(struct ring *ring, double ns)
+{
+    ring->s[ring->n++ % TIMES] = (float)(ns / 1e9);
+}
+
+void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, uint64_t flops, size_t other)
+{
+    struct weight *w = weight_of(r, node);
+    if (!w)
+        return;
+    add(&w->compute, ns);
+    w->flops = flops;
+    w->other = other; /* of the first passes it holds weights that were not known for such yet */
+}
+
+void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns)
+{
+    struct weight *w = weight_of(r, node);
+    if (w)
+        w->reads[w->read_count++ % READS] = (struct swn_profile_read){bytes, ns / 1e9};
+}
+
+void swn_record_released(struct swn_record *r, const struct swn_node *node, double ns)
+{
+    struct weight *w = weight_of(r, node);
+    if (w)
+        add(&w->release, ns);
+}
+
+void swn_record_pass(struct swn_record *r, double ns)
+{
+    r->passes[r->pass_count++ % PASSES] = ns / 1e9;
+}
+
+static size_t copy_ring(const struct ring *ring, double out[TIMES])
+{
+    size_t n = ring->n < TIMES ? ring->n : TIMES;
+    for (size_t i = 0; i < n; i++)
+        out[i] = (double)ring->s[i];
+    return n;
+}
+
+static int put_samples(struct swn_profile_layer *l, const struct weight *w)
+{
+    double times[TIMES];
+    size_t n = copy_ring(&w->compute, times), reads = w->read_count < READS ? w->read_count : READS;
+    l->l.compute_s = n ? swn_median(times, n) : -1;
+    if (reads) {
+        l->reads = calloc(reads, sizeof *l->reads);
+        if (!l->reads)
+            return -ENOMEM;
+        memcpy(l->reads, w->reads, reads * sizeof *l->reads);
+        l->read_count = reads;
+    }
+    n = copy_ring(&w->release, times);
+    if (n) {
+        l->releases = calloc(n, sizeof *l->releases);
+        if (!l->releases)
+            return -ENOMEM;
+        memcpy(l->releases, times, n * sizeof *l->releases);
+        l->release_count = n;
+    }
+    return 0;
+}
+
+/* A weight comes in as one reference per tensor; the engine's weights are tensors. */
+static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
+{
+    const struct swn_range *r = swn_node_of(e, id)->range;
+    const struct weight *w = weight_of(e->record, swn_node_of(e, id));
+    char name[32];
+    snprintf(name, sizeof name, "block %u", r->id);
+    struct swn_profile_layer *l = swn_profile_add(p, name);
+    if (!l || !w)
+        return -ENOMEM;
+    l->l.bytes = swn_weight_bytes(r);
+    l->l.depth = 1;
+    l->l.flops = w->flops < (uint64_t)1 << 59 ? w->flops : (uint64_t)1 << 59;
+    l->activation_bytes = w->other;
+    return put_samples(l, w);
+}
+
+/* The learned order first, then weights that are in no cycle: read once, or written. */
+static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most)
+{
+    size_t n = swn_policy_gather(e, ids, most);
+    unsigned char *seen = calloc(e->node_count + 1, 1);
+    for (size_t i = 0; seen && i < n; i++)
+        seen[swn_node_of(e, ids[i]) - e->nodes] = 1;
+    for (size_t i = 0; seen && i < e->node_count && n < most; i++)
+        if (e->nodes[i].range && !seen[i] && !e->nodes[i].range->written)
+            ids[n++] = e->nodes[i].id;
+    free(seen);
+    return n;
+}
+
+static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size_t n, struct swn_load_place *places)
+{
+    int rc = 0;
+    p->torch_version = strdup(e->half ? e->half->version : "unknown");
+    p->other_bytes = e->other_peak_ever;
+    p->passes = e->record->pass_count;
+    size_t passes = p->passes < PASSES ? (size_t)p->passes : PASSES;
+    p->latency_s = passes ? swn_median(e->record->passes, passes) : -1;
+    for (size_t i = 0; !rc && i < n; i++) {
+        const struct swn_range *r = swn_node_of(e, ids[i])->range;
+        rc = put(e, p, ids[i]);
+        places[i] = (struct swn_load_place){r->file, r->extent};
+    }
+    return rc;
+}
+
+/* The tensor's name where the bytes come from a store. */
+static void name(struct swn_profile *p, const struct swn_load_place *places)
+{
+    char text[512];
+    for (size_t i = 0; i < p->layer_count; i++) {
+        char *copy = swn_load_tensor(&places[i], text, sizeof text) ? strdup(text) : NULL;
+        if (copy) {
+            free(p->layers[i].name);
+            p->layers[i].name = copy;
+        }
+    }
+}
+
+int swn_record_save(struct swn_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    size_t most = e->node_live * 4 + 16;
+    uint32_t *ids = malloc(most * sizeof *ids);
+    struct swn_load_place *places = calloc(most, sizeof *places);
+    struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, program_invocation_short_name);
+    int rc = -ENOMEM;
+    if (ids && places && p)
+        rc = fill(e, p, ids, all_weights(e, ids, most), places);
+    pthread_mutex_unlock(&e->lock);
+    if (!rc)
+        name(p, places);
+    if (!rc)
+        rc = swn_profile_fit(p);
+    if (!rc)
+        rc = swn_profile_save(p, e->config.profile_path);
+    swn_profile_free(p);
+    free(places);
+    free(ids);
+    return rc;
+}

@@ -1,0 +1,24 @@
+/* swn_record.h - what SWAPNET_PROFILE writes at exit: per weight how long it computes, comes and goes, per pass how
+ * long it takes. Everything but swn_record_save is called with the engine lock held, and only while the engine has a
+ * record.
+ */
+#ifndef SWN_RECORD_H
+#define SWN_RECORD_H
+
+#include "swn_engine_priv.h"
+
+struct swn_record;
+
+/* 0 or -ENOMEM. */
+int swn_record_create(struct swn_record **out);
+
+/* From the read of weight `node` to the next one's: ns without waiting, operations, most bytes of other tensors. */
+void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, uint64_t flops, size_t other);
+void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns);
+void swn_record_released(struct swn_record *r, const struct swn_node *node, double ns);
+void swn_record_pass(struct swn_record *r, double ns);
+
+/* Weights in learned order, those outside it behind, to config.profile_path. 0 or -errno. No lock held. */
+int swn_record_save(struct swn_engine *e);
+
+#endif
