@@ -58,6 +58,19 @@ static const struct swn_cli_command commands[] = {
      "Usage: swapnetctl drain\n"
      "\n"
      "swapnetd takes no more programs, and ends when those it serves have ended.\n"},
+    {"profile", ctl_profile, "run a program and measure its layers",
+     "Usage: swapnetctl profile [-o FILE] [-b SIZE] [-s DIR] [--] COMMAND [ARGUMENT]...\n"
+     "       swapnetctl profile --show FILE\n"
+     "\n"
+     "Runs COMMAND, writes a profile of its model and of this device, and says how well the delay model fits.\n"
+     "\n"
+     "  -o, --output FILE  the profile (default swapnet-profile.json)\n"
+     "  -b, --budget SIZE  run within a budget; without, nothing is streamed and the disk is measured afterwards\n"
+     "  -s, --store DIR    where block stores and spill files go\n"
+     "      --show FILE    print a profile instead\n"
+     "  -h, --help         show this text\n"
+     "\n"
+     "Exit status: that of COMMAND; 1 when no profile came of it; 125 to 127 as with run.\n"},
     {"cache", ctl_cache, "look after the cache of block stores",
      "Usage: swapnetctl cache ls [-o table|json]\n"
      "       swapnetctl cache rm NAME...|--all\n"

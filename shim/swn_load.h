@@ -45,7 +45,8 @@ struct swn_load_place {
     const struct swn_extent_file *file;
     uint64_t off;
 };
-/* The name of the (first) tensor there, into out: 1, or 0 when that is no store's. No lock held. */
+/* The name of the (first) tensor there, into out: 1, or 0 when that is no store's, or somebody is loading. Waits for no
+ * lock. */
 int swn_load_tensor(const struct swn_load_place *place, char *out, size_t size);
 
 /* At exit: what the kernel read ahead of headers and small tensors leaves the page cache. */

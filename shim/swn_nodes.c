@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "swn_engine_priv.h"
+#include "swn_record.h"
 
 struct swn_node *swn_node_of(struct swn_engine *e, uint32_t id)
 {
@@ -44,7 +45,8 @@ int swn_node_add(struct swn_engine *e, struct swn_range *r)
     for (struct swn_range *p = r; p; p = p->rest)
         if (atomic_load(&p->state) == SWN_HOME)
             e->node_home_bytes += p->size;
-    e->other_peak = e->other_peak_ever = swn_policy_other(e); /* what was counted as an activation so far was a weight */
+    e->other_peak = e->other_peak_ever =
+        swn_policy_other(e); /* what was counted as an activation so far was a weight */
     return 1;
 }
 
@@ -53,6 +55,8 @@ void swn_node_remove(struct swn_engine *e, struct swn_range *r)
     if (r->node < 0)
         return;
     struct swn_node *n = &e->nodes[r->node];
+    if (e->record)
+        swn_record_leaving(e);
     swn_order_forget(e->order, n->id);
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
         if (t->cursor.anchor == n->id)

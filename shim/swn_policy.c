@@ -487,7 +487,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     *out = (struct swn_draft){.ids = malloc(most * sizeof *out->ids), .nodes = malloc(most * sizeof *out->nodes)};
     size_t len = out->ids && out->nodes ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
-        out->n = gather(e, out->ids, most);
+        out->n = swn_policy_gather(e, out->ids, most);
     for (size_t i = 0; i < out->n; i++) {
         struct swn_node *node = swn_node_of(e, out->ids[i]);
         out->nodes[i] = (struct swn_plan_node){.bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns};

@@ -9,6 +9,8 @@
 #include "swn_load.h"
 #include "swn_profile.h"
 
+/* Lock rank is the loader's lock, then the engine's; swn_load_tensor only tries the former. */
+
 /* The newest ones: a program's first passes are not like those that follow. */
 #define TIMES 32
 #define READS 16
@@ -32,6 +34,8 @@ struct swn_record {
     size_t room;
     double passes[PASSES];
     uint64_t pass_count;
+    size_t computed;             /* times since it was last written down */
+    struct swn_profile *written; /* or NULL */
 };
 
 int swn_record_create(struct swn_record **out)
@@ -69,6 +73,7 @@ static void add(struct ring *ring, double ns)
 void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, uint64_t flops, size_t other)
 {
     struct weight *w = weight_of(r, node);
+    r->computed++;
     if (!w)
         return;
     add(&w->compute, ns);
@@ -174,7 +179,7 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
 }
 
 /* The tensor's name where the bytes come from a store. */
-static void name(struct swn_profile *p, const struct swn_load_place *places)
+static void put_names(struct swn_profile *p, const struct swn_load_place *places)
 {
     char text[512];
     for (size_t i = 0; i < p->layer_count; i++) {
@@ -186,9 +191,10 @@ static void name(struct swn_profile *p, const struct swn_load_place *places)
     }
 }
 
-int swn_record_save(struct swn_engine *e)
+/* What is known now, in place of what was known before. 0 or -ENOMEM. Engine lock held. */
+static int write_down(struct swn_engine *e)
 {
-    pthread_mutex_lock(&e->lock);
+    struct swn_record *r = e->record;
     size_t most = e->node_live * 4 + 16;
     uint32_t *ids = malloc(most * sizeof *ids);
     struct swn_load_place *places = calloc(most, sizeof *places);
@@ -196,15 +202,43 @@ int swn_record_save(struct swn_engine *e)
     int rc = -ENOMEM;
     if (ids && places && p)
         rc = fill(e, p, ids, all_weights(e, ids, most), places);
+    if (!rc) {
+        put_names(p, places);
+        struct swn_profile *before = r->written;
+        r->written = p;
+        p = before;
+    }
+    swn_profile_free(p);
+    free(places);
+    free(ids);
+    r->computed = 0;
+    return rc;
+}
+
+/* A program that ends computes no more, and of a few operators in between nothing can be learned. */
+static int enough(const struct swn_engine *e)
+{
+    return e->record->computed && e->record->computed >= e->node_live;
+}
+
+void swn_record_leaving(struct swn_engine *e)
+{
+    if (enough(e) && !e->forked)
+        write_down(e);
+}
+
+int swn_record_save(struct swn_engine *e)
+{
+    struct swn_record *r = e->record;
+    pthread_mutex_lock(&e->lock);
+    int rc = !r->written || enough(e) ? write_down(e) : 0;
+    struct swn_profile *p = r->written;
+    r->written = NULL;
     pthread_mutex_unlock(&e->lock);
-    if (!rc)
-        name(p, places);
     if (!rc)
         rc = swn_profile_fit(p);
     if (!rc)
         rc = swn_profile_save(p, e->config.profile_path);
     swn_profile_free(p);
-    free(places);
-    free(ids);
     return rc;
 }

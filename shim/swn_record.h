@@ -18,6 +18,10 @@ void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t b
 void swn_record_released(struct swn_record *r, const struct swn_node *node, double ns);
 void swn_record_pass(struct swn_record *r, double ns);
 
+/* A weight is about to be forgotten. Python frees its models before the process ends, so what is known of all of them
+ * is written down now, unless nothing has been computed since the last time. */
+void swn_record_leaving(struct swn_engine *e);
+
 /* Weights in learned order, those outside it behind, to config.profile_path. 0 or -errno. No lock held. */
 int swn_record_save(struct swn_engine *e);
 

@@ -1,0 +1,146 @@
+#define _GNU_SOURCE
+#include "swn_probe.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "swn_fetch.h"
+#include "swn_spill.h"
+
+#define PAGE ((uint64_t)4096)
+#define LARGEST ((uint64_t)256 << 20)
+#define MOST_LAYERS ((size_t)96)
+#define ROUNDS 3
+#define MOST_BYTES ((uint64_t)4 << 30)
+
+struct probe {
+    struct swn_extent_file *file;
+    struct swn_fetch *fetch;
+    void *buf;
+    size_t buf_bytes;
+    uint64_t off; /* of the scratch extent */
+    uint64_t left;
+};
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    bytes = bytes < LARGEST ? bytes : LARGEST;
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Disks and file systems make short work of zeros. */
+static void fill(uint64_t *words, size_t n)
+{
+    uint64_t x = 88172645463325252ULL;
+    for (size_t i = 0; i < n; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        words[i] = x;
+    }
+}
+
+static int open_probe(struct probe *b, const struct swn_profile *p, const struct swn_io *io, const char *dir)
+{
+    uint64_t largest = PAGE;
+    for (size_t i = 0; i < p->layer_count; i++) {
+        uint64_t bytes = whole_pages(p->layers[i].l.bytes);
+        largest = bytes > largest ? bytes : largest;
+    }
+    b->left = MOST_BYTES;
+    b->buf_bytes = (size_t)largest;
+    b->buf = mmap(NULL, b->buf_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b->buf == MAP_FAILED)
+        return -errno;
+    fill(b->buf, b->buf_bytes / sizeof(uint64_t));
+    int rc = swn_spill_open(&b->file, io, dir);
+    if (!rc)
+        rc = swn_spill_write(b->file, b->buf, b->buf_bytes, &b->off);
+    struct swn_fetch_opts opts = {.io = io, .best_path = SWN_FETCH_URING};
+    return rc ? rc : swn_fetch_start(&b->fetch, &opts);
+}
+
+static void close_probe(struct probe *b)
+{
+    if (b->fetch)
+        swn_fetch_stop(b->fetch);
+    if (b->file)
+        swn_spill_close(b->file);
+    if (b->buf != MAP_FAILED)
+        munmap(b->buf, b->buf_bytes);
+}
+
+struct wait {
+    sem_t done;
+    int err;
+};
+
+static void done(struct swn_fetch_job *job, int err)
+{
+    struct wait *w = job->user;
+    w->err = err;
+    sem_post(&w->done);
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int read_once(struct probe *b, uint64_t bytes, double *seconds)
+{
+    struct wait w = {.err = 0};
+    struct swn_fetch_job job = {.file = &b->file->fetch, .off = b->off, .buf = b->buf, .len = (size_t)bytes};
+    job.done = done;
+    job.user = &w;
+    sem_init(&w.done, 0, 0);
+    double begin = now_s();
+    int rc = swn_fetch_submit(b->fetch, &job, 0);
+    while (!rc && sem_wait(&w.done) && errno == EINTR)
+        ;
+    *seconds = now_s() - begin;
+    sem_destroy(&w.done);
+    return rc ? rc : w.err;
+}
+
+static int probe_layer(struct probe *b, struct swn_profile_layer *l)
+{
+    uint64_t bytes = whole_pages(l->l.bytes);
+    if (!bytes || bytes * ROUNDS > b->left)
+        return 0;
+    struct swn_profile_read *grown = realloc(l->reads, (l->read_count + ROUNDS) * sizeof *grown);
+    if (!grown)
+        return -ENOMEM;
+    l->reads = grown;
+    b->left -= bytes * ROUNDS;
+    for (int i = 0; i < ROUNDS; i++) {
+        double seconds;
+        int rc = read_once(b, bytes, &seconds);
+        if (rc)
+            return rc;
+        l->reads[l->read_count++] = (struct swn_profile_read){bytes, seconds};
+    }
+    return 0;
+}
+
+int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir)
+{
+    struct probe b = {.buf = MAP_FAILED};
+    if (!p->layer_count)
+        return -ENODATA;
+    int rc = open_probe(&b, p, io, dir);
+    size_t step = p->layer_count > MOST_LAYERS ? p->layer_count / MOST_LAYERS : 1;
+    double first;
+    if (!rc)
+        rc = read_once(&b, PAGE, &first); /* the queue's thread is awake now */
+    for (size_t i = 0; !rc && i < p->layer_count; i += step)
+        rc = probe_layer(&b, &p->layers[i]);
+    close_probe(&b);
+    return rc;
+}

@@ -1,0 +1,250 @@
+/* ctl_profile.c - `swapnetctl profile`: runs a program, and makes of what the library wrote down a profile with the
+ * coefficients of the delay model; `--show` prints one.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ctl.h"
+#include "swn_paths.h"
+#include "swn_probe.h"
+#include "swn_profile.h"
+#include "swn_size.h"
+
+#define DEFAULT_OUTPUT "swapnet-profile.json"
+
+enum { OPT_SHOW = 256 };
+
+struct options {
+    const char *output, *show;
+    char **command;
+    int count;
+};
+
+/* 0; 1 when help was shown; -EINVAL. */
+static int take_options(struct options *o, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'}, {"budget", required_argument, NULL, 'b'},
+        {"store", required_argument, NULL, 's'},  {"show", required_argument, NULL, OPT_SHOW},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+    };
+    int opt;
+    while ((opt = getopt_long(argc, argv, "+:o:b:s:h", options, NULL)) != -1) {
+        if (opt == 'h') {
+            swn_cli_help(argv[0]);
+            return 1;
+        } else if (opt == 'o') {
+            o->output = optarg;
+        } else if (opt == OPT_SHOW) {
+            o->show = optarg;
+        } else if (opt == 'b' || opt == 's') {
+            if (setenv(opt == 'b' ? "SWAPNET_BUDGET" : "SWAPNET_STORE", optarg, 1))
+                return -EINVAL;
+        } else {
+            swn_cli_bad_option(argv, opt);
+            return -EINVAL;
+        }
+    }
+    o->command = argv + optind;
+    o->count = argc - optind;
+    if ((o->count == 0) == (o->show == NULL) || !o->output[0]) {
+        swn_cli_error("give a command to run, or --show with a profile; see 'swapnetctl help profile'");
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* --- the report --- */
+
+static void print_fit(FILE *out, const struct swn_profile *p, int which, const char *what)
+{
+    const struct swn_profile_fit *f = &p->fit[which];
+    if (f->rc)
+        fprintf(out, "  %-10s not fitted: %s\n", what, swn_fit_error(f->rc));
+    else
+        fprintf(out,
+                "  %-10s %zu measurements, %zu of them outliers; R^2 %.3f, residuals %.3f ms rms, %.3f ms at most\n",
+                what, f->fit.samples, f->fit.outliers, f->fit.r2, f->fit.rms * 1e3, f->fit.worst * 1e3);
+}
+
+static void print_coefficient(FILE *out, const struct swn_profile *p, unsigned bit, const char *name, double value,
+                              const char *unit)
+{
+    if (p->known & bit)
+        fprintf(out, "  %-6s %11.4g %s%s\n", name, value, unit, p->estimates & bit ? " (estimate)" : "");
+    else
+        fprintf(out, "  %-6s %11s %s\n", name, "-", unit);
+}
+
+static void print_report(FILE *out, const struct swn_profile *p)
+{
+    fprintf(out, "coefficients of the delay model:\n");
+    print_coefficient(out, p, SWN_ALPHA, "alpha", p->c.alpha, "s/byte");
+    print_coefficient(out, p, SWN_BETA, "beta", p->c.beta, "s/reference");
+    print_coefficient(out, p, SWN_GAMMA, "gamma", p->c.gamma, "s/FLOP");
+    print_coefficient(out, p, SWN_ETA, "eta", p->c.eta, "s/reference");
+    if (p->kind == SWN_PROFILE_DEVICE)
+        return;
+    fprintf(out, "how well they fit:\n");
+    print_fit(out, p, SWN_FIT_IN, "swap-in");
+    print_fit(out, p, SWN_FIT_EX, "execution");
+    print_fit(out, p, SWN_FIT_OUT, "swap-out");
+}
+
+/* SwapNet's table 2, with what was measured. */
+static void print_layers(const struct swn_profile *p)
+{
+    char size[32], other[32];
+    printf("%-40s %12s %5s %12s %10s %12s\n", "LAYER", "SIZE", "DEPTH", "FLOPS", "MS", "ACTIVATIONS");
+    for (size_t i = 0; i < p->layer_count; i++) {
+        const struct swn_profile_layer *l = &p->layers[i];
+        char ms[32] = "-";
+        if (l->l.compute_s >= 0)
+            snprintf(ms, sizeof ms, "%.3f", l->l.compute_s * 1e3);
+        printf("%-40s %12s %5llu %12llu %10s %12s\n", l->name, swn_format_mib(size, l->l.bytes),
+               (unsigned long long)l->l.depth, (unsigned long long)l->l.flops, ms,
+               swn_format_mib(other, l->activation_bytes));
+    }
+    printf("\n%zu layers; other memory %s", p->layer_count, swn_format_mib(other, p->other_bytes));
+    if (p->latency_s >= 0)
+        printf("; a pass took %.3f ms (median of %llu)", p->latency_s * 1e3, (unsigned long long)p->passes);
+    printf("\n\n");
+}
+
+static int show(const char *path)
+{
+    struct swn_profile *p;
+    char why[SWN_PROFILE_WHY];
+    if (swn_profile_load(&p, path, why)) {
+        swn_cli_error("%s: %s", path, why);
+        return SWN_CLI_FAILURE;
+    }
+    if (p->kind == SWN_PROFILE_MODEL)
+        print_layers(p);
+    print_report(stdout, p);
+    swn_profile_free(p);
+    return SWN_CLI_OK;
+}
+
+/* --- the run --- */
+
+/* All of the memory: nothing is streamed, and computing is measured as it is. */
+static int default_budget(void)
+{
+    char text[32];
+    const char *set = getenv("SWAPNET_BUDGET");
+    if (set && *set)
+        return 0;
+    long long bytes = (long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    snprintf(text, sizeof text, "%lld", bytes > 0 ? bytes : 1ll << 40);
+    return setenv("SWAPNET_BUDGET", text, 1) ? -errno : 0;
+}
+
+/* The exit status of the command under `swapnetctl run`, or -errno. */
+static int run_command(const struct options *o)
+{
+    char **argv = calloc((size_t)o->count + 3, sizeof *argv);
+    if (!argv)
+        return -ENOMEM;
+    argv[0] = "run";
+    argv[1] = "--";
+    memcpy(&argv[2], o->command, (size_t)o->count * sizeof *argv);
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, interrupt, quit;
+    sigaction(SIGINT, &ignore,
+              &interrupt); /* the terminal's keys are for the program; what it measured is still ours */
+    sigaction(SIGQUIT, &ignore, &quit);
+    pid_t pid = fork();
+    if (!pid) {
+        sigaction(SIGINT, &interrupt, NULL);
+        sigaction(SIGQUIT, &quit, NULL);
+        optind = 0;
+        _exit(ctl_run(o->count + 2, argv));
+    }
+    int status = 0, rc = pid < 0 ? -errno : 0;
+    while (!rc && waitpid(pid, &status, 0) != pid)
+        rc = errno == EINTR ? 0 : -errno;
+    sigaction(SIGINT, &interrupt, NULL);
+    sigaction(SIGQUIT, &quit, NULL);
+    free(argv);
+    return rc ? rc : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Reads of layers' sizes where nothing was streamed, so that alpha and beta can be fitted all the same. */
+static void probe_disk(struct swn_profile *p)
+{
+    char dir[PATH_MAX];
+    const char *set = getenv("SWAPNET_STORE");
+    int default_dir = !set || !*set || !strcmp(set, "off");
+    int rc = default_dir                 ? swn_default_store_dir(environ, dir, sizeof dir)
+             : strlen(set) >= sizeof dir ? -ENAMETOOLONG
+                                         : 0;
+    if (!rc && !default_dir)
+        strcpy(dir, set);
+    if (!rc)
+        rc = swn_probe(p, &swn_io_sys, dir);
+    if (rc)
+        swn_cli_error("cannot measure the disk: %s; alpha and beta are left out", strerror(-rc));
+}
+
+static int finish(const struct options *o)
+{
+    struct swn_profile *p;
+    char why[SWN_PROFILE_WHY];
+    size_t reads = 0;
+    int rc = swn_profile_load(&p, o->output, why);
+    if (rc) {
+        swn_cli_error("no profile came of it: %s: %s", o->output, why);
+        return SWN_CLI_FAILURE;
+    }
+    for (size_t i = 0; i < p->layer_count; i++)
+        reads += p->layers[i].read_count;
+    if (!p->layer_count)
+        swn_cli_error("the program read no weights again and again: there is nothing to fit");
+    else if (!reads)
+        probe_disk(p);
+    rc = swn_profile_fit(p);
+    char *base = strrchr(o->command[o->count > 1], '/');
+    char *name = strdup(base ? base + 1 : o->command[o->count > 1]);
+    if (name && *name) {
+        free(p->name);
+        p->name = name;
+    }
+    if (!rc)
+        rc = swn_profile_save(p, o->output);
+    if (rc)
+        swn_cli_error("cannot write %s: %s", o->output, strerror(-rc));
+    else if (p->layer_count)
+        print_report(stderr, p);
+    int empty = !p->layer_count;
+    swn_profile_free(p);
+    return rc || empty ? SWN_CLI_FAILURE : SWN_CLI_OK;
+}
+
+int ctl_profile(int argc, char **argv)
+{
+    struct options o = {.output = DEFAULT_OUTPUT};
+    int rc = take_options(&o, argc, argv);
+    if (rc == 1)
+        return SWN_CLI_OK;
+    if (rc)
+        return CTL_RUN_FAILED;
+    if (o.show)
+        return show(o.show);
+    if (unlink(o.output) && errno != ENOENT) { /* what is found afterwards has to be new */
+        swn_cli_error("cannot replace %s: %s", o.output, strerror(errno));
+        return CTL_RUN_FAILED;
+    }
+    if (setenv("SWAPNET_PROFILE", o.output, 1) || default_budget() || (rc = run_command(&o)) < 0) {
+        swn_cli_error("cannot run it: %s", strerror(rc < 0 ? -rc : errno));
+        return CTL_RUN_FAILED;
+    }
+    int finished = finish(&o);
+    return rc ? rc : finished;
+}
