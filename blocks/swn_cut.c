@@ -226,6 +226,22 @@ uint64_t swn_cut_largest_pair(const uint64_t *layer_bytes, size_t layers, const 
     return most;
 }
 
+int swn_cut_fewest(const uint64_t *layer_bytes, size_t layers, uint64_t pair_bytes, size_t *blocks)
+{
+    struct search s;
+    uint32_t fewest_blocks = 0;
+    if (!layers || layers >= UINT32_MAX)
+        return -EINVAL;
+    if (swn_cut_minimum(layer_bytes, layers) > pair_bytes)
+        return -ENOSPC;
+    int rc = prepare(&s, layer_bytes, layers);
+    if (!rc)
+        rc = solve(&s, pair_bytes, &fewest_blocks);
+    *blocks = fewest_blocks;
+    release(&s);
+    return rc;
+}
+
 int swn_cut_for_budget(const uint64_t *layer_bytes, size_t layers, uint64_t budget_bytes, size_t *blocks, size_t *first)
 {
     struct search s;

@@ -28,6 +28,10 @@ uint64_t swn_cut_largest_pair(const uint64_t *layer_bytes, size_t layers, const 
  * number of layer ranges that fit the result. */
 int swn_cut(const uint64_t *layer_bytes, size_t layers, size_t blocks, size_t *first);
 
+/* The fewest blocks of which any two neighbours take at most `pair_bytes`; any larger number up to `layers` will do as
+ * well. -ENOSPC: below swn_cut_minimum; -EINVAL, -ENOMEM. */
+int swn_cut_fewest(const uint64_t *layer_bytes, size_t layers, uint64_t pair_bytes, size_t *blocks);
+
 /* The fewest blocks from swn_cut_count on that fit the budget, cut as by swn_cut. *blocks receives their number, first
  * has room for `layers`. -ENOSPC: the budget is below swn_cut_minimum. */
 int swn_cut_for_budget(const uint64_t *layer_bytes, size_t layers, uint64_t budget_bytes, size_t *blocks,

@@ -25,27 +25,25 @@ static int write_all(int fd, const char *text, size_t len)
 }
 
 /* Creates or opens `path` with `flags`, writes, closes. */
-static int write_text(const char *path, int flags, const char *text)
+static int write_file(const char *path, int flags, const void *bytes, size_t len)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | flags, 0644);
     if (fd < 0)
         return -errno;
-    int rc = write_all(fd, text, strlen(text));
-    if (rc == 0)
-        rc = write_all(fd, "\n", 1);
+    int rc = write_all(fd, bytes, len);
     if (close(fd) != 0 && rc == 0)
         rc = -errno;
     return rc;
 }
 
-static int replace_file(const char *path, const char *text)
+int swn_textfile_replace(const char *path, const void *bytes, size_t len)
 {
     char temporary[PATH_MAX];
     int n = snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid());
     if (n < 0 || (size_t)n >= sizeof(temporary))
         return -ENAMETOOLONG;
     (void)unlink(temporary); /* left by a killed process that had our number */
-    int rc = write_text(temporary, O_CREAT | O_EXCL | O_NOFOLLOW, text);
+    int rc = write_file(temporary, O_CREAT | O_EXCL | O_NOFOLLOW, bytes, len);
     if (rc == 0 && rename(temporary, path) != 0)
         rc = -errno;
     if (rc != 0 && rc != -EEXIST)
@@ -56,11 +54,18 @@ static int replace_file(const char *path, const char *text)
 int swn_textfile_write(const char *path, const char *text)
 {
     struct stat st;
+    char *line = NULL;
+    int len = asprintf(&line, "%s\n", text), rc;
+    if (len < 0)
+        return -ENOMEM;
     /* rename would put a file in the place of a device or of a link such as /dev/stdout; a fifo nobody reads must not
      * hold up the end of the program, hence O_NONBLOCK */
     if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return write_text(path, O_CREAT | O_TRUNC | O_NONBLOCK, text);
-    return replace_file(path, text);
+        rc = write_file(path, O_CREAT | O_TRUNC | O_NONBLOCK, line, (size_t)len);
+    else
+        rc = swn_textfile_replace(path, line, (size_t)len);
+    free(line);
+    return rc;
 }
 
 static int read_all(int fd, size_t most, char **text, size_t *len)
