@@ -343,3 +343,12 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
     free(caps);
     return 0;
 }
+
+int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+                     struct swn_plan *out)
+{
+    int rc = swn_plan_make(nodes, n, budget, bytes_per_ns * SWN_PLAN_CAUTION, latency_ns, out);
+    if (!rc && out->streamed_bytes)
+        out->latency_ns = swn_plan_simulate(nodes, n, out->window_bytes, out->pieces, bytes_per_ns, latency_ns);
+    return rc;
+}

@@ -42,6 +42,17 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
 double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, int pieces, double bytes_per_ns,
                          double latency_ns);
 
+/* What one direct read costs beyond its bytes where nobody has measured it; NVMe and virtio disks take 50 to 200 us. */
+#define SWN_PLAN_READ_NS 100e3
+/* Disks have slower hours than the one that was measured. A plan that counts on less reads ahead earlier, which costs
+ * nothing when the disk is fast after all. */
+#define SWN_PLAN_CAUTION 0.6
+
+/* The plan that the library makes, with SWN_PLAN_CAUTION, and in out->latency_ns how long it takes when the disk is as
+ * fast as it was measured. Errors as swn_plan_make. */
+int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+                     struct swn_plan *out);
+
 /* The size of the pieces that `tail` streamed bytes of one node are fetched in; `tail` when it is not cut. */
 uint64_t swn_plan_piece(uint64_t tail, int pieces);
 

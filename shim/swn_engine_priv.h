@@ -175,7 +175,7 @@ struct swn_draft {
     struct swn_plan_node *nodes;
     size_t n, other;
     uint64_t budget;
-    double bytes_per_ns;
+    double bytes_per_ns, read_ns; /* what the disk gives, and what a read costs beyond its bytes */
     struct swn_plan plan;
 };
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out);

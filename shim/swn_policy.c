@@ -17,13 +17,11 @@
 #define WINDOW_MOST ((size_t)4 << 30)
 #define LEAST_WINDOW (4 * MIB) /* of a plan, see swn_plan.c */
 
-/* What one direct read costs beyond its bytes; NVMe and virtio disks take 50 to 200 us. */
-#define READ_LATENCY_NS 100e3
-/* Disks have slower hours than the one that was measured. A plan that counts on less reads ahead earlier, which costs
- * nothing when the disk is fast after all. */
-#define CAUTION 0.6
 /* Assumed until something has been read. */
-#define FIRST_BYTES_PER_NS 1.0
+#define FIRST_BYTES_PER_NS 1.6
+/* A read that others are queued behind seems to cost nothing beyond its bytes; one behind a stall, anything. */
+#define READ_LEAST_NS 50e3
+#define READ_MOST_NS 1e6
 
 static size_t window(struct swn_engine *e)
 {
@@ -376,13 +374,23 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
     return n;
 }
 
-static double bytes_per_ns(struct swn_engine *e)
+/* The disk as its last reads were: time = latency + bytes / speed, fitted as they come in; before there are enough of
+ * different sizes, bytes by time. */
+static double disk_speed(struct swn_engine *e, double *latency_ns)
 {
     struct swn_fetch_stats s;
+    double c[2];
+    *latency_ns = SWN_PLAN_READ_NS;
     if (!e->fetch)
         return FIRST_BYTES_PER_NS;
     swn_fetch_stats_get(e->fetch, &s);
-    return s.bytes > 8 * MIB && s.busy_ns ? (double)s.bytes / (double)s.busy_ns * CAUTION : FIRST_BYTES_PER_NS;
+    if (s.bytes <= 8 * MIB || !s.busy_ns)
+        return FIRST_BYTES_PER_NS;
+    double mean = (double)s.bytes / (double)s.busy_ns;
+    if (swn_online_get(&e->disk, c) || !(c[0] > 0) || 1 / c[0] > 4 * mean || 1 / c[0] < mean / 4)
+        return mean; /* a line through a cloud says nothing */
+    *latency_ns = c[1] < READ_LEAST_NS ? READ_LEAST_NS : c[1] > READ_MOST_NS ? READ_MOST_NS : c[1];
+    return 1 / c[0];
 }
 
 /* Before there is a plan: a weight wider than the window gets a window it fits, as long as that leaves most of the
@@ -494,7 +502,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     }
     out->other = e->other_peak;
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
-    out->bytes_per_ns = bytes_per_ns(e);
+    out->bytes_per_ns = disk_speed(e, &out->read_ns);
     if (!out->n)
         swn_policy_drop_draft(out);
     return out->n ? 0 : -EAGAIN;
@@ -510,15 +518,15 @@ void swn_policy_drop_draft(struct swn_draft *d)
 /* A pure function of the draft: no lock is needed. */
 int swn_policy_make_plan(struct swn_draft *d)
 {
-    return swn_plan_make(d->nodes, d->n, d->budget, d->bytes_per_ns, READ_LATENCY_NS, &d->plan);
+    return swn_plan_predict(d->nodes, d->n, d->budget, d->bytes_per_ns, d->read_ns, &d->plan);
 }
 
 static void say_plan(const struct swn_draft *d)
 {
     char a[32], b[32], c[32], o[32];
-    swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s", d->n,
+    swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s; %.1f ms a pass predicted", d->n,
             swn_format_mib(a, d->plan.kept_bytes), swn_format_mib(b, d->plan.streamed_bytes),
-            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->other));
+            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->other), d->plan.latency_ns / 1e6);
 }
 
 /* Puts a plan into force. -EAGAIN: a weight that it knows is gone, -EBUSY: it is in force, but what is in use keeps

@@ -1,0 +1,92 @@
+#include "swn_predict.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((uint64_t)1 << 20)
+/* The library streams tensors from this size up. */
+#define STREAMED_FROM ((uint64_t)65536)
+/* swn_plan.c cuts what is larger, into pieces of half as much at least; two of those have to be in the window. */
+#define CUT_FROM (16 * MIB)
+#define LEAST_WINDOW (4 * MIB)
+
+static uint64_t always_there(const struct swn_predict *p)
+{
+    uint64_t bytes = p->other_bytes;
+    for (size_t i = 0; i < p->n; i++)
+        bytes += p->layers[i].bytes < STREAMED_FROM ? p->layers[i].bytes : 0;
+    return bytes;
+}
+
+uint64_t swn_predict_demand(const struct swn_predict *p)
+{
+    uint64_t bytes = p->other_bytes;
+    for (size_t i = 0; i < p->n; i++)
+        bytes += p->layers[i].bytes;
+    return bytes;
+}
+
+uint64_t swn_predict_least(const struct swn_predict *p)
+{
+    uint64_t window = LEAST_WINDOW, demand = swn_predict_demand(p);
+    for (size_t i = 0; i < p->n; i++)
+        window = p->layers[i].bytes > window ? p->layers[i].bytes : window;
+    window = window > CUT_FROM ? CUT_FROM : window;
+    uint64_t least = always_there(p) + window;
+    return least < demand ? least : demand;
+}
+
+/* Layers that never leave lend their time to the weight read before them; before the first one, to the last of the
+ * pass before. */
+static size_t make_nodes(const struct swn_predict *p, struct swn_plan_node *nodes)
+{
+    size_t n = 0;
+    double first = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        double ns = swn_delay_of(&p->c, &p->layers[i]).ex * 1e9;
+        if (p->layers[i].bytes >= STREAMED_FROM)
+            nodes[n++] = (struct swn_plan_node){.bytes = p->layers[i].bytes, .compute_ns = ns};
+        else if (n)
+            nodes[n - 1].compute_ns += ns;
+        else
+            first += ns;
+    }
+    if (n)
+        nodes[n - 1].compute_ns += first;
+    return n;
+}
+
+int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_node *nodes,
+                     struct swn_plan *out)
+{
+    struct swn_plan_node *own = nodes ? NULL : calloc(p->n + 1, sizeof *own);
+    uint64_t taken = always_there(p);
+    if (!nodes && !own)
+        return -ENOMEM;
+    nodes = nodes ? nodes : own;
+    size_t n = make_nodes(p, nodes);
+    double speed = p->c.alpha > 0 ? 1e-9 / p->c.alpha : 1e9; /* bytes per ns; 0 s per byte: no disk is that fast */
+    int rc =
+        n ? swn_plan_predict(nodes, n, budget_bytes > taken ? budget_bytes - taken : 0, speed, p->c.beta * 1e9, out)
+          : -EINVAL;
+    free(own);
+    return rc ? rc : (int)n;
+}
+
+int swn_predict_curve(const struct swn_predict *p, struct swn_divide_point *curve, size_t points)
+{
+    uint64_t least = swn_predict_least(p), demand = swn_predict_demand(p);
+    if (points < 2)
+        return -EINVAL;
+    for (size_t i = 0; i < points; i++) {
+        struct swn_plan plan;
+        uint64_t budget = least + (uint64_t)((double)(demand - least) * (double)i / (double)(points - 1));
+        budget = i + 1 == points ? demand : budget;
+        int rc = swn_predict_plan(p, budget, NULL, &plan);
+        if (rc < 0)
+            return rc;
+        curve[i] = (struct swn_divide_point){budget, plan.latency_ns / 1e9};
+    }
+    return 0;
+}

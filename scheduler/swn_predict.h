@@ -1,0 +1,38 @@
+/* swn_predict.h - how fast a model will be within a budget, before it runs: the library's own plan (swn_plan.h: what is
+ * kept, how wide the window is), made from a model information table and a device's coefficients.
+ *
+ * Pure functions of their arguments. Bytes and seconds.
+ */
+#ifndef SWN_PREDICT_H
+#define SWN_PREDICT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "swn_delay.h"
+#include "swn_divide.h"
+#include "swn_plan.h"
+
+struct swn_predict {
+    const struct swn_layer *layers; /* in the order they are read; those below 64 KiB stay in memory */
+    size_t n;
+    struct swn_coefficients c;
+    uint64_t other_bytes; /* everything that is not a weight: activations, inputs */
+};
+
+/* What it can use: all weights and the other bytes. */
+uint64_t swn_predict_demand(const struct swn_predict *p);
+/* Below it the library reads layers through mappings, which is slower by an order: a window for the largest layer, or
+ * for pieces of it, and the other bytes; at most the demand. */
+uint64_t swn_predict_least(const struct swn_predict *p);
+
+/* The plan for a budget; out->latency_ns is what a pass takes. nodes: room for p->n, or NULL. The number of nodes, or
+ * -EINVAL (no weights), -ENOMEM. */
+int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_node *nodes,
+                     struct swn_plan *out);
+
+/* The predicted latency at `points` budgets, evenly from the least to the demand, as swn_divide.h takes it. points is
+ * at least 2. 0 or -errno as above. */
+int swn_predict_curve(const struct swn_predict *p, struct swn_divide_point *curve, size_t points);
+
+#endif

@@ -1,0 +1,87 @@
+/* Description: predictions for a budget are those of the plan, and the curve falls from the least budget to the demand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "swn_predict.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define LAYERS 40
+
+static struct swn_layer layers[LAYERS];
+
+static struct swn_predict model(double alpha)
+{
+    for (unsigned i = 0; i < LAYERS; i++) /* every fourth one never leaves */
+        layers[i] = (struct swn_layer){i % 4 == 3 ? 4096 : MIB * (1 + i % 5), 1, 100000000, i % 2 ? 2e-3 : -1};
+    return (struct swn_predict){layers, LAYERS, {alpha, 1e-4, 2e-11, 0}, 3 * MIB};
+}
+
+static void test_ends(void **state)
+{
+    (void)state;
+    struct swn_predict p = model(1e-9);
+    struct swn_plan plan;
+    struct swn_plan_node nodes[LAYERS];
+    double compute = 0;
+    uint64_t weights = 0;
+    for (unsigned i = 0; i < LAYERS; i++) {
+        compute += i % 2 ? 2e-3 : 2e-3; /* measured, or gamma times flops */
+        weights += layers[i].bytes;
+    }
+    assert_int_equal(swn_predict_demand(&p), weights + 3 * MIB);
+    assert_true(swn_predict_least(&p) < swn_predict_demand(&p) && swn_predict_least(&p) > 3 * MIB + 5 * MIB);
+    /* everything fits: only computing is left, all of it */
+    assert_int_equal(swn_predict_plan(&p, swn_predict_demand(&p), nodes, &plan), LAYERS * 3 / 4);
+    assert_true(plan.latency_ns > compute * 1e9 * 0.9999 && plan.latency_ns < compute * 1e9 * 1.0001);
+    assert_int_equal(plan.streamed_bytes, 0);
+    /* a disk that is far too slow: what is streamed takes as long as reading it */
+    p = model(1e-7);
+    assert_true(swn_predict_plan(&p, swn_predict_least(&p), nodes, &plan) > 0);
+    double reading = (double)plan.streamed_bytes * 100 + 0;
+    assert_true(plan.streamed_bytes > weights / 2);
+    assert_true(plan.latency_ns > reading * 0.98 && plan.latency_ns < reading * 1.1 + 1e8);
+    /* the time of layers that never leave is not lost */
+    double sum = 0;
+    int n = swn_predict_plan(&p, swn_predict_demand(&p), nodes, &plan);
+    for (int i = 0; i < n; i++)
+        sum += nodes[i].compute_ns;
+    assert_true(sum > compute * 1e9 * 0.9999 && sum < compute * 1e9 * 1.0001);
+}
+
+static void test_curve(void **state)
+{
+    (void)state;
+    struct swn_predict p = model(5e-9);
+    struct swn_divide_point curve[12];
+    assert_int_equal(swn_predict_curve(&p, curve, 12), 0);
+    assert_int_equal(curve[0].budget_bytes, swn_predict_least(&p));
+    assert_int_equal(curve[11].budget_bytes, swn_predict_demand(&p));
+    for (int i = 1; i < 12; i++) {
+        assert_true(curve[i].budget_bytes > curve[i - 1].budget_bytes);
+        assert_true(curve[i].latency_s <= curve[i - 1].latency_s * 1.02);
+        /* what swn_divide.h reads from the curve is what was predicted */
+        struct swn_divide_dnn dnn = {.curve = curve, .points = 12, .demand_bytes = curve[11].budget_bytes};
+        assert_true(swn_divide_latency(&dnn, curve[i].budget_bytes) <= curve[i].latency_s * 1.0001);
+    }
+    assert_true(curve[0].latency_s > 1.5 * curve[11].latency_s);
+    assert_int_equal(swn_predict_curve(&p, curve, 1), -EINVAL);
+    struct swn_predict none = {.layers = layers, .n = 0};
+    assert_int_equal(swn_predict_curve(&none, curve, 12), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_curve),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,148 @@
+/* Description: a profile holds every weight in the order it is read, what was done with it, and outlives the model. */
+#define _GNU_SOURCE
+#include "swn_engine_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "swn_profile.h"
+#include "swn_record.h"
+
+#define WEIGHTS 12
+#define WEIGHT_BYTES ((size_t)1 << 20)
+#define PASSES 30
+
+static struct tensor weights[WEIGHTS];
+static struct swn_engine *const e = &swn_engine_one;
+
+static void pass(void)
+{
+    static const enum swn_use use = SWN_USE_WEIGHT;
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        struct swn_op op;
+        struct tensor *t = &weights[i];
+        op_open(&op, &t, &use, 0); /* an operator without tensors of interest would not be announced: this one is */
+        op_close(&op);
+        op.flops = 0;
+        op_open(&op, &t, &use, 1);
+        op_close(&op);
+    }
+}
+
+/* As op_open, with operations. */
+static void read_counted(struct tensor *t, uint64_t before, uint64_t flops)
+{
+    struct swn_op op = {.name = "aten::test", .n = 1, .flops_before = before, .flops = flops};
+    op.args[0] = (struct swn_arg){.word = &t->word, .data = t->own, .bytes = t->len, .use = SWN_USE_WEIGHT};
+    swn_engine_op_begin(&op);
+    CHECK(tensor_right(t, (uintptr_t)__atomic_load_n(&t->word, __ATOMIC_ACQUIRE)));
+    swn_engine_op_end(&op);
+}
+
+static struct swn_profile *load(const char *path)
+{
+    struct swn_profile *p;
+    char why[SWN_PROFILE_WHY] = "";
+    if (swn_profile_load(&p, path, why)) {
+        fprintf(stderr, "%s\n", why);
+        _exit(1);
+    }
+    return p;
+}
+
+static void run(size_t budget, const char *path)
+{
+    CHECK(engine_begin(budget, SWN_CONFIG_AUTO, NULL) == 0);
+    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
+    CHECK(swn_record_create(&e->record) == 0);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(tensor_make(&weights[i], WEIGHT_BYTES + i * 65536, i + 1));
+    for (unsigned i = 0; i < 6; i++)
+        pass(); /* old enough to be weights */
+    for (unsigned k = 0; k < PASSES; k++)
+        for (unsigned i = 0; i < WEIGHTS; i++)
+            read_counted(&weights[i], i ? 10 : 1000, 100 * (i + 1));
+}
+
+/* What must hold with and without streaming. */
+static void check(const struct swn_profile *p)
+{
+    CHECK(p->layer_count == WEIGHTS);
+    CHECK(p->passes >= PASSES && p->latency_s > 0);
+    size_t first = 0;
+    while (first < WEIGHTS && p->layers[first].l.bytes != WEIGHT_BYTES)
+        first++;
+    for (size_t i = 0; i < WEIGHTS; i++) { /* a cycle: it may begin anywhere */
+        const struct swn_profile_layer *l = &p->layers[(first + i) % WEIGHTS];
+        CHECK(l->l.bytes == WEIGHT_BYTES + i * 65536);
+        CHECK(l->l.compute_s > 0 && l->l.depth == 1);
+        /* its own operations, and those up to the next weight */
+        CHECK(l->l.flops == 100 * (i + 1) + (i + 1 < WEIGHTS ? 10 : 1000));
+    }
+}
+
+static void profile_path(char *path, size_t size)
+{
+    snprintf(path, size, "%s/profile.json", getenv("XDG_RUNTIME_DIR"));
+}
+
+static void without_streaming(void *arg)
+{
+    char path[300] = "";
+    (void)arg;
+    run(64 * MIB, "/dev/null");
+    profile_path(path, sizeof path);
+    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
+    CHECK(swn_record_save(e) == 0);
+    struct swn_profile *p = load(path);
+    check(p);
+    for (size_t i = 0; i < WEIGHTS; i++)
+        CHECK(p->layers[i].read_count == 0);
+    CHECK((p->known & (SWN_ALPHA | SWN_GAMMA)) == SWN_GAMMA);
+    swn_profile_free(p);
+}
+
+static void with_streaming(void *arg)
+{
+    char path[300] = "";
+    (void)arg;
+    run(8 * MIB, "/dev/null");
+    profile_path(path, sizeof path);
+    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        tensor_free(&weights[i]); /* as Python does before the process ends */
+    CHECK(swn_record_save(e) == 0);
+    struct swn_profile *p = load(path);
+    check(p);
+    size_t reads = 0;
+    for (size_t i = 0; i < WEIGHTS; i++)
+        reads += p->layers[i].read_count;
+    CHECK(reads > WEIGHTS);
+    CHECK(p->fit[SWN_FIT_IN].fit.samples == reads);
+    swn_profile_free(p);
+}
+
+static void test_without_streaming(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(without_streaming, NULL, 60), 0);
+}
+
+static void test_with_streaming(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(with_streaming, NULL, 60), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_without_streaming),
+        cmocka_unit_test(test_with_streaming),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
