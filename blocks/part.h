@@ -19,6 +19,7 @@ enum part_exit {
 int part_inspect(int argc, char **argv);
 int part_build(int argc, char **argv);
 int part_plan(int argc, char **argv);
+int part_table(int argc, char **argv);
 int part_verify(int argc, char **argv);
 int part_extract(int argc, char **argv);
 

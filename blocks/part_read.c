@@ -11,36 +11,10 @@
 
 #define PIECE_BYTES ((size_t)4 << 20)
 
-static int is_store(const char *path)
-{
-    char magic[8] = "";
-    const struct swn_io *io = &swn_io_sys;
-    int fd = io->open(io->ctx, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
-    if (fd < 0)
-        return 0;
-    int rc = swn_read_whole(io, fd, magic, sizeof magic, 0);
-    io->close(io->ctx, fd);
-    return rc == 0 && memcmp(magic, SWN_STORE_MAGIC, sizeof magic) == 0;
-}
-
 int part_open_model(struct swn_store **out, const char **kind, const char *path)
 {
-    static const char *const kinds[] = {
-        [SWN_CKPT_TORCH] = "torch", [SWN_CKPT_TORCHSCRIPT] = "torchscript", [SWN_CKPT_SAFETENSORS] = "safetensors"};
     char why[SWN_WHY] = "";
-    struct swn_checkpoint *c;
-    *kind = "store";
-    int rc;
-    if (is_store(path)) {
-        rc = swn_store_open(out, &swn_io_sys, path, why);
-    } else {
-        rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
-        if (!rc) {
-            *kind = kinds[c->kind];
-            rc = swn_store_draft(out, c, NULL, why);
-            swn_checkpoint_close(c, &swn_io_sys);
-        }
-    }
+    int rc = swn_store_of(out, kind, &swn_io_sys, path, why);
     if (rc)
         swn_cli_error("%s", why);
     return rc;

@@ -31,16 +31,34 @@ static const struct swn_cli_command commands[] = {
      "Exit status: 0; 1 for failure; 2 for wrong usage; 4 for no room; 5 when the input is refused; 6 when the\n"
      "checkpoint changed while it was read, or the store given is damaged.\n"},
     {"plan", part_plan, "cut a store into blocks for a budget",
-     "Usage: swapnet-partition plan --budget SIZE [--blocks N] [-o table|json] FILE\n"
+     "Usage: swapnet-partition plan --budget SIZE [OPTION]... FILE\n"
      "\n"
-     "Shows the blocks into which a store (or checkpoint) is cut so that any two neighbours fit SIZE together.\n"
+     "Shows the blocks into which a store, checkpoint or model profile is cut so that any two neighbours fit SIZE\n"
+     "together. With a profile the cut is the fastest one, and latencies are predicted.\n"
      "\n"
      "  -b, --budget SIZE    memory for two blocks, e.g. 256M\n"
      "  -n, --blocks N       cut into exactly N blocks\n"
+     "  -p, --profile FILE   a model profile (swapnetctl profile) with the times of FILE's layers\n"
+     "  -d, --device NAME    the device to plan for: a file, or a shipped profile such as jetson-nx\n"
+     "      --delta SHARE    reserve this share of the budget (default 0)\n"
+     "      --curve[=N]      predicted latency at N budgets (default 16)\n"
      "  -o, --output FORMAT  table (default) or json\n"
      "  -h, --help           show this text\n"
      "\n"
      "Exit status: 0; 1 for failure; 2 for wrong usage; 5 when the file is refused; 7 when the budget is too small.\n"},
+    {"table", part_table, "compute the lookup table of a store",
+     "Usage: swapnet-partition table [OPTION]... FILE\n"
+     "\n"
+     "Computes the partitions of FILE that are the fastest within some budget, and keeps them beside it if it is a\n"
+     "store: plan looks them up. Shows how many there are, or those into N blocks.\n"
+     "\n"
+     "  -n, --blocks N       show the partitions into N blocks\n"
+     "  -p, --profile FILE   a model profile with the times of FILE's layers\n"
+     "  -d, --device NAME    the device to plan for\n"
+     "  -o, --output FORMAT  table (default) or json\n"
+     "  -h, --help           show this text\n"
+     "\n"
+     "Exit status: 0; 1 for failure; 2 for wrong usage, or when times are missing; 5 when the file is refused.\n"},
     {"verify", part_verify, "compare a store with its checksums and its checkpoint",
      "Usage: swapnet-partition verify STORE [CHECKPOINT]\n"
      "\n"

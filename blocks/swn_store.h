@@ -112,6 +112,10 @@ int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, con
  * had been opened; its descriptors are -1. */
 int swn_store_draft(struct swn_store **out, const struct swn_checkpoint *c, const struct swn_store_opts *opts,
                     char why[SWN_WHY]);
+/* Opens a store, or drafts the one that a checkpoint would make. *kind: "store", "torch", "torchscript" or
+ * "safetensors", static. */
+int swn_store_of(struct swn_store **out, const char **kind, const struct swn_io *io, const char *path,
+                 char why[SWN_WHY]);
 /* The same weights in another order, copied from a store instead of the checkpoint, which need not be there any more.
  * Checksums are checked on the way: -EILSEQ. Layers that `opts->order` does not name follow in the old store's order.
  */

@@ -1,8 +1,8 @@
 /* swn_profile.h - device and model profiles: what was measured once, as JSON files. docs/PROFILES.md has the schema.
  *
- * A device profile holds the coefficients of the delay model. A model profile holds a model's layers (SwapNet's table 2,
- * with measured times), and the coefficients fitted from them where there are any. Files are input from anywhere: sizes
- * are bounded, every field is checked, unknown and repeated ones are refused.
+ * A device profile holds the coefficients of the delay model. A model profile holds a model's layers (SwapNet's table
+ * 2, with measured times), and the coefficients fitted from them where there are any. Files are input from anywhere:
+ * sizes are bounded, every field is checked, unknown and repeated ones are refused.
  *
  * A profile owns everything it points to. Functions are thread-safe as long as no two use the same profile.
  */

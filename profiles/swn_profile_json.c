@@ -1,4 +1,5 @@
-/* swn_profile_json.c - profiles to JSON and back. Every field goes through `take_*`, which says what is wrong with it. */
+/* swn_profile_json.c - profiles to JSON and back. Every field goes through `take_*`, which says what is wrong with it.
+ */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -55,7 +56,8 @@ static void check_keys(struct reader *r, json_t *object, const char *const *know
 {
     const char *key;
     json_t *value;
-    json_object_foreach (object, key, value) {
+    json_object_foreach(object, key, value)
+    {
         size_t i = 0;
         while (known[i] && strcmp(known[i], key))
             i++;
@@ -145,7 +147,8 @@ static void take_estimates(struct reader *r, json_t *root, struct swn_profile *p
         fail(r, "\"estimates\" must be an array");
         return;
     }
-    json_array_foreach (array, i, value) {
+    json_array_foreach(array, i, value)
+    {
         size_t k = 0;
         while (k < COEFFICIENTS && (!json_is_string(value) || strcmp(coefficients[k].key, json_string_value(value))))
             k++;
@@ -215,15 +218,16 @@ static void take_reads(struct reader *r, json_t *object, struct swn_profile_laye
         r->err = -ENOMEM;
         return;
     }
-    json_array_foreach (array, i, value) {
+    json_array_foreach(array, i, value)
+    {
         json_t *bytes = json_array_get(value, 0);
         if (!json_is_array(value) || json_array_size(value) != 2 || !json_is_integer(bytes) ||
             json_integer_value(bytes) < 1 || json_integer_value(bytes) > MOST_BYTES) {
             fail(r, "\"swap_in\" must hold pairs of bytes and seconds");
             return;
         }
-        l->reads[l->read_count++] = (struct swn_profile_read){
-            (uint64_t)json_integer_value(bytes), check_seconds(r, json_array_get(value, 1), "swap_in")};
+        l->reads[l->read_count++] = (struct swn_profile_read){(uint64_t)json_integer_value(bytes),
+                                                              check_seconds(r, json_array_get(value, 1), "swap_in")};
     }
 }
 
@@ -238,15 +242,13 @@ static void take_releases(struct reader *r, json_t *object, struct swn_profile_l
         r->err = -ENOMEM;
         return;
     }
-    json_array_foreach (array, i, value)
-        l->releases[l->release_count++] = check_seconds(r, value, "swap_out");
+    json_array_foreach(array, i, value) l->releases[l->release_count++] = check_seconds(r, value, "swap_out");
 }
 
 static void take_layer(struct reader *r, json_t *object, struct swn_profile *p)
 {
-    static const char *const known[] = {"name",      "bytes",            "depth",   "flops",
-                                        "compute_s", "activation_bytes", "swap_in", "swap_out",
-                                        NULL};
+    static const char *const known[] = {"name",    "bytes",    "depth", "flops", "compute_s", "activation_bytes",
+                                        "swap_in", "swap_out", NULL};
     if (!json_is_object(object)) {
         fail(r, "it must be an object");
         return;
@@ -276,7 +278,8 @@ static void take_layers(struct reader *r, json_t *root, struct swn_profile *p)
         fail(r, "\"layers\" must be an array of at most %zu layers", SWN_PROFILE_LAYERS);
         return;
     }
-    json_array_foreach (array, i, value) {
+    json_array_foreach(array, i, value)
+    {
         snprintf(r->where, sizeof r->where, "layer %zu: ", i);
         take_layer(r, value, p);
         if (r->err)
@@ -294,18 +297,17 @@ static void check_notes(struct reader *r, json_t *root)
         return;
     if (!json_is_array(array) || json_array_size(array) > MOST_NOTES)
         fail(r, "\"notes\" must be an array of at most %d texts", MOST_NOTES);
-    json_array_foreach (array, i, value)
-        if (!json_is_string(value) || json_string_length(value) > LONGEST_TEXT)
-            fail(r, "\"notes\" must be an array of at most %d texts", MOST_NOTES);
+    json_array_foreach(array, i, value) if (!json_is_string(value) || json_string_length(value) > LONGEST_TEXT)
+        fail(r, "\"notes\" must be an array of at most %d texts", MOST_NOTES);
 }
 
 static struct swn_profile *begin_profile(struct reader *r, json_t *root)
 {
     static const char *const device[] = {"schema", "kind",         "name",      "source", "memory_bytes",
                                          "notes",  "coefficients", "estimates", "fit",    NULL};
-    static const char *const model[] = {"schema",      "kind",   "name",      "source",       "notes",     "torch_version",
-                                        "other_bytes", "passes", "latency_s", "coefficients", "estimates", "fit",
-                                        "layers",      NULL};
+    static const char *const model[] = {"schema",        "kind",        "name",   "source",    "notes",
+                                        "torch_version", "other_bytes", "passes", "latency_s", "coefficients",
+                                        "estimates",     "fit",         "layers", NULL};
     json_t *kind = json_object_get(root, "kind");
     int is_device = json_is_string(kind) && !strcmp(json_string_value(kind), "device");
     if (!json_is_integer(json_object_get(root, "schema")) ||
@@ -446,10 +448,10 @@ static json_t *layer_value(const struct swn_profile_layer *l)
         json_array_append_new(reads, json_pack("[I f]", (json_int_t)l->reads[i].bytes, l->reads[i].seconds));
     for (size_t i = 0; i < l->release_count; i++)
         json_array_append_new(releases, json_real(l->releases[i]));
-    return json_pack("{s:o s:o s:o s:o s:o s:o s:o s:o}", "name", text_value(l->name), "bytes",
-                     count_value(l->l.bytes), "depth", count_value(l->l.depth), "flops", count_value(l->l.flops),
-                     "compute_s", seconds_value(l->l.compute_s), "activation_bytes", count_value(l->activation_bytes),
-                     "swap_in", reads, "swap_out", releases);
+    return json_pack("{s:o s:o s:o s:o s:o s:o s:o s:o}", "name", text_value(l->name), "bytes", count_value(l->l.bytes),
+                     "depth", count_value(l->l.depth), "flops", count_value(l->l.flops), "compute_s",
+                     seconds_value(l->l.compute_s), "activation_bytes", count_value(l->activation_bytes), "swap_in",
+                     reads, "swap_out", releases);
 }
 
 static int write_model(const struct swn_profile *p, json_t *root)

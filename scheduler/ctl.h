@@ -18,6 +18,7 @@ int ctl_top(int argc, char **argv);
 int ctl_set(int argc, char **argv);
 int ctl_total(int argc, char **argv);
 int ctl_drain(int argc, char **argv);
+int ctl_plan(int argc, char **argv);
 int ctl_profile(int argc, char **argv);
 int ctl_cache(int argc, char **argv);
 

@@ -71,6 +71,20 @@ static const struct swn_cli_command commands[] = {
      "  -h, --help         show this text\n"
      "\n"
      "Exit status: that of COMMAND; 1 when no profile came of it; 125 to 127 as with run.\n"},
+    {"plan", ctl_plan, "divide a total over models and predict latencies",
+     "Usage: swapnetctl plan --total SIZE [OPTION]... MODEL[,urgency=U][,profile=FILE][,name=NAME]...\n"
+     "\n"
+     "What would be: each model's budget, its blocks, and what an inference takes. A MODEL is a model profile, a\n"
+     "block store or a checkpoint; no process is needed.\n"
+     "\n"
+     "  -t, --total SIZE     memory for all models together\n"
+     "      --policy POLICY  eq1 (default), equal or minmax\n"
+     "  -d, --device NAME    the device to plan for: a file, or a shipped profile such as jetson-nx\n"
+     "      --delta SHARE    share of each budget that blocks leave free (default 0)\n"
+     "  -o, --output FORMAT  table (default), json or csv\n"
+     "  -h, --help           show this text\n"
+     "\n"
+     "Exit status: 0; 1 when the total is too small or a file cannot be read; 2 for wrong usage.\n"},
     {"cache", ctl_cache, "look after the cache of block stores",
      "Usage: swapnetctl cache ls [-o table|json]\n"
      "       swapnetctl cache rm NAME...|--all\n"

@@ -303,6 +303,8 @@ static int by_state(const void *a, const void *b)
 static void keep_best(struct list *list)
 {
     size_t kept = 0;
+    if (!list->n)
+        return;
     qsort(list->at, list->n, sizeof *list->at, by_state);
     for (size_t i = 0; i < list->n; i++) {
         const struct label *last = kept ? &list->at[kept - 1] : NULL, *it = &list->at[i];

@@ -15,7 +15,7 @@ _swapnetctl()
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} i
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run status list top set total drain cache version help --help --version" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "run status list top set total drain profile plan cache version help --help --version" -- "$cur")
         return
     fi
     case $command in
@@ -87,6 +87,38 @@ _swapnetctl()
         esac
         ;;
     total) mapfile -t COMPREPLY < <(compgen -W "256M 512M 1G 2G 4G" -- "$cur") ;;
+    profile)
+        case $prev in
+        -o | --output | --show) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+        -b | --budget) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
+        -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+        *)
+            if [[ $cur == -* ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "--output --budget --store --show --help --" -- "$cur")
+            else
+                mapfile -t COMPREPLY < <(compgen -c -f -- "$cur")
+            fi
+            ;;
+        esac
+        ;;
+    plan)
+        case $prev in
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
+        -t | --total) mapfile -t COMPREPLY < <(compgen -W "256M 512M 1G 2G 4G" -- "$cur") ;;
+        --policy) mapfile -t COMPREPLY < <(compgen -W "eq1 equal minmax" -- "$cur") ;;
+        -d | --device)
+            mapfile -t COMPREPLY < <(compgen -f -W "jetson-nx jetson-nano raspberry-pi-3b-plus raspberry-pi-4b" -- "$cur")
+            ;;
+        --delta) ;;
+        *)
+            if [[ $cur == -* ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "--total --policy --device --delta --output --help" -- "$cur")
+            else
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            fi
+            ;;
+        esac
+        ;;
     cache)
         case $prev in
         -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json" -- "$cur") ;;
@@ -105,7 +137,7 @@ _swapnetctl()
         esac
         ;;
     help)
-        mapfile -t COMPREPLY < <(compgen -W "run status list top set total drain cache version help" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "run status list top set total drain profile plan cache version help" -- "$cur")
         ;;
     esac
 }

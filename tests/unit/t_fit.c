@@ -142,7 +142,7 @@ static void test_online(void **state)
         swn_online_add(&o, x, (ALPHA * x + 1e-4) * uniform(0.9, 1.1) * (i % 50 == 49 ? 100 : 1));
     }
     assert_int_equal(swn_online_get(&o, c), 0);
-    assert_near(c[0], ALPHA, 0.35); /* a stalled read counts for eight, not for a hundred */
+    assert_near(c[0], ALPHA, 0.35);  /* a stalled read counts for eight, not for a hundred */
     for (int i = 0; i < 1500; i++) { /* the disk became twice as slow */
         double x = uniform(64e3, 16e6);
         swn_online_add(&o, x, 2 * ALPHA * x + 1e-4);
@@ -198,9 +198,9 @@ static void test_profile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),        cmocka_unit_test(test_noise_and_outliers),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_not_negative),
-        cmocka_unit_test(test_median),       cmocka_unit_test(test_online),
+        cmocka_unit_test(test_exact),   cmocka_unit_test(test_noise_and_outliers),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_not_negative),
+        cmocka_unit_test(test_median),  cmocka_unit_test(test_online),
         cmocka_unit_test(test_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

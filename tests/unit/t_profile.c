@@ -118,8 +118,10 @@ static void test_odd_name(void **state)
 static void test_accepted(void **state)
 {
     (void)state;
-    struct swn_profile *p = read_text(DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9,\"beta_s_per_reference\":null") ","
-                                             "\"estimates\":[\"alpha_s_per_byte\"],\"notes\":[\"n\"],\"memory_bytes\":8"));
+    struct swn_profile *p = read_text(DEVICE(COEFFICIENTS(
+        "\"alpha_s_per_byte\":1e-9,\"beta_s_per_reference\":null") ","
+                                                                   "\"estimates\":[\"alpha_s_per_byte\"],\"notes\":["
+                                                                   "\"n\"],\"memory_bytes\":8"));
     assert_int_equal(p->known, SWN_ALPHA);
     assert_int_equal(p->estimates, SWN_ALPHA);
     assert_int_equal(p->memory_bytes, 8);

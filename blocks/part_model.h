@@ -1,0 +1,20 @@
+/* part_model.h - what plan and table share: which model, on which device. */
+#ifndef SWN_PART_MODEL_H
+#define SWN_PART_MODEL_H
+
+#include "swn_model.h"
+
+#define PART_MODEL_OPTIONS                                                                                             \
+    {"profile", required_argument, NULL, 'p'},                                                                         \
+    {                                                                                                                  \
+        "device", required_argument, NULL, 'd'                                                                         \
+    }
+
+/* Takes -p and -d from optarg; 0 for any other option. */
+int part_model_option(struct swn_model_opts *opts, int opt);
+/* A number from 1 up; else says so and returns -EINVAL. */
+int part_parse_count(const char *text, size_t *count);
+/* Where the lookup table of a store lies; 0 when the model is not a store. */
+int part_table_path(const struct swn_model *m, char *out, size_t size);
+
+#endif

@@ -1,0 +1,270 @@
+#define _GNU_SOURCE
+#include "swn_model.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "swn_store.h"
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* Shipped profiles are in ../share/swapnet/devices, seen from the directory of the program. */
+static int shipped(const char *name, char *out, size_t size)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0)
+        return -errno;
+    self[n] = 0;
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(self, '/');
+        if (!slash)
+            return -ENOENT;
+        *slash = 0;
+    }
+    int len = snprintf(out, size, "%s/share/swapnet/devices/%s.json", self, name);
+    return len < 0 || (size_t)len >= size ? -ENAMETOOLONG : 0;
+}
+
+int swn_model_device(struct swn_profile **out, const char *name, char why[SWN_MODEL_WHY])
+{
+    char path[PATH_MAX + 64], text[SWN_PROFILE_WHY] = "";
+    size_t len = strlen(name);
+    int is_file = strchr(name, '/') || (len > 5 && !strcmp(name + len - 5, ".json"));
+    int rc = is_file ? 0 : shipped(name, path, sizeof path);
+    if (!rc)
+        rc = swn_profile_load(out, is_file ? name : path, text);
+    if (rc)
+        snprintf(why, SWN_MODEL_WHY, "device profile %.400s: %s", is_file || !text[0] ? name : path,
+                 text[0] ? text : strerror(-rc));
+    if (!rc && !(*out)->known) {
+        snprintf(why, SWN_MODEL_WHY, "%s holds no coefficients", name);
+        swn_profile_free(*out);
+        rc = -EINVAL;
+    }
+    return rc;
+}
+
+static int make_room(struct swn_model *m, size_t n)
+{
+    m->layer = calloc(n + 1, sizeof *m->layer);
+    m->layers = calloc(n + 1, sizeof *m->layers);
+    return m->layer && m->layers ? 0 : -ENOMEM;
+}
+
+static int add(struct swn_model *m, const char *name, const struct swn_layer *l)
+{
+    m->layer[m->n] = strdup(name);
+    m->layers[m->n] = *l;
+    return m->layer[m->n++] ? 0 : -ENOMEM;
+}
+
+static void take_coefficients(struct swn_model *m, const struct swn_profile *p)
+{
+    if (!p->known)
+        return;
+    m->c = p->c;
+    m->known = p->known;
+}
+
+static int from_profile(struct swn_model *m, const struct swn_profile *p, char why[SWN_MODEL_WHY])
+{
+    if (p->kind != SWN_PROFILE_MODEL || !p->layer_count) {
+        snprintf(why, SWN_MODEL_WHY, "it is a profile without layers");
+        return -EINVAL;
+    }
+    int rc = make_room(m, p->layer_count);
+    for (size_t i = 0; !rc && i < p->layer_count; i++)
+        rc = add(m, p->layers[i].name, &p->layers[i].l);
+    m->other_bytes = p->other_bytes;
+    m->latency_s = p->latency_s;
+    take_coefficients(m, p);
+    return rc;
+}
+
+/* Layers of a store are modules, weights of a profile are their tensors. */
+static int is_of_layer(const char *tensor, const char *layer)
+{
+    size_t len = strlen(layer);
+    return !strncmp(tensor, layer, len) && (!tensor[len] || (tensor[len] == '.' && !strchr(tensor + len + 1, '.')));
+}
+
+/* Finds the layer of each of the profile's weights; both are mostly in the same order, so the search goes on where it
+ * ended. */
+static int take_times(struct swn_model *m, const struct swn_profile *p, char why[SWN_MODEL_WHY])
+{
+    size_t at = 0, found = 0;
+    for (size_t i = 0; i < p->layer_count; i++) {
+        size_t tries = 0;
+        while (tries < m->n && !is_of_layer(p->layers[i].name, m->layer[at])) {
+            at = (at + 1) % m->n;
+            tries++;
+        }
+        if (tries == m->n)
+            continue;
+        found++;
+        m->layers[at].flops += p->layers[i].l.flops;
+        if (p->layers[i].l.compute_s >= 0)
+            m->layers[at].compute_s =
+                (m->layers[at].compute_s > 0 ? m->layers[at].compute_s : 0) + p->layers[i].l.compute_s;
+    }
+    m->other_bytes = p->other_bytes;
+    m->latency_s = p->latency_s;
+    if (found)
+        return 0;
+    snprintf(why, SWN_MODEL_WHY,
+             "the profile names no layer of it: was the program loaded from this checkpoint when it "
+             "was profiled?");
+    return -EINVAL;
+}
+
+static int from_store(struct swn_model *m, const char *path, const struct swn_profile *times, char why[SWN_MODEL_WHY])
+{
+    struct swn_store *s;
+    const char *kind;
+    char text[SWN_WHY] = "";
+    int rc = swn_store_of(&s, &kind, &swn_io_sys, path, text);
+    if (rc) {
+        snprintf(why, SWN_MODEL_WHY, "%s", text[0] ? text : strerror(-rc));
+        return rc;
+    }
+    uint64_t *bytes = calloc(s->layer_count + 1, sizeof *bytes);
+    rc = bytes ? swn_store_layer_bytes(s, bytes) : -ENOMEM;
+    if (!rc && !strcmp(kind, "store") && !(m->store_path = strdup(path)))
+        rc = -ENOMEM;
+    if (!rc)
+        rc = make_room(m, s->layer_count);
+    for (size_t i = 0; !rc && i < s->layer_count; i++) {
+        struct swn_layer l = {bytes[i], s->layers[i].depth, s->layers[i].flops, -1};
+        rc = add(m, s->layers[i].name, &l);
+    }
+    if (!rc && !m->n) {
+        snprintf(why, SWN_MODEL_WHY, "it holds no tensors");
+        rc = -EINVAL;
+    }
+    free(bytes);
+    swn_store_close(s, &swn_io_sys);
+    if (!rc && times) {
+        take_coefficients(m, times);
+        rc = take_times(m, times, why);
+    }
+    return rc;
+}
+
+/* Whether a .json file is a profile, rather than the index of a sharded checkpoint. */
+static int looks_like_a_profile(const char *path)
+{
+    char head[512];
+    size_t len = strlen(path), n;
+    FILE *f = len > 5 && !strcmp(path + len - 5, ".json") ? fopen(path, "re") : NULL;
+    if (!f)
+        return 0;
+    n = fread(head, 1, sizeof head - 1, f);
+    fclose(f);
+    head[n] = 0;
+    return strstr(head, "\"kind\"") && strstr(head, "\"schema\"");
+}
+
+static int load(struct swn_model *m, const char *path, const struct swn_profile *times, char why[SWN_MODEL_WHY])
+{
+    struct swn_profile *p;
+    char text[SWN_PROFILE_WHY] = "";
+    if (!looks_like_a_profile(path))
+        return from_store(m, path, times, why);
+    int rc = swn_profile_load(&p, path, text);
+    if (rc) {
+        snprintf(why, SWN_MODEL_WHY, "%s", text);
+        return rc;
+    }
+    rc = from_profile(m, p, why);
+    swn_profile_free(p);
+    return rc;
+}
+
+static int load_times(struct swn_profile **out, const char *path, char why[SWN_MODEL_WHY])
+{
+    char text[SWN_PROFILE_WHY] = "";
+    int rc = swn_profile_load(out, path, text);
+    if (rc)
+        snprintf(why, SWN_MODEL_WHY, "%s: %s", path, text);
+    return rc;
+}
+
+/* Measured times are the measured device's; elsewhere only operations count. */
+static void apply_device(struct swn_model *m, const struct swn_profile *device)
+{
+    take_coefficients(m, device);
+    m->latency_s = -1;
+    for (size_t i = 0; i < m->n; i++)
+        if ((device->known & SWN_GAMMA) && m->layers[i].flops)
+            m->layers[i].compute_s = -1;
+}
+
+static void look_over(struct swn_model *m)
+{
+    size_t times = 0;
+    for (size_t i = 0; i < m->n; i++)
+        times += m->layers[i].compute_s >= 0 || (m->layers[i].flops && (m->known & SWN_GAMMA));
+    m->timed = times > 0;
+    m->untimed = times ? m->n - times : 0;
+}
+
+int swn_model_load(struct swn_model *out, const char *path, const struct swn_model_opts *opts, char why[SWN_MODEL_WHY])
+{
+    struct swn_profile *times = NULL, *device = NULL;
+    char text[SWN_MODEL_WHY] = "";
+    *out = (struct swn_model){.latency_s = -1};
+    why[0] = 0;
+    int rc = opts->device ? swn_model_device(&device, opts->device, why) : 0;
+    if (!rc && opts->profile)
+        rc = load_times(&times, opts->profile, why);
+    if (!rc) {
+        out->name = strdup(base_name(path));
+        rc = out->name ? load(out, path, times, text) : -ENOMEM;
+        if (rc) /* the readers of checkpoints name the file themselves */
+            snprintf(why, SWN_MODEL_WHY, "%.*s%s%.*s", strstr(text, path) ? 0 : 400, path,
+                     strstr(text, path) ? "" : ": ", 600, text[0] ? text : strerror(-rc));
+    }
+    if (!rc && device)
+        apply_device(out, device);
+    if (!rc)
+        look_over(out);
+    swn_profile_free(times);
+    swn_profile_free(device);
+    if (rc)
+        swn_model_free(out);
+    return rc;
+}
+
+void swn_model_free(struct swn_model *m)
+{
+    for (size_t i = 0; m->layer && i < m->n; i++)
+        free(m->layer[i]);
+    free(m->layer);
+    free(m->layers);
+    free(m->name);
+    free(m->store_path);
+    *m = (struct swn_model){.latency_s = -1};
+}
+
+const char *swn_model_lacks(const struct swn_model *m)
+{
+    if (!(m->known & SWN_ALPHA))
+        return "how fast the disk is: give a profile with coefficients, or --device";
+    if (!m->timed)
+        return "how long its layers compute: give a profile of it";
+    return NULL;
+}
+
+struct swn_predict swn_model_predict(const struct swn_model *m)
+{
+    return (struct swn_predict){.layers = m->layers, .n = m->n, .c = m->c, .other_bytes = m->other_bytes};
+}

@@ -1,0 +1,188 @@
+"""Profiles and plans: what `swapnetctl profile` measures of real programs, and what the planners make of it."""
+import csv
+import io
+import json
+import os
+import subprocess
+
+import pytest
+
+import harness
+
+CTL = harness.BUILD / "bin" / "swapnetctl"
+PARTITION = harness.BUILD / "bin" / "swapnet-partition"
+MIB = harness.MIB
+DEVICES = sorted((harness.REPO / "profiles" / "devices").glob("*.json"))
+
+
+def run(program, *args, code=0, env=None, cwd=None):
+    done = subprocess.run([program, *map(str, args)], env=harness.clean_env(env), cwd=cwd, capture_output=True, text=True,
+                          timeout=200, stdin=subprocess.DEVNULL)
+    assert done.returncode == code, done
+    return done
+
+
+def profile(torch, disk, program, *args, options=()):
+    """The profile, and the record of the program."""
+    path, record = f"{disk}/profile.json", f"{disk}/record.json"
+    done = run(CTL, "profile", "-o", path, "-s", f"{disk}/store", *options, "--", torch.python,
+               harness.PROGRAMS / program, record, *args)
+    with open(path) as made, open(record) as kept:
+        return json.load(made), json.load(kept), done
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """A model profile as a file: 24 layers of different sizes on a device of which all is known."""
+    layers = [{"name": f"layers.{i}.weight", "bytes": (1 + i % 5) * MIB, "depth": 1, "flops": 10_000_000,
+               "compute_s": 0.002, "activation_bytes": 4096} for i in range(24)]
+    path = tmp_path_factory.mktemp("plan") / "model.json"
+    path.write_text(json.dumps({
+        "schema": 1, "kind": "model", "name": "example", "other_bytes": 2 * MIB, "layers": layers,
+        "coefficients": {"alpha_s_per_byte": 1e-9, "beta_s_per_reference": 1e-4, "gamma_s_per_flop": 2e-10,
+                         "eta_s_per_reference": 1e-6}}))
+    return path
+
+
+# ---- measuring ----
+
+def test_flops(torch, disk):
+    made, record, _ = profile(torch, disk, "flops.py")
+    assert sum(layer["flops"] for layer in made["layers"]) == record["notes"]["flops"]
+    if "torch_flops" in record["notes"]:
+        assert record["notes"]["flops"] - record["notes"]["beyond_torch"] == record["notes"]["torch_flops"]
+
+
+def test_profile_in_memory(torch, disk):
+    """Without a budget nothing is streamed; the disk is measured afterwards, so that all but eta is known."""
+    made, _, done = profile(torch, disk, "infer.py", "mlp", 24)
+    assert len(made["layers"]) == 24 and all(layer["bytes"] == 4 * MIB for layer in made["layers"])
+    assert all(layer["compute_s"] > 0 and layer["swap_in"] for layer in made["layers"])
+    assert made["passes"] >= 20 and made["latency_s"] > 0
+    # 24 layers of one size: nobody can tell bytes and references apart, and it says so
+    assert made["coefficients"]["alpha_s_per_byte"] is None and "apart" in done.stderr
+    shown = run(CTL, "profile", "--show", f"{disk}/profile.json").stdout
+    assert "24 layers" in shown and "R^2" in shown and "not fitted" in shown
+
+
+@pytest.mark.slow
+def test_profile_within_budget(torch, disk):
+    made, _, done = profile(torch, disk, "infer.py", "tall", 24, options=("-b", "64M"))
+    assert sum(layer["bytes"] for layer in made["layers"]) >= 112 * MIB
+    assert sum(len(layer["swap_in"]) for layer in made["layers"]) > 24
+    assert made["coefficients"]["alpha_s_per_byte"] > 0 and "R^2" in done.stderr
+    assert made["fit"]["swap_in"]["samples"] > 24
+
+
+def test_exit_codes(disk):
+    run(CTL, "profile", "-o", f"{disk}/p.json", "--", "sh", "-c", "exit 3", code=3)
+    assert "no profile" in run(CTL, "profile", "-o", f"{disk}/p.json", "--", "true", code=1).stderr
+    run(CTL, "profile", "-o", f"{disk}/p.json", "--", "/nonexistent/program", code=127)
+    run(CTL, "profile", "-o", f"{disk}/p.json", "--", "sh", "-c", "kill -9 $$", code=128 + 9)
+    run(CTL, "profile", code=125)
+    run(CTL, "profile", "-o", f"{disk}/nowhere/p.json", "--", "true", code=1)
+    run(CTL, "profile", "--show", f"{disk}/nothing", code=1)
+
+
+def test_names_from_store(torch213, disk):
+    """Weights loaded from a checkpoint are known by name, and a store is planned with their times."""
+    checkpoint, made = f"{disk}/m.safetensors", f"{disk}/p.json"
+    run(torch213.python, "-c", "import torch; from torch import nn; from safetensors.torch import save_file; "
+        f"save_file(nn.Sequential(*[nn.Linear(512 + 64 * i, 512 + 64 * (i + 1)) for i in range(12)]).state_dict(), '{checkpoint}')")
+    code = ("import torch; from torch import nn; from safetensors.torch import load_file\n"
+            "m = nn.Sequential(*[nn.Linear(512 + 64 * i, 512 + 64 * (i + 1)) for i in range(12)])\n"
+            f"m.load_state_dict(load_file('{checkpoint}'))\n"
+            "x = torch.ones(1, 512)\n"
+            "with torch.no_grad():\n"
+            "    for _ in range(30): m(x)\n")
+    run(CTL, "profile", "-o", made, "-s", f"{disk}/store", "-b", "16M", "--", torch213.python, "-c", code)
+    with open(made) as text:
+        names = {layer["name"] for layer in json.load(text)["layers"]}
+    assert names == {f"{i}.weight" for i in range(12)}
+    run(PARTITION, "build", "-q", checkpoint, "-o", f"{disk}/s.store")
+    plan = json.loads(run(PARTITION, "plan", "-b", "20M", "-p", made, "-o", "json", "--curve=4", f"{disk}/s.store").stdout)
+    assert sum(block["layers"] for block in plan["blocks"]) == 12
+    assert plan["latency_s"] > 0 and plan["library"]["latency_s"] > 0 and len(plan["curve"]) == 4
+    # a table is computed once and used
+    run(PARTITION, "table", "-p", made, f"{disk}/s.store")
+    assert os.path.getsize(f"{disk}/s.store.table") < MIB
+    again = json.loads(run(PARTITION, "plan", "-b", "20M", "-p", made, "-o", "json", "--curve=4", f"{disk}/s.store").stdout)
+    assert again["latency_s"] == pytest.approx(plan["latency_s"], rel=1e-9)
+    # a damaged one is not
+    with open(f"{disk}/s.store.table", "r+b") as table:
+        table.seek(100)
+        table.write(b"\xff\xff\xff")
+    assert json.loads(run(PARTITION, "plan", "-b", "20M", "-p", made, "-o", "json", f"{disk}/s.store").stdout)["latency_s"] \
+        == pytest.approx(plan["latency_s"], rel=1e-9)
+
+
+# ---- planning ----
+
+def test_devices(example):
+    assert len(DEVICES) >= 4
+    for path in DEVICES:
+        text = run(CTL, "profile", "--show", path).stdout
+        assert "alpha" in text and "estimate" in text
+        plan = json.loads(run(PARTITION, "plan", "-b", "40M", "-d", path.stem, "-o", "json", example).stdout)
+        assert plan["latency_s"] > 0
+    assert "no-such-device" in run(PARTITION, "plan", "-b", "40M", "-d", "no-such-device", example, code=1).stderr
+
+
+def test_plan_of_profile(example):
+    plan = json.loads(run(PARTITION, "plan", "-b", "40M", "-o", "json", "--curve", example).stdout)
+    total = sum((1 + i % 5) * MIB for i in range(24))
+    assert plan["block_count"] == -(-2 * total // (40 * MIB)) and plan["exact"]
+    assert sum(block["bytes"] for block in plan["blocks"]) == total
+    assert plan["largest_pair_bytes"] <= 40 * MIB
+    assert plan["latency_s"] >= max(sum(block[key] for block in plan["blocks"]) for key in ("in_s", "ex_s"))
+    curve = plan["curve"]
+    assert [point["budget_bytes"] for point in curve] == sorted(point["budget_bytes"] for point in curve)
+    assert curve[-1]["budget_bytes"] == total + 2 * MIB == plan["library"]["demand_bytes"]
+    assert curve[-1]["latency_s"] == pytest.approx(24 * 0.002, rel=1e-6)
+    assert curve[0]["latency_s"] > 1.2 * curve[-1]["latency_s"]
+    table = run(PARTITION, "plan", "-b", "40M", "--curve=3", example).stdout
+    assert "a pass under the library" in table and "BUDGET" in table
+    # more than is reserved must not be used
+    less = json.loads(run(PARTITION, "plan", "-b", "40M", "--delta", "0.25", "-o", "json", example).stdout)
+    assert less["largest_pair_bytes"] <= 30 * MIB
+    four = json.loads(run(PARTITION, "plan", "-b", "60M", "-n", 4, "-o", "json", example).stdout)
+    assert four["block_count"] == 4
+    rows = json.loads(run(PARTITION, "table", "-n", 4, "-o", "json", example).stdout)["rows"]
+    within = [row["latency_s"] for row in rows if row["memory_bytes"] <= 60 * MIB]
+    assert four["latency_s"] == pytest.approx(min(within), rel=1e-9)
+
+
+@pytest.mark.parametrize("args", [("--delta", "1"), ("--delta", "x"), ("--curve=1",), ("--curve=x",), ("-n", "0"),
+                                  ("-p",), ("--nonsense",)])
+def test_plan_usage(example, args):
+    run(PARTITION, "plan", "-b", "40M", *args, example, code=2)
+
+
+def test_what_if(example):
+    def plan(*args, code=0):
+        return run(CTL, "plan", *args, code=code)
+
+    def models(*args):
+        made = json.loads(plan("-o", "json", *args).stdout)
+        assert sum(model["budget_bytes"] for model in made["models"]) <= made["total_bytes"]
+        return made["models"]
+    two = ("-t", "80M", f"{example},name=a", f"{example},name=b,urgency=8")
+    equal = models("--policy", "equal", *two)
+    assert [model["budget_bytes"] for model in equal] == [40 * MIB] * 2
+    assert equal[0]["latency_s"] == equal[1]["latency_s"] > equal[0]["sufficient_latency_s"] > 0
+    assert equal[0]["block_count"] == len(equal[0]["points"]) + 1 >= 4
+    first, second = models(*two)  # Eq. 1
+    assert second["budget_bytes"] > first["budget_bytes"] and second["latency_s"] <= first["latency_s"]
+    assert first["name"] == "a" and second["urgency"] == 8
+    first, second = models("--policy", "minmax", *two)
+    assert second["latency_s"] <= first["latency_s"]
+    # there is enough for all: everyone gets the demand
+    assert all(model["budget_bytes"] == model["demand_bytes"] for model in models("-t", "1G", *two[2:]))
+    rows = list(csv.DictReader(io.StringIO(plan("-o", "csv", *two).stdout)))
+    assert [row["name"] for row in rows] == ["a", "b"] and int(rows[0]["budget_bytes"]) > 0
+    assert "URGENCY" in plan(*two).stdout
+    assert "at least" in plan("-t", "9M", *two[2:], code=1).stderr
+    plan("-t", "80M", "/nonexistent.pth", code=1)
+    for bad in (("-t", "80M"), (str(example),), ("-t", "x", example), ("-t", "1G", "--policy", "best", example),
+                ("-t", "1G", f"{example},colour=1"), ("-t", "1G", f"{example},urgency=-1"), ("-t", "1G", "--delta", "2", example)):
+        plan(*bad, code=2)
