@@ -1,0 +1,273 @@
+/* Description: the library as a client of swapnetd, with this test as the daemon: it obeys, confirms, refuses, comes
+ * back, and is never held up. */
+#define _GNU_SOURCE
+#include "swn_engine_fixture.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "swn_client.h"
+#include "swn_wire.h"
+
+#define WEIGHTS 40
+#define WEIGHT_BYTES ((size_t)512 << 10)
+
+static struct swn_engine *const e = &swn_engine_one;
+static struct tensor weights[WEIGHTS];
+static struct swn_config config;
+static struct swn_lines lines;
+static int listen_fd = -1, peer_fd = -1;
+
+static void play_daemon(const char *name)
+{
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    CHECK(snprintf(config.daemon_path, sizeof config.daemon_path, "%s/%s", runtime, name) > 0);
+    CHECK(strlen(config.daemon_path) < sizeof sa.sun_path);
+    strcpy(sa.sun_path, config.daemon_path);
+    listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(listen_fd, (struct sockaddr *)&sa, sizeof sa) == 0);
+    CHECK(listen(listen_fd, 4) == 0);
+}
+
+static void tell(const char *text)
+{
+    CHECK(send(peer_fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text));
+}
+
+static void lease(uint64_t seq, uint64_t budget)
+{
+    char text[128];
+    snprintf(text, sizeof text, "{\"op\":\"lease\",\"seq\":%llu,\"budget\":%llu}\n", (unsigned long long)seq,
+             (unsigned long long)budget);
+    tell(text);
+}
+
+/* The next message of that kind; others are passed over. */
+static struct swn_wire *hear(enum swn_wire_op op)
+{
+    static struct swn_wire m;
+    char why[SWN_WIRE_TEXT], *line;
+    size_t len;
+    for (;;) {
+        while ((line = swn_lines_next(&lines, &len))) {
+            CHECK(swn_wire_decode(&m, line, len, why) == 0);
+            if (m.op == op)
+                return &m;
+        }
+        struct pollfd p = {.fd = peer_fd, .events = POLLIN};
+        CHECK(poll(&p, 1, 20000) == 1);
+        CHECK(swn_lines_fill(&lines, peer_fd, 0) > 0);
+    }
+}
+
+static struct swn_wire *accept_hello(void)
+{
+    struct pollfd p = {.fd = listen_fd, .events = POLLIN};
+    CHECK(poll(&p, 1, 20000) == 1);
+    if (peer_fd >= 0)
+        close(peer_fd);
+    swn_lines_free(&lines);
+    peer_fd = accept(listen_fd, NULL, NULL);
+    CHECK(peer_fd >= 0);
+    struct swn_wire *m = hear(SWN_WIRE_HELLO);
+    CHECK(m->version == SWN_WIRE_VERSION && m->has & SWN_HAS_LEASE && m->has & SWN_HAS_MINIMUM);
+    return m;
+}
+
+static void begin(size_t budget)
+{
+    CHECK(engine_begin(budget, SWN_CONFIG_AUTO, NULL) == 0);
+    config = e->config;
+    play_daemon("d.sock");
+    swn_lines_init(&lines);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
+    swn_client_start(&config); /* nobody answers yet: it must not wait for long */
+}
+
+static void pass(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        op_read(&weights[i]);
+}
+
+static uint64_t budget_now(void)
+{
+    struct swn_stats stats;
+    swn_engine_stats(&stats);
+    return stats.budget_bytes;
+}
+
+static void obeys_and_confirms(void *arg)
+{
+    (void)arg;
+    begin(64 * MIB);
+    struct swn_wire *m = accept_hello();
+    CHECK(m->lease == 0 && m->cap == 64 * MIB && m->demand >= WEIGHTS * WEIGHT_BYTES);
+    lease(1, 40 * MIB);
+    m = hear(SWN_WIRE_ACK);
+    CHECK(m->seq == 1 && m->budget == 40 * MIB && budget_now() == 40 * MIB);
+    tell("rubbish\n{\"op\":\"dance\"}\n\n{\"op\":\"lease\"}\n");
+    lease(2, 10 * MIB);
+    m = hear(SWN_WIRE_ACK);
+    CHECK(m->seq == 2 && m->resident <= 10 * MIB);
+    for (unsigned i = 0; i < 8; i++)
+        pass();
+    CHECK(e->peak_resident <= 64 * MIB && swn_engine_resident(e) <= 10 * MIB);
+    lease(3, 100 * MIB); /* more than the user allows */
+    m = hear(SWN_WIRE_ACK);
+    CHECK(m->seq == 3 && budget_now() == 64 * MIB);
+    lease(4, 30 * MIB); /* two at once: the last one counts */
+    lease(5, 20 * MIB);
+    do
+        m = hear(SWN_WIRE_ACK);
+    while (m->seq != 5);
+    CHECK(budget_now() == 20 * MIB);
+}
+
+static void refuses_with_its_minimum(void *arg)
+{
+    (void)arg;
+    begin(64 * MIB);
+    accept_hello();
+    lease(1, 30 * MIB);
+    hear(SWN_WIRE_ACK);
+    lease(2, MIB);
+    struct swn_wire *m = hear(SWN_WIRE_REFUSE);
+    CHECK(m->seq == 2 && m->minimum >= 8 * MIB && m->lease == 30 * MIB);
+    CHECK(budget_now() == 30 * MIB);
+}
+
+static void comes_back_with_its_lease(void *arg)
+{
+    (void)arg;
+    begin(64 * MIB);
+    accept_hello();
+    lease(1, 12 * MIB);
+    hear(SWN_WIRE_ACK);
+    for (int way = 0; way < 3; way++) {
+        static char much[SWN_WIRE_MOST + 1];
+        memset(much, 'x', sizeof much);
+        if (way == 0)
+            shutdown(peer_fd, SHUT_RDWR);
+        else if (way == 1)
+            (void)!send(peer_fd, much, sizeof much, MSG_NOSIGNAL);
+        else
+            tell("{\"op\":\"error\",\"text\":\"go away\"}\n");
+        pass();
+        CHECK(budget_now() == 12 * MIB);
+        struct swn_wire *m = accept_hello();
+        CHECK(m->lease == 12 * MIB);
+    }
+    /* The user's wish through the process's own socket goes to the daemon as well. */
+    char *answer = swn_client_set(e, SWN_HAS_BUDGET | SWN_HAS_URGENCY, 10 * MIB, 3);
+    CHECK(answer && strstr(answer, "\"bound\":true"));
+    free(answer);
+    struct swn_wire *m;
+    do
+        m = hear(SWN_WIRE_UPDATE);
+    while (!(m->has & SWN_HAS_CAP) || m->cap != 10 * MIB);
+    CHECK(m->urgency > 2.9 && m->urgency < 3.1);
+    answer = swn_client_set(e, SWN_HAS_BUDGET, MIB, 0);
+    CHECK(answer && strstr(answer, "at least"));
+    free(answer);
+    CHECK(budget_now() == 10 * MIB);
+}
+
+/* A child has no connection, and its end does not end the parent's. */
+static void fork_leaves_it_alone(void *arg)
+{
+    (void)arg;
+    begin(64 * MIB);
+    accept_hello();
+    lease(1, 12 * MIB);
+    hear(SWN_WIRE_ACK);
+    for (int i = 0; i < 5; i++) {
+        swn_engine_prefork();
+        pid_t pid = fork();
+        if (pid)
+            swn_engine_postfork_parent();
+        else
+            swn_engine_postfork_child();
+        if (!pid) {
+            CHECK(!e->client && budget_now() == 12 * MIB);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    }
+    lease(2, 20 * MIB);
+    CHECK(hear(SWN_WIRE_ACK)->seq == 2);
+    pass();
+}
+
+/* Anybody may have put a socket into such a directory. */
+static void strangers_are_not_asked(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(64 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    config = e->config;
+    play_daemon("d.sock");
+    CHECK(chmod(getenv("XDG_RUNTIME_DIR"), 0777) == 0);
+    swn_client_start(&config);
+    struct pollfd p = {.fd = listen_fd, .events = POLLIN};
+    CHECK(poll(&p, 1, 1500) == 0);
+}
+
+static void which_daemon(void *arg)
+{
+    (void)arg;
+    char directory[300], path[400];
+    CHECK(engine_begin(64 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    snprintf(directory, sizeof directory, "%s/swapnet", getenv("XDG_RUNTIME_DIR"));
+    config = (struct swn_config){.daemon = SWN_DAEMON_OFF};
+    CHECK(swn_client_find(&config) == -ENOENT);
+    config = (struct swn_config){.daemon = SWN_DAEMON_PATH, .daemon_path = "/x/y.sock"};
+    CHECK(swn_client_find(&config) == 0 && !strcmp(config.daemon_path, "/x/y.sock"));
+    play_daemon("swapnet/swapnetd.sock");
+    strcpy(path, config.daemon_path);
+    config = (struct swn_config){.daemon = SWN_DAEMON_AUTO};
+    CHECK(swn_client_find(&config) == 0 && !strcmp(config.daemon_path, path));
+    CHECK(chmod(directory, 0777) == 0);
+    config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
+    CHECK(swn_client_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
+    CHECK(chmod(directory, 0700) == 0);
+    close(listen_fd); /* dead: its file is no daemon */
+    config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
+    CHECK(swn_client_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
+}
+
+#define ALONE(test)                                                                                                    \
+    static void test##_alone(void **state)                                                                             \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        assert_int_equal(run_alone(test, NULL, 60), 0);                                                                \
+    }
+ALONE(obeys_and_confirms)
+ALONE(refuses_with_its_minimum)
+ALONE(comes_back_with_its_lease)
+ALONE(fork_leaves_it_alone)
+ALONE(strangers_are_not_asked)
+ALONE(which_daemon)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(obeys_and_confirms_alone),        cmocka_unit_test(refuses_with_its_minimum_alone),
+        cmocka_unit_test(comes_back_with_its_lease_alone), cmocka_unit_test(fork_leaves_it_alone_alone),
+        cmocka_unit_test(strangers_are_not_asked_alone),   cmocka_unit_test(which_daemon_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
