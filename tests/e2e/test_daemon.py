@@ -600,6 +600,20 @@ def test_only_rulers_change(place):
         assert d.ask({"op": "list"})["total_bytes"] == 100 * MIB
 
 
+def test_quota_of_one_user(place):
+    if os.geteuid() != 0:
+        pytest.skip("needs a second user")
+    os.chmod(place, 0o755)
+    os.chmod(f"{place}/swapnet", 0o755)
+    with daemon(place, "--total", "100M", "--group", "nogroup", "--clients-per-user", "3") as d:
+        dial = ("import socket,sys\ndef c():\n s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);"
+                "s.sendall(b'{\"op\":\"version\"}\\n');return s,s.makefile().readline()\n"
+                "print([c() for _ in range(5)][-1][1])")
+        done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c",
+                               dial, d.socket], capture_output=True, text=True, timeout=20)
+        assert "too many connections" in done.stdout or "Broken pipe" in done.stderr or "reset" in done.stderr, done
+        assert d.answers()  # the daemon's own user is not held up
+
 @needs_torch
 def test_cpus(place):
     cpus = sorted(os.sched_getaffinity(0))
