@@ -343,6 +343,8 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     int err = swn_policy_try_room(e, bytes, spare);
+    if (err && e->goal_bytes < e->config.budget_bytes)
+        return 0; /* the limit is on its way down, and nobody was promised that it holds already */
     if (err)
         say_over_budget(e, bytes);
     return err;
