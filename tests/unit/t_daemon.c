@@ -255,9 +255,10 @@ static void lines_in_pieces(void **state)
     while ((rc = swn_lines_fill(&l, ends[1], 700)) > 0)
         assert_null(swn_lines_next(&l, &len));
     assert_int_equal(rc, -EMSGSIZE);
-    swn_lines_free(&l);
     close(ends[0]);
-    assert_true(swn_lines_fill(&l, ends[1], 800) <= 0);
+    swn_lines_free(&l);
+    assert_int_equal(swn_lines_fill(&l, ends[1], 800), -EPIPE);
+    swn_lines_free(&l);
     close(ends[1]);
 }
 
