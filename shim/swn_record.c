@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "swn_load.h"
 #include "swn_profile.h"
@@ -237,7 +238,9 @@ int swn_record_save(struct swn_engine *e)
     pthread_mutex_unlock(&e->lock);
     if (!rc)
         rc = swn_profile_fit(p);
-    if (!rc)
+    /* A helper that the program starts has the same setting; its empty profile must not take the place of a full one.
+     */
+    if (!rc && (p->layer_count || access(e->config.profile_path, F_OK)))
         rc = swn_profile_save(p, e->config.profile_path);
     swn_profile_free(p);
     return rc;

@@ -125,6 +125,30 @@ static void with_streaming(void *arg)
     swn_profile_free(p);
 }
 
+/* A process without weights, started by one that has some, inherits its settings. */
+static void empty(void *arg)
+{
+    char path[300] = "", text[4] = "";
+    (void)arg;
+    CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    profile_path(path, sizeof path);
+    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
+    CHECK(swn_record_create(&e->record) == 0);
+    FILE *f = fopen(path, "w");
+    CHECK(f && fputs("abc", f) >= 0 && fclose(f) == 0);
+    CHECK(swn_record_save(e) == 0);
+    f = fopen(path, "r");
+    CHECK(f && fread(text, 1, 3, f) == 3 && !strcmp(text, "abc") && fclose(f) == 0);
+    unlink(path);
+    CHECK(swn_record_save(e) == 0 && access(path, F_OK) == 0);
+}
+
+static void test_empty(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(empty, NULL, 60), 0);
+}
+
 static void test_without_streaming(void **state)
 {
     (void)state;
@@ -142,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_streaming),
         cmocka_unit_test(test_with_streaming),
+        cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
