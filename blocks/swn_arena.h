@@ -55,6 +55,8 @@ struct swn_range {
     uint64_t extent;
     uint64_t extent_epoch; /* fork epoch in which the extent was written */
 
+    struct swn_departure *departure; /* its bytes are being written behind (shim/swn_behind.h), or NULL */
+
     struct swn_frame *frame; /* copy in the pool, being read or ready */
     size_t published;        /* bytes of the frame mapped at addr (0: none) */
     int shared;              /* STREAMED, and stores at addr go straight into the extent (see swn_residency_share) */

@@ -126,18 +126,19 @@ static void name_extent(struct swn_residency *s, struct swn_range *r, struct swn
     atomic_store(&r->state, SWN_STREAMED);
 }
 
-int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
+int swn_residency_leave(struct swn_residency *s, struct swn_range *r)
 {
-    size_t size = swn_round_up(r->len, SWN_PAGE);
-    uint64_t off;
     if (state_of(r) != SWN_HOME || r->pins || !s->spill || s->pagemap_fd < 0)
         return -EBUSY;
     int err = leave_begin(r);
-    if (!err) {
-        err = swn_spill_write(s->spill, (void *)r->addr, size, &off);
-        if (!err && (err = leave_commit(s, r, s->spill, off)))
-            swn_spill_drop(s->spill, off, size);
-    }
+    if (err)
+        leave_undo(r, SWN_HOME);
+    return err;
+}
+
+int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t off)
+{
+    int err = leave_commit(s, r, s->spill, off);
     if (err) {
         s->recalls += err == -EBUSY;
         leave_undo(r, SWN_HOME);
@@ -146,6 +147,29 @@ int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
     left_home(s, r);
     name_extent(s, r, s->spill, off);
     return 0;
+}
+
+void swn_residency_stay(struct swn_range *r)
+{
+    leave_undo(r, SWN_HOME);
+}
+
+int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    uint64_t off;
+    int err = swn_residency_leave(s, r);
+    if (err)
+        return err;
+    err = swn_spill_write(s->spill, (void *)r->addr, size, &off);
+    if (err) {
+        swn_residency_stay(r);
+        return err;
+    }
+    err = swn_residency_left(s, r, off);
+    if (err)
+        swn_spill_drop(s->spill, off, size);
+    return err;
 }
 
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)

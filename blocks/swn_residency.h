@@ -50,6 +50,12 @@ int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struc
 /* HOME -> STREAMED: writes the bytes out and lets the pages go. -EBUSY: pinned, or recalled by a store. */
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r);
 
+/* The same in steps, for whoever writes the bytes meanwhile: _leave, and then either _left, when they are at `off` of
+ * the spill file, or _stay. Between the two the range reads as ever, is LEAVING or, after a store, RECALLED, and
+ * nothing else here may be asked for it. -EBUSY of _left: a store came, and the range is HOME again. */
+int swn_residency_leave(struct swn_residency *s, struct swn_range *r);
+int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t off);
+void swn_residency_stay(struct swn_range *r);
 /* Whatever the range held is replaced by an extent of an immutable file: nothing is read. The caller has dropped its
  * frame, and nobody is using it. -EBUSY: pinned. On error the range is as it was. */
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off);

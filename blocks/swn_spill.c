@@ -13,6 +13,11 @@
 
 #define PIECE ((size_t)4 << 20)
 
+struct swn_hole {
+    uint64_t off, size;
+    struct swn_hole *next;
+};
+
 /* O_TMPFILE leaves no name behind even when we are killed between two calls; file systems without it get a name that is
  * removed at once. */
 static int open_unlinked(const struct swn_io *io, const char *dir)
@@ -34,6 +39,7 @@ int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const 
     if (!f)
         return -ENOMEM;
     f->io = io;
+    pthread_mutex_init(&f->dropped_lock, NULL);
     int err = swn_make_dirs(dir);
     if (err) {
         free(f);
@@ -59,6 +65,10 @@ void swn_spill_close(struct swn_extent_file *f)
     if (f->fetch.direct_fd >= 0)
         f->io->close(f->io->ctx, f->fetch.direct_fd);
     f->io->close(f->io->ctx, f->fetch.fd);
+    for (struct swn_hole *h = f->dropped, *next; h; h = next) {
+        next = h->next;
+        free(h);
+    }
     free(f);
 }
 
@@ -83,26 +93,53 @@ static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t 
     return 0;
 }
 
-int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t *off)
+static void punch(struct swn_extent_file *f, uint64_t off, uint64_t size)
 {
-    const struct swn_io *io = f->io;
+    f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, size);
+}
+
+static int write_once(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
+{
     int err = -EINVAL;
     if (f->fetch.direct_fd >= 0)
-        err = write_all(f, f->fetch.direct_fd, buf, size, f->tail);
+        err = write_all(f, f->fetch.direct_fd, buf, size, off);
     if (err == -EINVAL) {
-        err = write_all(f, f->fetch.fd, buf, size, f->tail);
+        err = write_all(f, f->fetch.fd, buf, size, off);
         if (!err)
-            err = io->fsync(io->ctx, f->fetch.fd); /* dirty cache pages would stay charged to us */
+            err = f->io->fsync(f->io->ctx, f->fetch.fd); /* dirty cache pages would stay charged to us */
         if (!err)
-            swn_spill_uncache(f, f->tail, size);
+            swn_spill_uncache(f, off, size);
     }
-    if (err) {
-        io->fallocate(io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, f->tail, size);
-        return err;
+    return err;
+}
+
+int swn_spill_write_at(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
+{
+    int err = write_once(f, buf, size, off);
+    if (err == -ENOSPC && swn_spill_punch(f)) {
+        while (swn_spill_punch(f))
+            ;
+        err = write_once(f, buf, size, off);
     }
-    *off = f->tail;
+    return err;
+}
+
+uint64_t swn_spill_place(struct swn_extent_file *f, size_t size)
+{
+    uint64_t off = f->tail;
     f->tail += size;
     f->live_bytes += size;
+    return off;
+}
+
+int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t *off)
+{
+    int err = swn_spill_write_at(f, buf, size, f->tail);
+    if (err) {
+        punch(f, f->tail, size);
+        return err;
+    }
+    *off = swn_spill_place(f, size);
     f->written_bytes += size;
     return 0;
 }
@@ -111,20 +148,71 @@ int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off)
 {
     /* Blocks, not a hole: a store into a hole of a full disk is a SIGBUS. */
     int err = f->io->fallocate(f->io->ctx, f->fetch.fd, 0, f->tail, size);
+    if (err == -ENOSPC && swn_spill_punch(f)) {
+        while (swn_spill_punch(f))
+            ;
+        err = f->io->fallocate(f->io->ctx, f->fetch.fd, 0, f->tail, size);
+    }
     if (err) {
-        f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, f->tail, size);
+        punch(f, f->tail, size);
         return err;
     }
-    *off = f->tail;
-    f->tail += size;
-    f->live_bytes += size;
+    *off = swn_spill_place(f, size);
+    return 0;
+}
+
+/* Neighbours become one: freed one after the other, they were written one after the other. */
+static int remember(struct swn_extent_file *f, uint64_t off, size_t size)
+{
+    for (struct swn_hole **link = &f->dropped; *link; link = &(*link)->next) {
+        struct swn_hole *h = *link;
+        if (h->off + h->size != off && off + size != h->off)
+            continue;
+        h->off = off < h->off ? off : h->off;
+        h->size += size;
+        *link = h->next;
+        h->next = f->dropped;
+        f->dropped = h;
+        return 0;
+    }
+    struct swn_hole *h = malloc(sizeof *h);
+    if (!h)
+        return -ENOMEM;
+    *h = (struct swn_hole){.off = off, .size = size, .next = f->dropped};
+    f->dropped = h;
     return 0;
 }
 
 void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size)
 {
     f->live_bytes -= size;
-    f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, size);
+    int later = f->defer;
+    if (later) {
+        pthread_mutex_lock(&f->dropped_lock);
+        later = !remember(f, off, size);
+        pthread_mutex_unlock(&f->dropped_lock);
+    }
+    if (!later)
+        punch(f, off, size);
+}
+
+void swn_spill_defer(struct swn_extent_file *f)
+{
+    f->defer = 1;
+}
+
+int swn_spill_punch(struct swn_extent_file *f)
+{
+    pthread_mutex_lock(&f->dropped_lock);
+    struct swn_hole *h = f->dropped;
+    if (h)
+        f->dropped = h->next;
+    pthread_mutex_unlock(&f->dropped_lock);
+    if (!h)
+        return 0;
+    punch(f, h->off, h->size);
+    free(h);
+    return 1;
 }
 
 void swn_spill_uncache(struct swn_extent_file *f, uint64_t off, size_t size)

@@ -1,12 +1,13 @@
 /* swn_spill.h - the spill file: where the bytes of a range go before its pages may leave.
  *
  * One unlinked file per process in the store directory. Extents are appended at multiples of 4096 and never rewritten;
- * a dropped extent is punched out of the file, so the disk space comes back although offsets do not. Not thread-safe.
- * Errors are -errno.
+ * a dropped extent is punched out of the file, so the disk space comes back although offsets do not. Not thread-safe,
+ * but for swn_spill_write_at and swn_spill_punch. Errors are -errno.
  */
 #ifndef SWN_SPILL_H
 #define SWN_SPILL_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,9 @@ struct swn_extent_file {
     uint64_t tail;
     uint64_t live_bytes;
     uint64_t written_bytes;
+    struct swn_hole *dropped; /* extents that swn_spill_punch will punch out */
+    pthread_mutex_t dropped_lock;
+    int defer;      /* see swn_spill_defer */
     char dir[4096]; /* for messages */
 };
 
@@ -34,10 +38,19 @@ void swn_spill_close(struct swn_extent_file *f);
 /* Writes `size` bytes (a multiple of 4096) from page-aligned memory; *off is where. On error nothing is kept. The bytes
  * are out of the page cache when it returns. */
 int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t *off);
+/* The same in two steps, the second of which any thread may make: where `size` bytes are to be, and writing them there.
+ * What became nothing is dropped by the caller. */
+uint64_t swn_spill_place(struct swn_extent_file *f, size_t size);
+int swn_spill_write_at(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off);
 /* Room for `size` bytes (a multiple of 4096), zeros until somebody writes them. */
 int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off);
 /* The caller promises that no mapping of the extent is left, in any process. */
 void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size);
+/* From now on dropped extents wait for a thread that has the time: a hole takes the file system 0.5 to 2 ms, and a
+ * model that is loaded over its initial weights drops hundreds. A file that is out of room does not wait. */
+void swn_spill_defer(struct swn_extent_file *f);
+/* Punches one stretch of dropped extents out of the file. 1: there may be more; 0: there was none. */
+int swn_spill_punch(struct swn_extent_file *f);
 /* Gives back page-cache pages of an extent that no mapping holds any more. */
 void swn_spill_uncache(struct swn_extent_file *f, uint64_t off, size_t size);
 

@@ -122,6 +122,10 @@ int swn_store_of(struct swn_store **out, const char **kind, const struct swn_io 
 int swn_store_recut(const struct swn_store *from, const struct swn_io *io, const char *path,
                     const struct swn_store_opts *opts, char why[SWN_WHY]);
 
+/* A text file beside the store, named STORE.order: the layers in the order in which a program was seen to read them,
+ * one a line. Written by the library, read by `swapnet-partition build --from-store`. */
+#define SWN_ORDER_SUFFIX ".order"
+
 /* --- the cache: stores of checkpoint files, found by the file's identity --- */
 
 /* Path of the store that file would have in cache directory `dir`: a hash of the identity's stat fields (not of

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "swn_behind.h"
 #include "swn_engine_priv.h"
 #include "swn_client.h"
 #include "swn_guest.h"
@@ -256,6 +257,7 @@ int swn_engine_free(void *p)
         swn_node_remove(e, r);
         for (struct swn_range *next; r; r = next) {
             next = r->rest;
+            swn_behind_recall(e, r);
             swn_policy_drop_frame(e, r);
             e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
             swn_residency_free(&e->res, r, worth_keeping_warm(e, r));
@@ -300,8 +302,10 @@ static void pin(const void *p, size_t n, int by)
     pthread_mutex_lock(&e->lock);
     while (at < end) {
         struct swn_range *r = swn_arena_find(e->arena, at);
-        if (r)
+        if (r) {
+            swn_behind_recall(e, r);
             r->pins += by;
+        }
         at = r ? r->addr + r->span : (at / SWN_GRANULE + 1) * SWN_GRANULE;
     }
     pthread_mutex_unlock(&e->lock);
@@ -370,6 +374,7 @@ void swn_engine_prefork(void)
     if (fetch)
         swn_fetch_pause(fetch);
     pthread_mutex_lock(&e->lock);
+    swn_behind_drain(e);
     if (e->trace)
         swn_trace_flush(e->trace);
     struct swn_pages pages;
@@ -400,6 +405,7 @@ void swn_engine_postfork_child(void)
         return;
     init_sync(e);
     swn_load_fork_child();
+    swn_behind_fork_child(e);
     swn_window_fork_child(e);
     swn_residency_child(&e->res);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {

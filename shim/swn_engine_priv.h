@@ -54,6 +54,7 @@ struct swn_engine {
     struct swn_extent_file *spill;
     struct swn_residency res;
     struct swn_fetch *fetch;
+    struct swn_behind *behind; /* NULL until something is written behind */
     struct swn_order *order;
     struct swn_trace *trace;
     struct swn_record *record; /* NULL unless SWAPNET_PROFILE is set */
@@ -92,7 +93,8 @@ struct swn_engine {
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
-    size_t window_goal;
+    int pressed;                   /* the budget has been full */
+    size_t window_goal, lent_from; /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_visit;
     size_t planned_other;
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
@@ -155,11 +157,14 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 int swn_policy_pool(struct swn_engine *e);
 void swn_policy_window(struct swn_engine *e);
+void swn_policy_lend_room(struct swn_engine *e, size_t bytes);
 int swn_policy_widen(struct swn_engine *e, size_t size);
 int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard);
 int swn_policy_share(struct swn_engine *e, struct swn_range *r);
 int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard);
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
+/* What follows from a spill of `size` bytes that ended with err. */
+void swn_policy_spilled(struct swn_engine *e, size_t size, int err);
 void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r);
 void swn_policy_evict(void *engine, struct swn_frame *f);
 void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r);

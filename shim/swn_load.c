@@ -10,7 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "swn_behind.h"
 #include "swn_cache.h"
+#include "swn_load_priv.h"
 #include "swn_size.h"
 #include "swn_store.h"
 #include "swn_transfer.h"
@@ -24,17 +26,8 @@
 #define HEAD_MOST ((size_t)256 << 10)
 /* Longest tick of the clock that file times are taken from. */
 #define TICK_MS 10
-
-/* A file that was read from, and its store, if it is a checkpoint that has one. */
-struct source {
-    struct swn_extent_file file; /* first: what ranges point to */
-    struct swn_identity identity;
-    struct swn_store *store; /* NULL: not a checkpoint, or there is no store of it; it is read */
-    int mapped;              /* the checkpoint itself, from where it lies; not to be found by its identity */
-    uint32_t index;          /* of the file in its store */
-    unsigned char *verified; /* per extent */
-    struct source *next;
-};
+/* Between two large weights lie at most so many storages that are too small to be registered. */
+#define SMALL_RUN 64
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct source *sources; /* guarded by load_lock; the files in it by the engine's lock */
@@ -62,6 +55,16 @@ static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
     return !memcmp(head, "PK\3\4", 4) || (!head[7] && head[8] == '{');
 }
 
+/* Whether so many bytes are better not read: alone they are much, or beside the model they are loaded into they do not
+ * fit. The latter is how one shard of many is told from a small file. */
+static int worth_a_store(struct swn_engine *e, uint64_t bytes)
+{
+    pthread_mutex_lock(&e->lock);
+    uint64_t live = e->live_bytes;
+    pthread_mutex_unlock(&e->lock);
+    return bytes > e->config.budget_bytes / 2 || live + bytes > e->config.budget_bytes;
+}
+
 /* Builds the store of a checkpoint that will not fit beside the model it is loaded into. */
 static int build(struct swn_engine *e, struct swn_store **out, int fd, const char *path, char why[SWN_WHY])
 {
@@ -73,7 +76,7 @@ static int build(struct swn_engine *e, struct swn_store **out, int fd, const cha
     for (size_t i = 0; i < c->storage_count; i++)
         bytes += c->storages[i].bytes;
     struct swn_store_opts opts = {.buffer_bytes = (size_t)4 << 20};
-    err = bytes > e->config.budget_bytes / 2 ? swn_cache_cap(e->io, e->config.store_dir, &cap, why) : -ENOENT;
+    err = worth_a_store(e, bytes) ? swn_cache_cap(e->io, e->config.store_dir, &cap, why) : -ENOENT;
     if (!err)
         err = swn_cache_build(out, e->io, e->config.store_dir, cap, c, &opts, why);
     swn_checkpoint_close(c, e->io);
@@ -116,6 +119,8 @@ static void forget(struct swn_engine *e, struct source **link)
         e->io->close(e->io->ctx, s->file.fetch.fd);
     }
     free(s->verified);
+    free(s->held);
+    free(s->learned);
     free(s);
 }
 
@@ -187,7 +192,8 @@ static struct source *find(struct swn_engine *e, int fd)
         while (s->index < s->store->source_count && !same_stat(&s->store->sources[s->index].identity, &id))
             s->index++;
         s->verified = calloc(s->store->extent_count + 1, 1);
-        if (s->index == s->store->source_count || !s->verified) {
+        s->held = calloc(s->store->extent_count + 1, sizeof *s->held);
+        if (s->index == s->store->source_count || !s->verified || !s->held) {
             swn_store_close(s->store, e->io);
             s->store = NULL;
         }
@@ -230,6 +236,47 @@ struct swn_extent_file *swn_load_mapped(int fd)
     return &s->file;
 }
 
+static const struct swn_store_extent *extent_at(const struct source *s, uint64_t off, size_t len, size_t *index)
+{
+    size_t lo = 0, hi = s->store->extent_count;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (s->store->extents[mid].off < off)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == s->store->extent_count || s->store->extents[lo].off != off ||
+        swn_round_up(s->store->extents[lo].bytes, SWN_PAGE) != len)
+        return NULL;
+    *index = lo;
+    return &s->store->extents[lo];
+}
+
+static void note_held(struct swn_range *r)
+{
+    struct source *s = swn_source_of(r->file);
+    size_t i;
+    if (s && s->store && extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i))
+        s->held[i] = (struct held){r, r->id};
+}
+
+struct swn_range *swn_load_successor(const struct swn_range *r)
+{
+    const struct source *s =
+        atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED ? swn_source_of(r->file) : NULL;
+    size_t i;
+    if (!s || !s->store || !extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i))
+        return NULL;
+    for (size_t end = i + 1 + SMALL_RUN; ++i < s->store->extent_count && i < end;) {
+        const struct held *h = &s->held[i];
+        if (h->range && h->range->id == h->id && h->range->file == &s->file &&
+            h->range->extent == s->store->extents[i].off)
+            return h->range;
+    }
+    return NULL;
+}
+
 /* A whole tensor from `buf - delta` on, whose last n bytes are to be read now; how much came before is *delta. */
 static int fills_rest(const struct swn_range *r, const void *buf, size_t n, size_t *delta)
 {
@@ -261,6 +308,8 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     size_t delta, len;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)buf);
+    if (r)
+        swn_behind_recall(e, r);
     int fits = e->half && atomic_load(&e->hook_state) != 3 && fills_rest(r, buf, n, &delta);
     uint32_t id = fits ? r->id : 0;
     len = fits ? r->len : 0;
@@ -273,6 +322,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     if (!x || !head_is_the_files(e, fd, buf, (uint64_t)off, delta))
         return -1;
     pthread_mutex_lock(&e->lock);
+    swn_behind_recall(e, r);
     int done = r->id == id && fills_rest(r, buf, n, &delta);
     size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
     done = done && !swn_residency_register(&e->res, r, &s->file, x->off);
@@ -280,6 +330,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
         r->io_failed = 0;
         e->deferred += len - delta;
         e->node_home_bytes -= home;
+        note_held(r);
         atomic_store(&e->want_hook, 1);
     }
     pthread_mutex_unlock(&e->lock);
@@ -356,6 +407,7 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     if (!to->word || !r || r->addr != to->data || r->len != to->bytes || r->lead != r || r->rest || r->pins ||
         r->readers || (r->frame && r->frame->users))
         return 0;
+    swn_behind_recall(e, r);
     int state = atomic_load(&r->state);
     struct swn_extent_file *file = state == SWN_HOME || state == SWN_STREAMED ? source_of(e, op, &off) : NULL;
     size_t size = r->size;
@@ -366,28 +418,12 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     swn_policy_drop_frame(e, r);
     r->io_failed = 0;
     r->last_use = e->seq;
+    note_held(r);
     e->deferred += r->len;
     return 1;
 }
 
 /* --- checksums --- */
-
-static const struct swn_store_extent *extent_at(const struct source *s, uint64_t off, size_t len, size_t *index)
-{
-    size_t lo = 0, hi = s->store->extent_count;
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (s->store->extents[mid].off < off)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    if (lo == s->store->extent_count || s->store->extents[lo].off != off ||
-        swn_round_up(s->store->extents[lo].bytes, SWN_PAGE) != len)
-        return NULL;
-    *index = lo;
-    return &s->store->extents[lo];
-}
 
 int swn_load_check(const struct swn_frame *f, const void *bytes)
 {
@@ -408,7 +444,7 @@ void swn_load_verify(struct swn_engine *e, struct swn_range *r)
 {
     if (atomic_load(&r->state) != SWN_STREAMED || !r->file->immutable)
         return;
-    const struct source *s = (const void *)((const char *)r->file - offsetof(struct source, file));
+    const struct source *s = swn_source_of(r->file);
     size_t i;
     const struct swn_store_extent *x = s->store ? extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i) : NULL;
     if (!x || s->verified[i])
@@ -453,6 +489,9 @@ void swn_load_exit(void)
     for (struct source *s = sources; s; s = s->next)
         if (s->store || (s->mapped && s->file.refs && e->guest_bytes > e->config.budget_bytes / 2))
             e->io->fadvise(e->io->ctx, s->file.fetch.fd, 0, 0, POSIX_FADV_DONTNEED);
+    for (struct source *s = sources; s; s = s->next)
+        if (s->store)
+            swn_load_write_order(e, s);
     pthread_mutex_unlock(&load_lock);
 }
 

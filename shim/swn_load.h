@@ -31,6 +31,14 @@ void swn_load_done(void);
  * and says so (1), else 0 and the copy is to be made. Engine lock held. */
 int swn_load_move(struct swn_engine *e, struct swn_op *op);
 
+/* The range that holds what comes after r's bytes in their store, which is in the order of execution, or nearly so;
+ * NULL when r is not registered, or nobody holds that. Engine lock held. */
+struct swn_range *swn_load_successor(const struct swn_range *r);
+
+/* A plan was made for the weights ids[n], in the order in which they are read, a cycle that began with `first`. Engine
+ * lock held. */
+void swn_load_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first);
+
 /* 0: what the job read for frame f is what the store held when it was built, or nobody can tell. Without locks. */
 int swn_load_check(const struct swn_frame *f, const void *bytes);
 /* Before r is read by other means than a fetch of all of it: reads and checks it once, and ends the program if it is

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "swn_behind.h"
 #include "swn_engine_priv.h"
 #include "swn_load.h"
 #include "swn_plan.h"
@@ -16,6 +17,9 @@
 #define FIRST_WINDOW_MOST (32 * MIB)
 #define WINDOW_MOST ((size_t)4 << 30)
 #define LEAST_WINDOW (4 * MIB) /* of a plan, see swn_plan.c */
+/* Room made ahead of need: enough for the largest weights of most models. */
+#define BEHIND_PART 4
+#define BEHIND_MOST (32 * MIB)
 
 /* Assumed until something has been read. */
 #define FIRST_BYTES_PER_NS 1.6
@@ -143,13 +147,9 @@ void swn_policy_evict(void *engine, struct swn_frame *f)
         swn_record_released(e->record, node, (double)(swn_now_ns() - begin));
 }
 
-int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
+void swn_policy_spilled(struct swn_engine *e, size_t size, int err)
 {
-    size_t size = r->size;
-    int err = swn_residency_spill(&e->res, r);
     if (!err) {
-        if (swn_is_weight(r))
-            e->node_home_bytes -= size;
         atomic_store(&e->want_hook, 1);
     } else if (err != -EBUSY) {
         char need[32];
@@ -159,6 +159,15 @@ int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
                 swn_format_mib(need, size), e->config.store_dir, strerror(-err));
         e->spill_retry = e->allocs + 64;
     }
+}
+
+int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
+{
+    size_t size = r->size;
+    int err = swn_residency_spill(&e->res, r);
+    if (!err && swn_is_weight(r))
+        e->node_home_bytes -= size;
+    swn_policy_spilled(e, size, err);
     return err;
 }
 
@@ -299,6 +308,16 @@ void swn_policy_window(struct swn_engine *e)
         resize_window(e, e->window_goal);
 }
 
+/* 0: the window is as narrow as it was before room was lent to it. */
+static int take_back_room(struct swn_engine *e)
+{
+    size_t own = e->lent_from;
+    if (e->planned || !own || own >= window(e))
+        return 0;
+    e->lent_from = 0;
+    return !resize_window(e, own);
+}
+
 static int can_spill(struct swn_engine *e)
 {
     return e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry &&
@@ -317,24 +336,44 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > first_window(e))
         resize_window(e, first_window(e));
     swn_policy_window(e);
-    if (swn_engine_resident(e) < before)
+    if (swn_engine_resident(e) < before || swn_behind_wait(e))
         return 0;
     int busy = 0;
     return let_one_go(e, NULL, can_spill(e), desperate, &busy);
 }
 
+/* While a model is built and loaded, and the budget has been full before, room is made ahead of need, so that the disk
+ * writes while the program computes. Once weights are read, what is still home is better left there. */
+static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+{
+    size_t ahead =
+        e->config.budget_bytes / BEHIND_PART < BEHIND_MOST ? e->config.budget_bytes / BEHIND_PART : BEHIND_MOST;
+    if (!e->pressed || e->visits || e->planned || !can_spill(e))
+        return;
+    while (swn_engine_resident(e) - swn_behind_bytes(e) + bytes + ahead > e->config.budget_bytes) {
+        struct swn_range *r = victim(e, spare, 0);
+        if (!r || swn_behind_start(e, r))
+            return;
+    }
+}
+
 /* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
 int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
-    if (!e->config.enforce || swn_engine_resident(e) + bytes <= e->config.budget_bytes)
+    swn_behind_reap(e);
+    if (!e->config.enforce)
         return 0;
-    trim_warm(e, bytes);
-    if (swn_engine_resident(e) + bytes <= e->config.budget_bytes)
-        return 0;
-    int may_spill = can_spill(e), busy = 0;
+    if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
+        trim_warm(e, bytes);
+    int spills = swn_engine_resident(e) + bytes > e->config.budget_bytes && can_spill(e);
+    e->pressed |= spills;
+    write_behind(e, bytes, spare);
+    int busy = 0;
+    while (swn_engine_resident(e) + bytes > e->config.budget_bytes && take_back_room(e))
+        ;
     for (int desperate = 0; desperate < 2; desperate++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
-            if (let_one_go(e, spare, may_spill, desperate, &busy))
+            if (!swn_behind_wait(e) && let_one_go(e, spare, spills, desperate, &busy))
                 break;
     return swn_engine_resident(e) + bytes <= e->config.budget_bytes ? 0 : -ENOMEM;
 }
@@ -395,6 +434,19 @@ static double disk_speed(struct swn_engine *e, double *latency_ns)
     return 1 / c[0];
 }
 
+/* Before there is a plan, room that nobody needs is lent to the window, so that the next weights are read while one is
+ * computed with. It is taken back before anything has to leave for it. */
+void swn_policy_lend_room(struct swn_engine *e, size_t bytes)
+{
+    size_t most = e->config.budget_bytes / 3, now = window(e);
+    bytes = swn_round_up(bytes < most ? bytes : most, SWN_GRANULE);
+    if (e->planned || !now || bytes <= now || swn_engine_resident(e) + bytes - now > e->config.budget_bytes)
+        return;
+    size_t own = e->lent_from ? e->lent_from : now;
+    if (!resize_window(e, bytes))
+        e->lent_from = own;
+}
+
 /* Before there is a plan: a weight wider than the window gets a window it fits, as long as that leaves most of the
  * budget to everything else. */
 int swn_policy_widen(struct swn_engine *e, size_t size)
@@ -406,7 +458,7 @@ int swn_policy_widen(struct swn_engine *e, size_t size)
 
 static int in_use(const struct swn_range *r)
 {
-    return r->pins || r->readers || (r->frame && r->frame->users);
+    return r->pins || r->departure || r->readers || (r->frame && r->frame->users);
 }
 
 /* Cuts the weight whose first piece is `lead` so that a piece ends `at` bytes from its start. 0, or -EBUSY. */
@@ -562,8 +614,8 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
     t->next_plan_try = t->cursor.run + 16;
     if (swn_policy_draft(e, t, &draft))
         return;
-    if (!swn_policy_make_plan(&draft))
-        swn_policy_adopt(e, &draft);
+    if (!swn_policy_make_plan(&draft) && !swn_policy_adopt(e, &draft))
+        swn_load_learned(e, draft.ids, draft.n, t->cursor.anchor);
     swn_policy_drop_draft(&draft);
 }
 

@@ -12,6 +12,8 @@
 /* A cursor that has not moved for so many visits has no claim on the window. */
 #define IDLE_VISITS 4096
 #define CHAIN_MOST 4096
+/* A first pass wants a window of so many weights. */
+#define UNTRIED_WINDOW 4
 
 unsigned swn_swapin_wait_ms = 30000;
 
@@ -160,6 +162,20 @@ static int room_will_come(struct swn_engine *e)
     return 0;
 }
 
+/* Takes back one read ahead that has not begun. */
+static int cancel_one(struct swn_engine *e)
+{
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
+        if (f->state != SWN_FRAME_FILLING || f->users || !f->range || swn_fetch_cancel(e->fetch, &f->job))
+            continue;
+        f->range->frame = NULL;
+        swn_frame_file(f)->refs--;
+        swn_swapin_free(e, f);
+        return 1;
+    }
+    return 0;
+}
+
 /* A frame in the window for r, which has none; if need be after reads ahead have arrived, since only then can their
  * frames go. */
 static struct swn_frame *window_frame(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
@@ -168,6 +184,8 @@ static struct swn_frame *window_frame(struct swn_engine *e, struct swn_arg *arg,
     struct timespec until = longest_wait();
     for (;;) {
         struct swn_frame *f = fetch_start(e, r, SWN_POOL_READY, t);
+        if (!f && cancel_one(e))
+            continue;
         if (f || !room_will_come(e) || pthread_cond_timedwait(&e->changed, &e->lock, &until) || !lendable(e, arg) ||
             r->frame)
             return f ? f : r->frame;
@@ -249,6 +267,31 @@ static int prefetch_one(struct swn_engine *e, struct swn_thread_state *t, struct
     return 1;
 }
 
+/* Whether r was read when its store's order said so: right behind `before`, or soon, as not everything in a store is
+ * read as a weight. What comes from elsewhere says nothing. */
+static int in_store_order(const struct swn_range *before, const struct swn_range *r)
+{
+    const struct swn_range *first = swn_load_successor(before), *next = first;
+    for (int step = 0; next && next != r && step < 3; step++)
+        next = swn_load_successor(next);
+    return next == r || !first;
+}
+
+/* In a first pass nothing is learned yet, but stores are in the order of execution, more or less. Believed as long as
+ * the last two weights were in it; and half of the window is for what operators really ask for. */
+static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t before, uint32_t last)
+{
+    struct swn_node *node = swn_node_of(e, last), *previous = before ? swn_node_of(e, before) : NULL;
+    struct swn_range *r = node ? node->range : NULL, *next = r ? swn_load_successor(r) : NULL;
+    if (!next || (previous && !in_store_order(previous->range, r)))
+        return;
+    swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
+    size_t share = share_of_window(e) / 2, ahead = 0;
+    for (; next && !swn_is_weight(next); next = swn_load_successor(next))
+        if (!prefetch_one(e, t, next, share, &ahead))
+            return;
+}
+
 void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
 {
     if (!e->pool || !e->fetch || !t->cursor.at)
@@ -262,8 +305,11 @@ void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
     for (size_t i = 0; i < most; i++) {
         uint32_t next = swn_order_next(e->order, before, at);
         struct swn_node *node = next ? swn_node_of(e, next) : NULL;
-        if (!node)
+        if (!node) {
+            if (!ahead)
+                prefetch_untried(e, t, before, at);
             return;
+        }
         before = at;
         at = next;
         for (struct swn_range *r = node->range; r; r = r->rest)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "swn_behind.h"
 #include "swn_engine_priv.h"
 #include "swn_guest.h"
 #include "swn_load.h"
@@ -133,7 +134,8 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
 {
     if (r->node >= 0)
         return 1;
-    if (e->seq - r->alloc_seq < SWN_AGED_OPS)
+    int loaded = atomic_load(&r->state) == SWN_STREAMED && r->file->immutable; /* nobody computes a checkpoint */
+    if (!loaded && e->seq - r->alloc_seq < SWN_AGED_OPS)
         return 0;
     return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_STREAMED) && swn_node_add(e, r);
 }
@@ -206,6 +208,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     if (!r)
         return;
     arg->range_id = r->id;
+    swn_behind_recall(e, r);
     int twice = r->last_use == e->seq;
     r->last_use = e->seq;
     if (arg->use >= SWN_USE_WRITE) {

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "swn_behind.h"
+
 #define LINE_WORDS 8
 
 /* Weights change hands by page protection and by the kernel's copying, which the thread sanitizer cannot see: only
@@ -162,6 +164,9 @@ void op_read(struct tensor *t)
 void engine_is_empty(void)
 {
     struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    swn_behind_drain(e);
+    pthread_mutex_unlock(&e->lock);
     CHECK(e->open_ops == NULL);
     CHECK(swn_arena_first(e->arena) == NULL);
     CHECK(e->node_live == 0);

@@ -372,6 +372,36 @@ static void directories(void **state)
     assert_null(file);
 }
 
+/* Dropped later, in stretches; and at once where there is no room otherwise. */
+static void drops_later(void **state)
+{
+    (void)state;
+    uint64_t off[4];
+    open_file();
+    swn_spill_defer(file);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(swn_spill_write(file, data, MIB, &off[i]), 0);
+    long long full = blocks();
+    swn_spill_drop(file, off[0], MIB);
+    swn_spill_drop(file, off[1], MIB);
+    swn_spill_drop(file, off[3], MIB);
+    assert_int_equal(file->live_bytes, MIB);
+    assert_int_equal(blocks(), full);
+    assert_int_equal(swn_spill_punch(file), 1);
+    assert_int_equal(swn_spill_punch(file), 1);
+    assert_int_equal(swn_spill_punch(file), 0);
+    assert_true(blocks() < full / 2);
+    check_back(off[2], data, MIB);
+
+    swn_spill_drop(file, off[2], MIB);
+    fault.calls = 0;
+    fault.to = 1;
+    fault.err = -ENOSPC;
+    assert_int_equal(swn_spill_write(file, data, MIB, &off[0]), 0);
+    assert_int_equal(swn_spill_punch(file), 0);
+    check_back(off[0], data, MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +413,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(short_writes, setup, teardown),
         cmocka_unit_test_setup_teardown(without_tmpfile, setup, teardown),
         cmocka_unit_test_setup_teardown(directories, setup, teardown),
+        cmocka_unit_test_setup_teardown(drops_later, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,39 @@
+/* swn_load_priv.h - what the files of the loader share. */
+#ifndef SWN_LOAD_PRIV_H
+#define SWN_LOAD_PRIV_H
+
+#include <stddef.h>
+
+#include "swn_engine_priv.h"
+#include "swn_store.h"
+
+/* The range that was last mapped to an extent. It may be gone, or hold other bytes by now. */
+struct held {
+    struct swn_range *range;
+    uint32_t id;
+};
+
+/* A file that was read from, and its store, if it is a checkpoint that has one. */
+struct source {
+    struct swn_extent_file file; /* first: what ranges point to */
+    struct swn_identity identity;
+    struct swn_store *store; /* NULL: not a checkpoint, or there is no store of it; it is read */
+    int mapped;              /* the checkpoint itself, from where it lies; not to be found by its identity */
+    uint32_t index;          /* of the file in its store */
+    unsigned char *verified; /* per extent */
+    struct held *held;       /* per extent; guarded by the engine's lock, as what follows */
+    uint32_t *learned;       /* layers in the order of the last plan, each once */
+    size_t learned_count;
+    struct source *next;
+};
+
+/* The source whose bytes an extent file has, or NULL: the spill file. */
+static inline struct source *swn_source_of(const struct swn_extent_file *file)
+{
+    return file && file->immutable ? (void *)((char *)(uintptr_t)file - offsetof(struct source, file)) : NULL;
+}
+
+/* At exit: leaves the order beside the store, unless it is the store's own. */
+void swn_load_write_order(struct swn_engine *e, const struct source *s);
+
+#endif
