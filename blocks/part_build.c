@@ -278,6 +278,13 @@ static int find_cache(struct request *r, char dir[PATH_MAX])
     return rc;
 }
 
+/* What the library has seen, if it has. */
+static const char *learned_order(const char *store, char path[PATH_MAX])
+{
+    int n = snprintf(path, PATH_MAX, "%s%s", store, SWN_ORDER_SUFFIX);
+    return n > 0 && n < PATH_MAX && access(path, R_OK) == 0 ? path : NULL;
+}
+
 static void catch_signals(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -288,11 +295,13 @@ static void catch_signals(void)
 
 int part_build(int argc, char **argv)
 {
-    char dir[PATH_MAX], why[SWN_WHY] = "";
+    char dir[PATH_MAX], learned[PATH_MAX], why[SWN_WHY] = "";
     struct request r = {0};
     int rc = take_options(&r, argc, argv);
     if (rc)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
+    if (!r.order_path && r.from_store)
+        r.order_path = learned_order(r.from_store, learned);
     if (find_cache(&r, dir) || (r.order_path && read_order(&r.order, r.order_path))) {
         free_order(&r.order);
         return SWN_CLI_FAILURE;

@@ -143,9 +143,14 @@ int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name,
     char path[PATH_MAX];
     if (!is_store_name(name))
         return swn_why(why, -EINVAL, "'%s' is not the name of a store in the cache", name);
+    char order[PATH_MAX + sizeof SWN_ORDER_SUFFIX];
     int rc = join(path, dir, name);
     if (!rc)
         rc = io->unlink(io->ctx, path);
+    if (!rc) {
+        snprintf(order, sizeof order, "%s%s", path, SWN_ORDER_SUFFIX);
+        io->unlink(io->ctx, order); /* if there is one */
+    }
     return rc ? swn_why(why, rc, "%s/%s: %s", dir, name, strerror(-rc)) : 0;
 }
 

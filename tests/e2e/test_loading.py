@@ -337,3 +337,34 @@ def _quiet_but_bars(run):
     assert run.rc == 0 and run.record and run.own_lines() == [], run.describe()
     harness.assert_bounded(run)
     return run
+
+
+@each_113
+def test_order_is_learned(torch, disk):
+    """A store in the order of its checkpoint, which is not the one of use: the library says so, and a new cut mends it."""
+    path, cache = str(disk / "reversed.pth"), disk / "cache"
+    cache.mkdir(mode=0o700)
+    made = harness.start(torch, "reversed_order", path, "save", where=disk / "make").finish(60)
+    assert made.rc == 0, made.describe()
+    layers = made.record["notes"]["layers"]
+    for turn in range(2):
+        _, run = both(torch, "reversed_order", path, "load", budget=BUDGET, env={"SWAPNET_STORE": str(cache)})
+        assert run.own_lines() == [] and run.stats["plans"] > 0, run.describe()
+        store, = stores(cache)
+        order = pathlib.Path(f"{store}.order")
+        if turn == 0:
+            assert order.read_text().split() == layers
+            subprocess.run([harness.BUILD / "bin" / "swapnet-partition", "build", "-q", "--from-store", store], check=True)
+            order.unlink()
+    assert not order.exists(), "the store is in the order of use now"
+
+
+@each_113
+def test_many_small_shards(torch, disk):
+    """4 MiB each, a sixth of the budget: together they are the model, and none is read into memory."""
+    (disk / "shards").mkdir()
+    made = harness.start(torch, "shards", str(disk / "shards"), "save", where=disk / "make").finish(60)
+    assert made.rc == 0, made.describe()
+    _, run = both(torch, "shards", str(disk / "shards"), "load", budget=BUDGET)
+    assert run.stats["deferred_bytes"] >= 0.99 * WEIGHTS, run.describe()
+    _quiet(run)
