@@ -391,6 +391,64 @@ def test_restart_counts_what_it_finds(place):
         d.kill()
 
 
+# ---- a hundred processes: FAULTS.md row 14 ----
+
+def play_dnn(path, seed):
+    """In a process of its own: registers, confirms what it is told, now and then late, and changes its mind."""
+    chance = random.Random(seed)
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+    hello = {"op": "hello", "version": 1, "name": f"dnn{seed}", "minimum": chance.randrange(1, 4) * MIB,
+             "demand": chance.randrange(4, 90) * MIB, "latency": chance.uniform(0.01, 1)}
+    s.sendall(json.dumps(hello).encode() + b"\n")
+    for heard, line in enumerate(s.makefile()):
+        message = json.loads(line)
+        if message["op"] != "lease":
+            continue
+        if chance.random() < 0.1:
+            time.sleep(chance.uniform(0, 0.3))
+        s.sendall(json.dumps({"op": "ack", "seq": message["seq"]}).encode() + b"\n")
+        if heard < 20 and chance.random() < 0.1:  # for ever, and every answer would lead to the next question
+            s.sendall(json.dumps({"op": "update", "demand": chance.randrange(4, 90) * MIB}).encode() + b"\n")
+
+
+def fork_dnn(path, seed):
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            play_dnn(path, seed)
+        os._exit(0)
+    return pid
+
+
+def test_a_hundred_processes(place):
+    total, chance, seed = 2000 * MIB, random.Random(3), 0
+    with daemon(place, "--total", "2000M") as d:
+        running = []
+        try:
+            end = time.monotonic() + 8
+            while time.monotonic() < end:
+                while len(running) < 100:
+                    seed += 1
+                    running.append(fork_dnn(d.socket, seed))
+                for _ in range(chance.randrange(4)):
+                    dead = running.pop(chance.randrange(len(running)))
+                    os.kill(dead, signal.SIGKILL)
+                    os.waitpid(dead, 0)
+                listing = d.ask({"op": "list"})
+                assert leased(listing) == listing["leased_bytes"] <= total, listing
+            # When it is quiet again: the dead have nothing, and everybody who lives has a lease.
+            wait_for(lambda: all(p["state"] == "running" for p in d.list().values()), 20)
+            assert sorted(d.list()) == sorted(running)
+            assert all(p["budget_bytes"] >= p["minimum_bytes"] for p in d.list().values())
+        finally:
+            for pid in running:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        wait_for(lambda: not d.list())
+        assert seed > 120
+
+
 # ---- clients that mean no good: FAULTS.md row 22 ----
 
 def test_hostile_clients(place):
