@@ -121,6 +121,8 @@ static void *control_main(void *arg)
             return NULL;
         int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
+            if (errno == EBADF || errno == ENOTSOCK || errno == EINVAL || errno == EOPNOTSUPP)
+                return NULL; /* the program closed our socket, as daemons do, and may have put its own file there */
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
                 (void)poll(&p[1], 1, ACCEPT_PAUSE_MS);
             continue;

@@ -9,8 +9,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "swn_client.h"
 #include "swn_engine_priv.h"
 #include "swn_thread.h"
 
@@ -22,9 +22,8 @@
 
 struct swn_budgeter {
     pthread_t thread;
-    pthread_cond_t wanted; /* there is a new goal */
-    pthread_cond_t bound;  /* the goal is reached */
-    int event_fd;
+    pthread_cond_t wanted;  /* there is a new goal */
+    pthread_cond_t bound;   /* the goal is reached */
     uint64_t changes, done; /* goals set, and the number of the last one that was reached */
     uint64_t begin_ns, took_ns, begin_spilled, spilled;
 };
@@ -102,13 +101,6 @@ static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change
     }
 }
 
-static void tell(const struct swn_budgeter *b)
-{
-    uint64_t one = 1;
-    if (b->event_fd >= 0)
-        (void)!write(b->event_fd, &one, sizeof one);
-}
-
 static void *budget_main(void *arg)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -128,7 +120,7 @@ static void *budget_main(void *arg)
         b->spilled = spilled(e) - b->begin_spilled;
         b->done = change;
         pthread_cond_broadcast(&b->bound);
-        tell(b);
+        swn_client_wake(e);
     }
     return NULL;
 }
@@ -140,7 +132,6 @@ static struct swn_budgeter *budgeter(struct swn_engine *e)
     struct swn_budgeter *b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
-    b->event_fd = -1;
     init_cond(&b->wanted);
     init_cond(&b->bound);
     if (swn_thread_start(&b->thread, budget_main, b)) {
@@ -148,13 +139,6 @@ static struct swn_budgeter *budgeter(struct swn_engine *e)
         return NULL;
     }
     return e->budgeter = b;
-}
-
-void swn_budget_tell(struct swn_engine *e, int event_fd)
-{
-    struct swn_budgeter *b = budgeter(e);
-    if (b)
-        b->event_fd = event_fd;
 }
 
 /* Without a thread of our own the program's have to do it, at their next allocation. */

@@ -35,11 +35,19 @@
 /* For `swapnetctl set`, which waits a second. */
 #define SET_WAIT_MS 400
 
+/* A descriptor that is still the one we opened: programs that turn into daemons close what they did not open, and then
+ * open files of their own under the same numbers. */
+struct own_fd {
+    int fd; /* -1: none */
+    dev_t dev;
+    ino_t ino;
+};
+
 struct swn_client {
     pthread_t thread;
     char path[PATH_MAX];
-    int fd;       /* -1: no connection */
-    int event_fd; /* something to look at: a change is bound, the user's wish is another */
+    struct own_fd link;  /* the connection */
+    struct own_fd event; /* something to look at: a change is bound, the user's wish is another */
     struct swn_lines in;
     pthread_cond_t answered; /* the first lease, or no hope of one for now */
     int tried;
@@ -51,6 +59,30 @@ struct swn_client {
     double said_urgency;
     int warned;
 };
+
+static void own(struct own_fd *o, int fd)
+{
+    struct stat st;
+    *o = (struct own_fd){.fd = fd};
+    if (fd >= 0 && !fstat(fd, &st)) {
+        o->dev = st.st_dev;
+        o->ino = st.st_ino;
+    }
+}
+
+static int owned(const struct own_fd *o)
+{
+    struct stat st;
+    return o->fd >= 0 && !fstat(o->fd, &st) && st.st_dev == o->dev && st.st_ino == o->ino;
+}
+
+/* Closes it, unless it is somebody else's by now. */
+static void disown(struct own_fd *o)
+{
+    if (owned(o))
+        close(o->fd);
+    o->fd = -1;
+}
 
 /* ---- which daemon ---- */
 
@@ -125,9 +157,7 @@ static uint64_t least_of(uint64_t cap, uint64_t lease)
 /* Goes on under the last lease, tries again later. */
 static void hang_up(struct swn_client *c)
 {
-    if (c->fd >= 0)
-        close(c->fd);
-    c->fd = -1;
+    disown(&c->link);
     c->seq = 0;
     swn_lines_free(&c->in);
 }
@@ -136,10 +166,10 @@ static void say(struct swn_client *c, const struct swn_wire *m)
 {
     char line[8192];
     int n = swn_wire_encode(m, line, sizeof line - 1);
-    if (n < 0 || c->fd < 0)
+    if (n < 0 || c->link.fd < 0)
         return;
     line[n] = '\n';
-    if (swn_control_write(c->fd, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
+    if (!owned(&c->link) || swn_control_write(c->link.fd, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
         hang_up(c);
 }
 
@@ -304,8 +334,9 @@ static void give_up_for_now(struct swn_client *c)
 
 static void connect_now(struct swn_client *c)
 {
-    c->fd = dial(c->path);
-    if (c->fd >= 0) {
+    int fd = dial(c->path);
+    if (fd >= 0) {
+        own(&c->link, fd);
         hello(c);
         return;
     }
@@ -315,10 +346,9 @@ static void connect_now(struct swn_client *c)
             swn_say("swapnetd at %s is gone; going on under its last lease of %s", c->path,
                     swn_format_mib(mib, c->lease));
         else
-            swn_say("no swapnetd answers at %s: %s; going on with %s until one does", c->path, strerror(-c->fd),
+            swn_say("no swapnetd answers at %s: %s; going on with %s until one does", c->path, strerror(-fd),
                     swn_format_mib(mib, swn_engine_one.goal_bytes));
     }
-    c->fd = -1;
     give_up_for_now(c);
 }
 
@@ -345,25 +375,29 @@ static void take_input(struct swn_client *c)
 {
     size_t len;
     char *line;
-    int rc = swn_lines_fill(&c->in, c->fd, swn_control_now_ms());
+    int rc = swn_lines_fill(&c->in, c->link.fd, swn_control_now_ms());
     if (rc < 0 && rc != -EAGAIN) {
         hang_up(c);
         return;
     }
-    while (c->fd >= 0 && (line = swn_lines_next(&c->in, &len)))
+    while (c->link.fd >= 0 && (line = swn_lines_next(&c->in, &len)))
         take_line(c, line, len);
 }
 
 /* Waits for something to do, at most until the next look; a wait that fails must not spin. */
 static void wait_for(struct swn_client *c, int64_t wait_ms)
 {
-    struct pollfd p[2] = {{.fd = c->event_fd, .events = POLLIN}, {.fd = c->fd, .events = POLLIN}};
+    /* poll passes over what is no longer ours; without the event a look a little later finds the same */
+    struct pollfd p[2] = {{.fd = owned(&c->event) ? c->event.fd : -1, .events = POLLIN},
+                          {.fd = owned(&c->link) ? c->link.fd : -1, .events = POLLIN}};
     uint64_t count;
+    if (c->link.fd >= 0 && p[1].fd < 0)
+        hang_up(c);
     if (poll(p, 2, wait_ms < 0 ? 0 : (int)wait_ms) < 0)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    if (p[0].revents && read(c->event_fd, &count, sizeof count) == sizeof count)
+    if (p[0].revents && owned(&c->event) && read(c->event.fd, &count, sizeof count) == sizeof count)
         c->next_look = 0;
-    if (c->fd >= 0 && p[1].revents)
+    if (p[1].revents && owned(&c->link))
         take_input(c);
 }
 
@@ -373,9 +407,9 @@ static void *client_main(void *arg)
     unsigned chance = (unsigned)getpid();
     pthread_setname_np(pthread_self(), "swn-client");
     for (;;) {
-        if (c->fd < 0) {
+        if (c->link.fd < 0) {
             connect_now(c);
-            if (c->fd < 0) {
+            if (c->link.fd < 0) {
                 /* Not all at the same moment, when there are many and a new daemon comes. */
                 wait_for(c, c->retry_ms / 2 + (int64_t)((unsigned)rand_r(&chance) % (unsigned)c->retry_ms));
                 c->retry_ms = c->retry_ms * 2 < LAST_RETRY_MS ? c->retry_ms * 2 : LAST_RETRY_MS;
@@ -386,7 +420,7 @@ static void *client_main(void *arg)
         if (c->seq)
             confirm(c);
         int64_t now = swn_control_now_ms();
-        if (c->fd >= 0 && now >= c->next_look)
+        if (c->link.fd >= 0 && now >= c->next_look)
             look(c, now);
     }
     return NULL;
@@ -415,20 +449,19 @@ void swn_client_start(const struct swn_config *config)
     int err = c ? 0 : -ENOMEM;
     if (!err) {
         strcpy(c->path, config->daemon_path);
-        c->fd = -1;
+        c->link.fd = -1;
         c->retry_ms = FIRST_RETRY_MS;
         swn_lines_init(&c->in);
         pthread_condattr_init(&attr);
         pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
         pthread_cond_init(&c->answered, &attr);
         pthread_condattr_destroy(&attr);
-        c->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        err = c->event_fd < 0 ? -errno : 0;
+        own(&c->event, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        err = c->event.fd < 0 ? -errno : 0;
     }
     if (!err) {
         pthread_mutex_lock(&e->lock);
         e->client = c;
-        swn_budget_tell(e, c->event_fd);
         pthread_mutex_unlock(&e->lock);
         err = swn_thread_start(&c->thread, client_main, c);
     }
@@ -438,14 +471,21 @@ void swn_client_start(const struct swn_config *config)
         await_answer(e, c);
 }
 
+void swn_client_wake(struct swn_engine *e)
+{
+    uint64_t one = 1;
+    if (e->client && owned(&e->client->event))
+        (void)!write(e->client->event.fd, &one, sizeof one);
+}
+
 /* The child goes on with its copy of the budget; it is not registered, and its parent's connection is not its. */
 void swn_client_fork_child(struct swn_engine *e)
 {
     struct swn_client *c = e->client;
-    if (c && c->fd >= 0)
-        close(c->fd);
-    if (c && c->event_fd >= 0)
-        close(c->event_fd);
+    if (c) {
+        disown(&c->link);
+        disown(&c->event);
+    }
     e->client = NULL;
 }
 
@@ -487,11 +527,8 @@ char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency
     if (has & SWN_HAS_URGENCY)
         e->urgency = urgency;
     double now = e->urgency;
-    int event_fd = e->client ? e->client->event_fd : -1;
+    swn_client_wake(e);
     pthread_mutex_unlock(&e->lock);
-    uint64_t one = 1;
-    if (event_fd >= 0)
-        (void)!write(event_fd, &one, sizeof one);
     return answer(json_pack("{s:i s:I s:I s:I s:f s:b s:I s:I}", "schema", 1, "pid", (json_int_t)getpid(),
                             "budget_bytes", (json_int_t)change.budget_bytes, "minimum_bytes",
                             (json_int_t)change.minimum_bytes, "urgency", now, "bound", change.bound, "took_ns",

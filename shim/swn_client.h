@@ -19,6 +19,9 @@ struct swn_engine;
 int swn_client_find(struct swn_config *config);
 /* Registers, if a daemon is to rule. After the engine has started, with no lock held. */
 void swn_client_start(const struct swn_config *config);
+/* There is something for its thread to look at: a change of the budget is bound, or the user's wish is another. Lock
+ * held. */
+void swn_client_wake(struct swn_engine *e);
 void swn_client_fork_child(struct swn_engine *e);
 /* For swn_control_opts.set: the user's own wish, within the lease. */
 char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency);

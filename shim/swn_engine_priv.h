@@ -189,8 +189,6 @@ int swn_policy_make_plan(struct swn_draft *d);
 int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d);
 
 /* swn_budget.c */
-/* Written to (8 bytes) whenever a change of the budget is bound; -1: nobody wants to know. Lock held. */
-void swn_budget_tell(struct swn_engine *e, int event_fd);
 void swn_budget_fork_child(struct swn_engine *e);
 
 /* swn_order glue, swn_nodes.c */

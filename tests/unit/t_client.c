@@ -4,6 +4,7 @@
 #include "swn_engine_fixture.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -213,6 +214,34 @@ static void fork_leaves_it_alone(void *arg)
     pass();
 }
 
+/* A program that turns into a daemon closes what it did not open, and opens files of its own under the same numbers. */
+static void descriptors_that_were_closed(void *arg)
+{
+    (void)arg;
+    char path[400];
+    begin(64 * MIB);
+    accept_hello();
+    lease(1, 20 * MIB);
+    hear(SWN_WIRE_ACK);
+    pthread_mutex_lock(&e->lock); /* where its thread is not in the middle of a message */
+    snprintf(path, sizeof path, "%s/theirs", getenv("XDG_RUNTIME_DIR"));
+    int theirs = open(path, O_RDWR | O_CREAT, 0600);
+    for (int fd = 3; fd < 64; fd++)
+        if (fd != listen_fd && fd != peer_fd && fd != theirs && fcntl(fd, F_GETFD) >= 0) {
+            char name[300] = "", link[64];
+            snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+            if (readlink(link, name, sizeof name - 1) > 0 && (strstr(name, "socket:") || strstr(name, "eventfd")))
+                CHECK(dup2(theirs, fd) == fd);
+        }
+    pthread_mutex_unlock(&e->lock);
+    CHECK(accept_hello()->lease == 20 * MIB); /* comes back with another one */
+    lease(2, 12 * MIB);
+    CHECK(hear(SWN_WIRE_ACK)->seq == 2);
+    pass();
+    struct stat st;
+    CHECK(fstat(theirs, &st) == 0 && st.st_size == 0);
+}
+
 /* Anybody may have put a socket into such a directory. */
 static void strangers_are_not_asked(void *arg)
 {
@@ -259,15 +288,20 @@ ALONE(obeys_and_confirms)
 ALONE(refuses_with_its_minimum)
 ALONE(comes_back_with_its_lease)
 ALONE(fork_leaves_it_alone)
+ALONE(descriptors_that_were_closed)
 ALONE(strangers_are_not_asked)
 ALONE(which_daemon)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(obeys_and_confirms_alone),        cmocka_unit_test(refuses_with_its_minimum_alone),
-        cmocka_unit_test(comes_back_with_its_lease_alone), cmocka_unit_test(fork_leaves_it_alone_alone),
-        cmocka_unit_test(strangers_are_not_asked_alone),   cmocka_unit_test(which_daemon_alone),
+        cmocka_unit_test(obeys_and_confirms_alone),
+        cmocka_unit_test(refuses_with_its_minimum_alone),
+        cmocka_unit_test(comes_back_with_its_lease_alone),
+        cmocka_unit_test(fork_leaves_it_alone_alone),
+        cmocka_unit_test(descriptors_that_were_closed_alone),
+        cmocka_unit_test(strangers_are_not_asked_alone),
+        cmocka_unit_test(which_daemon_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,6 +182,30 @@ static void stop_removes_everything(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
+/* A program that becomes a daemon closes what it did not open; the thread must not spin on what is left. */
+static void closed_by_the_program(void **state)
+{
+    struct timespec before, after;
+    (void)state;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 3; fd < 64; fd++) {
+        struct stat st;
+        int is_listening = 0;
+        socklen_t len = sizeof is_listening;
+        if (!fstat(fd, &st) && S_ISSOCK(st.st_mode) &&
+            !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) && is_listening)
+            assert_int_equal(dup2(null, fd), fd);
+    }
+    char *text = NULL;
+    (void)swn_control_query(swn_control_path(control), "status", &text); /* wakes it, if it still waits */
+    free(text);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    usleep(300000);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    assert_true((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000 < 100);
+    close(null);
+}
+
 static void unknown_requests(void **state)
 {
     static const char *const requests[] = {
@@ -495,6 +519,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_CONTROL(status),
         WITHOUT(stop_removes_everything),
+        WITH_CONTROL(closed_by_the_program),
         WITH_CONTROL(unknown_requests),
         WITH_CONTROL(deep_nesting),
         WITH_CONTROL(oversize),
