@@ -58,6 +58,23 @@ static int state_of(const struct swn_range *r)
     return atomic_load(&((struct swn_range *)r)->state);
 }
 
+/* One mmap in place of what is there, so that a reader sees the old pages or the new ones, never a hole. */
+static int map_at(struct swn_residency *s, const struct swn_range *r, int how, const struct swn_extent_file *file,
+                  uint64_t off)
+{
+    void *at = (void *)r->addr;
+    return s->io->mmap(s->io->ctx, &at, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
+                       how | MAP_FIXED | MAP_NORESERVE, file->fetch.fd, off);
+}
+
+/* Ordinary pages in place of what is there; they are zero. */
+static int map_anonymous(const struct swn_range *r)
+{
+    void *at = mmap((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? -errno : 0;
+}
+
 /* First half of a departure: from here on a store faults. */
 static int leave_begin(struct swn_range *r)
 {
@@ -83,16 +100,23 @@ static void leave_undo(struct swn_range *r, int state)
     atomic_store(&r->state, state);
 }
 
-/* Second half: replaces what is mapped at the address by the extent. One mmap, so that a reader sees the old pages or
- * the new ones, never a hole. -EBUSY when a store sent the range back. */
-static int leave_commit(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
+/* Second half: from here on a store waits, and whatever gets mapped next is what it finds. -EBUSY when a store sent the
+ * range back. */
+static int leave_commit(struct swn_range *r)
 {
     int leaving = SWN_LEAVING;
-    if (!atomic_compare_exchange_strong(&r->state, &leaving, SWN_COMMIT))
-        return -EBUSY;
-    void *at = (void *)r->addr;
-    return s->io->mmap(s->io->ctx, &at, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file->fetch.fd, off);
+    return atomic_compare_exchange_strong(&r->state, &leaving, SWN_COMMIT) ? 0 : -EBUSY;
+}
+
+/* Both halves for a range whose bytes are in its extent already. -EBUSY also for private copies. */
+static int leave_clean(struct swn_residency *s, struct swn_range *r, struct swn_pages *pages)
+{
+    int err = leave_begin(r);
+    if (!err)
+        err = swn_residency_scan(s, r, pages);
+    if (!err && pages->own)
+        err = -EBUSY;
+    return err ? err : leave_commit(r);
 }
 
 static void drop_extent(struct swn_residency *s, struct swn_extent_file *file, uint64_t off, size_t size,
@@ -138,7 +162,9 @@ int swn_residency_leave(struct swn_residency *s, struct swn_range *r)
 
 int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t off)
 {
-    int err = leave_commit(s, r, s->spill, off);
+    int err = leave_commit(r);
+    if (!err)
+        err = map_at(s, r, MAP_PRIVATE, s->spill, off);
     if (err) {
         s->recalls += err == -EBUSY;
         leave_undo(r, SWN_HOME);
@@ -177,9 +203,7 @@ int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct 
     int state = state_of(r);
     if ((state != SWN_HOME && state != SWN_STREAMED) || r->pins || s->pagemap_fd < 0)
         return -EBUSY;
-    void *at = (void *)r->addr;
-    int err = s->io->mmap(s->io->ctx, &at, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file->fetch.fd, off);
+    int err = map_at(s, r, MAP_PRIVATE, file, off);
     if (err)
         return err;
     if (state == SWN_HOME)
@@ -190,13 +214,6 @@ int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct 
     return 0;
 }
 
-static int map_extent(struct swn_residency *s, struct swn_range *r, int how)
-{
-    void *at = (void *)r->addr;
-    return s->io->mmap(s->io->ctx, &at, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
-                       how | MAP_FIXED | MAP_NORESERVE, r->file->fetch.fd, r->extent);
-}
-
 static int share_fresh(struct swn_residency *s, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
@@ -204,9 +221,7 @@ static int share_fresh(struct swn_residency *s, struct swn_range *r)
     int err = s->spill ? swn_spill_reserve(s->spill, size, &off) : -EBUSY;
     if (err)
         return err;
-    void *at = (void *)r->addr;
-    err = s->io->mmap(s->io->ctx, &at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-                      s->spill->fetch.fd, off);
+    err = map_at(s, r, MAP_SHARED, s->spill, off);
     if (err) {
         swn_spill_drop(s->spill, off, size);
         return err;
@@ -226,16 +241,9 @@ int swn_residency_share(struct swn_residency *s, struct swn_range *r)
         return share_fresh(s, r);
     if (state_of(r) != SWN_STREAMED || r->file != s->spill || r->extent_epoch != s->fork_epoch || r->published)
         return -EBUSY;
-    int err = leave_begin(r);
+    int err = leave_clean(s, r, &pages);
     if (!err)
-        err = swn_residency_scan(s, r, &pages);
-    if (!err && pages.own)
-        err = -EBUSY;
-    int leaving = SWN_LEAVING;
-    if (!err && !atomic_compare_exchange_strong(&r->state, &leaving, SWN_COMMIT))
-        err = -EBUSY;
-    if (!err)
-        err = map_extent(s, r, MAP_SHARED);
+        err = map_at(s, r, MAP_SHARED, r->file, r->extent);
     r->shared = !err;
     leave_undo(r, SWN_STREAMED);
     return err;
@@ -246,7 +254,7 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r)
     if (!r->shared)
         return 0;
     /* Stores of other threads land in the same page cache until this moment, and in private copies from then on. */
-    int err = map_extent(s, r, MAP_PRIVATE);
+    int err = map_at(s, r, MAP_PRIVATE, r->file, r->extent);
     if (err)
         return err;
     r->shared = 0;
@@ -273,10 +281,9 @@ int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard
     if (err)
         return err;
     if (discard) {
-        void *at = mmap((void *)r->addr, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-        if (at == MAP_FAILED)
-            return -errno;
+        err = map_anonymous(r);
+        if (err)
+            return err;
         r->foreign_map = 0;
     } else {
         /* An atomic no-op store gives every page its private copy, whatever other threads do to it meanwhile. */
@@ -304,14 +311,7 @@ int swn_residency_publish(struct swn_residency *s, struct swn_range *r, struct s
     struct swn_pages pages;
     if (state_of(r) != SWN_STREAMED)
         return -EINVAL;
-    int err = leave_begin(r);
-    if (!err)
-        err = swn_residency_scan(s, r, &pages);
-    if (!err && pages.own)
-        err = -EBUSY;
-    int leaving = SWN_LEAVING;
-    if (!err && !atomic_compare_exchange_strong(&r->state, &leaving, SWN_COMMIT))
-        err = -EBUSY;
+    int err = leave_clean(s, r, &pages);
     if (!err && mmap((void *)r->addr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
                      swn_pool_fd(s->pool), (off_t)f->off) == MAP_FAILED)
         err = -errno;
@@ -333,13 +333,9 @@ int swn_residency_remap(struct swn_residency *s, struct swn_range *r)
     struct swn_pages pages;
     if (state_of(r) != SWN_STREAMED)
         return -EINVAL;
-    int err = leave_begin(r);
+    int err = leave_clean(s, r, &pages);
     if (!err)
-        err = swn_residency_scan(s, r, &pages);
-    if (!err && pages.own)
-        err = -EBUSY;
-    if (!err)
-        err = leave_commit(s, r, r->file, r->extent);
+        err = map_at(s, r, MAP_PRIVATE, r->file, r->extent);
     if (err) {
         s->recalls += err == -EBUSY;
         leave_undo(r, SWN_STREAMED);
@@ -362,9 +358,7 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
         warm = 1; /* whatever is mapped there is the program's */
     } else if (r->foreign_map) {
         /* Its address space must be ordinary memory again before anybody else gets it. */
-        void *at = mmap((void *)r->addr, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-        if (at == MAP_FAILED)
+        if (map_anonymous(r))
             return; /* out of mappings: the range is lost, not reused */
         warm = 0;
     }
@@ -405,9 +399,7 @@ void swn_residency_child(struct swn_residency *s)
     for (struct swn_range *r = swn_arena_first(s->arena); r; r = r->next) {
         if (state_of(r) != SWN_STREAMED || !r->published)
             continue;
-        void *at = (void *)r->addr;
-        s->io->mmap(s->io->ctx, &at, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, r->file->fetch.fd, r->extent);
+        map_at(s, r, MAP_PRIVATE, r->file, r->extent);
         r->published = 0;
         r->frame = NULL;
     }
