@@ -5,6 +5,7 @@ from pathlib import Path
 
 import plan
 import variants
+from options import list_of
 
 # As in models.py, which needs PyTorch; the command line must not.
 MODELS = ("vgg19", "resnet101", "resnet152", "vit_b_16", "mobilenet_v2")
@@ -23,17 +24,6 @@ class Config(variants.Setup):
     markdown: bool
 
 
-def _list_of(allowed):
-    def parse(text):
-        names = [name.strip() for name in text.split(",")]
-        unknown = [name for name in names if name not in allowed]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: "
-                                             f"{', '.join(allowed)}")
-        return names
-    return parse
-
-
 def _points(text):
     try:
         return [plan.parse_point(item.strip().rstrip("%")) for item in text.split(",")]
@@ -45,12 +35,12 @@ def parse(argv=None):
     parser = argparse.ArgumentParser(
         prog="bench/run.py", description="Latency, bytes read and memory of PyTorch models under "
         "a memory budget: plain, memory-mapped, double-buffered by hand, and with swapnet.")
-    parser.add_argument("--models", type=_list_of(MODELS), metavar="A,B",
+    parser.add_argument("--models", type=list_of(MODELS), metavar="A,B",
                         help=f"of {', '.join(MODELS)}; default: all")
     parser.add_argument("--points", type=_points, metavar="P,Q",
                         help="percent of the streamable weights that the budget pays for, or "
                         "'fits'; default: 50,75,fits")
-    parser.add_argument("--variants", type=_list_of(variants.ALL), default=list(variants.ALL),
+    parser.add_argument("--variants", type=list_of(variants.ALL), default=list(variants.ALL),
                         metavar="A,B", help=f"of {', '.join(variants.ALL)}; plain always runs")
     parser.add_argument("--rounds", type=int, help="round-robins per point; default: 7")
     parser.add_argument("--passes", type=int, default=3,

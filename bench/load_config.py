@@ -9,6 +9,7 @@ from pathlib import Path
 import load_run
 import variants
 from load_list import MODELS
+from options import list_of
 
 ROOT = variants.HERE.parent
 # Where scripts/bench puts accelerate: apart from the virtual environments of the tests.
@@ -66,26 +67,15 @@ def _installed(args):
     return pythons, accelerate, missing
 
 
-def _list_of(allowed):
-    def parse(text):
-        names = [name.strip() for name in text.split(",")]
-        unknown = [name for name in names if name not in allowed]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: "
-                                             f"{', '.join(allowed)}")
-        return names
-    return parse
-
-
 def _parser():
     parser = argparse.ArgumentParser(
         prog="bench/load.py", description="Memory, time and bytes read from construction to the "
         "first inference, with a cold page cache: plain PyTorch, a mapped checkpoint, accelerate's "
         "disk offload, and swapnet without and with a block store.")
-    parser.add_argument("--models", type=_list_of(MODELS), default=list(MODELS), metavar="A,B",
+    parser.add_argument("--models", type=list_of(MODELS), default=list(MODELS), metavar="A,B",
                         help=f"of {', '.join(MODELS)}; default: all")
     short = list(load_run.NAMES)
-    parser.add_argument("--variants", type=_list_of(short), default=short, metavar="A,B",
+    parser.add_argument("--variants", type=list_of(short), default=short, metavar="A,B",
                         help=f"of {', '.join(short)}; plain always runs")
     parser.add_argument("--rounds", type=int, default=ROUNDS,
                         help=f"runs of each variant; default: {ROUNDS}")
