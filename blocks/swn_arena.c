@@ -302,11 +302,6 @@ struct swn_range *swn_arena_first(const struct swn_arena *a)
     return a->first;
 }
 
-size_t swn_arena_places(const struct swn_arena *a)
-{
-    return a->granules * SWN_GRANULE;
-}
-
 struct swn_guest *swn_arena_guest_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi)
 {
     for (struct swn_guest *g = atomic_load(&a->guests); g; g = g->next)

@@ -45,7 +45,7 @@ struct swn_range {
     size_t span; /* address space, a multiple of SWN_GRANULE */
     _Atomic int state;
     uint32_t id;             /* never reused while the process lives; 0 when free */
-    uint64_t place;          /* that is its own among all ranges that live, below swn_arena_places() */
+    uint64_t place;          /* [place, place + span) is its own, and below the size of the arena */
     struct swn_guest *guest; /* the mapping it is part of, or NULL: the arena's own memory */
     int pins;                /* running operators and system calls that may write it: it must not leave */
     int readers;             /* running operators that read it at its own address */
@@ -106,9 +106,6 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
 /* Takes the largest warm piece out of the warm set: 1 and *out to be dropped by the caller, or 0 when none is left. */
 int swn_arena_trim(struct swn_arena *a, struct swn_piece *out);
 size_t swn_arena_warm_bytes(const struct swn_arena *a);
-
-/* Every range has bytes [place, place + span) of a line of so many bytes to itself. */
-size_t swn_arena_places(const struct swn_arena *a);
 
 /* Memory that the program mapped itself, [lo, hi), page-aligned: parts of it may be ranges too. They have no granules:
  * any whole pages can be a range. */

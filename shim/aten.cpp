@@ -123,23 +123,27 @@ bool python_may_run()
     return included.has(c10::DispatchKey::Python) || included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
 }
 
-// Whether self.copy_(source) certainly writes every byte of self's storage and cannot be refused on the way.
+// Whether writing all of the tensor writes every byte of its storage, and cannot be refused on the way: an operator
+// that throws must find the tensor as it was.
+bool whole_storage(const at::Tensor &tensor)
+{
+    return tensor.is_contiguous() && tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes() &&
+           !tensor.is_inference() && !tensor.is_quantized() && !(at::GradMode::is_enabled() && tensor.requires_grad());
+}
+
+// Whether self.copy_(source) does.
 bool overwrites(const at::Tensor &self, const at::Tensor &source)
 {
-    return self.sizes() == source.sizes() && self.is_contiguous() && self.storage_offset() == 0 &&
-           self.nbytes() == self.storage().nbytes() && source.is_cpu() && source.layout() == at::kStrided &&
-           !self.is_inference() && !source.is_inference() && !(at::GradMode::is_enabled() && self.requires_grad()) &&
-           self.storage().data_ptr().get() != source.storage().data_ptr().get() && !self.is_quantized() &&
-           !source.is_quantized();
+    return whole_storage(self) && self.sizes() == source.sizes() && source.is_cpu() &&
+           source.layout() == at::kStrided && !source.is_inference() && !source.is_quantized() &&
+           self.storage().data_ptr().get() != source.storage().data_ptr().get();
 }
 
 // Models are initialised twice, by their layers and then by themselves: what the first left behind need not be read
-// back. Only where nothing can be refused: an operator that throws must find the tensor as it was.
+// back.
 bool refills(const at::Tensor &self, c10::ArrayRef<const c10::IValue> inputs)
 {
-    if (self.is_inference() || self.is_quantized() || !at::isFloatingType(self.scalar_type()) ||
-        !self.is_contiguous() || self.storage_offset() != 0 || self.nbytes() != self.storage().nbytes() ||
-        (at::GradMode::is_enabled() && self.requires_grad()))
+    if (!whole_storage(self) || !at::isFloatingType(self.scalar_type()))
         return false;
     double number[2] = {0, 0};
     size_t numbers = 0;
