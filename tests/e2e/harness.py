@@ -19,6 +19,8 @@ import subprocess
 import tempfile
 import time
 
+import pytest
+
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parent.parent
 PROGRAMS = HERE / "programs"
@@ -122,6 +124,21 @@ def disk_dir():
         yield pathlib.Path(path)
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def mounted(*args, at, must=False):
+    """Mounts something at the directory `at`, for which it takes root; where the machine does not let us, the test is
+    skipped, unless it `must` work because it did before."""
+    os.makedirs(at, exist_ok=True)
+    done = subprocess.run(["mount", *args, at], capture_output=True, text=True)
+    if done.returncode:
+        assert not must, done.stderr
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    try:
+        yield pathlib.Path(at)
+    finally:
+        subprocess.run(["umount", at], check=True)
 
 
 class Hang(AssertionError):

@@ -1,9 +1,7 @@
 """What a user gets wrong, or a machine lacks: one clear line on stderr, and the program runs as without swapnet."""
-import contextlib
 import os
 import resource
 import shutil
-import subprocess
 
 import pytest
 
@@ -88,18 +86,9 @@ def test_store_on_a_read_only_file_system(torch113, disk):
     _assert_off(run)
 
 
-@contextlib.contextmanager
 def _small_disk(directory, size):
-    """A full disk needs a disk of our own: a small tmpfs, for which mount needs root."""
-    directory.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "swapnet-test", directory],
-                          capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"cannot mount a small tmpfs here: {done.stderr.strip()}")
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "-l", directory], check=True)
+    """A full disk needs a disk of our own."""
+    return harness.mounted("-t", "tmpfs", "-o", f"size={size}", "swapnet-test", at=directory)
 
 
 def _assert_said_once(run, store):

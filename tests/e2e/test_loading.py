@@ -6,7 +6,6 @@ import mmap
 import os
 import pathlib
 import shutil
-import subprocess
 
 import pytest
 
@@ -249,19 +248,13 @@ def test_store_off(torch, how, disk):
     assert "registered" not in run.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 @each_113
 def test_no_room_for_the_store(torch, disk):
     """Said once; the program goes on, within its budget where the spill file has room."""
-    where = disk / "small"
-    where.mkdir(mode=0o700)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=90m,mode=700", "tmpfs", where], check=True)
-    try:
+    with harness.mounted("-t", "tmpfs", "-o", "size=90m,mode=700", "swapnet-test", at=disk / "small") as where:
         _, run = both(torch, "functional_load", file_of(torch, "pth"), budget=BUDGET,
                       env={"SWAPNET_STORE": str(where)})
         left = list(where.iterdir())
-    finally:
-        subprocess.run(["umount", where], check=True)
     assert run.stats["deferred_bytes"] == 0, run.describe()
     lines = run.own_lines()
     assert len([line for line in lines if "block store" in line]) == 1, run.describe()

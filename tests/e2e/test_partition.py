@@ -4,7 +4,6 @@ power: the old store or the new one, whole, and nothing else (FAULTS 4 to 11).
 The faults from outside need strace, and root for mounts; without those a test is skipped.
 """
 import collections
-import contextlib
 import json
 import os
 import pathlib
@@ -173,7 +172,7 @@ def test_plan(checkpoints, disk):
 def test_sharded(checkpoints, disk):
     index = checkpoints / "model.safetensors.index.json"
     if not index.exists():
-        pytest.skip("no safetensors here")
+        pytest.skip("no interpreter here has the safetensors module")
     stores = part("build", "-q", index, "-s", f"{disk}/cache").stdout.split()
     assert len(stores) == 2 and all(os.path.dirname(s) == f"{disk}/cache" for s in stores)
     assert part("build", "-q", index, "-s", f"{disk}/cache").stdout.split() == stores  # there already
@@ -294,17 +293,6 @@ def test_no_page_cache_is_left(checkpoints, disk):
 
 # ---- no room ----
 
-@contextlib.contextmanager
-def mounted(*args, at):
-    os.makedirs(at, exist_ok=True)
-    if os.geteuid() or run("mount", *args, at).returncode:
-        pytest.skip("cannot mount here")
-    try:
-        yield pathlib.Path(at)
-    finally:
-        subprocess.run(["umount", at], check=True)
-
-
 def test_no_room(checkpoints, disk):
     """A file system of every size up to the one that suffices: refused with the bytes needed, the old store stays."""
     part("build", "-q", checkpoints / "plain.pth", "-o", f"{disk}/new")
@@ -312,7 +300,7 @@ def test_no_room(checkpoints, disk):
     pages = needed // 4096
     refused = 0
     for size in [*range(4, pages + 12, 7), *range(pages - 4, pages + 12)]:
-        with mounted("-t", "tmpfs", "-o", f"size={4096 * size}", "none", at=f"{disk}/mnt") as mnt:
+        with harness.mounted("-t", "tmpfs", "-o", f"size={4096 * size}", "none", at=f"{disk}/mnt") as mnt:
             (mnt / "s").write_bytes(b"the old one")
             result = run(PARTITION, "build", "-q", checkpoints / "plain.pth", "-o", mnt / "s")
             assert os.listdir(mnt) == ["s"]
@@ -422,19 +410,19 @@ def test_killed_while_recovering(checkpoints, disk):
 @pytest.mark.parametrize("kind", ["xfs", "ext4"])
 def test_power_loss(checkpoints, disk, kind):
     if not shutil.which(f"mkfs.{kind}") or not shutil.which("xfs_io"):
-        pytest.skip(f"needs mkfs.{kind} and xfs_io")
+        pytest.skip(f"needs mkfs.{kind} and xfs_io (Debian: xfsprogs, e2fsprogs)")
     image, at = f"{disk}/image", f"{disk}/mnt"
     with open(image, "wb") as f:
         f.truncate(320 << 20)
     assert run(f"mkfs.{kind}", "-q", image).returncode == 0
 
-    def mount():
-        return mounted("-o", "loop", image, at=at)
+    def mount(must=True):
+        return harness.mounted("-o", "loop", image, at=at, must=must)
 
     def lose_power():
         assert run("xfs_io", "-x", "-c", "shutdown", at).returncode == 0
 
-    with mount() as mnt:
+    with mount(must=False) as mnt:
         inner = mnt / "d"
         inner.mkdir()
         sweep = Sweep(checkpoints, inner)
