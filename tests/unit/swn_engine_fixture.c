@@ -191,10 +191,3 @@ void engine_is_empty(void)
     CHECK(e->kept_bytes == 0);
     CHECK(!e->spill || e->spill->live_bytes == 0);
 }
-
-uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    return *state ^= *state << 17;
-}

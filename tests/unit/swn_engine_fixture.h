@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "swn_engine_priv.h"
+#include "swn_random.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -57,7 +58,5 @@ void op_read(struct tensor *t);
 
 /* Checks that nothing is left behind by tensors that are all gone. */
 void engine_is_empty(void);
-
-uint64_t next_random(uint64_t *state);
 
 #endif

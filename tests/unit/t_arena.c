@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "swn_arena.h"
+#include "swn_random.h"
 
 #define GRANULES 1024
 #define ARENA (GRANULES * SWN_GRANULE)
@@ -225,15 +226,6 @@ static void odd_sizes(void **state)
 }
 
 /* Random use against one byte per granule. */
-
-static uint64_t seed = 88172645463325252ULL;
-
-static uint64_t rnd(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    return seed ^= seed << 17;
-}
 
 enum { COLD, WARM, LIVE };
 

@@ -11,24 +11,11 @@
 #include <math.h>
 
 #include "swn_divide.h"
+#include "swn_random.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define MOST 24
 #define POINTS 8
-
-static uint64_t seed = 88172645463325252ULL;
-
-static uint64_t rnd(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    return seed ^= seed << 17;
-}
-
-static double uniform(double lo, double hi)
-{
-    return lo + (hi - lo) * (double)(rnd() >> 11) / 9007199254740992.0;
-}
 
 struct scene {
     size_t n;

@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "swn_plan.h"
+#include "swn_random.h"
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
@@ -22,20 +23,6 @@
 #else
 #define SLOWER 1
 #endif
-
-static uint64_t seed = 88172645463325252ULL;
-
-static uint64_t rnd(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    return seed ^= seed << 17;
-}
-
-static double uniform(double lo, double hi)
-{
-    return lo + (hi - lo) * (double)(rnd() >> 11) / 9007199254740992.0;
-}
 
 /* Sizes from 64 KiB to 64 MiB, most of them small; in all `speed` times the time the disk needs for them. */
 static uint64_t random_nodes(struct swn_plan_node *nodes, size_t n, double speed)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "swn_pool.h"
+#include "swn_random.h"
 
 #define KIB ((size_t)1024)
 #define MIB (KIB * KIB)
@@ -58,15 +59,6 @@ static long long blocks(void)
     struct stat st;
     assert_int_equal(fstat(swn_pool_fd(pool), &st), 0);
     return (long long)st.st_blocks * 512;
-}
-
-static uint64_t seed = 88172645463325252ULL;
-
-static uint64_t rnd(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    return seed ^= seed << 17;
 }
 
 /* Frames lie inside the window, by offset, and never overlap. */

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "swn_residency.h"
+#include "swn_random.h"
 
 #define MIB ((size_t)1 << 20)
 #define PAGES 21
@@ -85,15 +86,6 @@ static int teardown(void **state)
     swn_pool_destroy(pool);
     swn_arena_destroy(arena);
     return rmdir(dir);
-}
-
-static uint64_t seed = 88172645463325252ULL;
-
-static uint64_t rnd(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    return seed ^= seed << 17;
 }
 
 static int state_of(const struct swn_range *r)

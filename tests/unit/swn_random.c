@@ -1,0 +1,19 @@
+#include "swn_random.h"
+
+uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    return *state ^= *state << 17;
+}
+
+uint64_t rnd(void)
+{
+    static uint64_t state = 88172645463325252ULL;
+    return next_random(&state);
+}
+
+double uniform(double lo, double hi)
+{
+    return lo + (hi - lo) * (double)(rnd() >> 11) / 9007199254740992.0;
+}

@@ -1,0 +1,14 @@
+/* swn_random.h - numbers that are the same in every run: xorshift64 (Marsaglia 2003). */
+#ifndef SWN_RANDOM_H
+#define SWN_RANDOM_H
+
+#include <stdint.h>
+
+/* The state is the caller's and must not be 0. */
+uint64_t next_random(uint64_t *state);
+
+/* From one state for the whole program; for one thread. */
+uint64_t rnd(void);
+double uniform(double lo, double hi);
+
+#endif
