@@ -1,4 +1,6 @@
 """Parameters and markers of the end-to-end tests; harness.py does the work."""
+import collections
+
 import pytest
 
 import harness
@@ -6,6 +8,13 @@ import harness
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: more than about 20 s, left out by -m 'not slow'")
+    config.addinivalue_line("markers", "alone: compares times; scripts/test runs nothing beside it")
+
+
+def pytest_collection_modifyitems(items):
+    """The files with most tests first: where several run at once (pytest-xdist), the short ones fill up the end."""
+    tests = collections.Counter(item.path for item in items)
+    items.sort(key=lambda item: (-tests[item.path], item.path))
 
 
 def _usable(torch):
