@@ -32,6 +32,7 @@ def _events(path):
     return document["traceEvents"] if isinstance(document, dict) else document
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("program", ["infer mlp 12", "threads thread-per-inference 12"])
 def test_reads_are_ahead(torch, program, disk):
     """Reads go on while somebody computes, also where each inference has a thread of its own (HOLES.md rule 14). Fetched
