@@ -333,6 +333,7 @@ int swn_policy_give(struct swn_engine *e, int desperate)
         madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
         return 0;
     }
+    take_back_room(e); /* before anything has to be written */
     if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > first_window(e))
         resize_window(e, first_window(e));
     swn_policy_window(e);

@@ -14,7 +14,7 @@
 #include "swn_load.h"
 
 #define WEIGHTS 24
-#define WEIGHT_BYTES ((size_t)512 << 10)
+#define WEIGHT_BYTES MIB
 #define BUDGET (8 * MIB)
 #define AGED 80 /* operators after which a tensor is taken for a weight */
 
@@ -92,6 +92,7 @@ static void in_store_order(void *arg)
         window = swn_pool_window(e->pool) > window ? swn_pool_window(e->pool) : window;
         CHECK(swn_engine_resident(e) <= BUDGET);
     }
+    CHECK(window > 2 * MIB); /* lent, up to a third */
     CHECK(window <= BUDGET / 3 + SWN_GRANULE);
     /* Room that something else needs is given back before anything leaves. */
     uint64_t spilled = e->spill->written_bytes;
@@ -122,6 +123,44 @@ static void in_another_order(void *arg)
     CHECK(stats.streamed_bytes <= (WEIGHTS + 1) * WEIGHT_BYTES);
 }
 
+static void reads_arrive(void)
+{
+    for (int filling = 1; filling; usleep(1000)) {
+        pthread_mutex_lock(&e->lock);
+        filling = 0;
+        for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+            filling += f->state == SWN_FRAME_FILLING;
+        pthread_mutex_unlock(&e->lock);
+    }
+}
+
+/* A budget that shrinks takes lent room back before it writes anything, and it is not lent again over the new one. */
+static void budget_shrinks(void *arg)
+{
+    (void)arg;
+    size_t before = 16 * MIB, after = 14 * MIB;
+    CHECK(engine_begin(before, SWN_CONFIG_AUTO, NULL) == 0);
+    load_all(write_checkpoint());
+    struct tensor cache;
+    CHECK(tensor_make(&cache, 11 * MIB, 5));
+    unsigned i = 0;
+    for (; i < WEIGHTS / 2; i++)
+        op_read(&weights[i]);
+    reads_arrive();
+    CHECK(e->lent_from && swn_pool_window(e->pool) > e->lent_from);
+    CHECK(swn_engine_resident(e) > after);
+    uint64_t spilled = e->spill->written_bytes;
+    struct swn_budget_change change;
+    CHECK(swn_engine_set_budget(after, 20000, &change) == 0 && change.bound);
+    CHECK(e->spill->written_bytes == spilled);
+    for (; i < WEIGHTS; i++) {
+        CHECK(swn_engine_resident(e) <= after);
+        op_read(&weights[i]);
+    }
+    CHECK(swn_engine_resident(e) <= after && !e->over_budget_peak);
+    CHECK(tensor_right(&cache, cache.own));
+}
+
 #define ALONE(name)                                                                                                    \
     static void name##_alone(void **state)                                                                             \
     {                                                                                                                  \
@@ -131,12 +170,14 @@ static void in_another_order(void *arg)
 
 ALONE(in_store_order)
 ALONE(in_another_order)
+ALONE(budget_shrinks)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_store_order_alone),
         cmocka_unit_test(in_another_order_alone),
+        cmocka_unit_test(budget_shrinks_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
