@@ -251,15 +251,32 @@ struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size
     return p;
 }
 
-void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
+/* Takes r out of the list and puts its descriptor by. */
+static void range_drop(struct swn_arena *a, struct swn_range *r)
 {
-    set_owner(a, r, NULL);
     *(r->prev ? &r->prev->next : &a->first) = r->next;
     *(r->next ? &r->next->prev : &a->last) = r->prev;
     atomic_store(&r->state, SWN_FREE);
     r->id = 0;
     r->next = a->spare_ranges;
     a->spare_ranges = r;
+}
+
+void swn_arena_join(struct swn_arena *a, struct swn_range *r)
+{
+    struct swn_range *p = r->rest;
+    set_owner(a, p, r);
+    r->rest = p->rest;
+    r->len = p->addr + p->len - r->addr;
+    r->size += p->size;
+    r->span += p->span;
+    range_drop(a, p);
+}
+
+void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
+{
+    set_owner(a, r, NULL);
+    range_drop(a, r);
     if (r->guest)
         return;
     size_t at = (r->addr - a->base) / SWN_GRANULE, count = r->span / SWN_GRANULE;

@@ -74,6 +74,9 @@ struct swn_range {
     /* A large tensor may be cut into pieces that come and go on their own; each is a range. */
     struct swn_range *lead; /* its first piece, which counts for the order; itself when it is not cut */
     struct swn_range *rest; /* the next piece, or NULL */
+    size_t slice_unit;      /* of a lead whose operator can take it in slices: multiples of so many bytes; else 0 */
+    int unsliceable;        /* that was tried, and gave other bits */
+    int sliced;             /* of a lead: the plan wants what is not kept lent slice by slice */
 
     struct swn_range *prev, *next; /* all live ranges, oldest first */
 };
@@ -99,6 +102,9 @@ struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh
  * gets the rest, in the same state, with its part of the extent. Nobody may be using r, and it has no frame. NULL: no
  * memory for a descriptor, nothing changed. Every piece is given back by a swn_arena_free of its own. */
 struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size_t at);
+/* Undoes a cut: r takes over r->rest, which is gone then. Both are in the same state, HOME or STREAMED from extents
+ * that follow one another, have no frames, and nobody is using them. */
+void swn_arena_join(struct swn_arena *a, struct swn_range *r);
 /* Whether swn_arena_alloc(len) would be served from warm pages. */
 int swn_arena_would_reuse(const struct swn_arena *a, size_t len);
 /* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */

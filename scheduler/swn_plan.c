@@ -17,54 +17,103 @@
 /* A streamed weight may be cut further, so that reading it can begin before the whole of it has room. */
 #define LEAST_PIECE (8 * MIB)
 #define MOST_PIECES 24
+/* The slices that an operator takes one after the other: large enough for the disk and the kernel, small enough that
+ * the window holds several. */
+#define LEAST_SLICE MIB
+#define MOST_SLICE (8 * MIB)
 /* A tail shorter than this is kept too. */
 #define TAIL_LEAST MIB
 /* A piece cannot be lent by pointer: mapping it at its address costs page tables, about 0.1 ms per MiB. */
 #define PUBLISH_NS_PER_BYTE (100e3 / (double)MIB)
 
 /* Windows are tried from this up; below it a read is too small for the disk to run at speed. */
-#define LEAST_WINDOW (4 * MIB)
+#define LEAST_WINDOW MIB
 #define MORE_CAPS 32
 
-uint64_t swn_plan_piece(uint64_t tail, int pieces)
+struct candidate {
+    uint64_t cap, window;
+    int heads_first, pieces;
+};
+
+/* One step of a pass: reads, then computing. */
+struct segment {
+    uint64_t bytes, piece; /* to be read, in parts of so many; 0: nothing */
+    double compute_ns;
+    int mapped; /* read through the mapping */
+};
+
+static uint64_t slice_bytes(const struct swn_plan_node *node, uint64_t window)
 {
-    if (!pieces || tail < CUT_LEAST)
-        return tail;
-    uint64_t piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
-    return piece > LEAST_PIECE ? piece : LEAST_PIECE;
+    uint64_t slice = window / 4 < LEAST_SLICE ? LEAST_SLICE : window / 4 > MOST_SLICE ? MOST_SLICE : window / 4;
+    return slice > node->unit ? slice / node->unit * node->unit : node->unit;
 }
 
-/* Time at which the k-th streamed read ends, and its node, over a few passes; the ring is walked with two indices. */
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, int pieces, double bytes_per_ns,
-                         double latency_ns)
+/* Whether there is room for one slice that is read while another computes. */
+static int sliceable(const struct swn_plan_node *node, uint64_t window)
+{
+    return node->unit && node->bytes >= CUT_LEAST && node->unit <= window / 2 &&
+           2 * slice_bytes(node, window) <= window;
+}
+
+static size_t segment_count(const struct swn_plan_node *node)
+{
+    uint64_t tail = node->bytes - node->keep_head;
+    return 2 + (node->sliced ? (size_t)(tail / node->piece) : 0);
+}
+
+/* The steps of one node into `to`; returns how many. */
+static size_t segments_of(const struct swn_plan_node *node, struct segment *to)
+{
+    uint64_t tail = node->keep ? 0 : node->bytes - node->keep_head, piece = node->piece ? node->piece : tail;
+    if (!node->sliced) {
+        double publish = !node->oversize && (node->keep_head || piece < tail) ? PUBLISH_NS_PER_BYTE : 0;
+        to[0] = (struct segment){.bytes = tail,
+                                 .piece = piece,
+                                 .compute_ns = node->compute_ns + (double)tail * publish,
+                                 .mapped = node->oversize};
+        return 1;
+    }
+    size_t n = 0;
+    double each = node->compute_ns / (double)node->bytes;
+    if (node->keep_head)
+        to[n++] = (struct segment){.compute_ns = each * (double)node->keep_head};
+    for (; tail; tail -= piece) {
+        piece = tail < piece ? tail : piece;
+        to[n++] = (struct segment){.bytes = piece, .piece = piece, .compute_ns = each * (double)piece};
+    }
+    return n;
+}
+
+/* Time at which each step ends, over a few passes; the ring is walked with two indices. */
+static double simulate(const struct segment *steps, size_t n, uint64_t window, double bytes_per_ns, double latency_ns)
 {
     enum { PASSES = 4 };
     size_t total = n * PASSES;
     double *compute_end = calloc(total + 1, sizeof *compute_end);
     if (!compute_end)
         return 0;
-    double disk_free = 0, first_pass_end = 0, mark = 0;
-    size_t oldest = 0; /* first streamed node whose frame is still held when node i is read */
+    double disk_free = 0, first_pass_end = 0;
+    size_t oldest = 0; /* first step whose frames are still held when step i is read */
     uint64_t held = 0;
     for (size_t i = 0; i < total; i++) {
-        const struct swn_plan_node *node = &nodes[i % n];
+        const struct segment *step = &steps[i % n];
         double ready = 0;
-        if (!node->keep) {
+        if (step->bytes) {
             double begin = disk_free;
-            uint64_t bytes = node->bytes - node->keep_head, piece = swn_plan_piece(bytes, pieces);
-            if (node->oversize) {
+            uint64_t bytes = step->bytes, piece;
+            if (step->mapped) {
                 if (compute_end[i] > begin)
                     begin = compute_end[i]; /* nothing is read ahead for it */
                 begin += (double)bytes / bytes_per_ns * MAPPING_PENALTY;
                 bytes = 0;
             }
             for (; bytes; bytes -= piece) {
-                piece = bytes < piece ? bytes : piece;
-                /* compute_end[j + 1] is when node j is done: its frames are free then */
+                piece = bytes < step->piece ? bytes : step->piece;
+                /* compute_end[j + 1] is when step j is done: its frames are free then */
                 while (held + piece > window && oldest < i) {
-                    const struct swn_plan_node *old = &nodes[oldest % n];
-                    if (!old->keep && !old->oversize) {
-                        held -= old->bytes - old->keep_head;
+                    const struct segment *old = &steps[oldest % n];
+                    if (old->bytes && !old->mapped) {
+                        held -= old->bytes;
                         if (compute_end[oldest + 1] > begin)
                             begin = compute_end[oldest + 1];
                     }
@@ -75,22 +124,40 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
             }
             ready = disk_free = begin;
         }
-        double begin = compute_end[i] > ready ? compute_end[i] : ready;
-        uint64_t tail = node->keep || node->oversize ? 0 : node->bytes - node->keep_head;
-        if (tail && (node->keep_head || swn_plan_piece(tail, pieces) < tail))
-            begin += (double)tail * PUBLISH_NS_PER_BYTE;
-        compute_end[i + 1] = begin + node->compute_ns;
+        compute_end[i + 1] = (compute_end[i] > ready ? compute_end[i] : ready) + step->compute_ns;
         if (i + 1 == n * (PASSES - 2))
             first_pass_end = compute_end[i + 1];
-        mark = compute_end[i + 1];
     }
+    double took = (compute_end[total] - first_pass_end) / 2;
     free(compute_end);
-    return (mark - first_pass_end) / 2;
+    return took;
 }
 
-static int may_cut(const struct swn_plan_node *node, uint64_t cap)
+double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
+                         double latency_ns)
 {
-    return !node->oversize && node->bytes > cap && node->bytes >= CUT_LEAST;
+    size_t most = 0, count = 0;
+    for (size_t i = 0; i < n; i++)
+        most += segment_count(&nodes[i]);
+    struct segment *steps = malloc(most * sizeof *steps);
+    if (!steps)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        count += segments_of(&nodes[i], steps + count);
+    double took = simulate(steps, count, window, bytes_per_ns, latency_ns);
+    free(steps);
+    return took;
+}
+
+/* How much of the node may be streamed. */
+static uint64_t tail_most(const struct swn_plan_node *node, const struct candidate *at)
+{
+    return sliceable(node, at->window) || node->bytes < at->cap ? node->bytes : at->cap;
+}
+
+static int may_cut(const struct swn_plan_node *node, const struct candidate *at)
+{
+    return !node->oversize && node->bytes >= CUT_LEAST && (node->bytes > at->cap || sliceable(node, at->window));
 }
 
 /* Bytes of the node that stay resident. */
@@ -99,22 +166,29 @@ static uint64_t resident(const struct swn_plan_node *node)
     return node->keep ? node->bytes : node->keep_head;
 }
 
-/* Of a node that may be cut: streams `tail` bytes, or a little more; at most `cap`. */
-static void set_tail(struct swn_plan_node *node, uint64_t tail, uint64_t cap)
+/* Of a node that may be cut: streams `tail` bytes, or a little more; no more than it may. */
+static void set_tail(struct swn_plan_node *node, uint64_t tail, const struct candidate *at)
 {
-    uint64_t head = tail < TAIL_LEAST ? node->bytes : (node->bytes - tail) / CUT_STEP * CUT_STEP;
-    if (node->bytes - head > cap)
-        head = (node->bytes - cap + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
+    uint64_t step = sliceable(node, at->window) ? node->unit : CUT_STEP, most = tail_most(node, at);
+    uint64_t head = tail < TAIL_LEAST ? node->bytes : tail < node->bytes ? (node->bytes - tail) / step * step : 0;
+    if (node->bytes - head > most)
+        head = (node->bytes - most + step - 1) / step * step;
     node->keep = head >= node->bytes;
     node->keep_head = node->keep ? 0 : head;
 }
 
-/* The smallest node that needs memory of its own because it does not fit the window. */
-static struct swn_plan_node *smallest_forced(struct swn_plan_node *nodes, size_t n, uint64_t cap)
+/* What of the node needs memory of its own because it does not fit the window. */
+static uint64_t forced_bytes(const struct swn_plan_node *node, const struct candidate *at)
+{
+    return node->bytes <= at->cap ? 0 : may_cut(node, at) ? node->bytes - tail_most(node, at) : node->bytes;
+}
+
+/* The smallest such node. */
+static struct swn_plan_node *smallest_forced(struct swn_plan_node *nodes, size_t n, const struct candidate *at)
 {
     struct swn_plan_node *pick = NULL;
     for (size_t i = 0; i < n; i++)
-        if (nodes[i].bytes > cap && !nodes[i].oversize && (!pick || nodes[i].bytes < pick->bytes))
+        if (!nodes[i].oversize && forced_bytes(&nodes[i], at) && (!pick || nodes[i].bytes < pick->bytes))
             pick = &nodes[i];
     return pick;
 }
@@ -122,7 +196,8 @@ static struct swn_plan_node *smallest_forced(struct swn_plan_node *nodes, size_t
 /* A node over `cap` bytes does not fit the window: it is cut, or kept whole, as far as there is room for that, else
  * left to the mapping. What must be streamed of the rest is spread over the compute time by error diffusion. Returns
  * the bytes kept. */
-static uint64_t choose(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t budget, uint64_t room)
+static uint64_t choose(struct swn_plan_node *nodes, size_t n, const struct candidate *at, uint64_t budget,
+                       uint64_t room)
 {
     uint64_t forced = 0, kept = 0, total = 0;
     double compute = 0, target = 0, streamed = 0, before = 0;
@@ -131,15 +206,12 @@ static uint64_t choose(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint
         node->keep = 0;
         node->keep_head = 0;
         /* More than the whole budget: neither kept nor in any window. */
-        node->oversize = node->bytes > budget;
-        if (node->oversize)
-            continue;
-        if (node->bytes > cap)
-            forced += may_cut(node, cap) ? node->bytes - cap : node->bytes;
+        node->oversize = node->bytes > budget && !sliceable(node, at->window);
+        forced += node->oversize ? 0 : forced_bytes(node, at);
     }
     while (forced > room) {
-        struct swn_plan_node *node = smallest_forced(nodes, n, cap);
-        forced -= may_cut(node, cap) ? node->bytes - cap : node->bytes;
+        struct swn_plan_node *node = smallest_forced(nodes, n, at);
+        forced -= forced_bytes(node, at);
         node->oversize = 1;
     }
     for (size_t i = 0; i < n; i++) {
@@ -153,10 +225,10 @@ static uint64_t choose(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint
         before += node->compute_ns;
         if (node->oversize)
             continue;
-        if (may_cut(node, cap))
-            set_tail(node, due > streamed ? (uint64_t)(due - streamed) : 0, cap);
+        if (may_cut(node, at))
+            set_tail(node, due > streamed ? (uint64_t)(due - streamed) : 0, at);
         else
-            node->keep = node->bytes > cap || target <= 0 || streamed + (double)node->bytes / 2 > due;
+            node->keep = node->bytes > at->cap || target <= 0 || streamed + (double)node->bytes / 2 > due;
         kept += resident(node);
         streamed += (double)(node->bytes - resident(node));
     }
@@ -180,18 +252,18 @@ static struct swn_plan_node *next_to_stream(struct swn_plan_node *nodes, size_t 
 }
 
 /* Diffusion rounds; bring the kept bytes under `room`, then fill what is left. */
-static uint64_t settle(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t room, uint64_t kept)
+static uint64_t settle(struct swn_plan_node *nodes, size_t n, const struct candidate *at, uint64_t room, uint64_t kept)
 {
     for (size_t i = 0; i < n && kept > room; i++) {
         struct swn_plan_node *c = &nodes[i];
-        if (!may_cut(c, cap))
+        if (!may_cut(c, at))
             continue;
         uint64_t before = resident(c), tail = c->bytes - before + (kept - room);
-        set_tail(c, tail < TAIL_LEAST ? TAIL_LEAST : tail, cap);
+        set_tail(c, tail < TAIL_LEAST ? TAIL_LEAST : tail, at);
         kept = kept - before + resident(c);
     }
     while (kept > room) {
-        struct swn_plan_node *pick = next_to_stream(nodes, n, cap, kept - room);
+        struct swn_plan_node *pick = next_to_stream(nodes, n, at->cap, kept - room);
         if (!pick)
             return kept;
         pick->keep = 0;
@@ -213,9 +285,9 @@ static uint64_t settle(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint
     }
     for (size_t i = 0; i < n && kept < room; i++) {
         struct swn_plan_node *c = &nodes[i];
-        if (c->keep || !may_cut(c, cap))
+        if (c->keep || !may_cut(c, at))
             continue;
-        uint64_t more = (room - kept) / CUT_STEP * CUT_STEP;
+        uint64_t step = sliceable(c, at->window) ? c->unit : CUT_STEP, more = (room - kept) / step * step;
         c->keep_head += more;
         kept += more;
     }
@@ -237,24 +309,31 @@ static void keep_all(struct swn_plan_node *nodes, size_t n, struct swn_plan *out
     out->latency_ns = out->compute_ns;
 }
 
-struct candidate {
-    uint64_t cap, window;
-    int heads_first, pieces;
-};
+/* In which pieces what is not kept of the node comes. */
+static void set_pieces(struct swn_plan_node *node, const struct candidate *at)
+{
+    uint64_t tail = node->bytes - node->keep_head, piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
+    node->sliced = !node->keep && !node->oversize && sliceable(node, at->window);
+    if (node->sliced)
+        node->piece = slice_bytes(node, at->window);
+    else if (at->pieces && !node->keep && !node->oversize && tail >= CUT_LEAST)
+        node->piece = piece > LEAST_PIECE ? piece : LEAST_PIECE;
+    else
+        node->piece = 0;
+}
 
-/* One candidate: nothing larger than `cap` goes through a window of `window` bytes. */
+/* One candidate: nothing larger than at->cap goes through the window, except in slices. */
 static int try_candidate(struct swn_plan_node *nodes, size_t n, const struct candidate *at, uint64_t budget,
                          double bytes_per_ns, double latency_ns, struct swn_plan *out)
 {
-    uint64_t cap = at->cap, window = at->window;
-    if (window > budget)
+    if (at->window > budget)
         return 0;
-    uint64_t room = budget - window, rest = room;
+    uint64_t room = budget - at->window, rest = room;
     for (size_t i = 0; at->heads_first && i < n; i++)
-        if (nodes[i].bytes > budget)
+        if (nodes[i].bytes > budget && !sliceable(&nodes[i], at->window))
             rest -= nodes[i].bytes < rest ? nodes[i].bytes : rest;
-    uint64_t kept = choose(nodes, n, cap, budget, rest);
-    kept = settle(nodes, n, cap, rest, kept);
+    uint64_t kept = choose(nodes, n, at, budget, rest);
+    kept = settle(nodes, n, at, rest, kept);
     if (kept > rest)
         return 0;
     /* What the rounding left over keeps the head of a layer that is too large for anything else. */
@@ -265,13 +344,14 @@ static int try_candidate(struct swn_plan_node *nodes, size_t n, const struct can
         nodes[i].keep_head = head / (2 * MIB) * (2 * MIB);
         kept += nodes[i].keep_head;
     }
-    out->window_bytes = window;
+    out->window_bytes = at->window;
     out->kept_bytes = kept;
     out->streamed_bytes = 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        set_pieces(&nodes[i], at);
         out->streamed_bytes += nodes[i].keep ? 0 : nodes[i].bytes - nodes[i].keep_head;
-    out->pieces = at->pieces;
-    out->latency_ns = swn_plan_simulate(nodes, n, window, at->pieces, bytes_per_ns, latency_ns);
+    }
+    out->latency_ns = swn_plan_simulate(nodes, n, at->window, bytes_per_ns, latency_ns);
     return 1;
 }
 
@@ -289,8 +369,8 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         out->compute_ns += nodes[i].compute_ns;
         caps[i] = nodes[i].bytes;
         largest = nodes[i].bytes > largest ? nodes[i].bytes : largest;
-        nodes[i].keep = nodes[i].oversize = 0;
-        nodes[i].keep_head = 0;
+        nodes[i].keep = nodes[i].oversize = nodes[i].sliced = 0;
+        nodes[i].keep_head = nodes[i].piece = 0;
     }
     /* Where large ones may be cut, window widths need not be anybody's size. */
     size_t count = n;
@@ -335,10 +415,11 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         for (size_t i = 0; i < n; i++) {
             nodes[i].keep = 0;
             nodes[i].oversize = 1;
-            nodes[i].keep_head = 0;
+            nodes[i].sliced = 0;
+            nodes[i].keep_head = nodes[i].piece = 0;
             out->streamed_bytes += nodes[i].bytes;
         }
-        out->latency_ns = swn_plan_simulate(nodes, n, 0, 0, bytes_per_ns, latency_ns);
+        out->latency_ns = swn_plan_simulate(nodes, n, 0, bytes_per_ns, latency_ns);
     }
     free(caps);
     return 0;
@@ -349,6 +430,6 @@ int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, dou
 {
     int rc = swn_plan_make(nodes, n, budget, bytes_per_ns * SWN_PLAN_CAUTION, latency_ns, out);
     if (!rc && out->streamed_bytes)
-        out->latency_ns = swn_plan_simulate(nodes, n, out->window_bytes, out->pieces, bytes_per_ns, latency_ns);
+        out->latency_ns = swn_plan_simulate(nodes, n, out->window_bytes, bytes_per_ns, latency_ns);
     return rc;
 }

@@ -3,7 +3,8 @@
  * A pass reads its weights in a cycle. Whatever is not kept must be read again every pass, so a budget of b bytes costs
  * at least max(T, (s - r)/BW) with r = b - w kept (SwapNet's Eq. 2 to 4 pick partition points by s_i + s_(i+1) <= b;
  * here the same bound is the read window w). The plan keeps what the disk cannot deliver in time, spreads the rest
- * evenly over the compute time, and picks the window by simulating the steady state for each sensible width.
+ * evenly over the compute time, and picks the window by simulating the steady state for each sensible width. A weight
+ * that its operator can take in slices (FlexNN 3.2) needs no window of its own size, and may exceed the budget.
  *
  * Pure functions of their arguments.
  */
@@ -16,8 +17,11 @@
 struct swn_plan_node {
     uint64_t bytes;
     double compute_ns; /* from the moment its operator has its weights to the next node's */
+    uint64_t unit;     /* its operator can take it slice by slice, in multiples of so many bytes; 0: only whole */
     /* out */
     int keep;
+    int sliced;         /* what is not kept is lent slice by slice, so the window need not hold all of it */
+    uint64_t piece;     /* what is not kept comes in pieces of this size; 0: all at once */
     uint64_t keep_head; /* of a node that is not kept whole: bytes from its start that are kept all the same */
     int oversize;       /* what is not kept does not fit the window either: served by the mapping */
 };
@@ -26,7 +30,6 @@ struct swn_plan {
     uint64_t window_bytes;
     uint64_t kept_bytes;
     uint64_t streamed_bytes; /* per pass, oversize nodes included */
-    int pieces;              /* large streamed tails are cut into pieces of swn_plan_piece bytes */
     double latency_ns;       /* predicted, steady state */
     double compute_ns;
 };
@@ -36,10 +39,10 @@ struct swn_plan {
 int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                   struct swn_plan *out);
 
-/* Steady-state time of one pass under the keep flags in nodes[]: reads are served in order by one disk and may begin
- * when the window has room; a node computes when it is there and its predecessor is done (the overlap behind SwapNet
- * Eq. 4). */
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, int pieces, double bytes_per_ns,
+/* Steady-state time of one pass under what nodes[] say is kept and sliced: reads are served in order by one disk and
+ * may begin when the window has room; a node, or a slice of one, computes when it is there and its predecessor is done
+ * (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). 0 when there is no memory to find out. */
+double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
                          double latency_ns);
 
 /* What one direct read costs beyond its bytes where nobody has measured it; NVMe and virtio disks take 50 to 200 us. */
@@ -52,8 +55,5 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
  * fast as it was measured. Errors as swn_plan_make. */
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                      struct swn_plan *out);
-
-/* The size of the pieces that `tail` streamed bytes of one node are fetched in; `tail` when it is not cut. */
-uint64_t swn_plan_piece(uint64_t tail, int pieces);
 
 #endif

@@ -19,6 +19,7 @@
 
 #include "aten_flops.h"
 #include "aten_rules.h"
+#include "aten_slices.h"
 #include "swn_aten.h"
 
 namespace
@@ -349,6 +350,7 @@ const char *enable()
         // Never destroyed: other threads may still compute when the process ends.
         auto *copies = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
         copies->impl("copy_", copy_kernel);
+        swn_slices_register(*copies, host);
         at::addGlobalCallback(
             at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
     } catch (...) {
@@ -365,6 +367,12 @@ void raise_oom(size_t bytes)
 }
 
 } // namespace
+
+swn_op *swn_current_op()
+{
+    Thread &t = self();
+    return t.open ? &t.op : nullptr;
+}
 
 extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
 const swn_half swn_aten_half = {SWN_ATEN_ABI, attach, enable, raise_oom, TORCH_VERSION};

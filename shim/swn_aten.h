@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 3u
+#define SWN_ATEN_ABI 4u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -44,6 +44,8 @@ struct swn_arg {
     uint32_t range_id;
     unsigned origin; /* the argument this is a piece of */
     int remap, pinned, reading, visited;
+    int sliced; /* 1: what of it is not kept waits for slice_lend, until when its own address serves it; 2: did so */
+    int ours;   /* a slice: nobody but our kernel sees where it is */
 };
 
 /* One outermost operator of one thread, from op_begin to op_end. */
@@ -58,7 +60,8 @@ struct swn_op {
     unsigned n;
     struct swn_arg args[SWN_OP_ARGS + SWN_OP_PIECES];
 
-    unsigned total; /* arguments, and pieces of them */
+    unsigned total;       /* arguments, and pieces of them */
+    struct swn_arg slice; /* what slice_lend has lent */
     uint64_t begin_ns;
     int visits;
     struct swn_op *prev_open, *next_open;
@@ -72,6 +75,15 @@ struct swn_host {
     int count_flops;
     void (*op_begin)(struct swn_op *op);
     void (*op_end)(struct swn_op *op);
+    /* By the operator's own thread, between the two: its kernel can take the weight args[arg] in slices of whole rows
+     * of row_bytes each; 0: it cannot after all. It may be `sliced` from then on, else when there is a plan. */
+    void (*slices_offer)(struct swn_op *op, unsigned arg, size_t row_bytes);
+    /* The lengths of the slices of a `sliced` argument, in their order. Returns how many; 0: more than `most`. */
+    size_t (*slices_list)(struct swn_op *op, unsigned arg, size_t *bytes, size_t most);
+    /* Waits for `bytes` from `off` of a `sliced` argument, which must be one of these slices, and returns where they
+     * can be read until the next call or op_end. NULL: it has been cut differently meanwhile, its own address serves
+     * it. bytes 0: that was the last one. */
+    const void *(*slice_lend)(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
 };
 
 /* What aten-X.Y.so exports as `swn_aten_half`. */

@@ -197,7 +197,10 @@ void swn_engine_host(struct swn_host *out)
                              .mapped = swn_guest_bounds,
                              .count_flops = e->record != NULL,
                              .op_begin = swn_engine_op_begin,
-                             .op_end = swn_engine_op_end};
+                             .op_end = swn_engine_op_end,
+                             .slices_offer = swn_slice_offer,
+                             .slices_list = swn_slice_list,
+                             .slice_lend = swn_slice_lend};
 }
 
 void *swn_engine_alloc(size_t n, int *strict)
@@ -468,6 +471,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->window_hits = e->window_hits;
     out->window_misses = e->window_misses;
     out->stall_ns = e->stall_ns;
+    out->slices = e->slices;
     out->stray_reads = e->res.stray_pages;
     out->over_budget_bytes = e->over_budget_peak;
     out->untracked_bytes = e->untracked;

@@ -37,9 +37,10 @@ struct swn_thread_state {
     uint64_t ready_ns;   /* when it began */
     unsigned index;
     uint64_t next_plan_try;
-    uint64_t pass_ns; /* when the pass under way began */
-    uint64_t flops;   /* since the last visit; while there is a record */
-    size_t other;     /* most of everything that is not a weight since then, likewise */
+    uint64_t pass_ns;  /* when the pass under way began */
+    uint64_t flops;    /* since the last visit; while there is a record */
+    size_t other;      /* most of everything that is not a weight since then, likewise */
+    uintptr_t slicing; /* where the next slice of the weight begins that its operator is going through; 0: none */
     struct swn_thread_state *next;
     int listed;
 };
@@ -100,7 +101,8 @@ struct swn_engine {
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
     uint64_t allocs;
 
-    uint64_t swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes, demand_peak;
+    uint64_t slices, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes,
+        demand_peak;
     uint64_t live_recent;   /* most live bytes of late */
     double plan_compute_ns; /* a pass with everything in memory, as the plan in force has it */
     struct swn_fetch *fork_paused;
@@ -168,6 +170,7 @@ void swn_policy_spilled(struct swn_engine *e, size_t size, int err);
 void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r);
 void swn_policy_evict(void *engine, struct swn_frame *f);
 void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r);
+int swn_policy_slice_early(struct swn_engine *e, struct swn_arg *arg);
 void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
 size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most);
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
@@ -215,6 +218,18 @@ void swn_engine_op_begin(struct swn_op *op);
 void swn_engine_op_end(struct swn_op *op);
 void swn_window_fork_child(struct swn_engine *e);
 void swn_window_thread_exit(void);
+/* This thread's, or NULL without memory for it. */
+struct swn_thread_state *swn_window_thread(struct swn_engine *e);
+/* Lends a claimed argument's bytes to the operator: by pointer or at its own address. */
+void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
+void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg);
+
+/* swn_slice.c: the first three as in swn_aten.h, without the lock */
+void swn_slice_offer(struct swn_op *op, unsigned arg, size_t row_bytes);
+size_t swn_slice_list(struct swn_op *op, unsigned arg, size_t *bytes, size_t most);
+const void *swn_slice_lend(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
+/* The operator is done with a `sliced` argument. */
+void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
 
 /* hook_threads.c: 1 while a second thread of the program (not a compute pool's) is alive */
 int swn_threads_many(void);

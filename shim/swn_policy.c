@@ -16,7 +16,7 @@
 #define FIRST_WINDOW_LEAST (2 * MIB)
 #define FIRST_WINDOW_MOST (32 * MIB)
 #define WINDOW_MOST ((size_t)4 << 30)
-#define LEAST_WINDOW (4 * MIB) /* of a plan, see swn_plan.c */
+#define LEAST_WINDOW MIB /* of a plan, see swn_plan.c */
 /* Room made ahead of need: enough for the largest weights of most models. */
 #define BEHIND_PART 4
 #define BEHIND_MOST (32 * MIB)
@@ -486,16 +486,68 @@ static int cut(struct swn_engine *e, struct swn_range *lead, size_t at)
     return 0;
 }
 
+/* Whether the two pieces can be one again at no cost: neither holds anything that would have to be read once more. */
+static int joinable(const struct swn_range *a, const struct swn_range *b)
+{
+    int state = atomic_load(&a->state);
+    if (state != atomic_load(&b->state) || in_use(a) || in_use(b) || a->frame || b->frame || a->shared || b->shared ||
+        a->published || b->published || a->written != b->written || a->io_failed || b->io_failed ||
+        a->foreign_map != b->foreign_map)
+        return 0;
+    return state == SWN_HOME || (state == SWN_STREAMED && a->file == b->file && a->extent + a->span == b->extent &&
+                                 a->extent_epoch == b->extent_epoch);
+}
+
+/* Joins the pieces between which the plan has no cut, so that they do not become ever smaller from plan to plan. */
+static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
+{
+    for (struct swn_range *r = lead; r->rest;) {
+        size_t at = r->rest->addr - lead->addr, head = (size_t)node->keep_head;
+        int cut_here =
+            !node->keep && at >= head && (at == head || (node->piece && (at - head) % (size_t)node->piece == 0));
+        if (cut_here || !joinable(r, r->rest)) {
+            r = r->rest;
+            continue;
+        }
+        if (atomic_load(&r->state) == SWN_STREAMED)
+            r->rest->file->refs--;
+        swn_arena_join(e->arena, r);
+    }
+}
+
 /* Before there is a plan: half the budget for the head of a weight that is larger than all of it. */
 void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r)
 {
-    size_t head = e->config.budget_bytes / 2 / SWN_GRANULE * SWN_GRANULE;
-    if (e->planned || r->len <= e->config.budget_bytes || r->lead != r || r->rest || !swn_is_weight(r) || r->written ||
-        atomic_load(&r->state) != SWN_STREAMED || cut(e, r, head))
+    size_t step = r->slice_unit && !r->unsliceable ? r->slice_unit : SWN_GRANULE;
+    size_t head = e->config.budget_bytes / 2 / step * step;
+    if (!head || e->planned || r->len <= e->config.budget_bytes || r->lead != r || r->rest || !swn_is_weight(r) ||
+        r->written || atomic_load(&r->state) != SWN_STREAMED || cut(e, r, head))
         return;
     r->keep = 1;
     r->rest->keep = 0;
     r->rest->oversize = 1;
+}
+
+/* Before there is a plan: a weight that does not fit the window is lent in slices from the start. `arg` is the only one
+ * that uses it, and has not touched it yet. 1: so it is now. */
+int swn_policy_slice_early(struct swn_engine *e, struct swn_arg *arg)
+{
+    struct swn_range *lead = arg->range;
+    size_t bytes = lead->len, unit = lead->slice_unit;
+    if (!e->planned && 2 * unit > window(e))
+        swn_policy_widen(e, 2 * unit);
+    size_t piece = window(e) / 4 / unit * unit;
+    piece = piece ? piece : unit;
+    if (e->planned || arg->frame || lead->rest || lead->written || bytes <= window(e) || 2 * piece > window(e) ||
+        atomic_load(&lead->state) != SWN_STREAMED || lead->readers != arg->reading)
+        return 0;
+    lead->readers -= arg->reading;
+    int err = 0;
+    for (size_t at = piece; at < bytes && !err; at += piece)
+        err = cut(e, lead, at);
+    lead->readers += arg->reading;
+    arg->remap = 0;
+    return lead->sliced = arg->sliced = !err && lead->rest;
 }
 
 static void say_oversize(struct swn_engine *e, size_t bytes)
@@ -508,12 +560,12 @@ static void say_oversize(struct swn_engine *e, size_t bytes)
 }
 
 /* Cuts the weight where the plan wants pieces of it to come and go on their own. 0, or -errno of `cut`. */
-static int cut_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node, int pieces)
+static int cut_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
 {
     if (node->keep)
         return 0;
     size_t bytes = (size_t)node->bytes, at = (size_t)node->keep_head / SWN_GRANULE * SWN_GRANULE;
-    size_t piece = node->oversize ? bytes : (size_t)swn_plan_piece(bytes - at, pieces);
+    size_t piece = node->piece ? (size_t)node->piece : bytes;
     int err = 0;
     for (; at < bytes && !err; at += piece)
         err = at ? cut(e, lead, at) : 0;
@@ -522,15 +574,16 @@ static int cut_as_planned(struct swn_engine *e, struct swn_range *lead, const st
 
 /* Tells every weight, or every piece of one whose head alone is kept, what has become of it. 0, or -EBUSY when one that
  * is to be cut is in use: it stays whole until the plan is tried again. */
-static int apply(struct swn_engine *e, const struct swn_plan *plan, const struct swn_plan_node *nodes,
-                 const uint32_t *ids, size_t n)
+static int apply(struct swn_engine *e, const struct swn_plan_node *nodes, const uint32_t *ids, size_t n)
 {
     int busy = 0;
     for (size_t i = 0; i < n; i++) {
         const struct swn_plan_node *node = &nodes[i];
         struct swn_range *lead = swn_node_of(e, ids[i])->range;
-        if (cut_as_planned(e, lead, node, plan->pieces))
+        join_as_planned(e, lead, node);
+        if (cut_as_planned(e, lead, node))
             busy = -EBUSY;
+        lead->sliced = node->sliced;
         if (node->oversize)
             say_oversize(e, (size_t)node->bytes);
         for (struct swn_range *r = lead; r; r = r->rest) {
@@ -553,7 +606,9 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
         out->n = swn_policy_gather(e, out->ids, most);
     for (size_t i = 0; i < out->n; i++) {
         struct swn_node *node = swn_node_of(e, out->ids[i]);
-        out->nodes[i] = (struct swn_plan_node){.bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns};
+        out->nodes[i] = (struct swn_plan_node){.bytes = swn_weight_bytes(node->range),
+                                               .compute_ns = node->compute_ns,
+                                               .unit = node->range->unsliceable ? 0 : node->range->slice_unit};
     }
     out->other = e->other_peak;
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
@@ -591,7 +646,7 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     for (size_t i = 0; i < d->n; i++)
         if (!swn_node_of(e, d->ids[i]))
             return -EAGAIN;
-    int uncut = apply(e, &d->plan, d->nodes, d->ids, d->n);
+    int uncut = apply(e, d->nodes, d->ids, d->n);
     e->planned = 1;
     int busy = resize_window(e, swn_round_up(d->plan.window_bytes, SWN_GRANULE));
     if (uncut || (busy && busy != -EBUSY))

@@ -300,6 +300,9 @@ void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         if (f->owner == t)
             f->wanted = 0;
+    for (struct swn_range *r = t->slicing ? swn_arena_find(e->arena, t->slicing) : NULL; r; r = r->rest)
+        if (!prefetch_one(e, t, r, share, &ahead))
+            return;
     uint32_t before = t->cursor.before, at = t->cursor.at;
     size_t most = e->node_live + 2 < CHAIN_MOST ? e->node_live + 2 : CHAIN_MOST;
     for (size_t i = 0; i < most; i++) {

@@ -17,7 +17,7 @@
 
 static __thread struct swn_thread_state *self_state;
 
-static struct swn_thread_state *thread_state(struct swn_engine *e)
+struct swn_thread_state *swn_window_thread(struct swn_engine *e)
 {
     struct swn_thread_state *t = self_state;
     if (t)
@@ -58,7 +58,7 @@ void swn_window_thread_exit(void)
 }
 
 /* Lends r's bytes to the operator: by pointer or at its own address. */
-static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *r = arg->range;
     struct swn_frame *f = arg->frame;
@@ -93,6 +93,8 @@ static void lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_st
     if (f->kept) {
         if (!r->published && swn_residency_publish(&e->res, r, f, f->size))
             arg->remap = 1;
+    } else if (arg->ours) {
+        arg->borrowed = (uintptr_t)swn_pool_ro(e->pool, f);
     } else if (!swn_threads_many() && arg->word && r->lead == r && !r->rest) {
         arg->borrowed = (uintptr_t)swn_pool_ro(e->pool, f) + (arg->data - r->addr);
         __atomic_store_n(arg->word, (void *)arg->borrowed, __ATOMIC_RELEASE);
@@ -108,7 +110,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     int any = 0;
     for (unsigned i = 0; i < op->total; i++) {
         struct swn_arg *arg = &op->args[i];
-        if (!swn_reads_streamed(arg))
+        if (!swn_reads_streamed(arg) || arg->sliced)
             continue;
         if (arg->use != SWN_USE_READ) {
             any = 1;
@@ -123,10 +125,11 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
         swn_policy_pool(e);
     for (int fresh = 0; fresh < 2; fresh++)
         for (unsigned i = 0; i < op->total; i++)
-            swn_swapin_claim(e, &op->args[i], t, fresh);
+            if (!op->args[i].sliced)
+                swn_swapin_claim(e, &op->args[i], t, fresh);
     for (unsigned i = 0; i < op->total; i++)
-        if (swn_reads_streamed(&op->args[i]) && op->args[i].use != SWN_USE_READ)
-            lend(e, &op->args[i], t);
+        if (swn_reads_streamed(&op->args[i]) && op->args[i].use != SWN_USE_READ && !op->args[i].sliced)
+            swn_window_lend(e, &op->args[i], t);
 }
 
 /* Whether r counts as a weight from now on. */
@@ -182,6 +185,12 @@ static int overwrites_all(const struct swn_op *op, const struct swn_arg *arg, co
     return arg->data == r->addr && arg->bytes >= r->len && !r->readers;
 }
 
+/* Whether the operator will ask for this argument slice by slice. */
+static int comes_in_slices(const struct swn_arg *arg, const struct swn_range *r)
+{
+    return r && r->sliced && r->lead == r && r->rest && r->addr == arg->data && arg->use == SWN_USE_WEIGHT && arg->word;
+}
+
 /* A tensor that is cut into pieces is an argument per piece. Pieces that no longer fit the table are used as they are,
  * through their mappings. */
 static void add_pieces(struct swn_engine *e, struct swn_op *op)
@@ -192,7 +201,8 @@ static void add_pieces(struct swn_engine *e, struct swn_op *op)
         struct swn_range *r = swn_arena_find(e->arena, arg->data);
         uintptr_t end = arg->data + arg->bytes;
         arg->origin = i;
-        while (r && (r = r->rest) && r->addr < end && op->total < SWN_OP_ARGS + SWN_OP_PIECES)
+        arg->sliced = comes_in_slices(arg, r);
+        while (r && !arg->sliced && (r = r->rest) && r->addr < end && op->total < SWN_OP_ARGS + SWN_OP_PIECES)
             op->args[op->total++] =
                 (struct swn_arg){.data = r->addr, .bytes = end - r->addr, .use = arg->use, .origin = i};
     }
@@ -239,10 +249,11 @@ void swn_engine_op_begin(struct swn_op *op)
 {
     struct swn_engine *e = &swn_engine_one;
     op->visits = 0;
+    op->slice = (struct swn_arg){0};
     op->begin_ns = swn_now_ns();
     int prepared = op->copies && op->n == 2 && swn_load_prepare(op);
     pthread_mutex_lock(&e->lock);
-    struct swn_thread_state *t = thread_state(e);
+    struct swn_thread_state *t = swn_window_thread(e);
     e->seq++;
     op->unlisted = 0;
     op->prev_open = NULL;
@@ -292,12 +303,12 @@ static void take_tainted(struct swn_engine *e, struct swn_range *r, struct swn_f
     f->range = NULL;
 }
 
-static void end_arg(struct swn_engine *e, struct swn_arg *arg)
+void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
     if (!r)
         return;
-    if (arg->borrowed) {
+    if (arg->borrowed && arg->word) {
         void *expected = (void *)arg->borrowed;
         /* A lost exchange means that the storage was given other memory meanwhile (resize_, set_): leave that alone. */
         __atomic_compare_exchange_n(arg->word, &expected, (void *)arg->data, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
@@ -334,9 +345,14 @@ void swn_engine_op_end(struct swn_op *op)
         if (op->next_open)
             op->next_open->prev_open = op->prev_open;
     }
-    for (unsigned i = 0; i < op->total; i++)
-        end_arg(e, &op->args[i]);
     struct swn_thread_state *t = self_state;
+    for (unsigned i = 0; i < op->total; i++) {
+        if (op->args[i].sliced)
+            swn_slice_end(e, op, &op->args[i]);
+        swn_window_end_arg(e, &op->args[i]);
+    }
+    if (t)
+        t->slicing = 0;
     if (op->visits && t) {
         if (now)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
@@ -362,9 +378,10 @@ void swn_window_fork_child(struct swn_engine *e)
         next = op->next_open;
         op->total = 0; /* not n: the C++ half has a storage to release for each */
         op->visits = 0;
+        op->slice = (struct swn_arg){0};
         op->unlisted = 1;
     }
     e->open_ops = NULL;
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
-        t->listed = t == self_state;
+        t->listed = t == self_state, t->slicing = 0;
 }

@@ -101,16 +101,21 @@ OUT_OF_SIGHT void tensor_stamp(struct tensor *t, uintptr_t at, uint64_t stamp)
     t->stamp = stamp;
 }
 
-OUT_OF_SIGHT int tensor_right(const struct tensor *t, uintptr_t at)
+OUT_OF_SIGHT int tensor_right_part(const struct tensor *t, uintptr_t at, size_t off, size_t len)
 {
     const volatile uint64_t *word = (const volatile uint64_t *)at;
-    for (size_t i = 0; i < t->len / 8; i += LINE_WORDS)
-        if (word[i] != t->stamp * 0x9E3779B97F4A7C15ULL + i) {
-            fprintf(stderr, "word %zu of stamp %llu is %llx\n", i, (unsigned long long)t->stamp,
+    for (size_t i = 0; i < len / 8; i += LINE_WORDS)
+        if (word[i] != t->stamp * 0x9E3779B97F4A7C15ULL + off / 8 + i) {
+            fprintf(stderr, "word %zu of stamp %llu is %llx\n", off / 8 + i, (unsigned long long)t->stamp,
                     (unsigned long long)word[i]);
             return 0;
         }
     return 1;
+}
+
+int tensor_right(const struct tensor *t, uintptr_t at)
+{
+    return tensor_right_part(t, at, 0, t->len);
 }
 
 int tensor_make(struct tensor *t, size_t len, uint64_t stamp)

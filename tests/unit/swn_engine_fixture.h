@@ -49,6 +49,8 @@ void tensor_free(struct tensor *t);
 void tensor_stamp(struct tensor *t, uintptr_t at, uint64_t stamp);
 /* Whether the bytes at `at` are those of t's stamp: one word of every cache line. */
 int tensor_right(const struct tensor *t, uintptr_t at);
+/* The same for `len` bytes from `off`, which are at `at`; both multiples of a cache line. */
+int tensor_right_part(const struct tensor *t, uintptr_t at, size_t off, size_t len);
 
 /* An operator on n tensors, as the C++ half announces it. */
 void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *uses, unsigned n);

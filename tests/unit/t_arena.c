@@ -225,6 +225,38 @@ static void odd_sizes(void **state)
     assert_true(swn_arena_create(&large, 0) < 0);
 }
 
+/* What was cut in any way can be one again, whatever the order of joining. */
+static void cut_and_joined(void **state)
+{
+    struct swn_arena *a = *state;
+    struct swn_range *before = take(a, SWN_GRANULE), *r = take(a, 9 * SWN_GRANULE + 100), *after = take(a, SWN_GRANULE);
+    uint32_t id = r->id;
+    r->extent = 1 << 20;
+    struct swn_range *b = swn_arena_split(a, r, 2 * SWN_GRANULE), *c = swn_arena_split(a, b, 3 * SWN_GRANULE);
+    assert_ptr_equal(r->rest, b);
+    assert_ptr_equal(b->rest, c);
+    assert_int_equal(c->extent, (1 << 20) + 5 * SWN_GRANULE);
+    swn_arena_join(a, b);
+    assert_null(b->rest);
+    assert_int_equal(b->len, 7 * SWN_GRANULE + 100);
+    assert_int_equal(b->span, 8 * SWN_GRANULE);
+    assert_ptr_equal(swn_arena_find(a, r->addr + 9 * SWN_GRANULE), b);
+    swn_arena_join(a, r);
+    assert_null(r->rest);
+    assert_int_equal(r->id, id);
+    assert_int_equal(r->len, 9 * SWN_GRANULE + 100);
+    assert_int_equal(r->size, swn_round_up(9 * SWN_GRANULE + 100, SWN_PAGE));
+    assert_int_equal(r->span, 10 * SWN_GRANULE);
+    assert_int_equal(r->extent, 1 << 20);
+    for (size_t i = 0; i < 10; i++)
+        assert_ptr_equal(swn_arena_find(a, r->addr + i * SWN_GRANULE), r);
+    assert_ptr_equal(before->next, r);
+    assert_ptr_equal(r->next, after);
+    assert_ptr_equal(after->prev, r);
+    swn_arena_free(a, r, 0);
+    assert_ptr_equal(before->next, after);
+}
+
 /* Random use against one byte per granule. */
 
 enum { COLD, WARM, LIVE };
@@ -434,6 +466,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(trims_largest, setup, teardown),
         cmocka_unit_test_setup_teardown(odd_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(split_and_given_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(cut_and_joined, setup, teardown),
         cmocka_unit_test_setup_teardown(guests, setup, teardown),
         cmocka_unit_test_setup_teardown(stress, setup, teardown),
     };

@@ -14,7 +14,7 @@
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
-#define LEAST_WINDOW (4 * MIB)
+#define LEAST_WINDOW MIB
 #define BANDWIDTH 2.0 /* bytes per ns */
 #define LATENCY 1e5
 
@@ -52,10 +52,17 @@ static void check(const struct swn_plan_node *nodes, size_t n, uint64_t budget, 
         kept += nodes[i].keep ? nodes[i].bytes : nodes[i].keep_head;
         streamed += nodes[i].keep ? 0 : nodes[i].bytes - nodes[i].keep_head;
         /* Left to the mapping: what no window could hold, and what the chosen one cannot. */
-        assert_true(nodes[i].bytes <= budget || nodes[i].oversize);
+        assert_true(nodes[i].bytes <= budget || nodes[i].oversize || nodes[i].sliced);
         assert_true(!nodes[i].oversize || nodes[i].bytes > plan->window_bytes);
+        uint64_t tail = nodes[i].bytes - nodes[i].keep_head;
+        if (nodes[i].sliced) {
+            assert_false(nodes[i].keep || nodes[i].oversize);
+            assert_true(nodes[i].unit && nodes[i].piece && nodes[i].piece % nodes[i].unit == 0);
+            assert_int_equal(nodes[i].keep_head % nodes[i].unit, 0);
+            tail = 2 * nodes[i].piece; /* one slice computes, one is on its way */
+        }
         if (!nodes[i].keep && !nodes[i].oversize)
-            largest = nodes[i].bytes - nodes[i].keep_head > largest ? nodes[i].bytes - nodes[i].keep_head : largest;
+            largest = tail > largest ? tail : largest;
         compute += nodes[i].compute_ns;
     }
     assert_int_equal(kept, plan->kept_bytes);
@@ -119,10 +126,10 @@ static void narrow_windows(void **state)
 {
     (void)state;
     struct swn_plan plan;
-    struct swn_plan_node small[2] = {{.bytes = 3 * MIB, .compute_ns = 1e6}, {.bytes = 2 * MIB, .compute_ns = 1e6}};
-    assert_int_equal(swn_plan_make(small, 2, 3 * MIB, BANDWIDTH, LATENCY, &plan), 0);
+    struct swn_plan_node small[2] = {{.bytes = 900 * KIB, .compute_ns = 1e6}, {.bytes = 600 * KIB, .compute_ns = 1e6}};
+    assert_int_equal(swn_plan_make(small, 2, 900 * KIB, BANDWIDTH, LATENCY, &plan), 0);
     assert_true(small[0].oversize && small[1].oversize);
-    check(small, 2, 3 * MIB, &plan);
+    check(small, 2, 900 * KIB, &plan);
     /* A layer that just fits the window next to one that just does not. */
     struct swn_plan_node close[3] = {{.bytes = 100 * MIB}, {.bytes = 110 * MIB}, {.bytes = 10 * MIB}};
     assert_int_equal(swn_plan_make(close, 3, 105 * MIB, BANDWIDTH, LATENCY, &plan), 0);
@@ -156,7 +163,7 @@ static double best_of_all(const struct swn_plan_node *given, size_t n, uint64_t 
                 if (window < largest || kept + window > budget || window == tried)
                     continue;
                 tried = window;
-                double t = swn_plan_simulate(nodes, n, window, 0, BANDWIDTH, LATENCY);
+                double t = swn_plan_simulate(nodes, n, window, BANDWIDTH, LATENCY);
                 best = best < 0 || t < best ? t : best;
             }
     }
@@ -281,20 +288,27 @@ static void resnet_101(void **state)
     }
 }
 
+/* VGG-19's weights; its last three layers are linear: 4096 x 25088, 4096 x 4096 and 1000 x 4096 floats. */
+static uint64_t vgg_nodes(struct swn_plan_node *nodes)
+{
+    static const uint64_t kib[] = {64,   144,  288,  576,  1152, 2304,       2304,      4608,
+                                   9216, 9216, 9216, 9216, 9216, 392 * 1024, 64 * 1024, 16000};
+    uint64_t total = 0;
+    memset(nodes, 0, 16 * sizeof *nodes);
+    for (size_t i = 0; i < 16; i++) {
+        total += nodes[i].bytes = kib[i] * KIB;
+        nodes[i].compute_ns = i < 13 ? 25e6 : 10e6;
+    }
+    return total;
+}
+
 static void vgg(void **state)
 {
     (void)state;
-    static const uint64_t kib[] = {64,   144,  288,  576,  1152, 2304,       2304,      4608,
-                                   9216, 9216, 9216, 9216, 9216, 392 * 1024, 64 * 1024, 16000};
     struct swn_plan_node nodes[16];
     struct swn_plan plan;
     for (uint64_t budget = 16; budget <= 560; budget += 16) {
-        uint64_t total = 0;
-        memset(nodes, 0, sizeof nodes);
-        for (size_t i = 0; i < 16; i++) {
-            total += nodes[i].bytes = kib[i] * KIB;
-            nodes[i].compute_ns = i < 13 ? 15e6 : 10e6;
-        }
+        uint64_t total = vgg_nodes(nodes);
         assert_int_equal(swn_plan_make(nodes, 16, budget * MIB, BANDWIDTH, LATENCY, &plan), 0);
         check(nodes, 16, budget * MIB, &plan);
         for (size_t i = 0; i < 13; i++)
@@ -311,6 +325,37 @@ static void vgg(void **state)
     }
 }
 
+/* Taken in slices of whole rows, the large layers cost no more than reading them, however small the budget. */
+static void vgg_sliced(void **state)
+{
+    (void)state;
+    struct swn_plan_node nodes[16];
+    struct swn_plan plan;
+    for (uint64_t budget = 24; budget <= 560; budget += 8) {
+        uint64_t total = vgg_nodes(nodes);
+        nodes[13].unit = 32 * 25088 * 4;
+        nodes[14].unit = nodes[15].unit = 64 * KIB;
+        assert_int_equal(swn_plan_make(nodes, 16, budget * MIB, BANDWIDTH, LATENCY, &plan), 0);
+        check(nodes, 16, budget * MIB, &plan);
+        if (budget * MIB >= total)
+            break;
+        for (size_t i = 0; i < 16; i++)
+            assert_false(nodes[i].oversize);
+        /* While the convolutions compute, no more than the budget can be read ahead of the linear layers. */
+        double linear = (double)(nodes[13].bytes + nodes[14].bytes + nodes[15].bytes) - (double)(budget * MIB);
+        double least = 13 * 25e6 + (linear > 0 ? linear : 0) / BANDWIDTH;
+        least = least < plan.compute_ns ? plan.compute_ns : least;
+        print_message("%d MiB: %.3f of the limit, window %d MiB\n", (int)budget, plan.latency_ns / least,
+                      (int)(plan.window_bytes / MIB));
+        assert_true(plan.latency_ns <= least * 1.1);
+    }
+    /* A unit that no window holds twice is no use. */
+    struct swn_plan_node wide[2] = {{.bytes = 64 * MIB, .unit = 33 * MIB}, {.bytes = 64 * MIB, .unit = 64 * KIB}};
+    assert_int_equal(swn_plan_make(wide, 2, 60 * MIB, BANDWIDTH, LATENCY, &plan), 0);
+    check(wide, 2, 60 * MIB, &plan);
+    assert_true(wide[0].oversize && wide[1].sliced);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +363,7 @@ int main(void)
         cmocka_unit_test(within_the_budget), cmocka_unit_test(narrow_windows),
         cmocka_unit_test(close_to_the_best), cmocka_unit_test(more_budget_is_no_slower),
         cmocka_unit_test(resnet_101),        cmocka_unit_test(vgg),
+        cmocka_unit_test(vgg_sliced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,7 @@ static const char *const numbers[] = {
     "window_hits",
     "window_misses",
     "stall_ns",
+    "slices",
     "stray_reads",
     "over_budget_bytes",
     "untracked_bytes",
