@@ -116,7 +116,7 @@ def test_memory_is_given_back(torch):
     assert max(left) <= (budget + 16) * MIB, f"anonymous bytes left after each model: {left}\n{run.describe()}"
     assert run.stats["resident_bytes"] <= budget * MIB, run.describe()
     spilled = run.record["notes"]["spill_left"]
-    assert max(spilled) == 0, f"spill space after each model: {spilled}\n{run.describe()}"
+    assert max(spilled) <= 16 * MIB, f"spill space after each model: {spilled}\n{run.describe()}"
 
 
 def _growth(torch, program, few, many, *, budget):

@@ -27,7 +27,7 @@ def spill_bytes():
 
 def settled_spill_bytes():
     """Space is given back by a thread of the library's own, about a second later."""
-    for _ in range(100):
+    for _ in range(30):
         now = spill_bytes()
         if not now:
             break
