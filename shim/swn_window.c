@@ -213,7 +213,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
     arg->borrowed = 0;
     arg->frame = NULL;
-    arg->remap = arg->pinned = arg->reading = arg->visited = 0;
+    arg->remap = arg->pinned = arg->reading = arg->visited = arg->ours = 0;
     arg->range = r;
     if (!r)
         return;

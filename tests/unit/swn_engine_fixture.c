@@ -139,15 +139,18 @@ void tensor_free(struct tensor *t)
 
 void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *uses, unsigned n)
 {
+    memset(op, 0x5a, sizeof *op); /* the C++ half fills in its own fields only */
     op->name = "aten::test";
     op->n = n;
     op->copies = 0;
     op->flops = op->flops_before = 0;
-    for (unsigned i = 0; i < n; i++)
-        op->args[i] = (struct swn_arg){.word = &tensors[i]->word,
-                                       .data = (uintptr_t)__atomic_load_n(&tensors[i]->word, __ATOMIC_ACQUIRE),
-                                       .bytes = tensors[i]->len,
-                                       .use = uses[i]};
+    op->flops = op->flops_before = 0;
+    for (unsigned i = 0; i < n; i++) {
+        op->args[i].word = &tensors[i]->word;
+        op->args[i].data = (uintptr_t)__atomic_load_n(&tensors[i]->word, __ATOMIC_ACQUIRE);
+        op->args[i].bytes = tensors[i]->len;
+        op->args[i].use = uses[i];
+    }
     swn_engine_op_begin(op);
 }
 
