@@ -245,25 +245,32 @@ static size_t share_of_window(struct swn_engine *e)
     return swn_pool_window(e->pool) / (active ? active : 1);
 }
 
+/* How far ahead a thread looks. Frames that are there are marked as wanted first, all of them, so that no read that is
+ * started then evicts what is needed a little later. */
+struct ahead {
+    struct swn_thread_state *t;
+    size_t share, bytes;
+    int fetch;
+};
+
 /* 0: no more fits ahead. */
-static int prefetch_one(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, size_t share,
-                        size_t *ahead)
+static int prefetch_one(struct swn_engine *e, struct ahead *a, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (atomic_load(&r->state) != SWN_STREAMED || r->shared || r->oversize || r->io_failed ||
         (r->frame && r->frame->kept))
         return 1;
-    if (*ahead && *ahead + size > share)
+    if (a->bytes && a->bytes + size > a->share)
         return 0;
     if (r->frame) {
         r->frame->wanted = 1;
-        r->frame->owner = t;
+        r->frame->owner = a->t;
     } else if (r->keep && (r->lead->rest || size > swn_pool_window(e->pool))) {
         return 1; /* comes to stay when it is read */
-    } else if (!fetch_start(e, r, SWN_POOL_STALE, t)) {
+    } else if (a->fetch && !fetch_start(e, r, SWN_POOL_STALE, a->t)) {
         return 0;
     }
-    *ahead += size;
+    a->bytes += size;
     return 1;
 }
 
@@ -286,22 +293,18 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
     if (!next || (previous && !in_store_order(previous->range, r)))
         return;
     swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
-    size_t share = share_of_window(e) / 2, ahead = 0;
+    struct ahead a = {.t = t, .share = share_of_window(e) / 2, .fetch = 1};
     for (; next && !swn_is_weight(next); next = swn_load_successor(next))
-        if (!prefetch_one(e, t, next, share, &ahead))
+        if (!prefetch_one(e, &a, next))
             return;
 }
 
-void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
+/* Walks along what the learned order says that t will want next, as far as its share of the window goes. */
+static void walk_ahead(struct swn_engine *e, struct ahead *a)
 {
-    if (!e->pool || !e->fetch || !t->cursor.at)
-        return;
-    size_t share = share_of_window(e), ahead = 0;
-    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (f->owner == t)
-            f->wanted = 0;
+    struct swn_thread_state *t = a->t;
     for (struct swn_range *r = t->slicing ? swn_arena_find(e->arena, t->slicing) : NULL; r; r = r->rest)
-        if (!prefetch_one(e, t, r, share, &ahead))
+        if (!prefetch_one(e, a, r))
             return;
     uint32_t before = t->cursor.before, at = t->cursor.at;
     size_t most = e->node_live + 2 < CHAIN_MOST ? e->node_live + 2 : CHAIN_MOST;
@@ -309,14 +312,27 @@ void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
         uint32_t next = swn_order_next(e->order, before, at);
         struct swn_node *node = next ? swn_node_of(e, next) : NULL;
         if (!node) {
-            if (!ahead)
+            if (!a->bytes && a->fetch)
                 prefetch_untried(e, t, before, at);
             return;
         }
         before = at;
         at = next;
         for (struct swn_range *r = node->range; r; r = r->rest)
-            if (!prefetch_one(e, t, r, share, &ahead))
+            if (!prefetch_one(e, a, r))
                 return;
+    }
+}
+
+void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
+{
+    if (!e->pool || !e->fetch || !t->cursor.at)
+        return;
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (f->owner == t)
+            f->wanted = 0;
+    for (int fetch = 0; fetch < 2; fetch++) {
+        struct ahead a = {.t = t, .share = share_of_window(e), .fetch = fetch};
+        walk_ahead(e, &a);
     }
 }

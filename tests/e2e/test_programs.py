@@ -148,10 +148,11 @@ def test_steady_state_is_prefetched(torch, program):
 def test_large_layers_are_cut(torch):
     """A layer that fits the budget, but not beside a window for the next one, is kept in part and streamed in part:
     nothing is left to the mapping, and a pass reads no more than the budget lacks, plus the window."""
-    grown, run = _growth(torch, ["infer", "tall"], 8, 16, budget=64)
-    _assert_few(grown, 8 * 2, run)
+    # The plan is made in the eighth pass or so; then what is to stay is read once more.
+    grown, run = _growth(torch, ["infer", "tall"], 16, 28, budget=64)
+    _assert_few(grown, 12 * 2, run)
     lacking = (8 * 4 + 2 * 40 - 64) * MIB
-    assert grown["streamed_bytes"] <= 8 * (lacking + run.stats["pool_bytes"] + 4 * MIB), run.describe()
+    assert grown["streamed_bytes"] <= 12 * (lacking + run.stats["pool_bytes"] + 4 * MIB), run.describe()
 
 
 @quick_on_113
