@@ -19,7 +19,7 @@
 #define MOST_PIECES 24
 /* The slices that an operator takes one after the other: large enough for the disk and the kernel, small enough that
  * the window holds several. */
-#define LEAST_SLICE MIB
+#define LEAST_SLICE (2 * MIB)
 #define MOST_SLICE (8 * MIB)
 /* A tail shorter than this is kept too. */
 #define TAIL_LEAST MIB
@@ -42,17 +42,17 @@ struct segment {
     int mapped; /* read through the mapping */
 };
 
-static uint64_t slice_bytes(const struct swn_plan_node *node, uint64_t window)
+uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
 {
     uint64_t slice = window / 4 < LEAST_SLICE ? LEAST_SLICE : window / 4 > MOST_SLICE ? MOST_SLICE : window / 4;
-    return slice > node->unit ? slice / node->unit * node->unit : node->unit;
+    return (slice + unit - 1) / unit * unit;
 }
 
 /* Whether there is room for one slice that is read while another computes. */
 static int sliceable(const struct swn_plan_node *node, uint64_t window)
 {
     return node->unit && node->bytes >= CUT_LEAST && node->unit <= window / 2 &&
-           2 * slice_bytes(node, window) <= window;
+           2 * swn_plan_slice(node->unit, window) <= window;
 }
 
 static size_t segment_count(const struct swn_plan_node *node)
@@ -78,7 +78,7 @@ static size_t segments_of(const struct swn_plan_node *node, struct segment *to)
     if (node->keep_head)
         to[n++] = (struct segment){.compute_ns = each * (double)node->keep_head};
     for (; tail; tail -= piece) {
-        piece = tail < piece ? tail : piece;
+        piece = tail < 2 * node->piece ? tail : node->piece;
         to[n++] = (struct segment){.bytes = piece, .piece = piece, .compute_ns = each * (double)piece};
     }
     return n;
@@ -169,12 +169,27 @@ static uint64_t resident(const struct swn_plan_node *node)
 /* Of a node that may be cut: streams `tail` bytes, or a little more; no more than it may. */
 static void set_tail(struct swn_plan_node *node, uint64_t tail, const struct candidate *at)
 {
-    uint64_t step = sliceable(node, at->window) ? node->unit : CUT_STEP, most = tail_most(node, at);
+    int slices = sliceable(node, at->window);
+    uint64_t step = slices ? node->unit : CUT_STEP, most = tail_most(node, at);
+    if (tail >= TAIL_LEAST && slices && tail < LEAST_SLICE)
+        tail = LEAST_SLICE;
     uint64_t head = tail < TAIL_LEAST ? node->bytes : tail < node->bytes ? (node->bytes - tail) / step * step : 0;
     if (node->bytes - head > most)
         head = (node->bytes - most + step - 1) / step * step;
+    if (slices && head < LEAST_SLICE)
+        head = 0;
     node->keep = head >= node->bytes;
     node->keep_head = node->keep ? 0 : head;
+}
+
+/* How much longer the kept head of a node that may be cut can become, at most `room`. */
+static uint64_t head_growth(const struct swn_plan_node *node, const struct candidate *at, uint64_t room)
+{
+    int slices = sliceable(node, at->window);
+    uint64_t step = slices ? node->unit : CUT_STEP, least_tail = slices ? LEAST_SLICE : 0;
+    uint64_t tail = node->bytes - node->keep_head, most = tail > least_tail ? tail - least_tail : 0;
+    uint64_t more = (room < most ? room : most) / step * step;
+    return slices && node->keep_head + more < LEAST_SLICE ? 0 : more;
 }
 
 /* What of the node needs memory of its own because it does not fit the window. */
@@ -287,7 +302,7 @@ static uint64_t settle(struct swn_plan_node *nodes, size_t n, const struct candi
         struct swn_plan_node *c = &nodes[i];
         if (c->keep || !may_cut(c, at))
             continue;
-        uint64_t step = sliceable(c, at->window) ? c->unit : CUT_STEP, more = (room - kept) / step * step;
+        uint64_t more = head_growth(c, at, room - kept);
         c->keep_head += more;
         kept += more;
     }
@@ -315,7 +330,7 @@ static void set_pieces(struct swn_plan_node *node, const struct candidate *at)
     uint64_t tail = node->bytes - node->keep_head, piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
     node->sliced = !node->keep && !node->oversize && sliceable(node, at->window);
     if (node->sliced)
-        node->piece = slice_bytes(node, at->window);
+        node->piece = swn_plan_slice(node->unit, at->window);
     else if (at->pieces && !node->keep && !node->oversize && tail >= CUT_LEAST)
         node->piece = piece > LEAST_PIECE ? piece : LEAST_PIECE;
     else

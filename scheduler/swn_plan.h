@@ -26,6 +26,16 @@ struct swn_plan_node {
     int oversize;       /* what is not kept does not fit the window either: served by the mapping */
 };
 
+/* Whether the node is cut `at` bytes from its start. The last piece is never smaller than the others, but up to twice
+ * as large: math libraries compute very small products in another way, and then with other bits. */
+static inline int swn_plan_cuts(const struct swn_plan_node *node, uint64_t at)
+{
+    if (node->keep || !at || at < node->keep_head || at >= node->bytes)
+        return 0;
+    return at == node->keep_head ||
+           (node->piece && (at - node->keep_head) % node->piece == 0 && node->bytes - at >= node->piece);
+}
+
 struct swn_plan {
     uint64_t window_bytes;
     uint64_t kept_bytes;
@@ -55,5 +65,8 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
  * fast as it was measured. Errors as swn_plan_make. */
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                      struct swn_plan *out);
+
+/* The length of slices, in whole units, of a weight that is lent through such a window; two of them have to fit. */
+uint64_t swn_plan_slice(uint64_t unit, uint64_t window);
 
 #endif

@@ -502,10 +502,7 @@ static int joinable(const struct swn_range *a, const struct swn_range *b)
 static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
 {
     for (struct swn_range *r = lead; r->rest;) {
-        size_t at = r->rest->addr - lead->addr, head = (size_t)node->keep_head;
-        int cut_here =
-            !node->keep && at >= head && (at == head || (node->piece && (at - head) % (size_t)node->piece == 0));
-        if (cut_here || !joinable(r, r->rest)) {
+        if (swn_plan_cuts(node, r->rest->addr - lead->addr) || !joinable(r, r->rest)) {
             r = r->rest;
             continue;
         }
@@ -534,17 +531,18 @@ int swn_policy_slice_early(struct swn_engine *e, struct swn_arg *arg)
 {
     struct swn_range *lead = arg->range;
     size_t bytes = lead->len, unit = lead->slice_unit;
-    if (!e->planned && 2 * unit > window(e))
-        swn_policy_widen(e, 2 * unit);
-    size_t piece = window(e) / 4 / unit * unit;
-    piece = piece ? piece : unit;
+    size_t least = 2 * (size_t)swn_plan_slice(unit, 0);
+    if (!e->planned && least > window(e))
+        swn_policy_widen(e, least);
+    struct swn_plan_node whole = {.bytes = bytes, .piece = swn_plan_slice(unit, window(e))};
+    size_t piece = (size_t)whole.piece;
     if (e->planned || arg->frame || lead->rest || lead->written || bytes <= window(e) || 2 * piece > window(e) ||
         atomic_load(&lead->state) != SWN_STREAMED || lead->readers != arg->reading)
         return 0;
     lead->readers -= arg->reading;
     int err = 0;
     for (size_t at = piece; at < bytes && !err; at += piece)
-        err = cut(e, lead, at);
+        err = swn_plan_cuts(&whole, at) ? cut(e, lead, at) : 0;
     lead->readers += arg->reading;
     arg->remap = 0;
     return lead->sliced = arg->sliced = !err && lead->rest;
@@ -568,7 +566,7 @@ static int cut_as_planned(struct swn_engine *e, struct swn_range *lead, const st
     size_t piece = node->piece ? (size_t)node->piece : bytes;
     int err = 0;
     for (; at < bytes && !err; at += piece)
-        err = at ? cut(e, lead, at) : 0;
+        err = swn_plan_cuts(node, at) ? cut(e, lead, at) : 0;
     return err;
 }
 

@@ -15,7 +15,7 @@
 #define UNIT ((size_t)3 * 65536) /* where rows and granules meet */
 #define SMALL 12
 #define SMALL_BYTES ((size_t)256 << 10)
-#define BUDGET (12 * MIB)
+#define BUDGET (14 * MIB)
 #ifdef __SANITIZE_THREAD__
 #define STORM_PASSES 6
 #else
