@@ -115,7 +115,11 @@ static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct 
 static struct swn_frame *fetch_start(struct swn_engine *e, struct swn_range *r, enum swn_pool_force force,
                                      const void *owner)
 {
-    struct swn_frame *f = swn_pool_place(e->pool, swn_round_up(r->len, SWN_PAGE), force, swn_policy_evict, e);
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    /* What was read ahead has to go only where nothing else can. */
+    struct swn_frame *f = swn_pool_place(e->pool, size, SWN_POOL_STALE, swn_policy_evict, e);
+    if (!f && force != SWN_POOL_STALE)
+        f = swn_pool_place(e->pool, size, force, swn_policy_evict, e);
     return f ? fill(e, r, f, owner, force == SWN_POOL_READY) : NULL;
 }
 
