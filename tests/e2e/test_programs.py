@@ -149,11 +149,11 @@ def test_large_layers_are_cut(torch):
     """A layer that fits the budget, but not beside a window for the next one, is kept in part and streamed in part:
     nothing is left to the mapping, and a pass reads no more than the budget lacks, plus the window; and plus two layers,
     which a window of few frames of different sizes may have to read twice."""
-    # The plan is made in the eighth pass or so; then what is to stay is read once more.
-    grown, run = _growth(torch, ["infer", "tall"], 16, 28, budget=64)
-    _assert_few(grown, 12 * 2, run)
+    # The plan is made in the eighth pass or so, not in the same one in both runs; then what is to stay is read once more.
+    grown, run = _growth(torch, ["infer", "tall"], 16, 56, budget=64)
+    _assert_few(grown, 40 * 2, run)
     lacking = (8 * 4 + 2 * 40 - 64) * MIB
-    assert grown["streamed_bytes"] <= 12 * (lacking + run.stats["pool_bytes"] + 8 * MIB), run.describe()
+    assert grown["streamed_bytes"] <= 40 * (lacking + run.stats["pool_bytes"] + 8 * MIB), run.describe()
 
 
 @quick_on_113
