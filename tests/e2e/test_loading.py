@@ -6,6 +6,7 @@ import mmap
 import os
 import pathlib
 import shutil
+import subprocess
 
 import pytest
 
