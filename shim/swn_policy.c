@@ -531,6 +531,8 @@ int swn_policy_slice_early(struct swn_engine *e, struct swn_arg *arg)
 {
     struct swn_range *lead = arg->range;
     size_t bytes = lead->len, unit = lead->slice_unit;
+    if (!e->pool) /* nothing has left yet, or a forked child has not computed yet */
+        return 0;
     size_t least = 2 * (size_t)swn_plan_slice(unit, 0);
     if (!e->planned && least > window(e))
         swn_policy_widen(e, least);

@@ -36,9 +36,10 @@ void swn_slice_offer(struct swn_op *op, unsigned index, size_t row_bytes)
         } else if (!r->slice_unit && !r->unsliceable) {
             r->slice_unit = unit_of(row_bytes, arg->bytes);
             e->plan_dirty |= r->slice_unit != 0;
-            if (r->slice_unit)
-                swn_policy_slice_early(e, arg);
         }
+        /* At any time before the plan: the first time it may still have been in memory. */
+        if (row_bytes && r->slice_unit && !r->unsliceable)
+            swn_policy_slice_early(e, arg);
     }
     pthread_mutex_unlock(&e->lock);
 }

@@ -109,6 +109,22 @@ static void slice_by_slice(void *arg)
     end();
 }
 
+/* What fits while it is made, and is in the way later: sliced as soon as it has left, not only when it is first seen.
+ */
+static void left_later(void *arg)
+{
+    CHECK(engine_begin(24 * MIB, *(enum swn_config_fetch *)arg, NULL) == 0);
+    CHECK(tensor_make(&large[0], LARGE_BYTES / ROW_BYTES * ROW_BYTES, 100));
+    CHECK(product(&large[0], SIZE_MAX) == 0); /* in memory */
+    CHECK(tensor_make(&large[1], LARGE_BYTES / ROW_BYTES * ROW_BYTES, 101));
+    for (unsigned i = 0; i < SMALL; i++)
+        CHECK(tensor_make(&small[i], SMALL_BYTES, i + 1));
+    CHECK(atomic_load(&swn_arena_find(e->arena, large[0].own)->state) == SWN_STREAMED);
+    CHECK(product(&large[0], SIZE_MAX) > 1);
+    CHECK(!e->planned);
+    end();
+}
+
 /* A kernel that stops half-way, or never starts: the rest is read at the weight's own address, and nothing stays. */
 static void given_up(void *arg)
 {
@@ -220,6 +236,7 @@ static void run(void (*test)(void *))
     }
 
 IN_A_CHILD(slice_by_slice)
+IN_A_CHILD(left_later)
 IN_A_CHILD(given_up)
 IN_A_CHILD(not_a_slice)
 IN_A_CHILD(refused)
@@ -229,8 +246,9 @@ IN_A_CHILD(threads)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slice_by_slice), cmocka_unit_test(test_given_up), cmocka_unit_test(test_not_a_slice),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_written),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_slice_by_slice), cmocka_unit_test(test_left_later), cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_not_a_slice),    cmocka_unit_test(test_refused),    cmocka_unit_test(test_written),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
