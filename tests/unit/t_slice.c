@@ -113,15 +113,16 @@ static void slice_by_slice(void *arg)
  */
 static void left_later(void *arg)
 {
-    CHECK(engine_begin(24 * MIB, *(enum swn_config_fetch *)arg, NULL) == 0);
+    CHECK(engine_begin(20 * MIB, *(enum swn_config_fetch *)arg, NULL) == 0);
     CHECK(tensor_make(&large[0], LARGE_BYTES / ROW_BYTES * ROW_BYTES, 100));
     CHECK(product(&large[0], SIZE_MAX) == 0); /* in memory */
     CHECK(tensor_make(&large[1], LARGE_BYTES / ROW_BYTES * ROW_BYTES, 101));
     for (unsigned i = 0; i < SMALL; i++)
         CHECK(tensor_make(&small[i], SMALL_BYTES, i + 1));
     CHECK(atomic_load(&swn_arena_find(e->arena, large[0].own)->state) == SWN_STREAMED);
-    CHECK(product(&large[0], SIZE_MAX) > 1);
-    CHECK(!e->planned);
+    for (unsigned i = 0; i < 3; i++)
+        pass();
+    CHECK(e->window_misses == 0 && e->res.stray_pages == 0);
     end();
 }
 
