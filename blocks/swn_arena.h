@@ -75,7 +75,7 @@ struct swn_range {
     struct swn_range *lead; /* its first piece, which counts for the order; itself when it is not cut */
     struct swn_range *rest; /* the next piece, or NULL */
     size_t slice_unit;      /* of a lead whose operator can take it in slices: multiples of so many bytes; else 0 */
-    int unsliceable;        /* that was tried, and gave other bits */
+    int unsliceable;        /* that was tried, and gave other bits: slice_unit stays 0 */
     int sliced;             /* of a lead: the plan wants what is not kept lent slice by slice */
 
     struct swn_range *prev, *next; /* all live ranges, oldest first */

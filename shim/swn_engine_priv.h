@@ -223,6 +223,8 @@ struct swn_thread_state *swn_window_thread(struct swn_engine *e);
 /* Lends a claimed argument's bytes to the operator: by pointer or at its own address. */
 void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
 void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg);
+/* Lets go of the pages that r's last reader read through its mapping. */
+void swn_window_forget(struct swn_engine *e, struct swn_range *r);
 
 /* swn_slice.c: the first three as in swn_aten.h, without the lock */
 void swn_slice_offer(struct swn_op *op, unsigned arg, size_t row_bytes);

@@ -515,7 +515,7 @@ static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const 
 /* Before there is a plan: half the budget for the head of a weight that is larger than all of it. */
 void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r)
 {
-    size_t step = r->slice_unit && !r->unsliceable ? r->slice_unit : SWN_GRANULE;
+    size_t step = r->slice_unit ? r->slice_unit : SWN_GRANULE;
     size_t head = e->config.budget_bytes / 2 / step * step;
     if (!head || e->planned || r->len <= e->config.budget_bytes || r->lead != r || r->rest || !swn_is_weight(r) ||
         r->written || atomic_load(&r->state) != SWN_STREAMED || cut(e, r, head))
@@ -606,9 +606,8 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
         out->n = swn_policy_gather(e, out->ids, most);
     for (size_t i = 0; i < out->n; i++) {
         struct swn_node *node = swn_node_of(e, out->ids[i]);
-        out->nodes[i] = (struct swn_plan_node){.bytes = swn_weight_bytes(node->range),
-                                               .compute_ns = node->compute_ns,
-                                               .unit = node->range->unsliceable ? 0 : node->range->slice_unit};
+        out->nodes[i] = (struct swn_plan_node){
+            .bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns, .unit = node->range->slice_unit};
     }
     out->other = e->other_peak;
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;

@@ -2,7 +2,6 @@
  * kernel that does it is in aten_slices.cpp; no one else ever sees a slice's address, so it may lie in the pool
  * whatever threads there are. */
 #define _GNU_SOURCE
-#include <errno.h>
 
 #include "swn_engine_priv.h"
 
@@ -30,15 +29,15 @@ void swn_slice_offer(struct swn_op *op, unsigned index, size_t row_bytes)
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = arg->range;
     if (r && r->id == arg->range_id && r->lead == r && r->addr == arg->data && !r->guest) {
-        if (!row_bytes) {
-            e->plan_dirty |= r->slice_unit && !r->unsliceable;
-            r->unsliceable = 1;
-        } else if (!r->slice_unit && !r->unsliceable) {
+        size_t before = r->slice_unit;
+        r->unsliceable |= !row_bytes;
+        if (r->unsliceable)
+            r->slice_unit = 0;
+        else if (!r->slice_unit)
             r->slice_unit = unit_of(row_bytes, arg->bytes);
-            e->plan_dirty |= r->slice_unit != 0;
-        }
+        e->plan_dirty |= r->slice_unit != before;
         /* At any time before the plan: the first time it may still have been in memory. */
-        if (row_bytes && r->slice_unit && !r->unsliceable)
+        if (r->slice_unit)
             swn_policy_slice_early(e, arg);
     }
     pthread_mutex_unlock(&e->lock);
@@ -108,8 +107,6 @@ void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
     /* Not in slices after all: pages of its mapping have been read. */
     struct swn_range *r = arg->sliced == 1 && arg->range && arg->range->id == arg->range_id ? arg->range->rest : NULL;
     for (; r; r = r->rest)
-        if (!r->published && !r->readers && !r->shared && atomic_load(&r->state) == SWN_STREAMED &&
-            swn_residency_remap(&e->res, r) == -EBUSY)
-            swn_policy_bring_home(e, r, 0);
+        swn_window_forget(e, r);
     arg->remap = arg->sliced == 1;
 }

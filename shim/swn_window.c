@@ -303,6 +303,13 @@ static void take_tainted(struct swn_engine *e, struct swn_range *r, struct swn_f
     f->range = NULL;
 }
 
+void swn_window_forget(struct swn_engine *e, struct swn_range *r)
+{
+    if (!r->readers && !r->shared && !r->published && atomic_load(&r->state) == SWN_STREAMED &&
+        swn_residency_remap(&e->res, r) == -EBUSY)
+        swn_policy_bring_home(e, r, 0);
+}
+
 void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
@@ -327,10 +334,8 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     r->readers -= arg->reading;
     if (r->shared && !r->pins)
         swn_residency_unshare(&e->res, r);
-    if (arg->remap && !r->readers && !r->shared && !r->published && atomic_load(&r->state) == SWN_STREAMED &&
-        swn_residency_remap(&e->res, r) == -EBUSY) {
-        swn_policy_bring_home(e, r, 0);
-    }
+    if (arg->remap)
+        swn_window_forget(e, r);
     swn_policy_cut_oversize(e, r);
     swn_policy_settle(e, r);
 }
