@@ -137,19 +137,9 @@ static int inspect(const char *path, int json)
 
 int part_inspect(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    int opt, json = 0;
-    while ((opt = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
-        if (opt == 'h') {
-            swn_cli_help(argv[0]);
-            return SWN_CLI_OK;
-        }
-        if (opt != 'o')
-            swn_cli_bad_option(argv, opt);
-        if (opt != 'o' || (json = swn_cli_format(optarg, SWN_CLI_JSON)) < 0)
-            return SWN_CLI_USAGE;
-    }
+    int json = 0, rc = swn_cli_only_format(argc, argv, SWN_CLI_JSON, &json);
+    if (rc)
+        return rc > 0 ? SWN_CLI_OK : SWN_CLI_USAGE;
     if (optind != argc - 1) {
         swn_cli_error("give one checkpoint or store; see 'swapnet-partition help inspect'");
         return SWN_CLI_USAGE;

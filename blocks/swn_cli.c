@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "swn_why.h"
+
 static const struct swn_cli *cli;
 
 static int show_version(int argc, char **argv);
@@ -24,9 +26,7 @@ void swn_cli_error(const char *format, ...)
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    swn_one_line(text);
     fprintf(stderr, "%s: %s\n", cli->program, text);
 }
 
@@ -50,6 +50,24 @@ int swn_cli_format(const char *text, enum swn_cli_format last)
             return i;
     swn_cli_error("unknown format '%s': use %s", text, lists[last]);
     return -EINVAL;
+}
+
+int swn_cli_only_format(int argc, char **argv, enum swn_cli_format last, int *format)
+{
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    int opt;
+    while ((opt = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
+        if (opt == 'h') {
+            swn_cli_help(argv[0]);
+            return 1;
+        }
+        if (opt != 'o')
+            swn_cli_bad_option(argv, opt);
+        if (opt != 'o' || (*format = swn_cli_format(optarg, last)) < 0)
+            return -EINVAL;
+    }
+    return 0;
 }
 
 /* The i-th command, NULL behind the last. */

@@ -52,5 +52,8 @@ int swn_cli_help(const char *command);
 enum swn_cli_format { SWN_CLI_TABLE, SWN_CLI_JSON, SWN_CLI_CSV };
 /* One of the formats up to `last`; else says so and returns -EINVAL. */
 int swn_cli_format(const char *text, enum swn_cli_format last);
+/* The options of a command that has --output and --help only. 0 and *format changed if given; 1 when help was shown;
+ * -EINVAL after saying what is wrong. The operands begin at optind. */
+int swn_cli_only_format(int argc, char **argv, enum swn_cli_format last, int *format);
 
 #endif

@@ -15,6 +15,7 @@
 #include "ctl_processes.h"
 #include "swn_control.h"
 #include "swn_size.h"
+#include "swn_why.h"
 
 /* The fields of a process: in this order in JSON and CSV; those with a title make the table. */
 enum kind { TEXT, COUNT, BYTES, NANOSECONDS, URGENCY };
@@ -220,9 +221,7 @@ static const char *cell(char *buf, size_t size, json_t *value, enum kind kind, i
         snprintf(buf, size, "%.3f s", (double)json_integer_value(value) / 1e9);
     else
         snprintf(buf, size, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    for (char *p = buf; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    swn_one_line(buf);
     return buf;
 }
 

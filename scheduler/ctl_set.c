@@ -144,19 +144,9 @@ static int set(char **words, int count, int format)
 
 int ctl_set(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    int opt, format = SWN_CLI_TABLE;
-    while ((opt = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
-        if (opt == 'h') {
-            swn_cli_help(argv[0]);
-            return SWN_CLI_OK;
-        }
-        if (opt != 'o')
-            swn_cli_bad_option(argv, opt);
-        if (opt != 'o' || (format = swn_cli_format(optarg, SWN_CLI_JSON)) < 0)
-            return SWN_CLI_USAGE;
-    }
+    int format = SWN_CLI_TABLE, rc = swn_cli_only_format(argc, argv, SWN_CLI_JSON, &format);
+    if (rc)
+        return rc > 0 ? SWN_CLI_OK : SWN_CLI_USAGE;
     if (argc - optind < 2) {
         swn_cli_error("set needs a process and what to set, e.g. budget=256M; see 'swapnetctl help set'");
         return SWN_CLI_USAGE;

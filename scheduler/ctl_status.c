@@ -14,19 +14,9 @@ struct request {
 /* 0, 1 when help was shown, or -EINVAL. */
 static int take_options(struct request *r, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    int opt;
-    while ((opt = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
-        if (opt == 'h') {
-            swn_cli_help(argv[0]);
-            return 1;
-        }
-        if (opt != 'o')
-            swn_cli_bad_option(argv, opt);
-        if (opt != 'o' || (r->format = swn_cli_format(optarg, SWN_CLI_CSV)) < 0)
-            return -EINVAL;
-    }
+    int rc = swn_cli_only_format(argc, argv, SWN_CLI_CSV, &r->format);
+    if (rc)
+        return rc;
     r->filter.pids = argv + optind;
     r->filter.pid_count = argc - optind;
     for (int i = 0; i < r->filter.pid_count; i++) {

@@ -14,6 +14,7 @@
 #include "swn_lease_file.h"
 #include "swn_notify.h"
 #include "swn_size.h"
+#include "swn_why.h"
 
 #define TICK_MS 1000
 #define EVENTS 64
@@ -27,9 +28,7 @@ void swd_say(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    swn_one_line(text);
     fprintf(stderr, "swapnetd: %s\n", text);
 }
 

@@ -474,8 +474,10 @@ static void directories(void **state)
 static void other_users(void **state)
 {
     (void)state;
-    if (geteuid() != 0)
+    if (geteuid() != 0) {
+        print_message("skipped: needs root, to become other users\n");
         skip();
+    }
     assert_int_equal(chmod(base, 0755), 0);
     assert_int_equal(chmod(directory, 0755), 0);
     assert_int_equal(chmod(swn_control_path(control), 0666), 0);

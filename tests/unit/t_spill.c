@@ -260,8 +260,10 @@ static void falls_back_to_the_cache(void **state)
     (void)state;
     uint64_t off;
     open_file();
-    if (file->fetch.direct_fd < 0)
+    if (file->fetch.direct_fd < 0) {
+        print_message("skipped: no O_DIRECT in the directory of the tests\n");
         skip();
+    }
     for (int nth = 0; nth < 3; nth++) { /* a direct write refused, be it the first or a later one */
         fault.calls = 0;
         fault.from = nth;
