@@ -65,6 +65,8 @@ struct swn_range {
     /* how it is used */
     uint64_t alloc_seq, last_use; /* in outermost operators */
     uint32_t aged_reads;
+    uint32_t out_reads; /* as an operator's input, while it was not resident */
+    int recalled;       /* comes back as soon as the plan has room for it */
     int node;      /* index in the learned order, or -1 */
     int written;   /* mutated by an operator after it had been read as a weight */
     int keep;      /* the plan wants it resident */

@@ -41,6 +41,12 @@ struct swn_fetch {
     struct list queue[2]; /* urgent, normal: jobs not yet issued to the end */
     struct io_uring ring;
     struct piece slots[MOST_DEPTH];
+    /* Pieces whose read is not back yet, oldest first, and how many have been issued since each. */
+    struct flight {
+        const struct piece *piece;
+        unsigned after;
+    } flights[MOST_DEPTH];
+    unsigned flying;
     pthread_t threads[PREAD_THREADS];
     unsigned thread_count;
     struct swn_fetch_stats stats;
@@ -73,6 +79,37 @@ static int unlink_job(struct list *l, struct swn_fetch_job *job)
     return 0;
 }
 
+/* Schedulers that sort by sector (mq-deadline) let a read wait for as long as others keep coming that lie behind it:
+ * half a second. So only so many are issued after one that is still out, and fewer after one that somebody waits for.
+ */
+static int may_overtake(const struct swn_fetch *f, int urgent)
+{
+    for (unsigned i = 0; i < f->flying; i++) {
+        const struct swn_fetch_job *job = f->flights[i].piece->job;
+        if (f->flights[i].after + 1 >= (job->urgent && !urgent ? f->depth / 2 : f->depth))
+            return 0;
+    }
+    return 1;
+}
+
+static void takes_off(struct swn_fetch *f, const struct piece *p)
+{
+    for (unsigned i = 0; i < f->flying; i++)
+        f->flights[i].after++;
+    f->flights[f->flying++] = (struct flight){.piece = p};
+}
+
+static void lands(struct swn_fetch *f, const struct piece *p)
+{
+    unsigned i = 0;
+    while (f->flights[i].piece != p)
+        i++;
+    f->flying--;
+    memmove(&f->flights[i], &f->flights[i + 1], (f->flying - i) * sizeof f->flights[0]);
+    if (!f->has_ring && f->flying)
+        pthread_cond_broadcast(&f->work); /* others may have waited for it to be back */
+}
+
 /* The next piece to be read, or 0. Caller holds the lock. */
 static int take_piece(struct swn_fetch *f, struct piece *p)
 {
@@ -82,6 +119,8 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
         struct swn_fetch_job *job = f->queue[q].first;
         if (!job)
             continue;
+        if (!may_overtake(f, !q))
+            return 0;
         job->state = ACTIVE;
         p->job = job;
         p->at = job->issued;
@@ -93,6 +132,7 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
             unlink_job(&f->queue[q], job);
         if (!f->inflight++)
             f->busy_since = now_ns();
+        takes_off(f, p);
         return 1;
     }
     return 0;
@@ -142,6 +182,7 @@ static void finish_piece(struct swn_fetch *f, struct piece *p)
             f->path = SWN_FETCH_BUFFERED;
         f->io->fadvise(f->io->ctx, job->file->fd, job->off, job->len, POSIX_FADV_DONTNEED);
     }
+    lands(f, p);
     p->job = NULL;
     job->inflight--;
     if (job->err && job->issued < job->len) { /* the rest is not worth reading */
@@ -330,9 +371,10 @@ int swn_fetch_submit(struct swn_fetch *f, struct swn_fetch_job *job, int urgent)
 void swn_fetch_promote(struct swn_fetch *f, struct swn_fetch_job *job)
 {
     pthread_mutex_lock(&f->lock);
-    if (job->state != DONE && !job->urgent && unlink_job(&f->queue[1], job)) {
+    if (job->state != DONE && !job->urgent) {
         job->urgent = 1;
-        push(&f->queue[0], job);
+        if (unlink_job(&f->queue[1], job))
+            push(&f->queue[0], job);
     }
     pthread_mutex_unlock(&f->lock);
 }

@@ -370,6 +370,18 @@ static int try_candidate(struct swn_plan_node *nodes, size_t n, const struct can
     return 1;
 }
 
+/* So much of the predicted time is noise; fewer bytes read are not. */
+#define NOISE 0.03
+
+/* `least`: of all plans so far, this one included. */
+static int better(const struct swn_plan *plan, const struct swn_plan *best, double least)
+{
+    double most = least * (1 + NOISE);
+    if (plan->latency_ns > most || best->latency_ns > most)
+        return plan->latency_ns <= most;
+    return plan->streamed_bytes < best->streamed_bytes;
+}
+
 int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                   struct swn_plan *out)
 {
@@ -399,6 +411,7 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
     qsort(caps, count, sizeof *caps, by_bytes);
     struct swn_plan best = {0};
     struct candidate best_at = {0};
+    double least = 0;
     int found = 0;
     for (size_t i = 0; i < count; i++) {
         /* Near-equal sizes are one candidate, as long as the larger one has a window at all. */
@@ -414,9 +427,8 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
             if ((at.pieces && largest < CUT_LEAST) ||
                 !try_candidate(nodes, n, &at, budget, bytes_per_ns, latency_ns, &plan))
                 continue;
-            /* A percent of predicted time is noise; fewer bytes read are not. */
-            if (!found || plan.latency_ns < best.latency_ns * 0.99 ||
-                (plan.latency_ns <= best.latency_ns * 1.01 && plan.streamed_bytes < best.streamed_bytes)) {
+            least = !found || plan.latency_ns < least ? plan.latency_ns : least;
+            if (!found || better(&plan, &best, least)) {
                 best = plan;
                 best_at = at;
                 found = 1;

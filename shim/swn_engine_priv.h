@@ -89,6 +89,7 @@ struct swn_engine {
     size_t guest_bytes;     /* of files that the program mapped */
     size_t kept_bytes;      /* pool memory behind the window */
     size_t node_home_bytes; /* HOME ranges that are nodes */
+    size_t recalled_bytes;  /* ranges that are to come back, and are no weights: the next plan leaves room for them */
     size_t other_peak;      /* most of everything that is not a weight, since the last plan */
     size_t other_peak_ever; /* and since there are weights */
     _Atomic long long small_bytes;
@@ -162,6 +163,7 @@ void swn_policy_window(struct swn_engine *e);
 void swn_policy_lend_room(struct swn_engine *e, size_t bytes);
 int swn_policy_widen(struct swn_engine *e, size_t size);
 int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard);
+void swn_policy_recall(struct swn_engine *e, struct swn_range *r);
 int swn_policy_share(struct swn_engine *e, struct swn_range *r);
 int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard);
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r);

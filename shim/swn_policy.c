@@ -20,6 +20,8 @@
 /* Room made ahead of need: enough for the largest weights of most models. */
 #define BEHIND_PART 4
 #define BEHIND_MOST (32 * MIB)
+/* Inputs up to this part of the budget may come back to stay. */
+#define RECALL_PART 32
 
 /* Assumed until something has been read. */
 #define FIRST_BYTES_PER_NS 1.6
@@ -224,6 +226,26 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard
         return 0;
     swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
     return swn_policy_home(e, r, discard);
+}
+
+/* An input (a mask, a table, the same image over and over) that left while a model was built comes back when it is read
+ * again and again, since no order tells when to read it ahead: as soon as there is a plan that leaves room for it. Ever
+ * more rarely, should it have to leave each time. */
+void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
+{
+    if (!e->planned || r->node >= 0 || r->lead != r || r->rest || r->guest || r->readers || r->shared ||
+        r->len > e->config.budget_bytes / RECALL_PART || atomic_load(&r->state) != SWN_STREAMED || r->file->immutable)
+        return;
+    uint32_t n = ++r->out_reads;
+    if (r->recalled && !e->plan_dirty) {
+        r->recalled = 0;
+        if (!swn_policy_try_room(e, swn_round_up(r->len, SWN_PAGE), r))
+            swn_policy_home(e, r, 0);
+    } else if (n > 1 && !(n & (n - 1))) {
+        r->recalled = 1;
+        e->recalled_bytes += swn_round_up(r->len, SWN_PAGE);
+        e->plan_dirty = 1;
+    }
 }
 
 /* A tensor that alone exceeds the budget is written through a mapping of its file. 0, or -errno: it is not. */
@@ -609,7 +631,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
         out->nodes[i] = (struct swn_plan_node){
             .bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns, .unit = node->range->slice_unit};
     }
-    out->other = e->other_peak;
+    out->other = e->other_peak + e->recalled_bytes;
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
     out->bytes_per_ns = disk_speed(e, &out->read_ns);
     if (!out->n)
@@ -633,9 +655,11 @@ int swn_policy_make_plan(struct swn_draft *d)
 static void say_plan(const struct swn_draft *d)
 {
     char a[32], b[32], c[32], o[32];
-    swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s; %.1f ms a pass predicted", d->n,
-            swn_format_mib(a, d->plan.kept_bytes), swn_format_mib(b, d->plan.streamed_bytes),
-            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->other), d->plan.latency_ns / 1e6);
+    swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s; disk %.0f MB/s and %.2f ms a read; "
+            "%.1f ms a pass predicted",
+            d->n, swn_format_mib(a, d->plan.kept_bytes), swn_format_mib(b, d->plan.streamed_bytes),
+            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->other), d->bytes_per_ns * 1e3,
+            d->read_ns / 1e6, d->plan.latency_ns / 1e6);
 }
 
 /* Puts a plan into force. -EAGAIN: a weight that it knows is gone, -EBUSY: it is in force, but what is in use keeps
@@ -655,6 +679,7 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     e->planned_other = d->other;
     e->plan_compute_ns = d->plan.compute_ns;
     e->other_peak = swn_policy_other(e);
+    e->recalled_bytes = 0;
     if (e->config.verbose)
         say_plan(d);
     return 0;

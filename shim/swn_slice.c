@@ -83,7 +83,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
         slice->reading = 1;
         r->readers++;
         r->last_use = e->seq;
-        t->slicing = r->addr + r->span;
+        t->slicing = r->rest ? r->rest->addr : 0;
         if (swn_reads_streamed(slice)) {
             if (!e->fetch)
                 swn_policy_pool(e);

@@ -236,12 +236,16 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     }
     if (r->shared && !r->pins)
         swn_residency_unshare(&e->res, r);
+    if (arg->use == SWN_USE_INPUT)
+        swn_policy_recall(e, r);
     arg->reading = 1;
     r->readers++;
     if (arg->use == SWN_USE_WEIGHT && !twice && r->lead == r && is_weight(e, r)) {
         visit(e, t, r, op->begin_ns);
         arg->visited = 1;
         op->visits++;
+        if (arg->sliced)
+            t->slicing = r->addr; /* what is read next is this one, not what comes after it */
     }
 }
 

@@ -39,8 +39,29 @@ static int hit(void)
     return now;
 }
 
+/* A device that lets one read wait: the one at this offset is served when `served` is set. */
+static struct starved {
+    int on, served;
+    uint64_t off;
+    _Atomic int others;
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+} starved = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
+
+static void starve(uint64_t off)
+{
+    if (!starved.on)
+        return;
+    pthread_mutex_lock(&starved.lock);
+    starved.others += off != starved.off;
+    while (off == starved.off && !starved.served)
+        pthread_cond_wait(&starved.cond, &starved.lock);
+    pthread_mutex_unlock(&starved.lock);
+}
+
 static ssize_t faulty_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
 {
+    starve(off);
     if (fault.no_direct && fd == file.direct_fd)
         return -EINVAL;
     if (hit())
@@ -185,6 +206,63 @@ static void interrupted(void **state)
     }
 }
 
+/* Reads so far, once no more are made. */
+static int settled_others(void)
+{
+    for (int before = -1; before != starved.others; usleep(100000))
+        before = starved.others;
+    return starved.others;
+}
+
+/* Schedulers of disks that sort by sector let a read wait as long as others come in: only so many may. */
+static void overtaken(void **state)
+{
+    (void)state;
+    enum { DEPTH = 8 };
+    for (int urgent = 0; urgent < 3; urgent++) { /* 2: somebody began to wait for it when it was under way */
+        reset();
+        fault.no_ring = 1;
+        starved.served = starved.others = 0;
+        starved.off = FILE_BYTES / 2;
+        starved.on = 1;
+        struct swn_fetch *f;
+        struct swn_fetch_opts opts = {.io = &table, .depth = DEPTH, .piece_bytes = 4096};
+        pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+        int left = 2;
+        struct job jobs[2];
+        assert_int_equal(swn_fetch_start(&f, &opts), 0);
+        for (int i = 0; i < 2; i++) {
+            jobs[i] = (struct job){.lock = &lock, .cond = &cond, .left = &left};
+            jobs[i].job = (struct swn_fetch_job){.file = &file,
+                                                 .off = i ? 0 : starved.off,
+                                                 .len = i ? 4096 * 100 : 4096,
+                                                 .buf = aligned_alloc(4096, 4096 * 100),
+                                                 .done = done,
+                                                 .user = &jobs[i]};
+        }
+        assert_int_equal(swn_fetch_submit(f, &jobs[0].job, urgent == 1), 0);
+        if (urgent == 2)
+            swn_fetch_promote(f, &jobs[0].job);
+        assert_int_equal(swn_fetch_submit(f, &jobs[1].job, 0), 0);
+        assert_in_range(settled_others(), 1, urgent ? DEPTH / 2 - 1 : DEPTH - 1);
+        pthread_mutex_lock(&starved.lock);
+        starved.served = 1;
+        pthread_cond_broadcast(&starved.cond);
+        pthread_mutex_unlock(&starved.lock);
+        pthread_mutex_lock(&lock);
+        while (left)
+            pthread_cond_wait(&cond, &lock);
+        pthread_mutex_unlock(&lock);
+        swn_fetch_stop(f);
+        for (int i = 0; i < 2; i++) {
+            assert_memory_equal(jobs[i].job.buf, content + jobs[i].job.off, jobs[i].job.len);
+            free(jobs[i].job.buf);
+        }
+    }
+    starved.on = 0;
+}
+
 static void count(struct swn_fetch_job *j, int err)
 {
     ((int *)j->user)[0]++;
@@ -240,10 +318,9 @@ int main(void)
     table.ring_wait = faulty_ring_wait;
     alarm(100); /* a hang is a failure */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths),
-        cmocka_unit_test(nth_failure),
-        cmocka_unit_test(interrupted),
-        cmocka_unit_test(truncated_and_cancelled),
+        cmocka_unit_test(paths),       cmocka_unit_test(nth_failure),
+        cmocka_unit_test(interrupted), cmocka_unit_test(truncated_and_cancelled),
+        cmocka_unit_test(overtaken),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     free(content);

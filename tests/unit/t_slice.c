@@ -109,6 +109,45 @@ static void slice_by_slice(void *arg)
     end();
 }
 
+/* Bytes that the plan in force has to read in each pass. */
+static size_t streamed_bytes(void)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < e->node_count; i++)
+        for (struct swn_range *r = e->nodes[i].range; r; r = r->rest)
+            bytes += r->keep ? 0 : r->len;
+    return bytes;
+}
+
+static void neighbours_pass(void)
+{
+    for (unsigned i = 0; i < SMALL; i++)
+        op_read(&small[i]);
+    usleep(20000); /* what is read ahead has arrived, so it could be evicted */
+    for (unsigned i = 0; i < 2; i++)
+        product(&large[i], SIZE_MAX);
+}
+
+/* When an operator begins, its own slices are what is read ahead, not those of the next one in their place. */
+static void each_slice_once(void *arg)
+{
+    enum { PASSES = 8 };
+    struct swn_fetch_stats before, after;
+    begin(arg);
+    for (unsigned i = 0; i < 16; i++)
+        neighbours_pass();
+    uint64_t plans = e->plans;
+    swn_fetch_stats_get(e->fetch, &before);
+    for (unsigned i = 0; i < PASSES; i++)
+        neighbours_pass();
+    swn_fetch_stats_get(e->fetch, &after);
+    size_t read = (size_t)(after.bytes - before.bytes) / PASSES, least = streamed_bytes();
+    if (read > least + least / 50)
+        fprintf(stderr, "%zu KiB a pass, %zu KiB planned\n", read >> 10, least >> 10);
+    CHECK(e->plans == plans && read <= least + least / 50);
+    end();
+}
+
 /* What fits while it is made, and is in the way later: sliced as soon as it has left, not only when it is first seen.
  */
 static void left_later(void *arg)
@@ -237,6 +276,7 @@ static void run(void (*test)(void *))
     }
 
 IN_A_CHILD(slice_by_slice)
+IN_A_CHILD(each_slice_once)
 IN_A_CHILD(left_later)
 IN_A_CHILD(given_up)
 IN_A_CHILD(not_a_slice)
@@ -247,9 +287,10 @@ IN_A_CHILD(threads)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slice_by_slice), cmocka_unit_test(test_left_later), cmocka_unit_test(test_given_up),
-        cmocka_unit_test(test_not_a_slice),    cmocka_unit_test(test_refused),    cmocka_unit_test(test_written),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_slice_by_slice), cmocka_unit_test(test_each_slice_once),
+        cmocka_unit_test(test_left_later),     cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_not_a_slice),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_written),        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,6 +85,36 @@ static void by_pointer(void *arg)
     free_weights();
 }
 
+/* An input that left while the weights were made, and is read once in every pass, is there when it is read, and stays
+ * there without a new plan each time. */
+static void input_comes_back(void *arg)
+{
+    struct tensor input;
+    CHECK(engine_begin(BUDGET, *(enum swn_config_fetch *)arg, NULL) == 0);
+    CHECK(tensor_make(&input, (size_t)128 << 10, 77));
+    make_weights();
+    struct swn_range *r = swn_arena_find(e->arena, input.own);
+    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    static const enum swn_use uses[] = {SWN_USE_INPUT, SWN_USE_WEIGHT};
+    uint64_t plans = 0;
+    for (unsigned pass = 0; pass < 24; pass++) {
+        for (unsigned i = 0; i < WEIGHTS; i++) {
+            struct tensor *args[2] = {&input, &weights[i]};
+            struct swn_op op;
+            op_open(&op, &args[i > 0], &uses[i > 0], 2 - (i > 0));
+            CHECK(i || tensor_right(&input, (uintptr_t)input.word));
+            CHECK(tensor_right(&weights[i], (uintptr_t)weights[i].word));
+            op_close(&op);
+        }
+        if (pass == 16)
+            plans = e->plans;
+        CHECK(pass <= 16 || atomic_load(&r->state) == SWN_HOME);
+    }
+    CHECK(e->planned && e->plans == plans && e->over_budget_peak == 0);
+    tensor_free(&input);
+    free_weights();
+}
+
 /* Raw stores, in whatever state the weight is: streamed, in the window, on its way, kept. */
 static void writes_from_outside(void *arg)
 {
@@ -355,6 +385,7 @@ static void on_every_path(void (*test)(void *arg))
         on_every_path(test);                                                                                           \
     }
 ON_EVERY_PATH(by_pointer)
+ON_EVERY_PATH(input_comes_back)
 ON_EVERY_PATH(writes_from_outside)
 ON_EVERY_PATH(store_through_a_lent_pointer)
 ON_EVERY_PATH(storage_moves_inside)
@@ -367,6 +398,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_pointer_on_every_path),
+        cmocka_unit_test(input_comes_back_on_every_path),
         cmocka_unit_test(writes_from_outside_on_every_path),
         cmocka_unit_test(storage_moves_inside_on_every_path),
         cmocka_unit_test(store_through_a_lent_pointer_on_every_path),
