@@ -22,8 +22,8 @@ def main():
         torch.set_num_threads(args.threads)
     with torch.no_grad():
         model, build_peak = peak_tensor_bytes(lambda: models.build(args.model))
-        model(models.make_input(0))
-        _, activations = peak_tensor_bytes(lambda: model(models.make_input(0)))
+        model(models.make_input(args.model, 0))
+        _, activations = peak_tensor_bytes(lambda: model(models.make_input(args.model, 0)))
     if args.weights:
         weights.save(model, args.weights)
     total, streamable = models.weight_bytes(model)

@@ -47,21 +47,22 @@ def budget(facts, point):
     return facts.activation_bytes + resident + int(point * facts.streamable_bytes)
 
 
-def retained(facts, budget_bytes):
-    """r: streamable bytes that can stay in memory with a read window of size 0."""
+def retained(facts, budget_bytes, window_bytes=0):
+    """r: streamable bytes that can stay in memory beside a read window."""
     resident = facts.weight_bytes - facts.streamable_bytes
     return max(0, min(facts.streamable_bytes,
-                      budget_bytes - facts.activation_bytes - resident))
+                      budget_bytes - facts.activation_bytes - resident - window_bytes))
 
 
-def missing(facts, budget_bytes):
+def missing(facts, budget_bytes, window_bytes=0):
     """e - r: bytes that no exact program can avoid reading in each pass."""
-    return facts.streamable_bytes - retained(facts, budget_bytes)
+    return facts.streamable_bytes - retained(facts, budget_bytes, window_bytes)
 
 
-def limit_seconds(plain_seconds, facts, budget_bytes, bytes_per_second):
+def limit_seconds(plain_seconds, facts, budget_bytes, bytes_per_second, window_bytes=0):
     """max(T, (e - r) / BW): compute and perfect reads, fully overlapped."""
-    return max(plain_seconds, missing(facts, budget_bytes) / bytes_per_second)
+    return max(plain_seconds,
+               missing(facts, budget_bytes, window_bytes) / bytes_per_second)
 
 
 def cgroup_limit(facts, budget_bytes):

@@ -47,21 +47,26 @@ def plain_environment():
 
 def swapnet_environment(library, budget_bytes, stats_path, store):
     preload = [str(library), *filter(None, [os.environ.get("LD_PRELOAD")])]
-    return {**plain_environment(), "LD_PRELOAD": ":".join(preload),
-            "SWAPNET_BUDGET": str(budget_bytes), "SWAPNET_STATS": str(stats_path),
-            "SWAPNET_STORE": str(store)}
+    env = {**plain_environment(), "LD_PRELOAD": ":".join(preload),
+           "SWAPNET_STATS": str(stats_path), "SWAPNET_STORE": str(store)}
+    if budget_bytes is not None:  # else swapnetd says
+        env["SWAPNET_BUDGET"] = str(budget_bytes)
+    return env
 
 
 def stats_file(setup, label):
     return setup.out / f"{label}.stats.json"
 
 
-def start(setup, variant, model, group, label, budget_bytes=None, extra_env=None):
-    """A Worker of this variant in this cgroup. label names its log and statistics files."""
+def start(setup, variant, model, group, label, budget_bytes=None, extra_env=None, cpus=None):
+    """A Worker of this variant in this cgroup, and on these CPUs. label names its log and
+    statistics files."""
     argv = [setup.python, str(HERE / "worker.py"), "--model", model,
             "--variant", _WORKER_VARIANT[variant], "--weights", str(setup.weights(model))]
     if setup.threads:
         argv += ["--threads", str(setup.threads)]
+    if cpus:
+        argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
     env = plain_environment()
     if variant == SWAPNET:
         stats_path = stats_file(setup, label)

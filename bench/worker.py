@@ -39,8 +39,8 @@ def read_bytes():
     return 0
 
 
-def infer(model, index):
-    data = models.make_input(index)
+def infer(name, model, index):
+    data = models.make_input(name, index)
     cpu_before = time.process_time()
     start = time.perf_counter()
     output = model(data)
@@ -59,14 +59,14 @@ def take_stdout():
     return answers
 
 
-def serve(model, answers):
+def serve(name, model, answers):
     for line in sys.stdin:
         words = line.split()
         if words == ["quit"]:
             return
         if len(words) != 2 or words[0] != "infer":
             raise SystemExit(f"worker: unknown request: {line!r}")
-        print(json.dumps(infer(model, int(words[1]))), file=answers)
+        print(json.dumps(infer(name, model, int(words[1]))), file=answers)
 
 
 def main():
@@ -83,7 +83,7 @@ def main():
     with torch.no_grad():
         model = build(args)
         print(json.dumps({"build_seconds": time.perf_counter() - start}), file=answers)
-        serve(model, answers)
+        serve(args.model, model, answers)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,6 @@ static struct hole **best_fit(struct hole **list, size_t count)
     return best;
 }
 
-/* Cold space is taken first-fit from the lowest address: parameters allocated in a row lie in a row. */
 static struct hole **first_fit(struct hole **list, size_t count)
 {
     for (struct hole **link = list; *link; link = &(*link)->next)
@@ -86,11 +85,12 @@ static struct hole **first_fit(struct hole **list, size_t count)
     return NULL;
 }
 
-static size_t hole_take(struct swn_arena *a, struct hole **link, size_t count)
+/* Takes `count` granules from the beginning or the end of a piece. */
+static size_t hole_take(struct swn_arena *a, struct hole **link, size_t count, int end)
 {
     struct hole *h = *link;
-    size_t at = h->at;
-    h->at += count;
+    size_t at = end ? h->at + h->count - count : h->at;
+    h->at += end ? 0 : count;
     h->count -= count;
     if (!h->count)
         hole_drop(a, link);
@@ -164,12 +164,61 @@ uintptr_t swn_arena_hi(const struct swn_arena *a)
     return a->base + a->granules * SWN_GRANULE;
 }
 
-int swn_arena_would_reuse(const struct swn_arena *a, size_t len)
+/* Where a tensor goes: `warm` granules of a warm piece, and `cold` ones that lie before or behind it. */
+struct site {
+    struct hole **warm_from, **cold_from;
+    size_t at, warm, cold;
+};
+
+/* The smallest warm piece that will do; else the largest one that will together with the cold space next to it; else
+ * cold space, first-fit from the lowest address: parameters allocated in a row lie in a row. 0 when there is none. */
+static int find_site(struct swn_arena *a, size_t count, struct site *out)
 {
-    struct hole *warm = a->warm;
+    struct hole **best = best_fit(&a->warm, count);
+    *out = (struct site){.warm_from = best};
+    if (best) {
+        out->at = (*best)->at;
+        out->warm = count;
+        return 1;
+    }
+    struct hole **warm = &a->warm, **cold = &a->cold;
+    while (*warm && *cold) { /* both lists ascend: neighbours meet */
+        size_t warm_end = (*warm)->at + (*warm)->count, cold_end = (*cold)->at + (*cold)->count;
+        int before = cold_end == (*warm)->at, behind = warm_end == (*cold)->at;
+        if ((before || behind) && (*warm)->count > out->warm && (*warm)->count + (*cold)->count >= count) {
+            size_t rest = count - (*warm)->count;
+            *out = (struct site){.warm_from = warm,
+                                 .cold_from = cold,
+                                 .at = before ? (*warm)->at - rest : (*warm)->at,
+                                 .warm = (*warm)->count,
+                                 .cold = rest};
+        }
+        if (warm_end < cold_end)
+            warm = &(*warm)->next;
+        else
+            cold = &(*cold)->next;
+    }
+    if (out->warm)
+        return 1;
+    *out = (struct site){.cold_from = first_fit(&a->cold, count), .cold = count};
+    if (out->cold_from)
+        out->at = (*out->cold_from)->at;
+    return out->cold_from != NULL;
+}
+
+/* Bytes of a tensor there that are counted as new. */
+static size_t fresh_bytes(const struct site *s, size_t len)
+{
+    return s->warm ? s->cold * SWN_GRANULE : swn_round_up(len, SWN_PAGE);
+}
+
+size_t swn_arena_fresh(struct swn_arena *a, size_t len)
+{
+    struct site s;
     if (!len || len > a->granules * SWN_GRANULE)
-        return 0;
-    return best_fit(&warm, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE) != NULL;
+        return swn_round_up(len, SWN_PAGE);
+    int found = find_site(a, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE, &s);
+    return found ? fresh_bytes(&s, len) : swn_round_up(len, SWN_PAGE);
 }
 
 static struct swn_range *range_new(struct swn_arena *a)
@@ -203,29 +252,30 @@ struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh
     if (!len || len > a->granules * SWN_GRANULE)
         return NULL;
     size_t span = swn_round_up(len, SWN_GRANULE), count = span / SWN_GRANULE;
-    struct hole **from = best_fit(&a->warm, count);
-    int warm = from != NULL;
-    if (!from && !(from = first_fit(&a->cold, count)))
+    struct site site;
+    if (!find_site(a, count, &site))
         return NULL;
     struct swn_range *r = range_new(a);
     if (!r)
         return NULL;
-    size_t at = hole_take(a, from, count);
-    if (warm)
-        a->warm_granules -= count;
-    r->addr = a->base + at * SWN_GRANULE;
+    if (site.warm)
+        hole_take(a, site.warm_from, site.warm, 0);
+    if (site.cold) /* before the warm piece: its end */
+        hole_take(a, site.cold_from, site.cold, site.warm && (*site.cold_from)->at < site.at);
+    a->warm_granules -= site.warm;
+    r->addr = a->base + site.at * SWN_GRANULE;
     r->len = len;
     r->span = span;
     /* Warm granules may have pages behind the last one asked for. */
-    r->size = warm ? span : swn_round_up(len, SWN_PAGE);
+    r->size = site.warm ? span : swn_round_up(len, SWN_PAGE);
     r->id = a->next_id++;
     r->node = -1;
     r->lead = r;
     atomic_store_explicit(&r->state, SWN_HOME, memory_order_relaxed);
-    r->place = at * SWN_GRANULE;
+    r->place = site.at * SWN_GRANULE;
     link_last(a, r);
     set_owner(a, r, r);
-    *fresh = warm ? 0 : r->size;
+    *fresh = fresh_bytes(&site, len);
     return r;
 }
 
@@ -285,15 +335,16 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
         a->warm_granules += count;
 }
 
-int swn_arena_trim(struct swn_arena *a, struct swn_piece *out)
+int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
 {
-    struct hole **largest = NULL;
-    for (struct hole **link = &a->warm; *link; link = &(*link)->next)
-        if (!largest || (*link)->count > (*largest)->count)
-            largest = link;
-    if (!largest)
+    struct hole **last = &a->warm;
+    if (!*last)
         return 0;
-    size_t count = (*largest)->count, at = hole_take(a, largest, count);
+    while ((*last)->next)
+        last = &(*last)->next;
+    size_t count = bytes / SWN_GRANULE + (bytes % SWN_GRANULE != 0);
+    count = count < (*last)->count ? count : (*last)->count;
+    size_t at = hole_take(a, last, count, 1);
     a->warm_granules -= count;
     *out = (struct swn_piece){.addr = a->base + at * SWN_GRANULE, .bytes = count * SWN_GRANULE};
     hole_add(a, &a->cold, at, count);
@@ -355,7 +406,7 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
         g->next = atomic_load(&a->guests);
         atomic_store(&a->guests, g);
     }
-    g->place = hole_take(a, place, count) * SWN_GRANULE;
+    g->place = hole_take(a, place, count, 0) * SWN_GRANULE;
     g->lo = lo;
     __atomic_store_n(&g->hi, hi, __ATOMIC_RELEASE);
     return g;

@@ -98,7 +98,7 @@ struct swn_piece {
 };
 
 /* A range for `len` bytes, or NULL when no address space or descriptor is left. *fresh: bytes of it that have no pages
- * yet (either all of them or none). */
+ * yet. */
 struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh);
 /* Cuts a live range `at` bytes from its start (a multiple of SWN_GRANULE, inside it): r keeps the front, the new piece
  * gets the rest, in the same state, with its part of the extent. Nobody may be using r, and it has no frame. NULL: no
@@ -107,12 +107,13 @@ struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size
 /* Undoes a cut: r takes over r->rest, which is gone then. Both are in the same state, HOME or STREAMED from extents
  * that follow one another, have no frames, and nobody is using them. */
 void swn_arena_join(struct swn_arena *a, struct swn_range *r);
-/* Whether swn_arena_alloc(len) would be served from warm pages. */
-int swn_arena_would_reuse(const struct swn_arena *a, size_t len);
+/* What swn_arena_alloc(len) would say is fresh; 0: it would be served from warm pages. */
+size_t swn_arena_fresh(struct swn_arena *a, size_t len);
 /* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */
 void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
-/* Takes the largest warm piece out of the warm set: 1 and *out to be dropped by the caller, or 0 when none is left. */
-int swn_arena_trim(struct swn_arena *a, struct swn_piece *out);
+/* Takes about `bytes` at the end of the last warm piece out of the warm set, or all of it: 1 and *out to be dropped by
+ * the caller, or 0 when none is left. */
+int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out);
 size_t swn_arena_warm_bytes(const struct swn_arena *a);
 
 /* Memory that the program mapped itself, [lo, hi), page-aligned: parts of it may be ranges too. They have no granules:

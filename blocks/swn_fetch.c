@@ -16,6 +16,7 @@
 #define MOST_DEPTH 64u
 #define PREAD_THREADS 3u
 #define BLOCK ((size_t)4096)
+#define STALLED_MS 500
 
 enum { QUEUED, ACTIVE, DONE };
 
@@ -45,6 +46,7 @@ struct swn_fetch {
     struct flight {
         const struct piece *piece;
         unsigned after;
+        uint64_t since;
     } flights[MOST_DEPTH];
     unsigned flying;
     pthread_t threads[PREAD_THREADS];
@@ -81,12 +83,16 @@ static int unlink_job(struct list *l, struct swn_fetch_job *job)
 
 /* Schedulers that sort by sector (mq-deadline) let a read wait for as long as others keep coming that lie behind it:
  * half a second. So only so many are issued after one that is still out, and fewer after one that somebody waits for.
- */
+ * One that is out for longer than any scheduler explains has stalled, and holds up nobody. */
 static int may_overtake(const struct swn_fetch *f, int urgent)
 {
+    uint64_t now = 0;
     for (unsigned i = 0; i < f->flying; i++) {
-        const struct swn_fetch_job *job = f->flights[i].piece->job;
-        if (f->flights[i].after + 1 >= (job->urgent && !urgent ? f->depth / 2 : f->depth))
+        const struct flight *it = &f->flights[i];
+        if (it->after + 1 < (it->piece->job->urgent && !urgent ? f->depth / 2 : f->depth))
+            continue;
+        now = now ? now : now_ns();
+        if (now - it->since < (uint64_t)STALLED_MS * 1000000u)
             return 0;
     }
     return 1;
@@ -96,7 +102,7 @@ static void takes_off(struct swn_fetch *f, const struct piece *p)
 {
     for (unsigned i = 0; i < f->flying; i++)
         f->flights[i].after++;
-    f->flights[f->flying++] = (struct flight){.piece = p};
+    f->flights[f->flying++] = (struct flight){.piece = p, .since = now_ns()};
 }
 
 static void lands(struct swn_fetch *f, const struct piece *p)
@@ -223,6 +229,17 @@ static void read_whole_piece(struct swn_fetch *f, struct piece *p)
     finish_piece(f, p);
 }
 
+/* Until there is a job, or until a read that holds others up counts as stalled. */
+static void wait_for_work(struct swn_fetch *f)
+{
+    uint64_t until = now_ns() + (uint64_t)STALLED_MS * 1000000u;
+    struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    if (f->flying && (f->queue[0].first || f->queue[1].first))
+        pthread_cond_timedwait(&f->work, &f->lock, &t);
+    else
+        pthread_cond_wait(&f->work, &f->lock);
+}
+
 static void *pread_thread(void *arg)
 {
     struct swn_fetch *f = arg;
@@ -234,7 +251,7 @@ static void *pread_thread(void *arg)
         else if (f->stopping)
             break;
         else
-            pthread_cond_wait(&f->work, &f->lock);
+            wait_for_work(f);
     }
     pthread_mutex_unlock(&f->lock);
     return NULL;
@@ -303,7 +320,7 @@ static void *first_thread(void *arg)
         uint64_t tag;
         int res, got = f->io->ring_submit(f->io->ctx, &f->ring);
         if (got >= 0)
-            got = f->io->ring_wait(f->io->ctx, &f->ring, 1000, &tag, &res);
+            got = f->io->ring_wait(f->io->ctx, &f->ring, STALLED_MS, &tag, &res);
         if (got < 0)
             nap(); /* the kernel is short of something; what is in flight is still ours to wait for */
         pthread_mutex_lock(&f->lock);
@@ -321,7 +338,11 @@ int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts)
     if (!f)
         return -ENOMEM;
     pthread_mutex_init(&f->lock, NULL);
-    pthread_cond_init(&f->work, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&f->work, &attr);
+    pthread_condattr_destroy(&attr);
     pthread_cond_init(&f->idle, NULL);
     f->io = opts->io;
     f->piece_bytes = opts->piece_bytes ? opts->piece_bytes : PIECE_BYTES;

@@ -210,10 +210,13 @@ void *swn_engine_alloc(size_t n, int *strict)
     pthread_mutex_lock(&e->lock);
     e->allocs++;
     int alone = n > e->config.budget_bytes && e->config.enforce; /* makes room for itself, below */
-    size_t need = alone || swn_arena_would_reuse(e->arena, n) ? 0 : swn_round_up(n, SWN_PAGE);
-    int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
-    if (!over && !need && !alone && !swn_arena_would_reuse(e->arena, n)) /* the warm pages were what had to go */
-        over = swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL);
+    size_t need = alone ? 0 : swn_arena_fresh(e->arena, n), had;
+    int over;
+    do { /* also with need 0: small tensors may have grown meanwhile */
+        over = swn_policy_make_room(e, need, NULL);
+        had = need;
+        need = alone ? 0 : swn_arena_fresh(e->arena, n);
+    } while (!over && need > had); /* the warm pages were what had to go */
     if (over && e->config.strict) {
         *strict = 1;
         pthread_mutex_unlock(&e->lock);
@@ -224,6 +227,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     if (r) {
         r->alloc_seq = r->last_use = e->seq;
         e->res.home_bytes += r->size;
+        e->fresh_bytes += fresh;
         e->live_bytes += swn_round_up(n, SWN_PAGE);
         if (e->live_bytes > e->demand_peak)
             e->demand_peak = e->live_bytes;
@@ -245,8 +249,9 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
 {
     /* The plan leaves room for the most that activations ever took. */
     size_t most = e->config.budget_bytes / 4, other = swn_policy_other(e) - r->size;
-    if (e->planned && e->planned_other > other && e->planned_other - other > most)
-        most = e->planned_other - other;
+    size_t planned = e->planned_other + e->planned_slack;
+    if (e->planned && planned > other && planned - other > most)
+        most = planned - other;
     return atomic_load(&((struct swn_range *)r)->state) == SWN_HOME && r->node < 0 && !r->aged_reads &&
            swn_arena_warm_bytes(e->arena) + r->span <= most &&
            swn_engine_resident(e) + r->span <= e->config.budget_bytes + r->size;

@@ -99,6 +99,9 @@ struct swn_engine {
     size_t window_goal, lent_from; /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_visit;
     size_t planned_other;
+    size_t planned_slack; /* what the plan leaves activations beyond that, for the gaps between them */
+    unsigned slack_eighths, planned_passes;
+    size_t fresh_bytes; /* of activations that found no pages in place, in this pass */
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
     uint64_t allocs;
 
@@ -183,11 +186,12 @@ size_t swn_policy_minimum(struct swn_engine *e);
 struct swn_draft {
     uint32_t *ids;
     struct swn_plan_node *nodes;
-    size_t n, other;
+    size_t n, other, slack;
     uint64_t budget;
     double bytes_per_ns, read_ns; /* what the disk gives, and what a read costs beyond its bytes */
     struct swn_plan plan;
 };
+void swn_policy_passed(struct swn_engine *e);
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out);
 void swn_policy_drop_draft(struct swn_draft *d);
 int swn_policy_make_plan(struct swn_draft *d);

@@ -20,6 +20,10 @@
 /* Room made ahead of need: enough for the largest weights of most models. */
 #define BEHIND_PART 4
 #define BEHIND_MOST (32 * MIB)
+/* Eighths of the most that activations take at once, on top of it. */
+#define MOST_SLACK 2u
+/* Passes until what a new plan moves has moved. */
+#define SETTLING_PASSES 3u
 /* Inputs up to this part of the budget may come back to stay. */
 #define RECALL_PART 32
 
@@ -263,8 +267,12 @@ int swn_policy_share(struct swn_engine *e, struct swn_range *r)
 static void trim_warm(struct swn_engine *e, size_t bytes)
 {
     struct swn_piece piece;
-    while (swn_engine_resident(e) + bytes > e->config.budget_bytes && swn_arena_trim(e->arena, &piece))
+    for (;;) {
+        size_t need = swn_engine_resident(e) + bytes;
+        if (need <= e->config.budget_bytes || !swn_arena_trim(e->arena, need - e->config.budget_bytes, &piece))
+            return;
         madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
+    }
 }
 
 static void say_over_budget(struct swn_engine *e, size_t bytes)
@@ -351,7 +359,7 @@ int swn_policy_give(struct swn_engine *e, int desperate)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
-    if (swn_arena_trim(e->arena, &piece)) {
+    if (swn_arena_trim(e->arena, SIZE_MAX, &piece)) {
         madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
         return 0;
     }
@@ -633,6 +641,9 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     }
     out->other = e->other_peak + e->recalled_bytes;
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
+    size_t wanted = out->other / 8 * e->slack_eighths, least = (size_t)out->budget / 8;
+    out->slack = wanted < least ? wanted : least;
+    out->budget -= out->slack;
     out->bytes_per_ns = disk_speed(e, &out->read_ns);
     if (!out->n)
         swn_policy_drop_draft(out);
@@ -662,6 +673,19 @@ static void say_plan(const struct swn_draft *d)
             d->read_ns / 1e6, d->plan.latency_ns / 1e6);
 }
 
+/* A thread has begun another pass. Activations of many sizes leave gaps between them, so that more of their pages come
+ * and go in each pass than they ever take at once: then the next plan leaves them some more room. */
+void swn_policy_passed(struct swn_engine *e)
+{
+    size_t fresh = e->fresh_bytes;
+    e->fresh_bytes = 0;
+    if (!e->planned || e->plan_dirty || ++e->planned_passes < SETTLING_PASSES || e->slack_eighths == MOST_SLACK ||
+        fresh < SWN_GRANULE + e->planned_other / 16)
+        return;
+    e->slack_eighths++;
+    e->plan_dirty = 1;
+}
+
 /* Puts a plan into force. -EAGAIN: a weight that it knows is gone, -EBUSY: it is in force, but what is in use keeps
  * part of it from being carried out now; it is tried again. */
 int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
@@ -677,6 +701,8 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     e->plan_dirty = 0;
     e->plans++;
     e->planned_other = d->other;
+    e->planned_slack = d->slack;
+    e->planned_passes = 0;
     e->plan_compute_ns = d->plan.compute_ns;
     e->other_peak = swn_policy_other(e);
     e->recalled_bytes = 0;

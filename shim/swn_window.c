@@ -160,11 +160,12 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     uint64_t passes = t->cursor.passes;
     if (!swn_order_visit(e->order, &t->cursor, t->last_node))
         t->next_plan_try = 0;
-    if (e->record && t->cursor.passes != passes) {
-        if (passes)
-            swn_record_pass(e->record, (double)(now - t->pass_ns));
-        t->pass_ns = now;
-    }
+    if (t->cursor.passes == passes)
+        return;
+    swn_policy_passed(e);
+    if (e->record && passes)
+        swn_record_pass(e->record, (double)(now - t->pass_ns));
+    t->pass_ns = now;
 }
 
 /* Operations and activations belong to the weight that was read last. */

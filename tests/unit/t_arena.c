@@ -106,7 +106,7 @@ static void warm_reuse(void **state)
     struct swn_range *cold = take(a, 2 * SWN_GRANULE), *wall3 = take(a, SWN_GRANULE);
     uintptr_t at_big = big->addr, at_small = small->addr, at_cold = cold->addr;
     (void)wall, (void)wall2, (void)wall3;
-    assert_false(swn_arena_would_reuse(a, 1));
+    assert_int_equal(swn_arena_fresh(a, 1), 4096);
     swn_arena_free(a, big, 1);
     swn_arena_free(a, small, 1);
     swn_arena_free(a, cold, 0);
@@ -114,7 +114,7 @@ static void warm_reuse(void **state)
 
     /* The smallest warm piece that fits; warm before cold, even where the cold one would fit better. */
     size_t fresh = 99;
-    assert_true(swn_arena_would_reuse(a, 2 * SWN_GRANULE - 100));
+    assert_int_equal(swn_arena_fresh(a, 2 * SWN_GRANULE - 100), 0);
     struct swn_range *r = swn_arena_alloc(a, 2 * SWN_GRANULE - 100, &fresh);
     assert_int_equal(fresh, 0);
     assert_int_equal(r->addr, at_small);
@@ -123,8 +123,8 @@ static void warm_reuse(void **state)
     assert_int_equal(take(a, 4 * SWN_GRANULE)->addr, at_big);
     assert_int_equal(swn_arena_warm_bytes(a), 5 * SWN_GRANULE);
 
-    assert_false(swn_arena_would_reuse(a, 5 * SWN_GRANULE));
-    assert_true(swn_arena_would_reuse(a, 4 * SWN_GRANULE));
+    assert_int_equal(swn_arena_fresh(a, 5 * SWN_GRANULE), 5 * SWN_GRANULE); /* no cold space beside them */
+    assert_int_equal(swn_arena_fresh(a, 4 * SWN_GRANULE), 0);
     assert_int_equal(take(a, 4 * SWN_GRANULE)->addr, at_big + 4 * SWN_GRANULE);
     assert_int_equal(take(a, SWN_GRANULE)->addr, at_small + 2 * SWN_GRANULE);
     assert_int_equal(swn_arena_warm_bytes(a), 0);
@@ -147,7 +147,7 @@ static void joins_neighbours(void **state)
             uintptr_t at = r[0]->addr;
             for (size_t i = 0; i < 3; i++)
                 swn_arena_free(a, r[orders[k][i]], warm);
-            assert_int_equal(swn_arena_would_reuse(a, 6 * SWN_GRANULE), warm);
+            assert_int_equal(swn_arena_fresh(a, 6 * SWN_GRANULE), warm ? 0 : 6 * SWN_GRANULE);
             struct swn_range *whole = take(a, 6 * SWN_GRANULE);
             assert_int_equal(whole->addr, at);
             assert_int_equal(swn_arena_warm_bytes(a), 0);
@@ -158,13 +158,49 @@ static void joins_neighbours(void **state)
     assert_int_equal(take(a, ARENA)->addr, swn_arena_lo(a)); /* all of it in one piece again */
 }
 
-static void trims_largest(void **state)
+/* A warm piece that is too short is made longer by the cold space before or behind it: only that is fresh. */
+static void grows_into_the_cold(void **state)
+{
+    struct swn_arena *a = *state;
+    for (int before = 0; before < 2; before++) {
+        struct swn_range *r[2], *wall;
+        r[0] = take(a, 3 * SWN_GRANULE);
+        r[1] = take(a, 5 * SWN_GRANULE);
+        wall = take(a, SWN_GRANULE);
+        struct swn_range *other = take(a, 2 * SWN_GRANULE), *wall2 = take(a, SWN_GRANULE);
+        uintptr_t lo = r[0]->addr, hi = r[1]->addr + r[1]->span, at_other = other->addr;
+        for (int i = 0; i < 2; i++)
+            swn_arena_free(a, r[i], i == before);
+        swn_arena_free(a, other, 1); /* shorter, and with no cold space beside it */
+        size_t warm = before ? 5 : 3, fresh = 99, len = 6 * SWN_GRANULE - 100;
+        assert_int_equal(swn_arena_fresh(a, len), (6 - warm) * SWN_GRANULE);
+        struct swn_range *got = swn_arena_alloc(a, len, &fresh);
+        assert_int_equal(fresh, (6 - warm) * SWN_GRANULE);
+        assert_int_equal(got->size, 6 * SWN_GRANULE);
+        assert_true(before ? got->addr + got->span == hi : got->addr == lo);
+        assert_int_equal(swn_arena_warm_bytes(a), 2 * SWN_GRANULE);
+        /* What is left of the cold piece is where it was. */
+        other = take(a, 2 * SWN_GRANULE);
+        assert_int_equal(other->addr, at_other);
+        struct swn_range *rest = take(a, 2 * SWN_GRANULE);
+        assert_int_equal(rest->addr, before ? lo : lo + 6 * SWN_GRANULE);
+        swn_arena_free(a, rest, 0);
+        swn_arena_free(a, got, 0);
+        swn_arena_free(a, wall, 0);
+        swn_arena_free(a, other, 0);
+        swn_arena_free(a, wall2, 0);
+    }
+    assert_int_equal(take(a, ARENA)->addr, swn_arena_lo(a)); /* all of it in one piece again */
+}
+
+/* From the end, and no more than asked: what stays warm stays together. */
+static void trims_the_end(void **state)
 {
     static const size_t sizes[] = {2, 7, 1, 5};
     struct swn_arena *a = *state;
     struct swn_piece piece = {0, 0};
     struct swn_range *r[4];
-    assert_int_equal(swn_arena_trim(a, &piece), 0);
+    assert_int_equal(swn_arena_trim(a, SIZE_MAX, &piece), 0);
     for (size_t i = 0; i < 4; i++) {
         r[i] = take(a, sizes[i] * SWN_GRANULE - 4096);
         take(a, SWN_GRANULE);
@@ -174,17 +210,25 @@ static void trims_largest(void **state)
         at[i] = r[i]->addr;
         swn_arena_free(a, r[i], 1);
     }
-    static const size_t expect[] = {1, 3, 0, 2};
+    static const struct {
+        size_t bytes, piece, from, count; /* asked for; what goes: granules of that piece */
+    } steps[] = {{1, 3, 4, 1},
+                 {2 * SWN_GRANULE + 1, 3, 1, 3},
+                 {SIZE_MAX, 3, 0, 1},
+                 {SIZE_MAX, 2, 0, 1},
+                 {3 * SWN_GRANULE, 1, 4, 3},
+                 {SIZE_MAX, 1, 0, 4},
+                 {2 * SWN_GRANULE, 0, 0, 2}};
     size_t left = 15;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         assert_int_equal(swn_arena_warm_bytes(a), left * SWN_GRANULE);
-        assert_int_equal(swn_arena_trim(a, &piece), 1);
-        assert_int_equal(piece.addr, at[expect[i]]);
-        assert_int_equal(piece.bytes, sizes[expect[i]] * SWN_GRANULE);
-        left -= sizes[expect[i]];
+        assert_int_equal(swn_arena_trim(a, steps[i].bytes, &piece), 1);
+        assert_int_equal(piece.addr, at[steps[i].piece] + steps[i].from * SWN_GRANULE);
+        assert_int_equal(piece.bytes, steps[i].count * SWN_GRANULE);
+        left -= steps[i].count;
     }
     assert_int_equal(swn_arena_warm_bytes(a), 0);
-    assert_int_equal(swn_arena_trim(a, &piece), 0);
+    assert_int_equal(swn_arena_trim(a, SIZE_MAX, &piece), 0);
     size_t fresh = 0;
     struct swn_range *again = swn_arena_alloc(a, 2 * SWN_GRANULE, &fresh);
     assert_int_equal(again->addr, at[0]);
@@ -199,12 +243,12 @@ static void odd_sizes(void **state)
     swn_arena_free(a, take(a, 4 * SWN_GRANULE), 1);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_null(swn_arena_alloc(a, bad[i], &fresh));
-        assert_false(swn_arena_would_reuse(a, bad[i]));
+        assert_int_equal(swn_arena_fresh(a, bad[i]), swn_round_up(bad[i], 4096));
     }
     struct swn_range *r = take(a, 1);
     assert_int_equal(r->span, SWN_GRANULE);
     struct swn_piece piece;
-    while (swn_arena_trim(a, &piece))
+    while (swn_arena_trim(a, SIZE_MAX, &piece))
         ;
     assert_null(swn_arena_alloc(a, ARENA, &fresh));
     swn_arena_free(a, r, 0);
@@ -262,24 +306,34 @@ static void cut_and_joined(void **state)
 enum { COLD, WARM, LIVE };
 
 /* Where a request of `count` must go by the header: best fit among warm runs, else the lowest cold one; -1: nowhere. */
-static long expected_place(const unsigned char *kind, size_t count, int *warm)
+static long expected_place(const unsigned char *kind, size_t count, size_t *warm)
 {
-    long best = -1, lowest = -1;
+    long best = -1, grown = -1, lowest = -1, before = -1; /* where the run before this one begins */
     size_t best_run = SIZE_MAX;
+    *warm = 0;
     for (size_t i = 0; i < GRANULES;) {
         size_t run = i + 1;
         while (run < GRANULES && kind[run] == kind[i])
             run++;
-        if (kind[i] == WARM && run - i >= count && run - i < best_run) {
+        size_t length = run - i, length_before = before < 0 ? 0 : i - (size_t)before;
+        if (kind[i] == WARM && length >= count && length < best_run) {
             best = (long)i;
-            best_run = run - i;
-        } else if (kind[i] == COLD && run - i >= count && lowest < 0) {
+            best_run = length;
+        } else if (kind[i] == COLD && length >= count && lowest < 0) {
             lowest = (long)i;
         }
+        int cold_first = kind[i] == WARM && before >= 0 && kind[before] == COLD;
+        int warm_first = kind[i] == COLD && before >= 0 && kind[before] == WARM;
+        size_t pages = warm_first ? length_before : length;
+        if ((cold_first || warm_first) && length + length_before >= count && pages < count && pages > *warm) {
+            *warm = pages;
+            grown = cold_first ? (long)(i + pages - count) : before;
+        }
+        before = (long)i;
         i = run;
     }
-    *warm = best >= 0;
-    return best >= 0 ? best : lowest;
+    *warm = best >= 0 ? count : *warm;
+    return best >= 0 ? best : grown >= 0 ? grown : lowest;
 }
 
 static void stress(void **state)
@@ -287,16 +341,17 @@ static void stress(void **state)
     static unsigned char kind[GRANULES];
     static struct swn_range *live[GRANULES];
     struct swn_arena *a = *state;
-    size_t count = 0, refused = 0, reused = 0;
+    size_t count = 0, refused = 0, reused = 0, grown = 0;
     memset(kind, COLD, sizeof kind);
     for (int step = 0; step < 20000; step++) {
         unsigned dice = (unsigned)(rnd() % 100);
         if (dice < 50) {
             size_t len = rnd() % 16 ? 1 + rnd() % (12 * SWN_GRANULE) : 1 + rnd() % (200 * SWN_GRANULE);
             size_t n = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE, fresh = 77;
-            int warm;
+            size_t warm;
             long at = expected_place(kind, n, &warm);
-            assert_int_equal(swn_arena_would_reuse(a, len), warm);
+            size_t expected = warm ? (n - warm) * SWN_GRANULE : swn_round_up(len, 4096);
+            assert_int_equal(swn_arena_fresh(a, len), expected);
             struct swn_range *r = swn_arena_alloc(a, len, &fresh);
             if (at < 0) {
                 assert_null(r);
@@ -305,8 +360,10 @@ static void stress(void **state)
             }
             assert_non_null(r);
             assert_int_equal(r->addr, swn_arena_lo(a) + (size_t)at * SWN_GRANULE);
-            assert_int_equal(fresh, warm ? 0 : r->size);
-            reused += (size_t)warm;
+            assert_int_equal(fresh, expected);
+            assert_int_equal(r->size, warm ? r->span : expected);
+            reused += warm == n;
+            grown += warm && warm < n;
             for (size_t i = 0; i < n; i++) {
                 assert_int_not_equal(kind[(size_t)at + i], LIVE);
                 kind[(size_t)at + i] = LIVE;
@@ -321,20 +378,16 @@ static void stress(void **state)
             live[pick] = live[--count];
         } else if (dice >= 97) {
             struct swn_piece piece;
-            size_t longest = 0;
-            for (size_t i = 0, run = 0; i < GRANULES; i++) {
-                run = kind[i] == WARM ? run + 1 : 0;
-                longest = run > longest ? run : longest;
-            }
-            assert_int_equal(swn_arena_trim(a, &piece), longest > 0);
-            if (!longest)
+            size_t end = GRANULES, from, most = 1 + rnd() % 8;
+            while (end && kind[end - 1] != WARM)
+                end--;
+            assert_int_equal(swn_arena_trim(a, most * SWN_GRANULE, &piece), end > 0);
+            if (!end)
                 continue;
-            assert_int_equal(piece.bytes, longest * SWN_GRANULE);
-            size_t at = (piece.addr - swn_arena_lo(a)) / SWN_GRANULE;
-            for (size_t i = 0; i < longest; i++) {
-                assert_int_equal(kind[at + i], WARM);
-                kind[at + i] = COLD;
-            }
+            for (from = end; from && kind[from - 1] == WARM && end - from < most; from--)
+                kind[from - 1] = COLD;
+            assert_int_equal((piece.addr - swn_arena_lo(a)) / SWN_GRANULE, from);
+            assert_int_equal(piece.bytes, (end - from) * SWN_GRANULE);
         }
         size_t warm_count = 0, live_count = 0, listed = 0;
         for (size_t i = 0; i < GRANULES; i++) {
@@ -358,7 +411,7 @@ static void stress(void **state)
         size_t probe = rnd() % GRANULES;
         assert_int_equal(swn_arena_find(a, swn_arena_lo(a) + probe * SWN_GRANULE) != NULL, kind[probe] == LIVE);
     }
-    assert_true(refused > 10 && reused > 100); /* the dice were rolled as meant */
+    assert_true(refused > 10 && reused > 100 && grown > 100); /* the dice were rolled as meant */
 }
 
 static void split_and_given_back(void **state)
@@ -463,7 +516,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(find_every_address, setup, teardown),
         cmocka_unit_test_setup_teardown(warm_reuse, setup, teardown),
         cmocka_unit_test_setup_teardown(joins_neighbours, setup, teardown),
-        cmocka_unit_test_setup_teardown(trims_largest, setup, teardown),
+        cmocka_unit_test_setup_teardown(grows_into_the_cold, setup, teardown),
+        cmocka_unit_test_setup_teardown(trims_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(odd_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(split_and_given_back, setup, teardown),
         cmocka_unit_test_setup_teardown(cut_and_joined, setup, teardown),

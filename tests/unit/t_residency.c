@@ -351,7 +351,7 @@ static void step(enum stand stand, enum op op, int kept, size_t published)
     swn_residency_free(&res, heir, 0);
     assert_int_equal(res.home_bytes, 0);
     struct swn_piece piece;
-    assert_int_equal(swn_arena_trim(arena, &piece), 0);
+    assert_int_equal(swn_arena_trim(arena, SIZE_MAX, &piece), 0);
     assert_null(swn_pool_first(pool));
 }
 

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""The scenarios of SwapNet's section 8.1.1: several DNNs, each its own process, in one budget. See README.md."""
+import argparse
+import json
+import os
+import signal
+import statistics
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import bandwidth
+import cgroup
+import facts as measuring
+import plan
+import table
+import variants
+import weights_file
+from fleet import Daemon, Fleet
+from options import list_of
+from sampler import Sampler
+
+# Names of DNNs and their models, and the MiB that all weights together get.
+SCENARIOS = {
+    "self-driving": (843, (("YOLOv3", "yolov3"), ("FCN", "fcn_resnet101"), ("VGG-19", "vgg19"),
+                           ("ResNet-101", "resnet101"))),
+    "rsu": (1088, (("YOLOv3-a", "yolov3"), ("YOLOv3-b", "yolov3"), ("ResNet-101-a", "resnet101"),
+                   ("ResNet-101-b", "resnet101"), ("VGG-19", "vgg19"))),
+    "uav": (325, (("YOLOv3", "yolov3"), ("ResNet-101", "resnet101"))),
+}
+POLICIES = ("equal", "eq1", "minmax")
+SUFFICIENT, MMAP = "sufficient memory", "mmap"
+VARIANTS = (SUFFICIENT, MMAP, *POLICIES)
+# A camera delivers the next frame after so many times what an inference takes with sufficient
+# memory; by then the one before has to be done.
+PERIOD = 1.5
+GOAL = 1.062  # SwapNet: 6.2 % on average
+COLUMNS = ("variant", "model", "MiB", "budget", "latency ms", "x sufficient", "limit", "missed",
+           "read/pass", "same bits", "note")
+
+
+def progress(text):
+    print(f"scenario: {text}", file=sys.stderr, flush=True)
+
+
+@dataclass
+class Config(variants.Setup):
+    scenarios: list
+    variants: list
+    rounds: int
+    slot: float
+    warm_up: float
+    timeout: float
+    json: str | None
+    markdown: bool
+
+
+def share_cpus(count):
+    """Which CPUs each of `count` DNNs runs on: disjoint ones while there are enough (SwapNet
+    6.2.1), else in turn."""
+    cpus = sorted(os.sched_getaffinity(0))
+    each = max(1, len(cpus) // count)
+    return [[cpus[(i * each + k) % len(cpus)] for k in range(each)] for i in range(count)]
+
+
+class Scenario:
+    """One scenario with all its variants alive at once; slots of each follow one another."""
+
+    def __init__(self, config, name, sampler, group_kind):
+        self.config, self.name = config, name
+        self.sampler, self.group_kind = sampler, group_kind
+        weights_mib, self.names = SCENARIOS[name]
+        self.weights_mib = weights_mib
+        self.cpus = share_cpus(len(self.names))
+        self.config.threads = len(self.cpus[0])
+        self.models = sorted({model for _, model in self.names})
+        self.facts, self.fleets, self.daemons, self.bandwidths = {}, {}, [], []
+        self.periods = {}
+
+    def measure(self):
+        for model in self.models:
+            progress(f"{self.name}: measuring {model}")
+            found, _ = measuring.measure(self.config, model, self.config.weights(model))
+            self.facts[model] = measuring.with_base(found, self.config, self.sampler,
+                                                    self.group_kind, model, self.config.timeout)
+        facts = [self.facts[model] for _, model in self.names]
+        self.total = self.weights_mib * plan.MIB + sum(
+            f.activation_bytes + f.weight_bytes - f.streamable_bytes for f in facts)
+        self.base = sum(f.base_bytes for f in facts)
+        self.limit = (self.base + self.total + len(facts) * plan.SLACK_BYTES
+                      + max(f.file_bytes for f in facts))
+
+    def _start(self, variant):
+        progress(f"{self.name}: {variant}: building")
+        title = f"{self.name}-{variant.replace(' ', '-')}"
+        limit = None if variant == SUFFICIENT else self.limit
+        kind, env = variants.PLAIN, None
+        if variant == MMAP:
+            kind = variants.MMAP
+            for model in self.models:
+                weights_file.drop_page_cache(self.config.weights(model))
+        elif variant in POLICIES:
+            kind = variants.SWAPNET
+            self.daemons.append(Daemon(self.config.library, self.total, variant))
+            env = self.daemons[-1].env
+        measuring.warm_libraries(self.config)
+        group = self.group_kind(f"swapnet-bench-{title}", limit)
+        fleet = Fleet(self.config, title, kind, self.names, group, self.sampler,
+                      self.config.timeout, self.cpus, env)
+        self.fleets[variant] = fleet
+        latencies = fleet.together(lambda dnn: dnn.without_pause(self.config.warm_up))
+        for dnn in fleet.dnns:
+            if dnn.ended:
+                progress(f"{self.name}: {variant}: {dnn.name}: {dnn.ended}\n"
+                         f"{dnn.worker.log_tail()}".rstrip())
+        if variant == SUFFICIENT:
+            self.periods = {name: PERIOD * statistics.median(found[len(found) // 3:])
+                            for name, found in latencies.items()}
+
+    def run(self):
+        self.measure()
+        wanted = [SUFFICIENT, *(v for v in self.config.variants if v != SUFFICIENT)]
+        for variant in wanted:
+            self._start(variant)
+        for number in range(self.config.rounds):
+            self.bandwidths.append(bandwidth.measure(self.config.weights(self.names[0][1])))
+            for fleet in self.fleets.values():
+                fleet.together(lambda dnn: dnn.every(self.periods[dnn.name], self.config.slot))
+            progress(f"{self.name}: round {number + 1} of {self.config.rounds}: " + ", ".join(
+                f"{variant} {_text(self._mean_ratio(variant), '.2f')}" for variant in self.fleets))
+        for variant, fleet in self.fleets.items():
+            if variant in POLICIES:
+                fleet.quit()
+
+    def close(self):
+        for fleet in self.fleets.values():
+            fleet.close()
+        for daemon in self.daemons:
+            daemon.close()
+        for model in self.models:
+            weights_file.remove(self.config.weights(model))
+
+    # --- results ---
+
+    def _plain(self, dnn):
+        return next(p for p in self.fleets[SUFFICIENT].dnns if p.name == dnn.name)
+
+    def _ratio(self, dnn):
+        plain, latency = self._plain(dnn).latency(), dnn.latency()
+        return latency / plain if plain and latency else None
+
+    def _mean_ratio(self, variant):
+        """None when one DNN has no result: a mean of the others would flatter."""
+        ratios = [self._ratio(dnn) for dnn in self.fleets[variant].dnns]
+        return None if None in ratios else statistics.mean(ratios)
+
+    def _stats(self, variant, dnn):
+        path = variants.stats_file(self.config, f"{self.fleets[variant].title}-{dnn.name}")
+        try:
+            return json.loads(path.read_text())
+        except (OSError, ValueError):
+            return None
+
+    def _limit(self, variant, dnn, stats):
+        """How many times its latency with sufficient memory the disk alone would allow."""
+        latency = self._plain(dnn).latency()
+        if variant not in POLICIES or not stats or not latency:
+            return None
+        missing = plan.missing(self.facts[dnn.model], stats["budget_bytes"])
+        return max(1.0, missing / statistics.median(self.bandwidths) / latency)
+
+    def rows(self):
+        for variant, fleet in self.fleets.items():
+            found = [self._row(variant, dnn) for dnn in fleet.dnns]
+            yield from found
+            yield self._summary(variant, found)
+
+    def _row(self, variant, dnn):
+        stats = self._stats(variant, dnn) if variant in POLICIES else None
+        expected = self._plain(dnn).hashes
+        passes = stats["passes"] if stats else 0
+        return {
+            "scenario": self.name, "variant": variant, "dnn": dnn.name,
+            "weight_bytes": self.facts[dnn.model].weight_bytes,
+            "budget_bytes": stats and stats["budget_bytes"],
+            "latency_s": dnn.latency(), "latencies_s": dnn.latencies,
+            "period_s": self.periods[dnn.name],
+            "ratio": None if variant == SUFFICIENT else self._ratio(dnn),
+            "limit_ratio": self._limit(variant, dnn, stats),
+            "released": dnn.released, "missed": dnn.missed,
+            "read_per_pass": stats["streamed_bytes"] / passes if passes else None,
+            "same_bits": all(h == expected.get(i) for i, h in dnn.hashes.items())
+                         if dnn.hashes else None,
+            "note": dnn.ended or "", "stats": stats}
+
+    def _summary(self, variant, found):
+        held = self.sampler.peaks(self.fleets[variant].group)["held"]
+        limits = [row["limit_ratio"] for row in found]
+        return {
+            "scenario": self.name, "variant": variant, "dnn": "all",
+            "weight_bytes": sum(row["weight_bytes"] for row in found),
+            "budget_bytes": self.total if variant in POLICIES else None,
+            "latency_s": None,
+            "ratio": None if variant == SUFFICIENT else self._mean_ratio(variant),
+            "limit_ratio": None if None in limits else statistics.mean(limits),
+            "released": sum(row["released"] for row in found),
+            "missed": sum(row["missed"] for row in found), "read_per_pass": None,
+            "same_bits": all(row["same_bits"] for row in found),
+            "over_base_bytes": held - self.base if held else None,
+            "note": f"peak {(held - self.base) / plan.MIB:.0f} MiB over base" if held else ""}
+
+
+def _text(value, form):
+    return "-" if value is None else format(value, form)
+
+
+def _cells(row):
+    blank = {None: "", True: "yes", False: "NO"}
+    number = lambda value, form, factor=1: "" if value is None else format(value * factor, form)
+    missed = row["missed"] / row["released"] if row["released"] else None
+    return (row["variant"], row["dnn"], number(row["weight_bytes"], ".0f", 1 / plan.MIB),
+            number(row["budget_bytes"], ".0f", 1 / plan.MIB), number(row["latency_s"], ".0f", 1e3),
+            number(row["ratio"], ".3f"), number(row["limit_ratio"], ".3f"),
+            number(missed, ".0%"), number(row["read_per_pass"], ".0f", 1 / plan.MIB),
+            blank[row["same_bits"]], row["note"])
+
+
+def shortfalls(rows):
+    """What a reader of the table should not have to find."""
+    means = {row["variant"]: row for row in rows if row["dnn"] == "all"}
+    ratios = {p: means[p]["ratio"] for p in POLICIES if p in means and means[p]["ratio"]}
+    best = min(ratios.values(), default=None)
+    if best is None or best > GOAL:
+        yield f"the best allocator takes {_text(best, '.3f')} of sufficient memory (goal {GOAL})"
+    for row in rows:
+        if row["variant"] in POLICIES and not row["same_bits"]:
+            yield f"{row['variant']}: {row['dnn']}: other bits, or no result"
+    if "minmax" in ratios and ratios["minmax"] > min(ratios.values()) * 1.01:
+        yield f"minmax is not the best: {', '.join(f'{p} {r:.3f}' for p, r in ratios.items())}"
+
+
+def parse(argv=None):
+    parser = argparse.ArgumentParser(
+        prog="bench/scenario.py", description="Several DNNs in one budget: sufficient memory, "
+        "memory-mapped weights, and swapnet with each way to divide the budget.")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO",
+                        help=f"of {', '.join(SCENARIOS)}; default: all")
+    parser.add_argument("--variants", type=list_of(VARIANTS), default=list(VARIANTS), metavar="A,B",
+                        help=f"of {', '.join(VARIANTS)}; the first always runs")
+    parser.add_argument("--rounds", type=int, default=4, help="slots of each variant; default: 4")
+    parser.add_argument("--slot", type=float, default=12, help="seconds of a slot; default: 12")
+    parser.add_argument("--warm-up", type=float, default=30, help="seconds before; default: 30")
+    parser.add_argument("--timeout", type=float, default=120,
+                        help="seconds to wait for one inference; default: 120")
+    parser.add_argument("--json", metavar="FILE", help="write all results as JSON as well")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
+    parser.add_argument("--library", type=Path, default=variants.DEFAULT_LIBRARY,
+                        help="libswapnet.so; default: the release build")
+    parser.add_argument("--python", help="interpreter with torch; default: this or the system's")
+    parser.add_argument("--dir", type=Path, default=variants.HERE / "out",
+                        help="work directory, on the disk to measure; default: bench/out")
+    args = parser.parse_args(argv)
+    unknown = [name for name in args.scenarios if name not in SCENARIOS]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(SCENARIOS)}")
+    if args.rounds < 1 or args.slot <= 0 or args.warm_up <= 0:
+        parser.error("--rounds, --slot and --warm-up are more than 0")
+    return Config(
+        scenarios=args.scenarios or list(SCENARIOS), variants=args.variants, rounds=args.rounds,
+        slot=args.slot, warm_up=args.warm_up, timeout=args.timeout, threads=None,
+        python=variants.python_with_torch(args.python), library=args.library.resolve(),
+        out=args.dir.resolve(), json=args.json, markdown=args.markdown)
+
+
+def main():
+    config = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    config.out.mkdir(parents=True, exist_ok=True)
+    if not config.library.exists():
+        raise SystemExit(f"scenario: {config.library} is not built: run scripts/build first")
+    group_kind, no_limit = cgroup.find()
+    if no_limit:
+        progress(f"{no_limit}: every variant runs WITHOUT a memory limit")
+    sampler, document = Sampler(), []
+    for name in config.scenarios:
+        scenario = Scenario(config, name, sampler, group_kind)
+        try:
+            scenario.run()
+            rows = list(scenario.rows())
+        finally:
+            scenario.close()
+        speed = statistics.median(scenario.bandwidths)
+        weights = sum(scenario.facts[model].weight_bytes for _, model in scenario.names)
+        print(f"\n{name}: {weights / plan.MIB:.0f} MiB of weights in {scenario.weights_mib} MiB; "
+              f"disk {speed / 1e6:.0f} MB/s; a job every {PERIOD} times its latency with "
+              "sufficient memory")
+        cells = [_cells(row) for row in rows]
+        grid = table.markdown_grid if config.markdown else table.grid
+        print(grid(COLUMNS, cells), flush=True)
+        for line in shortfalls(rows):
+            progress(f"falls short: {name}: {line}")
+        document.append({"scenario": name, "weights_mib": scenario.weights_mib,
+                         "total_bytes": scenario.total, "limit_bytes": scenario.limit,
+                         "bandwidth": speed, "limited": group_kind.limited, "rows": rows})
+    if config.json:
+        Path(config.json).write_text(json.dumps({"schema": 1, "scenarios": document}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
