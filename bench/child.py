@@ -23,6 +23,11 @@ class Worker:
                 env=env, start_new_session=True)
         group.started(self._process.pid)
 
+    @property
+    def pid(self):
+        """Of the worker itself: everything in front of it execs."""
+        return self._process.pid
+
     def answer(self, timeout):
         """The next JSON line of the worker."""
         deadline = time.monotonic() + timeout

@@ -1,5 +1,7 @@
 """Several DNN processes of one variant that run at the same time, all in one memory cgroup."""
+import json
 import shutil
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -45,13 +47,23 @@ class Daemon:
         program = library.parent.parent / "bin" / "swapnetd"
         self._process = subprocess.Popen([program, "--total", str(total_bytes), "--policy", policy],
                                          env={**variants.plain_environment(), **self.env})
-        socket = Path(self.place) / "swapnet" / "swapnetd.sock"
+        self._socket = str(Path(self.place) / "swapnet" / "swapnetd.sock")
         end = time.monotonic() + DAEMON_SECONDS
-        while not socket.exists():
+        while not Path(self._socket).exists():
             if self._process.poll() is not None or time.monotonic() > end:
                 self.close()
                 raise SystemExit("bench: swapnetd did not start")
             time.sleep(0.01)
+
+    def budgets(self):
+        """Bytes by process id, as they are now."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(DAEMON_SECONDS)
+            connection.connect(self._socket)
+            connection.sendall(b'{"op": "list"}\n')
+            with connection.makefile() as answers:
+                found = json.loads(answers.readline())
+        return {process["pid"]: process["budget_bytes"] for process in found["processes"]}
 
     def close(self):
         self._process.terminate()

@@ -2,8 +2,9 @@
  *
  *     cmake --build build/release --target bench-partition && build/release/bin/bench-partition [LAYERS] [ETA]
  *
- * Random layers; for budgets from half of the model to a 64th: the number of blocks and the search, median and slowest
- * of 21, in milliseconds.
+ * Random layers; for budgets from half of the model to a 64th, median and slowest of 21, in milliseconds: the search
+ * for the best partition; looking it up in a table made before ("-": not in it); and the plan that the library makes
+ * while the model runs, of what to keep and what to stream.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 
 #include "swn_fit.h"
 #include "swn_partition.h"
+#include "swn_plan.h"
+#include "swn_table.h"
 
 #define REPEATS 21
 
@@ -20,6 +23,24 @@ static double now_ms(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* Median and slowest of what `run` takes. */
+struct times {
+    double ms[REPEATS], median, most;
+};
+
+static void sum_up(struct times *t)
+{
+    t->median = swn_median(t->ms, REPEATS); /* sorts them */
+    t->most = t->ms[REPEATS - 1];
+}
+
+static void nodes_of(const struct swn_part_model *m, struct swn_plan_node *nodes)
+{
+    for (size_t i = 0; i < m->layers; i++)
+        nodes[i] = (struct swn_plan_node){.bytes = m->bytes[i + 1] - m->bytes[i],
+                                          .compute_ns = (m->ex[i + 1] - m->ex[i]) * 1e9};
 }
 
 int main(int argc, char **argv)
@@ -37,22 +58,52 @@ int main(int argc, char **argv)
     }
     if (!layers || !first || swn_partition_model(&m, layers, n, &c))
         return 1;
-    printf("%8s %8s %10s %10s %6s\n", "budget", "blocks", "median ms", "most ms", "exact");
+    struct swn_table *table;
+    struct swn_plan_node *nodes = calloc(n, sizeof *nodes);
+    unsigned char *file;
+    size_t file_bytes;
+    double begin = now_ms();
+    if (!nodes || swn_table_make(&table, &m))
+        return 1;
+    double made = now_ms() - begin;
+    if (swn_table_write(table, &m, &file, &file_bytes))
+        return 1;
+    printf("%zu layers; lookup table: %.0f ms to make, %zu KiB\n", n, made, file_bytes >> 10);
+    free(file);
+    printf("%8s %8s %21s %6s %21s %21s\n", "budget", "blocks", "search ms", "exact", "lookup ms", "library's plan ms");
     for (double share = 2; share <= 64; share *= 1.2) {
         uint64_t budget = (uint64_t)((double)m.bytes[n] / share);
-        double search[REPEATS];
-        struct swn_part part;
-        size_t blocks = 0;
+        struct times search, lookup, plan;
+        struct swn_part part, found;
+        size_t blocks = 0, looked_up = 0;
+        int rc = 0;
         for (int i = 0; i < REPEATS; i++) {
-            double begin = now_ms();
+            struct swn_plan made_plan;
+            double t0 = now_ms();
             if (swn_partition_for_budget(&m, budget, 0.036, &blocks, first, &part))
                 return 1;
-            search[i] = now_ms() - begin;
+            double t1 = now_ms();
+            rc = swn_table_for_budget(table, &m, budget, 0.036, &looked_up, first, &found);
+            double t2 = now_ms();
+            nodes_of(&m, nodes);
+            double t3 = now_ms();
+            if (swn_plan_make(nodes, n, budget, 1e-9 / c.alpha, 50e3, &made_plan))
+                return 1;
+            search.ms[i] = t1 - t0;
+            lookup.ms[i] = t2 - t1;
+            plan.ms[i] = now_ms() - t3;
         }
-        double median = swn_median(search, REPEATS); /* sorts them */
-        printf("1/%-6.1f %8zu %10.3f %10.3f %6s\n", share, blocks, median, search[REPEATS - 1],
-               part.exact ? "yes" : "no");
+        sum_up(&search);
+        sum_up(&lookup);
+        sum_up(&plan);
+        char text[32] = "-";
+        if (!rc)
+            snprintf(text, sizeof text, "%.3f %.3f", lookup.median, lookup.most);
+        printf("1/%-6.1f %8zu %11.3f %9.3f %6s %21s %11.3f %9.3f\n", share, blocks, search.median, search.most,
+               part.exact ? "yes" : "no", text, plan.median, plan.most);
     }
+    swn_table_free(table);
+    free(nodes);
     swn_partition_model_free(&m);
     free(layers);
     free(first);

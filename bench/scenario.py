@@ -74,7 +74,8 @@ class Scenario:
         self.cpus = share_cpus(len(self.names))
         self.config.threads = len(self.cpus[0])
         self.models = sorted({model for _, model in self.names})
-        self.facts, self.fleets, self.daemons, self.bandwidths = {}, {}, [], []
+        self.facts, self.fleets, self.daemons, self.budgets = {}, {}, {}, {}
+        self.bandwidths = []
         self.periods = {}
 
     def measure(self):
@@ -101,8 +102,8 @@ class Scenario:
                 weights_file.drop_page_cache(self.config.weights(model))
         elif variant in POLICIES:
             kind = variants.SWAPNET
-            self.daemons.append(Daemon(self.config.library, self.total, variant))
-            env = self.daemons[-1].env
+            self.daemons[variant] = Daemon(self.config.library, self.total, variant)
+            env = self.daemons[variant].env
         measuring.warm_libraries(self.config)
         group = self.group_kind(f"swapnet-bench-{title}", limit)
         fleet = Fleet(self.config, title, kind, self.names, group, self.sampler,
@@ -128,14 +129,14 @@ class Scenario:
                 fleet.together(lambda dnn: dnn.every(self.periods[dnn.name], self.config.slot))
             progress(f"{self.name}: round {number + 1} of {self.config.rounds}: " + ", ".join(
                 f"{variant} {_text(self._mean_ratio(variant), '.2f')}" for variant in self.fleets))
-        for variant, fleet in self.fleets.items():
-            if variant in POLICIES:
-                fleet.quit()
+        for variant, daemon in self.daemons.items():
+            self.budgets[variant] = daemon.budgets()
+            self.fleets[variant].quit()
 
     def close(self):
         for fleet in self.fleets.values():
             fleet.close()
-        for daemon in self.daemons:
+        for daemon in self.daemons.values():
             daemon.close()
         for model in self.models:
             weights_file.remove(self.config.weights(model))
@@ -161,12 +162,15 @@ class Scenario:
         except (OSError, ValueError):
             return None
 
-    def _limit(self, variant, dnn, stats):
+    def _budget(self, variant, dnn):
+        return self.budgets.get(variant, {}).get(dnn.worker.pid)
+
+    def _limit(self, variant, dnn):
         """How many times its latency with sufficient memory the disk alone would allow."""
-        latency = self._plain(dnn).latency()
-        if variant not in POLICIES or not stats or not latency:
+        latency, budget = self._plain(dnn).latency(), self._budget(variant, dnn)
+        if not budget or not latency:
             return None
-        missing = plan.missing(self.facts[dnn.model], stats["budget_bytes"])
+        missing = plan.missing(self.facts[dnn.model], budget)
         return max(1.0, missing / statistics.median(self.bandwidths) / latency)
 
     def rows(self):
@@ -182,11 +186,11 @@ class Scenario:
         return {
             "scenario": self.name, "variant": variant, "dnn": dnn.name,
             "weight_bytes": self.facts[dnn.model].weight_bytes,
-            "budget_bytes": stats and stats["budget_bytes"],
+            "budget_bytes": self._budget(variant, dnn),
             "latency_s": dnn.latency(), "latencies_s": dnn.latencies,
             "period_s": self.periods[dnn.name],
             "ratio": None if variant == SUFFICIENT else self._ratio(dnn),
-            "limit_ratio": self._limit(variant, dnn, stats),
+            "limit_ratio": self._limit(variant, dnn),
             "released": dnn.released, "missed": dnn.missed,
             "read_per_pass": stats["streamed_bytes"] / passes if passes else None,
             "same_bits": all(h == expected.get(i) for i, h in dnn.hashes.items())

@@ -96,10 +96,11 @@ static void tick(struct swd *d, int64_t now)
 static void settle(struct swd *d)
 {
     swd_reap(d);
-    if (d->unbalanced) {
-        d->unbalanced = 0;
+    if (d->unbalanced)
         swn_book_balance(&d->book, swd_now_ms());
-    }
+    else if (d->drifted)
+        swn_book_drift(&d->book, swd_now_ms());
+    d->unbalanced = d->drifted = 0;
     if (d->cpus_changed)
         bind_cpus(d);
     if (d->book.dirty) {

@@ -47,6 +47,7 @@ struct swd {
     int bound; /* the socket file is ours to remove */
     int stop;
     int unbalanced; /* something changed that the book has to divide anew */
+    int drifted;    /* what processes say of themselves did */
     int cpus_changed;
     int64_t accept_after_ms; /* out of descriptors: not before then */
     int64_t next_tick_ms;

@@ -243,7 +243,7 @@ static void from_process(struct swd *d, struct swd_client *c, const struct swn_w
     switch (m->op) {
     case SWN_WIRE_UPDATE:
         take_facts(p, m);
-        d->unbalanced = 1;
+        d->drifted = 1;
         break;
     case SWN_WIRE_ACK:
         swn_book_ack(&d->book, p, m->seq, now);

@@ -174,10 +174,22 @@ static void grow(struct swn_book *b, struct swn_party *p, uint64_t target, int64
     offer(b, p, bytes, now_ms);
 }
 
-void swn_book_balance(struct swn_book *b, int64_t now_ms)
+/* Whether all leases are about what the round gives. */
+static int about_right(const struct round *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        const struct swn_party *p = r->party[i];
+        uint64_t bytes = r->bytes[i], off = bytes > p->lease ? bytes - p->lease : p->lease - bytes;
+        if (!p->lease || p->lease < p->minimum || off > p->lease / 8)
+            return 0;
+    }
+    return 1;
+}
+
+static void balance(struct swn_book *b, int64_t now_ms, int drift)
 {
     struct round r = {0};
-    if (plan_round(b, &r))
+    if (plan_round(b, &r) || (drift && swn_book_sum(b) <= b->total && about_right(&r)))
         r.n = 0; /* out of memory: everybody keeps what it has; the next change tries again */
     for (size_t i = 0; i < r.n; i++)
         if (r.bytes[i] < r.party[i]->lease)
@@ -189,6 +201,16 @@ void swn_book_balance(struct swn_book *b, int64_t now_ms)
     free(r.party);
     free(r.dnn);
     free(r.bytes);
+}
+
+void swn_book_balance(struct swn_book *b, int64_t now_ms)
+{
+    balance(b, now_ms, 0);
+}
+
+void swn_book_drift(struct swn_book *b, int64_t now_ms)
+{
+    balance(b, now_ms, 1);
 }
 
 int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t budget, double urgency,

@@ -1,6 +1,7 @@
 #include "swn_plan.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,10 +30,21 @@
 /* Windows are tried from this up; below it a read is too small for the disk to run at speed. */
 #define LEAST_WINDOW MIB
 #define MORE_CAPS 32
+/* Above so many nodes, sizes that are within a quarter of each other count as equal; else within an eighth. */
+#define MANY_NODES 256
 
 struct candidate {
     uint64_t cap, window;
     int heads_first, pieces;
+};
+
+/* What all candidates share. */
+struct problem {
+    struct swn_plan_node *nodes;
+    size_t n;
+    const uint32_t *by_size; /* indices of the nodes, smallest first */
+    uint64_t budget;
+    double bytes_per_ns, latency_ns;
 };
 
 /* One step of a pass: reads, then computing. */
@@ -198,44 +210,34 @@ static uint64_t forced_bytes(const struct swn_plan_node *node, const struct cand
     return node->bytes <= at->cap ? 0 : may_cut(node, at) ? node->bytes - tail_most(node, at) : node->bytes;
 }
 
-/* The smallest such node. */
-static struct swn_plan_node *smallest_forced(struct swn_plan_node *nodes, size_t n, const struct candidate *at)
-{
-    struct swn_plan_node *pick = NULL;
-    for (size_t i = 0; i < n; i++)
-        if (!nodes[i].oversize && forced_bytes(&nodes[i], at) && (!pick || nodes[i].bytes < pick->bytes))
-            pick = &nodes[i];
-    return pick;
-}
-
 /* A node over `cap` bytes does not fit the window: it is cut, or kept whole, as far as there is room for that, else
  * left to the mapping. What must be streamed of the rest is spread over the compute time by error diffusion. Returns
  * the bytes kept. */
-static uint64_t choose(struct swn_plan_node *nodes, size_t n, const struct candidate *at, uint64_t budget,
-                       uint64_t room)
+static uint64_t choose(const struct problem *p, const struct candidate *at, uint64_t room)
 {
     uint64_t forced = 0, kept = 0, total = 0;
     double compute = 0, target = 0, streamed = 0, before = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct swn_plan_node *node = &nodes[i];
+    for (size_t i = 0; i < p->n; i++) {
+        struct swn_plan_node *node = &p->nodes[i];
         node->keep = 0;
         node->keep_head = 0;
         /* More than the whole budget: neither kept nor in any window. */
-        node->oversize = node->bytes > budget && !sliceable(node, at->window);
+        node->oversize = node->bytes > p->budget && !sliceable(node, at->window);
         forced += node->oversize ? 0 : forced_bytes(node, at);
     }
-    while (forced > room) {
-        struct swn_plan_node *node = smallest_forced(nodes, n, at);
-        forced -= forced_bytes(node, at);
-        node->oversize = 1;
+    for (size_t i = 0; i < p->n && forced > room; i++) {
+        struct swn_plan_node *node = &p->nodes[p->by_size[i]];
+        uint64_t bytes = node->oversize ? 0 : forced_bytes(node, at);
+        forced -= bytes;
+        node->oversize |= bytes > 0;
     }
-    for (size_t i = 0; i < n; i++) {
-        compute += nodes[i].compute_ns;
-        total += nodes[i].oversize ? 0 : nodes[i].bytes;
+    for (size_t i = 0; i < p->n; i++) {
+        compute += p->nodes[i].compute_ns;
+        total += p->nodes[i].oversize ? 0 : p->nodes[i].bytes;
     }
     target = total > room ? (double)(total - room) : 0;
-    for (size_t i = 0; i < n; i++) {
-        struct swn_plan_node *node = &nodes[i];
+    for (size_t i = 0; i < p->n; i++) {
+        struct swn_plan_node *node = &p->nodes[i];
         double due = compute > 0 ? target * ((before + node->compute_ns / 2) / compute) : target;
         before += node->compute_ns;
         if (node->oversize)
@@ -251,26 +253,61 @@ static uint64_t choose(struct swn_plan_node *nodes, size_t n, const struct candi
 }
 
 /* The node to be streamed next because too much is kept: the smallest one that alone suffices, else the largest. */
-static struct swn_plan_node *next_to_stream(struct swn_plan_node *nodes, size_t n, uint64_t cap, uint64_t excess)
+static struct swn_plan_node *next_to_stream(const struct problem *p, uint64_t cap, uint64_t excess)
 {
-    struct swn_plan_node *pick = NULL;
-    for (size_t i = 0; i < n; i++) {
-        struct swn_plan_node *c = &nodes[i];
-        if (!c->keep || c->bytes > cap)
+    struct swn_plan_node *largest = NULL;
+    for (size_t i = 0; i < p->n; i++) {
+        struct swn_plan_node *c = &p->nodes[p->by_size[i]];
+        if (c->bytes > cap)
+            break;
+        if (!c->keep)
             continue;
-        int enough = c->bytes >= excess, pick_enough = pick && pick->bytes >= excess;
-        if (!pick || (enough && (!pick_enough || c->bytes < pick->bytes)) ||
-            (!enough && !pick_enough && c->bytes > pick->bytes))
-            pick = c;
+        if (c->bytes >= excess)
+            return c;
+        if (!largest || c->bytes > largest->bytes)
+            largest = c;
     }
-    return pick;
+    return largest;
+}
+
+/* Keeps more of what is streamed, the largest pieces first, as long as there is room. What did not fit once never
+ * will; of the few nodes that may be cut, it is not their size that counts but what of them is not kept. */
+static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
+{
+    size_t whole = p->n;
+    for (;;) {
+        struct swn_plan_node *pick = NULL;
+        uint64_t most = 0;
+        for (size_t i = p->n; i-- > 0 && p->nodes[p->by_size[i]].bytes >= CUT_LEAST;) {
+            struct swn_plan_node *c = &p->nodes[p->by_size[i]];
+            uint64_t tail = c->bytes - resident(c);
+            if (c->keep_head && !c->oversize && tail > most && tail <= room - kept) {
+                pick = c;
+                most = tail;
+            }
+        }
+        for (; whole; whole--) {
+            struct swn_plan_node *c = &p->nodes[p->by_size[whole - 1]];
+            if (c->bytes <= most)
+                break;
+            if (!c->keep && !c->oversize && !c->keep_head && c->bytes <= room - kept) {
+                pick = c;
+                break;
+            }
+        }
+        if (!pick)
+            return kept;
+        kept += pick->bytes - resident(pick);
+        pick->keep = 1;
+        pick->keep_head = 0;
+    }
 }
 
 /* Diffusion rounds; bring the kept bytes under `room`, then fill what is left. */
-static uint64_t settle(struct swn_plan_node *nodes, size_t n, const struct candidate *at, uint64_t room, uint64_t kept)
+static uint64_t settle(const struct problem *p, const struct candidate *at, uint64_t room, uint64_t kept)
 {
-    for (size_t i = 0; i < n && kept > room; i++) {
-        struct swn_plan_node *c = &nodes[i];
+    for (size_t i = 0; i < p->n && kept > room; i++) {
+        struct swn_plan_node *c = &p->nodes[i];
         if (!may_cut(c, at))
             continue;
         uint64_t before = resident(c), tail = c->bytes - before + (kept - room);
@@ -278,28 +315,15 @@ static uint64_t settle(struct swn_plan_node *nodes, size_t n, const struct candi
         kept = kept - before + resident(c);
     }
     while (kept > room) {
-        struct swn_plan_node *pick = next_to_stream(nodes, n, at->cap, kept - room);
+        struct swn_plan_node *pick = next_to_stream(p, at->cap, kept - room);
         if (!pick)
             return kept;
         pick->keep = 0;
         kept -= pick->bytes;
     }
-    for (;;) {
-        struct swn_plan_node *pick = NULL;
-        for (size_t i = 0; i < n; i++) {
-            struct swn_plan_node *c = &nodes[i];
-            if (!c->keep && !c->oversize && kept + c->bytes - resident(c) <= room &&
-                (!pick || c->bytes - resident(c) > pick->bytes - resident(pick)))
-                pick = c;
-        }
-        if (!pick)
-            break;
-        kept += pick->bytes - resident(pick);
-        pick->keep = 1;
-        pick->keep_head = 0;
-    }
-    for (size_t i = 0; i < n && kept < room; i++) {
-        struct swn_plan_node *c = &nodes[i];
+    kept = fill(p, room, kept);
+    for (size_t i = 0; i < p->n && kept < room; i++) {
+        struct swn_plan_node *c = &p->nodes[i];
         if (c->keep || !may_cut(c, at))
             continue;
         uint64_t more = head_growth(c, at, room - kept);
@@ -313,6 +337,38 @@ static int by_bytes(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
+}
+
+struct sized {
+    uint64_t bytes;
+    uint32_t at;
+};
+
+static int by_size_and_place(const void *a, const void *b)
+{
+    const struct sized *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Indices of the nodes, smallest first; NULL without memory. */
+static uint32_t *sort_by_size(const struct swn_plan_node *nodes, size_t n)
+{
+    struct sized *sized = malloc(n * sizeof *sized);
+    uint32_t *found = malloc(n * sizeof *found);
+    for (size_t i = 0; sized && i < n; i++)
+        sized[i] = (struct sized){nodes[i].bytes, (uint32_t)i};
+    if (sized)
+        qsort(sized, n, sizeof *sized, by_size_and_place);
+    for (size_t i = 0; sized && found && i < n; i++)
+        found[i] = sized[i].at;
+    if (!sized) {
+        free(found);
+        found = NULL;
+    }
+    free(sized);
+    return found;
 }
 
 static void keep_all(struct swn_plan_node *nodes, size_t n, struct swn_plan *out)
@@ -337,36 +393,38 @@ static void set_pieces(struct swn_plan_node *node, const struct candidate *at)
         node->piece = 0;
 }
 
-/* One candidate: nothing larger than at->cap goes through the window, except in slices. */
-static int try_candidate(struct swn_plan_node *nodes, size_t n, const struct candidate *at, uint64_t budget,
-                         double bytes_per_ns, double latency_ns, struct swn_plan *out)
+/* One candidate: nothing larger than at->cap goes through the window, except in slices. 0: it is none, or takes longer
+ * than `limit_ns` even if reading and computing never wait for one another. */
+static int try_candidate(const struct problem *p, const struct candidate *at, double limit_ns, struct swn_plan *out)
 {
-    if (at->window > budget)
+    if (at->window > p->budget)
         return 0;
-    uint64_t room = budget - at->window, rest = room;
-    for (size_t i = 0; at->heads_first && i < n; i++)
-        if (nodes[i].bytes > budget && !sliceable(&nodes[i], at->window))
-            rest -= nodes[i].bytes < rest ? nodes[i].bytes : rest;
-    uint64_t kept = choose(nodes, n, at, budget, rest);
-    kept = settle(nodes, n, at, rest, kept);
+    uint64_t room = p->budget - at->window, rest = room;
+    for (size_t i = 0; at->heads_first && i < p->n; i++)
+        if (p->nodes[i].bytes > p->budget && !sliceable(&p->nodes[i], at->window))
+            rest -= p->nodes[i].bytes < rest ? p->nodes[i].bytes : rest;
+    uint64_t kept = choose(p, at, rest);
+    kept = settle(p, at, rest, kept);
     if (kept > rest)
         return 0;
     /* What the rounding left over keeps the head of a layer that is too large for anything else. */
-    for (size_t i = 0; i < n; i++) {
-        if (!nodes[i].oversize)
+    for (size_t i = 0; i < p->n; i++) {
+        if (!p->nodes[i].oversize)
             continue;
-        uint64_t head = room - kept < nodes[i].bytes ? room - kept : nodes[i].bytes;
-        nodes[i].keep_head = head / (2 * MIB) * (2 * MIB);
-        kept += nodes[i].keep_head;
+        uint64_t head = room - kept < p->nodes[i].bytes ? room - kept : p->nodes[i].bytes;
+        p->nodes[i].keep_head = head / (2 * MIB) * (2 * MIB);
+        kept += p->nodes[i].keep_head;
     }
     out->window_bytes = at->window;
     out->kept_bytes = kept;
     out->streamed_bytes = 0;
-    for (size_t i = 0; i < n; i++) {
-        set_pieces(&nodes[i], at);
-        out->streamed_bytes += nodes[i].keep ? 0 : nodes[i].bytes - nodes[i].keep_head;
+    for (size_t i = 0; i < p->n; i++) {
+        set_pieces(&p->nodes[i], at);
+        out->streamed_bytes += p->nodes[i].keep ? 0 : p->nodes[i].bytes - p->nodes[i].keep_head;
     }
-    out->latency_ns = swn_plan_simulate(nodes, n, at->window, bytes_per_ns, latency_ns);
+    if ((double)out->streamed_bytes / p->bytes_per_ns > limit_ns)
+        return 0;
+    out->latency_ns = swn_plan_simulate(p->nodes, p->n, at->window, p->bytes_per_ns, p->latency_ns);
     return 1;
 }
 
@@ -389,8 +447,11 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         return -EINVAL;
     memset(out, 0, sizeof *out);
     uint64_t total = 0, largest = 0, *caps = malloc((n + MORE_CAPS) * sizeof *caps);
-    if (!caps)
+    uint32_t *by_size = caps && n <= UINT32_MAX ? sort_by_size(nodes, n) : NULL;
+    if (!by_size) {
+        free(caps);
         return -ENOMEM;
+    }
     for (size_t i = 0; i < n; i++) {
         total += nodes[i].bytes;
         out->compute_ns += nodes[i].compute_ns;
@@ -405,17 +466,25 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         caps[count++] = cap;
     if (total <= budget) {
         keep_all(nodes, n, out);
+        free(by_size);
         free(caps);
         return 0;
     }
     qsort(caps, count, sizeof *caps, by_bytes);
+    const struct problem p = {.nodes = nodes,
+                              .n = n,
+                              .by_size = by_size,
+                              .budget = budget,
+                              .bytes_per_ns = bytes_per_ns,
+                              .latency_ns = latency_ns};
     struct swn_plan best = {0};
     struct candidate best_at = {0};
     double least = 0;
     int found = 0;
+    uint64_t nearness = n > MANY_NODES ? 4 : 8;
     for (size_t i = 0; i < count; i++) {
         /* Near-equal sizes are one candidate, as long as the larger one has a window at all. */
-        if (i + 1 < count && caps[i + 1] <= budget && caps[i + 1] <= caps[i] + caps[i] / 8)
+        if (i + 1 < count && caps[i + 1] <= budget && caps[i + 1] <= caps[i] + caps[i] / nearness)
             continue;
         /* window = 1, 1.5 ... 3 times the largest streamed node */
         for (unsigned variant = 0; variant < 20; variant++) {
@@ -424,8 +493,8 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
             at.pieces = variant / 2 % 2;
             at.window = at.window > LEAST_WINDOW ? at.window : LEAST_WINDOW;
             struct swn_plan plan = *out;
-            if ((at.pieces && largest < CUT_LEAST) ||
-                !try_candidate(nodes, n, &at, budget, bytes_per_ns, latency_ns, &plan))
+            if ((at.pieces && largest < CUT_LEAST) || (at.heads_first && largest <= budget) ||
+                !try_candidate(&p, &at, found ? least * (1 + NOISE) : INFINITY, &plan))
                 continue;
             least = !found || plan.latency_ns < least ? plan.latency_ns : least;
             if (!found || better(&plan, &best, least)) {
@@ -436,7 +505,7 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         }
     }
     if (found) {
-        try_candidate(nodes, n, &best_at, budget, bytes_per_ns, latency_ns, out);
+        try_candidate(&p, &best_at, INFINITY, out);
     } else {
         /* Less than the least window: everything goes through the mapping. */
         for (size_t i = 0; i < n; i++) {
@@ -448,6 +517,7 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         }
         out->latency_ns = swn_plan_simulate(nodes, n, 0, bytes_per_ns, latency_ns);
     }
+    free(by_size);
     free(caps);
     return 0;
 }

@@ -90,7 +90,8 @@ struct swn_engine {
     size_t kept_bytes;      /* pool memory behind the window */
     size_t node_home_bytes; /* HOME ranges that are nodes */
     size_t recalled_bytes;  /* ranges that are to come back, and are no weights: the next plan leaves room for them */
-    size_t other_peak;      /* most of everything that is not a weight, since the last plan */
+    size_t other_peak;      /* most of everything that is not a weight, in this pass */
+    size_t other_before;    /* and in those before it, fading */
     size_t other_peak_ever; /* and since there are weights */
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
@@ -180,6 +181,7 @@ void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
 size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most);
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
 size_t swn_policy_other(struct swn_engine *e);
+size_t swn_policy_other_peak(const struct swn_engine *e);
 int swn_policy_give(struct swn_engine *e, int desperate);
 size_t swn_policy_minimum(struct swn_engine *e);
 /* A plan in the making. The steps may be taken apart: making it needs no lock. */

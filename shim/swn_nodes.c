@@ -45,8 +45,8 @@ int swn_node_add(struct swn_engine *e, struct swn_range *r)
     for (struct swn_range *p = r; p; p = p->rest)
         if (atomic_load(&p->state) == SWN_HOME)
             e->node_home_bytes += p->size;
-    e->other_peak = e->other_peak_ever =
-        swn_policy_other(e); /* what was counted as an activation so far was a weight */
+    e->other_before = 0; /* what was counted as an activation so far was a weight */
+    e->other_peak = e->other_peak_ever = swn_policy_other(e);
     return 1;
 }
 

@@ -46,6 +46,11 @@ size_t swn_policy_other(struct swn_engine *e)
     return e->res.home_bytes - e->node_home_bytes + (small > 0 ? (size_t)small : 0);
 }
 
+size_t swn_policy_other_peak(const struct swn_engine *e)
+{
+    return e->other_peak > e->other_before ? e->other_peak : e->other_before;
+}
+
 /* The window before there is a plan. */
 static size_t first_window(struct swn_engine *e)
 {
@@ -639,7 +644,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
         out->nodes[i] = (struct swn_plan_node){
             .bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns, .unit = node->range->slice_unit};
     }
-    out->other = e->other_peak + e->recalled_bytes;
+    out->other = swn_policy_other_peak(e) + e->recalled_bytes;
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
     size_t wanted = out->other / 8 * e->slack_eighths, least = (size_t)out->budget / 8;
     out->slack = wanted < least ? wanted : least;
@@ -679,6 +684,10 @@ void swn_policy_passed(struct swn_engine *e)
 {
     size_t fresh = e->fresh_bytes;
     e->fresh_bytes = 0;
+    /* With several threads this is not everybody's pass, so the others' peaks only fade. */
+    e->other_before -= e->other_before / 16;
+    e->other_before = swn_policy_other_peak(e);
+    e->other_peak = swn_policy_other(e);
     if (!e->planned || e->plan_dirty || ++e->planned_passes < SETTLING_PASSES || e->slack_eighths == MOST_SLACK ||
         fresh < SWN_GRANULE + e->planned_other / 16)
         return;
@@ -704,7 +713,6 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     e->planned_slack = d->slack;
     e->planned_passes = 0;
     e->plan_compute_ns = d->plan.compute_ns;
-    e->other_peak = swn_policy_other(e);
     e->recalled_bytes = 0;
     if (e->config.verbose)
         say_plan(d);
@@ -728,7 +736,7 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
 /* Activations, and the least window: less than that is exceeded at once. Before there is a plan nobody knows. */
 size_t swn_policy_minimum(struct swn_engine *e)
 {
-    size_t other = e->planned_other > e->other_peak ? e->planned_other : e->other_peak;
+    size_t peak = swn_policy_other_peak(e), other = e->planned_other > peak ? e->planned_other : peak;
     size_t least = e->planned ? other + LEAST_WINDOW : 0;
     return least > SWN_BUDGET_MIN_BYTES ? least : SWN_BUDGET_MIN_BYTES;
 }
