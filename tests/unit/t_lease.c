@@ -364,11 +364,46 @@ static void trace_of_a_hundred(void **state)
     }
 }
 
+/* What processes measure of themselves changes all the time: small changes do not move anybody's lease, large ones, and
+ * needs, do. */
+static void drift(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        join(&clients[i], 50 * MIB, 600 * MIB);
+    answer_all();
+    uint64_t lease[3];
+    for (size_t i = 0; i < 3; i++)
+        lease[i] = clients[i].party->lease;
+    assert_int_equal(lease[0] + lease[1] + lease[2], book.total);
+    clients[0].party->latency = 0.11; /* its share by Eq. 1 is a few percent larger now */
+    swn_book_drift(&book, clock_ms);
+    for (size_t i = 0; i < 3; i++)
+        assert_false(clients[i].pending);
+    clients[0].party->latency = 0.5;
+    swn_book_drift(&book, clock_ms);
+    answer_all();
+    assert_true(clients[0].party->lease > lease[0] * 9 / 8);
+    assert_int_equal(swn_book_sum(&book), book.total);
+    /* One that needs a little more than it has. */
+    uint64_t needs = clients[1].party->lease + MIB;
+    clients[1].party->minimum = needs;
+    swn_book_drift(&book, clock_ms);
+    answer_all();
+    assert_true(clients[1].party->lease >= needs);
+    /* Less than is leased: at once, however little. */
+    book.total -= MIB;
+    swn_book_drift(&book, clock_ms);
+    answer_all();
+    assert_true(swn_book_sum(&book) <= book.total);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = {
         TEST(alone_and_together),
+        TEST(drift),
         TEST(overdue_is_holding),
         TEST(the_dead_and_those_away),
         TEST(refusal),

@@ -115,6 +115,26 @@ static void input_comes_back(void *arg)
     free_weights();
 }
 
+/* A plan that is made when activations are at their least leaves room for their most all the same. */
+static void plan_in_mid_pass(void *arg)
+{
+    begin(arg);
+    struct tensor large;
+    for (unsigned pass = 0; pass < 24; pass++)
+        for (unsigned i = 0; i < WEIGHTS; i++) {
+            if (i == 1)
+                CHECK(tensor_make(&large, 2 * MIB, 99));
+            op_read(&weights[i]);
+            if (i == 3)
+                tensor_free(&large);
+            if (pass >= 8 && i > 4) /* as a new budget does */
+                e->plan_dirty = 1;
+            CHECK(pass < 8 || (e->planned && e->planned_other >= 2 * MIB));
+        }
+    CHECK(e->plans > 10 && e->over_budget_peak == 0);
+    free_weights();
+}
+
 /* Activations of many sizes, each alive for a few operators, find pages in place in the steady state: the plan leaves
  * them room for the gaps between them, and stays as it is then. */
 static void gaps_between_activations(void *arg)
@@ -420,6 +440,7 @@ static void on_every_path(void (*test)(void *arg))
     }
 ON_EVERY_PATH(by_pointer)
 ON_EVERY_PATH(input_comes_back)
+ON_EVERY_PATH(plan_in_mid_pass)
 ON_EVERY_PATH(gaps_between_activations)
 ON_EVERY_PATH(writes_from_outside)
 ON_EVERY_PATH(store_through_a_lent_pointer)
@@ -434,6 +455,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_pointer_on_every_path),
         cmocka_unit_test(input_comes_back_on_every_path),
+        cmocka_unit_test(plan_in_mid_pass_on_every_path),
         cmocka_unit_test(gaps_between_activations_on_every_path),
         cmocka_unit_test(writes_from_outside_on_every_path),
         cmocka_unit_test(storage_moves_inside_on_every_path),
