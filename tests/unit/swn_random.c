@@ -13,6 +13,11 @@ uint64_t rnd(void)
     return next_random(&state);
 }
 
+uint64_t rnd_below(uint64_t below)
+{
+    return (rnd() >> 11) % below;
+}
+
 double uniform(double lo, double hi)
 {
     return lo + (hi - lo) * (double)(rnd() >> 11) / 9007199254740992.0;

@@ -9,6 +9,7 @@ uint64_t next_random(uint64_t *state);
 
 /* From one state for the whole program; for one thread. */
 uint64_t rnd(void);
+uint64_t rnd_below(uint64_t below);
 double uniform(double lo, double hi);
 
 #endif

@@ -12,13 +12,13 @@
 #include <errno.h>
 
 #include "swn_lease.h"
+#include "swn_random.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define CLIENTS 100
 
 static struct swn_book book;
 static int64_t clock_ms;
-static uint64_t seed;
 
 /* A simulated process: what it was told and has not answered yet, and what it really uses. */
 struct client {
@@ -29,13 +29,6 @@ struct client {
     pid_t pid;
 };
 static struct client clients[CLIENTS];
-
-static uint64_t rnd(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    return seed ^= seed << 17;
-}
 
 static void on_offer(void *user, struct swn_party *p)
 {
@@ -53,7 +46,6 @@ static int begin(void **state)
     book = (struct swn_book){.total = 1000 * MIB, .offer = on_offer};
     memset(clients, 0, sizeof clients);
     clock_ms = 0;
-    seed = 88172645463325252ULL;
     return 0;
 }
 

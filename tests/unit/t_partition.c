@@ -13,19 +13,10 @@
 
 #include "swn_partition.h"
 #include "swn_pass.h"
+#include "swn_random.h"
 
 #define MOST 11
 #define DEEP 1000
-
-static uint64_t seed = 88172645463325252ULL;
-
-static uint64_t rnd(uint64_t below)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (seed >> 11) % below;
-}
 
 static size_t from_mask(unsigned mask, size_t layers, size_t *first)
 {
@@ -63,9 +54,10 @@ static void random_model(struct swn_layer *layers, size_t n, struct swn_coeffici
 {
     static const double alphas[] = {1e-9, 1e-9, 4e-9, 1e-10};
     static const double etas[] = {0, 1e-7, 1e-4, 1e-2};
-    *c = (struct swn_coefficients){alphas[rnd(4)], rnd(2) ? 5e-5 : 0, 2e-11, etas[rnd(4)]};
+    *c = (struct swn_coefficients){alphas[rnd_below(4)], rnd_below(2) ? 5e-5 : 0, 2e-11, etas[rnd_below(4)]};
     for (size_t i = 0; i < n; i++)
-        layers[i] = (struct swn_layer){(1 + rnd(20)) * 100000 << rnd(4), rnd(7), (1 + rnd(100)) * 10000000, -1};
+        layers[i] = (struct swn_layer){(1 + rnd_below(20)) * 100000 << rnd_below(4), rnd_below(7),
+                                       (1 + rnd_below(100)) * 10000000, -1};
 }
 
 /* Every number of blocks and every bound that makes a difference, against all 2^(n-1) partitions. */
@@ -75,7 +67,7 @@ static void test_optimum(void **state)
     for (int run = 0; run < 60; run++) {
         struct swn_layer layers[MOST];
         struct swn_coefficients c;
-        size_t n = 1 + rnd(MOST), first[MOST], found[MOST];
+        size_t n = 1 + rnd_below(MOST), first[MOST], found[MOST];
         random_model(layers, n, &c);
         struct swn_part_model m;
         assert_int_equal(swn_partition_model(&m, layers, n, &c), 0);
@@ -91,7 +83,7 @@ static void test_optimum(void **state)
         }
         for (size_t blocks = 1; blocks <= n; blocks++)
             for (int bound = 0; bound < 12; bound++) {
-                uint64_t memory = all[rnd(1u << (n - 1))].memory_bytes - rnd(2);
+                uint64_t memory = all[rnd_below(1u << (n - 1))].memory_bytes - rnd_below(2);
                 double best = -1;
                 for (unsigned mask = 0; mask < 1u << (n - 1); mask++)
                     if (counts[mask] == blocks && all[mask].memory_bytes <= memory &&
@@ -172,7 +164,8 @@ static void test_deep(void **state)
     size_t *first = calloc(DEEP, sizeof *first);
     struct swn_coefficients c = {1e-9, 5e-6, 2e-11, 2e-7};
     for (size_t i = 0; i < DEEP; i++)
-        layers[i] = (struct swn_layer){100000 + rnd(2000000), 1 + rnd(6), (1 + rnd(100)) * 1000000, -1};
+        layers[i] =
+            (struct swn_layer){100000 + rnd_below(2000000), 1 + rnd_below(6), (1 + rnd_below(100)) * 1000000, -1};
     struct swn_part_model m;
     assert_int_equal(swn_partition_model(&m, layers, DEEP, &c), 0);
     for (uint64_t share = 2; share <= 64; share *= 2) {

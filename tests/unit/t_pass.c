@@ -10,18 +10,9 @@
 #include <math.h>
 
 #include "swn_pass.h"
+#include "swn_random.h"
 
 #define MOST 12
-
-static uint64_t seed = 88172645463325252ULL;
-
-static unsigned rnd(unsigned below)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (unsigned)(seed >> 33) % below;
-}
 
 static void assert_time(double value, double wanted)
 {
@@ -115,10 +106,10 @@ static void test_simulated(void **state)
     (void)state;
     for (int run = 0; run < 3000; run++) {
         struct swn_delay blocks[MOST];
-        size_t n = 1 + rnd(MOST), m = 1 + rnd(4);
-        unsigned in = 1 + rnd(30), ex = 1 + rnd(30), out = 1 + rnd(10);
+        size_t n = 1 + rnd_below(MOST), m = 1 + rnd_below(4);
+        uint64_t in = 1 + rnd_below(30), ex = 1 + rnd_below(30), out = 1 + rnd_below(10);
         for (size_t i = 0; i < n; i++)
-            blocks[i] = (struct swn_delay){rnd(in), rnd(ex), rnd(out)};
+            blocks[i] = (struct swn_delay){(double)rnd_below(in), (double)rnd_below(ex), (double)rnd_below(out)};
         assert_time(swn_pass_latency(blocks, n, m, NULL), simulate(blocks, n, m));
     }
 }

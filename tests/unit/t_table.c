@@ -15,25 +15,16 @@
 #include <xxhash.h>
 
 #include "swn_table.h"
+#include "swn_random.h"
 
 #define MOST 14
-
-static uint64_t seed = 88172645463325252ULL;
-
-static uint64_t rnd(uint64_t below)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (seed >> 11) % below;
-}
 
 static void random_model(struct swn_part_model *m, size_t n)
 {
     struct swn_layer *layers = calloc(n, sizeof *layers);
-    struct swn_coefficients c = {1e-9, 5e-5, 2e-11, rnd(2) ? 0 : 1e-4};
+    struct swn_coefficients c = {1e-9, 5e-5, 2e-11, rnd_below(2) ? 0 : 1e-4};
     for (size_t i = 0; i < n; i++)
-        layers[i] = (struct swn_layer){(1 + rnd(20)) * 100000, rnd(7), (1 + rnd(100)) * 1000000, -1};
+        layers[i] = (struct swn_layer){(1 + rnd_below(20)) * 100000, rnd_below(7), (1 + rnd_below(100)) * 1000000, -1};
     assert_int_equal(swn_partition_model(m, layers, n, &c), 0);
     free(layers);
 }
@@ -44,12 +35,12 @@ static void test_lookup(void **state)
     for (int run = 0; run < 25; run++) {
         struct swn_part_model m;
         struct swn_table *t;
-        size_t n = 1 + rnd(MOST), blocks, found, first[MOST], wanted[MOST];
+        size_t n = 1 + rnd_below(MOST), blocks, found, first[MOST], wanted[MOST];
         random_model(&m, n);
         assert_int_equal(swn_table_make(&t, &m), 0);
         assert_int_equal(t->lists, n);
         for (int i = 0; i < 60; i++) {
-            uint64_t budget = 1 + rnd(m.bytes[n] * 5 / 2);
+            uint64_t budget = 1 + rnd_below(m.bytes[n] * 5 / 2);
             double delta = i % 2 ? 0.036 : 0;
             struct swn_part part, best;
             int rc = swn_table_for_budget(t, &m, budget, delta, &found, first, &part);
