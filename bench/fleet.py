@@ -78,6 +78,8 @@ class Dnn:
         self.name, self.model, self.worker, self.timeout = name, model, worker, timeout
         self.latencies, self.hashes = [], {}
         self.released = self.missed = self.inferences = 0
+        self.read_bytes = 0  # in the inferences that were timed
+        self._read_before = 0
         self.ended = None
 
     def infer(self):
@@ -89,6 +91,8 @@ class Dnn:
             self.worker.kill()
             return None
         self.inferences += 1
+        answer["read"] = answer["read_bytes"] - self._read_before
+        self._read_before = answer["read_bytes"]
         self.hashes.setdefault(index, set()).add(answer["hash"])
         return answer
 
@@ -113,17 +117,21 @@ class Dnn:
             if not answer:
                 return
             self.latencies.append(answer["seconds"])
+            self.read_bytes += answer["read"]
             done = time.monotonic()
             self.released += 1
             self.missed += done > release + period
             release += period
-            while release + period < done:
+            while release < min(done, start + seconds):
                 self.released += 1
                 self.missed += 1
                 release += period
 
     def latency(self):
         return statistics.median(self.latencies) if self.latencies else None
+
+    def read_per_pass(self):
+        return self.read_bytes / len(self.latencies) if self.latencies else None
 
 
 class Fleet:
@@ -133,6 +141,7 @@ class Fleet:
         self.title, self.variant, self.group, self.sampler = title, variant, group, sampler
         self.dnns = []
         member = _Member(group)
+        sampler.watch(group)
         try:
             for i, (name, model) in enumerate(names):
                 worker = variants.start(setup, variant, model, member, f"{title}-{name}",
@@ -146,13 +155,18 @@ class Fleet:
         except BaseException:
             self.close()
             raise
+        finally:
+            sampler.watch(None)
 
     def together(self, what):
         """what(dnn) for every DNN that is alive, all at once; the results by name."""
-        found = {}
+        found, failures = {}, []
 
         def run(dnn):
-            found[dnn.name] = what(dnn)
+            try:
+                found[dnn.name] = what(dnn)
+            except Exception as error:  # of whatever kind: it must not pass for a short result
+                failures.append(error)
 
         threads = [threading.Thread(target=run, args=(dnn,)) for dnn in self.dnns if not dnn.ended]
         self.sampler.watch(self.group)
@@ -161,6 +175,8 @@ class Fleet:
         for thread in threads:
             thread.join()
         self.sampler.watch(None)
+        if failures:
+            raise failures[0]
         return found
 
     def quit(self):

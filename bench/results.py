@@ -53,7 +53,7 @@ def row(lane, model, point, facts, budget, bandwidths, plain, stats_path):
         "idle_cpu_s": lane.idle_cpu_seconds,
         "stats": _read_stats(stats_path) if lane.variant == variants.SWAPNET else None}
     # With the window that swapnet really had: what it has to read beside it.
-    window = (result["stats"] or {}).get("pool_bytes", 0)
+    window = min((result["stats"] or {}).get("pool_bytes", 0), budget // 4)
     result["window_bytes"] = window
     result["window_limit_s"] = None if is_plain or not plain_latency else plan.limit_seconds(
         plain_latency, facts, budget, bandwidth, window)

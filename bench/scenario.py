@@ -114,6 +114,8 @@ class Scenario:
             if dnn.ended:
                 progress(f"{self.name}: {variant}: {dnn.name}: {dnn.ended}\n"
                          f"{dnn.worker.log_tail()}".rstrip())
+        if variant == SUFFICIENT and any(dnn.ended for dnn in fleet.dnns):
+            raise SystemExit("scenario: a plain program ended; there is nothing to compare with")
         if variant == SUFFICIENT:
             self.periods = {name: PERIOD * statistics.median(found[len(found) // 3:])
                             for name, found in latencies.items()}
@@ -182,7 +184,6 @@ class Scenario:
     def _row(self, variant, dnn):
         stats = self._stats(variant, dnn) if variant in POLICIES else None
         expected = self._plain(dnn).hashes
-        passes = stats["passes"] if stats else 0
         return {
             "scenario": self.name, "variant": variant, "dnn": dnn.name,
             "weight_bytes": self.facts[dnn.model].weight_bytes,
@@ -192,13 +193,14 @@ class Scenario:
             "ratio": None if variant == SUFFICIENT else self._ratio(dnn),
             "limit_ratio": self._limit(variant, dnn),
             "released": dnn.released, "missed": dnn.missed,
-            "read_per_pass": stats["streamed_bytes"] / passes if passes else None,
+            "read_per_pass": dnn.read_per_pass(),
             "same_bits": all(h == expected.get(i) for i, h in dnn.hashes.items())
                          if dnn.hashes else None,
             "note": dnn.ended or "", "stats": stats}
 
     def _summary(self, variant, found):
-        held = self.sampler.peaks(self.fleets[variant].group)["held"]
+        group = self.fleets[variant].group
+        held = self.sampler.peaks(group)["held"] if group.limited else 0  # else of one process
         limits = [row["limit_ratio"] for row in found]
         return {
             "scenario": self.name, "variant": variant, "dnn": "all",

@@ -67,11 +67,11 @@ struct swn_range {
     uint32_t aged_reads;
     uint32_t out_reads; /* as an operator's input, while it was not resident */
     int recalled;       /* comes back as soon as the plan has room for it */
-    int node;      /* index in the learned order, or -1 */
-    int written;   /* mutated by an operator after it had been read as a weight */
-    int keep;      /* the plan wants it resident */
-    int oversize;  /* fits neither beside what is kept nor in the window: the mapping serves it */
-    int io_failed; /* a fetch failed for good: served by the mapping */
+    int node;           /* index in the learned order, or -1 */
+    int written;        /* mutated by an operator after it had been read as a weight */
+    int keep;           /* the plan wants it resident */
+    int oversize;       /* fits neither beside what is kept nor in the window: the mapping serves it */
+    int io_failed;      /* a fetch failed for good: served by the mapping */
 
     /* A large tensor may be cut into pieces that come and go on their own; each is a range. */
     struct swn_range *lead; /* its first piece, which counts for the order; itself when it is not cut */

@@ -17,6 +17,7 @@
 #define PREAD_THREADS 3u
 #define BLOCK ((size_t)4096)
 #define STALLED_MS 500
+#define LOOK_MS 3
 
 enum { QUEUED, ACTIVE, DONE };
 
@@ -42,10 +43,10 @@ struct swn_fetch {
     struct list queue[2]; /* urgent, normal: jobs not yet issued to the end */
     struct io_uring ring;
     struct piece slots[MOST_DEPTH];
-    /* Pieces whose read is not back yet, oldest first, and how many have been issued since each. */
+    /* Pieces whose read is not back yet, oldest first, and how many bytes have been issued since each. */
     struct flight {
         const struct piece *piece;
-        unsigned after;
+        size_t after;
         uint64_t since;
     } flights[MOST_DEPTH];
     unsigned flying;
@@ -82,14 +83,18 @@ static int unlink_job(struct list *l, struct swn_fetch_job *job)
 }
 
 /* Schedulers that sort by sector (mq-deadline) let a read wait for as long as others keep coming that lie behind it:
- * half a second. So only so many are issued after one that is still out, and fewer after one that somebody waits for.
- * One that is out for longer than any scheduler explains has stalled, and holds up nobody. */
-static int may_overtake(const struct swn_fetch *f, int urgent)
+ * half a second. So only so much is issued after one that is still out, least after one that somebody waits for, most
+ * where somebody waits for the new one. One that is out for longer than a scheduler explains has stalled, and holds up
+ * nobody. */
+static int may_overtake(const struct swn_fetch *f, size_t len, int urgent)
 {
     uint64_t now = 0;
     for (unsigned i = 0; i < f->flying; i++) {
         const struct flight *it = &f->flights[i];
-        if (it->after + 1 < (it->piece->job->urgent && !urgent ? f->depth / 2 : f->depth))
+        size_t half = f->depth * f->piece_bytes / 2, most = 2 * half * (urgent ? 2 : 1);
+        if (it->piece->job->urgent)
+            most = urgent ? 2 * half : half;
+        if (it->after + len <= most)
             continue;
         now = now ? now : now_ns();
         if (now - it->since < (uint64_t)STALLED_MS * 1000000u)
@@ -98,10 +103,17 @@ static int may_overtake(const struct swn_fetch *f, int urgent)
     return 1;
 }
 
+/* Until the oldest read counts as stalled. */
+static int stalls_in_ms(const struct swn_fetch *f)
+{
+    uint64_t out = f->flying ? (now_ns() - f->flights[0].since) / 1000000u : 0;
+    return out < STALLED_MS ? (int)(STALLED_MS - out) + 1 : STALLED_MS;
+}
+
 static void takes_off(struct swn_fetch *f, const struct piece *p)
 {
     for (unsigned i = 0; i < f->flying; i++)
-        f->flights[i].after++;
+        f->flights[i].after += p->len;
     f->flights[f->flying++] = (struct flight){.piece = p, .since = now_ns()};
 }
 
@@ -112,7 +124,7 @@ static void lands(struct swn_fetch *f, const struct piece *p)
         i++;
     f->flying--;
     memmove(&f->flights[i], &f->flights[i + 1], (f->flying - i) * sizeof f->flights[0]);
-    if (!f->has_ring && f->flying)
+    if (!f->has_ring && (f->queue[0].first || f->queue[1].first))
         pthread_cond_broadcast(&f->work); /* others may have waited for it to be back */
 }
 
@@ -125,12 +137,13 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
         struct swn_fetch_job *job = f->queue[q].first;
         if (!job)
             continue;
-        if (!may_overtake(f, !q))
+        size_t len = job->len - job->issued < f->piece_bytes ? job->len - job->issued : f->piece_bytes;
+        if (!may_overtake(f, len, !q))
             return 0;
         job->state = ACTIVE;
         p->job = job;
         p->at = job->issued;
-        p->len = job->len - job->issued < f->piece_bytes ? job->len - job->issued : f->piece_bytes;
+        p->len = len;
         p->buffered = job->file->direct_fd < 0 || f->path == SWN_FETCH_BUFFERED;
         job->issued += p->len;
         job->inflight++;
@@ -232,7 +245,7 @@ static void read_whole_piece(struct swn_fetch *f, struct piece *p)
 /* Until there is a job, or until a read that holds others up counts as stalled. */
 static void wait_for_work(struct swn_fetch *f)
 {
-    uint64_t until = now_ns() + (uint64_t)STALLED_MS * 1000000u;
+    uint64_t until = now_ns() + (uint64_t)stalls_in_ms(f) * 1000000u;
     struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
     if (f->flying && (f->queue[0].first || f->queue[1].first))
         pthread_cond_timedwait(&f->work, &f->lock, &t);
@@ -316,11 +329,13 @@ static void *first_thread(void *arg)
                 pthread_cond_wait(&f->work, &f->lock);
             continue;
         }
+        /* Nobody can wake a thread that waits for the ring, so where there is room for more it looks up often. */
+        int wait_ms = f->inflight < f->depth && !f->queue[0].first && !f->queue[1].first ? LOOK_MS : stalls_in_ms(f);
         pthread_mutex_unlock(&f->lock);
         uint64_t tag;
         int res, got = f->io->ring_submit(f->io->ctx, &f->ring);
         if (got >= 0)
-            got = f->io->ring_wait(f->io->ctx, &f->ring, STALLED_MS, &tag, &res);
+            got = f->io->ring_wait(f->io->ctx, &f->ring, wait_ms, &tag, &res);
         if (got < 0)
             nap(); /* the kernel is short of something; what is in flight is still ours to wait for */
         pthread_mutex_lock(&f->lock);
@@ -396,6 +411,8 @@ void swn_fetch_promote(struct swn_fetch *f, struct swn_fetch_job *job)
         job->urgent = 1;
         if (unlink_job(&f->queue[1], job))
             push(&f->queue[0], job);
+        if (!f->has_ring)
+            pthread_cond_broadcast(&f->work); /* it may go ahead of a read that it had to wait for */
     }
     pthread_mutex_unlock(&f->lock);
 }

@@ -67,7 +67,7 @@ int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts);
  */
 int swn_fetch_submit(struct swn_fetch *f, struct swn_fetch_job *job, int urgent);
 
-/* Moves a waiting job to the urgent end; no effect when it is being read or done. */
+/* Somebody waits for the job: what has not been read of it is read next, and little else while it is on its way. */
 void swn_fetch_promote(struct swn_fetch *f, struct swn_fetch_job *job);
 
 /* Takes a job back. 0: it had not begun, and `done` is not and will not be called. -EBUSY: it is being read or is done;

@@ -242,6 +242,9 @@ static void from_process(struct swd *d, struct swd_client *c, const struct swn_w
         p->resident = m->resident;
     switch (m->op) {
     case SWN_WIRE_UPDATE:
+        /* What its user wishes is not a measurement. */
+        d->unbalanced |= (m->has & SWN_HAS_CAP && m->cap != p->own_cap) ||
+                         (m->has & SWN_HAS_URGENCY && (m->urgency > p->own_urgency || m->urgency < p->own_urgency));
         take_facts(p, m);
         d->drifted = 1;
         break;

@@ -174,13 +174,15 @@ static void grow(struct swn_book *b, struct swn_party *p, uint64_t target, int64
     offer(b, p, bytes, now_ms);
 }
 
-/* Whether all leases are about what the round gives. */
-static int about_right(const struct round *r)
+/* Whether all leases are about what the round gives, and nobody could have more at nobody's cost. */
+static int about_right(const struct swn_book *b, const struct round *r)
 {
+    uint64_t free_bytes = room(b);
     for (size_t i = 0; i < r->n; i++) {
         const struct swn_party *p = r->party[i];
         uint64_t bytes = r->bytes[i], off = bytes > p->lease ? bytes - p->lease : p->lease - bytes;
-        if (!p->lease || p->lease < p->minimum || off > p->lease / 8)
+        int grows = bytes > p->lease && (off <= free_bytes || free_bytes >= STEP);
+        if (!p->lease || p->lease < p->minimum || off > p->lease / 8 || grows)
             return 0;
     }
     return 1;
@@ -189,8 +191,9 @@ static int about_right(const struct round *r)
 static void balance(struct swn_book *b, int64_t now_ms, int drift)
 {
     struct round r = {0};
-    if (plan_round(b, &r) || (drift && swn_book_sum(b) <= b->total && about_right(&r)))
-        r.n = 0; /* out of memory: everybody keeps what it has; the next change tries again */
+    /* Out of memory: everybody keeps what it has, too; the next change tries again. */
+    if (plan_round(b, &r) || (drift && swn_book_sum(b) <= b->total && about_right(b, &r)))
+        r.n = 0;
     for (size_t i = 0; i < r.n; i++)
         if (r.bytes[i] < r.party[i]->lease)
             offer(b, r.party[i], r.bytes[i], now_ms);

@@ -77,7 +77,8 @@ void swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint
 /* Divides anew and offers what can be offered; after every change of what is in the book. */
 void swn_book_balance(struct swn_book *b, int64_t now_ms);
 /* The same where only what processes say of themselves has changed, which is measured and never quite the same: nothing
- * is done as long as everybody's lease is within an eighth of what it would get, and is what it needs. */
+ * is done as long as everybody's lease is within an eighth of what it would get, and is what it needs, and nobody wants
+ * what nobody has. */
 void swn_book_drift(struct swn_book *b, int64_t now_ms);
 
 /* A user's wish, all of it or nothing. has: SWN_HAS_BUDGET (0: whatever the policy gives), SWN_HAS_URGENCY. 0; -ERANGE:

@@ -210,13 +210,10 @@ void *swn_engine_alloc(size_t n, int *strict)
     pthread_mutex_lock(&e->lock);
     e->allocs++;
     int alone = n > e->config.budget_bytes && e->config.enforce; /* makes room for itself, below */
-    size_t need = alone ? 0 : swn_arena_fresh(e->arena, n), had;
-    int over;
-    do { /* also with need 0: small tensors may have grown meanwhile */
-        over = swn_policy_make_room(e, need, NULL);
-        had = need;
-        need = alone ? 0 : swn_arena_fresh(e->arena, n);
-    } while (!over && need > had); /* the warm pages were what had to go */
+    size_t need = alone ? 0 : swn_arena_fresh(e->arena, n);
+    int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
+    if (!over && !alone && swn_arena_fresh(e->arena, n) > need) /* the warm pages were what had to go */
+        over = swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL);
     if (over && e->config.strict) {
         *strict = 1;
         pthread_mutex_unlock(&e->lock);
@@ -227,7 +224,6 @@ void *swn_engine_alloc(size_t n, int *strict)
     if (r) {
         r->alloc_seq = r->last_use = e->seq;
         e->res.home_bytes += r->size;
-        e->fresh_bytes += fresh;
         e->live_bytes += swn_round_up(n, SWN_PAGE);
         if (e->live_bytes > e->demand_peak)
             e->demand_peak = e->live_bytes;
@@ -249,9 +245,8 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
 {
     /* The plan leaves room for the most that activations ever took. */
     size_t most = e->config.budget_bytes / 4, other = swn_policy_other(e) - r->size;
-    size_t planned = e->planned_other + e->planned_slack;
-    if (e->planned && planned > other && planned - other > most)
-        most = planned - other;
+    if (e->planned && e->planned_other > other && e->planned_other - other > most)
+        most = e->planned_other - other;
     return atomic_load(&((struct swn_range *)r)->state) == SWN_HOME && r->node < 0 && !r->aged_reads &&
            swn_arena_warm_bytes(e->arena) + r->span <= most &&
            swn_engine_resident(e) + r->span <= e->config.budget_bytes + r->size;

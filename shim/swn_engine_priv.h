@@ -89,7 +89,6 @@ struct swn_engine {
     size_t guest_bytes;     /* of files that the program mapped */
     size_t kept_bytes;      /* pool memory behind the window */
     size_t node_home_bytes; /* HOME ranges that are nodes */
-    size_t recalled_bytes;  /* ranges that are to come back, and are no weights: the next plan leaves room for them */
     size_t other_peak;      /* most of everything that is not a weight, in this pass */
     size_t other_before;    /* and in those before it, fading */
     size_t other_peak_ever; /* and since there are weights */
@@ -100,9 +99,6 @@ struct swn_engine {
     size_t window_goal, lent_from; /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_visit;
     size_t planned_other;
-    size_t planned_slack; /* what the plan leaves activations beyond that, for the gaps between them */
-    unsigned slack_eighths, planned_passes;
-    size_t fresh_bytes; /* of activations that found no pages in place, in this pass */
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
     uint64_t allocs;
 
@@ -188,7 +184,7 @@ size_t swn_policy_minimum(struct swn_engine *e);
 struct swn_draft {
     uint32_t *ids;
     struct swn_plan_node *nodes;
-    size_t n, other, slack;
+    size_t n, other;
     uint64_t budget;
     double bytes_per_ns, read_ns; /* what the disk gives, and what a read costs beyond its bytes */
     struct swn_plan plan;

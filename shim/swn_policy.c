@@ -20,10 +20,6 @@
 /* Room made ahead of need: enough for the largest weights of most models. */
 #define BEHIND_PART 4
 #define BEHIND_MOST (32 * MIB)
-/* Eighths of the most that activations take at once, on top of it. */
-#define MOST_SLACK 2u
-/* Passes until what a new plan moves has moved. */
-#define SETTLING_PASSES 3u
 /* Inputs up to this part of the budget may come back to stay. */
 #define RECALL_PART 32
 
@@ -237,22 +233,35 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard
     return swn_policy_home(e, r, discard);
 }
 
+static void trim_warm(struct swn_engine *e, size_t bytes)
+{
+    struct swn_piece piece;
+    for (;;) {
+        size_t need = swn_engine_resident(e) + bytes;
+        if (need <= e->config.budget_bytes || !swn_arena_trim(e->arena, need - e->config.budget_bytes, &piece))
+            return;
+        madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
+    }
+}
+
 /* An input (a mask, a table, the same image over and over) that left while a model was built comes back when it is read
  * again and again, since no order tells when to read it ahead: as soon as there is a plan that leaves room for it. Ever
  * more rarely, should it have to leave each time. */
 void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
 {
+    size_t size = swn_round_up(r->len, SWN_PAGE);
     if (!e->planned || r->node >= 0 || r->lead != r || r->rest || r->guest || r->readers || r->shared ||
-        r->len > e->config.budget_bytes / RECALL_PART || atomic_load(&r->state) != SWN_STREAMED || r->file->immutable)
+        e->seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->config.budget_bytes / RECALL_PART ||
+        atomic_load(&r->state) != SWN_STREAMED || r->file->immutable)
         return;
     uint32_t n = ++r->out_reads;
     if (r->recalled && !e->plan_dirty) {
+        trim_warm(e, size);
         r->recalled = 0;
-        if (!swn_policy_try_room(e, swn_round_up(r->len, SWN_PAGE), r))
+        if (swn_engine_resident(e) + size <= e->config.budget_bytes)
             swn_policy_home(e, r, 0);
-    } else if (n > 1 && !(n & (n - 1))) {
+    } else if (!r->recalled && n > 1 && !(n & (n - 1))) {
         r->recalled = 1;
-        e->recalled_bytes += swn_round_up(r->len, SWN_PAGE);
         e->plan_dirty = 1;
     }
 }
@@ -267,17 +276,6 @@ int swn_policy_share(struct swn_engine *e, struct swn_range *r)
     if (!err)
         atomic_store(&e->want_hook, 1);
     return err;
-}
-
-static void trim_warm(struct swn_engine *e, size_t bytes)
-{
-    struct swn_piece piece;
-    for (;;) {
-        size_t need = swn_engine_resident(e) + bytes;
-        if (need <= e->config.budget_bytes || !swn_arena_trim(e->arena, need - e->config.budget_bytes, &piece))
-            return;
-        madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
-    }
 }
 
 static void say_over_budget(struct swn_engine *e, size_t bytes)
@@ -631,6 +629,15 @@ static int apply(struct swn_engine *e, const struct swn_plan_node *nodes, const 
     return busy;
 }
 
+/* Of ranges that are to come back and are no weights: room that the next plan leaves. */
+static size_t recalled_bytes(struct swn_engine *e)
+{
+    size_t bytes = 0;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        bytes += r->recalled && atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(r->len, SWN_PAGE) : 0;
+    return bytes;
+}
+
 /* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out)
 {
@@ -644,11 +651,8 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
         out->nodes[i] = (struct swn_plan_node){
             .bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns, .unit = node->range->slice_unit};
     }
-    out->other = swn_policy_other_peak(e) + e->recalled_bytes;
+    out->other = swn_policy_other_peak(e) + recalled_bytes(e);
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
-    size_t wanted = out->other / 8 * e->slack_eighths, least = (size_t)out->budget / 8;
-    out->slack = wanted < least ? wanted : least;
-    out->budget -= out->slack;
     out->bytes_per_ns = disk_speed(e, &out->read_ns);
     if (!out->n)
         swn_policy_drop_draft(out);
@@ -678,21 +682,12 @@ static void say_plan(const struct swn_draft *d)
             d->read_ns / 1e6, d->plan.latency_ns / 1e6);
 }
 
-/* A thread has begun another pass. Activations of many sizes leave gaps between them, so that more of their pages come
- * and go in each pass than they ever take at once: then the next plan leaves them some more room. */
+/* A thread has begun another pass. With several threads this is not everybody's, so the others' peaks only fade. */
 void swn_policy_passed(struct swn_engine *e)
 {
-    size_t fresh = e->fresh_bytes;
-    e->fresh_bytes = 0;
-    /* With several threads this is not everybody's pass, so the others' peaks only fade. */
     e->other_before -= e->other_before / 16;
     e->other_before = swn_policy_other_peak(e);
     e->other_peak = swn_policy_other(e);
-    if (!e->planned || e->plan_dirty || ++e->planned_passes < SETTLING_PASSES || e->slack_eighths == MOST_SLACK ||
-        fresh < SWN_GRANULE + e->planned_other / 16)
-        return;
-    e->slack_eighths++;
-    e->plan_dirty = 1;
 }
 
 /* Puts a plan into force. -EAGAIN: a weight that it knows is gone, -EBUSY: it is in force, but what is in use keeps
@@ -710,10 +705,7 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     e->plan_dirty = 0;
     e->plans++;
     e->planned_other = d->other;
-    e->planned_slack = d->slack;
-    e->planned_passes = 0;
     e->plan_compute_ns = d->plan.compute_ns;
-    e->recalled_bytes = 0;
     if (e->config.verbose)
         say_plan(d);
     return 0;

@@ -305,7 +305,8 @@ static void cut_and_joined(void **state)
 
 enum { COLD, WARM, LIVE };
 
-/* Where a request of `count` must go by the header: best fit among warm runs, else the lowest cold one; -1: nowhere. */
+/* Where a request of `count` must go by the header: best fit among warm runs, else a warm one with the cold beside it,
+ * else the lowest cold one; -1: nowhere. */
 static long expected_place(const unsigned char *kind, size_t count, size_t *warm)
 {
     long best = -1, grown = -1, lowest = -1, before = -1; /* where the run before this one begins */

@@ -43,7 +43,7 @@ static int hit(void)
 static struct starved {
     int on, served;
     uint64_t off;
-    _Atomic int others;
+    _Atomic int others, entered;
     pthread_mutex_t lock;
     pthread_cond_t cond;
 } starved = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
@@ -54,6 +54,7 @@ static void starve(uint64_t off)
         return;
     pthread_mutex_lock(&starved.lock);
     starved.others += off != starved.off;
+    starved.entered |= off == starved.off;
     while (off == starved.off && !starved.served)
         pthread_cond_wait(&starved.cond, &starved.lock);
     pthread_mutex_unlock(&starved.lock);
@@ -222,7 +223,7 @@ static void overtaken(void **state)
     for (int urgent = 0; urgent < 3; urgent++) { /* 2: somebody began to wait for it when it was under way */
         reset();
         fault.no_ring = 1;
-        starved.served = starved.others = 0;
+        starved.served = starved.others = starved.entered = 0;
         starved.off = FILE_BYTES / 2;
         starved.on = 1;
         struct swn_fetch *f;
@@ -242,10 +243,12 @@ static void overtaken(void **state)
                                                  .user = &jobs[i]};
         }
         assert_int_equal(swn_fetch_submit(f, &jobs[0].job, urgent == 1), 0);
+        while (!starved.entered)
+            usleep(1000);
         if (urgent == 2)
             swn_fetch_promote(f, &jobs[0].job);
         assert_int_equal(swn_fetch_submit(f, &jobs[1].job, 0), 0);
-        assert_in_range(settled_others(), 1, urgent ? DEPTH / 2 - 1 : DEPTH - 1);
+        assert_in_range(settled_others(), 1, urgent ? DEPTH / 2 : DEPTH);
         pthread_mutex_lock(&starved.lock);
         starved.served = 1;
         pthread_cond_broadcast(&starved.cond);

@@ -383,6 +383,19 @@ static void drift(void **state)
     swn_book_drift(&book, clock_ms);
     answer_all();
     assert_true(clients[1].party->lease >= needs);
+    /* What nobody has is given at once, too. */
+    for (size_t i = 0; i < 3; i++)
+        clients[i].party->demand = clients[i].party->minimum = 200 * MIB;
+    swn_book_balance(&book, clock_ms);
+    answer_all();
+    assert_int_equal(swn_book_sum(&book), 600 * MIB);
+    clients[2].party->demand = 210 * MIB;
+    swn_book_drift(&book, clock_ms);
+    answer_all();
+    assert_int_equal(clients[2].party->lease, 210 * MIB);
+    clients[0].party->demand = clients[1].party->demand = 600 * MIB;
+    swn_book_balance(&book, clock_ms);
+    answer_all();
     /* Less than is leased: at once, however little. */
     book.total -= MIB;
     swn_book_drift(&book, clock_ms);

@@ -135,40 +135,6 @@ static void plan_in_mid_pass(void *arg)
     free_weights();
 }
 
-/* Activations of many sizes, each alive for a few operators, find pages in place in the steady state: the plan leaves
- * them room for the gaps between them, and stays as it is then. */
-static void gaps_between_activations(void *arg)
-{
-    enum { ALIVE = 4, PASSES = 40 };
-    static const size_t granules[] = {7, 2, 5, 1, 9, 3, 4, 8, 1, 6, 2};
-    struct tensor alive[ALIVE] = {0};
-    begin(arg);
-    size_t fresh = 0, n = 0;
-    uint64_t plans = 0;
-    for (unsigned pass = 0; pass < PASSES; pass++) {
-        for (unsigned i = 0; i < WEIGHTS; i++, n++) {
-            struct tensor *t = &alive[(i * i + i / 3) % ALIVE]; /* some live longer than others */
-            size_t before = e->fresh_bytes;
-            if (t->own)
-                tensor_free(t);
-            size_t of = granules[(i * 5 + i / 7) % (sizeof granules / sizeof granules[0])];
-            CHECK(tensor_make(t, of * SWN_GRANULE - 4096, n + 1));
-            fresh += e->fresh_bytes - before;
-            op_read(&weights[i]);
-            CHECK(tensor_right(t, t->own));
-        }
-        if (pass == PASSES / 2)
-            fresh = 0, plans = e->plans;
-    }
-    for (unsigned i = 0; i < ALIVE; i++)
-        tensor_free(&alive[i]);
-    if (fresh)
-        fprintf(stderr, "%zu KiB fresh in %d passes\n", fresh >> 10, PASSES / 2);
-    CHECK(e->planned && e->plans == plans && fresh < PASSES / 2 * SWN_GRANULE);
-    CHECK(e->over_budget_peak == 0);
-    free_weights();
-}
-
 /* Raw stores, in whatever state the weight is: streamed, in the window, on its way, kept. */
 static void writes_from_outside(void *arg)
 {
@@ -441,7 +407,6 @@ static void on_every_path(void (*test)(void *arg))
 ON_EVERY_PATH(by_pointer)
 ON_EVERY_PATH(input_comes_back)
 ON_EVERY_PATH(plan_in_mid_pass)
-ON_EVERY_PATH(gaps_between_activations)
 ON_EVERY_PATH(writes_from_outside)
 ON_EVERY_PATH(store_through_a_lent_pointer)
 ON_EVERY_PATH(storage_moves_inside)
@@ -456,7 +421,6 @@ int main(void)
         cmocka_unit_test(by_pointer_on_every_path),
         cmocka_unit_test(input_comes_back_on_every_path),
         cmocka_unit_test(plan_in_mid_pass_on_every_path),
-        cmocka_unit_test(gaps_between_activations_on_every_path),
         cmocka_unit_test(writes_from_outside_on_every_path),
         cmocka_unit_test(storage_moves_inside_on_every_path),
         cmocka_unit_test(store_through_a_lent_pointer_on_every_path),
