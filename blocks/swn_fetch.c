@@ -245,10 +245,8 @@ static void read_whole_piece(struct swn_fetch *f, struct piece *p)
 /* Until there is a job, or until a read that holds others up counts as stalled. */
 static void wait_for_work(struct swn_fetch *f)
 {
-    uint64_t until = now_ns() + (uint64_t)stalls_in_ms(f) * 1000000u;
-    struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
     if (f->flying && (f->queue[0].first || f->queue[1].first))
-        pthread_cond_timedwait(&f->work, &f->lock, &t);
+        swn_cond_wait_until(&f->work, &f->lock, now_ns() + (uint64_t)stalls_in_ms(f) * 1000000u);
     else
         pthread_cond_wait(&f->work, &f->lock);
 }
@@ -353,11 +351,7 @@ int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts)
     if (!f)
         return -ENOMEM;
     pthread_mutex_init(&f->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&f->work, &attr);
-    pthread_condattr_destroy(&attr);
+    swn_cond_init(&f->work);
     pthread_cond_init(&f->idle, NULL);
     f->io = opts->io;
     f->piece_bytes = opts->piece_bytes ? opts->piece_bytes : PIECE_BYTES;

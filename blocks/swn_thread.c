@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Our threads keep no large objects on the stack. Sanitizers enlarge frames, and glibc takes static TLS of every loaded
@@ -32,4 +33,19 @@ int swn_thread_start(pthread_t *out, void *(*fn)(void *), void *arg)
     }
     pthread_attr_destroy(&attr);
     return -rc;
+}
+
+void swn_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+int swn_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t until_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
+    return pthread_cond_timedwait(c, lock, &t);
 }

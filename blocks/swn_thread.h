@@ -2,11 +2,13 @@
  *
  * The preload half interposes pthread_create to watch the program's threads; it points swn_thread_create at the real
  * function so that ours are not taken for the program's.
+ * Their condition variables go by CLOCK_MONOTONIC.
  */
 #ifndef SWN_THREAD_H
 #define SWN_THREAD_H
 
 #include <pthread.h>
+#include <stdint.h>
 
 /* pthread_create, or what the preload half put here. Set before the first thread is started, never after. */
 extern int (*swn_thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -14,5 +16,9 @@ extern int (*swn_thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(v
 /* Starts a joinable thread with a small stack and every signal blocked in it, so that the program's handlers keep
  * running on the program's threads. 0 or -errno. */
 int swn_thread_start(pthread_t *out, void *(*fn)(void *), void *arg);
+
+void swn_cond_init(pthread_cond_t *c);
+/* pthread_cond_timedwait, for one that swn_cond_init made: until so many nanoseconds of CLOCK_MONOTONIC. */
+int swn_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t until_ns);
 
 #endif

@@ -28,21 +28,6 @@ struct swn_budgeter {
     uint64_t begin_ns, took_ns, begin_spilled, spilled;
 };
 
-static void init_cond(pthread_cond_t *c)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(c, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
-static int wait_until(struct swn_engine *e, pthread_cond_t *c, uint64_t until_ns)
-{
-    struct timespec t = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
-    return pthread_cond_timedwait(c, &e->lock, &t);
-}
-
 static uint64_t spilled(const struct swn_engine *e)
 {
     return e->spill ? e->spill->written_bytes : 0;
@@ -94,7 +79,8 @@ static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change
         if (!swn_policy_give(e, desperate))
             desperate = 0;
         else
-            desperate = wait_until(e, &e->changed, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
+            desperate =
+                swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
         follow(e);
         if (spilled(e) != before)
             breathe(e);
@@ -132,8 +118,8 @@ static struct swn_budgeter *budgeter(struct swn_engine *e)
     struct swn_budgeter *b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
-    init_cond(&b->wanted);
-    init_cond(&b->bound);
+    swn_cond_init(&b->wanted);
+    swn_cond_init(&b->bound);
     if (swn_thread_start(&b->thread, budget_main, b)) {
         free(b);
         return NULL;
@@ -165,7 +151,7 @@ static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct
     pthread_cond_signal(&b->wanted);
     pthread_cond_broadcast(&e->changed); /* it may be waiting for room for an older goal */
     uint64_t until = b->begin_ns + (grows ? 0 : wait_ms * 1000000ull);
-    while (b->done < mine && wait_until(e, &b->bound, until) != ETIMEDOUT)
+    while (b->done < mine && swn_cond_wait_until(&b->bound, &e->lock, until) != ETIMEDOUT)
         ;
     out->bound = b->done >= mine || e->config.budget_bytes <= bytes;
     out->took_ns = b->done >= mine ? b->took_ns : swn_now_ns() - b->begin_ns;

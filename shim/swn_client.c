@@ -445,17 +445,13 @@ void swn_client_start(const struct swn_config *config)
     if (!config->daemon_path[0])
         return;
     struct swn_client *c = calloc(1, sizeof *c);
-    pthread_condattr_t attr;
     int err = c ? 0 : -ENOMEM;
     if (!err) {
         strcpy(c->path, config->daemon_path);
         c->link.fd = -1;
         c->retry_ms = FIRST_RETRY_MS;
         swn_lines_init(&c->in);
-        pthread_condattr_init(&attr);
-        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-        pthread_cond_init(&c->answered, &attr);
-        pthread_condattr_destroy(&attr);
+        swn_cond_init(&c->answered);
         own(&c->event, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         err = c->event.fd < 0 ? -errno : 0;
     }

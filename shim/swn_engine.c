@@ -20,6 +20,7 @@
 #include "swn_record.h"
 #include "swn_size.h"
 #include "swn_stats_json.h"
+#include "swn_thread.h"
 
 #define ARENA_BYTES ((size_t)64 << 30)
 
@@ -71,12 +72,8 @@ void swn_engine_note_peak(struct swn_engine *e)
 
 static void init_sync(struct swn_engine *e)
 {
-    pthread_condattr_t attr;
     pthread_mutex_init(&e->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    swn_cond_init(&e->changed);
 }
 
 static void fill_stats(void *user, struct swn_stats *out)

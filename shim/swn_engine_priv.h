@@ -177,7 +177,7 @@ void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
 size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most);
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
 size_t swn_policy_other(struct swn_engine *e);
-size_t swn_policy_other_peak(const struct swn_engine *e);
+size_t swn_policy_other_needed(const struct swn_engine *e);
 int swn_policy_give(struct swn_engine *e, int desperate);
 size_t swn_policy_minimum(struct swn_engine *e);
 /* A plan in the making. The steps may be taken apart: making it needs no lock. */

@@ -42,9 +42,16 @@ size_t swn_policy_other(struct swn_engine *e)
     return e->res.home_bytes - e->node_home_bytes + (small > 0 ? (size_t)small : 0);
 }
 
-size_t swn_policy_other_peak(const struct swn_engine *e)
+static size_t other_peak(const struct swn_engine *e)
 {
     return e->other_peak > e->other_before ? e->other_peak : e->other_before;
+}
+
+/* What the plan in force leaves for it, or more if it took more. */
+size_t swn_policy_other_needed(const struct swn_engine *e)
+{
+    size_t peak = other_peak(e);
+    return e->planned_other > peak ? e->planned_other : peak;
 }
 
 /* The window before there is a plan. */
@@ -244,6 +251,13 @@ static void trim_warm(struct swn_engine *e, size_t bytes)
     }
 }
 
+/* Whether `bytes` more fit once pages that nobody uses have gone; nothing else is let go for them. */
+static int fits_free_room(struct swn_engine *e, size_t bytes)
+{
+    trim_warm(e, bytes);
+    return swn_engine_resident(e) + bytes <= e->config.budget_bytes;
+}
+
 /* An input (a mask, a table, the same image over and over) that left while a model was built comes back when it is read
  * again and again, since no order tells when to read it ahead: as soon as there is a plan that leaves room for it. Ever
  * more rarely, should it have to leave each time. */
@@ -256,9 +270,8 @@ void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
         return;
     uint32_t n = ++r->out_reads;
     if (r->recalled && !e->plan_dirty) {
-        trim_warm(e, size);
         r->recalled = 0;
-        if (swn_engine_resident(e) + size <= e->config.budget_bytes)
+        if (fits_free_room(e, size))
             swn_policy_home(e, r, 0);
     } else if (!r->recalled && n > 1 && !(n & (n - 1))) {
         r->recalled = 1;
@@ -651,7 +664,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
         out->nodes[i] = (struct swn_plan_node){
             .bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns, .unit = node->range->slice_unit};
     }
-    out->other = swn_policy_other_peak(e) + recalled_bytes(e);
+    out->other = other_peak(e) + recalled_bytes(e);
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
     out->bytes_per_ns = disk_speed(e, &out->read_ns);
     if (!out->n)
@@ -686,7 +699,7 @@ static void say_plan(const struct swn_draft *d)
 void swn_policy_passed(struct swn_engine *e)
 {
     e->other_before -= e->other_before / 16;
-    e->other_before = swn_policy_other_peak(e);
+    e->other_before = other_peak(e);
     e->other_peak = swn_policy_other(e);
 }
 
@@ -728,8 +741,7 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
 /* Activations, and the least window: less than that is exceeded at once. Before there is a plan nobody knows. */
 size_t swn_policy_minimum(struct swn_engine *e)
 {
-    size_t peak = swn_policy_other_peak(e), other = e->planned_other > peak ? e->planned_other : peak;
-    size_t least = e->planned ? other + LEAST_WINDOW : 0;
+    size_t least = e->planned ? swn_policy_other_needed(e) + LEAST_WINDOW : 0;
     return least > SWN_BUDGET_MIN_BYTES ? least : SWN_BUDGET_MIN_BYTES;
 }
 
@@ -747,8 +759,7 @@ void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
     if (!r->keep || state != SWN_STREAMED || !f || f->kept || f->users || f->state == SWN_FRAME_FILLING)
         return;
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    trim_warm(e, size); /* pages of dead activations must not keep a weight out for good */
-    if (swn_engine_resident(e) + size > e->config.budget_bytes)
+    if (!fits_free_room(e, size)) /* pages of dead activations must not keep a weight out for good */
         return;
     /* Its bytes are in the window now: one copy, once, and it never has to be read again. */
     struct swn_frame *kept = swn_pool_keep(e->pool, r->place, size);
