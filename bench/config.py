@@ -1,11 +1,10 @@
 """The options of one benchmark run."""
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 
 import plan
 import variants
-from options import list_of
+from options import add_output, list_of
 
 # As in models.py, which needs PyTorch; the command line must not.
 MODELS = ("vgg19", "resnet101", "resnet152", "vit_b_16", "mobilenet_v2")
@@ -50,13 +49,8 @@ def parse(argv=None):
                         help="seconds to wait for one inference; default: 60")
     parser.add_argument("--quick", action="store_true",
                         help=f"{' and '.join(QUICK_MODELS)}, 50 %% and fits, 3 rounds")
-    parser.add_argument("--json", metavar="FILE", help="write all results as JSON as well")
-    parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
-    parser.add_argument("--library", type=Path, default=variants.DEFAULT_LIBRARY,
-                        help="libswapnet.so; default: the release build")
+    add_output(parser)
     parser.add_argument("--python", help="interpreter with torch; default: this or the system's")
-    parser.add_argument("--dir", type=Path, default=variants.HERE / "out",
-                        help="work directory, on the disk to measure; default: bench/out")
     args = parser.parse_args(argv)
     if (args.rounds is not None and args.rounds < 1) or args.passes < 1:
         parser.error("--rounds and --passes are at least 1")

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import variants
 from child import Ended
+from lane import BUILD_TIMEOUT_SECONDS, INPUTS
 
-INPUTS = 4
-BUILD_TIMEOUT_SECONDS = 300
 DAEMON_SECONDS = 10
 
 

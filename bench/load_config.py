@@ -9,7 +9,7 @@ from pathlib import Path
 import load_run
 import variants
 from load_list import MODELS
-from options import list_of
+from options import add_output, list_of
 
 ROOT = variants.HERE.parent
 # Where scripts/bench puts accelerate: apart from the virtual environments of the tests.
@@ -82,19 +82,14 @@ def _parser():
     parser.add_argument("--threads", type=int, help="PyTorch's threads; default: PyTorch's own")
     parser.add_argument("--timeout", type=float, default=180,
                         help="seconds to wait for loading or one inference; default: 180")
-    parser.add_argument("--json", metavar="FILE", help="write all results as JSON as well")
-    parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    add_output(parser)
     parser.add_argument("--keep", action="store_true", help="leave checkpoints and stores there")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
                         help="for the swapnet variants, e.g. SWAPNET_TRACE=FILE")
-    parser.add_argument("--library", type=Path, default=variants.DEFAULT_LIBRARY,
-                        help="libswapnet.so; default: the release build")
     parser.add_argument("--python-torchvision", default=PYTHON_113, metavar="PYTHON",
                         help=f"default: {PYTHON_113}")
     parser.add_argument("--python-transformers", default=PYTHON_213, metavar="PYTHON",
                         help="default: the one in .deps/torch-2.13")
-    parser.add_argument("--dir", type=Path, default=variants.HERE / "out",
-                        help="work directory, on the disk to measure; default: bench/out")
     return parser
 
 

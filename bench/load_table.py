@@ -4,6 +4,7 @@ import statistics
 
 import load_run
 import plan
+from table import mib, number, same_bits
 
 COLUMNS = ("model", "MiB", "budget", "variant", "construct s", "load s", "% of plain", "first s",
            "peak", "read before", "written", "first reads", "latency ms", "cache left",
@@ -69,11 +70,6 @@ def over_base(result):
 
 
 def cells(result):
-    def mib(value):
-        return "" if value is None else f"{value / plan.MIB:.0f}"
-
-    def number(value, text):
-        return "" if value is None else format(value, text)
     ratio, latency = result["load_ratio"], result["latency_s"]
     return (result["model"], mib(result["weight_bytes"]), mib(result["budget_bytes"]),
             result["variant"], number(result["construct_s"], ".2f"),
@@ -83,7 +79,7 @@ def cells(result):
             mib(result["before_first_bytes"]), mib(result["written_bytes"]),
             mib(result["first_read_bytes"]), number(latency and latency * 1e3, ".0f"),
             mib(result["file_left_bytes"]),
-            {None: "", True: "yes", False: "NO"}[result["same_bits"]], result["note"])
+            same_bits(result["same_bits"]), result["note"])
 
 
 def _misses(result):

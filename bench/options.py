@@ -1,5 +1,8 @@
 """What the command lines of the benchmarks have in common."""
 import argparse
+from pathlib import Path
+
+import variants
 
 
 def list_of(allowed):
@@ -12,3 +15,13 @@ def list_of(allowed):
                                              f"{', '.join(allowed)}")
         return names
     return parse
+
+
+def add_output(parser):
+    """What is measured, where, and how it is printed."""
+    parser.add_argument("--json", metavar="FILE", help="write all results as JSON as well")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
+    parser.add_argument("--library", type=Path, default=variants.DEFAULT_LIBRARY,
+                        help="libswapnet.so; default: the release build")
+    parser.add_argument("--dir", type=Path, default=variants.HERE / "out",
+                        help="work directory, on the disk to measure; default: bench/out")

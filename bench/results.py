@@ -8,7 +8,7 @@ import variants
 IDLE_CPU_SECONDS = 1.0  # more than this between requests means that a worker does not rest
 
 
-def _read_stats(path):
+def read_stats(path):
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):
@@ -51,7 +51,7 @@ def row(lane, model, point, facts, budget, bandwidths, plain, stats_path):
         "file_peak_bytes": peaks["file"], "usage_peak_bytes": lane.worker.group.usage_peak(),
         "same_bits": lane.same_bits(plain.hashes), "ended": lane.ended,
         "idle_cpu_s": lane.idle_cpu_seconds,
-        "stats": _read_stats(stats_path) if lane.variant == variants.SWAPNET else None}
+        "stats": read_stats(stats_path) if lane.variant == variants.SWAPNET else None}
     # With the window that swapnet really had: what it has to read beside it.
     window = min((result["stats"] or {}).get("pool_bytes", 0), budget // 4)
     result["window_bytes"] = window

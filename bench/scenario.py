@@ -13,12 +13,14 @@ import bandwidth
 import cgroup
 import facts as measuring
 import plan
+import results
 import table
 import variants
 import weights_file
 from fleet import Daemon, Fleet
-from options import list_of
+from options import add_output, list_of
 from sampler import Sampler
+from table import mib, number, same_bits
 
 # Names of DNNs and their models, and the MiB that all weights together get.
 SCENARIOS = {
@@ -157,13 +159,6 @@ class Scenario:
         ratios = [self._ratio(dnn) for dnn in self.fleets[variant].dnns]
         return None if None in ratios else statistics.mean(ratios)
 
-    def _stats(self, variant, dnn):
-        path = variants.stats_file(self.config, f"{self.fleets[variant].title}-{dnn.name}")
-        try:
-            return json.loads(path.read_text())
-        except (OSError, ValueError):
-            return None
-
     def _budget(self, variant, dnn):
         return self.budgets.get(variant, {}).get(dnn.worker.pid)
 
@@ -182,7 +177,9 @@ class Scenario:
             yield self._summary(variant, found)
 
     def _row(self, variant, dnn):
-        stats = self._stats(variant, dnn) if variant in POLICIES else None
+        label = f"{self.fleets[variant].title}-{dnn.name}"
+        stats = (results.read_stats(variants.stats_file(self.config, label))
+                 if variant in POLICIES else None)
         expected = self._plain(dnn).hashes
         return {
             "scenario": self.name, "variant": variant, "dnn": dnn.name,
@@ -221,14 +218,12 @@ def _text(value, form):
 
 
 def _cells(row):
-    blank = {None: "", True: "yes", False: "NO"}
-    number = lambda value, form, factor=1: "" if value is None else format(value * factor, form)
-    missed = row["missed"] / row["released"] if row["released"] else None
-    return (row["variant"], row["dnn"], number(row["weight_bytes"], ".0f", 1 / plan.MIB),
-            number(row["budget_bytes"], ".0f", 1 / plan.MIB), number(row["latency_s"], ".0f", 1e3),
-            number(row["ratio"], ".3f"), number(row["limit_ratio"], ".3f"),
-            number(missed, ".0%"), number(row["read_per_pass"], ".0f", 1 / plan.MIB),
-            blank[row["same_bits"]], row["note"])
+    latency, missed = row["latency_s"], row["missed"]
+    return (row["variant"], row["dnn"], mib(row["weight_bytes"]), mib(row["budget_bytes"]),
+            number(latency and latency * 1e3, ".0f"), number(row["ratio"], ".3f"),
+            number(row["limit_ratio"], ".3f"),
+            number(missed / row["released"] if row["released"] else None, ".0%"),
+            mib(row["read_per_pass"]), same_bits(row["same_bits"]), row["note"])
 
 
 def shortfalls(rows):
@@ -258,13 +253,8 @@ def parse(argv=None):
     parser.add_argument("--warm-up", type=float, default=30, help="seconds before; default: 30")
     parser.add_argument("--timeout", type=float, default=120,
                         help="seconds to wait for one inference; default: 120")
-    parser.add_argument("--json", metavar="FILE", help="write all results as JSON as well")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
-    parser.add_argument("--library", type=Path, default=variants.DEFAULT_LIBRARY,
-                        help="libswapnet.so; default: the release build")
+    add_output(parser)
     parser.add_argument("--python", help="interpreter with torch; default: this or the system's")
-    parser.add_argument("--dir", type=Path, default=variants.HERE / "out",
-                        help="work directory, on the disk to measure; default: bench/out")
     args = parser.parse_args(argv)
     unknown = [name for name in args.scenarios if name not in SCENARIOS]
     if unknown:

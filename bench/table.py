@@ -6,24 +6,27 @@ COLUMNS = ("model", "MiB", "point", "budget", "variant", "latency ms", "x plain"
 LEFT = {"model", "variant", "program", "note"}
 
 
-def _mib(value):
+def mib(value):
     return "" if value is None else f"{value / MIB:.0f}"
 
 
-def _number(value, text):
+def number(value, text):
     return "" if value is None else format(value, text)
+
+
+def same_bits(value):
+    return {None: "", True: "yes", False: "NO"}[value]
 
 
 def _cells(row):
     latency, limit = row["latency_s"], row["limit_s"]
     efficiency = limit / latency if latency and row["variant"] != "plain" else None
-    same = {None: "", True: "yes", False: "NO"}[row["same_bits"]]
-    return (row["model"], _mib(row["weight_bytes"]), row["point"], _mib(row["budget_bytes"]),
-            row["variant"], _number(latency and latency * 1e3, ".1f"),
-            _number(row["ratio"], ".2f"), _number(limit and limit * 1e3, ".1f"),
-            _number(efficiency, ".2f"), _number(row["bandwidth"] / 1e6, ".0f"),
-            _mib(row["read_per_pass"]), _mib(row["over_base_bytes"]),
-            _mib(row["file_peak_bytes"]), same, row["note"])
+    return (row["model"], mib(row["weight_bytes"]), row["point"], mib(row["budget_bytes"]),
+            row["variant"], number(latency and latency * 1e3, ".1f"),
+            number(row["ratio"], ".2f"), number(limit and limit * 1e3, ".1f"),
+            number(efficiency, ".2f"), number(row["bandwidth"] / 1e6, ".0f"),
+            mib(row["read_per_pass"]), mib(row["over_base_bytes"]),
+            mib(row["file_peak_bytes"]), same_bits(row["same_bits"]), row["note"])
 
 
 def _blank_repeats(rows):
