@@ -11,6 +11,9 @@
 
 #include "swn_arena.h"
 
+/* The offset of what lies elsewhere: behind everything. */
+#define LODGED UINT64_MAX
+
 struct swn_pool {
     int fd;
     char *rw, *ro;
@@ -90,7 +93,7 @@ int swn_pool_resize(struct swn_pool *p, size_t window)
     if (p->head > window)
         p->head = 0;
     for (struct swn_frame *f = p->frames; f; f = f->next)
-        if (f->off + f->size > window)
+        if (f->off < LODGED && f->off + f->size > window)
             return -EBUSY;
     if (window < p->window)
         fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)window, (off_t)(p->window - window));
@@ -145,6 +148,15 @@ static int find_place(struct swn_pool *p, size_t size, enum swn_pool_force force
     return 0;
 }
 
+static void insert(struct swn_pool *p, struct swn_frame *f)
+{
+    struct swn_frame **link = &p->frames;
+    while (*link && (*link)->off < f->off)
+        link = &(*link)->next;
+    f->next = *link;
+    *link = f;
+}
+
 struct swn_frame *swn_pool_place(struct swn_pool *p, size_t size, enum swn_pool_force force,
                                  void (*evict)(void *ctx, struct swn_frame *f), void *ctx)
 {
@@ -161,12 +173,20 @@ struct swn_frame *swn_pool_place(struct swn_pool *p, size_t size, enum swn_pool_
     }
     f->off = at;
     f->size = size;
-    struct swn_frame **link = &p->frames;
-    while (*link && (*link)->off < at)
-        link = &(*link)->next;
-    f->next = *link;
-    *link = f;
+    insert(p, f);
     p->head = at + size;
+    return f;
+}
+
+struct swn_frame *swn_pool_lodge(struct swn_pool *p, void *at, size_t size)
+{
+    struct swn_frame *f = frame_new(p);
+    if (!f)
+        return NULL;
+    f->off = LODGED;
+    f->size = size;
+    f->lodged = at;
+    insert(p, f);
     return f;
 }
 
@@ -202,12 +222,12 @@ struct swn_frame *swn_pool_first(struct swn_pool *p)
 
 void *swn_pool_rw(const struct swn_pool *p, const struct swn_frame *f)
 {
-    return p->rw + f->off;
+    return f->lodged ? f->lodged : p->rw + f->off;
 }
 
 void *swn_pool_ro(const struct swn_pool *p, const struct swn_frame *f)
 {
-    return p->ro + f->off;
+    return f->lodged ? f->lodged : p->ro + f->off;
 }
 
 int swn_pool_fd(const struct swn_pool *p)
@@ -224,7 +244,7 @@ struct swn_frame *swn_pool_find_ro(const struct swn_pool *p, uintptr_t addr)
 {
     uint64_t off = addr - (uintptr_t)p->ro;
     for (struct swn_frame *f = p->frames; f; f = f->next)
-        if (off >= f->off && off < f->off + f->size)
+        if (off >= f->off && off - f->off < f->size)
             return f;
     return NULL;
 }

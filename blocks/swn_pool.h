@@ -30,15 +30,16 @@ struct swn_frame {
     uint64_t off; /* in the memfd */
     size_t size;
     enum swn_frame_state state;
-    int users; /* operators that hold it */
-    int kept;  /* lives behind the window, not part of it */
+    int users;    /* operators that hold it */
+    int kept;     /* lives behind the window, not part of it */
+    void *lodged; /* where it lies, if that is memory of the caller's and no part of the pool; else NULL */
     int urgent, wanted;
     int checked;         /* its file has checksums; 2: a fetch did not match, and is being repeated */
     _Atomic int tainted; /* the fault handler let a store through its read-only view */
     const void *owner;   /* cursor it was fetched for */
     uint64_t start_ns;
     struct swn_fetch_job job;
-    struct swn_frame *next; /* window frames, by offset */
+    struct swn_frame *next; /* window frames, by offset, then lodged ones */
 };
 
 struct swn_pool;
@@ -63,12 +64,15 @@ struct swn_frame *swn_pool_place(struct swn_pool *p, size_t size, enum swn_pool_
                                  void (*evict)(void *ctx, struct swn_frame *f), void *ctx);
 /* A frame outside the window, at the place that belongs to arena offset `arena_off`. */
 struct swn_frame *swn_pool_keep(struct swn_pool *p, uint64_t arena_off, size_t size);
+/* A frame in memory of the caller's, who keeps it for as long as the frame lives. It is in no other frame's way, and
+ * has no read-only view. */
+struct swn_frame *swn_pool_lodge(struct swn_pool *p, void *at, size_t size);
 /* Gives a frame back; kept frames give their memory to the system. */
 void swn_pool_release(struct swn_pool *p, struct swn_frame *f);
 struct swn_frame *swn_pool_first(struct swn_pool *p);
 
 void *swn_pool_rw(const struct swn_pool *p, const struct swn_frame *f); /* for the fetcher */
-void *swn_pool_ro(const struct swn_pool *p, const struct swn_frame *f); /* for operators; window frames only */
+void *swn_pool_ro(const struct swn_pool *p, const struct swn_frame *f); /* for operators; not of kept frames */
 int swn_pool_fd(const struct swn_pool *p);
 /* The window frame whose read-only view contains addr, or NULL. Lock-free as far as the frame list stands still. */
 struct swn_frame *swn_pool_find_ro(const struct swn_pool *p, uintptr_t addr);

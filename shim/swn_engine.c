@@ -60,6 +60,8 @@ void swn_engine_note_peak(struct swn_engine *e)
     size_t now = swn_engine_resident(e), other = swn_policy_other(e);
     if (now > e->peak_resident)
         e->peak_resident = now;
+    if (other > e->other_step)
+        e->other_step = other;
     if (e->node_live && other > e->other_peak_ever)
         e->other_peak_ever = other;
     if (other > e->other_peak) {
@@ -206,6 +208,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     *strict = 0;
     pthread_mutex_lock(&e->lock);
     e->allocs++;
+    swn_lodge_vacate(e, n);
     int alone = n > e->config.budget_bytes && e->config.enforce; /* makes room for itself, below */
     size_t need = alone ? 0 : swn_arena_fresh(e->arena, n);
     int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
@@ -410,6 +413,7 @@ void swn_engine_postfork_child(void)
     swn_load_fork_child();
     swn_behind_fork_child(e);
     swn_window_fork_child(e);
+    swn_lodge_fork_child(e);
     swn_residency_child(&e->res);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         r->frame = NULL;

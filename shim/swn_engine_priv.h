@@ -26,6 +26,7 @@ struct swn_node {
     struct swn_range *range;
     uint32_t id;
     double compute_ns;
+    size_t other_need; /* most of everything that is not a weight, from its operator to the next node's */
 };
 #define SWN_NODE_BITS 20
 #define SWN_NODE_MOST ((size_t)1 << SWN_NODE_BITS)
@@ -92,6 +93,8 @@ struct swn_engine {
     size_t other_peak;      /* most of everything that is not a weight, in this pass */
     size_t other_before;    /* and in those before it, fading */
     size_t other_peak_ever; /* and since there are weights */
+    size_t other_step;      /* and since the last weight was read */
+    size_t lodged_bytes;    /* HOME ranges that hold frames */
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
@@ -229,6 +232,22 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
 void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg);
 /* Lets go of the pages that r's last reader read through its mapping. */
 void swn_window_forget(struct swn_engine *e, struct swn_range *r);
+
+/* swn_lodge.c */
+/* Another weight is about to be read: what the steps of `last` needed beside weights is known, if there is one. */
+void swn_lodge_step(struct swn_engine *e, struct swn_node *last);
+/* Bytes that the plan leaves for activations, and that nobody needs from the node's operator to the next one's. */
+size_t swn_lodge_room(const struct swn_engine *e, const struct swn_node *node);
+/* A frame in warm pages, as long as no more than `room` bytes are lodged; or NULL. */
+struct swn_frame *swn_lodge(struct swn_engine *e, size_t size, size_t room);
+/* Gives such a frame back, and its pages are warm again. */
+void swn_lodge_end(struct swn_engine *e, struct swn_frame *f);
+/* Lets one of them go that nobody is using. 0: there is none. */
+int swn_lodge_evict(struct swn_engine *e);
+/* Before `len` bytes are allocated: lets go of what is lodged where they need its place. May release the lock while it
+ * waits for reads that are under way. */
+void swn_lodge_vacate(struct swn_engine *e, size_t len);
+void swn_lodge_fork_child(struct swn_engine *e);
 
 /* swn_slice.c: the first three as in swn_aten.h, without the lock */
 void swn_slice_offer(struct swn_op *op, unsigned arg, size_t row_bytes);

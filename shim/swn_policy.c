@@ -39,7 +39,7 @@ static size_t window(struct swn_engine *e)
 size_t swn_policy_other(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes - e->node_home_bytes + (small > 0 ? (size_t)small : 0);
+    return e->res.home_bytes - e->node_home_bytes - e->lodged_bytes + (small > 0 ? (size_t)small : 0);
 }
 
 static size_t other_peak(const struct swn_engine *e)
@@ -192,7 +192,7 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     struct swn_range *best = NULL;
     int best_class = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
-        if (atomic_load(&r->state) != SWN_HOME || r->pins || r == spare)
+        if (atomic_load(&r->state) != SWN_HOME || r->pins || r->lodger || r == spare)
             continue;
         int class = r->readers                                                   ? 3
                     : r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2 ? 4
@@ -340,7 +340,7 @@ static int resize_window(struct swn_engine *e, size_t bytes)
     if (bytes < now)
         for (struct swn_frame *f = swn_pool_first(e->pool), *n; f; f = n) {
             n = f->next;
-            if (f->off + f->size > bytes && !f->users && f->state != SWN_FRAME_FILLING)
+            if (!f->lodged && f->off + f->size > bytes && !f->users && f->state != SWN_FRAME_FILLING)
                 swn_policy_evict(e, f);
         }
     e->window_goal = bytes;
@@ -375,6 +375,7 @@ int swn_policy_give(struct swn_engine *e, int desperate)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
+    swn_lodge_evict(e);
     if (swn_arena_trim(e->arena, SIZE_MAX, &piece)) {
         madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
         return 0;
@@ -416,8 +417,8 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
     e->pressed |= spills;
     write_behind(e, bytes, spare);
     int busy = 0;
-    while (swn_engine_resident(e) + bytes > e->config.budget_bytes && take_back_room(e))
-        ;
+    while (swn_engine_resident(e) + bytes > e->config.budget_bytes && (take_back_room(e) || swn_lodge_evict(e)))
+        trim_warm(e, bytes);
     for (int desperate = 0; desperate < 2; desperate++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
             if (!swn_behind_wait(e) && let_one_go(e, spare, spills, desperate, &busy))

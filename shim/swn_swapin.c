@@ -21,6 +21,10 @@ unsigned swn_swapin_wait_ms = 30000;
 
 void swn_swapin_free(struct swn_engine *e, struct swn_frame *f)
 {
+    if (f->lodged) {
+        swn_lodge_end(e, f);
+        return;
+    }
     if (f->kept)
         e->kept_bytes -= f->size;
     swn_pool_release(e->pool, f);
@@ -28,8 +32,11 @@ void swn_swapin_free(struct swn_engine *e, struct swn_frame *f)
 
 void swn_swapin_release(struct swn_engine *e, struct swn_frame *f)
 {
-    if (!--f->users && !f->range && f->state != SWN_FRAME_FILLING)
-        swn_swapin_free(e, f);
+    if (--f->users || f->state == SWN_FRAME_FILLING || (f->range && !f->lodged))
+        return;
+    if (f->range) /* one that was lodged is not at home: activations want the place */
+        f->range->frame = NULL;
+    swn_swapin_free(e, f);
 }
 
 /* --- reads --- */
@@ -104,7 +111,10 @@ static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct 
     r->frame = f;
     if (swn_fetch_submit(e->fetch, &f->job, urgent)) {
         r->frame = NULL;
-        swn_pool_release(e->pool, f);
+        if (f->lodged)
+            swn_lodge_end(e, f);
+        else
+            swn_pool_release(e->pool, f);
         return NULL;
     }
     r->file->refs++;
@@ -199,6 +209,8 @@ static struct swn_frame *window_frame(struct swn_engine *e, struct swn_arg *arg,
 void swn_swapin_claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t, int fresh)
 {
     struct swn_range *r = arg->range;
+    if (r && r->frame && r->frame->lodged && !arg->ours)
+        swn_policy_drop_frame(e, r);
     if (arg->frame || !lendable(e, arg) || (!r->frame && !fresh))
         return;
     struct swn_frame *f = r->frame;
@@ -241,12 +253,17 @@ int swn_swapin_await(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
 
 /* --- reading ahead --- */
 
-static size_t share_of_window(struct swn_engine *e)
+static size_t active_threads(struct swn_engine *e)
 {
     size_t active = 0;
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
         active += t->listed && t->last_visit && e->visits - t->last_visit < IDLE_VISITS;
-    return swn_pool_window(e->pool) / (active ? active : 1);
+    return active ? active : 1;
+}
+
+static size_t share_of_window(struct swn_engine *e)
+{
+    return swn_pool_window(e->pool) / active_threads(e);
 }
 
 /* How far ahead a thread looks. Frames that are there are marked as wanted first, all of them, so that no read that is
@@ -254,8 +271,18 @@ static size_t share_of_window(struct swn_engine *e)
 struct ahead {
     struct swn_thread_state *t;
     size_t share, bytes;
+    size_t lodge; /* so much may be lodged until the node is reached that the walk has come to */
     int fetch;
 };
+
+/* A slice for which the window has no room. */
+static int lodge_one(struct swn_engine *e, struct ahead *a, struct swn_range *r)
+{
+    if (!a->fetch || r->frame || r->keep || !r->lead->sliced)
+        return 0;
+    struct swn_frame *f = swn_lodge(e, swn_round_up(r->len, SWN_PAGE), a->lodge);
+    return f && fill(e, r, f, a->t, 0);
+}
 
 /* 0: no more fits ahead. */
 static int prefetch_one(struct swn_engine *e, struct ahead *a, struct swn_range *r)
@@ -264,15 +291,17 @@ static int prefetch_one(struct swn_engine *e, struct ahead *a, struct swn_range 
     if (atomic_load(&r->state) != SWN_STREAMED || r->shared || r->oversize || r->io_failed ||
         (r->frame && r->frame->kept))
         return 1;
+    if (r->frame && r->frame->lodged)
+        return 1;
     if (a->bytes && a->bytes + size > a->share)
-        return 0;
+        return lodge_one(e, a, r);
     if (r->frame) {
         r->frame->wanted = 1;
         r->frame->owner = a->t;
     } else if (r->keep && (r->lead->rest || size > swn_pool_window(e->pool))) {
         return 1; /* comes to stay when it is read */
     } else if (a->fetch && !fetch_start(e, r, SWN_POOL_STALE, a->t)) {
-        return 0;
+        return lodge_one(e, a, r);
     }
     a->bytes += size;
     return 1;
@@ -307,6 +336,8 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
 static void walk_ahead(struct swn_engine *e, struct ahead *a)
 {
     struct swn_thread_state *t = a->t;
+    struct swn_node *here = swn_node_of(e, t->cursor.at);
+    a->lodge = here && active_threads(e) == 1 ? swn_lodge_room(e, here) : 0;
     for (struct swn_range *r = t->slicing ? swn_arena_find(e->arena, t->slicing) : NULL; r; r = r->rest)
         if (!prefetch_one(e, a, r))
             return;
@@ -322,6 +353,8 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         }
         before = at;
         at = next;
+        size_t room = swn_lodge_room(e, node);
+        a->lodge = room < a->lodge ? room : a->lodge;
         for (struct swn_range *r = node->range; r; r = r->rest)
             if (!prefetch_one(e, a, r))
                 return;

@@ -152,6 +152,7 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
         if (e->record)
             swn_record_computed(e->record, last, took, t->flops, t->other);
     }
+    swn_lodge_step(e, last);
     t->flops = 0;
     t->other = 0;
     t->last_node = e->nodes[r->node].id;

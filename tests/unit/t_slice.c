@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -260,6 +261,140 @@ static void threads(void *arg)
     end();
 }
 
+#define ACTIVATION (6 * MIB)
+
+/* A pass whose first half needs activations. Returns the most that was lodged after it. */
+static size_t tidal_pass(void)
+{
+    size_t most = 0;
+    struct tensor activation;
+    CHECK(tensor_make(&activation, ACTIVATION, 7));
+    for (unsigned i = 0; i < SMALL; i++) {
+        op_read(&small[i]);
+        if (i == SMALL / 2) {
+            CHECK(tensor_right(&activation, activation.own));
+            tensor_free(&activation);
+        }
+        most = e->lodged_bytes > most ? e->lodged_bytes : most;
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        product(&large[i], SIZE_MAX);
+        most = e->lodged_bytes > most ? e->lodged_bytes : most;
+    }
+    return most;
+}
+
+static void begin_tidal(void *arg)
+{
+    CHECK(engine_begin(BUDGET + ACTIVATION, *(enum swn_config_fetch *)arg, NULL) == 0);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(tensor_make(&large[i], LARGE_BYTES / ROW_BYTES * ROW_BYTES, 100 + i));
+    for (unsigned i = 0; i < SMALL; i++)
+        CHECK(tensor_make(&small[i], SMALL_BYTES, i + 1));
+    for (unsigned i = 0; i < 24; i++)
+        tidal_pass();
+    CHECK(e->planned && e->planned_other >= ACTIVATION);
+}
+
+/* Where activations were, slices are read ahead; and when they are needed again, their pages are there. */
+static void lodged(void *arg)
+{
+    begin_tidal(arg);
+    uint64_t plans = e->plans;
+    for (unsigned i = 0; i < 8; i++) {
+        CHECK(swn_arena_fresh(e->arena, ACTIVATION) == 0);
+        CHECK(e->lodged_bytes == 0); /* the first steps of a pass are known to need it all */
+        size_t most = tidal_pass();
+        CHECK(most >= ACTIVATION / 3 && most <= e->planned_other);
+    }
+    CHECK(e->plans == plans && e->over_budget_peak == 0 && e->peak_resident <= e->config.budget_bytes);
+    end();
+}
+
+/* Activations that nobody expected take their pages back. */
+static void turned_out(void *arg)
+{
+    begin_tidal(arg);
+    struct tensor sudden;
+    unsigned met = 0;
+    uint64_t plans = e->plans;
+    for (unsigned i = 0; i < 16; i++) {
+        tidal_pass();
+        for (unsigned j = 0; j < SMALL; j++)
+            op_read(&small[j]);
+        met += e->lodged_bytes > 0;
+        size_t kept = e->kept_bytes + e->node_home_bytes;
+        CHECK(tensor_make(&sudden, ACTIVATION, 8 + i));
+        CHECK(e->kept_bytes + e->node_home_bytes == kept);
+        product(&large[i % 2], SIZE_MAX);
+        CHECK(tensor_right(&sudden, sudden.own));
+        tensor_free(&sudden);
+    }
+    CHECK(met > 0 && e->plans == plans && e->over_budget_peak == 0 && e->peak_resident <= e->config.budget_bytes);
+    end();
+}
+
+/* In a child the pages under lodged frames are nobody's, not even mapped, until it needs them for its own. */
+static void lodged_in_a_fork(void *arg)
+{
+    begin_tidal(arg);
+    unsigned met = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        for (unsigned j = 0; j < SMALL; j++)
+            op_read(&small[j]);
+        met += e->lodged_bytes > 0;
+        size_t own = e->res.home_bytes - e->lodged_bytes;
+        swn_engine_prefork();
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (!pid) {
+            swn_engine_postfork_child();
+            CHECK(e->lodged_bytes == 0 && e->res.home_bytes == own);
+            struct tensor its[4];
+            for (unsigned j = 0; j < 4; j++)
+                CHECK(tensor_make(&its[j], MIB, 50 + j));
+            for (unsigned j = 0; j < 4; j++)
+                CHECK(tensor_right(&its[j], its[j].own));
+            for (unsigned j = 0; j < 2; j++)
+                CHECK(tensor_right(&large[j], large[j].own));
+            _exit(0);
+        }
+        swn_engine_postfork_parent();
+        for (unsigned j = 0; j < 2; j++)
+            product(&large[j], SIZE_MAX);
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        tidal_pass();
+    }
+    CHECK(met > 0); /* no end(): extents that a child may map are not given back */
+}
+
+/* Lodged bytes are for our kernel alone: whoever else reads the weight gets other memory. */
+static void lodged_and_read_whole(void *arg)
+{
+    begin_tidal(arg);
+    unsigned met = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        for (unsigned j = 0; j < SMALL; j++)
+            op_read(&small[j]);
+        met += e->lodged_bytes > 0;
+        struct swn_op op;
+        struct tensor *both[2] = {&large[0], &large[1]};
+        const enum swn_use uses[2] = {SWN_USE_INPUT, SWN_USE_INPUT};
+        op_open(&op, both, uses, 2);
+        for (unsigned j = 0; j < op.total; j++)
+            CHECK(!op.args[j].frame || !op.args[j].frame->lodged);
+        for (unsigned j = 0; j < 2; j++)
+            CHECK(tensor_right(both[j], (uintptr_t)__atomic_load_n(&both[j]->word, __ATOMIC_ACQUIRE)));
+        op_close(&op);
+        for (unsigned j = 0; j < 2; j++)
+            product(&large[j], SIZE_MAX);
+        tidal_pass();
+    }
+    CHECK(met > 0);
+    end();
+}
+
 static void run(void (*test)(void *))
 {
     enum swn_config_fetch paths[] = {SWN_CONFIG_AUTO, SWN_CONFIG_PREAD};
@@ -283,14 +418,20 @@ IN_A_CHILD(not_a_slice)
 IN_A_CHILD(refused)
 IN_A_CHILD(written)
 IN_A_CHILD(threads)
+IN_A_CHILD(lodged)
+IN_A_CHILD(turned_out)
+IN_A_CHILD(lodged_in_a_fork)
+IN_A_CHILD(lodged_and_read_whole)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slice_by_slice), cmocka_unit_test(test_each_slice_once),
-        cmocka_unit_test(test_left_later),     cmocka_unit_test(test_given_up),
-        cmocka_unit_test(test_not_a_slice),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_written),        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_slice_by_slice),   cmocka_unit_test(test_each_slice_once),
+        cmocka_unit_test(test_left_later),       cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_not_a_slice),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_written),          cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_lodged),           cmocka_unit_test(test_turned_out),
+        cmocka_unit_test(test_lodged_in_a_fork), cmocka_unit_test(test_lodged_and_read_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
