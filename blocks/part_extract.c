@@ -74,10 +74,18 @@ static json_t *describe(const struct swn_store_tensor *t, uint64_t begin, uint64
                      (json_int_t)begin, (json_int_t)(begin + bytes));
 }
 
-/* The JSON text, padded to a multiple of 8, to be freed; *total: of the whole file. */
-static char *make_header(struct extract *x, uint64_t *total)
+/* 0, -ENOMEM, or -EINVAL: the name is not UTF-8. */
+static int add_tensor(json_t *header, const struct swn_store_tensor *t, uint64_t begin, uint64_t bytes)
+{
+    json_t *tensor = describe(t, begin, bytes);
+    return !tensor ? -ENOMEM : json_object_set_new(header, t->name, tensor) ? -EINVAL : 0;
+}
+
+/* *text: the JSON text, padded to a multiple of 8, to be freed; *total: of the whole file. 0, -EINVAL or -ENOMEM. */
+static int make_header(struct extract *x, char **text, uint64_t *total)
 {
     json_t *header = json_object();
+    int rc = 0;
     uint64_t at = 0, bytes;
     for (size_t i = 0; i < x->s->tensor_count; i++) {
         const struct swn_store_tensor *t = &x->s->tensors[i];
@@ -88,27 +96,27 @@ static char *make_header(struct extract *x, uint64_t *total)
             wrong = "the name cannot be used, or is there twice";
         else if (tensor_bytes(t, &bytes) || __builtin_add_overflow(at, bytes, &at) || at > INT64_MAX)
             wrong = "it repeats its bytes more often than a file can hold";
-        else if (json_object_set_new(header, t->name, describe(t, at - bytes, bytes)))
+        else if ((rc = add_tensor(header, t, at - bytes, bytes)) == -EINVAL)
             wrong = "the name is not UTF-8";
-        if (wrong) {
-            swn_why(x->why, -EINVAL, "'%s': %s (%s)", t->name, wrong, swn_dtype_name(t->dtype));
+        if (wrong || rc) {
             json_decref(header);
-            return NULL;
+            return wrong ? swn_why(x->why, -EINVAL, "'%s': %s (%s)", t->name, wrong, swn_dtype_name(t->dtype))
+                         : swn_why(x->why, rc, "no memory for the header");
         }
     }
-    char *text = json_dumps(header, JSON_COMPACT);
+    char *dumped = json_dumps(header, JSON_COMPACT);
     json_decref(header);
-    size_t len = text ? strlen(text) : 0, padded = (len + 7) / 8 * 8;
-    char *grown = text ? realloc(text, padded + 1) : NULL;
+    size_t len = dumped ? strlen(dumped) : 0, padded = (len + 7) / 8 * 8;
+    char *grown = dumped ? realloc(dumped, padded + 1) : NULL;
     if (!grown) {
-        free(text);
-        swn_why(x->why, -ENOMEM, "no memory for the header");
-        return NULL;
+        free(dumped);
+        return swn_why(x->why, -ENOMEM, "no memory for the header");
     }
     memset(grown + len, ' ', padded - len);
     grown[padded] = 0;
+    *text = grown;
     *total = 8 + padded + at;
-    return grown;
+    return 0;
 }
 
 /* ---- writing ---- */
@@ -172,10 +180,12 @@ static int gather_from(struct extract *x, const struct swn_store_tensor *t, cons
         if (rc)
             return rc;
         for (uint32_t d = t->ndim; d-- > 0;) {
-            at += t->stride[d];
-            if (++index[d] < t->shape[d])
+            if (++index[d] < t->shape[d]) {
+                at += t->stride[d];
                 break;
-            at -= t->stride[d] * t->shape[d];
+            }
+            /* Back by the steps that were made: the stride of a dimension of one element may be any number. */
+            at -= t->stride[d] * (t->shape[d] - 1);
             index[d] = 0;
         }
     }
@@ -242,11 +252,12 @@ static int write_file(struct extract *x, const char *header, uint64_t total)
 
 static int extract(struct extract *x, const char *path)
 {
-    uint64_t total;
-    char *header = make_header(x, &total);
-    if (!header)
-        return -EINVAL;
-    int rc = swn_newfile_open(&x->out, &swn_io_sys, path, 0666, x->why);
+    uint64_t total = 0;
+    char *header = NULL;
+    int rc = make_header(x, &header, &total);
+    if (rc)
+        return rc;
+    rc = swn_newfile_open(&x->out, &swn_io_sys, path, 0666, x->why);
     if (!rc) {
         rc = write_file(x, header, total);
         if (rc)
