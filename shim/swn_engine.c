@@ -16,6 +16,7 @@
 #include "swn_engine_priv.h"
 #include "swn_client.h"
 #include "swn_guest.h"
+#include "swn_keep_locks.h"
 #include "swn_load.h"
 #include "swn_record.h"
 #include "swn_size.h"
@@ -133,7 +134,9 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     e->goal_bytes = e->config.budget_bytes;
     e->cap_bytes = config->budget_bytes;
     e->urgency = config->urgency > 0 ? config->urgency : 1;
-    e->io = swn_engine_io;
+    static struct swn_io io;
+    swn_keep_locks(&io, swn_engine_io);
+    e->io = &io;
     absolute(e->config.store_dir, sizeof e->config.store_dir);
     absolute(e->config.stats_path, sizeof e->config.stats_path);
     absolute(e->config.trace_path, sizeof e->config.trace_path);

@@ -281,6 +281,15 @@ def test_page_cache(torch, how, disk):
 
 
 @each_113
+def test_record_locks(torch):
+    """Whoever closes any descriptor of a file drops its process's locks on it, and building a store closes some."""
+    reference, run = both(torch, "record_locks", file_of(torch, "pth"), budget=BUDGET)
+    assert reference.record["values"]["after"] is True, reference.describe()
+    assert run.stats["deferred_bytes"] >= 0.99 * WEIGHTS, run.describe()
+    _quiet(run)
+
+
+@each_113
 @pytest.mark.parametrize("what", ["two", "fork"])
 def test_in_company(torch, what):
     reference, run = both(torch, "loading_threads", what, checkpoint(torch, "pth"), checkpoint(torch, "pth", "8"),
