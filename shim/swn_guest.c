@@ -36,6 +36,7 @@ void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
     if (!swn_engine_running() || len < GUEST_LEAST || !e->half)
         return;
     struct swn_extent_file *file = swn_load_mapped(fd);
+    int watched = 0;
     if (!file)
         return;
     pthread_mutex_lock(&e->lock);
@@ -50,11 +51,14 @@ void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
         if (e->guest_bytes + swn_engine_resident(e) > e->config.budget_bytes) {
             atomic_store(&e->want_hook, 1);
             keep_out_of_the_cache(e, addr, len, fd);
+            watched = 1;
         }
     } else {
         file->refs--;
     }
     pthread_mutex_unlock(&e->lock);
+    if (watched)
+        swn_load_ask_for_edges(fd);
     swn_hooks_settle();
 }
 

@@ -38,7 +38,7 @@ static int same_stat(const struct swn_identity *a, const struct swn_identity *b)
            a->ctime_ns == b->ctime_ns;
 }
 
-static void path_of(int fd, char *out, size_t size)
+void swn_load_path_of(int fd, char *out, size_t size)
 {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -94,7 +94,7 @@ static struct swn_store *open_store(struct swn_engine *e, int fd)
     if (e->config.store_off || !looks_like_a_checkpoint(e, fd))
         return NULL;
     int err = swn_cache_open(&store, e->io, e->config.store_dir, fd, why);
-    path_of(fd, path, sizeof path);
+    swn_load_path_of(fd, path, sizeof path);
     /* A store that is damaged, or of another version, is replaced. */
     if (err == -ENOENT || err == -EILSEQ || err == -EINVAL || err == -ENOTSUP)
         err = build(e, &store, fd, path, why);
@@ -118,7 +118,8 @@ static void forget(struct swn_engine *e, struct source **link)
             e->io->close(e->io->ctx, s->file.fetch.direct_fd);
         e->io->close(e->io->ctx, s->file.fetch.fd);
     }
-    free(s->verified);
+    free((void *)s->verified);
+    free(s->path);
     free(s->held);
     free(s->learned);
     free(s);
@@ -159,19 +160,6 @@ static int settled(struct swn_engine *e, int fd, struct swn_identity *id)
     return 0;
 }
 
-/* Whoever loads the file reads a little before each storage (a zip's local header) and the first bytes of it, one after
- * the other: asked for together they come together, instead of one seek, or a whole read-ahead, at a time. */
-static void ask_for_heads(struct swn_engine *e, int fd, const struct source *s)
-{
-    for (size_t i = 0; i < s->store->extent_count; i++) {
-        const struct swn_store_extent *x = &s->store->extents[i];
-        uint64_t from = x->source_off / SWN_PAGE * SWN_PAGE;
-        from -= from ? SWN_PAGE : 0;
-        if (x->source == s->index)
-            e->io->fadvise(e->io->ctx, fd, from, 3 * SWN_PAGE, POSIX_FADV_WILLNEED);
-    }
-}
-
 /* load_lock held. */
 static struct source *find(struct swn_engine *e, int fd)
 {
@@ -191,9 +179,12 @@ static struct source *find(struct swn_engine *e, int fd)
     if (s->store) {
         while (s->index < s->store->source_count && !same_stat(&s->store->sources[s->index].identity, &id))
             s->index++;
+        char path[4096];
+        swn_load_path_of(fd, path, sizeof path);
+        s->path = strdup(path);
         s->verified = calloc(s->store->extent_count + 1, 1);
         s->held = calloc(s->store->extent_count + 1, sizeof *s->held);
-        if (s->index == s->store->source_count || !s->verified || !s->held) {
+        if (s->index == s->store->source_count || !s->path || !s->verified || !s->held) {
             swn_store_close(s->store, e->io);
             s->store = NULL;
         }
@@ -203,7 +194,7 @@ static struct source *find(struct swn_engine *e, int fd)
         s->file.io = e->io;
         s->file.immutable = 1;
         snprintf(s->file.dir, sizeof s->file.dir, "%s", s->store->path);
-        ask_for_heads(e, fd, s);
+        swn_load_ask_for_heads(e, fd, s);
     }
     close_idle(e);
     s->next = sources;
@@ -221,7 +212,7 @@ struct swn_extent_file *swn_load_mapped(int fd)
     s->mapped = s->file.immutable = 1;
     s->file.io = e->io;
     s->file.refs = 1;
-    path_of(fd, s->file.dir, sizeof s->file.dir);
+    swn_load_path_of(fd, s->file.dir, sizeof s->file.dir);
     s->file.fetch.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (s->file.fetch.fd < 0) {
         free(s);
@@ -481,6 +472,18 @@ int swn_load_tensor(const struct swn_load_place *place, char *out, size_t size)
     return found;
 }
 
+/* The heads of tensors, and small ones, were read through the page cache, and what the kernel read ahead of them. */
+static void uncache_checkpoint(struct swn_engine *e, const struct source *s)
+{
+    struct swn_identity id;
+    int fd = e->io->open(e->io->ctx, s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd < 0)
+        return;
+    if (!swn_identity_stat(e->io, fd, &id) && same_stat(&id, &s->identity))
+        e->io->fadvise(e->io->ctx, fd, 0, 0, POSIX_FADV_DONTNEED);
+    e->io->close(e->io->ctx, fd);
+}
+
 void swn_load_exit(void)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -490,8 +493,10 @@ void swn_load_exit(void)
         if (s->store || (s->mapped && s->file.refs && e->guest_bytes > e->config.budget_bytes / 2))
             e->io->fadvise(e->io->ctx, s->file.fetch.fd, 0, 0, POSIX_FADV_DONTNEED);
     for (struct source *s = sources; s; s = s->next)
-        if (s->store)
+        if (s->store) {
+            uncache_checkpoint(e, s);
             swn_load_write_order(e, s);
+        }
     pthread_mutex_unlock(&load_lock);
 }
 

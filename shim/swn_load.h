@@ -23,6 +23,10 @@ ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off);
 /* A file that PyTorch has mapped: descriptors of our own for it, with one reference, or NULL. No lock held. */
 struct swn_extent_file *swn_load_mapped(int fd);
 
+/* The program has mapped a checkpoint, and the kernel reads nothing ahead in it: has it read the pages in which tensors
+ * begin and end, which are no whole pages of any of them and come from the page cache. No lock held. */
+void swn_load_ask_for_edges(int fd);
+
 /* Before swn_load_move, with no lock held: when args[1] lies in a mapped checkpoint, looks for (or builds) its store
  * and fills in op->move_*. 1: a lock is held until swn_load_done. */
 int swn_load_prepare(struct swn_op *op);

@@ -17,12 +17,13 @@ struct held {
 struct source {
     struct swn_extent_file file; /* first: what ranges point to */
     struct swn_identity identity;
-    struct swn_store *store; /* NULL: not a checkpoint, or there is no store of it; it is read */
-    int mapped;              /* the checkpoint itself, from where it lies; not to be found by its identity */
-    uint32_t index;          /* of the file in its store */
-    unsigned char *verified; /* per extent */
-    struct held *held;       /* per extent; guarded by the engine's lock, as what follows */
-    uint32_t *learned;       /* layers in the order of the last plan, each once */
+    struct swn_store *store;         /* NULL: not a checkpoint, or there is no store of it; it is read */
+    int mapped;                      /* the checkpoint itself, from where it lies; not to be found by its identity */
+    uint32_t index;                  /* of the file in its store */
+    char *path;                      /* of the file, when it was found; NULL: mapped */
+    _Atomic unsigned char *verified; /* per extent: 1 when checked, by the fetcher or whoever holds the engine lock */
+    struct held *held;               /* per extent; guarded by the engine's lock, as what follows */
+    uint32_t *learned;               /* layers in the order of the last plan, each once */
     size_t learned_count;
     struct source *next;
 };
@@ -32,6 +33,11 @@ static inline struct source *swn_source_of(const struct swn_extent_file *file)
 {
     return file && file->immutable ? (void *)((char *)(uintptr_t)file - offsetof(struct source, file)) : NULL;
 }
+
+void swn_load_path_of(int fd, char *out, size_t size);
+
+/* The file of `fd` is about to be loaded, and s has its store: has the kernel read what will be read of it even so. */
+void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct source *s);
 
 /* At exit: leaves the order beside the store, unless it is the store's own. */
 void swn_load_write_order(struct swn_engine *e, const struct source *s);

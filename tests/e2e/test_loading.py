@@ -281,6 +281,23 @@ def test_page_cache(torch, how, disk):
 
 
 @each_113
+def test_page_cache_of_many_small(torch, disk):
+    """Python reads the first KiB of each tensor through the page cache: of these, several percent."""
+    path, cache = disk / "narrow.pth", disk / "cache"
+    cache.mkdir(mode=0o700)
+    made = harness.start(torch, "narrow", str(path), "save", where=disk / "make").finish(60)
+    assert made.rc == 0, made.describe()
+    for turn in range(2):
+        uncache(path)
+        run = harness.start(torch, "narrow", str(path), "load", where=disk / f"run{turn}", budget=16,
+                            env={"SWAPNET_STORE": str(cache)}).finish(60)
+        assert run.stats["deferred_bytes"] > 30 * MIB, run.describe()
+        _quiet(run)
+        held = cached_bytes(path)
+        assert held < os.path.getsize(path) / 100, f"turn {turn}: {held} bytes"
+
+
+@each_113
 def test_record_locks(torch):
     """Whoever closes any descriptor of a file drops its process's locks on it, and building a store closes some."""
     reference, run = both(torch, "record_locks", file_of(torch, "pth"), budget=BUDGET)
