@@ -51,16 +51,27 @@ class LoadBench:
         return done.stdout
 
     def _facts(self, model):
+        """Measured once for a checkpoint that is kept."""
+        path = load_run.checkpoint(self.config, model).with_name("facts.json")
+        if not path.exists():
+            path.write_text(json.dumps(dataclasses.asdict(self._measure(model))))
+        return plan.Facts(**json.loads(path.read_text()))
+
+    def _measure(self, model):
         found = json.loads(self._ask(model, "measure"))
         names = {field.name for field in dataclasses.fields(plan.Facts)} & found.keys()
-        peak = found["weight_bytes"] + found["activation_bytes"]
-        facts = plan.Facts(peak_alloc_bytes=peak, **{name: found[name] for name in names})
+        tensors = found["making_bytes"], found["inferring_bytes"]
+        facts = plan.Facts(peak_alloc_bytes=max(tensors),
+                           **{name: found[name] for name in names})
         self._base_run(model)  # reads the libraries: whoever touches them first pays for them
         held, file_bytes = self._base_run(model)
-        return dataclasses.replace(facts, base_bytes=max(0, held - peak), file_bytes=file_bytes)
+        base = max(0, *(of - less for of, less in zip(held, tensors)))
+        return dataclasses.replace(facts, base_bytes=base, file_bytes=file_bytes)
 
     def _base_run(self, model):
-        """(peak of anonymous memory, of file pages) of a program that constructs and infers."""
+        """(peaks of anonymous memory, peak of file pages) of a program that makes a model, and
+        infers: one peak for each of the two, since libraries take their buffers in the latter,
+        and a model whose weights are tied needs most in the former."""
         group = self.group_kind(f"swapnet-load-{model.name}-base")
         env = {**variants.plain_environment(), **measuring.RETURN_FREED}
         argv = load_run.worker_command(self.config, model, "base")
@@ -69,13 +80,18 @@ class LoadBench:
             self.sampler.watch(group)
             worker.answer(self.config.timeout)
             worker.answer(self.config.timeout)
+            self.sampler.watch(None)
+            making = self.sampler.peaks(group)
+            self.sampler.forget(group)
+            self.sampler.watch(group)
             for number in range(BASE_INFERENCES):
                 worker.infer(number, self.config.timeout)
         finally:
             self.sampler.watch(None)
             worker.close()
         peaks = self.sampler.peaks(group)
-        return peaks["anon"], peaks["file"]
+        mapped = model.loading == "from_pretrained"  # the weights, then, which are no libraries
+        return (making["anon"], peaks["anon"]), 0 if mapped else max(making["file"], peaks["file"])
 
     def _run_model(self, model):
         if not load_run.checkpoint(self.config, model).exists():

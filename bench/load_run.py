@@ -35,7 +35,7 @@ class Run:
     latencies_s: list = field(default_factory=list)
     hashes: list = field(default_factory=list)
     peaks: dict | None = None
-    file_left_bytes: int | None = None  # page cache charged after the last inference
+    file_left_bytes: int | None = None  # page cache charged when the program has ended
     ended: str | None = None
     stats: dict | None = None
 
@@ -132,8 +132,8 @@ def run(config, sampler, group_kind, model, variant, budget, limit):
     try:
         sampler.watch(group)
         _follow(worker, result, config.timeout)
-        result.file_left_bytes = group.sample()["file"]
         worker.quit()
+        result.file_left_bytes = group.sample()["file"]
     except Ended as end:
         result.ended = str(end)
     finally:

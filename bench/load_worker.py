@@ -107,22 +107,32 @@ def infer(model, built, index):
             **disk_bytes()}
 
 
-def measure(model, answers):
-    """Sizes for the accounting, of a model that is constructed and not loaded."""
-    built = load_models.construct(model)
+def made(model, args):
+    """What base is measured of: a model that is constructed and not loaded, or, where loading does
+    not construct one, the loaded one."""
+    if model.loading == "from_pretrained":
+        return load_plain(model, None, args)
+    return load_models.construct(model)
+
+
+def measure(model, args, answers):
+    """Sizes for the accounting."""
+    built, making = peak_tensor_bytes(lambda: made(model, args))
     infer(model, built, 0)
     _, activations = peak_tensor_bytes(lambda: infer(model, built, 0))
     total, streamable = load_models.streamable(built, STREAMABLE_BYTES)
+    allocated = 0 if model.loading == "from_pretrained" else total  # else they lie in a mapped file
     print(json.dumps({"weight_bytes": total, "streamable_bytes": streamable,
-                      "activation_bytes": activations, "torch": torch.__version__,
+                      "activation_bytes": activations, "making_bytes": making,
+                      "inferring_bytes": allocated + activations, "torch": torch.__version__,
                       "threads": torch.get_num_threads()}), file=answers)
 
 
 def serve(model, args, answers):
-    """The program itself. Construction alone (base) tells what is needed besides tensors."""
+    """The program itself; with base it is as short as measure's."""
     print(json.dumps(disk_bytes()), file=answers)
     start = time.perf_counter()
-    built = load_models.construct(model) if args.variant == "base" else construct(model, args)
+    built = made(model, args) if args.variant == "base" else construct(model, args)
     constructed = time.perf_counter()
     before = disk_bytes()
     if args.variant != "base":
@@ -156,7 +166,7 @@ def main():
         if args.variant == "save":
             load_models.save(model, Path(args.checkpoint).parent)
         elif args.variant == "measure":
-            measure(model, answers)
+            measure(model, args, answers)
         else:
             serve(model, args, answers)
 

@@ -28,6 +28,11 @@ class Sampler:
         with self._wake:
             return dict(self._peaks.get(group, {"held": 0, "anon": 0, "file": 0}))
 
+    def forget(self, group):
+        """Begin its peaks anew."""
+        with self._wake:
+            self._peaks.pop(group, None)
+
     def close(self):
         with self._wake:
             self._stop = True
