@@ -1,5 +1,6 @@
-/* What is read of a checkpoint although its weights are not: small pieces all over the file. Asked for together they come
- * together, instead of one seek, or one page fault, at a time: 292 pages of GPT-2 took 0.3 s, of a load of 0.7 s. */
+/* What is read of a checkpoint although its weights are not: small pieces all over the file. Asked for together they
+ * come together, instead of one seek, or one page fault, at a time: 292 pages of GPT-2 took 0.3 s, of a load of 0.7 s.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -53,8 +54,8 @@ void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct source *s
         const struct swn_store_extent *x = &s->store->extents[i];
         uint64_t before = x->source_off < HEADER_MOST ? x->source_off : HEADER_MOST;
         if (x->source == s->index)
-            areas[n++] = pages_of(x->source_off - before,
-                                  x->source_off + (x->bytes < SWN_GRANULE ? x->bytes : PYTHON_BUFFER));
+            areas[n++] =
+                pages_of(x->source_off - before, x->source_off + (x->bytes < SWN_GRANULE ? x->bytes : PYTHON_BUFFER));
     }
     ask_for(e, fd, areas, n);
 }
