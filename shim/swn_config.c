@@ -19,7 +19,10 @@ struct variable {
     size_t offset; /* of the field in struct swn_config */
 };
 
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
 static const char *const fetch_names[] = {"auto", "uring", "pread", "buffered"};
+static const char *const unified_names[] = {"auto", "off", "pageable", "registered", "managed"};
 
 /* The value as it may stand in a one-line message: shortened, control characters replaced. */
 static const char *shown(char buf[SHOWN + 4], const char *value)
@@ -75,16 +78,41 @@ static int set_budget(struct swn_config *c, const struct variable *v, const char
     return 0;
 }
 
+/* The index of value among n names, or -1. */
+static int index_of(const char *value, const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(value, names[i]) == 0)
+            return i;
+    return -1;
+}
+
 static int set_fetch(struct swn_config *c, const struct variable *v, const char *value)
 {
-    for (int i = 0; i < (int)(sizeof(fetch_names) / sizeof(fetch_names[0])); i++) {
-        if (strcmp(value, fetch_names[i]) == 0) {
-            c->fetch = i;
-            return 0;
-        }
-    }
     char text[SHOWN + 4];
-    return fail(c, "%s='%s' is not a way to read: use auto, uring, pread or buffered", v->name, shown(text, value));
+    c->fetch = index_of(value, fetch_names, COUNT(fetch_names));
+    if (c->fetch < 0)
+        return fail(c, "%s='%s' is not a way to read: use auto, uring, pread or buffered", v->name, shown(text, value));
+    return 0;
+}
+
+static int set_unified(struct swn_config *c, const struct variable *v, const char *value)
+{
+    char text[SHOWN + 4];
+    c->unified = index_of(value, unified_names, COUNT(unified_names));
+    if (c->unified < 0)
+        return fail(c, "%s='%s' is no kind of memory: use auto, off, pageable, registered or managed", v->name,
+                    shown(text, value));
+    return 0;
+}
+
+static int set_device(struct swn_config *c, const struct variable *v, const char *value)
+{
+    char text[SHOWN + 4];
+    if (strcmp(value, "cuda") != 0 && strcmp(value, "privateuseone") != 0)
+        return fail(c, "%s='%s' is no device: use cuda", v->name, shown(text, value));
+    c->device = value[0] == 'c' ? SWN_CONFIG_CUDA : SWN_CONFIG_PRIVATEUSEONE;
+    return 0;
 }
 
 static int set_daemon(struct swn_config *c, const struct variable *v, const char *value)
@@ -146,6 +174,8 @@ static const struct variable variables[] = {
     {"SWAPNET_STRICT", set_flag, offsetof(struct swn_config, strict)},
     {"SWAPNET_FETCH", set_fetch, 0},
     {"SWAPNET_ENFORCE", set_flag, offsetof(struct swn_config, enforce)},
+    {"SWAPNET_UNIFIED", set_unified, 0},
+    {"SWAPNET_DEVICE", set_device, 0},
     {"SWAPNET_DAEMON", set_daemon, offsetof(struct swn_config, daemon_path)},
     {"SWAPNET_URGENCY", set_urgency, 0},
     {"SWAPNET_LIBRARY", set_nothing, 0},
@@ -234,5 +264,10 @@ const char *swn_config_no_budget(void)
 
 const char *swn_config_fetch_name(int fetch)
 {
-    return fetch >= 0 && fetch < (int)(sizeof(fetch_names) / sizeof(fetch_names[0])) ? fetch_names[fetch] : "?";
+    return fetch >= 0 && fetch < COUNT(fetch_names) ? fetch_names[fetch] : "?";
+}
+
+const char *swn_config_unified_name(int unified)
+{
+    return unified >= 0 && unified < COUNT(unified_names) ? unified_names[unified] : "?";
 }

@@ -16,6 +16,18 @@ enum swn_config_fetch { SWN_CONFIG_AUTO = 0, SWN_CONFIG_URING = 1, SWN_CONFIG_PR
 /* Values of swn_config.daemon: SWAPNET_DAEMON=auto|off|PATH. */
 enum swn_config_daemon { SWN_DAEMON_AUTO = 0, SWN_DAEMON_OFF = 1, SWN_DAEMON_PATH = 2 };
 
+/* Values of swn_config.unified: SWAPNET_UNIFIED=auto|off|pageable|registered|managed. */
+enum swn_config_unified {
+    SWN_CONFIG_UNIFIED_AUTO,
+    SWN_CONFIG_UNIFIED_OFF,
+    SWN_CONFIG_UNIFIED_PAGEABLE,
+    SWN_CONFIG_UNIFIED_REGISTERED,
+    SWN_CONFIG_UNIFIED_MANAGED,
+};
+
+/* Values of swn_config.device: SWAPNET_DEVICE=cuda|privateuseone. */
+enum swn_config_device { SWN_CONFIG_CUDA, SWN_CONFIG_PRIVATEUSEONE };
+
 struct swn_config {
     int enabled;           /* 1 only when swn_config_load returned 0 */
     uint64_t budget_bytes; /* SWAPNET_BUDGET; 0: not set, a daemon has to give one */
@@ -31,6 +43,8 @@ struct swn_config {
     int strict;                  /* SWAPNET_STRICT */
     int fetch;                   /* SWAPNET_FETCH, enum swn_config_fetch */
     int enforce;                 /* SWAPNET_ENFORCE, 1 unless 0: control runs only */
+    int unified;                 /* SWAPNET_UNIFIED, enum swn_config_unified */
+    int device;                  /* SWAPNET_DEVICE, enum swn_config_device: another one for tests only */
     char error[512];             /* one line, set with -EINVAL */
     char warnings[1024];         /* lines ended by '\n', one for each unknown SWAPNET_* */
 };
@@ -46,5 +60,7 @@ const char *swn_config_no_budget(void);
 
 /* "auto", "uring", "pread", "buffered"; "?" for anything else. Static. */
 const char *swn_config_fetch_name(int fetch);
+/* "auto", "off", "pageable", "registered", "managed"; "?" for anything else. Static. */
+const char *swn_config_unified_name(int unified);
 
 #endif

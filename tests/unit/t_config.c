@@ -29,6 +29,8 @@ static void minimal(void **state)
     assert_int_equal(c.strict, 0);
     assert_int_equal(c.fetch, SWN_CONFIG_AUTO);
     assert_int_equal(c.enforce, 1);
+    assert_int_equal(c.unified, SWN_CONFIG_UNIFIED_AUTO);
+    assert_int_equal(c.device, SWN_CONFIG_CUDA);
     assert_string_equal(c.error, "");
     assert_string_equal(c.warnings, "");
 }
@@ -36,11 +38,12 @@ static void minimal(void **state)
 static void everything(void **state)
 {
     (void)state;
-    assert_int_equal(swn_config_load(&c, ENV("SWAPNET=1", "SWAPNET_BUDGET=1.5G", "SWAPNET_BUDGET=7x",
-                                             "SWAPNET_STORE=/s", "SWAPNET_STATS=stats.json", "SWAPNET_TRACE=/t",
-                                             "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1", "SWAPNET_FETCH=pread",
-                                             "SWAPNET_ENFORCE=0", "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
-                     0);
+    assert_int_equal(
+        swn_config_load(&c, ENV("SWAPNET=1", "SWAPNET_BUDGET=1.5G", "SWAPNET_BUDGET=7x", "SWAPNET_STORE=/s",
+                                "SWAPNET_STATS=stats.json", "SWAPNET_TRACE=/t", "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1",
+                                "SWAPNET_FETCH=pread", "SWAPNET_ENFORCE=0", "SWAPNET_UNIFIED=managed",
+                                "SWAPNET_DEVICE=privateuseone", "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
+        0);
     assert_int_equal(c.budget_bytes, 3u << 29);
     assert_string_equal(c.store_dir, "/s");
     assert_string_equal(c.stats_path, "stats.json");
@@ -50,6 +53,9 @@ static void everything(void **state)
     assert_int_equal(c.fetch, SWN_CONFIG_PREAD);
     assert_string_equal(swn_config_fetch_name(c.fetch), "pread");
     assert_int_equal(c.enforce, 0);
+    assert_int_equal(c.unified, SWN_CONFIG_UNIFIED_MANAGED);
+    assert_string_equal(swn_config_unified_name(c.unified), "managed");
+    assert_int_equal(c.device, SWN_CONFIG_PRIVATEUSEONE);
     assert_string_equal(c.warnings, "");
 }
 
@@ -98,6 +104,9 @@ static void errors(void **state)
         {"SWAPNET_STRICT=yes", "SWAPNET_STRICT='yes' is not a switch: use 0 or 1"},
         {"SWAPNET_VERBOSE=2", "SWAPNET_VERBOSE='2' is not a switch: use 0 or 1"},
         {"SWAPNET_ENFORCE=no", "SWAPNET_ENFORCE='no' is not a switch: use 0 or 1"},
+        {"SWAPNET_UNIFIED=yes",
+         "SWAPNET_UNIFIED='yes' is no kind of memory: use auto, off, pageable, registered or managed"},
+        {"SWAPNET_DEVICE=tpu", "SWAPNET_DEVICE='tpu' is no device: use cuda"},
         {"SWAPNET_FETCH=mmap", "SWAPNET_FETCH='mmap' is not a way to read: use auto, uring, pread or buffered"},
     };
     (void)state;

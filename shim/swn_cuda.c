@@ -1,0 +1,55 @@
+#define _GNU_SOURCE
+#include "swn_cuda.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t offset;
+} functions[] = {
+    {"cudaDeviceGetAttribute", offsetof(struct swn_cuda, device_attribute)},
+    {"cudaDeviceSynchronize", offsetof(struct swn_cuda, device_synchronize)},
+    {"cudaHostRegister", offsetof(struct swn_cuda, host_register)},
+    {"cudaHostUnregister", offsetof(struct swn_cuda, host_unregister)},
+    {"cudaHostGetDevicePointer", offsetof(struct swn_cuda, host_device_pointer)},
+    {"cudaMallocManaged", offsetof(struct swn_cuda, malloc_managed)},
+    {"cudaFree", offsetof(struct swn_cuda, free)},
+    {"cudaStreamAttachMemAsync", offsetof(struct swn_cuda, stream_attach)},
+    {"cudaStreamSynchronize", offsetof(struct swn_cuda, stream_synchronize)},
+    {"cudaGetLastError", offsetof(struct swn_cuda, last_error)},
+};
+
+/* libcudart.so.13 and its like, and libcudart-d0da41ae.so.11.0, as some wheels have it. */
+static int find_runtime(struct dl_phdr_info *info, size_t size, void *out)
+{
+    static const char stem[] = "libcudart";
+    (void)size;
+    const char *base = strrchr(info->dlpi_name, '/');
+    base = base ? base + 1 : info->dlpi_name;
+    const char *rest = base + sizeof stem - 1;
+    if (strncmp(base, stem, sizeof stem - 1) != 0 || (*rest != '.' && *rest != '-') || !strstr(rest, ".so"))
+        return 0;
+    snprintf(out, PATH_MAX, "%s", info->dlpi_name);
+    return 1;
+}
+
+int swn_cuda_find(struct swn_cuda *out)
+{
+    char path[PATH_MAX] = "";
+    dl_iterate_phdr(find_runtime, path);
+    void *library = path[0] ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (!library)
+        return -ENOENT;
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        void *function = dlsym(library, functions[i].name);
+        if (!function)
+            return -ENOSYS;
+        memcpy((char *)out + functions[i].offset, &function, sizeof function);
+    }
+    return 0;
+}

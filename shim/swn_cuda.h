@@ -1,0 +1,41 @@
+/* swn_cuda.h - the CUDA runtime that the program has brought with it. It is found, never loaded, and nothing of it is
+ * needed to build.
+ *
+ * All calls return 0 or a cudaError_t, and concern the calling thread's current device.
+ */
+#ifndef SWN_CUDA_H
+#define SWN_CUDA_H
+
+#include <stddef.h>
+
+/* cudaDeviceAttr */
+enum {
+    SWN_CUDA_INTEGRATED = 18,
+    SWN_CUDA_MANAGED_MEMORY = 83,
+    SWN_CUDA_PAGEABLE_MEMORY_ACCESS = 88,
+    SWN_CUDA_CONCURRENT_MANAGED_ACCESS = 89,
+    SWN_CUDA_HOST_POINTER_FOR_REGISTERED = 91,
+    SWN_CUDA_HOST_REGISTER_SUPPORTED = 99,
+};
+/* Flags of cudaMallocManaged and cudaStreamAttachMemAsync, and of cudaHostRegister */
+enum { SWN_CUDA_ATTACH_GLOBAL = 1, SWN_CUDA_ATTACH_HOST = 2 };
+enum { SWN_CUDA_REGISTER_MAPPED = 2 };
+
+struct swn_cuda {
+    int (*device_attribute)(int *value, int attribute, int device);
+    int (*device_synchronize)(void);
+    int (*host_register)(void *p, size_t bytes, unsigned flags);
+    int (*host_unregister)(void *p);
+    int (*host_device_pointer)(void **device, void *host, unsigned flags);
+    int (*malloc_managed)(void **p, size_t bytes, unsigned flags);
+    int (*free)(void *p);
+    int (*stream_attach)(void *stream, void *p, size_t bytes, unsigned flags); /* bytes: 0 or all of the allocation */
+    int (*stream_synchronize)(void *stream);
+    int (*last_error)(void); /* forgets it, too: a refusal of ours must not be taken for one of PyTorch's kernels' */
+};
+
+/* Fills *out from the runtime that is in this process. 0; -ENOENT: there is none; -ENOSYS: it lacks a function.
+ * Thread-safe. */
+int swn_cuda_find(struct swn_cuda *out);
+
+#endif

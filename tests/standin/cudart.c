@@ -1,0 +1,442 @@
+/* A CUDA runtime without a GPU: memory is the host's, kernels are a thread that reads. It holds programs to the rules
+ * of the device that it stands in for, and ends those that break one:
+ *
+ * - The processor reaches no device memory, and no managed memory that is attached to the device from a launch until
+ * the program has waited for it, unless the device has concurrent managed access (CUDA Programming Guide, "Coherency
+ * and Concurrency" of unified memory). Both are mapped twice, and the processor's mapping is without access then.
+ * - A kernel reaches device memory, managed memory unless it is attached to the host, registered memory at its device
+ *   address, and other memory only where the device reaches pageable memory. What it reads stays as it is meanwhile.
+ */
+#define _GNU_SOURCE
+#include "standin.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define AWAY ((uintptr_t)1 << 46) /* from a registered address to the device's, where they differ */
+#define STRETCHES 32
+enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_SUPPORTED = 801, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713 };
+
+/* Attributes by cudaDeviceAttr, as NVIDIA documents them for these devices; where it does not say whether the host's
+ * address of registered memory will do (91), one of either. */
+static const struct traits {
+    const char *name;
+    int integrated, managed, pageable, concurrent, host_pointer, host_register;
+} known[] = {
+    {"nano", 1, 1, 0, 0, 0, 0}, {"xavier", 1, 1, 0, 0, 0, 1},   {"orin", 1, 1, 0, 0, 1, 1},
+    {"thor", 1, 1, 1, 1, 1, 1}, {"discrete", 0, 1, 0, 1, 1, 1},
+};
+
+struct memory {
+    enum standin_kind kind;
+    char *base, *device, *view; /* as the processor, a kernel's argument, and the kernel's thread have it */
+    size_t bytes;
+    unsigned attached;
+    struct memory *next;
+};
+
+struct launch {
+    void *stream;
+    struct memory *attach; /* a change of its attachment to `attached`, or NULL: a kernel */
+    unsigned attached, us, n;
+    const void *stretches[STRETCHES];
+    size_t bytes[STRETCHES];
+    struct launch *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+static const struct traits *device;
+static struct memory *memories;
+static struct launch *queue, **queue_end = &queue; /* the first one is running */
+static size_t device_bytes, device_peak;
+static int in_use; /* launched something, and not waited for it since */
+static unsigned fail_in;
+static __thread int last;
+
+__attribute__((noreturn)) static void broken(const char *rule, const void *at)
+{
+    fprintf(stderr, "standin: %s: %s (%p)\n", device->name, rule, at);
+    abort();
+}
+
+static int result(int err)
+{
+    if (err)
+        last = err;
+    return err;
+}
+
+static int made_to_fail(void)
+{
+    return fail_in && !--fail_in;
+}
+
+EXPORT void standin_be(const char *name)
+{
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (!strcmp(known[i].name, name))
+            device = &known[i];
+    if (!device) {
+        fprintf(stderr, "standin: %s is not known\n", name);
+        abort();
+    }
+}
+
+static void begin(void)
+{
+    pthread_mutex_lock(&lock);
+    if (!device)
+        standin_be(getenv("STANDIN_DEVICE") ? getenv("STANDIN_DEVICE") : "orin");
+}
+
+static int end(int err)
+{
+    pthread_mutex_unlock(&lock);
+    return result(err);
+}
+
+static struct memory *find(const void *p, int by_device)
+{
+    for (struct memory *m = memories; m; m = m->next) {
+        const char *base = by_device ? m->device : m->base;
+        if ((const char *)p >= base && (const char *)p < base + m->bytes)
+            return m;
+    }
+    return NULL;
+}
+
+/* What the processor may do with it now. */
+static void protect(const struct memory *m)
+{
+    int away = m->kind == STANDIN_DEVICE ||
+               (m->kind == STANDIN_MANAGED && m->attached == ATTACH_GLOBAL && in_use && !device->concurrent);
+    if (m->kind != STANDIN_REGISTERED)
+        mprotect(m->base, m->bytes, away ? PROT_NONE : PROT_READ | PROT_WRITE);
+}
+
+static void protect_all(void)
+{
+    for (struct memory *m = memories; m; m = m->next)
+        protect(m);
+}
+
+static const char *reach(const void *p)
+{
+    const struct memory *m = find(p, 1);
+    if (m && m->kind == STANDIN_MANAGED && m->attached == ATTACH_HOST && !device->concurrent)
+        broken("a kernel reads managed memory that is attached to the host", p);
+    if (!m && !device->pageable)
+        broken("a kernel reads memory that the device does not know", p);
+    return m ? m->view + ((const char *)p - m->device) : p;
+}
+
+static unsigned long sum(const struct launch *k)
+{
+    unsigned long s = 0;
+    for (unsigned i = 0; i < k->n; i++) {
+        pthread_mutex_lock(&lock);
+        const char *at = reach(k->stretches[i]);
+        pthread_mutex_unlock(&lock);
+        for (size_t off = 0; off + 8 <= k->bytes[i]; off += 64) {
+            unsigned long word;
+            memcpy(&word, at + off, sizeof word);
+            s = (s ^ word) * 0x9e3779b97f4a7c15ul;
+        }
+    }
+    return s;
+}
+
+static void *work(void *none)
+{
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (!queue)
+            pthread_cond_wait(&moved, &lock);
+        struct launch *k = queue;
+        if (k->attach) {
+            k->attach->attached = k->attached;
+            protect(k->attach);
+        } else {
+            pthread_mutex_unlock(&lock);
+            unsigned long before = sum(k);
+            usleep(k->us);
+            if (sum(k) != before)
+                broken("memory changed while a kernel was reading it", k->stretches[0]);
+            pthread_mutex_lock(&lock);
+        }
+        queue = k->next;
+        if (!queue)
+            queue_end = &queue;
+        free(k);
+        pthread_cond_broadcast(&moved);
+    }
+    return none;
+}
+
+static void enqueue(struct launch *k)
+{
+    static int running;
+    pthread_t thread;
+    if (!running && pthread_create(&thread, NULL, work, NULL) == 0)
+        pthread_detach(thread);
+    running = 1;
+    *queue_end = k;
+    queue_end = &k->next;
+    pthread_cond_broadcast(&moved);
+}
+
+static int pending(const void *stream)
+{
+    for (struct launch *k = queue; k; k = k->next)
+        if (!stream || !k->stream || k->stream == stream)
+            return 1;
+    return 0;
+}
+
+/* stream NULL: waits for all of them, as the legacy stream does. */
+static void synchronize(const void *stream)
+{
+    while (pending(stream))
+        pthread_cond_wait(&moved, &lock);
+    if (!queue && in_use) {
+        in_use = 0;
+        protect_all();
+    }
+}
+
+EXPORT void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n)
+{
+    struct launch *k = calloc(1, sizeof *k);
+    begin();
+    k->stream = stream;
+    k->us = us;
+    for (k->n = 0; k->n < n && k->n < STRETCHES; k->n++) {
+        k->stretches[k->n] = stretches[k->n];
+        k->bytes[k->n] = bytes[k->n];
+        reach(stretches[k->n]);
+    }
+    if (!in_use) {
+        in_use = 1;
+        protect_all();
+    }
+    enqueue(k);
+    end(OK);
+}
+
+EXPORT void *standin_view(const void *p)
+{
+    begin();
+    struct memory *m = find(p, 1);
+    end(OK);
+    return m ? m->view + ((const char *)p - m->device) : (void *)p;
+}
+
+EXPORT unsigned standin_live(enum standin_kind kind)
+{
+    unsigned n = 0;
+    begin();
+    for (struct memory *m = memories; m; m = m->next)
+        n += m->kind == kind;
+    end(OK);
+    return n;
+}
+
+EXPORT size_t standin_peak(void)
+{
+    begin();
+    size_t peak = device_peak;
+    end(OK);
+    return peak;
+}
+
+EXPORT void standin_fail(unsigned n)
+{
+    fail_in = n;
+}
+
+/* Memory of the device's or the driver's: two mappings of the same pages. */
+static int make(void **p, size_t bytes, enum standin_kind kind, unsigned attached)
+{
+    struct memory *m = calloc(1, sizeof *m);
+    int fd = memfd_create("standin", MFD_CLOEXEC);
+    bytes = (bytes + 4095) / 4096 * 4096;
+    if (!m || fd < 0 || made_to_fail() || ftruncate(fd, (off_t)bytes)) {
+        free(m);
+        close(fd);
+        return NO_MEMORY;
+    }
+    *m = (struct memory){.kind = kind, .bytes = bytes, .attached = attached, .next = memories};
+    m->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    m->view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    m->device = m->base;
+    close(fd);
+    memories = m;
+    device_bytes += kind == STANDIN_DEVICE ? bytes : 0;
+    if (device_bytes > device_peak)
+        device_peak = device_bytes;
+    protect(m);
+    *p = m->base;
+    return OK;
+}
+
+static void forget(struct memory *m)
+{
+    for (struct memory **link = &memories; *link; link = &(*link)->next) {
+        if (*link != m)
+            continue;
+        *link = m->next;
+        device_bytes -= m->kind == STANDIN_DEVICE ? m->bytes : 0;
+        free(m);
+        return;
+    }
+}
+
+EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int index)
+{
+    begin();
+    if (index != 0 || made_to_fail())
+        return end(INVALID);
+    switch (attribute) {
+    case 18:
+        *value = device->integrated;
+        break;
+    case 83:
+        *value = device->managed;
+        break;
+    case 88:
+        *value = device->pageable;
+        break;
+    case 89:
+        *value = device->concurrent;
+        break;
+    case 91:
+        *value = device->host_pointer;
+        break;
+    case 99:
+        *value = device->host_register;
+        break;
+    default:
+        return end(INVALID);
+    }
+    return end(OK);
+}
+
+EXPORT int cudaDeviceSynchronize(void)
+{
+    begin();
+    synchronize(NULL);
+    return end(OK);
+}
+
+EXPORT int cudaStreamSynchronize(void *stream)
+{
+    begin();
+    synchronize(stream);
+    return end(OK);
+}
+
+EXPORT int cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+    begin();
+    if (!device->host_register || !(flags & 2))
+        return end(NOT_SUPPORTED);
+    if (made_to_fail())
+        return end(NO_MEMORY);
+    for (struct memory *m = memories; m; m = m->next)
+        if ((char *)p < m->base + m->bytes && m->base < (char *)p + bytes)
+            return end(ALREADY_REGISTERED);
+    struct memory *m = calloc(1, sizeof *m);
+    *m = (struct memory){.kind = STANDIN_REGISTERED, .base = p, .view = p, .bytes = bytes, .next = memories};
+    m->device = (char *)p + (device->host_pointer ? 0 : AWAY);
+    memories = m;
+    return end(OK);
+}
+
+EXPORT int cudaHostUnregister(void *p)
+{
+    begin();
+    struct memory *m = find(p, 0);
+    if (!m || m->kind != STANDIN_REGISTERED || m->base != p)
+        return end(NOT_REGISTERED);
+    if (queue)
+        broken("memory is unregistered while a kernel runs", p);
+    forget(m);
+    return end(OK);
+}
+
+EXPORT int cudaHostGetDevicePointer(void **out, void *host, unsigned flags)
+{
+    begin();
+    struct memory *m = find(host, 0);
+    if (!m || m->kind != STANDIN_REGISTERED || flags || made_to_fail())
+        return end(INVALID);
+    *out = m->device + ((char *)host - m->base);
+    return end(OK);
+}
+
+EXPORT int cudaMallocManaged(void **p, size_t bytes, unsigned flags)
+{
+    begin();
+    return end(flags == ATTACH_GLOBAL || flags == ATTACH_HOST ? make(p, bytes, STANDIN_MANAGED, flags) : INVALID);
+}
+
+EXPORT int cudaMalloc(void **p, size_t bytes)
+{
+    begin();
+    return end(make(p, bytes, STANDIN_DEVICE, 0));
+}
+
+EXPORT int cudaFree(void *p)
+{
+    begin();
+    struct memory *m = find(p, 0);
+    if (p && (!m || m->base != p || m->kind == STANDIN_REGISTERED))
+        return end(INVALID);
+    synchronize(NULL);
+    if (p) {
+        munmap(m->base, m->bytes);
+        munmap(m->view, m->bytes);
+        forget(m);
+    }
+    return end(OK);
+}
+
+EXPORT int cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
+{
+    begin();
+    synchronize(NULL);
+    struct memory *a = find(to, 1), *b = find(from, 1);
+    (void)kind;
+    memcpy(a ? a->view + ((char *)to - a->device) : to, b ? b->view + ((const char *)from - b->device) : from, bytes);
+    return end(OK);
+}
+
+EXPORT int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigned flags)
+{
+    begin();
+    struct memory *m = find(p, 0);
+    if (!m || m->kind != STANDIN_MANAGED || m->base != p || (bytes && bytes != m->bytes) ||
+        (flags != ATTACH_GLOBAL && flags != ATTACH_HOST) || made_to_fail())
+        return end(INVALID);
+    struct launch *k = calloc(1, sizeof *k);
+    k->stream = stream;
+    k->attach = m;
+    k->attached = flags;
+    enqueue(k);
+    return end(OK);
+}
+
+EXPORT int cudaGetLastError(void)
+{
+    int err = last;
+    last = OK;
+    return err;
+}

@@ -1,0 +1,43 @@
+/* standin.h - what tests ask of the stand-in for the CUDA runtime beside the runtime's own calls. */
+#ifndef STANDIN_H
+#define STANDIN_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The device that is stood in for: nano, xavier, orin, thor or discrete. Before the first call; else the environment's
+ * STANDIN_DEVICE says, or orin. */
+void standin_be(const char *device);
+/* Launches a kernel that reads n stretches of memory at its beginning and, `us` microseconds later, at its end. What
+ * the device cannot reach, or what has changed meanwhile, ends the program. */
+void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n);
+/* Where a kernel finds what is at a device address. */
+void *standin_view(const void *device);
+enum standin_kind { STANDIN_DEVICE, STANDIN_REGISTERED, STANDIN_MANAGED };
+/* How many of them there are. */
+unsigned standin_live(enum standin_kind kind);
+/* The most bytes of the device's own there ever were. */
+size_t standin_peak(void);
+/* The N-th call from now on that can fail does; 0: none. */
+void standin_fail(unsigned n);
+
+int cudaDeviceGetAttribute(int *value, int attribute, int device);
+int cudaDeviceSynchronize(void);
+int cudaHostRegister(void *p, size_t bytes, unsigned flags);
+int cudaHostUnregister(void *p);
+int cudaHostGetDevicePointer(void **device, void *host, unsigned flags);
+int cudaMallocManaged(void **p, size_t bytes, unsigned flags);
+int cudaMalloc(void **p, size_t bytes);
+int cudaFree(void *p);
+int cudaMemcpy(void *to, const void *from, size_t bytes, int kind);
+int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigned flags);
+int cudaStreamSynchronize(void *stream);
+int cudaGetLastError(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
