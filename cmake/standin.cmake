@@ -1,4 +1,4 @@
-# A stand-in for a GPU, for tests only: a CUDA runtime over host memory.
+# Stand-ins for a GPU, for tests only: a CUDA runtime over host memory, and for each PyTorch a device over that runtime.
 
 add_library(standin-cudart SHARED ${PROJECT_SOURCE_DIR}/tests/standin/cudart.c)
 target_link_libraries(standin-cudart PRIVATE swn_options)
@@ -6,3 +6,17 @@ target_include_directories(standin-cudart PUBLIC ${PROJECT_SOURCE_DIR}/tests/sta
 # Found by its name, like the real one.
 set_target_properties(standin-cudart PROPERTIES
     OUTPUT_NAME cudart SOVERSION 12 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/standin)
+
+# function(swn_half) in halves.cmake says which PyTorchs there are, and how they are built for.
+foreach(half IN LISTS SWAPNET_HALVES)
+    add_library(standin-${half} MODULE ${PROJECT_SOURCE_DIR}/tests/standin/device.cpp)
+    foreach(property CXX_STANDARD COMPILE_DEFINITIONS LINK_LIBRARIES)
+        get_target_property(value aten-${half} ${property})
+        set_target_properties(standin-${half} PROPERTIES ${property} "${value}")
+    endforeach()
+    get_target_property(value aten-${half} INCLUDE_DIRECTORIES)
+    target_include_directories(standin-${half} SYSTEM PRIVATE ${value})
+    target_link_libraries(standin-${half} PRIVATE standin-cudart)
+    set_target_properties(standin-${half} PROPERTIES
+        PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/standin)
+endforeach()

@@ -26,7 +26,7 @@ if(unit_tests)
     endif()
 endif()
 include(cmake/standin.cmake)
-foreach(name t_unified)
+foreach(name t_unified t_device)
     set(${name}_LIBRARIES standin-cudart)
     set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/standin)
 endforeach()
@@ -50,7 +50,7 @@ foreach(source IN LISTS unit_tests)
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 240)
 endforeach()
 
-set_tests_properties(t_unified PROPERTIES LABELS unified)
+set_tests_properties(t_unified t_device PROPERTIES LABELS unified)
 
 if(TARGET swapnet-store)
     add_test(NAME store-library COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_library.sh

@@ -33,11 +33,14 @@ struct swn_stats {
     uint64_t passes;
     uint64_t read_errors;
     uint64_t plans;
-    double urgency; /* 1 is ordinary */
+    uint64_t unified_elided_bytes; /* of tensors that went to a device without a copy */
+    uint64_t unified_copied_bytes; /* and of those that were copied there */
+    double urgency;                /* 1 is ordinary */
     const char *fetch_path;
     const char *torch_version;
-    const char *state; /* "running", "shrinking" */
-    const char *name;  /* of the program */
+    const char *state;   /* "running", "shrinking" */
+    const char *name;    /* of the program */
+    const char *unified; /* how a device shares our memory: "pageable", "registered", "managed", "none", "off" */
 };
 
 #endif

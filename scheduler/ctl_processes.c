@@ -39,6 +39,7 @@ static const struct column {
     {"stall_ns", NANOSECONDS, "WAITED", 10},
     {"fetch_path", TEXT, "FETCH", -1},
     {"torch_version", TEXT, NULL, 0},
+    {"unified", TEXT, NULL, 0},
 };
 #define COLUMNS (sizeof(columns) / sizeof(columns[0]))
 

@@ -50,9 +50,12 @@ static const struct field {
     FIELD(NUMBER, passes),
     FIELD(NUMBER, read_errors),
     FIELD(NUMBER, plans),
+    FIELD(NUMBER, unified_elided_bytes),
+    FIELD(NUMBER, unified_copied_bytes),
     FIELD(REAL, urgency),
     FIELD(TEXT, fetch_path),
     FIELD(TEXT, torch_version),
+    FIELD(TEXT, unified),
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 

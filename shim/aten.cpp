@@ -20,6 +20,7 @@
 #include "aten_flops.h"
 #include "aten_rules.h"
 #include "aten_slices.h"
+#include "aten_unified.h"
 #include "swn_aten.h"
 
 namespace
@@ -32,6 +33,9 @@ struct Operator {
     std::string name;
     bool transparent = false;        // not an operator of PyTorch's own, or metadata only
     bool whole_copy = false;         // aten::copy_
+    bool foreign = false;            // not PyTorch's own: what its schema says need not be true
+    bool lies = false;               // nor is it of this one, which writes running statistics
+    bool to_copy = false;            // aten::_to_copy
     bool fills = false;              // zero_, fill_, normal_, uniform_: writes all of it and reads nothing
     std::array<signed char, 32> use; // swn_use per argument
     swn_flops_kind flops = SWN_FLOPS_NONE;
@@ -52,7 +56,10 @@ Operator *describe(const at::RecordFunction &fn)
     op->name = name->name;
     op->use.fill(SWN_USE_READ);
     const swn_rule *rule = swn_rule_find(op->name.c_str());
-    op->transparent = op->name.compare(0, 6, "aten::") != 0 || (rule && rule->uses[0] == 'm');
+    op->foreign = op->name.compare(0, 6, "aten::") != 0;
+    op->lies = op->name.find("batch_norm") != std::string::npos || op->name.find("instance_norm") != std::string::npos;
+    op->transparent = op->foreign || (rule && rule->uses[0] == 'm');
+    op->to_copy = op->name == "aten::_to_copy";
     op->whole_copy = op->name == "aten::copy_";
     op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
                 (op->name == "aten::fill_" && name->overload_name == "Scalar");
@@ -174,10 +181,27 @@ bool mapped(uintptr_t data, size_t bytes)
            data + bytes > __atomic_load_n(&host->mapped[0], __ATOMIC_ACQUIRE);
 }
 
+// Bytes of ours that a device tensor names, which the device reads where they are.
+void add_shared(Thread &t, const at::Tensor &tensor, swn_use use)
+{
+    swn_arg &arg = t.op.args[t.op.n];
+    arg.data = swn_unified_bytes(tensor, &arg.bytes);
+    if (!arg.data)
+        return;
+    arg.word = nullptr;
+    arg.use = use;
+    t.storages[t.op.n++] = nullptr;
+}
+
 void add(Thread &t, const at::Tensor &tensor, swn_use use)
 {
-    if (t.op.n == SWN_OP_ARGS || !plain(tensor))
+    if (t.op.n == SWN_OP_ARGS)
         return;
+    if (!plain(tensor)) {
+        if (swn_unified_active())
+            add_shared(t, tensor, use);
+        return;
+    }
     c10::StorageImpl *storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
     if (!storage)
         return;
@@ -225,6 +249,20 @@ void add_value(Thread &t, const c10::IValue &value, swn_use use)
     }
 }
 
+void detach(const c10::IValue &value, bool keep)
+{
+    if (value.isTensor()) {
+        swn_unified_detach(value.toTensor(), keep);
+    } else if (value.isTensorList()) {
+        for (const at::Tensor &tensor : value.toTensorVector())
+            swn_unified_detach(tensor, keep);
+    } else if (value.isList()) {
+        const c10::List<c10::IValue> list = value.toList();
+        for (size_t i = 0; i < list.size(); i++)
+            detach(list.get(i), keep);
+    }
+}
+
 // A copy that the engine makes by moving what the memory is mapped from. Set by the outermost copy_, taken by the
 // kernel below, which stands before PyTorch's own.
 thread_local void *moved_to = nullptr;
@@ -252,7 +290,9 @@ bool same_bytes(const at::Tensor &self, const at::Tensor &source)
 void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
 {
     auto inputs = fn.inputs();
-    bool own_address_only = python_may_run();
+    bool own_address_only = python_may_run(), shared = swn_unified_active();
+    if (op.to_copy && host->device_type && swn_unified_takes(inputs))
+        return; // what it does not do without reading, it does as a copy_
     t.op.n = 0;
     t.op.copies = t.op.skip = 0;
     t.op.name = op.name.c_str();
@@ -267,6 +307,8 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
             use = SWN_USE_OVERWRITE;
         if (own_address_only && use < SWN_USE_WRITE)
             use = SWN_USE_READ;
+        if (shared && (use >= SWN_USE_WRITE || op.lies))
+            detach(inputs[i], use != SWN_USE_OVERWRITE);
         add_value(t, inputs[i], use);
     }
     t.op.flops = host->count_flops && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
@@ -285,10 +327,23 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
             t.held[i] = c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(t.storages[i]));
 }
 
+// Code that goes by PyTorch's operators, or need not do what their schemas say, is about to run. Out of sight of
+// whoever shares nothing with a device.
+void unseen(const Operator *op, const at::RecordFunction &fn)
+{
+    if (op && op->foreign)
+        for (const c10::IValue &value : fn.inputs())
+            detach(value, true);
+    else if (!op && !std::strncmp(fn.name(), "Torch-Compiled Region", 21))
+        swn_unified_give_up();
+}
+
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
 {
     Thread &t = self();
     Operator *op = operator_of(t, fn);
+    if (swn_unified_active() && (!op || op->foreign))
+        unseen(op, fn);
     if (op && !op->transparent && t.depth++ == 0) {
         try {
             begin(t, *op, fn);
@@ -359,6 +414,16 @@ const char *enable()
     return nullptr;
 }
 
+const char *enable_device()
+{
+    try {
+        swn_unified_register(host);
+    } catch (...) {
+        return "its kernels were refused";
+    }
+    return nullptr;
+}
+
 void raise_oom(size_t bytes)
 {
     TORCH_CHECK(
@@ -374,5 +439,20 @@ swn_op *swn_current_op()
     return t.open ? &t.op : nullptr;
 }
 
+bool swn_inside_operator()
+{
+    return self().open;
+}
+
+void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)
+{
+    Thread &t = self();
+    unsigned depth = t.depth;
+    if (!t.open)
+        t.depth = 0;
+    to.copy_(from);
+    t.depth = depth;
+}
+
 extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
-const swn_half swn_aten_half = {SWN_ATEN_ABI, attach, enable, raise_oom, TORCH_VERSION};
+const swn_half swn_aten_half = {SWN_ATEN_ABI, attach, enable, enable_device, raise_oom, TORCH_VERSION};

@@ -127,6 +127,8 @@ static void start(void)
             swn_hooks_signals_install();
             swn_client_start(&config);
         }
+        if (!refused && host.device_type && (refused = half->enable_device()))
+            swn_say("cannot stand before PyTorch's copies to the device: %s; they are made", refused);
     }
     if (err < 0)
         swn_say("off: %s", why);

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 4u
+#define SWN_ATEN_ABI 5u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -26,7 +26,18 @@ enum swn_use {
     SWN_USE_OVERWRITE, /* written in place, every byte, by an operator that cannot fail */
 };
 
+/* What can be done with a CPU tensor that is to go to a device. */
+enum swn_way {
+    SWN_WAY_COPY,      /* nothing: it is PyTorch's to copy */
+    SWN_WAY_REFERENCE, /* its bytes are a checkpoint's: a copy can be registered rather than made, and be shared */
+    SWN_WAY_ALIAS,     /* the device can read them where they are, if nobody ever writes them there */
+    SWN_WAY_BUFFER,    /* they can be put into a buffer of the device's */
+};
+
+enum swn_device_type { SWN_DEVICE_NONE, SWN_DEVICE_CUDA, SWN_DEVICE_PRIVATEUSEONE };
+
 struct swn_range;
+struct swn_device_memory;
 struct swn_frame;
 struct swn_extent_file;
 
@@ -84,6 +95,25 @@ struct swn_host {
      * can be read until the next call or op_end. NULL: it has been cut differently meanwhile, its own address serves
      * it. bytes 0: that was the last one. */
     const void *(*slice_lend)(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
+
+    /* Devices that share our memory (swn_unified.h). The current device is the one that a call names. */
+    enum swn_device_type device_type; /* NONE: none of what follows is called */
+    /* enum swn_way for the CPU tensor of which all bytes are [data, data + bytes). parameter: it is a model's, as far
+     * as one can see, and no buffer that its program fills again and again. */
+    int (*device_way)(int device, uintptr_t data, size_t bytes, int parameter);
+    /* Makes them known to the device, or fills a buffer with them: *address is where it finds them. Until device_close
+     * nobody may write them, nor free them; a buffer has nothing more to do with them. NULL: no. */
+    struct swn_device_memory *(*device_open)(int device, uintptr_t data, size_t bytes, void **address);
+    /* 0: nothing on the device can be using them any more, they may be written and freed; else they never may. */
+    int (*device_close)(struct swn_device_memory *memory);
+    /* Installs the operator hook, if it is not there yet. 1: it is there. */
+    int (*device_watch)(void);
+    /* So many bytes came to the device without being copied, and by being copied. */
+    void (*device_moved)(size_t elided, size_t copied);
+    /* Says that from now on everything is copied, as code runs that goes by PyTorch's operators. */
+    void (*device_given_up)(void);
+    /* Ends the program, which is about to write bytes that others name: they could not be given memory of their own. */
+    void (*device_lost)(const char *why);
 };
 
 /* What aten-X.Y.so exports as `swn_aten_half`. */
@@ -93,6 +123,8 @@ struct swn_half {
     const char *(*attach)(const struct swn_host *host);
     /* Installs the operator hook. Allocates tensors: the caller holds no lock. 0, or a static text as above. */
     const char *(*enable)(void);
+    /* Stands before PyTorch's copies to and from host->device_type. As above. */
+    const char *(*enable_device)(void);
     void (*raise_oom)(size_t bytes); /* throws */
     const char *version;             /* "1.13.0", of the headers it was built with */
 };

@@ -15,6 +15,7 @@
 #include "swn_behind.h"
 #include "swn_engine_priv.h"
 #include "swn_client.h"
+#include "swn_device.h"
 #include "swn_guest.h"
 #include "swn_keep_locks.h"
 #include "swn_load.h"
@@ -202,7 +203,16 @@ void swn_engine_host(struct swn_host *out)
                              .op_end = swn_engine_op_end,
                              .slices_offer = swn_slice_offer,
                              .slices_list = swn_slice_list,
-                             .slice_lend = swn_slice_lend};
+                             .slice_lend = swn_slice_lend,
+                             .device_way = swn_device_way,
+                             .device_open = swn_device_open,
+                             .device_close = swn_device_close,
+                             .device_watch = swn_device_watch,
+                             .device_moved = swn_device_moved,
+                             .device_given_up = swn_device_given_up,
+                             .device_lost = swn_device_lost};
+    if (swn_device_start(&e->config))
+        out->device_type = e->config.device == SWN_CONFIG_CUDA ? SWN_DEVICE_CUDA : SWN_DEVICE_PRIVATEUSEONE;
 }
 
 void *swn_engine_alloc(size_t n, int *strict)
@@ -414,6 +424,7 @@ void swn_engine_postfork_child(void)
         return;
     init_sync(e);
     swn_load_fork_child();
+    swn_device_fork_child();
     swn_behind_fork_child(e);
     swn_window_fork_child(e);
     swn_lodge_fork_child(e);
@@ -487,6 +498,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->torch_version = e->half ? e->half->version : "unknown";
     out->state = e->goal_bytes < e->config.budget_bytes ? "shrinking" : "running";
     out->name = program_invocation_short_name;
+    swn_device_stats(out);
     pthread_mutex_unlock(&e->lock);
 }
 

@@ -20,7 +20,7 @@ import harness
 
 CTL = harness.BUILD / "bin" / "swapnetctl"
 FIELDS = ["pid", "name", "budget_bytes", "demand_bytes", "resident_bytes", "peak_resident_bytes", "urgency", "state",
-          "streamed_bytes", "swap_ins", "stall_ns", "fetch_path", "torch_version"]
+          "streamed_bytes", "swap_ins", "stall_ns", "fetch_path", "torch_version", "unified"]
 
 
 def ctl(*args, env=None, cwd=None, **options):
@@ -200,7 +200,7 @@ def stats(pid, **changes):
     return document | {"pid": pid, "name": "python3", "state": "running", "budget_bytes": 268435456,
                        "demand_bytes": 575000000, "resident_bytes": 1, "peak_resident_bytes": 2,
                        "streamed_bytes": 1572864, "swap_ins": 7, "stall_ns": 1500000000,
-                       "fetch_path": "io_uring+O_DIRECT", "torch_version": None, "urgency": 2.5} | changes
+                       "fetch_path": "io_uring+O_DIRECT", "torch_version": None, "unified": "none", "urgency": 2.5} | changes
 
 
 def ours(document, *pids):

@@ -43,6 +43,8 @@ static const char *const numbers[] = {
     "passes",
     "read_errors",
     "plans",
+    "unified_elided_bytes",
+    "unified_copied_bytes",
 };
 #define NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
 
@@ -60,13 +62,14 @@ static struct swn_stats sample(void)
     s.fetch_path = "pread+O_DIRECT";
     s.state = "running";
     s.name = "python3 \"x\"";
+    s.unified = "managed";
     return s;
 }
 
 static void check(json_t *root)
 {
     assert_non_null(root);
-    assert_int_equal(json_object_size(root), NUMBERS + 6);
+    assert_int_equal(json_object_size(root), NUMBERS + 7);
     assert_int_equal(json_integer_value(json_object_get(root, "schema")), 1);
     for (size_t i = 0; i < NUMBERS; i++) {
         assert_true(json_is_integer(json_object_get(root, numbers[i])));
@@ -76,6 +79,7 @@ static void check(json_t *root)
     assert_string_equal(json_string_value(json_object_get(root, "fetch_path")), "pread+O_DIRECT");
     assert_string_equal(json_string_value(json_object_get(root, "state")), "running");
     assert_string_equal(json_string_value(json_object_get(root, "name")), "python3 \"x\"");
+    assert_string_equal(json_string_value(json_object_get(root, "unified")), "managed");
     assert_true(json_is_null(json_object_get(root, "torch_version")));
     json_decref(root);
 }

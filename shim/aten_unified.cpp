@@ -1,0 +1,435 @@
+#include "aten_unified.h"
+
+#include <ATen/ops/_to_copy_native.h>
+#include <ATen/ops/copy_native.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include <pthread.h>
+
+namespace
+{
+
+const swn_host *host;
+c10::DeviceType device_type;
+c10::DispatchKey device_key;
+
+// Guards all owners, and the storages of `others`. Taken before any lock of the engine's; never while PyTorch is
+// called. Never destroyed, as other threads may still compute when the process ends.
+std::mutex &lock = *new std::mutex;
+
+// Bytes that storages have in common, or a buffer of the device's, which one storage has.
+struct Owner {
+    at::DataPtr data; // as PyTorch allocated it; nothing for a buffer
+    size_t bytes = 0;
+    unsigned members = 0; // storages that name it
+    unsigned devices = 0; // and those among them that are a device's
+    int index = 0;        // of that device
+    swn_device_memory *memory = nullptr;
+    void *address = nullptr; // where the device finds them
+    bool stuck = false;      // the device has not let go of it: it is nobody else's any more
+};
+
+std::atomic<size_t> active{0}; // storages of a device that name bytes of ours
+std::atomic<bool> given_up{false};
+std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> &others =
+    *new std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>>;
+
+void close_memory(Owner *o)
+{
+    o->stuck = host->device_close(o->memory) != 0;
+    o->memory = nullptr;
+}
+
+void leave(Owner *o, bool device)
+{
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        if (device) {
+            active--;
+            if (--o->devices == 0)
+                close_memory(o);
+        }
+        if (--o->members || o->stuck)
+            return;
+    }
+    delete o;
+}
+
+void drop_host(void *o)
+{
+    leave(static_cast<Owner *>(o), false);
+}
+
+void drop_device(void *o)
+{
+    leave(static_cast<Owner *>(o), true);
+}
+
+const at::DataPtr &data_of(const c10::StorageImpl *storage)
+{
+    return storage->data_ptr();
+}
+
+c10::StorageImpl *storage_of(const at::Tensor &t)
+{
+    return t.defined() && t.unsafeGetTensorImpl()->has_storage()
+               ? t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()
+               : nullptr;
+}
+
+// Whose bytes the storage names, or nullptr: its own.
+Owner *owner_of(const c10::StorageImpl *storage)
+{
+    if (!storage)
+        return nullptr;
+    const at::DataPtr &data = data_of(storage);
+    return data.get_deleter() == &drop_host || data.get_deleter() == &drop_device
+               ? static_cast<Owner *>(data.get_context())
+               : nullptr;
+}
+
+// The owner of what a device tensor names, if that is memory of ours and no buffer.
+Owner *shared_by(const at::Tensor &t)
+{
+    if (!t.defined() || t.device().type() != device_type)
+        return nullptr;
+    Owner *o = owner_of(storage_of(t));
+    return o && o->data.get() ? o : nullptr;
+}
+
+at::Tensor tensor_over(at::DataPtr data, size_t bytes, c10::Device device, const at::Tensor &like)
+{
+    auto key = device.is_cpu() ? c10::DispatchKey::CPU : device_key;
+    c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, std::move(data), c10::GetAllocator(device.type()),
+                         true);
+    at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
+    t.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides());
+    return t;
+}
+
+// A CPU tensor of the same bytes as this device tensor of `o`.
+at::Tensor host_view(const at::Tensor &t, Owner *o)
+{
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        o->members++;
+    }
+    at::Tensor view = tensor_over({o->data.get(), o, &drop_host, c10::kCPU}, o->bytes, c10::kCPU, t);
+    view.unsafeGetTensorImpl()->set_storage_offset(t.storage_offset());
+    return view;
+}
+
+// The elements in the order in which they lie in memory.
+at::Tensor flat(const at::Tensor &t)
+{
+    at::Tensor f = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(t.storage()),
+                                                            c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+    int64_t size = t.numel(), stride = 1;
+    f.unsafeGetTensorImpl()->set_sizes_and_strides(at::IntArrayRef(&size, 1), at::IntArrayRef(&stride, 1));
+    f.unsafeGetTensorImpl()->set_storage_offset(t.storage_offset());
+    return f;
+}
+
+// A copy of a dense CPU tensor in memory of its own, which may be registered rather than made.
+at::Tensor twin_of(const at::Tensor &self)
+{
+    c10::InferenceMode ordinary(false); // the tensors of which are not looked into
+    at::Tensor twin = at::empty_strided(self.sizes(), self.strides(), self.options().device(at::kCPU));
+    at::Tensor to = flat(twin);
+    swn_copy_outermost(to, flat(self));
+    return twin;
+}
+
+bool plain(const at::Tensor &t)
+{
+    return t.defined() && t.layout() == at::kStrided && t.unsafeGetTensorImpl()->has_storage() && !t.is_conj() &&
+           !t.is_neg() && !t.is_quantized() && !t.key_set().has(c10::DispatchKey::Python) &&
+           !t.key_set().has(c10::DispatchKey::Functionalize) && t.is_non_overlapping_and_dense();
+}
+
+bool whole(const at::Tensor &t)
+{
+    return t.storage_offset() == 0 && t.nbytes() == t.storage().nbytes();
+}
+
+uintptr_t address_of(const at::Tensor &t)
+{
+    return reinterpret_cast<uintptr_t>(data_of(storage_of(t)).get()) +
+           static_cast<uintptr_t>(t.storage_offset()) * t.itemsize();
+}
+
+c10::Device current(c10::Device device)
+{
+    return device.has_index() ? device : c10::impl::VirtualGuardImpl(device_type).getDevice();
+}
+
+swn_way way_of(const at::Tensor &self, c10::Device device, bool parameter)
+{
+    auto way =
+        static_cast<swn_way>(host->device_way(current(device).index(), address_of(self), self.nbytes(), parameter));
+    return way == SWN_WAY_ALIAS && !whole(self) ? SWN_WAY_COPY : way;
+}
+
+// Whether a copy with these options has the same elements at the same strides.
+bool keeps(const at::Tensor &self, c10::optional<at::ScalarType> dtype, c10::optional<at::Layout> layout,
+           c10::optional<bool> pin, c10::optional<at::MemoryFormat> format)
+{
+    if ((dtype && *dtype != self.scalar_type()) || (layout && *layout != at::kStrided) || (pin && *pin))
+        return false;
+    return !format || *format == at::MemoryFormat::Preserve || self.is_contiguous(*format);
+}
+
+// How a copy that keeps everything gets to the device.
+swn_way takes(const at::Tensor &self, c10::Device device)
+{
+    if (given_up || device.type() != device_type || !self.is_cpu() || !plain(self) || !self.numel())
+        return SWN_WAY_COPY;
+    return way_of(self, device, self.requires_grad());
+}
+
+void remember(const at::Tensor &t)
+{
+    if (others.size() == others.capacity()) {
+        std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> alive;
+        for (auto &storage : others)
+            if (storage.use_count())
+                alive.push_back(std::move(storage));
+        alive.reserve(2 * alive.size() + 64);
+        others.swap(alive);
+    }
+    others.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage_of(t)));
+}
+
+// A device tensor for an owner of whom the lock's holder has made a member of it.
+at::Tensor member(Owner *o, c10::Device device, const at::Tensor &like)
+{
+    at::Tensor t = tensor_over({o->address, o, &drop_device, device}, o->bytes, device, like);
+    std::lock_guard<std::mutex> guard(lock);
+    remember(t);
+    return t;
+}
+
+// A device tensor whose bytes are nobody else's: those of `data`, or, without, a buffer for what is at `from`.
+at::Tensor sole(at::DataPtr data, uintptr_t from, size_t bytes, c10::Device device, const at::Tensor &like)
+{
+    auto *o = new Owner;
+    o->memory = host->device_open(device.index(), from, bytes, &o->address);
+    if (!o->memory) {
+        delete o;
+        return {};
+    }
+    o->data = std::move(data);
+    o->bytes = bytes;
+    o->members = o->devices = 1;
+    o->index = device.index();
+    active++;
+    return member(o, device, like);
+}
+
+at::Tensor by_reference(const at::Tensor &self, c10::Device device)
+{
+    if (swn_inside_operator())
+        return {};
+    at::Tensor twin = twin_of(self);
+    uintptr_t at = address_of(twin);
+    bool registered = way_of(twin, device, false) == SWN_WAY_REFERENCE;
+    at::DataPtr data = storage_of(twin)->set_data_ptr(at::DataPtr(nullptr, c10::kCPU));
+    at::Tensor t = sole(std::move(data), at, self.nbytes(), device, self);
+    if (t.defined())
+        host->device_moved(registered ? self.nbytes() : 0, registered ? 0 : self.nbytes());
+    return t;
+}
+
+at::Tensor by_alias(const at::Tensor &self, c10::Device device)
+{
+    c10::StorageImpl *storage = storage_of(self);
+    Owner *o;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        o = owner_of(storage);
+        if (!o) {
+            o = new Owner;
+            o->bytes = self.nbytes();
+            o->members = 1;
+            void *at = data_of(storage).get();
+            o->data = storage->set_data_ptr(at::DataPtr(at, o, &drop_host, c10::kCPU));
+        }
+        if (o->stuck || (o->devices && o->index != device.index()))
+            return {};
+        if (!o->devices) {
+            auto from = reinterpret_cast<uintptr_t>(o->data.get());
+            o->memory = host->device_open(device.index(), from, o->bytes, &o->address);
+            o->index = device.index();
+        }
+        if (!o->memory)
+            return {};
+        o->devices++;
+        o->members++;
+        active++;
+    }
+    host->device_moved(self.nbytes(), 0);
+    return member(o, device, self);
+}
+
+// Undefined: PyTorch is to copy it.
+at::Tensor to_device(const at::Tensor &self, c10::Device device)
+{
+    swn_way way = takes(self, device);
+    if (way == SWN_WAY_COPY || (way != SWN_WAY_BUFFER && !host->device_watch()))
+        return {};
+    at::empty({0}, self.options().device(device).requires_grad(false)); // wakes the device up
+    device = current(device);
+    c10::DeviceGuard guard(device);
+    switch (way) {
+    case SWN_WAY_REFERENCE:
+        return by_reference(self, device);
+    case SWN_WAY_ALIAS:
+        return by_alias(self, device);
+    default:
+        return sole({}, address_of(self), self.nbytes(), device, self);
+    }
+}
+
+at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, c10::optional<at::Layout> layout,
+                   c10::optional<at::Device> device, c10::optional<bool> pin, bool non_blocking,
+                   c10::optional<at::MemoryFormat> format)
+{
+    if (device && keeps(self, dtype, layout, pin, format)) {
+        at::Tensor t = to_device(self, *device);
+        if (t.defined())
+            return t;
+    }
+    Owner *o = device && device->is_cpu() ? shared_by(self) : nullptr;
+    if (o) {
+        at::Tensor view = host_view(self, o);
+        return keeps(self, dtype, layout, pin, format) && plain(self) && !swn_inside_operator()
+                   ? twin_of(view)
+                   : at::native::_to_copy(view, dtype, layout, device, pin, non_blocking, format);
+    }
+    return at::native::_to_copy(self, dtype, layout, device, pin, non_blocking, format);
+}
+
+at::Tensor &copy(at::Tensor &self, const at::Tensor &source, bool non_blocking)
+{
+    // The runtime's own copies want to know whose memory a pointer names, and of ours they may think otherwise.
+    Owner *o = shared_by(source);
+    at::Tensor view = o ? host_view(source, o) : source;
+    if (view.is_cpu() && self.device().type() == device_type)
+        host->device_moved(0, self.nbytes());
+    return at::native::copy_(self, view, non_blocking);
+}
+
+at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool keep)
+{
+    auto options = at::TensorOptions().dtype(at::kByte);
+    at::Tensor fresh = at::empty({static_cast<int64_t>(bytes)}, options.device(device));
+    if (keep && device.is_cpu()) {
+        std::memcpy(fresh.data_ptr(), o->data.get(), bytes);
+    } else if (keep) {
+        host->device_moved(0, bytes);
+        at::native::copy_(fresh, at::from_blob(o->data.get(), {static_cast<int64_t>(bytes)}, options), false);
+    }
+    return storage_of(fresh)->set_data_ptr(at::DataPtr(nullptr, device));
+}
+
+void detach(c10::StorageImpl *storage, bool keep)
+{
+    Owner *o = owner_of(storage);
+    if (!o || !o->data.get())
+        return; // its own memory, or a buffer, which is the device's alone
+    c10::Device device = storage->device();
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        if (device.is_cpu() && o->members == 1)
+            return;
+    }
+    try {
+        c10::DeviceGuard guard(device);
+        storage->set_data_ptr(own_memory(device, storage->nbytes(), o, keep));
+    } catch (const std::exception &e) {
+        host->device_lost(e.what());
+    }
+}
+
+void before_fork()
+{
+    lock.lock();
+}
+
+void after_fork()
+{
+    lock.unlock();
+}
+
+} // namespace
+
+bool swn_unified_active()
+{
+    return active.load(std::memory_order_relaxed) != 0;
+}
+
+void swn_unified_detach(const at::Tensor &tensor, bool keep)
+{
+    detach(storage_of(tensor), keep);
+}
+
+void swn_unified_give_up()
+{
+    if (given_up.exchange(true))
+        return;
+    host->device_given_up();
+    std::vector<c10::Storage> all;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        for (auto &weak : others)
+            if (auto storage = weak.lock())
+                all.emplace_back(std::move(storage));
+        others.clear();
+    }
+    for (c10::Storage &storage : all)
+        detach(storage.unsafeGetStorageImpl(), true);
+}
+
+uintptr_t swn_unified_bytes(const at::Tensor &tensor, size_t *bytes)
+{
+    Owner *o = shared_by(tensor);
+    if (!o)
+        return 0;
+    *bytes = o->bytes;
+    return reinterpret_cast<uintptr_t>(o->data.get());
+}
+
+bool swn_unified_takes(c10::ArrayRef<const c10::IValue> inputs)
+{
+    if (inputs.size() != 7 || !inputs[0].isTensor() || !inputs[3].isDevice())
+        return false;
+    const at::Tensor &self = inputs[0].toTensor();
+    c10::Device device = inputs[3].toDevice();
+    if (!self.defined() || (!self.is_cpu() && !shared_by(self)))
+        return false;
+    if (!keeps(self, inputs[1].toOptional<at::ScalarType>(), inputs[2].toOptional<at::Layout>(),
+               inputs[4].toOptional<bool>(), inputs[6].toOptional<at::MemoryFormat>()))
+        return false;
+    return self.is_cpu() ? takes(self, device) != SWN_WAY_COPY : device.is_cpu() && plain(self);
+}
+
+void swn_unified_register(const swn_host *h)
+{
+    host = h;
+    bool cuda = h->device_type == SWN_DEVICE_CUDA;
+    device_type = cuda ? c10::DeviceType::CUDA : c10::DeviceType::PrivateUse1;
+    device_key = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::PrivateUse1;
+    pthread_atfork(before_fork, after_fork, after_fork);
+    // Never destroyed, see above.
+    auto *library = new torch::Library(torch::Library::IMPL, "aten", device_key, __FILE__, __LINE__);
+    library->impl("_to_copy", to_copy);
+    library->impl("copy_", copy);
+}

@@ -1,0 +1,31 @@
+/* swn_device.h - tensors that go to a device which shares our memory (swn_unified.h), as the engine sees them.
+ *
+ * Thread-safe; no lock may be held. The thread's current device is the one that a call names.
+ */
+#ifndef SWN_DEVICE_H
+#define SWN_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "swn_aten.h"
+#include "swn_config.h"
+#include "swn_stats.h"
+
+/* Whether there is a CUDA runtime in this process and it is to be used: then tensors may come to go to a device.
+ * Initialises nothing. Once, before all others. */
+int swn_device_start(const struct swn_config *config);
+
+/* What struct swn_host says of its members of these names. */
+int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter);
+struct swn_device_memory *swn_device_open(int device, uintptr_t data, size_t bytes, void **address);
+int swn_device_close(struct swn_device_memory *m);
+int swn_device_watch(void);
+void swn_device_moved(size_t elided, size_t copied);
+void swn_device_given_up(void);
+void swn_device_lost(const char *why) __attribute__((noreturn));
+
+void swn_device_fork_child(void);
+void swn_device_stats(struct swn_stats *out);
+
+#endif

@@ -1,0 +1,239 @@
+"""Models on a device that may share the processor's memory: moved there, written on either side, forked, let go."""
+import copy
+import gc
+import os
+import sys
+
+# The stand-in's runtime has to be there before the first tensor.
+import ctypes
+ctypes.CDLL(os.path.join(sys.argv[2], "libcudart.so.12"), ctypes.RTLD_GLOBAL)
+
+import torch
+from torch import nn
+
+import _models
+import _record
+from _standin import Standin
+
+record, (directory, mode, *args) = _record.begin()
+standin = Standin(directory)
+device = standin.device
+WIDTH, DEPTH = 512, 16
+
+
+def mlp():
+    return _models.mlp(WIDTH, DEPTH)
+
+
+def batch(rows=2, width=WIDTH):
+    return torch.randn(rows, width)
+
+
+def note_moved(module):
+    """What a device that shares memory need not be given, and what it has to be."""
+    sizes = {t.data_ptr(): t.numel() * t.element_size() for t in module.state_dict().values()}
+    record.notes["shared_bytes"] = sum(n for n in sizes.values() if n >= 65536)
+    record.notes["small_bytes"] = sum(n for n in sizes.values() if n < 65536)
+
+
+def run(name, module, x, passes=1):
+    record.notes["input_bytes"] = record.notes.get("input_bytes", 0) + passes * x.numel() * x.element_size()
+    for i in range(passes):
+        record.tensor(f"{name}.{i}", module(x.to(device)).cpu())
+
+
+def move():
+    """To the device, computed with, and back."""
+    model = mlp()
+    note_moved(model)
+    x = batch()
+    record.tensor("host", model(x))
+    model.to(device)
+    record.check("moved", all(p.device == device for p in model.parameters()))
+    record.notes["live"] = standin.live()
+    run("device", model, x, 3)
+    record.notes["device_peak"] = standin.lib.standin_peak()
+    model.cpu()
+    record.tensor("back", model(x))
+    record.module("model", model)
+
+
+def tied():
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
+    model[2].weight = model[0].weight
+    model.to(device)
+    record.value("still tied", model[2].weight is model[0].weight)
+    x = batch()
+    run("tied", model, x)
+    model[0].weight.add_(0.5)
+    run("written", model, x)
+    whole = nn.Parameter(torch.randn(64, WIDTH))  # two tensors of one storage: each its own copy on the device
+    a, b = whole.to(device), whole.to(device)
+    a.zero_()
+    record.tensor("a", a.cpu())
+    record.tensor("b", b.cpu())
+    record.tensor("whole", whole)
+
+
+WRITES = {
+    "add_": lambda t: t.add_(1), "view": lambda t: t.view(-1)[3:77].mul_(2), "copy_": lambda t: t.copy_(t * 3),
+    "fill": lambda t: t.fill_(4), "index": lambda t: t.__setitem__((slice(None), 1), 5.0),
+    "foreach": lambda t: torch._foreach_mul_([t], 6.0), "out": lambda t: torch.add(t, 7, out=t),
+    "t": lambda t: t.t().add_(8), "data": lambda t: t.data.sub_(9), "zero": lambda t: t.zero_(),
+}
+
+
+def writes():
+    """Whoever writes, the others keep what they had."""
+    for side in "host", "device", "back":
+        for name, write in WRITES.items():
+            weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+            sides = {"host": weight, "device": weight.to(device)}
+            sides["back"] = sides["device"].cpu()
+            sides["again"] = weight.to(device)
+            write(sides[side])
+            standin.wait()
+            for other, tensor in sides.items():
+                record.tensor(f"{side}.{name}.{other}", tensor.cpu())
+    weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    there = weight.to(device)
+    back = there.cpu().detach().numpy()
+    back *= 2  # announced to nobody
+    record.tensor("numpy", torch.from_numpy(back))
+    record.tensor("numpy.device", there.cpu())
+    record.tensor("numpy.host", weight)
+
+
+def changed():
+    """What is not the same elements in the same order is PyTorch's to copy, as is what may be filled again."""
+    weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    for name, t in {"half": weight.to(device, torch.bfloat16), "strided": weight.t()[::2].to(device),
+                    "transposed": weight.t().to(device), "part": weight[8:200].to(device),
+                    "format": torch.randn(4, 64, 16, 16).to(device, memory_format=torch.channels_last),
+                    "host half": weight.to(device).to("cpu", torch.bfloat16),
+                    "clone": weight.to(device).clone()}.items():
+        record.tensor(name, t.cpu())
+        record.value(f"{name} strides", list(t.stride()))
+    buffer = torch.empty(WIDTH, WIDTH)
+    filled = []
+    for i in range(4):
+        buffer.numpy()[:] = i
+        filled.append(buffer.to(device))
+    for i, t in enumerate(filled):
+        record.tensor(f"buffer {i}", t.cpu())
+    # It writes what its schema says it reads.
+    host = [nn.Parameter(torch.randn(32768).abs()) for _ in range(2)]
+    mean, variance = (p.to(device) for p in host)
+    nn.functional.batch_norm(torch.randn(4, 32768).to(device), mean, variance, training=True)
+    for name, t in {"mean": mean, "variance": variance, "host's": host[0], "host's variance": host[1]}.items():
+        record.tensor(name, t.cpu())
+    record.check("running statistics ran", not torch.equal(mean.cpu(), host[0]))
+    record.notes["live"] = standin.live()
+
+
+def lifetime():
+    x = batch()
+    model = mlp()
+    there = copy.deepcopy(model).to(device)
+    weights = [nn.Parameter(p.detach().clone()) for p in model.parameters()]
+    moved = [w.to(device) for w in weights]
+    sums = [m.sum().item() for m in moved]
+    del weights  # the device's are all that is left
+    gc.collect()
+    churn = [torch.randn(WIDTH, WIDTH) for _ in range(8)]
+    record.check("outlive the host's", [m.sum().item() for m in moved] == sums)
+    weights = [nn.Parameter(m.cpu()) for m in moved]
+    del moved
+    record.value("outlive the device's", [w.sum().item() for w in weights])
+    run("model", there, x, 2)
+    del there, model, weights, churn
+    gc.collect()
+    weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    for _ in range(1000):
+        weight.to(device)
+    pair = nn.Linear(WIDTH, WIDTH)
+    for _ in range(200):
+        pair.to(device)
+        pair.to("cpu")
+    record.tensor("after all", pair.weight)
+    record.check("none left", standin.live() == {"device": 0, "registered": 0, "managed": 0})
+    del weight, pair
+
+
+def fork():
+    model = mlp()
+    host = [nn.Parameter(p.detach().clone()) for p in model.parameters()]
+    there = [p.to(device) for p in host]
+    model.to(device)
+    x = batch()
+    run("before", model, x)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        torch.set_num_threads(1)  # the others are gone
+        ok = torch.equal(host[0].data, host[0].data.clone())
+        for p in host:
+            p.add_(1)  # the child's alone
+        ok = ok and bool(torch.isfinite(host[0]).all())
+        os.write(writer, b"1" if ok else b"0")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    record.value("child", os.read(reader, 1).decode())
+    run("after", model, x)
+    for i, (h, t) in enumerate(zip(host, there)):
+        record.tensor(f"host {i}", h)
+        record.tensor(f"device {i}", t.cpu())
+
+
+def load():
+    """A checkpoint: its weights are the device's without having been anybody's copy, and may be more than there is
+    memory for."""
+    path = args[0]
+    model = mlp()
+    note_moved(model)
+    model.load_state_dict(torch.load(path))
+    model.to(device)
+    x = batch()
+    run("device", model, x, 6)
+    record.notes["live"] = standin.live()
+    record.module("model", model.cpu())
+
+
+def save():
+    torch.save(mlp().state_dict(), args[0])
+    record.value("saved", True)
+
+
+def bits():
+    if args[0] == "transformer":
+        layer = nn.TransformerEncoderLayer(WIDTH, 8, 4 * WIDTH, batch_first=True)
+        model, x = nn.TransformerEncoder(layer, 4).eval(), torch.randn(1, 20, WIDTH)
+    else:
+        model, x = _models.torchvision_model(args[0]), _models.image(1, size=64)
+    note_moved(model)
+    with torch.inference_mode():
+        model.to(device)
+        run(args[0], model, x, 2)
+
+
+def compiled():
+    """What dynamo has compiled goes by the operators."""
+    model = mlp()
+    host = [nn.Parameter(p.detach().clone()) for p in model.parameters()]
+    there = [p.to(device) for p in host]
+    model.to(device)
+
+    @torch.compile(backend="eager")
+    def step(x, weight):
+        weight.add_(1)
+        return model(x)
+
+    record.tensor("compiled", step(batch().to(device), there[0]).cpu())
+    for i, (h, t) in enumerate(zip(host, there)):
+        record.tensor(f"host {i}", h)
+        record.tensor(f"device {i}", t.cpu())
+
+
+with torch.no_grad():
+    globals()[mode]()
+record.save()

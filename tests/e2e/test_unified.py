@@ -1,0 +1,133 @@
+"""Tensors that go to a device which shares the processor's memory. The device is a stand-in over host memory
+(tests/standin) that ends the program when a rule of the device is broken, on PyTorch's PrivateUse1 key: the same code
+that stands before PyTorch's copies to CUDA."""
+import functools
+import subprocess
+
+import pytest
+
+import harness
+from harness import MIB
+
+STANDIN = harness.BUILD / "tests" / "standin"
+SHARING = ["xavier", "orin", "thor"]  # the device reads the tensors' own bytes
+UNIFIED = ["nano", *SHARING]
+WAYS = {"nano": "managed", "xavier": "registered", "orin": "registered", "thor": "pageable", "discrete": "none"}
+
+
+def on(device, **extra):
+    return {"STANDIN_DEVICE": device, "SWAPNET_DEVICE": "privateuseone"} | extra
+
+
+def both(torch, mode, *args, device, budget=96, timeout=120, **extra):
+    """(plain run, swapped run) of programs/unified.py, and no word on stderr that the test did not ask for."""
+    reference, run = harness.both(torch, "unified", str(STANDIN), mode, *args, budget=budget, env=on(device, **extra),
+                                  timeout=timeout)
+    assert run.stats["unified"] == WAYS[device], run.describe()
+    return reference, run
+
+
+@pytest.mark.parametrize("device", SHARING)
+def test_moved(torch, device):
+    """No weight is copied, and there is one copy of the model in memory, not two."""
+    run = both(torch, "move", device=device)[1]
+    notes, stats = run.record["notes"], run.stats
+    assert stats["unified_elided_bytes"] == notes["shared_bytes"], run.describe()
+    assert stats["unified_copied_bytes"] == notes["small_bytes"] + notes["input_bytes"], run.describe()
+    assert notes["device_peak"] < MIB, run.describe()
+    assert stats["peak_resident_bytes"] < notes["shared_bytes"] + 3 * MIB, run.describe()
+    assert run.own_lines() == [], run.describe()
+
+
+@pytest.mark.parametrize("device", ["nano", "discrete"])
+def test_moved_by_copying(torch113, device):
+    """The control: what is in memory, and not on disk, has to be copied into the device's own memory or buffers."""
+    run = both(torch113, "move", device=device)[1]
+    notes, stats = run.record["notes"], run.stats
+    assert stats["unified_elided_bytes"] == 0, run.describe()
+    moved = notes["shared_bytes"] + notes["small_bytes"] + notes["input_bytes"]
+    assert stats["unified_copied_bytes"] == moved, run.describe()
+    assert (notes["device_peak"] >= notes["shared_bytes"]) == (device == "discrete"), run.describe()
+
+
+@pytest.mark.parametrize("device", ["orin", "thor", "nano"])
+@pytest.mark.parametrize("mode", ["tied", "writes", "changed", "lifetime", "fork"])
+def test_rules(torch, mode, device):
+    """Whoever looks sees what he would see if everything had been copied."""
+    run = both(torch, mode, device=device, timeout=240)[1]
+    assert run.own_lines() == [], run.describe()
+    if mode == "changed" and device != "nano":
+        assert run.record["notes"]["live"]["registered"] == 0, run.describe()
+
+
+@functools.cache
+def checkpoint(torch):
+    """A model of 16 MiB, saved by a plain run."""
+    path = f"{harness.session_dir('unified')}/{torch.name}.pth"
+    harness.plain(torch, "unified", str(STANDIN), "save", path)
+    return path
+
+
+@pytest.mark.parametrize("device, budget", [("thor", 12), ("thor", 24), ("orin", 24), ("xavier", 24), ("nano", 24)])
+def test_loaded(torch, device, budget):
+    """By reference: nothing is copied, neither when the checkpoint is read nor when the model is moved. Where the device
+    reads what is mapped, the model may be larger than the budget."""
+    run = both(torch, "load", checkpoint(torch), device=device, budget=budget)[1]
+    notes, stats = run.record["notes"], run.stats
+    assert stats["deferred_bytes"] >= notes["shared_bytes"], run.describe()
+    assert stats["unified_elided_bytes"] == notes["shared_bytes"], run.describe()
+    assert stats["unified_copied_bytes"] == notes["small_bytes"] + notes["input_bytes"], run.describe()
+    assert notes["live"]["registered"] == (16 if WAYS[device] == "registered" else 0), run.describe()
+    assert notes["live"]["managed"] == (16 if device == "nano" else 0), run.describe()
+    harness.assert_bounded(run)
+    if budget < 16:
+        harness.assert_streamed(run)
+        # Read ahead and lent at their own addresses, not page by page.
+        assert stats["window_hits"] > 4 * stats["window_misses"], run.describe()
+    assert run.own_lines() == [], run.describe()
+
+
+@pytest.mark.parametrize("device", ["orin", "nano"])
+def test_no_room(torch213, device):
+    """Memory that may not leave, and not enough of it: the rest is PyTorch's to copy, which is said once."""
+    run = both(torch213, "load", checkpoint(torch213), device=device, budget=12)[1]
+    assert 0 < run.stats["unified_elided_bytes"] < run.record["notes"]["shared_bytes"], run.describe()
+    harness.assert_bounded(run)
+    assert len(run.own_lines()) == 1 and "no room in SWAPNET_BUDGET" in run.own_lines()[0], run.describe()
+
+
+@pytest.mark.parametrize("model, budget", [("transformer", 96), pytest.param("resnet101", 320, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("device", ["orin", "thor"])
+def test_models(torch, model, budget, device):
+    run = both(torch, "bits", model, device=device, budget=budget, timeout=300)[1]
+    assert run.stats["unified_elided_bytes"] == run.record["notes"]["shared_bytes"], run.describe()
+    assert run.own_lines() == [], run.describe()
+
+
+def test_compiled(torch213):
+    """Nobody says what compiled code writes: everything gets memory of its own before it runs."""
+    run = both(torch213, "compiled", device="thor", timeout=240)[1]
+    assert len(run.own_lines()) == 1 and "compiled code runs" in run.own_lines()[0], run.describe()
+
+
+@pytest.mark.parametrize("wish, way", [("managed", "managed"), ("registered", "registered"), ("off", "off"),
+                                       ("pageable", "none")])
+def test_wishes(torch113, wish, way):
+    """SWAPNET_UNIFIED takes another way than the device's best, or none; what the device does not know is refused."""
+    env = on("orin", SWAPNET_UNIFIED=wish)
+    run = harness.both(torch113, "unified", str(STANDIN), "tied", budget=96, env=env)[1]
+    assert run.stats["unified"] == way, run.describe()
+    assert ["has no pageable memory" in line for line in run.own_lines()] == ([True] if wish == "pageable" else [])
+
+
+def test_without_a_device(torch113):
+    """Where there is no CUDA runtime, nothing is looked for and nothing is said."""
+    run = harness.both(torch113, "infer", "mlp", budget=48, env={"SWAPNET_UNIFIED": "managed"})[1]
+    assert (run.stats["unified"], run.stats["unified_copied_bytes"]) == ("none", 0), run.describe()
+    assert run.own_lines() == [], run.describe()
+
+
+def test_label():
+    """`ctest -L unified` has what needs no PyTorch."""
+    listed = subprocess.run(["ctest", "--test-dir", harness.BUILD, "-N", "-L", "unified"], capture_output=True, text=True)
+    assert "t_unified" in listed.stdout and "t_device" in listed.stdout, listed

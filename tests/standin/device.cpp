@@ -1,0 +1,286 @@
+// A device for PyTorch's PrivateUse1 key over the stand-in for the CUDA runtime: its kernels are the processor's, on
+// what is behind the device's pointers. Beside each operator the stand-in launches a kernel that goes on reading the
+// operator's tensors for a while after it has returned, as a GPU's do.
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <cstdlib>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+#include "standin.h"
+
+namespace
+{
+
+constexpr auto type = c10::DeviceType::PrivateUse1;
+
+struct Memory final : c10::Allocator {
+    static void drop(void *p)
+    {
+        cudaFree(p);
+    }
+    static c10::DataPtr make(size_t n)
+    {
+        void *p = nullptr;
+        if (n && cudaMalloc(&p, n))
+            throw std::bad_alloc();
+        return {p, p, &drop, c10::Device(type, 0)};
+    }
+#if SWAPNET_TORCH_MAJOR == 1
+    c10::DataPtr allocate(size_t n) const override
+    {
+        return make(n);
+    }
+#else
+    c10::DataPtr allocate(size_t n) override
+    {
+        return make(n);
+    }
+    void copy_data(void *to, const void *from, size_t n) const override
+    {
+        cudaMemcpy(to, from, n, 4);
+    }
+#endif
+    c10::DeleterFnPtr raw_deleter() const override
+    {
+        return &drop;
+    }
+};
+Memory memory;
+
+// One device, one stream.
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+    c10::DeviceType type() const override
+    {
+        return ::type;
+    }
+    c10::Device exchangeDevice(c10::Device) const override
+    {
+        return getDevice();
+    }
+    c10::Device getDevice() const override
+    {
+        return {::type, 0};
+    }
+    void setDevice(c10::Device) const override
+    {
+    }
+    void uncheckedSetDevice(c10::Device) const noexcept override
+    {
+    }
+    c10::Stream getStream(c10::Device) const noexcept override
+    {
+        return c10::Stream(c10::Stream::DEFAULT, getDevice());
+    }
+    c10::Stream exchangeStream(c10::Stream) const noexcept override
+    {
+        return getStream(getDevice());
+    }
+    c10::DeviceIndex deviceCount() const noexcept override
+    {
+        return 1;
+    }
+};
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
+
+// The same elements as a tensor of the processor's.
+at::Tensor view_of(const at::Tensor &t)
+{
+    if (!t.defined() || t.device().type() != type)
+        return t;
+    auto options = at::TensorOptions().dtype(t.dtype()).device(at::kCPU);
+    if (!t.numel())
+        return at::empty_strided(t.sizes(), t.strides(), options);
+    return at::from_blob(standin_view(t.data_ptr()), t.sizes(), t.strides(), options);
+}
+
+at::Tensor on_device(const at::Tensor &t)
+{
+    at::Tensor made = at::empty_strided(t.sizes(), t.strides(), t.options().device(c10::Device(type, 0)));
+    view_of(made).copy_(t);
+    return made;
+}
+
+struct Launch {
+    std::vector<const void *> stretches;
+    std::vector<size_t> bytes;
+
+    void read(const at::Tensor &t)
+    {
+        if (!t.numel() || !t.is_contiguous())
+            return;
+        stretches.push_back(t.data_ptr());
+        bytes.push_back(t.nbytes());
+    }
+    void go()
+    {
+        static const char *us = std::getenv("STANDIN_KERNEL_US");
+        if (!stretches.empty())
+            standin_launch(nullptr, us ? static_cast<unsigned>(std::atoi(us)) : 300, stretches.data(), bytes.data(),
+                           static_cast<unsigned>(stretches.size()));
+    }
+};
+
+// Device tensors become views, and views that come back the tensors that they are of.
+struct Translation {
+    Launch launch;
+    std::unordered_map<void *, at::Tensor> written;
+
+    at::Tensor in(const at::Tensor &t, bool writes)
+    {
+        if (!t.defined() || t.device().type() != type)
+            return t;
+        at::Tensor view = view_of(t);
+        if (writes)
+            written[view.unsafeGetTensorImpl()] = t;
+        else
+            launch.read(t);
+        return view;
+    }
+    at::Tensor out(const at::Tensor &t)
+    {
+        if (!t.defined())
+            return t;
+        auto same = written.find(t.unsafeGetTensorImpl());
+        return same != written.end() ? same->second : on_device(t);
+    }
+    c10::IValue in(const c10::IValue &value, bool writes)
+    {
+        if (value.isTensor())
+            return in(value.toTensor(), writes);
+        if (value.isDevice() && value.toDevice().type() == type)
+            return c10::Device(at::kCPU);
+        if (value.isTensorList()) {
+            c10::List<at::Tensor> list;
+            for (const at::Tensor &t : value.toTensorVector())
+                list.push_back(in(t, writes));
+            return list;
+        }
+        if (value.isList() && value.toList().size() && c10::IValue(value.toList().get(0)).isTensor()) {
+            c10::List<c10::optional<at::Tensor>> list;
+            const auto all = value.toList();
+            for (size_t i = 0; i < all.size(); i++) {
+                c10::IValue item = all.get(i);
+                list.push_back(item.isTensor() ? c10::optional<at::Tensor>(in(item.toTensor(), writes)) : c10::nullopt);
+            }
+            return list;
+        }
+        return value;
+    }
+    c10::IValue out(const c10::IValue &value)
+    {
+        if (value.isTensor())
+            return out(value.toTensor());
+        if (!value.isTensorList())
+            return value;
+        c10::List<at::Tensor> list;
+        for (const at::Tensor &t : value.toTensorVector())
+            list.push_back(out(t));
+        return list;
+    }
+};
+
+void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack)
+{
+    const auto &args = op.schema().arguments();
+    Translation t;
+    size_t first = stack->size() - args.size();
+    cudaDeviceSynchronize(); // one stream: this one begins when the one before is done
+    for (size_t i = 0; i < args.size(); i++) {
+        bool writes = args[i].alias_info() && args[i].alias_info()->isWrite();
+        (*stack)[first + i] = t.in((*stack)[first + i], writes);
+    }
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    size_t results = op.schema().returns().size();
+    for (size_t i = stack->size() - results; i < stack->size(); i++)
+        (*stack)[i] = t.out((*stack)[i]);
+    t.launch.go();
+}
+
+at::Tensor empty(c10::IntArrayRef size, c10::optional<at::ScalarType> dtype, c10::optional<at::Layout>,
+                 c10::optional<at::Device>, c10::optional<bool>, c10::optional<at::MemoryFormat> format)
+{
+    return at::detail::empty_generic(size, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                     c10::dtype_or_default(dtype), format);
+}
+
+at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, c10::optional<at::ScalarType> dtype,
+                         c10::optional<at::Layout>, c10::optional<at::Device>, c10::optional<bool>)
+{
+    return at::detail::empty_strided_generic(size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                             c10::dtype_or_default(dtype));
+}
+
+at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool)
+{
+    cudaDeviceSynchronize();
+    view_of(to).copy_(view_of(from));
+    return to;
+}
+
+at::Tensor as_strided(const at::Tensor &self, c10::IntArrayRef size, c10::IntArrayRef stride,
+                      c10::optional<int64_t> offset)
+{
+    return at::native::as_strided_tensorimpl(self, size, stride, offset);
+}
+
+at::Tensor view(const at::Tensor &self, c10::IntArrayRef size)
+{
+    return at::native::view(self, size);
+}
+
+at::Tensor &set_storage(at::Tensor &self, at::Storage source, int64_t offset, c10::IntArrayRef size,
+                        c10::IntArrayRef stride)
+{
+    auto *impl = self.unsafeGetTensorImpl();
+    impl->set_storage_keep_dtype(std::move(source));
+    impl->set_sizes_and_strides(size, stride);
+    impl->set_storage_offset(offset);
+    return self;
+}
+
+at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const c10::optional<at::Tensor> &bias,
+                       c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
+                       c10::IntArrayRef output_padding, int64_t groups)
+{
+    Translation t;
+    cudaDeviceSynchronize();
+    c10::optional<at::Tensor> b;
+    if (bias && bias->defined())
+        b = t.in(*bias, false);
+    at::Tensor out = t.out(at::convolution(t.in(input, false), t.in(weight, false), b, stride, padding, dilation,
+                                           transposed, output_padding, groups));
+    t.launch.go();
+    return out;
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m)
+{
+    m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m)
+{
+    m.impl("empty.memory_format", empty);
+    m.impl("empty_strided", empty_strided);
+    m.impl("_copy_from", copy_from);
+    m.impl("as_strided", as_strided);
+    m.impl("view", view);
+    m.impl("set_.source_Storage_storage_offset", set_storage);
+    m.impl("convolution_overrideable", convolution);
+}
+
+const int registered = [] {
+    c10::SetAllocator(type, &memory);
+    return 0;
+}();
+
+} // namespace

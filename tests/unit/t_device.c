@@ -1,0 +1,216 @@
+/* Description: weights that a device shares, and the engine: they stay where the device has them, buffers are filled
+ * from the disk, all of it counts, and nothing is left when they go. */
+#define _GNU_SOURCE
+#include "swn_engine_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "standin.h"
+#include "swn_device.h"
+
+#define WEIGHTS 16
+#define WEIGHT_BYTES ((size_t)512 << 10)
+
+static struct tensor weights[WEIGHTS];
+static struct swn_device_memory *held[WEIGHTS];
+static struct swn_engine *const e = &swn_engine_one;
+
+static void begin(const char *device, size_t budget)
+{
+    struct swn_host host;
+    standin_be(device);
+    CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, NULL));
+    swn_engine_host(&host); /* as the C++ half is told */
+    CHECK(host.device_type == SWN_DEVICE_CUDA);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
+}
+
+static int way(unsigned i, int parameter)
+{
+    return swn_device_way(0, weights[i].own, weights[i].len, parameter);
+}
+
+/* Opens weight i and lets a kernel look at it for a while. */
+static void give(unsigned i)
+{
+    void *at;
+    held[i] = swn_device_open(0, weights[i].own, weights[i].len, &at);
+    CHECK(held[i]);
+    CHECK(tensor_right(&weights[i], (uintptr_t)standin_view(at)));
+    const void *stretch = at;
+    standin_launch(NULL, 3000, &stretch, &weights[i].len, 1);
+}
+
+static void take_all(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        if (held[i])
+            CHECK(!swn_device_close(held[i]));
+        held[i] = NULL;
+        tensor_free(&weights[i]);
+    }
+    CHECK(standin_live(STANDIN_REGISTERED) + standin_live(STANDIN_MANAGED) == 0);
+    engine_is_empty();
+}
+
+static struct swn_stats counters(void)
+{
+    struct swn_stats stats;
+    swn_engine_stats(&stats);
+    return stats;
+}
+
+static void ways(void *device)
+{
+    begin(device, 64 * MIB);
+    int shares = !strcmp(device, "thor") || !strcmp(device, "orin") || !strcmp(device, "xavier");
+    int none = !strcmp(device, "discrete");
+    CHECK(!strcmp(counters().unified, "none")); /* nothing was asked for before the first weight went */
+    CHECK(way(0, 0) == SWN_WAY_COPY);           /* a buffer that may be filled again */
+    CHECK(!strcmp(counters().unified, "none"));
+    CHECK(way(0, 1) == (none ? SWN_WAY_COPY : shares ? SWN_WAY_ALIAS : SWN_WAY_BUFFER));
+    CHECK(swn_device_way(0, weights[0].own + SWN_PAGE, WEIGHT_BYTES - SWN_PAGE, 1) == SWN_WAY_COPY);
+    CHECK(swn_device_way(3, weights[0].own, WEIGHT_BYTES, 1) == SWN_WAY_COPY); /* which there is not */
+    CHECK(!strcmp(counters().unified, !strcmp(device, "thor") ? "pageable"
+                                      : shares                ? "registered"
+                                      : none                  ? "none"
+                                                              : "managed"));
+    take_all();
+}
+
+/* More weights than the budget holds: what the device has stays if it must, and the rest gives way. */
+static void pressed(void *device)
+{
+    begin(device, 6 * MIB); /* of 8 MiB */
+    int buffers = !strcmp(device, "nano");
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(way(i, 1) != SWN_WAY_COPY);
+        give(i);
+    }
+    if (buffers)
+        CHECK(counters().small_bytes >= 4 * WEIGHT_BYTES);
+    for (unsigned pass = 0; pass < 3; pass++)
+        for (unsigned i = 4; i < WEIGHTS; i++)
+            op_read(&weights[i]);
+    for (unsigned i = 0; i < 4; i++) {
+        if (!strcmp(device, "orin") || !strcmp(device, "xavier"))
+            CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_HOME);
+        CHECK(tensor_right(&weights[i], weights[i].own));
+    }
+    CHECK(counters().over_budget_bytes == 0);
+    CHECK(counters().peak_resident_bytes <= 6 * MIB);
+    CHECK(counters().spilled_bytes > 0);
+    take_all();
+}
+
+/* Where the device needs them in memory and there is no room: refused, and said. */
+static void full(void *device)
+{
+    begin(device, 6 * MIB);
+    unsigned got = 0;
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        void *at;
+        held[i] = swn_device_open(0, weights[i].own, weights[i].len, &at);
+        got += held[i] != NULL;
+    }
+    CHECK(got >= 4 && got < WEIGHTS);
+    CHECK(counters().over_budget_bytes == 0);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(tensor_right(&weights[i], weights[i].own));
+    take_all();
+}
+
+/* The runtime refuses: the tensor is as it was, and not held. */
+static void refused(void *device)
+{
+    begin(device, 64 * MIB);
+    CHECK(way(0, 1) != SWN_WAY_COPY);
+    for (unsigned n = 1; n < 3; n++) {
+        void *at;
+        standin_fail(n);
+        struct swn_device_memory *m = swn_device_open(0, weights[0].own, WEIGHT_BYTES, &at);
+        standin_fail(0);
+        if (m)
+            CHECK(!swn_device_close(m));
+        CHECK(swn_arena_find(e->arena, weights[0].own)->pins == 0);
+        CHECK(standin_live(STANDIN_REGISTERED) + standin_live(STANDIN_MANAGED) == 0);
+        CHECK(cudaGetLastError() == 0);
+    }
+    take_all();
+}
+
+/* A child has its parent's descriptors, and may drop them; the parent's device goes on. */
+static void forked(void *device)
+{
+    begin(device, 64 * MIB);
+    give(0);
+    swn_engine_prefork();
+    pid_t pid = fork();
+    if (!pid) {
+        swn_engine_postfork_child();
+        CHECK(way(1, 1) == SWN_WAY_COPY);
+        CHECK(tensor_right(&weights[0], weights[0].own));
+        CHECK(!swn_device_close(held[0]));
+        CHECK(swn_arena_find(e->arena, weights[0].own)->pins == 0);
+        _exit(0);
+    }
+    swn_engine_postfork_parent();
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    give(1);
+    take_all();
+}
+
+static void repeated(void *device)
+{
+    begin(device, 64 * MIB);
+    for (unsigned i = 0; i < 1000; i++) {
+        void *at;
+        struct swn_device_memory *m = swn_device_open(0, weights[i % WEIGHTS].own, WEIGHT_BYTES, &at);
+        CHECK(m && !swn_device_close(m));
+    }
+    take_all();
+}
+
+static const struct {
+    const char *name;
+    void (*test)(void *);
+    const char *devices;
+} cases[] = {
+    {"ways", ways, "nano xavier orin thor discrete"},
+    {"pressed", pressed, "nano xavier orin thor"},
+    {"full", full, "nano xavier orin"},
+    {"refused", refused, "nano xavier orin thor"},
+    {"forked", forked, "nano xavier orin thor"},
+    {"repeated", repeated, "nano xavier orin thor"},
+};
+
+static void all(void **state)
+{
+    static const char *const devices[] = {"nano", "xavier", "orin", "thor", "discrete"};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (size_t d = 0; d < 5; d++) {
+            char device[16];
+            snprintf(device, sizeof device, "%s", devices[d]);
+            if (!strstr(cases[c].devices, device))
+                continue;
+            int status = run_alone(cases[c].test, device, 60);
+            if (status)
+                fprintf(stderr, "%s on %s: %d\n", cases[c].name, device, status);
+            assert_int_equal(status, 0);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
