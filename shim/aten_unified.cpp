@@ -34,6 +34,7 @@ struct Owner {
     int index = 0;        // of that device
     swn_device_memory *memory = nullptr;
     void *address = nullptr; // where the device finds them
+    bool streams = false;    // they may come and go
     bool stuck = false;      // the device has not let go of it: it is nobody else's any more
 };
 
@@ -227,6 +228,7 @@ at::Tensor sole(at::DataPtr data, uintptr_t from, size_t bytes, c10::Device devi
         return {};
     }
     o->data = std::move(data);
+    o->streams = host->device_streams(o->memory);
     o->bytes = bytes;
     o->members = o->devices = 1;
     o->index = device.index();
@@ -271,6 +273,7 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
         }
         if (!o->memory)
             return {};
+        o->streams = host->device_streams(o->memory);
         o->devices++;
         o->members++;
         active++;
@@ -401,7 +404,7 @@ void swn_unified_give_up()
 uintptr_t swn_unified_bytes(const at::Tensor &tensor, size_t *bytes)
 {
     Owner *o = shared_by(tensor);
-    if (!o)
+    if (!o || !o->streams)
         return 0;
     *bytes = o->bytes;
     return reinterpret_cast<uintptr_t>(o->data.get());

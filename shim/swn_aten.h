@@ -104,6 +104,8 @@ struct swn_host {
     /* Makes them known to the device, or fills a buffer with them: *address is where it finds them. Until device_close
      * nobody may write them, nor free them; a buffer has nothing more to do with them. NULL: no. */
     struct swn_device_memory *(*device_open)(int device, uintptr_t data, size_t bytes, void **address);
+    /* Whether the bytes may come and go, so that operators that read them there have to be announced. */
+    int (*device_streams)(const struct swn_device_memory *memory);
     /* 0: nothing on the device can be using them any more, they may be written and freed; else they never may. */
     int (*device_close)(struct swn_device_memory *memory);
     /* Installs the operator hook, if it is not there yet. 1: it is there. */

@@ -234,6 +234,11 @@ struct swn_device_memory *swn_device_open(int device, uintptr_t data, size_t byt
     return m;
 }
 
+int swn_device_streams(const struct swn_device_memory *m)
+{
+    return m->device->backend->shares && !m->pinned;
+}
+
 int swn_device_close(struct swn_device_memory *m)
 {
     struct swn_engine *e = &swn_engine_one;

@@ -206,6 +206,7 @@ void swn_engine_host(struct swn_host *out)
                              .slice_lend = swn_slice_lend,
                              .device_way = swn_device_way,
                              .device_open = swn_device_open,
+                             .device_streams = swn_device_streams,
                              .device_close = swn_device_close,
                              .device_watch = swn_device_watch,
                              .device_moved = swn_device_moved,

@@ -63,6 +63,7 @@ static int managed_open(const struct swn_cuda *cuda, const struct swn_unified_tr
     int err = forget(cuda, cuda->malloc_managed(&b->host, b->bytes, attach));
     if (!err && (uintptr_t)b->host % 4096 != 0) { /* nothing promises pages, and direct reads need them */
         cuda->free(b->host);
+        b->host = NULL;
         return -1;
     }
     b->device = b->host;

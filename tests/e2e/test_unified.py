@@ -96,6 +96,15 @@ def test_no_room(torch213, device):
     assert len(run.own_lines()) == 1 and "no room in SWAPNET_BUDGET" in run.own_lines()[0], run.describe()
 
 
+@pytest.mark.parametrize("device", ["orin", "thor"])
+def test_beside_a_streamed_model(torch, device):
+    """What the device holds counts, and the plan of what streams on the processor knows of it."""
+    run = both(torch, "beside", device=device, budget=44)[1]
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+    assert run.stats["plans"] > 0 and run.own_lines() == [], run.describe()
+
+
 @pytest.mark.parametrize("model, budget", [("transformer", 96), pytest.param("resnet101", 320, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("device", ["orin", "thor"])
 def test_models(torch, model, budget, device):

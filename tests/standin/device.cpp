@@ -267,6 +267,13 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m)
     m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
+#if SWAPNET_TORCH_MAJOR == 1 // later ones have it
+TORCH_LIBRARY_IMPL(_, AutogradPrivateUse1, m)
+{
+    m.fallback(torch::CppFunction::makeFallthrough());
+}
+#endif
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m)
 {
     m.impl("empty.memory_format", empty);

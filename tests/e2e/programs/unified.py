@@ -104,6 +104,12 @@ def writes():
     record.tensor("numpy.host", weight)
 
 
+def poke(x):
+    standin.lib.standin_view.restype = ctypes.c_void_p
+    ctypes.memset(standin.lib.standin_view(ctypes.c_void_p(x.data_ptr())), 0, 4096)
+    return x.new_zeros(1)
+
+
 def changed():
     """What is not the same elements in the same order is PyTorch's to copy, as is what may be filled again."""
     weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
@@ -128,6 +134,13 @@ def changed():
     for name, t in {"mean": mean, "variance": variance, "host's": host[0], "host's variance": host[1]}.items():
         record.tensor(name, t.cpu())
     record.check("running statistics ran", not torch.equal(mean.cpu(), host[0]))
+    library = torch.library.Library("swntest", "DEF")
+    library.define("poke(Tensor x) -> Tensor")  # it writes, too
+    library.impl("poke", poke, "PrivateUse1")
+    there = host[0].to(device)
+    torch.ops.swntest.poke(there)
+    record.tensor("poked", there.cpu())
+    record.tensor("not poked", host[0])
     record.notes["live"] = standin.live()
 
 
@@ -202,6 +215,15 @@ def load():
 def save():
     torch.save(mlp().state_dict(), args[0])
     record.value("saved", True)
+
+
+def beside():
+    """A model on the device, and one on the processor that has to make do with what is left of the budget."""
+    here, there = _models.mlp(1024, 10), mlp().to(device)
+    x, y = batch(), batch(width=1024)
+    for i in range(8):
+        record.tensor(f"here {i}", here(y))
+        run(f"there {i}", there, x)
 
 
 def bits():
