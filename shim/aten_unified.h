@@ -31,8 +31,8 @@ void swn_unified_detach(const at::Tensor &tensor, bool keep);
 // Code is about to run that is not seen operator by operator: all get memory of their own, for good.
 void swn_unified_give_up();
 
-// Where the processor finds the bytes that a device tensor names, and how many its storage has. 0: they are not ours, or
-// stay where they are.
+// Where the processor finds the bytes that a device tensor names, and how many its storage has. 0: they are not ours,
+// or stay where they are.
 uintptr_t swn_unified_bytes(const at::Tensor &tensor, size_t *bytes);
 
 // Whether aten::_to_copy with these arguments will be ours, and reads nothing.
