@@ -29,10 +29,10 @@ void swn_residency_fini(struct swn_residency *s)
         close(s->pagemap_fd);
 }
 
-int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out)
+static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct swn_pages *out)
 {
     uint64_t entries[512];
-    size_t first = r->addr / SWN_PAGE, pages = swn_round_up(r->len, SWN_PAGE) / SWN_PAGE;
+    size_t first = addr / SWN_PAGE, pages = bytes / SWN_PAGE;
     *out = (struct swn_pages){0};
     for (size_t done = 0; done < pages;) {
         size_t n = pages - done < 512 ? pages - done : 512;
@@ -51,6 +51,19 @@ int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struc
         done += n;
     }
     return 0;
+}
+
+int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out)
+{
+    return scan(s, r->addr, swn_round_up(r->len, SWN_PAGE), out);
+}
+
+int swn_residency_own(struct swn_residency *s, uintptr_t addr, size_t bytes, size_t *own)
+{
+    struct swn_pages pages;
+    int err = scan(s, addr, bytes, &pages);
+    *own = pages.own;
+    return err;
 }
 
 static int state_of(const struct swn_range *r)

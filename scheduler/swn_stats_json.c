@@ -44,6 +44,7 @@ static const struct field {
     FIELD(NUMBER, window_misses),
     FIELD(NUMBER, stall_ns),
     FIELD(NUMBER, slices),
+    FIELD(NUMBER, rows),
     FIELD(NUMBER, stray_reads),
     FIELD(NUMBER, over_budget_bytes),
     FIELD(NUMBER, untracked_bytes),

@@ -7,6 +7,7 @@
 #include <ATen/ops/copy_native.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 #include <torch/version.h>
 
@@ -18,6 +19,7 @@
 #include <unordered_map>
 
 #include "aten_flops.h"
+#include "aten_rows.h"
 #include "aten_rules.h"
 #include "aten_slices.h"
 #include "aten_unified.h"
@@ -75,6 +77,8 @@ Operator *describe(const at::RecordFunction &fn)
             op->use[i] = SWN_USE_WEIGHT;
         else if (letter == 'i')
             op->use[i] = SWN_USE_INPUT;
+        else if (letter == 'r')
+            op->use[i] = SWN_USE_ROWS;
     }
     return op;
 }
@@ -397,15 +401,35 @@ bool word_is_data_pointer()
     return moved && scratch.data_ptr() == before;
 }
 
+#if TORCH_VERSION_MAJOR < 2
+using Guard = c10::Warning::WarningHandlerGuard;
+struct Silent : c10::WarningHandler {
+    void process(const c10::SourceLocation &, const std::string &, bool) override
+    {
+    }
+};
+#else
+using Guard = c10::WarningUtils::WarningHandlerGuard;
+struct Silent : c10::WarningHandler {
+    void process(const c10::Warning &) override
+    {
+    }
+};
+#endif
+
 const char *enable()
 {
     try {
         if (!word_is_data_pointer())
             return "its storages are laid out differently from what was built for";
         // Never destroyed: other threads may still compute when the process ends.
-        auto *copies = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
-        copies->impl("copy_", copy_kernel);
-        swn_slices_register(*copies, host);
+        auto *kernels = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+        kernels->impl("copy_", copy_kernel);
+        // PyTorch warns of kernels that stand before its own; these call it.
+        Silent silent;
+        Guard guard(&silent);
+        swn_slices_register(*kernels, host);
+        swn_rows_register(*kernels, host);
         at::addGlobalCallback(
             at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
     } catch (...) {

@@ -35,6 +35,8 @@ static const swn_rule rules[] = {
     {"aten::native_group_norm", "iww-"},
     {"aten::rms_norm", "i-w-"},
     {"aten::prelu", "iw"},
+    {"aten::embedding", "r-"},
+    {"aten::index_select", "r-"},
     {"aten::lstm", "iiw-"},
     {"aten::gru", "iiw-"},
     {"aten::rnn_tanh", "iiw-"},

@@ -1,10 +1,10 @@
 // Which arguments of which operators may be lent a pool pointer: those that the kernel is known to read, not to keep
-// and not to return. One letter per argument, the last one repeated: w a weight, i another tensor that is only read, -
-// anything else (the argument is used at its own address). "m": metadata only, no byte is touched. Operators that are
-// not listed get '-' for all.
+// and not to return. One letter per argument, the last one repeated: w a weight, i another tensor that is only read, r
+// one of which single rows are looked up (by asking for them, see aten_rows.h, or at its own address), - anything else
+// (the argument is used at its own address). "m": metadata only, no byte is touched. Operators that are not listed get
+// '-' for all.
 //
-// Not here on purpose: batch_norm and native_batch_norm write running statistics without saying so in their schema;
-// embedding and the index operators touch a few rows of a large weight, which the mapping serves with less reading.
+// Not here on purpose: batch_norm and native_batch_norm write running statistics without saying so in their schema.
 #ifndef SWN_ATEN_RULES_H
 #define SWN_ATEN_RULES_H
 

@@ -4,9 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
-#include <c10/util/Exception.h>
 #include <sys/mman.h>
-#include <torch/version.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +12,8 @@
 #include <map>
 #include <mutex>
 #include <vector>
+
+#include "aten_simple.h"
 
 namespace
 {
@@ -167,22 +167,6 @@ bool proven(const Product &p, const std::vector<size_t> &slices)
     return same;
 }
 
-// Named tensors are gone in later versions.
-template <typename T> auto named(const T &tensor, int) -> decltype(tensor.has_names())
-{
-    return tensor.has_names();
-}
-template <typename T> bool named(const T &, long)
-{
-    return false;
-}
-
-bool simple(const at::Tensor &tensor, at::ScalarType type)
-{
-    return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == type && !named(tensor, 0) &&
-           !tensor.is_conj() && !tensor.is_neg() && !tensor.is_quantized();
-}
-
 // The argument of the running operator whose whole storage is mat2, transposed; -1: none, or nothing to slice.
 int weight_of(const swn_op *op, const at::Tensor &mat2)
 {
@@ -190,7 +174,7 @@ int weight_of(const swn_op *op, const at::Tensor &mat2)
         mat2.stride(1) != mat2.size(0) || mat2.storage_offset() != 0 || mat2.nbytes() != mat2.storage().nbytes())
         return -1;
     auto type = mat2.scalar_type();
-    if (!simple(mat2, type) ||
+    if (!swn_simple(mat2, type) ||
         (type != at::kFloat && type != at::kDouble && type != at::kHalf && type != at::kBFloat16))
         return -1;
     auto word = mat2.storage().data_ptr().get();
@@ -205,11 +189,11 @@ int weight_of(const swn_op *op, const at::Tensor &mat2)
 bool fits(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2)
 {
     auto type = mat2.scalar_type();
-    if (!simple(mat1, type) || mat1.dim() != 2 || mat1.size(1) != mat2.size(0) || mat1.size(0) == 0)
+    if (!swn_simple(mat1, type) || mat1.dim() != 2 || mat1.size(1) != mat2.size(0) || mat1.size(0) == 0)
         return false;
     if (!bias)
         return true;
-    if (!simple(*bias, type) || bias->dim() > 2)
+    if (!swn_simple(*bias, type) || bias->dim() > 2)
         return false;
     int64_t m = mat1.size(0), n = mat2.size(1), d = bias->dim();
     return (d < 1 || bias->size(d - 1) == n || bias->size(d - 1) == 1) &&
@@ -279,30 +263,11 @@ at::Tensor mm_kernel(const at::Tensor &self, const at::Tensor &mat2)
     return out.defined() ? out : at::cpu::mm(self, mat2);
 }
 
-#if TORCH_VERSION_MAJOR < 2
-using Guard = c10::Warning::WarningHandlerGuard;
-struct Silent : c10::WarningHandler {
-    void process(const c10::SourceLocation &, const std::string &, bool) override
-    {
-    }
-};
-#else
-using Guard = c10::WarningUtils::WarningHandlerGuard;
-struct Silent : c10::WarningHandler {
-    void process(const c10::Warning &) override
-    {
-    }
-};
-#endif
-
 } // namespace
 
 void swn_slices_register(torch::Library &library, const swn_host *h)
 {
     host = h;
-    // PyTorch warns of kernels that stand before its own; these call it.
-    Silent silent;
-    Guard guard(&silent);
     library.impl("addmm", addmm_kernel);
     library.impl("mm", mm_kernel);
 }

@@ -20,6 +20,7 @@ extern "C" {
 
 enum swn_use {
     SWN_USE_READ,      /* by an operator that is not known to let go of the pointer: own address only */
+    SWN_USE_ROWS,      /* known reader of single rows, for which it may ask: own address */
     SWN_USE_INPUT,     /* known reader */
     SWN_USE_WEIGHT,    /* known reader, in the place of a weight: counts for the order */
     SWN_USE_WRITE,     /* written in place */
@@ -56,6 +57,7 @@ struct swn_arg {
     unsigned origin; /* the argument this is a piece of */
     int remap, pinned, reading, visited;
     int sliced; /* 1: what of it is not kept waits for slice_lend, until when its own address serves it; 2: did so */
+    int rows;   /* 1: not all of it is in memory, rows_copy reads those that are wanted; 2: did so, and nothing else */
     int ours;   /* a slice: nobody but our kernel sees where it is */
 };
 
@@ -95,6 +97,10 @@ struct swn_host {
      * can be read until the next call or op_end. NULL: it has been cut differently meanwhile, its own address serves
      * it. bytes 0: that was the last one. */
     const void *(*slice_lend)(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
+    /* Likewise: copies n rows of row_bytes each, the first of which (number 0) is at `first`, to `out`, in this order.
+     * All of them are inside args[arg], whose `rows` is not 0. 0: not done, its own address serves. */
+    int (*rows_copy)(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, const int64_t *rows, size_t n,
+                     void *out);
 
     /* Devices that share our memory (swn_unified.h). The current device is the one that a call names. */
     enum swn_device_type device_type; /* NONE: none of what follows is called */

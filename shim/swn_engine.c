@@ -204,6 +204,7 @@ void swn_engine_host(struct swn_host *out)
                              .slices_offer = swn_slice_offer,
                              .slices_list = swn_slice_list,
                              .slice_lend = swn_slice_lend,
+                             .rows_copy = swn_rows_copy,
                              .device_way = swn_device_way,
                              .device_open = swn_device_open,
                              .device_streams = swn_device_streams,
@@ -488,6 +489,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->window_misses = e->window_misses;
     out->stall_ns = e->stall_ns;
     out->slices = e->slices;
+    out->rows = e->rows;
     out->stray_reads = e->res.stray_pages;
     out->over_budget_bytes = e->over_budget_peak;
     out->untracked_bytes = e->untracked;

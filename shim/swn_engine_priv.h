@@ -105,7 +105,7 @@ struct swn_engine {
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
     uint64_t allocs;
 
-    uint64_t slices, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes,
+    uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes,
         demand_peak;
     uint64_t live_recent;   /* most live bytes of late */
     double plan_compute_ns; /* a pass with everything in memory, as the plan in force has it */
@@ -114,6 +114,10 @@ struct swn_engine {
     uint64_t deferred;      /* bytes registered instead of read or copied */
     struct swn_online disk; /* ns of a read by its bytes */
     uint64_t read_done_ns;  /* when the last read was done */
+    /* Reads of single rows, which say nothing of how fast weights come: bytes, and the time in which operators, so many
+     * now, waited for them. */
+    uint64_t row_bytes, row_ns, rows_since_ns;
+    unsigned row_waiters;
     int said_pool, said_over, said_full, said_oversize, said_read, said_store;
 };
 
@@ -255,6 +259,13 @@ size_t swn_slice_list(struct swn_op *op, unsigned arg, size_t *bytes, size_t mos
 const void *swn_slice_lend(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
 /* The operator is done with a `sliced` argument. */
 void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
+
+/* swn_rows.c: the host's half, see swn_aten.h */
+int swn_rows_copy(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, const int64_t *rows, size_t n,
+                  void *out);
+void swn_rows_begin(struct swn_engine *e, struct swn_arg *arg);
+/* Lets go of what was read through the mapping. */
+void swn_rows_end(struct swn_engine *e, struct swn_arg *arg);
 
 /* hook_threads.c: 1 while a second thread of the program (not a compute pool's) is alive */
 int swn_threads_many(void);

@@ -152,7 +152,7 @@ static struct swn_frame *keep_start(struct swn_engine *e, struct swn_range *r)
 /* Whether the engine hands out the bytes to this argument, rather than leave it to the mapping. */
 static int lendable(const struct swn_engine *e, const struct swn_arg *arg)
 {
-    return swn_reads_streamed(arg) && arg->use != SWN_USE_READ && !arg->range->io_failed && !arg->range->shared &&
+    return swn_reads_streamed(arg) && arg->use > SWN_USE_ROWS && !arg->range->io_failed && !arg->range->shared &&
            e->fetch;
 }
 

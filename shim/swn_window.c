@@ -110,7 +110,9 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     int any = 0;
     for (unsigned i = 0; i < op->total; i++) {
         struct swn_arg *arg = &op->args[i];
-        if (!swn_reads_streamed(arg) || arg->sliced)
+        if (arg->use == SWN_USE_ROWS && arg->reading)
+            swn_rows_begin(e, arg);
+        if (arg->use == SWN_USE_ROWS || !swn_reads_streamed(arg) || arg->sliced)
             continue;
         if (arg->use != SWN_USE_READ) {
             any = 1;
@@ -128,7 +130,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
             if (!op->args[i].sliced)
                 swn_swapin_claim(e, &op->args[i], t, fresh);
     for (unsigned i = 0; i < op->total; i++)
-        if (swn_reads_streamed(&op->args[i]) && op->args[i].use != SWN_USE_READ && !op->args[i].sliced)
+        if (swn_reads_streamed(&op->args[i]) && op->args[i].use > SWN_USE_ROWS && !op->args[i].sliced)
             swn_window_lend(e, &op->args[i], t);
 }
 
@@ -204,7 +206,8 @@ static void add_pieces(struct swn_engine *e, struct swn_op *op)
         uintptr_t end = arg->data + arg->bytes;
         arg->origin = i;
         arg->sliced = comes_in_slices(arg, r);
-        while (r && !arg->sliced && (r = r->rest) && r->addr < end && op->total < SWN_OP_ARGS + SWN_OP_PIECES)
+        while (r && !arg->sliced && arg->use != SWN_USE_ROWS && (r = r->rest) && r->addr < end &&
+               op->total < SWN_OP_ARGS + SWN_OP_PIECES)
             op->args[op->total++] =
                 (struct swn_arg){.data = r->addr, .bytes = end - r->addr, .use = arg->use, .origin = i};
     }
@@ -215,7 +218,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
     arg->borrowed = 0;
     arg->frame = NULL;
-    arg->remap = arg->pinned = arg->reading = arg->visited = arg->ours = 0;
+    arg->remap = arg->pinned = arg->reading = arg->visited = arg->ours = arg->rows = 0;
     arg->range = r;
     if (!r)
         return;
@@ -342,6 +345,7 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
         swn_residency_unshare(&e->res, r);
     if (arg->remap)
         swn_window_forget(e, r);
+    swn_rows_end(e, arg);
     swn_policy_cut_oversize(e, r);
     swn_policy_settle(e, r);
 }

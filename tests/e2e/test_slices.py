@@ -1,5 +1,5 @@
 """Weights larger than the budget, taken slice by slice: equal bits for every way of multiplying by them, within the
-budget, and read by the fetcher rather than through their mappings."""
+budget, and read by the fetcher rather than through their mappings. Likewise embeddings, row by row."""
 import pytest
 
 import harness
@@ -33,3 +33,22 @@ def test_bits(torch, kind, budget):
         harness.assert_bounded(run)
         assert run.stats["stray_reads"] * 4096 < 60 * MIB, run.describe()
         assert run.own_lines() == [], run.describe()
+
+
+def test_rows(torch):
+    """Of an embedding that is not in memory, what a row lies in is read, and nothing else."""
+    run = harness.both(torch, "sliced", "rows", budget=24)[1]
+    harness.assert_streamed(run)
+    assert run.stats["rows"] > 8 * 2000, run.describe()
+    # Two pages at most, but something may have been read ahead for the layers meanwhile.
+    assert sorted(run.record["notes"]["read_bytes"])[0] <= 2 * 4096, run.describe()
+    # The whole of one table is gone through by column in every pass; that, and what was written to, is not by rows.
+    assert run.stats["stray_reads"] * 4096 < (8 * 24 + 80) * MIB, run.describe()
+
+
+def test_tied_embedding(torch):
+    run = harness.both(torch, "sliced", "tied", budget=16)[1]
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+    assert run.stats["slices"] > 20 and run.stats["rows"] > 60, run.describe()
+    assert run.stats["stray_reads"] == 0, run.describe()

@@ -37,6 +37,7 @@ static const char *const numbers[] = {
     "window_misses",
     "stall_ns",
     "slices",
+    "rows",
     "stray_reads",
     "over_budget_bytes",
     "untracked_bytes",

@@ -1,5 +1,5 @@
-"""Matrix products whose weights are larger than the budget leaves room for: sliced.py OUT KIND, for every way in which
-PyTorch comes to multiply by a weight."""
+"""Weights that are larger than the budget leaves room for, and of which operators need a part at a time: sliced.py OUT
+KIND, for every way in which PyTorch comes to multiply by a weight, or to look up rows of it."""
 import sys
 import threading
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from _record import begin
+from _record import begin, read_bytes
 
 record, args = begin()
 kind = args[0]
@@ -68,6 +68,45 @@ elif kind == "changes":
         record.tensor(f"weight{i}", layer.weight)
     net[1] = nn.Linear(2048, 6272)
     passes("replaced", net, 1, 6272)
+elif kind == "rows":
+    table, half = nn.Embedding(16384, 768), nn.Embedding(16384, 768, padding_idx=3, dtype=torch.bfloat16)  # 48, 24 MiB
+    layers = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(8)))
+    picks = torch.Generator().manual_seed(5)
+    record.notes["read_bytes"] = []
+    with torch.inference_mode():
+        for i in range(PASSES):
+            record.tensor(f"layers{i}", layers(inputs(1, 1024, seed=i)))
+            for shape in ((), (1,), (3, 7), (1, 300)):
+                which = torch.randint(0, 16384, shape, generator=picks)
+                before = read_bytes()
+                record.tensor(f"table{i}.{shape}", table(which))
+                if shape == (1,):
+                    record.notes["read_bytes"].append(read_bytes() - before)
+                record.tensor(f"half{i}.{shape}", half(which.int()))
+            record.tensor(f"select{i}", torch.index_select(table.weight, 0, torch.tensor([5, 5, 16383, 0])))
+            record.tensor(f"columns{i}", torch.index_select(half.weight, 1, torch.tensor([5, 2])))
+            record.tensor(f"every{i}", table(torch.arange(0, 16384, 16384 // 2000)))
+        try:
+            table(torch.tensor([1, 16384]))
+            record.value("refused", False)
+        except IndexError as error:
+            record.value("refused", str(error))
+        table.weight[77] = 0.5
+        half.weight[:100].mul_(2)
+        table.weight.numpy()[99] = 0.25
+        record.tensor("written", table(torch.tensor([76, 77, 78, 98, 99, 100])))
+        record.tensor("halved", half(torch.arange(200)))
+elif kind == "tied":
+    # As language models have it: looked up at the beginning of a pass, multiplied by at its end.
+    table, layers = nn.Embedding(16384, 768), nn.Sequential(*(nn.Linear(768, 768) for _ in range(8)))
+    head = nn.Linear(768, 16384, bias=False)
+    head.weight = table.weight
+    token = torch.tensor([[7, 11]])
+    with torch.inference_mode():
+        for i in range(3 * PASSES):
+            logits = head(layers(table(token)) + table(token))
+            record.tensor(f"logits{i}", logits)
+            token = (logits.argmax(-1) + i) % 16384
 elif kind == "gradients":
     net = model(torch.float32, True, WIDE[:2])
     for parameter in net.parameters():

@@ -1,0 +1,326 @@
+/* Description: rows that are looked up in a weight which is not in memory have the right bytes, whatever else goes on,
+ * and nothing but the pages they lie in is read. */
+#define _GNU_SOURCE
+#include "swn_engine_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#define ROW_BYTES ((size_t)3072) /* some of them lie in two pages */
+#define ROWS ((size_t)2048)
+#define TABLE_BYTES (ROWS * ROW_BYTES)
+#define SMALL 12
+#define SMALL_BYTES ((size_t)256 << 10)
+#define BUDGET (10 * MIB)
+#define MOST 2048
+#ifdef __SANITIZE_THREAD__
+#define STORM_PASSES 8
+#else
+#define STORM_PASSES 40
+#endif
+
+static struct tensor table, small[SMALL];
+static struct swn_engine *const e = &swn_engine_one;
+static const enum swn_use by_row = SWN_USE_ROWS;
+
+/* The table leaves, if it has not. */
+static void stream(void)
+{
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = swn_arena_find(e->arena, table.own);
+    if (atomic_load(&r->state) == SWN_HOME)
+        CHECK(swn_policy_pool(e) == 0 && swn_policy_spill(e, r) == 0);
+    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void begin_with(const struct swn_io *io)
+{
+    CHECK(engine_begin(BUDGET, io ? SWN_CONFIG_PREAD : SWN_CONFIG_AUTO, io) == 0);
+    CHECK(tensor_make(&table, TABLE_BYTES, 100));
+    for (unsigned i = 0; i < SMALL; i++)
+        CHECK(tensor_make(&small[i], SMALL_BYTES, i + 1));
+    stream();
+}
+
+static void end(void)
+{
+    tensor_free(&table);
+    for (unsigned i = 0; i < SMALL; i++)
+        tensor_free(&small[i]);
+    engine_is_empty();
+}
+
+/* Looks rows up as an embedding does, and checks them. 0: it had to be done at the table's own address. */
+static int look_up(const int64_t *rows, size_t n)
+{
+    static __thread char *out;
+    if (!out)
+        CHECK((out = malloc(MOST * ROW_BYTES)));
+    struct swn_op op;
+    struct tensor *t = &table;
+    op_open(&op, &t, &by_row, 1);
+    memset(out, 0xee, n * ROW_BYTES);
+    int done = op.args[0].rows && swn_rows_copy(&op, 0, table.own, ROW_BYTES, rows, n, out);
+    for (size_t i = 0; i < n; i++) {
+        uintptr_t at = done ? (uintptr_t)out + i * ROW_BYTES : table.own + (size_t)rows[i] * ROW_BYTES;
+        CHECK(tensor_right_part(&table, at, (size_t)rows[i] * ROW_BYTES, ROW_BYTES));
+    }
+    op_close(&op);
+    return done;
+}
+
+static void random_rows(int64_t *rows, size_t n, uint64_t *state)
+{
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (int64_t)(next_random(state) % ROWS);
+}
+
+static uint64_t fetched(void)
+{
+    struct swn_fetch_stats s;
+    swn_fetch_stats_get(e->fetch, &s);
+    return s.bytes;
+}
+
+static void only_their_pages(void *arg)
+{
+    (void)arg;
+    begin_with(NULL);
+    int64_t rows[MOST] = {0};
+    uint64_t before = fetched();
+    CHECK(look_up(rows, 1) == 1);
+    CHECK(fetched() - before == SWN_PAGE);
+    rows[0] = 1; /* in the first two pages */
+    CHECK(look_up(rows, 1) == 1);
+    CHECK(fetched() - before == 3 * SWN_PAGE);
+    rows[0] = ROWS - 1;
+    CHECK(look_up(rows, 1) == 1);
+    CHECK(fetched() - before == 4 * SWN_PAGE);
+    for (size_t i = 0; i < MOST; i++) /* the same few over and over, backwards */
+        rows[i] = (int64_t)(63 - i % 64) * 32;
+    before = fetched();
+    CHECK(look_up(rows, MOST) == 1);
+    CHECK(fetched() - before <= 128 * SWN_PAGE);
+    /* More than is read at a time. */
+    uint64_t state = 7;
+    for (unsigned i = 0; i < 4; i++) {
+        random_rows(rows, MOST, &state);
+        CHECK(look_up(rows, MOST) == 1);
+    }
+    CHECK(e->res.stray_pages == 0 && e->peak_resident <= BUDGET && e->over_budget_peak == 0);
+    CHECK(e->rows == 3 + 5 * MOST);
+    CHECK(e->small_bytes == 0);
+    end();
+}
+
+/* Stores that nobody announces, before the weight came to be streamed and after. */
+static void written(void *arg)
+{
+    (void)arg;
+    int64_t rows[64];
+    uint64_t state = 1;
+    begin_with(NULL);
+    for (unsigned i = 0; i < 4; i++) {
+        random_rows(rows, 64, &state);
+        CHECK(look_up(rows, 64) == 1);
+        volatile uint64_t *word = (volatile uint64_t *)(table.own + (size_t)rows[i] * ROW_BYTES);
+        uint64_t was = *word;
+        *word = 42;
+        char out[ROW_BYTES];
+        struct swn_op op;
+        struct tensor *t = &table;
+        op_open(&op, &t, &by_row, 1);
+        CHECK(swn_rows_copy(&op, 0, table.own, ROW_BYTES, &rows[i], 1, out) == 1);
+        CHECK(*(uint64_t *)(void *)out == 42);
+        op_close(&op);
+        *word = was;
+        tensor_stamp(&table, table.own, 200 + i);
+        if (i % 2)
+            look_up(rows, 64);
+        stream();
+    }
+    end();
+}
+
+/* A weight that is cut, where rows do not begin. */
+static void cut(void *arg)
+{
+    (void)arg;
+    begin_with(NULL);
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *lead = swn_arena_find(e->arena, table.own);
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK(swn_arena_split(e->arena, lead, (5 - 2 * i) * SWN_GRANULE));
+        lead->file->refs++;
+    }
+    pthread_mutex_unlock(&e->lock);
+    int64_t rows[256];
+    uint64_t state = 3;
+    for (unsigned i = 0; i < 12; i++) {
+        random_rows(rows, 256, &state);
+        rows[0] = 3 * SWN_GRANULE / ROW_BYTES; /* across a cut */
+        rows[1] = 5 * SWN_GRANULE / ROW_BYTES;
+        CHECK(look_up(rows, 256) == 1);
+        pthread_mutex_lock(&e->lock);
+        if (i == 5)
+            CHECK(swn_policy_home(e, lead->rest, 0) == 0);
+        pthread_mutex_unlock(&e->lock);
+    }
+    CHECK(e->res.stray_pages == 0);
+    end();
+}
+
+/* What cannot be done by rows is done at the weight's own address, and its pages are let go of again. */
+static void refused(void *arg)
+{
+    (void)arg;
+    begin_with(NULL);
+    struct swn_op op;
+    struct tensor *t = &table;
+    int64_t row = 0;
+    static char out[2 * MIB];
+    op_open(&op, &t, &by_row, 1);
+    CHECK(swn_rows_copy(&op, 0, table.own, sizeof out, &row, 1, out) == 0); /* larger than what is read at a time */
+    CHECK(tensor_right(t, t->own));
+    op_close(&op);
+    uint64_t strays = e->res.stray_pages;
+    CHECK(strays >= TABLE_BYTES / SWN_PAGE);
+    op_open(&op, &t, &by_row, 1);
+    CHECK(tensor_right(t, t->own)); /* never asked */
+    op_close(&op);
+    CHECK(e->res.stray_pages >= 2 * strays);
+    struct swn_pages pages;
+    CHECK(swn_residency_scan(&e->res, swn_arena_find(e->arena, table.own), &pages) == 0 && pages.mapped == 0);
+    end();
+}
+
+static _Atomic int broken;
+
+static ssize_t broken_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
+{
+    return atomic_load(&broken) ? -EIO : swn_io_sys.pread(ctx, fd, buf, len, off);
+}
+
+/* Its pages then come from the mapping, which the kernel reads. */
+static void bad_disk(void *arg)
+{
+    (void)arg;
+    static struct swn_io io;
+    io = swn_io_sys;
+    io.pread = broken_pread;
+    begin_with(&io);
+    int64_t rows[64];
+    uint64_t state = 5;
+    random_rows(rows, 64, &state);
+    CHECK(look_up(rows, 64) == 1 && e->res.stray_pages == 0);
+    atomic_store(&broken, 1);
+    CHECK(look_up(rows, 64) == 1);
+    atomic_store(&broken, 0);
+    uint64_t strays = e->res.stray_pages;
+    CHECK(e->read_errors > 0 && e->said_read && strays > 0);
+    CHECK(look_up(rows, 64) == 1 && e->res.stray_pages == strays);
+    end();
+}
+
+static void forked(void *arg)
+{
+    (void)arg;
+    begin_with(NULL);
+    int64_t rows[64];
+    uint64_t state = 9;
+    random_rows(rows, 64, &state);
+    CHECK(look_up(rows, 64) == 1);
+    swn_engine_prefork();
+    pid_t pid = fork();
+    if (!pid) {
+        swn_engine_postfork_child();
+        CHECK(look_up(rows, 64) == 1);
+        CHECK(look_up(rows, 64) == 1);
+        _exit(0);
+    }
+    swn_engine_postfork_parent();
+    CHECK(look_up(rows, 64) == 1);
+    int status;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static _Atomic int over;
+
+static void *reader(void *arg)
+{
+    uint64_t state = (uint64_t)(uintptr_t)arg;
+    int64_t rows[128];
+    for (unsigned i = 0; i < STORM_PASSES; i++) {
+        random_rows(rows, 128, &state);
+        look_up(rows, 128);
+        op_read(&small[i % SMALL]);
+    }
+    return NULL;
+}
+
+/* The table comes and goes under those who read it. */
+static void *mover(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&over)) {
+        pthread_mutex_lock(&e->lock);
+        struct swn_range *r = swn_arena_find(e->arena, table.own);
+        if (atomic_load(&r->state) == SWN_STREAMED)
+            swn_policy_home(e, r, 0);
+        else
+            swn_policy_spill(e, r);
+        pthread_mutex_unlock(&e->lock);
+        usleep(2000);
+    }
+    return NULL;
+}
+
+static void threads(void *arg)
+{
+    (void)arg;
+    begin_with(NULL);
+    pthread_t t[4];
+    for (uintptr_t i = 0; i < 3; i++)
+        CHECK(pthread_create(&t[i], NULL, reader, (void *)(i + 1)) == 0);
+    CHECK(pthread_create(&t[3], NULL, mover, NULL) == 0);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(pthread_join(t[i], NULL) == 0);
+    atomic_store(&over, 1);
+    CHECK(pthread_join(t[3], NULL) == 0);
+    CHECK(e->rows > 0 && e->row_waiters == 0);
+    end();
+}
+
+#define IN_A_CHILD(name)                                                                                               \
+    static void test_##name(void **state)                                                                              \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        assert_int_equal(run_alone(name, NULL, 240), 0);                                                               \
+    }
+
+IN_A_CHILD(only_their_pages)
+IN_A_CHILD(written)
+IN_A_CHILD(cut)
+IN_A_CHILD(refused)
+IN_A_CHILD(bad_disk)
+IN_A_CHILD(forked)
+IN_A_CHILD(threads)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_only_their_pages), cmocka_unit_test(test_written),  cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_refused),          cmocka_unit_test(test_bad_disk), cmocka_unit_test(test_forked),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
