@@ -13,6 +13,8 @@
 /* A weight from this size up may be cut in two: its head is kept, its tail is streamed. Smaller ones are worth neither
  * the second read nor the page tables. */
 #define CUT_LEAST (16 * MIB)
+/* One that its operator can take in slices, from this size up, which is two of them. */
+#define SLICED_LEAST (4 * MIB)
 /* Cuts fall on granules of the arena. */
 #define CUT_STEP ((uint64_t)65536)
 /* A streamed weight may be cut further, so that reading it can begin before the whole of it has room. */
@@ -63,7 +65,7 @@ uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
 /* Whether there is room for one slice that is read while another computes. */
 static int sliceable(const struct swn_plan_node *node, uint64_t window)
 {
-    return node->unit && node->bytes >= CUT_LEAST && node->unit <= window / 2 &&
+    return node->unit && node->bytes >= SLICED_LEAST && node->unit <= window / 2 &&
            2 * swn_plan_slice(node->unit, window) <= window;
 }
 
@@ -169,7 +171,7 @@ static uint64_t tail_most(const struct swn_plan_node *node, const struct candida
 
 static int may_cut(const struct swn_plan_node *node, const struct candidate *at)
 {
-    return !node->oversize && node->bytes >= CUT_LEAST && (node->bytes > at->cap || sliceable(node, at->window));
+    return !node->oversize && (sliceable(node, at->window) || (node->bytes >= CUT_LEAST && node->bytes > at->cap));
 }
 
 /* Bytes of the node that stay resident. */
@@ -278,7 +280,7 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
     for (;;) {
         struct swn_plan_node *pick = NULL;
         uint64_t most = 0;
-        for (size_t i = p->n; i-- > 0 && p->nodes[p->by_size[i]].bytes >= CUT_LEAST;) {
+        for (size_t i = p->n; i-- > 0 && p->nodes[p->by_size[i]].bytes >= SLICED_LEAST;) {
             struct swn_plan_node *c = &p->nodes[p->by_size[i]];
             uint64_t tail = c->bytes - resident(c);
             if (c->keep_head && !c->oversize && tail > most && tail <= room - kept) {

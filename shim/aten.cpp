@@ -428,7 +428,9 @@ const char *enable()
         // PyTorch warns of kernels that stand before its own; these call it.
         Silent silent;
         Guard guard(&silent);
-        swn_slices_register(*kernels, host);
+        swn_slices_begin(host);
+        swn_products_register(*kernels);
+        swn_convs_register(*kernels);
         swn_rows_register(*kernels, host);
         at::addGlobalCallback(
             at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));

@@ -22,6 +22,16 @@ static size_t unit_of(size_t row_bytes, size_t bytes)
     return granules < bytes / row_bytes ? row_bytes * granules : 0;
 }
 
+/* From so many bytes on a weight is worth slicing: those that take much of the budget. */
+#define LEAST_BYTES ((size_t)4 << 20)
+#define LARGE_BYTES ((size_t)16 << 20)
+#define LARGE_PART 8
+
+static int worth_slicing(const struct swn_engine *e, size_t bytes)
+{
+    return bytes >= LARGE_BYTES || (bytes >= LEAST_BYTES && bytes > e->goal_bytes / LARGE_PART);
+}
+
 void swn_slice_offer(struct swn_op *op, unsigned index, size_t row_bytes)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -33,7 +43,7 @@ void swn_slice_offer(struct swn_op *op, unsigned index, size_t row_bytes)
         r->unsliceable |= !row_bytes;
         if (r->unsliceable)
             r->slice_unit = 0;
-        else if (!r->slice_unit)
+        else if (!r->slice_unit && worth_slicing(e, arg->bytes))
             r->slice_unit = unit_of(row_bytes, arg->bytes);
         e->plan_dirty |= r->slice_unit != before;
         /* At any time before the plan: the first time it may still have been in memory. */

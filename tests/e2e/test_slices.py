@@ -52,3 +52,10 @@ def test_tied_embedding(torch):
     harness.assert_bounded(run)
     assert run.stats["slices"] > 20 and run.stats["rows"] > 60, run.describe()
     assert run.stats["stray_reads"] == 0, run.describe()
+
+
+@pytest.mark.parametrize("kind, budget", [("convs", 16), pytest.param("conv types", 40, marks=pytest.mark.slow)])
+def test_convolutions(torch, kind, budget):
+    run = harness.both(torch, "sliced", kind, budget=budget, timeout=300)[1]
+    harness.assert_streamed(run)
+    assert run.stats["slices"] > 60, run.describe()

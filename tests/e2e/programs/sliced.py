@@ -68,6 +68,32 @@ elif kind == "changes":
         record.tensor(f"weight{i}", layer.weight)
     net[1] = nn.Linear(2048, 6272)
     passes("replaced", net, 1, 6272)
+elif kind == "convs":
+    # 4 to 9 MiB each; one in groups and one transposed, which come whole.
+    net = nn.Sequential(nn.Conv2d(256, 512, 3, padding=1), nn.ReLU(), nn.Conv2d(512, 512, 3, padding=1, bias=False),
+                        nn.ReLU(), nn.Conv2d(512, 512, 3, stride=2, padding=2, dilation=2), nn.ReLU(),
+                        nn.Conv2d(512, 2048, 1), nn.ReLU(), nn.Conv2d(2048, 512, 1), nn.ReLU(),
+                        nn.Conv2d(512, 512, 3, groups=2), nn.ConvTranspose2d(512, 256, 3)).eval()
+    passes("net", net, 1, 256, 14, 14)
+    passes("batch", net, 3, 256, 9, 13, count=4)
+    passes("single", net[:10], 256, 14, 14, count=2)
+    with torch.inference_mode():
+        for i in range(2):
+            last = inputs(1, 256, 14, 14, seed=i).contiguous(memory_format=torch.channels_last)
+            record.tensor(f"last{i}", net(last))
+    record.tensor("with gradients", net(inputs(1, 256, 14, 14)))
+    for name, shape in (("channels", (1, 255, 14, 14)), ("too small", (1, 256, 0, 5))):
+        try:
+            net[0](inputs(*shape))
+            record.value(name, False)
+        except RuntimeError as error:
+            record.value(name, str(error))
+    with torch.backends.mkldnn.flags(enabled=False):
+        passes("native", net[:10], 1, 256, 14, 14, count=4)
+elif kind == "conv types":
+    for dtype in (torch.bfloat16, torch.float64):
+        net = nn.Sequential(*(nn.Conv2d(1024, 1024, 3, padding=1) for _ in range(3))).to(dtype).eval()  # 18, 72 MiB
+        passes(f"{dtype}.", net, 1, 1024, 7, 7)
 elif kind == "rows":
     table, half = nn.Embedding(16384, 768), nn.Embedding(16384, 768, padding_idx=3, dtype=torch.bfloat16)  # 48, 24 MiB
     layers = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(8)))
