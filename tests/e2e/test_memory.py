@@ -126,6 +126,19 @@ def test_model_limit(torch, model, share):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("model, budget", [("resnet152", 16), ("vgg19", 40)])
+def test_model_in_slices(torch, model, budget):
+    """Their largest layers have 9 and 392 MiB, their activations 12 and 25."""
+    _check(torch, ("vision", model, "4"), budget)
+
+
+@pytest.mark.slow
+def test_gpt2_in_slices(torch213):
+    """498 MB, 154 of them an embedding that is the last layer as well."""
+    _check(torch213, ("gpt2", "gpt2"), 32)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["resnet101", "vgg19"])
 def test_model_control_is_killed(torch, model):
     program = ("vision", model, "4")
