@@ -295,7 +295,7 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
 {
     auto inputs = fn.inputs();
     bool own_address_only = python_may_run(), shared = swn_unified_active();
-    if (op.to_copy && host->device_type && swn_unified_takes(inputs))
+    if (op.to_copy && !own_address_only && host->device_type && swn_unified_takes(inputs))
         return; // what it does not do without reading, it does as a copy_
     t.op.n = 0;
     t.op.copies = t.op.skip = 0;

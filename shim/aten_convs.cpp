@@ -96,6 +96,16 @@ bool positive(at::IntArrayRef numbers)
     return true;
 }
 
+// Contiguous, and laid out so in dimensions of size 1 as well: PyTorch goes by what the strides suggest.
+bool plainly_laid_out(const at::Tensor &tensor)
+{
+    int64_t stride = 1;
+    for (int64_t i = tensor.dim(); i-- > 0; stride *= tensor.size(i))
+        if (tensor.stride(i) != stride)
+            return false;
+    return true;
+}
+
 // Whether PyTorch would take these without looking for anything to adapt or to complain about. What a gradient is
 // wanted of may take other ways there than a trial does.
 bool fits(const at::Tensor &input, const at::Tensor &weight, const MaybeTensor &bias, at::IntArrayRef stride,
@@ -105,7 +115,7 @@ bool fits(const at::Tensor &input, const at::Tensor &weight, const MaybeTensor &
     auto dims = static_cast<size_t>(weight.dim() - 2);
     bool wanted = at::GradMode::is_enabled() && (input.requires_grad() || weight.requires_grad() ||
                                                  (bias && bias->defined() && bias->requires_grad()));
-    if (wanted || !swn_simple(input, type) || !input.is_contiguous() || input.dim() != weight.dim() ||
+    if (wanted || !swn_simple(input, type) || !plainly_laid_out(input) || input.dim() != weight.dim() ||
         !positive(input.sizes()) || input.size(1) != weight.size(1) || stride.size() != dims ||
         padding.size() != dims || dilation.size() != dims || !positive(stride) || !positive(dilation))
         return false;
@@ -124,7 +134,7 @@ at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight,
 {
     at::Tensor out;
     if (!transposed && groups == 1 && weight.dim() > 2 && weight.dim() < 6 && swn_sliceable(weight) &&
-        weight.is_contiguous() && fits(input, weight, bias, stride, padding, dilation)) {
+        plainly_laid_out(weight) && fits(input, weight, bias, stride, padding, dilation)) {
         Convolution all(input, weight, bias, stride, padding, dilation, output_padding);
         out = swn_compute_in_slices(weight, all.row_bytes, all);
     }

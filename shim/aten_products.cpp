@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 
@@ -42,7 +43,14 @@ struct Product : swn_sliced {
 
     std::vector<int64_t> key() const override
     {
-        std::vector<int64_t> found = {0, m, k, n, static_cast<int64_t>(type), bias ? bias->dim() : -1};
+        std::vector<int64_t> found = {0,
+                                      m,
+                                      k,
+                                      n,
+                                      static_cast<int64_t>(type),
+                                      bias ? bias->dim() : -1,
+                                      at::globalContext().userEnabledMkldnn(),
+                                      at::globalContext().deterministicAlgorithms()};
         if (bias) {
             found.push_back(bias->dim() && bias->size(-1) == n);
             found.push_back(beta.toDouble() == 1 && alpha.toDouble() == 1);

@@ -143,22 +143,27 @@ at::Tensor swn_compute_in_slices(const at::Tensor &weight, size_t row_bytes, con
     }
     if (!whole_rows || sum != weight.nbytes())
         return {};
-    if (slices.size() > 1 && !proven(what, slices)) {
-        host->slices_offer(op, arg, 0);
+    try {
+        if (slices.size() > 1 && !proven(what, slices)) {
+            host->slices_offer(op, arg, 0);
+            return {};
+        }
+        at::Tensor out = what.result();
+        size_t at = 0;
+        for (size_t bytes : slices) {
+            const void *from = host->slice_lend(op, arg, at, bytes);
+            if (!from)
+                return {}; // cut differently meanwhile
+            auto row = static_cast<int64_t>(at / row_bytes), rows = static_cast<int64_t>(bytes / row_bytes);
+            out.narrow(1, row, rows).copy_(what.part(from, row, rows));
+            at += bytes;
+        }
+        host->slice_lend(op, arg, at, 0);
+        return out;
+    } catch (const c10::Error &) { // no memory within a strict budget: whole it may fit, or fails as it should
+        host->slice_lend(op, arg, weight.nbytes(), 1); // no such piece: its own address serves from here on
         return {};
     }
-    at::Tensor out = what.result();
-    size_t at = 0;
-    for (size_t bytes : slices) {
-        const void *from = host->slice_lend(op, arg, at, bytes);
-        if (!from)
-            return {}; // cut differently meanwhile
-        auto row = static_cast<int64_t>(at / row_bytes), rows = static_cast<int64_t>(bytes / row_bytes);
-        out.narrow(1, row, rows).copy_(what.part(from, row, rows));
-        at += bytes;
-    }
-    host->slice_lend(op, arg, at, 0);
-    return out;
 }
 
 void swn_slices_begin(const swn_host *h)

@@ -4,11 +4,11 @@
 #include <ATen/ops/copy_native.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
 #include <atomic>
-#include <cstring>
 #include <mutex>
 #include <vector>
 
@@ -40,6 +40,7 @@ struct Owner {
 
 std::atomic<size_t> active{0}; // storages of a device that name bytes of ours
 std::atomic<bool> given_up{false};
+std::atomic<bool> forked{false};
 std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> &others =
     *new std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>>;
 
@@ -193,7 +194,7 @@ swn_way takes(const at::Tensor &self, c10::Device device)
 {
     if (given_up || device.type() != device_type || !self.is_cpu() || !plain(self) || !self.numel())
         return SWN_WAY_COPY;
-    return way_of(self, device, self.requires_grad());
+    return way_of(self, device, self.requires_grad() && self.is_leaf());
 }
 
 void remember(const at::Tensor &t)
@@ -334,27 +335,53 @@ at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool ke
 {
     auto options = at::TensorOptions().dtype(at::kByte);
     at::Tensor fresh = at::empty({static_cast<int64_t>(bytes)}, options.device(device));
-    if (keep && device.is_cpu()) {
-        std::memcpy(fresh.data_ptr(), o->data.get(), bytes);
-    } else if (keep) {
+    if (keep) {
         host->device_moved(0, bytes);
         at::native::copy_(fresh, at::from_blob(o->data.get(), {static_cast<int64_t>(bytes)}, options), false);
     }
     return storage_of(fresh)->set_data_ptr(at::DataPtr(nullptr, device));
 }
 
+void detach(c10::StorageImpl *storage, bool keep);
+
+// numpy and others may know where the processor's storage is: it is the device's that move, and take the bytes along.
+void detach_others(Owner *o)
+{
+    std::vector<c10::Storage> all; // dropped without the lock
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        if (o->members == 1)
+            return;
+        for (auto &weak : others)
+            if (auto storage = weak.lock())
+                all.emplace_back(std::move(storage));
+    }
+    for (c10::Storage &storage : all)
+        if (owner_of(storage.unsafeGetStorageImpl()) == o)
+            detach(storage.unsafeGetStorageImpl(), true);
+}
+
 void detach(c10::StorageImpl *storage, bool keep)
 {
+    if (forked || !owner_of(storage))
+        return;
+    // Threads that only read may both be here, on account of operators that are not believed. Never destroyed, as
+    // above.
+    static std::recursive_mutex &one = *new std::recursive_mutex;
+    std::lock_guard<std::recursive_mutex> serial(one);
     Owner *o = owner_of(storage);
     if (!o || !o->data.get())
         return; // its own memory, or a buffer, which is the device's alone
     c10::Device device = storage->device();
-    {
-        std::lock_guard<std::mutex> guard(lock);
-        if (device.is_cpu() && o->members == 1)
-            return;
+    if (device.is_cpu()) {
+        detach_others(o);
+        return;
     }
     try {
+        // Not seen by the modes of the program, which might have made something else of it.
+        c10::impl::ExcludeDispatchKeyGuard ours(c10::DispatchKeySet(
+            {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::Functionalize,
+             c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode}));
         c10::DeviceGuard guard(device);
         storage->set_data_ptr(own_memory(device, storage->nbytes(), o, keep));
     } catch (const std::exception &e) {
@@ -369,6 +396,14 @@ void before_fork()
 
 void after_fork()
 {
+    lock.unlock();
+}
+
+// A child cannot use a device that its parent has used, so nothing there has to be told apart from its own bytes.
+void after_fork_child()
+{
+    forked = true;
+    given_up = true;
     lock.unlock();
 }
 
@@ -430,7 +465,7 @@ void swn_unified_register(const swn_host *h)
     bool cuda = h->device_type == SWN_DEVICE_CUDA;
     device_type = cuda ? c10::DeviceType::CUDA : c10::DeviceType::PrivateUse1;
     device_key = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::PrivateUse1;
-    pthread_atfork(before_fork, after_fork, after_fork);
+    pthread_atfork(before_fork, after_fork, after_fork_child);
     // Never destroyed, see above.
     auto *library = new torch::Library(torch::Library::IMPL, "aten", device_key, __FILE__, __LINE__);
     library->impl("_to_copy", to_copy);

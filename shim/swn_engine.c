@@ -454,6 +454,8 @@ void swn_engine_postfork_child(void)
     swn_budget_fork_child(e);
     swn_client_fork_child(e);
     e->kept_bytes = 0;
+    e->row_bytes = e->row_ns = 0;
+    e->row_waiters = 0;
     e->planned = 0;
     e->plan_dirty = 1;
     e->forked = 1; /* the statistics file is the parent's */

@@ -21,6 +21,9 @@
  * small reads at a time took 40 us each, a page more in one of them 4.5 us. */
 #define GAP_MOST (4 * SWN_PAGE)
 
+/* Rows looked up at once: more are as well read through the mapping, and would take memory that nobody counts. */
+#define ROWS_MOST ((size_t)1 << 16)
+
 /* Where row i of the result comes from. */
 struct row {
     uintptr_t at;
@@ -279,7 +282,7 @@ int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];
-    struct row *rows = malloc(n * sizeof *rows);
+    struct row *rows = n <= ROWS_MOST ? malloc(n * sizeof *rows) : NULL;
     if (!rows)
         return 0;
     int sorted = 1;

@@ -171,7 +171,7 @@ static struct timespec longest_wait(void)
 static int room_will_come(struct swn_engine *e)
 {
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (f->state == SWN_FRAME_FILLING && !f->users)
+        if (!f->lodged && f->state == SWN_FRAME_FILLING && !f->users)
             return 1;
     return 0;
 }
@@ -180,7 +180,7 @@ static int room_will_come(struct swn_engine *e)
 static int cancel_one(struct swn_engine *e)
 {
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
-        if (f->state != SWN_FRAME_FILLING || f->users || !f->range || swn_fetch_cancel(e->fetch, &f->job))
+        if (f->lodged || f->state != SWN_FRAME_FILLING || f->users || !f->range || swn_fetch_cancel(e->fetch, &f->job))
             continue;
         f->range->frame = NULL;
         swn_frame_file(f)->refs--;

@@ -88,6 +88,14 @@ elif kind == "convs":
             record.value(name, False)
         except RuntimeError as error:
             record.value(name, str(error))
+    # PyTorch goes by the strides of dimensions of size 1, too.
+    wide = nn.Sequential(nn.Conv2d(1280, 1280, 1), nn.Conv2d(1280, 1280, 1)).eval().to(memory_format=torch.channels_last)
+    with torch.inference_mode():
+        for i in range(PASSES):
+            for shape in ((1, 1280, 8, 8), (2, 1280, 1, 1)):
+                y = wide(inputs(*shape, seed=i))
+                record.tensor(f"wide{i}.{shape}", y)
+                record.value(f"strides{i}.{shape}", y.stride())
     with torch.backends.mkldnn.flags(enabled=False):
         passes("native", net[:10], 1, 256, 14, 14, count=4)
 elif kind == "conv types":
