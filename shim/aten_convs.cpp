@@ -1,6 +1,7 @@
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution_native.h>
+#include <ATen/ops/from_blob.h>
 #include <torch/version.h>
 
 #include "aten_simple.h"
@@ -18,73 +19,47 @@ using MaybeTensor = std::optional<at::Tensor>;
 // A convolution in one group: rows of the weight are output channels, so a slice of them gives a slice of the channels
 // of the result.
 struct Convolution : swn_sliced {
-    const at::Tensor &input, &weight;
+    const at::Tensor &weight;
     const MaybeTensor &bias;
     at::IntArrayRef stride, padding, dilation, output_padding;
-    size_t row_bytes;
-    std::vector<int64_t> sizes; // of the result
 
     Convolution(const at::Tensor &input_, const at::Tensor &weight_, const MaybeTensor &bias_, at::IntArrayRef stride_,
                 at::IntArrayRef padding_, at::IntArrayRef dilation_, at::IntArrayRef output_padding_)
-        : input(input_), weight(weight_), bias(bias_), stride(stride_), padding(padding_), dilation(dilation_),
-          output_padding(output_padding_), row_bytes(weight_.nbytes() / static_cast<size_t>(weight_.size(0)))
+        : swn_sliced(input_, weight_, weight_.size(0), sizes_of(input_, weight_, stride_, padding_, dilation_)),
+          weight(weight_), bias(bias_), stride(stride_), padding(padding_), dilation(dilation_),
+          output_padding(output_padding_)
     {
-        sizes = {input.size(0), weight.size(0)};
+    }
+
+    static std::vector<int64_t> sizes_of(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride,
+                                         at::IntArrayRef padding, at::IntArrayRef dilation)
+    {
+        std::vector<int64_t> found = {input.size(0), weight.size(0)};
         for (int64_t i = 2; i < weight.dim(); i++) {
             auto at = static_cast<size_t>(i - 2);
             int64_t reach = dilation[at] * (weight.size(i) - 1) + 1;
-            sizes.push_back((input.size(i) + 2 * padding[at] - reach) / stride[at] + 1);
+            found.push_back((input.size(i) + 2 * padding[at] - reach) / stride[at] + 1);
         }
+        return found;
     }
 
-    at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t rows) const
+    at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
     {
         std::vector<int64_t> shape = weight.sizes().vec();
-        shape[0] = rows;
-        at::Tensor slice = at::from_blob(const_cast<void *>(rows_at), shape, at::dtype(weight.scalar_type()));
-        MaybeTensor add = bias && bias->defined() ? MaybeTensor(bias->narrow(0, row, rows)) : bias;
+        shape[0] = count;
+        at::Tensor slice = at::from_blob(const_cast<void *>(rows_at), shape, at::dtype(type));
+        MaybeTensor add = bias && bias->defined() ? MaybeTensor(bias->narrow(0, row, count)) : bias;
         return at::native::convolution(from, slice, add, stride, padding, dilation, false, output_padding, 1);
     }
 
     std::vector<int64_t> key() const override
     {
-        std::vector<int64_t> found = {1, static_cast<int64_t>(weight.scalar_type()), bias && bias->defined(),
+        std::vector<int64_t> found = {1, static_cast<int64_t>(type), bias && bias->defined(),
                                       at::globalContext().userEnabledMkldnn(),
                                       at::globalContext().deterministicAlgorithms()};
         for (at::IntArrayRef part : {input.sizes(), weight.sizes(), stride, padding, dilation})
             found.insert(found.end(), part.begin(), part.end());
         return found;
-    }
-
-    bool same_in_slices(const std::vector<size_t> &slices) const override
-    {
-        auto type = weight.scalar_type();
-        swn_random weights(weight.nbytes(), type), inputs(input.nbytes(), type);
-        if (!weights.base() || !inputs.base())
-            return false;
-        at::Tensor from = at::from_blob(inputs.base(), input.sizes(), at::dtype(type));
-        at::Tensor expect = part_of(from, weights.base(), 0, weight.size(0));
-        if (!expect.sizes().equals(sizes) || !expect.is_contiguous())
-            return false;
-        int64_t row = 0;
-        for (size_t bytes : slices) {
-            auto rows = static_cast<int64_t>(bytes / row_bytes);
-            at::Tensor got = part_of(from, weights.base() + static_cast<size_t>(row) * row_bytes, row, rows);
-            if (!swn_same_bits(got, expect.narrow(1, row, rows)))
-                return false;
-            row += rows;
-        }
-        return true;
-    }
-
-    at::Tensor result() const override
-    {
-        return at::empty(sizes, input.options());
-    }
-
-    at::Tensor part(const void *from, int64_t row, int64_t rows) const override
-    {
-        return part_of(input, from, row, rows);
     }
 };
 
@@ -136,7 +111,7 @@ at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight,
     if (!transposed && groups == 1 && weight.dim() > 2 && weight.dim() < 6 && swn_sliceable(weight) &&
         plainly_laid_out(weight) && fits(input, weight, bias, stride, padding, dilation)) {
         Convolution all(input, weight, bias, stride, padding, dilation, output_padding);
-        out = swn_compute_in_slices(weight, all.row_bytes, all);
+        out = swn_compute_in_slices(weight, all);
     }
     return out.defined() ? out
                          : at::native::convolution(input, weight, bias, stride, padding, dilation, transposed,

@@ -1,6 +1,6 @@
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 
 #include "aten_simple.h"
@@ -13,77 +13,39 @@ namespace
 // weight gives a slice of columns of the result.
 struct Product : swn_sliced {
     const at::Tensor *bias; // nullptr: none
-    const at::Tensor &mat1;
     const at::Scalar beta, alpha;
-    int64_t m, k, n;
-    at::ScalarType type;
-    size_t row_bytes;
 
-    Product(const at::Tensor *bias_, const at::Tensor &mat1_, const at::Tensor &mat2, const at::Scalar &beta_,
+    Product(const at::Tensor *bias_, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta_,
             const at::Scalar &alpha_)
-        : bias(bias_), mat1(mat1_), beta(beta_), alpha(alpha_), m(mat1_.size(0)), k(mat1_.size(1)), n(mat2.size(1)),
-          type(mat2.scalar_type()), row_bytes(static_cast<size_t>(mat2.size(0)) * mat2.itemsize())
+        : swn_sliced(mat1, mat2, mat2.size(1), {mat1.size(0), mat2.size(1)}), bias(bias_), beta(beta_), alpha(alpha_)
     {
     }
 
-    at::Tensor times(const at::Tensor &left, const at::Tensor &weight, const at::Tensor *add) const
+    at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
     {
-        return add ? at::cpu::addmm(*add, left, weight.t(), beta, alpha) : at::cpu::mm(left, weight.t());
-    }
-
-    at::Tensor part_of(const at::Tensor &left, const void *from, int64_t row, int64_t rows) const
-    {
-        at::Tensor weight = at::from_blob(const_cast<void *>(from), {rows, k}, at::dtype(type));
+        at::Tensor slice = at::from_blob(const_cast<void *>(rows_at), {count, input.size(1)}, at::dtype(type)).t();
         if (!bias)
-            return times(left, weight, nullptr);
+            return at::cpu::mm(from, slice);
         int64_t last = bias->dim() - 1;
-        at::Tensor add = last >= 0 && bias->size(last) == n ? bias->narrow(last, row, rows) : *bias;
-        return times(left, weight, &add);
+        at::Tensor add = last >= 0 && bias->size(last) == rows ? bias->narrow(last, row, count) : *bias;
+        return at::cpu::addmm(add, from, slice, beta, alpha);
     }
 
     std::vector<int64_t> key() const override
     {
         std::vector<int64_t> found = {0,
-                                      m,
-                                      k,
-                                      n,
+                                      input.size(0),
+                                      input.size(1),
+                                      rows,
                                       static_cast<int64_t>(type),
                                       bias ? bias->dim() : -1,
                                       at::globalContext().userEnabledMkldnn(),
                                       at::globalContext().deterministicAlgorithms()};
         if (bias) {
-            found.push_back(bias->dim() && bias->size(-1) == n);
+            found.push_back(bias->dim() && bias->size(-1) == rows);
             found.push_back(beta.toDouble() == 1 && alpha.toDouble() == 1);
         }
         return found;
-    }
-
-    bool same_in_slices(const std::vector<size_t> &slices) const override
-    {
-        swn_random weights(static_cast<size_t>(n) * row_bytes, type), inputs(static_cast<size_t>(m) * row_bytes, type);
-        if (!weights.base() || !inputs.base())
-            return false;
-        at::Tensor left = at::from_blob(inputs.base(), {m, k}, at::dtype(type));
-        at::Tensor expect = times(left, at::from_blob(weights.base(), {n, k}, at::dtype(type)), bias);
-        int64_t row = 0;
-        for (size_t bytes : slices) {
-            auto rows = static_cast<int64_t>(bytes / row_bytes);
-            at::Tensor got = part_of(left, weights.base() + static_cast<size_t>(row) * row_bytes, row, rows);
-            if (!swn_same_bits(got, expect.narrow(1, row, rows)))
-                return false;
-            row += rows;
-        }
-        return true;
-    }
-
-    at::Tensor result() const override
-    {
-        return at::empty({m, n}, mat1.options());
-    }
-
-    at::Tensor part(const void *from, int64_t row, int64_t rows) const override
-    {
-        return part_of(mat1, from, row, rows);
     }
 };
 
@@ -109,7 +71,7 @@ at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &mat1, const at::T
         !fits(bias, mat1, mat2))
         return {};
     Product product(bias, mat1, mat2, beta, alpha);
-    return swn_compute_in_slices(mat2, product.row_bytes, product);
+    return swn_compute_in_slices(mat2, product);
 }
 
 at::Tensor addmm_kernel(const at::Tensor &self, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta,

@@ -1,6 +1,6 @@
 #include "aten_rows.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/index_select_cpu_dispatch.h>
 
 #include "aten_simple.h"

@@ -2,7 +2,7 @@
 #ifndef SWN_ATEN_SIMPLE_H
 #define SWN_ATEN_SIMPLE_H
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 // Named tensors are gone in later versions.
 template <typename T> auto swn_named(const T &tensor, int) -> decltype(tensor.has_names())

@@ -1,9 +1,12 @@
 #include "aten_slices.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -44,6 +47,74 @@ void fill(char *at, at::ScalarType type)
         numbers<at::BFloat16>(at);
 }
 
+// Memory that reads as random numbers of one type, as much as is asked for, out of a few MiB.
+class Random
+{
+  public:
+    Random(size_t bytes, at::ScalarType type) : size_((bytes + random_bytes - 1) / random_bytes * random_bytes)
+    {
+        int fd = memfd_create("swapnet-trial", MFD_CLOEXEC);
+        if (fd < 0)
+            return;
+        void *all = MAP_FAILED;
+        if (ftruncate(fd, random_bytes) == 0)
+            all = mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (all != MAP_FAILED)
+            base_ = static_cast<char *>(all);
+        for (size_t at = 0; base_ && at < size_; at += random_bytes)
+            if (mmap(base_ + at, random_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+                munmap(base_, size_);
+                base_ = nullptr;
+            }
+        close(fd);
+        if (base_)
+            fill(base_, type);
+    }
+    Random(const Random &) = delete;
+    ~Random()
+    {
+        if (base_)
+            munmap(base_, size_);
+    }
+    // nullptr: there is no memory.
+    char *base() const
+    {
+        return base_;
+    }
+
+  private:
+    size_t size_;
+    char *base_ = nullptr;
+};
+
+bool same_bits(const at::Tensor &a, const at::Tensor &b)
+{
+    at::Tensor x = a.contiguous(), y = b.contiguous();
+    return x.nbytes() == y.nbytes() && std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
+}
+
+// The trial; `slices` are bytes of the weight.
+bool same_in_slices(const swn_sliced &what, const std::vector<size_t> &slices)
+{
+    Random weights(static_cast<size_t>(what.rows) * what.row_bytes, what.type);
+    Random inputs(what.input.nbytes(), what.type);
+    if (!weights.base() || !inputs.base())
+        return false;
+    at::Tensor from = at::from_blob(inputs.base(), what.input.sizes(), at::dtype(what.type));
+    at::Tensor expect = what.part_of(from, weights.base(), 0, what.rows);
+    if (!expect.sizes().equals(what.sizes) || !expect.is_contiguous())
+        return false;
+    int64_t row = 0;
+    for (size_t bytes : slices) {
+        auto count = static_cast<int64_t>(bytes / what.row_bytes);
+        at::Tensor got = what.part_of(from, weights.base() + static_cast<size_t>(row) * what.row_bytes, row, count);
+        if (!same_bits(got, expect.narrow(1, row, count)))
+            return false;
+        row += count;
+    }
+    return true;
+}
+
 bool proven(const swn_sliced &what, const std::vector<size_t> &slices)
 {
     std::vector<int64_t> key = what.key();
@@ -61,7 +132,7 @@ bool proven(const swn_sliced &what, const std::vector<size_t> &slices)
         if (trials.size() >= most_trials)
             trials.clear();
     }
-    bool same = what.same_in_slices(slices);
+    bool same = same_in_slices(what, slices);
     std::lock_guard<std::mutex> guard(trials_lock);
     trials[key] = same;
     return same;
@@ -81,39 +152,6 @@ int argument_of(const swn_op *op, const at::Tensor &weight)
 
 } // namespace
 
-swn_random::swn_random(size_t bytes, at::ScalarType type)
-    : size_((bytes + random_bytes - 1) / random_bytes * random_bytes)
-{
-    int fd = memfd_create("swapnet-trial", MFD_CLOEXEC);
-    if (fd < 0)
-        return;
-    void *all = MAP_FAILED;
-    if (ftruncate(fd, random_bytes) == 0)
-        all = mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (all != MAP_FAILED)
-        base_ = static_cast<char *>(all);
-    for (size_t at = 0; base_ && at < size_; at += random_bytes)
-        if (mmap(base_ + at, random_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-            munmap(base_, size_);
-            base_ = nullptr;
-        }
-    close(fd);
-    if (base_)
-        fill(base_, type);
-}
-
-swn_random::~swn_random()
-{
-    if (base_)
-        munmap(base_, size_);
-}
-
-bool swn_same_bits(const at::Tensor &a, const at::Tensor &b)
-{
-    at::Tensor x = a.contiguous(), y = b.contiguous();
-    return x.nbytes() == y.nbytes() && std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
-}
-
 bool swn_sliceable(const at::Tensor &weight)
 {
     auto type = weight.scalar_type();
@@ -122,7 +160,7 @@ bool swn_sliceable(const at::Tensor &weight)
            (type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16);
 }
 
-at::Tensor swn_compute_in_slices(const at::Tensor &weight, size_t row_bytes, const swn_sliced &what)
+at::Tensor swn_compute_in_slices(const at::Tensor &weight, const swn_sliced &what)
 {
     swn_op *op = swn_current_op();
     int index = op ? argument_of(op, weight) : -1;
@@ -130,7 +168,7 @@ at::Tensor swn_compute_in_slices(const at::Tensor &weight, size_t row_bytes, con
         return {};
     auto arg = static_cast<unsigned>(index);
     if (!op->args[arg].sliced)
-        host->slices_offer(op, arg, row_bytes);
+        host->slices_offer(op, arg, what.row_bytes);
     if (!op->args[arg].sliced)
         return {};
     std::vector<size_t> slices(most_slices);
@@ -138,7 +176,7 @@ at::Tensor swn_compute_in_slices(const at::Tensor &weight, size_t row_bytes, con
     size_t sum = 0;
     bool whole_rows = !slices.empty();
     for (size_t bytes : slices) {
-        whole_rows = whole_rows && bytes && bytes % row_bytes == 0;
+        whole_rows = whole_rows && bytes && bytes % what.row_bytes == 0;
         sum += bytes;
     }
     if (!whole_rows || sum != weight.nbytes())
@@ -148,14 +186,14 @@ at::Tensor swn_compute_in_slices(const at::Tensor &weight, size_t row_bytes, con
             host->slices_offer(op, arg, 0);
             return {};
         }
-        at::Tensor out = what.result();
+        at::Tensor out = at::empty(what.sizes, what.input.options());
         size_t at = 0;
         for (size_t bytes : slices) {
             const void *from = host->slice_lend(op, arg, at, bytes);
             if (!from)
                 return {}; // cut differently meanwhile
-            auto row = static_cast<int64_t>(at / row_bytes), rows = static_cast<int64_t>(bytes / row_bytes);
-            out.narrow(1, row, rows).copy_(what.part(from, row, rows));
+            auto row = static_cast<int64_t>(at / what.row_bytes), count = static_cast<int64_t>(bytes / what.row_bytes);
+            out.narrow(1, row, count).copy_(what.part_of(what.input, from, row, count));
             at += bytes;
         }
         host->slice_lend(op, arg, at, 0);

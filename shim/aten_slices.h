@@ -8,10 +8,10 @@
 #ifndef SWN_ATEN_SLICES_H
 #define SWN_ATEN_SLICES_H
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
-#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "swn_aten.h"
@@ -19,46 +19,36 @@
 // The operator this thread is in, or nullptr where none was announced. In aten.cpp.
 swn_op *swn_current_op();
 
-// One operator with its arguments.
+// One operator with its arguments, which outlive it.
 class swn_sliced
 {
   public:
     virtual ~swn_sliced() = default;
     // All that the bits may depend on, but the numbers, the cuts and the threads.
     virtual std::vector<int64_t> key() const = 0;
-    // The trial; `slices` are bytes of the weight.
-    virtual bool same_in_slices(const std::vector<size_t> &slices) const = 0;
-    virtual at::Tensor result() const = 0; // memory for it
-    // Dimension 1 of it from `row` on, of `rows` rows of the weight, which are at `from`.
-    virtual at::Tensor part(const void *from, int64_t row, int64_t rows) const = 0;
-};
+    // Dimension 1 of the result from `row` on, of `count` rows of the weight, which are at `rows_at`. `from` is the
+    // input, or in a trial what stands for it.
+    virtual at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const = 0;
 
-// Memory that reads as random numbers of one type, as much as is asked for, out of a few MiB.
-class swn_random
-{
-  public:
-    swn_random(size_t bytes, at::ScalarType type);
-    swn_random(const swn_random &) = delete;
-    ~swn_random();
-    // nullptr: there is no memory.
-    char *base() const
+    const at::Tensor &input;
+    const at::ScalarType type; // of all of them
+    const int64_t rows;        // of the weight, of row_bytes each, one behind the other
+    const size_t row_bytes;
+    const std::vector<int64_t> sizes; // of the result, which is contiguous
+
+  protected:
+    swn_sliced(const at::Tensor &input_, const at::Tensor &weight, int64_t rows_, std::vector<int64_t> sizes_)
+        : input(input_), type(weight.scalar_type()), rows(rows_),
+          row_bytes(weight.nbytes() / static_cast<size_t>(rows_)), sizes(std::move(sizes_))
     {
-        return base_;
     }
-
-  private:
-    size_t size_;
-    char *base_ = nullptr;
 };
-
-bool swn_same_bits(const at::Tensor &a, const at::Tensor &b);
 
 // Whether the tensor is a weight that may be large enough to be sliced, and fills its storage.
 bool swn_sliceable(const at::Tensor &weight);
 
-// Does it, or says so with an undefined tensor: it has to be computed whole. The weight has rows of row_bytes, one
-// behind the other.
-at::Tensor swn_compute_in_slices(const at::Tensor &weight, size_t row_bytes, const swn_sliced &what);
+// Does it, or says so with an undefined tensor: it has to be computed whole.
+at::Tensor swn_compute_in_slices(const at::Tensor &weight, const swn_sliced &what);
 
 // `host` is borrowed for ever.
 void swn_slices_begin(const swn_host *host);
