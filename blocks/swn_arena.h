@@ -57,11 +57,11 @@ struct swn_range {
 
     struct swn_departure *departure; /* its bytes are being written behind (shim/swn_behind.h), or NULL */
 
-    struct swn_frame *frame;  /* copy in the pool, being read or ready */
-    size_t published;         /* bytes of the frame mapped at addr (0: none) */
-    struct swn_frame *lodger; /* a frame of another range's bytes has this memory, and no tensor does; or NULL */
-    int shared;               /* STREAMED, and stores at addr go straight into the extent (see swn_residency_share) */
-    int foreign_map;          /* the mapping at addr is not the arena's own anonymous one */
+    struct swn_frame *frame; /* copy in the pool, being read or ready */
+    size_t published;        /* bytes of the frame mapped at addr (0: none) */
+    int lodges;              /* a frame of another range's bytes has this memory, and no tensor does */
+    int shared;              /* STREAMED, and stores at addr go straight into the extent (see swn_residency_share) */
+    int foreign_map;         /* the mapping at addr is not the arena's own anonymous one */
 
     /* how it is used */
     uint64_t alloc_seq, last_use; /* in outermost operators */

@@ -428,13 +428,9 @@ static void *client_main(void *arg)
 
 static void await_answer(struct swn_engine *e, struct swn_client *c)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += START_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    uint64_t until = swn_now_ns() + START_MS * 1000000ull;
     pthread_mutex_lock(&e->lock);
-    while (!c->tried && pthread_cond_timedwait(&c->answered, &e->lock, &until) != ETIMEDOUT)
+    while (!c->tried && swn_cond_wait_until(&c->answered, &e->lock, until) != ETIMEDOUT)
         ;
     pthread_mutex_unlock(&e->lock);
 }

@@ -6,14 +6,14 @@
  * that a stray store traps and another thread's copy of the pointer stays right (HOLES rules 1 and 2). */
 #define _GNU_SOURCE
 #include <sys/mman.h>
-#include <time.h>
 
 #include "swn_engine_priv.h"
+#include "swn_thread.h"
 
 /* A node's need is what it took of late: a rare peak is forgotten in so many steps. */
 #define NEED_FADES 8
 /* A read that takes longer has stalled. */
-#define LONGEST_WAIT_S 1
+#define LONGEST_WAIT_MS 1000
 
 void swn_lodge_step(struct swn_engine *e, struct swn_node *last)
 {
@@ -47,7 +47,7 @@ struct swn_frame *swn_lodge(struct swn_engine *e, size_t size, size_t room)
         swn_residency_free(&e->res, home, 1);
         return NULL;
     }
-    home->lodger = f;
+    home->lodges = 1;
     e->lodged_bytes += home->size;
     return f;
 }
@@ -86,13 +86,11 @@ void swn_lodge_vacate(struct swn_engine *e, size_t len)
 {
     if (!e->lodged_bytes)
         return;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += LONGEST_WAIT_S;
+    uint64_t until = swn_now_ns() + LONGEST_WAIT_MS * 1000000ull;
     while (e->lodged_bytes && swn_engine_resident(e) + swn_arena_fresh(e->arena, len) > e->config.budget_bytes) {
         if (swn_lodge_evict(e))
             continue;
-        if (!one_is_leaving(e) || pthread_cond_timedwait(&e->changed, &e->lock, &until))
+        if (!one_is_leaving(e) || swn_cond_wait_until(&e->changed, &e->lock, until))
             return;
     }
 }
@@ -101,7 +99,7 @@ void swn_lodge_fork_child(struct swn_engine *e)
 {
     for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
         next = r->next;
-        if (!r->lodger)
+        if (!r->lodges)
             continue;
         r->foreign_map = 1; /* a hole */
         swn_residency_free(&e->res, r, 0);

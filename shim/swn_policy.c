@@ -192,7 +192,7 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     struct swn_range *best = NULL;
     int best_class = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
-        if (atomic_load(&r->state) != SWN_HOME || r->pins || r->lodger || r == spare)
+        if (atomic_load(&r->state) != SWN_HOME || r->pins || r->lodges || r == spare)
             continue;
         int class = r->readers                                                   ? 3
                     : r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2 ? 4

@@ -8,6 +8,7 @@
 #include "swn_engine_priv.h"
 #include "swn_load.h"
 #include "swn_record.h"
+#include "swn_thread.h"
 
 /* A cursor that has not moved for so many visits has no claim on the window. */
 #define IDLE_VISITS 4096
@@ -156,17 +157,6 @@ static int lendable(const struct swn_engine *e, const struct swn_arg *arg)
            e->fetch;
 }
 
-static struct timespec longest_wait(void)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += swn_swapin_wait_ms / 1000;
-    until.tv_nsec += (long)(swn_swapin_wait_ms % 1000) * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return until;
-}
-
 /* Whether there will be more room soon: a read ahead is under way, and nobody waits for its frame. */
 static int room_will_come(struct swn_engine *e)
 {
@@ -195,12 +185,12 @@ static int cancel_one(struct swn_engine *e)
 static struct swn_frame *window_frame(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *r = arg->range;
-    struct timespec until = longest_wait();
+    uint64_t until = swn_now_ns() + swn_swapin_wait_ms * 1000000ull;
     for (;;) {
         struct swn_frame *f = fetch_start(e, r, SWN_POOL_READY, t);
         if (!f && cancel_one(e))
             continue;
-        if (f || !room_will_come(e) || pthread_cond_timedwait(&e->changed, &e->lock, &until) || !lendable(e, arg) ||
+        if (f || !room_will_come(e) || swn_cond_wait_until(&e->changed, &e->lock, until) || !lendable(e, arg) ||
             r->frame)
             return f ? f : r->frame;
     }
@@ -235,9 +225,9 @@ int swn_swapin_await(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
     if (f->state == SWN_FRAME_FILLING && f->range == r) {
         swn_fetch_promote(e->fetch, &f->job);
         uint64_t begin = swn_now_ns();
-        struct timespec until = longest_wait();
+        uint64_t until = begin + swn_swapin_wait_ms * 1000000ull;
         while (f->range == r && f->state == SWN_FRAME_FILLING)
-            if (pthread_cond_timedwait(&e->changed, &e->lock, &until) == ETIMEDOUT)
+            if (swn_cond_wait_until(&e->changed, &e->lock, until) == ETIMEDOUT)
                 break;
         uint64_t end = swn_now_ns();
         e->stall_ns += end - begin;
@@ -271,6 +261,7 @@ static size_t share_of_window(struct swn_engine *e)
 struct ahead {
     struct swn_thread_state *t;
     size_t share, bytes;
+    int alone;    /* no other thread reads weights */
     size_t lodge; /* so much may be lodged until the node is reached that the walk has come to */
     int fetch;
 };
@@ -337,7 +328,7 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
 {
     struct swn_thread_state *t = a->t;
     struct swn_node *here = swn_node_of(e, t->cursor.at);
-    a->lodge = here && active_threads(e) == 1 ? swn_lodge_room(e, here) : 0;
+    a->lodge = here && a->alone ? swn_lodge_room(e, here) : 0;
     for (struct swn_range *r = t->slicing ? swn_arena_find(e->arena, t->slicing) : NULL; r; r = r->rest)
         if (!prefetch_one(e, a, r))
             return;
@@ -368,8 +359,9 @@ void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         if (f->owner == t)
             f->wanted = 0;
+    size_t active = active_threads(e);
     for (int fetch = 0; fetch < 2; fetch++) {
-        struct ahead a = {.t = t, .share = share_of_window(e), .fetch = fetch};
+        struct ahead a = {.t = t, .share = swn_pool_window(e->pool) / active, .alone = active == 1, .fetch = fetch};
         walk_ahead(e, &a);
     }
 }
