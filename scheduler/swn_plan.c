@@ -433,13 +433,72 @@ static int try_candidate(const struct problem *p, const struct candidate *at, do
 /* So much of the predicted time is noise; fewer bytes read are not. */
 #define NOISE 0.03
 
-/* `least`: of all plans so far, this one included. */
-static int better(const struct swn_plan *plan, const struct swn_plan *best, double least)
+/* Of plans that are all fast enough; equal ones are the same plan to whoever carries it out. */
+static int better(const struct swn_plan *a, const struct swn_plan *b)
 {
-    double most = least * (1 + NOISE);
-    if (plan->latency_ns > most || best->latency_ns > most)
-        return plan->latency_ns <= most;
-    return plan->streamed_bytes < best->streamed_bytes;
+    if (a->streamed_bytes != b->streamed_bytes)
+        return a->streamed_bytes < b->streamed_bytes;
+    if (a->latency_ns < b->latency_ns || b->latency_ns < a->latency_ns)
+        return a->latency_ns < b->latency_ns;
+    return a->window_bytes < b->window_bytes;
+}
+
+size_t swn_plan_choose(const struct swn_plan *plans, size_t n)
+{
+    double least = INFINITY;
+    size_t best = n;
+    for (size_t i = 0; i < n; i++)
+        least = plans[i].latency_ns < least ? plans[i].latency_ns : least;
+    for (size_t i = 0; i < n; i++)
+        if (plans[i].latency_ns <= least * (1 + NOISE) && (best == n || better(&plans[i], &plans[best])))
+            best = i;
+    return best;
+}
+
+/* Near-equal sizes are one candidate, as long as the larger one has a window at all. Sorts; returns how many are left.
+ */
+static size_t distinct_caps(uint64_t *caps, size_t count, uint64_t budget, uint64_t nearness)
+{
+    size_t kept = 0;
+    qsort(caps, count, sizeof *caps, by_bytes);
+    for (size_t i = 0; i < count; i++)
+        if (i + 1 == count || caps[i + 1] > budget || caps[i + 1] > caps[i] + caps[i] / nearness)
+            caps[kept++] = caps[i];
+    return kept;
+}
+
+/* The best of all windows into *at and *out. 1; 0: none is wide enough for anything; -ENOMEM. */
+static int best_candidate(const struct problem *p, const uint64_t *caps, size_t count, struct candidate *at,
+                          struct swn_plan *out)
+{
+    enum { VARIANTS = 20 };
+    struct swn_plan *plans = malloc(count * VARIANTS * sizeof *plans);
+    struct candidate *all = malloc(count * VARIANTS * sizeof *all);
+    uint64_t largest = p->nodes[p->by_size[p->n - 1]].bytes;
+    double least = INFINITY;
+    size_t n = 0;
+    for (size_t i = 0; plans && all && i < count; i++)
+        /* window = 1, 1.5 ... 3 times the largest streamed node */
+        for (unsigned variant = 0; variant < VARIANTS; variant++) {
+            struct candidate *c = &all[n];
+            *c = (struct candidate){.cap = caps[i],
+                                    .window = caps[i] * (2 + variant / 4) / 2,
+                                    .heads_first = variant % 2,
+                                    .pieces = variant / 2 % 2};
+            c->window = c->window > LEAST_WINDOW ? c->window : LEAST_WINDOW;
+            plans[n] = *out;
+            if ((c->pieces && largest < CUT_LEAST) || (c->heads_first && largest <= p->budget) ||
+                !try_candidate(p, c, least * (1 + NOISE), &plans[n]))
+                continue;
+            least = plans[n].latency_ns < least ? plans[n].latency_ns : least;
+            n++;
+        }
+    int rc = plans && all ? n > 0 : -ENOMEM;
+    if (rc > 0)
+        *at = all[swn_plan_choose(plans, n)];
+    free(all);
+    free(plans);
+    return rc;
 }
 
 int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
@@ -472,43 +531,18 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         free(caps);
         return 0;
     }
-    qsort(caps, count, sizeof *caps, by_bytes);
+    count = distinct_caps(caps, count, budget, n > MANY_NODES ? 4 : 8);
     const struct problem p = {.nodes = nodes,
                               .n = n,
                               .by_size = by_size,
                               .budget = budget,
                               .bytes_per_ns = bytes_per_ns,
                               .latency_ns = latency_ns};
-    struct swn_plan best = {0};
-    struct candidate best_at = {0};
-    double least = 0;
-    int found = 0;
-    uint64_t nearness = n > MANY_NODES ? 4 : 8;
-    for (size_t i = 0; i < count; i++) {
-        /* Near-equal sizes are one candidate, as long as the larger one has a window at all. */
-        if (i + 1 < count && caps[i + 1] <= budget && caps[i + 1] <= caps[i] + caps[i] / nearness)
-            continue;
-        /* window = 1, 1.5 ... 3 times the largest streamed node */
-        for (unsigned variant = 0; variant < 20; variant++) {
-            struct candidate at = {
-                .cap = caps[i], .window = caps[i] * (2 + variant / 4) / 2, .heads_first = variant % 2};
-            at.pieces = variant / 2 % 2;
-            at.window = at.window > LEAST_WINDOW ? at.window : LEAST_WINDOW;
-            struct swn_plan plan = *out;
-            if ((at.pieces && largest < CUT_LEAST) || (at.heads_first && largest <= budget) ||
-                !try_candidate(&p, &at, found ? least * (1 + NOISE) : INFINITY, &plan))
-                continue;
-            least = !found || plan.latency_ns < least ? plan.latency_ns : least;
-            if (!found || better(&plan, &best, least)) {
-                best = plan;
-                best_at = at;
-                found = 1;
-            }
-        }
-    }
-    if (found) {
+    struct candidate best_at;
+    int rc = best_candidate(&p, caps, count, &best_at, out);
+    if (rc > 0) {
         try_candidate(&p, &best_at, INFINITY, out);
-    } else {
+    } else if (!rc) {
         /* Less than the least window: everything goes through the mapping. */
         for (size_t i = 0; i < n; i++) {
             nodes[i].keep = 0;
@@ -521,7 +555,7 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
     }
     free(by_size);
     free(caps);
-    return 0;
+    return rc < 0 ? rc : 0;
 }
 
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,

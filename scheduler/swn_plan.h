@@ -45,7 +45,7 @@ struct swn_plan {
 };
 
 /* nodes in the order they are read. budget: bytes for kept weights and the window together. bytes_per_ns: what the disk
- * gives; latency_ns: what one read costs beyond its bytes. Returns 0, or -EINVAL for n == 0. */
+ * gives; latency_ns: what one read costs beyond its bytes. Returns 0, -EINVAL for n == 0, or -ENOMEM. */
 int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                   struct swn_plan *out);
 
@@ -65,6 +65,11 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
  * fast as it was measured. Errors as swn_plan_make. */
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                      struct swn_plan *out);
+
+/* Which of n > 0 plans to take: of those whose time is within three percent of the least the one that reads least, then
+ * the fastest, then the one with the narrowest window. Does not depend on their order, so that a model gets the same
+ * plan however its candidates come about. */
+size_t swn_plan_choose(const struct swn_plan *plans, size_t n);
 
 /* The length of slices, in whole units, of a weight that is lent through such a window; two of them have to fit. */
 uint64_t swn_plan_slice(uint64_t unit, uint64_t window);

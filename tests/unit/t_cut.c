@@ -11,26 +11,16 @@
 #include <stdlib.h>
 
 #include "swn_cut.h"
+#include "swn_first_layers.h"
 
 #define MOST 11
-
-/* A cut before layer i + 1 for each bit i. */
-static size_t from_mask(unsigned mask, size_t layers, size_t *first)
-{
-    size_t blocks = 1;
-    first[0] = 0;
-    for (size_t i = 1; i < layers; i++)
-        if (mask & 1u << (i - 1))
-            first[blocks++] = i;
-    return blocks;
-}
 
 static void all_partitions(const uint64_t *bytes, size_t layers, uint64_t best[MOST + 1])
 {
     size_t first[MOST];
     memset(best, 0xff, (MOST + 1) * sizeof *best);
     for (unsigned mask = 0; mask < 1u << (layers - 1); mask++) {
-        size_t blocks = from_mask(mask, layers, first);
+        size_t blocks = first_layers(mask, layers, first);
         uint64_t pair = swn_cut_largest_pair(bytes, layers, first, blocks);
         if (pair < best[blocks])
             best[blocks] = pair;

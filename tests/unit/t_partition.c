@@ -11,22 +11,13 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "swn_first_layers.h"
 #include "swn_partition.h"
 #include "swn_pass.h"
 #include "swn_random.h"
 
 #define MOST 11
 #define DEEP 1000
-
-static size_t from_mask(unsigned mask, size_t layers, size_t *first)
-{
-    size_t blocks = 1;
-    first[0] = 0;
-    for (size_t i = 1; i < layers; i++)
-        if (mask & 1u << (i - 1))
-            first[blocks++] = i;
-    return blocks;
-}
 
 /* Judged in another way than the search does: block by block through the simulator. */
 static struct swn_part judge(const struct swn_layer *layers, size_t n, const struct swn_coefficients *c,
@@ -74,7 +65,7 @@ static void test_optimum(void **state)
         static struct swn_part all[1 << (MOST - 1)];
         static size_t counts[1 << (MOST - 1)];
         for (unsigned mask = 0; mask < 1u << (n - 1); mask++) {
-            counts[mask] = from_mask(mask, n, first);
+            counts[mask] = first_layers(mask, n, first);
             all[mask] = judge(layers, n, &c, first, counts[mask]);
             struct swn_part same = swn_partition_judge(&m, first, counts[mask]);
             assert_int_equal(same.memory_bytes, all[mask].memory_bytes);

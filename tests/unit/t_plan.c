@@ -365,6 +365,39 @@ static void vgg_sliced(void **state)
     assert_true(wide[0].oversize && wide[1].sliced);
 }
 
+/* Times that differ by a few percent, so that who is within three percent of whom is not transitive. */
+static void choice_is_a_total_order(void **state)
+{
+    (void)state;
+    struct swn_plan plans[12];
+    size_t not_fastest = 0;
+    for (int k = 0; k < 5000; k++) {
+        size_t n = 1 + rnd_below(12);
+        double least = 1e300;
+        for (size_t i = 0; i < n; i++) {
+            plans[i] = (struct swn_plan){.latency_ns = 1000 + (double)rnd_below(80),
+                                         .streamed_bytes = 10 + rnd_below(6),
+                                         .window_bytes = 1 + rnd_below(3)};
+            least = plans[i].latency_ns < least ? plans[i].latency_ns : least;
+        }
+        const struct swn_plan chosen = plans[swn_plan_choose(plans, n)];
+        assert_true(chosen.latency_ns <= least * 1.03);
+        for (size_t i = 0; i < n; i++)
+            assert_true(plans[i].latency_ns > least * 1.03 || plans[i].streamed_bytes >= chosen.streamed_bytes);
+        not_fastest += chosen.latency_ns > least;
+        for (int again = 0; again < 5; again++) {
+            for (size_t i = n; i > 1; i--) {
+                size_t j = rnd_below(i);
+                struct swn_plan other = plans[j];
+                plans[j] = plans[i - 1];
+                plans[i - 1] = other;
+            }
+            assert_memory_equal(&plans[swn_plan_choose(plans, n)], &chosen, sizeof chosen);
+        }
+    }
+    assert_true(not_fastest > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,7 +405,7 @@ int main(void)
         cmocka_unit_test(within_the_budget), cmocka_unit_test(narrow_windows),
         cmocka_unit_test(close_to_the_best), cmocka_unit_test(more_budget_is_no_slower),
         cmocka_unit_test(resnet_101),        cmocka_unit_test(vgg),
-        cmocka_unit_test(vgg_sliced),
+        cmocka_unit_test(vgg_sliced),        cmocka_unit_test(choice_is_a_total_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
