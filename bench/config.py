@@ -3,12 +3,18 @@ import argparse
 from dataclasses import dataclass
 
 import plan
+import pythons
 import variants
 from options import add_output, list_of
 
 # As in models.py, which needs PyTorch; the command line must not.
 MODELS = ("vgg19", "resnet101", "resnet152", "vit_b_16", "mobilenet_v2")
+CURVE_MODELS = ("vgg19", "resnet152", "mobilenet_v2", "squeezenet1_1", "vit_b_16", "gpt2")
+KNOWN_MODELS = tuple(dict.fromkeys(MODELS + CURVE_MODELS))
 QUICK_MODELS = ("mobilenet_v2", "resnet101")
+POINTS = (0.5, 0.75, plan.FITS)
+ABLATION_POINTS = (0.25, 0.5)
+CURVE_POINTS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.1)
 
 
 @dataclass
@@ -19,6 +25,7 @@ class Config(variants.Setup):
     rounds: int
     passes: int
     timeout: float
+    curve: str | None       # file to draw into
     json: str | None
     markdown: bool
 
@@ -34,14 +41,21 @@ def parse(argv=None):
     parser = argparse.ArgumentParser(
         prog="bench/run.py", description="Latency, bytes read and memory of PyTorch models under "
         "a memory budget: plain, memory-mapped, double-buffered by hand, and with swapnet.")
-    parser.add_argument("--models", type=list_of(MODELS), metavar="A,B",
-                        help=f"of {', '.join(MODELS)}; default: all")
+    parser.add_argument("--models", type=list_of(KNOWN_MODELS), metavar="A,B",
+                        help=f"of {', '.join(KNOWN_MODELS)}; default: {', '.join(MODELS)}")
     parser.add_argument("--points", type=_points, metavar="P,Q",
                         help="percent of the streamable weights that the budget pays for, or "
                         "'fits'; default: 50,75,fits")
     parser.add_argument("--variants", type=list_of(variants.ALL), default=list(variants.ALL),
-                        metavar="A,B", help=f"of {', '.join(variants.ALL)}; plain always runs")
-    parser.add_argument("--rounds", type=int, help="round-robins per point; default: 7")
+                        metavar="A,B", help=f"of {', '.join(variants.ALL)}; plain always runs, "
+                        "accelerate where scripts/bench has put it")
+    parser.add_argument("--curve", metavar="FILE.png", help="latency against budget: draw it into "
+                        f"this file, and go by default from {CURVE_POINTS[0] * 100:g} % to "
+                        f"{CURVE_POINTS[-1] * 100:g} % for {', '.join(CURVE_MODELS)}")
+    parser.add_argument("--ablations", action="store_true", help="swapnet with each of its parts "
+                        "left out, instead of what users would pick; at 25 and 50 %%, 3 rounds")
+    parser.add_argument("--rounds", type=int,
+                        help="round-robins per point; default: 7, of a curve 3")
     parser.add_argument("--passes", type=int, default=3,
                         help="timed inferences on end per variant and round; default: 3")
     parser.add_argument("--threads", type=int, help="PyTorch's threads; default: PyTorch's own")
@@ -54,10 +68,17 @@ def parse(argv=None):
     args = parser.parse_args(argv)
     if (args.rounds is not None and args.rounds < 1) or args.passes < 1:
         parser.error("--rounds and --passes are at least 1")
+    models, points, rounds = MODELS, POINTS, 7
+    if args.ablations:
+        points, rounds = ABLATION_POINTS, 3
+        args.variants = [variants.PLAIN, variants.SWAPNET, *variants.WITHOUT]
+    if args.curve:
+        models, points, rounds = CURVE_MODELS, CURVE_POINTS, 3
+    elif args.quick:
+        models, points, rounds = QUICK_MODELS, (0.5, plan.FITS), 3
     return Config(
-        models=args.models or list(QUICK_MODELS if args.quick else MODELS),
-        points=args.points or ([0.5, plan.FITS] if args.quick else [0.5, 0.75, plan.FITS]),
-        variants=args.variants, rounds=args.rounds or (3 if args.quick else 7),
+        models=args.models or list(models), points=args.points or list(points),
+        variants=args.variants, rounds=args.rounds or rounds, curve=args.curve,
         passes=args.passes, threads=args.threads,
-        python=variants.python_with_torch(args.python), library=args.library.resolve(),
+        python=pythons.with_torchvision(args.python), library=args.library.resolve(),
         out=args.dir.resolve(), timeout=args.timeout, json=args.json, markdown=args.markdown)

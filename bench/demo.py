@@ -16,6 +16,7 @@ from pathlib import Path
 import cgroup
 import facts as measuring
 import plan
+import pythons
 import table
 import variants
 from sampler import Sampler
@@ -198,7 +199,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     args = _arguments()
     args.dir.mkdir(parents=True, exist_ok=True)
-    setup = variants.Setup(variants.python_with_torch(args.python), args.library.resolve(),
+    setup = variants.Setup(pythons.with_torchvision(args.python), args.library.resolve(),
                            args.dir.resolve(), threads=None)
     rows, good = Demo(setup).run(args.models.split(","))
     print(table.grid(COLUMNS, rows))

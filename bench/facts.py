@@ -14,12 +14,14 @@ SETTLING_PASSES = 12
 RETURN_FREED = {"MALLOC_MMAP_THRESHOLD_": str(64 << 10)}
 
 
-def measure(setup, model, weights_path=None):
-    """Facts without base, and the details that go into the report. Writes the weights file, if
-    one is named."""
-    argv = [setup.python, str(variants.HERE / "measure_model.py"), "--model", model]
+def measure(setup, model, weights_path=None, checkpoint=None):
+    """Facts without base, and the details that go into the report. Writes the weights file and
+    the checkpoint, if they are named."""
+    argv = [setup.interpreter(model), str(variants.HERE / "measure_model.py"), "--model", model]
     if weights_path:
         argv += ["--weights", str(weights_path)]
+    if checkpoint:
+        argv += ["--checkpoint", str(checkpoint)]
     if setup.threads:
         argv += ["--threads", str(setup.threads)]
     done = subprocess.run(argv, check=False, stdout=subprocess.PIPE, text=True,
@@ -32,18 +34,20 @@ def measure(setup, model, weights_path=None):
 
 
 _READ_LIBRARIES = """
-import torch, torchvision
-for path in {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}:
+import {0}
+for path in {{line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}}:
     with open(path, "rb", buffering=0) as library:
         while library.read(1 << 20):
             pass
 """
 
 
-def warm_libraries(setup):
+def warm_libraries(setup, model):
     """Have all of the shared libraries in the page cache, charged to us: the first cgroup that
     touches a page would otherwise pay for all the others, and its limit would have to be wider."""
-    subprocess.run([setup.python, "-c", _READ_LIBRARIES], check=True,
+    libraries = ("torch, transformers.models.gpt2.modeling_gpt2" if model in variants.TRANSFORMERS
+                 else "torch, torchvision")
+    subprocess.run([setup.interpreter(model), "-c", _READ_LIBRARIES.format(libraries)], check=True,
                    env=variants.plain_environment())
 
 
@@ -52,7 +56,7 @@ def with_base(facts, setup, sampler, group_kind, model, timeout):
 
     Base is what the program needs besides tensors: the interpreter, the libraries' own data,
     the work buffers of BLAS and oneDNN."""
-    warm_libraries(setup)
+    warm_libraries(setup, model)
     lane = lanes.start(setup, sampler, group_kind, variants.PLAIN, model, f"{model}-base", timeout,
                        passes=SETTLING_PASSES, extra_env=RETURN_FREED)
     try:

@@ -16,6 +16,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, choices=models.NAMES)
     parser.add_argument("--weights", help="where to write the weights; default: nowhere")
+    parser.add_argument("--checkpoint", help="where to torch.save the state_dict; default: nowhere")
     parser.add_argument("--threads", type=int)
     args = parser.parse_args()
     if args.threads:
@@ -26,6 +27,8 @@ def main():
         _, activations = peak_tensor_bytes(lambda: model(models.make_input(args.model, 0)))
     if args.weights:
         weights.save(model, args.weights)
+    if args.checkpoint:
+        torch.save(model.state_dict(), args.checkpoint)
     total, streamable = models.weight_bytes(model)
     print(json.dumps({"weight_bytes": total, "streamable_bytes": streamable,
                       "activation_bytes": activations,

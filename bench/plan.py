@@ -30,8 +30,8 @@ def parse_point(text):
     if text == FITS:
         return FITS
     percent = float(text)
-    if not 0 < percent <= 100:
-        raise ValueError(f"a point is a percentage up to 100, or '{FITS}': {text}")
+    if not 0 < percent <= 200:
+        raise ValueError(f"a point is a percentage up to 200, or '{FITS}': {text}")
     return percent / 100
 
 

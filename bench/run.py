@@ -10,6 +10,8 @@ import config as options
 import facts as measuring
 import lane as lanes
 import plan
+import plot
+import pythons
 import results
 import table
 import variants
@@ -38,7 +40,9 @@ class Bench:
         weights = self.config.weights(model)
         try:
             progress(f"{model}: measuring sizes")
-            facts, self.details[model] = measuring.measure(self.config, model, weights)
+            facts, self.details[model] = measuring.measure(
+                self.config, model, weights,
+                self.config.checkpoint(model) if variants.ACCELERATE in self.config.variants else None)
             facts = measuring.with_base(facts, self.config, self.sampler, self.group_kind, model,
                                         self.config.timeout)
             progress(f"{model}: {_facts_line(facts)}, {self.details[model]['threads']} threads")
@@ -51,18 +55,22 @@ class Bench:
                 plain.worker.close()
         finally:
             weights_file.remove(weights)
+            weights_file.remove(self.config.checkpoint(model))
 
     def _run_point(self, model, point, facts, plain):
         budget = plan.budget(facts, point)
         limit = plan.cgroup_limit(facts, budget)
         point_lanes = [_again(plain)]
         weights_file.drop_page_cache(self.config.weights(model))
-        measuring.warm_libraries(self.config)
+        measuring.warm_libraries(self.config, model)
         try:
             for variant in self.config.variants:
                 if variant != variants.PLAIN:
+                    given = budget
+                    if variant == variants.ACCELERATE:  # to which activations mean nothing
+                        given -= facts.activation_bytes
                     point_lanes.append(self._start(variant, model, _label(model, point, variant),
-                                                   limit, budget))
+                                                   limit, given))
             title = f"{model} at {plan.point_name(point)}"
             bandwidths = self._rounds(title, model, point_lanes)
             self._finish(point_lanes[1:])
@@ -136,6 +144,24 @@ def _library_present(config):
         config.variants.remove(variants.SWAPNET)
 
 
+def _accelerate_present(config):
+    if variants.ACCELERATE not in config.variants:
+        return
+    for model in config.models:
+        if not pythons.with_accelerate(model in variants.TRANSFORMERS):
+            progress("no accelerate for all of the models: its rows are left out, see scripts/bench")
+            config.variants.remove(variants.ACCELERATE)
+            return
+
+
+def _models_present(config):
+    for model in [*config.models]:
+        if model in variants.TRANSFORMERS and not pythons.imports(
+                config.interpreter(model), "torch, transformers"):
+            progress(f"{config.interpreter(model)} has no transformers: {model} is left out")
+            config.models.remove(model)
+
+
 def _write_json(bench):
     document = {"schema": 1, "limited": bench.group_kind.limited, "models": bench.details,
                 "rows": bench.rows, "shortfalls": results.shortfalls(bench.rows)}
@@ -149,6 +175,8 @@ def main():
     config = options.parse()
     config.out.mkdir(parents=True, exist_ok=True)
     _library_present(config)
+    _models_present(config)
+    _accelerate_present(config)
     bench = Bench(config)
     try:
         bench.run()
@@ -156,6 +184,8 @@ def main():
         progress("interrupted; the table holds what was finished")
     if config.json:
         _write_json(bench)
+    if config.curve and bench.rows:
+        plot.draw(bench.rows, config.curve)
     for line in results.shortfalls(bench.rows):
         progress(f"falls short: {line}")
     if bench.rows:

@@ -13,6 +13,7 @@ import bandwidth
 import cgroup
 import facts as measuring
 import plan
+import pythons
 import results
 import table
 import variants
@@ -106,7 +107,7 @@ class Scenario:
             kind = variants.SWAPNET
             self.daemons[variant] = Daemon(self.config.library, self.total, variant)
             env = self.daemons[variant].env
-        measuring.warm_libraries(self.config)
+        measuring.warm_libraries(self.config, self.models[0])
         group = self.group_kind(f"swapnet-bench-{title}", limit)
         fleet = Fleet(self.config, title, kind, self.names, group, self.sampler,
                       self.config.timeout, self.cpus, env)
@@ -264,7 +265,7 @@ def parse(argv=None):
     return Config(
         scenarios=args.scenarios or list(SCENARIOS), variants=args.variants, rounds=args.rounds,
         slot=args.slot, warm_up=args.warm_up, timeout=args.timeout, threads=None,
-        python=variants.python_with_torch(args.python), library=args.library.resolve(),
+        python=pythons.with_torchvision(args.python), library=args.library.resolve(),
         out=args.dir.resolve(), json=args.json, markdown=args.markdown)
 
 

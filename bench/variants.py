@@ -1,24 +1,32 @@
 """How each variant is started: the same worker, other weights, or swapnet in front of it."""
 import os
-import subprocess
-import sys
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import pythons
 from child import Worker
+from pythons import plain_environment
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_LIBRARY = HERE.parent / "build" / "release" / "lib" / "libswapnet.so"
 
-PLAIN, MMAP, DOUBLE, SWAPNET = "plain", "mmap", "double buffer", "swapnet"
-ALL = (PLAIN, MMAP, DOUBLE, SWAPNET)
-_WORKER_VARIANT = {PLAIN: "plain", MMAP: "mmap", DOUBLE: "double", SWAPNET: "plain"}
+PLAIN, MMAP, DOUBLE, ACCELERATE, SWAPNET = (
+    "plain", "mmap", "double buffer", "accelerate", "swapnet")
+ALL = (PLAIN, MMAP, DOUBLE, ACCELERATE, SWAPNET)
+_WORKER_VARIANT = {PLAIN: "plain", MMAP: "mmap", DOUBLE: "double", ACCELERATE: "accelerate",
+                   SWAPNET: "plain"}
+# swapnet with parts left out (SWAPNET_WITHOUT), for bench/run.py --ablations.
+WITHOUT = {"no prefetch": "prefetch", "no kept set": "kept", "no slices": "slices",
+           "no lodging": "lodging", "load-compute-drop": "prefetch,kept,slices,lodging"}
+# Those that need another PyTorch than torchvision's.
+TRANSFORMERS = ("gpt2",)
 
 
 @dataclass
 class Setup:
     """Where things are and how they are run; the same for the benchmark and the demo."""
-    python: str
+    python: str             # that has torchvision
     library: Path
     out: Path               # work directory, on the disk to measure
     threads: int | None     # None: PyTorch's own choice
@@ -26,23 +34,12 @@ class Setup:
     def weights(self, model):
         return self.out / f"{model}.weights"
 
+    def checkpoint(self, model):
+        """What accelerate loads."""
+        return self.out / f"{model}.pth"
 
-def python_with_torch(preferred=None):
-    """An interpreter that has torch: the preferred or running one, else the system's."""
-    for python in filter(None, (preferred, sys.executable, "/usr/bin/python3")):
-        probe = subprocess.run([python, "-c", "import torch, torchvision"], check=False,
-                               capture_output=True, env=plain_environment())
-        if probe.returncode == 0:
-            return python
-        if preferred:
-            break
-    raise SystemExit("no python with torch and torchvision found; name one with --python")
-
-
-def plain_environment():
-    """Ours, without whatever would put swapnet or another budget in front of a program."""
-    return {key: value for key, value in os.environ.items()
-            if key != "LD_PRELOAD" and not key.startswith("SWAPNET")}
+    def interpreter(self, model):
+        return pythons.PYTHON_213 if model in TRANSFORMERS else self.python
 
 
 def swapnet_environment(library, budget_bytes, stats_path, store):
@@ -61,18 +58,27 @@ def stats_file(setup, label):
 def start(setup, variant, model, group, label, budget_bytes=None, extra_env=None, cpus=None):
     """A Worker of this variant in this cgroup, and on these CPUs. label names its log and
     statistics files."""
-    argv = [setup.python, str(HERE / "worker.py"), "--model", model,
-            "--variant", _WORKER_VARIANT[variant], "--weights", str(setup.weights(model))]
+    python, env = setup.interpreter(model), plain_environment()
+    if variant == ACCELERATE:
+        python, env["PYTHONPATH"] = pythons.with_accelerate(model in TRANSFORMERS)
+    argv = [python, str(HERE / "worker.py"), "--model", model,
+            "--variant", _WORKER_VARIANT.get(variant, "plain"), "--weights", str(setup.weights(model))]
+    if variant == ACCELERATE:
+        offload = setup.out / f"{label}.offload"
+        shutil.rmtree(offload, ignore_errors=True)
+        argv += ["--checkpoint", str(setup.checkpoint(model)), "--room", str(budget_bytes),
+                 "--offload", str(offload)]
     if setup.threads:
         argv += ["--threads", str(setup.threads)]
     if cpus:
         argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
-    env = plain_environment()
-    if variant == SWAPNET:
+    if variant == SWAPNET or variant in WITHOUT:
         stats_path = stats_file(setup, label)
         stats_path.unlink(missing_ok=True)
         store = setup.out / "store"
         store.mkdir(exist_ok=True)
         env = swapnet_environment(setup.library, budget_bytes, stats_path, store)
+        if variant in WITHOUT:
+            env["SWAPNET_WITHOUT"] = WITHOUT[variant]
     env.update(extra_env or {})
     return Worker(argv, group, env, setup.out / f"{label}.log")

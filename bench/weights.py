@@ -18,10 +18,15 @@ def _round_up(value, step):
 
 
 def save(model, path):
-    """Write the weights of model to path and its index to path.json, both synced to disk."""
-    index, offset, owner = {}, 0, None
+    """Write the weights of model to path and its index to path.json, both synced to disk. A tied
+    tensor is written once."""
+    index, offset, owner, first = {}, 0, None, {}
     with open(path, "wb") as out:
         for name, tensor in model.state_dict().items():
+            same = first.setdefault(tensor.data_ptr(), name)
+            if same != name:
+                index[name] = index[same]
+                continue
             prefix = name.rpartition(".")[0]
             offset = _round_up(offset, 64 if prefix == owner else PAGE)
             owner = prefix
@@ -51,8 +56,11 @@ def tensor_at(buffer, entry, base=0):
 
 
 def named_tensors(model):
-    """Every parameter and buffer itself, by state_dict name (state_dict gives detached ones)."""
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    """Every parameter and buffer itself, by state_dict name (state_dict gives detached ones); a
+    tied one under each of its names."""
+    return {f"{prefix}.{name}".lstrip("."): tensor
+            for own in ("_parameters", "_buffers") for prefix, module in model.named_modules()
+            for name, tensor in getattr(module, own).items() if tensor is not None}
 
 
 def read_one(path, entry):

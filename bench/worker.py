@@ -21,6 +21,8 @@ import weights
 def build(args):
     if args.variant == "plain":
         return models.build(args.model)
+    if args.variant == "accelerate":
+        return build_offloaded(args)
     model = models.build_untouched(args.model)
     if args.variant == "mmap":
         weights.map_into(model, args.weights)
@@ -28,6 +30,14 @@ def build(args):
         import double_buffer
         double_buffer.DoubleBuffer(model, args.weights, models.STREAMABLE_BYTES)
     return model
+
+
+def build_offloaded(args):
+    import accelerate
+    import offload
+    with accelerate.init_empty_weights():
+        model = models.build(args.model)
+    return offload.load(model, offload.place(model, args.room), args.checkpoint, args.offload)
 
 
 def read_bytes():
@@ -72,8 +82,11 @@ def serve(name, model, answers):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, choices=models.NAMES)
-    parser.add_argument("--variant", required=True, choices=("plain", "mmap", "double"))
+    parser.add_argument("--variant", required=True, choices=("plain", "mmap", "double", "accelerate"))
     parser.add_argument("--weights", help="aligned weights file, for mmap and double")
+    parser.add_argument("--checkpoint", help="a state_dict, for accelerate")
+    parser.add_argument("--room", type=int, help="bytes of weights in memory, for accelerate")
+    parser.add_argument("--offload", help="an empty directory, for accelerate")
     parser.add_argument("--threads", type=int, help="intra-operator threads")
     args = parser.parse_args()
     answers = take_stdout()

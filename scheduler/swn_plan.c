@@ -566,3 +566,26 @@ int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, dou
         out->latency_ns = swn_plan_simulate(nodes, n, out->window_bytes, bytes_per_ns, latency_ns);
     return rc;
 }
+
+int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+                  struct swn_plan *out)
+{
+    if (!n)
+        return -EINVAL;
+    /* Some room less, or the pages of activations that have just gone would be in the way of the last of it. */
+    uint64_t window = budget - budget / 16;
+    *out = (struct swn_plan){.window_bytes = window};
+    for (size_t i = 0; i < n; i++) {
+        struct swn_plan_node *node = &nodes[i];
+        uint64_t slice = node->unit ? swn_plan_slice(node->unit, window) : 0;
+        node->keep = 0;
+        node->keep_head = 0;
+        node->sliced = node->bytes > window && slice && 2 * slice <= window;
+        node->piece = node->sliced ? slice : 0;
+        node->oversize = node->bytes > window && !node->sliced;
+        out->streamed_bytes += node->bytes;
+        out->compute_ns += node->compute_ns;
+    }
+    out->latency_ns = swn_plan_simulate(nodes, n, window, bytes_per_ns, latency_ns);
+    return 0;
+}

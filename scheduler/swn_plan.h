@@ -71,6 +71,10 @@ int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, dou
  * plan however its candidates come about. */
 size_t swn_plan_choose(const struct swn_plan *plans, size_t n);
 
+/* Keeps nothing: nearly all of the budget is the window. What the kept set is measured against. As swn_plan_predict. */
+int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+                  struct swn_plan *out);
+
 /* The length of slices, in whole units, of a weight that is lent through such a window; two of them have to fit. */
 uint64_t swn_plan_slice(uint64_t unit, uint64_t window);
 

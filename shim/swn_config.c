@@ -23,6 +23,9 @@ struct variable {
 
 static const char *const fetch_names[] = {"auto", "uring", "pread", "buffered"};
 static const char *const unified_names[] = {"auto", "off", "pageable", "registered", "managed"};
+static const char *const device_names[] = {"cuda", "privateuseone"};
+/* By bit of enum swn_config_part. */
+static const char *const part_names[] = {"prefetch", "kept", "slices", "lodging"};
 
 /* The value as it may stand in a one-line message: shortened, control characters replaced. */
 static const char *shown(char buf[SHOWN + 4], const char *value)
@@ -109,10 +112,25 @@ static int set_unified(struct swn_config *c, const struct variable *v, const cha
 static int set_device(struct swn_config *c, const struct variable *v, const char *value)
 {
     char text[SHOWN + 4];
-    if (strcmp(value, "cuda") != 0 && strcmp(value, "privateuseone") != 0)
-        return fail(c, "%s='%s' is no device: use cuda", v->name, shown(text, value));
-    c->device = value[0] == 'c' ? SWN_CONFIG_CUDA : SWN_CONFIG_PRIVATEUSEONE;
-    return 0;
+    c->device = index_of(value, device_names, COUNT(device_names));
+    return c->device >= 0 ? 0 : fail(c, "%s='%s' is no device: use cuda", v->name, shown(text, value));
+}
+
+static int set_without(struct swn_config *c, const struct variable *v, const char *value)
+{
+    char text[SHOWN + 4], part[16];
+    for (const char *p = value;; p++) {
+        size_t len = strcspn(p, ",");
+        snprintf(part, sizeof part, "%.*s", (int)(len < sizeof part ? len : 0), p);
+        int index = index_of(part, part_names, COUNT(part_names));
+        if (index < 0)
+            return fail(c, "%s='%s' names a part that is not there: use prefetch, kept, slices and lodging", v->name,
+                        shown(text, value));
+        c->without |= 1u << index;
+        p += len;
+        if (!*p)
+            return 0;
+    }
 }
 
 static int set_daemon(struct swn_config *c, const struct variable *v, const char *value)
@@ -174,6 +192,7 @@ static const struct variable variables[] = {
     {"SWAPNET_STRICT", set_flag, offsetof(struct swn_config, strict)},
     {"SWAPNET_FETCH", set_fetch, 0},
     {"SWAPNET_ENFORCE", set_flag, offsetof(struct swn_config, enforce)},
+    {"SWAPNET_WITHOUT", set_without, 0},
     {"SWAPNET_UNIFIED", set_unified, 0},
     {"SWAPNET_DEVICE", set_device, 0},
     {"SWAPNET_DAEMON", set_daemon, offsetof(struct swn_config, daemon_path)},

@@ -28,6 +28,14 @@ enum swn_config_unified {
 /* Values of swn_config.device: SWAPNET_DEVICE=cuda|privateuseone. */
 enum swn_config_device { SWN_CONFIG_CUDA, SWN_CONFIG_PRIVATEUSEONE };
 
+/* Bits of swn_config.without: SWAPNET_WITHOUT=PART,PART. */
+enum swn_config_part {
+    SWN_WITHOUT_PREFETCH = 1, /* reads ahead */
+    SWN_WITHOUT_KEPT = 2,     /* weights that stay from pass to pass */
+    SWN_WITHOUT_SLICES = 4,   /* operators that take their weight piece by piece */
+    SWN_WITHOUT_LODGING = 8,  /* slices read ahead into the pages of dead activations */
+};
+
 struct swn_config {
     int enabled;           /* 1 only when swn_config_load returned 0 */
     uint64_t budget_bytes; /* SWAPNET_BUDGET; 0: not set, a daemon has to give one */
@@ -43,6 +51,7 @@ struct swn_config {
     int strict;                  /* SWAPNET_STRICT */
     int fetch;                   /* SWAPNET_FETCH, enum swn_config_fetch */
     int enforce;                 /* SWAPNET_ENFORCE, 1 unless 0: control runs only */
+    unsigned without;            /* SWAPNET_WITHOUT, enum swn_config_part: for measurements only */
     int unified;                 /* SWAPNET_UNIFIED, enum swn_config_unified */
     int device;                  /* SWAPNET_DEVICE, enum swn_config_device: another one for tests only */
     char error[512];             /* one line, set with -EINVAL */

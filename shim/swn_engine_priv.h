@@ -194,6 +194,7 @@ struct swn_draft {
     size_t n, other;
     uint64_t budget;
     double bytes_per_ns, read_ns; /* what the disk gives, and what a read costs beyond its bytes */
+    int keep;                     /* what has room stays from pass to pass */
     struct swn_plan plan;
 };
 void swn_policy_passed(struct swn_engine *e);

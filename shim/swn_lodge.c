@@ -25,7 +25,9 @@ void swn_lodge_step(struct swn_engine *e, struct swn_node *last)
 
 size_t swn_lodge_room(const struct swn_engine *e, const struct swn_node *node)
 {
-    return e->planned && e->planned_other > node->other_need ? e->planned_other - node->other_need : 0;
+    if (!e->planned || e->planned_other <= node->other_need || e->config.without & SWN_WITHOUT_LODGING)
+        return 0;
+    return e->planned_other - node->other_need;
 }
 
 struct swn_frame *swn_lodge(struct swn_engine *e, size_t size, size_t room)

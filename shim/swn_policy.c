@@ -668,6 +668,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     out->other = other_peak(e) + recalled_bytes(e);
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
     out->bytes_per_ns = disk_speed(e, &out->read_ns);
+    out->keep = !(e->config.without & SWN_WITHOUT_KEPT);
     if (!out->n)
         swn_policy_drop_draft(out);
     return out->n ? 0 : -EAGAIN;
@@ -683,7 +684,8 @@ void swn_policy_drop_draft(struct swn_draft *d)
 /* A pure function of the draft: no lock is needed. */
 int swn_policy_make_plan(struct swn_draft *d)
 {
-    return swn_plan_predict(d->nodes, d->n, d->budget, d->bytes_per_ns, d->read_ns, &d->plan);
+    return d->keep ? swn_plan_predict(d->nodes, d->n, d->budget, d->bytes_per_ns, d->read_ns, &d->plan)
+                   : swn_plan_ring(d->nodes, d->n, d->budget, d->bytes_per_ns, d->read_ns, &d->plan);
 }
 
 static void say_plan(const struct swn_draft *d)

@@ -29,6 +29,8 @@ static size_t unit_of(size_t row_bytes, size_t bytes)
 
 static int worth_slicing(const struct swn_engine *e, size_t bytes)
 {
+    if (e->config.without & SWN_WITHOUT_SLICES)
+        return 0;
     return bytes >= LARGE_BYTES || (bytes >= LEAST_BYTES && bytes > e->goal_bytes / LARGE_PART);
 }
 

@@ -354,7 +354,7 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
 
 void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
 {
-    if (!e->pool || !e->fetch || !t->cursor.at)
+    if (!e->pool || !e->fetch || !t->cursor.at || e->config.without & SWN_WITHOUT_PREFETCH)
         return;
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         if (f->owner == t)

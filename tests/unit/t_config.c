@@ -42,7 +42,8 @@ static void everything(void **state)
         swn_config_load(&c, ENV("SWAPNET=1", "SWAPNET_BUDGET=1.5G", "SWAPNET_BUDGET=7x", "SWAPNET_STORE=/s",
                                 "SWAPNET_STATS=stats.json", "SWAPNET_TRACE=/t", "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1",
                                 "SWAPNET_FETCH=pread", "SWAPNET_ENFORCE=0", "SWAPNET_UNIFIED=managed",
-                                "SWAPNET_DEVICE=privateuseone", "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
+                                "SWAPNET_DEVICE=privateuseone", "SWAPNET_WITHOUT=slices,prefetch", "SWAPNET_LIBRARY=/x",
+                                "SWAPNETWORK=1", "PATH=/bin")),
         0);
     assert_int_equal(c.budget_bytes, 3u << 29);
     assert_string_equal(c.store_dir, "/s");
@@ -56,6 +57,7 @@ static void everything(void **state)
     assert_int_equal(c.unified, SWN_CONFIG_UNIFIED_MANAGED);
     assert_string_equal(swn_config_unified_name(c.unified), "managed");
     assert_int_equal(c.device, SWN_CONFIG_PRIVATEUSEONE);
+    assert_int_equal(c.without, SWN_WITHOUT_SLICES | SWN_WITHOUT_PREFETCH);
     assert_string_equal(c.warnings, "");
 }
 
@@ -107,6 +109,10 @@ static void errors(void **state)
         {"SWAPNET_UNIFIED=yes",
          "SWAPNET_UNIFIED='yes' is no kind of memory: use auto, off, pageable, registered or managed"},
         {"SWAPNET_DEVICE=tpu", "SWAPNET_DEVICE='tpu' is no device: use cuda"},
+        {"SWAPNET_WITHOUT=kept,",
+         "SWAPNET_WITHOUT='kept,' names a part that is not there: use prefetch, kept, slices and lodging"},
+        {"SWAPNET_WITHOUT=prefetch-and-more",
+         "SWAPNET_WITHOUT='prefetch-and-more' names a part that is not there: use prefetch, kept, slices and lodging"},
         {"SWAPNET_FETCH=mmap", "SWAPNET_FETCH='mmap' is not a way to read: use auto, uring, pread or buffered"},
     };
     (void)state;

@@ -398,6 +398,26 @@ static void choice_is_a_total_order(void **state)
     assert_true(not_fastest > 100);
 }
 
+static void nothing_kept(void **state)
+{
+    (void)state;
+    struct swn_plan_node nodes[16];
+    struct swn_plan plan;
+    for (uint64_t budget = 64; budget <= 640; budget += 96) {
+        uint64_t total = vgg_nodes(nodes);
+        nodes[13].unit = 32 * 25088 * 4;
+        assert_int_equal(swn_plan_ring(nodes, 16, budget * MIB, BANDWIDTH, LATENCY, &plan), 0);
+        assert_int_equal(plan.streamed_bytes, total);
+        assert_int_equal(plan.window_bytes, budget * MIB * 15 / 16);
+        assert_int_equal(nodes[13].sliced, nodes[13].bytes > plan.window_bytes);
+        assert_int_equal(nodes[14].oversize, nodes[14].bytes > plan.window_bytes);
+        check(nodes, 16, budget * MIB, &plan);
+        for (size_t i = 0; i < 16; i++)
+            assert_true(!nodes[i].keep && !nodes[i].keep_head);
+    }
+    assert_int_equal(swn_plan_ring(nodes, 0, MIB, BANDWIDTH, LATENCY, &plan), -EINVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +426,7 @@ int main(void)
         cmocka_unit_test(close_to_the_best), cmocka_unit_test(more_budget_is_no_slower),
         cmocka_unit_test(resnet_101),        cmocka_unit_test(vgg),
         cmocka_unit_test(vgg_sliced),        cmocka_unit_test(choice_is_a_total_order),
+        cmocka_unit_test(nothing_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,41 @@
+"""Which interpreters there are: torchvision and transformers want different PyTorches."""
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON_113 = "/usr/bin/python3"
+PYTHON_213 = str(ROOT / ".deps" / "torch-2.13" / "bin" / "python")
+# Where scripts/bench puts accelerate: apart from the virtual environments of the tests.
+ACCELERATE = ROOT / "build" / "bench"
+
+
+def plain_environment():
+    """Ours, without whatever would put swapnet or another budget in front of a program."""
+    return {key: value for key, value in os.environ.items()
+            if key != "LD_PRELOAD" and not key.startswith("SWAPNET")}
+
+
+def imports(python, modules, path=""):
+    """Whether `import modules` works there, with path as PYTHONPATH."""
+    if not shutil.which(python):
+        return False
+    return subprocess.run([python, "-c", f"import {modules}"], check=False, capture_output=True,
+                          env=plain_environment() | {"PYTHONPATH": path}).returncode == 0
+
+
+def with_torchvision(preferred=None):
+    """An interpreter that has torch: the preferred or running one, else the system's."""
+    for python in [preferred] if preferred else [sys.executable, PYTHON_113]:
+        if imports(python, "torch, torchvision"):
+            return python
+    raise SystemExit("no python with torch and torchvision found; name one with --python")
+
+
+def with_accelerate(transformers):
+    """(interpreter, PYTHONPATH) that have accelerate beside transformers or torchvision, or None."""
+    python, path = ((PYTHON_213, str(ACCELERATE / "accelerate-2.13")) if transformers else
+                    (str(ACCELERATE / "accelerate-1.13" / "bin" / "python"), ""))
+    return (python, path) if imports(python, "torch, accelerate", path) else None
