@@ -223,6 +223,7 @@ static void hello(struct swd *d, struct swd_client *c, const struct swn_wire *m)
     /* What it holds is what it says: it obeys the last lease that reached it. */
     p->lease = p->ceiling = lease;
     p->attached = 1;
+    p->has_library = swn_process_has_thread(p->pid, SWN_CLIENT_THREAD) == 1;
     link_of(p)->client = c;
     c->party = p;
     take_facts(p, m);
@@ -356,6 +357,16 @@ void swd_readable(struct swd *d, struct swd_client *c)
     }
 }
 
+/* Whether nothing is left of what had the connection: the process is dead, and its memory need not wait for the pidfd;
+ * or it has become another program, which may live for long and holds nothing. (exec ends the other threads and lets go
+ * of the memory before it closes descriptors.) */
+static int is_gone(const struct swn_party *p)
+{
+    uint64_t start;
+    return swn_process_start(p->pid, &start) || start != p->start ||
+           (p->has_library && !swn_process_has_thread(p->pid, SWN_CLIENT_THREAD));
+}
+
 static void drop(struct swd *d, struct swd_client *c)
 {
     struct swn_party *p = c->party;
@@ -363,8 +374,7 @@ static void drop(struct swd *d, struct swd_client *c)
         link_of(p)->client = NULL;
         p->attached = 0;
         d->unbalanced = 1;
-        uint64_t start; /* dead already? then its memory need not wait for the pidfd */
-        if (swn_process_start(p->pid, &start) || start != p->start)
+        if (is_gone(p))
             swd_gone(d, p);
     }
     close(c->fd);

@@ -41,9 +41,10 @@ struct swn_party {
     /* What was promised. */
     uint64_t lease, ceiling, seq;
     int64_t offered_ms;
-    int attached; /* has a connection */
-    int refused;  /* its answer to the last offer: it stays above it */
-    void *user;   /* the caller's */
+    int attached;    /* has a connection */
+    int has_library; /* the library's thread was seen in it: without that thread it is another program */
+    int refused;     /* its answer to the last offer: it stays above it */
+    void *user;      /* the caller's */
     struct swn_party *next;
 };
 

@@ -20,10 +20,11 @@ static json_t *as_json(const struct swn_book *b)
 {
     json_t *leases = json_array();
     for (const struct swn_party *p = b->first; p; p = p->next)
-        json_array_append_new(leases, json_pack("{s:I s:I s:I s:s s:I s:I s:f}", "pid", (json_int_t)p->pid, "start",
-                                                (json_int_t)p->start, "uid", (json_int_t)p->uid, "name", p->name,
-                                                "lease_bytes", (json_int_t)p->ceiling, "set_budget_bytes",
-                                                (json_int_t)p->set_budget, "set_urgency", p->set_urgency));
+        json_array_append_new(leases,
+                              json_pack("{s:I s:I s:I s:s s:I s:I s:f s:b}", "pid", (json_int_t)p->pid, "start",
+                                        (json_int_t)p->start, "uid", (json_int_t)p->uid, "name", p->name, "lease_bytes",
+                                        (json_int_t)p->ceiling, "set_budget_bytes", (json_int_t)p->set_budget,
+                                        "set_urgency", p->set_urgency, "has_library", p->has_library));
     return json_pack("{s:i s:o}", "schema", 1, "leases", leases);
 }
 
@@ -67,15 +68,18 @@ static int take(struct swn_book *b, const json_t *entry)
     json_int_t pid, start, uid, bytes, set_budget;
     const char *name;
     double urgency;
-    if (json_unpack((json_t *)(uintptr_t)entry, "{s:I s:I s:I s:s s:I s:I s:F}", "pid", &pid, "start", &start, "uid",
-                    &uid, "name", &name, "lease_bytes", &bytes, "set_budget_bytes", &set_budget, "set_urgency",
-                    &urgency) ||
+    int has_library = 0;
+    if (json_unpack((json_t *)(uintptr_t)entry, "{s:I s:I s:I s:s s:I s:I s:F s?b}", "pid", &pid, "start", &start,
+                    "uid", &uid, "name", &name, "lease_bytes", &bytes, "set_budget_bytes", &set_budget, "set_urgency",
+                    &urgency, "has_library", &has_library) ||
         pid <= 0 || pid > INT_MAX || bytes < 0 || (uint64_t)bytes > SWN_WIRE_BYTES_MOST || set_budget < 0 ||
         (uint64_t)set_budget > SWN_WIRE_BYTES_MOST || !(urgency >= 0 && urgency <= SWN_WIRE_URGENCY_MOST))
         return -EINVAL;
     uint64_t now;
     if (swn_process_start((pid_t)pid, &now) || now != (uint64_t)start || swn_book_find(b, (pid_t)pid, now))
         return 0; /* dead: its memory is free */
+    if (has_library && !swn_process_has_thread((pid_t)pid, SWN_CLIENT_THREAD))
+        return 0; /* another program by now */
     struct swn_party *p = swn_book_join(b, (pid_t)pid, now, (uint64_t)bytes);
     if (!p)
         return -ENOMEM;
@@ -83,6 +87,7 @@ static int take(struct swn_book *b, const json_t *entry)
     snprintf(p->name, sizeof p->name, "%s", name);
     p->set_budget = (uint64_t)set_budget;
     p->set_urgency = urgency;
+    p->has_library = has_library;
     return 0;
 }
 

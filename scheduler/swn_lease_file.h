@@ -6,8 +6,8 @@
 
 /* Writes the book's ceilings and what users set beside `path` and renames it, mode 0600. 0 or -errno. */
 int swn_lease_save(const struct swn_book *b, const char *path);
-/* Joins to the book, without a connection, every process on record that still lives. 0, also where there is no file;
- * -EINVAL: not a lease file of ours, it is left alone; -errno. */
+/* Joins to the book, without a connection, every process on record that still lives and runs the same program. 0, also
+ * where there is no file; -EINVAL: not a lease file of ours, it is left alone; -errno. */
 int swn_lease_load(struct swn_book *b, const char *path);
 
 #endif

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "swn_process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,6 +36,42 @@ int swn_process_start(pid_t pid, uint64_t *start)
         return -ESRCH;
     *start = ticks;
     return 0;
+}
+
+/* The first line of a file as text; 0 or -errno. */
+static int read_line(int directory, const char *name, char *text, size_t size)
+{
+    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    ssize_t n = read(fd, text, size - 1);
+    int err = n < 0 ? -errno : 0;
+    close(fd);
+    text[n < 0 ? 0 : n] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    return err;
+}
+
+int swn_process_has_thread(pid_t pid, const char *name)
+{
+    char path[64], comm[32];
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    DIR *tasks = opendir(path);
+    if (!tasks)
+        return -errno;
+    int found = 0;
+    for (struct dirent *e; found <= 0 && (e = readdir(tasks));) {
+        snprintf(path, sizeof path, "%.20s/comm", e->d_name);
+        if (e->d_name[0] == '.')
+            continue;
+        int err = read_line(dirfd(tasks), path, comm, sizeof comm);
+        if (!err)
+            found = !strcmp(comm, name) ? 1 : found;
+        else if (err != -ENOENT && err != -ESRCH) /* else it ended meanwhile */
+            found = err;
+    }
+    closedir(tasks);
+    return found;
 }
 
 int swn_process_watch(pid_t pid)

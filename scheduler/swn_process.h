@@ -5,10 +5,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* The thread of the library that keeps the connection to swapnetd. A process in which it was, and is not any more, has
+ * become another program by exec. */
+#define SWN_CLIENT_THREAD "swn-client"
+
 /* When the process was started, in clock ticks since boot: with its number, its identity. 0 or -errno. */
 int swn_process_start(pid_t pid, uint64_t *start);
 /* A descriptor that becomes readable when the process dies; -ESRCH; -ENOSYS before Linux 5.3: then ask
  * swn_process_start now and then. */
 int swn_process_watch(pid_t pid);
+/* 1: the process has a thread of that name; 0: it has none; -errno: it cannot be seen. */
+int swn_process_has_thread(pid_t pid, const char *name);
 
 #endif

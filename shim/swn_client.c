@@ -18,6 +18,7 @@
 #include "swn_control_io.h"
 #include "swn_engine_priv.h"
 #include "swn_needs.h"
+#include "swn_process.h"
 #include "swn_size.h"
 #include "swn_thread.h"
 #include "swn_wire.h"
@@ -405,7 +406,7 @@ static void *client_main(void *arg)
 {
     struct swn_client *c = arg;
     unsigned chance = (unsigned)getpid();
-    pthread_setname_np(pthread_self(), "swn-client");
+    pthread_setname_np(pthread_self(), SWN_CLIENT_THREAD); /* the daemon looks for it */
     for (;;) {
         if (c->link.fd < 0) {
             connect_now(c);
@@ -448,6 +449,7 @@ void swn_client_start(const struct swn_config *config)
         c->retry_ms = FIRST_RETRY_MS;
         swn_lines_init(&c->in);
         swn_cond_init(&c->answered);
+        c->warned = e->forked; /* its parent says it */
         own(&c->event, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         err = c->event.fd < 0 ? -errno : 0;
     }
@@ -463,6 +465,31 @@ void swn_client_start(const struct swn_config *config)
         await_answer(e, c);
 }
 
+static uint64_t lease_now(struct swn_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    uint64_t lease = e->client ? e->client->lease : 0;
+    pthread_mutex_unlock(&e->lock);
+    return lease;
+}
+
+void swn_client_after_fork(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_budget_change change;
+    int yes = 1;
+    if (!atomic_load_explicit(&e->want_client, memory_order_relaxed) ||
+        !atomic_compare_exchange_strong(&e->want_client, &yes, 0))
+        return;
+    swn_client_start(&e->config);
+    if (lease_now(e))
+        return;
+    swn_engine_set_budget(SWN_BUDGET_MIN_BYTES, 0, &change); /* what it had was the parent's lease */
+    uint64_t lease = lease_now(e);
+    if (lease) /* came meanwhile */
+        swn_engine_set_budget(least_of(e->cap_bytes, lease), 0, &change);
+}
+
 void swn_client_wake(struct swn_engine *e)
 {
     uint64_t one = 1;
@@ -470,13 +497,14 @@ void swn_client_wake(struct swn_engine *e)
         (void)!write(e->client->event.fd, &one, sizeof one);
 }
 
-/* The child goes on with its copy of the budget; it is not registered, and its parent's connection is not its. */
+/* The parent's connection is not the child's, nor is its lease; but many children never touch a tensor. */
 void swn_client_fork_child(struct swn_engine *e)
 {
     struct swn_client *c = e->client;
     if (c) {
         disown(&c->link);
         disown(&c->event);
+        atomic_store(&e->want_client, 1);
     }
     e->client = NULL;
 }

@@ -19,6 +19,9 @@ struct swn_engine;
 int swn_client_find(struct swn_config *config);
 /* Registers, if a daemon is to rule. After the engine has started, with no lock held. */
 void swn_client_start(const struct swn_config *config);
+/* In a forked child that begins to use tensors: registers it as a process of its own, as its parent was. Costs one look
+ * everywhere else. With no lock held. */
+void swn_client_after_fork(void);
 /* There is something for its thread to look at: a change of the budget is bound, or the user's wish is another. Lock
  * held. */
 void swn_client_wake(struct swn_engine *e);

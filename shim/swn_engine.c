@@ -297,6 +297,7 @@ void swn_engine_count_small(long long bytes)
 void swn_engine_after_alloc(void)
 {
     struct swn_engine *e = &swn_engine_one;
+    swn_client_after_fork();
     if (!atomic_load_explicit(&e->want_hook, memory_order_relaxed))
         return;
     int none = 0;

@@ -63,8 +63,9 @@ struct swn_engine {
     struct swn_control *control;
     const struct swn_half *half;
     _Atomic int running;
-    _Atomic int want_hook;  /* first spill: the operator hook is to be installed by whoever holds no lock */
-    _Atomic int hook_state; /* 0 none, 1 being installed, 2 installed, 3 refused */
+    _Atomic int want_hook;   /* first spill: the operator hook is to be installed by whoever holds no lock */
+    _Atomic int want_client; /* a forked child that the daemon does not know yet */
+    _Atomic int hook_state;  /* 0 none, 1 being installed, 2 installed, 3 refused */
     pid_t pid;
     uint64_t arena_bytes;
 

@@ -11,10 +11,11 @@
 #define POINTS 12
 
 /* While there is no plan, nobody knows what will come: a quarter more than what there was, so that a program that
- * loads a model is not stopped at every step. */
+ * loads a model is not stopped at every step. Weights that a forked child inherited on the disk are no need of its
+ * until it computes: most only load data. */
 static uint64_t unplanned_demand(struct swn_engine *e, uint64_t small)
 {
-    uint64_t live = e->live_recent + small;
+    uint64_t live = e->forked && !e->pool ? swn_engine_resident(e) : e->live_recent + small;
     return live + live / 4 + 16 * MIB;
 }
 

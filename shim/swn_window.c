@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "swn_behind.h"
+#include "swn_client.h"
 #include "swn_engine_priv.h"
 #include "swn_guest.h"
 #include "swn_load.h"
@@ -260,6 +261,7 @@ void swn_engine_op_begin(struct swn_op *op)
     op->visits = 0;
     op->slice = (struct swn_arg){0};
     op->begin_ns = swn_now_ns();
+    swn_client_after_fork();
     int prepared = op->copies && op->n == 2 && swn_load_prepare(op);
     pthread_mutex_lock(&e->lock);
     struct swn_thread_state *t = swn_window_thread(e);

@@ -294,6 +294,67 @@ def test_auto_without_a_daemon(place):
         assert "SWAPNET_BUDGET is not set" in dnn.end()[1]
 
 
+class Family:
+    """One family.py under swapnet."""
+
+    def __init__(self, place, directory):
+        self.report = f"{directory}/report"
+        env = {"LD_PRELOAD": str(harness.LIBRARY), "SWAPNET_STORE": f"{directory}/store", "XDG_RUNTIME_DIR": place}
+        self.process = subprocess.Popen([TORCH.python, harness.PROGRAMS / "family.py", self.report],
+                                        env=harness.clean_env(env), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.pid = self.process.pid
+
+    def said(self, suffix=""):
+        path = self.report + suffix
+        wait_for(lambda: os.path.exists(path) or self.process.poll() is not None)
+        assert os.path.exists(path), self.process.stderr.read()
+        with open(path) as f:
+            return json.load(f)
+
+    def tell(self, line):
+        os.write(self.process.stdin.fileno(), line.encode())
+
+
+@contextlib.contextmanager
+def family(place):
+    with harness.disk_dir() as directory:
+        made = Family(place, directory)
+        try:
+            yield made
+        finally:
+            made.process.kill()
+            made.process.communicate()
+
+
+@needs_torch
+def test_exec_gives_back(place):
+    """The same process, but another program: the lease was the old one's."""
+    with daemon(place, "--total", "200M") as d, family(place) as one:
+        before = one.said()
+        assert before["pid"] == one.pid and d.list()[one.pid]["budget_bytes"] > 64 * MIB
+        os.unlink(one.report)
+        one.tell(f"exec {TORCH.python} {harness.PROGRAMS / 'family.py'} {one.report}")
+        assert one.said() == before  # with a lease of its own
+        assert d.list()[one.pid]["state"] in ("running", "shrinking") and leased(d.ask({"op": "list"})) <= 200 * MIB
+        one.tell("exec sleep 60")
+        wait_for(lambda: not d.list(), why="what it had is given back")
+        assert one.process.poll() is None
+
+
+@needs_torch
+def test_forked_child_registers(place):
+    with daemon(place, "--total", "100M") as d, family(place) as one:
+        before = one.said()
+        one.tell("fork")
+        child = one.said(".child")
+        assert child["bits"] == before["bits"] and len(child["bits"]) == 1
+        both = wait_for(lambda: len(d.list()) == 2 and d.list())
+        assert sorted(both) == sorted([one.pid, child["pid"]])
+        assert both[child["pid"]]["budget_bytes"] >= 8 * MIB and leased(d.ask({"op": "list"})) <= 100 * MIB
+        os.kill(child["pid"], signal.SIGKILL)
+        wait_for(lambda: list(d.list()) == [one.pid])
+
+
 # ---- the process's own socket ----
 
 @needs_torch

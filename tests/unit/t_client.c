@@ -92,6 +92,7 @@ static void begin(size_t budget)
     CHECK(engine_begin(budget, SWN_CONFIG_AUTO, NULL) == 0);
     config = e->config;
     play_daemon("d.sock");
+    e->config = config; /* as the engine is started where there is a daemon */
     swn_lines_init(&lines);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
@@ -187,7 +188,18 @@ static void comes_back_with_its_lease(void *arg)
     CHECK(budget_now() == 10 * MIB);
 }
 
-/* A child has no connection, and its end does not end the parent's. */
+static pid_t fork_engine(void)
+{
+    swn_engine_prefork();
+    pid_t pid = fork();
+    if (pid)
+        swn_engine_postfork_parent();
+    else
+        swn_engine_postfork_child();
+    return pid;
+}
+
+/* A child that touches no tensor has no connection, and its end does not end the parent's. */
 static void fork_leaves_it_alone(void *arg)
 {
     (void)arg;
@@ -196,12 +208,7 @@ static void fork_leaves_it_alone(void *arg)
     lease(1, 12 * MIB);
     hear(SWN_WIRE_ACK);
     for (int i = 0; i < 5; i++) {
-        swn_engine_prefork();
-        pid_t pid = fork();
-        if (pid)
-            swn_engine_postfork_parent();
-        else
-            swn_engine_postfork_child();
+        pid_t pid = fork_engine();
         if (!pid) {
             CHECK(!e->client && budget_now() == 12 * MIB);
             _exit(0);
@@ -211,6 +218,60 @@ static void fork_leaves_it_alone(void *arg)
     }
     lease(2, 20 * MIB);
     CHECK(hear(SWN_WIRE_ACK)->seq == 2);
+    pass();
+}
+
+static void child_waits_for(uint64_t budget)
+{
+    struct tensor own;
+    CHECK(tensor_make(&own, WEIGHT_BYTES, 99));
+    struct swn_stats stats;
+    do {
+        usleep(1000);
+        swn_engine_stats(&stats);
+    } while (stats.budget_bytes != budget || strcmp(stats.state, "running"));
+    pass();
+    CHECK(tensor_right(&own, own.own));
+    CHECK(swn_engine_resident(e) <= budget);
+    _exit(0);
+}
+
+/* One that does is a process of its own: with a lease of its own, or with the minimum while it has none. */
+static void child_is_a_process_of_its_own(void *arg)
+{
+    (void)arg;
+    begin(64 * MIB);
+    accept_hello();
+    lease(1, 30 * MIB);
+    hear(SWN_WIRE_ACK);
+    pass();
+    struct swn_lines parents = lines;
+    int parent_fd = peer_fd;
+    for (int answers = 0; answers < 2; answers++) {
+        pid_t pid = fork_engine();
+        if (!pid)
+            child_waits_for(answers ? 16 * MIB : 8 * MIB);
+        peer_fd = -1;
+        swn_lines_init(&lines);
+        struct swn_wire *m = accept_hello();
+        CHECK(m->lease == 0 && m->cap == 64 * MIB);
+        struct ucred who;
+        socklen_t len = sizeof who;
+        CHECK(getsockopt(peer_fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.pid == pid);
+        if (answers) {
+            lease(1, 16 * MIB);
+            CHECK(hear(SWN_WIRE_ACK)->budget == 16 * MIB);
+        }
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        close(peer_fd);
+    }
+    lines = parents;
+    peer_fd = parent_fd;
+    lease(2, 20 * MIB); /* the parent's is another matter */
+    while (hear(SWN_WIRE_ACK)->seq != 2)
+        ;
+    CHECK(budget_now() == 20 * MIB);
     pass();
 }
 
@@ -288,6 +349,7 @@ ALONE(obeys_and_confirms)
 ALONE(refuses_with_its_minimum)
 ALONE(comes_back_with_its_lease)
 ALONE(fork_leaves_it_alone)
+ALONE(child_is_a_process_of_its_own)
 ALONE(descriptors_that_were_closed)
 ALONE(strangers_are_not_asked)
 ALONE(which_daemon)
@@ -299,6 +361,7 @@ int main(void)
         cmocka_unit_test(refuses_with_its_minimum_alone),
         cmocka_unit_test(comes_back_with_its_lease_alone),
         cmocka_unit_test(fork_leaves_it_alone_alone),
+        cmocka_unit_test(child_is_a_process_of_its_own_alone),
         cmocka_unit_test(descriptors_that_were_closed_alone),
         cmocka_unit_test(strangers_are_not_asked_alone),
         cmocka_unit_test(which_daemon_alone),

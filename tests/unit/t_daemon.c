@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -389,12 +390,53 @@ static void leases_on_record(void **state)
     assert_int_equal(swn_process_watch(1 << 22) < 0, 1);
 }
 
+static void *wait_for_it(void *lock)
+{
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+/* After exec it is the same process by number and time of start, but another program, which holds nothing. */
+static void another_program(void **state)
+{
+    struct swn_book b = {.total = 1000 * MIB, .offer = nothing}, again = b;
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread;
+    uint64_t start;
+    char path[96];
+    (void)state;
+    snprintf(path, sizeof path, "%s/leases", base);
+    assert_int_equal(swn_process_has_thread(1 << 22, SWN_CLIENT_THREAD), -ENOENT);
+    assert_int_equal(swn_process_has_thread(getpid(), SWN_CLIENT_THREAD), 0);
+    assert_int_equal(swn_process_start(getpid(), &start), 0);
+    struct swn_party *p = swn_book_join(&b, getpid(), start, 300 * MIB);
+    for (int has_library = 0; has_library < 2; has_library++) {
+        p->has_library = has_library;
+        assert_int_equal(swn_lease_save(&b, path), 0);
+        assert_int_equal(swn_lease_load(&again, path), 0);
+        assert_int_equal(again.count, !has_library);
+        forget(&again);
+    }
+    pthread_mutex_lock(&lock);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_it, &lock), 0);
+    assert_int_equal(pthread_setname_np(thread, SWN_CLIENT_THREAD), 0);
+    assert_int_equal(swn_process_has_thread(getpid(), SWN_CLIENT_THREAD), 1);
+    assert_int_equal(swn_lease_load(&again, path), 0);
+    assert_true(again.count == 1 && again.first->has_library);
+    pthread_mutex_unlock(&lock);
+    pthread_join(thread, NULL);
+    forget(&again);
+    forget(&b);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_base, remove_base)
     const struct CMUnitTest tests[] = {
-        TEST(memory_there_is),  TEST(following_memory), TEST(lists_of_cpus), TEST(parts_of_cpus),    TEST(notify),
-        TEST(no_socket_for_us), TEST(lines_in_pieces),  TEST(messages),      TEST(leases_on_record),
+        TEST(memory_there_is),  TEST(following_memory), TEST(lists_of_cpus),   TEST(parts_of_cpus),
+        TEST(notify),           TEST(no_socket_for_us), TEST(lines_in_pieces), TEST(messages),
+        TEST(leases_on_record), TEST(another_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
