@@ -39,6 +39,7 @@ struct swn_profile_layer {
     char *name;
     struct swn_layer l;
     uint64_t activation_bytes; /* most tensors that are no weights, while it computes */
+    uint64_t slice_bytes;      /* its operator can take it in slices that are multiples of it; 0: only whole */
     struct swn_profile_read *reads;
     size_t read_count;
     double *releases; /* seconds */

@@ -247,8 +247,8 @@ static void take_releases(struct reader *r, json_t *object, struct swn_profile_l
 
 static void take_layer(struct reader *r, json_t *object, struct swn_profile *p)
 {
-    static const char *const known[] = {"name",    "bytes",    "depth", "flops", "compute_s", "activation_bytes",
-                                        "swap_in", "swap_out", NULL};
+    static const char *const known[] = {"name",        "bytes",   "depth",    "flops", "compute_s", "activation_bytes",
+                                        "slice_bytes", "swap_in", "swap_out", NULL};
     if (!json_is_object(object)) {
         fail(r, "it must be an object");
         return;
@@ -266,6 +266,7 @@ static void take_layer(struct reader *r, json_t *object, struct swn_profile *p)
     l->l.flops = take_count(r, object, "flops", MOST_FLOPS, 0);
     l->l.compute_s = take_seconds_or_null(r, object, "compute_s");
     l->activation_bytes = take_count(r, object, "activation_bytes", MOST_BYTES, 0);
+    l->slice_bytes = take_count(r, object, "slice_bytes", MOST_BYTES, 0);
     take_reads(r, object, l);
     take_releases(r, object, l);
 }
@@ -448,10 +449,10 @@ static json_t *layer_value(const struct swn_profile_layer *l)
         json_array_append_new(reads, json_pack("[I f]", (json_int_t)l->reads[i].bytes, l->reads[i].seconds));
     for (size_t i = 0; i < l->release_count; i++)
         json_array_append_new(releases, json_real(l->releases[i]));
-    return json_pack("{s:o s:o s:o s:o s:o s:o s:o s:o}", "name", text_value(l->name), "bytes", count_value(l->l.bytes),
-                     "depth", count_value(l->l.depth), "flops", count_value(l->l.flops), "compute_s",
-                     seconds_value(l->l.compute_s), "activation_bytes", count_value(l->activation_bytes), "swap_in",
-                     reads, "swap_out", releases);
+    return json_pack("{s:o s:o s:o s:o s:o s:o s:o s:o s:o}", "name", text_value(l->name), "bytes",
+                     count_value(l->l.bytes), "depth", count_value(l->l.depth), "flops", count_value(l->l.flops),
+                     "compute_s", seconds_value(l->l.compute_s), "activation_bytes", count_value(l->activation_bytes),
+                     "slice_bytes", count_value(l->slice_bytes), "swap_in", reads, "swap_out", releases);
 }
 
 static int write_model(const struct swn_profile *p, json_t *root)

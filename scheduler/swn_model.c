@@ -57,7 +57,8 @@ static int make_room(struct swn_model *m, size_t n)
 {
     m->layer = calloc(n + 1, sizeof *m->layer);
     m->layers = calloc(n + 1, sizeof *m->layers);
-    return m->layer && m->layers ? 0 : -ENOMEM;
+    m->more = calloc(n + 1, sizeof *m->more);
+    return m->layer && m->layers && m->more ? 0 : -ENOMEM;
 }
 
 static int add(struct swn_model *m, const char *name, const struct swn_layer *l)
@@ -65,6 +66,18 @@ static int add(struct swn_model *m, const char *name, const struct swn_layer *l)
     m->layer[m->n] = strdup(name);
     m->layers[m->n] = *l;
     return m->layer[m->n++] ? 0 : -ENOMEM;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of the weights of one layer the one that can be sliced in the coarsest way stands for all. */
+static void add_more(struct swn_predict_more *more, const struct swn_profile_layer *l)
+{
+    more->slice_bytes = larger(more->slice_bytes, l->slice_bytes);
+    more->activation_bytes = larger(more->activation_bytes, l->activation_bytes);
 }
 
 static void take_coefficients(struct swn_model *m, const struct swn_profile *p)
@@ -82,8 +95,10 @@ static int from_profile(struct swn_model *m, const struct swn_profile *p, char w
         return -EINVAL;
     }
     int rc = make_room(m, p->layer_count);
-    for (size_t i = 0; !rc && i < p->layer_count; i++)
+    for (size_t i = 0; !rc && i < p->layer_count; i++) {
+        add_more(&m->more[i], &p->layers[i]);
         rc = add(m, p->layers[i].name, &p->layers[i].l);
+    }
     m->other_bytes = p->other_bytes;
     m->latency_s = p->latency_s;
     take_coefficients(m, p);
@@ -111,6 +126,7 @@ static int take_times(struct swn_model *m, const struct swn_profile *p, char why
         if (tries == m->n)
             continue;
         found++;
+        add_more(&m->more[at], &p->layers[i]);
         m->layers[at].flops += p->layers[i].l.flops;
         if (p->layers[i].l.compute_s >= 0)
             m->layers[at].compute_s =
@@ -250,6 +266,7 @@ void swn_model_free(struct swn_model *m)
         free(m->layer[i]);
     free(m->layer);
     free(m->layers);
+    free(m->more);
     free(m->name);
     free(m->store_path);
     *m = (struct swn_model){.latency_s = -1};
@@ -266,5 +283,6 @@ const char *swn_model_lacks(const struct swn_model *m)
 
 struct swn_predict swn_model_predict(const struct swn_model *m)
 {
-    return (struct swn_predict){.layers = m->layers, .n = m->n, .c = m->c, .other_bytes = m->other_bytes};
+    return (struct swn_predict){
+        .layers = m->layers, .more = m->more, .n = m->n, .c = m->c, .other_bytes = m->other_bytes};
 }

@@ -25,6 +25,7 @@ struct swn_model {
     char **layer;     /* names */
     char *store_path; /* NULL: not a store */
     struct swn_layer *layers;
+    struct swn_predict_more *more; /* of each */
     size_t n;
     struct swn_coefficients c;
     unsigned known;       /* of the coefficients */

@@ -15,6 +15,9 @@
 #define CUT_LEAST (16 * MIB)
 /* One that its operator can take in slices, from this size up, which is two of them. */
 #define SLICED_LEAST (4 * MIB)
+/* It is worth it for those that take much of the budget, and for these. */
+#define LARGE_LEAST (16 * MIB)
+#define LARGE_PART 8
 /* Cuts fall on granules of the arena. */
 #define CUT_STEP ((uint64_t)65536)
 /* A streamed weight may be cut further, so that reading it can begin before the whole of it has room. */
@@ -53,8 +56,15 @@ struct problem {
 struct segment {
     uint64_t bytes, piece; /* to be read, in parts of so many; 0: nothing */
     double compute_ns;
-    int mapped; /* read through the mapping */
+    uint64_t spare; /* for this step to be lodged in; 0: it must not be */
+    uint64_t room;  /* spare while this step computes */
+    int mapped;     /* read through the mapping */
 };
+
+int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes)
+{
+    return bytes >= LARGE_LEAST || (bytes >= SLICED_LEAST && bytes > budget_bytes / LARGE_PART);
+}
 
 uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
 {
@@ -76,7 +86,7 @@ static size_t segment_count(const struct swn_plan_node *node)
 }
 
 /* The steps of one node into `to`; returns how many. */
-static size_t segments_of(const struct swn_plan_node *node, struct segment *to)
+static size_t segments_of(const struct swn_plan_node *node, int lodging, struct segment *to)
 {
     uint64_t tail = node->keep ? 0 : node->bytes - node->keep_head, piece = node->piece ? node->piece : tail;
     if (!node->sliced) {
@@ -84,18 +94,45 @@ static size_t segments_of(const struct swn_plan_node *node, struct segment *to)
         to[0] = (struct segment){.bytes = tail,
                                  .piece = piece,
                                  .compute_ns = node->compute_ns + (double)tail * publish,
+                                 .room = node->spare,
                                  .mapped = node->oversize};
         return 1;
     }
     size_t n = 0;
     double each = node->compute_ns / (double)node->bytes;
     if (node->keep_head)
-        to[n++] = (struct segment){.compute_ns = each * (double)node->keep_head};
+        to[n++] = (struct segment){.compute_ns = each * (double)node->keep_head, .room = node->spare};
     for (; tail; tail -= piece) {
         piece = tail < 2 * node->piece ? tail : node->piece;
-        to[n++] = (struct segment){.bytes = piece, .piece = piece, .compute_ns = each * (double)piece};
+        to[n++] = (struct segment){.bytes = piece,
+                                   .piece = piece,
+                                   .compute_ns = each * (double)piece,
+                                   .spare = lodging ? node->spare : 0,
+                                   .room = node->spare};
     }
     return n;
+}
+
+/* What is lodged while a pass is simulated, by step; `oldest` is the first that may still be. */
+struct lodger {
+    uint64_t *at, bytes;
+    size_t oldest;
+};
+
+/* Whether a slice of step i, whose reading begins at `now`, finds room in what the steps from there on leave. */
+static int lodge(struct lodger *l, const struct segment *steps, size_t n, const double *compute_end, size_t i,
+                 uint64_t bytes, double now)
+{
+    uint64_t room = steps[i % n].spare;
+    for (; l->oldest < i && compute_end[l->oldest + 1] <= now; l->oldest++)
+        l->bytes -= l->at[l->oldest];
+    for (size_t j = l->oldest; j < i && room; j++)
+        room = steps[j % n].room < room ? steps[j % n].room : room;
+    if (l->bytes + bytes > room)
+        return 0;
+    l->at[i] = bytes;
+    l->bytes += bytes;
+    return 1;
 }
 
 /* Time at which each step ends, over a few passes; the ring is walked with two indices. */
@@ -104,8 +141,12 @@ static double simulate(const struct segment *steps, size_t n, uint64_t window, d
     enum { PASSES = 4 };
     size_t total = n * PASSES;
     double *compute_end = calloc(total + 1, sizeof *compute_end);
-    if (!compute_end)
+    struct lodger lodger = {.at = calloc(total, sizeof *lodger.at)};
+    if (!compute_end || !lodger.at) {
+        free(compute_end);
+        free(lodger.at);
         return 0;
+    }
     double disk_free = 0, first_pass_end = 0;
     size_t oldest = 0; /* first step whose frames are still held when step i is read */
     uint64_t held = 0;
@@ -123,11 +164,16 @@ static double simulate(const struct segment *steps, size_t n, uint64_t window, d
             }
             for (; bytes; bytes -= piece) {
                 piece = bytes < step->piece ? bytes : step->piece;
+                if (held + piece > window && step->spare && lodge(&lodger, steps, n, compute_end, i, piece, begin)) {
+                    begin += latency_ns + (double)piece / bytes_per_ns;
+                    continue;
+                }
                 /* compute_end[j + 1] is when step j is done: its frames are free then */
                 while (held + piece > window && oldest < i) {
                     const struct segment *old = &steps[oldest % n];
-                    if (old->bytes && !old->mapped) {
-                        held -= old->bytes;
+                    uint64_t had = old->mapped ? 0 : old->bytes - lodger.at[oldest];
+                    if (had) {
+                        held -= had;
                         if (compute_end[oldest + 1] > begin)
                             begin = compute_end[oldest + 1];
                     }
@@ -144,11 +190,12 @@ static double simulate(const struct segment *steps, size_t n, uint64_t window, d
     }
     double took = (compute_end[total] - first_pass_end) / 2;
     free(compute_end);
+    free(lodger.at);
     return took;
 }
 
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
-                         double latency_ns)
+static double simulate_nodes(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
+                             double latency_ns, int lodging)
 {
     size_t most = 0, count = 0;
     for (size_t i = 0; i < n; i++)
@@ -157,10 +204,16 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
     if (!steps)
         return 0;
     for (size_t i = 0; i < n; i++)
-        count += segments_of(&nodes[i], steps + count);
+        count += segments_of(&nodes[i], lodging, steps + count);
     double took = simulate(steps, count, window, bytes_per_ns, latency_ns);
     free(steps);
     return took;
+}
+
+double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
+                         double latency_ns)
+{
+    return simulate_nodes(nodes, n, window, bytes_per_ns, latency_ns, 1);
 }
 
 /* How much of the node may be streamed. */
@@ -426,7 +479,7 @@ static int try_candidate(const struct problem *p, const struct candidate *at, do
     }
     if ((double)out->streamed_bytes / p->bytes_per_ns > limit_ns)
         return 0;
-    out->latency_ns = swn_plan_simulate(p->nodes, p->n, at->window, p->bytes_per_ns, p->latency_ns);
+    out->latency_ns = simulate_nodes(p->nodes, p->n, at->window, p->bytes_per_ns, p->latency_ns, 0);
     return 1;
 }
 

@@ -18,6 +18,7 @@ struct swn_plan_node {
     uint64_t bytes;
     double compute_ns; /* from the moment its operator has its weights to the next node's */
     uint64_t unit;     /* its operator can take it slice by slice, in multiples of so many bytes; 0: only whole */
+    uint64_t spare;    /* memory left for activations that nobody needs from its operator to the next node's */
     /* out */
     int keep;
     int sliced;         /* what is not kept is lent slice by slice, so the window need not hold all of it */
@@ -51,7 +52,8 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
 
 /* Steady-state time of one pass under what nodes[] say is kept and sliced: reads are served in order by one disk and
  * may begin when the window has room; a node, or a slice of one, computes when it is there and its predecessor is done
- * (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). 0 when there is no memory to find out. */
+ * (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). Slices for which the window has no room are read
+ * into what is spare from here to their node (lodging). 0 when there is no memory to find out. */
 double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
                          double latency_ns);
 
@@ -61,8 +63,9 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
  * nothing when the disk is fast after all. */
 #define SWN_PLAN_CAUTION 0.6
 
-/* The plan that the library makes, with SWN_PLAN_CAUTION, and in out->latency_ns how long it takes when the disk is as
- * fast as it was measured. Errors as swn_plan_make. */
+/* The plan that the library makes, with SWN_PLAN_CAUTION and without counting on anything spare, and in
+ * out->latency_ns how long it takes when the disk is as fast as it was measured, and slices are lodged in what is.
+ * Errors as swn_plan_make. */
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                      struct swn_plan *out);
 
@@ -74,6 +77,9 @@ size_t swn_plan_choose(const struct swn_plan *plans, size_t n);
 /* Keeps nothing: nearly all of the budget is the window. What the kept set is measured against. As swn_plan_predict. */
 int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                   struct swn_plan *out);
+
+/* Whether a weight that its operator can take in slices takes so much of the budget that it is worth it. */
+int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes);
 
 /* The length of slices, in whole units, of a weight that is lent through such a window; two of them have to fit. */
 uint64_t swn_plan_slice(uint64_t unit, uint64_t window);

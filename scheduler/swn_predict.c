@@ -37,16 +37,27 @@ uint64_t swn_predict_least(const struct swn_predict *p)
     return least < demand ? least : demand;
 }
 
+static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, double ns)
+{
+    struct swn_plan_node node = {.bytes = p->layers[i].bytes, .compute_ns = ns};
+    const struct swn_predict_more *more = p->more ? &p->more[i] : NULL;
+    if (more && swn_plan_worth_slicing(node.bytes, budget_bytes))
+        node.unit = more->slice_bytes;
+    if (more && more->activation_bytes && more->activation_bytes < p->other_bytes)
+        node.spare = p->other_bytes - more->activation_bytes;
+    return node;
+}
+
 /* Layers that never leave lend their time to the weight read before them; before the first one, to the last of the
  * pass before. */
-static size_t make_nodes(const struct swn_predict *p, struct swn_plan_node *nodes)
+static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_node *nodes)
 {
     size_t n = 0;
     double first = 0;
     for (size_t i = 0; i < p->n; i++) {
         double ns = swn_delay_of(&p->c, &p->layers[i]).ex * 1e9;
         if (p->layers[i].bytes >= STREAMED_FROM)
-            nodes[n++] = (struct swn_plan_node){.bytes = p->layers[i].bytes, .compute_ns = ns};
+            nodes[n++] = node_of(p, i, budget_bytes, ns);
         else if (n)
             nodes[n - 1].compute_ns += ns;
         else
@@ -65,7 +76,7 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
     if (!nodes && !own)
         return -ENOMEM;
     nodes = nodes ? nodes : own;
-    size_t n = make_nodes(p, nodes);
+    size_t n = make_nodes(p, budget_bytes, nodes);
     double speed = p->c.alpha > 0 ? 1e-9 / p->c.alpha : 1e9; /* bytes per ns; 0 s per byte: no disk is that fast */
     int rc =
         n ? swn_plan_predict(nodes, n, budget_bytes > taken ? budget_bytes - taken : 0, speed, p->c.beta * 1e9, out)

@@ -13,11 +13,18 @@
 #include "swn_divide.h"
 #include "swn_plan.h"
 
+/* What the delay model need not know of a layer. */
+struct swn_predict_more {
+    uint64_t slice_bytes;      /* its operator can take it in multiples of so many bytes; 0: only whole */
+    uint64_t activation_bytes; /* most that is not a weight while it computes; 0: not known */
+};
+
 struct swn_predict {
     const struct swn_layer *layers; /* in the order they are read; those below 64 KiB stay in memory */
     size_t n;
     struct swn_coefficients c;
-    uint64_t other_bytes; /* everything that is not a weight: activations, inputs */
+    uint64_t other_bytes;                /* everything that is not a weight: activations, inputs */
+    const struct swn_predict_more *more; /* of each layer, or NULL */
 };
 
 /* What it can use: all weights and the other bytes. */

@@ -655,17 +655,19 @@ static size_t recalled_bytes(struct swn_engine *e)
 /* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out)
 {
-    size_t most = e->node_live * 4 + 16;
+    size_t most = e->node_live * 4 + 16, peak = other_peak(e);
     *out = (struct swn_draft){.ids = malloc(most * sizeof *out->ids), .nodes = malloc(most * sizeof *out->nodes)};
     size_t len = out->ids && out->nodes ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
         out->n = swn_policy_gather(e, out->ids, most);
     for (size_t i = 0; i < out->n; i++) {
         struct swn_node *node = swn_node_of(e, out->ids[i]);
-        out->nodes[i] = (struct swn_plan_node){
-            .bytes = swn_weight_bytes(node->range), .compute_ns = node->compute_ns, .unit = node->range->slice_unit};
+        out->nodes[i] = (struct swn_plan_node){.bytes = swn_weight_bytes(node->range),
+                                               .compute_ns = node->compute_ns,
+                                               .unit = node->range->slice_unit,
+                                               .spare = peak > node->other_need ? peak - node->other_need : 0};
     }
-    out->other = other_peak(e) + recalled_bytes(e);
+    out->other = peak + recalled_bytes(e);
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
     out->bytes_per_ns = disk_speed(e, &out->read_ns);
     out->keep = !(e->config.without & SWN_WITHOUT_KEPT);

@@ -146,6 +146,7 @@ static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
     l->l.depth = 1;
     l->l.flops = w->flops < (uint64_t)1 << 59 ? w->flops : (uint64_t)1 << 59;
     l->activation_bytes = w->other;
+    l->slice_bytes = r->slice_unit;
     return put_samples(l, w);
 }
 

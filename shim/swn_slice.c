@@ -22,16 +22,12 @@ static size_t unit_of(size_t row_bytes, size_t bytes)
     return granules < bytes / row_bytes ? row_bytes * granules : 0;
 }
 
-/* From so many bytes on a weight is worth slicing: those that take much of the budget. */
-#define LEAST_BYTES ((size_t)4 << 20)
-#define LARGE_BYTES ((size_t)16 << 20)
-#define LARGE_PART 8
-
+/* A profile is for any budget. */
 static int worth_slicing(const struct swn_engine *e, size_t bytes)
 {
     if (e->config.without & SWN_WITHOUT_SLICES)
         return 0;
-    return bytes >= LARGE_BYTES || (bytes >= LEAST_BYTES && bytes > e->goal_bytes / LARGE_PART);
+    return swn_plan_worth_slicing(bytes, e->record && !e->pool ? 0 : e->goal_bytes);
 }
 
 void swn_slice_offer(struct swn_op *op, unsigned index, size_t row_bytes)

@@ -365,6 +365,36 @@ static void vgg_sliced(void **state)
     assert_true(wide[0].oversize && wide[1].sliced);
 }
 
+/* While the convolutions compute, slices of the linear layers are read into what activations leave, but never into what
+ * one of the steps in between needs. */
+static void vgg_lodged(void **state)
+{
+    (void)state;
+    struct swn_plan_node nodes[16];
+    struct swn_plan plan;
+    uint64_t total = vgg_nodes(nodes), spare = 40 * MIB;
+    for (size_t i = 13; i < 16; i++)
+        nodes[i].unit = 64 * KIB;
+    assert_int_equal(swn_plan_make(nodes, 16, total / 2, BANDWIDTH, LATENCY, &plan), 0);
+    double without = swn_plan_simulate(nodes, 16, plan.window_bytes, BANDWIDTH, LATENCY);
+    for (size_t i = 0; i < 16; i++)
+        nodes[i].spare = spare;
+    double with = swn_plan_simulate(nodes, 16, plan.window_bytes, BANDWIDTH, LATENCY);
+    /* 40 MiB more that the disk can read ahead */
+    assert_true(with < without - 0.8 * (double)spare / BANDWIDTH && with > without - 1.2 * (double)spare / BANDWIDTH);
+    struct swn_plan_node again[16];
+    memcpy(again, nodes, sizeof nodes);
+    struct swn_plan same;
+    assert_int_equal(swn_plan_make(again, 16, total / 2, BANDWIDTH, LATENCY, &same), 0);
+    assert_true(same.window_bytes == plan.window_bytes && same.streamed_bytes == plan.streamed_bytes);
+    assert_int_equal(swn_plan_predict(again, 16, total / 2, BANDWIDTH, LATENCY, &same), 0);
+    double predicted = swn_plan_simulate(again, 16, same.window_bytes, BANDWIDTH, LATENCY);
+    assert_true(same.latency_ns > predicted * 0.9999 && same.latency_ns < predicted * 1.0001);
+    nodes[12].spare = 0; /* the last convolution needs all there is */
+    double late = swn_plan_simulate(nodes, 16, plan.window_bytes, BANDWIDTH, LATENCY);
+    assert_true(late > with + 0.5 * (double)spare / BANDWIDTH);
+}
+
 /* Times that differ by a few percent, so that who is within three percent of whom is not transitive. */
 static void choice_is_a_total_order(void **state)
 {
@@ -426,7 +456,7 @@ int main(void)
         cmocka_unit_test(close_to_the_best), cmocka_unit_test(more_budget_is_no_slower),
         cmocka_unit_test(resnet_101),        cmocka_unit_test(vgg),
         cmocka_unit_test(vgg_sliced),        cmocka_unit_test(choice_is_a_total_order),
-        cmocka_unit_test(nothing_kept),
+        cmocka_unit_test(nothing_kept),      cmocka_unit_test(vgg_lodged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

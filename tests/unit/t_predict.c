@@ -21,7 +21,7 @@ static struct swn_predict model(double alpha)
 {
     for (unsigned i = 0; i < LAYERS; i++) /* every fourth one never leaves */
         layers[i] = (struct swn_layer){i % 4 == 3 ? 4096 : MIB * (1 + i % 5), 1, 100000000, i % 2 ? 2e-3 : -1};
-    return (struct swn_predict){layers, LAYERS, {alpha, 1e-4, 2e-11, 0}, 3 * MIB};
+    return (struct swn_predict){.layers = layers, .n = LAYERS, .c = {alpha, 1e-4, 2e-11, 0}, .other_bytes = 3 * MIB};
 }
 
 static void test_ends(void **state)
@@ -77,11 +77,43 @@ static void test_curve(void **state)
     assert_int_equal(swn_predict_curve(&none, curve, 12), -EINVAL);
 }
 
+/* A layer that takes much of the budget, in slices or not, and with room for them beside the window or not. */
+static void test_slices(void **state)
+{
+    (void)state;
+    struct swn_predict p = model(2e-10);
+    struct swn_predict_more more[LAYERS] = {{0}};
+    struct swn_plan_node nodes[LAYERS];
+    struct swn_plan whole, sliced, lodged;
+    layers[20] = (struct swn_layer){100 * MIB, 1, 0, 5e-3};
+    p.other_bytes = 40 * MIB;
+    uint64_t budget = 90 * MIB;
+    assert_true(swn_predict_plan(&p, budget, NULL, &whole) > 0);
+    p.more = more;
+    more[20].slice_bytes = MIB;
+    assert_true(swn_predict_plan(&p, budget, nodes, &sliced) > 0);
+    for (unsigned i = 0; i < LAYERS * 3 / 4; i++)
+        assert_int_equal(nodes[i].sliced, nodes[i].bytes == 100 * MIB);
+    assert_true(sliced.latency_ns < whole.latency_ns * 0.7);
+    for (unsigned i = 0; i < LAYERS; i++)
+        more[i].activation_bytes = MIB;
+    assert_true(swn_predict_plan(&p, budget, NULL, &lodged) > 0);
+    assert_true(lodged.latency_ns < sliced.latency_ns * 0.97 && lodged.streamed_bytes == sliced.streamed_bytes);
+    for (unsigned i = 0; i < LAYERS; i++)
+        more[i].activation_bytes = p.other_bytes;
+    assert_true(swn_predict_plan(&p, budget, NULL, &lodged) > 0);
+    assert_true(lodged.latency_ns > sliced.latency_ns * 0.9999);
+    more[1].slice_bytes = 65536; /* 2 MiB: not worth it */
+    assert_true(swn_predict_plan(&p, budget, nodes, &sliced) > 0);
+    assert_int_equal(nodes[1].sliced, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_curve),
+        cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

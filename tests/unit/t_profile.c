@@ -46,6 +46,7 @@ static struct swn_profile *example(void)
         struct swn_profile_layer *l = swn_profile_add(p, name);
         l->l = (struct swn_layer){1000000u * (unsigned)(i + 1), 1 + (unsigned)i % 2, 1u << (10 + i), 0.001 * (i + 1)};
         l->activation_bytes = 4096;
+        l->slice_bytes = 65536u * (unsigned)i;
         l->read_count = 2;
         l->reads = calloc(2, sizeof *l->reads);
         l->reads[0] = (struct swn_profile_read){l->l.bytes, 1e-3};
@@ -85,6 +86,7 @@ static void test_round_trip(void **state)
         assert_int_equal(q->layers[i].l.depth, p->layers[i].l.depth);
         assert_int_equal(q->layers[i].l.flops, p->layers[i].l.flops);
         assert_int_equal(q->layers[i].read_count, 2);
+        assert_int_equal(q->layers[i].slice_bytes, p->layers[i].slice_bytes);
         assert_int_equal(q->layers[i].reads[1].bytes, p->layers[i].reads[1].bytes);
         assert_int_equal(q->layers[i].release_count, 1);
     }
