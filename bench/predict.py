@@ -4,8 +4,8 @@
     python3 bench/predict.py [--models resnet101 vgg19] [--points 25 50 75 100] [--rounds 3]
 
 A point p is a budget of other + p % of the weights. In every round the model is profiled anew, in memory, and then run
-within each budget; the prediction is that of `swapnet-partition plan` from that round's profile, so both see the same
-hour of the machine. Medians over the rounds; the goal is a prediction within 10 % of what is measured.
+within each budget; the prediction is that of `swapnetctl plan` from that round's profile, so both see the same hour of
+the machine. Medians over the rounds; the goal is a prediction within 10 % of what is measured.
 """
 import argparse
 import json
@@ -60,7 +60,7 @@ def one_round(args, model, number, store):
     for point in args.points:
         # What the library needs besides: a little more than was measured, so that 100 % fits.
         budget = int(made["other_bytes"] * 1.05 + weights * point / 100) + (1 << 20)
-        plan = json.loads(run(BIN / "swapnet-partition", "plan", "-b", budget, "-o", "json", profile))["library"]
+        plan = json.loads(run(BIN / "swapnetctl", "plan", "--total", budget, "-o", "json", profile))["models"][0]
         measured = float(run(BIN / "swapnetctl", "run", "-b", budget, "-s", store, "--", *app))
         row = {"model": model, "round": number, "point": point, "budget_bytes": budget, "plain_ms": plain,
                "predicted_ms": plan["latency_s"] * 1e3, "measured_ms": measured}
