@@ -76,8 +76,12 @@ static int map_at(struct swn_residency *s, const struct swn_range *r, int how, c
                   uint64_t off)
 {
     void *at = (void *)r->addr;
-    return s->io->mmap(s->io->ctx, &at, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
-                       how | MAP_FIXED | MAP_NORESERVE, file->fetch.fd, off);
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    int err = s->io->mmap(s->io->ctx, &at, size, PROT_READ | PROT_WRITE, how | MAP_FIXED | MAP_NORESERVE,
+                          file->fetch.fd, off);
+    if (!err && r->guest) /* as the rest of the program's mapping is */
+        madvise((void *)r->addr, size, MADV_RANDOM);
+    return err;
 }
 
 /* Ordinary pages in place of what is there; they are zero. */

@@ -48,8 +48,20 @@ static int torch_maps_tensors(const void *caller, int prot, int flags, int fd)
     return (uintptr_t)caller >= torch_lo && (uintptr_t)caller < torch_hi;
 }
 
+/* safetensors maps a file once for its header, before PyTorch maps it for the tensors: reading around that header, the
+ * kernel took 8 MiB of weights. */
+static int looks_at_a_file(int prot, int flags, int fd)
+{
+    return fd >= 0 && prot == PROT_READ && (flags & (MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS)) == MAP_PRIVATE;
+}
+
 static void *map(void *addr, size_t len, int prot, int flags, int fd, off_t off, const void *caller)
 {
+    if (looks_at_a_file(prot, flags, fd)) {
+        int saved = errno;
+        swn_guest_looking(len, fd);
+        errno = saved;
+    }
     void *at = (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, off);
     if (at != MAP_FAILED && torch_maps_tensors(caller, prot, flags, fd)) {
         int saved = errno;

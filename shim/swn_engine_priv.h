@@ -25,6 +25,7 @@
 struct swn_node {
     struct swn_range *range;
     uint32_t id;
+    uint32_t then; /* what was read next, the last time */
     double compute_ns;
     size_t other_need; /* most of everything that is not a weight, from its operator to the next node's */
 };

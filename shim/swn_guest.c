@@ -30,6 +30,12 @@ static void keep_out_of_the_cache(struct swn_engine *e, void *addr, size_t len, 
     e->io->fadvise(e->io->ctx, fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
+void swn_guest_looking(size_t len, int fd)
+{
+    if (swn_engine_running() && len >= GUEST_LEAST)
+        swn_load_ask_for_header(fd);
+}
+
 void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -52,13 +58,18 @@ void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
             atomic_store(&e->want_hook, 1);
             keep_out_of_the_cache(e, addr, len, fd);
             watched = 1;
+            file->refs++;
         }
     } else {
         file->refs--;
     }
     pthread_mutex_unlock(&e->lock);
-    if (watched)
-        swn_load_ask_for_edges(fd);
+    if (watched) {
+        swn_load_look_into(file);
+        pthread_mutex_lock(&e->lock);
+        file->refs--;
+        pthread_mutex_unlock(&e->lock);
+    }
     swn_hooks_settle();
 }
 
@@ -112,6 +123,32 @@ static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
     return r;
 }
 
+/* The range for the whole pages of [lo, hi), or NULL. */
+static struct swn_range *range_for(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
+{
+    struct swn_range *r = hi > lo && hi - lo >= SWN_GRANULE ? swn_arena_find(e->arena, lo) : NULL;
+    return !r && hi > lo && hi - lo >= SWN_GRANULE ? adopt(e, lo, hi) : r;
+}
+
+struct swn_range *swn_guest_successor(struct swn_engine *e, const struct swn_range *r)
+{
+    const struct swn_guest *g = r->guest;
+    const struct swn_ckpt_storage *next = swn_load_foresee(e, r);
+    if (!next || next->off < g->file_off || next->off + next->bytes > g->file_off + (g->hi - g->lo))
+        return NULL;
+    uintptr_t at = g->lo + (uintptr_t)(next->off - g->file_off);
+    return range_for(e, swn_round_up(at, SWN_PAGE), (at + next->bytes) / SWN_PAGE * SWN_PAGE);
+}
+
+void swn_guest_woken(const struct swn_op *op)
+{
+    for (unsigned i = 0; i < op->n; i++) {
+        struct swn_guest *g = op->args[i].word ? NULL : swn_arena_guest(swn_engine_one.arena, op->args[i].data);
+        if (g)
+            swn_load_ask_for_edges(g->file);
+    }
+}
+
 void swn_guest_resolve(struct swn_engine *e, struct swn_op *op)
 {
     for (unsigned i = 0; i < op->n; i++) {
@@ -119,9 +156,7 @@ void swn_guest_resolve(struct swn_engine *e, struct swn_op *op)
         if (arg->word)
             continue;
         uintptr_t lo = swn_round_up(arg->data, SWN_PAGE), hi = (arg->data + arg->bytes) / SWN_PAGE * SWN_PAGE;
-        struct swn_range *r = hi > lo && hi - lo >= SWN_GRANULE ? swn_arena_find(e->arena, lo) : NULL;
-        if (!r && hi > lo && hi - lo >= SWN_GRANULE)
-            r = adopt(e, lo, hi);
+        struct swn_range *r = range_for(e, lo, hi);
         arg->data = r ? lo : 0;
         arg->bytes = r ? hi - lo : 0;
     }

@@ -18,6 +18,15 @@ void swn_guest_mapped(void *addr, size_t len, int fd, off_t off);
 /* Somebody is about to unmap addresses. Cheap where there is no guest. No lock held. */
 void swn_guest_unmapping(void *addr, size_t len);
 
+/* Somebody maps a file to read, which may be to look at the header of a checkpoint. Cheap but for large files. No lock
+ * held. */
+void swn_guest_looking(size_t len, int fd);
+
+/* An operator is about to begin; no lock held. */
+void swn_guest_woken(const struct swn_op *op);
+/* The range of what is likely to be read after r, which lies in a guest, or NULL. Engine lock held. */
+struct swn_range *swn_guest_successor(struct swn_engine *e, const struct swn_range *r);
+
 /* Arguments without a data word are tensors in such mappings: finds or makes their ranges. Engine lock held. */
 void swn_guest_resolve(struct swn_engine *e, struct swn_op *op);
 

@@ -38,7 +38,7 @@ static int same_stat(const struct swn_identity *a, const struct swn_identity *b)
            a->ctime_ns == b->ctime_ns;
 }
 
-void swn_load_path_of(int fd, char *out, size_t size)
+static void path_of(int fd, char *out, size_t size)
 {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -87,14 +87,13 @@ static int build(struct swn_engine *e, struct swn_store **out, int fd, const cha
     return err;
 }
 
-static struct swn_store *open_store(struct swn_engine *e, int fd)
+static struct swn_store *open_store(struct swn_engine *e, int fd, const char *path)
 {
-    char why[SWN_WHY] = "", path[4096];
+    char why[SWN_WHY] = "";
     struct swn_store *store = NULL;
     if (e->config.store_off || !looks_like_a_checkpoint(e, fd))
         return NULL;
     int err = swn_cache_open(&store, e->io, e->config.store_dir, fd, why);
-    swn_load_path_of(fd, path, sizeof path);
     /* A store that is damaged, or of another version, is replaced. */
     if (err == -ENOENT || err == -EILSEQ || err == -EINVAL || err == -ENOTSUP)
         err = build(e, &store, fd, path, why);
@@ -107,6 +106,13 @@ static struct swn_store *open_store(struct swn_engine *e, int fd)
     return err ? NULL : store;
 }
 
+/* A store, and a mapped checkpoint that does not fit, leave nothing of themselves in the page cache. */
+static void uncache(struct swn_engine *e, const struct source *s)
+{
+    if (s->store || s->watched)
+        e->io->fadvise(e->io->ctx, s->file.fetch.fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
 static void forget(struct swn_engine *e, struct source **link)
 {
     struct source *s = *link;
@@ -114,6 +120,9 @@ static void forget(struct swn_engine *e, struct source **link)
     if (s->store)
         swn_store_close(s->store, e->io);
     if (s->mapped) {
+        uncache(e, s);
+        if (s->layout)
+            swn_layout_destroy(s->layout, e->io);
         if (s->file.fetch.direct_fd >= 0)
             e->io->close(e->io->ctx, s->file.fetch.direct_fd);
         e->io->close(e->io->ctx, s->file.fetch.fd);
@@ -174,13 +183,13 @@ static struct source *find(struct swn_engine *e, int fd)
     struct source *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
+    char path[4096];
+    path_of(fd, path, sizeof path);
     s->identity = id;
-    s->store = open_store(e, fd);
+    s->store = open_store(e, fd, path);
     if (s->store) {
         while (s->index < s->store->source_count && !same_stat(&s->store->sources[s->index].identity, &id))
             s->index++;
-        char path[4096];
-        swn_load_path_of(fd, path, sizeof path);
         s->path = strdup(path);
         s->verified = calloc(s->store->extent_count + 1, 1);
         s->held = calloc(s->store->extent_count + 1, sizeof *s->held);
@@ -212,7 +221,7 @@ struct swn_extent_file *swn_load_mapped(int fd)
     s->mapped = s->file.immutable = 1;
     s->file.io = e->io;
     s->file.refs = 1;
-    swn_load_path_of(fd, s->file.dir, sizeof s->file.dir);
+    path_of(fd, s->file.dir, sizeof s->file.dir);
     s->file.fetch.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (s->file.fetch.fd < 0) {
         free(s);
@@ -489,14 +498,13 @@ void swn_load_exit(void)
     struct swn_engine *e = &swn_engine_one;
     if (pthread_mutex_trylock(&load_lock))
         return; /* somebody is loading: then so be it */
-    for (struct source *s = sources; s; s = s->next)
-        if (s->store || (s->mapped && s->file.refs && e->guest_bytes > e->config.budget_bytes / 2))
-            e->io->fadvise(e->io->ctx, s->file.fetch.fd, 0, 0, POSIX_FADV_DONTNEED);
-    for (struct source *s = sources; s; s = s->next)
+    for (struct source *s = sources; s; s = s->next) {
+        uncache(e, s);
         if (s->store) {
             uncache_checkpoint(e, s);
             swn_load_write_order(e, s);
         }
+    }
     pthread_mutex_unlock(&load_lock);
 }
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "swn_checkpoint.h"
 #include "swn_engine_priv.h"
 
 /* Instead of reading n bytes from file offset `off` of `fd` to buf: n when that was registered, else -1 and the caller
@@ -23,9 +24,18 @@ ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off);
 /* A file that PyTorch has mapped: descriptors of our own for it, with one reference, or NULL. No lock held. */
 struct swn_extent_file *swn_load_mapped(int fd);
 
-/* The program has mapped a checkpoint, and the kernel reads nothing ahead in it: has it read the pages in which tensors
- * begin and end, which are no whole pages of any of them and come from the page cache. No lock held. */
-void swn_load_ask_for_edges(int fd);
+/* The program maps a file, perhaps a checkpoint, to look at its header: has the kernel read that, and not the weights
+ * behind it. No lock held. */
+void swn_load_ask_for_header(int fd);
+/* The file is a checkpoint that will not fit: finds out what lies where in it. No lock held; for as long as it takes
+ * somebody holds a reference. */
+void swn_load_look_into(struct swn_extent_file *file);
+/* Somebody begins to use the tensors in a mapped file: once, has the kernel read the pages in which they begin and end.
+ * These are no whole pages of any of them and come from the page cache. No lock held. */
+void swn_load_ask_for_edges(struct swn_extent_file *file);
+/* The bytes of a mapped checkpoint that are likely to be read after r, which lies in it, or NULL when nothing is known:
+ * what followed in the layers before this one, one layer on. Engine lock held. */
+const struct swn_ckpt_storage *swn_load_foresee(struct swn_engine *e, const struct swn_range *r);
 
 /* Before swn_load_move, with no lock held: when args[1] lies in a mapped checkpoint, looks for (or builds) its store
  * and fills in op->move_*. 1: a lock is held until swn_load_done. */

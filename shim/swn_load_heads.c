@@ -4,15 +4,18 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "swn_checkpoint.h"
 #include "swn_load.h"
 #include "swn_load_priv.h"
+#include "swn_transfer.h"
 
 /* Python's buffer, at its smallest. */
 #define PYTHON_BUFFER 4096
 /* A zip's local header, with name and padding, is hardly larger. */
 #define HEADER_MOST 256
+/* Longer headers of safetensors files come as they are read. */
+#define HEADER_ASKED_MOST ((uint64_t)4 << 20)
 
 struct area {
     uint64_t from, to;
@@ -60,26 +63,51 @@ void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct source *s
     ask_for(e, fd, areas, n);
 }
 
-void swn_load_ask_for_edges(int fd)
+void swn_load_ask_for_header(int fd)
 {
     struct swn_engine *e = &swn_engine_one;
+    unsigned char head[9];
+    uint64_t bytes;
+    if (swn_read_whole(e->io, fd, head, sizeof head, 0))
+        return;
+    memcpy(&bytes, head, sizeof bytes);
+    if (head[8] == '{' && bytes <= HEADER_ASKED_MOST)
+        e->io->fadvise(e->io->ctx, fd, 0, sizeof bytes + bytes, POSIX_FADV_WILLNEED);
+}
+
+void swn_load_look_into(struct swn_extent_file *file)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct source *s = swn_source_of(file);
     struct swn_checkpoint *c;
-    char path[4096], why[SWN_WHY];
-    size_t n = 0;
-    swn_load_path_of(fd, path, sizeof path);
-    if (swn_checkpoint_open_fd(&c, e->io, fd, path, why))
+    struct swn_layout *layout;
+    char why[SWN_WHY];
+    s->watched = 1;
+    if (swn_checkpoint_open_fd(&c, e->io, file->fetch.fd, file->dir, why))
         return; /* not one that we read: the pages come one at a time */
-    struct area *areas = malloc((2 * c->storage_count + 1) * sizeof *areas);
-    for (size_t i = 0; areas && i < c->storage_count; i++) {
-        const struct swn_ckpt_storage *s = &c->storages[i];
-        uint64_t end = s->off + s->bytes;
-        if (s->bytes < SWN_GRANULE) {
-            areas[n++] = pages_of(s->off, end);
+    if (swn_layout_create(&layout, c))
+        swn_checkpoint_close(c, e->io);
+    else
+        s->layout = layout;
+}
+
+void swn_load_ask_for_edges(struct swn_extent_file *file)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct source *s = swn_source_of(file);
+    size_t n = 0, count = s->layout ? swn_layout_count(s->layout) : 0;
+    if (!count || atomic_load_explicit(&s->edges_asked, memory_order_relaxed) || atomic_exchange(&s->edges_asked, 1))
+        return;
+    struct area *areas = malloc((2 * count + 1) * sizeof *areas);
+    for (size_t i = 0; areas && i < count; i++) {
+        const struct swn_ckpt_storage *at = swn_layout_storage(s->layout, i);
+        uint64_t end = at->off + at->bytes;
+        if (at->bytes < SWN_GRANULE) {
+            areas[n++] = pages_of(at->off, end);
         } else {
-            areas[n++] = pages_of(s->off, s->off + 1);
+            areas[n++] = pages_of(at->off, at->off + 1);
             areas[n++] = pages_of(end - 1, end);
         }
     }
-    ask_for(e, fd, areas, n);
-    swn_checkpoint_close(c, e->io);
+    ask_for(e, file->fetch.fd, areas, n);
 }

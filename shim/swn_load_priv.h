@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "swn_engine_priv.h"
+#include "swn_layout.h"
 #include "swn_store.h"
 
 /* The range that was last mapped to an extent. It may be gone, or hold other bytes by now. */
@@ -17,8 +18,11 @@ struct held {
 struct source {
     struct swn_extent_file file; /* first: what ranges point to */
     struct swn_identity identity;
-    struct swn_store *store;         /* NULL: not a checkpoint, or there is no store of it; it is read */
-    int mapped;                      /* the checkpoint itself, from where it lies; not to be found by its identity */
+    struct swn_store *store;   /* NULL: not a checkpoint, or there is no store of it; it is read */
+    int mapped;                /* the checkpoint itself, from where it lies; not to be found by its identity */
+    int watched;               /* mapped, and does not fit */
+    struct swn_layout *layout; /* of a watched one, set once before anybody uses it; NULL: not one that we read */
+    _Atomic int edges_asked;
     uint32_t index;                  /* of the file in its store */
     char *path;                      /* of the file, when it was found; NULL: mapped */
     _Atomic unsigned char *verified; /* per extent: 1 when checked, by the fetcher or whoever holds the engine lock */
@@ -33,8 +37,6 @@ static inline struct source *swn_source_of(const struct swn_extent_file *file)
 {
     return file && file->immutable ? (void *)((char *)(uintptr_t)file - offsetof(struct source, file)) : NULL;
 }
-
-void swn_load_path_of(int fd, char *out, size_t size);
 
 /* The file of `fd` is about to be loaded, and s has its store: has the kernel read what will be read of it even so. */
 void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct source *s);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "swn_engine_priv.h"
+#include "swn_guest.h"
 #include "swn_load.h"
 #include "swn_record.h"
 #include "swn_thread.h"
@@ -298,27 +299,34 @@ static int prefetch_one(struct swn_engine *e, struct ahead *a, struct swn_range 
     return 1;
 }
 
-/* Whether r was read when its store's order said so: right behind `before`, or soon, as not everything in a store is
- * read as a weight. What comes from elsewhere says nothing. */
-static int in_store_order(const struct swn_range *before, const struct swn_range *r)
+/* What is likely to be read after r while nothing is learned yet: a store is in the order of execution, more or less,
+ * and the layers of a mapped file are alike. */
+static struct swn_range *successor(struct swn_engine *e, const struct swn_range *r)
 {
-    const struct swn_range *first = swn_load_successor(before), *next = first;
+    return r->guest ? swn_guest_successor(e, r) : swn_load_successor(r);
+}
+
+/* Whether r was read when that was likely: right behind `before`, or soon, as not everything in a store is read as a
+ * weight. What nothing is known of says nothing. */
+static int as_expected(struct swn_engine *e, const struct swn_range *before, const struct swn_range *r)
+{
+    const struct swn_range *first = successor(e, before), *next = first;
     for (int step = 0; next && next != r && step < 3; step++)
-        next = swn_load_successor(next);
+        next = successor(e, next);
     return next == r || !first;
 }
 
-/* In a first pass nothing is learned yet, but stores are in the order of execution, more or less. Believed as long as
- * the last two weights were in it; and half of the window is for what operators really ask for. */
+/* In a first pass guesses are believed as long as the last two weights were as expected; and half of the window is for
+ * what operators really ask for. */
 static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t before, uint32_t last)
 {
     struct swn_node *node = swn_node_of(e, last), *previous = before ? swn_node_of(e, before) : NULL;
-    struct swn_range *r = node ? node->range : NULL, *next = r ? swn_load_successor(r) : NULL;
-    if (!next || (previous && !in_store_order(previous->range, r)))
+    struct swn_range *r = node ? node->range : NULL, *next = r ? successor(e, r) : NULL;
+    if (!next || (previous && !as_expected(e, previous->range, r)))
         return;
     swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
     struct ahead a = {.t = t, .share = share_of_window(e) / 2, .fetch = 1};
-    for (; next && !swn_is_weight(next); next = swn_load_successor(next))
+    for (; next && !swn_is_weight(next); next = successor(e, next))
         if (!prefetch_one(e, &a, next))
             return;
 }

@@ -159,6 +159,8 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     t->flops = 0;
     t->other = 0;
     t->last_node = e->nodes[r->node].id;
+    if (last)
+        last->then = t->last_node;
     t->ready_ns = now;
     t->last_visit = ++e->visits;
     uint64_t passes = t->cursor.passes;
@@ -262,6 +264,7 @@ void swn_engine_op_begin(struct swn_op *op)
     op->slice = (struct swn_arg){0};
     op->begin_ns = swn_now_ns();
     swn_client_after_fork();
+    swn_guest_woken(op);
     int prepared = op->copies && op->n == 2 && swn_load_prepare(op);
     pthread_mutex_lock(&e->lock);
     struct swn_thread_state *t = swn_window_thread(e);

@@ -1,5 +1,5 @@
-/* Description: a checkpoint that is loaded by reference is read ahead in the order of its store in the first pass, as
- * long as that is the order in which it is used. */
+/* Description: in the first pass a checkpoint that is loaded by reference is read ahead in the order of its store, as
+ * long as that is the order in which it is used; a mapped one in the order that its layers have in common. */
 #define _GNU_SOURCE
 #include "swn_engine_fixture.h"
 
@@ -8,9 +8,11 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
+#include "swn_guest.h"
 #include "swn_load.h"
 
 #define WEIGHTS 24
@@ -23,16 +25,24 @@ static struct tensor weights[WEIGHTS], *small;
 static uint64_t data_off;
 static char path[256];
 
-/* A safetensors file; tensors are sorted by name as its writers do. */
-static int write_checkpoint(void)
+/* How weight i is called. */
+static void name_in_a_row(char *name, unsigned i)
 {
+    sprintf(name, "layer%02u.weight", i);
+}
+
+/* A safetensors file. */
+static int write_checkpoint(void (*name_of)(char *name, unsigned i))
+{
+    char name[64];
     static char header[16384];
     size_t n = 8;
     n += (size_t)sprintf(header + n, "{");
-    for (unsigned i = 0; i < WEIGHTS; i++)
-        n += (size_t)sprintf(header + n,
-                             "%s\"layer%02u.weight\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}",
-                             i ? "," : "", i, WEIGHT_BYTES / 4, i * WEIGHT_BYTES, (i + 1) * WEIGHT_BYTES);
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        name_of(name, i);
+        n += (size_t)sprintf(header + n, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}",
+                             i ? "," : "", name, WEIGHT_BYTES / 4, i * WEIGHT_BYTES, (i + 1) * WEIGHT_BYTES);
+    }
     n += (size_t)sprintf(header + n, "}");
     while (n % 64)
         header[n++] = ' ';
@@ -54,6 +64,16 @@ static int write_checkpoint(void)
     return fd;
 }
 
+/* Tensors become weights when they are this old. */
+static void grow_old(void)
+{
+    static struct tensor other;
+    small = &other;
+    CHECK(tensor_make(small, 64 << 10, 1));
+    for (unsigned i = 0; i < AGED; i++)
+        op_read(small);
+}
+
 static void load_all(int fd)
 {
     for (unsigned i = 0; i < WEIGHTS; i++) {
@@ -64,18 +84,14 @@ static void load_all(int fd)
     }
     CHECK(e->deferred == WEIGHTS * WEIGHT_BYTES);
     swn_engine_after_alloc();
-    static struct tensor other;
-    small = &other;
-    CHECK(tensor_make(small, 64 << 10, 1));
-    for (unsigned i = 0; i < AGED; i++)
-        op_read(small);
+    grow_old();
 }
 
 static int has_frame(unsigned i)
 {
     pthread_mutex_lock(&e->lock);
-    struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-    int has = r->frame != NULL;
+    struct swn_range *r = swn_arena_find(e->arena, swn_round_up(weights[i].own, SWN_PAGE));
+    int has = r && r->frame;
     pthread_mutex_unlock(&e->lock);
     return has;
 }
@@ -84,7 +100,7 @@ static void in_store_order(void *arg)
 {
     (void)arg;
     CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, NULL) == 0);
-    load_all(write_checkpoint());
+    load_all(write_checkpoint(name_in_a_row));
     size_t window = 0;
     for (unsigned i = 0; i < WEIGHTS; i++) {
         op_read(&weights[i]);
@@ -115,12 +131,64 @@ static void in_another_order(void *arg)
 {
     (void)arg;
     CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, NULL) == 0);
-    load_all(write_checkpoint());
+    load_all(write_checkpoint(name_in_a_row));
     for (unsigned i = 0; i < WEIGHTS; i++)
         op_read(&weights[WEIGHTS - 1 - i]);
     struct swn_stats stats;
     swn_engine_stats(&stats);
     CHECK(stats.streamed_bytes <= (WEIGHTS + 1) * WEIGHT_BYTES);
+}
+
+/* Three weights a layer, which are in the file in another order than they are used in. */
+#define PER_LAYER 3
+static void name_in_a_layer(char *name, unsigned i)
+{
+    sprintf(name, "m.layers.%u.%c.weight", i / PER_LAYER, 'a' + (int)(i % PER_LAYER));
+}
+
+static void map_all(int fd)
+{
+    size_t len = data_off + WEIGHTS * WEIGHT_BYTES;
+    char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    CHECK(at != MAP_FAILED);
+    swn_guest_mapped(at, len, fd, 0);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        weights[i] =
+            (struct tensor){.own = (uintptr_t)at + data_off + i * WEIGHT_BYTES, .len = WEIGHT_BYTES, .stamp = i + 100};
+    swn_engine_after_alloc();
+    grow_old();
+}
+
+/* An operator on a tensor in the mapping, which has no word that is its own. */
+static void read_mapped(unsigned i)
+{
+    struct swn_op op = {.name = "aten::test", .n = 1};
+    op.args[0] = (struct swn_arg){.data = weights[i].own, .bytes = weights[i].len, .use = SWN_USE_WEIGHT};
+    swn_engine_op_begin(&op);
+    CHECK(tensor_right(&weights[i], weights[i].own));
+    swn_engine_op_end(&op);
+}
+
+static void as_in_the_layer_before(void *arg)
+{
+    static const unsigned used[PER_LAYER] = {2, 0, 1};
+    (void)arg;
+    CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, NULL) == 0);
+    map_all(write_checkpoint(name_in_a_layer));
+    for (unsigned step = 0; step < WEIGHTS; step++) {
+        unsigned next = step + 1, i = (next / PER_LAYER) * PER_LAYER + used[next % PER_LAYER];
+        read_mapped(step / PER_LAYER * PER_LAYER + used[step % PER_LAYER]);
+        if (next > PER_LAYER && next < WEIGHTS)
+            CHECK(has_frame(i));
+        CHECK(swn_engine_resident(e) <= BUDGET);
+    }
+    struct swn_stats stats;
+    swn_engine_stats(&stats);
+    CHECK(stats.streamed_bytes <= WEIGHTS * WEIGHT_BYTES && !stats.window_misses);
+    /* Another order than that of the layers: the bytes are right all the same. */
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        read_mapped(WEIGHTS - 1 - i);
+    CHECK(swn_engine_resident(e) <= BUDGET && !e->over_budget_peak);
 }
 
 static void reads_arrive(void)
@@ -140,7 +208,7 @@ static void budget_shrinks(void *arg)
     (void)arg;
     size_t before = 16 * MIB, after = 14 * MIB;
     CHECK(engine_begin(before, SWN_CONFIG_AUTO, NULL) == 0);
-    load_all(write_checkpoint());
+    load_all(write_checkpoint(name_in_a_row));
     struct tensor cache;
     CHECK(tensor_make(&cache, 11 * MIB, 5));
     unsigned i = 0;
@@ -170,6 +238,7 @@ static void budget_shrinks(void *arg)
 
 ALONE(in_store_order)
 ALONE(in_another_order)
+ALONE(as_in_the_layer_before)
 ALONE(budget_shrinks)
 
 int main(void)
@@ -177,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_store_order_alone),
         cmocka_unit_test(in_another_order_alone),
+        cmocka_unit_test(as_in_the_layer_before_alone),
         cmocka_unit_test(budget_shrinks_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
