@@ -234,9 +234,15 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard
         unkeep(e, r);
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
-    if (r->len > e->config.budget_bytes && swn_policy_share(e, r) == 0)
-        return 0;
-    swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
+    if (r->len > e->config.budget_bytes) {
+        /* A store into a fresh extent reads nothing first; one into the old extent reads every page of it. */
+        if (discard && !r->shared && !swn_is_weight(r))
+            swn_policy_home(e, r, 1);
+        if (swn_policy_share(e, r) == 0)
+            return 0;
+    }
+    int fresh = atomic_load(&r->state) == SWN_STREAMED; /* else it counts already */
+    swn_policy_make_room(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
     return swn_policy_home(e, r, discard);
 }
 

@@ -445,6 +445,36 @@ static enum swn_config_fetch ring = SWN_CONFIG_AUTO, threads = SWN_CONFIG_PREAD;
         assert_int_equal(run_alone(test, &ring, seconds), 0);                                                          \
         assert_int_equal(run_alone(test, &threads, seconds), 0);                                                       \
     }
+/* Writes all of a tensor through an operator; 1 when it got a new extent for it. */
+static int moves(struct tensor *t, enum swn_use use, uint64_t stamp)
+{
+    struct swn_range *r = swn_arena_find(e->arena, t->own);
+    uint64_t before = r->extent, live = e->spill->live_bytes;
+    struct swn_op op;
+    op_open(&op, &t, &use, 1);
+    CHECK(r->shared && e->spill->live_bytes == live && swn_engine_resident(e) < t->len);
+    tensor_stamp(t, t->own, stamp);
+    op_close(&op);
+    CHECK(!r->shared && tensor_right(t, t->own));
+    return r->extent != before;
+}
+
+/* A tensor larger than the budget is written through a mapping of its file. What is overwritten anyway is not read from
+ * there first: it goes elsewhere. */
+static void initialised_twice(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    struct tensor large;
+    CHECK(tensor_make(&large, 16 * MIB, 1));
+    op_read(&large);
+    CHECK(!moves(&large, SWN_USE_WRITE, 2));
+    CHECK(moves(&large, SWN_USE_OVERWRITE, 3));
+    tensor_free(&large);
+    engine_is_empty();
+}
+
+ALONE(initialised_twice, 60)
 ALONE(warm_pages_leave_room_for_the_plan, 60)
 ALONE(thread_per_inference, 60)
 ALONE(small_tensors_count, 60)
@@ -456,13 +486,10 @@ ALONE(thread_storm, 60)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(warm_pages_leave_room_for_the_plan_alone),
-        cmocka_unit_test(thread_per_inference_alone),
-        cmocka_unit_test(small_tensors_count_alone),
-        cmocka_unit_test(stalled_read_alone),
-        cmocka_unit_test(stalled_too_long_alone),
-        cmocka_unit_test(reads_that_fail_alone),
-        cmocka_unit_test(thread_storm_alone),
+        cmocka_unit_test(initialised_twice_alone),    cmocka_unit_test(warm_pages_leave_room_for_the_plan_alone),
+        cmocka_unit_test(thread_per_inference_alone), cmocka_unit_test(small_tensors_count_alone),
+        cmocka_unit_test(stalled_read_alone),         cmocka_unit_test(stalled_too_long_alone),
+        cmocka_unit_test(reads_that_fail_alone),      cmocka_unit_test(thread_storm_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
