@@ -122,7 +122,7 @@ static void compare_order(const struct order *o, const struct swn_store *s)
 
 struct request {
     const char *checkpoint, *output, *from_store, *order_path, *cache;
-    int quiet;
+    int quiet, encoding; /* what --encoding says, an enum swn_store_copies; -1: nothing */
     struct order order;
     struct bar bar;
     struct swn_store_opts opts;
@@ -148,7 +148,7 @@ static int build_cached(const struct request *r, const char *dir, uint64_t cap, 
     int rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
     if (rc)
         return rc;
-    rc = r->order.count ? -ENOENT : swn_cache_open(&s, &swn_io_sys, dir, c->files[0].fd, why);
+    rc = r->order.count || r->encoding >= 0 ? -ENOENT : swn_cache_open(&s, &swn_io_sys, dir, c->files[0].fd, why);
     if (rc)
         rc = swn_cache_build(&s, &swn_io_sys, dir, cap, c, &r->opts, why);
     swn_checkpoint_close(c, &swn_io_sys);
@@ -218,11 +218,23 @@ static const struct option options[] = {
     {"output", required_argument, NULL, 'o'},
     {"order", required_argument, NULL, 'r'},
     {"from-store", required_argument, NULL, 'f'},
+    {"encoding", required_argument, NULL, 'e'},
     {"store", required_argument, NULL, 's'},
     {"quiet", no_argument, NULL, 'q'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
+
+/* -EINVAL, said: no such encoding. */
+static int take_encoding(const char *name)
+{
+    if (!strcmp(name, "raw"))
+        return SWN_COPIES_NONE;
+    if (!strcmp(name, "auto") || !strcmp(name, "narrow"))
+        return SWN_COPIES_NARROW;
+    swn_cli_error("'%s' is not an encoding: raw, narrow or auto", name);
+    return -EINVAL;
+}
 
 /* 0; 1 when help was shown; -EINVAL. */
 static int take_options(struct request *r, int argc, char **argv)
@@ -245,6 +257,10 @@ static int take_options(struct request *r, int argc, char **argv)
             break;
         case 'f':
             r->from_store = optarg;
+            break;
+        case 'e':
+            if ((r->encoding = take_encoding(optarg)) < 0)
+                return -EINVAL;
             break;
         case 's':
             r->cache = optarg;
@@ -296,7 +312,7 @@ static void catch_signals(void)
 int part_build(int argc, char **argv)
 {
     char dir[PATH_MAX], learned[PATH_MAX], why[SWN_WHY] = "";
-    struct request r = {0};
+    struct request r = {.encoding = -1};
     int rc = take_options(&r, argc, argv);
     if (rc)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
@@ -310,6 +326,7 @@ int part_build(int argc, char **argv)
     clock_gettime(CLOCK_MONOTONIC, &r.bar.begin);
     r.opts = (struct swn_store_opts){.order = (const char *const *)r.order.names,
                                      .order_count = r.order.count,
+                                     .copies = r.encoding < 0 ? SWN_COPIES_NARROW : (enum swn_store_copies)r.encoding,
                                      .progress = progress,
                                      .user = &r.bar};
     catch_signals();

@@ -16,7 +16,8 @@ struct summary {
     uint64_t *memory_bytes; /* per layer */
     uint32_t *dtypes;       /* per layer: bit (1 << enum swn_dtype) */
     uint64_t bytes, smallest_budget;
-    size_t largest; /* layer */
+    uint64_t encoded_bytes, copied_bytes; /* of copies, and of the extents that have one */
+    size_t largest;                       /* layer */
 };
 _Static_assert(SWN_DTYPE_COUNT <= 32, "element types as bits of a word");
 
@@ -33,6 +34,10 @@ static int summarise(struct summary *m)
         m->bytes += s->layers[i].bytes;
         if (s->layers[i].bytes > s->layers[m->largest].bytes)
             m->largest = i;
+    }
+    for (size_t i = 0; i < s->extent_count; i++) {
+        m->encoded_bytes += s->extents[i].copy ? s->extents[i].copy->bytes : 0;
+        m->copied_bytes += s->extents[i].copy ? s->extents[i].bytes : 0;
     }
     m->smallest_budget = swn_cut_minimum(m->memory_bytes, s->layer_count);
     return 0;
@@ -63,9 +68,10 @@ static int print_json(const struct summary *m)
                             (json_int_t)s->layers[m->largest].bytes);
     int whole = json_array_size(layers) == s->layer_count && json_array_size(sources) == s->source_count;
     json_t *j =
-        json_pack("{s:i s:s s:s s:o s:I s:I s:I s:I s:o s:I s:o}", "schema", 1, "path", m->path, "format", m->kind,
-                  "sources", sources, "layer_count", (json_int_t)s->layer_count, "tensor_count",
+        json_pack("{s:i s:s s:s s:o s:I s:I s:I s:I s:I s:I s:o s:I s:o}", "schema", 1, "path", m->path, "format",
+                  m->kind, "sources", sources, "layer_count", (json_int_t)s->layer_count, "tensor_count",
                   (json_int_t)s->tensor_count, "bytes", (json_int_t)m->bytes, "store_bytes", (json_int_t)s->total_bytes,
+                  "copied_bytes", (json_int_t)m->copied_bytes, "encoded_bytes", (json_int_t)m->encoded_bytes,
                   "largest_layer", largest, "smallest_budget_bytes", (json_int_t)m->smallest_budget, "layers", layers);
     int rc = j && whole ? 0 : -EINVAL; /* paths on disk need not be UTF-8, JSON must */
     if (!rc) {
@@ -113,6 +119,8 @@ static int print_table(const struct summary *m)
                swn_format_mib(b, m->smallest_budget));
     }
     putchar('\n');
+    if (m->copied_bytes)
+        printf("%s of it can be read as %s\n", swn_format_mib(a, m->copied_bytes), swn_format_mib(b, m->encoded_bytes));
     return 0;
 }
 

@@ -48,6 +48,10 @@ static int check_store(struct verify *v)
             rc = check_padding(v, e);
             what = "padding";
         }
+        if (!rc && e->copy) {
+            rc = swn_store_verify_copy(v->s, &swn_io_sys, e);
+            what = "encoded copy";
+        }
         if (rc == -EILSEQ)
             swn_cli_error(
                 "%s: block '%s' (%s), extent %zu at offset %" PRIu64 ", %" PRIu64 " bytes: the %s does not match",

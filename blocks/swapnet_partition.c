@@ -24,6 +24,8 @@ static const struct swn_cli_command commands[] = {
      "  -o, --output STORE      write this file\n"
      "      --order FILE        layers in execution order, one name a line; those not named follow\n"
      "      --from-store STORE  cut an existing store anew (in place without --output)\n"
+     "      --encoding KIND     raw; narrow: float32 that is exact in 16 bits is stored so as well, to be read from\n"
+     "                          there; auto (default): what pays\n"
      "  -s, --store DIR         the cache directory (SWAPNET_STORE)\n"
      "  -q, --quiet             no progress bar\n"
      "  -h, --help              show this text\n"

@@ -122,6 +122,7 @@ int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char 
 {
     char path[PATH_MAX];
     uint64_t bytes;
+    struct swn_store_opts own = opts ? *opts : (struct swn_store_opts){0};
     if (c->file_count != 1)
         return swn_why(why, -EINVAL, "a store in the cache is of one file: build one for each shard");
     int rc = swn_make_dirs(dir);
@@ -135,8 +136,15 @@ int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char 
     swn_cache_path(dir, &c->files[0].identity, path, sizeof path);
     if (cap_bytes)
         rc = swn_cache_trim(io, dir, cap_bytes, bytes, strrchr(path, '/') + 1, why);
+    own.copies = cap_bytes && bytes == cap_bytes ? SWN_COPIES_NONE : own.copies;
+    own.copies_most = cap_bytes > bytes ? cap_bytes - bytes : 0;
     if (!rc)
-        rc = swn_store_build(c, io, path, opts, why);
+        rc = swn_store_build(c, io, path, &own, why);
     /* Another process may have removed it by now, to make room for its own. That is its right, but a pity. */
-    return rc ? rc : swn_store_open(out, io, path, why);
+    if (!rc)
+        rc = swn_store_open(out, io, path, why);
+    /* Nobody knew what copies of it would take. Others go for them only now that they are there. */
+    if (!rc && cap_bytes && (*out)->copy_count)
+        swn_cache_trim(io, dir, cap_bytes, (*out)->total_bytes, strrchr(path, '/') + 1, why);
+    return rc;
 }

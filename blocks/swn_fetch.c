@@ -192,6 +192,33 @@ static int account(struct swn_fetch *f, struct piece *p, ssize_t res)
     return p->len == 0;
 }
 
+/* Bytes from the job's start on without a gap. */
+static size_t arrived(const struct swn_fetch *f, const struct swn_fetch_job *job)
+{
+    size_t upto = job->issued;
+    for (unsigned i = 0; i < f->flying; i++)
+        if (f->flights[i].piece->job == job && f->flights[i].piece->at < upto)
+            upto = f->flights[i].piece->at;
+    return upto;
+}
+
+/* Tells the job of what has arrived, unless another thread is at it, which then tells of this as well. Caller holds the
+ * lock; it is let go meanwhile. */
+static void tell(struct swn_fetch *f, struct swn_fetch_job *job)
+{
+    if (!job->arrived || job->telling)
+        return;
+    job->telling = 1;
+    for (size_t upto; !job->err && (upto = arrived(f, job)) > job->told;) {
+        job->told = upto;
+        pthread_mutex_unlock(&f->lock);
+        int err = job->arrived(job, upto);
+        pthread_mutex_lock(&f->lock);
+        job->err = job->err ? job->err : err;
+    }
+    job->telling = 0;
+}
+
 /* Ends a piece; calls done (without the lock) when it was the job's last. Caller holds the lock. */
 static void finish_piece(struct swn_fetch *f, struct piece *p)
 {
@@ -203,6 +230,7 @@ static void finish_piece(struct swn_fetch *f, struct piece *p)
     }
     lands(f, p);
     p->job = NULL;
+    tell(f, job);
     job->inflight--;
     if (job->err && job->issued < job->len) { /* the rest is not worth reading */
         unlink_job(&f->queue[0], job);
@@ -384,7 +412,8 @@ int swn_fetch_submit(struct swn_fetch *f, struct swn_fetch_job *job, int urgent)
     pthread_mutex_lock(&f->lock);
     int err = f->stopping ? -ESHUTDOWN : 0;
     if (!err) {
-        job->issued = 0;
+        job->issued = job->told = 0;
+        job->telling = 0;
         job->inflight = job->retries = job->err = 0;
         job->state = QUEUED;
         job->urgent = urgent;

@@ -38,10 +38,14 @@ struct swn_fetch_job {
      * lock of the queue held: may submit further jobs. err is 0 or -errno. */
     void (*done)(struct swn_fetch_job *job, int err);
     void *user;
+    /* May be NULL. The bytes [0, upto) are in memory: called on a fetch thread with no lock of the queue held, by one
+     * at a time, each time with more, in the end with all, and before `done`. Other reads of the job may be under way
+     * into what lies behind. 0, or -errno, which ends the job with that. */
+    int (*arrived)(struct swn_fetch_job *job, size_t upto);
     /* private to the queue */
     struct swn_fetch_job *next;
-    size_t issued;
-    int inflight, retries, err, state, urgent;
+    size_t issued, told;
+    int inflight, retries, err, state, urgent, telling;
 };
 
 struct swn_fetch_opts {

@@ -17,6 +17,7 @@
 #include "swn_fetch.h"
 
 struct swn_range;
+struct swn_store_copy;
 
 enum swn_frame_state {
     SWN_FRAME_FILLING, /* a fetch is on its way */
@@ -39,7 +40,12 @@ struct swn_frame {
     const void *owner;   /* cursor it was fetched for */
     uint64_t start_ns;
     struct swn_fetch_job job;
-    struct swn_frame *next; /* window frames, by offset, then lodged ones */
+    /* The job reads chunks of an extent's copy to the frame's end, and they are decoded to where they belong as they
+     * arrive; NULL: it reads the bytes themselves. */
+    const struct swn_store_copy *copy;
+    size_t first_chunk, chunk; /* of those that the frame holds; the next to be decoded */
+    uint64_t raw_off;          /* where the bytes themselves are */
+    struct swn_frame *next;    /* window frames, by offset, then lodged ones */
 };
 
 struct swn_pool;

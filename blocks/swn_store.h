@@ -19,12 +19,29 @@
 #include <stdint.h>
 
 #include "swn_checkpoint.h"
+#include "swn_encoding.h"
 #include "swn_fetch.h"
 #include "swn_io.h"
 
 struct swn_store_source {
     const char *path; /* as it was when the store was built */
     struct swn_identity identity;
+};
+
+/* SWN_CHUNK bytes of an extent, or its last ones, as they are stored in a copy. */
+struct swn_store_chunk {
+    uint64_t checksum; /* XXH3-64 of what it decodes to, the extent's padding included */
+    uint64_t end;      /* bytes of the copy up to here */
+    enum swn_encoding encoding;
+};
+
+/* An extent once more, in fewer bytes. The extent itself is in the store all the same: it is what can be mapped, so
+ * that a weight's own address reads right whoever reads it, and what single rows are read from. */
+struct swn_store_copy {
+    uint64_t off;   /* in the store, a multiple of 4096 */
+    uint64_t bytes; /* of all chunks; padded to a multiple of 4096 with zeros */
+    const struct swn_store_chunk *chunks;
+    size_t chunk_count;
 };
 
 /* A storage of the checkpoint. Extents are sorted by offset in the store, that is in execution order. */
@@ -35,6 +52,7 @@ struct swn_store_extent {
     uint32_t source;   /* index */
     uint32_t layer;    /* index of the first layer that uses it */
     uint64_t source_off;
+    const struct swn_store_copy *copy; /* NULL: there is none */
 };
 
 struct swn_store_layer {
@@ -65,6 +83,10 @@ struct swn_store {
     size_t layer_count;
     const struct swn_store_extent *extents;
     size_t extent_count;
+    const struct swn_store_copy *copies; /* in the order of their extents */
+    size_t copy_count;
+    const struct swn_store_chunk *chunks; /* of all copies */
+    size_t chunk_count;
     const struct swn_store_tensor *tensors; /* in layer order */
     size_t tensor_count;
     uint64_t total_bytes; /* of the file */
@@ -85,17 +107,31 @@ int swn_store_check(const struct swn_store_extent *extent, const void *buf);
 int swn_store_verify_extent(const struct swn_store *s, const struct swn_io *io, const struct swn_store_extent *extent,
                             size_t buffer_bytes);
 
+/* 0 when the extent's copy decodes to what the extent held when the store was built, chunk by chunk and as a whole, and
+ * its padding is zero, else -EILSEQ. Needs memory for a few chunks. The extent has one. */
+int swn_store_verify_copy(const struct swn_store *s, const struct swn_io *io, const struct swn_store_extent *extent);
+
 /* What each layer takes in memory, into bytes[layer_count]: its extents, padded, and those of earlier layers that its
  * tensors share (ties), which come along when those layers are in another block. 0 or -ENOMEM. */
 int swn_store_layer_bytes(const struct swn_store *s, uint64_t *bytes);
 
 /* --- building --- */
 
+/* Which extents are stored a second time, in fewer bytes: those that it saves an eighth or more of. */
+enum swn_store_copies {
+    SWN_COPIES_NONE,
+    SWN_COPIES_NARROW, /* float32 that is exact in bfloat16 or float16 */
+};
+
 struct swn_store_opts {
     /* Layer names in execution order; layers it does not name follow in checkpoint order. NULL: checkpoint order. */
     const char *const *order;
     size_t order_count;
     size_t buffer_bytes; /* memory for copying; 0: 8 MiB */
+    enum swn_store_copies copies;
+    /* What copies may take of the disk; 0: what there is. They are left out where that is not enough, or the disk is
+     * full. */
+    uint64_t copies_most;
     /* Called as bytes are copied; non-zero ends the build with -ECANCELED. May be NULL. */
     int (*progress)(void *user, uint64_t done, uint64_t total);
     void *user;

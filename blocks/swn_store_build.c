@@ -13,6 +13,7 @@
 
 #include "swn_newfile.h"
 #include "swn_size.h"
+#include "swn_store_copies.h"
 #include "swn_store_priv.h"
 #include "swn_transfer.h"
 #include "swn_why.h"
@@ -42,6 +43,7 @@ struct copy {
     size_t fill;
     uint64_t out_off, dirty;
     struct swn_newfile file;
+    struct swn_copies *copies; /* NULL: none are wanted */
     uint64_t done;
 };
 
@@ -147,6 +149,8 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, char why[SW
     const struct swn_layout_input *in = &k->l->inputs[i];
     XXH3_64bits_reset(hash);
     enter_file(k, in->file);
+    if (k->copies)
+        swn_copies_begin(k->copies, (uint32_t)i, e->bytes);
     for (uint64_t at = 0; at < e->bytes;) {
         uint64_t pos = in->off + at;
         int rc = pos >= k->start && pos < k->end ? 0 : fill_window(k, i, pos, why);
@@ -155,6 +159,8 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, char why[SW
         size_t piece = k->end - pos < e->bytes - at ? k->end - pos : e->bytes - at;
         XXH3_64bits_update(hash, k->window + (pos - k->start), piece);
         rc = append(k, k->window + (pos - k->start), piece, why);
+        if (!rc && k->copies && (rc = swn_copies_add(k->copies, k->window + (pos - k->start), piece)))
+            rc = write_error(k, rc, why);
         if (rc)
             return rc;
         at += piece;
@@ -166,7 +172,8 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, char why[SW
     if (k->l->known && e->checksum != in->checksum)
         return swn_why(why, -EILSEQ, "%s: extent %u at offset %llu: the checksum does not match", in_path(k),
                        in->storage, (unsigned long long)in->off);
-    return append(k, NULL, SWN_BLOCK_UP(e->bytes) - e->bytes, why);
+    int rc = k->copies ? swn_copies_end(k->copies) : 0;
+    return rc ? write_error(k, rc, why) : append(k, NULL, SWN_BLOCK_UP(e->bytes) - e->bytes, why);
 }
 
 /* The sources must still be what they were when the checkpoint was opened, or the copy is a mixture. A store as the
@@ -198,7 +205,10 @@ static int copy_all(struct copy *k, char why[SWN_WHY])
     for (size_t i = 0; i < k->l->extent_count && !rc; i++)
         rc = copy_extent(k, i, hash, why);
     XXH3_freeState(hash);
-    return rc ? rc : flush(k, why);
+    rc = rc ? rc : flush(k, why);
+    if (!rc && k->copies && (rc = swn_copies_finish(k->copies, &k->l->header)))
+        rc = write_error(k, rc, why);
+    return rc;
 }
 
 static int write_tables(struct copy *k, char why[SWN_WHY])
@@ -229,8 +239,12 @@ static int write_store(struct copy *k, const char *path, char why[SWN_WHY])
     if (rc)
         return rc;
     rc = reserve(k, why);
+    if (!rc && k->opts->copies &&
+        !(k->copies = swn_copies_new(k->io, &k->file, k->l->header.total_bytes, k->opts->copies_most)))
+        rc = swn_why(why, -ENOMEM, "no memory for copying");
     if (!rc)
         rc = copy_all(k, why);
+    swn_copies_free(k->copies);
     if (!rc)
         rc = write_tables(k, why);
     if (!rc)

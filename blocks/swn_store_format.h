@@ -7,10 +7,16 @@
  *     then          zeros up to data_off, a multiple of 4096
  *     data_off      extents, each padded with zeros to a multiple of 4096, without holes, to the end of the file
  *
+ * That is version 1. In version 2 some extents are there once more, in fewer bytes, and the file goes on:
+ *
+ *     data_end      copies, each its chunks one after the other, padded with zeros to a multiple of 4096, without holes
+ *     copies_off    the copies and then all their chunks: arrays of the records below; zeros to a multiple of 4096
+ *
  * Integers are little-endian, two's complement. Everything has one place only: what follows from something else (an
  * index, an offset, a sum) must agree with it, and all padding is zero. The header's checksum covers the header,
- * tables_checksum the bytes from there to data_off, each extent's checksum its bytes without the padding; all are
- * XXH3-64. Dtype numbers are those of enum swn_dtype. A change of any of this is a new version number.
+ * tables_checksum the bytes from there to data_off, copies_checksum those from copies_off to the end, each extent's
+ * checksum its bytes without the padding; all are XXH3-64. Dtype numbers are those of enum swn_dtype. A change of any
+ * of this is a new version number.
  */
 #ifndef SWN_STORE_FORMAT_H
 #define SWN_STORE_FORMAT_H
@@ -23,6 +29,7 @@
 
 #define SWN_STORE_MAGIC "SWNSTORE"
 #define SWN_STORE_VERSION 1u
+#define SWN_STORE_VERSION_COPIES 2u
 /* What a reader is asked to take into memory at most: about two million tensors. */
 #define SWN_STORE_TABLES_MAX (UINT64_C(256) << 20)
 
@@ -39,7 +46,7 @@ struct swn_disk_header {
     uint64_t dims;                              /* int64 values */
     uint64_t names_bytes;
     uint64_t tables_checksum;
-    uint64_t reserved[5]; /* 0 */
+    uint64_t data_end, copies, chunks, copies_off, copies_checksum; /* 0 in version 1 */
     uint64_t checksum;
 };
 
@@ -61,6 +68,17 @@ struct swn_disk_extent {
     uint32_t source, layer;
 };
 
+/* Of extents of at least SWN_CHUNK bytes, in their order. */
+struct swn_disk_copy {
+    uint64_t off, bytes; /* of its chunks, unpadded */
+    uint32_t extent, zero;
+};
+
+struct swn_disk_chunk {
+    uint64_t checksum; /* XXH3-64 of what it decodes to, padding of the extent included */
+    uint32_t bytes, encoding;
+};
+
 struct swn_disk_tensor {
     uint32_t extent, layer;
     uint32_t dtype, ndim;
@@ -72,5 +90,7 @@ _Static_assert(sizeof(struct swn_disk_source) == 48, "on disk");
 _Static_assert(sizeof(struct swn_disk_layer) == 32, "on disk");
 _Static_assert(sizeof(struct swn_disk_extent) == 40, "on disk");
 _Static_assert(sizeof(struct swn_disk_tensor) == 24, "on disk");
+_Static_assert(sizeof(struct swn_disk_copy) == 24, "on disk");
+_Static_assert(sizeof(struct swn_disk_chunk) == 16, "on disk");
 
 #endif

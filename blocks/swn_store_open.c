@@ -22,12 +22,12 @@ static int check_header(const struct swn_store *s, const struct swn_disk_header 
         return swn_why(why, -EINVAL, "%s: not a block store", s->path);
     if (h->checksum != XXH3_64bits(h, offsetof(struct swn_disk_header, checksum)))
         return swn_why(why, -EILSEQ, "%s: the header's checksum does not match", s->path);
-    if (h->version != SWN_STORE_VERSION)
-        return swn_why(why, -ENOTSUP, "%s: a store of version %u, of which only %u is read; build it anew", s->path,
-                       h->version, SWN_STORE_VERSION);
-    for (size_t i = 0; i < sizeof h->reserved / sizeof h->reserved[0]; i++)
-        if (h->reserved[i])
-            return swn_why(why, -EINVAL, "%s: malformed store: reserved fields are set", s->path);
+    if (h->version != SWN_STORE_VERSION && h->version != SWN_STORE_VERSION_COPIES)
+        return swn_why(why, -ENOTSUP, "%s: a store of version %u, of which only %u and %u are read; build it anew",
+                       s->path, h->version, SWN_STORE_VERSION, SWN_STORE_VERSION_COPIES);
+    if (h->version == SWN_STORE_VERSION &&
+        (h->data_end || h->copies || h->chunks || h->copies_off || h->copies_checksum))
+        return swn_why(why, -EINVAL, "%s: malformed store: reserved fields are set", s->path);
     if (h->total_bytes != s->identity.size)
         return swn_why(why, -EINVAL, "%s: %s store: %llu bytes where the header states %llu", s->path,
                        h->total_bytes > s->identity.size ? "truncated" : "malformed",
@@ -35,7 +35,29 @@ static int check_header(const struct swn_store *s, const struct swn_disk_header 
     if (h->header_bytes != sizeof *h || h->data_off % SWN_BLOCK || h->data_off < sizeof *h ||
         h->data_off > h->total_bytes || h->data_off > SWN_STORE_TABLES_MAX)
         return swn_why(why, -EINVAL, "%s: malformed store: the header's offsets are wrong", s->path);
+    if (h->version == SWN_STORE_VERSION_COPIES &&
+        (h->data_end < h->data_off || h->copies_off < h->data_end || h->copies_off > h->total_bytes ||
+         h->data_end % SWN_BLOCK || h->copies_off % SWN_BLOCK || h->total_bytes % SWN_BLOCK ||
+         h->total_bytes - h->copies_off > SWN_STORE_TABLES_MAX))
+        return swn_why(why, -EINVAL, "%s: malformed store: the header's offsets are wrong", s->path);
     return 0;
+}
+
+static int read_copies(struct swn_store *s, const struct swn_io *io, const struct swn_disk_header *h, char why[SWN_WHY])
+{
+    size_t bytes = h->total_bytes - h->copies_off;
+    void *table = malloc(bytes + 1);
+    if (!table)
+        return swn_why(why, -ENOMEM, "%s: no memory for its tables", s->path);
+    int rc = swn_read_whole(io, s->file.fd, table, bytes, h->copies_off);
+    if (rc)
+        rc = read_error(s, rc, why);
+    else if (XXH3_64bits(table, bytes) != h->copies_checksum)
+        rc = swn_why(why, -EILSEQ, "%s: the checksum of its table of copies does not match", s->path);
+    else
+        rc = swn_store_parse_copies(s, h, table, bytes, why);
+    free(table);
+    return rc;
 }
 
 static int read_tables(struct swn_store *s, const struct swn_io *io, char why[SWN_WHY])
@@ -60,6 +82,8 @@ static int read_tables(struct swn_store *s, const struct swn_io *io, char why[SW
     s->total_bytes = h.total_bytes;
     s->identity.directory = h.checksum;
     rc = swn_store_parse(s, &h, why);
+    if (!rc && h.version == SWN_STORE_VERSION_COPIES)
+        rc = read_copies(s, io, &h, why);
     return rc ? rc : swn_store_index(s, why);
 }
 
@@ -124,6 +148,8 @@ void swn_store_close(struct swn_store *s, const struct swn_io *io)
     free((void *)s->layers);
     free((void *)s->extents);
     free((void *)s->tensors);
+    free((void *)s->copies);
+    free((void *)s->chunks);
     free(p->tables);
     free(p->by_source);
     free(p);

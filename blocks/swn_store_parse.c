@@ -149,7 +149,7 @@ static const char *parse_layers(struct swn_store *s, struct tables *t)
 
 static const char *parse_extents(struct swn_store *s, struct tables *t, const struct swn_disk_header *h)
 {
-    uint64_t off = h->data_off, bytes = 0;
+    uint64_t off = h->data_off, bytes = 0, end = h->version == SWN_STORE_VERSION ? h->total_bytes : h->data_end;
     for (size_t i = 0, layer = 0; i < s->extent_count; i++) {
         struct swn_store_extent *to = (struct swn_store_extent *)&s->extents[i];
         const struct swn_disk_extent *from = &t->extents[i];
@@ -157,7 +157,7 @@ static const char *parse_extents(struct swn_store *s, struct tables *t, const st
             layer++; /* ends: parse_layers counted the extents */
         if (from->layer != layer)
             return "an extent and its layer disagree";
-        if (from->off != off || from->bytes > h->total_bytes - off || SWN_BLOCK_UP(from->bytes) > h->total_bytes - off)
+        if (from->off != off || from->bytes > end - off || SWN_BLOCK_UP(from->bytes) > end - off)
             return "an extent is out of place";
         off += SWN_BLOCK_UP(from->bytes);
         if (from->source >= s->source_count || from->source_off > s->sources[from->source].identity.size ||
@@ -177,7 +177,7 @@ static const char *parse_extents(struct swn_store *s, struct tables *t, const st
         if (bytes != s->layers[i].bytes)
             return "a layer's size is not that of its extents";
     }
-    return off == h->total_bytes ? NULL : "the file does not end with its last extent";
+    return off == end ? NULL : "the extents do not end where the header says";
 }
 
 static const char *parse_tensors(struct swn_store *s, struct tables *t)

@@ -18,6 +18,10 @@ const char *swn_tensor_misfit(enum swn_dtype dtype, uint32_t ndim, const int64_t
 /* Fills the arrays of *s from the tables (SWN_STORE_TABLES_MAX bytes at most) and checks all of it. `h` passed its own
  * checksum. 0, -EINVAL or -ENOMEM, with *s as it is then to be closed. */
 int swn_store_parse(struct swn_store *s, const struct swn_disk_header *h, char why[SWN_WHY]);
+/* Fills copies and chunks from `bytes` bytes at `table`, what is from h->copies_off on, and checks them. After
+ * swn_store_parse. 0, -EINVAL or -ENOMEM. */
+int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h, const void *table, size_t bytes,
+                           char why[SWN_WHY]);
 /* Sorts by_source and refuses sources that overlap. */
 int swn_store_index(struct swn_store *s, char why[SWN_WHY]);
 

@@ -20,6 +20,8 @@ struct swn_stats {
     uint64_t kept_bytes;          /* weights that stay in memory */
     uint64_t small_bytes;         /* live allocations below the streaming size */
     uint64_t streamed_bytes;      /* read from disk by the fetcher */
+    uint64_t encoded_bytes;       /* of these, those that were stored in fewer bytes than they are in memory */
+    uint64_t decoded_bytes;       /* and what they became there */
     uint64_t spilled_bytes;       /* written to the spill file */
     uint64_t deferred_bytes;      /* registered at load instead of read */
     uint64_t swap_ins;

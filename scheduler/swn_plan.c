@@ -58,6 +58,7 @@ struct segment {
     double compute_ns;
     uint64_t spare; /* for this step to be lodged in; 0: it must not be */
     uint64_t room;  /* spare while this step computes */
+    double saved;   /* as in swn_plan_node */
     int mapped;     /* read through the mapping */
 };
 
@@ -95,6 +96,7 @@ static size_t segments_of(const struct swn_plan_node *node, int lodging, struct 
                                  .piece = piece,
                                  .compute_ns = node->compute_ns + (double)tail * publish,
                                  .room = node->spare,
+                                 .saved = node->saved,
                                  .mapped = node->oversize};
         return 1;
     }
@@ -108,7 +110,8 @@ static size_t segments_of(const struct swn_plan_node *node, int lodging, struct 
                                    .piece = piece,
                                    .compute_ns = each * (double)piece,
                                    .spare = lodging ? node->spare : 0,
-                                   .room = node->spare};
+                                   .room = node->spare,
+                                   .saved = node->saved};
     }
     return n;
 }
@@ -180,7 +183,7 @@ static double simulate(const struct segment *steps, size_t n, uint64_t window, d
                     oldest++;
                 }
                 held += piece;
-                begin += latency_ns + (double)piece / bytes_per_ns;
+                begin += latency_ns + (double)piece * (1 - step->saved) / bytes_per_ns;
             }
             ready = disk_free = begin;
         }
@@ -473,11 +476,14 @@ static int try_candidate(const struct problem *p, const struct candidate *at, do
     out->window_bytes = at->window;
     out->kept_bytes = kept;
     out->streamed_bytes = 0;
+    double read = 0;
     for (size_t i = 0; i < p->n; i++) {
         set_pieces(&p->nodes[i], at);
-        out->streamed_bytes += p->nodes[i].keep ? 0 : p->nodes[i].bytes - p->nodes[i].keep_head;
+        uint64_t tail = p->nodes[i].keep ? 0 : p->nodes[i].bytes - p->nodes[i].keep_head;
+        out->streamed_bytes += tail;
+        read += (double)tail * (1 - p->nodes[i].saved);
     }
-    if ((double)out->streamed_bytes / p->bytes_per_ns > limit_ns)
+    if (read / p->bytes_per_ns > limit_ns)
         return 0;
     out->latency_ns = simulate_nodes(p->nodes, p->n, at->window, p->bytes_per_ns, p->latency_ns, 0);
     return 1;

@@ -17,6 +17,7 @@
 struct swn_plan_node {
     uint64_t bytes;
     double compute_ns; /* from the moment its operator has its weights to the next node's */
+    double saved;      /* the part of its bytes that a read need not bring, as they are stored in fewer: 0 to below 1 */
     uint64_t unit;     /* its operator can take it slice by slice, in multiples of so many bytes; 0: only whole */
     uint64_t spare;    /* memory left for activations that nobody needs from its operator to the next node's */
     /* out */

@@ -37,6 +37,8 @@ static const struct field {
     FIELD(NUMBER, kept_bytes),
     FIELD(NUMBER, small_bytes),
     FIELD(NUMBER, streamed_bytes),
+    FIELD(NUMBER, encoded_bytes),
+    FIELD(NUMBER, decoded_bytes),
     FIELD(NUMBER, spilled_bytes),
     FIELD(NUMBER, deferred_bytes),
     FIELD(NUMBER, swap_ins),

@@ -485,6 +485,9 @@ void swn_engine_stats(struct swn_stats *out)
     if (e->fetch)
         swn_fetch_stats_get(e->fetch, &fetch);
     out->streamed_bytes = fetch.bytes;
+    out->encoded_bytes = atomic_load(&e->encoded_bytes);
+    for (int how = 0; how < SWN_ENCODINGS; how++)
+        out->decoded_bytes += atomic_load(&e->decoded_bytes[how]);
     out->spilled_bytes = e->spill ? e->spill->written_bytes : 0;
     out->deferred_bytes = e->deferred;
     out->swap_ins = e->swap_ins;

@@ -11,6 +11,7 @@
 
 #include "swn_arena.h"
 #include "swn_control.h"
+#include "swn_encoding.h"
 #include "swn_engine.h"
 #include "swn_fetch.h"
 #include "swn_fit.h"
@@ -116,11 +117,13 @@ struct swn_engine {
     uint64_t deferred;      /* bytes registered instead of read or copied */
     struct swn_online disk; /* ns of a read by its bytes */
     uint64_t read_done_ns;  /* when the last read was done */
+    /* Of copies: bytes read, bytes that they decoded to, and the time that took, per encoding for the latter two. */
+    _Atomic uint64_t encoded_bytes, decoded_bytes[SWN_ENCODINGS], decode_ns[SWN_ENCODINGS];
     /* Reads of single rows, which say nothing of how fast weights come: bytes, and the time in which operators, so many
      * now, waited for them. */
     uint64_t row_bytes, row_ns, rows_since_ns;
     unsigned row_waiters;
-    int said_pool, said_over, said_full, said_oversize, said_read, said_store;
+    int said_pool, said_over, said_full, said_oversize, said_read, said_store, said_copy;
 };
 
 extern struct swn_engine swn_engine_one;

@@ -14,6 +14,11 @@ struct held {
     uint32_t id;
 };
 
+/* What is known of a copy (see swn_encoded.h). */
+struct copy_use {
+    _Atomic unsigned char pays, bad;
+};
+
 /* A file that was read from, and its store, if it is a checkpoint that has one. */
 struct source {
     struct swn_extent_file file; /* first: what ranges point to */
@@ -26,8 +31,12 @@ struct source {
     uint32_t index;                  /* of the file in its store */
     char *path;                      /* of the file, when it was found; NULL: mapped */
     _Atomic unsigned char *verified; /* per extent: 1 when checked, by the fetcher or whoever holds the engine lock */
-    struct held *held;               /* per extent; guarded by the engine's lock, as what follows */
-    uint32_t *learned;               /* layers in the order of the last plan, each once */
+    /* Of the store's copies, may be NULL: per copy, whether it is read instead of its extent, and what keeps it from
+     * that for good; per chunk, 1 when it was found right. */
+    struct copy_use *uses;
+    _Atomic unsigned char *chunks_verified;
+    struct held *held; /* per extent; guarded by the engine's lock, as what follows */
+    uint32_t *learned; /* layers in the order of the last plan, each once */
     size_t learned_count;
     struct source *next;
 };

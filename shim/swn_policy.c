@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "swn_behind.h"
+#include "swn_encoded.h"
 #include "swn_engine_priv.h"
 #include "swn_load.h"
 #include "swn_plan.h"
@@ -666,16 +667,17 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     size_t len = out->ids && out->nodes ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
         out->n = swn_policy_gather(e, out->ids, most);
+    out->bytes_per_ns = disk_speed(e, &out->read_ns);
     for (size_t i = 0; i < out->n; i++) {
         struct swn_node *node = swn_node_of(e, out->ids[i]);
         out->nodes[i] = (struct swn_plan_node){.bytes = swn_weight_bytes(node->range),
                                                .compute_ns = node->compute_ns,
                                                .unit = node->range->slice_unit,
-                                               .spare = peak > node->other_need ? peak - node->other_need : 0};
+                                               .spare = peak > node->other_need ? peak - node->other_need : 0,
+                                               .saved = swn_encoded_choose(e, node->range, out->bytes_per_ns)};
     }
     out->other = peak + recalled_bytes(e);
     out->budget = e->goal_bytes > out->other ? e->goal_bytes - out->other : 0;
-    out->bytes_per_ns = disk_speed(e, &out->read_ns);
     out->keep = !(e->config.without & SWN_WITHOUT_KEPT);
     if (!out->n)
         swn_policy_drop_draft(out);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "swn_encoded.h"
 #include "swn_engine_priv.h"
 #include "swn_guest.h"
 #include "swn_load.h"
@@ -58,7 +59,9 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     struct swn_engine *e = &swn_engine_one;
     struct swn_frame *f = job->user;
     uint64_t now = swn_now_ns();
-    if (!err && swn_load_check(f, job->buf)) {
+    if (err && swn_encoded_retry(e, f, err))
+        return;
+    if (!err && !f->copy && swn_load_check(f, job->buf)) {
         if (f->checked++ == 1 && !swn_fetch_submit(e->fetch, job, 1))
             return; /* a bit may have flipped on the way: once more */
         swn_engine_corrupt(swn_frame_file(f), f->range_id, job->off);
@@ -110,6 +113,8 @@ static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct 
                                     .len = f->size,
                                     .done = fetch_done,
                                     .user = f};
+    f->copy = NULL;
+    swn_encoded_prepare(f);
     r->frame = f;
     if (swn_fetch_submit(e->fetch, &f->job, urgent)) {
         r->frame = NULL;

@@ -30,6 +30,8 @@ static const char *const numbers[] = {
     "kept_bytes",
     "small_bytes",
     "streamed_bytes",
+    "encoded_bytes",
+    "decoded_bytes",
     "spilled_bytes",
     "deferred_bytes",
     "swap_ins",

@@ -1,0 +1,213 @@
+#define _GNU_SOURCE
+#include "swn_encoded.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <xxhash.h>
+
+#include "swn_load.h"
+#include "swn_load_priv.h"
+
+/* What a disk gives that nobody has measured yet: as in swn_policy.c. */
+#define FIRST_BYTES_PER_NS 1.6
+/* So many bytes decoded say how fast it goes; before, a chunk that is decoded over and over does. */
+#define MEASURED_BYTES (UINT64_C(8) << 20)
+#define PROBE_ROUNDS 8
+
+/* The time that this thread computes: what others do to it meanwhile is not the decoder's fault. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* --- whether it pays --- */
+
+static _Atomic uint64_t probed_ns[SWN_ENCODINGS]; /* for a chunk; 0: not known */
+
+static void probe(void)
+{
+    char *room = calloc(1, SWN_CHUNK);
+    for (int how = 0; room && how < SWN_ENCODINGS; how++) {
+        size_t stored = swn_encoded_bytes((enum swn_encoding)how, SWN_CHUNK);
+        uint64_t best = UINT64_MAX;
+        for (int i = 0; i < PROBE_ROUNDS; i++) {
+            uint64_t begin = cpu_ns();
+            swn_decode_chunk((enum swn_encoding)how, room + SWN_CHUNK - stored, stored, room, SWN_CHUNK);
+            uint64_t took = cpu_ns() - begin + 1;
+            best = took < best ? took : best;
+        }
+        atomic_store(&probed_ns[how], best);
+    }
+    free(room);
+}
+
+static double decode_ns_per_byte(const struct swn_engine *e, enum swn_encoding how)
+{
+    uint64_t bytes = atomic_load(&e->decoded_bytes[how]);
+    return bytes >= MEASURED_BYTES ? (double)atomic_load(&e->decode_ns[how]) / (double)bytes
+                                   : (double)atomic_load(&probed_ns[how]) / (double)SWN_CHUNK;
+}
+
+/* Whether decoding the chunks takes less than reading what they save. */
+static int pays(const struct swn_engine *e, const struct swn_store_copy *c, double disk_bytes_per_ns)
+{
+    double saved = 0, decoding = 0;
+    uint64_t end = 0;
+    for (size_t i = 0; i < c->chunk_count; i++) {
+        saved += (double)SWN_CHUNK - (double)(c->chunks[i].end - end);
+        decoding += (double)SWN_CHUNK * decode_ns_per_byte(e, c->chunks[i].encoding);
+        end = c->chunks[i].end;
+    }
+    return decoding < saved / disk_bytes_per_ns;
+}
+
+void swn_encoded_open(struct swn_engine *e, struct source *s)
+{
+    if (!s->store->copy_count)
+        return;
+    s->uses = calloc(s->store->copy_count, sizeof *s->uses);
+    s->chunks_verified = calloc(s->store->chunk_count + 1, 1);
+    if (!s->uses || !s->chunks_verified) {
+        swn_encoded_forget(s);
+        return;
+    }
+    if (!atomic_load(&probed_ns[0]))
+        probe();
+    for (size_t i = 0; i < s->store->copy_count; i++)
+        atomic_store(&s->uses[i].pays, (unsigned char)pays(e, &s->store->copies[i], FIRST_BYTES_PER_NS));
+}
+
+void swn_encoded_forget(struct source *s)
+{
+    free(s->uses);
+    free((void *)s->chunks_verified);
+    s->uses = NULL;
+    s->chunks_verified = NULL;
+}
+
+/* --- which bytes --- */
+
+/* The extent that has [off, off + bytes) of the store, or NULL. */
+static const struct swn_store_extent *extent_with(const struct swn_store *s, uint64_t off, uint64_t bytes)
+{
+    size_t lo = 0, hi = s->extent_count;
+    while (lo < hi) { /* the last one that begins at off or before */
+        size_t mid = lo + (hi - lo) / 2;
+        if (s->extents[mid].off <= off)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    const struct swn_store_extent *x = lo ? &s->extents[lo - 1] : NULL;
+    return x && off + bytes <= x->off + swn_round_up(x->bytes, SWN_PAGE) ? x : NULL;
+}
+
+static struct copy_use *use_of(const struct source *s, const struct swn_store_copy *c)
+{
+    return &s->uses[c - s->store->copies];
+}
+
+/* What a range of `size` bytes can be read from instead, or NULL. */
+static const struct swn_store_extent *copied(const struct swn_range *r, size_t size, struct source **from)
+{
+    struct source *s = atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED ? swn_source_of(r->file) : NULL;
+    const struct swn_store_extent *x = s && s->uses ? extent_with(s->store, r->extent, size) : NULL;
+    *from = s;
+    return x && x->copy && !atomic_load(&use_of(s, x->copy)->bad) ? x : NULL;
+}
+
+double swn_encoded_choose(struct swn_engine *e, const struct swn_range *lead, double disk_bytes_per_ns)
+{
+    struct source *s;
+    const struct swn_store_extent *x = copied(lead, swn_round_up(lead->len, SWN_PAGE), &s);
+    if (!x)
+        return 0;
+    unsigned char worth_it = (unsigned char)pays(e, x->copy, disk_bytes_per_ns);
+    atomic_store(&use_of(s, x->copy)->pays, worth_it);
+    return worth_it ? 1 - (double)x->copy->bytes / (double)swn_round_up(x->bytes, SWN_PAGE) : 0;
+}
+
+/* --- reading --- */
+
+static uint64_t chunk_begin(const struct swn_store_copy *c, size_t chunk)
+{
+    return chunk ? c->chunks[chunk - 1].end : 0;
+}
+
+/* On a fetch thread: decodes what has arrived. */
+static int decode(struct swn_fetch_job *job, size_t upto)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_frame *f = job->user;
+    const struct swn_store_copy *c = f->copy;
+    const struct source *s = (const void *)((const char *)job->file - offsetof(struct source, file.fetch));
+    char *frame = (char *)job->buf - (f->size - job->len);
+    size_t first = (size_t)(c->chunks - s->store->chunks), done;
+    uint64_t begin = job->off - c->off;
+    for (; (done = (f->chunk - f->first_chunk) * SWN_CHUNK) < f->size; f->chunk++) {
+        const struct swn_store_chunk *chunk = &c->chunks[f->chunk];
+        uint64_t from = chunk_begin(c, f->chunk), start = cpu_ns();
+        if (chunk->end - begin > upto)
+            break;
+        size_t bytes = f->size - done < SWN_CHUNK ? f->size - done : SWN_CHUNK;
+        int err = swn_decode_chunk(chunk->encoding, (char *)job->buf + (from - begin), (size_t)(chunk->end - from),
+                                   frame + done, bytes);
+        atomic_fetch_add(&e->decode_ns[chunk->encoding], cpu_ns() - start);
+        atomic_fetch_add(&e->decoded_bytes[chunk->encoding], bytes);
+        atomic_fetch_add(&e->encoded_bytes, chunk->end - from);
+        if (!err && !s->chunks_verified[first + f->chunk]) {
+            err = XXH3_64bits(frame + done, bytes) == chunk->checksum ? 0 : -EILSEQ;
+            s->chunks_verified[first + f->chunk] = !err;
+        }
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+void swn_encoded_prepare(struct swn_frame *f)
+{
+    struct source *s;
+    const struct swn_store_extent *x = copied(f->range, f->size, &s);
+    f->copy = NULL;
+    if (!x || !atomic_load(&use_of(s, x->copy)->pays))
+        return;
+    const struct swn_store_copy *c = x->copy;
+    uint64_t from = f->range->extent - x->off, to = from + f->size;
+    /* Cuts fall on granules of the arena; a store that somebody else mapped in pieces need not be cut there. */
+    if (from % SWN_CHUNK || (to % SWN_CHUNK && to < swn_round_up(x->bytes, SWN_PAGE)))
+        return;
+    uint64_t lo = chunk_begin(c, (size_t)(from / SWN_CHUNK));
+    uint64_t hi = swn_round_up(chunk_begin(c, (size_t)swn_round_up(to, SWN_CHUNK) / SWN_CHUNK), SWN_PAGE);
+    if (lo % SWN_PAGE || hi - lo > f->size)
+        return;
+    f->copy = c;
+    f->first_chunk = f->chunk = (size_t)(from / SWN_CHUNK);
+    f->raw_off = f->job.off;
+    f->job.off = c->off + lo;
+    f->job.len = (size_t)(hi - lo);
+    f->job.buf = (char *)f->job.buf + (f->size - f->job.len);
+    f->job.arrived = decode;
+}
+
+int swn_encoded_retry(struct swn_engine *e, struct swn_frame *f, int err)
+{
+    const struct source *s = (const void *)((const char *)f->job.file - offsetof(struct source, file.fetch));
+    if (!f->copy || err == -ECANCELED)
+        return 0;
+    atomic_store(&use_of(s, f->copy)->bad, 1);
+    if (!__atomic_fetch_add(&e->said_copy, 1, __ATOMIC_RELAXED))
+        swn_say("the encoded copy at offset %llu of %s cannot be used (%s); block %u is read as it is",
+                (unsigned long long)f->copy->off, s->store->path,
+                err == -EILSEQ ? "its checksum does not match" : strerror(-err), f->range_id);
+    f->copy = NULL;
+    f->job.buf = (char *)f->job.buf - (f->size - f->job.len);
+    f->job.off = f->raw_off;
+    f->job.len = f->size;
+    f->job.arrived = NULL;
+    return swn_fetch_submit(e->fetch, &f->job, 1) == 0;
+}
