@@ -1,8 +1,8 @@
 /* fuzz_store - any bytes as the header and tables of a store.
  *
  * Checksums would stop every mutation at the door, so they are made right first: what is tested is that whoever can
- * compute a checksum gets no further. The file is as long as its header claims, zeros behind the input, so that inputs
- * need not hold extents.
+ * compute a checksum gets no further. The file is as long as its header claims, and zeros where the input says nothing,
+ * so that inputs need not hold extents: what they have behind the tables is the table of copies, wherever that lies.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -21,6 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct virtual_file {
     unsigned char *bytes; /* header and tables */
     uint64_t have, size;
+    const uint8_t *copies; /* the table of copies */
+    uint64_t copies_have, copies_off;
 };
 
 static int open_any(void *ctx, const char *path, int flags, mode_t mode)
@@ -46,6 +48,8 @@ static ssize_t pread_any(void *ctx, int fd, void *buf, size_t len, uint64_t off)
     memset(buf, 0, len);
     if (off < f->have)
         memcpy(buf, f->bytes + off, len < f->have - off ? len : f->have - off);
+    if (f->copies_have && off == f->copies_off)
+        memcpy(buf, f->copies, len < f->copies_have ? len : f->copies_have);
     return (ssize_t)len;
 }
 
@@ -87,6 +91,24 @@ static void check_tensor(const struct swn_store *s, const struct swn_store_tenso
                  : t->off + (last + 1) * swn_dtype_size(t->dtype) <= s->extents[t->extent].bytes);
 }
 
+/* Chunks that decode into their extent's memory, in place. */
+static void check_copy(const struct swn_store *s, const struct swn_store_extent *x, uint64_t *end)
+{
+    const struct swn_store_copy *c = x->copy;
+    uint64_t raw = (x->bytes + 4095) / 4096 * 4096, done = 0, stored = 0;
+    expect(c >= s->copies && c < s->copies + s->copy_count && c->off == *end && c->off % 4096 == 0);
+    expect(c->chunks >= s->chunks && c->chunks + c->chunk_count <= s->chunks + s->chunk_count);
+    for (size_t i = 0; i < c->chunk_count; i++) {
+        uint64_t bytes = raw - done < SWN_CHUNK ? raw - done : SWN_CHUNK;
+        expect(c->chunks[i].encoding < SWN_ENCODINGS && c->chunks[i].end > stored);
+        expect(c->chunks[i].end - stored == swn_encoded_bytes(c->chunks[i].encoding, (size_t)bytes));
+        stored = c->chunks[i].end;
+        done += bytes;
+    }
+    expect(done == raw && stored == c->bytes && (c->bytes + 4095) / 4096 * 4096 < raw);
+    *end += (c->bytes + 4095) / 4096 * 4096;
+}
+
 static void check_store(const struct swn_store *s)
 {
     uint64_t end = s->extent_count ? s->extents[0].off : s->total_bytes;
@@ -99,7 +121,13 @@ static void check_store(const struct swn_store *s)
         const struct swn_store_extent *found = swn_store_find(s, e->source, e->source_off, e->bytes);
         expect(found && found->source_off == e->source_off && found->bytes == e->bytes);
     }
-    expect(end == s->total_bytes);
+    size_t copies = 0;
+    for (size_t i = 0; i < s->extent_count; i++)
+        if (s->extents[i].copy) {
+            check_copy(s, &s->extents[i], &end);
+            copies++;
+        }
+    expect(copies == s->copy_count && (copies ? end < s->total_bytes : end <= s->total_bytes));
     for (size_t i = 0; i < s->layer_count; i++) {
         expect(s->layers[i].first_extent == extents && s->layers[i].name);
         extents += s->layers[i].extents;
@@ -127,6 +155,19 @@ static unsigned char *make_file(const uint8_t *data, size_t size, struct virtual
     if (!f->bytes)
         return NULL;
     memcpy(f->bytes, data, size < h.data_off ? size : h.data_off);
+    if (h.version == SWN_STORE_VERSION_COPIES && h.copies_off >= h.data_off && h.copies_off <= h.total_bytes &&
+        h.total_bytes - h.copies_off <= MOST_TABLES) {
+        uint64_t bytes = h.total_bytes - h.copies_off, given = size > h.data_off ? size - h.data_off : 0;
+        f->copies = data + (given ? h.data_off : 0);
+        f->copies_have = given < bytes ? given : bytes;
+        f->copies_off = h.copies_off;
+        unsigned char *table = calloc(1, bytes + 1);
+        if (table) {
+            memcpy(table, f->copies, f->copies_have);
+            h.copies_checksum = XXH3_64bits(table, bytes);
+        }
+        free(table);
+    }
     h.tables_checksum = XXH3_64bits(f->bytes + sizeof h, h.data_off - sizeof h);
     h.checksum = XXH3_64bits(&h, offsetof(struct swn_disk_header, checksum));
     memcpy(f->bytes, &h, sizeof h);
