@@ -168,7 +168,7 @@ static double simulate(const struct segment *steps, size_t n, uint64_t window, d
             for (; bytes; bytes -= piece) {
                 piece = bytes < step->piece ? bytes : step->piece;
                 if (held + piece > window && step->spare && lodge(&lodger, steps, n, compute_end, i, piece, begin)) {
-                    begin += latency_ns + (double)piece / bytes_per_ns;
+                    begin += latency_ns + (double)piece * (1 - step->saved) / bytes_per_ns;
                     continue;
                 }
                 /* compute_end[j + 1] is when step j is done: its frames are free then */

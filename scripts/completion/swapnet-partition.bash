@@ -33,7 +33,7 @@ _swapnet_partition()
     esac
     case $command in
     inspect) words="--output --help" ;;
-    build) words="--output --order --from-store --store --quiet --help" ;;
+    build) words="--output --order --from-store --encoding --store --quiet --help" ;;
     plan) words="--budget --blocks --profile --device --delta --curve --output --help" ;;
     table) words="--blocks --profile --device --output --help" ;;
     extract) words="--output --help" ;;

@@ -92,6 +92,23 @@ static void nothing_to_plan(void **state)
     assert_int_equal(swn_plan_make(NULL, 0, 0, BANDWIDTH, LATENCY, &plan), -EINVAL);
 }
 
+/* What is stored in half the bytes takes half the time to read, and no less of the window. */
+static void half_the_bytes(void **state)
+{
+    (void)state;
+    static struct swn_plan_node nodes[32], halved[32];
+    struct swn_plan plan, half;
+    for (size_t i = 0; i < 32; i++) {
+        nodes[i] = halved[i] = (struct swn_plan_node){.bytes = 8 * MIB, .compute_ns = 1e5};
+        halved[i].saved = 0.5;
+    }
+    assert_int_equal(swn_plan_make(nodes, 32, 64 * MIB, BANDWIDTH, 0, &plan), 0);
+    assert_int_equal(swn_plan_make(halved, 32, 64 * MIB, BANDWIDTH, 0, &half), 0);
+    check(nodes, 32, 64 * MIB, &plan);
+    assert_true(half.latency_ns > plan.latency_ns * 0.45 && half.latency_ns < plan.latency_ns * 0.55);
+    assert_true(half.kept_bytes + half.window_bytes <= 64 * MIB && half.window_bytes >= 8 * MIB);
+}
+
 static void all_fits(void **state)
 {
     (void)state;
@@ -457,6 +474,7 @@ int main(void)
         cmocka_unit_test(resnet_101),        cmocka_unit_test(vgg),
         cmocka_unit_test(vgg_sliced),        cmocka_unit_test(choice_is_a_total_order),
         cmocka_unit_test(nothing_kept),      cmocka_unit_test(vgg_lodged),
+        cmocka_unit_test(half_the_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
