@@ -4,12 +4,6 @@
 #include "swn_encoding.h"
 #include "swn_transfer.h"
 
-const char *swn_encoding_name(enum swn_encoding how)
-{
-    static const char *const names[SWN_ENCODINGS] = {"raw", "bf16", "fp16"};
-    return how < SWN_ENCODINGS ? names[how] : "?";
-}
-
 size_t swn_encoded_bytes(enum swn_encoding how, size_t bytes)
 {
     size_t pairs = bytes / (2 * SWN_BLOCK) * SWN_BLOCK;

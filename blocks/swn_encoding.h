@@ -20,14 +20,11 @@
 /* As on disk. */
 enum swn_encoding {
     SWN_STORED_RAW,
-    SWN_STORED_BF16, /* the upper halves of the words of all whole pairs of pages, then the last page of an odd number
-                      */
+    /* The upper halves of the words of all whole pairs of pages, then the last page of an odd number. */
+    SWN_STORED_BF16,
     SWN_STORED_FP16, /* likewise, as float16 */
     SWN_ENCODINGS
 };
-
-/* "raw", "bf16", "fp16"; "?" for anything else. Static. */
-const char *swn_encoding_name(enum swn_encoding how);
 
 /* What `bytes` of a chunk take when stored that way; 0: no such encoding. */
 size_t swn_encoded_bytes(enum swn_encoding how, size_t bytes);

@@ -1,7 +1,8 @@
 /* swn_store.h - the block store: a checkpoint's weights as one file that can be fetched from with O_DIRECT.
  *
  * Header, then tables (sources, layers, extents, tensors, names), then the extents: each storage of the checkpoint at a
- * multiple of 4096, padded with zeros, in execution order, with an XXH3-64 checksum. The layer is the smallest unit; a
+ * multiple of 4096, padded with zeros, in execution order, with an XXH3-64 checksum. Behind them some extents may be
+ * there once more, in fewer bytes, for whoever reads them whole. The layer is the smallest unit; a
  * block is an index range of layers, so cutting anew moves indices, not bytes (SwapNet 6.2.2). Written to a temporary
  * name, fsynced, renamed, directory fsynced: a store that can be opened is whole. All integers little-endian.
  *
@@ -127,7 +128,7 @@ struct swn_store_opts {
     /* Layer names in execution order; layers it does not name follow in checkpoint order. NULL: checkpoint order. */
     const char *const *order;
     size_t order_count;
-    size_t buffer_bytes; /* memory for copying; 0: 8 MiB */
+    size_t buffer_bytes; /* memory for copying, and 1.2 MiB more with copies; 0: 8 MiB */
     enum swn_store_copies copies;
     /* What copies may take of the disk; 0: what there is. They are left out where that is not enough, or the disk is
      * full. */
