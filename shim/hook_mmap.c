@@ -50,14 +50,14 @@ static int torch_maps_tensors(const void *caller, int prot, int flags, int fd)
 
 /* safetensors maps a file once for its header, before PyTorch maps it for the tensors: reading around that header, the
  * kernel took 8 MiB of weights. */
-static int looks_at_a_file(int prot, int flags, int fd)
+static int looks_at_a_file(int prot, int flags, int fd, off_t off)
 {
-    return fd >= 0 && prot == PROT_READ && (flags & (MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS)) == MAP_PRIVATE;
+    return fd >= 0 && !off && prot == PROT_READ && (flags & (MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS)) == MAP_PRIVATE;
 }
 
 static void *map(void *addr, size_t len, int prot, int flags, int fd, off_t off, const void *caller)
 {
-    if (looks_at_a_file(prot, flags, fd)) {
+    if (looks_at_a_file(prot, flags, fd, off)) {
         int saved = errno;
         swn_guest_looking(len, fd);
         errno = saved;

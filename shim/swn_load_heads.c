@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "swn_load.h"
 #include "swn_load_priv.h"
@@ -68,6 +69,9 @@ void swn_load_ask_for_header(int fd)
     struct swn_engine *e = &swn_engine_one;
     unsigned char head[9];
     uint64_t bytes;
+    struct stat st;
+    if (e->io->fstat(e->io->ctx, fd, &st) || !S_ISREG(st.st_mode)) /* reading a device may do anything */
+        return;
     if (swn_read_whole(e->io, fd, head, sizeof head, 0))
         return;
     memcpy(&bytes, head, sizeof bytes);
