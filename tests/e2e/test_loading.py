@@ -272,6 +272,15 @@ def test_page_cache(torch, how, disk):
             assert held < os.path.getsize(file) / 100, f"turn {turn}: {held} bytes of {file}"
 
 
+@pytest.mark.parametrize("torch", [pytest.param(harness.TORCH213, id="torch2.13")], indirect=True)
+def test_page_cache_of_a_file_no_longer_mapped(torch, disk):
+    """The same where numpy has read a weight, and the program has unmapped the file before it ends."""
+    path = file_of(torch, "safetensors")
+    uncache(path)
+    _quiet(load(torch, "safetensors:meta:assign", disk, "gone"))
+    assert cached_bytes(path) < os.path.getsize(path) / 100
+
+
 @each_113
 def test_page_cache_of_many_small(torch, disk):
     """Python reads the first KiB of each tensor through the page cache: of these, several percent."""

@@ -1,5 +1,5 @@
-"""Construct, load, infer: load_model.py OUT HOW PATH [stop|lean]. `stop`: end before the first inference, so that the
-counters show what loading alone did. `lean`: weights are not looked at by numpy. `HOW` is a way of loading, with options
+"""Construct, load, infer: load_model.py OUT HOW PATH [stop|lean|gone]. `stop`: end before the first inference, so that the
+counters show what loading alone did. `lean`: weights are not looked at by numpy. `gone`: one is, and then there is no model any more. `HOW` is a way of loading, with options
 after colons, as in pth:assign."""
 import io
 import sys
@@ -68,7 +68,11 @@ if rest != ["stop"]:
     with torch.no_grad():
         for i in range(3):
             record.tensor(f"output{i}", model(rows(i).to(dtype)))
-    if rest != ["lean"]:
+    if rest == ["gone"]:
+        large = next(p for p in model.parameters() if p.dim() > 1)
+        record.check("numbers", bool(large.detach().numpy().sum() != 0))
+        del large, model
+    elif rest != ["lean"]:
         record.module("model", model)
     if how == "training":
         for i, entry in enumerate(momentum):
