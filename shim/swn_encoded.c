@@ -10,8 +10,6 @@
 #include "swn_load.h"
 #include "swn_load_priv.h"
 
-/* What a disk gives that nobody has measured yet: as in swn_policy.c. */
-#define FIRST_BYTES_PER_NS 1.6
 /* So many bytes decoded say how fast it goes; before, a chunk that is decoded over and over does. */
 #define MEASURED_BYTES (UINT64_C(8) << 20)
 #define PROBE_ROUNDS 8
@@ -78,7 +76,7 @@ void swn_encoded_open(struct swn_engine *e, struct source *s)
     if (!atomic_load(&probed_ns[0]))
         probe();
     for (size_t i = 0; i < s->store->copy_count; i++)
-        atomic_store(&s->uses[i].pays, (unsigned char)pays(e, &s->store->copies[i], FIRST_BYTES_PER_NS));
+        atomic_store(&s->uses[i].pays, (unsigned char)pays(e, &s->store->copies[i], SWN_FIRST_BYTES_PER_NS));
 }
 
 void swn_encoded_forget(struct source *s)
@@ -90,6 +88,8 @@ void swn_encoded_forget(struct source *s)
 }
 
 /* --- which bytes --- */
+
+_Static_assert(SWN_GRANULE % SWN_CHUNK == 0, "a piece of a weight is whole chunks");
 
 /* The extent that has [off, off + bytes) of the store, or NULL. */
 static const struct swn_store_extent *extent_with(const struct swn_store *s, uint64_t off, uint64_t bytes)
@@ -178,13 +178,11 @@ void swn_encoded_prepare(struct swn_frame *f)
         return;
     const struct swn_store_copy *c = x->copy;
     uint64_t from = f->range->extent - x->off, to = from + f->size;
-    /* Cuts fall on granules of the arena; a store that somebody else mapped in pieces need not be cut there. */
+    /* All of an extent, or pieces that were cut at granules of the arena. Nothing else could be decoded in place. */
     if (from % SWN_CHUNK || (to % SWN_CHUNK && to < swn_round_up(x->bytes, SWN_PAGE)))
         return;
     uint64_t lo = chunk_begin(c, (size_t)(from / SWN_CHUNK));
-    uint64_t hi = swn_round_up(chunk_begin(c, (size_t)swn_round_up(to, SWN_CHUNK) / SWN_CHUNK), SWN_PAGE);
-    if (lo % SWN_PAGE || hi - lo > f->size)
-        return;
+    uint64_t hi = chunk_begin(c, (size_t)swn_round_up(to, SWN_CHUNK) / SWN_CHUNK);
     f->copy = c;
     f->first_chunk = f->chunk = (size_t)(from / SWN_CHUNK);
     f->raw_off = f->job.off;

@@ -126,6 +126,9 @@ struct swn_engine {
     int said_pool, said_over, said_full, said_oversize, said_read, said_store, said_copy;
 };
 
+/* What a disk gives, until something has been read. */
+#define SWN_FIRST_BYTES_PER_NS 1.6
+
 extern struct swn_engine swn_engine_one;
 extern const struct swn_io *swn_engine_io; /* the table the engine is started with; tests put another in its place */
 

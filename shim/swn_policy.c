@@ -24,8 +24,6 @@
 /* Inputs up to this part of the budget may come back to stay. */
 #define RECALL_PART 32
 
-/* Assumed until something has been read. */
-#define FIRST_BYTES_PER_NS 1.6
 /* A read that others are queued behind seems to cost nothing beyond its bytes; one behind a stall, anything. */
 #define READ_LEAST_NS 50e3
 #define READ_MOST_NS 1e6
@@ -478,10 +476,10 @@ static double disk_speed(struct swn_engine *e, double *latency_ns)
     double c[2];
     *latency_ns = SWN_PLAN_READ_NS;
     if (!e->fetch)
-        return FIRST_BYTES_PER_NS;
+        return SWN_FIRST_BYTES_PER_NS;
     swn_fetch_stats_get(e->fetch, &s);
     if (s.bytes <= 8 * MIB + e->row_bytes || s.busy_ns <= e->row_ns)
-        return FIRST_BYTES_PER_NS;
+        return SWN_FIRST_BYTES_PER_NS;
     double mean = (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
     if (swn_online_get(&e->disk, c) || !(c[0] > 0) || 1 / c[0] > 4 * mean || 1 / c[0] < mean / 4)
         return mean; /* a line through a cloud says nothing */
