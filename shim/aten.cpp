@@ -193,8 +193,22 @@ void add_shared(Thread &t, const at::Tensor &tensor, swn_use use)
     if (!arg.data)
         return;
     arg.word = nullptr;
+    arg.from = 0;
+    arg.upto = arg.bytes;
     arg.use = use;
     t.storages[t.op.n++] = nullptr;
+}
+
+// From the tensor's first element to the end of its last; 0: it has none.
+size_t extent(const at::Tensor &tensor)
+{
+    uint64_t last = 0;
+    for (int64_t i = 0; i < tensor.dim(); i++) {
+        if (tensor.size(i) == 0)
+            return 0;
+        last += static_cast<uint64_t>((tensor.size(i) - 1) * tensor.stride(i));
+    }
+    return (last + 1) * tensor.itemsize();
 }
 
 void add(Thread &t, const at::Tensor &tensor, swn_use use)
@@ -212,24 +226,22 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
     auto word = reinterpret_cast<void **>(const_cast<at::DataPtr *>(&std::as_const(*storage).data_ptr()));
     auto data = reinterpret_cast<uintptr_t>(__atomic_load_n(word, __ATOMIC_RELAXED));
     swn_arg &arg = t.op.args[t.op.n];
+    size_t bytes = extent(tensor), first = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
     if (data >= host->lo && data < host->hi) {
         arg.word = word;
         arg.data = data;
         arg.bytes = storage->nbytes();
-    } else if (mapped(data, storage->nbytes())) {
+        arg.from = first;
+    } else if (mapped(data, storage->nbytes()) && bytes) {
         // Many tensors in one storage: this one's own bytes count.
-        uint64_t last = 0;
-        for (int64_t i = 0; i < tensor.dim(); i++) {
-            if (tensor.size(i) == 0)
-                return;
-            last += static_cast<uint64_t>((tensor.size(i) - 1) * tensor.stride(i));
-        }
         arg.word = nullptr;
-        arg.data = data + static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize();
-        arg.bytes = (last + 1) * tensor.itemsize();
+        arg.data = data + first;
+        arg.bytes = bytes;
+        arg.from = 0;
     } else {
         return;
     }
+    arg.upto = arg.from + bytes;
     arg.use = use;
     t.storages[t.op.n++] = storage;
 }
@@ -430,6 +442,7 @@ const char *enable()
         Guard guard(&silent);
         swn_slices_begin(host);
         swn_products_register(*kernels);
+        swn_batches_register(*kernels);
         swn_convs_register(*kernels);
         swn_rows_register(*kernels, host);
         at::addGlobalCallback(

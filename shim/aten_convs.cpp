@@ -1,4 +1,3 @@
-#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution_native.h>
 #include <ATen/ops/from_blob.h>
@@ -16,18 +15,19 @@ using MaybeTensor = c10::optional<at::Tensor>;
 using MaybeTensor = std::optional<at::Tensor>;
 #endif
 
-// A convolution in one group: rows of the weight are output channels, so a slice of them gives a slice of the channels
-// of the result.
+// Rows of the weight are output channels, so a slice of them gives a slice of the channels of the result. In groups, a
+// row is a whole group, which takes its own channels of the input.
 struct Convolution : swn_sliced {
-    const at::Tensor &weight;
     const MaybeTensor &bias;
-    at::IntArrayRef stride, padding, dilation, output_padding;
+    const at::IntArrayRef stride, padding, dilation, output_padding;
+    const int64_t groups;
 
     Convolution(const at::Tensor &input_, const at::Tensor &weight_, const MaybeTensor &bias_, at::IntArrayRef stride_,
-                at::IntArrayRef padding_, at::IntArrayRef dilation_, at::IntArrayRef output_padding_)
-        : swn_sliced(input_, weight_, weight_.size(0), sizes_of(input_, weight_, stride_, padding_, dilation_)),
-          weight(weight_), bias(bias_), stride(stride_), padding(padding_), dilation(dilation_),
-          output_padding(output_padding_)
+                at::IntArrayRef padding_, at::IntArrayRef dilation_, at::IntArrayRef output_padding_, int64_t groups_)
+        : swn_sliced(input_, weight_, groups_ == 1 ? weight_.size(0) : groups_,
+                     sizes_of(input_, weight_, stride_, padding_, dilation_), 1, false),
+          bias(bias_), stride(stride_), padding(padding_), dilation(dilation_), output_padding(output_padding_),
+          groups(groups_)
     {
     }
 
@@ -46,18 +46,18 @@ struct Convolution : swn_sliced {
     at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
     {
         std::vector<int64_t> shape = weight.sizes().vec();
-        shape[0] = count;
+        shape[0] = count * width;
         at::Tensor slice = at::from_blob(const_cast<void *>(rows_at), shape, at::dtype(type));
-        MaybeTensor add = bias && bias->defined() ? MaybeTensor(bias->narrow(0, row, count)) : bias;
-        return at::native::convolution(from, slice, add, stride, padding, dilation, false, output_padding, 1);
+        at::Tensor channels = groups == 1 ? from : from.narrow(1, row * shape[1], count * shape[1]);
+        MaybeTensor add = bias && bias->defined() ? MaybeTensor(bias->narrow(0, row * width, shape[0])) : bias;
+        return at::native::convolution(channels, slice, add, stride, padding, dilation, false, output_padding,
+                                       groups == 1 ? 1 : count);
     }
 
     std::vector<int64_t> key() const override
     {
-        std::vector<int64_t> found = {1, static_cast<int64_t>(type), bias && bias->defined(),
-                                      at::globalContext().userEnabledMkldnn(),
-                                      at::globalContext().deterministicAlgorithms()};
-        for (at::IntArrayRef part : {input.sizes(), weight.sizes(), stride, padding, dilation})
+        std::vector<int64_t> found = {1, groups, bias && bias->defined()};
+        for (at::IntArrayRef part : {stride, padding, dilation})
             found.insert(found.end(), part.begin(), part.end());
         return found;
     }
@@ -71,28 +71,19 @@ bool positive(at::IntArrayRef numbers)
     return true;
 }
 
-// Contiguous, and laid out so in dimensions of size 1 as well: PyTorch goes by what the strides suggest.
-bool plainly_laid_out(const at::Tensor &tensor)
-{
-    int64_t stride = 1;
-    for (int64_t i = tensor.dim(); i-- > 0; stride *= tensor.size(i))
-        if (tensor.stride(i) != stride)
-            return false;
-    return true;
-}
-
 // Whether PyTorch would take these without looking for anything to adapt or to complain about. What a gradient is
 // wanted of may take other ways there than a trial does.
 bool fits(const at::Tensor &input, const at::Tensor &weight, const MaybeTensor &bias, at::IntArrayRef stride,
-          at::IntArrayRef padding, at::IntArrayRef dilation)
+          at::IntArrayRef padding, at::IntArrayRef dilation, int64_t groups)
 {
     auto type = weight.scalar_type();
     auto dims = static_cast<size_t>(weight.dim() - 2);
     bool wanted = at::GradMode::is_enabled() && (input.requires_grad() || weight.requires_grad() ||
                                                  (bias && bias->defined() && bias->requires_grad()));
-    if (wanted || !swn_simple(input, type) || !plainly_laid_out(input) || input.dim() != weight.dim() ||
-        !positive(input.sizes()) || input.size(1) != weight.size(1) || stride.size() != dims ||
-        padding.size() != dims || dilation.size() != dims || !positive(stride) || !positive(dilation))
+    if (wanted || !swn_simple(input, type) || !swn_plainly_laid_out(input) || input.dim() != weight.dim() ||
+        !positive(input.sizes()) || groups < 1 || weight.size(0) % groups || input.size(1) != weight.size(1) * groups ||
+        stride.size() != dims || padding.size() != dims || dilation.size() != dims || !positive(stride) ||
+        !positive(dilation))
         return false;
     for (size_t i = 0; i < dims; i++) {
         auto at = static_cast<int64_t>(i) + 2;
@@ -108,11 +99,10 @@ at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight,
                               bool transposed, at::IntArrayRef output_padding, int64_t groups)
 {
     at::Tensor out;
-    if (!transposed && groups == 1 && weight.dim() > 2 && weight.dim() < 6 && swn_sliceable(weight) &&
-        plainly_laid_out(weight) && fits(input, weight, bias, stride, padding, dilation)) {
-        Convolution all(input, weight, bias, stride, padding, dilation, output_padding);
-        out = swn_compute_in_slices(weight, all);
-    }
+    if (!transposed && weight.dim() > 2 && weight.dim() < 6 && swn_sliceable(weight) && swn_plainly_laid_out(weight) &&
+        fits(input, weight, bias, stride, padding, dilation, groups))
+        out =
+            swn_compute_in_slices(Convolution(input, weight, bias, stride, padding, dilation, output_padding, groups));
     return out.defined() ? out
                          : at::native::convolution(input, weight, bias, stride, padding, dilation, transposed,
                                                    output_padding, groups);

@@ -1,7 +1,9 @@
-#include <ATen/Context.h>
+#include <ATen/ops/_addmm_activation_cpu_dispatch.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
+#include <ATen/ops/addmv_cpu_dispatch.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
+#include <ATen/ops/mv_native.h>
 
 #include "aten_simple.h"
 #include "aten_slices.h"
@@ -9,42 +11,74 @@
 namespace
 {
 
-// mat1 times the transpose of a contiguous [n, k] weight, which is what `linear` comes to: a slice of rows of the
-// weight gives a slice of columns of the result.
+at::Tensor slice_of(const swn_sliced &what, const void *rows_at, int64_t count)
+{
+    auto columns = static_cast<int64_t>(what.row_bytes / c10::elementSize(what.type));
+    return at::from_blob(const_cast<void *>(rows_at), {count, columns}, at::dtype(what.type));
+}
+
+// A matrix times the transpose of a contiguous [n, k] weight, which is what `linear` comes to: a slice of rows of the
+// weight gives a slice of columns of the result. With the weight on the left, as it is, a slice of rows.
+enum Then { NOTHING, RELU, GELU }; // what is made of each number of the result
+
 struct Product : swn_sliced {
     const at::Tensor *bias; // nullptr: none
-    const at::Scalar beta, alpha;
+    const at::Scalar &beta, &alpha;
+    const bool left;
+    const Then then;
 
     Product(const at::Tensor *bias_, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta_,
-            const at::Scalar &alpha_)
-        : swn_sliced(mat1, mat2, mat2.size(1), {mat1.size(0), mat2.size(1)}), bias(bias_), beta(beta_), alpha(alpha_)
+            const at::Scalar &alpha_, bool left_, Then then_)
+        : swn_sliced(left_ ? mat2 : mat1, left_ ? mat1 : mat2, left_ ? mat1.size(0) : mat2.size(1),
+                     {mat1.size(0), mat2.size(1)}, left_ ? 0 : 1, left_),
+          bias(bias_), beta(beta_), alpha(alpha_), left(left_), then(then_)
     {
     }
 
     at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
     {
-        at::Tensor slice = at::from_blob(const_cast<void *>(rows_at), {count, input.size(1)}, at::dtype(type)).t();
+        at::Tensor slice = slice_of(*this, rows_at, count);
+        at::Tensor a = left ? slice : from, b = left ? from : slice.t();
         if (!bias)
-            return at::cpu::mm(from, slice);
-        int64_t last = bias->dim() - 1;
-        at::Tensor add = last >= 0 && bias->size(last) == rows ? bias->narrow(last, row, count) : *bias;
-        return at::cpu::addmm(add, from, slice, beta, alpha);
+            return at::cpu::mm(a, b);
+        int64_t at = bias->dim() - (left ? 2 : 1);
+        at::Tensor add = at >= 0 && bias->size(at) == rows ? bias->narrow(at, row, count) : *bias;
+        return then ? at::cpu::_addmm_activation(add, a, b, beta, alpha, then == GELU)
+                    : at::cpu::addmm(add, a, b, beta, alpha);
     }
 
     std::vector<int64_t> key() const override
     {
-        std::vector<int64_t> found = {0,
-                                      input.size(0),
-                                      input.size(1),
-                                      rows,
-                                      static_cast<int64_t>(type),
-                                      bias ? bias->dim() : -1,
-                                      at::globalContext().userEnabledMkldnn(),
-                                      at::globalContext().deterministicAlgorithms()};
-        if (bias) {
-            found.push_back(bias->dim() && bias->size(-1) == rows);
-            found.push_back(beta.toDouble() == 1 && alpha.toDouble() == 1);
-        }
+        std::vector<int64_t> found = {0, left, then};
+        swn_add_bias(found, bias, beta, alpha);
+        return found;
+    }
+};
+
+// A contiguous weight times a vector.
+struct VectorProduct : swn_sliced {
+    const at::Tensor *bias;
+    const at::Scalar &beta, &alpha;
+
+    VectorProduct(const at::Tensor *bias_, const at::Tensor &mat, const at::Tensor &vec, const at::Scalar &beta_,
+                  const at::Scalar &alpha_)
+        : swn_sliced(vec, mat, mat.size(0), {mat.size(0)}, 0, true), bias(bias_), beta(beta_), alpha(alpha_)
+    {
+    }
+
+    at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
+    {
+        at::Tensor slice = slice_of(*this, rows_at, count);
+        if (!bias)
+            return at::native::mv(slice, from);
+        at::Tensor add = bias->dim() && bias->size(0) == rows ? bias->narrow(0, row, count) : *bias;
+        return at::cpu::addmv(add, slice, from, beta, alpha);
+    }
+
+    std::vector<int64_t> key() const override
+    {
+        std::vector<int64_t> found = {2};
+        swn_add_bias(found, bias, beta, alpha);
         return found;
     }
 };
@@ -52,7 +86,8 @@ struct Product : swn_sliced {
 bool fits(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2)
 {
     auto type = mat2.scalar_type();
-    if (!swn_simple(mat1, type) || mat1.dim() != 2 || mat1.size(1) != mat2.size(0) || mat1.size(0) == 0)
+    if (!swn_simple(mat1, type) || !swn_simple(mat2, type) || mat1.dim() != 2 || mat2.dim() != 2 ||
+        mat1.size(1) != mat2.size(0) || !mat1.numel() || !mat2.numel())
         return false;
     if (!bias)
         return true;
@@ -65,13 +100,28 @@ bool fits(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2
 
 // An undefined tensor where it has to be computed whole.
 at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta,
-                     const at::Scalar &alpha)
+                     const at::Scalar &alpha, Then then = NOTHING)
 {
-    if (mat2.dim() != 2 || !swn_sliceable(mat2) || mat2.stride(0) != 1 || mat2.stride(1) != mat2.size(0) ||
-        !fits(bias, mat1, mat2))
+    if (!fits(bias, mat1, mat2))
         return {};
-    Product product(bias, mat1, mat2, beta, alpha);
-    return swn_compute_in_slices(mat2, product);
+    if (swn_sliceable(mat2) && mat2.stride(0) == 1 && mat2.stride(1) == mat2.size(0))
+        return swn_compute_in_slices(Product(bias, mat1, mat2, beta, alpha, false, then));
+    if (swn_sliceable(mat1) && swn_plainly_laid_out(mat1))
+        return swn_compute_in_slices(Product(bias, mat1, mat2, beta, alpha, true, then));
+    return {};
+}
+
+at::Tensor vector_in_slices(const at::Tensor *bias, const at::Tensor &mat, const at::Tensor &vec,
+                            const at::Scalar &beta, const at::Scalar &alpha)
+{
+    auto type = mat.scalar_type();
+    if (mat.dim() != 2 || vec.dim() != 1 || mat.size(1) != vec.size(0) || !swn_simple(vec, type) ||
+        !swn_sliceable(mat) || !swn_plainly_laid_out(mat))
+        return {};
+    if (bias && (!swn_simple(*bias, type) || bias->dim() > 1 ||
+                 (bias->dim() && bias->size(0) != mat.size(0) && bias->size(0) != 1)))
+        return {};
+    return swn_compute_in_slices(VectorProduct(bias, mat, vec, beta, alpha));
 }
 
 at::Tensor addmm_kernel(const at::Tensor &self, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta,
@@ -81,10 +131,30 @@ at::Tensor addmm_kernel(const at::Tensor &self, const at::Tensor &mat1, const at
     return out.defined() ? out : at::cpu::addmm(self, mat1, mat2, beta, alpha);
 }
 
+at::Tensor addmm_activation_kernel(const at::Tensor &self, const at::Tensor &mat1, const at::Tensor &mat2,
+                                   const at::Scalar &beta, const at::Scalar &alpha, bool use_gelu)
+{
+    at::Tensor out = in_slices(&self, mat1, mat2, beta, alpha, use_gelu ? GELU : RELU);
+    return out.defined() ? out : at::cpu::_addmm_activation(self, mat1, mat2, beta, alpha, use_gelu);
+}
+
 at::Tensor mm_kernel(const at::Tensor &self, const at::Tensor &mat2)
 {
     at::Tensor out = in_slices(nullptr, self, mat2, 1, 1);
     return out.defined() ? out : at::cpu::mm(self, mat2);
+}
+
+at::Tensor addmv_kernel(const at::Tensor &self, const at::Tensor &mat, const at::Tensor &vec, const at::Scalar &beta,
+                        const at::Scalar &alpha)
+{
+    at::Tensor out = vector_in_slices(&self, mat, vec, beta, alpha);
+    return out.defined() ? out : at::cpu::addmv(self, mat, vec, beta, alpha);
+}
+
+at::Tensor mv_kernel(const at::Tensor &self, const at::Tensor &vec)
+{
+    at::Tensor out = vector_in_slices(nullptr, self, vec, 1, 1);
+    return out.defined() ? out : at::native::mv(self, vec);
 }
 
 } // namespace
@@ -92,5 +162,8 @@ at::Tensor mm_kernel(const at::Tensor &self, const at::Tensor &mat2)
 void swn_products_register(torch::Library &library)
 {
     library.impl("addmm", addmm_kernel);
+    library.impl("_addmm_activation", addmm_activation_kernel);
     library.impl("mm", mm_kernel);
+    library.impl("addmv", addmv_kernel);
+    library.impl("mv", mv_kernel);
 }

@@ -28,6 +28,7 @@ static const swn_rule rules[] = {
     {"aten::addbmm", "www-"},
     {"aten::mv", "ww"},
     {"aten::addmv", "www-"},
+    {"aten::einsum", "-w-"},
     {"aten::bilinear", "iiww"},
     {"aten::layer_norm", "i-ww-"},
     {"aten::native_layer_norm", "i-ww-"},

@@ -1,11 +1,14 @@
 #include "aten_slices.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <sys/mman.h>
+#include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -18,6 +21,7 @@ namespace
 const swn_host *host;
 
 constexpr size_t least_bytes = 4u << 20;  // smaller weights come whole
+constexpr size_t least_part = 256u << 10; // of what an operator uses: less is read by its own address
 constexpr size_t random_bytes = 4u << 20; // mapped over and over
 constexpr size_t most_slices = 4096;
 constexpr size_t most_trials = 512; // shapes that are remembered
@@ -93,36 +97,108 @@ bool same_bits(const at::Tensor &a, const at::Tensor &b)
     return x.nbytes() == y.nbytes() && std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
 }
 
-// The trial; `slices` are bytes of the weight.
-bool same_in_slices(const swn_sliced &what, const std::vector<size_t> &slices)
+// So many rows from `row` on lie in the slice of `bytes` at `off` of the weight's storage, from its byte `skip` on.
+struct Part {
+    size_t off, bytes, skip;
+    int64_t row, count;
+};
+
+// What there is of the weight in each slice of its storage; nothing: they cut through rows.
+std::vector<Part> parts_of(const swn_sliced &what, const std::vector<size_t> &slices)
 {
-    Random weights(static_cast<size_t>(what.rows) * what.row_bytes, what.type);
-    Random inputs(what.input.nbytes(), what.type);
+    std::vector<Part> parts;
+    size_t begin = static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize();
+    size_t end = begin + what.weight.nbytes(), at = 0;
+    for (size_t bytes : slices) {
+        size_t lo = std::max(at, begin), hi = std::min(at + bytes, end);
+        if (lo < hi) {
+            if ((lo - begin) % what.row_bytes || (hi - begin) % what.row_bytes)
+                return {};
+            parts.push_back({at, bytes, lo - at, static_cast<int64_t>((lo - begin) / what.row_bytes),
+                             static_cast<int64_t>((hi - lo) / what.row_bytes)});
+        }
+        at += bytes;
+    }
+    if (at != what.weight.storage().nbytes())
+        return {};
+    return parts;
+}
+
+// Where in a page, or in a line of the cache, such numbers begin.
+constexpr size_t page = 4096, line = 64;
+
+size_t weight_in_page(const swn_sliced &what)
+{
+    return static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize() % page;
+}
+
+size_t input_in_line(const swn_sliced &what)
+{
+    return reinterpret_cast<uintptr_t>(what.input.data_ptr()) % line;
+}
+
+size_t extent(const at::Tensor &tensor)
+{
+    int64_t last = 0;
+    for (int64_t i = 0; i < tensor.dim(); i++)
+        last += (tensor.size(i) - 1) * tensor.stride(i);
+    return static_cast<size_t>(last + 1) * tensor.itemsize();
+}
+
+// The trial.
+bool same_in_parts(const swn_sliced &what, const std::vector<Part> &parts)
+{
+    size_t off = weight_in_page(what), to = input_in_line(what);
+    Random weights(off + what.weight.nbytes(), what.type), inputs(to + extent(what.input), what.type);
     if (!weights.base() || !inputs.base())
         return false;
-    at::Tensor from = at::from_blob(inputs.base(), what.input.sizes(), at::dtype(what.type));
-    at::Tensor expect = what.part_of(from, weights.base(), 0, what.rows);
+    const char *first = weights.base() + off;
+    at::Tensor from = at::from_blob(inputs.base() + to, what.input.sizes(), what.input.strides(), at::dtype(what.type));
+    at::Tensor expect = what.part_of(from, first, 0, what.rows);
     if (!expect.sizes().equals(what.sizes) || !expect.is_contiguous())
         return false;
-    int64_t row = 0;
-    for (size_t bytes : slices) {
-        auto count = static_cast<int64_t>(bytes / what.row_bytes);
-        at::Tensor got = what.part_of(from, weights.base() + static_cast<size_t>(row) * what.row_bytes, row, count);
-        if (!same_bits(got, expect.narrow(1, row, count)))
+    for (const Part &part : parts) {
+        at::Tensor got =
+            what.part_of(from, first + static_cast<size_t>(part.row) * what.row_bytes, part.row, part.count);
+        if (!same_bits(got, expect.narrow(what.dim, part.row * what.width, part.count * what.width)))
             return false;
-        row += count;
     }
     return true;
 }
 
-bool proven(const swn_sliced &what, const std::vector<size_t> &slices)
+void add_all(std::vector<int64_t> &key, at::IntArrayRef numbers)
+{
+    key.insert(key.end(), numbers.begin(), numbers.end());
+    key.push_back(-1);
+}
+
+// What the user told PyTorch about how to compute.
+void add_settings(std::vector<int64_t> &key)
+{
+    const at::Context &context = at::globalContext();
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 10)
+    for (at::Float32Op op : {at::Float32Op::MATMUL, at::Float32Op::CONV})
+        key.push_back(static_cast<int64_t>(context.float32Precision(at::Float32Backend::MKLDNN, op)));
+#else
+    key.push_back(static_cast<int64_t>(context.float32MatmulPrecision()));
+#endif
+    key.push_back(context.userEnabledMkldnn());
+    key.push_back(context.deterministicAlgorithms());
+    key.push_back(at::get_num_threads());
+}
+
+bool proven(const swn_sliced &what, const std::vector<Part> &parts)
 {
     std::vector<int64_t> key = what.key();
-    key.push_back(at::get_num_threads());
-    for (size_t i = 0; i < slices.size(); i++)
-        if (!i || slices[i] != slices[i - 1]) { // where the cuts are is all that counts
+    add_settings(key);
+    for (at::IntArrayRef numbers : {what.input.sizes(), what.input.strides(), what.weight.sizes()})
+        add_all(key, numbers);
+    add_all(key, {static_cast<int64_t>(what.type), static_cast<int64_t>(weight_in_page(what)),
+                  static_cast<int64_t>(input_in_line(what))});
+    for (size_t i = 0; i < parts.size(); i++)
+        if (!i || parts[i].count != parts[i - 1].count) { // where the cuts are is all that counts
             key.push_back(static_cast<int64_t>(i));
-            key.push_back(static_cast<int64_t>(slices[i]));
+            key.push_back(parts[i].count);
         }
     {
         std::lock_guard<std::mutex> guard(trials_lock);
@@ -132,19 +208,19 @@ bool proven(const swn_sliced &what, const std::vector<size_t> &slices)
         if (trials.size() >= most_trials)
             trials.clear();
     }
-    bool same = same_in_slices(what, slices);
+    bool same = same_in_parts(what, parts);
     std::lock_guard<std::mutex> guard(trials_lock);
     trials[key] = same;
     return same;
 }
 
-// The argument of the running operator whose whole storage is the weight; -1: none.
+// The argument of the running operator that has the weight's storage; -1: none.
 int argument_of(const swn_op *op, const at::Tensor &weight)
 {
     auto word = weight.storage().data_ptr().get();
     for (unsigned i = 0; i < op->n; i++) {
         const swn_arg &arg = op->args[i];
-        if (arg.use == SWN_USE_WEIGHT && arg.word && *arg.word == word && arg.bytes == weight.nbytes())
+        if (arg.use == SWN_USE_WEIGHT && arg.word && *arg.word == word && arg.bytes == weight.storage().nbytes())
             return static_cast<int>(i);
     }
     return -1;
@@ -155,51 +231,68 @@ int argument_of(const swn_op *op, const at::Tensor &weight)
 bool swn_sliceable(const at::Tensor &weight)
 {
     auto type = weight.scalar_type();
-    return weight.has_storage() && weight.nbytes() >= least_bytes && weight.storage_offset() == 0 &&
-           weight.nbytes() == weight.storage().nbytes() && swn_simple(weight, type) &&
+    return weight.has_storage() && weight.storage().nbytes() >= least_bytes && weight.nbytes() >= least_part &&
+           swn_simple(weight, type) &&
            (type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16);
 }
 
-at::Tensor swn_compute_in_slices(const at::Tensor &weight, const swn_sliced &what)
+bool swn_plainly_laid_out(const at::Tensor &tensor)
+{
+    int64_t stride = 1;
+    for (int64_t i = tensor.dim(); i-- > 0; stride *= tensor.size(i))
+        if (tensor.stride(i) != stride)
+            return false;
+    return true;
+}
+
+void swn_add_bias(std::vector<int64_t> &key, const at::Tensor *bias, const at::Scalar &beta, const at::Scalar &alpha)
+{
+    if (!bias)
+        return;
+    add_all(key, bias->sizes());
+    add_all(key, bias->strides());
+    for (double factor : {beta.toDouble(), alpha.toDouble()}) {
+        int64_t bits = 0;
+        std::memcpy(&bits, &factor, sizeof bits);
+        key.push_back(bits);
+    }
+}
+
+at::Tensor swn_compute_in_slices(const swn_sliced &what)
 {
     swn_op *op = swn_current_op();
-    int index = op ? argument_of(op, weight) : -1;
+    int index = op ? argument_of(op, what.weight) : -1;
     if (index < 0)
         return {};
     auto arg = static_cast<unsigned>(index);
+    if (what.doubtful && !op->args[arg].visited && !op->args[arg].sliced)
+        return {};
     if (!op->args[arg].sliced)
         host->slices_offer(op, arg, what.row_bytes);
     if (!op->args[arg].sliced)
         return {};
     std::vector<size_t> slices(most_slices);
     slices.resize(host->slices_list(op, arg, slices.data(), slices.size()));
-    size_t sum = 0;
-    bool whole_rows = !slices.empty();
-    for (size_t bytes : slices) {
-        whole_rows = whole_rows && bytes && bytes % what.row_bytes == 0;
-        sum += bytes;
-    }
-    if (!whole_rows || sum != weight.nbytes())
+    std::vector<Part> parts = parts_of(what, slices);
+    if (parts.empty())
         return {};
     try {
-        if (slices.size() > 1 && !proven(what, slices)) {
+        if (parts.size() > 1 && !proven(what, parts)) {
             host->slices_offer(op, arg, 0);
             return {};
         }
         at::Tensor out = at::empty(what.sizes, what.input.options());
-        size_t at = 0;
-        for (size_t bytes : slices) {
-            const void *from = host->slice_lend(op, arg, at, bytes);
+        for (const Part &part : parts) {
+            auto from = static_cast<const char *>(host->slice_lend(op, arg, part.off, part.bytes));
             if (!from)
                 return {}; // cut differently meanwhile
-            auto row = static_cast<int64_t>(at / what.row_bytes), count = static_cast<int64_t>(bytes / what.row_bytes);
-            out.narrow(1, row, count).copy_(what.part_of(what.input, from, row, count));
-            at += bytes;
+            out.narrow(what.dim, part.row * what.width, part.count * what.width)
+                .copy_(what.part_of(what.input, from + part.skip, part.row, part.count));
         }
-        host->slice_lend(op, arg, at, 0);
+        host->slice_lend(op, arg, 0, 0);
         return out;
     } catch (const c10::Error &) { // no memory within a strict budget: whole it may fit, or fails as it should
-        host->slice_lend(op, arg, weight.nbytes(), 1); // no such piece: its own address serves from here on
+        host->slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address from here on
         return {};
     }
 }

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 5u
+#define SWN_ATEN_ABI 6u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -44,9 +44,10 @@ struct swn_extent_file;
 
 /* One tensor argument. The first part is filled by the C++ half, the rest is the engine's. */
 struct swn_arg {
-    void **word;    /* the storage's data pointer, as one word; NULL for a tensor in memory that PyTorch mapped */
-    uintptr_t data; /* its value before the operator; without a word, where the tensor's first element is */
-    size_t bytes;   /* of the storage; without a word, from the tensor's first element to the end of its last */
+    void **word;       /* the storage's data pointer, as one word; NULL for a tensor in memory that PyTorch mapped */
+    uintptr_t data;    /* its value before the operator; without a word, where the tensor's first element is */
+    size_t bytes;      /* of the storage; without a word, from the tensor's first element to the end of its last */
+    size_t from, upto; /* of them, those that the tensor's elements lie in */
     enum swn_use use;
 
     uintptr_t

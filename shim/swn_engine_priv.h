@@ -40,10 +40,11 @@ struct swn_thread_state {
     uint64_t ready_ns;   /* when it began */
     unsigned index;
     uint64_t next_plan_try;
-    uint64_t pass_ns;  /* when the pass under way began */
-    uint64_t flops;    /* since the last visit; while there is a record */
-    size_t other;      /* most of everything that is not a weight since then, likewise */
-    uintptr_t slicing; /* where the next slice of the weight begins that its operator is going through; 0: none */
+    uint64_t pass_ns;      /* when the pass under way began */
+    uint64_t flops;        /* since the last visit; while there is a record */
+    size_t other;          /* most of everything that is not a weight since then, likewise */
+    uintptr_t slicing;     /* where the next slice of the weight begins that its operator is going through; 0: none */
+    uintptr_t slicing_end; /* and where what it needs of it ends */
     struct swn_thread_state *next;
     int listed;
 };
@@ -266,6 +267,8 @@ void swn_lodge_fork_child(struct swn_engine *e);
 void swn_slice_offer(struct swn_op *op, unsigned arg, size_t row_bytes);
 size_t swn_slice_list(struct swn_op *op, unsigned arg, size_t *bytes, size_t most);
 const void *swn_slice_lend(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
+/* The operator of t needs r next, a slice of arg, and those behind it as far as arg's tensor goes. NULL: no more. */
+void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, const struct swn_range *r);
 /* The operator is done with a `sliced` argument. */
 void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
 

@@ -70,6 +70,12 @@ static struct swn_range *piece_at(struct swn_engine *e, const struct swn_arg *ar
     return r && r->lead == arg->range && r->addr == arg->data + off && r->len == bytes ? r : NULL;
 }
 
+void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, const struct swn_range *r)
+{
+    t->slicing = r ? r->addr : 0;
+    t->slicing_end = arg->data + arg->upto;
+}
+
 const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -91,7 +97,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
         slice->reading = 1;
         r->readers++;
         r->last_use = e->seq;
-        t->slicing = r->rest ? r->rest->addr : 0;
+        swn_slice_next(t, arg, r->rest);
         if (swn_reads_streamed(slice)) {
             if (!e->fetch)
                 swn_policy_pool(e);

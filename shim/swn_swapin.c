@@ -342,7 +342,8 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
     struct swn_thread_state *t = a->t;
     struct swn_node *here = swn_node_of(e, t->cursor.at);
     a->lodge = here && a->alone ? swn_lodge_room(e, here) : 0;
-    for (struct swn_range *r = t->slicing ? swn_arena_find(e->arena, t->slicing) : NULL; r; r = r->rest)
+    struct swn_range *slice = t->slicing ? swn_arena_find(e->arena, t->slicing) : NULL;
+    for (struct swn_range *r = slice; r && r->addr < t->slicing_end; r = r->rest)
         if (!prefetch_one(e, a, r))
             return;
     uint32_t before = t->cursor.before, at = t->cursor.at;

@@ -252,8 +252,8 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         visit(e, t, r, op->begin_ns);
         arg->visited = 1;
         op->visits++;
-        if (arg->sliced)
-            t->slicing = r->addr; /* what is read next is this one, not what comes after it */
+        if (arg->sliced) /* what is read next is this one, not what comes after it */
+            swn_slice_next(t, arg, swn_arena_find(e->arena, arg->data + arg->from));
     }
 }
 

@@ -144,11 +144,11 @@ void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *use
     op->n = n;
     op->copies = 0;
     op->flops = op->flops_before = 0;
-    op->flops = op->flops_before = 0;
     for (unsigned i = 0; i < n; i++) {
         op->args[i].word = &tensors[i]->word;
         op->args[i].data = (uintptr_t)__atomic_load_n(&tensors[i]->word, __ATOMIC_ACQUIRE);
-        op->args[i].bytes = tensors[i]->len;
+        op->args[i].bytes = op->args[i].upto = tensors[i]->len;
+        op->args[i].from = 0;
         op->args[i].use = uses[i];
     }
     swn_engine_op_begin(op);
