@@ -445,6 +445,7 @@ const char *enable()
         swn_batches_register(*kernels);
         swn_convs_register(*kernels);
         swn_rows_register(*kernels, host);
+        swn_bags_register(*kernels);
         at::addGlobalCallback(
             at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
     } catch (...) {

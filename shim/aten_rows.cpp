@@ -1,6 +1,8 @@
 #include "aten_rows.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/gather_cpu_dispatch.h>
+#include <ATen/ops/index_cpu_dispatch.h>
 #include <ATen/ops/index_select_cpu_dispatch.h>
 
 #include "aten_simple.h"
@@ -17,6 +19,9 @@ constexpr uintptr_t page = 4096;
 // mapped file the engine knows the whole pages.
 int rows_of(const swn_op *op, const at::Tensor &weight)
 {
+    if (!op || weight.dim() < 2 || !weight.has_storage() || !weight.is_contiguous() || !weight.nbytes() ||
+        !swn_simple(weight, weight.scalar_type()))
+        return -1;
     auto word = weight.storage().data_ptr().get();
     auto data = reinterpret_cast<uintptr_t>(weight.data_ptr());
     for (unsigned i = 0; i < op->n; i++) {
@@ -28,43 +33,85 @@ int rows_of(const swn_op *op, const at::Tensor &weight)
     return -1;
 }
 
-// An undefined tensor where PyTorch has to do it, or to say what is wrong.
-at::Tensor look_up(const at::Tensor &weight, int64_t dim, const at::Tensor &index)
+std::vector<int64_t> sizes_of(at::IntArrayRef index, const at::Tensor &weight)
 {
-    swn_op *op = swn_current_op();
-    if (!op || dim != 0 || weight.dim() < 2 || !weight.has_storage() || !weight.is_contiguous() || !weight.nbytes() ||
-        !swn_simple(weight, weight.scalar_type()) || !swn_simple(index, index.scalar_type()) || index.dim() != 1 ||
-        !index.numel() || (index.scalar_type() != at::kLong && index.scalar_type() != at::kInt))
-        return {};
-    int arg = rows_of(op, weight);
-    if (arg < 0)
-        return {};
-    at::Tensor numbers = index.to(at::kLong).contiguous();
-    const int64_t *at = numbers.data_ptr<int64_t>();
-    int64_t n = numbers.numel(), rows = weight.size(0);
-    for (int64_t i = 0; i < n; i++)
-        if (at[i] < 0 || at[i] >= rows)
-            return {};
-    std::vector<int64_t> sizes = weight.sizes().vec();
-    sizes[0] = n;
-    at::Tensor out = at::empty(sizes, weight.options());
-    if (!host->rows_copy(op, static_cast<unsigned>(arg), reinterpret_cast<uintptr_t>(weight.data_ptr()),
-                         weight.nbytes() / static_cast<size_t>(rows), at, static_cast<size_t>(n), out.data_ptr()))
-        return {};
-    return out;
+    std::vector<int64_t> sizes = index.vec();
+    sizes.insert(sizes.end(), weight.sizes().begin() + 1, weight.sizes().end());
+    return sizes;
 }
 
 // Embeddings come to this, too.
 at::Tensor index_select_kernel(const at::Tensor &self, int64_t dim, const at::Tensor &index)
 {
-    at::Tensor out = look_up(self, dim, index);
+    at::Tensor out;
+    if (dim == 0 && index.dim() == 1 && swn_rows_away(self))
+        out = swn_look_up(self, swn_numbers(index), sizes_of(index.sizes(), self));
     return out.defined() ? out : at::cpu::index_select(self, dim, index);
 }
 
+// weight[numbers]: those below 0 count from the end.
+at::Tensor index_kernel(const at::Tensor &self, const c10::List<swn_maybe_tensor> &indices)
+{
+    at::Tensor out;
+    swn_maybe_tensor first = indices.size() == 1 ? indices.get(0) : swn_maybe_tensor();
+    if (first && first->defined() && first->dim() && swn_rows_away(self) && first->scalar_type() == at::kLong &&
+        swn_plainly_laid_out(*first)) {
+        std::vector<int64_t> rows = swn_numbers(*first);
+        for (int64_t &row : rows)
+            row += row < 0 ? self.size(0) : 0;
+        out = swn_look_up(self, rows, sizes_of(first->sizes(), self));
+    }
+    return out.defined() ? out : at::cpu::index(self, indices);
+}
+
+// Of one row number per row of the result, expanded to all columns.
+at::Tensor gather_kernel(const at::Tensor &self, int64_t dim, const at::Tensor &index, bool sparse_grad)
+{
+    at::Tensor out;
+    if (dim == 0 && swn_rows_away(self) && self.dim() == 2 && index.dim() == 2 && index.size(1) == self.size(1) &&
+        index.stride(1) == 0)
+        out = swn_look_up(self, swn_numbers(index.select(1, 0)), index.sizes().vec());
+    return out.defined() ? out : at::cpu::gather(self, dim, index, sparse_grad);
+}
+
 } // namespace
+
+bool swn_rows_away(const at::Tensor &weight)
+{
+    return rows_of(swn_current_op(), weight) >= 0;
+}
+
+std::vector<int64_t> swn_numbers(const at::Tensor &index)
+{
+    if (!swn_simple(index, index.scalar_type()) ||
+        (index.scalar_type() != at::kLong && index.scalar_type() != at::kInt))
+        return {};
+    at::Tensor numbers = index.to(at::kLong).contiguous();
+    const int64_t *at = numbers.data_ptr<int64_t>();
+    return std::vector<int64_t>(at, at + numbers.numel());
+}
+
+at::Tensor swn_look_up(const at::Tensor &weight, const std::vector<int64_t> &rows, const std::vector<int64_t> &sizes)
+{
+    swn_op *op = swn_current_op();
+    int arg = rows_of(op, weight);
+    if (arg < 0 || rows.empty())
+        return {};
+    for (int64_t row : rows)
+        if (row < 0 || row >= weight.size(0))
+            return {};
+    at::Tensor out = at::empty(sizes, weight.options());
+    size_t row_bytes = weight.nbytes() / static_cast<size_t>(weight.size(0));
+    if (!host->rows_copy(op, static_cast<unsigned>(arg), reinterpret_cast<uintptr_t>(weight.data_ptr()), row_bytes,
+                         rows.data(), rows.size(), out.data_ptr()))
+        return {};
+    return out;
+}
 
 void swn_rows_register(torch::Library &library, const swn_host *h)
 {
     host = h;
     library.impl("index_select", index_select_kernel);
+    library.impl("index.Tensor", index_kernel);
+    library.impl("gather", gather_kernel);
 }

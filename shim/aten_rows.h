@@ -1,14 +1,34 @@
-// Embeddings that look up rows of a weight which is not in memory: only those rows are read, not the weight.
-//
-// An embedding copies rows as they are, so the bits are the same for every type.
+// Operators that look up rows of a weight which is not in memory: only those rows are read, not the weight. They copy
+// rows as they are, or work on a small weight that has just those rows, so the bits are the same for every type.
 #ifndef SWN_ATEN_ROWS_H
 #define SWN_ATEN_ROWS_H
 
+#include <ATen/core/Tensor.h>
 #include <torch/library.h>
+#include <torch/version.h>
+
+#include <vector>
 
 #include "swn_aten.h"
 
-// Puts the kernel in front of PyTorch's own at the CPU key. `host` is borrowed for ever.
-void swn_rows_register(torch::Library &library, const swn_host *host);
+#if TORCH_VERSION_MAJOR < 2
+using swn_maybe_tensor = c10::optional<at::Tensor>;
+#else
+using swn_maybe_tensor = std::optional<at::Tensor>;
+#endif
+
+// Whether the running operator looks up rows of this weight, and it is not all in memory.
+bool swn_rows_away(const at::Tensor &weight);
+
+// The numbers of such a tensor, which has them one behind the other; none where it is anything else.
+std::vector<int64_t> swn_numbers(const at::Tensor &index);
+
+// A tensor of `sizes` with these rows of the weight, which the running operator looks up. An undefined one where
+// PyTorch has to do it, or to say what is wrong.
+at::Tensor swn_look_up(const at::Tensor &weight, const std::vector<int64_t> &rows, const std::vector<int64_t> &sizes);
+
+// Put their kernels in front of PyTorch's own at the CPU key. `host` is borrowed for ever.
+void swn_rows_register(torch::Library &library, const swn_host *host); // aten_rows.cpp: index_select, index, gather
+void swn_bags_register(torch::Library &library);                       // aten_bags.cpp: embedding_bag
 
 #endif
