@@ -100,7 +100,7 @@ int swn_parse_budget(const char *text, uint64_t *bytes, const char **why)
         return -EINVAL;
     }
     if (strcmp(text, "auto") == 0) {
-        *why = "is not supported yet: give a size such as 256M";
+        *why = "is not to be had here: give a size such as 256M";
         return -EINVAL;
     }
     int rc = swn_parse_size(text, &value);

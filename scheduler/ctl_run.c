@@ -16,10 +16,11 @@
 #define LIBRARY "libswapnet.so"
 
 /* Long options; values above 255 so that swn_cli_bad_option can tell them from short ones. */
-enum { OPT_STATS = 256, OPT_TRACE, OPT_FETCH, OPT_STRICT, OPT_VERBOSE, OPT_LIBRARY };
+enum { OPT_MEMORY = 256, OPT_STATS, OPT_TRACE, OPT_FETCH, OPT_STRICT, OPT_VERBOSE, OPT_LIBRARY };
 
 static const struct option options[] = {
     {"budget", required_argument, NULL, 'b'},
+    {"memory", required_argument, NULL, OPT_MEMORY},
     {"store", required_argument, NULL, 's'},
     {"stats", required_argument, NULL, OPT_STATS},
     {"trace", required_argument, NULL, OPT_TRACE},
@@ -35,9 +36,9 @@ static const struct {
     int option;
     const char *variable;
 } variables[] = {
-    {'b', "SWAPNET_BUDGET"},          {'s', "SWAPNET_STORE"},           {OPT_STATS, "SWAPNET_STATS"},
-    {OPT_TRACE, "SWAPNET_TRACE"},     {OPT_FETCH, "SWAPNET_FETCH"},     {OPT_STRICT, "SWAPNET_STRICT"},
-    {OPT_VERBOSE, "SWAPNET_VERBOSE"}, {OPT_LIBRARY, "SWAPNET_LIBRARY"},
+    {OPT_MEMORY, "SWAPNET_MEMORY"}, {'b', "SWAPNET_BUDGET"},          {'s', "SWAPNET_STORE"},
+    {OPT_STATS, "SWAPNET_STATS"},   {OPT_TRACE, "SWAPNET_TRACE"},     {OPT_FETCH, "SWAPNET_FETCH"},
+    {OPT_STRICT, "SWAPNET_STRICT"}, {OPT_VERBOSE, "SWAPNET_VERBOSE"}, {OPT_LIBRARY, "SWAPNET_LIBRARY"},
 };
 
 static int set_variable(int option, const char *value)
@@ -82,15 +83,22 @@ static int has_daemon(void)
  * still be an exit code. */
 static int check_settings(void)
 {
-    const char *budget = getenv("SWAPNET_BUDGET"), *why = "";
+    const char *budget = getenv("SWAPNET_BUDGET"), *memory = getenv("SWAPNET_MEMORY"), *why = "";
     uint64_t bytes;
+    int whole = memory && *memory, rc = whole ? swn_parse_budget(memory, &bytes, &why) : 0;
+    if (rc) {
+        swn_cli_error("memory '%s' %s", memory, why);
+        return rc;
+    }
+    if ((budget && !strcmp(budget, "auto")) || (whole && (!budget || !*budget)))
+        return check_fetch();
     if (!budget || !*budget) {
         if (has_daemon())
             return check_fetch();
-        swn_cli_error("no budget: give --budget SIZE, e.g. --budget 256M, or run swapnetd");
+        swn_cli_error("no budget: give --budget SIZE, e.g. --budget 256M, or --memory SIZE, or run swapnetd");
         return -EINVAL;
     }
-    int rc = swn_parse_budget(budget, &bytes, &why);
+    rc = swn_parse_budget(budget, &bytes, &why);
     if (rc) {
         swn_cli_error("budget '%s' %s", budget, why);
         return rc;

@@ -3,11 +3,12 @@
 
 static const struct swn_cli_command commands[] = {
     {"run", ctl_run, "run a program within a memory budget",
-     "Usage: swapnetctl run [--budget SIZE] [OPTION]... [--] COMMAND [ARGUMENT]...\n"
+     "Usage: swapnetctl run [--budget SIZE|--memory SIZE] [OPTION]... [--] COMMAND [ARGUMENT]...\n"
      "\n"
      "Runs COMMAND with libswapnet.so in front of LD_PRELOAD. Options win over SWAPNET_* in the environment.\n"
      "\n"
-     "  -b, --budget SIZE   memory for tensors, e.g. 256M or 1.5G (at least 8M); under swapnetd not needed\n"
+     "  -b, --budget SIZE   memory for tensors, e.g. 256M or 1.5G (at least 8M); auto: what there is\n"
+     "      --memory SIZE   memory for the whole process, interpreter and libraries included\n"
      "  -s, --store DIR     where block stores and spill files go\n"
      "      --stats FILE    write the counters as JSON at exit\n"
      "      --trace FILE    write a timeline for Perfetto\n"

@@ -17,6 +17,7 @@
 #include "swn_client.h"
 #include "swn_engine.h"
 #include "swn_engine_priv.h"
+#include "swn_follower.h"
 #include "swn_hooks.h"
 
 /* The linkage names of the two C++ functions; both take and return plain words, so C can stand in for them. */
@@ -105,6 +106,8 @@ static void start(void)
         swn_say("%.*s", (int)(end - line), line);
     if (err < 0)
         snprintf(why, sizeof why, "%s", config.error);
+    if (!err)
+        swn_follower_first(&config);
     if (!err && swn_client_find(&config)) {
         snprintf(why, sizeof why, "%s", swn_config_no_budget());
         err = -EINVAL;
@@ -126,6 +129,7 @@ static void start(void)
             swn_hooks_fork_install();
             swn_hooks_signals_install();
             swn_client_start(&config);
+            swn_follower_start(&config);
         }
         if (!refused && host.device_type && (refused = half->enable_device()))
             swn_say("cannot stand before PyTorch's copies to the device: %s; they are made", refused);

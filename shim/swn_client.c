@@ -17,6 +17,7 @@
 #include "swn_control.h"
 #include "swn_control_io.h"
 #include "swn_engine_priv.h"
+#include "swn_follower.h"
 #include "swn_needs.h"
 #include "swn_process.h"
 #include "swn_size.h"
@@ -60,6 +61,9 @@ struct swn_client {
     double said_urgency;
     int warned;
 };
+
+/* One change of the user's wish at a time, the following of memory included. Before the engine's lock. */
+static pthread_mutex_t wishes = PTHREAD_MUTEX_INITIALIZER;
 
 static void own(struct own_fd *o, int fd)
 {
@@ -481,8 +485,9 @@ void swn_client_after_fork(void)
     if (!atomic_load_explicit(&e->want_client, memory_order_relaxed) ||
         !atomic_compare_exchange_strong(&e->want_client, &yes, 0))
         return;
+    swn_follower_start(&e->config);
     swn_client_start(&e->config);
-    if (lease_now(e))
+    if (!e->config.daemon_path[0] || lease_now(e))
         return;
     swn_engine_set_budget(SWN_BUDGET_MIN_BYTES, 0, &change); /* what it had was the parent's lease */
     uint64_t lease = lease_now(e);
@@ -507,9 +512,35 @@ void swn_client_fork_child(struct swn_engine *e)
         atomic_store(&e->want_client, 1);
     }
     e->client = NULL;
+    pthread_mutex_init(&wishes, NULL);
 }
 
 /* ---- the user's wish, through the process's own socket ---- */
+
+/* What a wish for `bytes` comes to. A daemon that has given nothing yet may give more than the minimum later, not a
+ * user who asks for it now. Lock held. */
+static uint64_t within_lease(const struct swn_engine *e, uint64_t bytes)
+{
+    const struct swn_client *c = e->client;
+    return !c ? bytes : least_of(bytes, c->lease ? c->lease : e->goal_bytes);
+}
+
+void swn_client_cap(struct swn_engine *e, uint64_t bytes)
+{
+    struct swn_budget_change change;
+    pthread_mutex_lock(&wishes);
+    pthread_mutex_lock(&e->lock);
+    int follows = swn_follower_on();
+    if (follows) {
+        e->cap_bytes = bytes;
+        bytes = within_lease(e, bytes);
+        swn_client_wake(e);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (follows && swn_engine_set_budget(bytes, 0, &change) == -ERANGE)
+        swn_engine_set_budget(change.minimum_bytes, 0, &change);
+    pthread_mutex_unlock(&wishes);
+}
 
 static char *answer(json_t *root)
 {
@@ -525,25 +556,23 @@ static char *refusal(uint64_t minimum)
     return answer(json_pack("{s:i s:s s:I}", "schema", 1, "error", text, "minimum_bytes", (json_int_t)minimum));
 }
 
-char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency)
+static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urgency)
 {
-    struct swn_engine *e = engine;
     struct swn_budget_change change = {0};
     pthread_mutex_lock(&e->lock);
     struct swn_client *c = e->client;
-    uint64_t bytes = c && c->lease ? least_of(budget, c->lease) : budget;
-    /* A daemon that has given nothing yet may give more than the minimum later, not a user who asks for it now. */
-    if (c && !c->lease && bytes > e->goal_bytes)
-        bytes = e->goal_bytes;
-    if (!(has & SWN_HAS_BUDGET) || (c && !budget))
+    uint64_t bytes = within_lease(e, budget);
+    if (!(has & SWN_HAS_BUDGET) || ((c || swn_follower_runs()) && !budget))
         bytes = c && c->lease && has & SWN_HAS_BUDGET ? c->lease : e->goal_bytes;
     pthread_mutex_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, SET_WAIT_MS, &change);
     if (err == -ERANGE)
         return refusal(change.minimum_bytes);
     pthread_mutex_lock(&e->lock);
-    if (has & SWN_HAS_BUDGET)
+    if (has & SWN_HAS_BUDGET) {
         e->cap_bytes = budget;
+        swn_follower_switch(!budget);
+    }
     if (has & SWN_HAS_URGENCY)
         e->urgency = urgency;
     double now = e->urgency;
@@ -553,4 +582,12 @@ char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency
                             "budget_bytes", (json_int_t)change.budget_bytes, "minimum_bytes",
                             (json_int_t)change.minimum_bytes, "urgency", now, "bound", change.bound, "took_ns",
                             (json_int_t)change.took_ns, "spilled_bytes", (json_int_t)change.spilled_bytes));
+}
+
+char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency)
+{
+    pthread_mutex_lock(&wishes);
+    char *text = set(engine, has, budget, urgency);
+    pthread_mutex_unlock(&wishes);
+    return text;
 }

@@ -19,13 +19,16 @@ struct swn_engine;
 int swn_client_find(struct swn_config *config);
 /* Registers, if a daemon is to rule. After the engine has started, with no lock held. */
 void swn_client_start(const struct swn_config *config);
-/* In a forked child that begins to use tensors: registers it as a process of its own, as its parent was. Costs one look
- * everywhere else. With no lock held. */
+/* In a forked child that begins to use tensors: registers it as a process of its own, as its parent was, and has its
+ * budget follow memory, if its parent's did. Costs one look everywhere else. With no lock held. */
 void swn_client_after_fork(void);
 /* There is something for its thread to look at: a change of the budget is bound, or the user's wish is another. Lock
  * held. */
 void swn_client_wake(struct swn_engine *e);
 void swn_client_fork_child(struct swn_engine *e);
+/* The most that the process is to have from now on, unless a user has set a budget; its minimum, where that is more.
+ * With no lock held. */
+void swn_client_cap(struct swn_engine *e, uint64_t bytes);
 /* For swn_control_opts.set: the user's own wish, within the lease. */
 char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency);
 

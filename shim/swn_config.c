@@ -74,7 +74,18 @@ static int set_flag(struct swn_config *c, const struct variable *v, const char *
 static int set_budget(struct swn_config *c, const struct variable *v, const char *value)
 {
     const char *why = "";
-    if (swn_parse_budget(value, &c->budget_bytes, &why) != 0) {
+    c->budget_auto = !strcmp(value, "auto");
+    if (!c->budget_auto && swn_parse_budget(value, &c->budget_bytes, &why) != 0) {
+        char text[SHOWN + 4];
+        return fail(c, "%s='%s' %s", v->name, shown(text, value), why);
+    }
+    return 0;
+}
+
+static int set_memory(struct swn_config *c, const struct variable *v, const char *value)
+{
+    const char *why = "";
+    if (swn_parse_budget(value, &c->memory_bytes, &why) != 0) {
         char text[SHOWN + 4];
         return fail(c, "%s='%s' %s", v->name, shown(text, value), why);
     }
@@ -184,6 +195,7 @@ static int set_nothing(struct swn_config *c, const struct variable *v, const cha
 static const struct variable variables[] = {
     {"SWAPNET", set_flag, offsetof(struct swn_config, enabled)},
     {"SWAPNET_BUDGET", set_budget, 0},
+    {"SWAPNET_MEMORY", set_memory, 0},
     {"SWAPNET_STORE", set_path, offsetof(struct swn_config, store_dir)},
     {"SWAPNET_STATS", set_path, offsetof(struct swn_config, stats_path)},
     {"SWAPNET_TRACE", set_path, offsetof(struct swn_config, trace_path)},
@@ -263,7 +275,7 @@ int swn_config_load(struct swn_config *c, char *const *env)
         if (value)
             rc = variables[i].set(c, &variables[i], value);
     }
-    if (rc == 0 && !budget && c->daemon == SWN_DAEMON_OFF)
+    if (rc == 0 && !budget && !c->memory_bytes && c->daemon == SWN_DAEMON_OFF)
         rc = fail(c, "%s", swn_config_no_budget());
     if (rc == 0 && !strcmp(c->store_dir, "off")) {
         c->store_off = 1;

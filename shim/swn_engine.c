@@ -16,6 +16,7 @@
 #include "swn_engine_priv.h"
 #include "swn_client.h"
 #include "swn_device.h"
+#include "swn_follower.h"
 #include "swn_guest.h"
 #include "swn_keep_locks.h"
 #include "swn_load.h"
@@ -454,6 +455,7 @@ void swn_engine_postfork_child(void)
     e->spill = e->res.spill = NULL;
     swn_budget_fork_child(e);
     swn_client_fork_child(e);
+    swn_follower_fork_child(e);
     e->kept_bytes = 0;
     e->row_bytes = e->row_ns = 0;
     e->row_waiters = 0;

@@ -54,7 +54,7 @@ def fails(result, code, *parts):
     (("--fetch", "mmap", "true"), "auto, uring, pread or buffered"),
     (("--budget", "12x", "true"), "budget '12x' is not a size: use e.g. 256M or 2G"),
     (("--budget", "50%", "true"), "a percentage needs a block store or profile"),
-    (("--budget", "auto", "true"), "not supported yet"),
+    (("--memory", "1M", "true"), "at least 8M"),
     (("--budget", "7M", "true"), "8 MiB"),
     (("--budget", "99999999T", "true"), "too large"),
     (("--library", "/nonexistent/libswapnet.so", "true"), "/nonexistent/libswapnet.so"),

@@ -93,7 +93,7 @@ static void errors(void **state)
         {"SWAPNET_BUDGET=50%",
          "SWAPNET_BUDGET='50%' is refused: a percentage needs a block store or profile that states "
          "the model size; give a size such as 256M"},
-        {"SWAPNET_BUDGET=auto", "SWAPNET_BUDGET='auto' is not supported yet: give a size such as 256M"},
+        {"SWAPNET_MEMORY=auto", "SWAPNET_MEMORY='auto' is not to be had here: give a size such as 256M"},
         {"SWAPNET_BUDGET=1M", "SWAPNET_BUDGET='1M' is below the minimum: give at least 8M (8 MiB)"},
         {"SWAPNET_BUDGET=-1", "SWAPNET_BUDGET='-1' is not a size: use e.g. 256M or 2G"},
         {"SWAPNET_BUDGET=1\n2", "SWAPNET_BUDGET='1?2' is not a size: use e.g. 256M or 2G"},
@@ -140,6 +140,11 @@ static void daemons(void **state)
     assert_int_equal(c.daemon, SWN_DAEMON_PATH);
     assert_string_equal(c.daemon_path, "/run/d.sock");
     assert_true(c.urgency > 2.49 && c.urgency < 2.51);
+    /* Nor is one needed where it follows what there is. */
+    assert_int_equal(swn_config_load(&c, ENV("SWAPNET_DAEMON=off", "SWAPNET_BUDGET=auto", "HOME=/h")), 0);
+    assert_true(c.budget_auto && !c.budget_bytes && !c.memory_bytes);
+    assert_int_equal(swn_config_load(&c, ENV("SWAPNET_DAEMON=off", "SWAPNET_MEMORY=600M", "HOME=/h")), 0);
+    assert_true(!c.budget_auto && !c.budget_bytes && c.memory_bytes == (uint64_t)600 << 20);
 }
 
 static void long_values(void **state)

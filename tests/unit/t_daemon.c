@@ -25,6 +25,7 @@
 #include "swn_memory.h"
 #include "swn_notify.h"
 #include "swn_process.h"
+#include "swn_whole.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -83,6 +84,12 @@ static void memory_there_is(void **state)
     assert_int_equal(m.cgroup_limit, 1000000);
     assert_int_equal(m.cgroup_usage, 400000);
     assert_true(m.pressure > 12.4 && m.pressure < 12.6);
+    put("/sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 150000\nactive_file 7\n");
+    assert_int_equal(swn_memory_read(&m, base), 0);
+    assert_int_equal(m.cgroup_usage, 250000);
+    put("/sys/fs/cgroup/a/memory.stat", "inactive_file 900000\n");
+    assert_int_equal(swn_memory_read(&m, base), 0);
+    assert_int_equal(m.cgroup_usage, 0);
     put("/sys/fs/cgroup/a/b/memory.max", "5000000\n");
     put("/sys/fs/cgroup/a/b/memory.current", "4900000\n");
     assert_int_equal(swn_memory_read(&m, base), 0);
@@ -92,14 +99,44 @@ static void memory_there_is(void **state)
     put("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "2000000\n");
     put("/sys/fs/cgroup/memory/c/memory.usage_in_bytes", "100\n");
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/sys/fs/cgroup/memory/c/memory.stat", "inactive_file 1\ntotal_inactive_file 40\n");
     assert_int_equal(swn_memory_read(&m, base), 0);
     assert_int_equal(m.cgroup_limit, 2000000);
+    assert_int_equal(m.cgroup_usage, 60);
     put("/proc/self/cgroup", "4:memory:/../..\nrubbish\n:\n\n::\n");
     put("/proc/pressure/memory", "some avg10=900\n");
     assert_int_equal(swn_memory_read(&m, base), 0);
     assert_true(m.cgroup_limit == UINT64_MAX && m.pressure < 0);
     assert_int_equal(swn_memory_read(&m, ""), 0); /* this machine's own */
     assert_true(m.available > MIB);
+}
+
+/* What a whole process may have, less what is no tensor. */
+static void whole_process(void **state)
+{
+    struct swn_whole w = {.limit = 1000 * MIB, .least = 100 * MIB};
+    struct swn_whole_rss rss;
+    (void)state;
+    assert_int_equal(swn_whole_read(&rss, base), -ENOENT);
+    put("/proc/self/status", "Name: x\nVmRSS: 9 kB\nRssAnon:\t    2048 kB\n");
+    assert_int_equal(swn_whole_read(&rss, base), -ENODATA);
+    put("/proc/self/status", "Name: x\nRssAnon:\t    2048 kB\nRssFile:\t1024 kB\nRssShmem:  7 kB\n");
+    assert_int_equal(swn_whole_read(&rss, base), 0);
+    assert_true(rss.anon == 2 * MIB && rss.file == MIB);
+    uint64_t most = swn_whole_budget(&w, &rss, 0, 8 * MIB);
+    assert_true(most < 900 * MIB && most > 870 * MIB); /* never more than it had at the start */
+    rss = (struct swn_whole_rss){.anon = 700 * MIB, .file = 50 * MIB};
+    uint64_t less = swn_whole_budget(&w, &rss, 500 * MIB, 8 * MIB);
+    assert_int_equal(most - less, 150 * MIB);
+    assert_int_equal(swn_whole_budget(&w, &rss, 400 * MIB, 8 * MIB), less - 100 * MIB); /* at once */
+    uint64_t now = 0, before = less - 100 * MIB;
+    for (int i = 0; i < 200; i++, before = now) { /* and bit by bit back */
+        now = swn_whole_budget(&w, &rss, 650 * MIB, 8 * MIB);
+        assert_true(now >= before && now - before <= 25 * MIB);
+    }
+    assert_int_equal(now, most);
+    rss.anon = 2000 * MIB;
+    assert_int_equal(swn_whole_budget(&w, &rss, 0, 8 * MIB), 8 * MIB);
 }
 
 static void following_memory(void **state)
@@ -434,9 +471,9 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_base, remove_base)
     const struct CMUnitTest tests[] = {
-        TEST(memory_there_is),  TEST(following_memory), TEST(lists_of_cpus),   TEST(parts_of_cpus),
-        TEST(notify),           TEST(no_socket_for_us), TEST(lines_in_pieces), TEST(messages),
-        TEST(leases_on_record), TEST(another_program),
+        TEST(memory_there_is), TEST(whole_process),    TEST(following_memory), TEST(lists_of_cpus),
+        TEST(parts_of_cpus),   TEST(notify),           TEST(no_socket_for_us), TEST(lines_in_pieces),
+        TEST(messages),        TEST(leases_on_record), TEST(another_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

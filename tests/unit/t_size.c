@@ -83,7 +83,7 @@ static void budgets(void **state)
         {"0", -EINVAL, "8 MiB"},
         {"50%", -EINVAL,
          "a percentage needs a block store or profile that states the model size; give a size such as 256M"},
-        {"auto", -EINVAL, "not supported yet"},
+        {"auto", -EINVAL, "not to be had here"},
         {"12x", -EINVAL, "is not a size: use e.g. 256M or 2G"},
         {"99999999T", -ERANGE, "too large"},
     };

@@ -1,0 +1,143 @@
+#define _GNU_SOURCE
+#include "swn_follower.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "swn_client.h"
+#include "swn_engine_priv.h"
+#include "swn_memory.h"
+#include "swn_size.h"
+#include "swn_thread.h"
+#include "swn_whole.h"
+
+/* Of what there is to be had; the rest is for everybody else, as with swapnetd. */
+#define SHARE 0.75
+#define LOOK_MS 250
+/* The machine is looked at once a second, as swn_memory.h wants it. */
+#define MACHINE_LOOKS 4
+/* Every change makes a new plan: less than this part is none, unless something has to be given back. */
+#define LEAST_GROWTH 16
+#define LEAST_SHRINK 64
+
+struct swn_follower {
+    pthread_t thread;
+    int machine, runs, off;
+    uint64_t most; /* the user's own budget beside it, or UINT64_MAX */
+    struct swn_follow follow;
+    struct swn_whole whole; /* limit 0: not asked for */
+    uint64_t of_machine;    /* at the last look */
+    unsigned looks;
+};
+
+static struct swn_follower one;
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What there is for tensors that take `resident` bytes, of which `anon` are anonymous memory. 0: nobody can tell. */
+static uint64_t there_is(struct swn_follower *f, uint64_t resident, uint64_t anon)
+{
+    struct swn_memory m;
+    struct swn_whole_rss rss;
+    uint64_t bytes = UINT64_MAX;
+    if (f->machine && f->looks++ % MACHINE_LOOKS == 0 && !swn_memory_read(&m, ""))
+        f->of_machine = swn_follow_total(&f->follow, &m, resident);
+    if (f->machine)
+        bytes = f->of_machine;
+    if (f->whole.limit && !swn_whole_read(&rss, ""))
+        bytes = least_of(bytes, swn_whole_budget(&f->whole, &rss, anon, SWN_BUDGET_MIN_BYTES));
+    if (!bytes || bytes == UINT64_MAX)
+        return 0;
+    bytes = least_of(bytes, f->most);
+    return bytes > SWN_BUDGET_MIN_BYTES ? bytes >> 20 << 20 : SWN_BUDGET_MIN_BYTES;
+}
+
+void swn_follower_first(struct swn_config *config)
+{
+    struct swn_whole_rss rss;
+    char a[32], b[32];
+    if (!config->budget_auto && !config->memory_bytes)
+        return;
+    one = (struct swn_follower){.machine = config->budget_auto,
+                                .most = config->budget_bytes ? config->budget_bytes : UINT64_MAX,
+                                .follow = {.share = SHARE, .ease = 1},
+                                .whole = {.limit = config->memory_bytes}};
+    if (config->memory_bytes && !swn_whole_read(&rss, "")) {
+        one.whole.least = rss.anon + rss.file;
+        if (one.whole.least + SWN_BUDGET_MIN_BYTES > config->memory_bytes)
+            swn_say("the program alone takes %s of the %s of SWAPNET_MEMORY: its tensors get no more than 8 MiB",
+                    swn_format_mib(a, one.whole.least), swn_format_mib(b, config->memory_bytes));
+    }
+    uint64_t bytes = there_is(&one, 0, 0);
+    if (bytes)
+        config->budget_bytes = bytes;
+}
+
+/* Anonymous memory of ours; the pool is shared memory. */
+static uint64_t anonymous(struct swn_engine *e)
+{
+    long long small = atomic_load(&e->small_bytes);
+    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (small > 0 ? (uint64_t)small : 0);
+}
+
+static int worth_it(uint64_t before, uint64_t now)
+{
+    return now > before ? now - before > before / LEAST_GROWTH : before - now > before / LEAST_SHRINK;
+}
+
+static void look(struct swn_engine *e, struct swn_follower *f)
+{
+    pthread_mutex_lock(&e->lock);
+    uint64_t resident = swn_engine_resident(e), anon = anonymous(e), before = e->cap_bytes;
+    pthread_mutex_unlock(&e->lock);
+    uint64_t bytes = there_is(f, resident, anon);
+    if (bytes && worth_it(before, bytes))
+        swn_client_cap(e, bytes);
+}
+
+static void *follower_main(void *arg)
+{
+    pthread_setname_np(pthread_self(), "swn-follower");
+    for (;;) {
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+        look(&swn_engine_one, arg);
+    }
+    return NULL;
+}
+
+void swn_follower_start(const struct swn_config *config)
+{
+    if (!config->budget_auto && !config->memory_bytes)
+        return;
+    int err = swn_thread_start(&one.thread, follower_main, &one);
+    pthread_mutex_lock(&swn_engine_one.lock);
+    one.runs = !err;
+    pthread_mutex_unlock(&swn_engine_one.lock);
+    if (err)
+        swn_say("cannot follow memory: %s; the budget stays what it is", strerror(-err));
+}
+
+int swn_follower_runs(void)
+{
+    return one.runs;
+}
+
+int swn_follower_on(void)
+{
+    return one.runs && !one.off;
+}
+
+void swn_follower_switch(int on)
+{
+    one.off = !on;
+}
+
+void swn_follower_fork_child(struct swn_engine *e)
+{
+    if (one.runs)
+        atomic_store(&e->want_client, 1);
+    one.runs = 0;
+}

@@ -1,0 +1,84 @@
+"""Budgets that follow memory: SWAPNET_BUDGET=auto, and SWAPNET_MEMORY for the whole process."""
+import subprocess
+import time
+
+import pytest
+
+import harness
+from harness import MIB
+from test_daemon import CTL, dnns, place, plain_bits, wait_for  # noqa: F401  (place is a fixture)
+
+needs_torch = pytest.mark.usefixtures("torch113")
+
+
+def whole(pid):
+    """Bytes of a process; pages of the pool, which are mapped twice, once."""
+    with open(f"/proc/{pid}/smaps_rollup") as f:
+        return sum(int(line.split()[1]) << 10 for line in f if line.startswith("Pss:"))
+
+
+@needs_torch
+@pytest.mark.slow
+def test_whole_process(place):
+    with dnns() as make:
+        roomy = make(place, 16, SWAPNET_MEMORY="2G")
+        roomy.goes_on(2)
+        outside = 2048 * MIB - roomy.stats()["budget_bytes"]  # the interpreter, the libraries, and a little
+        assert 50 * MIB < outside < 600 * MIB
+        assert roomy.end() == (plain_bits(16), "")
+        limit = outside + 60 * MIB
+        dnn = make(place, 32, SWAPNET_MEMORY=str(limit))  # 128 MiB of weights
+        dnn.goes_on(4)
+        for _ in range(20):
+            now = dnn.stats()
+            assert now["resident_bytes"] <= now["budget_bytes"] <= 60 * MIB, now
+            assert whole(dnn.pid) <= limit
+            time.sleep(0.05)
+        assert now["streamed_bytes"] > 0
+        assert dnn.end() == (plain_bits(32), "")
+
+
+@needs_torch
+def test_too_little_for_the_program_itself(place):
+    with dnns() as make:
+        dnn = make(place, 8, SWAPNET_MEMORY="16M")
+        dnn.goes_on(2)
+        assert dnn.stats()["budget_bytes"] == 8 * MIB
+        bits, err = dnn.end()
+        assert bits == plain_bits(8) and err.count("swapnet:") == 1 and "the program alone takes" in err
+
+
+@needs_torch
+def test_auto(place):
+    with open("/proc/meminfo") as f:
+        total = int(f.readline().split()[1]) << 10
+    with dnns() as make:
+        dnn = make(place, 16, SWAPNET_BUDGET="auto")
+        dnn.goes_on(2)
+        first = dnn.stats()["budget_bytes"]
+        assert 100 * MIB < first < total
+        assert dnn.ask({"op": "set", "budget": 32 * MIB})["budget_bytes"] == 32 * MIB  # a user's word counts
+        time.sleep(1)
+        assert dnn.stats()["budget_bytes"] == 32 * MIB
+        assert "error" not in dnn.ask({"op": "set", "budget": 0})
+        wait_for(lambda: dnn.stats()["budget_bytes"] > 100 * MIB, 10, "and auto follows again")
+        assert dnn.end() == (plain_bits(16), "")
+
+
+@needs_torch
+def test_grows_outside(place):
+    """What the program takes besides is given back by the tensors."""
+    code = ("import sys, time, torch\n"
+            "w = [torch.ones(1 << 20) for _ in range(40)]\n"
+            "x = bytearray(b'x' * (80 << 20))\n"
+            "print(flush=True); sys.stdin.readline()\n"
+            "assert all((v == 1).all() for v in w)\n")
+    with harness.disk_dir() as directory:
+        env = {"LD_PRELOAD": str(harness.LIBRARY), "SWAPNET_STORE": directory, "XDG_RUNTIME_DIR": place}
+        command = [CTL, "run", "--memory", "500M", "--library", harness.LIBRARY, harness.TORCH113.python, "-c", code]
+        process = subprocess.Popen([str(part) for part in command], env=harness.clean_env(env), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.readline()
+        wait_for(lambda: whole(process.pid) <= 500 * MIB, 10)
+        err = process.communicate(b"\n", timeout=60)[1].decode()
+        assert process.returncode == 0 and err == "", err
