@@ -307,7 +307,8 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
 {
     auto inputs = fn.inputs();
     bool own_address_only = python_may_run(), shared = swn_unified_active();
-    if (op.to_copy && !own_address_only && host->device_type && swn_unified_takes(inputs))
+    if (host->device_type && !own_address_only &&
+        ((op.to_copy && swn_unified_takes(inputs)) || (op.whole_copy && swn_unified_replaces(inputs))))
         return; // what it does not do without reading, it does as a copy_
     t.op.n = 0;
     t.op.copies = t.op.skip = 0;
@@ -477,11 +478,6 @@ swn_op *swn_current_op()
 {
     Thread &t = self();
     return t.open ? &t.op : nullptr;
-}
-
-bool swn_inside_operator()
-{
-    return self().open;
 }
 
 void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)

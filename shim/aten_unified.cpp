@@ -14,6 +14,8 @@
 
 #include <pthread.h>
 
+#include "aten_slices.h"
+
 namespace
 {
 
@@ -239,7 +241,7 @@ at::Tensor sole(at::DataPtr data, uintptr_t from, size_t bytes, c10::Device devi
 
 at::Tensor by_reference(const at::Tensor &self, c10::Device device)
 {
-    if (swn_inside_operator())
+    if (swn_current_op())
         return {};
     at::Tensor twin = twin_of(self);
     uintptr_t at = address_of(twin);
@@ -283,6 +285,16 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
     return member(o, device, self);
 }
 
+// Its own bytes, or those of a copy that is registered to a store: what PyTorch has mapped lies at any place in its
+// file, from which the disk does not read into the device's buffers.
+at::Tensor readable(const at::Tensor &self)
+{
+    uintptr_t at = address_of(self);
+    bool mapped = at < __atomic_load_n(&host->mapped[1], __ATOMIC_ACQUIRE) &&
+                  at + self.nbytes() > __atomic_load_n(&host->mapped[0], __ATOMIC_ACQUIRE);
+    return mapped && !swn_current_op() && host->device_watch() ? twin_of(self) : self;
+}
+
 // Undefined: PyTorch is to copy it.
 at::Tensor to_device(const at::Tensor &self, c10::Device device)
 {
@@ -298,8 +310,40 @@ at::Tensor to_device(const at::Tensor &self, c10::Device device)
     case SWN_WAY_ALIAS:
         return by_alias(self, device);
     default:
-        return sole({}, address_of(self), self.nbytes(), device, self);
+        at::Tensor from = readable(self);
+        return sole({}, address_of(from), self.nbytes(), device, self);
     }
+}
+
+// Whether a storage is known to a storage object and to a tensor that was made to copy it, and to hardly anybody else:
+// the call that makes the copy holds it up to twice.
+bool is_passing(const at::Tensor &t)
+{
+    return plain(t) && t.scalar_type() == at::kByte && t.dim() == 1 && whole(t) && t.storage().use_count() >= 2 &&
+           t.storage().use_count() <= 4;
+}
+
+// Whether self.copy_(source) is to be done by letting `self` name the bytes of a checkpoint. So torch.load fills the
+// storages that it has allocated on the device: nobody has seen them yet, and they may as well come to lie elsewhere.
+bool replaces(const at::Tensor &self, const at::Tensor &source)
+{
+    if (self.device().type() != device_type || !source.is_cpu() || !is_passing(self) || !is_passing(source) ||
+        self.numel() != source.numel() || owner_of(storage_of(self)))
+        return false;
+    swn_way way = takes(source, self.device());
+    return way == SWN_WAY_REFERENCE || way == SWN_WAY_BUFFER;
+}
+
+bool replaced(at::Tensor &self, const at::Tensor &source)
+{
+    at::Tensor t = replaces(self, source) ? to_device(source, self.device()) : at::Tensor();
+    if (!t.defined())
+        return false;
+    c10::StorageImpl *to = storage_of(self);
+    to->set_data_ptr(storage_of(t)->set_data_ptr(at::DataPtr(nullptr, to->device())));
+    std::lock_guard<std::mutex> guard(lock);
+    remember(self);
+    return true;
 }
 
 at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, c10::optional<at::Layout> layout,
@@ -314,18 +358,29 @@ at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, 
     Owner *o = device && device->is_cpu() ? shared_by(self) : nullptr;
     if (o) {
         at::Tensor view = host_view(self, o);
-        return keeps(self, dtype, layout, pin, format) && plain(self) && !swn_inside_operator()
+        return keeps(self, dtype, layout, pin, format) && plain(self) && !swn_current_op()
                    ? twin_of(view)
                    : at::native::_to_copy(view, dtype, layout, device, pin, non_blocking, format);
     }
     return at::native::_to_copy(self, dtype, layout, device, pin, non_blocking, format);
 }
 
+// What was launched before may be about to write the memory that the processor is to write: a copy that does not block.
+void catch_up(c10::Device device)
+{
+    c10::impl::VirtualGuardImpl guard(device.type());
+    guard.synchronizeStream(guard.getStream(device));
+}
+
 at::Tensor &copy(at::Tensor &self, const at::Tensor &source, bool non_blocking)
 {
+    if (replaced(self, source))
+        return self;
     // The runtime's own copies want to know whose memory a pointer names, and of ours they may think otherwise.
     Owner *o = shared_by(source);
     at::Tensor view = o ? host_view(source, o) : source;
+    if (o && self.is_cpu() && !forked)
+        catch_up(source.device());
     if (view.is_cpu() && self.device().type() == device_type)
         host->device_moved(0, self.nbytes());
     return at::native::copy_(self, view, non_blocking);
@@ -457,6 +512,12 @@ bool swn_unified_takes(c10::ArrayRef<const c10::IValue> inputs)
                inputs[4].toOptional<bool>(), inputs[6].toOptional<at::MemoryFormat>()))
         return false;
     return self.is_cpu() ? takes(self, device) != SWN_WAY_COPY : device.is_cpu() && plain(self);
+}
+
+bool swn_unified_replaces(c10::ArrayRef<const c10::IValue> inputs)
+{
+    return inputs.size() == 3 && inputs[0].isTensor() && inputs[1].isTensor() &&
+           replaces(inputs[0].toTensor(), inputs[1].toTensor());
 }
 
 void swn_unified_register(const swn_host *h)

@@ -2,12 +2,11 @@
 //
 // A weight's bytes are the device tensor's as well, under one of three roofs (enum swn_way):
 //
-//   reference  its bytes are a checkpoint's. Another CPU storage is registered to the same place in the file, which
-//              copies nothing, and is the device tensor's alone. The two have nothing in common but the file.
-//   alias      its bytes are in memory. Both storages name them, and share their owner, so either may die first.
-//   Whoever
-//              is to write them is first given memory of his own.
-//   buffer     the device has a buffer, filled from the disk.
+// - reference: its bytes are a checkpoint's. Another CPU storage is registered to the same place in the file, which
+//   copies nothing, and is the device tensor's alone. The two have nothing in common but the file.
+// - alias: its bytes are in memory. Both storages name them, and share their owner, so either may die first. Whoever is
+//   to write them is first given memory of his own.
+// - buffer: the device has a buffer, filled from the disk.
 //
 // What names bytes of ours for a device never writes them: the engine moves them about, and does not hear when a kernel
 // writes. That holds for all kernels that go through the dispatcher; those whose schema cannot be believed count as
@@ -37,10 +36,10 @@ uintptr_t swn_unified_bytes(const at::Tensor &tensor, size_t *bytes);
 
 // Whether aten::_to_copy with these arguments will be ours, and reads nothing.
 bool swn_unified_takes(c10::ArrayRef<const c10::IValue> inputs);
+// Likewise aten::copy_.
+bool swn_unified_replaces(c10::ArrayRef<const c10::IValue> inputs);
 
 // Copies as the program's own outermost operator would, which may register instead. In aten.cpp.
 void swn_copy_outermost(at::Tensor &to, const at::Tensor &from);
-// Whether this thread is inside an operator that was announced. In aten.cpp.
-bool swn_inside_operator();
 
 #endif

@@ -113,7 +113,8 @@ struct swn_host {
     struct swn_device_memory *(*device_open)(int device, uintptr_t data, size_t bytes, void **address);
     /* Whether the bytes may come and go, so that operators that read them there have to be announced. */
     int (*device_streams)(const struct swn_device_memory *memory);
-    /* 0: nothing on the device can be using them any more, they may be written and freed; else they never may. */
+    /* 0: nothing on the device can be using them any more, they may be written and freed; else they never may. Whatever
+     * the current device is. */
     int (*device_close)(struct swn_device_memory *memory);
     /* Installs the operator hook, if it is not there yet. 1: it is there. */
     int (*device_watch)(void);

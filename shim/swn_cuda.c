@@ -13,6 +13,8 @@ static const struct {
     size_t offset;
 } functions[] = {
     {"cudaDeviceGetAttribute", offsetof(struct swn_cuda, device_attribute)},
+    {"cudaGetDevice", offsetof(struct swn_cuda, get_device)},
+    {"cudaSetDevice", offsetof(struct swn_cuda, set_device)},
     {"cudaDeviceSynchronize", offsetof(struct swn_cuda, device_synchronize)},
     {"cudaHostRegister", offsetof(struct swn_cuda, host_register)},
     {"cudaHostUnregister", offsetof(struct swn_cuda, host_unregister)},

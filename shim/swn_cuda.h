@@ -23,6 +23,8 @@ enum { SWN_CUDA_REGISTER_MAPPED = 2 };
 
 struct swn_cuda {
     int (*device_attribute)(int *value, int attribute, int device);
+    int (*get_device)(int *device);
+    int (*set_device)(int device);
     int (*device_synchronize)(void);
     int (*host_register)(void *p, size_t bytes, unsigned flags);
     int (*host_unregister)(void *p);

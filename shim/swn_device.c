@@ -239,12 +239,29 @@ int swn_device_streams(const struct swn_device_memory *m)
     return m->device->backend->shares && !m->pinned;
 }
 
+/* Whoever lets go last closes: his current device need not be the memory's. */
+static int close_there(struct swn_device_memory *m)
+{
+    int there = (int)(m->device - devices), here;
+    int err = cuda.get_device(&here);
+    if (!err && here != there)
+        err = cuda.set_device(there);
+    if (err) {
+        cuda.last_error();
+        return err;
+    }
+    err = m->device->backend->close(&cuda, &m->block);
+    if (here != there)
+        cuda.set_device(here);
+    return err;
+}
+
 int swn_device_close(struct swn_device_memory *m)
 {
     struct swn_engine *e = &swn_engine_one;
     int err = 0;
     if (m->pid == getpid()) {
-        err = m->device->backend->close(&cuda, &m->block);
+        err = close_there(m);
         if (!err && m->pinned)
             unpin(e, m);
         if (!err && !m->device->backend->shares)

@@ -1,6 +1,6 @@
 /* swn_device.h - tensors that go to a device which shares our memory (swn_unified.h), as the engine sees them.
  *
- * Thread-safe; no lock may be held. The thread's current device is the one that a call names.
+ * Thread-safe; no lock may be held. The thread's current device is the one that a call names, but for swn_device_close.
  */
 #ifndef SWN_DEVICE_H
 #define SWN_DEVICE_H

@@ -1,10 +1,10 @@
 /* swn_unified.h - memory that the processor and the GPU have in common: three ways to it, behind one small table.
  *
- *   pageable    the GPU follows the processor's page tables: any memory will do, also what is mapped from a file and
- * may change its place in memory at any time (Thor). registered  memory has to be registered with the driver, which
- * pins its pages: they may not go (Xavier, Orin). managed     memory has to be the driver's own. While a kernel runs,
- * the processor may touch only what is attached to the host; so a buffer is attached there while it is filled, and to
- * the device from then on (Nano, TX2).
+ * - pageable: the GPU follows the processor's page tables. Any memory will do, also what is mapped from a file and may
+ *   change its place in memory at any time (Thor).
+ * - registered: memory has to be registered with the driver, which pins its pages: they may not go (Xavier, Orin).
+ * - managed: memory has to be the driver's own. While a kernel runs, the processor may touch only what is attached to
+ *   the host; so a buffer is attached there while it is filled, and to the device from then on (Nano, TX2).
  *
  * Which of them a device knows is in its attributes. Nothing here may be called before the program itself uses its GPU:
  * the first attribute that is asked for initialises the driver. All calls concern the thread's current device; errors

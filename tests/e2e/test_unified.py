@@ -60,6 +60,20 @@ def test_rules(torch, mode, device):
         assert run.record["notes"]["live"]["registered"] == 0, run.describe()
 
 
+@pytest.mark.parametrize("mode", ["ordered", "readers", "modes"])
+def test_unseen(torch, mode):
+    """What nobody may notice: the order of a stream's copies, threads that only read, and the program's own modes."""
+    run = both(torch, mode, device="thor")[1]
+    assert run.stats["unified_elided_bytes"] > 0, run.describe()
+    assert run.own_lines() == [], run.describe()
+
+
+def test_compiled_in_a_child(torch213):
+    run = both(torch213, "compiled_child", device="thor", timeout=240)[1]
+    assert run.stats["unified_elided_bytes"] > 0, run.describe()
+    assert run.own_lines() == [], run.describe()
+
+
 @functools.cache
 def checkpoint(torch):
     """A model of 16 MiB, saved by a plain run."""
@@ -85,6 +99,31 @@ def test_loaded(torch, device, budget):
         # Read ahead and lent at their own addresses, not page by page.
         assert stats["window_hits"] > 4 * stats["window_misses"], run.describe()
     assert run.own_lines() == [], run.describe()
+
+
+def straight(torch, how, device, budget):
+    run = both(torch, "straight", checkpoint(torch), how, device=device, budget=budget)[1]
+    notes, stats = run.record["notes"], run.stats
+    assert stats["unified_elided_bytes"] == notes["shared_bytes"], run.describe()
+    assert run.own_lines() == [], run.describe()
+    harness.assert_bounded(run)
+    return run
+
+
+@pytest.mark.parametrize("device, budget", [("thor", 12), ("orin", 24), ("nano", 24)])
+def test_straight_to_the_device(torch, device, budget):
+    """torch.load(map_location=...): the storages that PyTorch makes on the device come to name the checkpoint's bytes,
+    and are never all there."""
+    run = straight(torch, "read", device, budget)
+    assert run.record["notes"]["device_peak"] < 3 * MIB, run.describe()
+
+
+@pytest.mark.parametrize("how", ["mmap", "safetensors"])
+@pytest.mark.parametrize("device, budget", [("thor", 12), ("nano", 24)])
+def test_mapped(torch213, how, device, budget):
+    """Files that PyTorch maps."""
+    run = straight(torch213, how, device, budget)
+    assert run.record["notes"]["device_peak"] < 3 * MIB, run.describe()
 
 
 @pytest.mark.parametrize("device", ["orin", "nano"])

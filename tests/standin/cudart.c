@@ -2,8 +2,8 @@
  * of the device that it stands in for, and ends those that break one:
  *
  * - The processor reaches no device memory, and no managed memory that is attached to the device from a launch until
- * the program has waited for it, unless the device has concurrent managed access (CUDA Programming Guide, "Coherency
- * and Concurrency" of unified memory). Both are mapped twice, and the processor's mapping is without access then.
+ *   the program has waited for it, unless the device has concurrent managed access (CUDA Programming Guide, "Coherency
+ *   and Concurrency" of unified memory). Both are mapped twice, and the processor's mapping is without access then.
  * - A kernel reaches device memory, managed memory unless it is attached to the host, registered memory at its device
  *   address, and other memory only where the device reaches pageable memory. What it reads stays as it is meanwhile.
  */
@@ -21,6 +21,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define AWAY ((uintptr_t)1 << 46) /* from a registered address to the device's, where they differ */
 #define STRETCHES 32
+#define DEVICES 2 /* alike; kernels run one after the other on all of them */
 enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_SUPPORTED = 801, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713 };
 
@@ -43,9 +44,11 @@ struct memory {
 };
 
 struct launch {
+    int device;
     void *stream;
     struct memory *attach; /* a change of its attachment to `attached`, or NULL: a kernel */
     unsigned attached, us, n;
+    void *to; /* or NULL; the kernel copies its one stretch there at its end */
     const void *stretches[STRETCHES];
     size_t bytes[STRETCHES];
     struct launch *next;
@@ -59,7 +62,7 @@ static struct launch *queue, **queue_end = &queue; /* the first one is running *
 static size_t device_bytes, device_peak;
 static int in_use; /* launched something, and not waited for it since */
 static unsigned fail_in;
-static __thread int last;
+static __thread int last, current;
 
 __attribute__((noreturn)) static void broken(const char *rule, const void *at)
 {
@@ -171,6 +174,8 @@ static void *work(void *none)
             if (sum(k) != before)
                 broken("memory changed while a kernel was reading it", k->stretches[0]);
             pthread_mutex_lock(&lock);
+            if (k->to)
+                memcpy(k->to, reach(k->stretches[0]), k->bytes[0]);
         }
         queue = k->next;
         if (!queue)
@@ -188,6 +193,7 @@ static void enqueue(struct launch *k)
     if (!running && pthread_create(&thread, NULL, work, NULL) == 0)
         pthread_detach(thread);
     running = 1;
+    k->device = current;
     *queue_end = k;
     queue_end = &k->next;
     pthread_cond_broadcast(&moved);
@@ -196,12 +202,12 @@ static void enqueue(struct launch *k)
 static int pending(const void *stream)
 {
     for (struct launch *k = queue; k; k = k->next)
-        if (!stream || !k->stream || k->stream == stream)
+        if (k->device == current && (!stream || !k->stream || k->stream == stream))
             return 1;
     return 0;
 }
 
-/* stream NULL: waits for all of them, as the legacy stream does. */
+/* stream NULL: waits for all of the current device's, as the legacy stream does. */
 static void synchronize(const void *stream)
 {
     while (pending(stream))
@@ -212,12 +218,9 @@ static void synchronize(const void *stream)
     }
 }
 
-EXPORT void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n)
+static void launch(struct launch *k, const void *const *stretches, const size_t *bytes, unsigned n)
 {
-    struct launch *k = calloc(1, sizeof *k);
     begin();
-    k->stream = stream;
-    k->us = us;
     for (k->n = 0; k->n < n && k->n < STRETCHES; k->n++) {
         k->stretches[k->n] = stretches[k->n];
         k->bytes[k->n] = bytes[k->n];
@@ -229,6 +232,14 @@ EXPORT void standin_launch(void *stream, unsigned us, const void *const *stretch
     }
     enqueue(k);
     end(OK);
+}
+
+EXPORT void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n)
+{
+    struct launch *k = calloc(1, sizeof *k);
+    k->stream = stream;
+    k->us = us;
+    launch(k, stretches, bytes, n);
 }
 
 EXPORT void *standin_view(const void *p)
@@ -302,7 +313,7 @@ static void forget(struct memory *m)
 EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int index)
 {
     begin();
-    if (index != 0 || made_to_fail())
+    if (index < 0 || index >= DEVICES || made_to_fail())
         return end(INVALID);
     switch (attribute) {
     case 18:
@@ -327,6 +338,20 @@ EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int index)
         return end(INVALID);
     }
     return end(OK);
+}
+
+EXPORT int cudaGetDevice(int *index)
+{
+    *index = current;
+    return OK;
+}
+
+EXPORT int cudaSetDevice(int index)
+{
+    if (index < 0 || index >= DEVICES)
+        return result(INVALID);
+    current = index;
+    return OK;
 }
 
 EXPORT int cudaDeviceSynchronize(void)
@@ -417,6 +442,19 @@ EXPORT int cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
     (void)kind;
     memcpy(a ? a->view + ((char *)to - a->device) : to, b ? b->view + ((const char *)from - b->device) : from, bytes);
     return end(OK);
+}
+
+/* From the device to the host only. */
+EXPORT int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream)
+{
+    if (kind != 2)
+        return result(INVALID);
+    struct launch *k = calloc(1, sizeof *k);
+    k->stream = stream;
+    k->us = 2000;
+    k->to = to;
+    launch(k, &from, &bytes, 1);
+    return OK;
 }
 
 EXPORT int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigned flags)

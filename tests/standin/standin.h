@@ -25,6 +25,8 @@ size_t standin_peak(void);
 void standin_fail(unsigned n);
 
 int cudaDeviceGetAttribute(int *value, int attribute, int device);
+int cudaGetDevice(int *index);
+int cudaSetDevice(int index);
 int cudaDeviceSynchronize(void);
 int cudaHostRegister(void *p, size_t bytes, unsigned flags);
 int cudaHostUnregister(void *p);
@@ -33,6 +35,7 @@ int cudaMallocManaged(void **p, size_t bytes, unsigned flags);
 int cudaMalloc(void **p, size_t bytes);
 int cudaFree(void *p);
 int cudaMemcpy(void *to, const void *from, size_t bytes, int kind);
+int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream);
 int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigned flags);
 int cudaStreamSynchronize(void *stream);
 int cudaGetLastError(void);

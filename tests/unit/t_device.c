@@ -168,6 +168,26 @@ static void forked(void *device)
     take_all();
 }
 
+/* Whoever lets go last need not have the memory's device as his current one. */
+static void elsewhere(void *device)
+{
+    begin(device, 64 * MIB);
+    int here;
+    CHECK(!cudaSetDevice(1));
+    void *at;
+    held[0] = swn_device_open(1, weights[0].own, weights[0].len, &at);
+    CHECK(held[0]);
+    const void *stretch = at;
+    standin_launch(NULL, 50000, &stretch, &weights[0].len, 1);
+    CHECK(!cudaSetDevice(0));
+    CHECK(!swn_device_close(held[0]));
+    CHECK(!cudaGetDevice(&here) && here == 0);
+    memset((void *)weights[0].own, 0, weights[0].len);
+    held[0] = NULL;
+    CHECK(!cudaSetDevice(1) && !cudaDeviceSynchronize()); /* the kernel found what it read unchanged */
+    take_all();
+}
+
 static void repeated(void *device)
 {
     begin(device, 64 * MIB);
@@ -189,6 +209,7 @@ static const struct {
     {"full", full, "nano xavier orin"},
     {"refused", refused, "nano xavier orin thor"},
     {"forked", forked, "nano xavier orin thor"},
+    {"elsewhere", elsewhere, "nano xavier orin thor"},
     {"repeated", repeated, "nano xavier orin thor"},
 };
 

@@ -1,4 +1,5 @@
 """The device that stands in for a GPU: tests/standin, over host memory, for PyTorch's PrivateUse1 key."""
+import contextlib
 import ctypes
 import os
 import types
@@ -9,17 +10,25 @@ LIVE = ("device", "registered", "managed")
 
 
 class Standin:
-    """Loads it from the directory; `device` is where tensors go."""
+    """Loads it from the directory; `device` is where tensors go. `name`: what the device is called, of PyTorch 2 on."""
 
-    def __init__(self, directory):
-        version = ".".join(torch.__version__.split(".")[:2])
+    def __init__(self, directory, name="privateuseone"):
+        self.version = ".".join(torch.__version__.split(".")[:2])
         # The runtime first, as a PyTorch that is built for CUDA brings it before there is any tensor.
         self.lib = ctypes.CDLL(os.path.join(directory, "libcudart.so.12"), ctypes.RTLD_GLOBAL)
         self.lib.standin_peak.restype = ctypes.c_size_t
-        torch.ops.load_library(os.path.join(directory, f"standin-{version}.so"))
+        torch.ops.load_library(os.path.join(directory, f"standin-{self.version}.so"))
+        if name != "privateuseone":
+            torch.utils.rename_privateuse1_backend(name)
         if hasattr(torch, "_register_device_module"):
-            torch._register_device_module("privateuseone", self.module())
-        self.device = torch.device("privateuseone:0")
+            torch._register_device_module(name, self.module())
+        self.device = torch.device(f"{name}:0")
+
+    def load(self, path, **options):
+        """torch.load to the device. PyTorch 1.13 makes storages on none but CUDA's, so there its steps are gone through."""
+        if self.version != "1.13":
+            return torch.load(path, map_location=self.device, **options)
+        return {name: torch.ops.standin.load(t) for name, t in torch.load(path, **options).items()}
 
     @staticmethod
     def module():
@@ -30,6 +39,7 @@ class Standin:
         module._lazy_init = lambda: None
         module.manual_seed_all = lambda seed: None
         module.current_device, module.device_count = lambda: 0, lambda: 1
+        module.device = lambda device: contextlib.nullcontext()
         return module
 
     def live(self):

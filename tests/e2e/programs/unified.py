@@ -1,8 +1,10 @@
 """Models on a device that may share the processor's memory: moved there, written on either side, forked, let go."""
 import copy
 import gc
+import importlib.util
 import os
 import sys
+import threading
 
 # The stand-in's runtime has to be there before the first tensor.
 import ctypes
@@ -10,13 +12,14 @@ ctypes.CDLL(os.path.join(sys.argv[2], "libcudart.so.12"), ctypes.RTLD_GLOBAL)
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import _models
 import _record
 from _standin import Standin
 
 record, (directory, mode, *args) = _record.begin()
-standin = Standin(directory)
+standin = Standin(directory, *(["npu"] if args[1:] == ["safetensors"] else []))  # which that library knows by name
 device = standin.device
 WIDTH, DEPTH = 512, 16
 
@@ -102,6 +105,84 @@ def writes():
     record.tensor("numpy", torch.from_numpy(back))
     record.tensor("numpy.device", there.cpu())
     record.tensor("numpy.host", weight)
+    seen = weight.detach().numpy()  # knows where the processor's bytes are, and goes on seeing them
+    there = weight.to(device)
+    weight.add_(1)
+    record.tensor("seen", torch.from_numpy(seen))
+    record.tensor("seen.device", there.cpu())
+
+
+def ordered():
+    """A copy that comes to the processor stands in the order of the stream, behind those that did not block."""
+    before, weight = torch.randn(WIDTH, WIDTH).to(device), nn.Parameter(torch.randn(WIDTH, WIDTH)).to(device)
+    here = torch.zeros(WIDTH, WIDTH)
+    here.copy_(before, non_blocking=True)
+    here.copy_(weight)
+    standin.wait()
+    record.tensor("the last one", here)
+
+
+def readers():
+    """Threads that only read, with an operator whose schema is not believed, and so may find all of them that it is
+    about to be written."""
+    x, outs = torch.randn(8, 32768).to(device), {}
+    gate = threading.Barrier(4)
+
+    def read(name, *statistics):
+        with torch.no_grad():
+            gate.wait()
+            outs[name] = nn.functional.batch_norm(x, *statistics)
+
+    for i in range(40):
+        mean, variance = (nn.Parameter(torch.randn(32768).abs()).to(device) for _ in range(2))
+        threads = [threading.Thread(target=read, args=(f"{i}.{j}", mean, variance)) for j in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for name in sorted(outs):
+        record.tensor(name, outs[name].cpu())
+
+
+class Seen(TorchDispatchMode):
+    """Notes what comes past, and adds nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def modes():
+    """A program's modes see its operators, and not those that give a writer memory of his own."""
+    weights = [nn.Parameter(torch.randn(WIDTH, WIDTH)) for _ in range(3)]
+    a, b, c = (weight.to(device) for weight in weights)
+    with Seen() as seen:
+        a.add_(1)
+        weights[1].mul_(2)
+    record.value("seen", seen.names)
+    if hasattr(torch, "func"):
+        record.tensor("functional", torch.func.functionalize(lambda t: t.add_(1))(c).cpu())
+    for i, (there, here) in enumerate(zip((a, b, c), weights)):
+        record.tensor(f"device {i}", there.cpu())
+        record.tensor(f"host {i}", here)
+
+
+def compiled_child():
+    """A child that cannot use the device has nothing there to give up for code that dynamo has compiled."""
+    weights = [nn.Parameter(torch.randn(WIDTH, WIDTH)) for _ in range(2)]
+    there = [weight.to(device) for weight in weights]
+    pid = os.fork()
+    if pid == 0:
+        torch.set_num_threads(1)  # the others are gone
+        double = torch.compile(lambda t: t * 2, backend="eager")
+        os._exit(0 if torch.equal(double(weights[0].data), weights[0].data + weights[0].data) else 1)
+    record.value("child", os.waitpid(pid, 0)[1])
+    for i, t in enumerate(there):
+        record.tensor(f"device {i}", t.cpu())
 
 
 def poke(x):
@@ -198,6 +279,43 @@ def fork():
         record.tensor(f"device {i}", t.cpu())
 
 
+def adopt(module, state, prefix=""):
+    """The tensors of `state` become the module's own, as load_state_dict(assign=True) of later versions has it."""
+    for name in module._parameters:
+        module._parameters[name] = nn.Parameter(state[prefix + name], False)
+    for name, child in module.named_children():
+        adopt(child, state, f"{prefix}{name}.")
+
+
+def straight():
+    """Checkpoints that go to the device at once: archives, read and mapped, and safetensors."""
+    path, how = args
+    model = mlp()
+    note_moved(model)
+    if how == "safetensors":
+        from safetensors.torch import load_file
+        state = load_file(f"{path}.safetensors", device=str(device))
+    else:
+        state = standin.load(path, **({"mmap": True} if how == "mmap" else {}))
+    record.check("there", all(t.device == device for t in state.values()))
+    adopt(model, state)
+    del state
+    x = batch()
+    run("device", model, x, 4)
+    record.notes["device_peak"] = standin.lib.standin_peak()
+    record.notes["live"] = standin.live()
+    model[0].weight.data.add_(1)  # has memory of its own from here on
+    run("written", model, x)
+    record.module("model", model.cpu())
+    if how == "read":  # a tensor that a program fills stays where it is
+        weight = torch.load(path)["0.weight"].view(torch.uint8).view(-1)
+        filled = torch.empty(weight.shape, dtype=torch.uint8, device=device)
+        address = filled.data_ptr()
+        filled.copy_(weight)
+        record.check("stays", filled.data_ptr() == address)
+        record.tensor("filled", filled.cpu())
+
+
 def load():
     """A checkpoint: its weights are the device's without having been anybody's copy, and may be more than there is
     memory for."""
@@ -213,7 +331,11 @@ def load():
 
 
 def save():
-    torch.save(mlp().state_dict(), args[0])
+    state = mlp().state_dict()
+    torch.save(state, args[0])
+    if importlib.util.find_spec("safetensors"):
+        from safetensors.torch import save_file
+        save_file(state, f"{args[0]}.safetensors")
     record.value("saved", True)
 
 
