@@ -52,6 +52,17 @@ endforeach()
 
 set_tests_properties(t_unified t_device PROPERTIES LABELS unified)
 
+# With `ctest -L unified` comes all that concerns devices; scripts/test runs pytest itself, and leaves out these by -LE e2e.
+if(SWAPNET_HALVES)
+    add_test(NAME e2e-unified COMMAND /usr/bin/python3 -m pytest -m unified tests/e2e
+        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(e2e-unified PROPERTIES
+        LABELS "unified;e2e" ENVIRONMENT SWAPNET_BUILD=${PROJECT_BINARY_DIR} RUN_SERIAL TRUE TIMEOUT 1800)
+    list(GET SWAPNET_PYTHONS 0 python)
+    add_test(NAME gpu COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/run --ctest --python ${python} --build ${PROJECT_BINARY_DIR})
+    set_tests_properties(gpu PROPERTIES LABELS unified SKIP_RETURN_CODE 77 RUN_SERIAL TRUE TIMEOUT 600)
+endif()
+
 if(TARGET swapnet-store)
     add_test(NAME store-library COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_library.sh
         $<TARGET_FILE:swapnet-store> ${PROJECT_SOURCE_DIR}/skeleton/exports.txt)

@@ -8,6 +8,7 @@ import harness
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: more than about 20 s, left out by -m 'not slow'")
+    config.addinivalue_line("markers", "unified: of devices; `ctest -L unified` runs them too")
     config.addinivalue_line("markers", "alone: compares times; scripts/test runs nothing beside it")
 
 

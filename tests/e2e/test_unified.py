@@ -9,6 +9,7 @@ import pytest
 import harness
 from harness import MIB
 
+pytestmark = pytest.mark.unified
 STANDIN = harness.BUILD / "tests" / "standin"
 SHARING = ["xavier", "orin", "thor"]  # the device reads the tensors' own bytes
 UNIFIED = ["nano", *SHARING]
@@ -176,6 +177,22 @@ def test_without_a_device(torch113):
 
 
 def test_label():
-    """`ctest -L unified` has what needs no PyTorch."""
-    listed = subprocess.run(["ctest", "--test-dir", harness.BUILD, "-N", "-L", "unified"], capture_output=True, text=True)
-    assert "t_unified" in listed.stdout and "t_device" in listed.stdout, listed
+    """`ctest -L unified` has all of it, and scripts/test does not run this file twice."""
+    def listed(*options):
+        return subprocess.run(["ctest", "--test-dir", harness.BUILD, "-N", *options], capture_output=True, text=True,
+                              check=True).stdout
+    names = ("t_unified", "t_device", "e2e-unified", "gpu")
+    assert all(f": {name}\n" in listed("-L", "unified") for name in names), listed("-L", "unified")
+    assert "-LE e2e" in (harness.REPO / "scripts" / "test").read_text() and "e2e-unified" not in listed("-LE", "e2e")
+
+
+@pytest.mark.parametrize("device", ["discrete", "orin"])
+def test_gpu_script(torch113, torch213, device):
+    """All of tests/gpu/run, in small, where it can go without a GPU; and what it says where there is none."""
+    python = (torch113 if device == "discrete" else torch213).python
+    command = [harness.REPO / "tests" / "gpu" / "run", "--python", python, "--build", harness.BUILD]
+    env = harness.clean_env()
+    done = subprocess.run([*command, "--standin", device, "--small"], capture_output=True, text=True, env=env)
+    assert done.returncode == 0 and "0 failures" in done.stdout, done.stdout + done.stderr
+    none = subprocess.run([*command, "--ctest"], capture_output=True, text=True, env=env | {"CUDA_VISIBLE_DEVICES": ""})
+    assert none.returncode == 77 and none.stdout.startswith("gpu: skipped: "), none.stdout + none.stderr

@@ -1,0 +1,287 @@
+"""Runs work.py on a device with and without swapnet, compares the results, and prints a table.
+
+Called by tests/gpu/run. Exit status: 0 when all that this device and this swapnet support came out equal and within what
+the documentation says, else 1.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+MIB = 1 << 20
+WAYS = ["pageable", "registered", "managed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    moved: str
+    crossings: tuple  # (SWAPNET_UNIFIED, where the weights come from)
+    models: tuple
+    ways: tuple
+    shares: tuple
+    passes: int
+    moves: int
+    link_bytes: int
+
+
+FROM = {"move": "memory", "load": "a checkpoint", "map": "a checkpoint (map_location)"}
+FULL = Size("mlp", tuple((wish, how) for wish in ("auto", *WAYS, "off") for how in FROM),
+            ("resnet101", "vit_b_16", "llama_1g"), ("auto", *WAYS), (25, 50, 100), 20, 1000, 256 * MIB)
+SMALL = Size("mlp_small", (*(("auto", how) for how in FROM), ("pageable", "load")), ("three_small",), ("auto",), (50,),
+             2, 100, MIB)
+
+
+@dataclasses.dataclass
+class Run:
+    """One process of work.py. `why`: it did not do what it was to, or nothing."""
+    values: dict
+    notes: dict
+    stats: dict
+    lines: list  # what swapnet said
+    why: str = ""
+
+    def said(self, text):
+        return next((line for line in self.lines if text in line), None)
+
+
+class Machine:
+    """Starts processes on the device, until the time is up."""
+
+    def __init__(self, options, scratch):
+        self.options, self.scratch = options, scratch
+        self.deadline = time.monotonic() + options.minutes * 60 - options.elapsed
+        self.runs = 0
+
+    def run(self, *args, budget=None, **settings):
+        """work.py with these arguments; under swapnet when there is a budget, in bytes."""
+        self.runs += 1
+        where = self.scratch / str(self.runs)
+        where.mkdir()
+        env = {k: v for k, v in os.environ.items() if not k.startswith("SWAPNET") and k != "LD_PRELOAD"}
+        env |= {"PYTHONDONTWRITEBYTECODE": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+        if self.options.standin:
+            env |= {"GPU_STANDIN": str(self.options.build / "tests" / "standin"), "STANDIN_DEVICE": self.options.standin}
+        if budget:
+            env |= {"LD_PRELOAD": str(self.options.build / "lib" / "libswapnet.so"), "SWAPNET_BUDGET": str(int(budget)),
+                    "SWAPNET_STATS": str(where / "stats.json"), "SWAPNET_STORE": str(where), "SWAPNET_DAEMON": "off"}
+            if self.options.standin:
+                env["SWAPNET_DEVICE"] = "privateuseone"
+            env |= settings
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0:
+            return Run({}, {}, {}, [], "not reached in time")
+        command = [self.options.python, HERE / "work.py", where / "record.json", *map(str, args)]
+        try:
+            done = subprocess.run(command, env=env, cwd=where, capture_output=True, text=True,
+                                  timeout=min(seconds, 120), stdin=subprocess.DEVNULL, check=False)
+        except subprocess.TimeoutExpired:
+            return Run({}, {}, {}, [], "did not end")
+        lines = [line for line in done.stderr.splitlines() if line.startswith("swapnet:")]
+        record, stats = _json(where / "record.json"), _json(where / "stats.json")
+        shutil.rmtree(where)
+        run = Run(record.get("values", {}), record.get("notes", {}), stats, lines)
+        if done.returncode or not record:
+            run.why = f"ended with {done.returncode}: {' | '.join(done.stderr.splitlines()[-4:])}"
+        elif budget and not stats:
+            run.why = f"swapnet was not there: {' | '.join(lines)}"
+        return run
+
+
+def _json(path):
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+
+
+class Table:
+    """Rows of text, and whether all is well."""
+
+    def __init__(self):
+        self.failures, self.text = [], []
+
+    def say(self, line=""):
+        print(line, flush=True)
+        self.text.append(line)
+
+    def head(self, *cells):
+        self.say()
+        self.row(*cells)
+        self.say("|" + ":--|" * len(cells))
+
+    def row(self, *cells):
+        self.say("| " + " | ".join(map(str, cells)) + " |")
+
+    def fail(self, what):
+        self.failures.append(what)
+        return f"**{what}**"
+
+
+def mib(n):
+    return f"{n / MIB:.1f}"
+
+
+def differs(reference, run):
+    """Why the run is not as good as the plain one, or "". """
+    if run.why or reference.why:
+        return run.why or f"plain: {reference.why}"
+    names = [name for name in reference.values if run.values.get(name) != reference.values[name]]
+    return f"different: {', '.join(names[:3])}" if names else ""
+
+
+def about(machine, size, table):
+    run = machine.run("about", size.link_bytes)
+    if run.why:
+        table.say(table.fail(f"the device does not answer: {run.why}"))
+        return None
+    notes = run.notes
+    for name, text in (("device", notes["device"]), ("PyTorch", notes["torch"]), ("processor", notes["processor"]),
+                       ("kernel", os.uname().release),
+                       ("attributes", ", ".join(f"{k} {v}" for k, v in notes["attributes"].items())),
+                       ("host link, GB/s", ", ".join(f"{k} {notes[f'{k}_bytes_per_s'] / 1e9:.1f}"
+                                                     for k in ("pinned", "pageable")))):
+        table.say(f"- {name}: {text}")
+    return notes
+
+
+def way_of(run, wish):
+    """The way that was taken; None if it is one that the device does not have."""
+    way = run.stats.get("unified", "none")
+    return None if wish in WAYS and way == "none" else way
+
+
+def unsupported(run, wish, bad):
+    """For a way that the device does not have: what swapnet says of it. Its results have to be right all the same."""
+    return not bad and way_of(run, wish) is None and (run.said("SWAPNET_UNIFIED") or "no word of it")
+
+
+def moved(machine, size, table, checkpoint, pool):
+    """Who moves a weight in memory, or one from a checkpoint, copies nothing where memory is shared."""
+    path, facts = checkpoint
+    plain = pool.submit(machine.run, "infer", size.moved, path, "move", 1)
+    jobs = {(wish, how): pool.submit(machine.run, "infer", size.moved, path, how, 1, budget=1.75 * facts["weights"],
+                                     SWAPNET_UNIFIED=wish) for wish, how in size.crossings}
+    table.head("SWAPNET_UNIFIED", "way", "moved from", "equal", "MiB not copied", "MiB copied", "MiB of weights")
+    for (wish, how), job in jobs.items():
+        run = job.result()
+        bad = differs(plain.result(), run)
+        refusal = unsupported(run, wish, bad)
+        if refusal:
+            table.row(wish, f"not on this device: {refusal}", FROM[how], "yes", "", "", "")
+            continue
+        way, elided = way_of(run, wish), run.stats.get("unified_elided_bytes", 0)
+        # What is in memory cannot become managed; what PyTorch moves is not copied by anybody else.
+        all_of_it = way in ("pageable", "registered") or (way == "managed" and how != "move")
+        if not bad and elided != (facts["shared"] if all_of_it else 0):
+            bad = f"{elided} bytes were not copied, of {facts['shared']}"
+        table.row(wish, way, FROM[how], table.fail(bad) if bad else "yes", mib(elided),
+                  mib(run.stats.get("unified_copied_bytes", 0)), mib(facts["shared"]))
+
+
+def leaks(machine, size, table, pool):
+    jobs = {wish: pool.submit(machine.run, "moves", size.moves, budget=256 * MIB, SWAPNET_UNIFIED=wish)
+            for wish in size.ways}
+    plain = pool.submit(machine.run, "moves", size.moves)
+    table.head(f"{size.moves} moves", "equal", "device grows by", "host grows by, MiB")
+    for wish, job in jobs.items():
+        run = job.result()
+        bad = differs(plain.result(), run)
+        if unsupported(run, wish, bad):
+            table.row(wish, "not on this device", "", "")
+            continue
+        device, host = run.notes.get("device_growth", 0), run.notes.get("host_growth", 0)
+        if not bad and (device > 0 or host > 16 * MIB):
+            bad = "a leak"
+        table.row(wish, table.fail(bad) if bad else "yes", device, mib(host))
+
+
+def latencies(machine, size, table, checkpoints, link, pool):
+    """Every model with every way to common memory, and in every budget of the device."""
+    table.head("model", "MiB", "setting", "way", "equal", "plain ms", "swapnet ms", "limit ms", "times the limit")
+    for name in size.models:
+        path, facts = checkpoints[name]
+        args, budget = ("infer", name, path, "load", size.passes), 2 * facts["weights"] + 512 * MIB
+        plain, again = pool.submit(machine.run, *args), pool.submit(machine.run, *args)
+        jobs = {(f"SWAPNET_UNIFIED={wish}", wish, None): pool.submit(
+            machine.run, *args, budget=budget, SWAPNET_UNIFIED=wish) for wish in size.ways}
+        for share in size.shares:
+            b = facts["weights"] * share // 100
+            jobs[f"SWAPNET_DEVICE_BUDGET={share} %", "auto", b] = pool.submit(
+                machine.run, *args, budget=budget, SWAPNET_DEVICE_BUDGET=str(b))
+        plain, again = plain.result(), again.result()
+        control = differs(plain, again)
+        seconds = plain.notes.get("latency_s", 0)
+        if control:
+            table.row(name, mib(facts["weights"]), "plain, twice", "", table.fail(control), "", "", "", "")
+        for (setting, wish, b), job in jobs.items():
+            run = job.result()
+            bad = differs(plain, run)
+            cells = [name, mib(facts["weights"]), setting, way_of(run, wish) or "none"]
+            refusal = unsupported(run, wish, bad) if b is None else not bad and no_budget(run)
+            if refusal:
+                table.row(*cells, f"not supported: {refusal}", "", "", "", "")
+                continue
+            if b is not None and not bad and cells[3] == "none" and b < facts["shared"] and not swapped_in(run):
+                bad = "nothing was swapped"
+            limit = max(seconds, 0 if b is None else (facts["weights"] - b) / link)
+            took = run.notes.get("latency_s", 0)
+            table.row(*cells, table.fail(bad) if bad else "yes", f"{1e3 * seconds:.1f}", f"{1e3 * took:.1f}",
+                      f"{1e3 * limit:.1f}", f"{took / limit:.2f}" if limit else "")
+
+
+def no_budget(run):
+    """What swapnet says where it has no use for SWAPNET_DEVICE_BUDGET, or does not know it; not that it is too small."""
+    line = run.said("SWAPNET_DEVICE_BUDGET")
+    return line if line and "no room" not in line else None
+
+
+def swapped_in(run):
+    return run.stats.get("device_swap_ins", 0) > 0
+
+
+def saved(machine, names, table):
+    """{model: (checkpoint, its sizes)}"""
+    paths = {name: machine.scratch / f"{name}.pth" for name in names}
+    run = machine.run("save", *(word for item in paths.items() for word in item))
+    if run.why:
+        table.say(table.fail(f"no checkpoints: {run.why}"))
+        return None
+    return {name: (path, run.notes[name]) for name, path in paths.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="tests/gpu/run")
+    parser.add_argument("--python", required=True)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--standin", help="nano, xavier, orin, thor or discrete: no GPU but tests/standin")
+    parser.add_argument("--small", action="store_true", help="small models, few runs: tries the script itself")
+    parser.add_argument("--minutes", type=float, default=9, help="for all of it; what is not reached then has failed")
+    parser.add_argument("--elapsed", type=float, default=0, help="seconds of that which are gone")
+    options = parser.parse_args()
+    size, table = SMALL if options.small else FULL, Table()
+    with tempfile.TemporaryDirectory(prefix="swapnet-gpu-", dir=os.environ.get("SWAPNET_TEST_DIR", "/var/tmp")) as scratch:
+        machine = Machine(options, pathlib.Path(scratch))
+        # Processes side by side would share the device's time, which only the stand-in's users do not measure.
+        with concurrent.futures.ThreadPoolExecutor(4 if options.standin else 1) as pool:
+            facts = about(machine, size, table)
+            checkpoints = facts and saved(machine, (size.moved, *size.models), table)
+            if checkpoints:
+                moved(machine, size, table, checkpoints[size.moved], pool)
+                leaks(machine, size, table, pool)
+                latencies(machine, size, table, checkpoints, facts["pinned_bytes_per_s"], pool)
+    table.say()
+    table.say(f"{machine.runs} processes, {len(table.failures)} failures")
+    for failure in table.failures:
+        table.say(f"FAILED: {failure}")
+    return 1 if table.failures else 0
+
+
+sys.exit(main())

@@ -1,0 +1,185 @@
+"""One process of tests/gpu/run: does one thing on the device, with or without swapnet, and leaves a record.
+
+    work.py RECORD about
+    work.py RECORD save MODEL CHECKPOINT [MODEL CHECKPOINT]...
+    work.py RECORD infer MODEL CHECKPOINT move|load|map PASSES
+    work.py RECORD moves COUNT
+"""
+import ctypes
+import os
+import re
+import statistics
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "e2e", "programs"), HERE]
+STANDIN = os.environ.get("GPU_STANDIN")  # the directory of the stand-in, in the place of a GPU
+if STANDIN:
+    # The runtime has to be there before the first tensor, as it is where PyTorch is built for CUDA.
+    ctypes.CDLL(os.path.join(STANDIN, "libcudart.so.12"), ctypes.RTLD_GLOBAL)
+
+import torch
+from torch import nn
+
+import models
+from _record import Record, anonymous_bytes
+
+ATTRIBUTES = {"integrated": 18, "managed memory": 83, "pageable memory access": 88, "concurrent managed access": 89,
+              "host pointer for registered memory": 91, "host register": 99}
+
+
+class Cuda:
+    def __init__(self):
+        self.device = torch.device("cuda", torch.cuda.current_device())
+        torch.zeros(1, device=self.device)
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            found = re.search(r"\S*/libcudart[.-]\S*", maps.read())
+        # A PyTorch that has it linked in statically is one whose device cannot be asked, by swapnet neither.
+        self.runtime = ctypes.CDLL(found[0]) if found else None
+
+    def wait(self):
+        torch.cuda.synchronize()
+
+    def name(self):
+        major, minor = torch.cuda.get_device_capability(self.device)
+        return f"{torch.cuda.get_device_name(self.device)}, compute capability {major}.{minor}, CUDA {torch.version.cuda}"
+
+    def allocated(self):
+        torch.cuda.synchronize()
+        return torch.cuda.memory_allocated()
+
+    def peak(self):
+        return torch.cuda.max_memory_allocated()
+
+    def pinned(self, n):
+        return torch.empty(n, dtype=torch.uint8, pin_memory=True)
+
+    def load(self, path):
+        return torch.load(path, map_location=self.device)
+
+
+class Standin:
+    def __init__(self):
+        from _standin import Standin as Device
+        self.standin = Device(STANDIN)
+        self.device, self.runtime, self.load = self.standin.device, self.standin.lib, self.standin.load
+
+    def wait(self):
+        self.standin.wait()
+
+    def name(self):
+        return f"a stand-in for {os.environ['STANDIN_DEVICE']}, over host memory"
+
+    def allocated(self):
+        self.wait()
+        return sum(self.standin.live().values())  # allocations, not bytes
+
+    def peak(self):
+        return self.standin.lib.standin_peak()
+
+    def pinned(self, n):
+        return torch.empty(n, dtype=torch.uint8)
+
+
+def about():
+    """What the device says of itself, and what the way to it gives."""
+    notes = record.notes
+    value = ctypes.c_int()
+    notes["attributes"] = {
+        name: None if not gpu.runtime or gpu.runtime.cudaDeviceGetAttribute(ctypes.byref(value), number, index)
+        else value.value for name, number in ATTRIBUTES.items()}
+    notes |= {"device": gpu.name(), "torch": torch.__version__, "processor": processor()}
+    size = int(args[0])
+    there = torch.empty(size, dtype=torch.uint8, device=gpu.device)
+    for name, here in ("pinned", gpu.pinned(size)), ("pageable", torch.empty(size, dtype=torch.uint8)):
+        here.fill_(1)
+        seconds = []
+        for _ in range(6):
+            gpu.wait()
+            start = time.perf_counter()
+            there.copy_(here)
+            gpu.wait()
+            seconds.append(time.perf_counter() - start)
+        notes[f"{name}_bytes_per_s"] = size / statistics.median(seconds[1:])
+    record.check("arrived", bool(there.cpu().eq(1).all()))
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        found = re.search(r"^(model name|Model)\s*:\s*(.*)", info.read(), re.M)
+    return f"{found[2] if found else os.uname().machine}, {os.cpu_count()} processors"
+
+
+def save():
+    for name, path in zip(args[::2], args[1::2]):
+        state = models.build(name)[0].state_dict()
+        torch.save(state, path)
+        sizes = [t.numel() * t.element_size() for t in state.values()]
+        record.notes[name] = {"weights": sum(sizes), "shared": sum(n for n in sizes if n >= 65536)}
+    record.check("saved", True)
+
+
+def adopt(module, state, prefix=""):
+    """The tensors of `state` become the module's own, as load_state_dict(assign=True) of later versions has it."""
+    for tensors, wrap in (module._parameters, lambda t: nn.Parameter(t, False)), (module._buffers, lambda t: t):
+        for name in tensors:
+            tensors[name] = wrap(state[prefix + name])
+    for name, child in module.named_children():
+        adopt(child, state, f"{prefix}{name}.")
+
+
+def infer():
+    name, checkpoint, how, passes = args
+    model, x = models.build(name)
+    start = time.perf_counter()
+    if how == "map":
+        adopt(model, gpu.load(checkpoint))
+    elif how == "load":
+        model.load_state_dict(torch.load(checkpoint))
+    model.to(gpu.device)
+    gpu.wait()
+    record.notes["move_s"] = time.perf_counter() - start
+    x = x.to(gpu.device)
+    record.notes["allocated"] = gpu.allocated()
+    seconds = []
+    with torch.inference_mode():
+        for i in range(3 + int(passes)):  # the first ones choose algorithms, and learn the order of the weights
+            gpu.wait()
+            start = time.perf_counter()
+            y = model(x)
+            gpu.wait()
+            seconds.append(time.perf_counter() - start)
+            if i in (0, 2 + int(passes)):
+                record.tensor(f"pass {i}", y.cpu())
+    record.notes |= {"latency_s": statistics.median(seconds[3:]), "device_peak": gpu.peak()}
+    record.module("weights", model.cpu())
+
+
+def moves():
+    """As many as are asked for, in both ways that programs have; what is in use afterwards."""
+    weight, layer = nn.Parameter(torch.rand(256, 256)), nn.Linear(256, 256)
+    taken = []
+    for i in range(int(args[0])):
+        if i in (int(args[0]) // 10, int(args[0]) - 1):
+            taken.append((gpu.allocated(), anonymous_bytes()))
+        weight.to(gpu.device)
+        layer.to(gpu.device)
+        layer.cpu()
+    record.tensor("weight", weight)
+    record.module("layer", layer)
+    (device_before, host_before), (device_after, host_after) = taken
+    record.notes |= {"device_growth": device_after - device_before, "host_growth": host_after - host_before}
+
+
+record = Record(sys.argv[1])
+mode, args = sys.argv[2], sys.argv[3:]
+torch.manual_seed(0)
+torch.backends.cudnn.deterministic = True
+if STANDIN:
+    torch.set_num_threads(2)
+gpu = Standin() if STANDIN else Cuda()
+index = gpu.device.index
+with torch.no_grad() if mode != "moves" else torch.enable_grad():
+    globals()[mode]()
+record.save()
