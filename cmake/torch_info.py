@@ -44,7 +44,8 @@ def main():
 
     c10 = os.path.join(lib, "libc10.so")
     with open(c10, "rb") as f:
-        cxx11_abi = int(b"NSt7__cxx11" in f.read())
+        # A function of its own: libraries of the old ABI may use some of libstdc++'s of the new one (2.6 from PyPI).
+        cxx11_abi = int(b"_ZN3c105ErrorC2ENS_14SourceLocationESs" not in f.read())
 
     print(f"VERSION={found[1]}")
     print(f"MAJOR={found[2]}")
