@@ -23,8 +23,8 @@ struct swn_whole {
 };
 
 /* What tensors may take, when `ours` bytes of the anonymous memory are theirs: the limit less what is outside, and less
- * a little for what grows between two looks. What is outside counts at once when it grows, and is forgotten by a 16th at
- * each look. At least `floor`. */
+ * a little for what grows between two looks. What is outside counts at once when it grows, and is forgotten by a 16th
+ * at each look. At least `floor`. */
 uint64_t swn_whole_budget(struct swn_whole *w, const struct swn_whole_rss *rss, uint64_t ours, uint64_t floor);
 
 #endif
