@@ -136,15 +136,11 @@ int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char 
     swn_cache_path(dir, &c->files[0].identity, path, sizeof path);
     if (cap_bytes)
         rc = swn_cache_trim(io, dir, cap_bytes, bytes, strrchr(path, '/') + 1, why);
-    own.copies = cap_bytes && bytes == cap_bytes ? SWN_COPIES_NONE : own.copies;
-    own.copies_most = cap_bytes > bytes ? cap_bytes - bytes : 0;
+    uint64_t spare = swn_cache_spare(io, dir, cap_bytes, bytes, strrchr(path, '/') + 1);
+    own.copies = spare ? own.copies : SWN_COPIES_NONE;
+    own.copies_most = own.copies_most && own.copies_most < spare ? own.copies_most : spare;
     if (!rc)
         rc = swn_store_build(c, io, path, &own, why);
     /* Another process may have removed it by now, to make room for its own. That is its right, but a pity. */
-    if (!rc)
-        rc = swn_store_open(out, io, path, why);
-    /* Nobody knew what copies of it would take. Others go for them only now that they are there. */
-    if (!rc && cap_bytes && (*out)->copy_count)
-        swn_cache_trim(io, dir, cap_bytes, (*out)->total_bytes, strrchr(path, '/') + 1, why);
-    return rc;
+    return rc ? rc : swn_store_open(out, io, path, why);
 }

@@ -42,6 +42,12 @@ int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name,
 int swn_cache_trim(const struct swn_io *io, const char *dir, uint64_t cap_bytes, uint64_t needed_bytes,
                    const char *keep, char why[SWN_WHY]);
 
+/* Bytes for what is of use but not needed, beside `needed_bytes`: what the cap leaves without removing any store
+ * (`keep` is replaced), and half of what is free on the disk at most, as the spill file lies there too. cap_bytes 0: no
+ * cap. */
+uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, uint64_t cap_bytes, uint64_t needed_bytes,
+                         const char *keep);
+
 /* The cap in force: the one in the directory, else the default. 0 means none. */
 int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes, char why[SWN_WHY]);
 /* Sets it, making the directory if need be. Stores that exceed it stay until the next swn_cache_trim. */

@@ -183,6 +183,27 @@ int swn_cache_trim(const struct swn_io *io, const char *dir, uint64_t cap_bytes,
     return rc;
 }
 
+uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, uint64_t cap_bytes, uint64_t needed_bytes,
+                         const char *keep)
+{
+    struct swn_cache_entry *entries;
+    struct statvfs v;
+    char why[SWN_WHY];
+    size_t count;
+    uint64_t taken = needed_bytes;
+    if (statvfs(dir, &v) || swn_cache_list(&entries, &count, io, dir, 0, why))
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        taken += strcmp(entries[i].name, keep) ? entries[i].bytes : 0;
+    swn_cache_list_free(entries, count);
+    uint64_t room = (uint64_t)v.f_bavail * v.f_frsize;
+    room = room > needed_bytes ? (room - needed_bytes) / 2 : 0;
+    if (!cap_bytes)
+        return room;
+    uint64_t left = cap_bytes > taken ? cap_bytes - taken : 0;
+    return left < room ? left : room;
+}
+
 /* ---- the cap ---- */
 
 static uint64_t default_cap(const char *dir)

@@ -222,7 +222,7 @@ static int write_tables(struct copy *k, char why[SWN_WHY])
 }
 
 /* Asks for the room before an hour is spent on filling it, and in one piece. Not every file system can say. */
-static int reserve(struct copy *k, char why[SWN_WHY])
+static int reserve(struct copy *k, int *reserved, char why[SWN_WHY])
 {
     int rc;
     do
@@ -230,6 +230,7 @@ static int reserve(struct copy *k, char why[SWN_WHY])
     while (rc == -EINTR);
     if (rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG || rc == -EIO)
         return write_error(k, rc, why);
+    *reserved = !rc;
     return 0;
 }
 
@@ -238,10 +239,11 @@ static int write_store(struct copy *k, const char *path, char why[SWN_WHY])
     int rc = swn_newfile_open(&k->file, k->io, path, 0600, why);
     if (rc)
         return rc;
-    rc = reserve(k, why);
-    if (!rc && k->opts->copies &&
-        !(k->copies = swn_copies_new(k->io, &k->file, k->l->header.total_bytes, k->opts->copies_most)))
-        rc = swn_why(why, -ENOMEM, "no memory for copying");
+    int reserved = 0;
+    rc = reserve(k, &reserved, why);
+    /* Without the extents' room reserved, copies could take it. Without memory for them there are none. */
+    if (!rc && reserved && k->opts->copies)
+        k->copies = swn_copies_new(k->io, &k->file, k->l->header.total_bytes, k->opts->copies_most);
     if (!rc)
         rc = copy_all(k, why);
     swn_copies_free(k->copies);

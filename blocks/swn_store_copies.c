@@ -97,15 +97,16 @@ static int flush(struct swn_copies *k)
     if (!size || !k->live)
         return 0;
     memset(k->out + k->out_fill, 0, size - k->out_fill);
-    if (off + size > k->limit)
+    size_t table = (k->copy_count + 1) * sizeof *k->copies + k->chunk_count * sizeof *k->chunks;
+    if (off + size + SWN_BLOCK_UP(table) > k->limit)
         return no_room(k, -ENOSPC);
-    int rc = swn_write_blocks(k->io, &k->file->file, k->out, size, off);
-    if (!rc && k->file->file.direct_fd < 0 && (k->dirty += size) >= DIRTY_BYTES) {
-        rc = swn_write_settle(k->io, &k->file->file);
-        k->dirty = 0;
-    }
+    int rc = no_room(k, swn_write_blocks(k->io, &k->file->file, k->out, size, off));
     k->out_fill = 0;
-    return no_room(k, rc);
+    if (!rc && k->live && k->file->file.direct_fd < 0 && (k->dirty += size) >= DIRTY_BYTES) {
+        k->dirty = 0;
+        rc = swn_write_settle(k->io, &k->file->file); /* of the extents, too: there an error is one */
+    }
+    return rc;
 }
 
 static int append(struct swn_copies *k, const char *bytes, size_t size)
@@ -129,8 +130,11 @@ static int add_chunk(struct swn_copies *k)
     size_t raw = k->chunk_fill, bytes = 0;
     enum swn_encoding how = SWN_STORED_BF16;
     struct swn_disk_chunk *grown = grow(k->chunks, &k->chunk_room, k->chunk_count, sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
+    if (!grown) {
+        give_up(k);
+        k->full = 1;
+        return 0;
+    }
     k->chunks = grown;
     while (!bytes) /* ends: anything can be stored raw */
         if (!(bytes = swn_encode_chunk(how, k->chunk, raw, k->packed)))

@@ -331,9 +331,12 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
         return;
     swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
     struct ahead a = {.t = t, .share = share_of_window(e) / 2, .fetch = 1};
-    for (; next && !swn_is_weight(next); next = successor(e, next))
+    /* What is foreseen of a mapped file may go round in circles, and past ranges that need no room. */
+    for (size_t i = 0; next && !swn_is_weight(next) && i < CHAIN_MOST; i++) {
         if (!prefetch_one(e, &a, next))
             return;
+        next = successor(e, next);
+    }
 }
 
 /* Walks along what the learned order says that t will want next, as far as its share of the window goes. */
