@@ -132,12 +132,23 @@ void swd_gone(struct swd *d, struct swn_party *p)
     swn_book_leave(&d->book, p, swd_now_ms());
 }
 
+/* Whether nothing is left of what had the connection: the process is dead, and its memory need not wait for the pidfd;
+ * or it has become another program, which may live for long and holds nothing. (exec ends the other threads and lets go
+ * of the memory before it closes descriptors.) */
+static int is_gone(const struct swn_party *p)
+{
+    uint64_t start;
+    return swn_process_start(p->pid, &start) || start != p->start ||
+           (p->has_library && !swn_process_has_thread(p->pid, SWN_CLIENT_THREAD));
+}
+
 void swd_check_pids(struct swd *d)
 {
     uint64_t start;
     for (struct swn_party *p = d->book.first, *next; p; p = next) {
         next = p->next;
-        if (link_of(p)->pidfd < 0 && (swn_process_start(p->pid, &start) || start != p->start))
+        if ((!p->attached && is_gone(p)) ||
+            (link_of(p)->pidfd < 0 && (swn_process_start(p->pid, &start) || start != p->start)))
             swd_gone(d, p);
     }
 }
@@ -355,16 +366,6 @@ void swd_readable(struct swd *d, struct swd_client *c)
         while (!c->failed && !c->ended && (line = swn_lines_next(&c->in, &len)))
             take_line(d, c, line, len);
     }
-}
-
-/* Whether nothing is left of what had the connection: the process is dead, and its memory need not wait for the pidfd;
- * or it has become another program, which may live for long and holds nothing. (exec ends the other threads and lets go
- * of the memory before it closes descriptors.) */
-static int is_gone(const struct swn_party *p)
-{
-    uint64_t start;
-    return swn_process_start(p->pid, &start) || start != p->start ||
-           (p->has_library && !swn_process_has_thread(p->pid, SWN_CLIENT_THREAD));
 }
 
 static void drop(struct swd *d, struct swd_client *c)

@@ -9,6 +9,7 @@
 
 #define FADES 16
 #define GROWTH ((uint64_t)8 << 20)
+#define LIBRARIES ((uint64_t)64 << 20)
 
 /* 1 when the text has the line "KEY:   123 kB". */
 static int take(const char *text, const char *key, uint64_t *bytes)
@@ -40,7 +41,8 @@ int swn_whole_read(struct swn_whole_rss *out, const char *root)
 
 uint64_t swn_whole_budget(struct swn_whole *w, const struct swn_whole_rss *rss, uint64_t ours, uint64_t floor)
 {
-    uint64_t now = (rss->anon > ours ? rss->anon - ours : 0) + rss->file;
+    uint64_t file = rss->file < w->least_file + LIBRARIES ? rss->file : w->least_file + LIBRARIES;
+    uint64_t now = (rss->anon > ours ? rss->anon - ours : 0) + file;
     uint64_t faded = w->outside - w->outside / FADES;
     w->outside = now > faded ? now : faded;
     w->outside = w->outside > w->least ? w->outside : w->least;

@@ -20,9 +20,13 @@ struct swn_whole {
     uint64_t limit;   /* for the whole process */
     uint64_t outside; /* most of late that was no tensor */
     uint64_t least;   /* never less than this was: what it had before there were tensors */
+    uint64_t least_file;
 };
 
-/* What tensors may take, when `ours` bytes of the anonymous memory are theirs: the limit less what is outside, and less
+/* What is in memory of files counts as far as it was there from the start, and a little more for libraries: the rest
+ * may be weights that are read through their mappings, and is the kernel's to take back.
+ *
+ * What tensors may take, when `ours` bytes of the anonymous memory are theirs: the limit less what is outside, and less
  * a little for what grows between two looks. What is outside counts at once when it grows, and is forgotten by a 16th
  * at each look. At least `floor`. */
 uint64_t swn_whole_budget(struct swn_whole *w, const struct swn_whole_rss *rss, uint64_t ours, uint64_t floor);

@@ -226,7 +226,10 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
     auto word = reinterpret_cast<void **>(const_cast<at::DataPtr *>(&std::as_const(*storage).data_ptr()));
     auto data = reinterpret_cast<uintptr_t>(__atomic_load_n(word, __ATOMIC_RELAXED));
     swn_arg &arg = t.op.args[t.op.n];
-    size_t bytes = extent(tensor), first = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
+    // Nested tensors have no strides, and may lie anywhere in their storage.
+    bool nested = tensor.is_nested();
+    size_t bytes = nested ? 0 : extent(tensor),
+           first = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
     if (data >= host->lo && data < host->hi) {
         arg.word = word;
         arg.data = data;
@@ -241,7 +244,7 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
     } else {
         return;
     }
-    arg.upto = arg.from + bytes;
+    arg.upto = nested ? arg.bytes : arg.from + bytes;
     arg.use = use;
     t.storages[t.op.n++] = storage;
 }

@@ -7,11 +7,13 @@
 
 #include "aten_rows.h"
 #include "aten_simple.h"
+#include "aten_slices.h"
 
 namespace
 {
 
-constexpr int64_t mode_max = 2; // says which rows were the largest, by their numbers
+constexpr size_t most_bytes = 8u << 20; // PyTorch itself needs room for the bags alone
+constexpr int64_t mode_max = 2;         // says which rows were the largest, by their numbers
 
 struct Small {
     at::Tensor weight, indices; // weight undefined: it has to be done whole
@@ -22,12 +24,15 @@ Small small_weight(const at::Tensor &weight, const at::Tensor &indices, int64_t 
 {
     Small small;
     std::vector<int64_t> wanted;
-    if (mode != mode_max && swn_rows_away(weight) && weight.dim() == 2 && indices.dim() == 1)
+    if (mode != mode_max && swn_rows_away(weight) && swn_plainly_laid_out(weight) && weight.dim() == 2 &&
+        indices.dim() == 1)
         wanted = swn_numbers(indices);
     std::vector<int64_t> rows = wanted;
     std::sort(rows.begin(), rows.end());
     rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
     auto count = static_cast<int64_t>(rows.size());
+    if (!count || rows.size() * static_cast<size_t>(weight.size(1)) * weight.itemsize() > most_bytes)
+        return small;
     small.weight = swn_look_up(weight, rows, {count, weight.dim() == 2 ? weight.size(1) : 0});
     if (!small.weight.defined())
         return small;

@@ -37,7 +37,8 @@ struct Batch : swn_sliced {
 
     std::vector<int64_t> key() const override
     {
-        std::vector<int64_t> found = {3, left, weight.stride(1)};
+        std::vector<int64_t> found = {3, left};
+        found.insert(found.end(), weight.strides().begin(), weight.strides().end());
         swn_add_bias(found, bias, beta, alpha);
         return found;
     }

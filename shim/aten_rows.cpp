@@ -14,6 +14,8 @@ namespace
 const swn_host *host;
 
 constexpr uintptr_t page = 4096;
+constexpr size_t most_rows = 1u << 16; // that the engine looks up at once
+constexpr int64_t most_numbers = 1 << 20;
 
 // The argument of the running operator that these rows are of; -1: none, or all of it is in memory. Of a tensor in a
 // mapped file the engine knows the whole pages.
@@ -68,8 +70,8 @@ at::Tensor index_kernel(const at::Tensor &self, const c10::List<swn_maybe_tensor
 at::Tensor gather_kernel(const at::Tensor &self, int64_t dim, const at::Tensor &index, bool sparse_grad)
 {
     at::Tensor out;
-    if (dim == 0 && swn_rows_away(self) && self.dim() == 2 && index.dim() == 2 && index.size(1) == self.size(1) &&
-        index.stride(1) == 0)
+    if (dim == 0 && swn_rows_away(self) && index.scalar_type() == at::kLong && self.dim() == 2 && index.dim() == 2 &&
+        index.size(1) == self.size(1) && index.stride(1) == 0)
         out = swn_look_up(self, swn_numbers(index.select(1, 0)), index.sizes().vec());
     return out.defined() ? out : at::cpu::gather(self, dim, index, sparse_grad);
 }
@@ -84,7 +86,7 @@ bool swn_rows_away(const at::Tensor &weight)
 std::vector<int64_t> swn_numbers(const at::Tensor &index)
 {
     if (!swn_simple(index, index.scalar_type()) ||
-        (index.scalar_type() != at::kLong && index.scalar_type() != at::kInt))
+        (index.scalar_type() != at::kLong && index.scalar_type() != at::kInt) || index.numel() > most_numbers)
         return {};
     at::Tensor numbers = index.to(at::kLong).contiguous();
     const int64_t *at = numbers.data_ptr<int64_t>();
@@ -95,7 +97,7 @@ at::Tensor swn_look_up(const at::Tensor &weight, const std::vector<int64_t> &row
 {
     swn_op *op = swn_current_op();
     int arg = rows_of(op, weight);
-    if (arg < 0 || rows.empty())
+    if (arg < 0 || rows.empty() || rows.size() > most_rows)
         return {};
     for (int64_t row : rows)
         if (row < 0 || row >= weight.size(0))

@@ -29,13 +29,24 @@ constexpr size_t most_trials = 512; // shapes that are remembered
 std::mutex trials_lock;
 std::map<std::vector<int64_t>, bool> trials;
 
+// With all the bits that the type has: products of fewer are exact, and say nothing of how they are rounded.
+template <typename T> T rounded(double number)
+{
+    return static_cast<T>(static_cast<float>(number));
+}
+
+template <> double rounded<double>(double number)
+{
+    return number;
+}
+
 template <typename T> void numbers(char *at)
 {
     T *to = reinterpret_cast<T *>(at);
     uint64_t state = 0x9e3779b97f4a7c15u;
     for (size_t i = 0; i < random_bytes / sizeof(T); i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        to[i] = static_cast<T>(static_cast<float>(static_cast<int32_t>(state >> 32)) * 0x1p-31f);
+        to[i] = rounded<T>(static_cast<double>(static_cast<int64_t>(state)) * 0x1p-63);
     }
 }
 
@@ -258,6 +269,14 @@ void swn_add_bias(std::vector<int64_t> &key, const at::Tensor *bias, const at::S
     }
 }
 
+// From here on the operator takes the weight at its own address, and the next plan does not cut it.
+static at::Tensor whole_after_all(swn_op *op, unsigned arg, const at::Tensor &weight)
+{
+    host->slices_offer(op, arg, 0);
+    host->slice_lend(op, arg, weight.storage().nbytes(), 1); // no such piece
+    return {};
+}
+
 at::Tensor swn_compute_in_slices(const swn_sliced &what)
 {
     swn_op *op = swn_current_op();
@@ -267,6 +286,10 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     auto arg = static_cast<unsigned>(index);
     if (what.doubtful && !op->args[arg].visited && !op->args[arg].sliced)
         return {};
+    // Cuts fall on whole rows from the storage's beginning.
+    size_t begin = static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize();
+    if (!op->args[arg].sliced && begin % what.row_bytes)
+        return {};
     if (!op->args[arg].sliced)
         host->slices_offer(op, arg, what.row_bytes);
     if (!op->args[arg].sliced)
@@ -275,12 +298,10 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     slices.resize(host->slices_list(op, arg, slices.data(), slices.size()));
     std::vector<Part> parts = parts_of(what, slices);
     if (parts.empty())
-        return {};
+        return whole_after_all(op, arg, what.weight);
     try {
-        if (parts.size() > 1 && !proven(what, parts)) {
-            host->slices_offer(op, arg, 0);
-            return {};
-        }
+        if (parts.size() > 1 && !proven(what, parts))
+            return whole_after_all(op, arg, what.weight);
         at::Tensor out = at::empty(what.sizes, what.input.options());
         for (const Part &part : parts) {
             auto from = static_cast<const char *>(host->slice_lend(op, arg, part.off, part.bytes));

@@ -315,12 +315,29 @@ at::Tensor to_device(const at::Tensor &self, c10::Device device)
     }
 }
 
+// Whether Python knows the tensor: by its slot for that, which PyTorch has kept in three ways.
+template <class I> auto has_object(const I *i, int) -> decltype(i->pyobj_slot()->load_pyobj() != nullptr)
+{
+    return i->pyobj_slot()->load_pyobj() != nullptr;
+}
+
+template <class I>
+auto has_object(const I *i, long) -> decltype(const_cast<I *>(i)->pyobj_slot()->pyobj_interpreter() != nullptr)
+{
+    return const_cast<I *>(i)->pyobj_slot()->pyobj_interpreter() != nullptr;
+}
+
+template <class I> bool has_object(const I *i, ...)
+{
+    return const_cast<I *>(i)->pyobj_interpreter() != nullptr;
+}
+
 // Whether a storage is known to a storage object and to a tensor that was made to copy it, and to hardly anybody else:
 // the call that makes the copy holds it up to twice.
 bool is_passing(const at::Tensor &t)
 {
-    return plain(t) && t.scalar_type() == at::kByte && t.dim() == 1 && whole(t) && t.storage().use_count() >= 2 &&
-           t.storage().use_count() <= 4;
+    return plain(t) && t.scalar_type() == at::kByte && t.dim() == 1 && whole(t) &&
+           !has_object(t.unsafeGetTensorImpl(), 0) && t.storage().use_count() >= 2 && t.storage().use_count() <= 3;
 }
 
 // Whether self.copy_(source) is to be done by letting `self` name the bytes of a checkpoint. So torch.load fills the

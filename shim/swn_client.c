@@ -205,19 +205,34 @@ static void refuse(struct swn_client *c, uint64_t seq, uint64_t minimum)
     say(c, &m);
 }
 
+/* Where the process cannot do with `*bytes`: as near to that as it can come, and never more than it has. */
+static int come_near(uint64_t *bytes, const struct swn_budget_change *refused)
+{
+    struct swn_budget_change change;
+    *bytes = least_of(refused->minimum_bytes, refused->budget_bytes);
+    return swn_engine_set_budget(*bytes, 0, &change);
+}
+
 static void take_lease(struct swn_client *c, const struct swn_wire *m)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_budget_change change;
+    pthread_mutex_lock(&wishes); /* a wish that was cut to the old lease must not come after the new one */
     pthread_mutex_lock(&e->lock);
     uint64_t before = c->lease, bytes = least_of(e->cap_bytes, m->budget);
     c->lease = m->budget; /* before the limit moves: whoever sets a cap meanwhile stays within it */
     pthread_mutex_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, 0, &change);
+    /* Only the cap may be out of reach, not the lease. */
+    if (err == -ERANGE && least_of(change.minimum_bytes, change.budget_bytes) <= m->budget)
+        err = come_near(&bytes, &change);
     if (err == -ERANGE) {
         pthread_mutex_lock(&e->lock);
         c->lease = before;
         pthread_mutex_unlock(&e->lock);
+    }
+    pthread_mutex_unlock(&wishes);
+    if (err == -ERANGE) {
         refuse(c, m->seq, change.minimum_bytes);
     } else {
         c->seq = m->seq;
@@ -487,12 +502,12 @@ void swn_client_after_fork(void)
         return;
     swn_follower_start(&e->config);
     swn_client_start(&e->config);
-    if (!e->config.daemon_path[0] || lease_now(e))
+    if (!e->config.daemon_path[0])
         return;
-    swn_engine_set_budget(SWN_BUDGET_MIN_BYTES, 0, &change); /* what it had was the parent's lease */
-    uint64_t lease = lease_now(e);
-    if (lease) /* came meanwhile */
-        swn_engine_set_budget(least_of(e->cap_bytes, lease), 0, &change);
+    pthread_mutex_lock(&wishes);
+    if (!lease_now(e))
+        swn_engine_set_budget(SWN_BUDGET_MIN_BYTES, 0, &change); /* what it had was the parent's lease */
+    pthread_mutex_unlock(&wishes);
 }
 
 void swn_client_wake(struct swn_engine *e)
@@ -509,8 +524,9 @@ void swn_client_fork_child(struct swn_engine *e)
     if (c) {
         disown(&c->link);
         disown(&c->event);
-        atomic_store(&e->want_client, 1);
     }
+    if (e->config.daemon_path[0]) /* also where the parent was about to register itself */
+        atomic_store(&e->want_client, 1);
     e->client = NULL;
     pthread_mutex_init(&wishes, NULL);
 }
@@ -538,7 +554,7 @@ void swn_client_cap(struct swn_engine *e, uint64_t bytes)
     }
     pthread_mutex_unlock(&e->lock);
     if (follows && swn_engine_set_budget(bytes, 0, &change) == -ERANGE)
-        swn_engine_set_budget(change.minimum_bytes, 0, &change);
+        come_near(&bytes, &change);
     pthread_mutex_unlock(&wishes);
 }
 

@@ -19,6 +19,7 @@
 /* Every change makes a new plan: less than this part is none, unless something has to be given back. */
 #define LEAST_GROWTH 16
 #define LEAST_SHRINK 64
+#define MOST_IGNORED ((uint64_t)4 << 20) /* half of what swn_whole.h keeps for growth */
 
 struct swn_follower {
     pthread_t thread;
@@ -67,6 +68,7 @@ void swn_follower_first(struct swn_config *config)
                                 .whole = {.limit = config->memory_bytes}};
     if (config->memory_bytes && !swn_whole_read(&rss, "")) {
         one.whole.least = rss.anon + rss.file;
+        one.whole.least_file = rss.file;
         if (one.whole.least + SWN_BUDGET_MIN_BYTES > config->memory_bytes)
             swn_say("the program alone takes %s of the %s of SWAPNET_MEMORY: its tensors get no more than 8 MiB",
                     swn_format_mib(a, one.whole.least), swn_format_mib(b, config->memory_bytes));
@@ -85,16 +87,18 @@ static uint64_t anonymous(struct swn_engine *e)
 
 static int worth_it(uint64_t before, uint64_t now)
 {
-    return now > before ? now - before > before / LEAST_GROWTH : before - now > before / LEAST_SHRINK;
+    return now > before ? now - before > before / LEAST_GROWTH
+                        : before - now > least_of(before / LEAST_SHRINK, MOST_IGNORED);
 }
 
 static void look(struct swn_engine *e, struct swn_follower *f)
 {
     pthread_mutex_lock(&e->lock);
     uint64_t resident = swn_engine_resident(e), anon = anonymous(e), before = e->cap_bytes;
+    int above = e->goal_bytes > before; /* its minimum did not let it come down then; it may by now */
     pthread_mutex_unlock(&e->lock);
     uint64_t bytes = there_is(f, resident, anon);
-    if (bytes && worth_it(before, bytes))
+    if (bytes && (above || worth_it(before, bytes)))
         swn_client_cap(e, bytes);
 }
 
@@ -137,7 +141,7 @@ void swn_follower_switch(int on)
 
 void swn_follower_fork_child(struct swn_engine *e)
 {
-    if (one.runs)
+    if (e->config.budget_auto || e->config.memory_bytes)
         atomic_store(&e->want_client, 1);
     one.runs = 0;
 }

@@ -331,7 +331,8 @@ def test_exec_gives_back(place):
     """The same process, but another program: the lease was the old one's."""
     with daemon(place, "--total", "200M") as d, family(place) as one:
         before = one.said()
-        assert before["pid"] == one.pid and d.list()[one.pid]["budget_bytes"] > 64 * MIB
+        assert before["pid"] == one.pid
+        wait_for(lambda: d.list()[one.pid]["budget_bytes"] > 64 * MIB)
         os.unlink(one.report)
         one.tell(f"exec {TORCH.python} {harness.PROGRAMS / 'family.py'} {one.report}")
         assert one.said() == before  # with a lease of its own
