@@ -160,7 +160,7 @@ def way_of(run, wish):
 
 def unsupported(run, wish, bad):
     """For a way that the device does not have: what swapnet says of it. Its results have to be right all the same."""
-    return not bad and way_of(run, wish) is None and (run.said("SWAPNET_UNIFIED") or "no word of it")
+    return not bad and way_of(run, wish) is None and run.said("SWAPNET_UNIFIED")
 
 
 def moved(machine, size, table, checkpoint, pool):
@@ -178,6 +178,8 @@ def moved(machine, size, table, checkpoint, pool):
             table.row(wish, f"not on this device: {refusal}", FROM[how], "yes", "", "", "")
             continue
         way, elided = way_of(run, wish), run.stats.get("unified_elided_bytes", 0)
+        if way is None:
+            bad = bad or "no way was taken, and no word of why"
         # What is in memory cannot become managed; what PyTorch moves is not copied by anybody else.
         all_of_it = way in ("pageable", "registered") or (way == "managed" and how != "move")
         if not bad and elided != (facts["shared"] if all_of_it else 0):
