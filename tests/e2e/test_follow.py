@@ -39,6 +39,7 @@ def test_whole_process(place):
 
 
 @needs_torch
+@pytest.mark.slow
 def test_too_little_for_the_program_itself(place):
     with dnns() as make:
         dnn = make(place, 8, SWAPNET_MEMORY="16M")

@@ -186,7 +186,7 @@ def test_label():
     assert "-LE e2e" in (harness.REPO / "scripts" / "test").read_text() and "e2e-unified" not in listed("-LE", "e2e")
 
 
-@pytest.mark.parametrize("device", ["discrete", "orin"])
+@pytest.mark.parametrize("device", [pytest.param("discrete", marks=pytest.mark.slow), "orin"])
 def test_gpu_script(torch113, torch213, device):
     """All of tests/gpu/run, in small, where it can go without a GPU; and what it says where there is none."""
     python = (torch113 if device == "discrete" else torch213).python
