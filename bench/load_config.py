@@ -1,8 +1,6 @@
 """The options of the loading benchmark, and what is installed for it."""
 import argparse
 import dataclasses
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,12 +8,8 @@ import load_run
 import variants
 from load_list import MODELS
 from options import add_output, list_of
+from pythons import ACCELERATE, PYTHON_113, PYTHON_213, imports
 
-ROOT = variants.HERE.parent
-# Where scripts/bench puts accelerate: apart from the virtual environments of the tests.
-ACCELERATE = ROOT / "build" / "bench"
-PYTHON_113 = "/usr/bin/python3"
-PYTHON_213 = str(ROOT / ".deps" / "torch-2.13" / "bin" / "python")
 ROUNDS = 3
 
 
@@ -37,13 +31,6 @@ class Config:
     extra_env: dict     # for swapnet's variants only
 
 
-def _imports(python, modules, path=""):
-    if not shutil.which(python):
-        return False
-    return subprocess.run([python, "-c", f"import {modules}"], check=False, capture_output=True,
-                          env=variants.plain_environment() | {"PYTHONPATH": path}).returncode == 0
-
-
 def _installed(args):
     """(interpreters, those with accelerate, what is missing)."""
     pythons, accelerate, missing = {}, {}, []
@@ -53,12 +40,12 @@ def _installed(args):
         "torchvision": (str(ACCELERATE / "accelerate-1.13" / "bin" / "python"), ""),
         "transformers": (args.python_transformers, str(ACCELERATE / "accelerate-2.13"))}
     for kind, (python, modules) in wanted.items():
-        if not _imports(python, modules):
+        if not imports(python, modules):
             missing.append(f"{python} does not import {modules}: the {kind} models are left out")
             continue
         pythons[kind] = python
         python, path = with_accelerate[kind]
-        if _imports(python, f"{modules}, accelerate", path):
+        if imports(python, f"{modules}, accelerate", path):
             accelerate[kind] = (python, path)
         else:
             missing.append(f"no accelerate for the {kind} models, see scripts/bench: left out")

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 import load_models
+import offload
 from load_list import MODELS
 from tensor_peak import peak_tensor_bytes
 
@@ -23,9 +24,6 @@ STREAMABLE_BYTES = 64 * 1024
 LIBRARIES = {"torchvision": ("torchvision",),
              "transformers": ("transformers.models.gpt2.modeling_gpt2",
                               "transformers.models.llama.modeling_llama", "safetensors.torch")}
-
-# It reads its submodule's weights without calling it, so accelerate has to bring in both together.
-WHOLE_CLASSES = ["MultiheadAttention"]
 
 
 def disk_bytes():
@@ -58,22 +56,14 @@ def load_mmap(model, built, args):
 
 def load_accelerate(model, built, args):
     """As many layers in memory as its memory limit has room for, the others from disk."""
-    import accelerate
     if hasattr(built, "tie_weights"):
         built.tie_weights()
-    placed = accelerate.infer_auto_device_map(built, max_memory={"cpu": args.budget},
-                                              no_split_module_classes=WHOLE_CLASSES)
-    # A parameter beside submodules would not be brought in.
-    for name in placed.keys() & dict(built.named_parameters()).keys():
-        placed[name] = "cpu"
+    placed = offload.place(built, args.budget)
     # transformers refuses a model of which nothing is in memory.
     if model.loading == "from_pretrained" and "cpu" in placed.values():
         return load_models.from_pretrained(model, Path(args.checkpoint).parent, device_map=placed,
                                            offload_folder=args.offload)
-    accelerate.load_checkpoint_in_model(built, args.checkpoint, device_map=placed,
-                                        offload_folder=args.offload)
-    return accelerate.dispatch_model(built, placed, main_device="cpu", offload_dir=args.offload,
-                                     force_hooks=True, preload_module_classes=WHOLE_CLASSES)
+    return offload.load(built, placed, args.checkpoint, args.offload)
 
 
 LOAD = {"plain": load_plain, "mmap": load_mmap, "accelerate": load_accelerate}
