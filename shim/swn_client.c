@@ -55,7 +55,7 @@ struct swn_client {
     int tried;
     uint64_t lease;     /* obeyed; 0: none yet. Engine lock. */
     uint64_t seq, goal; /* of a lease that is not confirmed yet, seq 0: none */
-    int64_t retry_ms, look_ms, next_look, next_settle, next_curve;
+    int64_t retry_ms, next_dial, look_ms, next_look, next_settle, next_curve;
     struct swn_needs said; /* what the daemon knows of us */
     uint64_t said_cap;
     double said_urgency;
@@ -378,7 +378,7 @@ static void take_line(struct swn_client *c, const char *line, size_t len)
     char why[SWN_WIRE_TEXT];
     if (m && !swn_wire_decode(m, line, len, why)) {
         if (m->op == SWN_WIRE_LEASE) {
-            c->retry_ms = FIRST_RETRY_MS;
+            c->retry_ms = FIRST_RETRY_MS; /* and not at once either, should it hang up after each lease */
             c->warned = 0;
             take_lease(c, m);
         } else if (m->op == SWN_WIRE_ERROR) {
@@ -421,6 +421,21 @@ static void wait_for(struct swn_client *c, int64_t wait_ms)
         take_input(c);
 }
 
+/* Connects, unless the last attempt is too recent. Whether anybody is there does not matter: one who answers and
+ * refuses is not to be asked more often than one who is away. */
+static void try_again(struct swn_client *c, unsigned *chance)
+{
+    int64_t now = swn_control_now_ms();
+    if (now < c->next_dial) {
+        wait_for(c, c->next_dial - now);
+        return;
+    }
+    /* Not all at the same moment, when there are many and a new daemon comes. */
+    c->next_dial = now + c->retry_ms / 2 + (int64_t)((unsigned)rand_r(chance) % (unsigned)c->retry_ms);
+    c->retry_ms = c->retry_ms * 2 < LAST_RETRY_MS ? c->retry_ms * 2 : LAST_RETRY_MS;
+    connect_now(c);
+}
+
 static void *client_main(void *arg)
 {
     struct swn_client *c = arg;
@@ -428,13 +443,8 @@ static void *client_main(void *arg)
     pthread_setname_np(pthread_self(), SWN_CLIENT_THREAD); /* the daemon looks for it */
     for (;;) {
         if (c->link.fd < 0) {
-            connect_now(c);
-            if (c->link.fd < 0) {
-                /* Not all at the same moment, when there are many and a new daemon comes. */
-                wait_for(c, c->retry_ms / 2 + (int64_t)((unsigned)rand_r(&chance) % (unsigned)c->retry_ms));
-                c->retry_ms = c->retry_ms * 2 < LAST_RETRY_MS ? c->retry_ms * 2 : LAST_RETRY_MS;
-                continue;
-            }
+            try_again(c, &chance);
+            continue;
         }
         wait_for(c, c->next_look - swn_control_now_ms());
         if (c->seq)

@@ -210,6 +210,32 @@ static void comes_back_with_its_lease(void *arg)
     CHECK(budget_now() == 10 * MIB);
 }
 
+/* A daemon that is there and refuses, in words or without, is left alone for longer and longer, whatever else there is
+ * to do; one that says yes in the end is heard. */
+static void refused_and_patient(void *arg)
+{
+    (void)arg;
+    int dials = 0;
+    begin(64 * MIB);
+    for (uint64_t end = swn_now_ns() + 800000000ull; swn_now_ns() < end;) {
+        struct pollfd p = {.fd = listen_fd, .events = POLLIN};
+        pthread_mutex_lock(&e->lock);
+        swn_client_wake(e);
+        pthread_mutex_unlock(&e->lock);
+        if (poll(&p, 1, 1) != 1)
+            continue;
+        accept_hello();
+        if (dials++ % 2)
+            tell("{\"op\":\"error\",\"text\":\"swapnetd is draining: nobody new\"}\n");
+        close(peer_fd);
+        peer_fd = -1;
+    }
+    CHECK(dials >= 2 && dials <= 6); /* 50, 100, 200, 400 ms between them at least */
+    accept_hello();
+    lease(1, 12 * MIB);
+    CHECK(hear(SWN_WIRE_ACK)->seq == 1);
+}
+
 static pid_t fork_engine(void)
 {
     swn_engine_prefork();
@@ -374,6 +400,7 @@ ALONE(obeys_and_confirms)
 ALONE(refuses_with_its_minimum)
 ALONE(cap_below_its_minimum)
 ALONE(comes_back_with_its_lease)
+ALONE(refused_and_patient)
 ALONE(fork_leaves_it_alone)
 #ifndef __SANITIZE_THREAD__ /* which does not let a child start threads */
 ALONE(child_is_a_process_of_its_own)
@@ -389,6 +416,7 @@ int main(void)
         cmocka_unit_test(refuses_with_its_minimum_alone),
         cmocka_unit_test(cap_below_its_minimum_alone),
         cmocka_unit_test(comes_back_with_its_lease_alone),
+        cmocka_unit_test(refused_and_patient_alone),
         cmocka_unit_test(fork_leaves_it_alone_alone),
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test(child_is_a_process_of_its_own_alone),
