@@ -194,13 +194,23 @@ static void confirm(struct swn_client *c)
     }
 }
 
+/* What the process may be using: a limit that is still on its way down counts as what it is. */
+static uint64_t held(const struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    uint64_t bytes = c->lease && e->config.budget_bytes > c->lease ? e->config.budget_bytes : c->lease;
+    pthread_mutex_unlock(&e->lock);
+    return bytes;
+}
+
 static void refuse(struct swn_client *c, uint64_t seq, uint64_t minimum)
 {
     struct swn_wire m = {.op = SWN_WIRE_REFUSE,
                          .has = SWN_HAS_SEQ | SWN_HAS_MINIMUM | SWN_HAS_LEASE,
                          .seq = seq,
                          .minimum = minimum,
-                         .lease = c->lease};
+                         .lease = held(c)};
     c->seq = 0;
     say(c, &m);
 }
@@ -321,17 +331,13 @@ static void look(struct swn_client *c, int64_t now)
 
 static void hello(struct swn_client *c)
 {
-    struct swn_engine *e = &swn_engine_one;
     struct swn_wire m = {
         .op = SWN_WIRE_HELLO, .has = SWN_HAS_VERSION | SWN_HAS_NAME | SWN_HAS_LEASE, .version = SWN_WIRE_VERSION};
     snprintf(m.name, sizeof m.name, "%s", program_invocation_short_name);
     for (char *p = m.name; *p; p++) /* a program's name is any bytes */
         if ((unsigned char)*p >= 0x80)
             *p = '?';
-    pthread_mutex_lock(&e->lock);
-    /* A limit that is still on its way down counts as what it is. */
-    m.lease = c->lease && e->config.budget_bytes > c->lease ? e->config.budget_bytes : c->lease;
-    pthread_mutex_unlock(&e->lock);
+    m.lease = held(c);
     read_wishes(c);
     swn_needs_read(&c->said, 0);
     fill_facts(&m, c, &c->said, c->said.points != 0);

@@ -152,6 +152,36 @@ static void refuses_with_its_minimum(void *arg)
     CHECK(budget_now() == 30 * MIB);
 }
 
+/* It took a smaller lease and is not within it yet, and now it can do with even less no more: what it says it holds is
+ * what it may have. */
+static void refuses_on_its_way_down(void *arg)
+{
+    (void)arg;
+    struct tensor *used[WEIGHTS];
+    enum swn_use uses[WEIGHTS];
+    struct swn_op op;
+    begin(64 * MIB);
+    accept_hello();
+    lease(1, 40 * MIB);
+    hear(SWN_WIRE_ACK);
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        used[i] = &weights[i];
+        uses[i] = SWN_USE_WRITE;
+    }
+    op_open(&op, used, uses, WEIGHTS); /* nothing of these 20 MiB can go now */
+    lease(2, 12 * MIB);
+    while (budget_now() != 12 * MIB)
+        usleep(1000);
+    pthread_mutex_lock(&e->lock);
+    e->planned = 1;
+    e->planned_other = 14 * MIB;
+    pthread_mutex_unlock(&e->lock);
+    lease(3, 9 * MIB);
+    struct swn_wire *m = hear(SWN_WIRE_REFUSE);
+    CHECK(m->seq == 3 && m->lease >= WEIGHTS * WEIGHT_BYTES && m->lease <= 40 * MIB);
+    op_close(&op);
+}
+
 /* Its own cap is below what it can do with, but the lease is not: it is obeyed, or both would say the same for ever. */
 static void cap_below_its_minimum(void *arg)
 {
@@ -398,6 +428,7 @@ static void which_daemon(void *arg)
     }
 ALONE(obeys_and_confirms)
 ALONE(refuses_with_its_minimum)
+ALONE(refuses_on_its_way_down)
 ALONE(cap_below_its_minimum)
 ALONE(comes_back_with_its_lease)
 ALONE(refused_and_patient)
@@ -414,6 +445,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(obeys_and_confirms_alone),
         cmocka_unit_test(refuses_with_its_minimum_alone),
+        cmocka_unit_test(refuses_on_its_way_down_alone),
         cmocka_unit_test(cap_below_its_minimum_alone),
         cmocka_unit_test(comes_back_with_its_lease_alone),
         cmocka_unit_test(refused_and_patient_alone),
