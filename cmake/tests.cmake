@@ -36,7 +36,7 @@ foreach(call malloc calloc realloc mmap mprotect memfd_create ftruncate)
     list(APPEND t_nomem_LINK -Wl,--wrap=${call})
 endforeach()
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
-set(unit_tests_without_threads t_config t_cut t_divide t_order t_pickle t_plan t_safetensors t_size t_zip)
+set(unit_tests_without_threads t_config t_cut t_divide t_order t_pickle t_plan t_results t_safetensors t_size t_zip)
 foreach(source IN LISTS unit_tests)
     get_filename_component(name ${source} NAME_WE)
     if(SWAPNET_SANITIZE MATCHES thread AND name IN_LIST unit_tests_without_threads)

@@ -20,6 +20,18 @@ int ctl_total(int argc, char **argv);
 int ctl_drain(int argc, char **argv);
 int ctl_plan(int argc, char **argv);
 int ctl_profile(int argc, char **argv);
+int ctl_verify(int argc, char **argv);
 int ctl_cache(int argc, char **argv);
+
+/* The exit status of the command under `swapnetctl run`, 128 + N if signal N ended it; or -errno. The terminal's keys
+ * are for the program, the other signals that end programs are passed on to it. `prepare` is called in the new process
+ * first, to change its environment; NULL: nothing to do. */
+int ctl_run_child(char **command, int count, void (*prepare)(void));
+/* The signal that reached us during the last ctl_run_child; 0: none. */
+int ctl_run_interrupted(void);
+/* One is named, or answers: it gives the budget. */
+int ctl_has_daemon(void);
+/* Says what is wrong with the settings that `run` would be given, as it does. 0 or -errno. */
+int ctl_run_check(void);
 
 #endif

@@ -4,11 +4,9 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ctl.h"
@@ -147,35 +145,6 @@ static int default_budget(void)
     return setenv("SWAPNET_BUDGET", text, 1) ? -errno : 0;
 }
 
-/* The exit status of the command under `swapnetctl run`, or -errno. */
-static int run_command(const struct options *o)
-{
-    char **argv = calloc((size_t)o->count + 3, sizeof *argv);
-    if (!argv)
-        return -ENOMEM;
-    argv[0] = "run";
-    argv[1] = "--";
-    memcpy(&argv[2], o->command, (size_t)o->count * sizeof *argv);
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, interrupt, quit;
-    sigaction(SIGINT, &ignore,
-              &interrupt); /* the terminal's keys are for the program; what it measured is still ours */
-    sigaction(SIGQUIT, &ignore, &quit);
-    pid_t pid = fork();
-    if (!pid) {
-        sigaction(SIGINT, &interrupt, NULL);
-        sigaction(SIGQUIT, &quit, NULL);
-        optind = 0;
-        _exit(ctl_run(o->count + 2, argv));
-    }
-    int status = 0, rc = pid < 0 ? -errno : 0;
-    while (!rc && waitpid(pid, &status, 0) != pid)
-        rc = errno == EINTR ? 0 : -errno;
-    sigaction(SIGINT, &interrupt, NULL);
-    sigaction(SIGQUIT, &quit, NULL);
-    free(argv);
-    return rc ? rc : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /* Reads of layers' sizes where nothing was streamed, so that alpha and beta can be fitted all the same. */
 static void probe_disk(struct swn_profile *p)
 {
@@ -241,7 +210,8 @@ int ctl_profile(int argc, char **argv)
         swn_cli_error("cannot replace %s: %s", o.output, strerror(errno));
         return CTL_RUN_FAILED;
     }
-    if (setenv("SWAPNET_PROFILE", o.output, 1) || default_budget() || (rc = run_command(&o)) < 0) {
+    if (setenv("SWAPNET_PROFILE", o.output, 1) || default_budget() ||
+        (rc = ctl_run_child(o.command, o.count, NULL)) < 0) {
         swn_cli_error("cannot run it: %s", strerror(rc < 0 ? -rc : errno));
         return CTL_RUN_FAILED;
     }

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ctl.h"
@@ -69,8 +71,7 @@ static int check_fetch(void)
     return -EINVAL;
 }
 
-/* One is named, or answers: it gives the budget. */
-static int has_daemon(void)
+int ctl_has_daemon(void)
 {
     const char *named = getenv("SWAPNET_DAEMON");
     json_t *answer = NULL;
@@ -81,7 +82,7 @@ static int has_daemon(void)
 
 /* The library says nothing louder than a line on stderr and stays off, so that a mistake is caught here, where it can
  * still be an exit code. */
-static int check_settings(void)
+int ctl_run_check(void)
 {
     const char *budget = getenv("SWAPNET_BUDGET"), *memory = getenv("SWAPNET_MEMORY"), *why = "";
     uint64_t bytes;
@@ -93,7 +94,7 @@ static int check_settings(void)
     if ((budget && !strcmp(budget, "auto")) || (whole && (!budget || !*budget)))
         return check_fetch();
     if (!budget || !*budget) {
-        if (has_daemon())
+        if (ctl_has_daemon())
             return check_fetch();
         swn_cli_error("no budget: give --budget SIZE, e.g. --budget 256M, or --memory SIZE, or run swapnetd");
         return -EINVAL;
@@ -198,7 +199,7 @@ int ctl_run(int argc, char **argv)
     int rc = take_options(argc, argv);
     if (rc == 1)
         return SWN_CLI_OK;
-    if (rc || check_settings() != 0 || find_library(library) != 0)
+    if (rc || ctl_run_check() != 0 || find_library(library) != 0)
         return CTL_RUN_FAILED;
     rc = preload(library);
     if (rc) {
@@ -210,4 +211,66 @@ int ctl_run(int argc, char **argv)
     rc = errno;
     swn_cli_error("cannot run '%s': %s", command[0], strerror(rc));
     return rc == ENOENT ? CTL_RUN_NOT_FOUND : CTL_RUN_NOT_EXECUTABLE;
+}
+
+/* --- as a child --- */
+
+static volatile sig_atomic_t got_signal;
+static volatile pid_t child;
+
+static void on_signal(int sig)
+{
+    got_signal = sig;
+    if (child > 0 && sig != SIGINT && sig != SIGQUIT)
+        kill(child, sig);
+}
+
+int ctl_run_interrupted(void)
+{
+    return got_signal;
+}
+
+static void become(char **argv, int argc, void (*prepare)(void))
+{
+    if (prepare)
+        prepare();
+    optind = 0;
+    _exit(ctl_run(argc, argv));
+}
+
+int ctl_run_child(char **command, int count, void (*prepare)(void))
+{
+    static const int passed[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
+    enum { PASSED = sizeof passed / sizeof *passed };
+    struct sigaction act = {.sa_handler = on_signal}, before[PASSED];
+    char **argv = calloc((size_t)count + 3, sizeof *argv);
+    sigset_t set, mask;
+    if (!argv)
+        return -ENOMEM;
+    argv[0] = "run";
+    argv[1] = "--";
+    memcpy(&argv[2], command, (size_t)count * sizeof *argv);
+    sigemptyset(&set);
+    for (int i = 0; i < PASSED; i++)
+        sigaddset(&set, passed[i]);
+    /* Nothing comes between the child's begin and our knowing its number. */
+    sigprocmask(SIG_BLOCK, &set, &mask);
+    got_signal = 0;
+    pid_t pid = fork();
+    if (!pid) {
+        sigprocmask(SIG_SETMASK, &mask, NULL);
+        become(argv, count + 2, prepare);
+    }
+    child = pid;
+    for (int i = 0; i < PASSED; i++)
+        sigaction(passed[i], &act, &before[i]);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    int status = 0, rc = pid < 0 ? -errno : 0;
+    while (!rc && waitpid(pid, &status, 0) != pid)
+        rc = errno == EINTR ? 0 : -errno;
+    child = 0;
+    for (int i = 0; i < PASSED; i++)
+        sigaction(passed[i], &before[i], NULL);
+    free(argv);
+    return rc ? rc : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

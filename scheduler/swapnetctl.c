@@ -20,6 +20,24 @@ static const struct swn_cli_command commands[] = {
      "\n"
      "Exit status: that of COMMAND; 125 when swapnetctl itself fails, 126 when COMMAND cannot be executed,\n"
      "127 when it is not found.\n"},
+    {"verify", ctl_verify, "run a program without swapnet and with it, and compare all bits",
+     "Usage: swapnetctl verify [--budget SIZE|--memory SIZE] [OPTION]... [--] COMMAND [ARGUMENT]...\n"
+     "\n"
+     "Runs COMMAND twice and compares what each of PyTorch's operators returned, in all of its threads and children. "
+     "If\n"
+     "that differs, it runs COMMAND without swapnet once more, to see whether it does the same twice. What COMMAND "
+     "prints\n"
+     "goes to standard error; its standard input is empty.\n"
+     "\n"
+     "  -b, --budget SIZE    memory for tensors; without: a quarter of what they take without swapnet\n"
+     "      --memory SIZE    memory for the whole process\n"
+     "  -s, --store DIR      where block stores, spill files and what is recorded go\n"
+     "  -o, --output FORMAT  table (default) or json\n"
+     "  -h, --help           show this text\n"
+     "\n"
+     "Exit status: 0: the same bits; 4: others; 5: the program does not repeat itself; 1: it could not be found out; 2 "
+     "for\n"
+     "wrong usage; 126 and 127 as with run.\n"},
     {"status", ctl_status, "show the programs that run under swapnet",
      "Usage: swapnetctl status [-o table|json|csv] [PID]...\n"
      "\n"

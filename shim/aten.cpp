@@ -23,6 +23,7 @@
 #include "aten_rules.h"
 #include "aten_slices.h"
 #include "aten_unified.h"
+#include "aten_watch.h"
 #include "swn_aten.h"
 
 namespace
@@ -494,4 +495,4 @@ void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)
 }
 
 extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
-const swn_half swn_aten_half = {SWN_ATEN_ABI, attach, enable, enable_device, raise_oom, TORCH_VERSION};
+const swn_half swn_aten_half = {SWN_ATEN_ABI, attach, enable, enable_device, swn_watch_begin, raise_oom, TORCH_VERSION};

@@ -19,6 +19,7 @@
 #include "swn_engine_priv.h"
 #include "swn_follower.h"
 #include "swn_hooks.h"
+#include "swn_verify.h"
 
 /* The linkage names of the two C++ functions; both take and return plain words, so C can stand in for them. */
 void *swn_hook_alloc_cpu(size_t n) __asm__("_ZN3c109alloc_cpuEm") __attribute__((visibility("default")));
@@ -29,6 +30,7 @@ static void (*real_free)(void *);
 static const struct swn_half *half;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread int inside;
+static _Atomic int counting; /* the engine is off, and `swapnetctl verify` wants to know what the program takes */
 
 static int find_c10(struct dl_phdr_info *info, size_t size, void *out)
 {
@@ -90,6 +92,29 @@ static const struct swn_half *load_half(const char *c10, char *why, size_t why_s
     return h;
 }
 
+static const char *watch(const struct swn_config *config)
+{
+    const char *refused = half->watch(swn_verify_result);
+    if (!refused)
+        swn_verify_start(config->verify_dir);
+    return refused;
+}
+
+/* With SWAPNET=0 nothing happens, except that `swapnetctl verify` records what operators compute. */
+static void start_plain(const struct swn_config *config, const char *c10)
+{
+    char why[2 * PATH_MAX + 512] = "";
+    struct swn_host host = {.abi = SWN_ATEN_ABI};
+    const char *refused = why;
+    if (config->verify_dir[0] && (half = load_half(c10, why, sizeof why)))
+        refused = half->attach(&host);
+    if (half && !refused)
+        refused = watch(config);
+    if (refused && refused[0])
+        swn_say("cannot record what operators compute: %s", refused);
+    counting = !refused;
+}
+
 static void start(void)
 {
     static struct swn_config config;
@@ -106,6 +131,8 @@ static void start(void)
         swn_say("%.*s", (int)(end - line), line);
     if (err < 0)
         snprintf(why, sizeof why, "%s", config.error);
+    if (err > 0 && !getauxval(AT_SECURE))
+        start_plain(&config, c10);
     if (!err)
         swn_follower_first(&config);
     if (!err && swn_client_find(&config)) {
@@ -131,7 +158,9 @@ static void start(void)
             swn_client_start(&config);
             swn_follower_start(&config);
         }
-        if (!refused && host.device_type && (refused = half->enable_device()))
+        if (!refused && config.verify_dir[0] && (refused = watch(&config)))
+            swn_say("cannot record what operators compute: %s", refused);
+        else if (!refused && host.device_type && (refused = half->enable_device()))
             swn_say("cannot stand before PyTorch's copies to the device: %s; they are made", refused);
     }
     if (err < 0)
@@ -144,8 +173,12 @@ static void start(void)
 
 static void *ordinary_alloc(size_t n)
 {
-    if (!swn_engine_running() && real_alloc)
-        return real_alloc(n);
+    if (!swn_engine_running() && real_alloc) {
+        void *plain = real_alloc(n);
+        if (counting && plain)
+            swn_verify_memory((long long)malloc_usable_size(plain));
+        return plain;
+    }
     void *p = NULL;
     if (n && posix_memalign(&p, 64, n))
         return real_alloc ? real_alloc(n) : NULL; /* it fails too, and throws PyTorch's own error */
@@ -182,6 +215,8 @@ void swn_hook_free_cpu(void *p)
     if (!p || swn_engine_free(p))
         return;
     if (!swn_engine_running() && real_free) {
+        if (counting)
+            swn_verify_memory(-(long long)malloc_usable_size(p));
         real_free(p);
         return;
     }

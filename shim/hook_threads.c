@@ -9,9 +9,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "swn_engine.h"
 #include "swn_engine_priv.h"
+#include "swn_hooks.h"
 #include "swn_real.h"
 #include "swn_thread.h"
 
@@ -19,10 +21,13 @@ typedef int (*create_fn)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
 SWN_REAL(pthread_create, create_fn)
 
 static _Atomic int program_threads; /* besides the main thread */
+static _Atomic int ever_created;
+static __thread int number = -1;
 
 struct wrapped {
     void *(*fn)(void *);
     void *arg;
+    int number;
 };
 
 static pthread_key_t exit_key;
@@ -45,6 +50,7 @@ static void *run(void *arg)
 {
     struct wrapped w = *(struct wrapped *)arg;
     free(arg);
+    number = w.number;
     pthread_setspecific(exit_key, (void *)1); /* also runs when the thread is cancelled or calls pthread_exit */
     return w.fn(w.arg);
 }
@@ -73,9 +79,10 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, con
     pthread_once(&key_once, make_key);
     struct wrapped *w = malloc(sizeof *w);
     atomic_fetch_add(&program_threads, 1);
+    int created = atomic_fetch_add(&ever_created, 1) + 1;
     if (!w) /* counted for ever: slower, never wrong */
         return create(thread, attr, fn, arg);
-    *w = (struct wrapped){fn, arg};
+    *w = (struct wrapped){fn, arg, created};
     int err = create(thread, attr, run, w);
     if (err) {
         free(w);
@@ -87,6 +94,13 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, con
 int swn_threads_many(void)
 {
     return atomic_load_explicit(&program_threads, memory_order_acquire) > 0;
+}
+
+int swn_threads_number(void)
+{
+    if (number < 0 && gettid() == getpid())
+        number = 0;
+    return number;
 }
 
 void swn_threads_fork_child(void)

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 6u
+#define SWN_ATEN_ABI 7u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -126,6 +126,15 @@ struct swn_host {
     void (*device_lost)(const char *why);
 };
 
+/* A tensor that an operator returned or wrote, or a number that it returned. */
+struct swn_result {
+    const char *type; /* "float", "long int", ..., static; "scalar": of 8 bytes */
+    const void *data; /* the first element; NULL: its bytes cannot be looked at */
+    size_t item_bytes;
+    size_t dims;
+    const int64_t *sizes, *strides; /* of each dimension, in elements */
+};
+
 /* What aten-X.Y.so exports as `swn_aten_half`. */
 struct swn_half {
     uint32_t abi;
@@ -135,6 +144,9 @@ struct swn_half {
     const char *(*enable)(void);
     /* Stands before PyTorch's copies to and from host->device_type. As above. */
     const char *(*enable_device)(void);
+    /* Calls `result` for every result of every outermost operator from now on, in the operator's own thread. As above.
+     * `op` is valid during the call. */
+    const char *(*watch)(void (*result)(const char *op, const struct swn_result *result));
     void (*raise_oom)(size_t bytes); /* throws */
     const char *version;             /* "1.13.0", of the headers it was built with */
 };

@@ -200,6 +200,7 @@ static const struct variable variables[] = {
     {"SWAPNET_STATS", set_path, offsetof(struct swn_config, stats_path)},
     {"SWAPNET_TRACE", set_path, offsetof(struct swn_config, trace_path)},
     {"SWAPNET_PROFILE", set_path, offsetof(struct swn_config, profile_path)},
+    {"SWAPNET_VERIFY", set_path, offsetof(struct swn_config, verify_dir)},
     {"SWAPNET_VERBOSE", set_flag, offsetof(struct swn_config, verbose)},
     {"SWAPNET_STRICT", set_flag, offsetof(struct swn_config, strict)},
     {"SWAPNET_FETCH", set_fetch, 0},
@@ -265,7 +266,10 @@ int swn_config_load(struct swn_config *c, char *const *env)
     const char *budget = swn_env_lookup(env, "SWAPNET_BUDGET");
     const char *master = swn_env_lookup(env, "SWAPNET");
     if (master && strcmp(master, "0") == 0) {
+        const char *verify = swn_env_lookup(env, "SWAPNET_VERIFY");
         c->enabled = 0;
+        if (verify && strlen(verify) < sizeof c->verify_dir)
+            strcpy(c->verify_dir, verify);
         return 1;
     }
     warn_unknown(c, env);

@@ -49,6 +49,7 @@ struct swn_config {
     char stats_path[PATH_MAX];   /* SWAPNET_STATS, or "" */
     char trace_path[PATH_MAX];   /* SWAPNET_TRACE, or "" */
     char profile_path[PATH_MAX]; /* SWAPNET_PROFILE, or "" */
+    char verify_dir[PATH_MAX];   /* SWAPNET_VERIFY, or ""; also set with SWAPNET=0 */
     int verbose;                 /* SWAPNET_VERBOSE */
     int strict;                  /* SWAPNET_STRICT */
     int fetch;                   /* SWAPNET_FETCH, enum swn_config_fetch */

@@ -11,4 +11,8 @@ void swn_hooks_signals_install(void);
 /* What an allocation would do when it is over: installs the operator hook if it is wanted by now. No lock held. */
 void swn_hooks_settle(void);
 
+/* The calling thread's place in the order in which the program started its threads; 0 is the main one. -1: a thread of
+ * a compute pool, or one that came by no way we know of. */
+int swn_threads_number(void);
+
 #endif

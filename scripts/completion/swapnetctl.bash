@@ -15,7 +15,7 @@ _swapnetctl()
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} i
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run status list top set total drain profile plan cache version help --help --version" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "run verify status list top set total drain profile plan cache version help --help --version" -- "$cur")
         return
     fi
     case $command in
@@ -48,6 +48,20 @@ _swapnetctl()
                     --library --help --" -- "$cur")
             else
                 mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+            fi
+            ;;
+        esac
+        ;;
+    verify)
+        case $prev in
+        -b | --budget | --memory) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
+        -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json" -- "$cur") ;;
+        *)
+            if [[ $cur == -* ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "--budget --memory --store --output --help --" -- "$cur")
+            else
+                mapfile -t COMPREPLY < <(compgen -c -f -- "$cur")
             fi
             ;;
         esac
@@ -137,7 +151,7 @@ _swapnetctl()
         esac
         ;;
     help)
-        mapfile -t COMPREPLY < <(compgen -W "run status list top set total drain profile plan cache version help" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "run verify status list top set total drain profile plan cache version help" -- "$cur")
         ;;
     esac
 }

@@ -40,15 +40,16 @@ static void everything(void **state)
     (void)state;
     assert_int_equal(
         swn_config_load(&c, ENV("SWAPNET=1", "SWAPNET_BUDGET=1.5G", "SWAPNET_BUDGET=7x", "SWAPNET_STORE=/s",
-                                "SWAPNET_STATS=stats.json", "SWAPNET_TRACE=/t", "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1",
-                                "SWAPNET_FETCH=pread", "SWAPNET_ENFORCE=0", "SWAPNET_UNIFIED=managed",
-                                "SWAPNET_DEVICE=privateuseone", "SWAPNET_WITHOUT=slices,prefetch", "SWAPNET_LIBRARY=/x",
-                                "SWAPNETWORK=1", "PATH=/bin")),
+                                "SWAPNET_STATS=stats.json", "SWAPNET_TRACE=/t", "SWAPNET_VERIFY=/v",
+                                "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1", "SWAPNET_FETCH=pread", "SWAPNET_ENFORCE=0",
+                                "SWAPNET_UNIFIED=managed", "SWAPNET_DEVICE=privateuseone",
+                                "SWAPNET_WITHOUT=slices,prefetch", "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
         0);
     assert_int_equal(c.budget_bytes, 3u << 29);
     assert_string_equal(c.store_dir, "/s");
     assert_string_equal(c.stats_path, "stats.json");
     assert_string_equal(c.trace_path, "/t");
+    assert_string_equal(c.verify_dir, "/v");
     assert_int_equal(c.verbose, 1);
     assert_int_equal(c.strict, 1);
     assert_int_equal(c.fetch, SWN_CONFIG_PREAD);
@@ -64,7 +65,10 @@ static void everything(void **state)
 static void disabled(void **state)
 {
     (void)state;
+    assert_int_equal(swn_config_load(&c, ENV("SWAPNET_VERIFY=/v", "SWAPNET=0")), 1);
+    assert_string_equal(c.verify_dir, "/v"); /* what a program computes without us */
     assert_int_equal(swn_config_load(&c, ENV("SWAPNET_BUDGET=7x", "SWAPNET=0", "SWAPNET_NONSENSE=1")), 1);
+    assert_string_equal(c.verify_dir, "");
     assert_int_equal(c.enabled, 0);
     assert_string_equal(c.error, "");
     assert_string_equal(c.warnings, "");

@@ -1,0 +1,20 @@
+/* swn_verify.h - what SWAPNET_VERIFY leaves in a directory for `swapnetctl verify`: a line for every result of every
+ * outermost operator, in a file per process. scheduler/swn_results.h reads them.
+ *
+ * Nothing here knows the engine: a run without it is recorded by the same code. Thread-safe.
+ */
+#ifndef SWN_VERIFY_H
+#define SWN_VERIFY_H
+
+#include "swn_aten.h"
+
+/* Once. Files are made when their process has its first result. */
+void swn_verify_start(const char *dir);
+
+/* swn_half.watch calls it. Results of threads that have no number (swn_threads_number) are left out. */
+void swn_verify_result(const char *op, const struct swn_result *r);
+
+/* Tensor memory that came or went, where the engine does not count it. */
+void swn_verify_memory(long long bytes);
+
+#endif
