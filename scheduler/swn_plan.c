@@ -34,8 +34,13 @@
 
 /* Windows are tried from this up; below it a read is too small for the disk to run at speed. */
 #define LEAST_WINDOW MIB
+/* A window of one read means one read at a time, begun when its predecessor has been computed with: that part of the
+ * budget, up to what the fetch queue has in flight, is well spent on the disk's depth. */
+#define WINDOW_PART 32
+#define DEPTH_WINDOW (8 * MIB)
 #define MORE_CAPS 32
-/* Above so many nodes, sizes that are within a quarter of each other count as equal; else within an eighth. */
+/* Above so many nodes, sizes that are within a half of each other count as equal, else within an eighth; and windows
+ * are tried in steps of one largest node, else of half of one. A plan has to be there in 5 ms (t_plan). */
 #define MANY_NODES 256
 
 struct candidate {
@@ -534,6 +539,8 @@ static int best_candidate(const struct problem *p, const uint64_t *caps, size_t 
     struct swn_plan *plans = malloc(count * VARIANTS * sizeof *plans);
     struct candidate *all = malloc(count * VARIANTS * sizeof *all);
     uint64_t largest = p->nodes[p->by_size[p->n - 1]].bytes;
+    uint64_t narrowest = p->budget / WINDOW_PART < DEPTH_WINDOW ? p->budget / WINDOW_PART : DEPTH_WINDOW;
+    narrowest = narrowest < LEAST_WINDOW ? LEAST_WINDOW : narrowest;
     double least = INFINITY;
     size_t n = 0;
     for (size_t i = 0; plans && all && i < count; i++)
@@ -544,7 +551,9 @@ static int best_candidate(const struct problem *p, const uint64_t *caps, size_t 
                                     .window = caps[i] * (2 + variant / 4) / 2,
                                     .heads_first = variant % 2,
                                     .pieces = variant / 2 % 2};
-            c->window = c->window > LEAST_WINDOW ? c->window : LEAST_WINDOW;
+            c->window = c->window > narrowest ? c->window : narrowest;
+            if (p->n > MANY_NODES && variant / 4 % 2)
+                continue;
             plans[n] = *out;
             if ((c->pieces && largest < CUT_LEAST) || (c->heads_first && largest <= p->budget) ||
                 !try_candidate(p, c, least * (1 + NOISE), &plans[n]))
@@ -590,7 +599,7 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         free(caps);
         return 0;
     }
-    count = distinct_caps(caps, count, budget, n > MANY_NODES ? 4 : 8);
+    count = distinct_caps(caps, count, budget, n > MANY_NODES ? 2 : 8);
     const struct problem p = {.nodes = nodes,
                               .n = n,
                               .by_size = by_size,
