@@ -42,7 +42,9 @@ static uint64_t resident(const struct swd *d)
     return sum;
 }
 
-static void follow_memory(struct swd *d, int first)
+enum look { FIRST, ORDINARY, PRESSED };
+
+static void follow_memory(struct swd *d, enum look look)
 {
     struct swn_memory m;
     if (d->options.total)
@@ -53,11 +55,13 @@ static void follow_memory(struct swd *d, int first)
             swd_say("cannot tell how much memory there is: %s; the total stays what it is", strerror(-err));
         return;
     }
+    if (look == PRESSED)
+        m.pressure = SWN_PRESSURE_NOW;
     uint64_t total = swn_follow_total(&d->follow, &m, resident(d)) >> 20 << 20;
     if (total < SWN_BUDGET_MIN_BYTES)
         total = SWN_BUDGET_MIN_BYTES;
     uint64_t moved = total > d->book.total ? total - d->book.total : d->book.total - total;
-    if (first || moved >= d->book.total / LEAST_MOVE) {
+    if (look == FIRST || moved >= d->book.total / LEAST_MOVE) {
         d->book.total = total;
         d->unbalanced = 1;
     }
@@ -88,7 +92,7 @@ static void tick(struct swd *d, int64_t now)
         return;
     d->next_tick_ms = now + TICK_MS;
     swd_check_pids(d);
-    follow_memory(d, 0);
+    follow_memory(d, ORDINARY);
 }
 
 /* ---- the loop ---- */
@@ -122,6 +126,17 @@ static void take_signal(struct swd *d)
         d->stop = 1;
 }
 
+/* The tick comes later for it: a second of pressure counts once. */
+static void take_pressure(struct swd *d, uint32_t events)
+{
+    if (events != EPOLLPRI) {
+        epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->pressure_fd, NULL); /* the cgroup is gone; there is still the tick */
+        return;
+    }
+    d->next_tick_ms = swd_now_ms() + TICK_MS;
+    follow_memory(d, PRESSED);
+}
+
 static void resume_accept(struct swd *d, int64_t now)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &d->listen_fd};
@@ -137,6 +152,8 @@ static void handle(struct swd *d, const struct epoll_event *ev)
         swd_accept(d);
     else if (ev->data.ptr == &d->signal_fd)
         take_signal(d);
+    else if (ev->data.ptr == &d->pressure_fd)
+        take_pressure(d, ev->events);
     else if (ev->data.u64 & 1)
         swd_gone(d, (struct swn_party *)(uintptr_t)(ev->data.u64 & ~(uint64_t)1));
     else
@@ -189,6 +206,10 @@ static int open_loop(struct swd *d)
     if (epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, d->signal_fd, &stop) ||
         epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, d->listen_fd, &knock))
         return -errno;
+    struct epoll_event pressure = {.events = EPOLLPRI, .data.ptr = &d->pressure_fd};
+    d->pressure_fd = d->options.total ? -1 : swn_pressure_open("");
+    if (d->pressure_fd >= 0)
+        epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, d->pressure_fd, &pressure);
     return 0;
 }
 
@@ -205,7 +226,7 @@ static int begin(struct swd *d)
     }
     d->book = (struct swn_book){.total = d->options.total, .policy = d->options.policy, .offer = swd_offer};
     d->follow = (struct swn_follow){.share = d->options.share, .ease = 1};
-    follow_memory(d, 1);
+    follow_memory(d, FIRST);
     err = swn_lease_load(&d->book, d->leases);
     if (err) /* the processes say what they hold when they come back */
         swd_say("cannot use %s: %s; starting without it", d->leases, strerror(-err));

@@ -44,7 +44,8 @@ struct swd {
     struct swd_client *clients;
     size_t client_count;
     int epoll_fd, listen_fd, signal_fd;
-    int bound; /* the socket file is ours to remove */
+    int pressure_fd; /* swn_pressure_open, or negative */
+    int bound;       /* the socket file is ours to remove */
     int stop;
     int unbalanced; /* something changed that the book has to divide anew */
     int drifted;    /* what processes say of themselves did */

@@ -1,4 +1,5 @@
 /* swn_memory.c - see swn_memory.h. */
+#define _GNU_SOURCE
 #include "swn_memory.h"
 
 #include <errno.h>
@@ -125,6 +126,43 @@ int swn_memory_read(struct swn_memory *out, const char *root)
         sscanf(line, "some avg10=%lf", &percent) == 1 && percent >= 0 && percent <= 100)
         out->pressure = percent;
     return 0;
+}
+
+/* PRESSURE_MOST of a second; who may not have that gets it of two, as the kernel wants it. */
+static const char *const triggers[] = {"some 100000 1000000", "some 200000 2000000"};
+
+static int open_trigger(const char *root, const char *directory, const char *name)
+{
+    char path[PATH_MAX];
+    int rc = -ENOENT;
+    if (snprintf(path, sizeof path, "%s%s/%s", root, directory, name) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    for (size_t i = 0; i < sizeof triggers / sizeof *triggers; i++) {
+        int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0)
+            return -errno;
+        if (write(fd, triggers[i], strlen(triggers[i]) + 1) >= 0)
+            return fd;
+        rc = -errno;
+        close(fd);
+    }
+    return rc;
+}
+
+int swn_pressure_open(const char *root)
+{
+    char text[8192], path[PATH_MAX];
+    char *group = read_file(text, sizeof text, root, "/proc/self/cgroup") ? NULL : strstr(text, "0::/"), *end;
+    if (group && (group == text || group[-1] == '\n') && (end = strchr(group, '\n')) &&
+        !memmem(group, (size_t)(end - group), "/..", 3)) {
+        *end = 0;
+        if (group[4] && snprintf(path, sizeof path, "/sys/fs/cgroup%s", group + 3) < (int)sizeof path) {
+            int fd = open_trigger(root, path, "memory.pressure");
+            if (fd >= 0)
+                return fd;
+        }
+    }
+    return open_trigger(root, "/proc/pressure", "memory");
 }
 
 uint64_t swn_follow_total(struct swn_follow *f, const struct swn_memory *m, uint64_t ours)

@@ -15,6 +15,14 @@ struct swn_memory {
  * version 2 or 1. 0 or -errno: without MemAvailable there is no answer. */
 int swn_memory_read(struct swn_memory *out, const char *root);
 
+/* A descriptor for poll(2), POLLPRI: once when somebody has waited for memory for a tenth of the time. That of our own
+ * cgroup (version 2), else the machine's; the caller closes it. -errno where the kernel has no such thing, or not for
+ * us. */
+int swn_pressure_open(const char *root);
+
+/* What `pressure` becomes when that descriptor has spoken: averages are slower. */
+#define SWN_PRESSURE_NOW 100.0
+
 /* What is left of the share of memory, after each second of pressure or of none. */
 struct swn_follow {
     double share; /* of what our processes have together with what is still to be had */

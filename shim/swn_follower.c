@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "swn_follower.h"
 
+#include <poll.h>
 #include <string.h>
 #include <time.h>
 
@@ -29,6 +30,8 @@ struct swn_follower {
     struct swn_whole whole; /* limit 0: not asked for */
     uint64_t of_machine;    /* at the last look */
     unsigned looks;
+    int pressure; /* swn_pressure_open, or negative */
+    int pressed;  /* it has spoken since the last look at the machine */
 };
 
 static struct swn_follower one;
@@ -44,8 +47,10 @@ static uint64_t there_is(struct swn_follower *f, uint64_t resident, uint64_t ano
     struct swn_memory m;
     struct swn_whole_rss rss;
     uint64_t bytes = UINT64_MAX;
-    if (f->machine && f->looks++ % MACHINE_LOOKS == 0 && !swn_memory_read(&m, ""))
+    if (f->machine && (f->pressed || f->looks++ % MACHINE_LOOKS == 0) && !swn_memory_read(&m, "")) {
+        m.pressure = f->pressed ? SWN_PRESSURE_NOW : m.pressure;
         f->of_machine = swn_follow_total(&f->follow, &m, resident);
+    }
     if (f->machine)
         bytes = f->of_machine;
     if (f->whole.limit && !swn_whole_read(&rss, ""))
@@ -63,6 +68,7 @@ void swn_follower_first(struct swn_config *config)
     if (!config->budget_auto && !config->memory_bytes)
         return;
     one = (struct swn_follower){.machine = config->budget_auto,
+                                .pressure = -1,
                                 .most = config->budget_bytes ? config->budget_bytes : UINT64_MAX,
                                 .follow = {.share = SHARE, .ease = 1},
                                 .whole = {.limit = config->memory_bytes}};
@@ -102,12 +108,29 @@ static void look(struct swn_engine *e, struct swn_follower *f)
         swn_client_cap(e, bytes);
 }
 
+/* Until the next look. The program may close the descriptor, and open something else in its place: whatever that says,
+ * it costs one look too many. */
+static void wait_a_little(struct swn_follower *f)
+{
+    struct pollfd fd = {.fd = f->pressure, .events = POLLPRI};
+    int n = poll(&fd, 1, LOOK_MS);
+    if (n > 0 && fd.revents != POLLPRI)
+        f->pressure = -1;
+    f->pressed = n > 0 && fd.revents == POLLPRI;
+    if (n < 0)
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+}
+
 static void *follower_main(void *arg)
 {
+    struct swn_follower *f = arg;
     pthread_setname_np(pthread_self(), "swn-follower");
+    f->pressure = f->machine ? swn_pressure_open("") : -1;
     for (;;) {
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
-        look(&swn_engine_one, arg);
+        wait_a_little(f);
+        look(&swn_engine_one, f);
+        if (f->pressed) /* nobody looks more often than that, whoever speaks */
+            nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
     }
     return NULL;
 }

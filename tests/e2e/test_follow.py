@@ -6,7 +6,7 @@ import pytest
 
 import harness
 from harness import MIB
-from test_daemon import CTL, dnns, place, plain_bits, wait_for  # noqa: F401  (place is a fixture)
+from test_daemon import CTL, daemon, dnns, leased, place, plain_bits, wait_for  # noqa: F401  (place is a fixture)
 
 needs_torch = pytest.mark.usefixtures("torch113")
 
@@ -83,3 +83,20 @@ def test_grows_outside(place):
         wait_for(lambda: whole(process.pid) <= 500 * MIB, 10)
         err = process.communicate(b"\n", timeout=60)[1].decode()
         assert process.returncode == 0 and err == "", err
+
+
+@needs_torch
+def test_under_a_daemon(place):
+    """What memory there is, is the most that a process takes of its lease; the lease is the daemon's."""
+    with daemon(place, "--total", "100M") as d, dnns() as make:
+        one = make(place, 16, SWAPNET_BUDGET="auto")
+        one.goes_on(2)
+        wait_for(lambda: d.list()[one.pid]["budget_bytes"] > 64 * MIB)
+        two = make(place, 16, SWAPNET_MEMORY="16M")  # which the interpreter alone exceeds: the least there is
+        two.goes_on(2)
+        wait_for(lambda: two.stats()["budget_bytes"] == 8 * MIB and d.list()[two.pid]["budget_bytes"] == 8 * MIB)
+        assert leased(d.ask({"op": "list"})) <= 100 * MIB
+        wait_for(lambda: one.stats()["budget_bytes"] > 64 * MIB, why="what the other one does not take is its own")
+        assert one.end() == (plain_bits(16), "")
+        bits, err = two.end()
+        assert bits == plain_bits(16) and err.count("swapnet:") == 1 and "the program alone takes" in err

@@ -111,6 +111,32 @@ static void memory_there_is(void **state)
     assert_true(m.available > MIB);
 }
 
+/* Files here take any text; what the kernel is told is what counts. */
+static void pressure(void **state)
+{
+    char text[64];
+    int fd;
+    (void)state;
+    put("/proc/self/cgroup", "4:memory:/c\n0::/\n");
+    put("/proc/pressure/memory", "");
+    put("/sys/fs/cgroup/p/memory.pressure", "");
+    fd = swn_pressure_open(base);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, text, sizeof text, 0), sizeof "some 100000 1000000");
+    assert_string_equal(text, "some 100000 1000000");
+    close(fd);
+    put("/proc/pressure/memory", "");
+    put("/proc/self/cgroup", "0::/p\n");
+    fd = swn_pressure_open(base);
+    assert_true(pread(fd, text, sizeof text, 0) > 0);
+    close(fd);
+    put("/proc/self/cgroup", "0::/q/../p\n");
+    fd = swn_pressure_open(base);
+    assert_true(pread(fd, text, sizeof text, 0) > 0); /* the machine's */
+    close(fd);
+    assert_int_equal(swn_pressure_open("/nonexistent"), -ENOENT);
+}
+
 /* What a whole process may have, less what is no tensor. */
 static void whole_process(void **state)
 {
@@ -471,9 +497,9 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_base, remove_base)
     const struct CMUnitTest tests[] = {
-        TEST(memory_there_is), TEST(whole_process),    TEST(following_memory), TEST(lists_of_cpus),
-        TEST(parts_of_cpus),   TEST(notify),           TEST(no_socket_for_us), TEST(lines_in_pieces),
-        TEST(messages),        TEST(leases_on_record), TEST(another_program),
+        TEST(memory_there_is), TEST(pressure),      TEST(whole_process),    TEST(following_memory),
+        TEST(lists_of_cpus),   TEST(parts_of_cpus), TEST(notify),           TEST(no_socket_for_us),
+        TEST(lines_in_pieces), TEST(messages),      TEST(leases_on_record), TEST(another_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
