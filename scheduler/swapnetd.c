@@ -34,14 +34,6 @@ void swd_say(const char *format, ...)
 
 /* ---- once a second ---- */
 
-static uint64_t resident(const struct swd *d)
-{
-    uint64_t sum = 0;
-    for (const struct swn_party *p = d->book.first; p; p = p->next)
-        sum += p->resident;
-    return sum;
-}
-
 enum look { FIRST, ORDINARY, PRESSED };
 
 static void follow_memory(struct swd *d, enum look look)
@@ -57,7 +49,7 @@ static void follow_memory(struct swd *d, enum look look)
     }
     if (look == PRESSED)
         m.pressure = SWN_PRESSURE_NOW;
-    uint64_t total = swn_follow_total(&d->follow, &m, resident(d)) >> 20 << 20;
+    uint64_t total = swn_follow_total(&d->follow, &m, swn_book_resident(&d->book)) >> 20 << 20;
     if (total < SWN_BUDGET_MIN_BYTES)
         total = SWN_BUDGET_MIN_BYTES;
     uint64_t moved = total > d->book.total ? total - d->book.total : d->book.total - total;

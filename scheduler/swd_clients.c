@@ -188,10 +188,10 @@ static void refuse(struct swd_client *c, const char *text)
 }
 
 /* The process behind the connection, as the kernel names it; whatever it says of itself does not count. */
-static struct swn_party *identify(struct swd *d, struct swd_client *c, uint64_t lease)
+static struct swn_party *identify(struct swd *d, struct swd_client *c, uint64_t *in_memory)
 {
     uint64_t start;
-    if (c->peer.pid <= 0 || swn_process_start(c->peer.pid, &start)) {
+    if (c->peer.pid <= 0 || swn_process_start(c->peer.pid, &start) || swn_process_resident(c->peer.pid, in_memory)) {
         refuse(c, "this process is not to be seen from swapnetd: another PID namespace?");
         return NULL;
     }
@@ -205,7 +205,7 @@ static struct swn_party *identify(struct swd *d, struct swd_client *c, uint64_t 
     } else if (d->book.draining) {
         refuse(c, "swapnetd is draining: nobody new");
         return NULL;
-    } else if ((p = swn_book_join(&d->book, c->peer.pid, start, lease))) {
+    } else if ((p = swn_book_join(&d->book, c->peer.pid, start, 0))) {
         p->uid = c->peer.uid;
         swd_watch(d, p);
         if (!p->user) {
@@ -227,12 +227,12 @@ static void welcome(struct swd *d, struct swd_client *c)
 
 static void hello(struct swd *d, struct swd_client *c, const struct swn_wire *m)
 {
-    uint64_t lease = m->has & SWN_HAS_LEASE ? m->lease : 0;
-    struct swn_party *p = c->party ? NULL : identify(d, c, lease);
+    uint64_t in_memory;
+    struct swn_party *p = c->party ? NULL : identify(d, c, &in_memory);
     if (!p)
         return;
-    /* What it holds is what it says: it obeys the last lease that reached it. */
-    p->lease = p->ceiling = lease;
+    /* It obeys the last lease that reached it. */
+    swn_book_claim(&d->book, p, m->has & SWN_HAS_LEASE ? m->lease : 0, in_memory);
     p->attached = 1;
     p->has_library = swn_process_has_thread(p->pid, SWN_CLIENT_THREAD) == 1;
     link_of(p)->client = c;

@@ -16,6 +16,19 @@ uint64_t swn_book_sum(const struct swn_book *b)
     return sum;
 }
 
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+uint64_t swn_book_resident(const struct swn_book *b)
+{
+    uint64_t sum = 0;
+    for (const struct swn_party *p = b->first; p; p = p->next)
+        sum += lesser(p->resident, p->ceiling);
+    return sum;
+}
+
 static uint64_t room(const struct swn_book *b)
 {
     uint64_t sum = swn_book_sum(b);
@@ -49,6 +62,14 @@ struct swn_party *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, u
     b->count++;
     b->dirty = 1;
     return p;
+}
+
+void swn_book_claim(struct swn_book *b, struct swn_party *p, uint64_t lease, uint64_t in_memory)
+{
+    uint64_t most = p->ceiling > in_memory ? p->ceiling : in_memory;
+    p->untold = lease > most;
+    p->lease = p->ceiling = lesser(lease, most);
+    b->dirty = 1;
 }
 
 void swn_book_leave(struct swn_book *b, struct swn_party *p, int64_t now_ms)
@@ -112,28 +133,43 @@ static struct swn_divide_dnn as_dnn(const struct swn_party *p, int pinned)
     return d;
 }
 
-/* Those who are divided among, in order of arrival, and those who wait. */
+/* Those who are divided among: holders of a lease in order of arrival, then who gets one now; the others wait. */
 struct round {
     struct swn_party **party;
-    struct swn_divide_dnn *dnn;
+    struct swn_divide_dnn *dnn; /* min_bytes: what its minimum weighs */
     uint64_t *bytes;
-    size_t n;
-    uint64_t total; /* what those without a connection leave */
+    size_t n, starved; /* starved: holders whose minimum cannot be had */
+    uint64_t total;    /* what those without a connection leave */
 };
 
+/* What a holder needs weighs as far as it has it, and beyond that, in order of arrival, as far as the others' needs
+ * leave something: one that needs more than there is, or says so, takes nobody's minimum. */
 static void admit(const struct swn_book *b, struct round *r, int pinned)
 {
-    uint64_t least = 0;
-    r->n = 0;
-    for (struct swn_party *p = b->first; p; p = p->next) {
-        struct swn_divide_dnn d = as_dnn(p, pinned);
-        int holds = p->lease > 0;
-        if (!p->attached || (!holds && (b->draining || d.min_bytes > r->total || least > r->total - d.min_bytes)))
-            continue;
-        least += d.min_bytes;
-        r->party[r->n] = p;
-        r->dnn[r->n++] = d;
+    uint64_t left = r->total;
+    r->n = r->starved = 0;
+    for (struct swn_party *p = b->first; p; p = p->next)
+        if (p->attached && p->lease) {
+            struct swn_divide_dnn d = as_dnn(p, pinned);
+            left -= lesser(lesser(d.min_bytes, p->ceiling), left);
+            r->party[r->n] = p;
+            r->dnn[r->n++] = d;
+        }
+    for (size_t i = 0; i < r->n; i++) {
+        uint64_t *need = &r->dnn[i].min_bytes, has = lesser(*need, r->party[i]->ceiling), more = *need - has;
+        r->starved += more > left;
+        *need = has + lesser(more, left);
+        left -= lesser(more, left);
     }
+    for (struct swn_party *p = b->first; p; p = p->next)
+        if (p->attached && !p->lease && !b->draining) {
+            struct swn_divide_dnn d = as_dnn(p, pinned);
+            if (d.min_bytes > left)
+                continue;
+            left -= d.min_bytes;
+            r->party[r->n] = p;
+            r->dnn[r->n++] = d;
+        }
 }
 
 static int plan_round(const struct swn_book *b, struct round *r)
@@ -146,10 +182,15 @@ static int plan_round(const struct swn_book *b, struct round *r)
     r->total = b->total;
     for (const struct swn_party *p = b->first; p; p = p->next)
         if (!p->attached)
-            r->total -= p->ceiling < r->total ? p->ceiling : r->total;
+            r->total -= lesser(p->ceiling, r->total);
     admit(b, r, 1);
-    if (swn_divide_least(r->dnn, r->n) > r->total) /* wishes before needs would starve somebody */
+    size_t starved = r->starved;
+    int over = swn_divide_least(r->dnn, r->n) > r->total;
+    if (starved || over) { /* wishes before needs would starve somebody */
         admit(b, r, 0);
+        if (!over && r->starved == starved)
+            admit(b, r, 1); /* who starves does so in any case */
+    }
     int err = swn_divide(b->policy, r->dnn, r->n, r->total, r->bytes);
     return err == -ENOSPC ? 0 : err; /* then everybody gets its minimum: nobody can do with less */
 }
@@ -160,7 +201,7 @@ static void offer(struct swn_book *b, struct swn_party *p, uint64_t bytes, int64
     if (bytes > p->ceiling)
         p->ceiling = bytes;
     p->seq++;
-    p->refused = 0;
+    p->refused = p->untold = 0;
     p->offered_ms = now_ms;
     b->dirty = 1;
     b->offer(b->user, p);
@@ -182,7 +223,7 @@ static int about_right(const struct swn_book *b, const struct round *r)
         const struct swn_party *p = r->party[i];
         uint64_t bytes = r->bytes[i], off = bytes > p->lease ? bytes - p->lease : p->lease - bytes;
         int grows = bytes > p->lease && (off <= free_bytes || free_bytes >= STEP);
-        if (!p->lease || p->lease < p->minimum || off > p->lease / 8 || grows)
+        if (!p->lease || p->lease < r->dnn[i].min_bytes || off > p->lease / 8 || grows)
             return 0;
     }
     return 1;
@@ -201,6 +242,9 @@ static void balance(struct swn_book *b, int64_t now_ms, int drift)
         for (size_t i = 0; i < r.n; i++)
             if ((r.party[i]->lease == 0) == waiting && r.bytes[i] > r.party[i]->lease)
                 grow(b, r.party[i], r.bytes[i], now_ms);
+    for (struct swn_party *p = b->first; p; p = p->next)
+        if (p->untold && p->attached)
+            offer(b, p, p->lease, now_ms);
     free(r.party);
     free(r.dnn);
     free(r.bytes);
@@ -216,6 +260,13 @@ void swn_book_drift(struct swn_book *b, int64_t now_ms)
     balance(b, now_ms, 1);
 }
 
+/* What nobody else can be promised: the needs of a holder as far as it has it, and what a user set for it. */
+static uint64_t sure_of(const struct swn_party *p)
+{
+    uint64_t needs = lesser(p->minimum, p->ceiling);
+    return !p->lease ? 0 : p->set_budget > needs ? p->set_budget : needs;
+}
+
 int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t budget, double urgency,
                  uint64_t *limit, int64_t now_ms)
 {
@@ -223,7 +274,7 @@ int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t
         uint64_t others = 0;
         for (const struct swn_party *q = b->first; q; q = q->next)
             if (q != p)
-                others += q->attached ? (q->lease ? as_dnn(q, 1).min_bytes : 0) : q->ceiling;
+                others += q->attached ? sure_of(q) : q->ceiling;
         *limit = p->minimum;
         if (budget < p->minimum)
             return -ERANGE;

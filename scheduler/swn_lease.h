@@ -6,6 +6,9 @@
  * only be above the total when the total was lowered, or when processes come that hold a lease from before a restart
  * which nobody knew of; then nothing is given until it is below again.
  *
+ * What a process says of itself is checked against what cannot be a lie: it holds no more than is on record of it or in
+ * its memory, and what it needs weighs no more than it has or the needs of the others leave.
+ *
  * A process without a connection keeps its ceiling until it is known to be dead: it goes on under its last lease.
  * One whose minimum does not fit has no lease and waits; it is served before anybody else grows.
  *
@@ -44,6 +47,7 @@ struct swn_party {
     int attached;    /* has a connection */
     int has_library; /* the library's thread was seen in it: without that thread it is another program */
     int refused;     /* its answer to the last offer: it stays above it */
+    int untold;      /* it obeys more than its lease: that was cut down to what it can hold, and it has to hear so */
     void *user;      /* the caller's */
     struct swn_party *next;
 };
@@ -63,11 +67,17 @@ struct swn_book {
 
 /* The sum of all ceilings. */
 uint64_t swn_book_sum(const struct swn_book *b);
+/* What they say is resident, of each as far as it counts. */
+uint64_t swn_book_resident(const struct swn_book *b);
 struct swn_party *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t start);
 
-/* A process that is new to the book, holding a lease of `lease` bytes from somebody (0: none). NULL: out of memory. The
- * caller fills what it says of itself, and then calls swn_book_balance. */
+/* A process that is new to the book, and was given `lease` bytes once (0: none that we know of). NULL: out of memory.
+ * The caller fills what it says of itself, and then calls swn_book_balance. */
 struct swn_party *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, uint64_t lease);
+/* It says that it obeys a lease of `lease` bytes, from us or from whoever was here before. That is believed up to its
+ * ceiling, or what is in its memory, `in_memory`; where it says more it is told of a smaller lease by the next
+ * swn_book_balance. */
+void swn_book_claim(struct swn_book *b, struct swn_party *p, uint64_t lease, uint64_t in_memory);
 /* It is dead, or gave everything back: its memory is anybody's. Frees p. */
 void swn_book_leave(struct swn_book *b, struct swn_party *p, int64_t now_ms);
 /* Confirmed. A number that is not the last one's is ignored. */

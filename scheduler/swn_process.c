@@ -52,6 +52,19 @@ static int read_line(int directory, const char *name, char *text, size_t size)
     return err;
 }
 
+int swn_process_resident(pid_t pid, uint64_t *bytes)
+{
+    char path[64], text[128];
+    unsigned long long pages;
+    snprintf(path, sizeof path, "/proc/%ld/statm", (long)pid);
+    int err = read_line(AT_FDCWD, path, text, sizeof text);
+    if (!err && sscanf(text, "%*u %llu", &pages) != 1)
+        err = -EPROTO;
+    if (!err)
+        *bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return err;
+}
+
 int swn_process_has_thread(pid_t pid, const char *name)
 {
     char path[64], comm[32];

@@ -11,6 +11,8 @@
 
 /* When the process was started, in clock ticks since boot: with its number, its identity. 0 or -errno. */
 int swn_process_start(pid_t pid, uint64_t *start);
+/* What is in memory of it, shared pages and those of files included. 0 or -errno. */
+int swn_process_resident(pid_t pid, uint64_t *bytes);
 /* A descriptor that becomes readable when the process dies; -ESRCH; -ENOSYS before Linux 5.3: then ask
  * swn_process_start now and then. */
 int swn_process_watch(pid_t pid);

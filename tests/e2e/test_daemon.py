@@ -570,6 +570,37 @@ def test_hostile_clients(place):
         assert "swapnetd:" in d.end()
 
 
+def fork_liar(path, hello):
+    """Says hello and then whatever it likes, never confirming anything."""
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            s = socket.socket(socket.AF_UNIX)
+            s.connect(path)
+            s.sendall(json.dumps({"op": "hello", "version": 1, "name": "liar", "demand": MIB} | hello).encode() + b"\n")
+            time.sleep(60)
+        os._exit(0)
+    return pid
+
+
+def test_numbers_that_cannot_be(place):
+    """Whoever claims to hold or to use more than there is keeps nobody from it."""
+    with daemon(place, "--total", "1000M") as d:
+        liars = [fork_liar(d.socket, claim) for claim in
+                 ({"lease": 1 << 52}, {"lease": 1 << 52, "minimum": MIB}, {"resident": 1 << 52})]
+        honest = None
+        try:
+            wait_for(lambda: len(d.list()) == 3)
+            honest = fork_dnn(d.socket, 1)  # needs 1 to 3 MiB, and can use up to 90
+            granted = wait_for(lambda: d.list().get(honest, {}).get("budget_bytes"))
+            listing = d.ask({"op": "list"})
+            assert listing["leased_bytes"] <= 1000 * MIB and granted >= MIB, listing
+        finally:
+            for pid in filter(None, liars + [honest]):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
 def test_too_many_connections(place):
     with daemon(place, "--total", "100M", "--clients", "20") as d:
         held = [d.dial() for _ in range(20)]

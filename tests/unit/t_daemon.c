@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -493,6 +494,24 @@ static void another_program(void **state)
     forget(&b);
 }
 
+/* Anonymous memory and pages that are shared. */
+static void what_is_resident(void **state)
+{
+    uint64_t before, after;
+    (void)state;
+    assert_int_equal(swn_process_resident(1 << 22, &before), -ENOENT);
+    assert_int_equal(swn_process_resident(getpid(), &before), 0);
+    assert_true(before > MIB / 4);
+    for (int shared = 0; shared < 2; shared++) {
+        void *p = mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE,
+                       MAP_ANONYMOUS | MAP_POPULATE | (shared ? MAP_SHARED : MAP_PRIVATE), -1, 0);
+        assert_ptr_not_equal(p, MAP_FAILED);
+        assert_int_equal(swn_process_resident(getpid(), &after), 0);
+        assert_true(after > before + 30 * MIB);
+        munmap(p, 32 * MIB);
+    }
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_base, remove_base)
@@ -500,6 +519,7 @@ int main(void)
         TEST(memory_there_is), TEST(pressure),      TEST(whole_process),    TEST(following_memory),
         TEST(lists_of_cpus),   TEST(parts_of_cpus), TEST(notify),           TEST(no_socket_for_us),
         TEST(lines_in_pieces), TEST(messages),      TEST(leases_on_record), TEST(another_program),
+        TEST(what_is_resident),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -258,6 +258,75 @@ static void unknown_lease(void **state)
     assert_null(swn_book_find(&book, 7, 2));
 }
 
+/* ---- numbers that are no more than words ---- */
+
+/* One that was never here says it holds a lease: no more of it counts than can be true, and it hears of that. */
+static void a_lease_that_cannot_be(void **state)
+{
+    (void)state;
+    join(&clients[0], 20 * MIB, 400 * MIB);
+    answer_all();
+    join(&clients[1], 20 * MIB, 300 * MIB); /* the liar: at first as all others */
+    answer_all();
+    struct swn_party *liar = clients[1].party;
+    swn_book_claim(&book, liar, SWN_WIRE_BYTES_MOST, 30 * MIB);
+    assert_int_equal(liar->ceiling, 300 * MIB); /* it was given that much */
+    clients[1].pending = 0;
+    swn_book_balance(&book, clock_ms);
+    assert_true(clients[1].pending && clients[1].told_bytes == 300 * MIB); /* though it is what it has anyway */
+    swn_book_claim(&book, liar, 200 * MIB, 30 * MIB);
+    assert_int_equal(liar->ceiling, 200 * MIB);
+    swn_book_claim(&book, liar, 700 * MIB,
+                   250 * MIB); /* or has it in its memory: an honest one from before a restart */
+    assert_int_equal(liar->ceiling, 250 * MIB);
+    clients[1].connected = liar->attached = clients[1].pending = 0; /* it goes away before it hears of it */
+    swn_book_balance(&book, clock_ms);
+    assert_false(clients[1].pending);
+    join(&clients[2], 20 * MIB, 350 * MIB);
+    answer_all();
+    assert_int_equal(lease(&clients[2]), 350 * MIB);
+}
+
+/* One that says it needs more than there is takes nobody below what it needs, and what a user set for others holds. */
+static void needs_that_cannot_be(void **state)
+{
+    uint64_t limit;
+    (void)state;
+    join(&clients[0], 50 * MIB, 300 * MIB);
+    join(&clients[1], 50 * MIB, 300 * MIB); /* the liar */
+    join(&clients[2], 50 * MIB, 300 * MIB);
+    answer_all();
+    assert_int_equal(swn_book_set(&book, clients[0].party, SWN_HAS_BUDGET, 200 * MIB, 0, &limit, clock_ms), 0);
+    clients[1].party->minimum = SWN_WIRE_BYTES_MOST;
+    swn_book_drift(&book, clock_ms);
+    answer_all();
+    assert_int_equal(lease(&clients[0]), 200 * MIB);
+    assert_int_equal(lease(&clients[2]), 50 * MIB);
+    assert_int_equal(swn_book_sum(&book), book.total);
+    clients[1].party->minimum = 600 * MIB;
+    join(&clients[3], 50 * MIB, 300 * MIB);
+    answer_all();
+    assert_true(lease(&clients[3]) >= 50 * MIB && lease(&clients[2]) >= 50 * MIB && lease(&clients[1]) >= 600 * MIB);
+    assert_int_equal(lease(&clients[0]), 200 * MIB);
+    /* Needs that grow and can be met come before somebody new. */
+    clients[3].party->minimum = 100 * MIB;
+    join(&clients[4], 100 * MIB, 300 * MIB);
+    answer_all();
+    assert_int_equal(lease(&clients[3]), 100 * MIB);
+    assert_string_equal(swn_party_state(clients[4].party, clock_ms), "waiting");
+}
+
+static void residence_that_cannot_be(void **state)
+{
+    (void)state;
+    join(&clients[0], 50 * MIB, 300 * MIB);
+    join(&clients[1], 50 * MIB, 300 * MIB);
+    answer_all();
+    clients[0].party->resident = 120 * MIB;
+    clients[1].party->resident = SWN_WIRE_BYTES_MOST;
+    assert_int_equal(swn_book_resident(&book), 420 * MIB);
+}
+
 /* ---- the trace of FAULTS.md row 14: joining, dying, resizing, slow and silent clients ---- */
 
 static void check_book(uint64_t allowed)
@@ -416,6 +485,9 @@ int main(void)
         TEST(what_a_user_sets),
         TEST(lower_total),
         TEST(unknown_lease),
+        TEST(a_lease_that_cannot_be),
+        TEST(needs_that_cannot_be),
+        TEST(residence_that_cannot_be),
         cmocka_unit_test(trace_of_a_hundred),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
