@@ -24,7 +24,8 @@ struct swn_divide_dnn {
     double latency_s;      /* with all the memory it can use; 0 or less: not known */
     double urgency;        /* 1 is ordinary; 0 or less, or not a number, counts as 1 */
     /* The predicted latency at some budgets, in ascending order of bytes; between them it is a line, outside them
-     * constant, and where it rises with the bytes the rise is ignored. Borrowed. points 0: not known. */
+     * constant, and where it rises with the bytes the rise is ignored. Borrowed. points 0: not known, and so is one
+     * that comes down to less than a nanosecond. */
     const struct swn_divide_point *curve;
     size_t points;
 };

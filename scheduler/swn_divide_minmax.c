@@ -29,9 +29,13 @@ static double on_curve(const struct swn_divide_point *p, size_t points, uint64_t
     return least;
 }
 
+/* Nothing computes in less. A curve that ends in 0, as one that could not be predicted to its end does, says nothing of
+ * how many times slower anything is. */
+#define LEAST_LATENCY_S 1e-9
+
 static int has_curve(const struct swn_divide_dnn *d)
 {
-    return d->curve && d->points;
+    return d->curve && d->points && on_curve(d->curve, d->points, swn_divide_most(d)) >= LEAST_LATENCY_S;
 }
 
 /* Slowdown - 1 where there is no curve: as much again for every time that all weights are read. */
@@ -117,8 +121,12 @@ static double smallest(const struct rest *r, double *under)
         return 0;
     if (!isfinite(high)) /* a curve that begins with infinity: as good a start as any */
         high = 1e9;
-    while (!fits(r, high)) /* by the rounding of crossing() */
-        high = high * 1.001 + 1e-6;
+    for (int i = 0; i < 64 && !fits(r, high); i++) /* by the rounding of crossing() */
+        high = high * 2 + 1e-6;
+    if (!fits(r, high)) { /* curves that no pass has: with the minimums everybody is served */
+        *under = high;
+        return INFINITY;
+    }
     for (int i = 0; i < 64 && high - low > 1e-6 * larger(1e-3, low); i++) {
         double mid = low + (high - low) / 2;
         *(fits(r, mid) ? &high : &low) = mid;

@@ -35,6 +35,8 @@ static void random_curve(struct swn_divide_dnn *d, struct swn_divide_point *curv
         if (rnd() % 3) /* flat pieces, and now and then one that rises */
             latency *= uniform(0.5, 1.05);
     }
+    if (rnd() % 16 == 0)
+        curve[d->points - 1].latency_s = rnd() % 2 ? 0 : INFINITY;
 }
 
 static void random_scene(struct scene *s)
@@ -263,6 +265,32 @@ static void minmax_looks_beyond_the_worst(void **state)
     assert_true(bytes[1] > 159 * MIB && bytes[2] > 159 * MIB);
 }
 
+/* What a process could not predict, or made up, holds up nobody: such a curve counts as none. */
+static void minmax_without_latency(void **state)
+{
+    static const double ends[] = {0, 1e-300, 1e-12};
+    enum { N = 60 };
+    struct swn_divide_point rising[N][2];
+    struct swn_divide_dnn dnn[N + 1];
+    uint64_t bytes[N + 1], without[N + 1];
+    (void)state;
+    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+        struct swn_divide_point end[] = {{8 * MIB, 1.0}, {1024 * MIB, ends[k]}};
+        for (size_t i = 0; i < N; i++) {
+            rising[i][0] = (struct swn_divide_point){8 * MIB, 3};
+            rising[i][1] = (struct swn_divide_point){100 * MIB, 1};
+            dnn[i] = (struct swn_divide_dnn){
+                .min_bytes = MIB, .demand_bytes = (i + 40) * MIB, .curve = rising[i], .points = 2};
+        }
+        dnn[N] = (struct swn_divide_dnn){
+            .min_bytes = MIB, .demand_bytes = 1024 * MIB, .latency_s = 1, .curve = end, .points = 2};
+        assert_int_equal(swn_divide(SWN_DIVIDE_MINMAX, dnn, N + 1, 2000 * MIB, bytes), 0);
+        dnn[N].points = 0;
+        assert_int_equal(swn_divide(SWN_DIVIDE_MINMAX, dnn, N + 1, 2000 * MIB, without), 0);
+        assert_memory_equal(bytes, without, sizeof bytes);
+    }
+}
+
 static void curves(void **state)
 {
     static const struct swn_divide_point curve[] = {{100, 8}, {200, 4}, {300, 6}, {400, 2}};
@@ -297,15 +325,11 @@ static void policy_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rules_hold),
-        cmocka_unit_test(minimums_that_do_not_fit),
-        cmocka_unit_test(more_takes_from_nobody),
-        cmocka_unit_test(eq1_is_the_papers),
-        cmocka_unit_test(the_papers_budgets),
-        cmocka_unit_test(urgency_helps_its_owner),
-        cmocka_unit_test(minmax_is_the_smallest),
-        cmocka_unit_test(minmax_looks_beyond_the_worst),
-        cmocka_unit_test(curves),
+        cmocka_unit_test(the_rules_hold),         cmocka_unit_test(minimums_that_do_not_fit),
+        cmocka_unit_test(more_takes_from_nobody), cmocka_unit_test(eq1_is_the_papers),
+        cmocka_unit_test(the_papers_budgets),     cmocka_unit_test(urgency_helps_its_owner),
+        cmocka_unit_test(minmax_is_the_smallest), cmocka_unit_test(minmax_looks_beyond_the_worst),
+        cmocka_unit_test(minmax_without_latency), cmocka_unit_test(curves),
         cmocka_unit_test(policy_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
