@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How soon another budget is bound in a program that computes: random changes, one after the other.
 
-    python3 bench/adapt.py [--model resnet101] [--changes 1000] [--least 100 --most 230]
+    python3 bench/adapt.py [--model resnet101] [--changes 1000] [--least 100 --most 230] [--pause 40]
 
 The program infers without a pause. For every change: how long the library took until what counts was within the new
 budget, by its own clock; then its status is asked, and must not show more than the budget. Changes that had to write
@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 CTL = HERE.parent / "build" / "release" / "bin" / "swapnetctl"
@@ -48,6 +49,7 @@ def change_budgets(path, args, chance):
     """One row per change."""
     before = args.most * MIB
     for _ in range(args.changes):
+        time.sleep(chance.uniform(0, args.pause / 1e3))  # so that they fall everywhere in an inference
         budget = chance.randrange(args.least, args.most + 1) * MIB
         answer = ask(path, {"op": "set", "budget": budget})
         if "error" in answer:
@@ -78,6 +80,7 @@ def main():
     options.add_argument("--changes", type=int, default=1000)
     options.add_argument("--least", type=int, default=100, help="MiB")
     options.add_argument("--most", type=int, default=230, help="MiB")
+    options.add_argument("--pause", type=float, default=40, help="most ms between two changes")
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--dir", default="/var/tmp", help="on the disk that is to be measured")
     args = options.parse_args()

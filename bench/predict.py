@@ -3,13 +3,16 @@
 
     python3 bench/predict.py [--models resnet101 vgg19] [--points 25 50 75 100] [--rounds 3]
 
-A point p is a budget of other + p % of the weights. In every round the model is profiled anew, in memory, and then run
-within each budget; the prediction is that of `swapnetctl plan` from that round's profile, so both see the same hour of
-the machine. Medians over the rounds; the goal is a prediction within 10 % of what is measured.
+A point p is a budget of other + p % of the weights. Each run within a budget stands between two profiles of the model in
+memory, and is compared with the mean of what `swapnetctl plan` predicts from either, so that both see the same minutes of
+the machine and its disk. Medians over the rounds; the goal is a prediction within 10 % of what is measured. *drift* is the
+most by which the program in memory changed its pace between the two profiles of one run: where it is over 10 %, the
+machine was not fit for measuring.
 """
 import argparse
 import json
 import pathlib
+import random
 import shutil
 import statistics
 import subprocess
@@ -50,36 +53,57 @@ def main():
         pathlib.Path(args.json).write_text(json.dumps(rows, indent=1))
 
 
+def profiled(app, path, store):
+    """What the app took, and the profile. In memory: no weight is streamed."""
+    plain = float(run(BIN / "swapnetctl", "profile", "-o", path, "-s", store, "--", *app))
+    with open(path) as text:
+        return plain, json.load(text)
+
+
+def predicted_ms(path, budget):
+    answer = json.loads(run(BIN / "swapnetctl", "plan", "--total", budget, "-o", "json", path))
+    return answer["models"][0]["latency_s"] * 1e3
+
+
 def one_round(args, model, number, store):
+    """Each run within a budget has a profile before and one behind it, and is compared with the mean of what the two
+    predict: a machine that slows down in between makes as much of one as it takes of the other."""
     app = (sys.executable, HERE / "predict_app.py", model, args.inferences, args.threads)
-    profile = f"{store}/{model}.json"
-    plain = float(run(BIN / "swapnetctl", "profile", "-o", profile, "-s", store, "--", *app))
-    with open(profile) as text:
-        made = json.load(text)
-    weights = sum(layer["bytes"] for layer in made["layers"])
-    for point in args.points:
+    before, after = f"{store}/before.json", f"{store}/after.json"
+    plain, made = profiled(app, before, store)
+    weights, other = sum(layer["bytes"] for layer in made["layers"]), made["other_bytes"]
+    points = args.points[:]
+    random.Random(number).shuffle(points)  # no point is always the last of its round
+    for point in points:
         # What the library needs besides: a little more than was measured, so that 100 % fits.
-        budget = int(made["other_bytes"] * 1.05 + weights * point / 100) + (1 << 20)
-        plan = json.loads(run(BIN / "swapnetctl", "plan", "--total", budget, "-o", "json", profile))["models"][0]
+        budget = int(other * 1.05 + weights * point / 100) + (1 << 20)
         measured = float(run(BIN / "swapnetctl", "run", "-b", budget, "-s", store, "--", *app))
-        row = {"model": model, "round": number, "point": point, "budget_bytes": budget, "plain_ms": plain,
-               "predicted_ms": plan["latency_s"] * 1e3, "measured_ms": measured}
+        later, _ = profiled(app, after, store)
+        predictions = [predicted_ms(path, budget) for path in (before, after)]
+        row = {"model": model, "round": number, "point": point, "budget_bytes": budget, "plain_ms": (plain + later) / 2,
+               "drift": later / plain - 1, "predicted_ms": statistics.mean(predictions), "measured_ms": measured}
         print(row, file=sys.stderr, flush=True)
         yield row
+        plain = later
+        before, after = after, before
 
 
 def report(rows):
-    print(f"{'model':<12} {'point':>5} {'budget MiB':>10} {'plain ms':>9} {'predicted':>9} {'measured':>9} {'error':>7}")
+    """Errors are medians of each round's own: both of its numbers saw the same minutes of the machine."""
+    print(f"{'model':<12} {'point':>5} {'budget MiB':>10} {'plain ms':>9} {'predicted':>9} {'measured':>9} {'error':>7} "
+          f"{'of rounds':>15} {'drift':>7}")
     within = 0
     keys = sorted({(row["model"], row["point"]) for row in rows})
     for model, point in keys:
         mine = [row for row in rows if (row["model"], row["point"]) == (model, point)]
         plain, predicted, measured = (statistics.median(row[key] for row in mine)
                                       for key in ("plain_ms", "predicted_ms", "measured_ms"))
-        error = predicted / measured - 1
+        errors = [row["predicted_ms"] / row["measured_ms"] - 1 for row in mine]
+        error = statistics.median(errors)
         within += abs(error) <= 0.1
         print(f"{model:<12} {point:>4}% {mine[0]['budget_bytes'] / (1 << 20):>10.1f} {plain:>9.1f} {predicted:>9.1f} "
-              f"{measured:>9.1f} {error:>+7.1%}")
+              f"{measured:>9.1f} {error:>+7.1%} {min(errors):>+7.0%} {max(errors):>+7.0%} "
+              f"{max(abs(row['drift']) for row in mine):>7.0%}")
     print(f"{within} of {len(keys)} within 10 %")
 
 

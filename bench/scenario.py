@@ -271,8 +271,8 @@ def parse(argv=None):
     parser.add_argument("--variants", type=list_of(VARIANTS), default=list(VARIANTS), metavar="A,B",
                         help=f"of {', '.join(VARIANTS)}; the first always runs")
     parser.add_argument("--rounds", type=int, default=4, help="slots of each variant; default: 4")
-    parser.add_argument("--slot", type=float, default=12, help="seconds of a slot; default: 12")
-    parser.add_argument("--warm-up", type=float, default=30, help="seconds before; default: 30")
+    parser.add_argument("--slot", type=float, default=9, help="seconds of a slot; default: 9")
+    parser.add_argument("--warm-up", type=float, default=20, help="seconds before; default: 20")
     parser.add_argument("--timeout", type=float, default=120,
                         help="seconds to wait for one inference; default: 120")
     add_output(parser)
