@@ -17,14 +17,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "swn_fault_io.h"
-#include "swn_store.h"
 #include "swn_store_format.h"
-#include "swn_test_model.h"
+#include "swn_store_fixture.h"
 
-static char dir[512], path[600], why[SWN_WHY];
-static struct swn_test_model model;
-static struct swn_fault fault;
 static const struct swn_store_opts narrow = {.buffer_bytes = 256 << 10, .copies = SWN_COPIES_NARROW};
 
 /* Storages 2 (1 MiB) and 6 (70000 bytes) become bfloat16, 3 (1 MiB and 12 bytes: an odd number of pages) float16 but
@@ -35,68 +30,36 @@ static void make_narrow(void)
     static const uint32_t wide[] = {0,          0x80000000, 0x3f800000, 0x3eaaa000, 0x33800000,
                                     0xb87fc000, 0x7f800000, 0xff802000, 0x477fe000};
     for (int which = 0; which < 3; which++) {
-        const struct swn_ckpt_storage *s = &model.storages[(int[]){2, 3, 6}[which]];
+        const struct swn_ckpt_storage *s = &swn_fix.model.storages[(int[]){2, 3, 6}[which]];
         for (uint64_t at = 0; at + 4 <= s->bytes; at += 4) {
             uint32_t word;
-            memcpy(&word, model.bytes + s->off + at, 4);
+            memcpy(&word, swn_fix.model.bytes + s->off + at, 4);
             word = s->bytes == (1 << 20) + 12 ? wide[word % 9] : word & 0xffff0000;
             if (s->bytes == (1 << 20) + 12 && at == 70000)
                 word = 0x3f800001;
-            memcpy(model.bytes + s->off + at, &word, 4);
+            memcpy(swn_fix.model.bytes + s->off + at, &word, 4);
         }
     }
-    assert_int_equal(pwrite(model.file.fd, model.bytes, model.size, 0), (ssize_t)model.size);
-    assert_int_equal(swn_identity_stat(&swn_io_sys, model.file.fd, &model.file.identity), 0);
-    model.file.identity.directory = 4711;
-}
-
-static int setup_in(const char *where)
-{
-    snprintf(dir, sizeof dir, "%s/t_copies.XXXXXX", where);
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(path, sizeof path, "%s/model.store", dir);
-    swn_test_model_make(&model, dir);
-    make_narrow();
-    swn_fault_init(&fault);
-    return 0;
+    assert_int_equal(pwrite(swn_fix.model.file.fd, swn_fix.model.bytes, swn_fix.model.size, 0),
+                     (ssize_t)swn_fix.model.size);
+    assert_int_equal(swn_identity_stat(&swn_io_sys, swn_fix.model.file.fd, &swn_fix.model.file.identity), 0);
+    swn_fix.model.file.identity.directory = 4711;
 }
 
 static int setup(void **state)
 {
-    (void)state;
-    const char *tmp = getenv("TMPDIR");
-    return setup_in(tmp && *tmp ? tmp : "/var/tmp");
+    int rc = swn_store_setup(state);
+    if (!rc)
+        make_narrow();
+    return rc;
 }
 
-/* For what would wait for the disk some hundred times. */
 static int setup_in_memory(void **state)
 {
-    return access("/dev/shm", W_OK) ? setup(state) : setup_in("/dev/shm");
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    swn_test_model_free(&model);
-    unlink(path);
-    return rmdir(dir) || fault.open_files;
-}
-
-static void build(const struct swn_store_opts *opts)
-{
-    int rc = swn_store_build(&model.c, &fault.io, path, opts, why);
-    if (rc)
-        fail_msg("build: %d %s", rc, why);
-}
-
-static struct swn_store *open_store(void)
-{
-    struct swn_store *s = NULL;
-    int rc = swn_store_open(&s, &fault.io, path, why);
-    if (rc)
-        fail_msg("open: %d %s", rc, why);
-    return s;
+    int rc = swn_store_setup_in_memory(state);
+    if (!rc)
+        make_narrow();
+    return rc;
 }
 
 /* The extents are as ever, and so many copies are right. */
@@ -104,27 +67,27 @@ static void check(const struct swn_store *s, size_t copies)
 {
     assert_int_equal(s->copy_count, copies);
     for (size_t i = 0, k = 0; i < s->extent_count; i++) {
-        assert_int_equal(swn_store_verify_extent(s, &fault.io, &s->extents[i], 65536), 0);
+        assert_int_equal(swn_store_verify_extent(s, &swn_fix.fault.io, &s->extents[i], 65536), 0);
         if (!s->extents[i].copy)
             continue;
         assert_ptr_equal(s->extents[i].copy, &s->copies[k++]);
-        assert_int_equal(swn_store_verify_copy(s, &fault.io, &s->extents[i]), 0);
+        assert_int_equal(swn_store_verify_copy(s, &swn_fix.fault.io, &s->extents[i]), 0);
         assert_true(k <= copies);
     }
 }
 
 static const struct swn_store_extent *of_storage(const struct swn_store *s, int storage)
 {
-    return swn_store_find(s, 0, model.storages[storage].off, model.storages[storage].bytes);
+    return swn_store_find(s, 0, swn_fix.model.storages[storage].off, swn_fix.model.storages[storage].bytes);
 }
 
 static void halves(void **state)
 {
     (void)state;
     for (int direct = 1; direct >= 0; direct--) {
-        fault.no_direct = !direct;
-        build(&narrow);
-        struct swn_store *s = open_store();
+        swn_fix.fault.no_direct = !direct;
+        swn_store_make(&narrow);
+        struct swn_store *s = swn_store_made();
         check(s, 3);
         const struct swn_store_extent *bf16 = of_storage(s, 2), *fp16 = of_storage(s, 3), *small = of_storage(s, 6);
         assert_int_equal(bf16->copy->bytes, 512 << 10);
@@ -136,7 +99,7 @@ static void halves(void **state)
         assert_int_equal(fp16->copy->chunks[1].encoding, SWN_STORED_RAW);
         assert_int_equal(small->copy->bytes, 32768 + 4096);
         assert_null(of_storage(s, 9)->copy);
-        swn_store_close(s, &fault.io);
+        swn_store_close(s, &swn_fix.fault.io);
     }
 }
 
@@ -144,21 +107,22 @@ static void halves(void **state)
 static void none(void **state)
 {
     (void)state;
-    build(NULL);
-    struct swn_store *s = open_store();
+    swn_store_make(NULL);
+    struct swn_store *s = swn_store_made();
     uint64_t raw = s->total_bytes;
     check(s, 0);
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
     for (int i = 2; i < 7; i++) /* one bit in each chunk */
-        for (uint64_t at = 0; at < model.storages[i].bytes; at += SWN_CHUNK / 4)
-            model.bytes[model.storages[i].off + at] |= 1;
-    assert_int_equal(pwrite(model.file.fd, model.bytes, model.size, 0), (ssize_t)model.size);
-    assert_int_equal(swn_identity_stat(&swn_io_sys, model.file.fd, &model.file.identity), 0);
-    build(&narrow);
-    s = open_store();
+        for (uint64_t at = 0; at < swn_fix.model.storages[i].bytes; at += SWN_CHUNK / 4)
+            swn_fix.model.bytes[swn_fix.model.storages[i].off + at] |= 1;
+    assert_int_equal(pwrite(swn_fix.model.file.fd, swn_fix.model.bytes, swn_fix.model.size, 0),
+                     (ssize_t)swn_fix.model.size);
+    assert_int_equal(swn_identity_stat(&swn_io_sys, swn_fix.model.file.fd, &swn_fix.model.file.identity), 0);
+    swn_store_make(&narrow);
+    s = swn_store_made();
     check(s, 0);
     assert_int_equal(s->total_bytes, raw);
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
 }
 
 static void recut(void **state)
@@ -166,13 +130,13 @@ static void recut(void **state)
     (void)state;
     static const struct swn_store_opts raw = {0};
     for (int round = 0; round < 2; round++) {
-        build(round ? &narrow : &raw);
-        struct swn_store *s = open_store();
-        assert_int_equal(swn_store_recut(s, &fault.io, path, round ? &raw : &narrow, why), 0);
-        swn_store_close(s, &fault.io);
-        s = open_store();
+        swn_store_make(round ? &narrow : &raw);
+        struct swn_store *s = swn_store_made();
+        assert_int_equal(swn_store_recut(s, &swn_fix.fault.io, swn_fix.path, round ? &raw : &narrow, swn_fix.why), 0);
+        swn_store_close(s, &swn_fix.fault.io);
+        s = swn_store_made();
         check(s, round ? 0 : 3);
-        swn_store_close(s, &fault.io);
+        swn_store_close(s, &swn_fix.fault.io);
     }
 }
 
@@ -181,15 +145,15 @@ static void limited(void **state)
     (void)state;
     struct swn_store_opts opts = narrow;
     opts.copies_most = 600 << 10; /* one and a bit */
-    build(&opts);
-    struct swn_store *s = open_store();
+    swn_store_make(&opts);
+    struct swn_store *s = swn_store_made();
     check(s, 1);
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
     opts.copies_most = 4096;
-    build(&opts);
-    s = open_store();
+    swn_store_make(&opts);
+    s = swn_store_made();
     check(s, 0);
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
 }
 
 static uint64_t full_from;
@@ -202,37 +166,37 @@ static ssize_t write_to_full(void *ctx, int fd, const void *buf, size_t len, uin
 static void disk_full(void **state)
 {
     (void)state;
-    build(&narrow);
-    struct swn_store *s = open_store();
+    swn_store_make(&narrow);
+    struct swn_store *s = swn_store_made();
     uint64_t end = s->copies[0].off, total = s->total_bytes;
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
     for (full_from = end; full_from < total; full_from += 128 << 10) {
-        fault.io.pwrite = write_to_full;
-        build(&narrow);
-        s = open_store();
+        swn_fix.fault.io.pwrite = write_to_full;
+        swn_store_make(&narrow);
+        s = swn_store_made();
         check(s, s->copy_count);
         assert_true(s->copy_count < 3 && s->total_bytes <= full_from);
-        swn_store_close(s, &fault.io);
+        swn_store_close(s, &swn_fix.fault.io);
     }
 }
 
 static void any_operation_fails(void **state)
 {
     (void)state;
-    fault.no_sync = 1;
+    swn_fix.fault.no_sync = 1;
     for (int for_ever = 0; for_ever < 2; for_ever++)
         for (long at = 1, fired = 1; fired; at++) {
-            swn_fault_arm(&fault, at, for_ever, -EIO);
-            int rc = swn_store_build(&model.c, &fault.io, path, &narrow, why);
-            fired = fault.fired;
-            swn_fault_arm(&fault, 0, 0, 0);
+            swn_fault_arm(&swn_fix.fault, at, for_ever, -EIO);
+            int rc = swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, &narrow, swn_fix.why);
+            fired = swn_fix.fault.fired;
+            swn_fault_arm(&swn_fix.fault, 0, 0, 0);
             if (rc == 0) {
-                struct swn_store *s = open_store();
+                struct swn_store *s = swn_store_made();
                 check(s, 3);
-                swn_store_close(s, &fault.io);
+                swn_store_close(s, &swn_fix.fault.io);
             }
-            build(&narrow); /* takes away what was left */
-            assert_int_equal(fault.open_files, 0);
+            swn_store_make(&narrow); /* takes away what was left */
+            assert_int_equal(swn_fix.fault.open_files, 0);
         }
 }
 
@@ -242,9 +206,9 @@ static void flipped_bits(void **state)
     (void)state;
     struct swn_store *broken = NULL;
     struct stat st;
-    build(&narrow);
-    struct swn_store *s = open_store();
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    swn_store_make(&narrow);
+    struct swn_store *s = swn_store_made();
+    int fd = open(swn_fix.path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0 && fstat(fd, &st) == 0);
     const struct swn_store_copy *last = &s->copies[2];
     off_t table = (off_t)((last->off + last->bytes + 4095) / 4096 * 4096);
@@ -253,7 +217,7 @@ static void flipped_bits(void **state)
         assert_int_equal(pread(fd, &byte, 1, bit / 8), 1);
         flipped = (unsigned char)(byte ^ 1 << bit % 8);
         assert_int_equal(pwrite(fd, &flipped, 1, bit / 8), 1);
-        assert_true(swn_store_open(&broken, &fault.io, path, why) < 0);
+        assert_true(swn_store_open(&broken, &swn_fix.fault.io, swn_fix.path, swn_fix.why) < 0);
         assert_int_equal(pwrite(fd, &byte, 1, bit / 8), 1);
     }
     for (size_t i = 0; i < s->extent_count; i++) {
@@ -263,14 +227,14 @@ static void flipped_bits(void **state)
             assert_int_equal(pread(fd, &byte, 1, (off_t)(c->off + at)), 1);
             flipped = byte ^ 16;
             assert_int_equal(pwrite(fd, &flipped, 1, (off_t)(c->off + at)), 1);
-            assert_int_equal(swn_store_verify_copy(s, &fault.io, &s->extents[i]), -EILSEQ);
-            assert_int_equal(swn_store_verify_extent(s, &fault.io, &s->extents[i], 65536), 0);
+            assert_int_equal(swn_store_verify_copy(s, &swn_fix.fault.io, &s->extents[i]), -EILSEQ);
+            assert_int_equal(swn_store_verify_extent(s, &swn_fix.fault.io, &s->extents[i], 65536), 0);
             assert_int_equal(pwrite(fd, &byte, 1, (off_t)(c->off + at)), 1);
         }
     }
     close(fd);
     check(s, 3);
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
 }
 
 /* Whoever wrote the checksums himself gets no further. */
@@ -279,8 +243,8 @@ static void lies_with_good_checksums(void **state)
     (void)state;
     struct swn_disk_header h, good;
     struct stat st;
-    build(&narrow);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    swn_store_make(&narrow);
+    int fd = open(swn_fix.path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0 && fstat(fd, &st) == 0);
     assert_int_equal(pread(fd, &good, sizeof good, 0), sizeof good);
     size_t bytes = (size_t)(good.total_bytes - good.copies_off);
@@ -306,19 +270,20 @@ static void lies_with_good_checksums(void **state)
             assert_int_equal(pwrite(fd, &h, sizeof h, 0), sizeof h);
             assert_int_equal(pwrite(fd, lie, bytes, (off_t)good.copies_off), (ssize_t)bytes);
             struct swn_store *s = NULL;
-            int rc = swn_store_open(&s, &fault.io, path, why);
+            int rc = swn_store_open(&s, &swn_fix.fault.io, swn_fix.path, swn_fix.why);
             if (checksum && rc == 0) /* of a chunk: nobody can know before it is read */
-                swn_store_close(s, &fault.io);
+                swn_store_close(s, &swn_fix.fault.io);
             else if (rc == 0)
                 /* bf16 and fp16 are of one size: the chunk's checksum will tell */
-                swn_store_close(s, &fault.io), assert_true(!in_header && word < used / 4 && (word - 18) % 4 == 3);
+                swn_store_close(s, &swn_fix.fault.io),
+                    assert_true(!in_header && word < used / 4 && (word - 18) % 4 == 3);
         }
     free(table);
     free(lie);
     close(fd);
 }
 
-#define TEST(name, in) cmocka_unit_test_setup_teardown(name, in, teardown)
+#define TEST(name, in) cmocka_unit_test_setup_teardown(name, in, swn_store_teardown)
 
 int main(void)
 {

@@ -19,47 +19,10 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "swn_fault_io.h"
-#include "swn_store.h"
 #include "swn_store_format.h"
-#include "swn_test_model.h"
+#include "swn_store_fixture.h"
 
-static char dir[512], path[600], why[SWN_WHY];
-static struct swn_test_model model;
-static struct swn_fault fault;
 static const struct swn_store_opts small = {.buffer_bytes = 64 << 10};
-
-static int setup_in(const char *where)
-{
-    snprintf(dir, sizeof dir, "%s/t_store.XXXXXX", where);
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(path, sizeof path, "%s/model.store", dir);
-    swn_test_model_make(&model, dir);
-    swn_fault_init(&fault);
-    return 0;
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    const char *tmp = getenv("TMPDIR");
-    return setup_in(tmp && *tmp ? tmp : "/var/tmp");
-}
-
-/* For what would wait for the disk some thousand times. */
-static int setup_in_memory(void **state)
-{
-    return access("/dev/shm", W_OK) ? setup(state) : setup_in("/dev/shm");
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    swn_test_model_free(&model);
-    unlink(path);
-    return rmdir(dir) || fault.open_files; /* fails when anything was left behind */
-}
 
 static unsigned char *slurp(const char *name, size_t *size)
 {
@@ -86,7 +49,7 @@ static void spit(const char *name, const void *bytes, size_t size)
 static int files_in_dir(void)
 {
     int n = 0;
-    DIR *d = opendir(dir);
+    DIR *d = opendir(swn_fix.dir);
     assert_non_null(d);
     for (struct dirent *e; (e = readdir(d));)
         n += e->d_name[0] != '.' || strlen(e->d_name) > 2;
@@ -94,31 +57,15 @@ static int files_in_dir(void)
     return n;
 }
 
-static void build(const struct swn_store_opts *opts)
-{
-    int rc = swn_store_build(&model.c, &fault.io, path, opts, why);
-    if (rc)
-        fail_msg("build: %d %s", rc, why);
-}
-
-static struct swn_store *open_store(void)
-{
-    struct swn_store *s = NULL;
-    int rc = swn_store_open(&s, &fault.io, path, why);
-    if (rc)
-        fail_msg("open: %d %s", rc, why);
-    return s;
-}
-
-/* That store holds the model, whatever its order. */
+/* That store holds the swn_fix.model, whatever its order. */
 static void check_store(const struct swn_store *s)
 {
     size_t size;
     unsigned char *bytes = slurp(s->path, &size);
     assert_int_equal(s->total_bytes, size);
     assert_int_equal(s->source_count, 1);
-    assert_string_equal(s->sources[0].path, model.path);
-    assert_memory_equal(&s->sources[0].identity, &model.file.identity, sizeof model.file.identity);
+    assert_string_equal(s->sources[0].path, swn_fix.model.path);
+    assert_memory_equal(&s->sources[0].identity, &swn_fix.model.file.identity, sizeof swn_fix.model.file.identity);
     assert_int_equal(s->tensor_count, SWN_TEST_TENSORS);
     assert_int_equal(s->extent_count, SWN_TEST_STORAGES - 1); /* the unused one is left out */
     uint64_t end = s->extents[0].off;
@@ -127,7 +74,7 @@ static void check_store(const struct swn_store *s)
         assert_int_equal(e->off % 4096, 0);
         assert_int_equal(e->off, end);
         end = (e->off + e->bytes + 4095) / 4096 * 4096;
-        assert_memory_equal(bytes + e->off, model.bytes + e->source_off, e->bytes);
+        assert_memory_equal(bytes + e->off, swn_fix.model.bytes + e->source_off, e->bytes);
         for (uint64_t k = e->off + e->bytes; k < end; k++)
             assert_int_equal(bytes[k], 0);
         assert_int_equal(swn_store_check(e, bytes + e->off), 0);
@@ -137,15 +84,15 @@ static void check_store(const struct swn_store *s)
     for (size_t i = 0; i < s->tensor_count; i++) {
         const struct swn_store_tensor *t = &s->tensors[i];
         size_t k = 0;
-        while (strcmp(model.tensors[k].name, t->name) != 0)
+        while (strcmp(swn_fix.model.tensors[k].name, t->name) != 0)
             assert_true(++k < SWN_TEST_TENSORS);
-        const struct swn_ckpt_tensor *m = &model.tensors[k];
+        const struct swn_ckpt_tensor *m = &swn_fix.model.tensors[k];
         assert_int_equal(t->dtype, m->dtype);
         assert_int_equal(t->ndim, m->ndim);
         assert_memory_equal(t->shape, m->shape, m->ndim * sizeof *m->shape);
         assert_memory_equal(t->stride, m->stride, m->ndim * sizeof *m->stride);
         assert_int_equal(t->off, m->off);
-        assert_int_equal(s->extents[t->extent].source_off, model.storages[m->storage].off);
+        assert_int_equal(s->extents[t->extent].source_off, swn_fix.model.storages[m->storage].off);
         size_t name_len = strlen(s->layers[t->layer].name);
         assert_memory_equal(s->layers[t->layer].name, t->name, name_len);
         assert_true(name_len ? t->name[name_len] == '.' : !strchr(t->name, '.'));
@@ -157,9 +104,9 @@ static void round_trip(void **state)
 {
     (void)state;
     for (int direct = 1; direct >= 0; direct--) {
-        fault.no_direct = !direct;
-        build(NULL);
-        struct swn_store *s = open_store();
+        swn_fix.fault.no_direct = !direct;
+        swn_store_make(NULL);
+        struct swn_store *s = swn_store_made();
         assert_true(direct || s->file.direct_fd == -1);
         check_store(s);
         static const char *const names[] = {"a", "b", "c", "d.e", "", "tied"};
@@ -172,10 +119,10 @@ static void round_trip(void **state)
             assert_int_equal(s->layers[i].flops, 0);
         }
         struct stat st;
-        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(stat(swn_fix.path, &st), 0);
         assert_int_equal(st.st_mode & 0777, 0600);
         assert_int_equal(s->identity.ino, st.st_ino);
-        swn_store_close(s, &fault.io);
+        swn_store_close(s, &swn_fix.fault.io);
         assert_int_equal(files_in_dir(), 2);
     }
 }
@@ -184,8 +131,8 @@ static void ordered(void **state)
 {
     (void)state;
     static const char *const order[] = {"tied", "d.e", "no such layer", "a", "d.e"};
-    build(&(struct swn_store_opts){.order = order, .order_count = 5});
-    struct swn_store *s = open_store();
+    swn_store_make(&(struct swn_store_opts){.order = order, .order_count = 5});
+    struct swn_store *s = swn_store_made();
     check_store(s);
     static const char *const names[] = {"tied", "d.e", "a", "b", "c", ""};
     for (size_t i = 0; i < 6; i++)
@@ -197,48 +144,48 @@ static void ordered(void **state)
 
     /* Cut anew from the store, without the checkpoint, it is what a build in that order would have given. */
     char other[700];
-    snprintf(other, sizeof other, "%s/other", dir);
-    assert_int_equal(swn_store_recut(s, &fault.io, other, NULL, why), 0);
+    snprintf(other, sizeof other, "%s/other", swn_fix.dir);
+    assert_int_equal(swn_store_recut(s, &swn_fix.fault.io, other, NULL, swn_fix.why), 0);
     static const char *const back[] = {"a", "b", "c", "d.e", "", "tied"};
     struct swn_store_opts opts = {.order = back, .order_count = 6};
-    assert_int_equal(swn_store_recut(s, &fault.io, other, &opts, why), 0);
-    swn_store_close(s, &fault.io);
-    build(&opts);
-    s = open_store();
+    assert_int_equal(swn_store_recut(s, &swn_fix.fault.io, other, &opts, swn_fix.why), 0);
+    swn_store_close(s, &swn_fix.fault.io);
+    swn_store_make(&opts);
+    s = swn_store_made();
     check_store(s);
     struct swn_store *cut = NULL;
-    assert_int_equal(swn_store_open(&cut, &fault.io, other, why), 0);
+    assert_int_equal(swn_store_open(&cut, &swn_fix.fault.io, other, swn_fix.why), 0);
     check_store(cut);
     assert_int_equal(cut->extent_count, s->extent_count);
     assert_memory_equal(cut->extents, s->extents, s->extent_count * sizeof *s->extents);
-    swn_store_close(cut, &fault.io);
-    swn_store_close(s, &fault.io);
+    swn_store_close(cut, &swn_fix.fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
     assert_int_equal(unlink(other), 0);
 }
 
 static void recut_checks(void **state)
 {
     (void)state;
-    build(NULL);
-    struct swn_store *s = open_store();
+    swn_store_make(NULL);
+    struct swn_store *s = swn_store_made();
     char other[700];
-    snprintf(other, sizeof other, "%s/other", dir);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    snprintf(other, sizeof other, "%s/other", swn_fix.dir);
+    int fd = open(swn_fix.path, O_WRONLY | O_CLOEXEC);
     uint64_t at = s->extents[2].off + 99;
-    unsigned char byte = (unsigned char)(model.bytes[s->extents[2].source_off + 99] ^ 1);
+    unsigned char byte = (unsigned char)(swn_fix.model.bytes[s->extents[2].source_off + 99] ^ 1);
     assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
     close(fd);
-    assert_int_equal(swn_store_recut(s, &fault.io, other, NULL, why), -EILSEQ);
-    assert_non_null(strstr(why, "extent 2"));
-    swn_store_close(s, &fault.io);
+    assert_int_equal(swn_store_recut(s, &swn_fix.fault.io, other, NULL, swn_fix.why), -EILSEQ);
+    assert_non_null(strstr(swn_fix.why, "extent 2"));
+    swn_store_close(s, &swn_fix.fault.io);
     assert_int_equal(files_in_dir(), 2);
 }
 
 static void finds_exactly(void **state)
 {
     (void)state;
-    build(NULL);
-    struct swn_store *s = open_store();
+    swn_store_make(NULL);
+    struct swn_store *s = swn_store_made();
     for (size_t i = 0; i < s->extent_count; i++) {
         const struct swn_store_extent *e = &s->extents[i];
         assert_null(swn_store_find(s, 1, e->source_off, e->bytes));
@@ -248,7 +195,7 @@ static void finds_exactly(void **state)
         assert_true(!e->bytes || !swn_store_find(s, 0, e->source_off, e->bytes - 1));
     }
     assert_null(swn_store_find(s, 0, UINT64_MAX, UINT64_MAX));
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
 }
 
 static uint64_t tables_end(const unsigned char *bytes)
@@ -259,28 +206,28 @@ static uint64_t tables_end(const unsigned char *bytes)
 static void refuse(const char *what, size_t n)
 {
     struct swn_store *s = NULL;
-    why[0] = 0;
-    int rc = swn_store_open(&s, &fault.io, path, why);
+    swn_fix.why[0] = 0;
+    int rc = swn_store_open(&s, &swn_fix.fault.io, swn_fix.path, swn_fix.why);
     if (!rc)
         fail_msg("opened with %s %zu", what, n);
     assert_true(rc == -EINVAL || rc == -EILSEQ || rc == -ENOTSUP);
-    assert_non_null(strstr(why, path));
+    assert_non_null(strstr(swn_fix.why, swn_fix.path));
     assert_null(s);
 }
 
-/* Not through the model, whose extents would make it long: the rule is about the file's length alone. */
+/* Not through the swn_fix.model, whose extents would make it long: the rule is about the file's length alone. */
 static void any_other_length(void **state)
 {
     (void)state;
     size_t size;
-    model.c.tensor_count = 2;
-    build(NULL);
-    unsigned char *bytes = slurp(path, &size);
+    swn_fix.model.c.tensor_count = 2;
+    swn_store_make(NULL);
+    unsigned char *bytes = slurp(swn_fix.path, &size);
     assert_true(size == 12288 && tables_end(bytes) == 4096);
-    assert_int_equal(truncate(path, (off_t)size + 1), 0);
+    assert_int_equal(truncate(swn_fix.path, (off_t)size + 1), 0);
     refuse("length", size + 1);
     for (size_t n = size; n-- > 0;) {
-        assert_int_equal(truncate(path, (off_t)n), 0);
+        assert_int_equal(truncate(swn_fix.path, (off_t)n), 0);
         refuse("length", n);
     }
     free(bytes);
@@ -290,10 +237,10 @@ static void any_flipped_bit(void **state)
 {
     (void)state;
     size_t size;
-    model.c.tensor_count = 3;
-    build(NULL);
-    unsigned char *bytes = slurp(path, &size);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    swn_fix.model.c.tensor_count = 3;
+    swn_store_make(NULL);
+    unsigned char *bytes = slurp(swn_fix.path, &size);
+    int fd = open(swn_fix.path, O_WRONLY | O_CLOEXEC);
     for (size_t bit = 0; bit < tables_end(bytes) * 8; bit++) {
         unsigned char byte = (unsigned char)(bytes[bit / 8] ^ 1 << bit % 8);
         assert_int_equal(pwrite(fd, &byte, 1, (off_t)(bit / 8)), 1);
@@ -308,9 +255,9 @@ static void bit_in_an_extent(void **state)
 {
     (void)state;
     size_t size;
-    build(NULL);
-    struct swn_store *s = open_store();
-    unsigned char *bytes = slurp(path, &size);
+    swn_store_make(NULL);
+    struct swn_store *s = swn_store_made();
+    unsigned char *bytes = slurp(swn_fix.path, &size);
     for (size_t i = 0; i < s->extent_count; i++) {
         const struct swn_store_extent *e = &s->extents[i];
         for (uint64_t bit = 0; bit < e->bytes * 8; bit += 1 + e->bytes / 7) {
@@ -321,7 +268,7 @@ static void bit_in_an_extent(void **state)
         assert_int_equal(swn_store_check(e, bytes + e->off), 0);
     }
     free(bytes);
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
 }
 
 /* Whoever wrote the checksums himself gets no further: what opens is in bounds. */
@@ -330,8 +277,8 @@ static void lies_with_good_checksums(void **state)
     (void)state;
     static const uint32_t values[] = {0, 1, 2, 0x7fffffff, 0x80000000, 0xffffffff};
     size_t size, opened = 0, refused = 0;
-    build(NULL);
-    unsigned char *bytes = slurp(path, &size);
+    swn_store_make(NULL);
+    unsigned char *bytes = slurp(swn_fix.path, &size);
     struct swn_disk_header *h = (struct swn_disk_header *)(void *)bytes;
     size_t end = tables_end(bytes);
     unsigned char *copy = malloc(end);
@@ -343,11 +290,11 @@ static void lies_with_good_checksums(void **state)
             uint64_t tables = h->data_off > sizeof *h && h->data_off <= size ? h->data_off - sizeof *h : 0;
             h->tables_checksum = XXH3_64bits(bytes + sizeof *h, tables);
             h->checksum = XXH3_64bits(h, offsetof(struct swn_disk_header, checksum));
-            int fd = open(path, O_WRONLY | O_CLOEXEC);
+            int fd = open(swn_fix.path, O_WRONLY | O_CLOEXEC);
             assert_int_equal(pwrite(fd, bytes, end, 0), (ssize_t)end);
             close(fd);
             struct swn_store *s;
-            if (swn_store_open(&s, &fault.io, path, why)) {
+            if (swn_store_open(&s, &swn_fix.fault.io, swn_fix.path, swn_fix.why)) {
                 refused++;
                 continue;
             }
@@ -363,7 +310,7 @@ static void lies_with_good_checksums(void **state)
                     last += t->shape[k] ? (uint64_t)(t->shape[k] - 1) * (uint64_t)t->stride[k] : 0;
                 assert_true(last <= s->extents[t->extent].bytes || !t->shape[0] || !t->shape[t->ndim - 1]);
             }
-            swn_store_close(s, &fault.io);
+            swn_store_close(s, &swn_fix.fault.io);
         }
     }
     assert_true(refused > 1000 && opened > 100);
@@ -380,11 +327,11 @@ static ssize_t only_tables(void *ctx, int fd, void *buf, size_t len, uint64_t of
 static void opening_reads_no_weights(void **state)
 {
     (void)state;
-    build(NULL);
+    swn_store_make(NULL);
     struct swn_io io = swn_io_sys;
     struct swn_store *s;
     io.pread = only_tables;
-    assert_int_equal(swn_store_open(&s, &io, path, why), 0);
+    assert_int_equal(swn_store_open(&s, &io, swn_fix.path, swn_fix.why), 0);
     assert_true(s->extents[0].off <= 8192 && s->total_bytes > 2 << 20);
     swn_store_close(s, &io);
 }
@@ -392,15 +339,15 @@ static void opening_reads_no_weights(void **state)
 /* The old store or the new one, whole; nothing else. */
 static void old_or_new(uint64_t old_directory, int rc, int strays_allowed)
 {
-    struct swn_store *s = open_store();
+    struct swn_store *s = swn_store_made();
     check_store(s);
     int is_new = strcmp(s->layers[0].name, "a") != 0;
     if (rc == 0)
         assert_true(is_new);
     if (!is_new)
         assert_int_equal(s->identity.directory, old_directory);
-    swn_store_close(s, &fault.io);
-    assert_int_equal(fault.open_files, 0);
+    swn_store_close(s, &swn_fix.fault.io);
+    assert_int_equal(swn_fix.fault.open_files, 0);
     if (!strays_allowed)
         assert_int_equal(files_in_dir(), 2);
 }
@@ -411,16 +358,16 @@ static long fail_each(int err, int for_ever)
     static const char *const order[] = {"c"};
     const struct swn_store_opts other = {.order = order, .order_count = 1, .buffer_bytes = 256 << 10};
     long most = 0, failed = 0;
-    build(NULL);
-    struct swn_store *s = open_store();
+    swn_store_make(NULL);
+    struct swn_store *s = swn_store_made();
     uint64_t old = s->identity.directory;
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
     for (long at = 1;; at++) {
-        swn_fault_arm(&fault, at, for_ever, err);
-        int rc = swn_store_build(&model.c, &fault.io, path, &other, why);
-        long fired = fault.fired;
-        most = fault.count > most ? fault.count : most;
-        swn_fault_arm(&fault, 0, 0, 0);
+        swn_fault_arm(&swn_fix.fault, at, for_ever, err);
+        int rc = swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, &other, swn_fix.why);
+        long fired = swn_fix.fault.fired;
+        most = swn_fix.fault.count > most ? swn_fix.fault.count : most;
+        swn_fault_arm(&swn_fix.fault, 0, 0, 0);
         if (!fired) {
             assert_int_equal(rc, 0);
             break;
@@ -428,7 +375,7 @@ static long fail_each(int err, int for_ever)
         failed += rc != 0;
         /* Where nothing works any more the name cannot be removed either; the next one does it. */
         old_or_new(old, rc, for_ever);
-        build(NULL);
+        swn_store_make(NULL);
         assert_int_equal(files_in_dir(), 2);
     }
     assert_true(failed > 3);
@@ -439,7 +386,7 @@ static void any_operation_fails(void **state)
 {
     (void)state;
     static const int errors[] = {-EIO, -ENOSPC, -EINVAL};
-    fault.no_sync = 1; /* durability has tests of its own */
+    swn_fix.fault.no_sync = 1; /* durability has tests of its own */
     for (size_t e = 0; e < 3; e++)
         for (int for_ever = 0; for_ever < 2; for_ever++)
             assert_true(fail_each(errors[e], for_ever) > 25);
@@ -448,29 +395,29 @@ static void any_operation_fails(void **state)
 static void any_operation_fails_on_disk(void **state)
 {
     (void)state;
-    fault.no_sync = 1;
+    swn_fix.fault.no_sync = 1;
     assert_true(fail_each(-EIO, 0) > 25);
 }
 
 static void any_operation_of_opening_fails(void **state)
 {
     (void)state;
-    build(NULL);
+    swn_store_make(NULL);
     for (int for_ever = 0; for_ever < 2; for_ever++) {
         for (long at = 1;; at++) {
             struct swn_store *s = NULL;
-            swn_fault_arm(&fault, at, for_ever, -EIO);
-            int rc = swn_store_open(&s, &fault.io, path, why);
+            swn_fault_arm(&swn_fix.fault, at, for_ever, -EIO);
+            int rc = swn_store_open(&s, &swn_fix.fault.io, swn_fix.path, swn_fix.why);
             if (!rc)
-                swn_store_close(s, &fault.io);
-            assert_int_equal(fault.open_files, 0);
-            if (!fault.fired) {
+                swn_store_close(s, &swn_fix.fault.io);
+            assert_int_equal(swn_fix.fault.open_files, 0);
+            if (!swn_fix.fault.fired) {
                 assert_int_equal(rc, 0);
                 break;
             }
         }
     }
-    swn_fault_arm(&fault, 0, 0, 0);
+    swn_fault_arm(&swn_fix.fault, 0, 0, 0);
 }
 
 static int late_no_room(void *ctx, int fd)
@@ -488,21 +435,21 @@ static int no_room(void *ctx, int fd, int mode, uint64_t off, uint64_t len)
 static void enospc(void **state)
 {
     (void)state;
-    build(NULL);
+    swn_store_make(NULL);
     struct stat st;
     char needed[64];
-    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(stat(swn_fix.path, &st), 0);
     snprintf(needed, sizeof needed, "needs %lld bytes", (long long)st.st_size);
-    fault.io.fallocate = no_room;
-    assert_int_equal(swn_store_build(&model.c, &fault.io, path, NULL, why), -ENOSPC);
-    assert_non_null(strstr(why, needed));
+    swn_fix.fault.io.fallocate = no_room;
+    assert_int_equal(swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, NULL, swn_fix.why), -ENOSPC);
+    assert_non_null(strstr(swn_fix.why, needed));
     assert_int_equal(files_in_dir(), 2);
     /* File systems that find room for what is written only when it must be on the disk. */
-    swn_fault_init(&fault);
-    fault.io.fsync = late_no_room;
-    why[0] = 0;
-    assert_int_equal(swn_store_build(&model.c, &fault.io, path, NULL, why), -ENOSPC);
-    assert_non_null(strstr(why, needed));
+    swn_fault_init(&swn_fix.fault);
+    swn_fix.fault.io.fsync = late_no_room;
+    swn_fix.why[0] = 0;
+    assert_int_equal(swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, NULL, swn_fix.why), -ENOSPC);
+    assert_non_null(strstr(swn_fix.why, needed));
     assert_int_equal(files_in_dir(), 2);
 }
 
@@ -511,16 +458,16 @@ static void short_transfers(void **state)
     (void)state;
     static const size_t aligns[] = {4096, 512, 1};
     for (int direct = 1; direct >= 0; direct--) {
-        fault.no_direct = !direct;
+        swn_fix.fault.no_direct = !direct;
         for (size_t i = 0; i < 3; i++) {
             if (direct && i) /* the kernel gives direct reads in whole sectors */
                 continue;
-            fault.short_align = aligns[i];
-            build(&small);
-            fault.short_align = 0;
-            struct swn_store *s = open_store();
+            swn_fix.fault.short_align = aligns[i];
+            swn_store_make(&small);
+            swn_fix.fault.short_align = 0;
+            struct swn_store *s = swn_store_made();
             check_store(s);
-            swn_store_close(s, &fault.io);
+            swn_store_close(s, &swn_fix.fault.io);
         }
     }
 }
@@ -529,28 +476,28 @@ static void touch_source(void *user)
 {
     (void)user;
     struct timespec now[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000000000}};
-    assert_int_equal(futimens(model.file.fd, now), 0);
+    assert_int_equal(futimens(swn_fix.model.file.fd, now), 0);
 }
 
 static void cut_source(void *user)
 {
     (void)user;
-    assert_int_equal(ftruncate(model.file.fd, 600000), 0);
+    assert_int_equal(ftruncate(swn_fix.model.file.fd, 600000), 0);
 }
 
 static void source_changes(void **state)
 {
     (void)state;
-    build(&small);
-    swn_fault_arm(&fault, 20, 0, 0);
-    fault.hook = touch_source;
-    assert_int_equal(swn_store_build(&model.c, &fault.io, path, &small, why), -ESTALE);
-    assert_non_null(strstr(why, "model.bin"));
-    fault.hook = cut_source;
-    swn_fault_arm(&fault, 20, 0, 0);
-    assert_int_equal(swn_store_build(&model.c, &fault.io, path, &small, why), -ESTALE);
+    swn_store_make(&small);
+    swn_fault_arm(&swn_fix.fault, 20, 0, 0);
+    swn_fix.fault.hook = touch_source;
+    assert_int_equal(swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, &small, swn_fix.why), -ESTALE);
+    assert_non_null(strstr(swn_fix.why, "model.bin"));
+    swn_fix.fault.hook = cut_source;
+    swn_fault_arm(&swn_fix.fault, 20, 0, 0);
+    assert_int_equal(swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, &small, swn_fix.why), -ESTALE);
     assert_int_equal(files_in_dir(), 2);
-    fault.hook = NULL;
+    swn_fix.fault.hook = NULL;
 }
 
 struct watch {
@@ -572,38 +519,39 @@ static void progress(void **state)
     (void)state;
     struct watch w = {0};
     struct swn_store_opts opts = {.buffer_bytes = 64 << 10, .progress = watch_progress, .user = &w};
-    build(&opts);
+    swn_store_make(&opts);
     uint64_t sum = 0;
-    struct swn_store *s = open_store();
+    struct swn_store *s = swn_store_made();
     for (size_t i = 0; i < s->extent_count; i++)
         sum += s->extents[i].bytes;
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
     assert_int_equal(w.last, sum);
     assert_int_equal(w.total, sum);
     w = (struct watch){.stop_at = sum / 2};
-    assert_int_equal(swn_store_build(&model.c, &fault.io, path, &opts, why), -ECANCELED);
+    assert_int_equal(swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, &opts, swn_fix.why),
+                     -ECANCELED);
     assert_int_equal(files_in_dir(), 2);
-    s = open_store(); /* the old one is still there */
+    s = swn_store_made(); /* the old one is still there */
     check_store(s);
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
 }
 
 static void strays(void **state)
 {
     (void)state;
     char dead[700], living[700], other[700];
-    snprintf(dead, sizeof dead, "%s/.swapnet-0123456789abcdef.tmp", dir);
-    snprintf(living, sizeof living, "%s/.swapnet-fedcba9876543210.tmp", dir);
-    snprintf(other, sizeof other, "%s/.swapnet-notes", dir);
+    snprintf(dead, sizeof dead, "%s/.swapnet-0123456789abcdef.tmp", swn_fix.dir);
+    snprintf(living, sizeof living, "%s/.swapnet-fedcba9876543210.tmp", swn_fix.dir);
+    snprintf(other, sizeof other, "%s/.swapnet-notes", swn_fix.dir);
     spit(dead, "x", 1);
     spit(other, "x", 1);
     int fd = open(living, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_int_equal(flock(fd, LOCK_EX), 0);
-    build(NULL);
+    swn_store_make(NULL);
     assert_int_equal(access(dead, F_OK), -1);
     assert_int_equal(access(living, F_OK), 0);
     close(fd);
-    build(NULL);
+    swn_store_make(NULL);
     assert_int_equal(access(living, F_OK), -1);
     assert_int_equal(unlink(other), 0);
 }
@@ -613,71 +561,71 @@ static void not_stores(void **state)
     (void)state;
     struct swn_store *s;
     char name[700];
-    assert_int_equal(swn_store_open(&s, &fault.io, path, why), -ENOENT);
-    assert_int_equal(swn_store_open(&s, &fault.io, dir, why), -EINVAL);
-    assert_int_equal(swn_store_open(&s, &fault.io, model.path, why), -EINVAL);
-    assert_non_null(strstr(why, "not a block store"));
-    snprintf(name, sizeof name, "%s/fifo", dir);
+    assert_int_equal(swn_store_open(&s, &swn_fix.fault.io, swn_fix.path, swn_fix.why), -ENOENT);
+    assert_int_equal(swn_store_open(&s, &swn_fix.fault.io, swn_fix.dir, swn_fix.why), -EINVAL);
+    assert_int_equal(swn_store_open(&s, &swn_fix.fault.io, swn_fix.model.path, swn_fix.why), -EINVAL);
+    assert_non_null(strstr(swn_fix.why, "not a block store"));
+    snprintf(name, sizeof name, "%s/fifo", swn_fix.dir);
     assert_int_equal(mkfifo(name, 0600), 0);
-    assert_int_equal(swn_store_open(&s, &fault.io, name, why), -EINVAL);
+    assert_int_equal(swn_store_open(&s, &swn_fix.fault.io, name, swn_fix.why), -EINVAL);
     unlink(name);
 }
 
 static void impossible_checkpoints(void **state)
 {
     (void)state;
-    model.tensors[3].off = 20; /* four bytes beyond its storage */
-    assert_int_equal(swn_store_build(&model.c, &fault.io, path, NULL, why), -EINVAL);
-    model.tensors[3].off = 12;
-    model.tensors[3].storage = SWN_TEST_STORAGES;
-    assert_int_equal(swn_store_build(&model.c, &fault.io, path, NULL, why), -EINVAL);
-    model.tensors[3].storage = 3;
-    model.storages[SWN_TEST_STORAGES - 1].bytes++;
-    assert_int_equal(swn_store_build(&model.c, &fault.io, path, NULL, why), -EINVAL);
-    model.storages[SWN_TEST_STORAGES - 1].bytes--;
-    model.shapes[0][0] = INT64_MAX;
-    model.strides[0][0] = INT64_MAX;
-    assert_int_equal(swn_store_build(&model.c, &fault.io, path, NULL, why), -EINVAL);
+    swn_fix.model.tensors[3].off = 20; /* four bytes beyond its storage */
+    assert_int_equal(swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, NULL, swn_fix.why), -EINVAL);
+    swn_fix.model.tensors[3].off = 12;
+    swn_fix.model.tensors[3].storage = SWN_TEST_STORAGES;
+    assert_int_equal(swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, NULL, swn_fix.why), -EINVAL);
+    swn_fix.model.tensors[3].storage = 3;
+    swn_fix.model.storages[SWN_TEST_STORAGES - 1].bytes++;
+    assert_int_equal(swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, NULL, swn_fix.why), -EINVAL);
+    swn_fix.model.storages[SWN_TEST_STORAGES - 1].bytes--;
+    swn_fix.model.shapes[0][0] = INT64_MAX;
+    swn_fix.model.strides[0][0] = INT64_MAX;
+    assert_int_equal(swn_store_build(&swn_fix.model.c, &swn_fix.fault.io, swn_fix.path, NULL, swn_fix.why), -EINVAL);
     assert_int_equal(files_in_dir(), 1);
-    model.c.tensor_count = 0;
-    build(NULL); /* nothing at all is a store, too */
-    struct swn_store *s = open_store();
+    swn_fix.model.c.tensor_count = 0;
+    swn_store_make(NULL); /* nothing at all is a store, too */
+    struct swn_store *s = swn_store_made();
     assert_int_equal(s->layer_count + s->extent_count + s->tensor_count, 0);
     assert_int_equal(s->total_bytes, 4096);
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
 }
 
 static void verifies_in_pieces(void **state)
 {
     (void)state;
-    build(NULL);
-    struct swn_store *s = open_store();
+    swn_store_make(NULL);
+    struct swn_store *s = swn_store_made();
     size_t largest = 0;
     for (size_t i = 0; i < s->extent_count; i++) {
-        assert_int_equal(swn_store_verify_extent(s, &fault.io, &s->extents[i], 1), 0);
-        assert_int_equal(swn_store_verify_extent(s, &fault.io, &s->extents[i], 16 << 20), 0);
+        assert_int_equal(swn_store_verify_extent(s, &swn_fix.fault.io, &s->extents[i], 1), 0);
+        assert_int_equal(swn_store_verify_extent(s, &swn_fix.fault.io, &s->extents[i], 16 << 20), 0);
         largest = s->extents[i].bytes > s->extents[largest].bytes ? i : largest;
     }
     const struct swn_store_extent *x = &s->extents[largest];
     assert_true(x->bytes > 4096); /* more than one piece */
-    swn_fault_arm(&fault, 2, 1, -EIO);
-    assert_int_equal(swn_store_verify_extent(s, &fault.io, x, 4096), -EIO);
-    assert_true(fault.fired > 0);
-    swn_fault_arm(&fault, 0, 0, 0);
+    swn_fault_arm(&swn_fix.fault, 2, 1, -EIO);
+    assert_int_equal(swn_store_verify_extent(s, &swn_fix.fault.io, x, 4096), -EIO);
+    assert_true(swn_fix.fault.fired > 0);
+    swn_fault_arm(&swn_fix.fault, 0, 0, 0);
     unsigned char byte;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(swn_fix.path, O_RDWR | O_CLOEXEC);
     off_t last = (off_t)(x->off + x->bytes - 1);
     assert_int_equal(pread(fd, &byte, 1, last), 1);
     byte ^= 16;
     assert_int_equal(pwrite(fd, &byte, 1, last), 1);
-    assert_int_equal(swn_store_verify_extent(s, &fault.io, x, 4096), -EILSEQ);
+    assert_int_equal(swn_store_verify_extent(s, &swn_fix.fault.io, x, 4096), -EILSEQ);
     assert_int_equal(ftruncate(fd, (off_t)x->off), 0);
-    assert_int_equal(swn_store_verify_extent(s, &fault.io, x, 4096), -ENODATA);
+    assert_int_equal(swn_store_verify_extent(s, &swn_fix.fault.io, x, 4096), -ENODATA);
     close(fd);
-    swn_store_close(s, &fault.io);
+    swn_store_close(s, &swn_fix.fault.io);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, swn_store_setup, swn_store_teardown)
 
 int main(void)
 {
@@ -686,13 +634,13 @@ int main(void)
         TEST(ordered),
         TEST(recut_checks),
         TEST(finds_exactly),
-        cmocka_unit_test_setup_teardown(any_other_length, setup_in_memory, teardown),
-        cmocka_unit_test_setup_teardown(any_flipped_bit, setup_in_memory, teardown),
+        cmocka_unit_test_setup_teardown(any_other_length, swn_store_setup_in_memory, swn_store_teardown),
+        cmocka_unit_test_setup_teardown(any_flipped_bit, swn_store_setup_in_memory, swn_store_teardown),
         TEST(bit_in_an_extent),
         TEST(verifies_in_pieces),
         TEST(lies_with_good_checksums),
         TEST(opening_reads_no_weights),
-        cmocka_unit_test_setup_teardown(any_operation_fails, setup_in_memory, teardown),
+        cmocka_unit_test_setup_teardown(any_operation_fails, swn_store_setup_in_memory, swn_store_teardown),
         TEST(any_operation_fails_on_disk),
         TEST(any_operation_of_opening_fails),
         TEST(enospc),

@@ -1,0 +1,26 @@
+/* swn_store_fixture.h - for tests of block stores: a directory with the checkpoint of swn_test_model.h, a path for its
+ * store, and an I/O table that can fail. Each test has them anew; its teardown fails when a file was left behind or
+ * a descriptor left open. */
+#ifndef SWN_STORE_FIXTURE_H
+#define SWN_STORE_FIXTURE_H
+
+#include "swn_fault_io.h"
+#include "swn_store.h"
+#include "swn_test_model.h"
+
+extern struct swn_store_fixture {
+    char dir[512], path[600], why[SWN_WHY];
+    struct swn_test_model model;
+    struct swn_fault fault;
+} swn_fix;
+
+/* For cmocka. In memory: for what would wait for the disk some hundred times. */
+int swn_store_setup(void **state);
+int swn_store_setup_in_memory(void **state);
+int swn_store_teardown(void **state);
+
+/* With the fixture's table, from its checkpoint to its path; they fail the test when they cannot. */
+void swn_store_make(const struct swn_store_opts *opts);
+struct swn_store *swn_store_made(void);
+
+#endif
