@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -181,6 +182,16 @@ static void run(struct swd *d)
 
 /* ---- begin and end ---- */
 
+/* Two for every process, and more to look at them; where that is not allowed, what there is has to do. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 static int open_loop(struct swd *d)
 {
     sigset_t set;
@@ -208,6 +219,7 @@ static int open_loop(struct swd *d)
 static int begin(struct swd *d)
 {
     d->listen_fd = -1;
+    allow_descriptors();
     int err = swd_listen(d);
     if (err)
         return err;

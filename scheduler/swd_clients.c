@@ -112,8 +112,10 @@ void swd_watch(struct swd *d, struct swn_party *p)
     link->pidfd = swn_process_watch(p->pid);
     /* The lowest bit tells a party from a client. */
     struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)(uintptr_t)p | 1};
-    if (link->pidfd >= 0)
-        epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, link->pidfd, &ev);
+    if (link->pidfd >= 0 && epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, link->pidfd, &ev)) {
+        close(link->pidfd); /* looked at once a second, then */
+        link->pidfd = -1;
+    }
 }
 
 void swd_gone(struct swd *d, struct swn_party *p)
@@ -137,18 +139,15 @@ void swd_gone(struct swd *d, struct swn_party *p)
  * of the memory before it closes descriptors.) */
 static int is_gone(const struct swn_party *p)
 {
-    uint64_t start;
-    return swn_process_start(p->pid, &start) || start != p->start ||
+    return !swn_process_lives(p->pid, p->start) ||
            (p->has_library && !swn_process_has_thread(p->pid, SWN_CLIENT_THREAD));
 }
 
 void swd_check_pids(struct swd *d)
 {
-    uint64_t start;
     for (struct swn_party *p = d->book.first, *next; p; p = next) {
         next = p->next;
-        if ((!p->attached && is_gone(p)) ||
-            (link_of(p)->pidfd < 0 && (swn_process_start(p->pid, &start) || start != p->start)))
+        if ((!p->attached && is_gone(p)) || (link_of(p)->pidfd < 0 && !swn_process_lives(p->pid, p->start)))
             swd_gone(d, p);
     }
 }
@@ -187,12 +186,34 @@ static void refuse(struct swd_client *c, const char *text)
     c->ended = 1;
 }
 
+/* Root and the daemon's own user are not held to the quota of one user: somebody has to be able to look. */
+static int is_ruler(const struct ucred *peer)
+{
+    return peer->uid == 0 || peer->uid == geteuid();
+}
+
+/* A process keeps its place in the book without a connection; whoever starts many must not fill it either. */
+static int too_many(const struct swd *d, const struct ucred *peer)
+{
+    size_t n = 0;
+    for (const struct swn_party *p = d->book.first; p; p = p->next)
+        n += p->uid == peer->uid;
+    return !is_ruler(peer) && (d->book.count >= d->options.clients || n >= d->options.clients_per_user);
+}
+
 /* The process behind the connection, as the kernel names it; whatever it says of itself does not count. */
 static struct swn_party *identify(struct swd *d, struct swd_client *c, uint64_t *in_memory)
 {
     uint64_t start;
-    if (c->peer.pid <= 0 || swn_process_start(c->peer.pid, &start) || swn_process_resident(c->peer.pid, in_memory)) {
-        refuse(c, "this process is not to be seen from swapnetd: another PID namespace?");
+    int err = c->peer.pid <= 0 ? -ESRCH : swn_process_start(c->peer.pid, &start);
+    if (!err)
+        err = swn_process_resident(c->peer.pid, in_memory);
+    if (err) {
+        char text[SWN_WIRE_TEXT];
+        snprintf(text, sizeof text, "swapnetd cannot look at this process now: %s", strerror(-err));
+        refuse(c, err == -ENOENT || err == -ESRCH
+                      ? "this process is not to be seen from swapnetd: another PID namespace?"
+                      : text);
         return NULL;
     }
     struct swn_party *p = swn_book_find(&d->book, c->peer.pid, start);
@@ -204,6 +225,9 @@ static struct swn_party *identify(struct swd *d, struct swd_client *c, uint64_t 
         }
     } else if (d->book.draining) {
         refuse(c, "swapnetd is draining: nobody new");
+        return NULL;
+    } else if (too_many(d, &c->peer)) {
+        refuse(c, "too many processes");
         return NULL;
     } else if ((p = swn_book_join(&d->book, c->peer.pid, start, 0))) {
         p->uid = c->peer.uid;
@@ -300,12 +324,10 @@ static size_t connections_of(const struct swd *d, uid_t uid)
     return n;
 }
 
-/* Root and the daemon's own user are not held to the quota of one user: somebody has to be able to look. */
 static int admitted(struct swd *d, const struct ucred *peer)
 {
-    int ruler = peer->uid == 0 || peer->uid == geteuid();
     uint64_t most = d->options.clients;
-    if (!ruler && (d->client_count + 8 >= most || connections_of(d, peer->uid) >= d->options.clients_per_user))
+    if (!is_ruler(peer) && (d->client_count + 8 >= most || connections_of(d, peer->uid) >= d->options.clients_per_user))
         return 0;
     return d->client_count < most;
 }

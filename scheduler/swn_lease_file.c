@@ -72,15 +72,15 @@ static int take(struct swn_book *b, const json_t *entry)
     if (json_unpack((json_t *)(uintptr_t)entry, "{s:I s:I s:I s:s s:I s:I s:F s?b}", "pid", &pid, "start", &start,
                     "uid", &uid, "name", &name, "lease_bytes", &bytes, "set_budget_bytes", &set_budget, "set_urgency",
                     &urgency, "has_library", &has_library) ||
-        pid <= 0 || pid > INT_MAX || bytes < 0 || (uint64_t)bytes > SWN_WIRE_BYTES_MOST || set_budget < 0 ||
-        (uint64_t)set_budget > SWN_WIRE_BYTES_MOST || !(urgency >= 0 && urgency <= SWN_WIRE_URGENCY_MOST))
+        pid <= 0 || pid > INT_MAX || start < 0 || bytes < 0 || (uint64_t)bytes > SWN_WIRE_BYTES_MOST ||
+        set_budget < 0 || (uint64_t)set_budget > SWN_WIRE_BYTES_MOST ||
+        !(urgency >= 0 && urgency <= SWN_WIRE_URGENCY_MOST))
         return -EINVAL;
-    uint64_t now;
-    if (swn_process_start((pid_t)pid, &now) || now != (uint64_t)start || swn_book_find(b, (pid_t)pid, now))
+    if (!swn_process_lives((pid_t)pid, (uint64_t)start) || swn_book_find(b, (pid_t)pid, (uint64_t)start))
         return 0; /* dead: its memory is free */
     if (has_library && !swn_process_has_thread((pid_t)pid, SWN_CLIENT_THREAD))
         return 0; /* another program by now */
-    struct swn_party *p = swn_book_join(b, (pid_t)pid, now, (uint64_t)bytes);
+    struct swn_party *p = swn_book_join(b, (pid_t)pid, (uint64_t)start, (uint64_t)bytes);
     if (!p)
         return -ENOMEM;
     p->uid = (uid_t)uid;

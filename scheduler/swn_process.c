@@ -14,7 +14,8 @@
 #define SYS_pidfd_open 434
 #endif
 
-/* Field 22 of /proc/PID/stat. The name, field 2, may contain anything, also parentheses. A zombie's memory is gone. */
+/* Field 22 of /proc/PID/stat. The name, field 2, may contain anything, also parentheses. A zombie's memory is gone,
+ * unless its first thread alone has ended: field 20 is the number of threads, that one included. */
 int swn_process_start(pid_t pid, uint64_t *start)
 {
     char path[64], text[1024];
@@ -23,19 +24,28 @@ int swn_process_start(pid_t pid, uint64_t *start)
     if (fd < 0)
         return -errno;
     ssize_t n = read(fd, text, sizeof text - 1);
+    int err = n < 0 ? -errno : n == 0 ? -ESRCH : 0;
     close(fd);
-    if (n <= 0)
-        return -ESRCH;
+    if (err)
+        return err;
     text[n] = '\0';
     char *at = strrchr(text, ')'), state;
     unsigned long long ticks;
-    if (!at || sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                      &state, &ticks) != 2)
+    int threads;
+    if (!at || sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu", &state,
+                      &threads, &ticks) != 3)
         return -EPROTO;
-    if (state == 'Z' || state == 'X')
+    if (state == 'X' || (state == 'Z' && threads <= 1))
         return -ESRCH;
     *start = ticks;
     return 0;
+}
+
+int swn_process_lives(pid_t pid, uint64_t start)
+{
+    uint64_t now;
+    int err = swn_process_start(pid, &now);
+    return err == -ENOENT || err == -ESRCH ? 0 : err ? err : now == start;
 }
 
 /* The first line of a file as text; 0 or -errno. */

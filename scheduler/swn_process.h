@@ -9,8 +9,12 @@
  * become another program by exec. */
 #define SWN_CLIENT_THREAD "swn-client"
 
-/* When the process was started, in clock ticks since boot: with its number, its identity. 0 or -errno. */
+/* When the process was started, in clock ticks since boot: with its number, its identity. 0; -ENOENT or -ESRCH: there
+ * is none, or it is dead; another -errno: it cannot be seen right now. */
 int swn_process_start(pid_t pid, uint64_t *start);
+/* 1: the process with that number and start lives; 0: it is gone; -errno: it cannot be seen right now, which is not to
+ * be taken for death. */
+int swn_process_lives(pid_t pid, uint64_t start);
 /* What is in memory of it, shared pages and those of files included. 0 or -errno. */
 int swn_process_resident(pid_t pid, uint64_t *bytes);
 /* A descriptor that becomes readable when the process dies; -ESRCH; -ENOSYS before Linux 5.3: then ask

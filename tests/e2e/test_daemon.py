@@ -570,14 +570,17 @@ def test_hostile_clients(place):
         assert "swapnetd:" in d.end()
 
 
-def fork_liar(path, hello):
-    """Says hello and then whatever it likes, never confirming anything."""
+def fork_liar(path, hello, leaves=False):
+    """Says hello, and confirms nothing."""
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(BaseException):
             s = socket.socket(socket.AF_UNIX)
             s.connect(path)
             s.sendall(json.dumps({"op": "hello", "version": 1, "name": "liar", "demand": MIB} | hello).encode() + b"\n")
+            s.recv(1000)
+            if leaves:
+                s.close()
             time.sleep(60)
         os._exit(0)
     return pid
@@ -613,8 +616,10 @@ def test_too_many_connections(place):
 
 
 def test_out_of_descriptors(place):
-    """FAULTS.md row 34: says nothing wrong, and goes on when there are some again."""
+    """FAULTS.md row 34: says nothing wrong, takes nobody for dead, and goes on when there are some again."""
     with daemon(place, "--total", "100M") as d:
+        away = fork_liar(d.socket, {}, leaves=True)
+        wait_for(lambda: d.list().get(away, {}).get("state") == "away")
         subprocess.run(["prlimit", f"--pid={d.process.pid}", "--nofile=16:16"], check=True)
         held = [d.dial() for _ in range(40)]
         time.sleep(0.5)
@@ -626,6 +631,10 @@ def test_out_of_descriptors(place):
         for s in held:
             s.close()
         wait_for(d.answers)
+        assert d.list()[away]["counted_bytes"]
+        os.kill(away, signal.SIGKILL)
+        os.waitpid(away, 0)
+        wait_for(lambda: not d.list())
 
 
 # ---- begin and end ----
@@ -764,6 +773,15 @@ def test_quota_of_one_user(place):
                                dial, d.socket], capture_output=True, text=True, timeout=20)
         assert "too many connections" in done.stdout or "Broken pipe" in done.stderr or "reset" in done.stderr, done
         assert d.answers()  # the daemon's own user is not held up
+        # Nor does it help to start many processes that say hello and hang up: they keep their place while they live.
+        hello = ("import os,socket,sys,time\npids=[]\nfor i in range(5):\n r,w=os.pipe();pids.append(os.fork())\n"
+                 " if not pids[-1]:\n  s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);"
+                 "s.sendall(b'{\"op\":\"hello\",\"version\":1}\\n');os.write(w,s.recv(99));s.close();time.sleep(20)\n"
+                 " print(os.read(r,99).decode().splitlines()[0])\nfor p in pids: os.kill(p,9)\n")
+        done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c",
+                               hello, d.socket], capture_output=True, text=True, timeout=20)
+        assert ["welcome" in line for line in done.stdout.splitlines()] == [True] * 3 + [False] * 2, done
+        assert done.stdout.count("too many processes") == 2, done
 
 @needs_torch
 def test_cpus(place):

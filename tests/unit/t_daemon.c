@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -494,6 +495,53 @@ static void another_program(void **state)
     forget(&b);
 }
 
+static void *stay(void *unused)
+{
+    pause();
+    return unused;
+}
+
+/* What cannot be seen right now lives; so does one whose first thread alone has ended. */
+static void not_dead(void **state)
+{
+    struct rlimit before, none;
+    pthread_t thread;
+    uint64_t start;
+    siginfo_t info;
+    (void)state;
+    pid_t child = fork();
+    if (!child) {
+        if (!pthread_create(&thread, NULL, stay, NULL))
+            pthread_exit(NULL);
+        _exit(1);
+    }
+    assert_int_equal(swn_process_start(child, &start), 0);
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
+    for (int i = 0; i < 5000 && !strstr(text, ") Z "); i++) {
+        FILE *f = fopen(path, "r");
+        assert_non_null(f);
+        assert_non_null(fgets(text, sizeof text, f));
+        fclose(f);
+        usleep(1000);
+    }
+    assert_non_null(strstr(text, ") Z "));
+    assert_int_equal(swn_process_lives(child, start), 1);
+    assert_int_equal(swn_process_lives(child, start + 1), 0);
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int lives = swn_process_lives(child, start);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_int_equal(lives, -EMFILE);
+    kill(child, SIGKILL);
+    assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+    assert_int_equal(swn_process_lives(child, start), 0); /* a zombie as a whole */
+    waitpid(child, NULL, 0);
+    assert_int_equal(swn_process_lives(child, start), 0);
+}
+
 /* Anonymous memory and pages that are shared. */
 static void what_is_resident(void **state)
 {
@@ -516,10 +564,10 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_base, remove_base)
     const struct CMUnitTest tests[] = {
-        TEST(memory_there_is), TEST(pressure),      TEST(whole_process),    TEST(following_memory),
-        TEST(lists_of_cpus),   TEST(parts_of_cpus), TEST(notify),           TEST(no_socket_for_us),
-        TEST(lines_in_pieces), TEST(messages),      TEST(leases_on_record), TEST(another_program),
-        TEST(what_is_resident),
+        TEST(memory_there_is), TEST(pressure),         TEST(whole_process),    TEST(following_memory),
+        TEST(lists_of_cpus),   TEST(parts_of_cpus),    TEST(notify),           TEST(no_socket_for_us),
+        TEST(lines_in_pieces), TEST(messages),         TEST(leases_on_record), TEST(another_program),
+        TEST(not_dead),        TEST(what_is_resident),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
