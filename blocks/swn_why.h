@@ -8,8 +8,8 @@
  * returns err, so that a function can end with `return swn_why(why, -EINVAL, ...)`. */
 __attribute__((format(printf, 3, 4))) int swn_why(char why[SWN_WHY], int err, const char *format, ...);
 
-/* Replaces control characters: names that others chose are in such texts, and a terminal must not take them for
- * commands. */
+/* Replaces control characters, byte by byte, those of UTF-8 and what turns the direction of writing included: names
+ * that others chose are in such texts, and a terminal must not take them for commands, nor a reader for other names. */
 void swn_one_line(char *text);
 
 #endif

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "swn_why.h"
+
 enum type { BYTES, NUMBER, SECONDS, URGENCY, TEXT, CURVE };
 
 static const struct field {
@@ -99,9 +101,9 @@ static int take_text(const json_t *value, char *out, size_t size)
     if (len >= size)
         for (len = size - 1; len && ((unsigned char)text[len] & 0xc0) == 0x80;)
             len--;
-    for (size_t i = 0; i < len; i++)
-        out[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
+    memcpy(out, text, len);
     out[len] = '\0';
+    swn_one_line(out);
     return 0;
 }
 

@@ -28,6 +28,7 @@
 #include "swn_notify.h"
 #include "swn_process.h"
 #include "swn_whole.h"
+#include "swn_why.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -377,6 +378,18 @@ static void messages(void **state)
         "89012\xc3\xa4\"}"; /* cut between characters */
     assert_int_equal(swn_wire_decode(&out, longer, strlen(longer), why), 0);
     assert_int_equal(strlen(out.name), 63);
+    static const char bad[] =
+        "{\"op\":\"update\",\"name\":\"\\u001b\xc2\x9b\xc2\x80|\xe2\x80\xae\xe2\x80\xaa|\xe2\x81\xa6\xe2\x81\xa9|"
+        "\xc2\xa0\xe2\x80\x94\xe2\x81\xa5\xe2\x81\xaa\"}";
+    assert_int_equal(swn_wire_decode(&out, bad, strlen(bad), why), 0);
+    assert_string_equal(out.name, "?????|??????|??????|\xc2\xa0\xe2\x80\x94\xe2\x81\xa5\xe2\x81\xaa");
+    char cut[] = "a\xe2\x80"; /* as a full buffer leaves them */
+    swn_one_line(cut);
+    assert_string_equal(cut, "a\xe2\x80");
+    cut[1] = '\xc2';
+    cut[2] = '\0';
+    swn_one_line(cut);
+    assert_string_equal(cut, "a\xc2");
 }
 
 /* ---- leases on record ---- */
