@@ -61,6 +61,19 @@ static uint64_t inactive_file(const char *root, const char *directory)
     return line && sscanf(strchr(line, ' '), " %llu", &bytes) == 1 ? bytes : 0;
 }
 
+/* Version 2 has a second limit, above which the kernel reclaims and slows the group down: what is kept to as well.
+ * There is none of the name in version 1. */
+static int read_limit(uint64_t *out, const char *root, const char *directory, const char *limit)
+{
+    uint64_t high;
+    int err = read_number(out, root, directory, limit);
+    if (!read_number(&high, root, directory, "memory.high") && (err || high < *out)) {
+        *out = high;
+        err = 0;
+    }
+    return err;
+}
+
 /* The tightest limit from our cgroup up to the root of its hierarchy: the one that leaves least. */
 static void tightest(struct swn_memory *m, const char *root, const char *mount, const char *group, const char *limit,
                      const char *usage)
@@ -71,7 +84,7 @@ static void tightest(struct swn_memory *m, const char *root, const char *mount, 
         return;
     for (;;) {
         uint64_t most, now;
-        if (!read_number(&most, root, path, limit) && most != UINT64_MAX && !read_number(&now, root, path, usage)) {
+        if (!read_limit(&most, root, path, limit) && most != UINT64_MAX && !read_number(&now, root, path, usage)) {
             uint64_t idle = inactive_file(root, path);
             now -= idle < now ? idle : now;
             if (m->cgroup_limit == UINT64_MAX ||

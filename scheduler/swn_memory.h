@@ -6,7 +6,7 @@
 
 struct swn_memory {
     uint64_t available;    /* MemAvailable of /proc/meminfo: what could be taken without swapping */
-    uint64_t cgroup_limit; /* the smallest memory limit above us; UINT64_MAX: none */
+    uint64_t cgroup_limit; /* the smallest memory limit above us, memory.high included; UINT64_MAX: none */
     uint64_t cgroup_usage; /* of the cgroup with that limit, less page cache that is not in active use */
     double pressure;       /* PSI memory "some avg10", percent of time somebody waited for memory; < 0: not known */
 };

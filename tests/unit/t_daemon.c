@@ -97,6 +97,16 @@ static void memory_there_is(void **state)
     put("/sys/fs/cgroup/a/b/memory.current", "4900000\n");
     assert_int_equal(swn_memory_read(&m, base), 0);
     assert_int_equal(m.cgroup_limit, 5000000);
+    put("/sys/fs/cgroup/a/b/memory.high", "max\n");
+    assert_int_equal(swn_memory_read(&m, base), 0);
+    assert_int_equal(m.cgroup_limit, 5000000);
+    put("/sys/fs/cgroup/a/b/memory.max", "max\n"); /* as with MemoryHigh= of systemd */
+    put("/sys/fs/cgroup/a/b/memory.high", "4950000\n");
+    assert_int_equal(swn_memory_read(&m, base), 0);
+    assert_int_equal(m.cgroup_limit, 4950000);
+    put("/sys/fs/cgroup/a/b/memory.max", "4920000\n");
+    assert_int_equal(swn_memory_read(&m, base), 0);
+    assert_int_equal(m.cgroup_limit, 4920000);
     /* Version 1, and its way to say "none". */
     put("/proc/self/cgroup", "5:cpu:/x\n4:memory:/c\n0::/\n");
     put("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "2000000\n");
