@@ -67,7 +67,9 @@ static void send_message(struct swd_client *c, const struct swn_wire *m)
 
 static void listen_for(struct swd *d, struct swd_client *c)
 {
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | (c->out_have ? EPOLLOUT : 0u), .data.ptr = c};
+    /* Nothing more is read of one that has ended, and that there is no more would be said again and again. */
+    struct epoll_event ev = {.events = (c->ended ? 0u : EPOLLIN | EPOLLRDHUP) | (c->out_have ? EPOLLOUT : 0u),
+                             .data.ptr = c};
     epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev);
 }
 
@@ -379,7 +381,8 @@ void swd_readable(struct swd *d, struct swd_client *c)
         if (rc < 0) {
             if (rc == -EMSGSIZE)
                 swd_answer_error(c, "the request is longer than 65536 bytes");
-            if (rc == -EMSGSIZE)
+            /* Who asks for something and says that this was all still waits for the answer. */
+            if (rc == -EMSGSIZE || (rc == -EPIPE && c->out_have && !c->party))
                 c->ended = 1;
             else
                 c->failed = 1;

@@ -570,6 +570,11 @@ def test_hostile_clients(place):
         assert "swapnetd:" in d.end()
 
 
+def cpu_ticks(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+
+
 def fork_liar(path, hello, leaves=False):
     """Says hello, and confirms nothing."""
     pid = os.fork()
@@ -604,6 +609,24 @@ def test_numbers_that_cannot_be(place):
                 os.waitpid(pid, 0)
 
 
+def test_half_closed(place):
+    """Who says that this was all, as `nc -N` does, gets the answer nevertheless, and the daemon does not spin for one who
+    does not read it."""
+    with daemon(place, "--total", "100M") as d:
+        for request in (b'{"op":"version"}\n', b'{"op":"list"}\n' * 2000):
+            with d.dial() as s:
+                s.sendall(request)
+                s.shutdown(socket.SHUT_WR)
+                assert s.makefile().read().count('"schema"') == request.count(b"\n")
+        with d.dial() as s:
+            s.sendall(b'{"op":"list"}\n' * 4500)
+            s.shutdown(socket.SHUT_WR)
+            time.sleep(0.2)
+            before = cpu_ticks(d.process.pid)
+            time.sleep(0.5)
+            assert cpu_ticks(d.process.pid) - before < 15, "it spins"
+
+
 def test_too_many_connections(place):
     with daemon(place, "--total", "100M", "--clients", "20") as d:
         held = [d.dial() for _ in range(20)]
@@ -623,11 +646,9 @@ def test_out_of_descriptors(place):
         subprocess.run(["prlimit", f"--pid={d.process.pid}", "--nofile=16:16"], check=True)
         held = [d.dial() for _ in range(40)]
         time.sleep(0.5)
-        used = open(f"/proc/{d.process.pid}/stat").read().split(")")[1].split()
+        before = cpu_ticks(d.process.pid)
         time.sleep(1)
-        later = open(f"/proc/{d.process.pid}/stat").read().split(")")[1].split()
-        ticks = sum(map(int, later[11:13])) - sum(map(int, used[11:13]))
-        assert ticks < 30, "it spins"
+        assert cpu_ticks(d.process.pid) - before < 30, "it spins"
         for s in held:
             s.close()
         wait_for(d.answers)
