@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ctl.h"
@@ -21,6 +22,9 @@ enum { OPT_SHOW = 256 };
 
 struct options {
     const char *output, *show;
+    /* What is found afterwards has to be new, and an old profile stays until there is one: it is written into a
+     * directory of its own beside the old one. */
+    char directory[PATH_MAX], made[PATH_MAX];
     char **command;
     int count;
 };
@@ -162,14 +166,42 @@ static void probe_disk(struct swn_profile *p)
         swn_cli_error("cannot measure the disk: %s; alpha and beta are left out", strerror(-rc));
 }
 
+/* Whatever else has that name (a pipe, a device, a link) is not ours to replace. 0 or -errno; said. */
+static int make_place(struct options *o)
+{
+    struct stat st;
+    int rc = !lstat(o->output, &st) && !S_ISREG(st.st_mode) ? -EEXIST : 0;
+    if (!rc && snprintf(o->directory, sizeof o->directory, "%s.XXXXXX", o->output) >= (int)sizeof o->directory)
+        rc = -ENAMETOOLONG;
+    if (!rc && !mkdtemp(o->directory))
+        rc = -errno;
+    /* The command may change its directory before it computes anything. */
+    if (!rc && (!realpath(o->directory, o->made) || strlen(o->made) + sizeof "/profile" > sizeof o->made)) {
+        rc = -ENAMETOOLONG;
+        rmdir(o->directory);
+    }
+    if (rc)
+        swn_cli_error("cannot write %s: %s", o->output, rc == -EEXIST ? "it is no regular file" : strerror(-rc));
+    else
+        strcat(o->made, "/profile");
+    return rc;
+}
+
+static void leave_place(const struct options *o)
+{
+    unlink(o->made);
+    if (rmdir(o->directory))
+        swn_cli_error("cannot remove %s: %s", o->directory, strerror(errno));
+}
+
 static int finish(const struct options *o)
 {
     struct swn_profile *p;
     char why[SWN_PROFILE_WHY];
     size_t reads = 0;
-    int rc = swn_profile_load(&p, o->output, why);
+    int rc = swn_profile_load(&p, o->made, why);
     if (rc) {
-        swn_cli_error("no profile came of it: %s: %s", o->output, why);
+        swn_cli_error("no profile came of it: %s", why);
         return SWN_CLI_FAILURE;
     }
     for (size_t i = 0; i < p->layer_count; i++)
@@ -186,7 +218,9 @@ static int finish(const struct options *o)
         p->name = name;
     }
     if (!rc)
-        rc = swn_profile_save(p, o->output);
+        rc = swn_profile_save(p, o->made);
+    if (!rc && rename(o->made, o->output))
+        rc = -errno;
     if (rc)
         swn_cli_error("cannot write %s: %s", o->output, strerror(-rc));
     else if (p->layer_count)
@@ -206,15 +240,14 @@ int ctl_profile(int argc, char **argv)
         return CTL_RUN_FAILED;
     if (o.show)
         return show(o.show);
-    if (unlink(o.output) && errno != ENOENT) { /* what is found afterwards has to be new */
-        swn_cli_error("cannot replace %s: %s", o.output, strerror(errno));
+    if (make_place(&o))
         return CTL_RUN_FAILED;
-    }
-    if (setenv("SWAPNET_PROFILE", o.output, 1) || default_budget() ||
-        (rc = ctl_run_child(o.command, o.count, NULL)) < 0) {
-        swn_cli_error("cannot run it: %s", strerror(rc < 0 ? -rc : errno));
-        return CTL_RUN_FAILED;
-    }
-    int finished = finish(&o);
-    return rc ? rc : finished;
+    rc = setenv("SWAPNET_PROFILE", o.made, 1) ? -errno : default_budget();
+    if (!rc)
+        rc = ctl_run_child(o.command, o.count, NULL);
+    int finished = rc < 0 ? CTL_RUN_FAILED : finish(&o);
+    if (rc < 0)
+        swn_cli_error("cannot run it: %s", strerror(-rc));
+    leave_place(&o);
+    return rc > 0 ? rc : finished;
 }

@@ -3,6 +3,7 @@ import csv
 import io
 import json
 import os
+import pathlib
 import subprocess
 
 import pytest
@@ -80,8 +81,24 @@ def test_exit_codes(disk):
     run(CTL, "profile", "-o", f"{disk}/p.json", "--", "/nonexistent/program", code=127)
     run(CTL, "profile", "-o", f"{disk}/p.json", "--", "sh", "-c", "kill -9 $$", code=128 + 9)
     run(CTL, "profile", code=125)
-    run(CTL, "profile", "-o", f"{disk}/nowhere/p.json", "--", "true", code=1)
+    run(CTL, "profile", "-o", f"{disk}/nowhere/p.json", "--", "true", code=125)
     run(CTL, "profile", "--show", f"{disk}/nothing", code=1)
+
+
+def test_what_is_there_stays(disk):
+    """Until there is a profile to take its place; and what is no file is not replaced at all."""
+    old = pathlib.Path(disk, "precious.json")
+    old.write_text("mine")
+    run(CTL, "profile", "-o", old, "--", "/nonexistent/program", code=127)
+    run(CTL, "profile", "-o", old, "--", "true", code=1)
+    assert old.read_text() == "mine"
+    for name, make in ("pipe", os.mkfifo), ("link", lambda path: os.symlink(old, path)), ("dir", os.mkdir):
+        path = f"{disk}/{name}"
+        make(path)
+        before = os.lstat(path)
+        said = run(CTL, "profile", "-o", path, "--", "sh", "-c", f"touch {disk}/ran", code=125).stderr
+        assert "no regular file" in said and os.lstat(path).st_ino == before.st_ino
+    assert not os.path.exists(f"{disk}/ran") and sorted(os.listdir(disk)) == ["dir", "link", "pipe", "precious.json"]
 
 
 def test_names_from_store(torch213, disk):
