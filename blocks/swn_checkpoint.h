@@ -70,6 +70,11 @@ struct swn_identity {
 };
 /* All fields but `directory`, which becomes 0. */
 int swn_identity_stat(const struct swn_io *io, int fd, struct swn_identity *out);
+/* The same, once whatever is written to the file from now on will show in its times, which move in ticks: of two writes
+ * within one, the times do not tell the second. Waits for that if it takes no longer than about wait_ms. -ESTALE: it
+ * would take longer, up to two seconds where times are whole ones, or the times lie in the future. -ENOTSUP: a file in
+ * memory (tmpfs and the like), whose times do not tell. */
+int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn_identity *out);
 /* The identity of an open checkpoint file, `directory` included. Reads the end of a zip and its central directory, or
  * the header of a safetensors file, and nothing else: what it accepts may still be refused by swn_checkpoint_open.
  * Errors as below. */

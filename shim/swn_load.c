@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "swn_behind.h"
@@ -25,7 +24,7 @@
 #define VERIFY_PIECE ((size_t)1 << 20)
 /* What a program may have read of a tensor before the read that is registered: Python's buffer, 4 to 128 KiB. */
 #define HEAD_MOST ((size_t)256 << 10)
-/* Longest tick of the clock that file times are taken from. */
+/* Longest tick of the clock that file times are taken from: a file that has just been written is waited for. */
 #define TICK_MS 10
 /* Between two large weights lie at most so many storages that are too small to be registered. */
 #define SMALL_RUN 64
@@ -152,33 +151,13 @@ static void close_idle(struct swn_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Whether whatever is written to the file from now on will show in its times, which move in ticks: of two writes within
- * one, the times do not tell the second. A file that has just been written is waited for. */
-static int settled(struct swn_engine *e, int fd, struct swn_identity *id)
-{
-    struct timespec now, tick = {.tv_nsec = 1000000};
-    for (int ms = 0; ms < 2 * TICK_MS; ms++) {
-        if (swn_identity_stat(e->io, fd, id))
-            return 0;
-        clock_gettime(CLOCK_REALTIME_COARSE, &now);
-        int64_t age = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - id->ctime_ns;
-        /* Whole seconds: a file system that keeps no parts of them, or keeps every other one. */
-        if (age > (id->ctime_ns % 1000000000 ? 0 : INT64_C(2000000000)))
-            return 1;
-        if (age < -INT64_C(1000000000) || !(id->ctime_ns % 1000000000))
-            return 0;
-        nanosleep(&tick, NULL);
-    }
-    return 0;
-}
-
 /* load_lock held. */
 static struct source *find(struct swn_engine *e, int fd)
 {
     struct swn_identity id;
     struct stat st;
     if (e->io->fstat(e->io->ctx, fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < FILE_LEAST ||
-        !settled(e, fd, &id))
+        swn_identity_settle(e->io, fd, 2 * TICK_MS, &id))
         return NULL;
     for (struct source *s = sources; s; s = s->next)
         if (!s->mapped && same_stat(&s->identity, &id))

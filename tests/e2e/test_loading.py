@@ -184,6 +184,16 @@ def test_file_that_changes(torch, scenario):
 
 
 @each_113
+def test_changed_through_a_shared_mapping(torch, disk):
+    """Of a file in memory no time need tell, so it has no store."""
+    with harness.mounted("-t", "tmpfs", "-o", "size=90m,mode=700", "swapnet-test", at=disk / "memory") as where:
+        _, run = both(torch, "shared_mapping", str(where), budget=BUDGET,
+                      env={"SWAPNET_STORE": str(disk / "stores")})
+    assert run.stats["deferred_bytes"] == 0 and not stores(disk), run.describe()
+    _quiet(run)
+
+
+@each_113
 def test_replaced_between_two_processes(torch, disk):
     """Same path, same size, one store directory."""
     path = disk / "model.ckpt"

@@ -1,0 +1,41 @@
+/* swn_settle.c - whether a file's times will tell of the next write to it. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+#include "swn_checkpoint.h"
+
+#define SECOND_NS INT64_C(1000000000)
+
+/* Times of files that lie in memory say nothing of a store through a shared mapping into a page that is dirty already,
+ * and there all pages stay dirty: elsewhere reading past the page cache writes them back, and the next store faults. */
+static int in_memory(int fd)
+{
+    struct statfs fs;
+    if (fstatfs(fd, &fs))
+        return 0;
+    return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC;
+}
+
+int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn_identity *out)
+{
+    struct timespec now, tick = {.tv_nsec = SECOND_NS / 1000};
+    if (in_memory(fd))
+        return -ENOTSUP;
+    for (int ms = 0;; ms++) {
+        int rc = swn_identity_stat(io, fd, out);
+        if (rc)
+            return rc;
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+        int64_t age = (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec - out->ctime_ns;
+        /* Whole seconds: a file system that keeps no parts of them, or keeps every other one. */
+        int64_t least = out->ctime_ns % SECOND_NS ? 0 : 2 * SECOND_NS;
+        if (age > least)
+            return 0;
+        if (ms >= wait_ms || age < -SECOND_NS || least - age > (wait_ms - ms) * (SECOND_NS / 1000) + SECOND_NS / 100)
+            return -ESTALE;
+        nanosleep(&tick, NULL);
+    }
+}
