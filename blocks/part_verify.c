@@ -16,7 +16,7 @@ struct verify {
     const struct swn_store *s;
     struct part_reader store;
     uint64_t bytes;     /* read and found right */
-    uint32_t *compared; /* per extent: 1 when it was compared with the checkpoint */
+    uint32_t *compared; /* per extent: 1 + the storage of the checkpoint that it was last compared with; 0: none */
 };
 
 /* ---- the store by itself ---- */
@@ -134,34 +134,42 @@ static int compare_bytes(struct verify *v, const struct swn_store_tensor *t, con
     return rc;
 }
 
-/* Tensors of the store that come from `source` (or all: UINT32_MAX) are those of the checkpoint, and no others are. */
+/* Tensors of the store that come from `source` (or all: UINT32_MAX) are those of the checkpoint, and it has none that
+ * the store lacks. A shard may hold tensors that the index takes from another: those are the store's by name alone. */
 static int compare(struct verify *v, const struct swn_checkpoint *c, uint32_t source)
 {
     const struct swn_ckpt_tensor **list = sorted_tensors(c);
-    size_t found = 0;
-    int rc = list ? 0 : -ENOMEM;
+    char *found = calloc(c->tensor_count + 1, 1);
+    size_t count = 0;
+    int rc = list && found ? 0 : -ENOMEM;
     for (size_t i = 0; i < v->s->tensor_count && !rc; i++) {
         const struct swn_store_tensor *t = &v->s->tensors[i];
         struct swn_ckpt_tensor key = {.name = (char *)t->name};
         const struct swn_ckpt_tensor *wanted = &key, **hit;
-        if (source != UINT32_MAX && v->s->extents[t->extent].source != source)
-            continue;
+        int claimed = source == UINT32_MAX || v->s->extents[t->extent].source == source;
         hit = bsearch(&wanted, list, c->tensor_count, sizeof *list, by_name);
+        if (hit)
+            found[hit - list] = 1;
+        if (!claimed)
+            continue;
         if (!hit || !same_description(t, *hit)) {
             swn_cli_error("%s: '%s' is %s %s", v->s->path, t->name, hit ? "described differently in" : "not in",
                           c->files[0].path);
             rc = -EILSEQ;
             break;
         }
-        found++;
-        if (!v->compared[t->extent])
+        /* What shares memory in the store need not share it in the checkpoint. */
+        if (v->compared[t->extent] != (*hit)->storage + 1)
             rc = compare_bytes(v, t, c, (*hit)->storage);
-        v->compared[t->extent] = 1;
+        v->compared[t->extent] = (*hit)->storage + 1;
     }
-    if (!rc && found != c->tensor_count) {
-        swn_cli_error("%s: holds %zu of the %zu tensors of %s", v->s->path, found, c->tensor_count, c->files[0].path);
+    for (size_t i = 0; i < c->tensor_count && !rc; i++)
+        count += (size_t)found[i];
+    if (!rc && count != c->tensor_count) {
+        swn_cli_error("%s: holds %zu of the %zu tensors of %s", v->s->path, count, c->tensor_count, c->files[0].path);
         rc = -EILSEQ;
     }
+    free(found);
     free(list);
     return rc;
 }

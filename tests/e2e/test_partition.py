@@ -11,7 +11,9 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
+import time
 
 import pytest
 
@@ -272,6 +274,45 @@ def test_verify_finds_damage(checkpoints, disk):
     found = part("verify", store, copy, code=MISMATCH)
     assert f"offset {spot + 10}" in found.stderr and "layer23" in found.stderr
     part("verify", store, checkpoints / "model.pth", code=MISMATCH)
+
+
+def write_safetensors(path, tensors):
+    """float32 tensors of one dimension."""
+    header, data = {}, b""
+    for name, values in tensors.items():
+        raw = struct.pack(f"<{len(values)}f", *values)
+        header[name] = {"dtype": "F32", "shape": [len(values)], "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def test_verify_ties(checkpoints, disk):
+    """d.weight and e.weight are one extent of the store; extracted, each is by itself."""
+    disk = pathlib.Path(disk)
+    torch = harness.TORCH213 if not harness.TORCH213.missing() else harness.TORCH113
+    tied = "import sys, torch; w = torch.ones(4000); torch.save({'d.weight': w, 'e.weight': w}, sys.argv[1])"
+    assert run(torch.python, "-c", tied, disk / "c.pth").returncode == 0
+    part("build", "-q", disk / "c.pth", "-o", disk / "s")
+    write_safetensors(disk / "c.safetensors", {"d.weight": [1] * 4000, "e.weight": [1] * 4000})
+    assert "equal to the checkpoint" in part("verify", disk / "s", disk / "c.safetensors").stdout
+    write_safetensors(disk / "c.safetensors", {"d.weight": [1] * 4000, "e.weight": [1] * 3999 + [2]})
+    assert "e.weight" in part("verify", disk / "s", disk / "c.safetensors", code=MISMATCH).stderr
+
+
+def test_verify_shards(disk):
+    """A shard holds a tensor that the index takes from another one: an older copy, as merged checkpoints have it."""
+    disk = pathlib.Path(disk)
+    write_safetensors(disk / "a.safetensors", {"x": [1] * 3000, "y": [2] * 3000})
+    write_safetensors(disk / "b.safetensors", {"y": [3] * 3000})
+    index = disk / "m.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}))
+    part("build", "-q", index, "-o", disk / "s")
+    assert "2 tensors" in part("verify", disk / "s").stdout and "equal" in part("verify", disk / "s").stdout
+    # What the store has under no name is still missed.
+    part("build", "-q", disk / "b.safetensors", "-o", disk / "s")
+    write_safetensors(disk / "a.safetensors", {"x": [1] * 3000, "y": [3] * 3000})
+    assert "holds 1 of the 2" in part("verify", disk / "s", disk / "a.safetensors", code=MISMATCH).stderr
 
 
 def cached_bytes(path):
