@@ -283,13 +283,12 @@ static int take_options(struct request *r, int argc, char **argv)
 
 static int find_cache(struct request *r, char dir[PATH_MAX])
 {
-    if (!r->cache)
-        r->cache = swn_env_lookup(environ, "SWAPNET_STORE");
     if (r->cache || r->output || r->from_store)
         return 0;
-    int rc = swn_default_store_dir(environ, dir, PATH_MAX);
+    int rc = swn_store_dir(environ, dir, PATH_MAX);
     if (rc)
-        swn_cli_error("no cache directory: give --store DIR or --output STORE");
+        swn_cli_error("%s: give --store DIR or --output STORE",
+                      rc == -ENOTSUP ? "SWAPNET_STORE is off" : "no cache directory");
     r->cache = dir;
     return rc;
 }

@@ -27,6 +27,21 @@ int swn_default_store_dir(char *const *env, char *out, size_t size)
     return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
+int swn_store_is_off(const char *value)
+{
+    return !strcmp(value, "off");
+}
+
+int swn_store_dir(char *const *env, char *out, size_t size)
+{
+    const char *set = swn_env_lookup(env, "SWAPNET_STORE");
+    if (!set)
+        return swn_default_store_dir(env, out, size);
+    if (swn_store_is_off(set))
+        return -ENOTSUP;
+    return snprintf(out, size, "%s", set) < (int)size ? 0 : -ENAMETOOLONG;
+}
+
 int swn_make_dirs(const char *dir)
 {
     char path[4096];

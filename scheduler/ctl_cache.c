@@ -23,14 +23,13 @@ struct request {
 
 static int find_dir(struct request *r, const char *given)
 {
-    const char *dir = given ? given : swn_env_lookup(environ, "SWAPNET_STORE");
     int rc = 0;
-    if (dir)
-        rc = snprintf(r->dir, sizeof r->dir, "%s", dir) < (int)sizeof r->dir ? 0 : -ENAMETOOLONG;
+    if (given)
+        rc = snprintf(r->dir, sizeof r->dir, "%s", given) < (int)sizeof r->dir ? 0 : -ENAMETOOLONG;
     else
-        rc = swn_default_store_dir(environ, r->dir, sizeof r->dir);
+        rc = swn_store_dir(environ, r->dir, sizeof r->dir);
     if (rc)
-        swn_cli_error("no cache directory: give --store DIR");
+        swn_cli_error("%s: give --store DIR", rc == -ENOTSUP ? "SWAPNET_STORE is off" : "no cache directory");
     return rc;
 }
 

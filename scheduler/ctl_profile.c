@@ -153,13 +153,9 @@ static int default_budget(void)
 static void probe_disk(struct swn_profile *p)
 {
     char dir[PATH_MAX];
-    const char *set = getenv("SWAPNET_STORE");
-    int default_dir = !set || !*set || !strcmp(set, "off");
-    int rc = default_dir                 ? swn_default_store_dir(environ, dir, sizeof dir)
-             : strlen(set) >= sizeof dir ? -ENAMETOOLONG
-                                         : 0;
-    if (!rc && !default_dir)
-        strcpy(dir, set);
+    int rc = swn_store_dir(environ, dir, sizeof dir);
+    if (rc == -ENOTSUP) /* spill files go to the default then */
+        rc = swn_default_store_dir(environ, dir, sizeof dir);
     if (!rc)
         rc = swn_probe(p, &swn_io_sys, dir);
     if (rc)

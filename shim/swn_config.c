@@ -281,7 +281,7 @@ int swn_config_load(struct swn_config *c, char *const *env)
     }
     if (rc == 0 && !budget && !c->memory_bytes && c->daemon == SWN_DAEMON_OFF)
         rc = fail(c, "%s", swn_config_no_budget());
-    if (rc == 0 && !strcmp(c->store_dir, "off")) {
+    if (rc == 0 && swn_store_is_off(c->store_dir)) {
         c->store_off = 1;
         c->store_dir[0] = 0;
     }

@@ -220,6 +220,16 @@ def test_cache_commands(checkpoints, disk):
     assert "others" in part("build", "-q", f"{disk}/a.pth", "-s", f"{disk}/cache", code=FAILURE).stderr
 
 
+def test_store_off(disk):
+    """off is no directory."""
+    write_safetensors(disk / "c.safetensors", {"x": [1] * 3000})
+    for command in ([PARTITION, "build", "-q", "c.safetensors"], [CTL, "cache", "ls"], [CTL, "cache", "cap", "1G"]):
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, cwd=disk,
+                              env=harness.clean_env() | {"SWAPNET_STORE": "off", "HOME": str(disk)})
+        assert done.returncode in (FAILURE, USAGE) and "SWAPNET_STORE is off" in done.stderr, done
+    assert os.listdir(disk) == ["c.safetensors"]
+
+
 @pytest.mark.parametrize("args", [(), ("nonsense",), ("inspect",), ("inspect", "a", "b"), ("inspect", "-o", "xml", "a"),
                                   ("build",), ("build", "a", "b"), ("build", "-o", "", "a"), ("build", "-x", "a"),
                                   ("build", "a", "--from-store", "b"), ("plan", "a"), ("plan", "-b", "x", "a"),
