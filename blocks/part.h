@@ -30,6 +30,18 @@ int part_exit_code(int err);
  * has been said. 0 or -errno. */
 int part_open_model(struct swn_store **out, const char **kind, const char *path);
 
+/* A name that a checkpoint chose, to stdout, which may be a terminal; filled up with spaces to `width`. */
+void part_print_name(const char *name, int width);
+
+/* Whether both paths lead to the same file; 0 too when one of them does not exist. */
+int part_same_file(const char *a, const char *b);
+
+/* From the first on, SIGINT, SIGTERM and SIGHUP are noted instead of obeyed; whether one came; and dying of it, once
+ * nothing is left behind. */
+void part_catch_signals(void);
+int part_stopped(void);
+void part_stop(void);
+
 /* A way through a file in pieces of whole blocks, past the page cache. */
 struct part_reader {
     struct swn_fetch_file file; /* fd borrowed, direct_fd its own */

@@ -1,8 +1,9 @@
 /* part_build.c - `swapnet-partition build`: from a checkpoint, or from a store in another order. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +14,11 @@
 #include "swn_cache.h"
 #include "swn_paths.h"
 #include "swn_size.h"
+#include "swn_why.h"
 
 enum { BAR = 30 };
-
-static volatile sig_atomic_t stopped_by;
-
-static void stop(int sig)
-{
-    stopped_by = sig;
-}
+/* Where a file has its times in whole seconds, two of them pass before they are sure to move on. */
+#define SETTLE_MS 3000
 
 /* ---- progress ---- */
 
@@ -41,7 +38,7 @@ static int progress(void *user, uint64_t done, uint64_t total)
 {
     struct bar *b = user;
     char a[32], c[32], line[BAR + 1];
-    if (stopped_by)
+    if (part_stopped())
         return 1;
     if (!b->shown || (done < total && seconds_since(&b->last) < 0.1))
         return 0;
@@ -122,6 +119,7 @@ static void compare_order(const struct order *o, const struct swn_store *s)
 
 struct request {
     const char *checkpoint, *output, *from_store, *order_path, *cache;
+    int misused;         /* the output is one of the inputs */
     int quiet, encoding; /* what --encoding says, an enum swn_store_copies; -1: nothing */
     struct order order;
     struct bar bar;
@@ -140,17 +138,80 @@ static int finished(const struct request *r, const char *path)
     return 0;
 }
 
-/* One file of the checkpoint into the cache, unless it is there. */
-static int build_cached(const struct request *r, const char *dir, uint64_t cap, const char *path, char why[SWN_WHY])
+/* A file in the cache is known by its times, so nothing may be read of it before they can tell of the next write. */
+static int open_settled(struct swn_checkpoint **c, const char *path, char why[SWN_WHY])
+{
+    struct swn_identity id;
+    int fd = swn_io_sys.open(NULL, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
+    if (fd < 0)
+        return swn_why(why, fd, "%s: %s", path, strerror(-fd));
+    int rc = swn_identity_settle(&swn_io_sys, fd, SETTLE_MS, &id);
+    if (!rc)
+        rc = swn_checkpoint_open_fd(c, &swn_io_sys, fd, path, why);
+    else if (rc == -ENOTSUP)
+        swn_why(why, rc, "%s: lies in memory, where its times do not tell when it changes: give --output STORE", path);
+    else if (rc == -ESTALE)
+        swn_why(why, rc, "%s: its times lie in the future, or it is still being written; build again later", path);
+    else
+        swn_why(why, rc, "%s: %s", path, strerror(-rc));
+    swn_io_sys.close(NULL, fd);
+    return rc;
+}
+
+/* A file of the checkpoint. */
+struct shard {
+    char store[PATH_MAX]; /* in the cache */
+    uint64_t need_bytes;  /* of the store, without copies */
+    uint64_t there_bytes; /* of the store that the cache has already; 0: none */
+};
+
+static int look_at_shard(struct shard *d, const struct request *r, const char *path, char why[SWN_WHY])
 {
     struct swn_checkpoint *c;
     struct swn_store *s;
-    int rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
+    int rc = open_settled(&c, path, why);
     if (rc)
         return rc;
-    rc = r->order.count || r->encoding >= 0 ? -ENOENT : swn_cache_open(&s, &swn_io_sys, dir, c->files[0].fd, why);
+    swn_cache_path(r->cache, &c->files[0].identity, d->store, sizeof d->store);
+    rc = swn_cache_need(c, &r->opts, &d->need_bytes, why);
+    int anew = r->order.count || r->encoding >= 0;
+    if (!rc && !anew && swn_cache_open(&s, &swn_io_sys, r->cache, c->files[0].fd, why) == 0) {
+        d->there_bytes = s->total_bytes;
+        swn_store_close(s, &swn_io_sys);
+    }
+    swn_checkpoint_close(c, &swn_io_sys);
+    return rc;
+}
+
+/* A program needs all of them, so none may go to make room for another. Stores that are there have copies perhaps, for
+ * which there is no room any more: then all are built. */
+static int fit_shards(struct shard *d, size_t count, const char *dir, uint64_t cap, char why[SWN_WHY])
+{
+    uint64_t need = 0, sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        need += d[i].need_bytes;
+        sum += d[i].there_bytes ? d[i].there_bytes : d[i].need_bytes;
+    }
+    if (!cap || sum <= cap || count == 1)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        d[i].there_bytes = 0;
+    return need <= cap ? 0
+                       : swn_why(why, -EFBIG,
+                                 "the stores of the %zu shards need %" PRIu64 " bytes, more than the cache in %s may "
+                                 "take (%" PRIu64 "): raise it with 'swapnetctl cache cap'",
+                                 count, need, dir, cap);
+}
+
+static int build_shard(const struct request *r, const struct swn_cache_limits *limits, const char *path,
+                       char why[SWN_WHY])
+{
+    struct swn_checkpoint *c;
+    struct swn_store *s;
+    int rc = open_settled(&c, path, why);
     if (rc)
-        rc = swn_cache_build(&s, &swn_io_sys, dir, cap, c, &r->opts, why);
+        return rc;
+    rc = swn_cache_build(&s, &swn_io_sys, r->cache, limits, c, &r->opts, why);
     swn_checkpoint_close(c, &swn_io_sys);
     if (rc)
         return rc;
@@ -159,13 +220,35 @@ static int build_cached(const struct request *r, const char *dir, uint64_t cap, 
     return rc;
 }
 
-/* A store per file: the library sees a program open one shard, and looks for the store of that. */
+static int build_shards(const struct request *r, const struct swn_checkpoint *c, struct shard *d, const char **names,
+                        char why[SWN_WHY])
+{
+    struct swn_cache_limits limits = {.keep = names, .keep_count = c->file_count};
+    int rc = swn_cache_cap(&swn_io_sys, r->cache, &limits.cap_bytes, why);
+    for (size_t i = 0; i < c->file_count && !rc; i++)
+        rc = look_at_shard(&d[i], r, c->files[i].path, why);
+    if (!rc)
+        rc = fit_shards(d, c->file_count, r->cache, limits.cap_bytes, why);
+    for (size_t i = 0; i < c->file_count && !rc; i++) {
+        limits.reserved_bytes = 0;
+        for (size_t k = 0; k < c->file_count; k++) {
+            int missing = k >= i && !d[k].there_bytes;
+            limits.reserved_bytes += missing && k > i ? d[k].need_bytes : 0;
+            names[k] = missing ? "" : strrchr(d[k].store, '/') + 1;
+        }
+        rc = d[i].there_bytes ? finished(r, d[i].store) : build_shard(r, &limits, c->files[i].path, why);
+    }
+    return rc;
+}
+
+/* A store per file, unless it is there: the library sees a program open one shard, and looks for the store of that. */
 static int build_into_cache(const struct request *r, const struct swn_checkpoint *c, char why[SWN_WHY])
 {
-    uint64_t cap;
-    int rc = swn_cache_cap(&swn_io_sys, r->cache, &cap, why);
-    for (size_t i = 0; i < c->file_count && !rc; i++)
-        rc = build_cached(r, r->cache, cap, c->files[i].path, why);
+    struct shard *d = calloc(c->file_count + 1, sizeof *d);
+    const char **names = calloc(c->file_count + 1, sizeof *names);
+    int rc = d && names ? build_shards(r, c, d, names, why) : swn_why(why, -ENOMEM, "no memory");
+    free(d);
+    free(names);
     return rc;
 }
 
@@ -180,7 +263,24 @@ static int absolute(const char *path, char out[PATH_MAX])
     return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-static int build(const struct request *r, char why[SWN_WHY])
+/* Nothing that the store is made of may be what it replaces. */
+static int keep_input(struct request *r, const char *input, char why[SWN_WHY])
+{
+    if (!r->output || !input || !part_same_file(r->output, input))
+        return 0;
+    r->misused = 1;
+    return swn_why(why, -EINVAL, "--output %s would replace what the store is made of, %s", r->output, input);
+}
+
+static int keep_inputs(struct request *r, const struct swn_checkpoint *c, char why[SWN_WHY])
+{
+    int rc = keep_input(r, r->checkpoint, why);
+    for (size_t i = 0; i < c->file_count && !rc; i++)
+        rc = keep_input(r, c->files[i].path, why);
+    return rc ? rc : keep_input(r, r->order_path, why);
+}
+
+static int build(struct request *r, char why[SWN_WHY])
 {
     struct swn_store *from;
     struct swn_checkpoint *c;
@@ -202,10 +302,11 @@ static int build(const struct request *r, char why[SWN_WHY])
     rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
     if (rc)
         return rc;
-    if (r->output) {
+    rc = keep_inputs(r, c, why);
+    if (!rc && r->output) {
         rc = swn_store_build(c, &swn_io_sys, r->output, &r->opts, why);
         rc = rc ? rc : finished(r, r->output);
-    } else {
+    } else if (!rc) {
         rc = build_into_cache(r, c, why);
     }
     swn_checkpoint_close(c, &swn_io_sys);
@@ -300,14 +401,6 @@ static const char *learned_order(const char *store, char path[PATH_MAX])
     return n > 0 && n < PATH_MAX && access(path, R_OK) == 0 ? path : NULL;
 }
 
-static void catch_signals(void)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART};
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        sigaction(signals[i], &action, NULL);
-}
-
 int part_build(int argc, char **argv)
 {
     char dir[PATH_MAX], learned[PATH_MAX], why[SWN_WHY] = "";
@@ -328,16 +421,14 @@ int part_build(int argc, char **argv)
                                      .copies = r.encoding < 0 ? SWN_COPIES_NARROW : (enum swn_store_copies)r.encoding,
                                      .progress = progress,
                                      .user = &r.bar};
-    catch_signals();
+    part_catch_signals();
     rc = build(&r, why);
     free_order(&r.order);
     if (rc && r.bar.shown)
         fputc('\n', stderr);
-    if (rc == -ECANCELED && stopped_by) { /* cleaned up; now die as one who did not catch it */
-        signal(stopped_by, SIG_DFL);
-        raise(stopped_by);
-    }
+    if (rc == -ECANCELED && part_stopped())
+        part_stop();
     if (rc)
         swn_cli_error("%s", why);
-    return part_exit_code(rc);
+    return r.misused ? SWN_CLI_USAGE : part_exit_code(rc);
 }

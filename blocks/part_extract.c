@@ -133,6 +133,8 @@ static int flush(struct extract *x)
 
 static int append(struct extract *x, const char *bytes, size_t size)
 {
+    if (part_stopped())
+        return swn_why(x->why, -ECANCELED, "%s: cancelled", x->out.path);
     while (size) {
         size_t room = BUFFER_BYTES - x->fill, piece = size < room ? size : room;
         memcpy(x->buf + x->fill, bytes, piece);
@@ -283,9 +285,12 @@ static int run(const char *store, const char *output)
             swn_why(x->why, rc, "no memory");
     }
     if (!rc) {
+        part_catch_signals();
         rc = extract(x, output);
         part_reader_close(&x->in);
     }
+    if (rc == -ECANCELED && part_stopped())
+        part_stop();
     if (rc)
         swn_cli_error("%s", x ? x->why : "no memory");
     if (x) {
@@ -316,6 +321,10 @@ int part_extract(int argc, char **argv)
     }
     if (!output || !*output || optind != argc - 1) {
         swn_cli_error("give one store and --output FILE; see 'swapnet-partition help extract'");
+        return SWN_CLI_USAGE;
+    }
+    if (part_same_file(argv[optind], output)) {
+        swn_cli_error("--output %s would replace the store itself", output);
         return SWN_CLI_USAGE;
     }
     return run(argv[optind], output);

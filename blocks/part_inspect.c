@@ -82,14 +82,6 @@ static int print_json(const struct summary *m)
     return rc;
 }
 
-static void print_name(const char *name, int width)
-{
-    int n = 0;
-    for (; *name; name++, n++)
-        putchar((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name);
-    printf("%*s", n < width ? width - n : 0, "");
-}
-
 static int print_table(const struct summary *m)
 {
     const struct swn_store *s = m->s;
@@ -101,7 +93,7 @@ static int print_table(const struct summary *m)
     printf("%-*s  %7s  %12s  %s\n", (int)width, "LAYER", "TENSORS", "SIZE", "TYPES");
     for (size_t i = 0; i < s->layer_count; i++) {
         const struct swn_store_layer *l = &s->layers[i];
-        print_name(l->name[0] ? l->name : "(top)", (int)width);
+        part_print_name(l->name[0] ? l->name : "(top)", (int)width);
         printf("  %7" PRIu32 "  %12s  ", l->depth, swn_format_mib(a, l->bytes));
         const char *comma = "";
         for (int d = 0; d < SWN_DTYPE_COUNT; d++)
@@ -114,7 +106,7 @@ static int print_table(const struct summary *m)
     printf("\n%s: %zu layers, %zu tensors, %s", m->kind, s->layer_count, s->tensor_count, swn_format_mib(a, m->bytes));
     if (s->layer_count) {
         printf("; largest layer ");
-        print_name(s->layers[m->largest].name[0] ? s->layers[m->largest].name : "(top)", 0);
+        part_print_name(s->layers[m->largest].name[0] ? s->layers[m->largest].name : "(top)", 0);
         printf(" (%s); smallest budget %s", swn_format_mib(a, s->layers[m->largest].bytes),
                swn_format_mib(b, m->smallest_budget));
     }

@@ -233,7 +233,10 @@ static void print_table(const struct plan *p)
         printf("%5zu  %11s  %12s  ", i, range, swn_format_mib(a, part.bytes));
         if (p->timed)
             printf("%9.3f  %9.3f  %9.3f  ", part.delay.in * 1e3, part.delay.ex * 1e3, part.delay.out * 1e3);
-        printf("%s - %s\n", p->m.layer[part.begin], p->m.layer[part.end - 1]);
+        part_print_name(p->m.layer[part.begin], 0);
+        printf(" - ");
+        part_print_name(p->m.layer[part.end - 1], 0);
+        putchar('\n');
     }
     printf("\n%zu blocks; largest neighbours %s of %s; smallest budget %s\n", p->blocks,
            swn_format_mib(a, p->largest_pair), swn_format_mib(b, p->budget_bytes), swn_format_mib(c, p->minimum));

@@ -2,8 +2,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "part.h"
 #include "swn_store_format.h"
@@ -18,6 +20,20 @@ int part_open_model(struct swn_store **out, const char **kind, const char *path)
     if (rc)
         swn_cli_error("%s", why);
     return rc;
+}
+
+void part_print_name(const char *name, int width)
+{
+    int n = 0;
+    for (; *name; name++, n++)
+        putchar((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name);
+    printf("%*s", n < width ? width - n : 0, "");
+}
+
+int part_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 int part_reader_open(struct part_reader *r, int fd)

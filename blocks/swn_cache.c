@@ -103,9 +103,8 @@ int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *
     return 0;
 }
 
-/* What the store will take, so that room can be made before. */
-static int store_size(const struct swn_checkpoint *c, const struct swn_store_opts *opts, uint64_t *bytes,
-                      char why[SWN_WHY])
+int swn_cache_need(const struct swn_checkpoint *c, const struct swn_store_opts *opts, uint64_t *bytes,
+                   char why[SWN_WHY])
 {
     static const struct swn_store_opts defaults;
     struct swn_layout l;
@@ -117,8 +116,9 @@ static int store_size(const struct swn_checkpoint *c, const struct swn_store_opt
     return rc;
 }
 
-int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char *dir, uint64_t cap_bytes,
-                    const struct swn_checkpoint *c, const struct swn_store_opts *opts, char why[SWN_WHY])
+int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char *dir,
+                    const struct swn_cache_limits *limits, const struct swn_checkpoint *c,
+                    const struct swn_store_opts *opts, char why[SWN_WHY])
 {
     char path[PATH_MAX];
     uint64_t bytes;
@@ -130,13 +130,13 @@ int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char 
         return swn_why(why, rc, "cache directory %s: %s", dir, strerror(-rc));
     rc = swn_cache_check_dir(io, dir, why);
     if (!rc)
-        rc = store_size(c, opts, &bytes, why);
+        rc = swn_cache_need(c, opts, &bytes, why);
     if (rc)
         return rc;
     swn_cache_path(dir, &c->files[0].identity, path, sizeof path);
-    if (cap_bytes)
-        rc = swn_cache_trim(io, dir, cap_bytes, bytes, strrchr(path, '/') + 1, why);
-    uint64_t spare = swn_cache_spare(io, dir, cap_bytes, bytes, strrchr(path, '/') + 1);
+    if (limits->cap_bytes)
+        rc = swn_cache_trim(io, dir, limits, bytes, strrchr(path, '/') + 1, why);
+    uint64_t spare = swn_cache_spare(io, dir, limits, bytes, strrchr(path, '/') + 1);
     own.copies = spare ? own.copies : SWN_COPIES_NONE;
     own.copies_most = own.copies_most && own.copies_most < spare ? own.copies_most : spare;
     if (!rc)

@@ -36,17 +36,16 @@ void swn_cache_list_free(struct swn_cache_entry *entries, size_t count);
 /* Removes one store by the name that swn_cache_list gives. -ENOENT: no such store. -EINVAL: not a name of a store. */
 int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name, char why[SWN_WHY]);
 
-/* Removes least recently used stores until what remains, `keep` aside, and `needed_bytes` fit cap_bytes; what other
- * processes are just building counts too. `keep`: name of a file to be replaced by the needed ones, or NULL. -EFBIG:
- * needed_bytes alone does not fit, and nothing is removed. */
-int swn_cache_trim(const struct swn_io *io, const char *dir, uint64_t cap_bytes, uint64_t needed_bytes,
-                   const char *keep, char why[SWN_WHY]);
+/* Removes least recently used stores until what remains, `replaced` aside, and `needed_bytes` fit the cap, which there
+ * is; what other processes are just building counts too. `replaced`: name of a file to be replaced by the needed ones,
+ * or NULL. -EFBIG: needed_bytes does not fit beside what is to be kept, and nothing is removed. */
+int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,
+                   uint64_t needed_bytes, const char *replaced, char why[SWN_WHY]);
 
 /* Bytes for what is of use but not needed, beside `needed_bytes`: what the cap leaves without removing any store
- * (`keep` is replaced), and half of what is free on the disk at most, as the spill file lies there too. cap_bytes 0: no
- * cap. */
-uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, uint64_t cap_bytes, uint64_t needed_bytes,
-                         const char *keep);
+ * (`replaced` is replaced), and half of what is free on the disk at most, as the spill file lies there too. */
+uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,
+                         uint64_t needed_bytes, const char *replaced);
 
 /* The cap in force: the one in the directory, else the default. 0 means none. */
 int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes, char why[SWN_WHY]);

@@ -154,25 +154,48 @@ int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name,
     return rc ? swn_why(why, rc, "%s/%s: %s", dir, name, strerror(-rc)) : 0;
 }
 
-int swn_cache_trim(const struct swn_io *io, const char *dir, uint64_t cap_bytes, uint64_t needed_bytes,
-                   const char *keep, char why[SWN_WHY])
+static int is_kept(const struct swn_cache_limits *limits, const char *name)
+{
+    for (size_t i = 0; i < limits->keep_count; i++)
+        if (!strcmp(limits->keep[i], name))
+            return 1;
+    return 0;
+}
+
+/* Whether removing all that may go would be enough. */
+static int check_cap(const struct swn_cache_limits *limits, const char *dir, uint64_t needed_bytes, uint64_t kept_bytes,
+                     char why[SWN_WHY])
+{
+    uint64_t most = limits->cap_bytes, beside = kept_bytes + limits->reserved_bytes;
+    if (needed_bytes <= most && beside <= most - needed_bytes)
+        return 0;
+    char others[64] = "";
+    if (beside)
+        snprintf(others, sizeof others, " beside %" PRIu64 " for others in use", beside);
+    return swn_why(why, -EFBIG,
+                   "the store needs %" PRIu64 " bytes%s, more than the cache in %s may take (%" PRIu64
+                   "): raise it with 'swapnetctl cache cap'",
+                   needed_bytes, others, dir, most);
+}
+
+int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,
+                   uint64_t needed_bytes, const char *replaced, char why[SWN_WHY])
 {
     struct swn_cache_entry *entries;
     size_t count;
-    if (needed_bytes > cap_bytes)
-        return swn_why(why, -EFBIG,
-                       "the store needs %" PRIu64 " bytes, more than the cache in %s may take (%" PRIu64
-                       "): raise it with 'swapnetctl cache cap'",
-                       needed_bytes, dir, cap_bytes);
-    uint64_t sum = needed_bytes + swn_newfile_clean(io, dir);
+    uint64_t sum = needed_bytes + limits->reserved_bytes + swn_newfile_clean(io, dir), kept = 0;
     int rc = swn_cache_list(&entries, &count, io, dir, 0, why);
     if (rc)
         return rc;
-    for (size_t i = 0; i < count; i++)
-        if (!keep || strcmp(entries[i].name, keep))
-            sum += entries[i].bytes;
-    for (size_t i = 0; i < count && sum > cap_bytes && !rc; i++) {
-        if (keep && !strcmp(entries[i].name, keep))
+    for (size_t i = 0; i < count; i++) {
+        if (replaced && !strcmp(entries[i].name, replaced))
+            entries[i].bytes = 0;
+        sum += entries[i].bytes;
+        kept += is_kept(limits, entries[i].name) ? entries[i].bytes : 0;
+    }
+    rc = check_cap(limits, dir, needed_bytes, kept, why);
+    for (size_t i = 0; i < count && sum > limits->cap_bytes && !rc; i++) {
+        if (!entries[i].bytes || is_kept(limits, entries[i].name))
             continue;
         rc = swn_cache_remove(io, dir, entries[i].name, why);
         if (rc == -ENOENT) /* another process did it */
@@ -183,24 +206,24 @@ int swn_cache_trim(const struct swn_io *io, const char *dir, uint64_t cap_bytes,
     return rc;
 }
 
-uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, uint64_t cap_bytes, uint64_t needed_bytes,
-                         const char *keep)
+uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,
+                         uint64_t needed_bytes, const char *replaced)
 {
     struct swn_cache_entry *entries;
     struct statvfs v;
     char why[SWN_WHY];
     size_t count;
-    uint64_t taken = needed_bytes;
+    uint64_t taken = needed_bytes + limits->reserved_bytes;
     if (statvfs(dir, &v) || swn_cache_list(&entries, &count, io, dir, 0, why))
         return 0;
     for (size_t i = 0; i < count; i++)
-        taken += strcmp(entries[i].name, keep) ? entries[i].bytes : 0;
+        taken += strcmp(entries[i].name, replaced) ? entries[i].bytes : 0;
     swn_cache_list_free(entries, count);
-    uint64_t room = (uint64_t)v.f_bavail * v.f_frsize;
-    room = room > needed_bytes ? (room - needed_bytes) / 2 : 0;
-    if (!cap_bytes)
+    uint64_t room = (uint64_t)v.f_bavail * v.f_frsize, needed = needed_bytes + limits->reserved_bytes;
+    room = room > needed ? (room - needed) / 2 : 0;
+    if (!limits->cap_bytes)
         return room;
-    uint64_t left = cap_bytes > taken ? cap_bytes - taken : 0;
+    uint64_t left = limits->cap_bytes > taken ? limits->cap_bytes - taken : 0;
     return left < room ? left : room;
 }
 

@@ -172,9 +172,20 @@ void swn_cache_path(const char *dir, const struct swn_identity *source, char *ou
  * (which is read and hashed for that). -ENOENT: none. A store found is marked as used now (its mtime), which is what
  * least-recently-used goes by. */
 int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY]);
-/* Builds it. Makes room first: least recently used stores go until all fit cap_bytes (0: no cap); a checkpoint larger
- * than the cap is refused with -EFBIG. */
-int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char *dir, uint64_t cap_bytes,
-                    const struct swn_checkpoint *c, const struct swn_store_opts *opts, char why[SWN_WHY]);
+/* What stores may take of a cache. */
+struct swn_cache_limits {
+    uint64_t cap_bytes;      /* all together; 0: no cap */
+    uint64_t reserved_bytes; /* of the cap, for stores that are built after this one */
+    const char *const *keep; /* names of stores, in the cache or not, that do not go to make room */
+    size_t keep_count;
+};
+/* Builds it. Makes room first: least recently used stores go until all fit the cap; where those to be kept leave too
+ * little, -EFBIG. The times of the checkpoint's file must have settled (swn_identity_settle) before `c` was opened. */
+int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char *dir,
+                    const struct swn_cache_limits *limits, const struct swn_checkpoint *c,
+                    const struct swn_store_opts *opts, char why[SWN_WHY]);
+/* What the store will take without copies. */
+int swn_cache_need(const struct swn_checkpoint *c, const struct swn_store_opts *opts, uint64_t *bytes,
+                   char why[SWN_WHY]);
 
 #endif

@@ -149,7 +149,7 @@ static int set_cap(const struct request *r, const char *text)
     }
     int rc = swn_cache_set_cap(&swn_io_sys, r->dir, cap, why);
     if (!rc && cap)
-        rc = swn_cache_trim(&swn_io_sys, r->dir, cap, 0, NULL, why);
+        rc = swn_cache_trim(&swn_io_sys, r->dir, &(struct swn_cache_limits){.cap_bytes = cap}, 0, NULL, why);
     if (rc)
         swn_cli_error("%s", why);
     return rc ? SWN_CLI_FAILURE : SWN_CLI_OK;

@@ -65,11 +65,28 @@ static int worth_a_store(struct swn_engine *e, uint64_t bytes)
     return bytes > e->config.budget_bytes / 2 || live + bytes > e->config.budget_bytes;
 }
 
+/* The names of the stores that ranges are mapped from: the other shards of this model. *names is to be freed. */
+static size_t stores_in_use(struct swn_engine *e, const char ***names)
+{
+    size_t most = 0, count = 0;
+    for (const struct source *s = sources; s; s = s->next)
+        most += s->store != NULL;
+    *names = calloc(most + 1, sizeof **names);
+    pthread_mutex_lock(&e->lock);
+    for (const struct source *s = sources; s && *names; s = s->next)
+        if (s->store && s->file.refs)
+            (*names)[count++] = strrchr(s->store->path, '/') + 1;
+    pthread_mutex_unlock(&e->lock);
+    return count;
+}
+
 /* Builds the store of a checkpoint that will not fit beside the model it is loaded into. */
 static int build(struct swn_engine *e, struct swn_store **out, int fd, const char *path, char why[SWN_WHY])
 {
     struct swn_checkpoint *c;
-    uint64_t bytes = 0, cap = 0;
+    uint64_t bytes = 0;
+    struct swn_cache_limits limits = {0};
+    const char **names = NULL;
     int err = swn_checkpoint_open_fd(&c, e->io, fd, path, why);
     if (err)
         return err;
@@ -77,9 +94,14 @@ static int build(struct swn_engine *e, struct swn_store **out, int fd, const cha
         bytes += c->storages[i].bytes;
     /* Narrow copies cost half of a store more to write, and half of the bytes less in every pass. */
     struct swn_store_opts opts = {.buffer_bytes = (size_t)4 << 20, .copies = SWN_COPIES_NARROW};
-    err = worth_a_store(e, bytes) ? swn_cache_cap(e->io, e->config.store_dir, &cap, why) : -ENOENT;
-    if (!err)
-        err = swn_cache_build(out, e->io, e->config.store_dir, cap, c, &opts, why);
+    err = worth_a_store(e, bytes) ? swn_cache_cap(e->io, e->config.store_dir, &limits.cap_bytes, why) : -ENOENT;
+    if (!err) {
+        /* Rather no store of this one than none of those: they would be built again, and this one gone, next time. */
+        limits.keep_count = stores_in_use(e, &names);
+        limits.keep = names;
+        err = swn_cache_build(out, e->io, e->config.store_dir, &limits, c, &opts, why);
+    }
+    free(names);
     swn_checkpoint_close(c, e->io);
     if (!err && e->config.verbose) {
         char mib[32];

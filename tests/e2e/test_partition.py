@@ -171,6 +171,15 @@ def test_plan(checkpoints, disk):
         part("plan", "-b", least, "-o", "json", f"{disk}/s").stdout
 
 
+def test_names_are_not_commands(disk):
+    """Of a terminal that shows them."""
+    path = pathlib.Path(disk) / "c.safetensors"
+    write_safetensors(path, {"a\33[2Jb.weight": [1] * 100, "c\33[2Jd.weight": [2] * 100})
+    for args in (("inspect",), ("plan", "-b", "1M")):
+        shown = part(*args, path).stdout
+        assert "\33" not in shown and "?[2J" in shown, shown
+
+
 def test_sharded(checkpoints, disk):
     index = checkpoints / "model.safetensors.index.json"
     if not index.exists():
@@ -183,6 +192,49 @@ def test_sharded(checkpoints, disk):
     part("build", "-q", index, "-o", f"{disk}/one")
     assert "48 tensors" in part("verify", f"{disk}/one").stdout
     assert "equal to the checkpoint" in part("verify", f"{disk}/one", index).stdout
+
+
+def test_times_that_do_not_tell(checkpoints, disk):
+    """The library finds a store by the file's times, so one is only built when those show the next write."""
+    mkfs = shutil.which("mkfs.ext4")
+    if not mkfs:
+        pytest.skip("needs mkfs.ext4 (Debian: e2fsprogs)")
+    with open(f"{disk}/image", "wb") as image:
+        image.truncate(8 << 20)
+    assert run(mkfs, "-q", "-I", "128", f"{disk}/image").returncode == 0  # whole seconds
+    with harness.mounted("-o", "loop", f"{disk}/image", at=f"{disk}/mnt") as mnt:
+        shutil.copy(checkpoints / "plain.pth", mnt / "c.pth")
+        part("build", "-q", mnt / "c.pth", "-s", f"{disk}/cache")
+        assert time.time() > os.stat(mnt / "c.pth").st_ctime + 2
+    with harness.mounted("-t", "tmpfs", "-o", "size=8m", "none", at=f"{disk}/mnt") as mnt:
+        shutil.copy(checkpoints / "plain.pth", mnt / "c.pth")
+        refused = part("build", "-q", mnt / "c.pth", "-s", f"{disk}/cache", code=REFUSED)
+        assert "in memory" in refused.stderr and "--output" in refused.stderr
+        part("build", "-q", mnt / "c.pth", "-o", f"{disk}/s")
+
+
+def test_shards_and_the_cap(disk):
+    """A program needs the stores of all shards, so none is removed to make room for another, nor by copies of one."""
+    disk = pathlib.Path(disk)
+    shards = [f"{i}.safetensors" for i in range(4)]
+    for i, name in enumerate(shards):
+        write_safetensors(disk / name, {f"l{i}": [i] * (1 << 18)})
+    index = disk / "m.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": {f"l{i}": name for i, name in enumerate(shards)}}))
+    need = 4 * ((1 << 20) + 4096)
+    assert run(CTL, "cache", "cap", str(need - 1), "-s", disk / "cache").returncode == 0
+    refused = part("build", "-q", index, "-s", disk / "cache", code=NO_ROOM)
+    assert f"need {need} bytes" in refused.stderr and os.listdir(disk / "cache") == ["cap"]
+    assert run(CTL, "cache", "cap", str(need + (1 << 20)), "-s", disk / "cache").returncode == 0
+    for _ in range(2):
+        paths = part("build", "-q", index, "-s", disk / "cache").stdout.split()
+        assert len(set(paths)) == 4 and all(os.path.exists(path) for path in paths)
+        sizes = sorted(os.path.getsize(path) for path in paths)
+        assert sizes[0] == need // 4 and sum(sizes) > need  # with copies, as far as there is room
+    # Copies that were written when there was more room give way.
+    assert run(CTL, "cache", "cap", str(need), "-s", disk / "cache").returncode == 0
+    paths = part("build", "-q", index, "-s", disk / "cache").stdout.split()
+    assert [os.path.getsize(path) for path in paths] == [need // 4] * 4
 
 
 def test_cache_commands(checkpoints, disk):
@@ -247,6 +299,27 @@ def test_help_and_version():
     with open("/dev/full", "w") as full:
         done = subprocess.run([PARTITION, "help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         assert done.returncode == 1 and "No space left" in done.stderr
+
+
+def test_output_is_no_input(checkpoints, disk):
+    disk = pathlib.Path(disk)
+    shutil.copy(checkpoints / "plain.pth", disk / "c.pth")
+    part("build", "-q", disk / "c.pth", "-o", disk / "s")
+    (disk / "order").write_text("\n".join(layers(disk / "s")[::-1]))
+    (disk / "link").symlink_to("c.pth")
+    before = {path: path.read_bytes() for path in disk.iterdir()}
+    for output in ("c.pth", "link", "order"):
+        part("build", "-q", disk / "c.pth", "--order", disk / "order", "-o", disk / output, code=USAGE)
+    part("extract", disk / "s", "-o", f"{disk}/./s", code=USAGE)
+    assert {path: path.read_bytes() for path in disk.iterdir()} == before
+    index = checkpoints / "model.safetensors.index.json"
+    if index.exists():
+        for path in checkpoints.glob("*.safetensors*"):
+            shutil.copy(path, disk)
+        for path in checkpoints.glob("*.safetensors*"):
+            part("build", "-q", disk / index.name, "-o", disk / path.name, code=USAGE)
+            assert (disk / path.name).read_bytes() == path.read_bytes()
+    part("build", "-q", "--from-store", disk / "s", "-o", disk / "s", "--order", disk / "order")  # in place
 
 
 def test_refusals(checkpoints, disk):
@@ -512,6 +585,15 @@ def test_interrupted(checkpoints, disk, name):
                *sweep.command)
     assert done.returncode in (-number, 128 + number) and done.stdout == "", done
     assert os.listdir(disk) == ["s"] and sweep.store.read_bytes() == sweep.old_bytes
+
+
+@needs_strace
+def test_interrupted_extract(checkpoints, disk):
+    part("build", "-q", checkpoints / "plain.pth", "-o", f"{disk}/s")
+    done = run("bash", "-c", 'strace -f -o /dev/null -e "inject=fallocate:signal=SIGTERM" "$@"; exit $?', "bash",
+               PARTITION, "extract", f"{disk}/s", "-o", f"{disk}/out.safetensors")
+    assert done.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM) and done.stdout == "", done
+    assert os.listdir(disk) == ["s"]
 
 
 def test_progress_bar_on_a_terminal_only(checkpoints, disk):

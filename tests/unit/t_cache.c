@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -68,14 +69,14 @@ static int make_file(const char *name, float value)
     return fd;
 }
 
-static int try_build(int fd, const char *name, uint64_t cap)
+static int build_within(int fd, const char *name, const struct swn_cache_limits *limits)
 {
     struct swn_checkpoint *c = NULL;
     struct swn_store *s = NULL;
     int rc = swn_checkpoint_open_fd(&c, &fault.io, fd, name, why);
     if (rc)
         fail_msg("checkpoint: %d %s", rc, why);
-    rc = swn_cache_build(&s, &fault.io, dir, cap, c, NULL, why);
+    rc = swn_cache_build(&s, &fault.io, dir, limits, c, NULL, why);
     if (!rc) {
         assert_int_equal(s->tensor_count, 1);
         assert_int_equal(s->total_bytes, STORE_BYTES);
@@ -83,6 +84,11 @@ static int try_build(int fd, const char *name, uint64_t cap)
     }
     swn_checkpoint_close(c, &fault.io);
     return rc;
+}
+
+static int try_build(int fd, const char *name, uint64_t cap)
+{
+    return build_within(fd, name, &(struct swn_cache_limits){.cap_bytes = cap});
 }
 
 static int found(int fd)
@@ -242,6 +248,43 @@ static void cap(void **state)
     assert_int_equal(swn_cache_remove(&fault.io, dir, "../x", why), -EINVAL);
 }
 
+/* The stores of a model's other shards. */
+static void some_are_kept(void **state)
+{
+    (void)state;
+    char path[4096];
+    struct swn_identity id;
+    int fd[3];
+    for (int i = 0; i < 3; i++) {
+        char name[8] = {'m', (char)('0' + i), 0};
+        fd[i] = make_file(name, (float)i);
+        if (i < 2)
+            assert_int_equal(try_build(fd[i], name, 0), 0);
+        if (i < 2)
+            age(fd[i], 100 - i);
+    }
+    assert_int_equal(swn_identity_stat(&swn_io_sys, fd[0], &id), 0);
+    swn_cache_path(dir, &id, path, sizeof path);
+    const char *keep[] = {strrchr(path, '/') + 1};
+    struct swn_cache_limits limits = {.cap_bytes = 2 * STORE_BYTES - 1, .keep = keep, .keep_count = 1};
+    assert_int_equal(build_within(fd[2], "m2", &limits), -EFBIG);
+    assert_int_equal(stores(), 2); /* nothing was removed in vain */
+    limits.cap_bytes++;
+    limits.reserved_bytes = 1;
+    assert_int_equal(build_within(fd[2], "m2", &limits), -EFBIG);
+    assert_int_equal(stores(), 2);
+    limits.reserved_bytes = 0;
+    assert_int_equal(build_within(fd[2], "m2", &limits), 0);
+    assert_int_equal(found(fd[0]), 0); /* though it was used before the other one */
+    assert_int_equal(found(fd[1]), -ENOENT);
+    /* One that is itself to be built anew. */
+    limits.cap_bytes = 2 * STORE_BYTES;
+    assert_int_equal(build_within(fd[0], "m0", &limits), 0);
+    assert_int_equal(stores(), 2);
+    for (int i = 0; i < 3; i++)
+        close(fd[i]);
+}
+
 static void directories_of_others(void **state)
 {
     (void)state;
@@ -299,7 +342,8 @@ static void any_operation_fails(void **state)
             struct swn_store *s = NULL;
             assert_int_equal(swn_checkpoint_open_fd(&c, &swn_io_sys, fd, "one", why), 0);
             swn_fault_arm(&fault, at, for_ever, -EIO);
-            int rc = swn_cache_build(&s, &fault.io, dir, 3 * STORE_BYTES, c, NULL, why);
+            int rc = swn_cache_build(&s, &fault.io, dir, &(struct swn_cache_limits){.cap_bytes = 3 * STORE_BYTES}, c,
+                                     NULL, why);
             if (!rc) {
                 swn_store_close(s, &fault.io);
                 rc = swn_cache_open(&s, &fault.io, dir, fd, why);
@@ -323,13 +367,52 @@ static void any_operation_fails(void **state)
     close(fd);
 }
 
+static int64_t ctime_ns;
+
+static int dated_fstat(void *ctx, int fd, struct stat *st)
+{
+    int rc = swn_io_sys.fstat(ctx, fd, st);
+    st->st_ctim = (struct timespec){.tv_sec = ctime_ns / 1000000000, .tv_nsec = ctime_ns % 1000000000};
+    return rc;
+}
+
+/* Whether the times of a file will tell of the next write. */
+static void times_settle(void **state)
+{
+    (void)state;
+    struct swn_identity id = {0}, now;
+    struct swn_io dated = swn_io_sys;
+    struct timespec t;
+    int fd = make_file("one", 1);
+    assert_int_equal(swn_identity_settle(&swn_io_sys, fd, 1000, &id), 0);
+    assert_int_equal(swn_identity_stat(&swn_io_sys, fd, &now), 0);
+    assert_memory_equal(&id, &now, sizeof id);
+
+    dated.fstat = dated_fstat;
+    clock_gettime(CLOCK_REALTIME, &t);
+    ctime_ns = (t.tv_sec - 1) * INT64_C(1000000000); /* a whole second: any time within it, or the next */
+    assert_int_equal(swn_identity_settle(&dated, fd, 0, &id), -ESTALE);
+    assert_int_equal(swn_identity_settle(&dated, fd, 3000, &id), 0);
+    clock_gettime(CLOCK_REALTIME, &t);
+    assert_true(t.tv_sec * INT64_C(1000000000) + t.tv_nsec > ctime_ns + INT64_C(2000000000));
+    ctime_ns = (t.tv_sec + 100) * INT64_C(1000000000) + 1; /* somebody's clock is wrong */
+    assert_int_equal(swn_identity_settle(&dated, fd, 3000, &id), -ESTALE);
+    close(fd);
+
+    fd = memfd_create("one", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(swn_identity_settle(&swn_io_sys, fd, 1000, &id), -ENOTSUP);
+    close(fd);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(built_and_found), TEST(changed_files_are_others), TEST(wrong_name), TEST(cap), TEST(directories_of_others),
-        TEST(two_at_once),     TEST(any_operation_fails),
+        TEST(built_and_found), TEST(changed_files_are_others), TEST(wrong_name),  TEST(cap),
+        TEST(some_are_kept),   TEST(directories_of_others),    TEST(two_at_once), TEST(any_operation_fails),
+        TEST(times_settle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
