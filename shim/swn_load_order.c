@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "swn_load.h"
 #include "swn_load_priv.h"
@@ -86,12 +87,18 @@ void swn_load_write_order(struct swn_engine *e, const struct source *s)
 {
     char path[4096 + sizeof SWN_ORDER_SUFFIX], why[SWN_WHY];
     struct swn_newfile f;
-    size_t len;
-    if (is_the_stores(s))
+    struct stat st;
+    size_t len = 0;
+    /* Other threads may still plan. */
+    pthread_mutex_lock(&e->lock);
+    char *text = is_the_stores(s) ? NULL : text_of(s, &len);
+    pthread_mutex_unlock(&e->lock);
+    if (!text || e->io->fstat(e->io->ctx, s->store->file.fd, &st) || !st.st_nlink) {
+        free(text); /* nothing to say, or the store has been removed */
         return;
-    char *text = text_of(s, &len);
+    }
     snprintf(path, sizeof path, "%s%s", s->store->path, SWN_ORDER_SUFFIX);
-    if (text && swn_newfile_open(&f, e->io, path, 0600, why) == 0) {
+    if (swn_newfile_open(&f, e->io, path, 0600, why) == 0) {
         if (e->io->pwrite(e->io->ctx, f.file.fd, text, len, 0) == (ssize_t)len)
             swn_newfile_commit(&f, e->io, why);
         else
