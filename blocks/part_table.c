@@ -36,7 +36,7 @@ int part_parse_count(const char *text, size_t *count)
 
 int part_table_path(const struct swn_model *m, char *out, size_t size)
 {
-    int n = m->store_path ? snprintf(out, size, "%s.table", m->store_path) : -1;
+    int n = m->store_path ? snprintf(out, size, "%s%s", m->store_path, SWN_TABLE_SUFFIX) : -1;
     return n > 0 && (size_t)n < size;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "swn_newfile.h"
 #include "swn_paths.h"
@@ -138,20 +139,51 @@ void swn_cache_list_free(struct swn_cache_entry *entries, size_t count)
 
 /* ---- removing ---- */
 
+static const char *const suffixes[] = {SWN_ORDER_SUFFIX, SWN_TABLE_SUFFIX};
+#define SUFFIXES (sizeof suffixes / sizeof *suffixes)
+
 int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name, char why[SWN_WHY])
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], beside[PATH_MAX + 16];
     if (!is_store_name(name))
         return swn_why(why, -EINVAL, "'%s' is not the name of a store in the cache", name);
-    char order[PATH_MAX + sizeof SWN_ORDER_SUFFIX];
     int rc = join(path, dir, name);
     if (!rc)
         rc = io->unlink(io->ctx, path);
-    if (!rc) {
-        snprintf(order, sizeof order, "%s%s", path, SWN_ORDER_SUFFIX);
-        io->unlink(io->ctx, order); /* if there is one */
+    for (size_t i = 0; i < SUFFIXES && !rc; i++) {
+        snprintf(beside, sizeof beside, "%s%s", path, suffixes[i]);
+        io->unlink(io->ctx, beside); /* if there is one */
     }
     return rc ? swn_why(why, rc, "%s/%s: %s", dir, name, strerror(-rc)) : 0;
+}
+
+/* Whether `name` is of a file that lies beside a store; `store` becomes the store's. */
+static int is_beside(const char *name, char store[HASH_DIGITS + sizeof SWN_CACHE_SUFFIX])
+{
+    size_t len = strnlen(name, HASH_DIGITS + strlen(SWN_CACHE_SUFFIX));
+    memcpy(store, name, len);
+    store[len] = 0;
+    if (!is_store_name(store))
+        return 0;
+    for (size_t i = 0; i < SUFFIXES; i++)
+        if (!strcmp(name + strlen(store), suffixes[i]))
+            return 1;
+    return 0;
+}
+
+/* What lies beside stores that are gone. */
+static void remove_orphans(const struct swn_io *io, const char *dir)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return;
+    for (struct dirent *f; (f = readdir(d));) {
+        char store[HASH_DIGITS + sizeof SWN_CACHE_SUFFIX], path[PATH_MAX];
+        if (is_beside(f->d_name, store) && !join(path, dir, store) && access(path, F_OK) && errno == ENOENT &&
+            !join(path, dir, f->d_name))
+            io->unlink(io->ctx, path);
+    }
+    closedir(d);
 }
 
 static int is_kept(const struct swn_cache_limits *limits, const char *name)
@@ -203,6 +235,8 @@ int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_ca
         sum -= entries[i].bytes;
     }
     swn_cache_list_free(entries, count);
+    if (!rc)
+        remove_orphans(io, dir);
     return rc;
 }
 

@@ -162,6 +162,8 @@ int swn_store_recut(const struct swn_store *from, const struct swn_io *io, const
 /* A text file beside the store, named STORE.order: the layers in the order in which a program was seen to read them,
  * one a line. Written by the library, read by `swapnet-partition build --from-store`. */
 #define SWN_ORDER_SUFFIX ".order"
+/* The lookup table of `swapnet-partition table`, beside it too. */
+#define SWN_TABLE_SUFFIX ".table"
 
 /* --- the cache: stores of checkpoint files, found by the file's identity --- */
 

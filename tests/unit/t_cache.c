@@ -285,6 +285,42 @@ static void some_are_kept(void **state)
         close(fd[i]);
 }
 
+static int beside(const char *store, const char *suffix, int make)
+{
+    char path[5000];
+    snprintf(path, sizeof path, "%s/%s%s", dir, store, suffix);
+    if (make)
+        close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    return access(path, F_OK) == 0;
+}
+
+/* What lies beside a store goes with it, and is no store itself. */
+static void nothing_beside_nothing(void **state)
+{
+    (void)state;
+    static const char gone[] = "0123456789abcdef0123456789abcdef.swnstore";
+    struct swn_cache_entry *e;
+    size_t n;
+    int fd = make_file("one", 1);
+    assert_int_equal(try_build(fd, "one", 0), 0);
+    assert_int_equal(swn_cache_list(&e, &n, &fault.io, dir, 0, why), 0);
+    assert_int_equal(n, 1);
+    static const char *const suffixes[] = {".order", ".table", ".else"};
+    for (size_t i = 0; i < 3; i++)
+        assert_true(beside(e[0].name, suffixes[i], 1) && beside(gone, suffixes[i], 1));
+    const struct swn_cache_limits limits = {.cap_bytes = 1 << 20};
+    assert_int_equal(swn_cache_trim(&fault.io, dir, &limits, 0, NULL, why), 0);
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(beside(e[0].name, suffixes[i], 0));
+        assert_int_equal(beside(gone, suffixes[i], 0), i == 2); /* not one of ours */
+    }
+    assert_int_equal(swn_cache_remove(&fault.io, dir, e[0].name, why), 0);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(beside(e[0].name, suffixes[i], 0), i == 2);
+    swn_cache_list_free(e, n);
+    close(fd);
+}
+
 static void directories_of_others(void **state)
 {
     (void)state;
@@ -410,8 +446,15 @@ static void times_settle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(built_and_found), TEST(changed_files_are_others), TEST(wrong_name),  TEST(cap),
-        TEST(some_are_kept),   TEST(directories_of_others),    TEST(two_at_once), TEST(any_operation_fails),
+        TEST(built_and_found),
+        TEST(changed_files_are_others),
+        TEST(wrong_name),
+        TEST(cap),
+        TEST(some_are_kept),
+        TEST(nothing_beside_nothing),
+        TEST(directories_of_others),
+        TEST(two_at_once),
+        TEST(any_operation_fails),
         TEST(times_settle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
