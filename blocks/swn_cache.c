@@ -37,6 +37,9 @@ int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_W
         return swn_why(why, rc, "cache directory %s: %s", dir, strerror(-rc));
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return swn_why(why, -EPERM, "cache directory %s belongs to another user: set SWAPNET_STORE to your own", dir);
+    if (st.st_mode & 022 && st.st_mode & S_ISVTX) /* /tmp and the like: meant to be everybody's */
+        return swn_why(why, -EPERM, "cache directory %s is shared with others: set SWAPNET_STORE to one of your own",
+                       dir);
     if (st.st_mode & 022)
         return swn_why(why, -EPERM, "cache directory %s can be written by others: chmod go-w %s", dir, dir);
     return 0;

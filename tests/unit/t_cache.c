@@ -330,6 +330,7 @@ static void directories_of_others(void **state)
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(chmod(dir, open_to_others[i]), 0);
         assert_int_equal(found(fd), -EPERM);
+        assert_true(!strstr(why, "chmod") == !!(open_to_others[i] & S_ISVTX)); /* not on /tmp, as root */
         assert_int_equal(try_build(fd, "one", 0), -EPERM);
         assert_int_equal(swn_cache_set_cap(&fault.io, dir, 1, why), -EPERM);
     }
