@@ -103,8 +103,8 @@ const struct swn_store_extent *swn_store_find(const struct swn_store *s, uint32_
 /* 0 when the `extent->bytes` bytes at buf are what the extent held when the store was built, else -EILSEQ. */
 int swn_store_check(const struct swn_store_extent *extent, const void *buf);
 
-/* The same, reading the extent from the store through `buffer_bytes` of memory and past the page cache. Other errors:
- * of the reads. */
+/* The same, reading the extent from the store through `buffer_bytes` of memory and past the page cache, and once more
+ * if it does not match. Other errors: of the reads. */
 int swn_store_verify_extent(const struct swn_store *s, const struct swn_io *io, const struct swn_store_extent *extent,
                             size_t buffer_bytes);
 

@@ -442,6 +442,35 @@ static void times_settle(void **state)
     close(fd);
 }
 
+static int spoilt_reads;
+
+static ssize_t spoilt_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
+{
+    ssize_t n = swn_io_sys.pread(ctx, fd, buf, len, off);
+    if (n > 0 && spoilt_reads-- > 0)
+        ((char *)buf)[n / 2] ^= 1;
+    return n;
+}
+
+/* Bytes may be spoilt on their way from the disk: a mismatch is read once more, and once only. */
+static void mismatch_is_read_twice(void **state)
+{
+    (void)state;
+    struct swn_store *s = NULL;
+    struct swn_io spoilt = swn_io_sys;
+    int fd = make_file("one", 1);
+    assert_int_equal(try_build(fd, "one", 0), 0);
+    assert_int_equal(swn_cache_open(&s, &fault.io, dir, fd, why), 0);
+    spoilt.pread = spoilt_pread;
+    for (int times = 0; times < 3; times++) {
+        spoilt_reads = times;
+        assert_int_equal(swn_store_verify_extent(s, &spoilt, &s->extents[0], 1 << 20), times < 2 ? 0 : -EILSEQ);
+        assert_int_equal(spoilt_reads, times == 2 ? 0 : -1);
+    }
+    swn_store_close(s, &fault.io);
+    close(fd);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -457,6 +486,7 @@ int main(void)
         TEST(two_at_once),
         TEST(any_operation_fails),
         TEST(times_settle),
+        TEST(mismatch_is_read_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
