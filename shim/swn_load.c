@@ -95,6 +95,8 @@ static int build(struct swn_engine *e, struct swn_store **out, int fd, const cha
     /* Narrow copies cost half of a store more to write, and half of the bytes less in every pass. */
     struct swn_store_opts opts = {.buffer_bytes = (size_t)4 << 20, .copies = SWN_COPIES_NARROW};
     err = worth_a_store(e, bytes) ? swn_cache_cap(e->io, e->config.store_dir, &limits.cap_bytes, why) : -ENOENT;
+    if (err == -EINVAL) /* of the cap's file, not of the checkpoint: it is to be said */
+        err = -EIO;
     if (!err) {
         /* Rather no store of this one than none of those: they would be built again, and this one gone, next time. */
         limits.keep_count = stores_in_use(e, &names);

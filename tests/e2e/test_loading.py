@@ -264,6 +264,15 @@ def test_no_room_for_the_store(torch, disk):
     assert not [path for path in left if path.name.endswith(".swnstore")], left
 
 
+@each_113
+def test_spoilt_cap(torch, disk):
+    """A cap that cannot be read is said, rather than every file taken for one of another kind."""
+    (disk / "cap").write_text("20G\n")
+    run = load(torch, "pth", disk, "stop")
+    lines = run.own_lines()
+    assert run.rc == 0 and len(lines) == 1 and "swapnetctl cache cap" in lines[0], run.describe()
+
+
 def models_in_cache():
     yield from (p for p in ways() if p.id in ("pth-torch1.13", "jit-torch1.13", "pth:mmap-torch2.13",
                                               "pth:mmap:assign-torch2.13", "safetensors-torch2.13",
