@@ -50,31 +50,36 @@ static char *split_line(char *line, unsigned *thread)
     return rest + 1;
 }
 
-static FILE *open_file(const char *path, uint64_t *peak, int *cut)
+/* Of the head of a file. */
+struct head {
+    long long peak, budget;
+    int cut;
+};
+
+static FILE *open_file(const char *path, struct head *out)
 {
     char head[SWN_RESULTS_HEAD + 1] = "";
-    long long bytes;
     FILE *f = fopen(path, "re");
-    if (f && (fread(head, 1, SWN_RESULTS_HEAD, f) != SWN_RESULTS_HEAD ||
-              sscanf(head, SWN_RESULTS_MAGIC " peak %lld cut %d", &bytes, cut) != 2 || bytes < 0)) {
+    if (f &&
+        (fread(head, 1, SWN_RESULTS_HEAD, f) != SWN_RESULTS_HEAD ||
+         sscanf(head, SWN_RESULTS_MAGIC " peak %lld cut %d budget %lld", &out->peak, &out->cut, &out->budget) != 3)) {
         fclose(f);
         f = NULL;
         errno = EINVAL;
-    } else if (f) {
-        *peak = (uint64_t)bytes;
     }
     return f;
 }
 
 static int read_file(struct swn_results *r, unsigned file)
 {
-    uint64_t peak = 0;
-    int cut = 0, rc = 0;
-    FILE *f = open_file(r->files[file], &peak, &cut);
+    struct head head;
+    int rc = 0;
+    FILE *f = open_file(r->files[file], &head);
     if (!f)
         return -errno;
-    r->peak_bytes = peak > r->peak_bytes ? peak : r->peak_bytes;
-    r->cut |= cut;
+    r->peak_bytes = (uint64_t)head.peak > r->peak_bytes ? (uint64_t)head.peak : r->peak_bytes;
+    r->budget_bytes = (uint64_t)head.budget > r->budget_bytes ? (uint64_t)head.budget : r->budget_bytes;
+    r->cut |= head.cut;
     char *line = NULL, *result;
     size_t room = 0;
     unsigned thread;
@@ -306,9 +311,8 @@ char *swn_results_describe(const struct swn_results *r, long stream, size_t plac
     if (stream < 0 || place >= r->streams[stream].count)
         return buf;
     const struct swn_results_stream *s = &r->streams[stream];
-    uint64_t peak;
-    int cut;
-    FILE *f = open_file(r->files[s->file], &peak, &cut);
+    struct head head;
+    FILE *f = open_file(r->files[s->file], &head);
     char *line = NULL, *result;
     size_t room = 0;
     unsigned thread;

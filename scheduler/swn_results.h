@@ -3,7 +3,7 @@
  * A run leaves a directory with a file per process; its name begins with when it was made, so that sorted names are in
  * the order of their first results. A file is a head of SWN_RESULTS_HEAD bytes
  *
- *     swapnet-results 1 peak BYTES cut 0|1 pid PID name NAME
+ *     swapnet-results 1 peak BYTES cut 0|1 budget BYTES pid PID name NAME
  *
  * (filled up with spaces, ended by a newline), then a line per result
  *
@@ -38,9 +38,10 @@ struct swn_results {
     size_t file_count;
     struct swn_results_stream *streams; /* by file, then thread */
     size_t stream_count;
-    size_t total, unseen; /* results; of these, such as could not be looked at */
-    uint64_t peak_bytes;  /* of tensors, in the process that had most; 0: not known */
-    int cut;              /* a disk was full: some results are missing */
+    size_t total, unseen;  /* results; of these, such as could not be looked at */
+    uint64_t peak_bytes;   /* of tensors, in the process that had most; 0: not known */
+    uint64_t budget_bytes; /* that swapnet began with; 0: it was not there */
+    int cut;               /* a disk was full: some results are missing */
 };
 
 /* 0 and *out, to be freed; or -errno and why[]. A file that is no record is -EINVAL. */

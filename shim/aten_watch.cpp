@@ -64,7 +64,9 @@ void tell_tensor(const std::string &op, const at::Tensor &tensor)
              static_cast<size_t>(tensor.dim()),
              tensor.sizes().data(),
              tensor.strides().data()};
-        if (tensor.is_cpu())
+        if (tensor.is_meta() || tensor.numel() == 0)
+            r.data = "", r.item_bytes = 0; // it has no bytes, wherever it is
+        else if (tensor.is_cpu())
             r.data = static_cast<const char *>(tensor.storage().data_ptr().get()) +
                      static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
     }

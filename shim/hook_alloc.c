@@ -96,7 +96,7 @@ static const char *watch(const struct swn_config *config)
 {
     const char *refused = half->watch(swn_verify_result);
     if (!refused)
-        swn_verify_start(config->verify_dir);
+        swn_verify_start(config->verify_dir, swn_engine_running() ? swn_engine_one.goal_bytes : 0);
     return refused;
 }
 

@@ -27,6 +27,7 @@
 static struct {
     pthread_mutex_t lock;
     char dir[PATH_MAX];
+    uint64_t budget_bytes;
     int fd;                   /* -1: no file yet */
     char *head, *chunk;       /* the first page, and where it goes on */
     size_t used, chunk_begin; /* in the chunk; where that is in the file */
@@ -57,8 +58,9 @@ static int next_chunk(void)
 static void write_head(void)
 {
     char text[SWN_RESULTS_HEAD + 1];
-    int n = snprintf(text, sizeof text, SWN_RESULTS_MAGIC " peak %020lld cut %d pid %d name %.64s",
-                     atomic_load(&peak_bytes), record.full, getpid(), program_invocation_short_name);
+    int n =
+        snprintf(text, sizeof text, SWN_RESULTS_MAGIC " peak %020lld cut %d budget %" PRIu64 " pid %d name %.64s",
+                 atomic_load(&peak_bytes), record.full, record.budget_bytes, getpid(), program_invocation_short_name);
     memset(text + n, ' ', sizeof text - (size_t)n);
     text[SWN_RESULTS_HEAD - 1] = '\n';
     memcpy(record.head, text, SWN_RESULTS_HEAD);
@@ -200,8 +202,9 @@ __attribute__((destructor)) static void at_exit(void)
     pthread_mutex_unlock(&record.lock);
 }
 
-void swn_verify_start(const char *dir)
+void swn_verify_start(const char *dir, uint64_t budget_bytes)
 {
+    record.budget_bytes = budget_bytes;
     snprintf(record.dir, sizeof record.dir, "%s", dir);
     pthread_atfork(before_fork, in_parent, in_child);
 }

@@ -8,8 +8,8 @@
 
 #include "swn_aten.h"
 
-/* Once. Files are made when their process has its first result. */
-void swn_verify_start(const char *dir);
+/* Once. Files are made when their process has its first result. budget_bytes: 0 without the engine. */
+void swn_verify_start(const char *dir, uint64_t budget_bytes);
 
 /* swn_half.watch calls it. Results of threads that have no number (swn_threads_number) are left out. */
 void swn_verify_result(const char *op, const struct swn_result *r);

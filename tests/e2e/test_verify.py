@@ -59,6 +59,7 @@ def test_one_bit(torch213, disk):
     assert (first["process"], first["thread"]) == (0, 0)
 
 
+@pytest.mark.slow
 def test_chance(torch113, disk):
     answer, _ = verify(torch113, disk, "verified", "chance", code=5)
     assert answer["verdict"] == "undetermined" and len(answer["runs"]) == 3
@@ -73,6 +74,12 @@ def test_what_people_see(torch113, disk):
     assert lines[0].split()[0] == "RUN" and lines[1].startswith("without swapnet ") and lines[2].startswith("with swapnet ")
     assert lines[-1].startswith("The same bits in all ")
     assert float(lines[1].split()[5]) > 24 and float(lines[2].split()[5]) <= 8
+
+
+@pytest.mark.slow
+def test_ends_without_statistics(torch113, disk):
+    answer, _ = verify(torch113, disk, "verified", "short")
+    assert answer["verdict"] == "same" and answer["budget_bytes"] == 12 * harness.MIB
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ static void process(int run, int file, const char *results)
     char path[256], head[SWN_RESULTS_HEAD + 1];
     snprintf(path, sizeof path, "%s/%d", dirs[run], file);
     snprintf(head, sizeof head, "%-*s", SWN_RESULTS_HEAD - 1,
-             SWN_RESULTS_MAGIC " peak 00000000000000004096 cut 0 pid 1");
+             SWN_RESULTS_MAGIC " peak 00000000000000004096 cut 0 budget 8192 pid 1");
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fprintf(f, "%s\n", head);
@@ -88,6 +88,7 @@ static void what_is_read(void **state)
     assert_int_equal(r[0].total, 4);
     assert_int_equal(r[0].streams[0].count, 2);
     assert_int_equal(r[0].peak_bytes, 4096);
+    assert_int_equal(r[0].budget_bytes, 8192);
     assert_int_equal(r[1].total, 0); /* a run without any */
     swn_results_free(&r[0]);
     swn_results_free(&r[1]);

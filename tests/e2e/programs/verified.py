@@ -2,7 +2,7 @@
 
 family: in two threads, a forked child, and a child that is executed. other: one bit of the last layer's bias is another
 under swapnet, from the second inference on. chance: the last two inferences are of random images. pool: two threads
-share a queue of images. nothing, fail: end, one of them badly.
+share a queue of images. short: ends without saying goodbye. fail: ends badly.
 """
 import os
 import queue
@@ -70,4 +70,6 @@ elif mode == "chance":
 else:
     for image in images[:3]:
         infer(image)
-print("the program's own words")
+print("the program's own words", flush=True)
+if mode == "short":
+    os._exit(0)
