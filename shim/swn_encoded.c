@@ -91,21 +91,6 @@ void swn_encoded_forget(struct source *s)
 
 _Static_assert(SWN_GRANULE % SWN_CHUNK == 0, "a piece of a weight is whole chunks");
 
-/* The extent that has [off, off + bytes) of the store, or NULL. */
-static const struct swn_store_extent *extent_with(const struct swn_store *s, uint64_t off, uint64_t bytes)
-{
-    size_t lo = 0, hi = s->extent_count;
-    while (lo < hi) { /* the last one that begins at off or before */
-        size_t mid = lo + (hi - lo) / 2;
-        if (s->extents[mid].off <= off)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    const struct swn_store_extent *x = lo ? &s->extents[lo - 1] : NULL;
-    return x && off + bytes <= x->off + swn_round_up(x->bytes, SWN_PAGE) ? x : NULL;
-}
-
 static struct copy_use *use_of(const struct source *s, const struct swn_store_copy *c)
 {
     return &s->uses[c - s->store->copies];
@@ -115,7 +100,7 @@ static struct copy_use *use_of(const struct source *s, const struct swn_store_co
 static const struct swn_store_extent *copied(const struct swn_range *r, size_t size, struct source **from)
 {
     struct source *s = atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED ? swn_source_of(r->file) : NULL;
-    const struct swn_store_extent *x = s && s->uses ? extent_with(s->store, r->extent, size) : NULL;
+    const struct swn_store_extent *x = s && s->uses ? swn_source_extent(s, r->extent, size) : NULL;
     *from = s;
     return x && x->copy && !atomic_load(&use_of(s, x->copy)->bad) ? x : NULL;
 }

@@ -45,6 +45,7 @@ struct swn_thread_state {
     size_t other;          /* most of everything that is not a weight since then, likewise */
     uintptr_t slicing;     /* where the next slice of the weight begins that its operator is going through; 0: none */
     uintptr_t slicing_end; /* and where what it needs of it ends */
+    struct swn_load_run *checking; /* the checksum that goes along with it, see swn_load_check.c; NULL: none yet */
     struct swn_thread_state *next;
     int listed;
 };

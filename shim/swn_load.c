@@ -21,7 +21,6 @@
 #define FILE_LEAST ((uint64_t)1 << 20)
 /* Stores that no range names are kept open for the next load, up to so many. */
 #define IDLE_MOST 16
-#define VERIFY_PIECE ((size_t)1 << 20)
 /* What a program may have read of a tensor before the read that is registered: Python's buffer, 4 to 128 KiB. */
 #define HEAD_MOST ((size_t)256 << 10)
 /* Longest tick of the clock that file times are taken from: a file that has just been written is waited for. */
@@ -243,21 +242,14 @@ struct swn_extent_file *swn_load_mapped(int fd)
     return &s->file;
 }
 
+/* The extent that is just these bytes, or NULL. */
 static const struct swn_store_extent *extent_at(const struct source *s, uint64_t off, size_t len, size_t *index)
 {
-    size_t lo = 0, hi = s->store->extent_count;
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (s->store->extents[mid].off < off)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    if (lo == s->store->extent_count || s->store->extents[lo].off != off ||
-        swn_round_up(s->store->extents[lo].bytes, SWN_PAGE) != len)
+    const struct swn_store_extent *x = swn_source_extent(s, off, len);
+    if (!x || x->off != off || swn_round_up(x->bytes, SWN_PAGE) != len)
         return NULL;
-    *index = lo;
-    return &s->store->extents[lo];
+    *index = (size_t)(x - s->store->extents);
+    return x;
 }
 
 static void note_held(struct swn_range *r)
@@ -428,39 +420,6 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     note_held(r);
     e->deferred += r->len;
     return 1;
-}
-
-/* --- checksums --- */
-
-int swn_load_check(const struct swn_frame *f, const void *bytes)
-{
-    const struct source *s = (const void *)((const char *)f->job.file - offsetof(struct source, file.fetch));
-    size_t i;
-    if (!f->checked)
-        return 0;
-    const struct swn_store_extent *x = s->store ? extent_at(s, f->job.off, f->job.len, &i) : NULL;
-    if (!x || s->verified[i])
-        return 0;
-    int err = swn_store_check(x, bytes);
-    if (!err)
-        s->verified[i] = 1;
-    return err;
-}
-
-void swn_load_verify(struct swn_engine *e, struct swn_range *r)
-{
-    if (atomic_load(&r->state) != SWN_STREAMED || !r->file->immutable)
-        return;
-    const struct source *s = swn_source_of(r->file);
-    size_t i;
-    const struct swn_store_extent *x = s->store ? extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i) : NULL;
-    if (!x || s->verified[i])
-        return;
-    int err = swn_store_verify_extent(s->store, e->io, x, VERIFY_PIECE);
-    if (err == -EILSEQ)
-        swn_engine_corrupt(r->file, r->id, r->extent);
-    if (!err)
-        s->verified[i] = 1;
 }
 
 const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t size)

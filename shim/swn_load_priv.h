@@ -30,7 +30,7 @@ struct source {
     _Atomic int edges_asked;
     uint32_t index;                  /* of the file in its store */
     char *path;                      /* of the file, when it was found; NULL: mapped */
-    _Atomic unsigned char *verified; /* per extent: 1 when checked, by the fetcher or whoever holds the engine lock */
+    _Atomic unsigned char *verified; /* per extent: 1 when its own bytes, not a copy's, were found right */
     /* Of the store's copies, may be NULL: per copy, whether it is read instead of its extent, and what keeps it from
      * that for good; per chunk, 1 when it was found right. */
     struct copy_use *uses;
@@ -46,6 +46,9 @@ static inline struct source *swn_source_of(const struct swn_extent_file *file)
 {
     return file && file->immutable ? (void *)((char *)(uintptr_t)file - offsetof(struct source, file)) : NULL;
 }
+
+/* The extent of its store that has the `len` bytes at `off`, or NULL. */
+const struct swn_store_extent *swn_source_extent(const struct source *s, uint64_t off, uint64_t len);
 
 /* The file of `fd` is about to be loaded, and s has its store: has the kernel read what will be read of it even so. */
 void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct source *s);

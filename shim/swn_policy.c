@@ -524,8 +524,6 @@ static int cut(struct swn_engine *e, struct swn_range *lead, size_t at)
         return 0;
     if (in_use(r))
         return -EBUSY;
-    /* Its checksum is for the whole; pieces could not be checked. */
-    swn_load_verify(e, r);
     if (swn_residency_unshare(&e->res, r))
         return -EBUSY;
     if (r->published && swn_residency_remap(&e->res, r))
@@ -778,6 +776,7 @@ void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
         return;
     memcpy(swn_pool_rw(e->pool, kept), swn_pool_rw(e->pool, f), size);
     kept->state = SWN_FRAME_USED;
+    kept->copy = f->copy;
     if (r->published && swn_residency_remap(&e->res, r)) {
         swn_pool_release(e->pool, kept);
         swn_policy_home(e, r, 0);

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 
 #include "swn_engine_priv.h"
+#include "swn_load.h"
 
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
@@ -103,6 +104,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
                 swn_policy_pool(e);
             swn_swapin_claim(e, slice, t, 1);
             swn_window_lend(e, slice, t);
+            swn_load_slice(e, t, slice);
         }
     } else if (bytes) {
         arg->sliced = 1; /* from here on by its own address */
@@ -118,8 +120,12 @@ void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
 {
     swn_window_end_arg(e, &op->slice);
     op->slice = (struct swn_arg){0};
+    int alive = arg->range && arg->range->id == arg->range_id;
+    struct swn_thread_state *t = swn_window_thread(e);
+    if (alive && t)
+        swn_load_slices_end(e, t, arg->range, arg->sliced == 2);
     /* Not in slices after all: pages of its mapping have been read. */
-    struct swn_range *r = arg->sliced == 1 && arg->range && arg->range->id == arg->range_id ? arg->range->rest : NULL;
+    struct swn_range *r = arg->sliced == 1 && alive ? arg->range->rest : NULL;
     for (; r; r = r->rest)
         swn_window_forget(e, r);
     arg->remap = arg->sliced == 1;

@@ -71,7 +71,10 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
     if (!f || swn_swapin_await(e, arg, t)) {
         if (atomic_load(&r->state) != SWN_STREAMED)
             return; /* came home while we waited */
-        swn_load_verify(e, r);
+        /* The kernel may yet ask for slices, which are checked on their way. */
+        arg->unchecked = arg->use == SWN_USE_WEIGHT && r->lead == r && !r->rest;
+        if (!arg->unchecked)
+            swn_load_verify(e, r);
         e->window_misses++;
         arg->remap = !r->published;
         /* Kernels go through a large matrix in several streams at once, and there is less memory than it needs: what
@@ -88,6 +91,8 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
         e->window_misses++;
         return;
     }
+    if (!arg->ours && !f->copy && (r->lead != r || r->rest)) /* slices are checked as they go */
+        swn_load_verify(e, r);
     if (!r->published && pages.mapped)
         arg->remap = 1;
     e->window_hits++;
@@ -221,7 +226,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
     arg->borrowed = 0;
     arg->frame = NULL;
-    arg->remap = arg->pinned = arg->reading = arg->visited = arg->ours = arg->rows = 0;
+    arg->remap = arg->pinned = arg->reading = arg->visited = arg->ours = arg->rows = arg->unchecked = 0;
     arg->range = r;
     if (!r)
         return;
@@ -344,6 +349,8 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     }
     if (!alive)
         return;
+    if (arg->unchecked && !arg->sliced)
+        swn_load_verify(e, r);
     r->pins -= arg->pinned;
     r->readers -= arg->reading;
     if (r->shared && !r->pins)
@@ -403,5 +410,5 @@ void swn_window_fork_child(struct swn_engine *e)
     }
     e->open_ops = NULL;
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
-        t->listed = t == self_state, t->slicing = 0;
+        t->listed = t == self_state, t->slicing = 0, t->checking = NULL; /* its operator will never end here */
 }

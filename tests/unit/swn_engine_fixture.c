@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "swn_engine_fixture.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,38 @@ void op_read(struct tensor *t)
     CHECK(tensor_right(t, (uintptr_t)__atomic_load_n(&t->word, __ATOMIC_ACQUIRE)));
     op_close(&op);
     CHECK((uintptr_t)__atomic_load_n(&t->word, __ATOMIC_ACQUIRE) == t->own);
+}
+
+int weights_file(unsigned n, size_t bytes_each, void (*name_of)(char *name, unsigned i), uint64_t *data_off)
+{
+    char name[64], path[300];
+    static char header[16384];
+    size_t at = 8;
+    at += (size_t)sprintf(header + at, "{");
+    for (unsigned i = 0; i < n; i++) {
+        name_of(name, i);
+        at += (size_t)sprintf(header + at, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}",
+                              i ? "," : "", name, bytes_each / 4, i * bytes_each, (i + 1) * bytes_each);
+    }
+    at += (size_t)sprintf(header + at, "}");
+    while (at % 64)
+        header[at++] = ' ';
+    uint64_t bytes = at - 8;
+    memcpy(header, &bytes, 8);
+    *data_off = at;
+    snprintf(path, sizeof path, "%s.safetensors", directory);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    unlink(path);
+    CHECK(fd >= 0 && write(fd, header, at) == (ssize_t)at);
+    void *bytes_of = aligned_alloc(4096, swn_round_up(bytes_each, 4096));
+    for (unsigned i = 0; i < n; i++) {
+        struct tensor t = {.len = bytes_each};
+        memset(bytes_of, 0, bytes_each);
+        tensor_stamp(&t, (uintptr_t)bytes_of, i + 100);
+        CHECK(write(fd, bytes_of, bytes_each) == (ssize_t)bytes_each);
+    }
+    free(bytes_of);
+    return fd;
 }
 
 void engine_is_empty(void)

@@ -58,6 +58,10 @@ void op_close(struct swn_op *op);
 /* The commonest one: reads one weight and checks what it sees, through the word and at its own address. */
 void op_read(struct tensor *t);
 
+/* A safetensors file of n tensors, of so many bytes each and with the stamps 100, 101, ...: its descriptor; it has no
+ * name. The first one is at *data_off. */
+int weights_file(unsigned n, size_t bytes_each, void (*name_of)(char *name, unsigned i), uint64_t *data_off);
+
 /* Checks that nothing is left behind by tensors that are all gone. */
 void engine_is_empty(void);
 

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "swn_engine_fixture.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -23,7 +22,6 @@
 static struct swn_engine *const e = &swn_engine_one;
 static struct tensor weights[WEIGHTS], *small;
 static uint64_t data_off;
-static char path[256];
 
 /* How weight i is called. */
 static void name_in_a_row(char *name, unsigned i)
@@ -31,37 +29,9 @@ static void name_in_a_row(char *name, unsigned i)
     sprintf(name, "layer%02u.weight", i);
 }
 
-/* A safetensors file. */
 static int write_checkpoint(void (*name_of)(char *name, unsigned i))
 {
-    char name[64];
-    static char header[16384];
-    size_t n = 8;
-    n += (size_t)sprintf(header + n, "{");
-    for (unsigned i = 0; i < WEIGHTS; i++) {
-        name_of(name, i);
-        n += (size_t)sprintf(header + n, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}",
-                             i ? "," : "", name, WEIGHT_BYTES / 4, i * WEIGHT_BYTES, (i + 1) * WEIGHT_BYTES);
-    }
-    n += (size_t)sprintf(header + n, "}");
-    while (n % 64)
-        header[n++] = ' ';
-    uint64_t bytes = n - 8;
-    memcpy(header, &bytes, 8);
-    data_off = n;
-    snprintf(path, sizeof path, "/var/tmp/t_firstpass-%ld.safetensors", (long)getpid());
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
-    unlink(path);
-    CHECK(fd >= 0 && write(fd, header, n) == (ssize_t)n);
-    void *bytes_of = aligned_alloc(4096, WEIGHT_BYTES);
-    for (unsigned i = 0; i < WEIGHTS; i++) {
-        struct tensor t = {.len = WEIGHT_BYTES};
-        memset(bytes_of, 0, WEIGHT_BYTES);
-        tensor_stamp(&t, (uintptr_t)bytes_of, i + 100);
-        CHECK(write(fd, bytes_of, WEIGHT_BYTES) == (ssize_t)WEIGHT_BYTES);
-    }
-    free(bytes_of);
-    return fd;
+    return weights_file(WEIGHTS, WEIGHT_BYTES, name_of, &data_off);
 }
 
 /* Tensors become weights when they are this old. */
