@@ -266,15 +266,22 @@ int swn_residency_share(struct swn_residency *s, struct swn_range *r)
     return err;
 }
 
+int swn_residency_take_over(struct swn_residency *s, struct swn_range *r)
+{
+    int err = map_at(s, r, MAP_PRIVATE, r->file, r->extent);
+    if (!err)
+        r->shared = 0;
+    return err;
+}
+
 int swn_residency_unshare(struct swn_residency *s, struct swn_range *r)
 {
     if (!r->shared)
         return 0;
     /* Stores of other threads land in the same page cache until this moment, and in private copies from then on. */
-    int err = map_at(s, r, MAP_PRIVATE, r->file, r->extent);
+    int err = swn_residency_take_over(s, r);
     if (err)
         return err;
-    r->shared = 0;
     err = s->io->fsync(s->io->ctx, r->file->fetch.fd);
     swn_spill_uncache(r->file, r->extent, swn_round_up(r->len, SWN_PAGE));
     return err;

@@ -69,6 +69,8 @@ int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct 
 int swn_residency_share(struct swn_residency *s, struct swn_range *r);
 /* Ends that: everything written is on the disk and out of the cache, and the mapping is a private one again. */
 int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
+/* Ends it where nothing has been stored yet: the caller writes to the extent itself. */
+int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
 
 /* STREAMED -> HOME: ordinary pages with the same bytes; the extent is dropped and the frame is the caller's to release.
  * discard: the bytes are about to be overwritten entirely; they become zero. */

@@ -18,6 +18,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "aten_fills.h"
 #include "aten_flops.h"
 #include "aten_rows.h"
 #include "aten_rules.h"
@@ -451,6 +452,7 @@ const char *enable()
         swn_convs_register(*kernels);
         swn_rows_register(*kernels, host);
         swn_bags_register(*kernels);
+        swn_fills_register(*kernels, host);
         at::addGlobalCallback(
             at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
     } catch (...) {

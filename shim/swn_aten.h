@@ -41,6 +41,7 @@ struct swn_range;
 struct swn_device_memory;
 struct swn_frame;
 struct swn_extent_file;
+struct swn_fill;
 
 /* One tensor argument. The first part is filled by the C++ half, the rest is the engine's. */
 struct swn_arg {
@@ -103,6 +104,13 @@ struct swn_host {
      * All of them are inside args[arg], whose `rows` is not 0. 0: not done, its own address serves. */
     int (*rows_copy)(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, const int64_t *rows, size_t n,
                      void *out);
+    /* Likewise: the kernel can make what args[arg], which it overwrites, is to hold in pieces of at most *piece bytes,
+     * front to back. NULL: it had better write to its own address. */
+    struct swn_fill *(*fill_begin)(struct swn_op *op, unsigned arg, size_t *piece);
+    /* Where to make the next `bytes`; those that the call before was for are made. */
+    void *(*fill_next)(struct swn_fill *fill, size_t bytes);
+    /* All are made. Waits until they are where they belong. */
+    void (*fill_end)(struct swn_fill *fill);
 
     /* Devices that share our memory (swn_unified.h). The current device is the one that a call names. */
     enum swn_device_type device_type; /* NONE: none of what follows is called */

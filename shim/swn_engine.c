@@ -16,6 +16,7 @@
 #include "swn_engine_priv.h"
 #include "swn_client.h"
 #include "swn_device.h"
+#include "swn_fill.h"
 #include "swn_follower.h"
 #include "swn_guest.h"
 #include "swn_keep_locks.h"
@@ -206,6 +207,9 @@ void swn_engine_host(struct swn_host *out)
                              .slices_list = swn_slice_list,
                              .slice_lend = swn_slice_lend,
                              .rows_copy = swn_rows_copy,
+                             .fill_begin = swn_fill_begin,
+                             .fill_next = swn_fill_next,
+                             .fill_end = swn_fill_end,
                              .device_way = swn_device_way,
                              .device_open = swn_device_open,
                              .device_streams = swn_device_streams,

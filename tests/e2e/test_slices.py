@@ -59,3 +59,12 @@ def test_convolutions(torch, kind, budget):
     run = harness.both(torch, "sliced", kind, budget=budget, timeout=300)[1]
     harness.assert_streamed(run)
     assert run.stats["slices"] > 60, run.describe()
+
+
+def test_random_numbers(torch):
+    """Tensors larger than the budget get the same numbers piece by piece, and the generator goes on as it would."""
+    run = harness.both(torch, "filled", budget=16)[1]
+    assert run.own_lines() == [], run.describe()
+    harness.assert_bounded(run)
+    # Two times three types, and two more; through a shared mapping they would not count.
+    assert run.stats["spilled_bytes"] >= 8 * 20 * MIB, run.describe()

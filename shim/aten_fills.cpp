@@ -1,0 +1,128 @@
+#include "aten_fills.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/normal_native.h>
+#include <ATen/ops/uniform_native.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "aten_simple.h"
+#include "aten_slices.h"
+
+namespace
+{
+
+const swn_host *host;
+
+using Generator = c10::optional<at::Generator>;
+using Fill = at::Tensor &(*)(at::Tensor &, double, double, Generator);
+
+// normal_ makes its numbers by so many, and the last ones of a tensor that has some over once more.
+constexpr int64_t together = 16;
+constexpr int64_t trial_piece = 1024;
+
+// What to make next of so many numbers that are left, in pieces of no more than `most`: all but the last are whole
+// groups, and the last has at least one.
+int64_t next_piece(int64_t left, int64_t most)
+{
+    most -= most % together;
+    if (left <= most)
+        return left;
+    return left - most < together ? most - together : most;
+}
+
+bool same_in_pieces(Fill fill, at::ScalarType type)
+{
+    at::Generator one = at::detail::createCPUGenerator(1), other = at::detail::createCPUGenerator(1);
+    for (int64_t over : {int64_t{0}, int64_t{5}, together + 3}) {
+        int64_t n = 4 * trial_piece + over;
+        at::Tensor whole = at::empty({n}, type), pieces = at::empty({n}, type);
+        fill(whole, 0, 1, one);
+        for (int64_t at = 0, count; at < n; at += count) {
+            count = next_piece(n - at, trial_piece);
+            at::Tensor piece = pieces.narrow(0, at, count);
+            fill(piece, 0, 1, other);
+        }
+        if (std::memcmp(whole.data_ptr(), pieces.data_ptr(), whole.nbytes()) != 0)
+            return false;
+    }
+    return one.get_state().equal(other.get_state());
+}
+
+bool proven(Fill fill, at::ScalarType type)
+{
+    static std::mutex lock;
+    static std::map<std::pair<Fill, at::ScalarType>, bool> known;
+    std::lock_guard<std::mutex> guard(lock);
+    auto found = known.find({fill, type});
+    if (found == known.end())
+        found = known.insert({{fill, type}, same_in_pieces(fill, type)}).first;
+    return found->second;
+}
+
+// Of the running operator: the one that this tensor is all of; -1: none.
+int argument_of(const swn_op *op, const at::Tensor &self)
+{
+    for (unsigned i = 0; op && i < op->n; i++) {
+        const swn_arg &arg = op->args[i];
+        if (arg.use == SWN_USE_OVERWRITE && arg.word && *arg.word == self.data_ptr() && arg.bytes == self.nbytes())
+            return static_cast<int>(i);
+    }
+    return -1;
+}
+
+struct Filling {
+    swn_fill *fill;
+    ~Filling()
+    {
+        if (fill)
+            host->fill_end(fill);
+    }
+};
+
+at::Tensor &fill_in_pieces(Fill fill, at::Tensor &self, double a, double b, const Generator &generator)
+{
+    auto type = self.scalar_type();
+    int arg = self.has_storage() && self.numel() >= together && swn_simple(self, type) && self.is_contiguous()
+                  ? argument_of(swn_current_op(), self)
+                  : -1;
+    if (arg < 0 || !proven(fill, type))
+        return fill(self, a, b, generator);
+    size_t most = 0;
+    Filling filling{host->fill_begin(swn_current_op(), static_cast<unsigned>(arg), &most)};
+    if (!filling.fill)
+        return fill(self, a, b, generator);
+    int64_t size = static_cast<int64_t>(self.itemsize());
+    for (int64_t at = 0, count; at < self.numel(); at += count) {
+        count = next_piece(self.numel() - at, static_cast<int64_t>(most) / size);
+        void *bytes = host->fill_next(filling.fill, static_cast<size_t>(count * size));
+        at::Tensor piece = at::from_blob(bytes, {count}, at::dtype(type));
+        fill(piece, a, b, generator);
+    }
+    return self;
+}
+
+at::Tensor &normal_kernel(at::Tensor &self, double mean, double std, Generator generator)
+{
+    return fill_in_pieces(at::native::normal_, self, mean, std, generator);
+}
+
+at::Tensor &uniform_kernel(at::Tensor &self, double from, double to, Generator generator)
+{
+    return fill_in_pieces(at::native::uniform_, self, from, to, generator);
+}
+
+} // namespace
+
+void swn_fills_register(torch::Library &library, const swn_host *h)
+{
+    host = h;
+    library.impl("normal_", normal_kernel);
+    library.impl("uniform_", uniform_kernel);
+}
