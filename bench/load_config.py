@@ -10,7 +10,7 @@ from load_list import MODELS
 from options import add_output, list_of
 from pythons import ACCELERATE, PYTHON_113, PYTHON_213, imports
 
-ROUNDS = 3
+ROUNDS = 1
 
 
 @dataclasses.dataclass

@@ -10,12 +10,14 @@ import torch
 PROMPT_TOKENS = 32
 
 
-def _config(name):
+def _config(name, narrow=False):
     from transformers import GPT2Config, LlamaConfig
     if name.startswith("gpt2"):  # medium
-        return GPT2Config(n_embd=1024, n_layer=24, n_head=16)
-    return LlamaConfig(vocab_size=32000, hidden_size=1024, intermediate_size=2816,
-                       num_hidden_layers=16, num_attention_heads=16, num_key_value_heads=16)
+        sizes = {"n_embd": 32, "vocab_size": 64, "n_positions": 64} if narrow else {"n_embd": 1024}
+        return GPT2Config(n_layer=24, n_head=16, **sizes)
+    sizes = ((64, 32, 32) if narrow else (32000, 1024, 2816))
+    return LlamaConfig(num_hidden_layers=16, num_attention_heads=16, num_key_value_heads=16,
+                       **dict(zip(("vocab_size", "hidden_size", "intermediate_size"), sizes)))
 
 
 def _model_class(name):
@@ -23,22 +25,38 @@ def _model_class(name):
     return GPT2LMHeadModel if name.startswith("gpt2") else LlamaForCausalLM
 
 
-def construct(model, seed=0):
+def construct(model, seed=0, narrow=False):
     """What a program does before it loads: a model with weights of its own."""
     torch.manual_seed(seed)
     if model.kind == "torchvision":
         import torchvision
         built = getattr(torchvision.models, model.name)()
     else:
-        built = _model_class(model.name)(_config(model.name))
+        built = _model_class(model.name)(_config(model.name, narrow))
     return built.eval()
 
 
-def construct_on_meta(model):
+def construct_alone(model):
+    """The same modules and tensors with hardly a number in them: what loading costs then is
+    Python's own. from_pretrained goes by the sizes of a configuration, load_state_dict does not."""
+    if model.loading == "from_pretrained":
+        return construct(model, narrow=True)
+    built = construct(model)
+    for tensor in [*built.parameters(), *built.buffers()]:
+        tensor.data = tensor.data.new_zeros([1] * tensor.dim())
+    return built
+
+
+def alone(directory):
+    """Where the checkpoint of such a model is, beside the real one."""
+    return directory / "alone"
+
+
+def construct_on_meta(model, narrow=False):
     """The same without memory, for loaders that assign; tensors that are in no checkpoint are
-    made for real."""
+    made for real. from_pretrained makes its model in this way."""
     with torch.device("meta"):
-        built = construct(model)
+        built = construct(model, narrow=narrow)
     if model.kind == "transformers" and model.name.startswith("llama"):
         built.model.rotary_emb = type(built.model.rotary_emb)(built.config)
     return built
@@ -50,9 +68,14 @@ def from_pretrained(model, directory, **options):
 
 def save(model, directory):
     """Write the checkpoint, and for from_pretrained what lies beside it; synced to the disk."""
-    directory.mkdir(parents=True, exist_ok=True)
+    _save(model, construct_alone(model), alone(directory))
     # Another seed than that of construct, or a loader that did nothing would go unnoticed.
-    built, path = construct(model, seed=1), directory / model.file
+    _save(model, construct(model, seed=1), directory)
+
+
+def _save(model, built, directory):
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / model.file
     if model.file.endswith(".safetensors"):
         built.save_pretrained(directory)
     else:

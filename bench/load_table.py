@@ -6,7 +6,8 @@ import load_run
 import plan
 from table import mib, number, same_bits
 
-COLUMNS = ("model", "MiB", "budget", "variant", "construct s", "load s", "% of plain", "first s",
+COLUMNS = ("model", "MiB", "budget", "variant", "construct s", "load s", "% of plain", "Python %",
+           "first s",
            "peak", "read before", "written", "first reads", "latency ms", "cache left",
            "same bits", "note")
 SLACK_BYTES = 16 << 20      # the goal for swapnet's peak: base + budget + this
@@ -38,7 +39,7 @@ def _note(runs):
     return ", ".join(dict.fromkeys(notes))
 
 
-def row(model, facts, budget, variant, all_runs):
+def row(model, facts, budget, alone_s, variant, all_runs):
     """One line: medians over the runs of a variant that ended well, peaks their maximum."""
     runs = [run for run in all_runs if run.variant == variant]
     plain = [run for run in all_runs if run.variant == load_run.PLAIN]
@@ -50,6 +51,7 @@ def row(model, facts, budget, variant, all_runs):
         "base_bytes": facts.base_bytes, "budget_bytes": budget,
         "construct_s": _median(good, lambda run: run.construct_s), "load_s": load,
         "load_ratio": load / plain_load if load is not None and plain_load else None,
+        "alone_s": alone_s, "alone_ratio": alone_s / plain_load if plain_load else None,
         "first_s": first, "plain_first_s": _median(plain, lambda run: run.first_s),
         "over_base_bytes": max((run.peaks["held"] for run in good), default=None),
         "before_first_bytes": _median(good, load_run.Run.before_first_bytes),
@@ -71,10 +73,12 @@ def over_base(result):
 
 def cells(result):
     ratio, latency = result["load_ratio"], result["latency_s"]
+    alone = result["alone_ratio"]
     return (result["model"], mib(result["weight_bytes"]), mib(result["budget_bytes"]),
             result["variant"], number(result["construct_s"], ".2f"),
             number(result["load_s"], ".3f"),
             "" if ratio is None or result["variant"] == load_run.PLAIN else f"{ratio * 100:.0f}",
+            "" if alone is None or result["variant"] != load_run.PLAIN else f"{alone * 100:.0f}",
             number(result["first_s"], ".2f"), mib(over_base(result)),
             mib(result["before_first_bytes"]), mib(result["written_bytes"]),
             mib(result["first_read_bytes"]), number(latency and latency * 1e3, ".0f"),
@@ -96,7 +100,8 @@ def _misses(result):
     if result["variant"] == load_run.FIRST:
         return
     if result["load_ratio"] and result["load_ratio"] > LOAD_PART:
-        yield f"load time is {result['load_ratio'] * 100:.0f} % of plain's (goal 10 %)"
+        yield (f"load time is {result['load_ratio'] * 100:.0f} % of plain's (goal 10 %), of which "
+               f"Python alone takes {result['alone_ratio'] * 100:.0f} %")
     if result["plain_first_s"] and result["first_s"] > result["plain_first_s"]:
         yield (f"first inference after {result['first_s']:.2f} s, plain "
                f"{result['plain_first_s']:.2f} s")

@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import json
 import os
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,7 @@ from tensor_peak import peak_tensor_bytes
 
 # Allocations below this size are never streamed by swapnet.
 STREAMABLE_BYTES = 64 * 1024
+ALONE_ROUNDS = 5
 LIBRARIES = {"torchvision": ("torchvision",),
              "transformers": ("transformers.models.gpt2.modeling_gpt2",
                               "transformers.models.llama.modeling_llama", "safetensors.torch")}
@@ -64,6 +66,48 @@ def load_accelerate(model, built, args):
         return load_models.from_pretrained(model, Path(args.checkpoint).parent, device_map=placed,
                                            offload_folder=args.offload)
     return offload.load(built, placed, args.checkpoint, args.offload)
+
+
+def constructs_itself(model, variant):
+    """Whether loading makes the model, too, and the time that takes is to be told from loading."""
+    return model.loading == "from_pretrained" and variant != "mmap"
+
+
+def time_construction(model, narrow=False):
+    start = time.perf_counter()
+    load_models.construct_on_meta(model, narrow)
+    return time.perf_counter() - start
+
+
+def load_alone(model, built, directory):
+    """Seconds to load the checkpoint that has hardly a number in it."""
+    making = time_construction(model, narrow=True) if built is None else 0
+    start = time.perf_counter()
+    if built is None:
+        load_models.from_pretrained(model, directory)
+    else:
+        built.load_state_dict(torch.load(directory / model.file))
+    return time.perf_counter() - start - making
+
+
+def alone(model, args, answers):
+    """What of loading is Python's: nothing of it comes from the disk, and no tensor has a size."""
+    directory = load_models.alone(Path(args.checkpoint).parent)
+    built = None if model.loading == "from_pretrained" else load_models.construct_alone(model)
+    seconds = [load_alone(model, built, directory) for _ in range(ALONE_ROUNDS + 1)]
+    print(json.dumps({"seconds": max(0, statistics.median(seconds[1:]))}), file=answers)
+
+
+def warm_up(model, args):
+    """A program's first load imports modules, which is not what is measured here."""
+    directory = load_models.alone(Path(args.checkpoint).parent)
+    if constructs_itself(model, args.variant):
+        load_models.from_pretrained(model, directory)
+    elif model.file.endswith(".safetensors"):
+        from safetensors.torch import load_file
+        load_file(directory / model.file)
+    else:
+        torch.load(directory / model.file)
 
 
 LOAD = {"plain": load_plain, "mmap": load_mmap, "accelerate": load_accelerate}
@@ -120,6 +164,10 @@ def measure(model, args, answers):
 
 def serve(model, args, answers):
     """The program itself; with base it is as short as measure's."""
+    making = 0
+    if args.variant != "base":
+        warm_up(model, args)
+        making = time_construction(model) if constructs_itself(model, args.variant) else 0
     print(json.dumps(disk_bytes()), file=answers)
     start = time.perf_counter()
     built = made(model, args) if args.variant == "base" else construct(model, args)
@@ -127,8 +175,8 @@ def serve(model, args, answers):
     before = disk_bytes()
     if args.variant != "base":
         built = LOAD[args.variant](model, built, args)
-    print(json.dumps({"construct_s": constructed - start,
-                      "load_s": time.perf_counter() - constructed,
+    print(json.dumps({"construct_s": constructed - start + making,
+                      "load_s": time.perf_counter() - constructed - making,
                       "constructed": before, **disk_bytes()}), file=answers)
     for line in sys.stdin:
         words = line.split()
@@ -140,7 +188,7 @@ def serve(model, args, answers):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, choices=MODELS)
-    parser.add_argument("--variant", required=True, choices=(*LOAD, "base", "measure", "save"))
+    parser.add_argument("--variant", required=True, choices=(*LOAD, "base", "measure", "alone", "save"))
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--budget", type=int, help="bytes for weights in memory, for accelerate")
     parser.add_argument("--offload", help="an empty directory, for accelerate")
@@ -157,6 +205,8 @@ def main():
             load_models.save(model, Path(args.checkpoint).parent)
         elif args.variant == "measure":
             measure(model, args, answers)
+        elif args.variant == "alone":
+            alone(model, args, answers)
         else:
             serve(model, args, answers)
 
