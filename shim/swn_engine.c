@@ -263,8 +263,8 @@ void *swn_engine_alloc(size_t n, int *strict)
 /* Activations die young and their pages are worth keeping for the next one; a weight's are not. */
 static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
 {
-    /* The plan leaves room for the most that activations ever took. */
-    size_t most = e->config.budget_bytes / 4, other = swn_policy_other(e) - r->size;
+    /* Until something has had to leave, all that fits; the plan leaves room for the most that activations ever took. */
+    size_t most = e->config.budget_bytes / (e->pressed ? 4 : 1), other = swn_policy_other(e) - r->size;
     if (e->planned && e->planned_other > other && e->planned_other - other > most)
         most = e->planned_other - other;
     return atomic_load(&((struct swn_range *)r)->state) == SWN_HOME && r->node < 0 && !r->aged_reads &&

@@ -93,6 +93,24 @@ static uint64_t bytes_read(void)
     return counters().streamed_bytes;
 }
 
+/* Nothing had to leave: whatever was in memory once costs no page fault a second time, up to the budget. */
+static void warm_pages_fill_what_nobody_needs(void *arg)
+{
+    (void)arg;
+    struct tensor weight, large, other;
+    CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    CHECK(tensor_make(&weight, 2 * MIB, 1));
+    CHECK(tensor_make(&large, 3 * MIB, 2) && tensor_make(&other, 2 * MIB, 3));
+    tensor_free(&large);
+    tensor_free(&other);
+    CHECK(swn_arena_fresh(e->arena, 3 * MIB) == 0 && swn_arena_fresh(e->arena, 5 * MIB) == 0);
+    /* What needs the room gets it, and nothing is written for that. */
+    CHECK(tensor_make(&large, 6 * MIB, 4));
+    CHECK(swn_engine_resident(e) <= 8 * MIB && !counters().spilled_bytes && !counters().over_budget_bytes);
+    tensor_free(&large);
+    tensor_free(&weight);
+}
+
 static void warm_pages_leave_room_for_the_plan(void *arg)
 {
     (void)arg;
@@ -475,6 +493,7 @@ static void initialised_twice(void *arg)
 }
 
 ALONE(initialised_twice, 60)
+ALONE(warm_pages_fill_what_nobody_needs, 60)
 ALONE(warm_pages_leave_room_for_the_plan, 60)
 ALONE(thread_per_inference, 60)
 ALONE(small_tensors_count, 60)
@@ -486,10 +505,15 @@ ALONE(thread_storm, 60)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(initialised_twice_alone),    cmocka_unit_test(warm_pages_leave_room_for_the_plan_alone),
-        cmocka_unit_test(thread_per_inference_alone), cmocka_unit_test(small_tensors_count_alone),
-        cmocka_unit_test(stalled_read_alone),         cmocka_unit_test(stalled_too_long_alone),
-        cmocka_unit_test(reads_that_fail_alone),      cmocka_unit_test(thread_storm_alone),
+        cmocka_unit_test(initialised_twice_alone),
+        cmocka_unit_test(warm_pages_fill_what_nobody_needs_alone),
+        cmocka_unit_test(warm_pages_leave_room_for_the_plan_alone),
+        cmocka_unit_test(thread_per_inference_alone),
+        cmocka_unit_test(small_tensors_count_alone),
+        cmocka_unit_test(stalled_read_alone),
+        cmocka_unit_test(stalled_too_long_alone),
+        cmocka_unit_test(reads_that_fail_alone),
+        cmocka_unit_test(thread_storm_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
