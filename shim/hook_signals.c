@@ -31,11 +31,15 @@ static int slot(int sig)
 
 static void pass_on(int sig, siginfo_t *info, void *context)
 {
-    struct sigaction *next = &chained[slot(sig)];
-    if (next->sa_flags & SA_SIGINFO) {
-        next->sa_sigaction(sig, info, context);
-    } else if (next->sa_handler != SIG_DFL && next->sa_handler != SIG_IGN) {
-        next->sa_handler(sig);
+    struct sigaction *recorded = &chained[sig == SIGBUS], next = *recorded;
+    if ((unsigned)next.sa_flags & SA_RESETHAND)
+        *recorded = (struct sigaction){.sa_handler = SIG_DFL};
+    if (next.sa_flags & SA_SIGINFO) {
+        next.sa_sigaction(sig, info, context);
+    } else if (next.sa_handler == SIG_IGN && info->si_code <= 0) {
+        return; /* sent by kill; a fault cannot be ignored */
+    } else if (next.sa_handler != SIG_DFL && next.sa_handler != SIG_IGN) {
+        next.sa_handler(sig);
     } else {
         /* Default: the instruction faults again, without us. */
         struct sigaction dfl = {.sa_handler = SIG_DFL};

@@ -222,6 +222,14 @@ def test_crash_looks_like_a_crash(torch, disk):
 
 
 @quick_on_113
+def test_a_handler_for_once_is_called_once(torch, disk):
+    """One with SA_RESETHAND that returns: the second fault ends the program."""
+    plain, run = _pair(torch, disk, "signals", "once")
+    assert plain.rc == -signal.SIGSEGV, plain.describe()
+    assert run.rc == plain.rc and run.stderr == plain.stderr, run.describe()
+
+
+@quick_on_113
 def test_no_file_is_left_behind(torch, disk):
     """The spill file is unlinked from its start: even a killed process leaves no weights on the disk."""
     process = harness.start(torch, "exits", "abort", where=disk, budget=48)

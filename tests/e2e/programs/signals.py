@@ -1,7 +1,9 @@
-"""signals.py OUT faulthandler|blocked|handler|timer|crash: raw stores into swapped-out weights beside the program's own
-use of signals. `crash` ends by a real segmentation fault, which must look as it does without swapnet."""
+"""signals.py OUT faulthandler|blocked|handler|timer|crash|once: raw stores into swapped-out weights beside the program's
+own use of signals. `crash` ends by a real segmentation fault, which must look as it does without swapnet; `once` likewise,
+after its handler has returned from the first."""
 import ctypes
 import faulthandler
+import os
 import signal
 import threading
 
@@ -57,6 +59,9 @@ def handler():
     infer("own handler")
     record.value("calls", calls)
     record.check("getsignal gives it back", signal.signal(signal.SIGSEGV, signal.SIG_DFL) is own)
+    signal.signal(signal.SIGSEGV, signal.SIG_IGN)
+    os.kill(os.getpid(), signal.SIGSEGV)
+    record.check("one that is sent is ignored", signal.signal(signal.SIGSEGV, signal.SIG_DFL) is signal.SIG_IGN)
     write_all(0.001)
 
 
@@ -77,8 +82,23 @@ def crash():
     ctypes.string_at(8)
 
 
+class Action(ctypes.Structure):
+    """struct sigaction of x86-64 Linux."""
+    _fields_ = [("handler", ctypes.c_void_p), ("mask", ctypes.c_ulong * 16), ("flags", ctypes.c_int),
+                ("restorer", ctypes.c_void_p)]
+
+
+def once():
+    record.save()
+    libc = ctypes.CDLL(None)
+    returns = ctypes.cast(libc.abs, ctypes.c_void_p).value
+    libc.sigaction(int(signal.SIGSEGV), ctypes.byref(Action(returns, flags=-1 << 31)), None)  # SA_RESETHAND
+    ctypes.string_at(8)
+
+
 infer("before", 3)
-{"faulthandler": faulthandler_late, "blocked": blocked, "handler": handler, "timer": timer, "crash": crash}[args[0]]()
+{"faulthandler": faulthandler_late, "blocked": blocked, "handler": handler, "timer": timer, "crash": crash,
+ "once": once}[args[0]]()
 infer("after")
 record.module("model", model)
 record.save()
