@@ -343,7 +343,8 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     if (arg->frame) {
         if (alive && arg->frame->range == r && atomic_load(&arg->frame->tainted))
             take_tainted(e, r, arg->frame);
-        arg->frame->state = SWN_FRAME_USED;
+        if (arg->frame->state != SWN_FRAME_FILLING) /* else the read goes on, though nobody wants it any more */
+            arg->frame->state = SWN_FRAME_USED;
         arg->frame->wanted = 0;
         swn_swapin_release(e, arg->frame);
     }

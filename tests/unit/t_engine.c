@@ -302,6 +302,83 @@ static void *read_others(void *spare)
     return (void *)count;
 }
 
+/* Reads at these offsets begin, and do not end as long as they are held. */
+static struct {
+    _Atomic uint64_t off;
+    _Atomic int held, begun;
+} holds[2] = {{.off = UINT64_MAX}, {.off = UINT64_MAX}};
+
+static ssize_t held_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
+{
+    for (unsigned i = 0; i < 2; i++)
+        if (off == atomic_load(&holds[i].off)) {
+            atomic_store(&holds[i].begun, 1);
+            while (atomic_load(&holds[i].held))
+                sleep_ms(1);
+        }
+    return swn_io_sys.pread(ctx, fd, buf, len, off);
+}
+
+static void *read_two(void *pair)
+{
+    static const enum swn_use uses[] = {SWN_USE_WEIGHT, SWN_USE_WEIGHT};
+    struct swn_op op;
+    op_open(&op, pair, uses, 2);
+    op_close(&op);
+    return NULL;
+}
+
+/* An operator waits for the first of two weights while another thread overwrites the second, which is being read: its
+ * place is nobody else's before that read is over. */
+static void overwritten_while_read(void *arg)
+{
+    (void)arg;
+    table = swn_io_sys;
+    table.pread = held_pread;
+    CHECK(engine_begin(6 * MIB, SWN_CONFIG_PREAD, &table) == 0);
+    make_weights();
+    passes(6);
+    struct tensor *pair[2] = {pick_streamed()};
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        const struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
+        if (&weights[i] != pair[0] && atomic_load(&r->state) == SWN_STREAMED && !r->frame && !r->published)
+            pair[1] = &weights[i];
+    }
+    CHECK(pair[1] != NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        atomic_store(&holds[i].held, 1);
+        atomic_store(&holds[i].off, extent_of(pair[i]));
+    }
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, read_two, pair) == 0);
+    while (!atomic_load(&holds[0].begun) || !atomic_load(&holds[1].begun))
+        sleep_ms(1);
+    pthread_mutex_lock(&e->lock);
+    const struct swn_frame *f = ((struct swn_range *)swn_arena_find(e->arena, pair[1]->own))->frame;
+    pthread_mutex_unlock(&e->lock);
+    CHECK(f && f->users == 1);
+    static const enum swn_use use = SWN_USE_OVERWRITE;
+    struct swn_op op;
+    op_open(&op, &pair[1], &use, 1);
+    tensor_stamp(pair[1], pair[1]->own, 99);
+    op_close(&op);
+    atomic_store(&holds[0].held, 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    pthread_mutex_lock(&e->lock);
+    const struct swn_frame *at = swn_pool_first(e->pool);
+    while (at && at != f)
+        at = at->next;
+    int filling = at && at->state == SWN_FRAME_FILLING;
+    pthread_mutex_unlock(&e->lock);
+    CHECK(filling);
+    atomic_store(&holds[1].held, 0);
+    reads_arrive();
+    passes(2);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        tensor_free(&weights[i]);
+    engine_is_empty();
+}
+
 #define STALL_MS 5000
 
 /* FAULTS.md row 3. */
@@ -494,6 +571,7 @@ static void initialised_twice(void *arg)
 
 ALONE(initialised_twice, 60)
 ALONE(warm_pages_fill_what_nobody_needs, 60)
+ALONE(overwritten_while_read, 60)
 ALONE(warm_pages_leave_room_for_the_plan, 60)
 ALONE(thread_per_inference, 60)
 ALONE(small_tensors_count, 60)
@@ -514,6 +592,7 @@ int main(void)
         cmocka_unit_test(stalled_too_long_alone),
         cmocka_unit_test(reads_that_fail_alone),
         cmocka_unit_test(thread_storm_alone),
+        cmocka_unit_test(overwritten_while_read_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
