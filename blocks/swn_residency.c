@@ -400,6 +400,7 @@ int swn_residency_trap(struct swn_residency *s, uintptr_t addr)
     struct swn_range *r = swn_arena_find(s->arena, addr);
     if (!r)
         return 0;
+    int waited = 0;
     for (unsigned spins = 0; spins < 20000000; spins++) {
         int state = atomic_load(&r->state);
         if (state == SWN_LEAVING) {
@@ -407,13 +408,15 @@ int swn_residency_trap(struct swn_residency *s, uintptr_t addr)
                 continue;
             mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE);
             atomic_store(&r->state, SWN_RECALLED);
-            return 1;
+            return 2;
         }
         if (state == SWN_COMMIT || state == SWN_RECALLING) {
+            waited = 1;
             sched_yield();
             continue;
         }
-        return state != SWN_FREE; /* the transition is over: the store will find a writable mapping */
+        /* The transition is over: the store will find a writable mapping. */
+        return state == SWN_FREE ? 0 : 1 + waited;
     }
     return 0;
 }

@@ -87,7 +87,8 @@ int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
  * ordinary ones. Its frame is the caller's to release first. */
 void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm);
 
-/* Fault handler's half; async-signal-safe. 1: handled, repeat the instruction. */
+/* Fault handler's half; async-signal-safe. 0: not ours. Else the instruction is to be repeated; 2: something was done
+ * about its fault, or waited for; 1: all is as the fault should have found it. */
 int swn_residency_trap(struct swn_residency *s, uintptr_t addr);
 
 /* In a forked child: whatever was published is a hole now and becomes a mapping of its extent. */

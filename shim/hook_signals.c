@@ -52,14 +52,9 @@ static void pass_on(int sig, siginfo_t *info, void *context)
 
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
-    static __thread uintptr_t last;
-    static __thread unsigned repeats;
     int saved = errno;
     uintptr_t addr = (uintptr_t)info->si_addr;
-    repeats = addr == last ? repeats + 1 : 0;
-    last = addr;
-    /* A fault that comes back is not one we can repair. */
-    if (info->si_code > 0 && sig == SIGSEGV && repeats < 10000 && swn_engine_trap(addr)) {
+    if (info->si_code > 0 && sig == SIGSEGV && swn_engine_trap(addr)) {
         errno = saved;
         return;
     }

@@ -27,6 +27,7 @@
 #include "swn_thread.h"
 
 #define ARENA_BYTES ((size_t)64 << 30)
+#define FAULTS_IN_VAIN 10000 /* of one thread in a row, at one address: then it is not one that we can repair */
 
 struct swn_engine swn_engine_one = {.lock = PTHREAD_MUTEX_INITIALIZER};
 const struct swn_io *swn_engine_io = &swn_io_sys;
@@ -348,21 +349,33 @@ void swn_engine_unpin(const void *p, size_t n)
     pin(p, n, -1);
 }
 
-int swn_engine_trap(uintptr_t addr)
+/* As swn_residency_trap. */
+static int repair(struct swn_engine *e, uintptr_t addr)
 {
-    struct swn_engine *e = &swn_engine_one;
-    if (!swn_engine_running())
-        return 0;
     if (swn_arena_find(e->arena, addr))
         return swn_residency_trap(&e->res, addr);
     if (e->pool && swn_pool_in_ro(e->pool, addr)) {
         struct swn_frame *f = swn_pool_find_ro(e->pool, addr);
         if (!f || !f->users)
             return 0;
-        atomic_store(&f->tainted, 1);
-        return mprotect(swn_pool_ro(e->pool, f), f->size, PROT_READ | PROT_WRITE) == 0;
+        int first = !atomic_exchange(&f->tainted, 1);
+        return mprotect(swn_pool_ro(e->pool, f), f->size, PROT_READ | PROT_WRITE) ? 0 : 1 + first;
     }
     return 0;
+}
+
+int swn_engine_trap(uintptr_t addr)
+{
+    static __thread uintptr_t last;
+    static __thread unsigned in_vain;
+    if (!swn_engine_running())
+        return 0;
+    if (addr != last)
+        in_vain = 0;
+    last = addr;
+    int done = in_vain < FAULTS_IN_VAIN ? repair(&swn_engine_one, addr) : 0;
+    in_vain = done == 2 ? 0 : in_vain + 1;
+    return done != 0;
 }
 
 int swn_engine_unreadable(uintptr_t addr)

@@ -37,7 +37,8 @@ int swn_engine_owns(uintptr_t addr);
 void swn_engine_pin(const void *p, size_t n);
 void swn_engine_unpin(const void *p, size_t n);
 
-/* 1 when a fault at addr was ours and is repaired. Async-signal-safe. */
+/* 1 when a fault at addr was ours and is repaired; not when it keeps coming back though there is nothing to repair.
+ * Async-signal-safe. */
 int swn_engine_trap(uintptr_t addr);
 /* 1 when addr is a weight whose bytes could not be read; writes the message. */
 int swn_engine_unreadable(uintptr_t addr);

@@ -379,6 +379,27 @@ static void overwritten_while_read(void *arg)
     engine_is_empty();
 }
 
+/* Faults at one address that were repaired say nothing against the next one; those that come back do. */
+static void faults_at_one_address(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(6 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    struct tensor t;
+    CHECK(tensor_make(&t, WEIGHT_BYTES, 1));
+    struct swn_range *r = swn_arena_find(e->arena, t.own);
+    for (unsigned i = 0; i < 20000; i++) {
+        atomic_store(&r->state, SWN_LEAVING);
+        CHECK(swn_engine_trap(t.own) && atomic_load(&r->state) == SWN_RECALLED);
+    }
+    atomic_store(&r->state, SWN_HOME);
+    unsigned vain = 0;
+    while (swn_engine_trap(t.own) && vain < 20000)
+        vain++;
+    CHECK(vain > 100 && vain < 20000);
+    tensor_free(&t);
+    engine_is_empty();
+}
+
 #define STALL_MS 5000
 
 /* FAULTS.md row 3. */
@@ -572,6 +593,7 @@ static void initialised_twice(void *arg)
 ALONE(initialised_twice, 60)
 ALONE(warm_pages_fill_what_nobody_needs, 60)
 ALONE(overwritten_while_read, 60)
+ALONE(faults_at_one_address, 60)
 ALONE(warm_pages_leave_room_for_the_plan, 60)
 ALONE(thread_per_inference, 60)
 ALONE(small_tensors_count, 60)
@@ -593,6 +615,7 @@ int main(void)
         cmocka_unit_test(reads_that_fail_alone),
         cmocka_unit_test(thread_storm_alone),
         cmocka_unit_test(overwritten_while_read_alone),
+        cmocka_unit_test(faults_at_one_address_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
