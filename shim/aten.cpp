@@ -2,6 +2,7 @@
 // depends on it). It watches operators, names the storages that each outermost one reads and writes, and leaves
 // everything else to the C half through swn_aten.h.
 #include <ATen/ATen.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/copy_native.h>
@@ -94,6 +95,7 @@ struct Known {
 struct Thread {
     unsigned depth = 0; // operators entered
     bool open = false;  // the outermost one has been announced
+    bool shown = false; // to the code of a tensor subclass, which is among its inputs
     uint64_t flops = 0; // of operators that were not, since the last one that was
     swn_op op;
     std::array<c10::StorageImpl *, SWN_OP_ARGS> storages;
@@ -131,10 +133,13 @@ Operator *operator_of(Thread &t, const at::RecordFunction &fn)
     return op;
 }
 
+// Whether the program's own code runs inside this thread's operators: dispatch modes, function transforms, and hooks
+// that are shown what is saved for the backward pass.
 bool python_may_run()
 {
     auto included = c10::impl::tls_local_dispatch_key_set().included_;
-    return included.has(c10::DispatchKey::Python) || included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+    return included.has(c10::DispatchKey::Python) || included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
+           !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
 }
 
 // Whether writing all of the tensor writes every byte of its storage, and cannot be refused on the way: an operator
@@ -215,6 +220,7 @@ size_t extent(const at::Tensor &tensor)
 
 void add(Thread &t, const at::Tensor &tensor, swn_use use)
 {
+    t.shown |= tensor.key_set().has(c10::DispatchKey::Python);
     if (t.op.n == SWN_OP_ARGS)
         return;
     if (!plain(tensor)) {
@@ -317,6 +323,7 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
         return; // what it does not do without reading, it does as a copy_
     t.op.n = 0;
     t.op.copies = t.op.skip = 0;
+    t.shown = false;
     t.op.name = op.name.c_str();
     for (size_t i = 0; i < inputs.size(); i++) {
         auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_READ;
@@ -333,6 +340,9 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
             detach(inputs[i], use != SWN_USE_OVERWRITE);
         add_value(t, inputs[i], use);
     }
+    for (unsigned i = 0; t.shown && i < t.op.n; i++)
+        if (t.op.args[i].use < SWN_USE_WRITE)
+            t.op.args[i].use = SWN_USE_READ;
     t.op.flops = host->count_flops && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
     if (!t.op.n) {
         t.flops += t.op.flops;

@@ -58,6 +58,7 @@ CASES = [
     Case("batchnorm_wide", budget=72, quick="1.13"),
     Case("custom_ops", quick="2.13"),
     Case("escape"),
+    Case("kept_in_python", budget=24),
     Case("gloo_send", quick="2.13"),
     Case("storage_moves", quick="2.13"),
     Case("read_into", quick="1.13"),
