@@ -142,12 +142,45 @@ bool python_may_run()
            !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
 }
 
+// The types that every copy is written for. Others some operators refuse, once they look.
+bool copies_know(at::ScalarType type)
+{
+    switch (type) {
+    case at::kBool:
+    case at::kByte:
+    case at::kChar:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kFloat:
+    case at::kDouble:
+    case at::kComplexFloat:
+    case at::kComplexDouble:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool fills_know(at::ScalarType type)
+{
+    return type == at::kHalf || type == at::kBFloat16 || type == at::kFloat || type == at::kDouble;
+}
+
+// Whether autograd may refuse that self is written in place, with numbers of source.
+bool autograd_may_refuse(const at::Tensor &self, const at::Tensor &source)
+{
+    return at::GradMode::is_enabled() && (self.requires_grad() || source.requires_grad() || self.is_view());
+}
+
 // Whether writing all of the tensor writes every byte of its storage, and cannot be refused on the way: an operator
 // that throws must find the tensor as it was.
 bool whole_storage(const at::Tensor &tensor)
 {
     return tensor.is_contiguous() && tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes() &&
-           !tensor.is_inference() && !tensor.is_quantized() && !(at::GradMode::is_enabled() && tensor.requires_grad());
+           !tensor.is_inference() && !tensor.is_quantized();
 }
 
 // Whether self.copy_(source) does.
@@ -155,6 +188,7 @@ bool overwrites(const at::Tensor &self, const at::Tensor &source)
 {
     return whole_storage(self) && self.sizes() == source.sizes() && source.is_cpu() &&
            source.layout() == at::kStrided && !source.is_inference() && !source.is_quantized() &&
+           copies_know(self.scalar_type()) && copies_know(source.scalar_type()) && !autograd_may_refuse(self, source) &&
            self.storage().data_ptr().get() != source.storage().data_ptr().get();
 }
 
@@ -162,7 +196,7 @@ bool overwrites(const at::Tensor &self, const at::Tensor &source)
 // back.
 bool refills(const at::Tensor &self, c10::ArrayRef<const c10::IValue> inputs)
 {
-    if (!whole_storage(self) || !at::isFloatingType(self.scalar_type()))
+    if (!whole_storage(self) || !fills_know(self.scalar_type()) || autograd_may_refuse(self, self))
         return false;
     double number[2] = {0, 0};
     size_t numbers = 0;

@@ -59,6 +59,7 @@ CASES = [
     Case("custom_ops", quick="2.13"),
     Case("escape"),
     Case("kept_in_python", budget=24),
+    Case("refused", budget=8),
     Case("gloo_send", quick="2.13"),
     Case("storage_moves", quick="2.13"),
     Case("read_into", quick="1.13"),
