@@ -9,6 +9,7 @@
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
+#include <pthread.h>
 #include <torch/library.h>
 #include <torch/version.h>
 
@@ -434,6 +435,19 @@ void on_end(const at::RecordFunction &fn, at::ObserverContext *)
             t.held[i] = c10::Storage();
 }
 
+// Threads that a fork leaves behind must not hold these in the child. Under neither the engine is called.
+void before_fork()
+{
+    operators_lock.lock();
+    swn_slices_before_fork();
+}
+
+void after_fork()
+{
+    swn_slices_after_fork();
+    operators_lock.unlock();
+}
+
 const char *attach(const swn_host *h)
 {
     if (h->abi != SWN_ATEN_ABI)
@@ -444,6 +458,7 @@ const char *attach(const swn_host *h)
         return "this PyTorch is not the version the installed half was built for";
     host_copy = *h;
     host = &host_copy;
+    pthread_atfork(before_fork, after_fork, after_fork);
     return nullptr;
 }
 

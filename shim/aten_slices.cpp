@@ -322,3 +322,13 @@ void swn_slices_begin(const swn_host *h)
 {
     host = h;
 }
+
+void swn_slices_before_fork()
+{
+    trials_lock.lock();
+}
+
+void swn_slices_after_fork()
+{
+    trials_lock.unlock();
+}

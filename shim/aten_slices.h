@@ -69,6 +69,10 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what);
 // `host` is borrowed for ever.
 void swn_slices_begin(const swn_host *host);
 
+// Around a fork, in the thread that forks.
+void swn_slices_before_fork();
+void swn_slices_after_fork(); // in both processes
+
 // Put their kernels in front of PyTorch's own at the CPU key.
 void swn_products_register(torch::Library &library); // aten_products.cpp: addmm, mm, addmv, mv
 void swn_batches_register(torch::Library &library);  // aten_batches.cpp: baddbmm, bmm
