@@ -47,6 +47,53 @@ struct Operator {
     swn_flops_kind flops = SWN_FLOPS_NONE;
 };
 
+// At the CPU key, as that part of a path in what a kernel's registration says of where it was.
+constexpr const char *pytorchs_source = "aten/src/ATen/";
+
+// What we have kernels for. They call what they stand before by its name in at::cpu or at::native, so they stand before
+// PyTorch's own only.
+constexpr const char *with_kernels[][2] = {
+    {"aten::copy_", ""},
+    {"aten::addmm", ""},
+    {"aten::mm", ""},
+    {"aten::_addmm_activation", ""},
+    {"aten::addmv", ""},
+    {"aten::mv", ""},
+    {"aten::baddbmm", ""},
+    {"aten::bmm", ""},
+    {"aten::convolution", ""},
+    {"aten::index_select", ""},
+    {"aten::index", "Tensor"},
+    {"aten::gather", ""},
+    {"aten::_embedding_bag", ""},
+    {"aten::_embedding_bag_forward_only", ""},
+    {"aten::normal_", ""},
+    {"aten::uniform_", ""},
+};
+
+bool kernels_replaced = false; // one of these is the program's own
+
+// Whether the kernel that computes on the CPU is PyTorch's or ours, not one of the program's.
+bool known_kernel(const c10::OperatorHandle &handle)
+{
+    std::string table = handle.dumpComputedTable();
+    size_t at = table.compare(0, 5, "CPU: ") ? table.find("\nCPU: ") : 0;
+    if (at == std::string::npos)
+        return false;
+    std::string kernel = table.substr(at, table.find('\n', at + 1) - at);
+    return kernel.find(pytorchs_source) != std::string::npos || kernel.find(__FILE__) != std::string::npos;
+}
+
+bool any_kernel_replaced()
+{
+    for (auto &name : with_kernels) {
+        auto handle = c10::Dispatcher::singleton().findSchema({name[0], name[1]});
+        if (!handle || !known_kernel(*handle))
+            return true;
+    }
+    return false;
+}
+
 std::mutex operators_lock;
 std::unordered_map<const char *, Operator *> operators; // by the schema's own name string; never removed
 
@@ -66,12 +113,14 @@ Operator *describe(const at::RecordFunction &fn)
     op->lies = op->name.find("batch_norm") != std::string::npos || op->name.find("instance_norm") != std::string::npos;
     op->transparent = op->foreign || (rule && rule->uses[0] == 'm');
     op->to_copy = op->name == "aten::_to_copy";
-    op->whole_copy = op->name == "aten::copy_";
-    op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
-                (op->name == "aten::fill_" && name->overload_name == "Scalar");
+    op->whole_copy = op->name == "aten::copy_" && !kernels_replaced;
+    op->fills = (op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
+                 (op->name == "aten::fill_" && name->overload_name == "Scalar")) &&
+                known_kernel(*handle);
     op->flops = swn_flops_kind_find(op->name.c_str());
     const auto &args = handle->schema().arguments();
-    size_t rule_length = rule ? std::strlen(rule->uses) : 0;
+    // A rule says what PyTorch's kernel does.
+    size_t rule_length = rule && !kernels_replaced && known_kernel(*handle) ? std::strlen(rule->uses) : 0;
     for (size_t i = 0; i < args.size() && i < op->use.size(); i++) {
         // The last letter of a rule holds for all arguments that follow.
         char letter = rule_length ? rule->uses[i < rule_length ? i : rule_length - 1] : '-';
@@ -494,24 +543,31 @@ struct Silent : c10::WarningHandler {
 };
 #endif
 
+void register_kernels()
+{
+    // Never destroyed: other threads may still compute when the process ends.
+    auto *kernels = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    kernels->impl("copy_", copy_kernel);
+    // PyTorch warns of kernels that stand before its own; these call it.
+    Silent silent;
+    Guard guard(&silent);
+    swn_slices_begin(host);
+    swn_products_register(*kernels);
+    swn_batches_register(*kernels);
+    swn_convs_register(*kernels);
+    swn_rows_register(*kernels, host);
+    swn_bags_register(*kernels);
+    swn_fills_register(*kernels, host);
+}
+
 const char *enable()
 {
     try {
         if (!word_is_data_pointer())
             return "its storages are laid out differently from what was built for";
-        // Never destroyed: other threads may still compute when the process ends.
-        auto *kernels = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
-        kernels->impl("copy_", copy_kernel);
-        // PyTorch warns of kernels that stand before its own; these call it.
-        Silent silent;
-        Guard guard(&silent);
-        swn_slices_begin(host);
-        swn_products_register(*kernels);
-        swn_batches_register(*kernels);
-        swn_convs_register(*kernels);
-        swn_rows_register(*kernels, host);
-        swn_bags_register(*kernels);
-        swn_fills_register(*kernels, host);
+        kernels_replaced = any_kernel_replaced();
+        if (!kernels_replaced)
+            register_kernels();
         at::addGlobalCallback(
             at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
     } catch (...) {

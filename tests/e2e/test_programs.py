@@ -60,6 +60,7 @@ CASES = [
     Case("escape"),
     Case("kept_in_python", budget=24),
     Case("refused", budget=8),
+    Case("own_kernels", budget=24),
     Case("fork_new_operators", budget=24, quick="1.13"),
     Case("gloo_send", quick="2.13"),
     Case("storage_moves", quick="2.13"),
