@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -183,7 +184,24 @@ void add_all(std::vector<int64_t> &key, at::IntArrayRef numbers)
     key.push_back(-1);
 }
 
-// What the user told PyTorch about how to compute.
+// How many threads the math libraries say that they use. Not all of them go by PyTorch's number, and a program can tell
+// them another one.
+void add_library_threads(std::vector<int64_t> &key)
+{
+    using count_fn = int (*)();
+    static const std::vector<count_fn> counts = [] {
+        std::vector<count_fn> found;
+        for (const char *name :
+             {"openblas_get_num_threads", "mkl_get_max_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads"})
+            if (void *function = dlsym(RTLD_DEFAULT, name))
+                found.push_back(reinterpret_cast<count_fn>(function));
+        return found;
+    }();
+    for (count_fn count : counts)
+        key.push_back(count());
+}
+
+// What the user told PyTorch and its libraries about how to compute.
 void add_settings(std::vector<int64_t> &key)
 {
     const at::Context &context = at::globalContext();
@@ -195,7 +213,11 @@ void add_settings(std::vector<int64_t> &key)
 #endif
     key.push_back(context.userEnabledMkldnn());
     key.push_back(context.deterministicAlgorithms());
+#if TORCH_VERSION_MAJOR >= 2
+    key.push_back(context.userEnabledNNPACK());
+#endif
     key.push_back(at::get_num_threads());
+    add_library_threads(key);
 }
 
 bool proven(const swn_sliced &what, const std::vector<Part> &parts)

@@ -1,5 +1,6 @@
 """Weights that are larger than the budget leaves room for, and of which operators need a part at a time: sliced.py OUT
 KIND, for every way in which PyTorch comes to multiply by a weight, or to look up rows of it."""
+import ctypes
 import sys
 import threading
 
@@ -57,6 +58,16 @@ elif kind == "products":
             record.tensor(f"mm{i}", torch.mm(y, square.t()))
             record.tensor(f"plain{i}", y @ square)  # not transposed: cannot be cut along its rows
             record.tensor(f"matmul{i}", y @ square.t())
+elif kind == "library":
+    # The library's own number of threads, which PyTorch neither reads nor sets.
+    blas = ctypes.CDLL("libopenblas.so.0")
+    net = model(torch.float32, True, [(1024, 4096)] * 3)
+    for threads in (4, 1, 3):
+        blas.openblas_set_num_threads(threads)
+        for i in range(PASSES):
+            for k, layer in enumerate(net):
+                with torch.inference_mode():
+                    record.tensor(f"{threads} threads {i}.{k}", layer(inputs(16, 1024, seed=i)))
 elif kind == "changes":
     net = model(torch.float32, True, WIDE)
     passes("before", net, 1, 6272)
