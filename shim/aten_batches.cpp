@@ -72,8 +72,8 @@ bool fits(const at::Tensor *bias, const at::Tensor &batch1, const at::Tensor &ba
 at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &batch1, const at::Tensor &batch2, const at::Scalar &beta,
                      const at::Scalar &alpha)
 {
-    if (!fits(bias, batch1, batch2))
-        return {};
+    if (!fits(bias, batch1, batch2) || beta.isComplex() || alpha.isComplex())
+        return {}; // PyTorch says what is wrong with that
     if (batch_of_weights(batch2))
         return swn_compute_in_slices(Batch(bias, batch1, batch2, beta, alpha, false));
     if (batch_of_weights(batch1))

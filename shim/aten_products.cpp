@@ -102,8 +102,8 @@ bool fits(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2
 at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta,
                      const at::Scalar &alpha, Then then = NOTHING)
 {
-    if (!fits(bias, mat1, mat2))
-        return {};
+    if (!fits(bias, mat1, mat2) || beta.isComplex() || alpha.isComplex())
+        return {}; // PyTorch says what is wrong with that
     if (swn_sliceable(mat2) && mat2.stride(0) == 1 && mat2.stride(1) == mat2.size(0))
         return swn_compute_in_slices(Product(bias, mat1, mat2, beta, alpha, false, then));
     if (swn_sliceable(mat1) && swn_plainly_laid_out(mat1))
@@ -116,7 +116,7 @@ at::Tensor vector_in_slices(const at::Tensor *bias, const at::Tensor &mat, const
 {
     auto type = mat.scalar_type();
     if (mat.dim() != 2 || vec.dim() != 1 || mat.size(1) != vec.size(0) || !swn_simple(vec, type) ||
-        !swn_sliceable(mat) || !swn_plainly_laid_out(mat))
+        !swn_sliceable(mat) || !swn_plainly_laid_out(mat) || beta.isComplex() || alpha.isComplex())
         return {};
     if (bias && (!swn_simple(*bias, type) || bias->dim() > 1 ||
                  (bias->dim() && bias->size(0) != mat.size(0) && bias->size(0) != 1)))

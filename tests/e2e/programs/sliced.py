@@ -58,6 +58,12 @@ elif kind == "products":
             record.tensor(f"mm{i}", torch.mm(y, square.t()))
             record.tensor(f"plain{i}", y @ square)  # not transposed: cannot be cut along its rows
             record.tensor(f"matmul{i}", y @ square.t())
+            for name, refused in (("addmm", lambda: torch.addmm(bias, x, weight.t(), beta=1j)),
+                                  ("addmv", lambda: torch.addmv(bias, weight, x[0], alpha=1j))):
+                try:
+                    refused()
+                except Exception as error:
+                    record.value(f"{name}{i} refused", f"{type(error).__name__}: {error}".splitlines()[0])
 elif kind == "library":
     # The library's own number of threads, which PyTorch neither reads nor sets.
     blas = ctypes.CDLL("libopenblas.so.0")
