@@ -1,5 +1,5 @@
-/* swn_io.c - the swn_io table that calls the kernel. Every function only translates errno; policy (retries, fallbacks)
- * belongs to the callers. */
+/* swn_io.c - the swn_io table that calls the kernel. Every function only translates errno, and gives -EBADF for a
+ * descriptor of ours that the program has closed; policy (retries, fallbacks) belongs to the callers. */
 #define _GNU_SOURCE
 #include "swn_io.h"
 
@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "swn_own.h"
 
 static int result(int rc)
 {
@@ -26,56 +28,57 @@ static ssize_t result_size(ssize_t rc)
 static int sys_open(void *ctx, const char *path, int flags, mode_t mode)
 {
     (void)ctx;
-    return result(open(path, flags, mode));
+    int fd = open(path, flags, mode);
+    return fd < 0 ? -errno : swn_own(fd);
 }
 
 static int sys_close(void *ctx, int fd)
 {
     (void)ctx;
-    return result(close(fd));
+    return swn_own_close(fd);
 }
 
 static ssize_t sys_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
 {
     (void)ctx;
-    return result_size(pread(fd, buf, len, (off_t)off));
+    return swn_owns(fd) ? result_size(pread(fd, buf, len, (off_t)off)) : -EBADF;
 }
 
 static ssize_t sys_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t off)
 {
     (void)ctx;
-    return result_size(pwrite(fd, buf, len, (off_t)off));
+    return swn_owns(fd) ? result_size(pwrite(fd, buf, len, (off_t)off)) : -EBADF;
 }
 
 static int sys_fsync(void *ctx, int fd)
 {
     (void)ctx;
-    return result(fsync(fd));
+    return swn_owns(fd) ? result(fsync(fd)) : -EBADF;
 }
 
 static int sys_fstat(void *ctx, int fd, struct stat *st)
 {
     (void)ctx;
-    return result(fstat(fd, st));
+    return swn_owns(fd) ? result(fstat(fd, st)) : -EBADF;
 }
 
 static int sys_ftruncate(void *ctx, int fd, uint64_t len)
 {
     (void)ctx;
-    return result(ftruncate(fd, (off_t)len));
+    return swn_owns(fd) ? result(ftruncate(fd, (off_t)len)) : -EBADF;
 }
 
 static int sys_fallocate(void *ctx, int fd, int mode, uint64_t off, uint64_t len)
 {
     (void)ctx;
-    return result(fallocate(fd, mode, (off_t)off, (off_t)len));
+    return swn_owns(fd) ? result(fallocate(fd, mode, (off_t)off, (off_t)len)) : -EBADF;
 }
 
 static int sys_fadvise(void *ctx, int fd, uint64_t off, uint64_t len, int advice)
 {
     (void)ctx;
     /* The one call here that returns the error instead of setting errno. */
-    return -posix_fadvise(fd, (off_t)off, (off_t)len, advice);
+    return !swn_owns(fd) ? -EBADF : -posix_fadvise(fd, (off_t)off, (off_t)len, advice);
 }
 
 static int sys_rename(void *ctx, const char *from, const char *to)
@@ -92,9 +95,10 @@ static int sys_unlink(void *ctx, const char *path)
 
 static int sys_mmap(void *ctx, void **addr, size_t len, int prot, int flags, int fd, uint64_t off)
 {
-    void *p = mmap(*addr, len, prot, flags, fd, (off_t)off);
-
     (void)ctx;
+    if (fd >= 0 && !swn_owns(fd))
+        return -EBADF;
+    void *p = mmap(*addr, len, prot, flags, fd, (off_t)off);
     if (p == MAP_FAILED)
         return -errno;
     *addr = p;
@@ -141,6 +145,8 @@ static int sys_ring_read(void *ctx, struct io_uring *ring, int fd, void *buf, si
     (void)ctx;
     if (len > INT_MAX)
         return -EINVAL;
+    if (!swn_owns(fd))
+        return -EBADF;
     sqe = io_uring_get_sqe(ring);
     if (!sqe)
         return -EBUSY;

@@ -3,6 +3,9 @@
  * Everything that opens, reads, writes, maps or renames model data goes through a `struct swn_io`, so that a test
  * can put a faulting table in its place and fail the N-th operation. Nothing outside the table may submit I/O.
  *
+ * A descriptor that `open` gave and that the program has closed since gives -EBADF, even when its number names another
+ * file by now (swn_own.h).
+ *
  * Convention for every member: the result (>= 0), or -errno; errno itself is not part of the contract.
  * Lengths and offsets are bytes. All members are thread-safe. The table is borrowed by whoever is given it and must
  * outlive them; `ctx` is passed back untouched and belongs to the maker of the table.
@@ -33,10 +36,10 @@ struct swn_io {
     /* Maps at *addr (a hint, or fixed with MAP_FIXED); *addr receives the address. */
     int (*mmap)(void *ctx, void **addr, size_t len, int prot, int flags, int fd, uint64_t off);
 
-    /* io_uring. setup: 0 or -errno. read: queues one read with user data `tag`, 0 or -EBUSY when the ring is full.
-     * submit: hands queued requests to the kernel, number or -errno. wait: waits until one completion is there or
-     * `timeout_ms` passed, fills *tag and *res (bytes or -errno): 1, 0 on timeout, or -errno.
-     * exit: releases the ring. */
+    /* io_uring. setup: 0 or -errno. read: queues one read with user data `tag`, 0, -EBUSY when the ring is full, or
+     * -EBADF. submit: hands queued requests to the kernel, number or -errno. wait: waits until one completion is there
+     * or `timeout_ms` passed, fills *tag and *res (bytes or -errno): 1, 0 on timeout, or -errno. exit: releases the
+     * ring. */
     int (*ring_setup)(void *ctx, struct io_uring *ring, unsigned entries);
     int (*ring_read)(void *ctx, struct io_uring *ring, int fd, void *buf, size_t len, uint64_t off, uint64_t tag);
     int (*ring_submit)(void *ctx, struct io_uring *ring);

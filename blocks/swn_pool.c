@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "swn_arena.h"
+#include "swn_own.h"
 
 /* The offset of what lies elsewhere: behind everything. */
 #define LODGED UINT64_MAX
@@ -30,7 +31,7 @@ int swn_pool_create(struct swn_pool **out, size_t window_max, size_t arena_bytes
         return -ENOMEM;
     p->window_max = swn_round_up(window_max, (size_t)2 << 20);
     p->total = p->window_max + arena_bytes;
-    p->fd = memfd_create("swapnet-pool", MFD_CLOEXEC);
+    p->fd = swn_own(memfd_create("swapnet-pool", MFD_CLOEXEC));
     int err = p->fd < 0 ? -errno : 0;
     if (!err && ftruncate(p->fd, (off_t)p->total))
         err = -errno;
@@ -69,7 +70,7 @@ void swn_pool_destroy(struct swn_pool *p)
     if (p->ro != MAP_FAILED && p->ro)
         munmap(p->ro, p->window_max);
     if (p->fd >= 0)
-        close(p->fd);
+        swn_own_close(p->fd);
     frames_free(p->frames);
     frames_free(p->spare);
     free(p);
@@ -85,6 +86,13 @@ size_t swn_pool_window_most(const struct swn_pool *p)
     return p->window_max;
 }
 
+/* By address, which the program cannot close; locked pages (mlockall) go by descriptor only. */
+static void punch(const struct swn_pool *p, size_t off, size_t size)
+{
+    if (madvise(p->rw + off, size, MADV_REMOVE) && swn_owns(p->fd))
+        fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)size);
+}
+
 int swn_pool_resize(struct swn_pool *p, size_t window)
 {
     if (window > p->window_max)
@@ -96,7 +104,7 @@ int swn_pool_resize(struct swn_pool *p, size_t window)
         if (f->off < LODGED && f->off + f->size > window)
             return -EBUSY;
     if (window < p->window)
-        fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)window, (off_t)(p->window - window));
+        punch(p, window, p->window - window);
     p->window = window;
     return 0;
 }
@@ -204,7 +212,7 @@ struct swn_frame *swn_pool_keep(struct swn_pool *p, uint64_t arena_off, size_t s
 void swn_pool_release(struct swn_pool *p, struct swn_frame *f)
 {
     if (f->kept) {
-        fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)f->off, (off_t)f->size);
+        punch(p, f->off, f->size);
     } else {
         struct swn_frame **link = &p->frames;
         while (*link != f)

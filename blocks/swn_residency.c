@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "swn_own.h"
+
 /* /proc/self/pagemap, Documentation/admin-guide/mm/pagemap.rst */
 #define PM_PRESENT (1ULL << 63)
 #define PM_SWAPPED (1ULL << 62)
@@ -19,14 +21,21 @@ int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct 
     memset(s, 0, sizeof *s);
     s->io = io;
     s->arena = a;
-    s->pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    s->pagemap_fd = swn_own(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
     return s->pagemap_fd < 0 ? -errno : 0;
 }
 
 void swn_residency_fini(struct swn_residency *s)
 {
     if (s->pagemap_fd >= 0)
-        close(s->pagemap_fd);
+        swn_own_close(s->pagemap_fd);
+}
+
+/* For a child, which has pages of its own, and where the program has closed ours. */
+static void reopen(struct swn_residency *s)
+{
+    swn_residency_fini(s);
+    s->pagemap_fd = swn_own(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 }
 
 static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct swn_pages *out)
@@ -34,6 +43,8 @@ static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct sw
     uint64_t entries[512];
     size_t first = addr / SWN_PAGE, pages = bytes / SWN_PAGE;
     *out = (struct swn_pages){0};
+    if (!swn_owns(s->pagemap_fd))
+        reopen(s);
     for (size_t done = 0; done < pages;) {
         size_t n = pages - done < 512 ? pages - done : 512;
         ssize_t got = pread(s->pagemap_fd, entries, n * 8, (off_t)((first + done) * 8));
@@ -336,6 +347,8 @@ int swn_residency_publish(struct swn_residency *s, struct swn_range *r, struct s
     if (state_of(r) != SWN_STREAMED)
         return -EINVAL;
     int err = leave_clean(s, r, &pages);
+    if (!err && !swn_owns(swn_pool_fd(s->pool)))
+        err = -EBADF;
     if (!err && mmap((void *)r->addr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
                      swn_pool_fd(s->pool), (off_t)f->off) == MAP_FAILED)
         err = -errno;
@@ -430,7 +443,5 @@ void swn_residency_child(struct swn_residency *s)
         r->published = 0;
         r->frame = NULL;
     }
-    if (s->pagemap_fd >= 0)
-        close(s->pagemap_fd);
-    s->pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    reopen(s);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "swn_own.h"
 #include "swn_paths.h"
 
 #define PIECE ((size_t)4 << 20)
@@ -70,6 +71,11 @@ void swn_spill_close(struct swn_extent_file *f)
         free(h);
     }
     free(f);
+}
+
+int swn_spill_is_ours(const struct swn_extent_file *f)
+{
+    return swn_owns(f->fetch.fd) && swn_owns(f->fetch.direct_fd);
 }
 
 static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t size, uint64_t off)

@@ -34,6 +34,8 @@ struct swn_extent_file {
  * to write. *out is owned by the caller. */
 int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const char *dir);
 void swn_spill_close(struct swn_extent_file *f);
+/* 0: the program has closed a descriptor of it. Its mappings go on; nothing can be read, written or mapped. */
+int swn_spill_is_ours(const struct swn_extent_file *f);
 
 /* Writes `size` bytes (a multiple of 4096) from page-aligned memory; *off is where. On error nothing is kept. The bytes
  * are out of the page cache when it returns. */

@@ -14,12 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "swn_bell.h"
 #include "swn_control_io.h"
+#include "swn_own.h"
 #include "swn_stats_json.h"
 #include "swn_thread.h"
 #include "swn_wire.h"
@@ -35,7 +36,7 @@ struct swn_control {
     void *user;
     pid_t owner; /* a forked child must not unlink its parent's socket */
     int listen_fd;
-    int stop_fd; /* eventfd, readable for ever once stop has begun */
+    struct swn_bell stop; /* rung, and never hushed, once stop has begun */
     _Atomic int client_fd;
     pthread_t thread;
     char path[PATH_MAX];
@@ -95,7 +96,8 @@ static void serve(struct swn_control *c, int fd)
     if (!peer_allowed(fd))
         return;
     char *answer;
-    int rc = swn_control_read_line(fd, c->request, sizeof(c->request), c->stop_fd, deadline_ms);
+    int stop = swn_bell_poll_fd(&c->stop);
+    int rc = swn_control_read_line(fd, c->request, sizeof(c->request), stop, deadline_ms);
     if (rc == 0)
         answer = answer_request(c);
     else if (rc == -EMSGSIZE)
@@ -104,8 +106,8 @@ static void serve(struct swn_control *c, int fd)
         answer = error_answer("the request is not one line of text");
     else
         return; /* too slow, gone, or we stop: nobody to answer */
-    if (answer && swn_control_write(fd, answer, strlen(answer), c->stop_fd, deadline_ms) == 0)
-        (void)swn_control_write(fd, "\n", 1, c->stop_fd, deadline_ms);
+    if (answer && swn_control_write(fd, answer, strlen(answer), stop, deadline_ms) == 0)
+        (void)swn_control_write(fd, "\n", 1, stop, deadline_ms);
     free(answer);
 }
 
@@ -114,24 +116,30 @@ static void *control_main(void *arg)
     struct swn_control *c = arg;
     pthread_setname_np(pthread_self(), "swn-control");
     for (;;) {
-        struct pollfd p[2] = {{.fd = c->listen_fd, .events = POLLIN}, {.fd = c->stop_fd, .events = POLLIN}};
+        struct pollfd p[2] = {{.fd = c->listen_fd, .events = POLLIN},
+                              {.fd = swn_bell_poll_fd(&c->stop), .events = POLLIN}};
+        if (!swn_owns(c->listen_fd) || p[1].fd < 0)
+            return NULL; /* the program closed them, as daemons do, and may have files of its own there */
         if (poll(p, 2, -1) < 0 && errno != EINTR)
             return NULL;
         if (p[1].revents)
             return NULL;
+        if (!swn_owns(c->listen_fd))
+            return NULL;
         int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             if (errno == EBADF || errno == ENOTSOCK || errno == EINVAL || errno == EOPNOTSUPP)
-                return NULL; /* the program closed our socket, as daemons do, and may have put its own file there */
+                return NULL;
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
                 (void)poll(&p[1], 1, ACCEPT_PAUSE_MS);
             continue;
         }
+        fd = swn_own(fd);
         atomic_store(&c->client_fd, fd);
         serve(c, fd);
         atomic_store(&c->client_fd,
                      -1); /* first: a child forked between the two may only leak, never close another's */
-        close(fd);
+        swn_own_close(fd);
     }
 }
 
@@ -236,7 +244,7 @@ static int open_socket(struct swn_control *c)
     if (rc)
         close(fd);
     else
-        c->listen_fd = fd;
+        c->listen_fd = swn_own(fd);
     return rc;
 }
 
@@ -245,9 +253,8 @@ static int open_socket(struct swn_control *c)
 static void close_all(struct swn_control *c)
 {
     if (c->listen_fd >= 0)
-        close(c->listen_fd);
-    if (c->stop_fd >= 0)
-        close(c->stop_fd);
+        swn_own_close(c->listen_fd);
+    swn_bell_close(&c->stop);
     free(c);
 }
 
@@ -272,8 +279,9 @@ int swn_control_start(struct swn_control **out, const struct swn_control_opts *o
     c->owner = getpid();
     c->listen_fd = -1;
     atomic_init(&c->client_fd, -1);
-    c->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = c->stop_fd < 0 ? -errno : set_path(c, opts->runtime_dir);
+    int rc = swn_bell_open(&c->stop);
+    if (rc == 0)
+        rc = set_path(c, opts->runtime_dir);
     if (rc == 0)
         rc = open_socket(c);
     if (rc == 0) {
@@ -302,11 +310,12 @@ void swn_control_stop(struct swn_control *c)
         return;
     }
     unlink(c->path);
-    uint64_t one = 1;
-    ssize_t n;
-    do
-        n = write(c->stop_fd, &one, sizeof(one));
-    while (n < 0 && errno == EINTR);
+    if (swn_bell_ring(&c->stop)) {
+        /* The program has closed it: the thread still waits for what was there, or has ended. It touches nothing more,
+         * and nobody could wait for it. */
+        pthread_detach(c->thread);
+        return;
+    }
     pthread_join(c->thread, NULL);
     close_all(c);
 }
@@ -317,6 +326,6 @@ void swn_control_abandon(struct swn_control *c)
         return;
     int fd = atomic_load(&c->client_fd);
     if (fd >= 0)
-        close(fd);
+        swn_own_close(fd);
     close_all(c);
 }

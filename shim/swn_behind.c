@@ -17,7 +17,7 @@ struct swn_departure {
     struct swn_departure *next;
 };
 
-/* Guarded by its lock; `departing` and `file` by the engine's. */
+/* Guarded by its lock; `departing` by the engine's. `file` changes under both. */
 struct swn_behind {
     pthread_mutex_t lock;
     pthread_cond_t work, written;
@@ -77,11 +77,23 @@ static struct swn_behind *start(struct swn_engine *e)
     return b;
 }
 
+/* Another one than before when the program has closed that. */
+static void use_file(struct swn_behind *b, struct swn_extent_file *file)
+{
+    if (b->file == file)
+        return;
+    pthread_mutex_lock(&b->lock);
+    b->file = file;
+    pthread_mutex_unlock(&b->lock);
+    swn_spill_defer(file);
+}
+
 int swn_behind_start(struct swn_engine *e, struct swn_range *r)
 {
     if (!e->behind && !(e->behind = start(e)))
         return -EAGAIN;
     struct swn_behind *b = e->behind;
+    use_file(b, e->spill);
     struct swn_departure *d = calloc(1, sizeof *d);
     int err = d ? swn_residency_leave(&e->res, r) : -ENOMEM;
     if (err) {
@@ -114,6 +126,8 @@ static void arrived(struct swn_engine *e, struct swn_departure *d)
         size_t size = r->size;
         r->departure = NULL;
         e->behind->departing -= size;
+        if (!err && d->file != e->spill)
+            err = -EBUSY; /* the program has closed it since: nothing more is mapped from it */
         if (err)
             swn_residency_stay(r);
         else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))

@@ -28,11 +28,6 @@ struct swn_budgeter {
     uint64_t begin_ns, took_ns, begin_spilled, spilled;
 };
 
-static uint64_t spilled(const struct swn_engine *e)
-{
-    return e->spill ? e->spill->written_bytes : 0;
-}
-
 /* The plan for the goal, while the program runs on under the old one. */
 static void replan(struct swn_engine *e)
 {
@@ -75,14 +70,14 @@ static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change
     int desperate = 0;
     follow(e);
     while (e->goal_bytes < e->config.budget_bytes && b->changes == change) {
-        uint64_t before = spilled(e);
+        uint64_t before = swn_policy_written(e);
         if (!swn_policy_give(e, desperate))
             desperate = 0;
         else
             desperate =
                 swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
         follow(e);
-        if (spilled(e) != before)
+        if (swn_policy_written(e) != before)
             breathe(e);
     }
 }
@@ -103,7 +98,7 @@ static void *budget_main(void *arg)
         if (b->changes != change)
             continue;
         b->took_ns = swn_now_ns() - b->begin_ns;
-        b->spilled = spilled(e) - b->begin_spilled;
+        b->spilled = swn_policy_written(e) - b->begin_spilled;
         b->done = change;
         pthread_cond_broadcast(&b->bound);
         swn_client_wake(e);
@@ -147,7 +142,7 @@ static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct
         return leave_it_to_the_program(e, out);
     uint64_t mine = ++b->changes;
     b->begin_ns = swn_now_ns();
-    b->begin_spilled = spilled(e);
+    b->begin_spilled = swn_policy_written(e);
     pthread_cond_signal(&b->wanted);
     pthread_cond_broadcast(&e->changed); /* it may be waiting for room for an older goal */
     uint64_t until = b->begin_ns + (grows ? 0 : wait_ms * 1000000ull);
@@ -155,7 +150,7 @@ static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct
         ;
     out->bound = b->done >= mine || e->config.budget_bytes <= bytes;
     out->took_ns = b->done >= mine ? b->took_ns : swn_now_ns() - b->begin_ns;
-    out->spilled_bytes = b->done >= mine ? b->spilled : spilled(e) - b->begin_spilled;
+    out->spilled_bytes = b->done >= mine ? b->spilled : swn_policy_written(e) - b->begin_spilled;
     return out->bound ? 0 : -EAGAIN;
 }
 

@@ -8,17 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "swn_bell.h"
 #include "swn_control.h"
 #include "swn_control_io.h"
 #include "swn_engine_priv.h"
 #include "swn_follower.h"
 #include "swn_needs.h"
+#include "swn_own.h"
 #include "swn_process.h"
 #include "swn_size.h"
 #include "swn_thread.h"
@@ -37,19 +38,11 @@
 /* For `swapnetctl set`, which waits a second. */
 #define SET_WAIT_MS 400
 
-/* A descriptor that is still the one we opened: programs that turn into daemons close what they did not open, and then
- * open files of their own under the same numbers. */
-struct own_fd {
-    int fd; /* -1: none */
-    dev_t dev;
-    ino_t ino;
-};
-
 struct swn_client {
     pthread_t thread;
     char path[PATH_MAX];
-    struct own_fd link;  /* the connection */
-    struct own_fd event; /* something to look at: a change is bound, the user's wish is another */
+    int link;             /* the connection; -1: none */
+    struct swn_bell bell; /* something to look at: a change is bound, the user's wish is another */
     struct swn_lines in;
     pthread_cond_t answered; /* the first lease, or no hope of one for now */
     int tried;
@@ -64,30 +57,6 @@ struct swn_client {
 
 /* One change of the user's wish at a time, the following of memory included. Before the engine's lock. */
 static pthread_mutex_t wishes = PTHREAD_MUTEX_INITIALIZER;
-
-static void own(struct own_fd *o, int fd)
-{
-    struct stat st;
-    *o = (struct own_fd){.fd = fd};
-    if (fd >= 0 && !fstat(fd, &st)) {
-        o->dev = st.st_dev;
-        o->ino = st.st_ino;
-    }
-}
-
-static int owned(const struct own_fd *o)
-{
-    struct stat st;
-    return o->fd >= 0 && !fstat(o->fd, &st) && st.st_dev == o->dev && st.st_ino == o->ino;
-}
-
-/* Closes it, unless it is somebody else's by now. */
-static void disown(struct own_fd *o)
-{
-    if (owned(o))
-        close(o->fd);
-    o->fd = -1;
-}
 
 /* ---- which daemon ---- */
 
@@ -162,7 +131,9 @@ static uint64_t least_of(uint64_t cap, uint64_t lease)
 /* Goes on under the last lease, tries again later. */
 static void hang_up(struct swn_client *c)
 {
-    disown(&c->link);
+    if (c->link >= 0)
+        swn_own_close(c->link);
+    c->link = -1;
     c->seq = 0;
     swn_lines_free(&c->in);
 }
@@ -171,10 +142,10 @@ static void say(struct swn_client *c, const struct swn_wire *m)
 {
     char line[8192];
     int n = swn_wire_encode(m, line, sizeof line - 1);
-    if (n < 0 || c->link.fd < 0)
+    if (n < 0 || c->link < 0)
         return;
     line[n] = '\n';
-    if (!owned(&c->link) || swn_control_write(c->link.fd, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
+    if (!swn_owns(c->link) || swn_control_write(c->link, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
         hang_up(c);
 }
 
@@ -362,7 +333,7 @@ static void connect_now(struct swn_client *c)
 {
     int fd = dial(c->path);
     if (fd >= 0) {
-        own(&c->link, fd);
+        c->link = swn_own(fd);
         hello(c);
         return;
     }
@@ -401,29 +372,28 @@ static void take_input(struct swn_client *c)
 {
     size_t len;
     char *line;
-    int rc = swn_lines_fill(&c->in, c->link.fd, swn_control_now_ms());
+    int rc = swn_lines_fill(&c->in, c->link, swn_control_now_ms());
     if (rc < 0 && rc != -EAGAIN) {
         hang_up(c);
         return;
     }
-    while (c->link.fd >= 0 && (line = swn_lines_next(&c->in, &len)))
+    while (c->link >= 0 && (line = swn_lines_next(&c->in, &len)))
         take_line(c, line, len);
 }
 
 /* Waits for something to do, at most until the next look; a wait that fails must not spin. */
 static void wait_for(struct swn_client *c, int64_t wait_ms)
 {
-    /* poll passes over what is no longer ours; without the event a look a little later finds the same */
-    struct pollfd p[2] = {{.fd = owned(&c->event) ? c->event.fd : -1, .events = POLLIN},
-                          {.fd = owned(&c->link) ? c->link.fd : -1, .events = POLLIN}};
-    uint64_t count;
-    if (c->link.fd >= 0 && p[1].fd < 0)
+    /* poll passes over what is no longer ours; without the bell a look a little later finds the same */
+    struct pollfd p[2] = {{.fd = swn_bell_poll_fd(&c->bell), .events = POLLIN},
+                          {.fd = swn_owns(c->link) ? c->link : -1, .events = POLLIN}};
+    if (c->link >= 0 && p[1].fd < 0)
         hang_up(c);
     if (poll(p, 2, wait_ms < 0 ? 0 : (int)wait_ms) < 0)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    if (p[0].revents && owned(&c->event) && read(c->event.fd, &count, sizeof count) == sizeof count)
+    if (p[0].revents && swn_bell_hush(&c->bell))
         c->next_look = 0;
-    if (p[1].revents && owned(&c->link))
+    if (p[1].revents && swn_owns(c->link))
         take_input(c);
 }
 
@@ -448,7 +418,7 @@ static void *client_main(void *arg)
     unsigned chance = (unsigned)getpid();
     pthread_setname_np(pthread_self(), SWN_CLIENT_THREAD); /* the daemon looks for it */
     for (;;) {
-        if (c->link.fd < 0) {
+        if (c->link < 0) {
             try_again(c, &chance);
             continue;
         }
@@ -456,7 +426,7 @@ static void *client_main(void *arg)
         if (c->seq)
             confirm(c);
         int64_t now = swn_control_now_ms();
-        if (c->link.fd >= 0 && now >= c->next_look)
+        if (c->link >= 0 && now >= c->next_look)
             look(c, now);
     }
     return NULL;
@@ -480,13 +450,12 @@ void swn_client_start(const struct swn_config *config)
     int err = c ? 0 : -ENOMEM;
     if (!err) {
         strcpy(c->path, config->daemon_path);
-        c->link.fd = -1;
+        c->link = -1;
         c->retry_ms = FIRST_RETRY_MS;
         swn_lines_init(&c->in);
         swn_cond_init(&c->answered);
         c->warned = e->forked; /* its parent says it */
-        own(&c->event, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-        err = c->event.fd < 0 ? -errno : 0;
+        err = swn_bell_open(&c->bell);
     }
     if (!err) {
         pthread_mutex_lock(&e->lock);
@@ -528,9 +497,8 @@ void swn_client_after_fork(void)
 
 void swn_client_wake(struct swn_engine *e)
 {
-    uint64_t one = 1;
-    if (e->client && owned(&e->client->event))
-        (void)!write(e->client->event.fd, &one, sizeof one);
+    if (e->client)
+        (void)swn_bell_ring(&e->client->bell);
 }
 
 /* The parent's connection is not the child's, nor is its lease; but many children never touch a tensor. */
@@ -538,8 +506,9 @@ void swn_client_fork_child(struct swn_engine *e)
 {
     struct swn_client *c = e->client;
     if (c) {
-        disown(&c->link);
-        disown(&c->event);
+        if (c->link >= 0)
+            swn_own_close(c->link);
+        swn_bell_close(&c->bell);
     }
     if (e->config.daemon_path[0]) /* also where the parent was about to register itself */
         atomic_store(&e->want_client, 1);

@@ -470,6 +470,7 @@ void swn_engine_postfork_child(void)
     /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on
      * demand. */
     e->spill = e->res.spill = NULL;
+    e->spilled_before = 0;
     swn_budget_fork_child(e);
     swn_client_fork_child(e);
     swn_follower_fork_child(e);
@@ -507,7 +508,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->encoded_bytes = atomic_load(&e->encoded_bytes);
     for (int how = 0; how < SWN_ENCODINGS; how++)
         out->decoded_bytes += atomic_load(&e->decoded_bytes[how]);
-    out->spilled_bytes = e->spill ? e->spill->written_bytes : 0;
+    out->spilled_bytes = swn_policy_written(e);
     out->deferred_bytes = e->deferred;
     out->swap_ins = e->swap_ins;
     out->window_hits = e->window_hits;

@@ -58,6 +58,7 @@ struct swn_engine {
     struct swn_arena *arena;
     struct swn_pool *pool;
     struct swn_extent_file *spill;
+    uint64_t spilled_before; /* written to spill files that the program has closed */
     struct swn_residency res;
     struct swn_fetch *fetch;
     struct swn_behind *behind; /* NULL until something is written behind */
@@ -125,7 +126,7 @@ struct swn_engine {
      * now, waited for them. */
     uint64_t row_bytes, row_ns, rows_since_ns;
     unsigned row_waiters;
-    int said_pool, said_over, said_full, said_oversize, said_read, said_store, said_copy;
+    int said_pool, said_over, said_full, said_oversize, said_read, said_store, said_copy, said_closed;
 };
 
 /* What a disk gives, until something has been read. */
@@ -176,6 +177,8 @@ void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint
 int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 int swn_policy_pool(struct swn_engine *e);
+/* Bytes that this process has written to spill files. */
+uint64_t swn_policy_written(const struct swn_engine *e);
 void swn_policy_window(struct swn_engine *e);
 void swn_policy_lend_room(struct swn_engine *e, size_t bytes);
 int swn_policy_widen(struct swn_engine *e, size_t size);

@@ -13,6 +13,7 @@
 #include "swn_cache.h"
 #include "swn_encoded.h"
 #include "swn_load_priv.h"
+#include "swn_own.h"
 #include "swn_size.h"
 #include "swn_store.h"
 #include "swn_transfer.h"
@@ -228,7 +229,7 @@ struct swn_extent_file *swn_load_mapped(int fd)
     s->file.io = e->io;
     s->file.refs = 1;
     path_of(fd, s->file.dir, sizeof s->file.dir);
-    s->file.fetch.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    s->file.fetch.fd = swn_own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (s->file.fetch.fd < 0) {
         free(s);
         return NULL;

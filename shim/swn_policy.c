@@ -91,9 +91,23 @@ static int make_pool(struct swn_engine *e)
     return 0;
 }
 
+/* The program has closed our spill file, and its mappings are all that we have of it: they go on serving what lies
+ * there, and what leaves from now on goes to another file. */
+static void lose_spill(struct swn_engine *e)
+{
+    if (!e->said_closed++)
+        swn_say(
+            "the program has closed descriptors that it did not open, the spill file's among them: what lies there is "
+            "read through its mapping, more slowly");
+    e->spilled_before += e->spill->written_bytes;
+    e->spill = e->res.spill = NULL;
+}
+
 /* The pool is made when the first byte has to leave: from then on it is part of what counts. */
 int swn_policy_pool(struct swn_engine *e)
 {
+    if (e->spill && !swn_spill_is_ours(e->spill))
+        lose_spill(e);
     if (e->pool && e->spill && e->fetch)
         return 0;
     int err = make_pool(e);
@@ -103,6 +117,11 @@ int swn_policy_pool(struct swn_engine *e)
                 "is not kept",
                 e->config.store_dir, strerror(-err));
     return err;
+}
+
+uint64_t swn_policy_written(const struct swn_engine *e)
+{
+    return e->spilled_before + (e->spill ? e->spill->written_bytes : 0);
 }
 
 /* Lets go of a range's frame. One that is still being filled goes when its read is done. */
@@ -164,6 +183,8 @@ void swn_policy_spilled(struct swn_engine *e, size_t size, int err)
 {
     if (!err) {
         atomic_store(&e->want_hook, 1);
+    } else if (err == -EBADF) {
+        swn_policy_pool(e); /* another file for the next one */
     } else if (err != -EBUSY) {
         char need[32];
         if (!e->said_full++)

@@ -352,7 +352,7 @@ static void forked_child(void **state)
         char c;
         unsigned before = open_descriptors();
         swn_control_abandon(control);
-        if (open_descriptors() != before - 3) /* listening socket, eventfd, client */
+        if (open_descriptors() != before - 4) /* listening socket, both ends of the bell, client */
             _exit(1);
         if (!UNDER_TSAN) { /* a child may open its own */
             if (begin(&control) != 0)

@@ -1,0 +1,25 @@
+/* swn_own.h - descriptors that are still the files we opened.
+ *
+ * Programs close what they did not open (whoever turns into a daemon does), and the next file that they open gets the
+ * number. What we then read by that number is a stranger's file, and what we write destroys it. So every descriptor of
+ * ours that lives longer than a call is remembered here with the file behind it, and looked at before it is used.
+ *
+ * A program that closes a number between the look and the use, in another thread, is not noticed. Descriptors that have
+ * no inode of their own (eventfd, epoll, timerfd) cannot be told from the program's: use a pipe. Thread-safe, and safe
+ * in a forked child.
+ */
+#ifndef SWN_OWN_H
+#define SWN_OWN_H
+
+/* Takes a descriptor that was just opened into ours: returns the number to use from now on, which is another one where
+ * that of `fd` was taken from us before (whoever still holds it must never mean this file). Negative numbers are passed
+ * through. */
+int swn_own(int fd);
+
+/* 1: still what we opened, or never one of ours. 0: closed, or somebody else's by now. */
+int swn_owns(int fd);
+
+/* Closes it, unless it is somebody else's by now: then -EBADF. 0 or -errno. */
+int swn_own_close(int fd);
+
+#endif
