@@ -8,6 +8,7 @@
 #include "swn_client.h"
 #include "swn_engine_priv.h"
 #include "swn_memory.h"
+#include "swn_own.h"
 #include "swn_size.h"
 #include "swn_thread.h"
 #include "swn_whole.h"
@@ -108,11 +109,10 @@ static void look(struct swn_engine *e, struct swn_follower *f)
         swn_client_cap(e, bytes);
 }
 
-/* Until the next look. The program may close the descriptor, and open something else in its place: whatever that says,
- * it costs one look too many. */
+/* Until the next look. */
 static void wait_a_little(struct swn_follower *f)
 {
-    struct pollfd fd = {.fd = f->pressure, .events = POLLPRI};
+    struct pollfd fd = {.fd = swn_owns(f->pressure) ? f->pressure : -1, .events = POLLPRI};
     int n = poll(&fd, 1, LOOK_MS);
     if (n > 0 && fd.revents != POLLPRI)
         f->pressure = -1;
@@ -125,7 +125,7 @@ static void *follower_main(void *arg)
 {
     struct swn_follower *f = arg;
     pthread_setname_np(pthread_self(), "swn-follower");
-    f->pressure = f->machine ? swn_pressure_open("") : -1;
+    f->pressure = f->machine ? swn_own(swn_pressure_open("")) : -1;
     for (;;) {
         wait_a_little(f);
         look(&swn_engine_one, f);
