@@ -1,6 +1,7 @@
 # Stand-ins for a GPU, for tests only: a CUDA runtime over host memory, and for each PyTorch a device over that runtime.
 
-add_library(standin-cudart SHARED ${PROJECT_SOURCE_DIR}/tests/standin/cudart.c)
+file(GLOB standin_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/standin/*.c)
+add_library(standin-cudart SHARED ${standin_sources})
 target_link_libraries(standin-cudart PRIVATE swn_options)
 target_include_directories(standin-cudart PUBLIC ${PROJECT_SOURCE_DIR}/tests/standin)
 # Found by its name, like the real one.

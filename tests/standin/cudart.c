@@ -8,7 +8,7 @@
  *   address, and other memory only where the device reaches pageable memory. What it reads stays as it is meanwhile.
  */
 #define _GNU_SOURCE
-#include "standin.h"
+#include "standin_priv.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -18,12 +18,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
 #define AWAY ((uintptr_t)1 << 46) /* from a registered address to the device's, where they differ */
 #define STRETCHES 32
 #define DEVICES 2 /* alike; kernels run one after the other on all of them */
 enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_SUPPORTED = 801, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713 };
 
 /* Attributes by cudaDeviceAttr, as NVIDIA documents them for these devices; where it does not say whether the host's
  * address of registered memory will do (91), one of either. */
@@ -35,36 +33,31 @@ static const struct traits {
     {"thor", 1, 1, 1, 1, 1, 1}, {"discrete", 0, 1, 0, 1, 1, 1},
 };
 
-struct memory {
-    enum standin_kind kind;
-    char *base, *device, *view; /* as the processor, a kernel's argument, and the kernel's thread have it */
-    size_t bytes;
-    unsigned attached;
-    struct memory *next;
-};
-
 struct launch {
     int device;
     void *stream;
     struct memory *attach; /* a change of its attachment to `attached`, or NULL: a kernel */
+    void (*call)(void *arg);
+    void *arg;
     unsigned attached, us, n;
     void *to; /* or NULL; the kernel copies its one stretch there at its end */
+    unsigned long sum; /* of what it reads, when it was launched */
     const void *stretches[STRETCHES];
     size_t bytes[STRETCHES];
     struct launch *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t standin_moved = PTHREAD_COND_INITIALIZER;
+struct memory *standin_memories;
 static const struct traits *device;
-static struct memory *memories;
 static struct launch *queue, **queue_end = &queue; /* the first one is running */
 static size_t device_bytes, device_peak;
 static int in_use; /* launched something, and not waited for it since */
 static unsigned fail_in;
 static __thread int last, current;
 
-__attribute__((noreturn)) static void broken(const char *rule, const void *at)
+__attribute__((noreturn)) void standin_broken(const char *rule, const void *at)
 {
     fprintf(stderr, "standin: %s: %s (%p)\n", device->name, rule, at);
     abort();
@@ -77,7 +70,7 @@ static int result(int err)
     return err;
 }
 
-static int made_to_fail(void)
+int standin_made_to_fail(void)
 {
     return fail_in && !--fail_in;
 }
@@ -93,22 +86,22 @@ EXPORT void standin_be(const char *name)
     }
 }
 
-static void begin(void)
+void standin_begin(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&standin_lock);
     if (!device)
         standin_be(getenv("STANDIN_DEVICE") ? getenv("STANDIN_DEVICE") : "orin");
 }
 
-static int end(int err)
+int standin_end(int err)
 {
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&standin_lock);
     return result(err);
 }
 
-static struct memory *find(const void *p, int by_device)
+struct memory *standin_find(const void *p, int by_device)
 {
-    for (struct memory *m = memories; m; m = m->next) {
+    for (struct memory *m = standin_memories; m; m = m->next) {
         const char *base = by_device ? m->device : m->base;
         if ((const char *)p >= base && (const char *)p < base + m->bytes)
             return m;
@@ -121,23 +114,25 @@ static void protect(const struct memory *m)
 {
     int away = m->kind == STANDIN_DEVICE ||
                (m->kind == STANDIN_MANAGED && m->attached == ATTACH_GLOBAL && in_use && !device->concurrent);
-    if (m->kind != STANDIN_REGISTERED)
+    if (m->kind != STANDIN_REGISTERED && !m->mapped)
         mprotect(m->base, m->bytes, away ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
 static void protect_all(void)
 {
-    for (struct memory *m = memories; m; m = m->next)
+    for (struct memory *m = standin_memories; m; m = m->next)
         protect(m);
 }
 
 static const char *reach(const void *p)
 {
-    const struct memory *m = find(p, 1);
+    const struct memory *m = standin_find(p, 1);
     if (m && m->kind == STANDIN_MANAGED && m->attached == ATTACH_HOST && !device->concurrent)
-        broken("a kernel reads managed memory that is attached to the host", p);
+        standin_broken("a kernel reads managed memory that is attached to the host", p);
+    if (m && m->mapped && !m->mapped[(size_t)((const char *)p - m->device) / STANDIN_GRANULE])
+        standin_broken("a kernel reads device memory where none is mapped", p);
     if (!m && !device->pageable)
-        broken("a kernel reads memory that the device does not know", p);
+        standin_broken("a kernel reads memory that the device does not know", p);
     return m ? m->view + ((const char *)p - m->device) : p;
 }
 
@@ -145,9 +140,9 @@ static unsigned long sum(const struct launch *k)
 {
     unsigned long s = 0;
     for (unsigned i = 0; i < k->n; i++) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&standin_lock);
         const char *at = reach(k->stretches[i]);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&standin_lock);
         for (size_t off = 0; off + 8 <= k->bytes[i]; off += 64) {
             unsigned long word;
             memcpy(&word, at + off, sizeof word);
@@ -159,21 +154,24 @@ static unsigned long sum(const struct launch *k)
 
 static void *work(void *none)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&standin_lock);
     for (;;) {
         while (!queue)
-            pthread_cond_wait(&moved, &lock);
+            pthread_cond_wait(&standin_moved, &standin_lock);
         struct launch *k = queue;
         if (k->attach) {
             k->attach->attached = k->attached;
             protect(k->attach);
+        } else if (k->call) {
+            k->call(k->arg);
         } else {
-            pthread_mutex_unlock(&lock);
-            unsigned long before = sum(k);
+            pthread_mutex_unlock(&standin_lock);
+            if (sum(k) != k->sum)
+                standin_broken("memory changed before a kernel that was launched has read it", k->stretches[0]);
             usleep(k->us);
-            if (sum(k) != before)
-                broken("memory changed while a kernel was reading it", k->stretches[0]);
-            pthread_mutex_lock(&lock);
+            if (sum(k) != k->sum)
+                standin_broken("memory changed while a kernel was reading it", k->stretches[0]);
+            pthread_mutex_lock(&standin_lock);
             if (k->to)
                 memcpy(k->to, reach(k->stretches[0]), k->bytes[0]);
         }
@@ -181,7 +179,7 @@ static void *work(void *none)
         if (!queue)
             queue_end = &queue;
         free(k);
-        pthread_cond_broadcast(&moved);
+        pthread_cond_broadcast(&standin_moved);
     }
     return none;
 }
@@ -196,7 +194,7 @@ static void enqueue(struct launch *k)
     k->device = current;
     *queue_end = k;
     queue_end = &k->next;
-    pthread_cond_broadcast(&moved);
+    pthread_cond_broadcast(&standin_moved);
 }
 
 static int pending(const void *stream)
@@ -207,31 +205,47 @@ static int pending(const void *stream)
     return 0;
 }
 
-/* stream NULL: waits for all of the current device's, as the legacy stream does. */
-static void synchronize(const void *stream)
+void standin_settle(void)
 {
-    while (pending(stream))
-        pthread_cond_wait(&moved, &lock);
     if (!queue && in_use) {
         in_use = 0;
         protect_all();
     }
 }
 
+/* stream NULL: waits for all of the current device's, as the legacy stream does. */
+static void synchronize(const void *stream)
+{
+    while (pending(stream))
+        pthread_cond_wait(&standin_moved, &standin_lock);
+    standin_settle();
+}
+
+void standin_enqueue(void *stream, void (*call)(void *arg), void *arg)
+{
+    struct launch *k = calloc(1, sizeof *k);
+    k->stream = stream;
+    k->call = call;
+    k->arg = arg;
+    enqueue(k);
+}
+
 static void launch(struct launch *k, const void *const *stretches, const size_t *bytes, unsigned n)
 {
-    begin();
     for (k->n = 0; k->n < n && k->n < STRETCHES; k->n++) {
         k->stretches[k->n] = stretches[k->n];
         k->bytes[k->n] = bytes[k->n];
-        reach(stretches[k->n]);
     }
+    standin_begin();
+    standin_end(OK);
+    k->sum = sum(k);
+    standin_begin();
     if (!in_use) {
         in_use = 1;
         protect_all();
     }
     enqueue(k);
-    end(OK);
+    standin_end(OK);
 }
 
 EXPORT void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n)
@@ -242,29 +256,38 @@ EXPORT void standin_launch(void *stream, unsigned us, const void *const *stretch
     launch(k, stretches, bytes, n);
 }
 
+void standin_copy_back(void *stream, void *to, const void *from, size_t bytes)
+{
+    struct launch *k = calloc(1, sizeof *k);
+    k->stream = stream;
+    k->us = 2000;
+    k->to = to;
+    launch(k, &from, &bytes, 1);
+}
+
 EXPORT void *standin_view(const void *p)
 {
-    begin();
-    struct memory *m = find(p, 1);
-    end(OK);
+    standin_begin();
+    struct memory *m = standin_find(p, 1);
+    standin_end(OK);
     return m ? m->view + ((const char *)p - m->device) : (void *)p;
 }
 
 EXPORT unsigned standin_live(enum standin_kind kind)
 {
     unsigned n = 0;
-    begin();
-    for (struct memory *m = memories; m; m = m->next)
+    standin_begin();
+    for (struct memory *m = standin_memories; m; m = m->next)
         n += m->kind == kind;
-    end(OK);
+    standin_end(OK);
     return n;
 }
 
 EXPORT size_t standin_peak(void)
 {
-    begin();
+    standin_begin();
     size_t peak = device_peak;
-    end(OK);
+    standin_end(OK);
     return peak;
 }
 
@@ -273,38 +296,46 @@ EXPORT void standin_fail(unsigned n)
     fail_in = n;
 }
 
+void standin_count(long long bytes)
+{
+    device_bytes += (size_t)bytes;
+    if (device_bytes > device_peak)
+        device_peak = device_bytes;
+}
+
 /* Memory of the device's or the driver's: two mappings of the same pages. */
 static int make(void **p, size_t bytes, enum standin_kind kind, unsigned attached)
 {
     struct memory *m = calloc(1, sizeof *m);
     int fd = memfd_create("standin", MFD_CLOEXEC);
     bytes = (bytes + 4095) / 4096 * 4096;
-    if (!m || fd < 0 || made_to_fail() || ftruncate(fd, (off_t)bytes)) {
+    if (!m || fd < 0 || standin_made_to_fail() || ftruncate(fd, (off_t)bytes)) {
         free(m);
         close(fd);
         return NO_MEMORY;
     }
-    *m = (struct memory){.kind = kind, .bytes = bytes, .attached = attached, .next = memories};
+    *m = (struct memory){.kind = kind, .bytes = bytes, .attached = attached, .next = standin_memories};
     m->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     m->view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     m->device = m->base;
     close(fd);
-    memories = m;
-    device_bytes += kind == STANDIN_DEVICE ? bytes : 0;
-    if (device_bytes > device_peak)
-        device_peak = device_bytes;
+    standin_memories = m;
+    if (kind == STANDIN_DEVICE)
+        standin_count((long long)bytes);
     protect(m);
     *p = m->base;
     return OK;
 }
 
-static void forget(struct memory *m)
+void standin_forget(struct memory *m)
 {
-    for (struct memory **link = &memories; *link; link = &(*link)->next) {
+    for (struct memory **link = &standin_memories; *link; link = &(*link)->next) {
         if (*link != m)
             continue;
         *link = m->next;
-        device_bytes -= m->kind == STANDIN_DEVICE ? m->bytes : 0;
+        if (m->kind == STANDIN_DEVICE && !m->mapped)
+            standin_count(-(long long)m->bytes);
+        free(m->mapped);
         free(m);
         return;
     }
@@ -312,9 +343,9 @@ static void forget(struct memory *m)
 
 EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int index)
 {
-    begin();
-    if (index < 0 || index >= DEVICES || made_to_fail())
-        return end(INVALID);
+    standin_begin();
+    if (index < 0 || index >= DEVICES || standin_made_to_fail())
+        return standin_end(INVALID);
     switch (attribute) {
     case 18:
         *value = device->integrated;
@@ -335,9 +366,9 @@ EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int index)
         *value = device->host_register;
         break;
     default:
-        return end(INVALID);
+        return standin_end(INVALID);
     }
-    return end(OK);
+    return standin_end(OK);
 }
 
 EXPORT int cudaGetDevice(int *index)
@@ -356,120 +387,110 @@ EXPORT int cudaSetDevice(int index)
 
 EXPORT int cudaDeviceSynchronize(void)
 {
-    begin();
+    standin_begin();
     synchronize(NULL);
-    return end(OK);
+    return standin_end(OK);
 }
 
 EXPORT int cudaStreamSynchronize(void *stream)
 {
-    begin();
+    standin_begin();
     synchronize(stream);
-    return end(OK);
+    return standin_end(OK);
 }
 
 EXPORT int cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
-    begin();
+    standin_begin();
     if (!device->host_register || !(flags & 2))
-        return end(NOT_SUPPORTED);
-    if (made_to_fail())
-        return end(NO_MEMORY);
-    for (struct memory *m = memories; m; m = m->next)
+        return standin_end(NOT_SUPPORTED);
+    if (standin_made_to_fail())
+        return standin_end(NO_MEMORY);
+    for (struct memory *m = standin_memories; m; m = m->next)
         if ((char *)p < m->base + m->bytes && m->base < (char *)p + bytes)
-            return end(ALREADY_REGISTERED);
+            return standin_end(ALREADY_REGISTERED);
     struct memory *m = calloc(1, sizeof *m);
-    *m = (struct memory){.kind = STANDIN_REGISTERED, .base = p, .view = p, .bytes = bytes, .next = memories};
+    *m = (struct memory){.kind = STANDIN_REGISTERED, .base = p, .view = p, .bytes = bytes, .next = standin_memories};
     m->device = (char *)p + (device->host_pointer ? 0 : AWAY);
-    memories = m;
-    return end(OK);
+    standin_memories = m;
+    return standin_end(OK);
 }
 
 EXPORT int cudaHostUnregister(void *p)
 {
-    begin();
-    struct memory *m = find(p, 0);
+    standin_begin();
+    struct memory *m = standin_find(p, 0);
     if (!m || m->kind != STANDIN_REGISTERED || m->base != p)
-        return end(NOT_REGISTERED);
-    if (queue)
-        broken("memory is unregistered while a kernel runs", p);
-    forget(m);
-    return end(OK);
+        return standin_end(NOT_REGISTERED);
+    for (struct launch *k = queue; k; k = k->next)
+        for (unsigned i = 0; i < k->n; i++)
+            if (standin_find(k->stretches[i], 1) == m)
+                standin_broken("memory is unregistered while a kernel reads it", p);
+    standin_forget(m);
+    return standin_end(OK);
 }
 
 EXPORT int cudaHostGetDevicePointer(void **out, void *host, unsigned flags)
 {
-    begin();
-    struct memory *m = find(host, 0);
-    if (!m || m->kind != STANDIN_REGISTERED || flags || made_to_fail())
-        return end(INVALID);
+    standin_begin();
+    struct memory *m = standin_find(host, 0);
+    if (!m || m->kind != STANDIN_REGISTERED || flags || standin_made_to_fail())
+        return standin_end(INVALID);
     *out = m->device + ((char *)host - m->base);
-    return end(OK);
+    return standin_end(OK);
 }
 
 EXPORT int cudaMallocManaged(void **p, size_t bytes, unsigned flags)
 {
-    begin();
-    return end(flags == ATTACH_GLOBAL || flags == ATTACH_HOST ? make(p, bytes, STANDIN_MANAGED, flags) : INVALID);
+    standin_begin();
+    return standin_end(flags == ATTACH_GLOBAL || flags == ATTACH_HOST ? make(p, bytes, STANDIN_MANAGED, flags)
+                                                                      : INVALID);
 }
 
 EXPORT int cudaMalloc(void **p, size_t bytes)
 {
-    begin();
-    return end(make(p, bytes, STANDIN_DEVICE, 0));
+    standin_begin();
+    return standin_end(make(p, bytes, STANDIN_DEVICE, 0));
 }
 
 EXPORT int cudaFree(void *p)
 {
-    begin();
-    struct memory *m = find(p, 0);
+    standin_begin();
+    struct memory *m = standin_find(p, 0);
     if (p && (!m || m->base != p || m->kind == STANDIN_REGISTERED))
-        return end(INVALID);
+        return standin_end(INVALID);
     synchronize(NULL);
     if (p) {
         munmap(m->base, m->bytes);
         munmap(m->view, m->bytes);
-        forget(m);
+        standin_forget(m);
     }
-    return end(OK);
+    return standin_end(OK);
 }
 
 EXPORT int cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
 {
-    begin();
+    standin_begin();
     synchronize(NULL);
-    struct memory *a = find(to, 1), *b = find(from, 1);
+    struct memory *a = standin_find(to, 1), *b = standin_find(from, 1);
     (void)kind;
     memcpy(a ? a->view + ((char *)to - a->device) : to, b ? b->view + ((const char *)from - b->device) : from, bytes);
-    return end(OK);
-}
-
-/* From the device to the host only. */
-EXPORT int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream)
-{
-    if (kind != 2)
-        return result(INVALID);
-    struct launch *k = calloc(1, sizeof *k);
-    k->stream = stream;
-    k->us = 2000;
-    k->to = to;
-    launch(k, &from, &bytes, 1);
-    return OK;
+    return standin_end(OK);
 }
 
 EXPORT int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigned flags)
 {
-    begin();
-    struct memory *m = find(p, 0);
+    standin_begin();
+    struct memory *m = standin_find(p, 0);
     if (!m || m->kind != STANDIN_MANAGED || m->base != p || (bytes && bytes != m->bytes) ||
-        (flags != ATTACH_GLOBAL && flags != ATTACH_HOST) || made_to_fail())
-        return end(INVALID);
+        (flags != ATTACH_GLOBAL && flags != ATTACH_HOST) || standin_made_to_fail())
+        return standin_end(INVALID);
     struct launch *k = calloc(1, sizeof *k);
     k->stream = stream;
     k->attach = m;
     k->attached = flags;
     enqueue(k);
-    return end(OK);
+    return standin_end(OK);
 }
 
 EXPORT int cudaGetLastError(void)

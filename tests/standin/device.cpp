@@ -56,7 +56,15 @@ struct Memory final : c10::Allocator {
 };
 Memory memory;
 
-// One device, one stream.
+// The stream that this thread launches on; 0 waits for all others, and they for it.
+thread_local int64_t current_stream = 0;
+
+void *native_stream()
+{
+    return reinterpret_cast<void *>(current_stream);
+}
+
+// One device.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
     c10::DeviceType type() const override
     {
@@ -78,16 +86,24 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
     c10::Stream getStream(c10::Device) const noexcept override
     {
-        return c10::Stream(c10::Stream::DEFAULT, getDevice());
+        return c10::Stream(c10::Stream::UNSAFE, getDevice(), current_stream);
     }
-    c10::Stream exchangeStream(c10::Stream) const noexcept override
+    c10::Stream exchangeStream(c10::Stream to) const noexcept override
     {
-        return getStream(getDevice());
+        c10::Stream before = getStream(getDevice());
+        current_stream = to.id();
+        return before;
     }
     void synchronizeStream(const c10::Stream &) const override
     {
         cudaDeviceSynchronize();
     }
+#if SWAPNET_TORCH_MAJOR > 1
+    void *getStreamNativeHandle(const c10::Stream stream) const override
+    {
+        return reinterpret_cast<void *>(stream.id());
+    }
+#endif
     c10::DeviceIndex deviceCount() const noexcept override
     {
         return 1;
@@ -128,8 +144,8 @@ struct Launch {
     {
         static const char *us = std::getenv("STANDIN_KERNEL_US");
         if (!stretches.empty())
-            standin_launch(nullptr, us ? static_cast<unsigned>(std::atoi(us)) : 300, stretches.data(), bytes.data(),
-                           static_cast<unsigned>(stretches.size()));
+            standin_launch(native_stream(), us ? static_cast<unsigned>(std::atoi(us)) : 300, stretches.data(),
+                           bytes.data(), static_cast<unsigned>(stretches.size()));
     }
 };
 
@@ -197,7 +213,7 @@ void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack)
     const auto &args = op.schema().arguments();
     Translation t;
     size_t first = stack->size() - args.size();
-    cudaDeviceSynchronize(); // one stream: this one begins when the one before is done
+    cudaStreamSynchronize(native_stream()); // this one begins when the one before is done
     for (size_t i = 0; i < args.size(); i++) {
         bool writes = args[i].alias_info() && args[i].alias_info()->isWrite();
         (*stack)[first + i] = t.in((*stack)[first + i], writes);
@@ -279,7 +295,7 @@ at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const 
                        c10::IntArrayRef output_padding, int64_t groups)
 {
     Translation t;
-    cudaDeviceSynchronize();
+    cudaStreamSynchronize(native_stream());
     c10::optional<at::Tensor> b;
     if (bias && bias->defined())
         b = t.in(*bias, false);
@@ -324,3 +340,8 @@ const int registered = [] {
 }();
 
 } // namespace
+
+extern "C" __attribute__((visibility("default"))) void standin_use_stream(int64_t stream)
+{
+    current_stream = stream;
+}

@@ -16,9 +16,15 @@ void standin_be(const char *device);
 void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n);
 /* Where a kernel finds what is at a device address. */
 void *standin_view(const void *device);
-enum standin_kind { STANDIN_DEVICE, STANDIN_REGISTERED, STANDIN_MANAGED };
+enum standin_kind { STANDIN_DEVICE, STANDIN_REGISTERED, STANDIN_MANAGED, STANDIN_RESERVED, STANDIN_PHYSICAL };
 /* How many of them there are. */
 unsigned standin_live(enum standin_kind kind);
+/* Of virtual memory management: sizes and addresses are multiples of it. */
+#define STANDIN_GRANULE ((size_t)2 << 20)
+/* Whether the device knows it; so it does. */
+void standin_virtual(int known);
+/* Whether the stream's launches are captured rather than made. */
+void standin_capture(void *stream, int captured);
 /* The most bytes of the device's own there ever were. */
 size_t standin_peak(void);
 /* The N-th call from now on that can fail does; 0: none. */
@@ -38,6 +44,15 @@ int cudaMemcpy(void *to, const void *from, size_t bytes, int kind);
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream);
 int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigned flags);
 int cudaStreamSynchronize(void *stream);
+int cudaStreamCreateWithFlags(void **stream, unsigned flags);
+int cudaStreamIsCapturing(void *stream, int *status);
+int cudaThreadExchangeStreamCaptureMode(int *mode);
+int cudaEventCreateWithFlags(void **event, unsigned flags);
+int cudaEventRecord(void *event, void *stream);
+int cudaEventQuery(void *event);
+int cudaEventSynchronize(void *event);
+int cudaEventDestroy(void *event);
+int cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags, int *how);
 int cudaGetLastError(void);
 
 #ifdef __cplusplus

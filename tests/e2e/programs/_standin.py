@@ -6,7 +6,7 @@ import types
 
 import torch
 
-LIVE = ("device", "registered", "managed")
+LIVE = ("device", "registered", "managed", "reserved", "physical")
 
 
 class Standin:
@@ -17,7 +17,9 @@ class Standin:
         # The runtime first, as a PyTorch that is built for CUDA brings it before there is any tensor.
         self.lib = ctypes.CDLL(os.path.join(directory, "libcudart.so.12"), ctypes.RTLD_GLOBAL)
         self.lib.standin_peak.restype = ctypes.c_size_t
-        torch.ops.load_library(os.path.join(directory, f"standin-{self.version}.so"))
+        path = os.path.join(directory, f"standin-{self.version}.so")
+        torch.ops.load_library(path)
+        self.streams = ctypes.CDLL(path)
         if name != "privateuseone":
             torch.utils.rename_privateuse1_backend(name)
         if hasattr(torch, "_register_device_module"):
@@ -44,6 +46,10 @@ class Standin:
 
     def live(self):
         return {name: self.lib.standin_live(kind) for kind, name in enumerate(LIVE)}
+
+    def use_stream(self, stream):
+        """From now on this thread launches on it."""
+        self.streams.standin_use_stream(ctypes.c_int64(stream))
 
     def wait(self):
         self.lib.cudaDeviceSynchronize()

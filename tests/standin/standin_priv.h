@@ -1,0 +1,49 @@
+/* standin_priv.h - what the stand-in's own files share. Everything in it is guarded by `standin_lock`. */
+#ifndef STANDIN_PRIV_H
+#define STANDIN_PRIV_H
+
+#include <pthread.h>
+
+#include "standin.h"
+
+#define EXPORT __attribute__((visibility("default")))
+enum {
+    OK = 0,
+    INVALID = 1,
+    NO_MEMORY = 2,
+    NOT_READY = 600,
+    NOT_SUPPORTED = 801,
+    ALREADY_REGISTERED = 712,
+    NOT_REGISTERED = 713
+};
+
+struct memory {
+    enum standin_kind kind;
+    char *base, *device, *view; /* as the processor, a kernel's argument, and the kernel's thread have it */
+    size_t bytes;
+    unsigned attached;
+    unsigned char *mapped; /* of reserved addresses: which granules have memory */
+    struct memory *next;
+};
+
+extern pthread_mutex_t standin_lock;
+extern pthread_cond_t standin_moved; /* something that was launched has ended */
+extern struct memory *standin_memories;
+
+__attribute__((noreturn)) void standin_broken(const char *rule, const void *at);
+int standin_made_to_fail(void);
+/* Takes the lock; gives it back, and returns err, which is the thread's last one then if there is one. */
+void standin_begin(void);
+int standin_end(int err);
+struct memory *standin_find(const void *p, int by_device);
+void standin_forget(struct memory *m);
+/* call(arg), with the lock, when everything that was launched before it is done. */
+void standin_enqueue(void *stream, void (*call)(void *arg), void *arg);
+/* A kernel that reads `from` for a while, and leaves it at `to`. */
+void standin_copy_back(void *stream, void *to, const void *from, size_t bytes);
+/* Nothing is running, and the program knows. */
+void standin_settle(void);
+/* Device memory is made or goes. */
+void standin_count(long long bytes);
+
+#endif

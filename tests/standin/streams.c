@@ -1,0 +1,177 @@
+/* Streams, events and asynchronous copies of the stand-in. What is launched runs one after the other, whatever the
+ * stream; an event is there when everything is that was launched before it. */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "standin_priv.h"
+
+#define CAPTURED 4
+
+struct event {
+    unsigned pending; /* records of it that are not there yet */
+    int gone;
+};
+
+static uintptr_t streams = 0x1000;
+static void *captured[CAPTURED];
+
+static int is_captured(const void *stream)
+{
+    for (int i = 0; i < CAPTURED; i++)
+        if (captured[i] && captured[i] == stream)
+            return 1;
+    return 0;
+}
+
+EXPORT void standin_capture(void *stream, int begin)
+{
+    standin_begin();
+    for (int i = 0; i < CAPTURED; i++)
+        if (captured[i] == (begin ? NULL : stream)) {
+            captured[i] = begin ? stream : NULL;
+            break;
+        }
+    standin_end(OK);
+}
+
+EXPORT int cudaStreamCreateWithFlags(void **stream, unsigned flags)
+{
+    standin_begin();
+    if (flags != 1 || standin_made_to_fail())
+        return standin_end(INVALID);
+    *stream = (void *)(streams += 16);
+    return standin_end(OK);
+}
+
+EXPORT int cudaStreamIsCapturing(void *stream, int *status)
+{
+    standin_begin();
+    *status = is_captured(stream);
+    return standin_end(OK);
+}
+
+EXPORT int cudaThreadExchangeStreamCaptureMode(int *mode)
+{
+    static __thread int now;
+    int before = now;
+    now = *mode;
+    *mode = before;
+    return OK;
+}
+
+EXPORT int cudaEventCreateWithFlags(void **event, unsigned flags)
+{
+    standin_begin();
+    if (flags != 3 || standin_made_to_fail())
+        return standin_end(NO_MEMORY);
+    *event = calloc(1, sizeof(struct event));
+    return standin_end(OK);
+}
+
+static void is_there(void *arg)
+{
+    struct event *e = arg;
+    if (!--e->pending && e->gone)
+        free(e);
+}
+
+EXPORT int cudaEventRecord(void *event, void *stream)
+{
+    struct event *e = event;
+    standin_begin();
+    if (is_captured(stream))
+        standin_broken("an event is put into a graph and waited for outside", event);
+    if (standin_made_to_fail())
+        return standin_end(INVALID);
+    e->pending++;
+    standin_enqueue(stream, is_there, e);
+    return standin_end(OK);
+}
+
+EXPORT int cudaEventQuery(void *event)
+{
+    const struct event *e = event;
+    standin_begin();
+    return standin_end(e->pending ? NOT_READY : OK);
+}
+
+EXPORT int cudaEventSynchronize(void *event)
+{
+    const struct event *e = event;
+    standin_begin();
+    while (e->pending)
+        pthread_cond_wait(&standin_moved, &standin_lock);
+    standin_settle();
+    return standin_end(OK);
+}
+
+EXPORT int cudaEventDestroy(void *event)
+{
+    struct event *e = event;
+    standin_begin();
+    e->gone = 1;
+    if (!e->pending)
+        free(e);
+    return standin_end(OK);
+}
+
+/* --- copies --- */
+
+struct copy {
+    char *to;
+    const char *from;
+    size_t bytes;
+    unsigned long sum;
+};
+
+static unsigned long sum(const char *at, size_t bytes)
+{
+    unsigned long s = 0;
+    for (size_t off = 0; off + 8 <= bytes; off += 64) {
+        unsigned long word;
+        memcpy(&word, at + off, sizeof word);
+        s = (s ^ word) * 0x9e3779b97f4a7c15ul;
+    }
+    return s;
+}
+
+static char *view(const void *p, size_t bytes)
+{
+    const struct memory *m = standin_find(p, 1);
+    if (!m)
+        return (char *)(uintptr_t)p;
+    size_t off = (size_t)((const char *)p - m->device);
+    for (size_t at = off; m->mapped && at < off + bytes; at += STANDIN_GRANULE)
+        if (!m->mapped[at / STANDIN_GRANULE])
+            standin_broken("a copy to device memory where none is mapped", p);
+    return m->view + off;
+}
+
+static void do_copy(void *arg)
+{
+    struct copy *c = arg;
+    if (sum(c->from, c->bytes) != c->sum)
+        standin_broken("memory changed before it was copied to the device", c->from);
+    memcpy(view(c->to, c->bytes), c->from, c->bytes);
+    free(c);
+}
+
+/* From the host to the device, or from there to the host. */
+EXPORT int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream)
+{
+    if (kind == 2) {
+        standin_copy_back(stream, to, from, bytes);
+        return OK;
+    }
+    struct copy *c = malloc(sizeof *c);
+    standin_begin();
+    if (!c || kind != 1 || standin_made_to_fail()) {
+        free(c);
+        return standin_end(INVALID);
+    }
+    *c = (struct copy){.to = to, .from = from, .bytes = bytes, .sum = sum(from, bytes)};
+    standin_enqueue(stream, do_copy, c);
+    return standin_end(OK);
+}
