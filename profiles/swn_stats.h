@@ -36,8 +36,15 @@ struct swn_stats {
     uint64_t passes;
     uint64_t read_errors;
     uint64_t plans;
-    uint64_t unified_elided_bytes; /* of tensors that went to a device without a copy */
-    uint64_t unified_copied_bytes; /* and of those that were copied there */
+    uint64_t unified_elided_bytes;  /* of tensors that went to a device without a copy */
+    uint64_t unified_copied_bytes;  /* and of those that were copied there */
+    uint64_t device_budget_bytes;   /* SWAPNET_DEVICE_BUDGET, 0: not set */
+    uint64_t device_resident_bytes; /* memory of devices for weights that come and go there, now */
+    uint64_t device_peak_bytes;     /* and at its highest */
+    uint64_t device_kept_bytes;     /* of such weights that PyTorch was given memory of its own for, for good */
+    uint64_t device_swap_ins;
+    uint64_t device_swapped_bytes; /* read from disk for them */
+    uint64_t device_stall_ns;      /* operators waiting for them */
     double urgency;                /* 1 is ordinary */
     const char *fetch_path;
     const char *torch_version;

@@ -18,11 +18,12 @@
 #define LIBRARY "libswapnet.so"
 
 /* Long options; values above 255 so that swn_cli_bad_option can tell them from short ones. */
-enum { OPT_MEMORY = 256, OPT_STATS, OPT_TRACE, OPT_FETCH, OPT_STRICT, OPT_VERBOSE, OPT_LIBRARY };
+enum { OPT_MEMORY = 256, OPT_STATS, OPT_TRACE, OPT_FETCH, OPT_STRICT, OPT_VERBOSE, OPT_LIBRARY, OPT_DEVICE_BUDGET };
 
 static const struct option options[] = {
     {"budget", required_argument, NULL, 'b'},
     {"memory", required_argument, NULL, OPT_MEMORY},
+    {"device-budget", required_argument, NULL, OPT_DEVICE_BUDGET},
     {"store", required_argument, NULL, 's'},
     {"stats", required_argument, NULL, OPT_STATS},
     {"trace", required_argument, NULL, OPT_TRACE},
@@ -38,9 +39,11 @@ static const struct {
     int option;
     const char *variable;
 } variables[] = {
-    {OPT_MEMORY, "SWAPNET_MEMORY"}, {'b', "SWAPNET_BUDGET"},          {'s', "SWAPNET_STORE"},
-    {OPT_STATS, "SWAPNET_STATS"},   {OPT_TRACE, "SWAPNET_TRACE"},     {OPT_FETCH, "SWAPNET_FETCH"},
-    {OPT_STRICT, "SWAPNET_STRICT"}, {OPT_VERBOSE, "SWAPNET_VERBOSE"}, {OPT_LIBRARY, "SWAPNET_LIBRARY"},
+    {OPT_MEMORY, "SWAPNET_MEMORY"},   {'b', "SWAPNET_BUDGET"},
+    {'s', "SWAPNET_STORE"},           {OPT_STATS, "SWAPNET_STATS"},
+    {OPT_TRACE, "SWAPNET_TRACE"},     {OPT_FETCH, "SWAPNET_FETCH"},
+    {OPT_STRICT, "SWAPNET_STRICT"},   {OPT_VERBOSE, "SWAPNET_VERBOSE"},
+    {OPT_LIBRARY, "SWAPNET_LIBRARY"}, {OPT_DEVICE_BUDGET, "SWAPNET_DEVICE_BUDGET"},
 };
 
 static int set_variable(int option, const char *value)
@@ -71,6 +74,17 @@ static int check_fetch(void)
     return -EINVAL;
 }
 
+/* 0, or -errno: it is set, and no size of a budget. */
+static int check_size(const char *variable, const char *what)
+{
+    const char *size = getenv(variable), *why = "";
+    uint64_t bytes;
+    int rc = size && *size ? swn_parse_budget(size, &bytes, &why) : 0;
+    if (rc)
+        swn_cli_error("%s '%s' %s", what, size, why);
+    return rc;
+}
+
 int ctl_has_daemon(void)
 {
     const char *named = getenv("SWAPNET_DAEMON");
@@ -84,27 +98,18 @@ int ctl_has_daemon(void)
  * still be an exit code. */
 int ctl_run_check(void)
 {
-    const char *budget = getenv("SWAPNET_BUDGET"), *memory = getenv("SWAPNET_MEMORY"), *why = "";
-    uint64_t bytes;
-    int whole = memory && *memory, rc = whole ? swn_parse_budget(memory, &bytes, &why) : 0;
-    if (rc) {
-        swn_cli_error("memory '%s' %s", memory, why);
-        return rc;
-    }
-    if ((budget && !strcmp(budget, "auto")) || (whole && (!budget || !*budget)))
-        return check_fetch();
-    if (!budget || !*budget) {
-        if (ctl_has_daemon())
-            return check_fetch();
+    const char *budget = getenv("SWAPNET_BUDGET"), *memory = getenv("SWAPNET_MEMORY");
+    int whole = memory && *memory, named = budget && *budget, follows = named && !strcmp(budget, "auto");
+    if (!named && !whole && !ctl_has_daemon()) {
         swn_cli_error("no budget: give --budget SIZE, e.g. --budget 256M, or --memory SIZE, or run swapnetd");
         return -EINVAL;
     }
-    rc = swn_parse_budget(budget, &bytes, &why);
-    if (rc) {
-        swn_cli_error("budget '%s' %s", budget, why);
-        return rc;
-    }
-    return check_fetch();
+    int rc = check_size("SWAPNET_MEMORY", "memory");
+    if (!rc && !follows)
+        rc = check_size("SWAPNET_BUDGET", "budget");
+    if (!rc)
+        rc = check_size("SWAPNET_DEVICE_BUDGET", "device budget");
+    return rc ? rc : check_fetch();
 }
 
 /* ../lib/libswapnet.so as seen from our own binary. 0 or -errno. */

@@ -9,6 +9,7 @@ static const struct swn_cli_command commands[] = {
      "\n"
      "  -b, --budget SIZE   memory for tensors, e.g. 256M or 1.5G (at least 8M); auto: what there is\n"
      "      --memory SIZE   memory for the whole process, interpreter and libraries included\n"
+     "      --device-budget SIZE  memory of a GPU for weights, which come and go there\n"
      "  -s, --store DIR     where block stores and spill files go\n"
      "      --stats FILE    write the counters as JSON at exit\n"
      "      --trace FILE    write a timeline for Perfetto\n"

@@ -20,6 +20,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "aten_devswap.h"
 #include "aten_fills.h"
 #include "aten_flops.h"
 #include "aten_rows.h"
@@ -143,10 +144,12 @@ struct Known {
 
 // What one thread is in the middle of.
 struct Thread {
-    unsigned depth = 0; // operators entered
-    bool open = false;  // the outermost one has been announced
-    bool shown = false; // to the code of a tensor subclass, which is among its inputs
-    uint64_t flops = 0; // of operators that were not, since the last one that was
+    unsigned depth = 0;   // operators entered
+    bool open = false;    // the outermost one has been announced
+    bool shown = false;   // to the code of a tensor subclass, which is among its inputs
+    bool lent = false;    // it has been lent weights of a device
+    bool fetches = false; // it copies from there to the processor, which has the bytes of all weights
+    uint64_t flops = 0;   // of operators that were not, since the last one that was
     swn_op op;
     std::array<c10::StorageImpl *, SWN_OP_ARGS> storages;
     std::array<c10::Storage, SWN_OP_ARGS> held;
@@ -279,6 +282,8 @@ bool mapped(uintptr_t data, size_t bytes)
 // Bytes of ours that a device tensor names, which the device reads where they are.
 void add_shared(Thread &t, const at::Tensor &tensor, swn_use use)
 {
+    if (!t.fetches)
+        swn_devswap_use(tensor, use, t.op.name);
     swn_arg &arg = t.op.args[t.op.n];
     arg.data = swn_unified_bytes(tensor, &arg.bytes);
     if (!arg.data)
@@ -408,6 +413,7 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
     t.op.n = 0;
     t.op.copies = t.op.skip = 0;
     t.shown = false;
+    t.fetches = op.whole_copy && inputs.size() > 1 && inputs[0].isTensor() && inputs[0].toTensor().is_cpu();
     t.op.name = op.name.c_str();
     for (size_t i = 0; i < inputs.size(); i++) {
         auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_READ;
@@ -427,6 +433,9 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
     for (unsigned i = 0; t.shown && i < t.op.n; i++)
         if (t.op.args[i].use < SWN_USE_WRITE)
             t.op.args[i].use = SWN_USE_READ;
+    if (shared && t.shown)
+        swn_devswap_give_up(inputs);
+    t.lent = shared && swn_devswap_lend();
     t.op.flops = host->count_flops && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
     if (!t.op.n) {
         t.flops += t.op.flops;
@@ -465,6 +474,9 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
             begin(t, *op, fn);
         } catch (...) {
             // An exotic tensor that does not want to be looked at: it is used at its own address.
+            // One that comes and goes has none.
+            if (!t.lent)
+                swn_devswap_give_up(fn.inputs());
         }
     }
     return nullptr;
@@ -474,7 +486,12 @@ void on_end(const at::RecordFunction &fn, at::ObserverContext *)
 {
     Thread &t = self();
     Operator *op = operator_of(t, fn);
-    if (!op || op->transparent || !t.depth || --t.depth || !t.open)
+    if (!op || op->transparent || !t.depth || --t.depth)
+        return;
+    if (t.lent)
+        swn_devswap_end();
+    t.lent = false;
+    if (!t.open)
         return;
     t.open = false;
     moved_to = nullptr;
@@ -579,6 +596,7 @@ const char *enable()
 const char *enable_device()
 {
     try {
+        swn_devswap_begin_half(host);
         swn_unified_register(host);
     } catch (...) {
         return "its kernels were refused";

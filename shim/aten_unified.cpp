@@ -37,6 +37,7 @@ struct Owner {
     swn_device_memory *memory = nullptr;
     void *address = nullptr; // where the device finds them
     bool streams = false;    // they may come and go
+    bool swaps = false;      // and on the device, where `address` is good for nothing between operators
     bool stuck = false;      // the device has not let go of it: it is nobody else's any more
 };
 
@@ -225,13 +226,14 @@ at::Tensor member(Owner *o, c10::Device device, const at::Tensor &like)
 at::Tensor sole(at::DataPtr data, uintptr_t from, size_t bytes, c10::Device device, const at::Tensor &like)
 {
     auto *o = new Owner;
-    o->memory = host->device_open(device.index(), from, bytes, &o->address);
+    o->memory = host->device_open(device.index(), data ? SWN_WAY_REFERENCE : SWN_WAY_BUFFER, from, bytes, &o->address);
     if (!o->memory) {
         delete o;
         return {};
     }
     o->data = std::move(data);
     o->streams = host->device_streams(o->memory);
+    o->swaps = host->device_swaps(o->memory);
     o->bytes = bytes;
     o->members = o->devices = 1;
     o->index = device.index();
@@ -271,12 +273,13 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
             return {};
         if (!o->devices) {
             auto from = reinterpret_cast<uintptr_t>(o->data.get());
-            o->memory = host->device_open(device.index(), from, o->bytes, &o->address);
+            o->memory = host->device_open(device.index(), SWN_WAY_ALIAS, from, o->bytes, &o->address);
             o->index = device.index();
         }
         if (!o->memory)
             return {};
         o->streams = host->device_streams(o->memory);
+        o->swaps = host->device_swaps(o->memory);
         o->devices++;
         o->members++;
         active++;
@@ -455,6 +458,8 @@ void detach(c10::StorageImpl *storage, bool keep)
             {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::Functionalize,
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode}));
         c10::DeviceGuard guard(device);
+        if (o->swaps)
+            host->device_kept(storage->nbytes(), nullptr);
         storage->set_data_ptr(own_memory(device, storage->nbytes(), o, keep));
     } catch (const std::exception &e) {
         host->device_lost(e.what());
@@ -515,6 +520,31 @@ uintptr_t swn_unified_bytes(const at::Tensor &tensor, size_t *bytes)
         return 0;
     *bytes = o->bytes;
     return reinterpret_cast<uintptr_t>(o->data.get());
+}
+
+void *swn_unified_hold(const at::Tensor &tensor, swn_device_memory **memory)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    Owner *o = shared_by(tensor);
+    if (!o || !o->swaps)
+        return nullptr;
+    o->members++;
+    o->devices++;
+    active++;
+    *memory = o->memory;
+    return o;
+}
+
+void swn_unified_let_go(void *owner)
+{
+    leave(static_cast<Owner *>(owner), true);
+}
+
+void swn_unified_keep(c10::StorageImpl *storage, const char *operator_name)
+{
+    if (operator_name)
+        host->device_kept(0, operator_name);
+    detach(storage, true);
 }
 
 bool swn_unified_takes(c10::ArrayRef<const c10::IValue> inputs)

@@ -34,6 +34,14 @@ void swn_unified_give_up();
 // or stay where they are.
 uintptr_t swn_unified_bytes(const at::Tensor &tensor, size_t *bytes);
 
+// The owner of the memory of a tensor that comes and goes, which stays the owner's until swn_unified_let_go; or
+// nullptr.
+void *swn_unified_hold(const at::Tensor &tensor, swn_device_memory **memory);
+void swn_unified_let_go(void *owner);
+// The storage comes and goes no more: it gets memory of its own, as this operator (nullptr: the engine) cannot do with
+// that.
+void swn_unified_keep(c10::StorageImpl *storage, const char *operator_name);
+
 // Whether aten::_to_copy with these arguments will be ours, and reads nothing.
 bool swn_unified_takes(c10::ArrayRef<const c10::IValue> inputs);
 // Likewise aten::copy_.

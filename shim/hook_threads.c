@@ -57,8 +57,9 @@ static void *run(void *arg)
 
 static int is_compute_pool(void *(*fn)(void *))
 {
-    static const char *const pools[] = {"libgomp", "libiomp5",     "libomp",         "openblas",    "libblis",
-                                        "libmkl",  "libtorch_cpu", "libpthreadpool", "libjemalloc", "libtcmalloc"};
+    static const char *const pools[] = {"libgomp",     "libiomp5",    "libomp",       "openblas",
+                                        "libblis",     "libmkl",      "libtorch_cpu", "libpthreadpool",
+                                        "libjemalloc", "libtcmalloc", "libcuda"};
     Dl_info info;
     if (!dladdr((void *)(uintptr_t)fn, &info) || !info.dli_fname)
         return 0;

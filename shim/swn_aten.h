@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 7u
+#define SWN_ATEN_ABI 8u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -119,12 +119,23 @@ struct swn_host {
     int (*device_way)(int device, uintptr_t data, size_t bytes, int parameter);
     /* Makes them known to the device, or fills a buffer with them: *address is where it finds them. Until device_close
      * nobody may write them, nor free them; a buffer has nothing more to do with them. NULL: no. */
-    struct swn_device_memory *(*device_open)(int device, uintptr_t data, size_t bytes, void **address);
+    struct swn_device_memory *(*device_open)(int device, enum swn_way way, uintptr_t data, size_t bytes,
+                                             void **address);
     /* Whether the bytes may come and go, so that operators that read them there have to be announced. */
     int (*device_streams)(const struct swn_device_memory *memory);
     /* 0: nothing on the device can be using them any more, they may be written and freed; else they never may. Whatever
      * the current device is. */
     int (*device_close)(struct swn_device_memory *memory);
+    /* Whether it comes and goes, so that its address is good for an operator only between these two. `stream` is the
+     * cudaStream_t on which the operator of this thread launches, and all of these are of its device. */
+    int (*device_swaps)(const struct swn_device_memory *memory);
+    /* Waits until all are there, at addresses[i]. 0, or they are not, and each must be given other memory. */
+    int (*device_begin)(struct swn_device_memory *const *memory, unsigned n, void *stream, void **addresses,
+                        int *captured);
+    void (*device_end)(struct swn_device_memory *const *memory, unsigned n, void *stream, int captured);
+    /* So many bytes that come and go were given other memory for good, as this operator (or NULL: the engine) could not
+     * do with that. */
+    void (*device_kept)(size_t bytes, const char *operator_name);
     /* Installs the operator hook, if it is not there yet. 1: it is there. */
     int (*device_watch)(void);
     /* So many bytes came to the device without being copied, and by being copied. */

@@ -71,25 +71,22 @@ static int set_flag(struct swn_config *c, const struct variable *v, const char *
     return 0;
 }
 
-static int set_budget(struct swn_config *c, const struct variable *v, const char *value)
+static int set_bytes(struct swn_config *c, const struct variable *v, const char *value)
 {
     const char *why = "";
-    c->budget_auto = !strcmp(value, "auto");
-    if (!c->budget_auto && swn_parse_budget(value, &c->budget_bytes, &why) != 0) {
+    uint64_t bytes;
+    if (swn_parse_budget(value, &bytes, &why) != 0) {
         char text[SHOWN + 4];
         return fail(c, "%s='%s' %s", v->name, shown(text, value), why);
     }
+    memcpy((char *)c + v->offset, &bytes, sizeof(bytes));
     return 0;
 }
 
-static int set_memory(struct swn_config *c, const struct variable *v, const char *value)
+static int set_budget(struct swn_config *c, const struct variable *v, const char *value)
 {
-    const char *why = "";
-    if (swn_parse_budget(value, &c->memory_bytes, &why) != 0) {
-        char text[SHOWN + 4];
-        return fail(c, "%s='%s' %s", v->name, shown(text, value), why);
-    }
-    return 0;
+    c->budget_auto = !strcmp(value, "auto");
+    return c->budget_auto ? 0 : set_bytes(c, v, value);
 }
 
 /* The index of value among n names, or -1. */
@@ -194,8 +191,8 @@ static int set_nothing(struct swn_config *c, const struct variable *v, const cha
 /* In the order in which mistakes are reported. */
 static const struct variable variables[] = {
     {"SWAPNET", set_flag, offsetof(struct swn_config, enabled)},
-    {"SWAPNET_BUDGET", set_budget, 0},
-    {"SWAPNET_MEMORY", set_memory, 0},
+    {"SWAPNET_BUDGET", set_budget, offsetof(struct swn_config, budget_bytes)},
+    {"SWAPNET_MEMORY", set_bytes, offsetof(struct swn_config, memory_bytes)},
     {"SWAPNET_STORE", set_path, offsetof(struct swn_config, store_dir)},
     {"SWAPNET_STATS", set_path, offsetof(struct swn_config, stats_path)},
     {"SWAPNET_TRACE", set_path, offsetof(struct swn_config, trace_path)},
@@ -208,6 +205,7 @@ static const struct variable variables[] = {
     {"SWAPNET_WITHOUT", set_without, 0},
     {"SWAPNET_UNIFIED", set_unified, 0},
     {"SWAPNET_DEVICE", set_device, 0},
+    {"SWAPNET_DEVICE_BUDGET", set_bytes, offsetof(struct swn_config, device_budget_bytes)},
     {"SWAPNET_DAEMON", set_daemon, offsetof(struct swn_config, daemon_path)},
     {"SWAPNET_URGENCY", set_urgency, 0},
     {"SWAPNET_LIBRARY", set_nothing, 0},

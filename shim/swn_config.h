@@ -43,22 +43,23 @@ struct swn_config {
     uint64_t memory_bytes; /* SWAPNET_MEMORY, for the whole process; 0: not set */
     int daemon;            /* SWAPNET_DAEMON, enum swn_config_daemon */
     char daemon_path[PATH_MAX];
-    double urgency;              /* SWAPNET_URGENCY, 1 unless set */
-    char store_dir[PATH_MAX];    /* SWAPNET_STORE, else $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet */
-    int store_off;               /* SWAPNET_STORE=off: no block stores; the spill file is in the default directory */
-    char stats_path[PATH_MAX];   /* SWAPNET_STATS, or "" */
-    char trace_path[PATH_MAX];   /* SWAPNET_TRACE, or "" */
-    char profile_path[PATH_MAX]; /* SWAPNET_PROFILE, or "" */
-    char verify_dir[PATH_MAX];   /* SWAPNET_VERIFY, or ""; also set with SWAPNET=0 */
-    int verbose;                 /* SWAPNET_VERBOSE */
-    int strict;                  /* SWAPNET_STRICT */
-    int fetch;                   /* SWAPNET_FETCH, enum swn_config_fetch */
-    int enforce;                 /* SWAPNET_ENFORCE, 1 unless 0: control runs only */
-    unsigned without;            /* SWAPNET_WITHOUT, enum swn_config_part: for measurements only */
-    int unified;                 /* SWAPNET_UNIFIED, enum swn_config_unified */
-    int device;                  /* SWAPNET_DEVICE, enum swn_config_device: another one for tests only */
-    char error[512];             /* one line, set with -EINVAL */
-    char warnings[1024];         /* lines ended by '\n', one for each unknown SWAPNET_* */
+    double urgency;               /* SWAPNET_URGENCY, 1 unless set */
+    char store_dir[PATH_MAX];     /* SWAPNET_STORE, else $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet */
+    int store_off;                /* SWAPNET_STORE=off: no block stores; the spill file is in the default directory */
+    char stats_path[PATH_MAX];    /* SWAPNET_STATS, or "" */
+    char trace_path[PATH_MAX];    /* SWAPNET_TRACE, or "" */
+    char profile_path[PATH_MAX];  /* SWAPNET_PROFILE, or "" */
+    char verify_dir[PATH_MAX];    /* SWAPNET_VERIFY, or ""; also set with SWAPNET=0 */
+    int verbose;                  /* SWAPNET_VERBOSE */
+    int strict;                   /* SWAPNET_STRICT */
+    int fetch;                    /* SWAPNET_FETCH, enum swn_config_fetch */
+    int enforce;                  /* SWAPNET_ENFORCE, 1 unless 0: control runs only */
+    unsigned without;             /* SWAPNET_WITHOUT, enum swn_config_part: for measurements only */
+    int unified;                  /* SWAPNET_UNIFIED, enum swn_config_unified */
+    int device;                   /* SWAPNET_DEVICE, enum swn_config_device: another one for tests only */
+    uint64_t device_budget_bytes; /* SWAPNET_DEVICE_BUDGET; 0: not set */
+    char error[512];              /* one line, set with -EINVAL */
+    char warnings[1024];          /* lines ended by '\n', one for each unknown SWAPNET_* */
 };
 
 /* Fills *c from `env`, a NULL-terminated array of "NAME=value". Paths are copied as they are written: relative ones

@@ -26,31 +26,44 @@ static const struct {
     {"cudaGetLastError", offsetof(struct swn_cuda, last_error)},
 };
 
+struct library {
+    const char *stem;
+    char path[PATH_MAX];
+};
+
 /* libcudart.so.13 and its like, and libcudart-d0da41ae.so.11.0, as some wheels have it. */
-static int find_runtime(struct dl_phdr_info *info, size_t size, void *out)
+static int find_library(struct dl_phdr_info *info, size_t size, void *out)
 {
-    static const char stem[] = "libcudart";
+    struct library *l = out;
+    size_t len = strlen(l->stem);
     (void)size;
     const char *base = strrchr(info->dlpi_name, '/');
     base = base ? base + 1 : info->dlpi_name;
-    const char *rest = base + sizeof stem - 1;
-    if (strncmp(base, stem, sizeof stem - 1) != 0 || (*rest != '.' && *rest != '-') || !strstr(rest, ".so"))
+    const char *rest = base + len;
+    if (strncmp(base, l->stem, len) != 0 || (*rest != '.' && *rest != '-') || !strstr(rest, ".so"))
         return 0;
-    snprintf(out, PATH_MAX, "%s", info->dlpi_name);
+    snprintf(l->path, sizeof l->path, "%s", info->dlpi_name);
     return 1;
+}
+
+int swn_cuda_symbol(const char *stem, const char *name, void **out)
+{
+    struct library l = {.stem = stem};
+    dl_iterate_phdr(find_library, &l);
+    void *library = l.path[0] ? dlopen(l.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (!library)
+        return -ENOENT;
+    *out = dlsym(library, name);
+    return *out ? 0 : -ENOSYS;
 }
 
 int swn_cuda_find(struct swn_cuda *out)
 {
-    char path[PATH_MAX] = "";
-    dl_iterate_phdr(find_runtime, path);
-    void *library = path[0] ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    if (!library)
-        return -ENOENT;
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        void *function = dlsym(library, functions[i].name);
-        if (!function)
-            return -ENOSYS;
+        void *function;
+        int err = swn_cuda_symbol("libcudart", functions[i].name, &function);
+        if (err)
+            return err;
         memcpy((char *)out + functions[i].offset, &function, sizeof function);
     }
     return 0;

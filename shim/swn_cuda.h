@@ -40,4 +40,8 @@ struct swn_cuda {
  * Thread-safe. */
 int swn_cuda_find(struct swn_cuda *out);
 
+/* *out: where the function is, in the library of this process whose name begins with `stem` ("libcudart"). 0; -ENOENT:
+ * there is no such library; -ENOSYS: it has no such function. Thread-safe. */
+int swn_cuda_symbol(const char *stem, const char *name, void **out);
+
 #endif

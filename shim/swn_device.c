@@ -8,27 +8,36 @@
 #include <unistd.h>
 
 #include "swn_behind.h"
+#include "swn_devswap.h"
 #include "swn_engine_priv.h"
 #include "swn_load.h"
+#include "swn_size.h"
 #include "swn_transfer.h"
 #include "swn_unified.h"
 
 #define DEVICES 16
 /* What may not leave takes no more than leaves so much of the budget to everything else. */
 #define OTHERS 8 /* one part in so many */
+/* Where not all weights fit, those that come and go have another part, and room for so many of the largest. */
+#define LARGEST 3
 
 /* What a device was found to be when the first tensor went there. */
 struct device {
     int known;
     struct swn_unified_traits traits;
-    const struct swn_unified_backend *backend;
+    const struct swn_unified_backend *backend; /* NULL: it shares no memory with us, or is not to */
+    int swaps;                                 /* weights can come and go there, in this: */
+    struct swn_devpool pool;
+    struct swn_devswap *swapper; /* NULL until one does */
+    size_t largest;              /* weight that was to go there; guarded by the engine's lock */
 };
 
 /* What swn_device_open gave out. */
 struct swn_device_memory {
     struct device *device;
     struct swn_unified_block block;
-    struct swn_range *pinned; /* or NULL */
+    struct swn_devweight *weight; /* that comes and goes, or NULL, and then there is no block */
+    struct swn_range *pinned;     /* or NULL */
     uint32_t pinned_id;
     pid_t pid; /* a forked child has the descriptor, but neither the device nor the pin */
 };
@@ -42,13 +51,31 @@ static struct device devices[DEVICES];
 static const struct swn_unified_backend *newest; /* for the statistics */
 
 static _Atomic uint64_t elided_bytes, copied_bytes;
-static _Atomic int said_room, said_bounce;
+static _Atomic uint64_t kept_bytes;
+static _Atomic int said_room, said_bounce, said_kept;
 
 int swn_device_start(const struct swn_config *config)
 {
     wish = config->unified;
-    found = wish != SWN_CONFIG_UNIFIED_OFF && !swn_cuda_find(&cuda);
+    found = (wish != SWN_CONFIG_UNIFIED_OFF || config->device_budget_bytes) && !swn_cuda_find(&cuda);
     return found;
+}
+
+/* Whether weights can come and go on it: on a card with memory of its own, if the user says how much. */
+static void look_for_swaps(struct device *d, int index)
+{
+    const char *why = "";
+    size_t budget = swn_engine_one.config.device_budget_bytes;
+    char text[32];
+    if (d->backend ? d->backend->shares && !d->backend->pins : !budget)
+        return;
+    d->swaps = !swn_devpool_choose(&d->pool, index, d->backend, swn_engine_one.config.budget_bytes, &why);
+    if (d->backend)
+        return;
+    if (!d->swaps)
+        swn_say("device %d: %s: SWAPNET_DEVICE_BUDGET has no effect, and what goes there is copied", index, why);
+    else if (swn_engine_one.config.verbose)
+        swn_say("device %d: %s of its memory for weights, which come and go", index, swn_format_mib(text, budget));
 }
 
 static void look_at(struct device *d, int index)
@@ -59,15 +86,18 @@ static void look_at(struct device *d, int index)
         d->backend = swn_unified_choose(&d->traits, wish);
     if (d->backend)
         newest = d->backend;
-    if (!d->backend && wish != SWN_CONFIG_UNIFIED_AUTO)
+    if (d->backend && swn_engine_one.config.device_budget_bytes)
+        swn_say("device %d shares the processor's memory: SWAPNET_DEVICE_BUDGET has no effect on it", index);
+    look_for_swaps(d, index);
+    if (!d->backend && wish != SWN_CONFIG_UNIFIED_AUTO && wish != SWN_CONFIG_UNIFIED_OFF)
         swn_say("device %d has no %s memory (SWAPNET_UNIFIED): what goes there is copied", index,
                 swn_config_unified_name(wish));
-    else if (swn_engine_one.config.verbose)
+    else if (swn_engine_one.config.verbose && (d->backend || !d->swaps))
         swn_say("device %d: %s%s", index, d->backend ? d->backend->name : "no",
                 d->backend ? " memory" : " unified memory: what goes there is copied");
 }
 
-/* NULL: it shares no memory with us. */
+/* NULL: it shares no memory with us, and nothing comes and goes there. */
 static struct device *device_of(int index)
 {
     if (!found || index < 0 || index >= DEVICES)
@@ -77,7 +107,7 @@ static struct device *device_of(int index)
     if (!d->known)
         look_at(d, index);
     pthread_mutex_unlock(&devices_lock);
-    return d->backend ? d : NULL;
+    return d->backend || d->swaps ? d : NULL;
 }
 
 /* The whole tensor at data, or its first piece; NULL: it is not the arena's, or not all of what is there. */
@@ -90,6 +120,28 @@ static struct swn_range *whole(struct swn_engine *e, uintptr_t data, size_t byte
 static int in_a_store(const struct swn_range *r)
 {
     return !r->rest && atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && r->file->immutable;
+}
+
+/* Bytes of the budget that what may not leave must leave to others, and to what comes and goes. */
+static size_t set_aside(const struct swn_engine *e, const struct device *d)
+{
+    size_t part = e->config.budget_bytes / OTHERS, most = LARGEST * d->largest;
+    return d->swaps ? part + (most > part ? most : part) : part;
+}
+
+static int room(struct swn_engine *e, size_t bytes, struct device *d, const struct swn_range *spare)
+{
+    d->largest = bytes > d->largest ? bytes : d->largest;
+    return swn_policy_try_room(e, bytes + set_aside(e, d), spare);
+}
+
+/* Whether there is room for a weight that will not leave any more. */
+static int stays(struct swn_engine *e, struct device *d, size_t bytes)
+{
+    pthread_mutex_lock(&e->lock);
+    int err = room(e, swn_round_up(bytes, SWN_PAGE), d, NULL);
+    pthread_mutex_unlock(&e->lock);
+    return !err;
 }
 
 int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
@@ -107,16 +159,11 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     if (!registered && !(r && parameter))
         return SWN_WAY_COPY;
     struct device *d = device_of(device); /* nothing of CUDA before there is a weight to move */
-    if (!d || (cut && (d->backend->pins || !d->backend->shares)))
+    if (!d || (cut && !d->swaps && (d->backend->pins || !d->backend->shares)))
         return SWN_WAY_COPY;
-    if (!d->backend->shares)
+    if (d->backend && !d->backend->shares && (!d->swaps || (!cut && stays(e, d, bytes))))
         return SWN_WAY_BUFFER;
     return registered ? SWN_WAY_REFERENCE : SWN_WAY_ALIAS;
-}
-
-static int room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
-{
-    return swn_policy_try_room(e, bytes + e->config.budget_bytes / OTHERS, spare);
 }
 
 /* Brings the range home, where it stays. 0 or -errno. */
@@ -130,7 +177,7 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
         swn_load_verify(e, r);
     }
     if (!err && atomic_load(&r->state) == SWN_STREAMED)
-        err = room(e, swn_round_up(bytes, SWN_PAGE), r);
+        err = room(e, swn_round_up(bytes, SWN_PAGE), m->device, r);
     if (!err)
         err = swn_policy_bring_home(e, r, 0);
     if (!err && atomic_load(&r->state) != SWN_HOME)
@@ -184,9 +231,9 @@ static int read_from_file(struct swn_engine *e, uintptr_t data, void *to, size_t
 
 static int open_buffer(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data, size_t bytes)
 {
-    const struct device *d = m->device;
+    struct device *d = m->device;
     pthread_mutex_lock(&e->lock);
-    int err = room(e, m->block.bytes, NULL);
+    int err = room(e, m->block.bytes, d, NULL);
     pthread_mutex_unlock(&e->lock);
     if (err || d->backend->open(&cuda, &d->traits, &m->block))
         return -ENOMEM;
@@ -210,7 +257,55 @@ static int open_shared(struct swn_engine *e, struct swn_device_memory *m, uintpt
     return err;
 }
 
-struct swn_device_memory *swn_device_open(int device, uintptr_t data, size_t bytes, void **address)
+/* Of the card's memory, or of ours. Engine lock held. */
+static size_t capacity_of(const struct swn_engine *e, const struct device *d)
+{
+    size_t half = e->config.budget_bytes / 2, wanted = set_aside(e, d) - e->config.budget_bytes / OTHERS;
+    return !d->backend ? e->config.device_budget_bytes : wanted < half ? wanted : half;
+}
+
+static struct swn_devswap *swapper_of(struct device *d, size_t capacity)
+{
+    pthread_mutex_lock(&devices_lock);
+    if (!d->swapper && swn_devswap_start(&d->swapper, &d->pool, capacity, d->backend != NULL))
+        d->swapper = NULL;
+    struct swn_devswap *s = d->swapper;
+    pthread_mutex_unlock(&devices_lock);
+    return s;
+}
+
+/* It will come and go. 0 or -errno. */
+static int open_weight(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data, size_t bytes)
+{
+    struct device *d = m->device;
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = whole(e, data, bytes);
+    d->largest = bytes > d->largest ? bytes : d->largest;
+    size_t capacity = capacity_of(e, d);
+    pthread_mutex_unlock(&e->lock);
+    struct swn_devswap *s = r ? swapper_of(d, capacity) : NULL;
+    if (!s)
+        return -EINVAL;
+    swn_devswap_widen(s, capacity);
+    m->weight = swn_devswap_add(s, data, bytes, &m->block.device);
+    return m->weight ? 0 : -ENOMEM;
+}
+
+static int open_resident(struct swn_engine *e, struct swn_device_memory *m, enum swn_way way, uintptr_t data,
+                         size_t bytes)
+{
+    const struct swn_unified_backend *backend = m->device->backend;
+    if (!backend || (!backend->shares && way != SWN_WAY_BUFFER))
+        return -ENOMEM;
+    int err = backend->shares ? open_shared(e, m, data, bytes) : open_buffer(e, m, data, bytes);
+    if (err && !backend->shares && m->block.host) {
+        backend->close(&cuda, &m->block);
+        swn_engine_count_small(-(long long)m->block.bytes);
+    }
+    return err;
+}
+
+struct swn_device_memory *swn_device_open(int device, enum swn_way way, uintptr_t data, size_t bytes, void **address)
 {
     struct swn_engine *e = &swn_engine_one;
     struct device *d = device_of(device);
@@ -218,16 +313,16 @@ struct swn_device_memory *swn_device_open(int device, uintptr_t data, size_t byt
     if (!m)
         return NULL;
     *m = (struct swn_device_memory){.device = d, .block = {.bytes = swn_round_up(bytes, SWN_PAGE)}, .pid = getpid()};
-    int err = d->backend->shares ? open_shared(e, m, data, bytes) : open_buffer(e, m, data, bytes);
+    int err = open_resident(e, m, way, data, bytes);
+    if (err && d->swaps && way != SWN_WAY_BUFFER)
+        err = open_weight(e, m, data, bytes);
     if (err) {
-        if (!d->backend->shares && m->block.host)
-            swn_device_close(m);
-        else
-            free(m);
+        free(m);
         if (!atomic_exchange(&said_room, 1))
             swn_say("%s: that weight, and others like it, are copied to the device",
-                    err == -ENOMEM ? "no room in SWAPNET_BUDGET for a weight that the device is to share"
-                                   : "the device does not take a weight's memory");
+                    err != -ENOMEM ? "the device does not take a weight's memory"
+                    : d->backend   ? "no room in SWAPNET_BUDGET for a weight that the device is to share"
+                                   : "no room in SWAPNET_DEVICE_BUDGET for a weight");
         return NULL;
     }
     *address = m->block.device;
@@ -236,7 +331,53 @@ struct swn_device_memory *swn_device_open(int device, uintptr_t data, size_t byt
 
 int swn_device_streams(const struct swn_device_memory *m)
 {
-    return m->device->backend->shares && !m->pinned;
+    return !m->weight && m->device->backend->shares && !m->pinned;
+}
+
+int swn_device_swaps(const struct swn_device_memory *m)
+{
+    return m->weight != NULL;
+}
+
+static const char *why_not(int err)
+{
+    return err == -EBUSY    ? "with a second thread, which could keep the address of a weight that comes and goes,"
+           : err == -ENOMEM ? "what one operator uses does not fit the room for weights, so"
+                            : "a weight cannot be brought to the device, so";
+}
+
+int swn_device_begin(struct swn_device_memory *const *m, unsigned n, void *stream, void **addresses, int *captured)
+{
+    struct swn_devweight *weights[SWN_OP_ARGS];
+    int err = m[0]->pid == getpid() ? 0 : -ENODEV;
+    for (unsigned i = 0; i < n; i++) {
+        weights[i] = m[i]->weight;
+        if (m[i]->device != m[0]->device)
+            err = -EINVAL;
+    }
+    if (!err)
+        err = swn_devswap_begin(weights, n, stream, addresses, captured);
+    if (err && !atomic_exchange(&said_kept, 1))
+        swn_say("%s weights are copied to the device to stay there, beyond the budget", why_not(err));
+    return err;
+}
+
+void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream, int captured)
+{
+    struct swn_devweight *weights[SWN_OP_ARGS];
+    for (unsigned i = 0; i < n; i++)
+        weights[i] = m[i]->weight;
+    if (m[0]->pid == getpid())
+        swn_devswap_end(weights, n, stream, captured);
+}
+
+void swn_device_kept(size_t bytes, const char *operator_name)
+{
+    atomic_fetch_add_explicit(&kept_bytes, bytes, memory_order_relaxed);
+    if (operator_name && !atomic_exchange(&said_kept, 1))
+        swn_say("%s may write a weight, or keep its address: it is copied to the device to stay there, beyond the "
+                "budget, as are others like it",
+                operator_name);
 }
 
 /* Whoever lets go last closes: his current device need not be the memory's. */
@@ -260,7 +401,9 @@ int swn_device_close(struct swn_device_memory *m)
 {
     struct swn_engine *e = &swn_engine_one;
     int err = 0;
-    if (m->pid == getpid()) {
+    if (m->pid == getpid() && m->weight) {
+        swn_devswap_remove(m->weight);
+    } else if (m->pid == getpid()) {
         err = close_there(m);
         if (!err && m->pinned)
             unpin(e, m);
@@ -313,6 +456,9 @@ void swn_device_stats(struct swn_stats *out)
 {
     out->unified_elided_bytes = atomic_load(&elided_bytes);
     out->unified_copied_bytes = atomic_load(&copied_bytes);
+    out->device_budget_bytes = swn_engine_one.config.device_budget_bytes;
+    out->device_kept_bytes = atomic_load(&kept_bytes);
+    swn_devswap_stats(out);
     pthread_mutex_lock(&devices_lock);
     out->unified = newest ? newest->name : wish == SWN_CONFIG_UNIFIED_OFF ? "off" : "none";
     pthread_mutex_unlock(&devices_lock);

@@ -18,8 +18,12 @@ int swn_device_start(const struct swn_config *config);
 
 /* What struct swn_host says of its members of these names. */
 int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter);
-struct swn_device_memory *swn_device_open(int device, uintptr_t data, size_t bytes, void **address);
+struct swn_device_memory *swn_device_open(int device, enum swn_way way, uintptr_t data, size_t bytes, void **address);
 int swn_device_streams(const struct swn_device_memory *m);
+int swn_device_swaps(const struct swn_device_memory *m);
+int swn_device_begin(struct swn_device_memory *const *m, unsigned n, void *stream, void **addresses, int *captured);
+void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream, int captured);
+void swn_device_kept(size_t bytes, const char *operator_name);
 int swn_device_close(struct swn_device_memory *m);
 int swn_device_watch(void);
 void swn_device_moved(size_t elided, size_t copied);

@@ -104,10 +104,12 @@ def environment(result):
 
 def test_run_sets_variables():
     env = environment(ctl("run", "-b", "1.5G", "-s", "/s", "--stats", "st.json", "--trace=/t", "--fetch", "pread",
-                          "--strict", "--verbose", "--", "env", "-0", env={"SWAPNET_STORE": "/other"}))
+                          "--strict", "--verbose", "--device-budget", "2G", "--", "env", "-0",
+                          env={"SWAPNET_STORE": "/other"}))
     ours = {k: v for k, v in env.items() if k.startswith("SWAPNET")}
     assert ours == {"SWAPNET_BUDGET": "1.5G", "SWAPNET_STORE": "/s", "SWAPNET_STATS": "st.json",
-                    "SWAPNET_TRACE": "/t", "SWAPNET_FETCH": "pread", "SWAPNET_STRICT": "1", "SWAPNET_VERBOSE": "1"}
+                    "SWAPNET_TRACE": "/t", "SWAPNET_FETCH": "pread", "SWAPNET_STRICT": "1", "SWAPNET_VERBOSE": "1",
+                    "SWAPNET_DEVICE_BUDGET": "2G"}
     assert env["LD_PRELOAD"] == str(harness.LIBRARY.resolve())
 
 

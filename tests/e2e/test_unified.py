@@ -129,11 +129,12 @@ def test_mapped(torch213, how, device, budget):
 
 @pytest.mark.parametrize("device", ["orin", "nano"])
 def test_no_room(torch213, device):
-    """Memory that may not leave, and not enough of it: the rest is PyTorch's to copy, which is said once."""
+    """Memory that may not leave, and not enough of it: the rest comes and goes (test_devswap.py)."""
     run = both(torch213, "load", checkpoint(torch213), device=device, budget=12)[1]
-    assert 0 < run.stats["unified_elided_bytes"] < run.record["notes"]["shared_bytes"], run.describe()
+    assert run.stats["unified_elided_bytes"] == run.record["notes"]["shared_bytes"], run.describe()
+    assert run.stats["device_swap_ins"] > 0 and run.stats["device_kept_bytes"] == 0, run.describe()
     harness.assert_bounded(run)
-    assert len(run.own_lines()) == 1 and "no room in SWAPNET_BUDGET" in run.own_lines()[0], run.describe()
+    assert run.own_lines() == [], run.describe()
 
 
 @pytest.mark.parametrize("device", ["orin", "thor"])

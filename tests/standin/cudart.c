@@ -40,7 +40,7 @@ struct launch {
     void (*call)(void *arg);
     void *arg;
     unsigned attached, us, n;
-    void *to; /* or NULL; the kernel copies its one stretch there at its end */
+    void *to;          /* or NULL; the kernel copies its one stretch there at its end */
     unsigned long sum; /* of what it reads, when it was launched */
     const void *stretches[STRETCHES];
     size_t bytes[STRETCHES];

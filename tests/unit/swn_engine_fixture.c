@@ -75,11 +75,14 @@ static void on_fault(int sig, siginfo_t *info, void *context)
     signal(sig, SIG_DFL);
 }
 
+size_t engine_device_budget;
+
 int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io *io)
 {
     static struct swn_config config;
     char why[512] = "";
     config = (struct swn_config){.enabled = 1, .budget_bytes = budget, .fetch = fetch, .enforce = 1};
+    config.device_budget_bytes = engine_device_budget;
     snprintf(config.store_dir, sizeof config.store_dir, "%s/store", directory);
     setenv("XDG_RUNTIME_DIR", directory, 1);
     struct sigaction act = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};

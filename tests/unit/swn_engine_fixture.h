@@ -33,6 +33,9 @@ int run_alone(void (*test)(void *arg), void *arg, unsigned seconds);
  * store directory is a fresh one and is removed when the child ends. */
 int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io *io);
 
+/* SWAPNET_DEVICE_BUDGET of the next. */
+extern size_t engine_device_budget;
+
 /* A tensor as PyTorch has it: `word` is the storage's data pointer. `stamp` says what its bytes are. */
 struct tensor {
     void *word;

@@ -39,11 +39,12 @@ static void everything(void **state)
 {
     (void)state;
     assert_int_equal(
-        swn_config_load(&c, ENV("SWAPNET=1", "SWAPNET_BUDGET=1.5G", "SWAPNET_BUDGET=7x", "SWAPNET_STORE=/s",
-                                "SWAPNET_STATS=stats.json", "SWAPNET_TRACE=/t", "SWAPNET_VERIFY=/v",
-                                "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1", "SWAPNET_FETCH=pread", "SWAPNET_ENFORCE=0",
-                                "SWAPNET_UNIFIED=managed", "SWAPNET_DEVICE=privateuseone",
-                                "SWAPNET_WITHOUT=slices,prefetch", "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
+        swn_config_load(&c,
+                        ENV("SWAPNET=1", "SWAPNET_BUDGET=1.5G", "SWAPNET_BUDGET=7x", "SWAPNET_STORE=/s",
+                            "SWAPNET_STATS=stats.json", "SWAPNET_TRACE=/t", "SWAPNET_VERIFY=/v", "SWAPNET_VERBOSE=1",
+                            "SWAPNET_STRICT=1", "SWAPNET_FETCH=pread", "SWAPNET_ENFORCE=0", "SWAPNET_UNIFIED=managed",
+                            "SWAPNET_DEVICE=privateuseone", "SWAPNET_WITHOUT=slices,prefetch",
+                            "SWAPNET_DEVICE_BUDGET=3G", "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
         0);
     assert_int_equal(c.budget_bytes, 3u << 29);
     assert_string_equal(c.store_dir, "/s");
@@ -59,6 +60,7 @@ static void everything(void **state)
     assert_string_equal(swn_config_unified_name(c.unified), "managed");
     assert_int_equal(c.device, SWN_CONFIG_PRIVATEUSEONE);
     assert_int_equal(c.without, SWN_WITHOUT_SLICES | SWN_WITHOUT_PREFETCH);
+    assert_int_equal(c.device_budget_bytes, 3ull << 30);
     assert_string_equal(c.warnings, "");
 }
 

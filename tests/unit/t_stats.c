@@ -48,6 +48,13 @@ static const char *const numbers[] = {
     "plans",
     "unified_elided_bytes",
     "unified_copied_bytes",
+    "device_budget_bytes",
+    "device_resident_bytes",
+    "device_peak_bytes",
+    "device_kept_bytes",
+    "device_swap_ins",
+    "device_swapped_bytes",
+    "device_stall_ns",
 };
 #define NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
 

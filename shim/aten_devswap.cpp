@@ -1,0 +1,150 @@
+#include "aten_devswap.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/version.h>
+
+#include <array>
+#include <vector>
+
+#include <dlfcn.h>
+
+#include "aten_unified.h"
+
+namespace
+{
+
+const swn_host *host;
+
+// What this thread's operator uses.
+struct Lent {
+    unsigned n = 0;
+    std::array<void *, SWN_OP_ARGS> owner; // of the memory, held as long as that is used here
+    std::array<swn_device_memory *, SWN_OP_ARGS> memory;
+    std::array<c10::Storage, SWN_OP_ARGS> held;      // the word that is written must be there to be written back
+    std::array<void *, SWN_OP_ARGS> closed, address; // where it is between operators, and in this one
+    void *stream = nullptr;
+    int captured = 0;
+};
+
+Lent &self()
+{
+    // On the heap and never freed: operators run in threads whose thread-locals are already gone.
+    static thread_local Lent *lent = new Lent;
+    return *lent;
+}
+
+void **word_of(c10::StorageImpl *storage)
+{
+    return reinterpret_cast<void **>(const_cast<at::DataPtr *>(&std::as_const(*storage).data_ptr()));
+}
+
+// The stream as the runtime knows it. CUDA's own type is known to a library that we cannot be linked with.
+void *stream_of(c10::Device device)
+{
+    c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 6)
+    return c10::impl::getDeviceGuardImpl(device.type())->getStreamNativeHandle(stream);
+#else
+    if (device.type() != c10::DeviceType::CUDA)
+        return reinterpret_cast<void *>(stream.id());
+    // c10::cuda::CUDAStream::stream() const, of a class that has a c10::Stream and nothing else.
+    using Function = void *(*)(const c10::Stream *);
+    static const auto native = reinterpret_cast<Function>(
+        dlsym(dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD), "_ZNK3c104cuda10CUDAStream6streamEv"));
+    TORCH_CHECK(native, "swapnet: no streams");
+    return native(&stream);
+#endif
+}
+
+void let_go(Lent &l)
+{
+    unsigned n = l.n;
+    l.n = 0;
+    for (unsigned i = 0; i < n; i++) {
+        swn_unified_let_go(l.owner[i]);
+        l.held[i] = c10::Storage();
+    }
+}
+
+} // namespace
+
+void swn_devswap_begin_half(const swn_host *h)
+{
+    host = h;
+}
+
+void swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name)
+{
+    Lent &l = self();
+    swn_device_memory *memory;
+    void *owner = swn_unified_hold(tensor, &memory);
+    if (!owner)
+        return;
+    c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
+    if (use == SWN_USE_READ || l.n == SWN_OP_ARGS) {
+        swn_unified_let_go(owner);
+        swn_unified_keep(storage, operator_name);
+        return;
+    }
+    for (unsigned i = 0; i < l.n; i++)
+        if (l.held[i].unsafeGetStorageImpl() == storage) {
+            swn_unified_let_go(owner);
+            return;
+        }
+    l.owner[l.n] = owner;
+    l.memory[l.n] = memory;
+    l.held[l.n++] = c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
+}
+
+bool swn_devswap_lend()
+{
+    Lent &l = self();
+    if (!l.n)
+        return false;
+    int err = -1;
+    try {
+        l.stream = stream_of(l.held[0].device());
+        err = host->device_begin(l.memory.data(), l.n, l.stream, l.address.data(), &l.captured);
+    } catch (const std::exception &) {
+        // Without its stream nobody can tell when the device is done with them.
+    }
+    for (unsigned i = 0; i < l.n; i++) {
+        c10::StorageImpl *storage = l.held[i].unsafeGetStorageImpl();
+        if (err) {
+            swn_unified_keep(storage, nullptr);
+            continue;
+        }
+        l.closed[i] = __atomic_load_n(word_of(storage), __ATOMIC_RELAXED);
+        if (l.closed[i] != l.address[i])
+            __atomic_store_n(word_of(storage), l.address[i], __ATOMIC_RELEASE);
+    }
+    if (err)
+        let_go(l);
+    return !err;
+}
+
+void swn_devswap_end()
+{
+    Lent &l = self();
+    for (unsigned i = 0; i < l.n; i++) {
+        // A lost exchange means that the storage was given other memory meanwhile: that is left alone.
+        void *expected = l.address[i];
+        if (l.closed[i] != l.address[i])
+            __atomic_compare_exchange_n(word_of(l.held[i].unsafeGetStorageImpl()), &expected, l.closed[i], false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    }
+    host->device_end(l.memory.data(), l.n, l.stream, l.captured);
+    let_go(l);
+}
+
+void swn_devswap_give_up(c10::ArrayRef<const c10::IValue> inputs)
+{
+    let_go(self());
+    for (const c10::IValue &value : inputs) {
+        if (!value.isTensor() && !value.isTensorList())
+            continue;
+        for (const at::Tensor &t :
+             value.isTensor() ? std::vector<at::Tensor>{value.toTensor()} : value.toTensorVector())
+            swn_devswap_use(t, SWN_USE_READ, nullptr);
+    }
+}

@@ -1,0 +1,25 @@
+// Weights that come and go on a device (swn_devswap.h): what an operator that uses them needs done before and after.
+//
+// Between operators the address of such a tensor is one where nobody can read anything else: the operators that are
+// known to read it, and not to keep it, are lent it for as long as they run. Whoever else uses it, or writes it, or is
+// not seen by us, has it given memory of its own first, for good (swn_unified_detach).
+#ifndef SWN_ATEN_DEVSWAP_H
+#define SWN_ATEN_DEVSWAP_H
+
+#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>
+
+#include "swn_aten.h"
+
+// `host` is borrowed for ever.
+void swn_devswap_begin_half(const swn_host *host);
+
+// The operator that this thread is about to run uses the tensor in this way. Nothing, if it does not come and go.
+void swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name);
+// All have been named: brings them. Whether there are any, and then swn_devswap_end must follow.
+bool swn_devswap_lend();
+void swn_devswap_end();
+// It cannot be told what it uses: it is lent nothing, and whatever comes and goes among its inputs does so no more.
+void swn_devswap_give_up(c10::ArrayRef<const c10::IValue> inputs);
+
+#endif

@@ -1,0 +1,78 @@
+#define _GNU_SOURCE
+#include "swn_cuda_swap.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "swn_cuda.h"
+
+struct function {
+    const char *name;
+    size_t offset;
+};
+
+static const struct function runtime[] = {
+    {"cudaStreamCreateWithFlags", offsetof(struct swn_cuda_swap, stream_create)},
+    {"cudaStreamSynchronize", offsetof(struct swn_cuda_swap, stream_synchronize)},
+    {"cudaStreamIsCapturing", offsetof(struct swn_cuda_swap, stream_capturing)},
+    {"cudaThreadExchangeStreamCaptureMode", offsetof(struct swn_cuda_swap, capture_mode)},
+    {"cudaEventCreateWithFlags", offsetof(struct swn_cuda_swap, event_create)},
+    {"cudaEventRecord", offsetof(struct swn_cuda_swap, event_record)},
+    {"cudaEventQuery", offsetof(struct swn_cuda_swap, event_query)},
+    {"cudaEventSynchronize", offsetof(struct swn_cuda_swap, event_synchronize)},
+    {"cudaEventDestroy", offsetof(struct swn_cuda_swap, event_destroy)},
+    {"cudaMemcpyAsync", offsetof(struct swn_cuda_swap, memcpy_async)},
+    {"cudaGetLastError", offsetof(struct swn_cuda_swap, last_error)},
+};
+
+static const struct function driver[] = {
+    {"cuDeviceGetAttribute", offsetof(struct swn_cuda_virtual, device_attribute)},
+    {"cuMemGetAllocationGranularity", offsetof(struct swn_cuda_virtual, granularity)},
+    {"cuMemAddressReserve", offsetof(struct swn_cuda_virtual, reserve)},
+    {"cuMemAddressFree", offsetof(struct swn_cuda_virtual, unreserve)},
+    {"cuMemCreate", offsetof(struct swn_cuda_virtual, create)},
+    {"cuMemRelease", offsetof(struct swn_cuda_virtual, release)},
+    {"cuMemMap", offsetof(struct swn_cuda_virtual, map)},
+    {"cuMemUnmap", offsetof(struct swn_cuda_virtual, unmap)},
+    {"cuMemSetAccess", offsetof(struct swn_cuda_virtual, set_access)},
+};
+
+int swn_cuda_find_swap(struct swn_cuda_swap *out)
+{
+    for (size_t i = 0; i < sizeof runtime / sizeof runtime[0]; i++) {
+        void *function;
+        int err = swn_cuda_symbol("libcudart", runtime[i].name, &function);
+        if (err)
+            return err;
+        memcpy((char *)out + runtime[i].offset, &function, sizeof function);
+    }
+    return 0;
+}
+
+/* The driver's library is in the process where a GPU is; else the runtime may know. */
+static int driver_symbol(const char *name, void **out)
+{
+    int (*entry_point)(const char *, void **, unsigned long long, int *);
+    if (!swn_cuda_symbol("libcuda", name, out))
+        return 0;
+    void *function, *found = NULL;
+    int how = 0;
+    if (swn_cuda_symbol("libcudart", "cudaGetDriverEntryPoint", &function))
+        return -ENOSYS;
+    memcpy(&entry_point, &function, sizeof function);
+    if (entry_point(name, &found, 0, &how) || !found)
+        return -ENOSYS;
+    *out = found;
+    return 0;
+}
+
+int swn_cuda_find_virtual(struct swn_cuda_virtual *out)
+{
+    for (size_t i = 0; i < sizeof driver / sizeof driver[0]; i++) {
+        void *function;
+        if (driver_symbol(driver[i].name, &function))
+            return -ENOSYS;
+        memcpy((char *)out + driver[i].offset, &function, sizeof function);
+    }
+    return 0;
+}

@@ -1,0 +1,81 @@
+/* swn_devpool.h - memory of one device in which blocks of weights come and go.
+ *
+ *   registered  ordinary memory that is registered with the driver. A block is where its buffer is.
+ *   managed     the driver's own, attached to the host while it is filled and to the device while it is used. Likewise.
+ *   mapped      the card's memory. Every block has an address of its own for as long as it lives, at which memory is
+ *               mapped while it is there; a kernel that reads it at any other time faults, and never reads anything
+ *               else (HOLES rule 13). It is filled through buffers of ours.
+ *
+ * A block that is not there has an address, too (swn_devpool_reserve): that at which it will be, or one where nobody
+ * can read anything.
+ *
+ * Not thread-safe, but that swn_devpool_reserve and _unreserve may be called by any thread while one thread calls the
+ * others. All calls concern that thread's current device. Results are 0, a cudaError_t, a CUresult, or -errno.
+ */
+#ifndef SWN_DEVPOOL_H
+#define SWN_DEVPOOL_H
+
+#include <stddef.h>
+
+#include "swn_cuda.h"
+#include "swn_cuda_swap.h"
+#include "swn_unified.h"
+
+#define SWN_DEVPOOL_STAGES 2
+
+struct swn_devbuffer {
+    size_t bytes;  /* a multiple of the pool's unit */
+    char *host;    /* where it is filled; NULL: through stages */
+    char *address; /* where the device reads it, while it is filled or used */
+    unsigned long long handle;
+};
+
+struct swn_devpool {
+    const struct swn_devpool_way *way;
+    struct swn_cuda cuda;
+    struct swn_cuda_swap swap;
+    struct swn_cuda_virtual driver;
+    struct swn_unified_traits traits;
+    int device;
+    size_t unit;        /* sizes of buffers are multiples of it */
+    size_t stage_bytes; /* 0: no stages */
+    void *stream;       /* our own: copies, and attaching */
+    struct stage {
+        char *memory;
+        void *event;
+        int pinned;
+    } stages[SWN_DEVPOOL_STAGES];
+};
+
+struct swn_devpool_way {
+    const char *name;
+    int fixed; /* a block's address is its own, and does not change */
+    int (*open)(struct swn_devpool *p);
+    int (*make)(struct swn_devpool *p, struct swn_devbuffer *b); /* bytes is set */
+    int (*drop)(struct swn_devpool *p, struct swn_devbuffer *b);
+    /* The buffer becomes that of the block whose address is `at`, to be filled; all of it is there, for the device to
+     * read; and it is nobody's again, as nothing on the device uses it any more. */
+    int (*enter)(struct swn_devpool *p, struct swn_devbuffer *b, char *at);
+    int (*hand_over)(struct swn_devpool *p, struct swn_devbuffer *b);
+    int (*leave)(struct swn_devpool *p, struct swn_devbuffer *b);
+};
+
+/* The way for a device: that of a backend that does not follow the processor's page tables, or, without one (NULL), the
+ * card's own memory. `budget`: bytes of ours, which stages count against. 0; or it cannot be done on this device, and
+ * *why says what is missing (static). */
+int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unified_backend *backend, size_t budget,
+                       const char **why);
+/* By the thread that will call the rest: makes its stream and its stages. */
+int swn_devpool_begin(struct swn_devpool *p);
+
+/* Address space for a block, where nothing is. NULL: there is none. */
+char *swn_devpool_reserve(struct swn_devpool *p, size_t bytes);
+void swn_devpool_unreserve(struct swn_devpool *p, char *at, size_t bytes);
+
+/* Memory for stage i that the device has done with: to be filled with up to stage_bytes. NULL: an error. */
+char *swn_devpool_stage(struct swn_devpool *p, unsigned i);
+/* Sends n bytes of it to the device, where nothing reads them before swn_devpool_sent. */
+int swn_devpool_send(struct swn_devpool *p, unsigned i, char *to, size_t n);
+int swn_devpool_sent(struct swn_devpool *p);
+
+#endif

@@ -1,0 +1,720 @@
+#define _GNU_SOURCE
+#include "swn_devswap.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "swn_arena.h"
+#include "swn_devread.h"
+#include "swn_engine_priv.h"
+#include "swn_order.h"
+#include "swn_thread.h"
+
+/* Blocks are this part of the room for them, so that several can be on their way and the last ones in use. */
+#define BLOCK_PART 16
+#define BLOCK_MOST ((size_t)32 << 20)
+/* Reading further ahead than this part of the room would throw out what is used again sooner. */
+#define AHEAD_PART 2
+#define CURSORS 16
+/* A stream that has not been seen for so many visits has no claim. */
+#define IDLE_VISITS 4096
+#define NEVER UINT64_MAX
+
+enum state { OUT, FILLING, IN, LEAVING };
+
+struct use {
+    void *stream, *event;
+    struct use *next;
+};
+
+struct swn_devweight {
+    struct block *block;
+    uintptr_t data;
+    size_t bytes, off;
+    int gone;
+    struct swn_devweight *next; /* of the block */
+};
+
+struct block {
+    struct swn_devswap *swapper;
+    uint32_t id; /* never reused: a node of the order */
+    char *at;
+    size_t reserved, bytes; /* of addresses, and of memory once it is sealed */
+    struct swn_devweight *weights, **last;
+    size_t used;
+    unsigned live;
+    int sealed; /* takes no more weights */
+    enum state state;
+    int users;  /* operators that have it, or wait for it */
+    int kept;   /* for good, which makes it a user more */
+    int failed; /* it could not be brought */
+    int lost;   /* the driver does not take back what is at its address, which nobody else may have then */
+    int dying;  /* all its weights are gone */
+    const struct swn_devweight *reading; /* the one that is being read */
+    struct swn_devbuffer buffer;
+    struct use *uses;
+    uint64_t asked;    /* when the first of its users came, in visits */
+    uint64_t next_use; /* in visits from now, NEVER: not foreseen */
+    uint64_t last_use;
+    int ahead; /* is to be brought before it is asked for */
+    unsigned mark;
+};
+
+struct cursor {
+    void *stream;
+    struct swn_cursor at;
+    uint64_t last_visit; /* 0: free */
+};
+
+struct swn_devswap {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct swn_devpool pool;
+    struct swn_order *order;
+    size_t capacity;
+    size_t held;    /* by all buffers */
+    size_t claimed; /* by blocks that have users */
+    size_t kept;    /* by those that are kept */
+    int counted;
+    struct block **blocks; /* by id */
+    size_t count, room;
+    uint32_t last_id;
+    struct swn_devbuffer *spare; /* buffers without a block */
+    size_t spares, spare_room;
+    struct cursor cursors[CURSORS];
+    uint64_t visits;
+    unsigned marks;
+    pthread_t thread;
+    int broken; /* its thread could not begin */
+};
+
+static _Atomic uint64_t swap_ins, swapped_bytes, stall_ns, resident_bytes, peak_bytes;
+static _Atomic int said_bounce;
+
+/* --- blocks --- */
+
+/* The index of the first block that was made no earlier. */
+static size_t from_id(const struct swn_devswap *s, uint32_t id)
+{
+    size_t lo = 0, hi = s->count;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (s->blocks[mid]->id < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static size_t block_size(const struct swn_devswap *s, size_t least)
+{
+    size_t size = s->capacity / BLOCK_PART;
+    size = size < BLOCK_MOST ? size : BLOCK_MOST;
+    return swn_round_up(size > least ? size : least, s->pool.unit);
+}
+
+static struct block *block_new(struct swn_devswap *s, size_t bytes)
+{
+    if (s->count == s->room) {
+        size_t room = s->room ? 2 * s->room : 64;
+        struct block **all = realloc(s->blocks, room * sizeof *all);
+        if (!all)
+            return NULL;
+        s->blocks = all;
+        s->room = room;
+    }
+    struct block *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->swapper = s;
+    b->last = &b->weights;
+    b->reserved = block_size(s, bytes);
+    b->at = swn_devpool_reserve(&s->pool, b->reserved);
+    if (!b->at) {
+        free(b);
+        return NULL;
+    }
+    b->id = ++s->last_id;
+    s->blocks[s->count++] = b;
+    return b;
+}
+
+static void block_free(struct swn_devswap *s, struct block *b)
+{
+    size_t i = from_id(s, b->id);
+    memmove(&s->blocks[i], &s->blocks[i + 1], (--s->count - i) * sizeof *s->blocks);
+    swn_order_forget(s->order, b->id);
+    for (struct use *u = b->uses, *next; u; u = next) {
+        next = u->next;
+        s->pool.swap.event_destroy(u->event);
+        free(u);
+    }
+    for (struct swn_devweight *w = b->weights, *next; w; w = next) {
+        next = w->next;
+        free(w);
+    }
+    if (!b->lost)
+        swn_devpool_unreserve(&s->pool, b->at, b->reserved);
+    free(b);
+}
+
+struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, size_t bytes, void **address)
+{
+    size_t size = swn_round_up(bytes, SWN_PAGE);
+    struct swn_devweight *w = calloc(1, sizeof *w);
+    pthread_mutex_lock(&s->lock);
+    struct block *b = s->count ? s->blocks[s->count - 1] : NULL;
+    if (!b || b->sealed || b->dying || b->used + size > b->reserved)
+        b = w && !s->broken && swn_round_up(size, s->pool.unit) <= s->capacity ? block_new(s, size) : NULL;
+    if (b && w) {
+        *w = (struct swn_devweight){.block = b, .data = data, .bytes = bytes, .off = b->used};
+        *b->last = w;
+        b->last = &w->next;
+        b->used += size;
+        b->bytes = swn_round_up(b->used, s->pool.unit);
+        b->live++;
+        *address = b->at + w->off;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (b)
+        return w;
+    free(w);
+    return NULL;
+}
+
+void swn_devswap_remove(struct swn_devweight *w)
+{
+    struct block *b = w->block;
+    struct swn_devswap *s = b->swapper;
+    pthread_mutex_lock(&s->lock);
+    while (b->reading == w)
+        pthread_cond_wait(&s->changed, &s->lock);
+    w->gone = 1;
+    if (!--b->live) {
+        b->dying = 1;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* --- what comes next --- */
+
+static struct cursor *cursor_of(struct swn_devswap *s, void *stream)
+{
+    struct cursor *oldest = &s->cursors[0];
+    for (struct cursor *c = s->cursors; c < s->cursors + CURSORS; c++) {
+        if (c->last_visit && c->stream == stream)
+            return c;
+        if (c->last_visit < oldest->last_visit)
+            oldest = c;
+    }
+    *oldest = (struct cursor){.stream = stream};
+    return oldest;
+}
+
+/* In a first pass: the one that was made next. */
+static struct block *predicted(const struct swn_devswap *s, uint32_t before, uint32_t at)
+{
+    uint32_t next = swn_order_next(s->order, before, at);
+    size_t i = from_id(s, next ? next : at + 1);
+    return i < s->count && (!next || s->blocks[i]->id == next) ? s->blocks[i] : NULL;
+}
+
+/* When each block will be used again, as far as that can be foreseen, and which are to be brought by then. */
+static void look_ahead(struct swn_devswap *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        s->blocks[i]->next_use = NEVER;
+        s->blocks[i]->ahead = 0;
+    }
+    for (struct cursor *c = s->cursors; c < s->cursors + CURSORS; c++) {
+        if (!c->last_visit || s->visits - c->last_visit > IDLE_VISITS || !c->at.at)
+            continue;
+        uint32_t before = c->at.before, at = c->at.at;
+        size_t bytes = 0, most = s->capacity / AHEAD_PART;
+        struct block *b;
+        for (uint64_t step = 1; step <= s->count + 2 && (b = predicted(s, before, at)); step++) {
+            if (step < b->next_use)
+                b->next_use = step;
+            bytes += b->bytes;
+            b->ahead |= step == 1 || bytes <= most;
+            before = at;
+            at = b->id;
+        }
+    }
+}
+
+/* Whether that is another block than the one before. */
+static int visit(struct swn_devswap *s, struct cursor *c, struct block *b)
+{
+    b->last_use = c->last_visit = ++s->visits;
+    if (c->at.at == b->id)
+        return 0;
+    swn_order_visit(s->order, &c->at, b->id);
+    return 1;
+}
+
+/* --- operators --- */
+
+/* Bytes of the blocks among w that nobody uses yet. */
+static size_t unclaimed(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n)
+{
+    size_t bytes = 0;
+    unsigned mark = ++s->marks;
+    for (unsigned i = 0; i < n; i++) {
+        struct block *b = w[i]->block;
+        bytes += b->mark != mark && !b->users ? b->bytes : 0;
+        b->mark = mark;
+    }
+    return bytes;
+}
+
+static void let_go(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (!--w[i]->block->users)
+            s->claimed -= w[i]->block->bytes;
+    pthread_cond_broadcast(&s->changed);
+}
+
+/* It stays where it is for as long as it lives. */
+static void keep(struct swn_devswap *s, struct block *b)
+{
+    if (b->kept)
+        return;
+    b->kept = 1;
+    s->kept += b->bytes;
+    if (!b->users++)
+        s->claimed += b->bytes;
+}
+
+/* All of them or none: two operators that wait for each other's blocks would wait for ever. */
+static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, uint64_t until)
+{
+    for (;;) {
+        for (unsigned i = 0; i < n; i++)
+            w[i]->block->sealed = 1; /* its size counts */
+        if (s->claimed + unclaimed(s, w, n) <= s->capacity)
+            break;
+        if (s->claimed <= s->kept || s->broken || swn_cond_wait_until(&s->changed, &s->lock, until))
+            return -ENOMEM;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        struct block *b = w[i]->block;
+        if (!b->users++) {
+            s->claimed += b->bytes;
+            b->asked = s->visits;
+        }
+        b->failed = 0;
+    }
+    return 0;
+}
+
+/* 0, or -EAGAIN: not yet. */
+static int all_in(struct swn_devweight *const *w, unsigned n)
+{
+    int err = 0;
+    for (unsigned i = 0; i < n; i++) {
+        if (w[i]->block->failed)
+            return -EIO;
+        if (w[i]->block->state != IN)
+            err = -EAGAIN;
+    }
+    return err;
+}
+
+static int await(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, uint64_t until)
+{
+    int err = all_in(w, n);
+    if (err != -EAGAIN)
+        return err;
+    uint64_t begin = swn_now_ns();
+    while ((err = all_in(w, n)) == -EAGAIN)
+        if (s->broken || swn_cond_wait_until(&s->changed, &s->lock, until)) {
+            err = -ETIMEDOUT;
+            break;
+        }
+    atomic_fetch_add(&stall_ns, swn_now_ns() - begin);
+    return err;
+}
+
+int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, void **addresses, int *captured)
+{
+    struct swn_devswap *s = w[0]->block->swapper;
+    int status = 0;
+    if (s->pool.swap.stream_capturing(stream, &status))
+        s->pool.swap.last_error();
+    *captured = status != 0;
+    if (!s->pool.way->fixed && swn_threads_many())
+        return -EBUSY;
+    uint64_t until = swn_now_ns() + (uint64_t)swn_swapin_wait_ms * 1000000u;
+    pthread_mutex_lock(&s->lock);
+    int err = claim(s, w, n, until);
+    if (!err) {
+        struct cursor *c = cursor_of(s, stream);
+        int moved = 0;
+        for (unsigned i = 0; i < n; i++)
+            moved |= visit(s, c, w[i]->block);
+        if (moved)
+            look_ahead(s);
+        pthread_cond_broadcast(&s->changed);
+        err = await(s, w, n, until);
+        for (unsigned i = 0; i < n && !err; i++) {
+            addresses[i] = w[i]->block->buffer.address + w[i]->off;
+            if (*captured)
+                keep(s, w[i]->block);
+        }
+        if (err)
+            let_go(s, w, n);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return err;
+}
+
+/* The block's event on this stream; NULL: there is none to be had. */
+static struct use *use_of(struct swn_devswap *s, struct block *b, void *stream)
+{
+    struct use *u = b->uses;
+    while (u && u->stream != stream)
+        u = u->next;
+    if (u || !(u = calloc(1, sizeof *u)))
+        return u;
+    if (s->pool.swap.event_create(&u->event, SWN_CUDA_EVENT_QUIET)) {
+        s->pool.swap.last_error();
+        free(u);
+        return NULL;
+    }
+    u->stream = stream;
+    u->next = b->uses;
+    b->uses = u;
+    return u;
+}
+
+void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, int captured)
+{
+    struct swn_devswap *s = w[0]->block->swapper;
+    pthread_mutex_lock(&s->lock);
+    unsigned mark = ++s->marks;
+    for (unsigned i = 0; i < n && !captured; i++) {
+        struct block *b = w[i]->block;
+        if (b->mark == mark)
+            continue;
+        b->mark = mark;
+        struct use *u = use_of(s, b, stream);
+        if (!u || s->pool.swap.event_record(u->event, stream)) {
+            s->pool.swap.last_error();
+            keep(s, b); /* nobody knows when the device is done with it */
+        }
+    }
+    let_go(s, w, n);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* --- the thread that brings blocks and lets them go --- */
+
+static void note_held(struct swn_devswap *s, size_t bytes, int sign)
+{
+    s->held = sign > 0 ? s->held + bytes : s->held - bytes;
+    if (s->counted) {
+        swn_engine_count_small(sign * (long long)bytes);
+        pthread_mutex_lock(&swn_engine_one.lock);
+        swn_engine_note_peak(&swn_engine_one);
+        pthread_mutex_unlock(&swn_engine_one.lock);
+    }
+    uint64_t now =
+        sign > 0 ? atomic_fetch_add(&resident_bytes, bytes) + bytes : atomic_fetch_sub(&resident_bytes, bytes) - bytes;
+    if (now > atomic_load(&peak_bytes))
+        atomic_store(&peak_bytes, now);
+}
+
+/* Waits until what was launched does not use b any more, and takes its buffer. 0, or an error: it stays for good. */
+static int take_buffer(struct swn_devswap *s, struct block *b, struct swn_devbuffer *out)
+{
+    int err = 0;
+    b->state = LEAVING; /* nobody records an event any more */
+    pthread_mutex_unlock(&s->lock);
+    for (struct use *u = b->uses; u && !err; u = u->next)
+        err = s->pool.swap.event_synchronize(u->event);
+    if (err)
+        s->pool.swap.last_error();
+    if (!err)
+        err = s->pool.way->leave(&s->pool, &b->buffer);
+    pthread_mutex_lock(&s->lock);
+    b->state = err ? IN : OUT;
+    if (err)
+        keep(s, b);
+    *out = b->buffer;
+    return err;
+}
+
+static int keep_spare(struct swn_devswap *s, const struct swn_devbuffer *buffer)
+{
+    if (s->spares == s->spare_room) {
+        size_t room = s->spare_room ? 2 * s->spare_room : 16;
+        struct swn_devbuffer *all = realloc(s->spare, room * sizeof *all);
+        if (!all)
+            return -ENOMEM;
+        s->spare = all;
+        s->spare_room = room;
+    }
+    s->spare[s->spares++] = *buffer;
+    return 0;
+}
+
+static int drop(struct swn_devswap *s, struct swn_devbuffer buffer)
+{
+    int err = s->pool.way->drop(&s->pool, &buffer);
+    if (!err) /* else nobody else may have it, and it still counts */
+        note_held(s, buffer.bytes, -1);
+    return err;
+}
+
+/* The block that is needed last of those that nobody uses. For one that was asked for, any will do; for one that is
+ * read ahead, only what is needed later. */
+static struct block *victim(const struct swn_devswap *s, const struct block *wanted)
+{
+    struct block *best = NULL;
+    for (size_t i = 0; i < s->count; i++) {
+        struct block *b = s->blocks[i];
+        if (b->state != IN || b->users || b->dying || (!wanted->users && b->next_use <= wanted->next_use))
+            continue;
+        if (!best || b->next_use > best->next_use || (b->next_use == best->next_use && b->last_use < best->last_use))
+            best = b;
+    }
+    return best;
+}
+
+static int make(struct swn_devswap *s, struct swn_devbuffer *out)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_unlock(&s->lock);
+    if (s->counted) {
+        pthread_mutex_lock(&e->lock);
+        swn_policy_make_room(e, out->bytes, NULL);
+        pthread_mutex_unlock(&e->lock);
+    }
+    int err = s->pool.way->make(&s->pool, out);
+    pthread_mutex_lock(&s->lock);
+    if (!err)
+        note_held(s, out->bytes, 1);
+    return err;
+}
+
+/* A buffer for b: 0; -EAGAIN: something has changed, look again; -EBUSY: not before operators end; -ENOMEM: there is no
+ * memory for it. */
+static int find_buffer(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
+{
+    for (size_t i = 0; i < s->spares; i++)
+        if (s->spare[i].bytes == b->bytes) {
+            *out = s->spare[i];
+            s->spare[i] = s->spare[--s->spares];
+            return 0;
+        }
+    *out = (struct swn_devbuffer){.bytes = b->bytes};
+    int room = s->held + b->bytes <= s->capacity;
+    if (room && !make(s, out))
+        return 0;
+    if (s->spares) {
+        struct swn_devbuffer other = s->spare[--s->spares];
+        drop(s, other);
+        return -EAGAIN;
+    }
+    struct block *v = victim(s, b);
+    struct swn_devbuffer taken;
+    if (!v)
+        return room ? -ENOMEM : -EBUSY;
+    if (!take_buffer(s, v, &taken) && keep_spare(s, &taken))
+        drop(s, taken);
+    return -EAGAIN;
+}
+
+static int send_staged(struct swn_devswap *s, const struct swn_devweight *w, char *to, struct swn_devread *count)
+{
+    unsigned i = 0;
+    for (size_t off = 0; off < w->bytes; off += s->pool.stage_bytes, i++) {
+        size_t n = w->bytes - off < s->pool.stage_bytes ? w->bytes - off : s->pool.stage_bytes;
+        char *stage = swn_devpool_stage(&s->pool, i);
+        if (!stage)
+            return -EIO;
+        swn_devread(&swn_engine_one, w->data, off, n, stage, count);
+        if (swn_devpool_send(&s->pool, i, to + off, n))
+            return -EIO;
+    }
+    return 0;
+}
+
+static int fill(struct swn_devswap *s, struct block *b)
+{
+    struct swn_devread count = {0};
+    int err = 0;
+    pthread_mutex_lock(&s->lock);
+    for (struct swn_devweight *w = b->weights; w && !err; w = w->next) {
+        if (w->gone)
+            continue;
+        b->reading = w;
+        pthread_mutex_unlock(&s->lock);
+        if (b->buffer.host)
+            swn_devread(&swn_engine_one, w->data, 0, w->bytes, b->buffer.host + w->off, &count);
+        else
+            err = send_staged(s, w, b->buffer.address + w->off, &count);
+        pthread_mutex_lock(&s->lock);
+        b->reading = NULL;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!b->buffer.host && swn_devpool_sent(&s->pool))
+        err = -EIO;
+    if (!err)
+        err = s->pool.way->hand_over(&s->pool, &b->buffer);
+    atomic_fetch_add(&swapped_bytes, count.disk_bytes);
+    if (count.bounced && !atomic_exchange(&said_bounce, 1))
+        swn_say(
+            "the kernel does not read from the disk straight into memory of the device: weights go through the page "
+            "cache");
+    return err;
+}
+
+/* Brings b. 1: something has happened. */
+static int bring(struct swn_devswap *s, struct block *b)
+{
+    struct swn_devbuffer buffer;
+    b->sealed = 1; /* its size counts from here on */
+    int err = find_buffer(s, b, &buffer);
+    if (err) {
+        b->failed = err == -ENOMEM;
+        return err != -EBUSY;
+    }
+    b->state = FILLING;
+    b->buffer = buffer;
+    pthread_mutex_unlock(&s->lock);
+    err = s->pool.way->enter(&s->pool, &b->buffer, b->at);
+    int left = 0;
+    if (!err && (err = fill(s, b)))
+        left = s->pool.way->leave(&s->pool, &b->buffer);
+    pthread_mutex_lock(&s->lock);
+    b->state = err ? OUT : IN;
+    b->failed = err != 0;
+    b->lost |= left != 0;
+    if (!err)
+        atomic_fetch_add(&swap_ins, 1);
+    else if (!left && keep_spare(s, &b->buffer))
+        drop(s, b->buffer);
+    return 1;
+}
+
+/* Ends a block whose weights are gone. 1: it is. */
+static int bury(struct swn_devswap *s, struct block *b)
+{
+    struct swn_devbuffer buffer;
+    if (b->state == IN) {
+        if (take_buffer(s, b, &buffer))
+            return 0;
+        drop(s, buffer);
+    }
+    block_free(s, b);
+    while (!s->count && s->spares) /* nobody is left who could want them */
+        drop(s, s->spare[--s->spares]);
+    return 1;
+}
+
+/* Whether a is to be brought before b: what operators wait for, first come first served, then what they will. */
+static int before(const struct block *a, const struct block *b)
+{
+    if (!a->users != !b->users)
+        return a->users != 0;
+    return a->users ? a->asked < b->asked : a->next_use < b->next_use;
+}
+
+static struct block *next_job(const struct swn_devswap *s)
+{
+    struct block *best = NULL;
+    for (size_t i = 0; i < s->count; i++) {
+        struct block *b = s->blocks[i];
+        if (b->state == OUT && !b->dying && !b->failed && (b->users || b->ahead) && (!best || before(b, best)))
+            best = b;
+    }
+    return best;
+}
+
+static struct block *next_dead(const struct swn_devswap *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->blocks[i]->dying && !s->blocks[i]->users)
+            return s->blocks[i];
+    return NULL;
+}
+
+static int step(struct swn_devswap *s)
+{
+    struct block *dead = next_dead(s);
+    if (dead)
+        return bury(s, dead);
+    struct block *b = next_job(s);
+    return b && bring(s, b);
+}
+
+static void *work(void *swapper)
+{
+    struct swn_devswap *s = swapper;
+    sigset_t faults;
+    sigemptyset(&faults);
+    sigaddset(&faults, SIGSEGV);
+    sigaddset(&faults, SIGBUS);
+    pthread_sigmask(SIG_UNBLOCK, &faults, NULL); /* a tensor's own address may need them */
+    int err = swn_devpool_begin(&s->pool);
+    pthread_mutex_lock(&s->lock);
+    s->broken = err != 0;
+    for (;;) {
+        pthread_cond_broadcast(&s->changed);
+        while (s->broken || !step(s))
+            pthread_cond_wait(&s->changed, &s->lock);
+    }
+    return NULL;
+}
+
+/* --- all of it --- */
+
+int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, size_t capacity_bytes, int counted)
+{
+    struct swn_devswap *s = calloc(1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    s->pool = *pool;
+    s->capacity = capacity_bytes / pool->unit * pool->unit;
+    s->counted = counted;
+    pthread_mutex_init(&s->lock, NULL);
+    swn_cond_init(&s->changed);
+    int err = swn_order_create(&s->order);
+    if (!err)
+        err = swn_thread_start(&s->thread, work, s);
+    if (err) {
+        swn_order_destroy(s->order);
+        free(s);
+        return err;
+    }
+    *out = s;
+    return 0;
+}
+
+void swn_devswap_widen(struct swn_devswap *s, size_t capacity_bytes)
+{
+    pthread_mutex_lock(&s->lock);
+    size_t capacity = capacity_bytes / s->pool.unit * s->pool.unit;
+    if (capacity > s->capacity)
+        s->capacity = capacity;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void swn_devswap_stats(struct swn_stats *out)
+{
+    out->device_swap_ins = atomic_load(&swap_ins);
+    out->device_swapped_bytes = atomic_load(&swapped_bytes);
+    out->device_stall_ns = atomic_load(&stall_ns);
+    out->device_resident_bytes = atomic_load(&resident_bytes);
+    out->device_peak_bytes = atomic_load(&peak_bytes);
+}

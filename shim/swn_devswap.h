@@ -1,0 +1,46 @@
+/* swn_devswap.h - weights that come and go on a device: which of them are there, and what is on its way.
+ *
+ * Weights that go to a device one after the other are put together into blocks, which come and go as a whole. A block
+ * is brought by a thread of ours, from the disk to where the device reads it, shortly before an operator that needs it:
+ * the order is learned (swn_order.h), and in a first pass taken to be that in which the weights were moved. What is
+ * needed last goes first, and not before every kernel that may read it is done, which events on their streams tell:
+ * nobody waits for the device as a whole.
+ *
+ * Thread-safe. Lock rank: a swapper's lock, then the engine's; neither may be held.
+ */
+#ifndef SWN_DEVSWAP_H
+#define SWN_DEVSWAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "swn_devpool.h"
+#include "swn_stats.h"
+
+struct swn_devswap;   /* of one device */
+struct swn_devweight; /* a tensor there */
+
+/* Takes over the pool, which was chosen. capacity_bytes: the most that blocks take at once; `counted` if it is memory
+ * of the budget. 0 or -errno. */
+int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, size_t capacity_bytes, int counted);
+/* Room for blocks of weights so large, if that is not more than it has already. */
+void swn_devswap_widen(struct swn_devswap *s, size_t capacity_bytes);
+
+/* The tensor at [data, data + bytes) of the arena, which the caller keeps and nobody writes. *address: its address as
+ * long as no operator uses it: where the device will find it, or where nothing can be read. NULL: it does not fit, or
+ * there is no memory. */
+struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, size_t bytes, void **address);
+/* No operator uses it, nor will; what was launched may. The caller may write and free its bytes. */
+void swn_devswap_remove(struct swn_devweight *w);
+
+/* An operator of this thread, on this stream, is about to use these weights of one device: waits until all are there.
+ * addresses[i]: where, until swn_devswap_end. captured: for good, as they are put into a graph. 0; -ENOMEM: they do not
+ * fit together; -EIO, -ETIMEDOUT: one cannot be brought; -EBUSY: another thread could keep the address, which would
+ * name something else then; none of them is lent in these cases. */
+int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, void **addresses, int *captured);
+/* That operator has launched all it will. */
+void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, int captured);
+
+void swn_devswap_stats(struct swn_stats *out);
+
+#endif

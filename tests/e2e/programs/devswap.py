@@ -1,0 +1,178 @@
+"""Models on a device that has no room for all of their weights: computed with, written, forked, let go."""
+import ctypes
+import gc
+import os
+import sys
+import threading
+
+# The stand-in's runtime has to be there before the first tensor.
+ctypes.CDLL(os.path.join(sys.argv[2], "libcudart.so.12"), ctypes.RTLD_GLOBAL)
+
+import torch
+from torch import nn
+
+import _models
+import _record
+from _standin import Standin
+
+record, (directory, mode, *args) = _record.begin()
+standin = Standin(directory)
+device = standin.device
+WIDTH, DEPTH = 1024, 12  # 4 MiB each
+
+
+def mlp():
+    return _models.mlp(WIDTH, DEPTH)
+
+
+def batch(rows=2):
+    return torch.randn(rows, WIDTH)
+
+
+def run(name, module, x, passes=1):
+    for i in range(passes):
+        record.tensor(f"{name}.{i}", module(x.to(device)).cpu())
+
+
+def note(module):
+    sizes = {t.data_ptr(): t.numel() * t.element_size() for t in module.state_dict().values()}
+    record.notes["shared_bytes"] = sum(n for n in sizes.values() if n >= 65536)
+
+
+def bits():
+    if args[0] == "transformer":
+        if hasattr(torch.backends, "mha"):
+            torch.backends.mha.set_fastpath_enabled(False)  # all of a layer's weights in one operator
+        layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+        model, x = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).eval(), torch.randn(1, 20, 512)
+    elif args[0] == "mlp":
+        model, x = mlp(), batch()
+    else:
+        model, x = _models.torchvision_model(args[0]), _models.image(1, size=64)
+    note(model)
+    context = torch.inference_mode() if args[0] == "transformer" else torch.no_grad()
+    with context:
+        model.to(device)
+        run(args[0], model, x, 4)
+    standin.lib.standin_peak.restype = ctypes.c_size_t
+    record.notes["device_peak"] = standin.lib.standin_peak()
+    record.module("back", model.cpu())
+
+
+def written():
+    """In-place operators, and those that nobody knows, on weights that are not there."""
+    model = mlp().to(device)
+    x = batch()
+    run("before", model, x)
+    with torch.no_grad():
+        model[0].weight.add_(0.25)
+        model[2].weight[3:9].mul_(2)
+        model[4].weight.copy_(torch.randn(WIDTH, WIDTH))
+        model[6].weight.data = model[6].weight.data * 2
+    run("written", model, x, 2)
+    record.value("trace", model[8].weight.trace().item())
+    record.value("view", model[10].weight.view(-1)[5:8].tolist())
+    record.tensor("view of all", model[12].weight.t()[7:300].cpu())
+    library = torch.library.Library("swntest", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda t: t.mul(2), "PrivateUse1")
+    record.tensor("custom", torch.ops.swntest.twice(model[14].weight).cpu())
+    run("after", model, x, 2)
+    record.module("model", model.cpu())
+
+
+def streams():
+    """Two models on two streams, in turn."""
+    models, x = [mlp().to(device), mlp().to(device)], batch()
+    inputs = [x.to(device), (x * 2).to(device)]
+    for i in range(3):
+        out = []
+        for j, (model, there) in enumerate(zip(models, inputs)):
+            standin.use_stream(16 * (j + 1))
+            out.append(model(there))
+        standin.wait()
+        standin.use_stream(0)
+        for j, t in enumerate(out):
+            record.tensor(f"{i}.{j}", t.cpu())
+
+
+def threads():
+    """Two threads, each its own model and stream."""
+    models, x = [mlp().to(device), mlp().to(device)], batch()
+    inputs, results = [x.to(device), (x * 3).to(device)], {}
+
+    def work(j):
+        torch.set_num_threads(1)
+        standin.use_stream(16 * (j + 1))
+        with torch.no_grad():
+            for i in range(3):
+                results[i, j] = models[j](inputs[j])
+
+    workers = [threading.Thread(target=work, args=(j,)) for j in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    standin.wait()
+    for (i, j), t in sorted(results.items()):
+        record.tensor(f"{i}.{j}", t.cpu())
+
+
+def forked():
+    model, x = mlp().to(device), batch()
+    host = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    there = host.to(device)
+    run("before", model, x, 2)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        torch.set_num_threads(1)  # the others are gone
+        host.add_(1)  # the child's alone
+        os.write(writer, b"1" if bool(torch.isfinite(host).all()) else b"0")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    record.value("child", os.read(reader, 1).decode())
+    run("after", model, x, 2)
+    record.tensor("there", there.cpu())
+    record.tensor("host", host)
+
+
+def dropped():
+    """Models that go while their weights are on their way, over and over."""
+    x = batch().to(device)
+    for i in range(6):
+        model = mlp().to(device)
+        y = model[16:21](x)  # what follows is being read ahead
+        del model
+        gc.collect()
+        record.tensor(f"{i}", y.cpu())
+    weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    for _ in range(1000):
+        weight.to(device)
+    record.tensor("weight", weight.to(device).cpu())
+    del weight
+    standin.wait()
+
+
+def loaded():
+    """From a checkpoint that is not in memory."""
+    model = mlp()
+    if not os.path.exists(args[0]):
+        torch.save(model.state_dict(), args[0])
+    model.load_state_dict(torch.load(args[0]))
+    model.to(device)
+    note(model)
+    run("loaded", model, batch(), 4)
+    record.module("model", model.cpu())
+
+
+def compiled():
+    model, x = mlp().to(device), batch()
+    run("before", model, x)
+    step = torch.compile(lambda t: model(t) * 2, backend="eager")
+    record.tensor("compiled", step(x.to(device)).cpu())
+
+
+with torch.no_grad():
+    globals()[mode]()
+record.save()

@@ -1,0 +1,114 @@
+"""Models on a device that has no room for all of their weights, which come and go there: on a card with memory of its own
+(SWAPNET_DEVICE_BUDGET), and where what the device uses may not leave the processor's memory. The device is a stand-in
+(tests/standin) that ends the program when a kernel reads what is not there, or what changes meanwhile."""
+import functools
+
+import pytest
+
+import harness
+from harness import MIB
+
+STANDIN = harness.BUILD / "tests" / "standin"
+MLP = 48  # MiB
+
+# Each kind of device, and on a card both versions; tests/unit/t_devswap.c has the rest.
+WHERE = pytest.mark.parametrize("torch, device", [(harness.TORCH113, "discrete"), (harness.TORCH213, "discrete"),
+                                                  (harness.TORCH213, "orin"), (harness.TORCH113, "nano")],
+                                indirect=["torch"], ids=["torch1.13-card", "torch2.13-card", "torch2.13-orin", "torch1.13-nano"])
+
+
+def both(torch, mode, *args, device, budget, device_budget=None, timeout=200, **extra):
+    env = {"STANDIN_DEVICE": device, "SWAPNET_DEVICE": "privateuseone"} | extra
+    if device_budget:
+        env["SWAPNET_DEVICE_BUDGET"] = f"{device_budget}M"
+    return harness.both(torch, "devswap", str(STANDIN), mode, *args, budget=budget, env=env, timeout=timeout)[1]
+
+
+def on_card(torch, mode, *args, room=12, **options):
+    return both(torch, mode, *args, device="discrete", budget=64, device_budget=room, **options)
+
+
+def assert_swapped(run, room=None):
+    stats = run.stats
+    assert stats["device_swap_ins"] > 0, run.describe()
+    if room:
+        assert stats["device_peak_bytes"] <= room * MIB, run.describe()
+    assert stats["over_budget_bytes"] == 0, run.describe()
+
+
+@pytest.mark.parametrize("share", [25, 50, 100])
+@pytest.mark.parametrize("model, size", [("transformer", 48), pytest.param("resnet101", 176, marks=pytest.mark.slow)])
+def test_card(torch, model, size, share):
+    """Equal bits, and no more of the card's memory for weights than was said."""
+    room = size * share // 100 + (4 if share == 100 else 0)
+    run = on_card(torch, "bits", model, room=room, timeout=400)
+    assert_swapped(run, room)
+    stats, notes = run.stats, run.record["notes"]
+    assert stats["device_kept_bytes"] == 0 and run.own_lines() == [], run.describe()
+    if share == 100:  # read once
+        assert stats["device_swapped_bytes"] <= notes["shared_bytes"], run.describe()
+    else:
+        assert notes["device_peak"] < notes["shared_bytes"], run.describe()
+
+
+@pytest.mark.parametrize("device, budget", [("orin", 24), ("xavier", 40), ("nano", 24)])
+def test_larger_than_the_budget(torch, device, budget):
+    """Of what the device shares, and may not leave, as much as there is room for; the rest comes and goes."""
+    run = both(torch, "bits", "mlp", device=device, budget=budget)
+    assert_swapped(run)
+    harness.assert_bounded(run)
+    assert run.stats["device_kept_bytes"] == 0 and run.own_lines() == [], run.describe()
+
+
+@functools.cache
+def checkpoint(torch):
+    return f"{harness.session_dir('devswap')}/{torch.name}.pth"
+
+
+@WHERE
+def test_loaded(torch, device):
+    """From the disk to the device, and not through the processor's tensors."""
+    room = 16 if device == "discrete" else None
+    harness.plain(torch, "devswap", str(STANDIN), "loaded", checkpoint(torch))
+    run = both(torch, "loaded", checkpoint(torch), device=device, budget=32, device_budget=room)
+    assert_swapped(run, room)
+    assert run.stats["device_swapped_bytes"] > 32 * MIB, run.describe()
+    assert run.own_lines() == [], run.describe()
+
+
+@WHERE
+@pytest.mark.parametrize("mode", ["written", "streams", "forked", "dropped"])
+def test_rules(torch, mode, device):
+    """Whoever looks sees what he would see if everything had been copied."""
+    run = both(torch, mode, device=device, budget=40, device_budget=12 if device == "discrete" else None, timeout=300)
+    assert_swapped(run)
+    if mode in ("streams", "forked", "dropped"):
+        assert run.own_lines() == [], run.describe()
+
+
+@pytest.mark.parametrize("device", ["discrete", "orin"])
+def test_threads(torch213, device):
+    """On a card addresses are for ever; elsewhere another thread could keep one, so that weights stay for good, which is
+    said."""
+    run = both(torch213, "threads", device=device, budget=64, device_budget=12 if device == "discrete" else None)
+    if device == "discrete":
+        assert_swapped(run, 12)
+        assert run.own_lines() == [], run.describe()
+    else:
+        assert run.stats["device_kept_bytes"] > 0, run.describe()
+        assert len(run.own_lines()) == 1 and "second thread" in run.own_lines()[0], run.describe()
+
+
+def test_compiled(torch213):
+    """Nobody says what compiled code reads: everything is there for good before it runs, and that is said."""
+    run = on_card(torch213, "compiled", timeout=300)
+    assert run.stats["device_kept_bytes"] >= MLP * MIB, run.describe()
+    assert len(run.own_lines()) == 1 and "compiled code runs" in run.own_lines()[0], run.describe()
+
+
+def test_without_a_device_budget(torch113):
+    """PyTorch copies, and a word about it only where it was asked for."""
+    run = both(torch113, "bits", "mlp", device="discrete", budget=64)
+    assert run.stats["device_swap_ins"] == 0 and run.own_lines() == [], run.describe()
+    run = both(torch113, "bits", "mlp", device="discrete", budget=64, SWAPNET_VERBOSE="1")
+    assert sum("no unified memory" in line for line in run.own_lines()) == 1, run.describe()

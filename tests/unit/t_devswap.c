@@ -1,0 +1,380 @@
+/* Description: weights that come and go on a device, on stand-ins for every kind of device: an operator finds its
+ * weights there and right, whatever is launched runs to its end on the bytes that it was given, the room is kept to,
+ * what is needed next is there before it is asked for, and a weight that is not there can be read by nobody. */
+#define _GNU_SOURCE
+#include "swn_engine_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "standin.h"
+#include "swn_device.h"
+#include "swn_thread.h"
+
+#define WEIGHTS 24
+#define WEIGHT_BYTES (MIB - 12345)
+#define MAPPED_BUDGET (8 * MIB)
+#define SHARED_BUDGET (12 * MIB) /* of which 3 are for what comes and goes */
+
+static struct tensor weights[WEIGHTS];
+static struct swn_device_memory *held[WEIGHTS];
+static void *closed[WEIGHTS];
+static void *const stream = (void *)0x10;
+
+static struct swn_stats counters(void)
+{
+    struct swn_stats stats;
+    swn_engine_stats(&stats);
+    return stats;
+}
+
+static int is_card(const char *device)
+{
+    return !strcmp(device, "discrete");
+}
+
+static void begin(const char *device)
+{
+    struct swn_host host;
+    standin_be(device);
+    engine_device_budget = is_card(device) ? MAPPED_BUDGET : 0;
+    CHECK(!engine_begin(SHARED_BUDGET, SWN_CONFIG_PREAD, NULL));
+    swn_engine_host(&host);
+    CHECK(host.device_type == SWN_DEVICE_CUDA);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
+}
+
+static void give(unsigned i)
+{
+    enum swn_way way = (enum swn_way)swn_device_way(0, weights[i].own, weights[i].len, 1);
+    CHECK(way != SWN_WAY_COPY);
+    held[i] = swn_device_open(0, way, weights[i].own, weights[i].len, &closed[i]);
+    CHECK(held[i]);
+}
+
+static unsigned give_all(void)
+{
+    unsigned come_and_go = 0;
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        give(i);
+        come_and_go += swn_device_swaps(held[i]) != 0;
+    }
+    return come_and_go;
+}
+
+static void settle(void)
+{
+    for (int i = 0; i < 5000 && (counters().device_resident_bytes || standin_live(STANDIN_RESERVED)); i++)
+        usleep(1000);
+}
+
+static void take_all(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        if (held[i])
+            CHECK(!swn_device_close(held[i]));
+        held[i] = NULL;
+        tensor_free(&weights[i]);
+    }
+    engine_is_empty();
+}
+
+/* An operator that reads weight i on a stream: what it launches goes on reading for a while. */
+static int read_on(unsigned i, void *on, unsigned us)
+{
+    void *at = closed[i];
+    int captured = 0, err = swn_device_swaps(held[i]) ? swn_device_begin(&held[i], 1, on, &at, &captured) : 0;
+    if (err)
+        return err;
+    CHECK(tensor_right(&weights[i], (uintptr_t)standin_view(at)));
+    const void *stretch = at;
+    standin_launch(on, us, &stretch, &weights[i].len, 1);
+    if (swn_device_swaps(held[i]))
+        swn_device_end(&held[i], 1, on, captured);
+    return 0;
+}
+
+static void pass(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(!read_on(i, stream, 500));
+}
+
+/* More weights than there is room for, over and over. */
+static void swapped(void *device)
+{
+    begin(device);
+    unsigned come_and_go = give_all();
+    CHECK(come_and_go > 4 && (come_and_go == WEIGHTS) == is_card(device));
+    for (int i = 0; i < 4; i++)
+        pass();
+    struct swn_stats before = counters();
+    pass();
+    struct swn_stats s = counters();
+    CHECK(s.device_swap_ins > before.device_swap_ins);
+    CHECK(s.device_swapped_bytes > 4 * MIB);
+    CHECK(s.device_peak_bytes <= (is_card(device) ? MAPPED_BUDGET : 3 * MIB));
+    CHECK(s.over_budget_bytes == 0);
+    if (is_card(device)) /* what was put there is not read again in every pass */
+        CHECK(s.device_swap_ins - before.device_swap_ins < WEIGHTS / 2);
+    cudaDeviceSynchronize();
+    take_all();
+    settle();
+    CHECK(counters().device_resident_bytes == 0);
+    CHECK(standin_live(STANDIN_RESERVED) + standin_live(STANDIN_PHYSICAL) + standin_live(STANDIN_MANAGED) == 0);
+}
+
+/* Between two operators nobody can read it: not the processor, nor a kernel. */
+static void reads_closed(void *device)
+{
+    begin(device);
+    give_all();
+    pass();
+    cudaDeviceSynchronize();
+    unsigned i = is_card(device) ? 0 : WEIGHTS - 1;
+    while (is_card(device) && counters().device_swap_ins && i < WEIGHTS && !read_on(i, stream, 0) && i < 12)
+        i++; /* by now the last ones are not there */
+    signal(SIGSEGV, SIG_DFL);
+    const void *stretch = closed[WEIGHTS - 1];
+    if (!freopen("/dev/null", "w", stderr))
+        _exit(1);
+    standin_launch(stream, 10, &stretch, &weights[0].len, 1);
+    cudaDeviceSynchronize();
+}
+
+static void closed_faults(void *device)
+{
+    pid_t pid = fork();
+    if (!pid) {
+        reads_closed(device);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFSIGNALED(status) || WEXITSTATUS(status));
+}
+
+/* Two streams, of which one is far behind: neither's kernels lose what they read. */
+static void streams(void *device)
+{
+    begin(device);
+    give_all();
+    for (unsigned n = 0; n < 3 * WEIGHTS; n++) {
+        CHECK(!read_on(n % WEIGHTS, stream, 300));
+        CHECK(!read_on((n * 7 + 3) % WEIGHTS, (void *)0x20, 3000));
+    }
+    cudaDeviceSynchronize();
+    take_all();
+}
+
+/* An operator that needs more than there is room for: refused at once, and nothing is lent. */
+static void too_many(void *device)
+{
+    begin(device);
+    give_all();
+    void *at[WEIGHTS];
+    int captured;
+    unsigned first = 0;
+    while (!swn_device_swaps(held[first]))
+        first++;
+    uint64_t began = swn_now_ns();
+    CHECK(swn_device_begin(&held[first], WEIGHTS - first, stream, at, &captured) != 0);
+    CHECK(swn_now_ns() - began < 5000000000u);
+    pass();
+    cudaDeviceSynchronize();
+    take_all();
+}
+
+/* What is put into a graph stays where the graph has it. */
+static void captured(void *device)
+{
+    begin(device);
+    give_all();
+    pass();
+    void *at, *again;
+    int in_graph;
+    standin_capture(stream, 1);
+    CHECK(!swn_device_begin(&held[WEIGHTS - 1], 1, stream, &at, &in_graph) && in_graph);
+    swn_device_end(&held[WEIGHTS - 1], 1, stream, in_graph);
+    standin_capture(stream, 0);
+    for (int i = 0; i < 3; i++)
+        pass();
+    CHECK(tensor_right(&weights[WEIGHTS - 1], (uintptr_t)standin_view(at)));
+    CHECK(!swn_device_begin(&held[WEIGHTS - 1], 1, stream, &again, &in_graph) && !in_graph && again == at);
+    swn_device_end(&held[WEIGHTS - 1], 1, stream, in_graph);
+    cudaDeviceSynchronize();
+}
+
+/* Weights go while they are on their way, and in the middle of what was launched. */
+static void removed(void *device)
+{
+    begin(device);
+    give_all();
+    for (unsigned n = 0; n < 40; n++) {
+        unsigned i = n % WEIGHTS;
+        CHECK(!read_on(i, stream, 200));
+        unsigned gone = (i + 1 + n % 3) % WEIGHTS; /* what is read ahead just now */
+        CHECK(!swn_device_close(held[gone]));
+        tensor_free(&weights[gone]);
+        CHECK(tensor_make(&weights[gone], WEIGHT_BYTES, 1000 + n));
+        give(gone);
+    }
+    cudaDeviceSynchronize();
+    take_all();
+}
+
+static void repeated(void *device)
+{
+    begin(device);
+    unsigned i = 0;
+    for (; i < WEIGHTS && (!i || !swn_device_swaps(held[i - 1])); i++)
+        give(i);
+    struct swn_device_memory *one = held[i - 1];
+    for (unsigned n = 0; n < 1000; n++) {
+        CHECK(!swn_device_close(one));
+        give(i - 1);
+        one = held[i - 1];
+        CHECK(swn_device_swaps(one));
+        if (n % 50 == 0)
+            CHECK(!read_on(i - 1, stream, 10));
+    }
+    cudaDeviceSynchronize();
+    take_all();
+    settle();
+    CHECK(standin_live(STANDIN_RESERVED) + standin_live(STANDIN_PHYSICAL) == 0);
+}
+
+/* The driver refuses now and then: an operator is told, or has its weights; nobody reads anything else. */
+static void refused(void *device)
+{
+    begin(device);
+    give_all();
+    pass();
+    unsigned told = 0;
+    for (unsigned n = 0; n < 60; n++) {
+        if (n % 3 == 0)
+            standin_fail(1 + n % 5);
+        told += read_on(n % WEIGHTS, stream, 50) != 0;
+    }
+    standin_fail(0);
+    cudaDeviceSynchronize();
+    CHECK(told < 60);
+    take_all();
+}
+
+static void forked(void *device)
+{
+    begin(device);
+    give_all();
+    pass();
+    swn_engine_prefork();
+    pid_t pid = fork();
+    if (!pid) {
+        swn_engine_postfork_child();
+        void *at;
+        int in_graph;
+        unsigned last = WEIGHTS - 1;
+        CHECK(tensor_right(&weights[last], weights[last].own));
+        CHECK(swn_device_begin(&held[last], 1, stream, &at, &in_graph) == -ENODEV);
+        CHECK(!swn_device_close(held[last]));
+        _exit(0);
+    }
+    swn_engine_postfork_parent();
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    pass();
+    cudaDeviceSynchronize();
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(!swn_device_close(held[i]));
+}
+
+struct reader {
+    unsigned first, seed;
+    void *stream;
+};
+
+static void *read_many(void *reader)
+{
+    struct reader *r = reader;
+    for (unsigned n = 0; n < 60; n++) {
+        r->seed = r->seed * 1103515245u + 12345u;
+        CHECK(!read_on(r->first + (r->seed >> 16) % (WEIGHTS - r->first), r->stream, 100));
+    }
+    return NULL;
+}
+
+/* Threads with streams of their own, and no more room than the two need at once. */
+static void threads(void *device)
+{
+    begin(device);
+    give_all();
+    pthread_t thread[3];
+    struct reader readers[3];
+    for (unsigned i = 0; i < 3; i++) {
+        readers[i] = (struct reader){.seed = i, .stream = (void *)(uintptr_t)(0x100 + i)};
+        CHECK(!swn_thread_start(&thread[i], read_many, &readers[i]));
+    }
+    for (unsigned i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+    cudaDeviceSynchronize();
+    take_all();
+}
+
+/* Nobody could say when a miss would be: said once, and off. */
+static void without_virtual_memory(void *device)
+{
+    standin_virtual(0);
+    begin(device);
+    CHECK(swn_device_way(0, weights[0].own, weights[0].len, 1) == SWN_WAY_COPY);
+    take_all();
+}
+
+static const struct {
+    const char *name;
+    void (*test)(void *);
+    const char *devices;
+} cases[] = {
+    {"swapped", swapped, "nano xavier orin discrete"},
+    {"closed_faults", closed_faults, "nano xavier orin discrete"},
+    {"streams", streams, "nano xavier orin discrete"},
+    {"too_many", too_many, "nano xavier orin discrete"},
+    {"captured", captured, "nano xavier orin discrete"},
+    {"removed", removed, "nano xavier orin discrete"},
+    {"repeated", repeated, "nano orin discrete"},
+    {"refused", refused, "nano xavier orin discrete"},
+    {"forked", forked, "nano orin discrete"},
+    {"threads", threads, "nano xavier orin discrete"},
+    {"without_virtual_memory", without_virtual_memory, "discrete"},
+};
+
+static void all(void **state)
+{
+    static const char *const devices[] = {"nano", "xavier", "orin", "discrete"};
+    const char *only = getenv("T_DEVSWAP");
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (size_t d = 0; d < 4; d++) {
+            char device[16];
+            snprintf(device, sizeof device, "%s", devices[d]);
+            if (!strstr(cases[c].devices, device) || (only && strcmp(only, cases[c].name) != 0))
+                continue;
+            int status = run_alone(cases[c].test, device, 60);
+            if (status)
+                fprintf(stderr, "%s on %s: %d\n", cases[c].name, device, status);
+            assert_int_equal(status, 0);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
