@@ -7,6 +7,7 @@ import argparse
 import concurrent.futures
 import dataclasses
 import json
+import mmap
 import os
 import pathlib
 import shutil
@@ -17,6 +18,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
+GRANULE = 2 * MIB  # of memory that is mapped on a card
 WAYS = ["pageable", "registered", "managed"]
 
 
@@ -57,7 +59,7 @@ class Machine:
 
     def __init__(self, options, scratch):
         self.options, self.scratch = options, scratch
-        self.deadline = time.monotonic() + options.minutes * 60 - options.elapsed
+        self.deadline = time.monotonic() + options.minutes * 60
         self.runs = 0
 
     def run(self, *args, budget=None, **settings):
@@ -139,6 +141,8 @@ def differs(reference, run):
 
 def about(machine, size, table):
     run = machine.run("about", size.link_bytes)
+    if not run.why and not run.values["arrived"]:
+        run.why = "it has not got the bytes that it was given"
     if run.why:
         table.say(table.fail(f"the device does not answer: {run.why}"))
         return None
@@ -188,25 +192,44 @@ def moved(machine, size, table, checkpoint, pool):
                   mib(run.stats.get("unified_copied_bytes", 0)), mib(facts["shared"]))
 
 
-def leaks(machine, size, table, pool):
-    jobs = {wish: pool.submit(machine.run, "moves", size.moves, budget=256 * MIB, SWAPNET_UNIFIED=wish)
-            for wish in size.ways}
+def leaks(machine, size, table, shares, pool):
+    settings = {f"SWAPNET_UNIFIED={wish}": {"SWAPNET_UNIFIED": wish} for wish in size.ways}
+    if not shares:
+        settings["SWAPNET_DEVICE_BUDGET=64M"] = {"SWAPNET_DEVICE_BUDGET": "64M"}
+    jobs = {name: pool.submit(machine.run, "moves", size.moves, budget=256 * MIB, **env) for name, env in settings.items()}
     plain = pool.submit(machine.run, "moves", size.moves)
-    table.head(f"{size.moves} moves", "equal", "device grows by", "host grows by, MiB")
-    for wish, job in jobs.items():
+    # The driver's free memory is the machine's where the two have it in common, and goes up and down.
+    most = 64 * MIB if shares else 8 * MIB
+    table.head(f"{size.moves} moves", "equal", "allocator grows by", "driver's memory beside it, MiB", "host grows by, MiB")
+    for name, job in jobs.items():
         run = job.result()
         bad = differs(plain.result(), run)
-        if unsupported(run, wish, bad):
-            table.row(wish, "not on this device", "", "")
+        if unsupported(run, settings[name].get("SWAPNET_UNIFIED"), bad):
+            table.row(name, "not on this device", "", "", "")
             continue
-        device, host = run.notes.get("device_growth", 0), run.notes.get("host_growth", 0)
-        if not bad and (device > 0 or host > 16 * MIB):
-            bad = "a leak"
-        table.row(wish, table.fail(bad) if bad else "yes", device, mib(host))
+        device, beside, host = (run.notes.get(f"{what}_growth", 0) for what in ("device", "beside", "host"))
+        if not bad and (device > 0 or beside > most or host > 16 * MIB):
+            bad = f"a leak: {device} bytes, {mib(beside)} MiB beside them, {mib(host)} MiB of the host's"
+        table.row(name, table.fail(bad) if bad else "yes", device, mib(beside), mib(host))
 
 
-def latencies(machine, size, table, checkpoints, link, pool):
-    """Every model with every way to common memory, and in every budget of the device."""
+def in_budget(run, b, shared, shares):
+    """Why the run with this budget is not what it should be, or "". """
+    stats = run.stats
+    if b < shared and not stats.get("device_swap_ins", 0) and not (shares and stats.get("swap_ins", 0)):
+        return "nothing came and went"
+    if stats.get("device_kept_bytes", 0):
+        return f"{stats['device_kept_bytes']} bytes of weights were kept beyond the budget"
+    if shares and stats.get("over_budget_bytes", 0):
+        return f"{stats['over_budget_bytes']} bytes beyond the budget"
+    if not shares and stats.get("device_peak_bytes", 0) > b:
+        return f"{stats['device_peak_bytes']} bytes of the device for weights, with a budget of {b}"
+    return ""
+
+
+def latencies(machine, size, table, checkpoints, speed, shares, pool):
+    """Every model with every way to common memory, and in every budget of the device: of the processor's memory where the
+    device shares that. `speed`: bytes per second of what is left out."""
     table.head("model", "MiB", "setting", "way", "equal", "plain ms", "swapnet ms", "limit ms", "times the limit")
     for name in size.models:
         path, facts = checkpoints[name]
@@ -215,9 +238,13 @@ def latencies(machine, size, table, checkpoints, link, pool):
         jobs = {(f"SWAPNET_UNIFIED={wish}", wish, None): pool.submit(
             machine.run, *args, budget=budget, SWAPNET_UNIFIED=wish) for wish in size.ways}
         for share in size.shares:
-            b = facts["weights"] * share // 100
-            jobs[f"SWAPNET_DEVICE_BUDGET={share} %", "auto", b] = pool.submit(
-                machine.run, *args, budget=budget, SWAPNET_DEVICE_BUDGET=str(b))
+            b = max(facts["weights"] * share // 100, 8 * MIB)
+            if shares:
+                jobs[f"SWAPNET_BUDGET={share} %", "auto", b] = pool.submit(machine.run, *args, budget=b)
+            else:
+                b = -(-b // GRANULE) * GRANULE
+                jobs[f"SWAPNET_DEVICE_BUDGET={share} %", "auto", b] = pool.submit(
+                    machine.run, *args, budget=budget, SWAPNET_DEVICE_BUDGET=str(b))
         plain, again = plain.result(), again.result()
         control = differs(plain, again)
         seconds = plain.notes.get("latency_s", 0)
@@ -231,9 +258,9 @@ def latencies(machine, size, table, checkpoints, link, pool):
             if refusal:
                 table.row(*cells, f"not supported: {refusal}", "", "", "", "")
                 continue
-            if b is not None and not bad and cells[3] == "none" and b < facts["shared"] and not swapped_in(run):
-                bad = "nothing was swapped"
-            limit = max(seconds, 0 if b is None else (facts["weights"] - b) / link)
+            if b is not None and not bad:
+                bad = in_budget(run, b, facts["shared"], shares)
+            limit = max(seconds, 0 if b is None else (facts["weights"] - b) / speed)
             took = run.notes.get("latency_s", 0)
             table.row(*cells, table.fail(bad) if bad else "yes", f"{1e3 * seconds:.1f}", f"{1e3 * took:.1f}",
                       f"{1e3 * limit:.1f}", f"{took / limit:.2f}" if limit else "")
@@ -245,8 +272,19 @@ def no_budget(run):
     return line if line and "no room" not in line else None
 
 
-def swapped_in(run):
-    return run.stats.get("device_swap_ins", 0) > 0
+def disk_speed(path, table):
+    """Bytes per second of a file read past the page cache, up to 256 MiB of it."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    with mmap.mmap(-1, 4 * MIB) as buffer:
+        start, n = time.perf_counter(), 0
+        while n < 256 * MIB and (got := os.preadv(fd, [buffer], n)):
+            n += got
+            if got % 4096:
+                break
+        speed = n / (time.perf_counter() - start)
+    os.close(fd)
+    table.say(f"- disk, GB/s: {speed / 1e9:.1f}")
+    return speed
 
 
 def saved(machine, names, table):
@@ -266,7 +304,6 @@ def main():
     parser.add_argument("--standin", help="nano, xavier, orin, thor or discrete: no GPU but tests/standin")
     parser.add_argument("--small", action="store_true", help="small models, few runs: tries the script itself")
     parser.add_argument("--minutes", type=float, default=9, help="for all of it; what is not reached then has failed")
-    parser.add_argument("--elapsed", type=float, default=0, help="seconds of that which are gone")
     options = parser.parse_args()
     size, table = SMALL if options.small else FULL, Table()
     with tempfile.TemporaryDirectory(prefix="swapnet-gpu-", dir=os.environ.get("SWAPNET_TEST_DIR", "/var/tmp")) as scratch:
@@ -276,9 +313,11 @@ def main():
             facts = about(machine, size, table)
             checkpoints = facts and saved(machine, (size.moved, *size.models), table)
             if checkpoints:
+                shares = bool(facts["attributes"]["integrated"])
+                speed = disk_speed(checkpoints[size.models[-1]][0], table) if shares else facts["pinned_bytes_per_s"]
                 moved(machine, size, table, checkpoints[size.moved], pool)
-                leaks(machine, size, table, pool)
-                latencies(machine, size, table, checkpoints, facts["pinned_bytes_per_s"], pool)
+                leaks(machine, size, table, shares, pool)
+                latencies(machine, size, table, checkpoints, speed, shares, pool)
     table.say()
     table.say(f"{machine.runs} processes, {len(table.failures)} failures")
     for failure in table.failures:

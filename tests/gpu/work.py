@@ -52,6 +52,11 @@ class Cuda:
     def peak(self):
         return torch.cuda.max_memory_allocated()
 
+    def beside(self):
+        """Of the driver's memory, what PyTorch's allocator has no part in."""
+        free, total = torch.cuda.mem_get_info()
+        return total - free - torch.cuda.memory_reserved()
+
     def pinned(self, n):
         return torch.empty(n, dtype=torch.uint8, pin_memory=True)
 
@@ -74,6 +79,12 @@ class Standin:
     def allocated(self):
         self.wait()
         return sum(self.standin.live().values())  # allocations, not bytes
+
+    def beside(self):
+        self.wait()
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
+        return total.value - free.value
 
     def peak(self):
         return self.standin.lib.standin_peak()
@@ -162,14 +173,14 @@ def moves():
     taken = []
     for i in range(int(args[0])):
         if i in (int(args[0]) // 10, int(args[0]) - 1):
-            taken.append((gpu.allocated(), anonymous_bytes()))
+            taken.append({"device": gpu.allocated(), "beside": gpu.beside(), "host": anonymous_bytes()})
         weight.to(gpu.device)
         layer.to(gpu.device)
         layer.cpu()
     record.tensor("weight", weight)
     record.module("layer", layer)
-    (device_before, host_before), (device_after, host_after) = taken
-    record.notes |= {"device_growth": device_after - device_before, "host_growth": host_after - host_before}
+    before, after = taken
+    record.notes |= {f"{what}_growth": after[what] - before[what] for what in before}
 
 
 record = Record(sys.argv[1])

@@ -42,6 +42,7 @@ int cudaMalloc(void **p, size_t bytes);
 int cudaFree(void *p);
 int cudaMemcpy(void *to, const void *from, size_t bytes, int kind);
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream);
+int cudaMemGetInfo(size_t *free, size_t *total);
 int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigned flags);
 int cudaStreamSynchronize(void *stream);
 int cudaStreamCreateWithFlags(void **stream, unsigned flags);
