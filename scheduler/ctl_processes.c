@@ -40,6 +40,9 @@ static const struct column {
     {"fetch_path", TEXT, "FETCH", -1},
     {"torch_version", TEXT, NULL, 0},
     {"unified", TEXT, NULL, 0},
+    {"device_budget_bytes", BYTES, NULL, 0},
+    {"device_resident_bytes", BYTES, NULL, 0},
+    {"device_kept_bytes", BYTES, NULL, 0},
 };
 #define COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
@@ -237,6 +240,15 @@ static void print_daemon(const json_t *root)
                json_is_true(json_object_get(root, "draining")) ? ", draining" : "");
 }
 
+/* Memory that the process was told not to take, and took. */
+static void print_kept(const json_t *process)
+{
+    char text[32];
+    uint64_t kept = (uint64_t)json_integer_value(json_object_get(process, "device_kept_bytes"));
+    if (kept)
+        printf("%7s beyond its budgets: %s of weights that a device keeps for good\n", "", swn_format_mib(text, kept));
+}
+
 static void print_table(json_t *root)
 {
     json_t *processes = json_object_get(root, "processes");
@@ -256,6 +268,7 @@ static void print_table(json_t *root)
                     "%s%*s", c ? " " : "", columns[c].width,
                     cell(buf, sizeof(buf), json_object_get(process, columns[c].key), columns[c].kind, SWN_CLI_TABLE));
         putchar('\n');
+        print_kept(process);
     }
 }
 

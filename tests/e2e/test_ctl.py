@@ -20,7 +20,8 @@ import harness
 
 CTL = harness.BUILD / "bin" / "swapnetctl"
 FIELDS = ["pid", "name", "budget_bytes", "demand_bytes", "resident_bytes", "peak_resident_bytes", "urgency", "state",
-          "streamed_bytes", "swap_ins", "stall_ns", "fetch_path", "torch_version", "unified"]
+          "streamed_bytes", "swap_ins", "stall_ns", "fetch_path", "torch_version", "unified",
+          "device_budget_bytes", "device_resident_bytes", "device_kept_bytes"]
 
 
 def ctl(*args, env=None, cwd=None, **options):
@@ -252,6 +253,9 @@ def test_status_csv_and_table(runtime):
     assert (row["budget_bytes"], row["urgency"], row["torch_version"]) == ("268435456", "2.5", "")
     table = status(runtime, "900001").stdout
     assert "\x1b" not in table and len(table.splitlines()) == 2
+    Fake(runtime, 900002, stats(900002, device_kept_bytes=3 << 20))
+    line = status(runtime, 900002).stdout.splitlines()[2]
+    assert line.split() == "beyond its budgets: 3.0 MiB of weights that a device keeps for good".split()
     assert "256.0 MiB" in table and "548.4 MiB" in table and "1.500 s" in table and "io_uring+O_DIRECT" in table
 
 
