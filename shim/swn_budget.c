@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "swn_client.h"
+#include "swn_device.h"
 #include "swn_engine_priv.h"
 #include "swn_thread.h"
 
@@ -92,6 +93,9 @@ static void *budget_main(void *arg)
         while (b->done == b->changes)
             pthread_cond_wait(&b->wanted, &e->lock);
         uint64_t change = b->changes;
+        pthread_mutex_unlock(&e->lock);
+        swn_device_follow_budget();
+        pthread_mutex_lock(&e->lock);
         replan(e);
         if (b->changes == change)
             shrink(e, b, change);

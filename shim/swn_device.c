@@ -125,7 +125,7 @@ static int in_a_store(const struct swn_range *r)
 /* Bytes of the budget that what may not leave must leave to others, and to what comes and goes. */
 static size_t set_aside(const struct swn_engine *e, const struct device *d)
 {
-    size_t part = e->config.budget_bytes / OTHERS, most = LARGEST * d->largest;
+    size_t part = e->goal_bytes / OTHERS, most = LARGEST * d->largest;
     return d->swaps ? part + (most > part ? most : part) : part;
 }
 
@@ -260,7 +260,7 @@ static int open_shared(struct swn_engine *e, struct swn_device_memory *m, uintpt
 /* Of the card's memory, or of ours. Engine lock held. */
 static size_t capacity_of(const struct swn_engine *e, const struct device *d)
 {
-    size_t half = e->config.budget_bytes / 2, wanted = set_aside(e, d) - e->config.budget_bytes / OTHERS;
+    size_t half = e->goal_bytes / 2, wanted = set_aside(e, d) - e->goal_bytes / OTHERS;
     return !d->backend ? e->config.device_budget_bytes : wanted < half ? wanted : half;
 }
 
@@ -286,7 +286,7 @@ static int open_weight(struct swn_engine *e, struct swn_device_memory *m, uintpt
     struct swn_devswap *s = r ? swapper_of(d, capacity) : NULL;
     if (!s)
         return -EINVAL;
-    swn_devswap_widen(s, capacity);
+    swn_devswap_resize(s, capacity, 0);
     m->weight = swn_devswap_add(s, data, bytes, &m->block.device);
     return m->weight ? 0 : -ENOMEM;
 }
@@ -438,6 +438,33 @@ void swn_device_moved(size_t elided, size_t copied)
     atomic_fetch_add_explicit(&copied_bytes, copied, memory_order_relaxed);
 }
 
+    for (struct device *d = devices; d < devices + DEVICES; d++)
+        d->swapper = NULL; /* its lock may be taken for ever */
+}
+
+/* What is left over of a budget that has grown is for weights, which had to do without until now. */
+static size_t left_over(struct swn_engine *e, size_t held)
+{
+    size_t others = swn_engine_resident(e) + e->goal_bytes / OTHERS;
+    others = others > held ? others - held : 0;
+    return others < e->goal_bytes ? e->goal_bytes - others : 0;
+}
+
+void swn_device_follow_budget(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    for (struct device *d = devices; d < devices + DEVICES; d++) {
+        pthread_mutex_lock(&devices_lock);
+        struct swn_devswap *s = d->swapper && d->backend ? d->swapper : NULL;
+        pthread_mutex_unlock(&devices_lock);
+        if (!s)
+            continue;
+        size_t held = swn_devswap_held(s);
+        pthread_mutex_lock(&e->lock);
+        size_t capacity = capacity_of(e, d), left = left_over(e, held);
+        pthread_mutex_unlock(&e->lock);
+        swn_devswap_resize(s, left > capacity ? left : capacity, 1);
+    }
 void swn_device_given_up(void)
 {
     swn_say("compiled code runs, whose writes nobody announces: the weights that the device shared are copied to it");

@@ -31,6 +31,8 @@ void swn_device_given_up(void);
 void swn_device_lost(const char *why) __attribute__((noreturn));
 
 void swn_device_fork_child(void);
+/* SWAPNET_BUDGET has been changed. Not by a thread that devices wait for. */
+void swn_device_follow_budget(void);
 void swn_device_stats(struct swn_stats *out);
 
 #endif

@@ -421,6 +421,7 @@ static void note_held(struct swn_devswap *s, size_t bytes, int sign)
 {
     s->held = sign > 0 ? s->held + bytes : s->held - bytes;
     if (s->counted) {
+        pthread_cond_broadcast(&swn_engine_one.changed); /* a budget that shrinks may wait for it */
         swn_engine_count_small(sign * (long long)bytes);
         pthread_mutex_lock(&swn_engine_one.lock);
         swn_engine_note_peak(&swn_engine_one);
@@ -481,7 +482,7 @@ static struct block *victim(const struct swn_devswap *s, const struct block *wan
     struct block *best = NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct block *b = s->blocks[i];
-        if (b->state != IN || b->users || b->dying || (!wanted->users && b->next_use <= wanted->next_use))
+        if (b->state != IN || b->users || b->dying || (wanted && !wanted->users && b->next_use <= wanted->next_use))
             continue;
         if (!best || b->next_use > best->next_use || (b->next_use == best->next_use && b->last_use < best->last_use))
             best = b;
@@ -646,11 +647,27 @@ static struct block *next_dead(const struct swn_devswap *s)
     for (size_t i = 0; i < s->count; i++)
         if (s->blocks[i]->dying && !s->blocks[i]->users)
             return s->blocks[i];
+/* There is less room than there was. 1: something has gone. */
+static int shrink(struct swn_devswap *s)
+{
+    struct swn_devbuffer buffer;
+    if (s->held <= s->capacity)
+        return 0;
+    if (s->spares) {
+        buffer = s->spare[--s->spares];
+        return !drop(s, buffer);
+    }
+    struct block *v = victim(s, NULL);
+    return v && !take_buffer(s, v, &buffer) && !drop(s, buffer);
+}
+
     return NULL;
 }
 
 static int step(struct swn_devswap *s)
 {
+    if (shrink(s))
+        return 1;
     struct block *dead = next_dead(s);
     if (dead)
         return bury(s, dead);
@@ -701,11 +718,23 @@ int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, 
     return 0;
 }
 
-void swn_devswap_widen(struct swn_devswap *s, size_t capacity_bytes)
+void swn_devswap_resize(struct swn_devswap *s, size_t capacity_bytes, int shrinks)
 {
     pthread_mutex_lock(&s->lock);
-    size_t capacity = capacity_bytes / s->pool.unit * s->pool.unit;
-    if (capacity > s->capacity)
+    size_t capacity = capacity_bytes / s->pool.unit * s->pool.unit, largest = 0;
+    for (size_t i = 0; i < s->count; i++)
+        largest = s->blocks[i]->bytes > largest ? s->blocks[i]->bytes : largest;
+    if (capacity < 2 * largest)
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+size_t swn_devswap_held(struct swn_devswap *s)
+{
+    pthread_mutex_lock(&s->lock);
+    size_t held = s->held;
+        capacity = 2 * largest;
+    if (shrinks || capacity > s->capacity)
         s->capacity = capacity;
     pthread_mutex_unlock(&s->lock);
 }

@@ -23,8 +23,11 @@ struct swn_devweight; /* a tensor there */
 /* Takes over the pool, which was chosen. capacity_bytes: the most that blocks take at once; `counted` if it is memory
  * of the budget. 0 or -errno. */
 int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, size_t capacity_bytes, int counted);
-/* Room for blocks of weights so large, if that is not more than it has already. */
-void swn_devswap_widen(struct swn_devswap *s, size_t capacity_bytes);
+/* Another room, or, without `shrinks`, no less than it has already. What is too much goes when nobody uses it; two of
+ * the largest blocks always have room, or no operator could have them. */
+void swn_devswap_resize(struct swn_devswap *s, size_t capacity_bytes, int shrinks);
+/* By all blocks that are there, and buffers without one. */
+size_t swn_devswap_held(struct swn_devswap *s);
 
 /* The tensor at [data, data + bytes) of the arena, which the caller keeps and nobody writes. *address: its address as
  * long as no operator uses it: where the device will find it, or where nothing can be read. NULL: it does not fit, or

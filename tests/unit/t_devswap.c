@@ -285,6 +285,7 @@ static void forked(void *device)
         CHECK(tensor_right(&weights[last], weights[last].own));
         CHECK(swn_device_begin(&held[last], 1, stream, &at, &in_graph) == -ENODEV);
         CHECK(!swn_device_close(held[last]));
+        swn_device_follow_budget();
         _exit(0);
     }
     swn_engine_postfork_parent();
@@ -328,6 +329,30 @@ static void threads(void *device)
     take_all();
 }
 
+/* The room follows the budget: what a larger one has room for is not read any more, a smaller one is kept to. */
+static void resized(void *device)
+{
+    begin(device);
+    give_all();
+    pass();
+    struct swn_budget_change change;
+    CHECK(!swn_engine_set_budget(40 * MIB, 5000, &change) && change.bound);
+    for (int i = 0; i < 3; i++)
+        pass();
+    uint64_t swap_ins = counters().device_swap_ins;
+    pass();
+    CHECK(counters().device_swap_ins == swap_ins);
+    CHECK(counters().device_resident_bytes > 3 * MIB);
+    CHECK(!swn_engine_set_budget(SHARED_BUDGET, 10000, &change) && change.bound);
+    CHECK(counters().resident_bytes <= SHARED_BUDGET);
+    pass();
+    CHECK(counters().device_resident_bytes <= 3 * MIB);
+    CHECK(counters().device_swap_ins > swap_ins);
+    CHECK(counters().over_budget_bytes == 0);
+    cudaDeviceSynchronize();
+    take_all();
+}
+
 /* Nobody could say when a miss would be: said once, and off. */
 static void without_virtual_memory(void *device)
 {
@@ -351,7 +376,8 @@ static const struct {
     {"repeated", repeated, "nano orin discrete"},
     {"refused", refused, "nano xavier orin discrete"},
     {"forked", forked, "nano orin discrete"},
-    {"threads", threads, "nano xavier orin discrete"},
+    {"threads", threads, "nano orin discrete"},
+    {"resized", resized, "nano xavier orin"},
     {"without_virtual_memory", without_virtual_memory, "discrete"},
 };
 
