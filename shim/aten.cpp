@@ -20,6 +20,7 @@
 #include <string>
 #include <unordered_map>
 
+
 #include "aten_devswap.h"
 #include "aten_fills.h"
 #include "aten_flops.h"
@@ -413,7 +414,8 @@ void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
     t.op.n = 0;
     t.op.copies = t.op.skip = 0;
     t.shown = false;
-    t.fetches = op.whole_copy && inputs.size() > 1 && inputs[0].isTensor() && inputs[0].toTensor().is_cpu();
+    t.fetches = op.whole_copy && inputs.size() > 1 && inputs[0].isTensor() && inputs[0].toTensor().is_cpu() &&
+                !(shared && inputs[1].isTensor() && swn_unified_in_graph(inputs[1].toTensor()));
     t.op.name = op.name.c_str();
     for (size_t i = 0; i < inputs.size(); i++) {
         auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_READ;

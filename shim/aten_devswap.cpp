@@ -96,6 +96,15 @@ void swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator
     l.held[l.n++] = c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
 }
 
+bool swn_devswap_capturing(c10::Device device)
+{
+    try {
+        return host->device_capturing(stream_of(device)) != 0;
+    } catch (const std::exception &) {
+        return false; // a PyTorch whose streams nobody can name
+    }
+}
+
 bool swn_devswap_lend()
 {
     Lent &l = self();

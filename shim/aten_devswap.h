@@ -16,6 +16,8 @@ void swn_devswap_begin_half(const swn_host *host);
 
 // The operator that this thread is about to run uses the tensor in this way. Nothing, if it does not come and go.
 void swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name);
+// Whether what this thread launches on the device is put into a graph instead of being run.
+bool swn_devswap_capturing(c10::Device device);
 // All have been named: brings them. Whether there are any, and then swn_devswap_end must follow.
 bool swn_devswap_lend();
 void swn_devswap_end();

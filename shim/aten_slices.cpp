@@ -27,7 +27,7 @@ constexpr size_t random_bytes = 4u << 20; // mapped over and over
 constexpr size_t most_slices = 4096;
 constexpr size_t most_trials = 512; // shapes that are remembered
 
-std::mutex trials_lock;
+std::mutex trials_lock; // a fork waits for it
 std::map<std::vector<int64_t>, bool> trials;
 
 // With all the bits that the type has: products of fewer are exact, and say nothing of how they are rounded.

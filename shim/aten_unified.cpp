@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 
+#include "aten_devswap.h"
 #include "aten_slices.h"
 
 namespace
@@ -40,6 +41,10 @@ struct Owner {
     bool swaps = false;      // and on the device, where `address` is good for nothing between operators
     bool stuck = false;      // the device has not let go of it: it is nobody else's any more
 };
+
+// Threads that only read may both be giving a storage memory of its own, on account of operators that are not believed.
+// Taken before `lock`, and while PyTorch is called. Never destroyed, as above.
+std::recursive_mutex &moving = *new std::recursive_mutex;
 
 std::atomic<size_t> active{0}; // storages of a device that name bytes of ours
 std::atomic<bool> given_up{false};
@@ -200,24 +205,37 @@ swn_way takes(const at::Tensor &self, c10::Device device)
     return way_of(self, device, self.requires_grad() && self.is_leaf());
 }
 
-void remember(const at::Tensor &t)
+void detach(c10::StorageImpl *storage, bool keep);
+
+// Lock held.
+void enlist(c10::StorageImpl *storage)
 {
     if (others.size() == others.capacity()) {
         std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> alive;
-        for (auto &storage : others)
-            if (storage.use_count())
-                alive.push_back(std::move(storage));
+        for (auto &other : others)
+            if (other.use_count())
+                alive.push_back(std::move(other));
         alive.reserve(2 * alive.size() + 64);
         others.swap(alive);
     }
-    others.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage_of(t)));
+    others.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
+}
+
+// Whoever gives everything up goes by what is remembered: what comes too late for him is given up here.
+void remember(const at::Tensor &t)
+{
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        enlist(storage_of(t));
+    }
+    if (given_up)
+        detach(storage_of(t), true);
 }
 
 // A device tensor for an owner of whom the lock's holder has made a member of it.
 at::Tensor member(Owner *o, c10::Device device, const at::Tensor &like)
 {
     at::Tensor t = tensor_over({o->address, o, &drop_device, device}, o->bytes, device, like);
-    std::lock_guard<std::mutex> guard(lock);
     remember(t);
     return t;
 }
@@ -298,6 +316,12 @@ at::Tensor readable(const at::Tensor &self)
     return mapped && !swn_current_op() && host->device_watch() ? twin_of(self) : self;
 }
 
+// Whether a copy of it is put into a graph now, to be made whenever that is run: by the device then.
+bool in_graph(const at::Tensor &t)
+{
+    return shared_by(t) && !forked && swn_devswap_capturing(t.device());
+}
+
 // Undefined: PyTorch is to copy it.
 at::Tensor to_device(const at::Tensor &self, c10::Device device)
 {
@@ -360,10 +384,17 @@ bool replaced(at::Tensor &self, const at::Tensor &source)
     if (!t.defined())
         return false;
     c10::StorageImpl *to = storage_of(self);
+    std::lock_guard<std::recursive_mutex> serial(moving);
     to->set_data_ptr(storage_of(t)->set_data_ptr(at::DataPtr(nullptr, to->device())));
-    std::lock_guard<std::mutex> guard(lock);
     remember(self);
     return true;
+}
+
+// What was launched before may be about to write the memory that the processor is to write: a copy that does not block.
+void catch_up(c10::Device device)
+{
+    c10::impl::VirtualGuardImpl guard(device.type());
+    guard.synchronizeStream(guard.getStream(device));
 }
 
 at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, c10::optional<at::Layout> layout,
@@ -375,9 +406,11 @@ at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, 
         if (t.defined())
             return t;
     }
-    Owner *o = device && device->is_cpu() ? shared_by(self) : nullptr;
+    Owner *o = device && device->is_cpu() && !in_graph(self) ? shared_by(self) : nullptr;
     if (o) {
         at::Tensor view = host_view(self, o);
+        if (!forked)
+            catch_up(self.device());
         return keeps(self, dtype, layout, pin, format) && plain(self) && !swn_current_op()
                    ? twin_of(view)
                    : at::native::_to_copy(view, dtype, layout, device, pin, non_blocking, format);
@@ -385,19 +418,12 @@ at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, 
     return at::native::_to_copy(self, dtype, layout, device, pin, non_blocking, format);
 }
 
-// What was launched before may be about to write the memory that the processor is to write: a copy that does not block.
-void catch_up(c10::Device device)
-{
-    c10::impl::VirtualGuardImpl guard(device.type());
-    guard.synchronizeStream(guard.getStream(device));
-}
-
 at::Tensor &copy(at::Tensor &self, const at::Tensor &source, bool non_blocking)
 {
     if (replaced(self, source))
         return self;
     // The runtime's own copies want to know whose memory a pointer names, and of ours they may think otherwise.
-    Owner *o = shared_by(source);
+    Owner *o = in_graph(source) ? nullptr : shared_by(source);
     at::Tensor view = o ? host_view(source, o) : source;
     if (o && self.is_cpu() && !forked)
         catch_up(source.device());
@@ -416,8 +442,6 @@ at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool ke
     }
     return storage_of(fresh)->set_data_ptr(at::DataPtr(nullptr, device));
 }
-
-void detach(c10::StorageImpl *storage, bool keep);
 
 // numpy and others may know where the processor's storage is: it is the device's that move, and take the bytes along.
 void detach_others(Owner *o)
@@ -440,10 +464,7 @@ void detach(c10::StorageImpl *storage, bool keep)
 {
     if (forked || !owner_of(storage))
         return;
-    // Threads that only read may both be here, on account of operators that are not believed. Never destroyed, as
-    // above.
-    static std::recursive_mutex &one = *new std::recursive_mutex;
-    std::lock_guard<std::recursive_mutex> serial(one);
+    std::lock_guard<std::recursive_mutex> serial(moving);
     Owner *o = owner_of(storage);
     if (!o || !o->data.get())
         return; // its own memory, or a buffer, which is the device's alone
@@ -553,7 +574,7 @@ bool swn_unified_takes(c10::ArrayRef<const c10::IValue> inputs)
         return false;
     const at::Tensor &self = inputs[0].toTensor();
     c10::Device device = inputs[3].toDevice();
-    if (!self.defined() || (!self.is_cpu() && !shared_by(self)))
+    if (!self.defined() || (!self.is_cpu() && (!shared_by(self) || in_graph(self))))
         return false;
     if (!keeps(self, inputs[1].toOptional<at::ScalarType>(), inputs[2].toOptional<at::Layout>(),
                inputs[4].toOptional<bool>(), inputs[6].toOptional<at::MemoryFormat>()))
@@ -565,6 +586,11 @@ bool swn_unified_replaces(c10::ArrayRef<const c10::IValue> inputs)
 {
     return inputs.size() == 3 && inputs[0].isTensor() && inputs[1].isTensor() &&
            replaces(inputs[0].toTensor(), inputs[1].toTensor());
+}
+
+bool swn_unified_in_graph(const at::Tensor &tensor)
+{
+    return in_graph(tensor);
 }
 
 void swn_unified_register(const swn_host *h)

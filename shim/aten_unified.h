@@ -47,6 +47,9 @@ bool swn_unified_takes(c10::ArrayRef<const c10::IValue> inputs);
 // Likewise aten::copy_.
 bool swn_unified_replaces(c10::ArrayRef<const c10::IValue> inputs);
 
+// Whether a copy of the tensor's bytes, which are ours, is put into a graph now.
+bool swn_unified_in_graph(const at::Tensor &tensor);
+
 // Copies as the program's own outermost operator would, which may register instead. In aten.cpp.
 void swn_copy_outermost(at::Tensor &to, const at::Tensor &from);
 

@@ -133,6 +133,8 @@ struct swn_host {
     int (*device_begin)(struct swn_device_memory *const *memory, unsigned n, void *stream, void **addresses,
                         int *captured);
     void (*device_end)(struct swn_device_memory *const *memory, unsigned n, void *stream, int captured);
+    /* Whether what is launched on the stream is put into a graph instead of being run. */
+    int (*device_capturing)(void *stream);
     /* So many bytes that come and go were given other memory for good, as this operator (or NULL: the engine) could not
      * do with that. */
     void (*device_kept)(size_t bytes, const char *operator_name);

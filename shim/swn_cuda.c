@@ -23,6 +23,7 @@ static const struct {
     {"cudaFree", offsetof(struct swn_cuda, free)},
     {"cudaStreamAttachMemAsync", offsetof(struct swn_cuda, stream_attach)},
     {"cudaStreamSynchronize", offsetof(struct swn_cuda, stream_synchronize)},
+    {"cudaStreamIsCapturing", offsetof(struct swn_cuda, stream_capturing)},
     {"cudaGetLastError", offsetof(struct swn_cuda, last_error)},
 };
 
@@ -67,4 +68,12 @@ int swn_cuda_find(struct swn_cuda *out)
         memcpy((char *)out + functions[i].offset, &function, sizeof function);
     }
     return 0;
+}
+
+int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream)
+{
+    int status = 0;
+    if (cuda->stream_capturing(stream, &status))
+        cuda->last_error();
+    return status != 0;
 }

@@ -33,12 +33,16 @@ struct swn_cuda {
     int (*free)(void *p);
     int (*stream_attach)(void *stream, void *p, size_t bytes, unsigned flags); /* bytes: 0 or all of the allocation */
     int (*stream_synchronize)(void *stream);
+    int (*stream_capturing)(void *stream, int *status); /* *status is 0 where nothing is being captured */
     int (*last_error)(void); /* forgets it, too: a refusal of ours must not be taken for one of PyTorch's kernels' */
 };
 
 /* Fills *out from the runtime that is in this process. 0; -ENOENT: there is none; -ENOSYS: it lacks a function.
  * Thread-safe. */
 int swn_cuda_find(struct swn_cuda *out);
+
+/* Whether what is launched on the stream is put into a graph instead of being run. */
+int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream);
 
 /* *out: where the function is, in the library of this process whose name begins with `stem` ("libcudart"). 0; -ENOENT:
  * there is no such library; -ENOSYS: it has no such function. Thread-safe. */

@@ -13,8 +13,6 @@ struct function {
 
 static const struct function runtime[] = {
     {"cudaStreamCreateWithFlags", offsetof(struct swn_cuda_swap, stream_create)},
-    {"cudaStreamSynchronize", offsetof(struct swn_cuda_swap, stream_synchronize)},
-    {"cudaStreamIsCapturing", offsetof(struct swn_cuda_swap, stream_capturing)},
     {"cudaThreadExchangeStreamCaptureMode", offsetof(struct swn_cuda_swap, capture_mode)},
     {"cudaEventCreateWithFlags", offsetof(struct swn_cuda_swap, event_create)},
     {"cudaEventRecord", offsetof(struct swn_cuda_swap, event_record)},
@@ -22,7 +20,6 @@ static const struct function runtime[] = {
     {"cudaEventSynchronize", offsetof(struct swn_cuda_swap, event_synchronize)},
     {"cudaEventDestroy", offsetof(struct swn_cuda_swap, event_destroy)},
     {"cudaMemcpyAsync", offsetof(struct swn_cuda_swap, memcpy_async)},
-    {"cudaGetLastError", offsetof(struct swn_cuda_swap, last_error)},
 };
 
 static const struct function driver[] = {

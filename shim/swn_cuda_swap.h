@@ -17,8 +17,6 @@ enum { SWN_CUDA_CAPTURE_RELAXED = 2 };
 
 struct swn_cuda_swap {
     int (*stream_create)(void **stream, unsigned flags);
-    int (*stream_synchronize)(void *stream);
-    int (*stream_capturing)(void *stream, int *status); /* *status is 0 where nothing is being captured */
     int (*capture_mode)(int *mode); /* of the thread: exchanged, so that its calls end nobody else's capture */
     int (*event_create)(void **event, unsigned flags);
     int (*event_record)(void *event, void *stream);
@@ -26,7 +24,6 @@ struct swn_cuda_swap {
     int (*event_synchronize)(void *event);
     int (*event_destroy)(void *event);
     int (*memcpy_async)(void *to, const void *from, size_t bytes, int kind, void *stream);
-    int (*last_error)(void);
 };
 
 /* CUmemAllocationProp and CUmemAccessDesc */

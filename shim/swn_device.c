@@ -12,6 +12,7 @@
 #include "swn_engine_priv.h"
 #include "swn_load.h"
 #include "swn_size.h"
+#include "swn_thread.h"
 #include "swn_transfer.h"
 #include "swn_unified.h"
 
@@ -371,6 +372,11 @@ void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream
         swn_devswap_end(weights, n, stream, captured);
 }
 
+int swn_device_capturing(void *stream)
+{
+    return swn_cuda_capturing(&cuda, stream);
+}
+
 void swn_device_kept(size_t bytes, const char *operator_name)
 {
     atomic_fetch_add_explicit(&kept_bytes, bytes, memory_order_relaxed);
@@ -380,21 +386,34 @@ void swn_device_kept(size_t bytes, const char *operator_name)
                 operator_name);
 }
 
-/* Whoever lets go last closes: his current device need not be the memory's. */
+static int close_here(struct swn_device_memory *m)
+{
+    return m->device->backend->close(&cuda, &m->block);
+}
+
+static void *close_elsewhere(void *memory)
+{
+    struct swn_device_memory *m = memory;
+    int err = cuda.set_device((int)(m->device - devices));
+    return (void *)(intptr_t)(err ? err : close_here(m));
+}
+
+/* Whoever lets go last closes: his current device need not be the memory's. To choose that and then his own again would
+ * wake his own, which the program may never have used; so a thread does it that has none to go back to. */
 static int close_there(struct swn_device_memory *m)
 {
-    int there = (int)(m->device - devices), here;
+    int here;
+    pthread_t thread;
+    void *result;
     int err = cuda.get_device(&here);
-    if (!err && here != there)
-        err = cuda.set_device(there);
-    if (err) {
+    if (err)
         cuda.last_error();
-        return err;
-    }
-    err = m->device->backend->close(&cuda, &m->block);
-    if (here != there)
-        cuda.set_device(here);
-    return err;
+    if (!err && here == (int)(m->device - devices))
+        return close_here(m);
+    err = swn_thread_start(&thread, close_elsewhere, m);
+    if (!err)
+        err = pthread_join(thread, &result);
+    return err ? err : (int)(intptr_t)result;
 }
 
 int swn_device_close(struct swn_device_memory *m)
@@ -419,25 +438,6 @@ void swn_device_fork_child(void)
 {
     pthread_mutex_init(&devices_lock, NULL);
     found = 0;
-}
-
-/* In-place operators are seen by the hook only. */
-int swn_device_watch(void)
-{
-    struct swn_engine *e = &swn_engine_one;
-    if (atomic_load(&e->hook_state) == 2)
-        return 1;
-    atomic_store(&e->want_hook, 1);
-    swn_engine_after_alloc();
-    return atomic_load(&e->hook_state) == 2;
-}
-
-void swn_device_moved(size_t elided, size_t copied)
-{
-    atomic_fetch_add_explicit(&elided_bytes, elided, memory_order_relaxed);
-    atomic_fetch_add_explicit(&copied_bytes, copied, memory_order_relaxed);
-}
-
     for (struct device *d = devices; d < devices + DEVICES; d++)
         d->swapper = NULL; /* its lock may be taken for ever */
 }
@@ -465,6 +465,25 @@ void swn_device_follow_budget(void)
         pthread_mutex_unlock(&e->lock);
         swn_devswap_resize(s, left > capacity ? left : capacity, 1);
     }
+}
+
+/* In-place operators are seen by the hook only. */
+int swn_device_watch(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (atomic_load(&e->hook_state) == 2)
+        return 1;
+    atomic_store(&e->want_hook, 1);
+    swn_engine_after_alloc();
+    return atomic_load(&e->hook_state) == 2;
+}
+
+void swn_device_moved(size_t elided, size_t copied)
+{
+    atomic_fetch_add_explicit(&elided_bytes, elided, memory_order_relaxed);
+    atomic_fetch_add_explicit(&copied_bytes, copied, memory_order_relaxed);
+}
+
 void swn_device_given_up(void)
 {
     swn_say("compiled code runs, whose writes nobody announces: the weights that the device shared are copied to it");

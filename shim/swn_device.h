@@ -23,6 +23,7 @@ int swn_device_streams(const struct swn_device_memory *m);
 int swn_device_swaps(const struct swn_device_memory *m);
 int swn_device_begin(struct swn_device_memory *const *m, unsigned n, void *stream, void **addresses, int *captured);
 void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream, int captured);
+int swn_device_capturing(void *stream);
 void swn_device_kept(size_t bytes, const char *operator_name);
 int swn_device_close(struct swn_device_memory *m);
 int swn_device_watch(void);
@@ -30,9 +31,9 @@ void swn_device_moved(size_t elided, size_t copied);
 void swn_device_given_up(void);
 void swn_device_lost(const char *why) __attribute__((noreturn));
 
-void swn_device_fork_child(void);
 /* SWAPNET_BUDGET has been changed. Not by a thread that devices wait for. */
 void swn_device_follow_budget(void);
+void swn_device_fork_child(void);
 void swn_device_stats(struct swn_stats *out);
 
 #endif

@@ -17,7 +17,7 @@
 static int forget(struct swn_devpool *p, int err)
 {
     if (err)
-        p->swap.last_error();
+        p->cuda.last_error();
     return err;
 }
 
@@ -86,7 +86,7 @@ static int attach(struct swn_devpool *p, struct swn_devbuffer *b, unsigned to)
         return 0;
     /* In the order of a stream in which there is nothing else, so that nobody's kernels are waited for. */
     int err = forget(p, p->cuda.stream_attach(p->stream, b->host, 0, to));
-    return err ? err : forget(p, p->swap.stream_synchronize(p->stream));
+    return err ? err : forget(p, p->cuda.stream_synchronize(p->stream));
 }
 
 static int make_managed(struct swn_devpool *p, struct swn_devbuffer *b)
@@ -196,7 +196,7 @@ int swn_devpool_send(struct swn_devpool *p, unsigned i, char *to, size_t n)
 
 int swn_devpool_sent(struct swn_devpool *p)
 {
-    return forget(p, p->swap.stream_synchronize(p->stream));
+    return forget(p, p->cuda.stream_synchronize(p->stream));
 }
 
 /* --- all of them --- */

@@ -346,10 +346,7 @@ static int await(struct swn_devswap *s, struct swn_devweight *const *w, unsigned
 int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, void **addresses, int *captured)
 {
     struct swn_devswap *s = w[0]->block->swapper;
-    int status = 0;
-    if (s->pool.swap.stream_capturing(stream, &status))
-        s->pool.swap.last_error();
-    *captured = status != 0;
+    *captured = swn_cuda_capturing(&s->pool.cuda, stream);
     if (!s->pool.way->fixed && swn_threads_many())
         return -EBUSY;
     uint64_t until = swn_now_ns() + (uint64_t)swn_swapin_wait_ms * 1000000u;
@@ -385,7 +382,7 @@ static struct use *use_of(struct swn_devswap *s, struct block *b, void *stream)
     if (u || !(u = calloc(1, sizeof *u)))
         return u;
     if (s->pool.swap.event_create(&u->event, SWN_CUDA_EVENT_QUIET)) {
-        s->pool.swap.last_error();
+        s->pool.cuda.last_error();
         free(u);
         return NULL;
     }
@@ -407,7 +404,7 @@ void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, i
         b->mark = mark;
         struct use *u = use_of(s, b, stream);
         if (!u || s->pool.swap.event_record(u->event, stream)) {
-            s->pool.swap.last_error();
+            s->pool.cuda.last_error();
             keep(s, b); /* nobody knows when the device is done with it */
         }
     }
@@ -421,10 +418,10 @@ static void note_held(struct swn_devswap *s, size_t bytes, int sign)
 {
     s->held = sign > 0 ? s->held + bytes : s->held - bytes;
     if (s->counted) {
-        pthread_cond_broadcast(&swn_engine_one.changed); /* a budget that shrinks may wait for it */
         swn_engine_count_small(sign * (long long)bytes);
         pthread_mutex_lock(&swn_engine_one.lock);
         swn_engine_note_peak(&swn_engine_one);
+        pthread_cond_broadcast(&swn_engine_one.changed); /* a budget that shrinks may wait for it */
         pthread_mutex_unlock(&swn_engine_one.lock);
     }
     uint64_t now =
@@ -442,7 +439,7 @@ static int take_buffer(struct swn_devswap *s, struct block *b, struct swn_devbuf
     for (struct use *u = b->uses; u && !err; u = u->next)
         err = s->pool.swap.event_synchronize(u->event);
     if (err)
-        s->pool.swap.last_error();
+        s->pool.cuda.last_error();
     if (!err)
         err = s->pool.way->leave(&s->pool, &b->buffer);
     pthread_mutex_lock(&s->lock);
@@ -475,8 +472,8 @@ static int drop(struct swn_devswap *s, struct swn_devbuffer buffer)
     return err;
 }
 
-/* The block that is needed last of those that nobody uses. For one that was asked for, any will do; for one that is
- * read ahead, only what is needed later. */
+/* The block that is needed last of those that nobody uses. For one that was asked for (or none: for good) any will do;
+ * for one that is read ahead, only what is needed later. */
 static struct block *victim(const struct swn_devswap *s, const struct block *wanted)
 {
     struct block *best = NULL;
@@ -647,6 +644,9 @@ static struct block *next_dead(const struct swn_devswap *s)
     for (size_t i = 0; i < s->count; i++)
         if (s->blocks[i]->dying && !s->blocks[i]->users)
             return s->blocks[i];
+    return NULL;
+}
+
 /* There is less room than there was. 1: something has gone. */
 static int shrink(struct swn_devswap *s)
 {
@@ -661,16 +661,13 @@ static int shrink(struct swn_devswap *s)
     return v && !take_buffer(s, v, &buffer) && !drop(s, buffer);
 }
 
-    return NULL;
-}
-
 static int step(struct swn_devswap *s)
 {
-    if (shrink(s))
-        return 1;
     struct block *dead = next_dead(s);
     if (dead)
         return bury(s, dead);
+    if (shrink(s))
+        return 1;
     struct block *b = next_job(s);
     return b && bring(s, b);
 }
@@ -725,6 +722,9 @@ void swn_devswap_resize(struct swn_devswap *s, size_t capacity_bytes, int shrink
     for (size_t i = 0; i < s->count; i++)
         largest = s->blocks[i]->bytes > largest ? s->blocks[i]->bytes : largest;
     if (capacity < 2 * largest)
+        capacity = 2 * largest;
+    if (shrinks || capacity > s->capacity)
+        s->capacity = capacity;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
@@ -733,10 +733,8 @@ size_t swn_devswap_held(struct swn_devswap *s)
 {
     pthread_mutex_lock(&s->lock);
     size_t held = s->held;
-        capacity = 2 * largest;
-    if (shrinks || capacity > s->capacity)
-        s->capacity = capacity;
     pthread_mutex_unlock(&s->lock);
+    return held;
 }
 
 void swn_devswap_stats(struct swn_stats *out)

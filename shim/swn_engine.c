@@ -218,6 +218,7 @@ void swn_engine_host(struct swn_host *out)
                              .device_swaps = swn_device_swaps,
                              .device_begin = swn_device_begin,
                              .device_end = swn_device_end,
+                             .device_capturing = swn_device_capturing,
                              .device_kept = swn_device_kept,
                              .device_watch = swn_device_watch,
                              .device_moved = swn_device_moved,

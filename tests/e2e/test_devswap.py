@@ -8,6 +8,7 @@ import pytest
 import harness
 from harness import MIB
 
+pytestmark = pytest.mark.unified
 STANDIN = harness.BUILD / "tests" / "standin"
 MLP = 48  # MiB
 
@@ -77,12 +78,12 @@ def test_loaded(torch, device):
 
 
 @WHERE
-@pytest.mark.parametrize("mode", ["written", "streams", "forked", "dropped"])
+@pytest.mark.parametrize("mode", ["written", "streams", "graph", "forked", "dropped"])
 def test_rules(torch, mode, device):
     """Whoever looks sees what he would see if everything had been copied."""
-    run = both(torch, mode, device=device, budget=40, device_budget=12 if device == "discrete" else None, timeout=300)
+    run = both(torch, mode, device=device, budget=48, device_budget=12 if device == "discrete" else None, timeout=300)
     assert_swapped(run)
-    if mode in ("streams", "forked", "dropped"):
+    if mode != "written":
         assert run.own_lines() == [], run.describe()
 
 

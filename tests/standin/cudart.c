@@ -11,6 +11,7 @@
 #include "standin_priv.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,7 @@ static struct launch *queue, **queue_end = &queue; /* the first one is running *
 static size_t device_bytes, device_peak;
 static int in_use; /* launched something, and not waited for it since */
 static unsigned fail_in;
+static _Atomic unsigned chosen[DEVICES];
 static __thread int last, current;
 
 __attribute__((noreturn)) void standin_broken(const char *rule, const void *at)
@@ -293,7 +295,9 @@ EXPORT size_t standin_peak(void)
 
 EXPORT void standin_fail(unsigned n)
 {
+    pthread_mutex_lock(&standin_lock);
     fail_in = n;
+    pthread_mutex_unlock(&standin_lock);
 }
 
 void standin_count(long long bytes)
@@ -382,7 +386,13 @@ EXPORT int cudaSetDevice(int index)
     if (index < 0 || index >= DEVICES)
         return result(INVALID);
     current = index;
+    atomic_fetch_add(&chosen[index], 1);
     return OK;
+}
+
+EXPORT unsigned standin_chosen(int index)
+{
+    return atomic_load(&chosen[index]);
 }
 
 EXPORT int cudaDeviceSynchronize(void)
@@ -395,6 +405,8 @@ EXPORT int cudaDeviceSynchronize(void)
 EXPORT int cudaStreamSynchronize(void *stream)
 {
     standin_begin();
+    if (standin_is_captured(stream))
+        standin_broken("a stream is waited for that is being captured", stream);
     synchronize(stream);
     return standin_end(OK);
 }
@@ -468,6 +480,17 @@ EXPORT int cudaFree(void *p)
     return standin_end(OK);
 }
 
+/* Of what is the device's own, or the driver's. */
+EXPORT int cudaMemGetInfo(size_t *free, size_t *total)
+{
+    standin_begin();
+    *total = *free = (size_t)64 << 30;
+    *free -= device_bytes;
+    for (const struct memory *m = standin_memories; m; m = m->next)
+        *free -= m->kind == STANDIN_MANAGED ? m->bytes : 0;
+    return standin_end(OK);
+}
+
 EXPORT int cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
 {
     standin_begin();
@@ -480,17 +503,6 @@ EXPORT int cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
 
 EXPORT int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigned flags)
 {
-/* Of what is the device's own, or the driver's. */
-EXPORT int cudaMemGetInfo(size_t *free, size_t *total)
-{
-    standin_begin();
-    *total = *free = (size_t)64 << 30;
-    *free -= device_bytes;
-    for (const struct memory *m = standin_memories; m; m = m->next)
-        *free -= m->kind == STANDIN_MANAGED ? m->bytes : 0;
-    return standin_end(OK);
-}
-
     standin_begin();
     struct memory *m = standin_find(p, 0);
     if (!m || m->kind != STANDIN_MANAGED || m->base != p || (bytes && bytes != m->bytes) ||

@@ -94,9 +94,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
         current_stream = to.id();
         return before;
     }
-    void synchronizeStream(const c10::Stream &) const override
+    void synchronizeStream(const c10::Stream &stream) const override
     {
-        cudaDeviceSynchronize();
+        cudaStreamSynchronize(reinterpret_cast<void *>(stream.id()));
     }
 #if SWAPNET_TORCH_MAJOR > 1
     void *getStreamNativeHandle(const c10::Stream stream) const override
@@ -208,12 +208,21 @@ struct Translation {
     }
 };
 
+// An operator begins when the one before is done; one that is put into a graph does not begin at all.
+void turn()
+{
+    int captured = 0;
+    cudaStreamIsCapturing(native_stream(), &captured);
+    if (!captured)
+        cudaStreamSynchronize(native_stream());
+}
+
 void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack)
 {
     const auto &args = op.schema().arguments();
     Translation t;
     size_t first = stack->size() - args.size();
-    cudaStreamSynchronize(native_stream()); // this one begins when the one before is done
+    turn();
     for (size_t i = 0; i < args.size(); i++) {
         bool writes = args[i].alias_info() && args[i].alias_info()->isWrite();
         (*stack)[first + i] = t.in((*stack)[first + i], writes);
@@ -242,7 +251,7 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, c10::op
 at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool non_blocking)
 {
     if (non_blocking && to.is_cpu() && from.is_contiguous() && to.is_contiguous() && from.dtype() == to.dtype()) {
-        cudaMemcpyAsync(to.data_ptr(), from.data_ptr(), from.nbytes(), 2, nullptr);
+        cudaMemcpyAsync(to.data_ptr(), from.data_ptr(), from.nbytes(), 2, native_stream());
         return to;
     }
     cudaDeviceSynchronize();
@@ -295,7 +304,7 @@ at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const 
                        c10::IntArrayRef output_padding, int64_t groups)
 {
     Translation t;
-    cudaStreamSynchronize(native_stream());
+    turn();
     c10::optional<at::Tensor> b;
     if (bias && bias->defined())
         b = t.in(*bias, false);

@@ -25,6 +25,8 @@ unsigned standin_live(enum standin_kind kind);
 void standin_virtual(int known);
 /* Whether the stream's launches are captured rather than made. */
 void standin_capture(void *stream, int captured);
+/* How often it was chosen as a thread's current device, which initialises it. */
+unsigned standin_chosen(int index);
 /* The most bytes of the device's own there ever were. */
 size_t standin_peak(void);
 /* The N-th call from now on that can fail does; 0: none. */
@@ -40,9 +42,9 @@ int cudaHostGetDevicePointer(void **device, void *host, unsigned flags);
 int cudaMallocManaged(void **p, size_t bytes, unsigned flags);
 int cudaMalloc(void **p, size_t bytes);
 int cudaFree(void *p);
+int cudaMemGetInfo(size_t *free, size_t *total);
 int cudaMemcpy(void *to, const void *from, size_t bytes, int kind);
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream);
-int cudaMemGetInfo(size_t *free, size_t *total);
 int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigned flags);
 int cudaStreamSynchronize(void *stream);
 int cudaStreamCreateWithFlags(void **stream, unsigned flags);

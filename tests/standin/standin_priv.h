@@ -41,6 +41,7 @@ void standin_forget(struct memory *m);
 void standin_enqueue(void *stream, void (*call)(void *arg), void *arg);
 /* A kernel that reads `from` for a while, and leaves it at `to`. */
 void standin_copy_back(void *stream, void *to, const void *from, size_t bytes);
+int standin_is_captured(const void *stream);
 /* Nothing is running, and the program knows. */
 void standin_settle(void);
 /* Device memory is made or goes. */

@@ -17,7 +17,7 @@ struct event {
 static uintptr_t streams = 0x1000;
 static void *captured[CAPTURED];
 
-static int is_captured(const void *stream)
+int standin_is_captured(const void *stream)
 {
     for (int i = 0; i < CAPTURED; i++)
         if (captured[i] && captured[i] == stream)
@@ -48,7 +48,7 @@ EXPORT int cudaStreamCreateWithFlags(void **stream, unsigned flags)
 EXPORT int cudaStreamIsCapturing(void *stream, int *status)
 {
     standin_begin();
-    *status = is_captured(stream);
+    *status = standin_is_captured(stream);
     return standin_end(OK);
 }
 
@@ -81,7 +81,7 @@ EXPORT int cudaEventRecord(void *event, void *stream)
 {
     struct event *e = event;
     standin_begin();
-    if (is_captured(stream))
+    if (standin_is_captured(stream))
         standin_broken("an event is put into a graph and waited for outside", event);
     if (standin_made_to_fail())
         return standin_end(INVALID);

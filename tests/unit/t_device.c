@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "swn_engine_fixture.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -174,11 +175,19 @@ static void forked(void *device)
     take_all();
 }
 
-/* Whoever lets go last need not have the memory's device as his current one. */
+static void *let_go(void *memory)
+{
+    int here;
+    CHECK(!swn_device_close(memory));
+    CHECK(!cudaGetDevice(&here) && here == 0);
+    return NULL;
+}
+
+/* Whoever lets go last need not have the memory's device as his current one, and may not have used his own. */
 static void elsewhere(void *device)
 {
     begin(device, 64 * MIB);
-    int here;
+    pthread_t thread;
     CHECK(!cudaSetDevice(1));
     void *at;
     held[0] = swn_device_open(1, (enum swn_way)swn_device_way(1, weights[0].own, weights[0].len, 1), weights[0].own,
@@ -186,12 +195,11 @@ static void elsewhere(void *device)
     CHECK(held[0]);
     const void *stretch = at;
     standin_launch(NULL, 50000, &stretch, &weights[0].len, 1);
-    CHECK(!cudaSetDevice(0));
-    CHECK(!swn_device_close(held[0]));
-    CHECK(!cudaGetDevice(&here) && here == 0);
+    CHECK(!pthread_create(&thread, NULL, let_go, held[0]) && !pthread_join(thread, NULL));
+    CHECK(standin_chosen(0) == 0);
     memset((void *)weights[0].own, 0, weights[0].len);
     held[0] = NULL;
-    CHECK(!cudaSetDevice(1) && !cudaDeviceSynchronize()); /* the kernel found what it read unchanged */
+    CHECK(!cudaDeviceSynchronize()); /* the kernel found what it read unchanged */
     take_all();
 }
 

@@ -51,5 +51,9 @@ class Standin:
         """From now on this thread launches on it."""
         self.streams.standin_use_stream(ctypes.c_int64(stream))
 
+    def capture(self, stream, begin):
+        """What is launched on the stream is put into a graph from now on, or no more."""
+        self.lib.standin_capture(ctypes.c_void_p(stream), int(begin))
+
     def wait(self):
         self.lib.cudaDeviceSynchronize()

@@ -118,6 +118,25 @@ def threads():
         record.tensor(f"{i}.{j}", t.cpu())
 
 
+def graph():
+    """Copies that are put into a graph: nobody may wait for its stream, and they know the weights' addresses for good."""
+    model, x = mlp().to(device), batch()
+    run("before", model, x)
+    here = torch.zeros(WIDTH, WIDTH)
+    there = torch.zeros(WIDTH, WIDTH, device=device)
+    standin.use_stream(16)
+    standin.wait()
+    standin.capture(16, True)
+    here.copy_(model[20].weight, non_blocking=True)
+    there.copy_(model[20].weight, non_blocking=True)
+    standin.capture(16, False)
+    standin.wait()
+    standin.use_stream(0)
+    run("after", model, x, 2)
+    record.tensor("here", here)
+    record.tensor("there", there.cpu())
+
+
 def forked():
     model, x = mlp().to(device), batch()
     host = nn.Parameter(torch.randn(WIDTH, WIDTH))
@@ -140,14 +159,14 @@ def forked():
 def dropped():
     """Models that go while their weights are on their way, over and over."""
     x = batch().to(device)
-    for i in range(6):
+    for i in range(3):
         model = mlp().to(device)
         y = model[16:21](x)  # what follows is being read ahead
         del model
         gc.collect()
         record.tensor(f"{i}", y.cpu())
     weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
-    for _ in range(1000):
+    for _ in range(200):  # and a thousand in tests/unit/t_devswap.c
         weight.to(device)
     record.tensor("weight", weight.to(device).cpu())
     del weight

@@ -120,6 +120,9 @@ def ordered():
     here.copy_(weight)
     standin.wait()
     record.tensor("the last one", here)
+    here.copy_(before, non_blocking=True)
+    weight.cpu()
+    record.tensor("done by now", here)
 
 
 def readers():
