@@ -20,7 +20,6 @@
 #include <string>
 #include <unordered_map>
 
-
 #include "aten_devswap.h"
 #include "aten_fills.h"
 #include "aten_flops.h"
