@@ -13,10 +13,18 @@ struct hole {
     struct hole *next;
 };
 
+/* A part of the address space with lists of its own. Positions are the arena's. */
+struct swn_plot {
+    size_t at, count, taken; /* granules; taken: by ranges */
+    struct hole *warm, *cold;
+    struct swn_plot *next;
+};
+
 struct swn_arena {
     uintptr_t base;
     size_t granules;
     struct hole *warm, *cold, *spare_holes;
+    struct swn_plot *plots;
     size_t warm_granules;
     struct swn_range *first, *last, *spare_ranges;
     uint32_t next_id;
@@ -134,6 +142,8 @@ void swn_arena_destroy(struct swn_arena *a)
 {
     munmap((void *)a->base, a->granules * SWN_GRANULE);
     munmap((void *)a->owner, a->owner_bytes);
+    while (a->plots)
+        swn_arena_unplot(a, a->plots);
     struct hole *lists[] = {a->warm, a->cold, a->spare_holes};
     for (size_t i = 0; i < 3; i++)
         for (struct hole *h = lists[i], *n; h; h = n) {
@@ -247,13 +257,29 @@ static void link_last(struct swn_arena *a, struct swn_range *r)
     a->last = r;
 }
 
+/* A range for granules that have been taken out of the lists. `warm`: some of them have pages. */
+static void range_begin(struct swn_arena *a, struct swn_range *r, size_t at, size_t len, int warm)
+{
+    r->addr = a->base + at * SWN_GRANULE;
+    r->len = len;
+    r->span = swn_round_up(len, SWN_GRANULE);
+    /* Warm granules may have pages behind the last one asked for. */
+    r->size = warm ? r->span : swn_round_up(len, SWN_PAGE);
+    r->id = a->next_id++;
+    r->node = -1;
+    r->lead = r;
+    atomic_store_explicit(&r->state, SWN_HOME, memory_order_relaxed);
+    r->place = at * SWN_GRANULE;
+    link_last(a, r);
+    set_owner(a, r, r);
+}
+
 struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh)
 {
     if (!len || len > a->granules * SWN_GRANULE)
         return NULL;
-    size_t span = swn_round_up(len, SWN_GRANULE), count = span / SWN_GRANULE;
     struct site site;
-    if (!find_site(a, count, &site))
+    if (!find_site(a, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE, &site))
         return NULL;
     struct swn_range *r = range_new(a);
     if (!r)
@@ -263,18 +289,7 @@ struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh
     if (site.cold) /* before the warm piece: its end */
         hole_take(a, site.cold_from, site.cold, site.warm && (*site.cold_from)->at < site.at);
     a->warm_granules -= site.warm;
-    r->addr = a->base + site.at * SWN_GRANULE;
-    r->len = len;
-    r->span = span;
-    /* Warm granules may have pages behind the last one asked for. */
-    r->size = site.warm ? span : swn_round_up(len, SWN_PAGE);
-    r->id = a->next_id++;
-    r->node = -1;
-    r->lead = r;
-    atomic_store_explicit(&r->state, SWN_HOME, memory_order_relaxed);
-    r->place = site.at * SWN_GRANULE;
-    link_last(a, r);
-    set_owner(a, r, r);
+    range_begin(a, r, site.at, len, site.warm != 0);
     *fresh = fresh_bytes(&site, len);
     return r;
 }
@@ -323,6 +338,14 @@ void swn_arena_join(struct swn_arena *a, struct swn_range *r)
     range_drop(a, p);
 }
 
+static struct swn_plot *plot_of(struct swn_arena *a, size_t at)
+{
+    struct swn_plot *p = a->plots;
+    while (p && (at < p->at || at >= p->at + p->count))
+        p = p->next;
+    return p;
+}
+
 void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
 {
     set_owner(a, r, NULL);
@@ -330,14 +353,18 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
     if (r->guest)
         return;
     size_t at = (r->addr - a->base) / SWN_GRANULE, count = r->span / SWN_GRANULE;
-    hole_add(a, warm ? &a->warm : &a->cold, at, count);
+    struct swn_plot *p = plot_of(a, at);
+    if (p)
+        p->taken -= count;
+    hole_add(a, p ? warm ? &p->warm : &p->cold : warm ? &a->warm : &a->cold, at, count);
     if (warm)
         a->warm_granules += count;
 }
 
-int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
+/* From one pair of lists. */
+static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, size_t bytes, struct swn_piece *out)
 {
-    struct hole **last = &a->warm;
+    struct hole **last = warm;
     if (!*last)
         return 0;
     while ((*last)->next)
@@ -347,8 +374,155 @@ int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
     size_t at = hole_take(a, last, count, 1);
     a->warm_granules -= count;
     *out = (struct swn_piece){.addr = a->base + at * SWN_GRANULE, .bytes = count * SWN_GRANULE};
-    hole_add(a, &a->cold, at, count);
+    hole_add(a, cold, at, count);
     return 1;
+}
+
+int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
+{
+    return trim(a, &a->warm, &a->cold, bytes, out);
+}
+
+int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out)
+{
+    struct swn_plot *p = a->plots;
+    while (p && !p->warm)
+        p = p->next;
+    return p && trim(a, &p->warm, &p->cold, bytes, out);
+}
+
+struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes)
+{
+    size_t count = swn_round_up(bytes, SWN_GRANULE) / SWN_GRANULE;
+    struct hole **from = count ? first_fit(&a->cold, count) : NULL;
+    struct swn_plot *p = from ? calloc(1, sizeof *p) : NULL;
+    if (p && !(p->cold = hole_new(a, 0, count, NULL))) {
+        free(p);
+        p = NULL;
+    }
+    if (!p)
+        return NULL;
+    p->at = p->cold->at = hole_take(a, from, count, 0);
+    p->count = count;
+    p->next = a->plots;
+    return a->plots = p;
+}
+
+void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p)
+{
+    struct swn_plot **link = &a->plots;
+    while (*link != p)
+        link = &(*link)->next;
+    *link = p->next;
+    while (p->warm) {
+        size_t count = p->warm->count;
+        hole_add(a, &a->warm, hole_take(a, &p->warm, count, 0), count);
+    }
+    while (p->cold) {
+        size_t count = p->cold->count;
+        hole_add(a, &a->cold, hole_take(a, &p->cold, count, 0), count);
+    }
+    free(p);
+}
+
+size_t swn_plot_bytes(const struct swn_plot *p)
+{
+    return p->count * SWN_GRANULE;
+}
+
+uintptr_t swn_plot_addr(const struct swn_arena *a, const struct swn_plot *p)
+{
+    return a->base + p->at * SWN_GRANULE;
+}
+
+size_t swn_arena_plot_idle(const struct swn_arena *a)
+{
+    size_t idle = 0;
+    for (const struct swn_plot *p = a->plots; p; p = p->next)
+        idle += p->count - p->taken;
+    return idle * SWN_GRANULE;
+}
+
+size_t swn_arena_plot_cold(const struct swn_arena *a)
+{
+    size_t cold = 0;
+    for (const struct swn_plot *p = a->plots; p; p = p->next)
+        for (const struct hole *h = p->cold; h; h = h->next)
+            cold += h->count;
+    return cold * SWN_GRANULE;
+}
+
+/* How many granules of [at, at + count) are in the list. */
+static size_t overlap(const struct hole *list, size_t at, size_t count)
+{
+    size_t sum = 0;
+    for (const struct hole *h = list; h && h->at < at + count; h = h->next) {
+        size_t lo = h->at > at ? h->at : at, end = h->at + h->count, hi = end < at + count ? end : at + count;
+        sum += hi > lo ? hi - lo : 0;
+    }
+    return sum;
+}
+
+struct swn_range *swn_plot_holder(const struct swn_arena *a, const struct swn_plot *p, size_t at, size_t len)
+{
+    size_t first = p->at + at / SWN_GRANULE, count = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE;
+    for (size_t i = first; i < first + count; i++) {
+        struct swn_range *r = atomic_load_explicit(&a->owner[i], memory_order_relaxed);
+        if (r)
+            return r;
+    }
+    return NULL;
+}
+
+size_t swn_plot_fresh(const struct swn_plot *p, size_t at, size_t len)
+{
+    return overlap(p->cold, p->at + at / SWN_GRANULE, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE) * SWN_GRANULE;
+}
+
+/* Takes [at, at + count), or what there is of it, out of the list. `spare` is used if a hole falls in two. */
+static void cut_out(struct swn_arena *a, struct hole **link, size_t at, size_t count, struct hole **spare)
+{
+    while (*link && (*link)->at < at + count) {
+        struct hole *h = *link;
+        size_t end = h->at + h->count;
+        if (end <= at) {
+            link = &h->next;
+        } else if (h->at >= at && end <= at + count) {
+            hole_drop(a, link);
+        } else if (h->at < at && end > at + count) {
+            **spare = (struct hole){.at = at + count, .count = end - at - count, .next = h->next};
+            h->count = at - h->at;
+            h->next = *spare;
+            *spare = NULL;
+        } else if (h->at < at) {
+            h->count = at - h->at;
+        } else {
+            h->count = end - at - count;
+            h->at = at + count;
+        }
+    }
+}
+
+struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t at, size_t len, size_t *fresh)
+{
+    size_t first = p->at + at / SWN_GRANULE, count = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE;
+    size_t warm = overlap(p->warm, first, count), cold = overlap(p->cold, first, count);
+    struct hole *spare = count && warm + cold == count ? hole_new(a, 0, 0, NULL) : NULL;
+    struct swn_range *r = spare ? range_new(a) : NULL;
+    if (r) {
+        cut_out(a, &p->warm, first, count, &spare);
+        cut_out(a, &p->cold, first, count, &spare);
+        a->warm_granules -= warm;
+        p->taken += count;
+        range_begin(a, r, first, len, 1);
+        r->plotted = 1;
+        *fresh = cold * SWN_GRANULE;
+    }
+    if (spare) {
+        spare->next = a->spare_holes;
+        a->spare_holes = spare;
+    }
+    return r;
 }
 
 size_t swn_arena_warm_bytes(const struct swn_arena *a)

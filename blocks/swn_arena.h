@@ -25,6 +25,7 @@ static inline size_t swn_round_up(size_t n, size_t to)
 
 struct swn_frame;
 struct swn_extent_file;
+struct swn_places;
 
 /* What stands behind a range's own address. Only the holder of the engine's lock changes it, except for the two
  * hand-shakes with the fault handler (see swn_residency.h). */
@@ -74,6 +75,12 @@ struct swn_range {
     int oversize;       /* fits neither beside what is kept nor in the window: the mapping serves it */
     int io_failed;      /* a fetch failed for good: served by the mapping */
 
+    /* where it is in the record of its thread's passes (shim/swn_places.c), which is the caller's; or NULL */
+    struct swn_places *places;
+    uint64_t born_pass;
+    uint32_t born;
+    int plotted; /* its place was chosen: swn_plot_alloc made it */
+
     /* A large tensor may be cut into pieces that come and go on their own; each is a range. */
     struct swn_range *lead; /* its first piece, which counts for the order; itself when it is not cut */
     struct swn_range *rest; /* the next piece, or NULL */
@@ -110,11 +117,32 @@ struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size
 void swn_arena_join(struct swn_arena *a, struct swn_range *r);
 /* What swn_arena_alloc(len) would say is fresh; 0: it would be served from warm pages. */
 size_t swn_arena_fresh(struct swn_arena *a, size_t len);
+/* Address space for tensors whose places are chosen by the caller, apart from all others: swn_arena_alloc and
+ * swn_arena_trim never take of it. It is the arena's; NULL: no address space, or no memory for its tables. */
+struct swn_plot;
+struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes);
+/* Ends that: what is free of it is anybody's now, the rest when its tensors are gone. */
+void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p);
+size_t swn_plot_bytes(const struct swn_plot *p);
+uintptr_t swn_plot_addr(const struct swn_arena *a, const struct swn_plot *p);
+/* Bytes of all plots that are no tensor's now, and those of them that have no pages. */
+size_t swn_arena_plot_idle(const struct swn_arena *a);
+size_t swn_arena_plot_cold(const struct swn_arena *a);
+/* Whose the first taken granule of [at, at + len) of the plot is; NULL: all are free. `at` is a multiple of
+ * SWN_GRANULE. */
+struct swn_range *swn_plot_holder(const struct swn_arena *a, const struct swn_plot *p, size_t at, size_t len);
+/* How many bytes of that have no pages yet; all of it must be free. */
+size_t swn_plot_fresh(const struct swn_plot *p, size_t at, size_t len);
+/* A range just there. NULL: it is not all free, or there is no memory for a descriptor. *fresh as swn_arena_alloc. */
+struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t at, size_t len, size_t *fresh);
+
 /* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */
 void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
-/* Takes about `bytes` at the end of the last warm piece out of the warm set, or all of it: 1 and *out to be dropped by
- * the caller, or 0 when none is left. */
+/* Takes about `bytes` at the end of the last warm piece outside all plots out of the warm set, or all of it: 1 and *out
+ * to be dropped by the caller, or 0 when none is left. */
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out);
+/* The same inside them. */
+int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out);
 size_t swn_arena_warm_bytes(const struct swn_arena *a);
 
 /* Memory that the program mapped itself, [lo, hi), page-aligned: parts of it may be ranges too. They have no granules:

@@ -28,6 +28,9 @@ struct swn_stats {
     uint64_t window_hits;       /* operators that got a pool buffer */
     uint64_t window_misses;     /* operators that had to use the weight's own address */
     uint64_t stall_ns;          /* operators waiting for the disk */
+    uint64_t filled_bytes;      /* memory that came without pages: each is faulted in or zeroed once */
+    uint64_t dropped_bytes;     /* pages let go that tensors had, or that waited for them */
+    uint64_t placed_bytes;      /* activations at the addresses that a plan had for them */
     uint64_t slices;            /* parts of weights lent one after the other to an operator */
     uint64_t rows;              /* looked up in weights of which no more than that was read */
     uint64_t stray_reads;       /* pages read through the mappings */

@@ -62,17 +62,17 @@ size_t swn_engine_resident(struct swn_engine *e)
 
 void swn_engine_note_peak(struct swn_engine *e)
 {
-    size_t now = swn_engine_resident(e), other = swn_policy_other(e);
+    size_t now = swn_engine_resident(e), other = swn_policy_other(e), held = swn_policy_other_held(e);
     if (now > e->peak_resident)
         e->peak_resident = now;
     if (other > e->other_step)
         e->other_step = other;
     if (e->node_live && other > e->other_peak_ever)
         e->other_peak_ever = other;
-    if (other > e->other_peak) {
-        e->other_peak = other;
+    if (held > e->other_peak) {
+        e->other_peak = held;
         /* The plan gave weights what activations turn out to need. */
-        if (e->planned && other > e->planned_other + e->planned_other / 16 + SWN_GRANULE)
+        if (e->planned && !e->settling && held > e->planned_other + e->planned_other / 16 + SWN_GRANULE)
             e->plan_dirty = 1;
     }
 }
@@ -228,17 +228,29 @@ void swn_engine_host(struct swn_host *out)
         out->device_type = e->config.device == SWN_CONFIG_CUDA ? SWN_DEVICE_CUDA : SWN_DEVICE_PRIVATEUSEONE;
 }
 
+/* Of a tensor of n bytes at its planned place, or wherever there is one. */
+static size_t fresh_bytes(const struct swn_engine *e, const struct swn_place *place, size_t n)
+{
+    return place ? swn_plot_fresh(place->plot, place->at, n) : swn_arena_fresh(e->arena, n);
+}
+
 void *swn_engine_alloc(size_t n, int *strict)
 {
     struct swn_engine *e = &swn_engine_one;
     *strict = 0;
     pthread_mutex_lock(&e->lock);
     e->allocs++;
-    swn_lodge_vacate(e, n);
     int alone = n > e->config.budget_bytes && e->config.enforce; /* makes room for itself, below */
-    size_t need = alone ? 0 : swn_arena_fresh(e->arena, n);
+    struct swn_thread_state *t = alone ? NULL : swn_window_self();
+    struct swn_place place;
+    int placed = swn_places_find(e, t, n, &place);
+    if (!placed && e->lodged_bytes) {
+        swn_lodge_vacate(e, n);
+        placed = swn_places_find(e, t, n, &place); /* where a frame was until now */
+    }
+    size_t need = alone ? 0 : fresh_bytes(e, placed ? &place : NULL, n);
     int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
-    if (!over && !alone && swn_arena_fresh(e->arena, n) > need) /* the warm pages were what had to go */
+    if (!over && !alone && fresh_bytes(e, placed ? &place : NULL, n) > need) /* the warm pages were what had to go */
         over = swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL);
     if (over && e->config.strict) {
         *strict = 1;
@@ -246,8 +258,14 @@ void *swn_engine_alloc(size_t n, int *strict)
         return NULL;
     }
     size_t fresh;
-    struct swn_range *r = swn_arena_alloc(e->arena, n, &fresh);
+    struct swn_range *r = placed ? swn_plot_alloc(e->arena, place.plot, place.at, n, &fresh) : NULL;
+    if (r)
+        e->placed += r->size;
+    else
+        r = swn_arena_alloc(e->arena, n, &fresh);
     if (r) {
+        e->filled += alone ? 0 : fresh;
+        swn_places_born(t, r);
         r->alloc_seq = r->last_use = e->seq;
         e->res.home_bytes += r->size;
         e->live_bytes += swn_round_up(n, SWN_PAGE);
@@ -273,8 +291,8 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
     size_t most = e->config.budget_bytes / (e->pressed ? 4 : 1), other = swn_policy_other(e) - r->size;
     if (e->planned && e->planned_other > other && e->planned_other - other > most)
         most = e->planned_other - other;
-    return atomic_load(&((struct swn_range *)r)->state) == SWN_HOME && r->node < 0 && !r->aged_reads &&
-           swn_arena_warm_bytes(e->arena) + r->span <= most &&
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_HOME && r->node < 0 && (r->plotted || !r->aged_reads) &&
+           (r->plotted || swn_arena_warm_bytes(e->arena) + r->span <= most) &&
            swn_engine_resident(e) + r->span <= e->config.budget_bytes + r->size;
 }
 
@@ -286,13 +304,16 @@ int swn_engine_free(void *p)
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
     if (r && r->addr == (uintptr_t)p && r->lead == r) {
+        swn_places_died(r);
         swn_node_remove(e, r);
         for (struct swn_range *next; r; r = next) {
             next = r->rest;
             swn_behind_recall(e, r);
             swn_policy_drop_frame(e, r);
             e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
-            swn_residency_free(&e->res, r, worth_keeping_warm(e, r));
+            int warm = worth_keeping_warm(e, r);
+            e->dropped += !warm && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
+            swn_residency_free(&e->res, r, warm);
         }
     }
     pthread_mutex_unlock(&e->lock);
@@ -519,6 +540,9 @@ void swn_engine_stats(struct swn_stats *out)
     out->window_hits = e->window_hits;
     out->window_misses = e->window_misses;
     out->stall_ns = e->stall_ns;
+    out->filled_bytes = e->filled;
+    out->dropped_bytes = e->dropped;
+    out->placed_bytes = e->placed;
     out->slices = e->slices;
     out->rows = e->rows;
     out->stray_reads = e->res.stray_pages;

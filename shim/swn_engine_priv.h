@@ -28,6 +28,7 @@ struct swn_node {
     uint32_t id;
     uint32_t then; /* what was read next, the last time */
     double compute_ns;
+    uint32_t allocs;   /* of its pass, made when the next node is read */
     size_t other_need; /* most of everything that is not a weight, from its operator to the next node's */
 };
 #define SWN_NODE_BITS 20
@@ -46,6 +47,7 @@ struct swn_thread_state {
     uintptr_t slicing;     /* where the next slice of the weight begins that its operator is going through; 0: none */
     uintptr_t slicing_end; /* and where what it needs of it ends */
     struct swn_load_run *checking; /* the checksum that goes along with it, see swn_load_check.c; NULL: none yet */
+    struct swn_places *places;     /* of its activations; NULL before its first pass has ended */
     struct swn_thread_state *next;
     int listed;
 };
@@ -101,9 +103,11 @@ struct swn_engine {
     size_t other_peak_ever; /* and since there are weights */
     size_t other_step;      /* and since the last weight was read */
     size_t lodged_bytes;    /* HOME ranges that hold frames */
+    size_t lodged_plotted;  /* those in plots */
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
+    int settling;                  /* passes until activations are where they will be, see swn_places.c */
     int pressed;                   /* the budget has been full */
     size_t window_goal, lent_from; /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_visit;
@@ -111,6 +115,9 @@ struct swn_engine {
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
     uint64_t allocs;
 
+    /* Bytes of memory that came without pages, each of which is filled once, or zeroed; of pages let go; and of tensors
+     * that got their planned places. */
+    uint64_t filled, dropped, placed;
     uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes,
         demand_peak;
     uint64_t live_recent;   /* most live bytes of late */
@@ -197,6 +204,7 @@ void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
 size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most);
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
 size_t swn_policy_other(struct swn_engine *e);
+size_t swn_policy_other_held(struct swn_engine *e);
 size_t swn_policy_other_needed(const struct swn_engine *e);
 int swn_policy_give(struct swn_engine *e, int desperate);
 size_t swn_policy_minimum(struct swn_engine *e);
@@ -243,7 +251,9 @@ void swn_engine_op_begin(struct swn_op *op);
 void swn_engine_op_end(struct swn_op *op);
 void swn_window_fork_child(struct swn_engine *e);
 void swn_window_thread_exit(void);
-/* This thread's, or NULL without memory for it. */
+/* This thread's, or NULL: it has run no operator yet. */
+struct swn_thread_state *swn_window_self(void);
+/* The same, made if need be; NULL without memory for it. */
 struct swn_thread_state *swn_window_thread(struct swn_engine *e);
 /* Lends a claimed argument's bytes to the operator: by pointer or at its own address. */
 void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
@@ -256,8 +266,17 @@ void swn_window_forget(struct swn_engine *e, struct swn_range *r);
 void swn_lodge_step(struct swn_engine *e, struct swn_node *last);
 /* Bytes that the plan leaves for activations, and that nobody needs from the node's operator to the next one's. */
 size_t swn_lodge_room(const struct swn_engine *e, const struct swn_node *node);
-/* A frame in warm pages, as long as no more than `room` bytes are lodged; or NULL. */
-struct swn_frame *swn_lodge(struct swn_engine *e, size_t size, size_t room);
+/* What is to be read ahead into warm pages. */
+struct swn_lodging {
+    struct swn_thread_state *t;
+    size_t room;     /* so many bytes may be lodged */
+    uint32_t allocs; /* it will have been used when so many allocations of this pass, or of the next, have been made */
+    int next_pass;
+};
+/* A frame in warm pages, or NULL. */
+struct swn_frame *swn_lodge(struct swn_engine *e, size_t size, const struct swn_lodging *want);
+/* Lets the frame go that `home` lodges. 0: it is in use, or still being filled. */
+int swn_lodge_expel(struct swn_engine *e, struct swn_range *home);
 /* Gives such a frame back, and its pages are warm again. */
 void swn_lodge_end(struct swn_engine *e, struct swn_frame *f);
 /* Lets one of them go that nobody is using. 0: there is none. */
@@ -266,6 +285,26 @@ int swn_lodge_evict(struct swn_engine *e);
  * waits for reads that are under way. */
 void swn_lodge_vacate(struct swn_engine *e, size_t len);
 void swn_lodge_fork_child(struct swn_engine *e);
+
+/* swn_places.c */
+struct swn_place {
+    struct swn_plot *plot;
+    size_t at;
+};
+/* t begins another pass. */
+void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t);
+/* Forgets all plans of the thread, whose model is gone. */
+void swn_places_drop(struct swn_engine *e, struct swn_thread_state *t);
+/* Whether the next tensor of t (or NULL), of n bytes, has a planned place and nobody is there. */
+int swn_places_find(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_place *out);
+/* t has allocated r; r is going to be freed. */
+void swn_places_born(struct swn_thread_state *t, struct swn_range *r);
+void swn_places_died(struct swn_range *r);
+/* How many allocations the pass under way has made. */
+uint32_t swn_places_clock(const struct swn_thread_state *t);
+/* Warm memory that no tensor of t's pass needs until it, or the next one, has made so many allocations; or NULL. */
+struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *t, size_t size, uint32_t until,
+                                 int next_pass);
 
 /* swn_slice.c: the first three as in swn_aten.h, without the lock */
 void swn_slice_offer(struct swn_op *op, unsigned arg, size_t row_bytes);

@@ -30,13 +30,14 @@ size_t swn_lodge_room(const struct swn_engine *e, const struct swn_node *node)
     return e->planned_other - node->other_need;
 }
 
-struct swn_frame *swn_lodge(struct swn_engine *e, size_t size, size_t room)
+struct swn_frame *swn_lodge(struct swn_engine *e, size_t size, const struct swn_lodging *want)
 {
     size_t span = swn_round_up(size, SWN_GRANULE), fresh;
-    if (e->lodged_bytes + span > room || swn_engine_resident(e) > e->config.budget_bytes ||
-        swn_arena_fresh(e->arena, size))
+    if (e->lodged_bytes + span > want->room || swn_engine_resident(e) > e->config.budget_bytes)
         return NULL;
-    struct swn_range *home = swn_arena_alloc(e->arena, size, &fresh);
+    struct swn_range *home = swn_places_gap(e, want->t, size, want->allocs, want->next_pass);
+    if (!home && !swn_arena_fresh(e->arena, size))
+        home = swn_arena_alloc(e->arena, size, &fresh);
     if (!home)
         return NULL;
     e->res.home_bytes += home->size;
@@ -51,6 +52,7 @@ struct swn_frame *swn_lodge(struct swn_engine *e, size_t size, size_t room)
     }
     home->lodges = 1;
     e->lodged_bytes += home->size;
+    e->lodged_plotted += home->plotted ? home->size : 0;
     return f;
 }
 
@@ -58,6 +60,7 @@ void swn_lodge_end(struct swn_engine *e, struct swn_frame *f)
 {
     struct swn_range *home = swn_arena_find(e->arena, (uintptr_t)f->lodged);
     e->lodged_bytes -= home->size;
+    e->lodged_plotted -= home->plotted ? home->size : 0;
     int warm = !madvise((void *)home->addr, home->span, MADV_DOFORK);
     home->foreign_map = !warm;
     swn_pool_release(e->pool, f);
@@ -73,6 +76,19 @@ int swn_lodge_evict(struct swn_engine *e)
         return 1;
     }
     return 0;
+}
+
+int swn_lodge_expel(struct swn_engine *e, struct swn_range *home)
+{
+    uint32_t id = home->id;
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
+        if ((uintptr_t)f->lodged != home->addr)
+            continue;
+        if (!f->users && f->range)
+            swn_policy_drop_frame(e, f->range);
+        break;
+    }
+    return home->id != id;
 }
 
 /* Whether a frame that nobody wants any more will be gone as soon as its read is done. */
@@ -106,5 +122,5 @@ void swn_lodge_fork_child(struct swn_engine *e)
         r->foreign_map = 1; /* a hole */
         swn_residency_free(&e->res, r, 0);
     }
-    e->lodged_bytes = 0;
+    e->lodged_bytes = e->lodged_plotted = 0;
 }

@@ -46,7 +46,7 @@ int swn_node_add(struct swn_engine *e, struct swn_range *r)
         if (atomic_load(&p->state) == SWN_HOME)
             e->node_home_bytes += p->size;
     e->other_before = 0; /* what was counted as an activation so far was a weight */
-    e->other_peak = e->other_peak_ever = swn_policy_other(e);
+    e->other_peak = e->other_peak_ever = swn_policy_other_held(e);
     return 1;
 }
 
@@ -59,8 +59,10 @@ void swn_node_remove(struct swn_engine *e, struct swn_range *r)
         swn_record_leaving(e);
     swn_order_forget(e->order, n->id);
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
-        if (t->cursor.anchor == n->id)
+        if (t->cursor.anchor == n->id) {
             t->cursor.anchor = 0;
+            swn_places_drop(e, t);
+        }
     for (struct swn_range *p = r; p; p = p->rest)
         if (atomic_load(&p->state) == SWN_HOME)
             e->node_home_bytes -= p->size;

@@ -41,6 +41,12 @@ size_t swn_policy_other(struct swn_engine *e)
     return e->res.home_bytes - e->node_home_bytes - e->lodged_bytes + (small > 0 ? (size_t)small : 0);
 }
 
+/* The same, and room that is held for activations to come. */
+size_t swn_policy_other_held(struct swn_engine *e)
+{
+    return swn_policy_other(e) + swn_arena_plot_idle(e->arena) + e->lodged_plotted;
+}
+
 static size_t other_peak(const struct swn_engine *e)
 {
     return e->other_peak > e->other_before ? e->other_peak : e->other_before;
@@ -153,6 +159,7 @@ int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard)
     int err = swn_residency_home(&e->res, r, discard);
     if (err)
         return err;
+    e->filled += r->size;
     if (swn_is_weight(r))
         e->node_home_bytes += r->size;
     swn_policy_drop_frame(e, r);
@@ -266,21 +273,26 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard
     return swn_policy_home(e, r, discard);
 }
 
-static void trim_warm(struct swn_engine *e, size_t bytes)
+/* Lets go of warm pages until `bytes` more fit; of those that a plan has a use for last, or not at all. */
+static void trim_warm(struct swn_engine *e, size_t bytes, int plots)
 {
     struct swn_piece piece;
     for (;;) {
-        size_t need = swn_engine_resident(e) + bytes;
-        if (need <= e->config.budget_bytes || !swn_arena_trim(e->arena, need - e->config.budget_bytes, &piece))
+        size_t need = swn_engine_resident(e) + bytes, over = need - e->config.budget_bytes;
+        if (need <= e->config.budget_bytes ||
+            (!swn_arena_trim(e->arena, over, &piece) && (!plots || !swn_arena_trim_plots(e->arena, over, &piece))))
             return;
         madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
+        e->dropped += piece.bytes;
     }
 }
 
-/* Whether `bytes` more fit once pages that nobody uses have gone; nothing else is let go for them. */
+/* Whether `bytes` more fit once pages that nobody uses have gone; nothing else is let go for them, nor is room taken
+ * that activations will want again. */
 static int fits_free_room(struct swn_engine *e, size_t bytes)
 {
-    trim_warm(e, bytes);
+    bytes += swn_arena_plot_cold(e->arena);
+    trim_warm(e, bytes, 0);
     return swn_engine_resident(e) + bytes <= e->config.budget_bytes;
 }
 
@@ -370,6 +382,7 @@ static int resize_window(struct swn_engine *e, size_t bytes)
                 swn_policy_evict(e, f);
         }
     e->window_goal = bytes;
+    e->filled += bytes > now ? bytes - now : 0;
     return swn_pool_resize(e->pool, bytes);
 }
 
@@ -402,8 +415,9 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
     swn_lodge_evict(e);
-    if (swn_arena_trim(e->arena, SIZE_MAX, &piece)) {
+    if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
         madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
+        e->dropped += piece.bytes;
         return 0;
     }
     take_back_room(e); /* before anything has to be written */
@@ -438,13 +452,13 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
     if (!e->config.enforce)
         return 0;
     if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
-        trim_warm(e, bytes);
+        trim_warm(e, bytes, 1);
     int spills = swn_engine_resident(e) + bytes > e->config.budget_bytes && can_spill(e);
     e->pressed |= spills;
     write_behind(e, bytes, spare);
     int busy = 0;
     while (swn_engine_resident(e) + bytes > e->config.budget_bytes && (take_back_room(e) || swn_lodge_evict(e)))
-        trim_warm(e, bytes);
+        trim_warm(e, bytes, 1);
     for (int desperate = 0; desperate < 2; desperate++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
             if (!swn_behind_wait(e) && let_one_go(e, spare, spills, desperate, &busy))
@@ -730,7 +744,7 @@ void swn_policy_passed(struct swn_engine *e)
 {
     e->other_before -= e->other_before / 16;
     e->other_before = other_peak(e);
-    e->other_peak = swn_policy_other(e);
+    e->other_peak = swn_policy_other_held(e);
 }
 
 /* Puts a plan into force. -EAGAIN: a weight that it knows is gone, -EBUSY: it is in force, but what is in use keeps
@@ -815,5 +829,6 @@ void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
     kept->range_id = r->id;
     r->frame = kept;
     e->kept_bytes += size;
+    e->filled += size;
     swn_engine_note_peak(e);
 }

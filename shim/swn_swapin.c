@@ -150,6 +150,7 @@ static struct swn_frame *keep_start(struct swn_engine *e, struct swn_range *r)
     if (!f || !fill(e, r, f, NULL, 1))
         return NULL;
     e->kept_bytes += bytes;
+    e->filled += bytes;
     swn_engine_note_peak(e);
     return f;
 }
@@ -267,8 +268,8 @@ static size_t share_of_window(struct swn_engine *e)
 struct ahead {
     struct swn_thread_state *t;
     size_t share, bytes;
-    int alone;    /* no other thread reads weights */
-    size_t lodge; /* so much may be lodged until the node is reached that the walk has come to */
+    int alone;                /* no other thread reads weights */
+    struct swn_lodging lodge; /* for the node that the walk has come to */
     int fetch;
 };
 
@@ -277,7 +278,7 @@ static int lodge_one(struct swn_engine *e, struct ahead *a, struct swn_range *r)
 {
     if (!a->fetch || r->frame || r->keep || !r->lead->sliced)
         return 0;
-    struct swn_frame *f = swn_lodge(e, swn_round_up(r->len, SWN_PAGE), a->lodge);
+    struct swn_frame *f = swn_lodge(e, swn_round_up(r->len, SWN_PAGE), &a->lodge);
     return f && fill(e, r, f, a->t, 0);
 }
 
@@ -344,7 +345,11 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
 {
     struct swn_thread_state *t = a->t;
     struct swn_node *here = swn_node_of(e, t->cursor.at);
-    a->lodge = here && a->alone ? swn_lodge_room(e, here) : 0;
+    a->lodge = (struct swn_lodging){.t = t};
+    if (here && a->alone) {
+        a->lodge.room = swn_lodge_room(e, here);
+        a->lodge.allocs = here->allocs;
+    }
     struct swn_range *slice = t->slicing ? swn_arena_find(e->arena, t->slicing) : NULL;
     for (struct swn_range *r = slice; r && r->addr < t->slicing_end; r = r->rest)
         if (!prefetch_one(e, a, r))
@@ -362,7 +367,9 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         before = at;
         at = next;
         size_t room = swn_lodge_room(e, node);
-        a->lodge = room < a->lodge ? room : a->lodge;
+        a->lodge.room = room < a->lodge.room ? room : a->lodge.room;
+        a->lodge.allocs = node->allocs;
+        a->lodge.next_pass |= next == t->cursor.anchor;
         for (struct swn_range *r = node->range; r; r = r->rest)
             if (!prefetch_one(e, a, r))
                 return;

@@ -18,6 +18,11 @@
 
 static __thread struct swn_thread_state *self_state;
 
+struct swn_thread_state *swn_window_self(void)
+{
+    return self_state;
+}
+
 struct swn_thread_state *swn_window_thread(struct swn_engine *e)
 {
     struct swn_thread_state *t = self_state;
@@ -161,6 +166,8 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
             swn_record_computed(e->record, last, took, t->flops, t->other);
     }
     swn_lodge_step(e, last);
+    if (last)
+        last->allocs = swn_places_clock(t);
     t->flops = 0;
     t->other = 0;
     t->last_node = e->nodes[r->node].id;
@@ -173,6 +180,7 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
         t->next_plan_try = 0;
     if (t->cursor.passes == passes)
         return;
+    swn_places_passed(e, t);
     swn_policy_passed(e);
     if (e->record && passes)
         swn_record_pass(e->record, (double)(now - t->pass_ns));

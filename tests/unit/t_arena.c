@@ -510,6 +510,101 @@ static void guests(void **state)
     assert_int_equal(take(a, ARENA)->addr, swn_arena_lo(a)); /* all places came back */
 }
 
+/* A plot of PLOT granules against a table of what each of them is. */
+#define PLOT 40
+
+static void plots(void **state)
+{
+    struct swn_arena *a = *state;
+    struct swn_range *wall = take(a, SWN_GRANULE), *held[PLOT] = {NULL};
+    struct swn_plot *p = swn_arena_plot(a, PLOT * SWN_GRANULE - 5), *other = swn_arena_plot(a, SWN_GRANULE);
+    assert_non_null(p);
+    assert_non_null(other);
+    assert_int_equal(swn_plot_bytes(p), PLOT * SWN_GRANULE);
+    int warm[PLOT] = {0};
+    size_t taken = 0, warm_count = 0;
+    for (unsigned round = 0; round < 20000; round++) {
+        size_t at = rnd_below(PLOT), len = 1 + rnd_below(8 * SWN_GRANULE),
+               count = (len + SWN_GRANULE - 1) / SWN_GRANULE;
+        if (held[at] && held[at]->addr == swn_plot_addr(a, p) + at * SWN_GRANULE && rnd_below(3)) {
+            struct swn_range *r = held[at];
+            int stays = rnd_below(4) != 0;
+            count = r->span / SWN_GRANULE;
+            for (size_t i = at; i < at + count; i++) {
+                held[i] = NULL;
+                warm[i] = stays;
+            }
+            taken -= count;
+            warm_count += stays ? count : 0;
+            swn_arena_free(a, r, stays);
+        } else if (at + count <= PLOT) {
+            struct swn_range *holder = NULL;
+            size_t cold = 0, fresh = 99;
+            for (size_t i = at; i < at + count; i++) {
+                holder = holder ? holder : held[i];
+                cold += !warm[i];
+            }
+            assert_ptr_equal(swn_plot_holder(a, p, at * SWN_GRANULE, len), holder);
+            if (!holder)
+                assert_int_equal(swn_plot_fresh(p, at * SWN_GRANULE, len), cold * SWN_GRANULE);
+            struct swn_range *r = swn_plot_alloc(a, p, at * SWN_GRANULE, len, &fresh);
+            assert_int_equal(r != NULL, holder == NULL);
+            if (r) {
+                assert_int_equal(r->addr, swn_plot_addr(a, p) + at * SWN_GRANULE);
+                assert_int_equal(r->len, len);
+                assert_int_equal(r->size, count * SWN_GRANULE);
+                assert_int_equal(fresh, cold * SWN_GRANULE);
+                assert_ptr_equal(swn_arena_find(a, r->addr + r->span - 1), r);
+                for (size_t i = at; i < at + count; i++) {
+                    held[i] = r;
+                    warm[i] = 0;
+                }
+                taken += count;
+                warm_count -= count - cold;
+            }
+        } else {
+            /* Nobody else gets into it. */
+            struct swn_range *r = take(a, 2 * SWN_GRANULE);
+            assert_true(r->addr < swn_plot_addr(a, p) || r->addr >= swn_plot_addr(a, p) + PLOT * SWN_GRANULE);
+            swn_arena_free(a, r, 1);
+            struct swn_piece piece;
+            assert_int_equal(swn_arena_trim(a, 2 * SWN_GRANULE, &piece), 1);
+            assert_int_equal(piece.addr, r->addr);
+            if (rnd_below(8))
+                continue;
+            size_t last = PLOT;
+            for (size_t i = 0; i < PLOT; i++)
+                last = warm[i] ? i : last;
+            assert_int_equal(swn_arena_trim(a, 1, &piece), 0);
+            assert_int_equal(swn_arena_trim_plots(a, 1, &piece), last < PLOT);
+            if (last < PLOT) {
+                assert_int_equal(piece.addr, swn_plot_addr(a, p) + last * SWN_GRANULE);
+                warm[last] = 0;
+                warm_count--;
+            }
+        }
+        assert_int_equal(swn_arena_plot_idle(a), (PLOT + 1 - taken) * SWN_GRANULE);
+        assert_int_equal(swn_arena_plot_cold(a), (PLOT + 1 - taken - warm_count) * SWN_GRANULE);
+        assert_int_equal(swn_arena_warm_bytes(a), warm_count * SWN_GRANULE);
+    }
+    assert_true(taken > 0);
+
+    /* What is free is anybody's at once, the rest when it is freed. */
+    swn_arena_unplot(a, p);
+    swn_arena_unplot(a, other);
+    assert_int_equal(swn_arena_plot_idle(a), 0);
+    assert_int_equal(swn_arena_warm_bytes(a), warm_count * SWN_GRANULE);
+    for (size_t i = 0; i < PLOT; i++)
+        if (held[i] && (!i || held[i - 1] != held[i]))
+            swn_arena_free(a, held[i], 0);
+    swn_arena_free(a, wall, 0);
+    for (struct swn_piece piece; swn_arena_trim(a, SIZE_MAX, &piece);) {
+    }
+    size_t fresh;
+    assert_non_null(swn_arena_alloc(a, ARENA, &fresh)); /* no hole is left in the middle */
+    assert_null(swn_arena_plot(a, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -523,6 +618,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(split_and_given_back, setup, teardown),
         cmocka_unit_test_setup_teardown(cut_and_joined, setup, teardown),
         cmocka_unit_test_setup_teardown(guests, setup, teardown),
+        cmocka_unit_test_setup_teardown(plots, setup, teardown),
         cmocka_unit_test_setup_teardown(stress, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

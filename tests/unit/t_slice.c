@@ -404,7 +404,7 @@ static void lodged(void *arg)
     begin_tidal(arg);
     uint64_t plans = e->plans;
     for (unsigned i = 0; i < 4; i++) {
-        CHECK(swn_arena_fresh(e->arena, ACTIVATION) == 0);
+        CHECK(swn_arena_plot_cold(e->arena) == 0 && swn_arena_plot_idle(e->arena) >= ACTIVATION);
         CHECK(e->lodged_bytes == 0); /* the first steps of a pass are known to need it all */
         size_t most = tidal_pass();
         CHECK(most >= ACTIVATION / 3 && most <= e->planned_other);
@@ -424,7 +424,7 @@ static void turned_out(void *arg)
         tidal_pass();
         met += (unsigned)read_small();
         size_t kept = e->kept_bytes + e->node_home_bytes;
-        CHECK(tensor_make(&sudden, ACTIVATION, 8 + i));
+        CHECK(tensor_make(&sudden, ACTIVATION - i * SWN_GRANULE, 8 + i)); /* every time another: none is planned for */
         CHECK(e->kept_bytes + e->node_home_bytes == kept);
         product(&large[i % 2], SIZE_MAX);
         CHECK(tensor_right(&sudden, sudden.own));

@@ -1,0 +1,28 @@
+"""When nothing changes any more, a pass costs the library no page and its engine no allocation."""
+import pytest
+
+import harness
+
+
+@pytest.mark.parametrize("model, budget", [("vgg", 48), ("resnet", 48), ("transformer", 44)])
+def test_steady_state(torch, model, budget):
+    reference = harness.plain(torch, "steady", model)
+    with harness.disk_dir() as where:
+        runtime = where / "runtime"
+        runtime.mkdir(mode=0o700)
+        run = harness.start(torch, "steady", model, where=where, budget=budget, preload=f"{harness.LIBRARY} {harness.malloc_meter()}",
+                            env={"XDG_RUNTIME_DIR": str(runtime)}).finish(120)
+    assert run.rc == 0 and run.record, run.describe()
+    harness.assert_same(reference, run)
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+    steady, passes = run.record["notes"]["steady"], run.record["notes"]["passes"]
+    assert steady["streamed_bytes"] > 8 * harness.MIB, run.describe()  # it streams all the while
+    assert steady["placed_bytes"] > passes * harness.MIB, run.describe()
+    assert steady["plans"] == 0 and steady["filled_bytes"] == 0 and steady["dropped_bytes"] == 0, (steady, run.describe())
+    assert run.record["notes"]["watched"] == [1, 1], run.describe()
+    # The half that knows tensors still makes a few lists for an operator that takes its weight in slices.
+    in_c, in_cpp = run.record["notes"]["own_allocations"]
+    assert in_c == 0 and in_cpp < 100 * passes, (run.record["notes"], run.describe())
+    # What is left is Python's, and that of the libraries; without a plan activations alone are some thousand.
+    assert run.record["notes"]["faults_per_pass"] < 100, (run.record["notes"], reference.record["notes"])

@@ -1,0 +1,283 @@
+/* Description: a pass that recurs gets the same memory for the same tensors, faults nothing in and lets nothing go, and
+ * no tensor is ever given memory that another one has. */
+#define _GNU_SOURCE
+#include "swn_engine_fixture.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define WEIGHTS 24
+#define WEIGHT_BYTES ((size_t)512 << 10)
+#define BUDGET (10 * MIB)
+#define TENSORS 12
+
+static struct swn_engine *const e = &swn_engine_one;
+static struct tensor weights[2][WEIGHTS];
+
+/* What a pass allocates: one tensor after every other weight; it lives while the next `lives` are made. */
+struct shape {
+    size_t bytes[TENSORS];
+    unsigned lives[TENSORS];
+};
+
+/* Sizes that go up and down: on demand they do not find each other's memory. */
+static const struct shape large = {{900000, 300000, 70000, 1200000, 65536, 800000, 131072, 500000, 900001, 66000,
+                                    1000000, 100000},
+                                   {2, 1, 5, 1, 1, 3, 1, 2, 1, 4, 1, 1}},
+                          small = {{200000, 700000, 70000, 90000, 600000, 65536, 400000, 131072, 66000, 300000, 100000,
+                                    80000},
+                                   {1, 2, 1, 6, 1, 1, 2, 1, 1, 2, 1, 3}};
+
+static void make_weights(unsigned model)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(tensor_make(&weights[model][i], WEIGHT_BYTES, 100 * model + i + 1));
+}
+
+static void free_weights(unsigned model)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        tensor_free(&weights[model][i]);
+}
+
+/* One pass. Every tensor has the bytes it was given when it is freed. The one called `keep` is not, if *kept is free;
+ * addresses[], if not NULL, are where they were. */
+static void pass(unsigned model, const struct shape *shape, int keep, struct tensor *kept, uintptr_t *addresses)
+{
+    static _Atomic uint64_t stamp = 1000;
+    struct tensor live[TENSORS] = {{0}};
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        op_read(&weights[model][i]);
+        if (i % 2)
+            continue;
+        unsigned k = i / 2;
+        CHECK(tensor_make(&live[k], shape->bytes[k], ++stamp));
+        if (addresses)
+            addresses[k] = live[k].own;
+        for (unsigned j = 0; j <= k; j++) {
+            if (!live[j].own || (k < TENSORS - 1 && j + shape->lives[j] > k))
+                continue;
+            CHECK(tensor_right(&live[j], live[j].own));
+            if ((int)j == keep && !kept->own)
+                *kept = live[j];
+            else
+                tensor_free(&live[j]);
+            live[j].own = 0;
+        }
+    }
+}
+
+static void begin(void)
+{
+    CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights(0);
+}
+
+static void end(void)
+{
+    free_weights(0);
+    CHECK(swn_arena_plot_idle(e->arena) == 0);
+    engine_is_empty();
+}
+
+struct counters {
+    uint64_t filled, dropped, placed, plans;
+};
+
+static struct counters count(void)
+{
+    struct swn_stats s;
+    swn_engine_stats(&s);
+    return (struct counters){s.filled_bytes, s.dropped_bytes, s.placed_bytes, s.plans};
+}
+
+/* Whether nothing was filled or let go since. */
+static int steady(const struct counters *before)
+{
+    struct counters now = count();
+    int same = now.filled == before->filled && now.dropped == before->dropped;
+    if (!same)
+        fprintf(stderr, "filled %llu, dropped %llu, plans %llu\n", (unsigned long long)(now.filled - before->filled),
+                (unsigned long long)(now.dropped - before->dropped), (unsigned long long)(now.plans - before->plans));
+    return same;
+}
+
+static void settled(void *arg)
+{
+    (void)arg;
+    uintptr_t first[TENSORS], again[TENSORS];
+    begin();
+    for (unsigned i = 0; i < 16; i++)
+        pass(0, &large, -1, NULL, first);
+    struct counters before = count();
+    for (unsigned i = 0; i < 10; i++) {
+        pass(0, &large, -1, NULL, again);
+        for (unsigned k = 0; k < TENSORS; k++)
+            CHECK(again[k] == first[k]);
+    }
+    struct counters after = count();
+    uint64_t bytes = 0;
+    for (unsigned k = 0; k < TENSORS; k++)
+        bytes += swn_round_up(large.bytes[k], SWN_GRANULE);
+    CHECK(steady(&before));
+    CHECK(after.placed == before.placed + 10 * bytes);
+    CHECK(e->over_budget_peak == 0);
+    end();
+}
+
+static void other_shapes(void *arg)
+{
+    (void)arg;
+    begin();
+    for (unsigned i = 0; i < 40; i++)
+        pass(0, i % 3 ? &large : &small, -1, NULL, NULL);
+    struct counters before = count();
+    for (unsigned i = 0; i < 12; i++)
+        pass(0, i % 3 ? &small : &large, -1, NULL, NULL);
+    struct counters after = count();
+    CHECK(steady(&before));
+    CHECK(after.placed > before.placed);
+    end();
+}
+
+/* What the program keeps of a pass keeps its bytes, and the passes go on around it. */
+static void kept_by_the_program(void *arg)
+{
+    (void)arg;
+    struct tensor kept[TENSORS] = {{0}};
+    begin();
+    for (unsigned i = 0; i < 12; i++)
+        pass(0, &large, -1, NULL, NULL);
+    for (unsigned i = 0; i < TENSORS; i++) {
+        pass(0, &large, (int)i, &kept[i], NULL);
+        for (unsigned k = 0; k <= i; k++)
+            CHECK(tensor_right(&kept[k], kept[k].own));
+    }
+    for (unsigned i = 0; i < 6; i++)
+        pass(0, &large, -1, NULL, NULL);
+    for (unsigned k = 0; k < TENSORS; k++) {
+        CHECK(tensor_right(&kept[k], kept[k].own));
+        tensor_free(&kept[k]);
+    }
+    /* They are not in the way any more. */
+    for (unsigned i = 0; i < 12; i++)
+        pass(0, &large, -1, NULL, NULL);
+    struct counters before = count();
+    for (unsigned i = 0; i < 5; i++)
+        pass(0, &large, -1, NULL, NULL);
+    CHECK(steady(&before));
+    end();
+}
+
+/* A tensor that every pass keeps until the next one has taken its place: lives change once, and the plan is mended. */
+static void lives_change(void *arg)
+{
+    (void)arg;
+    struct tensor last = {0}, new = {0};
+    begin();
+    for (unsigned i = 0; i < 12; i++)
+        pass(0, &large, -1, NULL, NULL);
+    struct counters before = {0};
+    for (unsigned i = 0; i < 20; i++) {
+        if (i == 14)
+            before = count();
+        pass(0, &large, 3, &new, NULL);
+        if (last.own) {
+            CHECK(tensor_right(&last, last.own));
+            tensor_free(&last);
+        }
+        last = new;
+        new.own = 0;
+    }
+    CHECK(steady(&before));
+    tensor_free(&last);
+    end();
+}
+
+static void *run_model(void *arg)
+{
+    unsigned model = *(unsigned *)arg;
+    for (unsigned i = 0; i < 40; i++)
+        pass(model, model ? &small : &large, -1, NULL, NULL);
+    swn_window_thread_exit();
+    return NULL;
+}
+
+static void two_threads(void *arg)
+{
+    (void)arg;
+    static unsigned models[] = {0, 1};
+    pthread_t threads[2];
+    begin();
+    make_weights(1);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, run_model, &models[i]) == 0);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(count().placed > 0);
+    free_weights(1);
+    end();
+}
+
+/* Whatever happens: shapes come and go, tensors stay and die in any order, the budget changes. */
+static void storm(void *arg)
+{
+    (void)arg;
+    static struct shape shapes[5];
+    struct tensor kept[8] = {{0}};
+    uint64_t chance = 11;
+    begin();
+    for (unsigned s = 0; s < 5; s++)
+        for (unsigned k = 0; k < TENSORS; k++) {
+            shapes[s].bytes[k] = SWN_GRANULE + next_random(&chance) % 700000;
+            shapes[s].lives[k] = 1 + next_random(&chance) % 4;
+        }
+    for (unsigned i = 0; i < 150; i++) {
+        struct tensor *one = &kept[next_random(&chance) % 8];
+        if (one->own) {
+            CHECK(tensor_right(one, one->own));
+            tensor_free(one);
+        }
+        int keep = next_random(&chance) % 3 ? -1 : (int)(next_random(&chance) % TENSORS);
+        pass(0, &shapes[next_random(&chance) % (i < 75 ? 2 : 5)], keep, one, NULL);
+        if (i % 20 == 10)
+            swn_engine_set_budget(BUDGET + next_random(&chance) % (2 * MIB), 100, &(struct swn_budget_change){0});
+    }
+    for (unsigned k = 0; k < 8; k++)
+        if (kept[k].own) {
+            CHECK(tensor_right(&kept[k], kept[k].own));
+            tensor_free(&kept[k]);
+        }
+    CHECK(count().placed > 0);
+    end();
+}
+
+#define ALONE(name)                                                                                                    \
+    static void test_##name(void **state)                                                                              \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        assert_int_equal(run_alone(name, NULL, 120), 0);                                                               \
+    }
+ALONE(settled)
+ALONE(other_shapes)
+ALONE(kept_by_the_program)
+ALONE(lives_change)
+ALONE(two_threads)
+ALONE(storm)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_settled),
+        cmocka_unit_test(test_other_shapes),
+        cmocka_unit_test(test_kept_by_the_program),
+        cmocka_unit_test(test_lives_change),
+        cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_storm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
