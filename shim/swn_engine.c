@@ -251,7 +251,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     size_t need = alone ? 0 : fresh_bytes(e, placed ? &place : NULL, n);
     int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
     if (!over && !alone && fresh_bytes(e, placed ? &place : NULL, n) > need) /* the warm pages were what had to go */
-        over = swn_policy_make_room(e, swn_round_up(n, SWN_PAGE), NULL);
+        over = swn_policy_make_room(e, swn_round_up(n, SWN_GRANULE), NULL);
     if (over && e->config.strict) {
         *strict = 1;
         pthread_mutex_unlock(&e->lock);

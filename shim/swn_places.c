@@ -205,7 +205,7 @@ static void settle(struct swn_engine *e)
 void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t)
 {
     struct swn_places *s = t->places;
-    if (!s && !(s = t->places = calloc(1, sizeof *s)))
+    if (e->config.without & SWN_WITHOUT_PLACES || (!s && !(s = t->places = calloc(1, sizeof *s))))
         return;
     settle(e);
     for (struct swn_thread_state *other = e->threads; other; other = other->next)

@@ -98,12 +98,11 @@ static size_t product(struct tensor *t, size_t most)
     return operator(t, ROW_BYTES, most);
 }
 
-/* Every weight that comes whole. Returns whether slices are lodged by then. */
-static int read_small(void)
+/* Every weight that comes whole. */
+static void read_small(void)
 {
     for (unsigned i = 0; i < SMALL; i++)
         op_read(&small[i]);
-    return e->lodged_bytes > 0;
 }
 
 static size_t pass(void)
@@ -370,8 +369,8 @@ static void threads(void *arg)
 
 #define ACTIVATION (6 * MIB)
 
-/* A pass whose first half needs activations. Returns the most that was lodged after it. */
-static size_t tidal_pass(void)
+/* The half of a pass that needs activations, and the next one. Returns the most that was lodged by then. */
+static size_t tide(void)
 {
     size_t most = 0;
     struct tensor activation;
@@ -384,6 +383,12 @@ static size_t tidal_pass(void)
         }
         most = e->lodged_bytes > most ? e->lodged_bytes : most;
     }
+    return most;
+}
+
+static size_t tidal_pass(void)
+{
+    size_t most = tide();
     for (unsigned i = 0; i < 2; i++) {
         product(&large[i], SIZE_MAX);
         most = e->lodged_bytes > most ? e->lodged_bytes : most;
@@ -395,6 +400,10 @@ static void begin_tidal(void *arg)
 {
     begin_with(arg, BUDGET + ACTIVATION);
     settle(tidal_pass);
+    for (unsigned i = 0; !swn_arena_plot_idle(e->arena) || e->settling || e->plan_dirty; i++) {
+        CHECK(i < 24);
+        tidal_pass();
+    }
     CHECK(e->planned_other >= ACTIVATION);
 }
 
@@ -422,7 +431,7 @@ static void turned_out(void *arg)
     uint64_t plans = e->plans;
     for (unsigned i = 0; i < 4; i++) {
         tidal_pass();
-        met += (unsigned)read_small();
+        met += tide() > 0;
         size_t kept = e->kept_bytes + e->node_home_bytes;
         CHECK(tensor_make(&sudden, ACTIVATION - i * SWN_GRANULE, 8 + i)); /* every time another: none is planned for */
         CHECK(e->kept_bytes + e->node_home_bytes == kept);
@@ -440,7 +449,7 @@ static void lodged_in_a_fork(void *arg)
     begin_tidal(arg);
     unsigned met = 0;
     for (unsigned i = 0; i < 3; i++) {
-        met += (unsigned)read_small();
+        met += tide() > 0;
         size_t own = e->res.home_bytes - e->lodged_bytes;
         swn_engine_prefork();
         pid_t pid = fork();
@@ -473,7 +482,7 @@ static void lodged_and_read_whole(void *arg)
     begin_tidal(arg);
     unsigned met = 0;
     for (unsigned i = 0; i < 3; i++) {
-        met += (unsigned)read_small();
+        met += tide() > 0;
         struct swn_op op;
         struct tensor *both[2] = {&large[0], &large[1]};
         const enum swn_use uses[2] = {SWN_USE_INPUT, SWN_USE_INPUT};
