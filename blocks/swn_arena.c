@@ -435,6 +435,14 @@ uintptr_t swn_plot_addr(const struct swn_arena *a, const struct swn_plot *p)
     return a->base + p->at * SWN_GRANULE;
 }
 
+size_t swn_arena_plot_bytes(const struct swn_arena *a)
+{
+    size_t bytes = 0;
+    for (const struct swn_plot *p = a->plots; p; p = p->next)
+        bytes += swn_plot_bytes(p);
+    return bytes;
+}
+
 size_t swn_arena_plot_idle(const struct swn_arena *a)
 {
     size_t idle = 0;

@@ -125,6 +125,8 @@ struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes);
 void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p);
 size_t swn_plot_bytes(const struct swn_plot *p);
 uintptr_t swn_plot_addr(const struct swn_arena *a, const struct swn_plot *p);
+/* Bytes of all plots. */
+size_t swn_arena_plot_bytes(const struct swn_arena *a);
 /* Bytes of all plots that are no tensor's now, and those of them that have no pages. */
 size_t swn_arena_plot_idle(const struct swn_arena *a);
 size_t swn_arena_plot_cold(const struct swn_arena *a);

@@ -291,8 +291,13 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
     size_t most = e->config.budget_bytes / (e->pressed ? 4 : 1), other = swn_policy_other(e) - r->size;
     if (e->planned && e->planned_other > other && e->planned_other - other > most)
         most = e->planned_other - other;
-    return atomic_load(&((struct swn_range *)r)->state) == SWN_HOME && r->node < 0 && (r->plotted || !r->aged_reads) &&
-           (r->plotted || swn_arena_warm_bytes(e->arena) + r->span <= most) &&
+    if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->node >= 0)
+        return 0;
+    /* Room for a plot is planned for. What small tensors exceed the budget by is no reason to let all of this go: the
+     * next allocation takes what it has to. */
+    if (r->plotted)
+        return 1;
+    return !r->aged_reads && swn_arena_warm_bytes(e->arena) + r->span <= most &&
            swn_engine_resident(e) + r->span <= e->config.budget_bytes + r->size;
 }
 

@@ -108,6 +108,9 @@ struct swn_engine {
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
     int settling;                  /* passes until activations are where they will be, see swn_places.c */
+    size_t unplotted_other;        /* what they took at most before they had plots; 0: plot_extra is known */
+    size_t plot_extra;             /* how much more the plots take */
+    uint64_t plots_refused;        /* the budget in which that is better had by weights; 0: none */
     int pressed;                   /* the budget has been full */
     size_t window_goal, lent_from; /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_visit;
@@ -205,6 +208,8 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most);
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
 size_t swn_policy_other(struct swn_engine *e);
 size_t swn_policy_other_held(struct swn_engine *e);
+/* Most of what is held for it of late. */
+size_t swn_policy_other_peak(const struct swn_engine *e);
 size_t swn_policy_other_needed(const struct swn_engine *e);
 int swn_policy_give(struct swn_engine *e, int desperate);
 size_t swn_policy_minimum(struct swn_engine *e);
@@ -213,9 +218,12 @@ struct swn_draft {
     uint32_t *ids;
     struct swn_plan_node *nodes;
     size_t n, other;
-    uint64_t budget;
+    uint64_t goal;                /* the budget for weights, the window and other */
     double bytes_per_ns, read_ns; /* what the disk gives, and what a read costs beyond its bytes */
     int keep;                     /* what has room stays from pass to pass */
+    size_t plot_extra;            /* how much of `other` is there only because activations have plots */
+    double plot_gain_ns;          /* what a pass gains by these, all else being equal */
+    int unplot;                   /* out: the plan is one without them, whose room weights have a better use for */
     struct swn_plan plan;
 };
 void swn_policy_passed(struct swn_engine *e);
@@ -295,6 +303,8 @@ struct swn_place {
 void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t);
 /* Forgets all plans of the thread, whose model is gone. */
 void swn_places_drop(struct swn_engine *e, struct swn_thread_state *t);
+/* Gives up all plots, and makes none while the budget is what it is now. */
+void swn_places_refuse(struct swn_engine *e);
 /* Whether the next tensor of t (or NULL), of n bytes, has a planned place and nobody is there. */
 int swn_places_find(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_place *out);
 /* t has allocated r; r is going to be freed. */

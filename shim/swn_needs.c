@@ -62,7 +62,7 @@ static double predict(const struct swn_draft *d, struct swn_plan_node *nodes, ui
     struct swn_draft copy = *d;
     memcpy(nodes, d->nodes, d->n * sizeof *nodes);
     copy.nodes = nodes;
-    copy.budget = budget > d->other ? budget - d->other : 0;
+    copy.goal = budget;
     return swn_policy_make_plan(&copy) ? 0 : copy.plan.latency_ns / 1e9;
 }
 

@@ -115,9 +115,11 @@ static int have_plot(struct swn_engine *e, struct swn_places *s)
     size_t now = s->plot ? swn_plot_bytes(s->plot) : 0;
     if (!most || (now >= most && now <= most + most / 4))
         return 1;
+    size_t unplotted = swn_arena_plot_bytes(e->arena) ? e->unplotted_other : swn_policy_other_peak(e);
     struct swn_plot *plot = swn_arena_plot(e->arena, most);
     if (!plot)
         return now >= most;
+    e->unplotted_other = unplotted;
     if (s->plot)
         swn_arena_unplot(e->arena, s->plot);
     s->plot = plot;
@@ -196,10 +198,15 @@ static void settle(struct swn_engine *e)
 {
     if (!e->settling)
         return;
-    if (--e->settling)
+    if (--e->settling) {
         e->other_peak = e->other_before = 0;
-    else
-        e->plan_dirty = 1;
+        return;
+    }
+    size_t peak = swn_policy_other_peak(e), before = e->unplotted_other;
+    if (before)
+        e->plot_extra = peak > before ? peak - before : 0;
+    e->unplotted_other = 0;
+    e->plan_dirty = 1;
 }
 
 void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t)
@@ -213,7 +220,7 @@ void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t)
             forget(e, other->places);
     struct plan *latest = s->plan;
     s->plan = NULL;
-    if (s->last.n && !s->last.lost)
+    if (s->last.n && !s->last.lost && e->plots_refused != e->goal_bytes)
         conclude(e, s, &s->last);
     struct record done = s->last;
     s->last = s->now;
@@ -228,6 +235,23 @@ void swn_places_drop(struct swn_engine *e, struct swn_thread_state *t)
 {
     if (t->places)
         forget(e, t->places);
+    e->plots_refused = 0;
+}
+
+void swn_places_refuse(struct swn_engine *e)
+{
+    char extra[32];
+    if (e->config.verbose)
+        swn_say("activations: no places in this budget, weights have a better use for the %s that they take more",
+                swn_format_mib(extra, e->plot_extra));
+    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+        if (t->places)
+            forget(e, t->places);
+    e->plots_refused = e->goal_bytes;
+    e->plot_extra = e->unplotted_other = 0;
+    e->settling = 0;
+    e->other_before = 0;
+    e->other_peak = swn_policy_other(e);
 }
 
 /* --- a pass --- */

@@ -20,7 +20,8 @@ def test_nothing_kept_nothing_ahead(torch113):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("without", ["slices", "lodging", "prefetch,kept,slices,lodging"])
+@pytest.mark.parametrize("without", ["slices", "lodging", "places", "prefetch,kept,slices,lodging,places"])
 def test_bits(torch, without):
     run = _run(torch, without, "sliced", "float32", budget=32)
     assert (run.stats["slices"] == 0) == ("slices" in without), run.describe()
+    assert "places" not in without or run.stats["placed_bytes"] == 0, run.describe()

@@ -588,10 +588,12 @@ static void plots(void **state)
         assert_int_equal(swn_arena_warm_bytes(a), warm_count * SWN_GRANULE);
     }
     assert_true(taken > 0);
+    assert_int_equal(swn_arena_plot_bytes(a), (PLOT + 1) * SWN_GRANULE);
 
     /* What is free is anybody's at once, the rest when it is freed. */
     swn_arena_unplot(a, p);
     swn_arena_unplot(a, other);
+    assert_int_equal(swn_arena_plot_bytes(a), 0);
     assert_int_equal(swn_arena_plot_idle(a), 0);
     assert_int_equal(swn_arena_warm_bytes(a), warm_count * SWN_GRANULE);
     for (size_t i = 0; i < PLOT; i++)

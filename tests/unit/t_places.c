@@ -50,6 +50,10 @@ static void pass(unsigned model, const struct shape *shape, int keep, struct ten
 {
     static _Atomic uint64_t stamp = 1000;
     struct tensor live[TENSORS] = {{0}};
+    /* Nothing computes here, so every byte counts that has to be read, and plots could be refused as too large. */
+    pthread_mutex_lock(&e->lock);
+    e->unplotted_other = e->unplotted_other ? SIZE_MAX : 0;
+    pthread_mutex_unlock(&e->lock);
     for (unsigned i = 0; i < WEIGHTS; i++) {
         op_read(&weights[model][i]);
         if (i % 2)
@@ -199,6 +203,40 @@ static void lives_change(void *arg)
     end();
 }
 
+/* Where weights have a better use for what plots take, there are none, until the budget is another one. */
+static void refused(void *arg)
+{
+    (void)arg;
+    struct swn_draft d;
+    begin();
+    for (unsigned i = 0; i < 16; i++)
+        pass(0, &large, -1, NULL, NULL);
+    CHECK(swn_arena_plot_bytes(e->arena) > 0);
+    pthread_mutex_lock(&e->lock);
+    CHECK(swn_policy_draft(e, swn_window_self(), &d) == 0);
+    size_t other = d.other;
+    d.bytes_per_ns = 0.01; /* so slow a disk that every byte counts */
+    d.plot_extra = MIB;
+    d.plot_gain_ns = 1e12;
+    CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other);
+    double plotted_ns = d.plan.latency_ns;
+    d.plot_gain_ns = 0;
+    CHECK(swn_policy_make_plan(&d) == 0 && d.unplot && d.other == other - MIB && d.plan.latency_ns < plotted_ns);
+    CHECK(swn_policy_adopt(e, &d) == 0);
+    pthread_mutex_unlock(&e->lock);
+    swn_policy_drop_draft(&d);
+    CHECK(swn_arena_plot_bytes(e->arena) == 0);
+    struct counters before = count();
+    for (unsigned i = 0; i < 8; i++)
+        pass(0, &large, -1, NULL, NULL);
+    CHECK(swn_arena_plot_bytes(e->arena) == 0 && count().placed == before.placed);
+    CHECK(swn_engine_set_budget(BUDGET + MIB, 100, &(struct swn_budget_change){0}) == 0);
+    for (unsigned i = 0; i < 4; i++)
+        pass(0, &large, -1, NULL, NULL);
+    CHECK(count().placed > before.placed);
+    end();
+}
+
 static void *run_model(void *arg)
 {
     unsigned model = *(unsigned *)arg;
@@ -267,6 +305,7 @@ ALONE(settled)
 ALONE(other_shapes)
 ALONE(kept_by_the_program)
 ALONE(lives_change)
+ALONE(refused)
 ALONE(two_threads)
 ALONE(storm)
 
@@ -277,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_other_shapes),
         cmocka_unit_test(test_kept_by_the_program),
         cmocka_unit_test(test_lives_change),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_two_threads),
         cmocka_unit_test(test_storm),
     };
