@@ -1,4 +1,4 @@
-"""What a pass costs the library when nothing changes any more: steady.py OUT vgg|resnet|transformer."""
+"""What a pass costs the library when nothing changes any more: steady.py OUT vgg|resnet|transformer, or one of torchvision."""
 import ctypes
 import json
 import os
@@ -68,6 +68,11 @@ def transformer():
     return nn.Sequential(*(Block() for _ in range(6))), (1, 160, 512)  # 72 MiB
 
 
+def torchvisions(name):
+    import torchvision
+    return getattr(torchvision.models, name)(weights=None), (1, 3, 224, 224)
+
+
 def status():
     """The statistics of this process as swapnetctl would get them; None without the library."""
     path = os.path.join(os.environ.get("XDG_RUNTIME_DIR", ""), "swapnet", f"{os.getpid()}.sock")
@@ -93,7 +98,8 @@ def watch():
 
 
 record, args = begin()
-model, shape = {"vgg": vgg, "resnet": resnet, "transformer": transformer}[args[0]]()
+own = {"vgg": vgg, "resnet": resnet, "transformer": transformer}
+model, shape = own[args[0]]() if args[0] in own else torchvisions(args[0])
 model.eval()
 image = torch.randn(shape)
 with torch.no_grad():
