@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define CHUNK 256
@@ -18,6 +19,13 @@ struct id {
 };
 
 static struct id *_Atomic chunks[CHUNKS];
+
+/* By system call, as other preloads stand before fstat: libfaketime's takes a lock that it removes before we exit. The
+ * kernel's struct is the C library's where pointers have 64 bits. */
+static int look(int fd, struct stat *st)
+{
+    return (int)syscall(SYS_fstat, fd, st);
+}
 
 static struct id *entry(int fd, int make)
 {
@@ -51,7 +59,7 @@ int swn_own(int fd)
         fd = next;
     }
     struct id *id = entry(fd, 1);
-    if (id && !fstat(fd, &st)) {
+    if (id && !look(fd, &st)) {
         atomic_store_explicit(&id->dev, st.st_dev, memory_order_relaxed);
         atomic_store_explicit(&id->ino, st.st_ino, memory_order_relaxed);
     }
@@ -64,7 +72,7 @@ int swn_owns(int fd)
     const struct id *id = entry(fd, 0);
     ino_t ino = id ? atomic_load_explicit(&id->ino, memory_order_relaxed) : 0;
     return !ino ||
-           (!fstat(fd, &st) && st.st_ino == ino && st.st_dev == atomic_load_explicit(&id->dev, memory_order_relaxed));
+           (!look(fd, &st) && st.st_ino == ino && st.st_dev == atomic_load_explicit(&id->dev, memory_order_relaxed));
 }
 
 int swn_own_close(int fd)
