@@ -153,6 +153,7 @@ def save(torch, where, code):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.slow
 def test_written_specially(torch213, tmp_path):
     save(torch213, tmp_path, """
 torch.serialization.set_crc32_options(False)

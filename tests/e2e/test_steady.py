@@ -27,7 +27,14 @@ def _steady(torch, model, budget):
     assert run.record["notes"]["faults_per_pass"] < 100, (run.record["notes"], reference.record["notes"])
 
 
-@pytest.mark.parametrize("model, budget", [("vgg", 48), ("resnet", 48), ("transformer", 44)])
+QUICK = [("1.13", "vgg"), ("2.13", "resnet"), ("1.13", "transformer")]
+
+
+@pytest.mark.parametrize("torch, model, budget", [
+    pytest.param(torch, model, budget, id=f"{model}-torch{torch.name}",
+                 marks=[] if (torch.name, model) in QUICK else [pytest.mark.slow])
+    for torch in harness.ALL_TORCH for model, budget in (("vgg", 48), ("resnet", 48), ("transformer", 44))],
+    indirect=["torch"])
 def test_steady_state(torch, model, budget):
     _steady(torch, model, budget)
 

@@ -10,7 +10,7 @@ import torch
 from _models import mlp, rows
 from _record import begin
 
-CHILDREN, SECONDS = 150, 20
+CHILDREN, SECONDS = 50, 20
 
 record, _ = begin()
 model = mlp(depth=8)
