@@ -50,8 +50,8 @@ def parse(argv=None):
                         metavar="A,B", help=f"of {', '.join(variants.ALL)}; plain always runs, "
                         "accelerate where scripts/bench has put it")
     parser.add_argument("--curve", metavar="FILE.png", help="latency against budget: draw it into "
-                        f"this file, and go by default from {CURVE_POINTS[0] * 100:g} % to "
-                        f"{CURVE_POINTS[-1] * 100:g} % for {', '.join(CURVE_MODELS)}")
+                        f"this file, and go by default from {CURVE_POINTS[0] * 100:g} %% to "
+                        f"{CURVE_POINTS[-1] * 100:g} %% for {', '.join(CURVE_MODELS)}")
     parser.add_argument("--ablations", action="store_true", help="swapnet with each of its parts "
                         "left out, instead of what users would pick; at 25 and 50 %%, 3 rounds")
     parser.add_argument("--rounds", type=int,

@@ -2,6 +2,7 @@
 import os
 import resource
 import shutil
+import subprocess
 
 import pytest
 
@@ -206,3 +207,11 @@ def test_stats_at_a_relative_path(torch113, disk):
     run = _run(torch113, disk, "infer", "mlp", env={"SWAPNET_STATS": "relative.json"})
     assert run.own_lines() == []
     assert os.path.exists(disk / "relative.json")
+
+
+@pytest.mark.parametrize("program", ["adapt", "load", "predict", "run", "scenario"])
+def test_benchmarks_say_how_they_are_run(program):
+    """argparse finds out at --help alone that a text of its options cannot be printed."""
+    done = subprocess.run(["/usr/bin/python3", harness.REPO / "bench" / f"{program}.py", "--help"], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0 and "usage:" in done.stdout, done
