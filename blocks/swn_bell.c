@@ -31,7 +31,8 @@ int swn_bell_ring(const struct swn_bell *b)
 
 int swn_bell_poll_fd(const struct swn_bell *b)
 {
-    return b->out >= 0 && swn_owns(b->out) ? b->out : -1;
+    /* Without its other end the pipe is at its end, and poll would return at once for ever. */
+    return b->out >= 0 && swn_owns(b->out) && swn_owns(b->in) ? b->out : -1;
 }
 
 int swn_bell_hush(const struct swn_bell *b)

@@ -54,7 +54,7 @@ int swn_own(int fd)
     while (is_taken(fd)) {
         int next = fcntl(fd, F_DUPFD_CLOEXEC, fd + 1);
         if (next < 0)
-            return fd; /* out of numbers: as good as not looking */
+            break; /* out of numbers: whoever lost this one finds this file there */
         close(fd);
         fd = next;
     }

@@ -98,7 +98,9 @@ static int map_at(struct swn_residency *s, const struct swn_range *r, int how, c
 /* Ordinary pages in place of what is there; they are zero. */
 static int map_anonymous(const struct swn_range *r)
 {
-    void *at = mmap((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE,
+    /* A lodged place that a child inherits as a hole is one up to its last granule's end. */
+    size_t bytes = r->lodges ? r->span : swn_round_up(r->len, SWN_PAGE);
+    void *at = mmap((void *)r->addr, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     return at == MAP_FAILED ? -errno : 0;
 }

@@ -8,9 +8,18 @@
 int swn_open_direct(const struct swn_io *io, int fd, int mode)
 {
     char self[64];
+    struct stat was, is;
+    /* By name, which says nothing of whose number it is by now. */
+    if (io->fstat(io->ctx, fd, &was))
+        return -1;
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     int direct = io->open(io->ctx, self, mode | O_DIRECT | O_CLOEXEC, 0);
-    return direct < 0 ? -1 : direct;
+    if (direct < 0)
+        return -1;
+    if (!io->fstat(io->ctx, direct, &is) && is.st_dev == was.st_dev && is.st_ino == was.st_ino)
+        return direct;
+    io->close(io->ctx, direct);
+    return -1;
 }
 
 int swn_read_whole(const struct swn_io *io, int fd, void *buf, size_t len, uint64_t off)

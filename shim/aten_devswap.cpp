@@ -1,5 +1,6 @@
 #include "aten_devswap.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/version.h>
 
@@ -99,6 +100,7 @@ void swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator
 bool swn_devswap_capturing(c10::Device device)
 {
     try {
+        c10::DeviceGuard guard(device);
         return host->device_capturing(stream_of(device)) != 0;
     } catch (const std::exception &) {
         return false; // a PyTorch whose streams nobody can name
@@ -112,6 +114,8 @@ bool swn_devswap_lend()
         return false;
     int err = -1;
     try {
+        // We are outside of the operator's own guard, and events belong to the device that is current.
+        c10::DeviceGuard guard(l.held[0].device());
         l.stream = stream_of(l.held[0].device());
         err = host->device_begin(l.memory.data(), l.n, l.stream, l.address.data(), &l.captured);
     } catch (const std::exception &) {
@@ -142,7 +146,10 @@ void swn_devswap_end()
             __atomic_compare_exchange_n(word_of(l.held[i].unsafeGetStorageImpl()), &expected, l.closed[i], false,
                                         __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
-    host->device_end(l.memory.data(), l.n, l.stream, l.captured);
+    if (l.n) {
+        c10::DeviceGuard guard(l.held[0].device());
+        host->device_end(l.memory.data(), l.n, l.stream, l.captured);
+    }
     let_go(l);
 }
 

@@ -721,7 +721,7 @@ void swn_devswap_resize(struct swn_devswap *s, size_t capacity_bytes, int shrink
     size_t capacity = capacity_bytes / s->pool.unit * s->pool.unit, largest = 0;
     for (size_t i = 0; i < s->count; i++)
         largest = s->blocks[i]->bytes > largest ? s->blocks[i]->bytes : largest;
-    if (capacity < 2 * largest)
+    if (s->counted && capacity < 2 * largest)
         capacity = 2 * largest;
     if (shrinks || capacity > s->capacity)
         s->capacity = capacity;

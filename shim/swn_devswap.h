@@ -23,8 +23,9 @@ struct swn_devweight; /* a tensor there */
 /* Takes over the pool, which was chosen. capacity_bytes: the most that blocks take at once; `counted` if it is memory
  * of the budget. 0 or -errno. */
 int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, size_t capacity_bytes, int counted);
-/* Another room, or, without `shrinks`, no less than it has already. What is too much goes when nobody uses it; two of
- * the largest blocks always have room, or no operator could have them. */
+/* Another room, or, without `shrinks`, no less than it has already. What is too much goes when nobody uses it. Where
+ * it is counted, two of the largest blocks always have room, or no operator could have them; a card's own memory has
+ * the room that was asked for, and what does not fit is not taken on. */
 void swn_devswap_resize(struct swn_devswap *s, size_t capacity_bytes, int shrinks);
 /* By all blocks that are there, and buffers without one. */
 size_t swn_devswap_held(struct swn_devswap *s);

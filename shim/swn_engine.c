@@ -21,6 +21,7 @@
 #include "swn_guest.h"
 #include "swn_keep_locks.h"
 #include "swn_load.h"
+#include "swn_own.h"
 #include "swn_record.h"
 #include "swn_size.h"
 #include "swn_stats_json.h"
@@ -452,8 +453,11 @@ void swn_engine_prefork(void)
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         if (r->shared)
             swn_residency_unshare(&e->res, r); /* what is written from now on is the parent's or the child's alone */
-        else if (r->published && !swn_residency_scan(&e->res, r, &pages) && pages.own)
-            swn_policy_home(e, r, 0); /* the child gets a fresh mapping for it; private copies must not be lost */
+        else if (r->published &&
+                 (!swn_owns(r->file->fetch.fd) || (!swn_residency_scan(&e->res, r, &pages) && pages.own)))
+            /* The child gets a fresh mapping for it: private copies must not be lost, and of a file that the program
+             * has closed there are no more mappings. */
+            swn_policy_home(e, r, 0);
     e->res.fork_epoch++;
     e->fork_paused = fetch;
 }

@@ -115,7 +115,11 @@ static int have_plot(struct swn_engine *e, struct swn_places *s)
     size_t now = s->plot ? swn_plot_bytes(s->plot) : 0;
     if (!most || (now >= most && now <= most + most / 4))
         return 1;
-    size_t unplotted = swn_arena_plot_bytes(e->arena) ? e->unplotted_other : swn_policy_other_peak(e);
+    size_t peak = swn_policy_other_peak(e), unplotted = e->unplotted_other;
+    if (!s->plot)
+        unplotted = peak;
+    else if (!unplotted && peak > e->plot_extra)
+        unplotted = peak - e->plot_extra;
     struct swn_plot *plot = swn_arena_plot(e->arena, most);
     if (!plot)
         return now >= most;
@@ -177,6 +181,10 @@ static void conclude(struct swn_engine *e, struct swn_places *s, const struct re
 {
     uint64_t hash = hash_of(pass);
     struct plan *p = plan_of(s, pass, hash);
+    /* One thread's activations have a plot. Threads that take turns would each keep theirs, until nothing of the budget
+     * is left for weights; the others' come and go on demand. */
+    if (!s->plot && swn_arena_plot_bytes(e->arena))
+        return;
     if (p) {
         p->used = s->pass;
         if (!p->missed || same_lives(&p->pass, pass) || p->mended++ >= MOST_MENDED)

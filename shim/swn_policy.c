@@ -742,7 +742,7 @@ static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_no
 int swn_policy_make_plan(struct swn_draft *d)
 {
     int err = make_plan(d, d->other, d->nodes, &d->plan);
-    size_t other = d->other - d->plot_extra;
+    size_t other = d->other > d->plot_extra ? d->other - d->plot_extra : 0;
     struct swn_plan_node *nodes = !err && d->plot_extra ? malloc(d->n * sizeof *nodes) : NULL;
     struct swn_plan unplotted;
     if (!nodes)

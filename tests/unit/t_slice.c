@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#define LARGE_BYTES (17 * MIB)
+#define LARGE_BYTES (2896 * ROW_BYTES) /* ends in the middle of a granule */
 #define ROW_BYTES ((size_t)6144)
 #define UNIT ((size_t)3 * 65536) /* where rows and granules meet */
 #define SMALL 12

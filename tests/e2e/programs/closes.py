@@ -2,6 +2,7 @@
     closes.py here      in the process that has computed before
     closes.py daemon    in a child of it, the parent waits
     closes.py early     before the first tensor has been swapped out
+    closes.py loaded    with weights from a checkpoint, some of which were never used before, and a child forked after
 """
 import hashlib
 import os
@@ -11,7 +12,7 @@ import tempfile
 import torch
 
 from _models import mlp, rows
-from _record import begin
+from _record import begin, digest
 
 record, (how,) = begin()
 
@@ -22,8 +23,23 @@ def compute(model, name, passes):
             record.tensor(f"{name}{i}", model(rows(i)))
 
 
-model = torch.nn.Linear(4, 4) if how == "early" else mlp()
-if how != "early":
+def loaded(directory):
+    path = os.path.join(directory.name, "model.pth")
+    torch.save(mlp(depth=12).state_dict(), path)
+    models = mlp(depth=12), mlp(depth=12)
+    for each in models:
+        each.load_state_dict(torch.load(path))
+    return models
+
+
+directory = tempfile.TemporaryDirectory(dir=os.path.dirname(record.path))
+if how == "loaded":
+    model, fresh = loaded(directory)
+    compute(model, "before", 8)
+elif how == "early":
+    model = torch.nn.Linear(4, 4)
+else:
+    model = mlp()
     compute(model, "before", 3)
 
 if how == "daemon":
@@ -34,14 +50,25 @@ if how == "daemon":
     torch.set_num_threads(1)  # libgomp's threads do not survive a fork
 os.closerange(3, 256)
 
-directory = tempfile.TemporaryDirectory(dir=os.environ.get("SWAPNET_TEST_DIR"))
 mine = [open(os.path.join(directory.name, str(i)), "w+b") for i in range(16)]
 for i, file in enumerate(mine):
     file.write(bytes([i]) * (1 << 20))
     file.flush()
+    file.truncate(64 << 20)  # so that there is something wherever we may look
 
 if how == "early":
     model = mlp()
+if how == "loaded":
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if not child:
+        torch.set_num_threads(1)
+        with torch.no_grad():
+            os.write(write_end, digest(model(rows(0))).encode())
+        os._exit(0)
+    os.close(write_end)
+    record.value("child", [os.read(read_end, 64).decode(), os.waitpid(child, 0)[1]])
+    compute(fresh, "fresh", 2)
 compute(model, "after", 3)
 second = mlp()
 compute(second, "second", 2)
