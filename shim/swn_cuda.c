@@ -8,10 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    size_t offset;
-} functions[] = {
+static const struct swn_cuda_entry functions[] = {
     {"cudaDeviceGetAttribute", offsetof(struct swn_cuda, device_attribute)},
     {"cudaGetDevice", offsetof(struct swn_cuda, get_device)},
     {"cudaSetDevice", offsetof(struct swn_cuda, set_device)},
@@ -58,16 +55,27 @@ int swn_cuda_symbol(const char *stem, const char *name, void **out)
     return *out ? 0 : -ENOSYS;
 }
 
-int swn_cuda_find(struct swn_cuda *out)
+int swn_cuda_runtime_symbol(const char *name, void **out)
 {
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+    return swn_cuda_symbol("libcudart", name, out);
+}
+
+int swn_cuda_fill(void *table, const struct swn_cuda_entry *entries, size_t n,
+                  int (*find)(const char *name, void **out))
+{
+    for (size_t i = 0; i < n; i++) {
         void *function;
-        int err = swn_cuda_symbol("libcudart", functions[i].name, &function);
+        int err = find(entries[i].name, &function);
         if (err)
             return err;
-        memcpy((char *)out + functions[i].offset, &function, sizeof function);
+        memcpy((char *)table + entries[i].offset, &function, sizeof function);
     }
     return 0;
+}
+
+int swn_cuda_find(struct swn_cuda *out)
+{
+    return swn_cuda_fill(out, functions, sizeof functions / sizeof functions[0], swn_cuda_runtime_symbol);
 }
 
 int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream)

@@ -48,4 +48,16 @@ int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream);
  * there is no such library; -ENOSYS: it has no such function. Thread-safe. */
 int swn_cuda_symbol(const char *stem, const char *name, void **out);
 
+/* Where a function's pointer goes in a table of them. */
+struct swn_cuda_entry {
+    const char *name;
+    size_t offset;
+};
+
+/* Fills `table` with what `find` finds, which is swn_cuda_runtime_symbol or its like. 0, or find's first error. */
+int swn_cuda_fill(void *table, const struct swn_cuda_entry *entries, size_t n,
+                  int (*find)(const char *name, void **out));
+/* In the CUDA runtime. As swn_cuda_symbol. */
+int swn_cuda_runtime_symbol(const char *name, void **out);
+
 #endif

@@ -6,12 +6,7 @@
 
 #include "swn_cuda.h"
 
-struct function {
-    const char *name;
-    size_t offset;
-};
-
-static const struct function runtime[] = {
+static const struct swn_cuda_entry runtime[] = {
     {"cudaStreamCreateWithFlags", offsetof(struct swn_cuda_swap, stream_create)},
     {"cudaThreadExchangeStreamCaptureMode", offsetof(struct swn_cuda_swap, capture_mode)},
     {"cudaEventCreateWithFlags", offsetof(struct swn_cuda_swap, event_create)},
@@ -22,7 +17,7 @@ static const struct function runtime[] = {
     {"cudaMemcpyAsync", offsetof(struct swn_cuda_swap, memcpy_async)},
 };
 
-static const struct function driver[] = {
+static const struct swn_cuda_entry driver[] = {
     {"cuDeviceGetAttribute", offsetof(struct swn_cuda_virtual, device_attribute)},
     {"cuMemGetAllocationGranularity", offsetof(struct swn_cuda_virtual, granularity)},
     {"cuMemAddressReserve", offsetof(struct swn_cuda_virtual, reserve)},
@@ -36,14 +31,7 @@ static const struct function driver[] = {
 
 int swn_cuda_find_swap(struct swn_cuda_swap *out)
 {
-    for (size_t i = 0; i < sizeof runtime / sizeof runtime[0]; i++) {
-        void *function;
-        int err = swn_cuda_symbol("libcudart", runtime[i].name, &function);
-        if (err)
-            return err;
-        memcpy((char *)out + runtime[i].offset, &function, sizeof function);
-    }
-    return 0;
+    return swn_cuda_fill(out, runtime, sizeof runtime / sizeof runtime[0], swn_cuda_runtime_symbol);
 }
 
 /* The driver's library is in the process where a GPU is; else the runtime may know. */
@@ -54,7 +42,7 @@ static int driver_symbol(const char *name, void **out)
         return 0;
     void *function, *found = NULL;
     int how = 0;
-    if (swn_cuda_symbol("libcudart", "cudaGetDriverEntryPoint", &function))
+    if (swn_cuda_runtime_symbol("cudaGetDriverEntryPoint", &function))
         return -ENOSYS;
     memcpy(&entry_point, &function, sizeof function);
     if (entry_point(name, &found, 0, &how) || !found)
@@ -65,11 +53,5 @@ static int driver_symbol(const char *name, void **out)
 
 int swn_cuda_find_virtual(struct swn_cuda_virtual *out)
 {
-    for (size_t i = 0; i < sizeof driver / sizeof driver[0]; i++) {
-        void *function;
-        if (driver_symbol(driver[i].name, &function))
-            return -ENOSYS;
-        memcpy((char *)out + driver[i].offset, &function, sizeof function);
-    }
-    return 0;
+    return swn_cuda_fill(out, driver, sizeof driver / sizeof driver[0], driver_symbol);
 }
