@@ -1,6 +1,7 @@
 /* Description: weights that a device shares, and the engine: they stay where the device has them, buffers are filled
  * from the disk, all of it counts, and nothing is left when they go. */
 #define _GNU_SOURCE
+#include "swn_device_cases.h"
 #include "swn_engine_fixture.h"
 
 #include <pthread.h>
@@ -214,11 +215,7 @@ static void repeated(void *device)
     take_all();
 }
 
-static const struct {
-    const char *name;
-    void (*test)(void *);
-    const char *devices;
-} cases[] = {
+static const struct device_case cases[] = {
     {"ways", ways, "nano xavier orin thor discrete"},
     {"pressed", pressed, "nano xavier orin thor"},
     {"full", full, "nano xavier orin"},
@@ -230,19 +227,8 @@ static const struct {
 
 static void all(void **state)
 {
-    static const char *const devices[] = {"nano", "xavier", "orin", "thor", "discrete"};
     (void)state;
-    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
-        for (size_t d = 0; d < 5; d++) {
-            char device[16];
-            snprintf(device, sizeof device, "%s", devices[d]);
-            if (!strstr(cases[c].devices, device))
-                continue;
-            int status = run_alone(cases[c].test, device, 60);
-            if (status)
-                fprintf(stderr, "%s on %s: %d\n", cases[c].name, device, status);
-            assert_int_equal(status, 0);
-        }
+    run_device_cases(cases, sizeof cases / sizeof cases[0]);
 }
 
 int main(void)

@@ -2,6 +2,7 @@
  * weights there and right, whatever is launched runs to its end on the bytes that it was given, the room is kept to,
  * what is needed next is there before it is asked for, and a weight that is not there can be read by nobody. */
 #define _GNU_SOURCE
+#include "swn_device_cases.h"
 #include "swn_engine_fixture.h"
 
 #include <errno.h>
@@ -362,11 +363,7 @@ static void without_virtual_memory(void *device)
     take_all();
 }
 
-static const struct {
-    const char *name;
-    void (*test)(void *);
-    const char *devices;
-} cases[] = {
+static const struct device_case cases[] = {
     {"swapped", swapped, "nano xavier orin discrete"},
     {"closed_faults", closed_faults, "nano xavier orin discrete"},
     {"streams", streams, "nano orin discrete"},
@@ -383,20 +380,8 @@ static const struct {
 
 static void all(void **state)
 {
-    static const char *const devices[] = {"nano", "xavier", "orin", "discrete"};
-    const char *only = getenv("T_DEVSWAP");
     (void)state;
-    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
-        for (size_t d = 0; d < 4; d++) {
-            char device[16];
-            snprintf(device, sizeof device, "%s", devices[d]);
-            if (!strstr(cases[c].devices, device) || (only && strcmp(only, cases[c].name) != 0))
-                continue;
-            int status = run_alone(cases[c].test, device, 60);
-            if (status)
-                fprintf(stderr, "%s on %s: %d\n", cases[c].name, device, status);
-            assert_int_equal(status, 0);
-        }
+    run_device_cases(cases, sizeof cases / sizeof cases[0]);
 }
 
 int main(void)

@@ -1,0 +1,17 @@
+/* swn_device_cases.h - tests that run once for each kind of device that the stand-in can be, each in a process of its
+ * own. */
+#ifndef SWN_DEVICE_CASES_H
+#define SWN_DEVICE_CASES_H
+
+#include <stddef.h>
+
+struct device_case {
+    const char *name;
+    void (*test)(void *device); /* the device's name */
+    const char *devices;        /* names, in one string */
+};
+
+/* Runs them all, in cmocka's test. The environment's T_DEVICE_CASE names one that is to run alone. */
+void run_device_cases(const struct device_case *cases, size_t n);
+
+#endif
