@@ -41,7 +41,8 @@ struct swn_stats {
     uint64_t plans;
     uint64_t unified_elided_bytes;  /* of tensors that went to a device without a copy */
     uint64_t unified_copied_bytes;  /* and of those that were copied there */
-    uint64_t device_budget_bytes;   /* SWAPNET_DEVICE_BUDGET, 0: not set */
+    uint64_t device_budget_bytes;   /* of cards, for weights that come and go: SWAPNET_DEVICE_BUDGET, or what was
+                                     * taken where they were nearly full */
     uint64_t device_resident_bytes; /* memory of devices for weights that come and go there, now */
     uint64_t device_peak_bytes;     /* and at its highest */
     uint64_t device_kept_bytes;     /* of such weights that PyTorch was given memory of its own for, for good */

@@ -631,4 +631,5 @@ void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)
 }
 
 extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
-const swn_half swn_aten_half = {SWN_ATEN_ABI, attach, enable, enable_device, swn_watch_begin, raise_oom, TORCH_VERSION};
+const swn_half swn_aten_half = {SWN_ATEN_ABI,    attach,    enable,           enable_device,
+                                swn_watch_begin, raise_oom, swn_unified_idle, TORCH_VERSION};

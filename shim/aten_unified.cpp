@@ -7,6 +7,11 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
+#include <torch/version.h>
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+#define SWN_DEVICE_ALLOCATOR
+#include <c10/core/CachingDeviceAllocator.h>
+#endif
 
 #include <atomic>
 #include <mutex>
@@ -183,6 +188,7 @@ c10::Device current(c10::Device device)
 
 swn_way way_of(const at::Tensor &self, c10::Device device, bool parameter)
 {
+    c10::DeviceGuard guard(current(device)); // whose memory is looked at
     auto way =
         static_cast<swn_way>(host->device_way(current(device).index(), address_of(self), self.nbytes(), parameter));
     return way == SWN_WAY_ALIAS && !whole(self) ? SWN_WAY_COPY : way;
@@ -586,6 +592,25 @@ bool swn_unified_replaces(c10::ArrayRef<const c10::IValue> inputs)
 {
     return inputs.size() == 3 && inputs[0].isTensor() && inputs[1].isTensor() &&
            replaces(inputs[0].toTensor(), inputs[1].toTensor());
+}
+
+size_t swn_unified_idle(int device)
+{
+#ifdef SWN_DEVICE_ALLOCATOR
+    try {
+        auto *allocator = dynamic_cast<c10::DeviceAllocator *>(c10::GetAllocator(device_type));
+        if (!allocator || !allocator->initialized())
+            return 0;
+        auto stats = allocator->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+        int64_t idle = stats.reserved_bytes[0].current - stats.allocated_bytes[0].current;
+        return idle > 0 ? static_cast<size_t>(idle) : 0;
+    } catch (const std::exception &) {
+        return 0;
+    }
+#else
+    (void)device;
+    return 0;
+#endif
 }
 
 bool swn_unified_in_graph(const at::Tensor &tensor)

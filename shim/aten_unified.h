@@ -50,6 +50,9 @@ bool swn_unified_replaces(c10::ArrayRef<const c10::IValue> inputs);
 // Whether a copy of the tensor's bytes, which are ours, is put into a graph now.
 bool swn_unified_in_graph(const at::Tensor &tensor);
 
+// Bytes of the device's memory that PyTorch has taken from it and no tensor uses; 0 where it does not say.
+size_t swn_unified_idle(int device);
+
 // Copies as the program's own outermost operator would, which may register instead. In aten.cpp.
 void swn_copy_outermost(at::Tensor &to, const at::Tensor &from);
 

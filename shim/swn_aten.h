@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 8u
+#define SWN_ATEN_ABI 9u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -170,7 +170,9 @@ struct swn_half {
      * `op` is valid during the call. */
     const char *(*watch)(void (*result)(const char *op, const struct swn_result *result));
     void (*raise_oom)(size_t bytes); /* throws */
-    const char *version;             /* "1.13.0", of the headers it was built with */
+    /* Bytes of the device's memory that PyTorch has taken from it and no tensor uses; 0 where that cannot be known. */
+    size_t (*device_idle)(int device);
+    const char *version; /* "1.13.0", of the headers it was built with */
 };
 
 #ifdef __cplusplus

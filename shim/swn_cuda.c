@@ -18,6 +18,7 @@ static const struct swn_cuda_entry functions[] = {
     {"cudaHostGetDevicePointer", offsetof(struct swn_cuda, host_device_pointer)},
     {"cudaMallocManaged", offsetof(struct swn_cuda, malloc_managed)},
     {"cudaFree", offsetof(struct swn_cuda, free)},
+    {"cudaMemGetInfo", offsetof(struct swn_cuda, memory_info)},
     {"cudaStreamAttachMemAsync", offsetof(struct swn_cuda, stream_attach)},
     {"cudaStreamSynchronize", offsetof(struct swn_cuda, stream_synchronize)},
     {"cudaStreamIsCapturing", offsetof(struct swn_cuda, stream_capturing)},

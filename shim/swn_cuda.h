@@ -31,6 +31,7 @@ struct swn_cuda {
     int (*host_device_pointer)(void **device, void *host, unsigned flags);
     int (*malloc_managed)(void **p, size_t bytes, unsigned flags);
     int (*free)(void *p);
+    int (*memory_info)(size_t *free, size_t *total);                           /* of the card's memory, in bytes */
     int (*stream_attach)(void *stream, void *p, size_t bytes, unsigned flags); /* bytes: 0 or all of the allocation */
     int (*stream_synchronize)(void *stream);
     int (*stream_capturing)(void *stream, int *status); /* *status is 0 where nothing is being captured */

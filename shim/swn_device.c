@@ -21,6 +21,11 @@
 #define OTHERS 8 /* one part in so many */
 /* Where not all weights fit, those that come and go have another part, and room for so many of the largest. */
 #define LARGEST 3
+/* A card whose user says nothing is PyTorch's, until this part of its memory is all that is left: half of that is for
+ * weights then, which come and go, and the rest for whatever else the program needs there. */
+#define CROWDED 8
+/* Another thread that installs the hook needs nothing of ours; should it ever wait for us, that is for no longer. */
+#define HOOK_WAIT_NS 250000000u
 
 /* What a device was found to be when the first tensor went there. */
 struct device {
@@ -31,6 +36,7 @@ struct device {
     struct swn_devpool pool;
     struct swn_devswap *swapper; /* NULL until one does */
     size_t largest;              /* weight that was to go there; guarded by the engine's lock */
+    _Atomic size_t room;         /* for weights in a card's memory; 0: it is not crowded, and its user said nothing */
 };
 
 /* What swn_device_open gave out. */
@@ -58,21 +64,23 @@ static _Atomic int said_room, said_bounce, said_kept;
 int swn_device_start(const struct swn_config *config)
 {
     wish = config->unified;
+    /* "off" is about memory that is shared; a card's own is left alone by it, too, unless the user gave us a share. */
     found = (wish != SWN_CONFIG_UNIFIED_OFF || config->device_budget_bytes) && !swn_cuda_find(&cuda);
     return found;
 }
 
-/* Whether weights can come and go on it: on a card with memory of its own, if the user says how much. */
+/* Whether weights can come and go on it. */
 static void look_for_swaps(struct device *d, int index)
 {
     const char *why = "";
     size_t budget = swn_engine_one.config.device_budget_bytes;
     char text[32];
-    if (d->backend ? d->backend->shares && !d->backend->pins : !budget)
+    if (d->backend && d->backend->shares && !d->backend->pins)
         return;
     d->swaps = !swn_devpool_choose(&d->pool, index, d->backend, swn_engine_one.config.budget_bytes, &why);
-    if (d->backend)
+    if (d->backend || !budget)
         return;
+    atomic_store(&d->room, budget);
     if (!d->swaps)
         swn_say("device %d: %s: SWAPNET_DEVICE_BUDGET has no effect, and what goes there is copied", index, why);
     else if (swn_engine_one.config.verbose)
@@ -93,9 +101,43 @@ static void look_at(struct device *d, int index)
     if (!d->backend && wish != SWN_CONFIG_UNIFIED_AUTO && wish != SWN_CONFIG_UNIFIED_OFF)
         swn_say("device %d has no %s memory (SWAPNET_UNIFIED): what goes there is copied", index,
                 swn_config_unified_name(wish));
-    else if (swn_engine_one.config.verbose && (d->backend || !d->swaps))
+    else if (swn_engine_one.config.verbose && (d->backend || !atomic_load(&d->room)))
         swn_say("device %d: %s%s", index, d->backend ? d->backend->name : "no",
-                d->backend ? " memory" : " unified memory: what goes there is copied");
+                d->backend ? " memory"
+                : d->swaps ? " unified memory: what goes there is copied, until its own is nearly full"
+                           : " unified memory: what goes there is copied");
+}
+
+/* Whether a card of which its user said nothing has no place for so many bytes more. What PyTorch keeps there unused
+ * has place for them, too. */
+static int crowded(struct device *d, int index, size_t bytes)
+{
+    struct swn_engine *e = &swn_engine_one;
+    char text[32];
+    size_t left, all;
+    if (e->config.device_budget_bytes)
+        return 1;
+    if (cuda.memory_info(&left, &all)) {
+        cuda.last_error();
+        return 0;
+    }
+    size_t least = bytes + all / CROWDED;
+    if (left >= least || (e->half && left + e->half->device_idle(index) >= least))
+        return 0;
+    size_t room = all / CROWDED / 2, largest = LARGEST * bytes, most = left / 4 * 3;
+    room = room > largest ? room : largest;
+    room = room < most ? room : most;
+    pthread_mutex_lock(&devices_lock);
+    int first = !atomic_load(&d->room);
+    if (room > atomic_load(&d->room))
+        atomic_store(&d->room, room);
+    pthread_mutex_unlock(&devices_lock);
+    if (first)
+        swn_say("device %d has no unified memory, and its own is nearly full: weights that go there from now on come "
+                "and go in %s of it "
+                "(SWAPNET_DEVICE_BUDGET says how much)",
+                index, swn_format_mib(text, room));
+    return 1;
 }
 
 /* NULL: it shares no memory with us, and nothing comes and goes there. */
@@ -161,6 +203,8 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
         return SWN_WAY_COPY;
     struct device *d = device_of(device); /* nothing of CUDA before there is a weight to move */
     if (!d || (cut && !d->swaps && (d->backend->pins || !d->backend->shares)))
+        return SWN_WAY_COPY;
+    if (!d->backend && !crowded(d, device, bytes))
         return SWN_WAY_COPY;
     if (d->backend && !d->backend->shares && (!d->swaps || (!cut && stays(e, d, bytes))))
         return SWN_WAY_BUFFER;
@@ -262,7 +306,7 @@ static int open_shared(struct swn_engine *e, struct swn_device_memory *m, uintpt
 static size_t capacity_of(const struct swn_engine *e, const struct device *d)
 {
     size_t half = e->goal_bytes / 2, wanted = set_aside(e, d) - e->goal_bytes / OTHERS;
-    return !d->backend ? e->config.device_budget_bytes : wanted < half ? wanted : half;
+    return !d->backend ? atomic_load(&d->room) : wanted < half ? wanted : half;
 }
 
 static struct swn_devswap *swapper_of(struct device *d, size_t capacity)
@@ -323,7 +367,7 @@ struct swn_device_memory *swn_device_open(int device, enum swn_way way, uintptr_
             swn_say("%s: that weight, and others like it, are copied to the device",
                     err != -ENOMEM ? "the device does not take a weight's memory"
                     : d->backend   ? "no room in SWAPNET_BUDGET for a weight that the device is to share"
-                                   : "no room in SWAPNET_DEVICE_BUDGET for a weight");
+                                   : "no room in the device's memory that is for weights (SWAPNET_DEVICE_BUDGET)");
         return NULL;
     }
     *address = m->block.device;
@@ -475,6 +519,10 @@ int swn_device_watch(void)
         return 1;
     atomic_store(&e->want_hook, 1);
     swn_engine_after_alloc();
+    /* Loaders of several threads come here together, and one of them installs it. */
+    uint64_t until = swn_now_ns() + HOOK_WAIT_NS;
+    while (atomic_load(&e->hook_state) == 1 && swn_now_ns() < until)
+        usleep(100);
     return atomic_load(&e->hook_state) == 2;
 }
 
@@ -502,7 +550,11 @@ void swn_device_stats(struct swn_stats *out)
 {
     out->unified_elided_bytes = atomic_load(&elided_bytes);
     out->unified_copied_bytes = atomic_load(&copied_bytes);
-    out->device_budget_bytes = swn_engine_one.config.device_budget_bytes;
+    uint64_t rooms = 0;
+    for (struct device *d = devices; d < devices + DEVICES; d++)
+        rooms += d->backend ? 0 : atomic_load(&d->room);
+    uint64_t budget = swn_engine_one.config.device_budget_bytes;
+    out->device_budget_bytes = budget ? budget : rooms;
     out->device_kept_bytes = atomic_load(&kept_bytes);
     swn_devswap_stats(out);
     pthread_mutex_lock(&devices_lock);

@@ -87,6 +87,13 @@ def test_rules(torch, mode, device):
         assert run.own_lines() == [], run.describe()
 
 
+def test_two_cards(torch):
+    """A model on each; the current device is the first throughout, and nothing is left on the wrong one's streams."""
+    run = on_card(torch, "devices", timeout=300)
+    assert_swapped(run, 24)
+    assert run.own_lines() == [], run.describe()
+
+
 @pytest.mark.parametrize("device", ["discrete", "orin"])
 def test_threads(torch213, device):
     """On a card addresses are for ever; elsewhere another thread could keep one, so that weights stay for good, which is
@@ -105,6 +112,34 @@ def test_compiled(torch213):
     run = on_card(torch213, "compiled", timeout=300)
     assert run.stats["device_kept_bytes"] >= MLP * MIB, run.describe()
     assert len(run.own_lines()) == 1 and "compiled code runs" in run.own_lines()[0], run.describe()
+
+
+def out_of_memory(torch, memory):
+    """Whether the plain program ends for want of the card's memory."""
+    with harness.disk_dir() as where:
+        run = harness.start(torch, "devswap", str(STANDIN), "bits", "mlp", where=where,
+                            env={"STANDIN_DEVICE": "discrete", "STANDIN_MEMORY": str(memory)}).finish()
+    assert run.rc == 0 or "no memory left" in run.stderr, run.describe()
+    return run.rc != 0
+
+
+def test_larger_than_the_card(torch):
+    """Nobody said how much of the card is for weights: what has no place there comes and goes, which is said once."""
+    assert out_of_memory(torch, 40)
+    run = both(torch, "bits", "mlp", device="discrete", budget=64, STANDIN_MEMORY="40")
+    assert_swapped(run)
+    stats = run.stats
+    assert 0 < stats["device_peak_bytes"] <= stats["device_budget_bytes"] < 20 * MIB, run.describe()
+    assert stats["device_kept_bytes"] == 0, run.describe()
+    assert len(run.own_lines()) == 1 and "no unified memory" in run.own_lines()[0], run.describe()
+
+
+def test_kept_unused(torch213):
+    """What PyTorch keeps of the card's memory without a use is not lacking."""
+    run = both(torch213, "bits", "mlp", device="discrete", budget=64, STANDIN_MEMORY="52")
+    assert_swapped(run)
+    run = both(torch213, "bits", "mlp", device="discrete", budget=64, STANDIN_MEMORY="52", STANDIN_IDLE="16")
+    assert run.stats["device_swap_ins"] == 0 and run.own_lines() == [], run.describe()
 
 
 def test_without_a_device_budget(torch113):

@@ -127,6 +127,22 @@ def test_mapped(torch213, how, device, budget):
     assert run.record["notes"]["device_peak"] < 3 * MIB, run.describe()
 
 
+@functools.cache
+def llama(torch):
+    path = f"{harness.session_dir('unified')}/llama"
+    harness.plain(torch, "unified", str(STANDIN), "device_map", path)  # writes it
+    return path
+
+
+@pytest.mark.parametrize("device, budget", [("thor", 16), ("orin", 40)])
+def test_device_map(torch213, device, budget):
+    """from_pretrained(device_map=...) copies no weight either."""
+    run = both(torch213, "device_map", llama(torch213), device=device, budget=budget)[1]
+    notes, stats = run.record["notes"], run.stats
+    assert stats["unified_elided_bytes"] == notes["shared_bytes"], run.describe()
+    harness.assert_bounded(run)
+
+
 @pytest.mark.parametrize("device", ["orin", "nano"])
 def test_no_room(torch213, device):
     """Memory that may not leave, and not enough of it: the rest comes and goes (test_devswap.py)."""

@@ -57,6 +57,10 @@ class Cuda:
         free, total = torch.cuda.mem_get_info()
         return total - free - torch.cuda.memory_reserved()
 
+    def memory(self):
+        """Bytes that are free, and all."""
+        return torch.cuda.mem_get_info()
+
     def pinned(self, n):
         return torch.empty(n, dtype=torch.uint8, pin_memory=True)
 
@@ -80,11 +84,15 @@ class Standin:
         self.wait()
         return sum(self.standin.live().values())  # allocations, not bytes
 
-    def beside(self):
-        self.wait()
+    def memory(self):
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
-        return total.value - free.value
+        return free.value, total.value
+
+    def beside(self):
+        self.wait()
+        free, total = self.memory()
+        return total - free
 
     def peak(self):
         return self.standin.lib.standin_peak()
@@ -140,9 +148,16 @@ def adopt(module, state, prefix=""):
         adopt(child, state, f"{prefix}{name}.")
 
 
+def filled(leave):
+    """All of the card's memory but so many bytes and an eighth, of which swapnet takes no more for weights unasked."""
+    free, total = gpu.memory()
+    return torch.empty(max(free - total // 8 - leave, 0), dtype=torch.uint8, device=gpu.device)
+
+
 def infer():
     name, checkpoint, how, passes = args
     model, x = models.build(name)
+    taken = filled(int(os.environ["GPU_LEAVE"])) if "GPU_LEAVE" in os.environ else None
     start = time.perf_counter()
     if how == "map":
         adopt(model, gpu.load(checkpoint))
@@ -165,6 +180,7 @@ def infer():
                 record.tensor(f"pass {i}", y.cpu())
     record.notes |= {"latency_s": statistics.median(seconds[3:]), "device_peak": gpu.peak()}
     record.module("weights", model.cpu())
+    del taken
 
 
 def moves():

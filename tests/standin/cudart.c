@@ -21,7 +21,6 @@
 
 #define AWAY ((uintptr_t)1 << 46) /* from a registered address to the device's, where they differ */
 #define STRETCHES 32
-#define DEVICES 2 /* alike; kernels run one after the other on all of them */
 enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
 
 /* Attributes by cudaDeviceAttr, as NVIDIA documents them for these devices; where it does not say whether the host's
@@ -56,7 +55,7 @@ static struct launch *queue, **queue_end = &queue; /* the first one is running *
 static size_t device_bytes, device_peak;
 static int in_use; /* launched something, and not waited for it since */
 static unsigned fail_in;
-static _Atomic unsigned chosen[DEVICES];
+static _Atomic unsigned chosen[STANDIN_DEVICES];
 static __thread int last, current;
 
 __attribute__((noreturn)) void standin_broken(const char *rule, const void *at)
@@ -307,13 +306,26 @@ void standin_count(long long bytes)
         device_peak = device_bytes;
 }
 
+/* $STANDIN_MEMORY MiB, or more than a test needs. */
+static size_t device_memory(void)
+{
+    const char *mib = getenv("STANDIN_MEMORY");
+    return mib ? strtoull(mib, NULL, 10) << 20 : (size_t)64 << 30;
+}
+
+int standin_full(size_t bytes)
+{
+    return device_bytes + bytes > device_memory();
+}
+
 /* Memory of the device's or the driver's: two mappings of the same pages. */
 static int make(void **p, size_t bytes, enum standin_kind kind, unsigned attached)
 {
     struct memory *m = calloc(1, sizeof *m);
     int fd = memfd_create("standin", MFD_CLOEXEC);
     bytes = (bytes + 4095) / 4096 * 4096;
-    if (!m || fd < 0 || standin_made_to_fail() || ftruncate(fd, (off_t)bytes)) {
+    int full = kind == STANDIN_DEVICE && standin_full(bytes);
+    if (!m || fd < 0 || full || standin_made_to_fail() || ftruncate(fd, (off_t)bytes)) {
         free(m);
         close(fd);
         return NO_MEMORY;
@@ -348,7 +360,7 @@ void standin_forget(struct memory *m)
 EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int index)
 {
     standin_begin();
-    if (index < 0 || index >= DEVICES || standin_made_to_fail())
+    if (index < 0 || index >= STANDIN_DEVICES || standin_made_to_fail())
         return standin_end(INVALID);
     switch (attribute) {
     case 18:
@@ -383,7 +395,7 @@ EXPORT int cudaGetDevice(int *index)
 
 EXPORT int cudaSetDevice(int index)
 {
-    if (index < 0 || index >= DEVICES)
+    if (index < 0 || index >= STANDIN_DEVICES)
         return result(INVALID);
     current = index;
     atomic_fetch_add(&chosen[index], 1);
@@ -471,7 +483,9 @@ EXPORT int cudaFree(void *p)
     struct memory *m = standin_find(p, 0);
     if (p && (!m || m->base != p || m->kind == STANDIN_REGISTERED))
         return standin_end(INVALID);
-    synchronize(NULL);
+    while (queue) /* whichever device it is of */
+        pthread_cond_wait(&standin_moved, &standin_lock);
+    standin_settle();
     if (p) {
         munmap(m->base, m->bytes);
         munmap(m->view, m->bytes);
@@ -484,7 +498,7 @@ EXPORT int cudaFree(void *p)
 EXPORT int cudaMemGetInfo(size_t *free, size_t *total)
 {
     standin_begin();
-    *total = *free = (size_t)64 << 30;
+    *total = *free = device_memory();
     *free -= device_bytes;
     for (const struct memory *m = standin_memories; m; m = m->next)
         *free -= m->kind == STANDIN_MANAGED ? m->bytes : 0;

@@ -7,8 +7,14 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/view_native.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
+#include <torch/version.h>
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+#define STANDIN_ALLOCATOR_SAYS
+#include <c10/core/CachingDeviceAllocator.h>
+#endif
 
 #include <cstdlib>
 #include <new>
@@ -22,7 +28,20 @@ namespace
 
 constexpr auto type = c10::DeviceType::PrivateUse1;
 
-struct Memory final : c10::Allocator {
+c10::Device current_device()
+{
+    int index = 0;
+    cudaGetDevice(&index);
+    return {type, static_cast<c10::DeviceIndex>(index)};
+}
+
+#ifdef STANDIN_ALLOCATOR_SAYS
+using Allocator = c10::DeviceAllocator;
+#else
+using Allocator = c10::Allocator;
+#endif
+
+struct Memory final : Allocator {
     static void drop(void *p)
     {
         cudaFree(p);
@@ -31,8 +50,8 @@ struct Memory final : c10::Allocator {
     {
         void *p = nullptr;
         if (n && cudaMalloc(&p, n))
-            throw std::bad_alloc();
-        return {p, p, &drop, c10::Device(type, 0)};
+            TORCH_CHECK_WITH(OutOfMemoryError, false, "the device has no memory left");
+        return {p, p, &drop, current_device()};
     }
 #if SWAPNET_TORCH_MAJOR == 1
     c10::DataPtr allocate(size_t n) const override
@@ -47,6 +66,31 @@ struct Memory final : c10::Allocator {
     void copy_data(void *to, const void *from, size_t n) const override
     {
         cudaMemcpy(to, from, n, 4);
+    }
+#endif
+#ifdef STANDIN_ALLOCATOR_SAYS
+    bool initialized() override
+    {
+        return true;
+    }
+    void emptyCache(c10::MempoolId_t) override
+    {
+    }
+    void recordStream(const c10::DataPtr &, c10::Stream) override
+    {
+    }
+    c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override
+    {
+        c10::CachingDeviceAllocator::DeviceStats stats;
+        const char *idle = std::getenv("STANDIN_IDLE");
+        stats.reserved_bytes[0].current = idle ? std::atoll(idle) << 20 : 0;
+        return stats;
+    }
+    void resetAccumulatedStats(c10::DeviceIndex) override
+    {
+    }
+    void resetPeakStats(c10::DeviceIndex) override
+    {
     }
 #endif
     c10::DeleterFnPtr raw_deleter() const override
@@ -64,29 +108,33 @@ void *native_stream()
     return reinterpret_cast<void *>(current_stream);
 }
 
-// One device.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
     c10::DeviceType type() const override
     {
         return ::type;
     }
-    c10::Device exchangeDevice(c10::Device) const override
+    c10::Device exchangeDevice(c10::Device to) const override
     {
-        return getDevice();
+        c10::Device before = getDevice();
+        uncheckedSetDevice(to);
+        return before;
     }
     c10::Device getDevice() const override
     {
-        return {::type, 0};
+        return current_device();
     }
-    void setDevice(c10::Device) const override
+    void setDevice(c10::Device to) const override
     {
+        uncheckedSetDevice(to);
     }
-    void uncheckedSetDevice(c10::Device) const noexcept override
+    void uncheckedSetDevice(c10::Device to) const noexcept override
     {
+        if (to.has_index() && to != current_device())
+            cudaSetDevice(to.index());
     }
-    c10::Stream getStream(c10::Device) const noexcept override
+    c10::Stream getStream(c10::Device device) const noexcept override
     {
-        return c10::Stream(c10::Stream::UNSAFE, getDevice(), current_stream);
+        return c10::Stream(c10::Stream::UNSAFE, device.has_index() ? device : getDevice(), current_stream);
     }
     c10::Stream exchangeStream(c10::Stream to) const noexcept override
     {
@@ -106,7 +154,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 #endif
     c10::DeviceIndex deviceCount() const noexcept override
     {
-        return 1;
+        return 2;
     }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
@@ -122,11 +170,21 @@ at::Tensor view_of(const at::Tensor &t)
     return at::from_blob(standin_view(t.data_ptr()), t.sizes(), t.strides(), options);
 }
 
-at::Tensor on_device(const at::Tensor &t)
+at::Tensor on_device(const at::Tensor &t, c10::Device device)
 {
-    at::Tensor made = at::empty_strided(t.sizes(), t.strides(), t.options().device(c10::Device(type, 0)));
+    at::Tensor made = at::empty_strided(t.sizes(), t.strides(), t.options().device(device));
     view_of(made).copy_(t);
     return made;
+}
+
+at::Tensor &set_storage(at::Tensor &self, at::Storage source, int64_t offset, c10::IntArrayRef size,
+                        c10::IntArrayRef stride)
+{
+    auto *impl = self.unsafeGetTensorImpl();
+    impl->set_storage_keep_dtype(std::move(source));
+    impl->set_sizes_and_strides(size, stride);
+    impl->set_storage_offset(offset);
+    return self;
 }
 
 struct Launch {
@@ -152,12 +210,14 @@ struct Launch {
 // Device tensors become views, and views that come back the tensors that they are of.
 struct Translation {
     Launch launch;
+    c10::Device device = current_device(); // of what it is about
     std::unordered_map<void *, at::Tensor> written;
 
     at::Tensor in(const at::Tensor &t, bool writes)
     {
         if (!t.defined() || t.device().type() != type)
             return t;
+        device = t.device();
         at::Tensor view = view_of(t);
         if (writes)
             written[view.unsafeGetTensorImpl()] = t;
@@ -170,14 +230,22 @@ struct Translation {
         if (!t.defined())
             return t;
         auto same = written.find(t.unsafeGetTensorImpl());
-        return same != written.end() ? same->second : on_device(t);
+        if (same == written.end())
+            return on_device(t, device);
+        if (same->second.sizes() != t.sizes()) { // it was given a size by being written
+            at::Tensor made = on_device(t, device);
+            set_storage(same->second, made.storage(), 0, made.sizes(), made.strides());
+        }
+        return same->second;
     }
     c10::IValue in(const c10::IValue &value, bool writes)
     {
         if (value.isTensor())
             return in(value.toTensor(), writes);
-        if (value.isDevice() && value.toDevice().type() == type)
+        if (value.isDevice() && value.toDevice().type() == type) {
+            device = value.toDevice().has_index() ? value.toDevice() : device;
             return c10::Device(at::kCPU);
+        }
         if (value.isTensorList()) {
             c10::List<at::Tensor> list;
             for (const at::Tensor &t : value.toTensorVector())
@@ -235,15 +303,17 @@ void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack)
 }
 
 at::Tensor empty(c10::IntArrayRef size, c10::optional<at::ScalarType> dtype, c10::optional<at::Layout>,
-                 c10::optional<at::Device>, c10::optional<bool>, c10::optional<at::MemoryFormat> format)
+                 c10::optional<at::Device> device, c10::optional<bool>, c10::optional<at::MemoryFormat> format)
 {
+    c10::OptionalDeviceGuard guard(device);
     return at::detail::empty_generic(size, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                      c10::dtype_or_default(dtype), format);
 }
 
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, c10::optional<at::ScalarType> dtype,
-                         c10::optional<at::Layout>, c10::optional<at::Device>, c10::optional<bool>)
+                         c10::optional<at::Layout>, c10::optional<at::Device> device, c10::optional<bool>)
 {
+    c10::OptionalDeviceGuard guard(device);
     return at::detail::empty_strided_generic(size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                              c10::dtype_or_default(dtype));
 }
@@ -254,7 +324,10 @@ at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool non_bloc
         cudaMemcpyAsync(to.data_ptr(), from.data_ptr(), from.nbytes(), 2, native_stream());
         return to;
     }
-    cudaDeviceSynchronize();
+    for (const at::Tensor &t : {from, to}) {
+        c10::OptionalDeviceGuard guard(t.is_cpu() ? c10::optional<c10::Device>() : t.device());
+        cudaDeviceSynchronize();
+    }
     view_of(to).copy_(view_of(from));
     return to;
 }
@@ -270,16 +343,6 @@ at::Tensor view(const at::Tensor &self, c10::IntArrayRef size)
     return at::native::view(self, size);
 }
 
-at::Tensor &set_storage(at::Tensor &self, at::Storage source, int64_t offset, c10::IntArrayRef size,
-                        c10::IntArrayRef stride)
-{
-    auto *impl = self.unsafeGetTensorImpl();
-    impl->set_storage_keep_dtype(std::move(source));
-    impl->set_sizes_and_strides(size, stride);
-    impl->set_storage_offset(offset);
-    return self;
-}
-
 at::Tensor &set_whole_storage(at::Tensor &self, at::Storage source)
 {
     int64_t n = static_cast<int64_t>(source.nbytes() / self.itemsize()), step = 1;
@@ -290,7 +353,7 @@ at::Tensor &set_whole_storage(at::Tensor &self, at::Storage source)
 at::Tensor load(const at::Tensor &t)
 {
     auto bytes = at::TensorOptions().dtype(at::kByte);
-    c10::Device device(type, 0);
+    c10::Device device = current_device();
     c10::Storage there(c10::Storage::use_byte_size_t(), t.storage().nbytes(), Memory::make(t.storage().nbytes()),
                        &memory, true);
     at::Tensor to = at::empty({0}, bytes.device(device)).set_(there), from = at::empty({0}, bytes).set_(t.storage());

@@ -11,11 +11,14 @@ extern "C" {
 /* The device that is stood in for: nano, xavier, orin, thor or discrete. Before the first call; else the environment's
  * STANDIN_DEVICE says, or orin. */
 void standin_be(const char *device);
+/* The device has $STANDIN_MEMORY MiB of its own, if that is set. Of $STANDIN_IDLE MiB, beside those, PyTorch's
+ * allocator says that it has them and nobody uses them. */
 /* Launches a kernel that reads n stretches of memory at its beginning and, `us` microseconds later, at its end. What
  * the device cannot reach, or what has changed meanwhile, ends the program. */
 void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n);
 /* Where a kernel finds what is at a device address. */
 void *standin_view(const void *device);
+#define STANDIN_DEVICES 2 /* alike; kernels run one after the other on all of them */
 enum standin_kind { STANDIN_DEVICE, STANDIN_REGISTERED, STANDIN_MANAGED, STANDIN_RESERVED, STANDIN_PHYSICAL };
 /* How many of them there are. */
 unsigned standin_live(enum standin_kind kind);

@@ -44,6 +44,8 @@ void standin_copy_back(void *stream, void *to, const void *from, size_t bytes);
 int standin_is_captured(const void *stream);
 /* Nothing is running, and the program knows. */
 void standin_settle(void);
+/* There is no place on the device for so many bytes. */
+int standin_full(size_t bytes);
 /* Device memory is made or goes. */
 void standin_count(long long bytes);
 

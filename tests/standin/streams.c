@@ -10,6 +10,7 @@
 #define CAPTURED 4
 
 struct event {
+    int device;
     unsigned pending; /* records of it that are not there yet */
     int gone;
 };
@@ -66,7 +67,9 @@ EXPORT int cudaEventCreateWithFlags(void **event, unsigned flags)
     standin_begin();
     if (flags != 3 || standin_made_to_fail())
         return standin_end(NO_MEMORY);
-    *event = calloc(1, sizeof(struct event));
+    struct event *e = calloc(1, sizeof *e);
+    cudaGetDevice(&e->device);
+    *event = e;
     return standin_end(OK);
 }
 
@@ -81,6 +84,10 @@ EXPORT int cudaEventRecord(void *event, void *stream)
 {
     struct event *e = event;
     standin_begin();
+    int index;
+    cudaGetDevice(&index);
+    if (e->device != index)
+        standin_broken("an event of another device than the current one is recorded", event);
     if (standin_is_captured(stream))
         standin_broken("an event is put into a graph and waited for outside", event);
     if (standin_made_to_fail())

@@ -26,14 +26,14 @@ EXPORT void standin_virtual(int is_known)
 static int attribute(int *value, int which, int device)
 {
     *value = which == 102 && known;
-    return device ? INVALID : OK;
+    return device < 0 || device >= STANDIN_DEVICES ? INVALID : OK;
 }
 
 static int granularity(size_t *bytes, const struct property *p, int recommended)
 {
     (void)recommended;
     *bytes = STANDIN_GRANULE;
-    return p->type == 1 && p->location == 1 && p->device == 0 ? OK : INVALID;
+    return p->type == 1 && p->location == 1 && p->device >= 0 && p->device < STANDIN_DEVICES ? OK : INVALID;
 }
 
 static int reserve(uint64_t *at, size_t bytes, size_t alignment, uint64_t hint, unsigned long long flags)
@@ -80,7 +80,7 @@ static struct memory *physical(unsigned long long handle)
 static int create(unsigned long long *handle, size_t bytes, const struct property *p, unsigned long long flags)
 {
     standin_begin();
-    if (!bytes || bytes % STANDIN_GRANULE || p->type != 1 || flags || standin_made_to_fail())
+    if (!bytes || bytes % STANDIN_GRANULE || p->type != 1 || flags || standin_full(bytes) || standin_made_to_fail())
         return standin_end(NO_MEMORY);
     struct memory *m = calloc(1, sizeof *m);
     int fd = memfd_create("standin", MFD_CLOEXEC);
@@ -152,7 +152,8 @@ static int set_access(uint64_t at, size_t bytes, const int *access, size_t n)
 {
     standin_begin();
     struct memory *m = standin_find((void *)at, 1);
-    if (!m || !m->mapped || n != 1 || access[0] != 1 || access[1] != 0 || access[2] != 3 || standin_made_to_fail() ||
+    if (!m || !m->mapped || n != 1 || access[0] != 1 || access[1] < 0 || access[1] >= STANDIN_DEVICES ||
+        access[2] != 3 || standin_made_to_fail() ||
         mprotect(m->view + (at - (uintptr_t)m->base), bytes, PROT_READ | PROT_WRITE))
         return standin_end(INVALID);
     return standin_end(OK);

@@ -24,7 +24,7 @@ class Standin:
             torch.utils.rename_privateuse1_backend(name)
         if hasattr(torch, "_register_device_module"):
             torch._register_device_module(name, self.module())
-        self.device = torch.device(f"{name}:0")
+        self.device, self.other = (torch.device(f"{name}:{i}") for i in range(2))
 
     def load(self, path, **options):
         """torch.load to the device. PyTorch 1.13 makes storages on none but CUDA's, so there its steps are gone through."""
@@ -40,7 +40,7 @@ class Standin:
         module._is_in_bad_fork = lambda: False
         module._lazy_init = lambda: None
         module.manual_seed_all = lambda seed: None
-        module.current_device, module.device_count = lambda: 0, lambda: 1
+        module.current_device, module.device_count = lambda: 0, lambda: 2
         module.device = lambda device: contextlib.nullcontext()
         return module
 

@@ -96,6 +96,16 @@ def streams():
             record.tensor(f"{i}.{j}", t.cpu())
 
 
+def devices():
+    """A model on each of two devices, in turn; the current one is the first throughout."""
+    models, x = [mlp().to(where) for where in (device, standin.other)], batch()
+    for i in range(3):
+        for j, (model, where) in enumerate(zip(models, (device, standin.other))):
+            record.tensor(f"{i}.{j}", model((x * (j + 1)).to(where)).cpu())
+    for j, model in enumerate(models):
+        record.module(f"back {j}", model.cpu())
+
+
 def threads():
     """Two threads, each its own model and stream."""
     models, x = [mlp().to(device), mlp().to(device)], batch()

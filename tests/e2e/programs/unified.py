@@ -19,7 +19,7 @@ import _record
 from _standin import Standin
 
 record, (directory, mode, *args) = _record.begin()
-standin = Standin(directory, *(["npu"] if args[1:] == ["safetensors"] else []))  # which that library knows by name
+standin = Standin(directory, *(["npu"] if args[1:] == ["safetensors"] or mode == "device_map" else []))  # which those libraries know by name
 device = standin.device
 WIDTH, DEPTH = 512, 16
 
@@ -288,6 +288,24 @@ def adopt(module, state, prefix=""):
         module._parameters[name] = nn.Parameter(state[prefix + name], False)
     for name, child in module.named_children():
         adopt(child, state, f"{prefix}{name}.")
+
+
+def device_map():
+    """transformers' own loading, of a Llama that goes to the device as it is read."""
+    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+    path = args[0]
+    if not os.path.exists(os.path.join(path, "model.safetensors")):
+        config = LlamaConfig(hidden_size=256, intermediate_size=1024, num_hidden_layers=6, num_attention_heads=4,
+                             vocab_size=512, bos_token_id=None, eos_token_id=None)
+        LlamaForCausalLM(config).save_pretrained(path)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, device_map=str(device)).eval()
+    record.check("there", all(p.device == device for p in model.parameters()))
+    note_moved(model)
+    prompt = torch.arange(8)[None].to(device)
+    for i in range(3):
+        record.tensor(f"logits{i}", model(prompt + i).logits.cpu())
+    record.notes["device_peak"] = standin.lib.standin_peak()
+    record.module("model", model.cpu())
 
 
 def straight():
