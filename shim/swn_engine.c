@@ -58,7 +58,7 @@ size_t swn_engine_resident(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
     return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_window(e->pool) : 0) +
-           e->kept_bytes + (small > 0 ? (size_t)small : 0);
+           e->kept_bytes + (small > 0 ? (size_t)small : 0) - swn_load_expected_bytes(e);
 }
 
 void swn_engine_note_peak(struct swn_engine *e)
@@ -241,17 +241,20 @@ void *swn_engine_alloc(size_t n, int *strict)
     *strict = 0;
     pthread_mutex_lock(&e->lock);
     e->allocs++;
-    int alone = n > e->config.budget_bytes && e->config.enforce; /* makes room for itself, below */
-    struct swn_thread_state *t = alone ? NULL : swn_window_self();
+    swn_load_expect_no_more(e);
+    int expected = swn_load_expected(e, n);
+    int alone = n > e->config.budget_bytes && e->config.enforce && !expected; /* makes room for itself, below */
+    struct swn_thread_state *t = alone || expected ? NULL : swn_window_self();
     struct swn_place place;
     int placed = swn_places_find(e, t, n, &place);
-    if (!placed && e->lodged_bytes) {
+    if (!placed && e->lodged_bytes && !expected) {
         swn_lodge_vacate(e, n);
         placed = swn_places_find(e, t, n, &place); /* where a frame was until now */
     }
-    size_t need = alone ? 0 : fresh_bytes(e, placed ? &place : NULL, n);
+    size_t need = alone || expected ? 0 : fresh_bytes(e, placed ? &place : NULL, n);
     int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
-    if (!over && !alone && fresh_bytes(e, placed ? &place : NULL, n) > need) /* the warm pages were what had to go */
+    if (!over && !alone && !expected &&
+        fresh_bytes(e, placed ? &place : NULL, n) > need) /* the warm pages were what had to go */
         over = swn_policy_make_room(e, swn_round_up(n, SWN_GRANULE), NULL);
     if (over && e->config.strict) {
         *strict = 1;
@@ -274,6 +277,8 @@ void *swn_engine_alloc(size_t n, int *strict)
             e->demand_peak = e->live_bytes;
         if (e->live_bytes > e->live_recent)
             e->live_recent = e->live_bytes;
+        if (expected)
+            swn_load_expecting(e, r);
         if (alone && swn_policy_share(e, r))
             swn_policy_make_room(e, 0, r);
         swn_engine_note_peak(e);
@@ -310,6 +315,7 @@ int swn_engine_free(void *p)
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
     if (r && r->addr == (uintptr_t)p && r->lead == r) {
+        swn_load_expect_freed(e, r);
         swn_places_died(r);
         swn_node_remove(e, r);
         for (struct swn_range *next; r; r = next) {

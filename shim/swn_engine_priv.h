@@ -52,6 +52,8 @@ struct swn_thread_state {
     int listed;
 };
 
+struct source;
+
 struct swn_engine {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a frame arrived, was let go, or failed */
@@ -127,7 +129,14 @@ struct swn_engine {
     double plan_compute_ns; /* a pass with everything in memory, as the plan in force has it */
     struct swn_fetch *fork_paused;
     int forked;
-    uint64_t deferred;      /* bytes registered instead of read or copied */
+    uint64_t deferred; /* bytes registered instead of read or copied */
+    struct {           /* see swn_load_expect.c */
+        const struct source *source;
+        size_t after;
+        pthread_t thread;
+        struct swn_range *range;
+        uint32_t id;
+    } expected;
     struct swn_online disk; /* ns of a read by its bytes */
     uint64_t read_done_ns;  /* when the last read was done */
     /* Of copies: bytes read, bytes that they decoded to, and the time that took, per encoding for the latter two. */

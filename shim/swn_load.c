@@ -142,6 +142,8 @@ static void forget(struct swn_engine *e, struct source **link)
 {
     struct source *s = *link;
     *link = s->next;
+    if (e->expected.source == s)
+        e->expected.source = NULL;
     if (s->store)
         swn_store_close(s->store, e->io);
     if (s->mapped) {
@@ -331,6 +333,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
         e->deferred += len - delta;
         e->node_home_bytes -= home;
         note_held(r);
+        swn_load_expect(e, s, (size_t)(x - s->store->extents));
         atomic_store(&e->want_hook, 1);
     }
     pthread_mutex_unlock(&e->lock);
