@@ -23,6 +23,7 @@
 #include "aten_devswap.h"
 #include "aten_fills.h"
 #include "aten_flops.h"
+#include "aten_kernels.h"
 #include "aten_rows.h"
 #include "aten_rules.h"
 #include "aten_slices.h"
@@ -44,12 +45,10 @@ struct Operator {
     bool lies = false;               // nor is it of this one, which writes running statistics
     bool to_copy = false;            // aten::_to_copy
     bool fills = false;              // zero_, fill_, normal_, uniform_: writes all of it and reads nothing
+    swn_kernels kernels;             // nothing of this holds while they are not PyTorch's
     std::array<signed char, 32> use; // swn_use per argument
     swn_flops_kind flops = SWN_FLOPS_NONE;
 };
-
-// At the CPU key, as that part of a path in what a kernel's registration says of where it was.
-constexpr const char *pytorchs_source = "aten/src/ATen/";
 
 // What we have kernels for. They call what they stand before by its name in at::cpu or at::native, so they stand before
 // PyTorch's own only.
@@ -72,24 +71,16 @@ constexpr const char *with_kernels[][2] = {
     {"aten::uniform_", ""},
 };
 
-bool kernels_replaced = false; // one of these is the program's own
-
-// Whether the kernel that computes on the CPU is PyTorch's or ours, not one of the program's.
-bool known_kernel(const c10::OperatorHandle &handle)
-{
-    std::string table = handle.dumpComputedTable();
-    size_t at = table.compare(0, 5, "CPU: ") ? table.find("\nCPU: ") : 0;
-    if (at == std::string::npos)
-        return false;
-    std::string kernel = table.substr(at, table.find('\n', at + 1) - at);
-    return kernel.find(pytorchs_source) != std::string::npos || kernel.find(__FILE__) != std::string::npos;
-}
+bool ours_registered = false; // before the hook, or never
 
 bool any_kernel_replaced()
 {
     for (auto &name : with_kernels) {
         auto handle = c10::Dispatcher::singleton().findSchema({name[0], name[1]});
-        if (!handle || !known_kernel(*handle))
+        swn_kernels kernels;
+        if (handle)
+            kernels.look_at(*handle);
+        if (!kernels.own_are_pytorchs())
             return true;
     }
     return false;
@@ -114,14 +105,14 @@ Operator *describe(const at::RecordFunction &fn)
     op->lies = op->name.find("batch_norm") != std::string::npos || op->name.find("instance_norm") != std::string::npos;
     op->transparent = op->foreign || (rule && rule->uses[0] == 'm');
     op->to_copy = op->name == "aten::_to_copy";
-    op->whole_copy = op->name == "aten::copy_" && !kernels_replaced;
-    op->fills = (op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
-                 (op->name == "aten::fill_" && name->overload_name == "Scalar")) &&
-                known_kernel(*handle);
+    op->whole_copy = op->name == "aten::copy_";
+    op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
+                (op->name == "aten::fill_" && name->overload_name == "Scalar");
+    if (rule || op->fills)
+        op->kernels.look_at(*handle);
     op->flops = swn_flops_kind_find(op->name.c_str());
     const auto &args = handle->schema().arguments();
-    // A rule says what PyTorch's kernel does.
-    size_t rule_length = rule && !kernels_replaced && known_kernel(*handle) ? std::strlen(rule->uses) : 0;
+    size_t rule_length = rule ? std::strlen(rule->uses) : 0;
     for (size_t i = 0; i < args.size() && i < op->use.size(); i++) {
         // The last letter of a rule holds for all arguments that follow.
         char letter = rule_length ? rule->uses[i < rule_length ? i : rule_length - 1] : '-';
@@ -403,10 +394,11 @@ bool same_bytes(const at::Tensor &self, const at::Tensor &source)
            !self.is_conj() && !self.is_neg();
 }
 
-void begin(Thread &t, const Operator &op, const at::RecordFunction &fn)
+void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
 {
     auto inputs = fn.inputs();
-    bool own_address_only = python_may_run(), shared = swn_unified_active();
+    bool own_address_only = python_may_run() || !ours_registered || !op.kernels.are_pytorchs(),
+         shared = swn_unified_active();
     if (host->device_type && !own_address_only &&
         ((op.to_copy && swn_unified_takes(inputs)) || (op.whole_copy && swn_unified_replaces(inputs))))
         return; // what it does not do without reading, it does as a copy_
@@ -564,7 +556,8 @@ struct Silent : c10::WarningHandler {
 void register_kernels()
 {
     // Never destroyed: other threads may still compute when the process ends.
-    auto *kernels = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    auto *kernels =
+        new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, swn_kernels_source, __LINE__);
     kernels->impl("copy_", copy_kernel);
     // PyTorch warns of kernels that stand before its own; these call it.
     Silent silent;
@@ -583,8 +576,8 @@ const char *enable()
     try {
         if (!word_is_data_pointer())
             return "its storages are laid out differently from what was built for";
-        kernels_replaced = any_kernel_replaced();
-        if (!kernels_replaced)
+        ours_registered = !any_kernel_replaced();
+        if (ours_registered)
             register_kernels();
         at::addGlobalCallback(
             at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));

@@ -20,6 +20,7 @@
 #include <pthread.h>
 
 #include "aten_devswap.h"
+#include "aten_kernels.h"
 #include "aten_slices.h"
 
 namespace
@@ -626,7 +627,7 @@ void swn_unified_register(const swn_host *h)
     device_key = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::PrivateUse1;
     pthread_atfork(before_fork, after_fork, after_fork_child);
     // Never destroyed, see above.
-    auto *library = new torch::Library(torch::Library::IMPL, "aten", device_key, __FILE__, __LINE__);
+    auto *library = new torch::Library(torch::Library::IMPL, "aten", device_key, swn_kernels_source, __LINE__);
     library->impl("_to_copy", to_copy);
     library->impl("copy_", copy);
 }

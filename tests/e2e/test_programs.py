@@ -63,6 +63,8 @@ CASES = [
     Case("kept_in_python", budget=24, mapped=True),
     Case("refused", budget=8),
     Case("own_kernels", budget=24, mapped=True),
+    Case("late_kernels AutogradCPU", budget=32, mapped=True),
+    Case("late_kernels CPU", budget=32, quick="1.13"),
     Case("fork_new_operators", budget=24, quick="1.13"),
     Case("gloo_send", quick="2.13"),
     Case("storage_moves", quick="2.13"),

@@ -1,0 +1,123 @@
+#include "aten_kernels.h"
+
+#include <deque>
+#include <string>
+
+namespace
+{
+
+// The dispatcher's entry of an operator, of which OperatorHandle shows all but the count of registrations. An explicit
+// instantiation may name what is private.
+template <auto Member> struct Entry {
+    friend auto entry_of(const c10::OperatorHandle &handle)
+    {
+        return handle.*Member;
+    }
+};
+auto entry_of(const c10::OperatorHandle &handle);
+template struct Entry<&c10::OperatorHandle::operatorDef_>;
+
+// What a kernel's registration says of where it was, as parts of a path.
+constexpr const char *pytorchs_sources[] = {"aten/src/ATen/", "torch/csrc/", swn_kernels_source};
+
+// The keys through which a call gets to the processor.
+constexpr const char *keys[] = {"CPU", "AutogradCPU", "ADInplaceOrView", "AutocastCPU"};
+
+// Operators that get weights from operators that are made of others.
+constexpr const char *parts[][2] = {
+    {"aten::linear", ""},
+    {"aten::addmm", ""},
+    {"aten::mm", ""},
+    {"aten::matmul", ""},
+    {"aten::bmm", ""},
+    {"aten::baddbmm", ""},
+    {"aten::mv", ""},
+    {"aten::addmv", ""},
+    {"aten::_addmm_activation", ""},
+    {"aten::mkldnn_linear", ""},
+    {"aten::_mkldnn_linear_pointwise", ""},
+    {"aten::convolution", ""},
+    {"aten::_convolution", ""},
+    {"aten::mkldnn_convolution", ""},
+    {"aten::_slow_conv2d_forward", ""},
+    {"aten::thnn_conv2d", ""},
+    {"aten::_conv_depthwise2d", ""},
+    {"aten::slow_conv3d_forward", ""},
+    {"aten::slow_conv_transpose2d", ""},
+    {"aten::_nnpack_spatial_convolution", ""},
+    {"aten::native_layer_norm", ""},
+    {"aten::native_group_norm", ""},
+    {"aten::index_select", ""},
+    {"aten::embedding", ""},
+    {"aten::_embedding_bag", ""},
+    {"aten::_embedding_bag_forward_only", ""},
+    {"aten::mkldnn_rnn_layer", ""},
+    {"aten::add", "Tensor"},
+    {"aten::mul", "Tensor"},
+    {"aten::cat", ""},
+    {"aten::clone", ""},
+    {"aten::_to_copy", ""},
+    {"aten::copy_", ""},
+};
+
+// The line of the table that says what is computed with at a key.
+std::string line_of(const std::string &table, const char *key)
+{
+    std::string start = std::string("\n") + key + ": ";
+    size_t at = table.find(start);
+    return at == std::string::npos ? "" : table.substr(at + 1, table.find('\n', at + 1) - at - 1);
+}
+
+bool is_pytorchs(const std::string &line)
+{
+    for (const char *source : pytorchs_sources)
+        if (line.find(source) != std::string::npos)
+            return true;
+    return false;
+}
+
+} // namespace
+
+void swn_kernels::look_at(const c10::OperatorHandle &handle)
+{
+    operator_handle.emplace(handle);
+    count = &entry_of(handle)->def_and_impl_count;
+    look();
+}
+
+void swn_kernels::look()
+{
+    size_t now = *count; // before the look: what is registered meanwhile is looked at again
+    std::string table = "\n" + operator_handle->dumpComputedTable();
+    bool all = true;
+    for (const char *key : keys) {
+        std::string line = line_of(table, key);
+        all &= line.empty() || is_pytorchs(line);
+    }
+    std::string computes = line_of(table, keys[0]);
+    composite = computes.find("RegisterComposite") != std::string::npos ||
+                computes.find(swn_kernels_source) != std::string::npos;
+    known = all;
+    was.store(now, std::memory_order_release);
+}
+
+bool swn_kernels::are_pytorchs()
+{
+    // Never destroyed: other threads may still compute when the process ends.
+    static auto *made_of = [] {
+        auto *all = new std::deque<swn_kernels>;
+        for (auto &name : parts) {
+            auto handle = c10::Dispatcher::singleton().findSchema({name[0], name[1]});
+            if (handle) // not every version has all of them
+                all->emplace_back().look_at(*handle);
+        }
+        return all;
+    }();
+    if (!own_are_pytorchs())
+        return false;
+    if (composite)
+        for (swn_kernels &part : *made_of)
+            if (!part.own_are_pytorchs())
+                return false;
+    return true;
+}

@@ -1,0 +1,43 @@
+// Whose kernels compute an operator on the CPU: PyTorch's (or ours, which call those), or the program's own. What is
+// known of an operator, as that it lets go of a weight's address, is known of PyTorch's kernels only.
+//
+// A program can register kernels at any time. The dispatcher counts, for each operator, what is registered for it; that
+// count is looked at before each use, and the kernels where it has changed. One that another thread registers during an
+// operator is seen at the next one.
+#ifndef SWN_ATEN_KERNELS_H
+#define SWN_ATEN_KERNELS_H
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <atomic>
+#include <optional>
+
+// Where ours say that they were registered.
+constexpr const char *swn_kernels_source = "swapnet/shim";
+
+// Thread-safe.
+class swn_kernels
+{
+  public:
+    swn_kernels() = default; // of no operator: they are not PyTorch's
+    void look_at(const c10::OperatorHandle &handle);
+
+    // Whether they are PyTorch's or ours, and so are those of the operators that this one is made of.
+    bool are_pytorchs();
+    bool own_are_pytorchs()
+    {
+        if (count && *count != was.load(std::memory_order_acquire))
+            look();
+        return known.load(std::memory_order_relaxed);
+    }
+
+  private:
+    void look();
+
+    std::optional<c10::OperatorHandle> operator_handle;
+    const size_t *count = nullptr; // the dispatcher's
+    std::atomic<size_t> was{0};
+    std::atomic<bool> known{false}, composite{false};
+};
+
+#endif
