@@ -230,10 +230,10 @@ static int begin(struct swd *d)
     }
     d->book = (struct swn_book){.total = d->options.total, .policy = d->options.policy, .offer = swd_offer};
     d->follow = (struct swn_follow){.share = d->options.share, .ease = 1};
-    follow_memory(d, FIRST);
     err = swn_lease_load(&d->book, d->leases);
     if (err) /* the processes say what they hold when they come back */
         swd_say("cannot use %s: %s; starting without it", d->leases, strerror(-err));
+    follow_memory(d, FIRST); /* a share of what there is, those on record included */
     for (struct swn_party *p = d->book.first; p; p = p->next) {
         swd_watch(d, p);
         if (!p->user) {

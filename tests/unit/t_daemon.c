@@ -448,6 +448,7 @@ static void leases_on_record(void **state)
     assert_int_equal(again.count, 1);
     struct swn_party *q = again.first;
     assert_int_equal(q->ceiling, 300 * MIB);
+    assert_int_equal(swn_book_resident(&again), 300 * MIB); /* as nobody knows better */
     assert_int_equal(q->set_budget, 50 * MIB);
     assert_true(q->set_urgency > 2.4 && q->uid == 42 && !q->attached);
     assert_string_equal(q->name, p->name);
