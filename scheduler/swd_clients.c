@@ -132,8 +132,8 @@ void swd_gone(struct swd *d, struct swn_party *p)
     free(link);
     p->user = NULL;
     p->attached = 0;
-    d->cpus_changed = 1;
-    swn_book_leave(&d->book, p, swd_now_ms());
+    d->cpus_changed = d->unbalanced = 1;
+    swn_book_leave(&d->book, p);
 }
 
 /* Whether nothing is left of what had the connection: the process is dead, and its memory need not wait for the pidfd;
@@ -235,7 +235,7 @@ static struct swn_party *identify(struct swd *d, struct swd_client *c, uint64_t 
         p->uid = c->peer.uid;
         swd_watch(d, p);
         if (!p->user) {
-            swn_book_leave(&d->book, p, swd_now_ms());
+            swn_book_leave(&d->book, p);
             p = NULL;
         }
     }
@@ -271,7 +271,6 @@ static void hello(struct swd *d, struct swd_client *c, const struct swn_wire *m)
 static void from_process(struct swd *d, struct swd_client *c, const struct swn_wire *m)
 {
     struct swn_party *p = c->party;
-    int64_t now = swd_now_ms();
     if (!p) {
         refuse(c, "this connection has not said hello");
         return;
@@ -287,10 +286,10 @@ static void from_process(struct swd *d, struct swd_client *c, const struct swn_w
         d->drifted = 1;
         break;
     case SWN_WIRE_ACK:
-        swn_book_ack(&d->book, p, m->seq, now);
+        d->unbalanced |= swn_book_ack(&d->book, p, m->seq);
         break;
     case SWN_WIRE_REFUSE:
-        swn_book_refuse(&d->book, p, m->seq, m->minimum, m->lease, now);
+        d->unbalanced |= swn_book_refuse(&d->book, p, m->seq, m->minimum, m->lease);
         break;
     default: /* bye */
         c->party = NULL;

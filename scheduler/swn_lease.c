@@ -72,7 +72,7 @@ void swn_book_claim(struct swn_book *b, struct swn_party *p, uint64_t lease, uin
     b->dirty = 1;
 }
 
-void swn_book_leave(struct swn_book *b, struct swn_party *p, int64_t now_ms)
+void swn_book_leave(struct swn_book *b, struct swn_party *p)
 {
     struct swn_party **link = &b->first;
     while (*link != p)
@@ -81,26 +81,24 @@ void swn_book_leave(struct swn_book *b, struct swn_party *p, int64_t now_ms)
     b->count--;
     b->dirty = 1;
     free(p);
-    swn_book_balance(b, now_ms);
 }
 
-void swn_book_ack(struct swn_book *b, struct swn_party *p, uint64_t seq, int64_t now_ms)
+int swn_book_ack(struct swn_book *b, struct swn_party *p, uint64_t seq)
 {
     if (seq != p->seq || !p->seq)
-        return;
+        return 0;
     p->refused = 0;
-    if (p->ceiling != p->lease) {
-        p->ceiling = p->lease;
-        b->dirty = 1;
-        swn_book_balance(b, now_ms);
-    }
+    if (p->ceiling == p->lease)
+        return 0;
+    p->ceiling = p->lease;
+    b->dirty = 1;
+    return 1;
 }
 
-void swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint64_t minimum, uint64_t lease,
-                     int64_t now_ms)
+int swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint64_t minimum, uint64_t lease)
 {
     if (seq != p->seq || !p->seq)
-        return;
+        return 0;
     /* It may say that it holds less than we thought, never more than it was given. */
     if (lease < p->ceiling && lease >= p->lease)
         p->ceiling = lease;
@@ -108,7 +106,7 @@ void swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint
     p->minimum = minimum;
     p->refused = 1;
     b->dirty = 1;
-    swn_book_balance(b, now_ms);
+    return 1;
 }
 
 /* ---- who gets what ---- */

@@ -78,13 +78,14 @@ struct swn_party *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, u
  * ceiling, or what is in its memory, `in_memory`; where it says more it is told of a smaller lease by the next
  * swn_book_balance. */
 void swn_book_claim(struct swn_book *b, struct swn_party *p, uint64_t lease, uint64_t in_memory);
-/* It is dead, or gave everything back: its memory is anybody's. Frees p. */
-void swn_book_leave(struct swn_book *b, struct swn_party *p, int64_t now_ms);
-/* Confirmed. A number that is not the last one's is ignored. */
-void swn_book_ack(struct swn_book *b, struct swn_party *p, uint64_t seq, int64_t now_ms);
-/* It cannot: it needs `minimum`, and holds at most `lease`. */
-void swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint64_t minimum, uint64_t lease,
-                     int64_t now_ms);
+/* It is dead, or gave everything back: its memory is anybody's, once the caller has called swn_book_balance. Frees p.
+ */
+void swn_book_leave(struct swn_book *b, struct swn_party *p);
+/* Confirmed. A number that is not the last one's is ignored. 1: there is something to give away for the next
+ * swn_book_balance; one for many answers, since it costs as much as there are processes. */
+int swn_book_ack(struct swn_book *b, struct swn_party *p, uint64_t seq);
+/* It cannot: it needs `minimum`, and holds at most `lease`. 1 as above. */
+int swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint64_t minimum, uint64_t lease);
 /* Divides anew and offers what can be offered; after every change of what is in the book. */
 void swn_book_balance(struct swn_book *b, int64_t now_ms);
 /* The same where only what processes say of themselves has changed, which is measured and never quite the same: nothing

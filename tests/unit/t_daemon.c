@@ -414,7 +414,7 @@ static void forget(struct swn_book *b)
 {
     while (b->first) {
         b->first->attached = 0;
-        swn_book_leave(b, b->first, 0);
+        swn_book_leave(b, b->first);
     }
 }
 

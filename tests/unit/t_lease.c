@@ -52,12 +52,8 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    while (book.first) {
-        book.total = 0; /* nobody is offered anything on the way out */
-        for (struct swn_party *p = book.first; p; p = p->next)
-            p->attached = 0;
-        swn_book_leave(&book, book.first, clock_ms);
-    }
+    while (book.first)
+        swn_book_leave(&book, book.first);
     return 0;
 }
 
@@ -81,7 +77,8 @@ static void answer(struct client *c)
         return;
     c->pending = 0;
     c->using = c->last_lease = c->told_bytes;
-    swn_book_ack(&book, c->party, c->told_seq, clock_ms);
+    if (swn_book_ack(&book, c->party, c->told_seq))
+        swn_book_balance(&book, clock_ms);
 }
 
 static void answer_all(void)
@@ -101,7 +98,8 @@ static void take_away(struct client *c)
     c->alive = c->connected = c->pending = 0;
     struct swn_party *p = c->party;
     c->party = NULL;
-    swn_book_leave(&book, p, clock_ms);
+    swn_book_leave(&book, p);
+    swn_book_balance(&book, clock_ms);
 }
 
 static uint64_t lease(const struct client *c)
@@ -140,8 +138,8 @@ static void overdue_is_holding(void **state)
     clock_ms += SWN_LEASE_OVERDUE_MS + 1;
     assert_string_equal(swn_party_state(clients[0].party, clock_ms), "holding");
     swn_book_balance(&book, clock_ms);
-    assert_int_equal(lease(&clients[1]), given);                              /* not given away: it may be in use */
-    swn_book_ack(&book, clients[0].party, clients[0].told_seq - 1, clock_ms); /* the answer to an older one */
+    assert_int_equal(lease(&clients[1]), given);                                  /* not given away: it may be in use */
+    assert_false(swn_book_ack(&book, clients[0].party, clients[0].told_seq - 1)); /* the answer to an older one */
     assert_int_equal(clients[0].party->ceiling, 900 * MIB);
     answer_all();
     assert_int_equal(lease(&clients[1]), 500 * MIB);
@@ -172,11 +170,35 @@ static void refusal(void **state)
     join(&clients[1], 20 * MIB, 900 * MIB);
     answer(&clients[1]);
     clients[0].pending = 0;
-    swn_book_refuse(&book, clients[0].party, clients[0].told_seq, 700 * MIB, 800 * MIB, clock_ms);
+    assert_true(swn_book_refuse(&book, clients[0].party, clients[0].told_seq, 700 * MIB, 800 * MIB));
+    swn_book_balance(&book, clock_ms);
     assert_int_equal(clients[0].told_bytes, 700 * MIB); /* divided anew with the minimum it stated */
     answer_all();
     assert_int_equal(lease(&clients[0]), 700 * MIB);
     assert_int_equal(lease(&clients[1]), 300 * MIB);
+}
+
+/* Answers change the book and divide nothing: one that guesses the numbers of the next offers, and refuses them all in
+ * one go, has the book divided once. */
+static void many_answers_at_once(void **state)
+{
+    (void)state;
+    join(&clients[0], 20 * MIB, 900 * MIB);
+    answer_all();
+    join(&clients[1], 20 * MIB, 900 * MIB);
+    answer(&clients[1]);
+    uint64_t seq = clients[0].told_seq;
+    clients[0].pending = 0;
+    int heard = 0;
+    for (uint64_t i = 0; i < 1000; i++)
+        heard += swn_book_refuse(&book, clients[0].party, seq + i, 700 * MIB, 800 * MIB);
+    assert_true(heard >= 1 && !clients[0].pending && clients[0].party->seq == seq);
+    swn_book_balance(&book, clock_ms);
+    assert_true(clients[0].pending && clients[0].told_seq == seq + 1);
+    clients[1].pending = 0;
+    for (uint64_t i = 0; i < 1000; i++)
+        swn_book_ack(&book, clients[0].party, clients[0].told_seq + i);
+    assert_true(clients[0].party->ceiling == 700 * MIB && !clients[1].pending);
 }
 
 static void too_many_wait(void **state)
@@ -389,7 +411,8 @@ static void one_event(struct client *c)
             c->pending = 0;
             c->minimum = c->told_bytes + MIB < c->party->ceiling ? c->told_bytes + MIB : c->party->ceiling;
             c->last_lease = c->using = c->party->ceiling;
-            swn_book_refuse(&book, c->party, c->told_seq, c->minimum, c->using, clock_ms);
+            if (swn_book_refuse(&book, c->party, c->told_seq, c->minimum, c->using))
+                swn_book_balance(&book, clock_ms);
         }
         return;
     default:
@@ -481,6 +504,7 @@ int main(void)
         TEST(overdue_is_holding),
         TEST(the_dead_and_those_away),
         TEST(refusal),
+        TEST(many_answers_at_once),
         TEST(too_many_wait),
         TEST(what_a_user_sets),
         TEST(lower_total),
