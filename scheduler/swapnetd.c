@@ -12,7 +12,6 @@
 
 #include "swd.h"
 #include "swn_cpus.h"
-#include "swn_lease_file.h"
 #include "swn_notify.h"
 #include "swn_size.h"
 #include "swn_why.h"
@@ -37,10 +36,15 @@ void swd_say(const char *format, ...)
 
 enum look { FIRST, ORDINARY, PRESSED };
 
+uint64_t swd_fixed_total(const struct swd *d)
+{
+    return d->total.set ? d->total.set : d->options.total;
+}
+
 static void follow_memory(struct swd *d, enum look look)
 {
     struct swn_memory m;
-    if (d->options.total)
+    if (swd_fixed_total(d))
         return;
     int err = swn_memory_read(&m, "");
     if (err) {
@@ -90,6 +94,22 @@ static void tick(struct swd *d, int64_t now)
 
 /* ---- the loop ---- */
 
+/* A disk that is full now may have room in a second. */
+static void put_on_record(struct swd *d)
+{
+    if (!d->book.dirty || swd_now_ms() < d->save_after_ms)
+        return;
+    int err = swn_lease_save(&d->book, &d->total, d->leases);
+    if (err && !d->said_save++)
+        swd_say("cannot write %s: %s; a swapnetd that follows will know the leases from the processes alone", d->leases,
+                strerror(-err));
+    if (!err && d->said_save)
+        swd_say("the leases are on record again");
+    d->save_after_ms = err ? swd_now_ms() + TICK_MS : 0;
+    d->said_save = err ? d->said_save : 0;
+    d->book.dirty = err != 0;
+}
+
 static void settle(struct swd *d)
 {
     swd_reap(d);
@@ -100,13 +120,7 @@ static void settle(struct swd *d)
     d->unbalanced = d->drifted = 0;
     if (d->cpus_changed)
         bind_cpus(d);
-    if (d->book.dirty) {
-        int err = swn_lease_save(&d->book, d->leases);
-        if (err && !d->said_save++)
-            swd_say("cannot write %s: %s; a swapnetd that follows will know the leases from the processes alone",
-                    d->leases, strerror(-err));
-        d->book.dirty = 0;
-    }
+    put_on_record(d);
     for (struct swd_client *c = d->clients; c; c = c->next)
         if (c->out_have || c->ended)
             swd_flush(d, c);
@@ -176,7 +190,7 @@ static void run(struct swd *d)
         tick(d, now);
         settle(d);
         if (d->book.draining && !d->book.count)
-            d->stop = 1;
+            d->stop = 1; /* on record there is nobody left, so the one that follows drains nothing */
     }
 }
 
@@ -228,11 +242,13 @@ static int begin(struct swd *d)
         swd_say("cannot wait for events: %s", strerror(-err));
         return err;
     }
-    d->book = (struct swn_book){.total = d->options.total, .policy = d->options.policy, .offer = swd_offer};
+    d->book = (struct swn_book){.policy = d->options.policy, .offer = swd_offer};
+    d->total = (struct swn_lease_total){.start_bytes = d->options.total, .start_share = d->options.share};
     d->follow = (struct swn_follow){.share = d->options.share, .ease = 1};
-    err = swn_lease_load(&d->book, d->leases);
+    err = swn_lease_load(&d->book, &d->total, d->leases);
     if (err) /* the processes say what they hold when they come back */
         swd_say("cannot use %s: %s; starting without it", d->leases, strerror(-err));
+    d->book.total = swd_fixed_total(d);
     follow_memory(d, FIRST); /* a share of what there is, those on record included */
     for (struct swn_party *p = d->book.first; p; p = p->next) {
         swd_watch(d, p);
@@ -257,8 +273,8 @@ int main(int argc, char **argv)
         swd_unlisten(&d);
         return 1;
     }
-    swd_say("%s to give, by policy %s, at %s", swn_format_mib(mib, d.book.total), swn_divide_name(d.book.policy),
-            d.options.socket);
+    swd_say("%s to give%s, by policy %s, at %s", swn_format_mib(mib, d.book.total),
+            d.total.set ? " as swapnetctl set it" : "", swn_divide_name(d.book.policy), d.options.socket);
     settle(&d);
     swn_notify("READY=1\nSTATUS=Dividing memory among programs");
     run(&d);

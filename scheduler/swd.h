@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "swn_lease.h"
+#include "swn_lease_file.h"
 #include "swn_memory.h"
 
 struct swd_options {
@@ -52,11 +53,15 @@ struct swd {
     int cpus_changed;
     int64_t accept_after_ms; /* out of descriptors: not before then */
     int64_t next_tick_ms;
+    struct swn_lease_total total; /* as on record */
+    int64_t save_after_ms;        /* it could not be written: not before then */
     int said_save, said_total;
     char leases[PATH_MAX];
 };
 
 int64_t swd_now_ms(void);
+/* The total that does not follow memory; 0: it does. */
+uint64_t swd_fixed_total(const struct swd *d);
 __attribute__((format(printf, 1, 2))) void swd_say(const char *format, ...);
 
 /* swd_options.c: defaults, file, command line; in that order. 0; 1: help or version was printed; -EINVAL: said why. */

@@ -50,7 +50,7 @@ static void list(struct swd *d, struct swd_client *c)
         json_array_append_new(processes, process(p, now));
     answer(c, json_pack("{s:i s:s s:I s:I s:b s:s s:b s:o}", "schema", 1, "version", SWAPNET_VERSION, "total_bytes",
                         (json_int_t)d->book.total, "leased_bytes", (json_int_t)swn_book_sum(&d->book), "follows_memory",
-                        !d->options.total, "policy", swn_divide_name(d->book.policy), "draining", d->book.draining,
+                        !swd_fixed_total(d), "policy", swn_divide_name(d->book.policy), "draining", d->book.draining,
                         "processes", processes));
 }
 
@@ -102,7 +102,8 @@ static void total(struct swd *d, struct swd_client *c, uint64_t bytes)
         swd_answer_error(c, "the total has to be 8 MiB at least");
         return;
     }
-    d->options.total = d->book.total = bytes;
+    d->total.set = d->book.total = bytes;
+    d->book.dirty = 1;
     swn_book_balance(&d->book, swd_now_ms());
     answer(c, json_pack("{s:i s:I s:I}", "schema", 1, "total_bytes", (json_int_t)bytes, "leased_bytes",
                         (json_int_t)swn_book_sum(&d->book)));
@@ -110,7 +111,7 @@ static void total(struct swd *d, struct swd_client *c, uint64_t bytes)
 
 static void drain(struct swd *d, struct swd_client *c)
 {
-    d->book.draining = 1;
+    d->book.draining = d->book.dirty = 1;
     answer(c, json_pack("{s:i s:b s:I}", "schema", 1, "draining", 1, "processes", (json_int_t)d->book.count));
 }
 

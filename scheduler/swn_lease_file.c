@@ -14,9 +14,10 @@
 
 #include "swn_process.h"
 
-#define FILE_MOST (1 << 20)
+/* One of our own making has some 300 bytes for each process, of which root may start any number. */
+#define FILE_MOST (64 << 20)
 
-static json_t *as_json(const struct swn_book *b)
+static json_t *as_json(const struct swn_book *b, const struct swn_lease_total *total)
 {
     json_t *leases = json_array();
     for (const struct swn_party *p = b->first; p; p = p->next)
@@ -25,7 +26,9 @@ static json_t *as_json(const struct swn_book *b)
                                         (json_int_t)p->start, "uid", (json_int_t)p->uid, "name", p->name, "lease_bytes",
                                         (json_int_t)p->ceiling, "set_budget_bytes", (json_int_t)p->set_budget,
                                         "set_urgency", p->set_urgency, "has_library", p->has_library));
-    return json_pack("{s:i s:o}", "schema", 1, "leases", leases);
+    return json_pack("{s:i s:b s:I s:I s:f s:o}", "schema", 1, "draining", b->draining, "set_total_bytes",
+                     (json_int_t)total->set, "start_total_bytes", (json_int_t)total->start_bytes, "start_share",
+                     total->start_share, "leases", leases);
 }
 
 static int write_all(int fd, const char *text, size_t len)
@@ -42,12 +45,12 @@ static int write_all(int fd, const char *text, size_t len)
     return 0;
 }
 
-int swn_lease_save(const struct swn_book *b, const char *path)
+int swn_lease_save(const struct swn_book *b, const struct swn_lease_total *total, const char *path)
 {
     char beside[PATH_MAX];
     if (snprintf(beside, sizeof beside, "%s.new", path) >= (int)sizeof beside)
         return -ENAMETOOLONG;
-    json_t *root = as_json(b);
+    json_t *root = as_json(b, total);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     if (!text)
@@ -93,7 +96,24 @@ static int take(struct swn_book *b, const json_t *entry)
     return 0;
 }
 
-int swn_lease_load(struct swn_book *b, const char *path)
+/* As those that are there know nothing of it, a record may lack all of this. */
+static int take_total(struct swn_book *b, struct swn_lease_total *total, const json_t *root)
+{
+    json_int_t set = 0, start_bytes = 0;
+    double start_share = 0;
+    int draining = 0;
+    if (json_unpack((json_t *)(uintptr_t)root, "{s?b s?I s?I s?F}", "draining", &draining, "set_total_bytes", &set,
+                    "start_total_bytes", &start_bytes, "start_share", &start_share) ||
+        set < 0 || (uint64_t)set > SWN_WIRE_BYTES_MOST || start_bytes < 0)
+        return -EINVAL;
+    double other = start_share - total->start_share;
+    if ((uint64_t)start_bytes == total->start_bytes && (start_bytes || (other < 1e-9 && other > -1e-9)))
+        total->set = (uint64_t)set;
+    b->draining = draining && b->count; /* with nobody left it is done */
+    return 0;
+}
+
+int swn_lease_load(struct swn_book *b, struct swn_lease_total *total, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
@@ -113,6 +133,8 @@ int swn_lease_load(struct swn_book *b, const char *path)
         if (!err)
             err = take(b, entry);
     }
+    if (!err)
+        err = take_total(b, total, root);
     json_decref(root);
     return err;
 }

@@ -58,3 +58,37 @@ def test_restart_with_a_share_of_memory(place):
             assert min(after.leases, default=held) > 0.9 * held, after.leases
     finally:
         d.kill()
+
+
+def test_record_that_cannot_be_written_now(place):
+    """Tried again, and not only when something changes."""
+    in_the_way = f"{place}/swapnet/swapnetd.leases.new"
+    os.mkdir(in_the_way)
+    with daemon(place, "--total", "100M") as d, Client(d, demand=20 * MIB):
+        wait_for(lambda: d.list()[os.getpid()]["state"] == "running")
+        os.rmdir(in_the_way)
+
+        def on_record():
+            with contextlib.suppress(FileNotFoundError), open(f"{place}/swapnet/swapnetd.leases") as f:
+                return [entry["lease_bytes"] for entry in json.load(f)["leases"]]
+        assert wait_for(on_record, 5) == [20 * MIB]
+        said = d.end()
+        assert said.count("cannot write") == 1 and "on record again" in said, said
+
+
+def test_what_was_set_outlives_the_daemon(place):
+    d = Daemon(place, "--total", "100M")
+    try:
+        with Client(d, demand=20 * MIB):
+            wait_for(lambda: d.list()[os.getpid()]["budget_bytes"])
+            assert d.ctl("total", "64M").returncode == 0 and d.ctl("drain").returncode == 0
+            d.kill()
+            d.start()
+            listing = d.ask({"op": "list"})
+            assert (listing["total_bytes"], listing["draining"]) == (64 * MIB, True), listing
+            d.kill()
+            d.args = ("--total", "80M")  # which says that there is another one
+            d.start()
+            assert d.ask({"op": "list"})["total_bytes"] == 80 * MIB
+    finally:
+        d.kill()

@@ -421,11 +421,12 @@ static void forget(struct swn_book *b)
 static void leases_on_record(void **state)
 {
     struct swn_book b = {.total = 1000 * MIB, .offer = nothing}, again = b;
+    struct swn_lease_total total = {.start_share = 0.75};
     char path[96];
     uint64_t start;
     (void)state;
     snprintf(path, sizeof path, "%s/leases", base);
-    assert_int_equal(swn_lease_load(&again, path), 0);
+    assert_int_equal(swn_lease_load(&again, &total, path), 0);
     pid_t child = fork();
     if (!child) {
         pause();
@@ -440,11 +441,11 @@ static void leases_on_record(void **state)
     strcpy(p->name, "a \"name\"");
     swn_book_join(&b, child, start + 1, 10 * MIB); /* another process, long ago */
     swn_book_join(&b, 1 << 22, 1, 10 * MIB);       /* no such process */
-    assert_int_equal(swn_lease_save(&b, path), 0);
+    assert_int_equal(swn_lease_save(&b, &total, path), 0);
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(swn_lease_load(&again, path), 0);
+    assert_int_equal(swn_lease_load(&again, &total, path), 0);
     assert_int_equal(again.count, 1);
     struct swn_party *q = again.first;
     assert_int_equal(q->ceiling, 300 * MIB);
@@ -458,7 +459,7 @@ static void leases_on_record(void **state)
     waitpid(child, NULL, 0);
     assert_true(watch >= 0 || watch == -ENOSYS);
     close(watch);
-    assert_int_equal(swn_lease_load(&again, path), 0);
+    assert_int_equal(swn_lease_load(&again, &total, path), 0);
     assert_int_equal(again.count, 0);
     static const char *const rubbish[] = {"",
                                           "{",
@@ -466,17 +467,67 @@ static void leases_on_record(void **state)
                                           "{\"schema\":2,\"leases\":[]}",
                                           "{\"schema\":1}",
                                           "{\"schema\":1,\"leases\":[1]}",
-                                          "{\"schema\":1,\"leases\":[{\"pid\":1}]}"};
+                                          "{\"schema\":1,\"leases\":[{\"pid\":1}]}",
+                                          "{\"schema\":1,\"leases\":[],\"set_total_bytes\":-1}",
+                                          "{\"schema\":1,\"leases\":[],\"draining\":7}"};
     for (size_t i = 0; i < sizeof rubbish / sizeof *rubbish; i++) {
         put("/leases", rubbish[i]);
-        assert_int_equal(swn_lease_load(&again, path), -EINVAL);
+        assert_int_equal(swn_lease_load(&again, &total, path), -EINVAL);
     }
     assert_int_equal(symlink("/etc/passwd", strcat(path, ".link")), 0);
-    assert_true(swn_lease_load(&again, path) < 0);
-    assert_true(swn_lease_save(&b, "/nonexistent/leases") < 0);
+    assert_true(swn_lease_load(&again, &total, path) < 0);
+    assert_true(swn_lease_save(&b, &total, "/nonexistent/leases") < 0);
     forget(&b);
     assert_int_equal(swn_process_start(1 << 22, &start), -ENOENT);
     assert_int_equal(swn_process_watch(1 << 22) < 0, 1);
+}
+
+/* What swapnetctl told the daemon before holds, unless the one that follows is started with another total. */
+static void total_on_record(void **state)
+{
+    struct swn_book b = {.draining = 1, .offer = nothing}, again = {.offer = nothing};
+    struct swn_lease_total total = {.set = 300 * MIB, .start_share = 0.75}, found = {.start_share = 0.75},
+                           other = {.start_share = 0.5}, fixed = {.start_bytes = 64 * MIB, .start_share = 0.75};
+    uint64_t start;
+    char path[96];
+    (void)state;
+    snprintf(path, sizeof path, "%s/leases", base);
+    assert_int_equal(swn_lease_save(&b, &total, path), 0);
+    assert_int_equal(swn_lease_load(&again, &found, path), 0);
+    assert_true(found.set == 300 * MIB && !again.draining); /* nobody is left to be drained */
+    assert_int_equal(swn_lease_load(&again, &other, path), 0);
+    assert_int_equal(swn_lease_load(&again, &fixed, path), 0);
+    assert_true(!other.set && !fixed.set);
+    total.start_bytes = 64 * MIB;
+    assert_int_equal(swn_process_start(getpid(), &start), 0);
+    assert_non_null(swn_book_join(&b, getpid(), start, MIB));
+    assert_int_equal(swn_lease_save(&b, &total, path), 0);
+    assert_int_equal(swn_lease_load(&again, &fixed, path), 0);
+    assert_true(fixed.set == 300 * MIB && again.draining && again.count == 1);
+    forget(&again);
+    forget(&b);
+}
+
+/* As many as --clients allows at most, with names that take twice their length. */
+static void many_on_record(void **state)
+{
+    struct swn_book b = {.offer = nothing}, again = {.offer = nothing};
+    struct swn_lease_total total = {0};
+    uint64_t start;
+    char path[96];
+    (void)state;
+    snprintf(path, sizeof path, "%s/leases", base);
+    assert_int_equal(swn_process_start(getpid(), &start), 0);
+    for (uint64_t i = 0; i < 4096; i++) {
+        struct swn_party *p = swn_book_join(&b, getpid(), i == 4095 ? start : start + 1 + i, SWN_WIRE_BYTES_MOST);
+        assert_non_null(p);
+        memset(p->name, '"', sizeof p->name - 1);
+    }
+    assert_int_equal(swn_lease_save(&b, &total, path), 0);
+    assert_int_equal(swn_lease_load(&again, &total, path), 0);
+    assert_int_equal(again.count, 1); /* the others are dead */
+    forget(&again);
+    forget(&b);
 }
 
 static void *wait_for_it(void *lock)
@@ -490,6 +541,7 @@ static void *wait_for_it(void *lock)
 static void another_program(void **state)
 {
     struct swn_book b = {.total = 1000 * MIB, .offer = nothing}, again = b;
+    struct swn_lease_total total = {.start_share = 0.75};
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_t thread;
     uint64_t start;
@@ -502,8 +554,8 @@ static void another_program(void **state)
     struct swn_party *p = swn_book_join(&b, getpid(), start, 300 * MIB);
     for (int has_library = 0; has_library < 2; has_library++) {
         p->has_library = has_library;
-        assert_int_equal(swn_lease_save(&b, path), 0);
-        assert_int_equal(swn_lease_load(&again, path), 0);
+        assert_int_equal(swn_lease_save(&b, &total, path), 0);
+        assert_int_equal(swn_lease_load(&again, &total, path), 0);
         assert_int_equal(again.count, !has_library);
         forget(&again);
     }
@@ -511,7 +563,7 @@ static void another_program(void **state)
     assert_int_equal(pthread_create(&thread, NULL, wait_for_it, &lock), 0);
     assert_int_equal(pthread_setname_np(thread, SWN_CLIENT_THREAD), 0);
     assert_int_equal(swn_process_has_thread(getpid(), SWN_CLIENT_THREAD), 1);
-    assert_int_equal(swn_lease_load(&again, path), 0);
+    assert_int_equal(swn_lease_load(&again, &total, path), 0);
     assert_true(again.count == 1 && again.first->has_library);
     pthread_mutex_unlock(&lock);
     pthread_join(thread, NULL);
@@ -588,10 +640,10 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_base, remove_base)
     const struct CMUnitTest tests[] = {
-        TEST(memory_there_is), TEST(pressure),         TEST(whole_process),    TEST(following_memory),
-        TEST(lists_of_cpus),   TEST(parts_of_cpus),    TEST(notify),           TEST(no_socket_for_us),
-        TEST(lines_in_pieces), TEST(messages),         TEST(leases_on_record), TEST(another_program),
-        TEST(not_dead),        TEST(what_is_resident),
+        TEST(memory_there_is), TEST(pressure),        TEST(whole_process),    TEST(following_memory),
+        TEST(lists_of_cpus),   TEST(parts_of_cpus),   TEST(notify),           TEST(no_socket_for_us),
+        TEST(lines_in_pieces), TEST(messages),        TEST(leases_on_record), TEST(total_on_record),
+        TEST(many_on_record),  TEST(another_program), TEST(not_dead),         TEST(what_is_resident),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
