@@ -174,7 +174,8 @@ static void run(struct swd *d)
         int64_t wait = swd_deadline(d) - swd_now_ms();
         int n = epoll_wait(d->epoll_fd, events, EVENTS, wait < 0 ? 0 : (int)wait);
         /* Clients are freed in settle() alone, and parties by their own event: no pointer in events[] dies early but a
-         * party's that said bye in this round, so processes come last and are looked up. */
+         * party's that said bye in this round, so processes come last and are looked up. One that said hello in this
+         * round may be where that one was, so it is asked whether it is dead. */
         for (int i = 0; i < n; i++)
             if (!(events[i].data.u64 & 1))
                 handle(d, &events[i]);
@@ -182,7 +183,7 @@ static void run(struct swd *d)
             struct swn_party *p = d->book.first;
             while (events[i].data.u64 & 1 && p && ((uint64_t)(uintptr_t)p | 1) != events[i].data.u64)
                 p = p->next;
-            if (events[i].data.u64 & 1 && p)
+            if (events[i].data.u64 & 1 && p && swd_is_dead(p))
                 handle(d, &events[i]);
         }
         int64_t now = swd_now_ms();

@@ -80,6 +80,7 @@ void swd_reap(struct swd *d); /* closes what failed, ended or is late */
 int64_t swd_deadline(const struct swd *d);
 void swd_offer(void *user, struct swn_party *p);
 void swd_watch(struct swd *d, struct swn_party *p);
+int swd_is_dead(const struct swn_party *p);        /* as its pidfd says */
 void swd_gone(struct swd *d, struct swn_party *p); /* the process is dead */
 void swd_check_pids(struct swd *d);                /* where the kernel has no pidfds */
 

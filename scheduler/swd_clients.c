@@ -1,6 +1,7 @@
 /* swd_clients.c - connections: whoever is slow, floods, or says what it must not, harms itself alone. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,12 @@ void swd_watch(struct swd *d, struct swn_party *p)
         close(link->pidfd); /* looked at once a second, then */
         link->pidfd = -1;
     }
+}
+
+int swd_is_dead(const struct swn_party *p)
+{
+    struct pollfd fd = {.fd = link_of(p)->pidfd, .events = POLLIN};
+    return poll(&fd, 1, 0) == 1 && fd.revents & POLLIN;
 }
 
 void swd_gone(struct swd *d, struct swn_party *p)

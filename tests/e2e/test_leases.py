@@ -2,6 +2,8 @@
 import contextlib
 import json
 import os
+import signal
+import socket
 
 from harness import MIB
 from test_daemon import Daemon, daemon, place, wait_for  # noqa: F401  (place is a fixture)
@@ -92,3 +94,52 @@ def test_what_was_set_outlives_the_daemon(place):
             assert d.ask({"op": "list"})["total_bytes"] == 80 * MIB
     finally:
         d.kill()
+
+
+def test_newcomers_while_others_leave(place):
+    """In one round of the daemon's: some say bye and die, others say hello. Nobody is taken for one of the dead."""
+    hello = b'{"op":"hello","version":1,"name":"n","minimum":1048576,"demand":1048576}\n'
+
+    def play(path, say, done):
+        """Connects, says the first part, waits for the word, says the second and stays, or ends."""
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException):
+                s = socket.socket(socket.AF_UNIX)
+                s.connect(path)
+                for part in say:
+                    s.sendall(part)
+                    done.send(b".")
+                    done.recv(1)
+            os._exit(0)
+        return pid
+    with daemon(place, "--total", "1000M") as d:
+        def start(count, say):
+            pairs = [socket.socketpair() for _ in range(count)]
+            pids = [play(d.socket, say, theirs) for _, theirs in pairs]
+            for ours, theirs in pairs:
+                theirs.close()
+                ours.recv(1)
+            return pids, [ours for ours, _ in pairs]
+        leaving, tell_leaving = start(20, [hello, b'{"op":"bye"}\n'])
+        coming, tell_coming = start(20, [b"", hello])
+        try:
+            wait_for(lambda: len(d.list()) == 20)
+            os.kill(d.process.pid, signal.SIGSTOP)
+            for ours in tell_leaving + tell_coming:  # to say the second part
+                ours.send(b".")
+                ours.recv(1)
+            for ours in tell_leaving:  # to end
+                ours.send(b".")
+            for pid in leaving:
+                os.waitpid(pid, 0)
+            os.kill(d.process.pid, signal.SIGCONT)
+            wait_for(lambda: sorted(d.list()) == sorted(coming), 10, "a newcomer was lost")
+            assert all(p["state"] == "running" for p in d.list().values())
+        finally:
+            os.kill(d.process.pid, signal.SIGCONT)
+            for pid in coming:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            for ours in tell_leaving + tell_coming:
+                ours.close()
