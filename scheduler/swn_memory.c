@@ -164,6 +164,11 @@ static int open_trigger(const char *root, const char *directory, const char *nam
 
 int swn_pressure_open(const char *root)
 {
+    return open_trigger(root, "/proc/pressure", "memory");
+}
+
+int swn_pressure_open_own(const char *root)
+{
     char text[8192], path[PATH_MAX];
     char *group = read_file(text, sizeof text, root, "/proc/self/cgroup") ? NULL : strstr(text, "0::/"), *end;
     if (group && (group == text || group[-1] == '\n') && (end = strchr(group, '\n')) &&
@@ -175,7 +180,7 @@ int swn_pressure_open(const char *root)
                 return fd;
         }
     }
-    return open_trigger(root, "/proc/pressure", "memory");
+    return swn_pressure_open(root);
 }
 
 uint64_t swn_follow_total(struct swn_follow *f, const struct swn_memory *m, uint64_t ours)

@@ -15,10 +15,11 @@ struct swn_memory {
  * version 2 or 1. 0 or -errno: without MemAvailable there is no answer. */
 int swn_memory_read(struct swn_memory *out, const char *root);
 
-/* A descriptor for poll(2), POLLPRI: once when somebody has waited for memory for a tenth of the time. That of our own
- * cgroup (version 2), else the machine's; the caller closes it. -errno where the kernel has no such thing, or not for
- * us. */
+/* A descriptor for poll(2), POLLPRI: once when somebody on the machine has waited for memory for a tenth of the time,
+ * in whatever cgroup; the caller closes it. -errno where the kernel has no such thing, or not for us. */
 int swn_pressure_open(const char *root);
+/* The same for our own cgroup (version 2), else the machine's. As a service a daemon is alone in its own. */
+int swn_pressure_open_own(const char *root);
 
 /* What `pressure` becomes when that descriptor has spoken: averages are slower. */
 #define SWN_PRESSURE_NOW 100.0

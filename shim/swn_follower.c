@@ -31,7 +31,7 @@ struct swn_follower {
     struct swn_whole whole; /* limit 0: not asked for */
     uint64_t of_machine;    /* at the last look */
     unsigned looks;
-    int pressure; /* swn_pressure_open, or negative */
+    int pressure; /* swn_pressure_open_own, or negative */
     int pressed;  /* it has spoken since the last look at the machine */
 };
 
@@ -114,8 +114,10 @@ static void wait_a_little(struct swn_follower *f)
 {
     struct pollfd fd = {.fd = swn_owns(f->pressure) ? f->pressure : -1, .events = POLLPRI};
     int n = poll(&fd, 1, LOOK_MS);
-    if (n > 0 && fd.revents != POLLPRI)
+    if (n > 0 && fd.revents != POLLPRI) { /* the cgroup is gone; there is still the clock */
+        swn_own_close(f->pressure);
         f->pressure = -1;
+    }
     f->pressed = n > 0 && fd.revents == POLLPRI;
     if (n < 0)
         nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
@@ -125,7 +127,7 @@ static void *follower_main(void *arg)
 {
     struct swn_follower *f = arg;
     pthread_setname_np(pthread_self(), "swn-follower");
-    f->pressure = f->machine ? swn_own(swn_pressure_open("")) : -1;
+    f->pressure = f->machine ? swn_own(swn_pressure_open_own("")) : -1;
     for (;;) {
         wait_a_little(f);
         look(&swn_engine_one, f);
@@ -166,5 +168,8 @@ void swn_follower_fork_child(struct swn_engine *e)
 {
     if (e->config.budget_auto || e->config.memory_bytes)
         atomic_store(&e->want_client, 1);
+    if (one.runs && one.pressure >= 0) /* a child opens its own, if it ever follows */
+        swn_own_close(one.pressure);
+    one.pressure = -1;
     one.runs = 0;
 }

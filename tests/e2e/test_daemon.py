@@ -297,9 +297,9 @@ def test_auto_without_a_daemon(place):
 class Family:
     """One family.py under swapnet."""
 
-    def __init__(self, place, directory):
+    def __init__(self, place, directory, extra):
         self.report = f"{directory}/report"
-        env = {"LD_PRELOAD": str(harness.LIBRARY), "SWAPNET_STORE": f"{directory}/store", "XDG_RUNTIME_DIR": place}
+        env = {"LD_PRELOAD": str(harness.LIBRARY), "SWAPNET_STORE": f"{directory}/store", "XDG_RUNTIME_DIR": place} | extra
         self.process = subprocess.Popen([TORCH.python, harness.PROGRAMS / "family.py", self.report],
                                         env=harness.clean_env(env), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         self.pid = self.process.pid
@@ -316,9 +316,9 @@ class Family:
 
 
 @contextlib.contextmanager
-def family(place):
+def family(place, **extra):
     with harness.disk_dir() as directory:
-        made = Family(place, directory)
+        made = Family(place, directory, extra)
         try:
             yield made
         finally:

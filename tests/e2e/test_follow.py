@@ -1,4 +1,6 @@
 """Budgets that follow memory: SWAPNET_BUDGET=auto, and SWAPNET_MEMORY for the whole process."""
+import os
+import signal
 import subprocess
 import time
 
@@ -6,7 +8,7 @@ import pytest
 
 import harness
 from harness import MIB
-from test_daemon import CTL, daemon, dnns, leased, place, plain_bits, wait_for  # noqa: F401  (place is a fixture)
+from test_daemon import CTL, daemon, dnns, family, leased, place, plain_bits, wait_for  # noqa: F401  (place is a fixture)
 
 needs_torch = pytest.mark.usefixtures("torch113")
 
@@ -64,6 +66,29 @@ def test_auto(place):
         assert "error" not in dnn.ask({"op": "set", "budget": 0})
         wait_for(lambda: dnn.stats()["budget_bytes"] > 100 * MIB, 10, "and auto follows again")
         assert dnn.end() == (plain_bits(16), "")
+
+
+def pressures(pid):
+    """Descriptors of a process that tell it of memory pressure."""
+    found = 0
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        found += "pressure" in os.readlink(f"/proc/{pid}/fd/{name}")
+    return found
+
+
+@needs_torch
+def test_child_follows_for_itself(place):
+    with family(place, SWAPNET_BUDGET="auto") as one:
+        one.said()
+        if not pressures(one.pid):
+            pytest.skip("no PSI triggers here")
+        one.tell("fork")
+        child = one.said(".child")["pid"]
+        try:
+            wait_for(lambda: pressures(child), 10, "the child follows, too")
+            assert pressures(child) == 1, "it keeps its parent's"
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 @needs_torch

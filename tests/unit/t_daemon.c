@@ -127,27 +127,38 @@ static void memory_there_is(void **state)
 /* Files here take any text; what the kernel is told is what counts. */
 static void pressure(void **state)
 {
-    char text[64];
+    char text[64], path[256];
+    struct stat st;
     int fd;
     (void)state;
     put("/proc/self/cgroup", "4:memory:/c\n0::/\n");
     put("/proc/pressure/memory", "");
     put("/sys/fs/cgroup/p/memory.pressure", "");
-    fd = swn_pressure_open(base);
+    fd = swn_pressure_open_own(base);
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, text, sizeof text, 0), sizeof "some 100000 1000000");
     assert_string_equal(text, "some 100000 1000000");
     close(fd);
     put("/proc/pressure/memory", "");
     put("/proc/self/cgroup", "0::/p\n");
-    fd = swn_pressure_open(base);
+    fd = swn_pressure_open_own(base);
     assert_true(pread(fd, text, sizeof text, 0) > 0);
     close(fd);
+    assert_int_equal(stat(strcat(strcpy(path, base), "/proc/pressure/memory"), &st), 0);
+    assert_int_equal(st.st_size, 0); /* the machine's is nobody's business there */
+    fd = swn_pressure_open(base);    /* for a daemon, which is alone in that group, it is the one */
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_true(st.st_size > 0);
+    close(fd);
+    assert_int_equal(stat(path, &st), 0);
+    assert_true(st.st_size > 0);
+    put("/proc/pressure/memory", "");
     put("/proc/self/cgroup", "0::/q/../p\n");
-    fd = swn_pressure_open(base);
+    fd = swn_pressure_open_own(base);
     assert_true(pread(fd, text, sizeof text, 0) > 0); /* the machine's */
     close(fd);
     assert_int_equal(swn_pressure_open("/nonexistent"), -ENOENT);
+    assert_int_equal(swn_pressure_open_own("/nonexistent"), -ENOENT);
 }
 
 /* What a whole process may have, less what is no tensor. */
