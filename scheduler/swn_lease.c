@@ -43,6 +43,14 @@ struct swn_party *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t st
     return p;
 }
 
+int swn_book_waits(const struct swn_book *b)
+{
+    const struct swn_party *p = b->draining ? NULL : b->first;
+    while (p && (!p->attached || p->lease))
+        p = p->next;
+    return p != NULL;
+}
+
 double swn_party_urgency(const struct swn_party *p)
 {
     return p->set_urgency > 0 ? p->set_urgency : p->own_urgency > 0 ? p->own_urgency : 1;
@@ -138,6 +146,7 @@ struct round {
     uint64_t *bytes;
     size_t n, starved; /* starved: holders whose minimum cannot be had */
     uint64_t total;    /* what those without a connection leave */
+    int in_order;      /* nobody passes by who came first */
 };
 
 /* What a holder needs weighs as far as it has it, and beyond that, in order of arrival, as far as the others' needs
@@ -162,15 +171,17 @@ static void admit(const struct swn_book *b, struct round *r, int pinned)
     for (struct swn_party *p = b->first; p; p = p->next)
         if (p->attached && !p->lease && !b->draining) {
             struct swn_divide_dnn d = as_dnn(p, pinned);
-            if (d.min_bytes > left)
+            if (d.min_bytes > left) {
+                left = r->in_order && d.min_bytes <= r->total ? 0 : left;
                 continue;
+            }
             left -= d.min_bytes;
             r->party[r->n] = p;
             r->dnn[r->n++] = d;
         }
 }
 
-static int plan_round(const struct swn_book *b, struct round *r)
+static int plan_round(const struct swn_book *b, struct round *r, int64_t now_ms)
 {
     r->party = calloc(b->count + 1, sizeof *r->party);
     r->dnn = calloc(b->count + 1, sizeof *r->dnn);
@@ -178,6 +189,7 @@ static int plan_round(const struct swn_book *b, struct round *r)
     if (!r->party || !r->dnn || !r->bytes)
         return -ENOMEM;
     r->total = b->total;
+    r->in_order = now_ms / SWN_LEASE_TURN_MS % 2 == 0;
     for (const struct swn_party *p = b->first; p; p = p->next)
         if (!p->attached)
             r->total -= lesser(p->ceiling, r->total);
@@ -231,7 +243,7 @@ static void balance(struct swn_book *b, int64_t now_ms, int drift)
 {
     struct round r = {0};
     /* Out of memory: everybody keeps what it has, too; the next change tries again. */
-    if (plan_round(b, &r) || (drift && swn_book_sum(b) <= b->total && about_right(b, &r)))
+    if (plan_round(b, &r, now_ms) || (drift && swn_book_sum(b) <= b->total && about_right(b, &r)))
         r.n = 0;
     for (size_t i = 0; i < r.n; i++)
         if (r.bytes[i] < r.party[i]->lease)

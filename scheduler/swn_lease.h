@@ -10,7 +10,9 @@
  * its memory, and what it needs weighs no more than it has or the needs of the others leave.
  *
  * A process without a connection keeps its ceiling until it is known to be dead: it goes on under its last lease.
- * One whose minimum does not fit has no lease and waits; it is served before anybody else grows.
+ * One whose minimum does not fit has no lease and waits; it is served before anybody else grows. Those that come after
+ * it and need less pass it by for half of the time only (SWN_LEASE_TURN_MS): it must not wait for ever, nor may one
+ * that never fits, or says so, keep all others out.
  *
  * Not thread-safe. Bytes, milliseconds of any clock that does not go back.
  */
@@ -26,6 +28,9 @@
 
 /* A lease that is not confirmed for so long is shown as holding. */
 #define SWN_LEASE_OVERDUE_MS 1000
+
+/* So long nobody is passed by, and so long those that wait may be. */
+#define SWN_LEASE_TURN_MS 10000
 
 struct swn_party {
     pid_t pid;
@@ -69,6 +74,8 @@ struct swn_book {
 uint64_t swn_book_sum(const struct swn_book *b);
 /* What they say is resident, of each as far as it counts. */
 uint64_t swn_book_resident(const struct swn_book *b);
+/* Whether somebody has no lease and could get one. */
+int swn_book_waits(const struct swn_book *b);
 struct swn_party *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t start);
 
 /* A process that is new to the book, and was given `lease` bytes once (0: none that we know of). NULL: out of memory.
@@ -86,7 +93,8 @@ void swn_book_leave(struct swn_book *b, struct swn_party *p);
 int swn_book_ack(struct swn_book *b, struct swn_party *p, uint64_t seq);
 /* It cannot: it needs `minimum`, and holds at most `lease`. 1 as above. */
 int swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint64_t minimum, uint64_t lease);
-/* Divides anew and offers what can be offered; after every change of what is in the book. */
+/* Divides anew and offers what can be offered; after every change of what is in the book, and once a second while
+ * swn_book_waits. */
 void swn_book_balance(struct swn_book *b, int64_t now_ms);
 /* The same where only what processes say of themselves has changed, which is measured and never quite the same: nothing
  * is done as long as everybody's lease is within an eighth of what it would get, and is what it needs, and nobody wants

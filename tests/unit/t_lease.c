@@ -219,6 +219,49 @@ static void too_many_wait(void **state)
     assert_string_equal(swn_party_state(clients[4].party, clock_ms), "waiting");
 }
 
+/* Small ones come and go for ever; the large one that waits gets its turn. One that never fits delays them, and no
+ * more. */
+static void nobody_waits_for_ever(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        join(&clients[i], 100 * MIB, 100 * MIB);
+    answer_all();
+    struct client *large = &clients[90], *never = &clients[91];
+    join(large, 500 * MIB, 500 * MIB);
+    join(never, 990 * MIB, 990 * MIB);
+    assert_true(swn_book_waits(&book));
+    int oldest = 0;
+    for (int i = 10; i < 60 && !large->using; i++) { /* one goes, another one comes, and takes its place if it can */
+        clock_ms += SWN_LEASE_TURN_MS / 8;
+        join(&clients[i], 100 * MIB, 100 * MIB);
+        while (!clients[oldest].party || !clients[oldest].using)
+            oldest++;
+        take_away(&clients[oldest]);
+        answer_all();
+    }
+    assert_int_equal(large->using, 500 * MIB);
+    assert_int_equal(never->using, 0);
+    clock_ms = clock_ms / (2 * SWN_LEASE_TURN_MS) * 2 * SWN_LEASE_TURN_MS; /* in order */
+    int64_t before = clock_ms;
+    for (int i = 1; i < 60; i++)
+        if (clients[i].party && i != oldest + 1) /* one stays, so that the largest still does not fit */
+            take_away(&clients[i]);
+    take_away(large);
+    join(&clients[70], 200 * MIB, 200 * MIB);
+    assert_int_equal(clients[70].using, 0);
+    while (!clients[70].using && clock_ms < before + 3 * SWN_LEASE_TURN_MS) {
+        clock_ms += 1000;
+        swn_book_balance(&book, clock_ms);
+        answer_all();
+    }
+    assert_int_equal(clients[70].using, 200 * MIB);
+    take_away(never);
+    answer_all();
+    book.draining = 1;
+    assert_false(swn_book_waits(&book));
+}
+
 static void what_a_user_sets(void **state)
 {
     uint64_t limit;
@@ -506,6 +549,7 @@ int main(void)
         TEST(refusal),
         TEST(many_answers_at_once),
         TEST(too_many_wait),
+        TEST(nobody_waits_for_ever),
         TEST(what_a_user_sets),
         TEST(lower_total),
         TEST(unknown_lease),
