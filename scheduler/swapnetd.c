@@ -1,6 +1,7 @@
 /* swapnetd.c - the daemon's one loop. After every round what was promised is put on record, and only then sent. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -268,6 +269,7 @@ int main(int argc, char **argv)
 {
     static struct swd d;
     char mib[32];
+    mallopt(M_MMAP_THRESHOLD, 1 << 15); /* or it grows with what is freed, and a large answer's room stays for good */
     int rc = swd_options_take(&d.options, argc, argv);
     if (rc)
         return rc == 1 ? 0 : 2;

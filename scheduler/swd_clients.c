@@ -12,8 +12,12 @@
 #include "swd.h"
 #include "swn_process.h"
 
-/* Answers that nobody takes in. A list of 256 processes has about 100 KiB. */
+/* Answers that nobody takes in, beside one that is longer: a list of 256 processes has about 100 KiB. */
 #define OUT_MOST ((size_t)1 << 20)
+#define OUT_STEP 4096
+/* So long may a connection that is a DNN's leave what it was told unread, all that the socket holds full; one that is
+ * stopped comes back when it goes on. */
+#define UNREAD_MS 10000
 /* A connection that is no DNN's may stay so long; swapnetctl asks once. */
 #define GUEST_MS 10000
 /* Lines of one client before the next one's turn. */
@@ -37,12 +41,12 @@ static struct swd_link *link_of(const struct swn_party *p)
 void swd_send(struct swd_client *c, const char *line, size_t len)
 {
     size_t need = c->out_have + len + 1;
-    if (need > OUT_MOST) {
+    if (need > OUT_MOST && c->out_have) {
         c->failed = 1;
         return;
     }
     if (need > c->out_room) {
-        size_t room = need < 1024 ? 1024 : need * 2;
+        size_t room = (need + OUT_STEP - 1) / OUT_STEP * OUT_STEP;
         char *out = realloc(c->out, room);
         if (!out) {
             c->failed = 1;
@@ -86,8 +90,18 @@ void swd_flush(struct swd *d, struct swd_client *c)
         else if (n < 0 && errno != EINTR)
             c->failed = 1;
     }
-    memmove(c->out, c->out + sent, c->out_have - sent);
+    if (sent)
+        memmove(c->out, c->out + sent, c->out_have - sent);
     c->out_have -= sent;
+    if (!c->out_have && c->out_room > OUT_STEP) {
+        free(c->out);
+        c->out = NULL;
+        c->out_room = 0;
+    }
+    if (sent || !c->unread_ms)
+        c->unread_ms = swd_now_ms();
+    if (!c->out_have)
+        c->unread_ms = 0;
     if (!c->out_have && c->ended)
         c->failed = 1;
     if (had)
@@ -418,8 +432,9 @@ static void drop(struct swd *d, struct swd_client *c)
 
 static int64_t due(const struct swd_client *c)
 {
-    int64_t line = swn_lines_deadline(&c->in), guest = c->party ? -1 : c->since_ms + GUEST_MS;
-    return line < 0 ? guest : guest < 0 || line < guest ? line : guest;
+    int64_t line = swn_lines_deadline(&c->in);
+    int64_t patience = !c->party ? c->since_ms + GUEST_MS : c->unread_ms ? c->unread_ms + UNREAD_MS : -1;
+    return line < 0 ? patience : patience < 0 || line < patience ? line : patience;
 }
 
 void swd_reap(struct swd *d)

@@ -627,6 +627,45 @@ def test_half_closed(place):
             assert cpu_ticks(d.process.pid) - before < 15, "it spins"
 
 
+def resident(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmRSS:"))
+
+
+def test_answers_that_wait(place):
+    """Room for them grows with what there is to say, and goes when it has been said."""
+    asked = b'{"op":"list"}\n' * 4500
+    with daemon(place, "--total", "100M") as d:
+        before = resident(d.process.pid)
+        held = [d.dial() for _ in range(20)]
+        for s in held:
+            s.sendall(asked)
+        wait_for(lambda: resident(d.process.pid) > before + 20 * len(asked), 8, "nothing waits")
+        assert resident(d.process.pid) < before + 24 * MIB  # 20 times 0.8 MiB
+        for s in held:
+            s.setblocking(True)
+            got = 0
+            while got < 4500:
+                got += s.recv(1 << 20).count(b"\n")
+        d.answers()
+        assert resident(d.process.pid) < before + 3 * MIB
+        for s in held:
+            s.close()
+
+
+@pytest.mark.slow
+def test_a_program_that_never_reads(place):
+    """What it was told fills the socket and more; some time later it is away, and goes on under its lease."""
+    with daemon(place, "--total", "100M") as d, d.dial() as s:
+        s.sendall(b'{"op":"hello","version":1,"name":"deaf","minimum":1048576,"demand":20971520}\n')
+        s.sendall(b'{"op":"list"}\n' * 2500)
+        wait_for(lambda: os.getpid() in d.list())
+        time.sleep(1)
+        assert d.list()[os.getpid()]["state"] != "away"
+        wait_for(lambda: d.list()[os.getpid()]["state"] == "away", 20, "its answers wait for ever")
+        assert d.list()[os.getpid()]["counted_bytes"]
+
+
 def test_too_many_connections(place):
     with daemon(place, "--total", "100M", "--clients", "20") as d:
         held = [d.dial() for _ in range(20)]
