@@ -154,10 +154,11 @@ static void confirm(struct swn_client *c)
     struct swn_engine *e = &swn_engine_one;
     struct swn_wire m = {.op = SWN_WIRE_ACK, .has = SWN_HAS_SEQ | SWN_HAS_BUDGET | SWN_HAS_RESIDENT};
     pthread_mutex_lock(&e->lock);
-    int bound = c->seq && e->config.budget_bytes <= c->goal;
     m.seq = c->seq;
     m.budget = c->goal;
     m.resident = swn_engine_resident(e);
+    /* Without a thread of the budget's the limit is there at once, and the program follows it as it allocates. */
+    int bound = c->seq && e->config.budget_bytes <= c->goal && m.resident <= c->goal;
     pthread_mutex_unlock(&e->lock);
     if (bound) {
         c->seq = 0;
@@ -165,12 +166,16 @@ static void confirm(struct swn_client *c)
     }
 }
 
-/* What the process may be using: a limit that is still on its way down counts as what it is. */
+/* What the process may be using: a limit that is still on its way down counts as what it is, and what is above it. */
 static uint64_t held(const struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    uint64_t bytes = c->lease && e->config.budget_bytes > c->lease ? e->config.budget_bytes : c->lease;
+    uint64_t bytes = c->lease, uses = swn_engine_resident(e);
+    if (c->lease) {
+        uses = uses > e->config.budget_bytes ? uses : e->config.budget_bytes;
+        bytes = uses > bytes ? uses : bytes;
+    }
     pthread_mutex_unlock(&e->lock);
     return bytes;
 }

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 
 #include "swn_client.h"
+#include "swn_thread.h"
 #include "swn_wire.h"
 
 #define WEIGHTS 40
@@ -55,22 +56,30 @@ static void lease(uint64_t seq, uint64_t budget)
     tell(text);
 }
 
-/* The next message of that kind; others are passed over. */
-static struct swn_wire *hear(enum swn_wire_op op)
+static struct swn_wire *hear_any(void)
 {
     static struct swn_wire m;
     char why[SWN_WIRE_TEXT], *line;
     size_t len;
     for (;;) {
-        while ((line = swn_lines_next(&lines, &len))) {
+        if ((line = swn_lines_next(&lines, &len))) {
             CHECK(swn_wire_decode(&m, line, len, why) == 0);
-            if (m.op == op)
-                return &m;
+            return &m;
         }
         struct pollfd p = {.fd = peer_fd, .events = POLLIN};
         CHECK(poll(&p, 1, 20000) == 1);
         CHECK(swn_lines_fill(&lines, peer_fd, 0) > 0);
     }
+}
+
+/* The next message of that kind; others are passed over. */
+static struct swn_wire *hear(enum swn_wire_op op)
+{
+    struct swn_wire *m;
+    do
+        m = hear_any();
+    while (m->op != op);
+    return m;
 }
 
 static struct swn_wire *accept_hello(void)
@@ -180,6 +189,53 @@ static void refuses_on_its_way_down(void *arg)
     struct swn_wire *m = hear(SWN_WIRE_REFUSE);
     CHECK(m->seq == 3 && m->lease >= WEIGHTS * WEIGHT_BYTES && m->lease <= 40 * MIB);
     op_close(&op);
+}
+
+static int no_thread(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+    (void)thread;
+    (void)attr;
+    (void)fn;
+    (void)arg;
+    return EAGAIN;
+}
+
+/* Where the budget's thread cannot be had the program itself comes down, as it allocates: what it is not within yet is
+ * not confirmed, and what it holds meanwhile is said. */
+static void confirms_what_it_is_within(void *arg)
+{
+    (void)arg;
+    struct tensor *used[WEIGHTS], more;
+    enum swn_use uses[WEIGHTS];
+    struct swn_op op;
+    begin(64 * MIB);
+    accept_hello();
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        used[i] = &weights[i];
+        uses[i] = SWN_USE_WRITE;
+    }
+    op_open(&op, used, uses, WEIGHTS); /* 20 MiB */
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = swn_thread_create;
+    swn_thread_create = no_thread;
+    lease(1, 12 * MIB);
+    while (budget_now() != 12 * MIB)
+        usleep(1000);
+    for (unsigned updates = 0; updates < 2;) { /* one a second, and before that whatever is new */
+        struct swn_wire *m = hear_any();
+        CHECK(m->op != SWN_WIRE_ACK);
+        updates += m->op == SWN_WIRE_UPDATE && m->has == SWN_HAS_RESIDENT;
+    }
+    shutdown(peer_fd, SHUT_RDWR);
+    CHECK(accept_hello()->lease >= WEIGHTS * WEIGHT_BYTES);
+    lease(2, 11 * MIB);
+    while (budget_now() != 11 * MIB)
+        usleep(1000);
+    swn_thread_create = create;
+    op_close(&op);
+    CHECK(tensor_make(&more, WEIGHT_BYTES, 99));
+    struct swn_wire *m = hear(SWN_WIRE_ACK);
+    CHECK(m->seq == 2 && m->resident <= 11 * MIB);
+    pass();
 }
 
 /* Its own cap is below what it can do with, but the lease is not: it is obeyed, or both would say the same for ever. */
@@ -429,6 +485,7 @@ static void which_daemon(void *arg)
 ALONE(obeys_and_confirms)
 ALONE(refuses_with_its_minimum)
 ALONE(refuses_on_its_way_down)
+ALONE(confirms_what_it_is_within)
 ALONE(cap_below_its_minimum)
 ALONE(comes_back_with_its_lease)
 ALONE(refused_and_patient)
@@ -446,6 +503,7 @@ int main(void)
         cmocka_unit_test(obeys_and_confirms_alone),
         cmocka_unit_test(refuses_with_its_minimum_alone),
         cmocka_unit_test(refuses_on_its_way_down_alone),
+        cmocka_unit_test(confirms_what_it_is_within_alone),
         cmocka_unit_test(cap_below_its_minimum_alone),
         cmocka_unit_test(comes_back_with_its_lease_alone),
         cmocka_unit_test(refused_and_patient_alone),
