@@ -138,6 +138,8 @@ static int leave_it_to_the_program(struct swn_engine *e, struct swn_budget_chang
 static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out)
 {
     int grows = bytes >= e->config.budget_bytes;
+    if (e->goal_bytes == e->config.budget_bytes)
+        e->promised_bytes = e->goal_bytes;
     e->goal_bytes = bytes;
     if (grows || !e->config.enforce)
         e->config.budget_bytes = bytes;

@@ -81,6 +81,7 @@ struct swn_engine {
     /* config.budget_bytes is the limit in force. goal_bytes is what it was last set to: the same, unless the limit is
      * on its way down to it (swn_budget.c). */
     uint64_t goal_bytes;
+    uint64_t promised_bytes;       /* the limit from which it is on its way: more than that is too much in any case */
     struct swn_budgeter *budgeter; /* made by the first change of the budget */
     struct swn_client *client;     /* where a daemon rules, or is to rule */
     uint64_t cap_bytes;            /* the user's budget, which no lease exceeds; 0: none */

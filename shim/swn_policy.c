@@ -335,24 +335,24 @@ int swn_policy_share(struct swn_engine *e, struct swn_range *r)
     return err;
 }
 
-static void say_over_budget(struct swn_engine *e, size_t bytes)
+static void say_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
 {
-    size_t over = swn_engine_resident(e) + bytes - e->config.budget_bytes;
+    size_t over = swn_engine_resident(e) + bytes - limit;
     if (over > e->over_budget_peak)
         e->over_budget_peak = over;
     char a[32], b[32];
     if (e->said_over++)
         return;
-    if (bytes > e->config.budget_bytes) { /* no plan will help: said here, and not once more when it is read */
+    if (bytes > limit) { /* no plan will help: said here, and not once more when it is read */
         e->said_oversize++;
         swn_say("one tensor of %s alone exceeds the budget of %s; going over it while it is written; as a weight it is "
                 "read through a mapping, slower but with the same result (SWAPNET_STRICT=1 makes this an error)",
-                swn_format_mib(a, bytes), swn_format_mib(b, e->config.budget_bytes));
+                swn_format_mib(a, bytes), swn_format_mib(b, limit));
         return;
     }
     swn_say("the tensors in use at once need %s more than the budget of %s; going over it: give SWAPNET_BUDGET more "
             "(SWAPNET_STRICT=1 makes this an error)",
-            swn_format_mib(a, over), swn_format_mib(b, e->config.budget_bytes));
+            swn_format_mib(a, over), swn_format_mib(b, limit));
 }
 
 /* Lets one range go. 0, or -ENOMEM when nothing is left that could. */
@@ -476,10 +476,12 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     int err = swn_policy_try_room(e, bytes, spare);
-    if (err && e->goal_bytes < e->config.budget_bytes)
-        return 0; /* the limit is on its way down, and nobody was promised that it holds already */
-    if (err)
-        say_over_budget(e, bytes);
+    uint64_t limit = e->config.budget_bytes;
+    if (e->goal_bytes < limit) /* on its way down, and nobody was promised that it holds already */
+        limit = e->promised_bytes;
+    if (!err || swn_engine_resident(e) + bytes <= limit)
+        return 0;
+    say_over_budget(e, bytes, limit);
     return err;
 }
 

@@ -163,6 +163,33 @@ static void operator_that_stands_still(void *arg)
     CHECK(!strcmp(stats.state, "running"));
 }
 
+/* While a change is on its way nobody was promised the new limit, but the old one was. */
+static void above_the_old_limit_too(void *arg)
+{
+    (void)arg;
+    static const enum swn_use uses[] = {SWN_USE_WRITE, SWN_USE_WRITE};
+    struct tensor first, second, third, *in[] = {&first, &second};
+    struct swn_budget_change change;
+    struct swn_op op, other;
+    CHECK(engine_begin(28 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    CHECK(tensor_make(&first, 16 * MIB, 1));
+    op_open(&op, in, uses, 1);
+    CHECK(swn_engine_set_budget(12 * MIB, 100, &change) == -EAGAIN);
+    CHECK(tensor_make(&second, 6 * MIB, 2));
+    op_open(&other, in + 1, uses, 1);
+    CHECK(e->goal_bytes < e->config.budget_bytes && !e->over_budget_peak);
+    CHECK(swn_engine_set_budget(10 * MIB, 0, &change) == -EAGAIN); /* still on its way from the first */
+    e->config.strict = 1;
+    CHECK(!tensor_make(&third, 10 * MIB, 3)); /* 32 MiB, and the window */
+    CHECK(e->over_budget_peak >= 4 * MIB && e->over_budget_peak < 12 * MIB);
+    e->config.strict = 0;
+    CHECK(tensor_make(&third, 10 * MIB, 3));
+    op_close(&op);
+    op_close(&other);
+    CHECK(swn_engine_set_budget(10 * MIB, 20000, &change) == 0);
+    CHECK(tensor_right(&first, first.own) && tensor_right(&second, second.own) && tensor_right(&third, third.own));
+}
+
 /* The budget shrinks and grows while a model is built whose weights are being written behind: what is on its way out
  * counts until it has left. */
 static void changes_while_weights_leave(void *arg)
@@ -265,6 +292,7 @@ static enum swn_config_fetch unused_arg = SWN_CONFIG_AUTO;
 ALONE(random_walk, 90)
 ALONE(idle_process_shrinks, 60)
 ALONE(operator_that_stands_still, 60)
+ALONE(above_the_old_limit_too, 60)
 ALONE(changes_while_weights_leave, 60)
 ALONE(below_the_minimum, 60)
 ALONE(changes_at_once, 60)
@@ -275,6 +303,7 @@ int main(void)
         cmocka_unit_test(random_walk_alone),
         cmocka_unit_test(idle_process_shrinks_alone),
         cmocka_unit_test(operator_that_stands_still_alone),
+        cmocka_unit_test(above_the_old_limit_too_alone),
         cmocka_unit_test(changes_while_weights_leave_alone),
         cmocka_unit_test(below_the_minimum_alone),
         cmocka_unit_test(changes_at_once_alone),
