@@ -403,8 +403,11 @@ def kill_at_random(place, rounds):
                 time.sleep(chance.uniform(0, 0.2))
                 last = {dnn.pid: dnn.stats() for dnn in running}
                 assert sum(s["budget_bytes"] for s in last.values()) <= total
+                # Nobody hears of another lease now, and what was confirmed holds.
+                assert all(s["resident_bytes"] <= s["budget_bytes"] for s in last.values()
+                           if s["state"] == "running"), last
                 for dnn in running:
-                    assert dnn.process.poll() is None
+                    dnn.goes_on(1)
                 d.start()
                 assert leased(d.ask({"op": "list"})) <= total
             for dnn in running:

@@ -94,12 +94,14 @@ def _check(torch, program, budget):
 
 
 def _check_control_fails(torch, program, budget):
-    """The same limit without swapnet: if that run lives, the test above proves nothing."""
+    """The same limit without swapnet, and with one that enforces nothing: if such a run lives, the test above proves
+    nothing."""
     control = _control(torch, program)
     limit, peak = control.hard_limit(budget), control.usage.peak_bytes
     assert peak > limit, f"the plain program's {peak / MIB:.0f} MiB fit into {limit / MIB:.0f}: choose a smaller budget"
-    usage, record, _ = _run_in_cgroup(torch, program, limit=limit)
-    assert usage.oom_kills > 0 and record is None, _describe(usage, None)
+    for env, given in (({}, None), ({"SWAPNET_ENFORCE": "0"}, budget)):
+        usage, record, _ = _run_in_cgroup(torch, program, env, given, limit)
+        assert usage.oom_kills > 0 and record is None, _describe(usage, None)
 
 
 PROGRAMS = [(("infer", "mlp-deep", "6"), 64), (("infer", "mlp-deep", "6"), 128)]
