@@ -1,4 +1,5 @@
 """Budgets that follow memory: SWAPNET_BUDGET=auto, and SWAPNET_MEMORY for the whole process."""
+import json
 import os
 import signal
 import subprocess
@@ -6,6 +7,7 @@ import time
 
 import pytest
 
+import cgroup
 import harness
 from harness import MIB
 from test_daemon import CTL, daemon, dnns, family, leased, place, plain_bits, wait_for  # noqa: F401  (place is a fixture)
@@ -125,3 +127,38 @@ def test_under_a_daemon(place):
         assert one.end() == (plain_bits(16), "")
         bits, err = two.end()
         assert bits == plain_bits(16) and err.count("swapnet:") == 1 and "the program alone takes" in err
+
+
+# ---- as the kernel sees it ----
+
+def in_cgroup(limit=None, options=(), **env):
+    """(usage, record) of six passes of a deep MLP, in a cgroup of its own."""
+    with harness.disk_dir() as where, cgroup.Group("follow") as group:
+        if limit:
+            group.limit(limit)
+        command = [harness.TORCH113.python, harness.PROGRAMS / "infer.py", where / "record", "mlp-deep", "6"]
+        if options:
+            command = [CTL, "run", *options, "--library", harness.LIBRARY, "--", *command]
+        env = {"SWAPNET_STORE": str(where), "XDG_RUNTIME_DIR": str(where), "SWAPNET_STATS": str(where / "stats")} | env
+        usage = group.run(command, env=harness.clean_env(env if options else {}), cwd=where, timeout=120)
+        record = json.loads((where / "record").read_text()) if usage.rc == 0 else None
+        stats = json.loads((where / "stats").read_text()) if usage.rc == 0 and options else None
+    return usage, record, stats
+
+
+@needs_torch
+@pytest.mark.slow
+def test_lives_in_a_hard_limit():
+    """Where the plain program is killed: --memory, which says how much there is, and auto, which finds it out."""
+    if why := cgroup.why_not():
+        pytest.skip(why)
+    roomy, expected, _ = in_cgroup()
+    assert roomy.rc == 0, roomy
+    limit = roomy.peak_bytes - 56 * MIB
+    killed, _, _ = in_cgroup(limit)
+    assert killed.oom_kills > 0 and killed.rc != 0, "it fits: the rest would prove nothing"
+    for options, env in ((("--memory", limit - 24 * MIB), {}), (("--verbose",), {"SWAPNET_BUDGET": "auto"})):
+        usage, record, stats = in_cgroup(limit, options, **env)
+        assert usage.rc == 0 and usage.oom_kills == 0, usage
+        assert record["values"] == expected["values"]
+        assert stats["streamed_bytes"] > 0 and stats["over_budget_bytes"] == 0, stats
