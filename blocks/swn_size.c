@@ -95,8 +95,8 @@ int swn_parse_budget(const char *text, uint64_t *bytes, const char **why)
     uint64_t value = 0;
 
     if (len && text[len - 1] == '%') {
-        *why = "is refused: a percentage needs a block store or profile that states the model size; "
-               "give a size such as 256M";
+        *why = "is refused: a percentage needs the model's size: swapnetctl run --budget N% --profile FILE "
+               "has it; or give a size such as 256M";
         return -EINVAL;
     }
     if (strcmp(text, "auto") == 0) {

@@ -31,6 +31,8 @@ int ctl_run_child(char **command, int count, void (*prepare)(void));
 int ctl_run_interrupted(void);
 /* One is named, or answers: it gives the budget. */
 int ctl_has_daemon(void);
+/* A budget in percent becomes bytes, by the model profile `path`; NULL: none was named. 0; -errno: said why. */
+int ctl_share_resolve(const char *path);
 /* Says what is wrong with the settings that `run` would be given, as it does. 0 or -errno. */
 int ctl_run_check(void);
 

@@ -18,10 +18,21 @@
 #define LIBRARY "libswapnet.so"
 
 /* Long options; values above 255 so that swn_cli_bad_option can tell them from short ones. */
-enum { OPT_MEMORY = 256, OPT_STATS, OPT_TRACE, OPT_FETCH, OPT_STRICT, OPT_VERBOSE, OPT_LIBRARY, OPT_DEVICE_BUDGET };
+enum {
+    OPT_MEMORY = 256,
+    OPT_STATS,
+    OPT_TRACE,
+    OPT_FETCH,
+    OPT_STRICT,
+    OPT_VERBOSE,
+    OPT_LIBRARY,
+    OPT_DEVICE_BUDGET,
+    OPT_PROFILE
+};
 
 static const struct option options[] = {
     {"budget", required_argument, NULL, 'b'},
+    {"profile", required_argument, NULL, OPT_PROFILE},
     {"memory", required_argument, NULL, OPT_MEMORY},
     {"device-budget", required_argument, NULL, OPT_DEVICE_BUDGET},
     {"store", required_argument, NULL, 's'},
@@ -172,8 +183,8 @@ static int preload(const char *library)
     return rc;
 }
 
-/* Options to variables. 0, 1 when help was shown, or -errno. */
-static int take_options(int argc, char **argv)
+/* Options to variables, and the file that a percentage is of. 0, 1 when help was shown, or -errno. */
+static int take_options(int argc, char **argv, const char **profile)
 {
     int opt, rc;
     while ((opt = getopt_long(argc, argv, "+:b:s:h", options, NULL)) != -1) {
@@ -185,6 +196,9 @@ static int take_options(int argc, char **argv)
         case ':':
             swn_cli_bad_option(argv, opt);
             return -EINVAL;
+        case OPT_PROFILE:
+            *profile = optarg;
+            break;
         default:
             rc = set_variable(opt, optarg);
             if (rc)
@@ -201,10 +215,11 @@ static int take_options(int argc, char **argv)
 int ctl_run(int argc, char **argv)
 {
     char library[PATH_MAX];
-    int rc = take_options(argc, argv);
+    const char *profile = NULL;
+    int rc = take_options(argc, argv, &profile);
     if (rc == 1)
         return SWN_CLI_OK;
-    if (rc || ctl_run_check() != 0 || find_library(library) != 0)
+    if (rc || ctl_share_resolve(profile) || ctl_run_check() != 0 || find_library(library) != 0)
         return CTL_RUN_FAILED;
     rc = preload(library);
     if (rc) {

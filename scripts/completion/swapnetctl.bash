@@ -24,7 +24,7 @@ _swapnetctl()
         for ((i = 2; i < COMP_CWORD; i++)); do
             case ${COMP_WORDS[i]} in
             --) ((i++)); break ;;
-            -b | --budget | --memory | --device-budget | -s | --store | --stats | --trace | --fetch | --library) ((i++)) ;;
+            -b | --budget | --memory | --device-budget | -s | --store | --stats | --trace | --fetch | --library | --profile) ((i++)) ;;
             -*) ;;
             *) break ;;
             esac
@@ -40,11 +40,11 @@ _swapnetctl()
         case $prev in
         -b | --budget | --memory | --device-budget) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
         -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
-        --stats | --trace | --library) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+        --stats | --trace | --library | --profile) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
         --fetch) mapfile -t COMPREPLY < <(compgen -W "auto uring pread buffered" -- "$cur") ;;
         *)
             if [[ $cur == -* ]]; then
-                mapfile -t COMPREPLY < <(compgen -W "--budget --memory --device-budget --store --stats --trace --fetch --strict --verbose
+                mapfile -t COMPREPLY < <(compgen -W "--budget --profile --memory --device-budget --store --stats --trace --fetch --strict --verbose
                     --library --help --" -- "$cur")
             else
                 mapfile -t COMPREPLY < <(compgen -c -- "$cur")

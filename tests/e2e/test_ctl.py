@@ -54,7 +54,7 @@ def fails(result, code, *parts):
     (("--store", "", "true"), "empty"),
     (("--fetch", "mmap", "true"), "auto, uring, pread or buffered"),
     (("--budget", "12x", "true"), "budget '12x' is not a size: use e.g. 256M or 2G"),
-    (("--budget", "50%", "true"), "a percentage needs a block store or profile"),
+    (("--budget", "50%", "true"), "swapnetctl run --budget N% --profile FILE"),
     (("--memory", "1M", "true"), "at least 8M"),
     (("--budget", "7M", "true"), "8 MiB"),
     (("--budget", "99999999T", "true"), "too large"),
@@ -68,6 +68,30 @@ def test_run_refuses(args, part):
 def test_run_needs_a_budget():
     assert fails(ctl("run", "true"), 125, "--budget")
     assert ctl("run", "true", env={"SWAPNET_BUDGET": "64M"}).returncode == 0
+
+
+def profile_of(path, kind="model"):
+    """80 MiB of weights in two, one of 32 KiB that never leaves, and 20 MiB besides."""
+    layers = [{"name": f"l{i}", "bytes": size, "depth": 1} for i, size in enumerate((30 << 20, 50 << 20, 32768))]
+    model = {"schema": 1, "kind": "model", "name": "m", "other_bytes": 20 << 20, "layers": layers}
+    device = {"schema": 1, "kind": "device", "name": "d", "coefficients": {"alpha_s_per_byte": 1e-9}}
+    path.write_text(json.dumps(model if kind == "model" else device))
+    return path
+
+
+def test_run_with_a_share(tmp_path):
+    """HOLES rule 3: b = a + (s - e) + p e."""
+    profile = profile_of(tmp_path / "p.json")
+    for text, weights in (("50%", 40 << 20), ("12.5%", 10 << 20), ("100%", 80 << 20)):
+        env = environment(ctl("run", "--budget", text, "--profile", profile, "--", "env", "-0"))
+        assert env["SWAPNET_BUDGET"] == str((20 << 20) + 32768 + weights)
+        assert "SWAPNET_PROFILE" not in env
+    for args, part in (
+            (("--budget", "0%"), "1% to 100%"), (("--budget", "5x%"), "1% to 100%"), (("--budget", "64M"), "--budget 50%"),
+            (("--budget", "50%", "--profile", "/nonexistent"), "/nonexistent"),
+            (("--budget", "50%", "--profile", profile_of(tmp_path / "d.json", "device")), "no profile of a model")):
+        given = args if "--profile" in args else (*args, "--profile", profile)
+        assert fails(ctl("run", *given, "true"), 125, part)
 
 
 def test_run_not_found():

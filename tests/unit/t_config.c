@@ -96,9 +96,9 @@ static void errors(void **state)
         const char *variable, *error;
     } rows[] = {
         {"SWAPNET_BUDGET=12x", "SWAPNET_BUDGET='12x' is not a size: use e.g. 256M or 2G"},
-        {"SWAPNET_BUDGET=50%",
-         "SWAPNET_BUDGET='50%' is refused: a percentage needs a block store or profile that states "
-         "the model size; give a size such as 256M"},
+        {"SWAPNET_BUDGET=50%", "SWAPNET_BUDGET='50%' is refused: a percentage needs the model's size: swapnetctl run "
+                               "--budget N% --profile FILE "
+                               "has it; or give a size such as 256M"},
         {"SWAPNET_MEMORY=auto", "SWAPNET_MEMORY='auto' is not to be had here: give a size such as 256M"},
         {"SWAPNET_BUDGET=1M", "SWAPNET_BUDGET='1M' is below the minimum: give at least 8M (8 MiB)"},
         {"SWAPNET_BUDGET=-1", "SWAPNET_BUDGET='-1' is not a size: use e.g. 256M or 2G"},

@@ -82,7 +82,8 @@ static void budgets(void **state)
         {"8388607", -EINVAL, "8 MiB"},
         {"0", -EINVAL, "8 MiB"},
         {"50%", -EINVAL,
-         "a percentage needs a block store or profile that states the model size; give a size such as 256M"},
+         "a percentage needs the model's size: swapnetctl run --budget N% --profile FILE has it; or give a size such "
+         "as 256M"},
         {"auto", -EINVAL, "not to be had here"},
         {"12x", -EINVAL, "is not a size: use e.g. 256M or 2G"},
         {"99999999T", -ERANGE, "too large"},
