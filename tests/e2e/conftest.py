@@ -1,5 +1,8 @@
 """Parameters and markers of the end-to-end tests; harness.py does the work."""
 import collections
+import os
+import shutil
+import tempfile
 
 import pytest
 
@@ -49,3 +52,12 @@ def disk():
     """An empty directory on a real disk."""
     with harness.disk_dir() as path:
         yield path
+
+
+@pytest.fixture
+def place():
+    """A session's runtime directory, short enough for sockets."""
+    path = tempfile.mkdtemp(prefix="swnd-", dir="/tmp")
+    os.mkdir(f"{path}/swapnet", 0o700)
+    yield path
+    shutil.rmtree(path)

@@ -9,8 +9,8 @@ import pytest
 
 import cgroup
 import harness
+from daemons import CTL, daemon, dnns, family, leased, plain_bits, wait_for
 from harness import MIB
-from test_daemon import CTL, daemon, dnns, family, leased, place, plain_bits, wait_for  # noqa: F401  (place is a fixture)
 
 needs_torch = pytest.mark.usefixtures("torch113")
 

@@ -1,13 +1,124 @@
-"""What swapnetd promised, across its restarts."""
+"""What swapnetd promised, across its death and restarts, and with a hundred processes."""
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
+import time
 
+import pytest
+
+from daemons import Daemon, daemon, dnns, fork_dnn, leased, plain_bits, wait_for
 from harness import MIB
-from test_daemon import Daemon, daemon, place, wait_for  # noqa: F401  (place is a fixture)
 
+needs_torch = pytest.mark.usefixtures("torch113")  # which fails where there is none
+
+
+# ---- a daemon that dies: FAULTS.md rows 12, 13 ----
+
+def kill_at_random(place, rounds):
+    chance = random.Random(7)
+    total = 120 * MIB
+    d = Daemon(place, "--total", "120M")
+    try:
+        with dnns() as make:
+            running = [make(place, 16), make(place, 12), make(place, 20)]
+            for dnn in running:
+                dnn.goes_on(3)
+            for _ in range(rounds):
+                if chance.random() < 0.5:  # in the middle of handing out other leases
+                    with contextlib.suppress(OSError, ValueError):
+                        d.ask({"op": "set", "pid": chance.choice(running).pid, "urgency": chance.uniform(0.5, 3)})
+                time.sleep(chance.uniform(0, 0.3))
+                d.kill()
+                time.sleep(chance.uniform(0, 0.2))
+                last = {dnn.pid: dnn.stats() for dnn in running}
+                assert sum(s["budget_bytes"] for s in last.values()) <= total
+                # Nobody hears of another lease now, and what was confirmed holds.
+                assert all(s["resident_bytes"] <= s["budget_bytes"] for s in last.values()
+                           if s["state"] == "running"), last
+                for dnn in running:
+                    dnn.goes_on(1)
+                d.start()
+                assert leased(d.ask({"op": "list"})) <= total
+            for dnn in running:
+                dnn.goes_on(3)
+                wait_for(lambda: d.list().get(dnn.pid, {}).get("state") == "running", why="it registers again")
+                assert dnn.stats()["resident_bytes"] <= dnn.stats()["budget_bytes"]
+            for dnn, layers in zip(running, (16, 12, 20)):
+                assert dnn.end()[0] == plain_bits(layers)
+    finally:
+        d.kill()
+
+
+@needs_torch
+def test_daemon_killed(place):
+    kill_at_random(place, 4)
+
+
+@needs_torch
+@pytest.mark.slow
+def test_daemon_killed_a_hundred_times(place):
+    kill_at_random(place, 100)
+
+
+@needs_torch
+def test_restart_counts_what_it_finds(place):
+    """HOLES rule 12: a process that cannot answer now has its lease all the same."""
+    d = Daemon(place, "--total", "200M")
+    try:
+        with dnns() as make:
+            dnn = make(place, 20)
+            dnn.goes_on(3)
+            held = wait_for(lambda: (p := d.list()[dnn.pid])["state"] == "running" and p["budget_bytes"])
+            os.kill(dnn.pid, signal.SIGSTOP)
+            d.kill()
+            d.start()
+            found = d.list()[dnn.pid]
+            assert found["state"] == "away" and found["counted_bytes"] >= held
+            with d.dial() as s:  # a newcomer gets what is left
+                s.sendall(b'{"op":"hello","version":1,"name":"new","minimum":1048576,"demand":209715200}\n')
+                wait_for(lambda: d.list().get(os.getpid(), {}).get("budget_bytes"))
+                assert leased(d.ask({"op": "list"})) <= 200 * MIB
+            os.kill(dnn.pid, signal.SIGCONT)
+            wait_for(lambda: d.list()[dnn.pid]["state"] == "running", 30)
+            dnn.end()
+    finally:
+        d.kill()
+
+
+# ---- a hundred processes: FAULTS.md row 14 ----
+
+def test_a_hundred_processes(place):
+    total, chance, seed = 2000 * MIB, random.Random(3), 0
+    with daemon(place, "--total", "2000M") as d:
+        running = []
+        try:
+            end = time.monotonic() + 8
+            while time.monotonic() < end:
+                while len(running) < 100:
+                    seed += 1
+                    running.append(fork_dnn(d.socket, seed))
+                for _ in range(chance.randrange(4)):
+                    dead = running.pop(chance.randrange(len(running)))
+                    os.kill(dead, signal.SIGKILL)
+                    os.waitpid(dead, 0)
+                listing = d.ask({"op": "list"})
+                assert leased(listing) == listing["leased_bytes"] <= total, listing
+            # When it is quiet again: the dead have nothing, and everybody who lives has a lease.
+            wait_for(lambda: all(p["state"] == "running" for p in d.list().values()), 20)
+            assert sorted(d.list()) == sorted(running)
+            assert all(p["budget_bytes"] >= p["minimum_bytes"] for p in d.list().values())
+        finally:
+            for pid in running:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        wait_for(lambda: not d.list())
+        assert seed > 120
+
+
+# ---- what is on record ----
 
 class Client:
     """This test as a process that swapnetd serves: it obeys at once, and says that it uses all that it gets."""
