@@ -177,30 +177,6 @@ void swd_check_pids(struct swd *d)
 
 /* ---- what a process says ---- */
 
-static void take_facts(struct swn_party *p, const struct swn_wire *m)
-{
-    if (m->has & SWN_HAS_NAME)
-        memcpy(p->name, m->name, sizeof p->name);
-    if (m->has & SWN_HAS_MINIMUM)
-        p->minimum = m->minimum;
-    if (m->has & SWN_HAS_DEMAND)
-        p->demand = m->demand;
-    if (m->has & SWN_HAS_WEIGHTS)
-        p->weights = m->weights;
-    if (m->has & SWN_HAS_RESIDENT)
-        p->resident = m->resident;
-    if (m->has & SWN_HAS_CAP)
-        p->own_cap = m->cap;
-    if (m->has & SWN_HAS_LATENCY)
-        p->latency = m->latency;
-    if (m->has & SWN_HAS_URGENCY)
-        p->own_urgency = m->urgency;
-    if (m->has & SWN_HAS_CURVE) {
-        memcpy(p->curve, m->curve, sizeof p->curve);
-        p->points = m->points;
-    }
-}
-
 static void refuse(struct swd_client *c, const char *text)
 {
     struct swn_wire m = {.op = SWN_WIRE_ERROR, .has = SWN_HAS_TEXT};
@@ -284,7 +260,7 @@ static void hello(struct swd *d, struct swd_client *c, const struct swn_wire *m)
     p->has_library = swn_process_has_thread(p->pid, SWN_CLIENT_THREAD) == 1;
     link_of(p)->client = c;
     c->party = p;
-    take_facts(p, m);
+    swn_party_hear(p, m);
     welcome(d, c);
     d->book.dirty = d->unbalanced = d->cpus_changed = 1;
 }
@@ -303,7 +279,7 @@ static void from_process(struct swd *d, struct swd_client *c, const struct swn_w
         /* What its user wishes is not a measurement. */
         d->unbalanced |= (m->has & SWN_HAS_CAP && m->cap != p->own_cap) ||
                          (m->has & SWN_HAS_URGENCY && (m->urgency > p->own_urgency || m->urgency < p->own_urgency));
-        take_facts(p, m);
+        swn_party_hear(p, m);
         d->drifted = 1;
         break;
     case SWN_WIRE_ACK:

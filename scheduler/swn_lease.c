@@ -72,6 +72,30 @@ struct swn_party *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, u
     return p;
 }
 
+void swn_party_hear(struct swn_party *p, const struct swn_wire *m)
+{
+    if (m->has & SWN_HAS_NAME)
+        memcpy(p->name, m->name, sizeof p->name);
+    if (m->has & SWN_HAS_MINIMUM)
+        p->minimum = m->minimum;
+    if (m->has & SWN_HAS_DEMAND)
+        p->demand = m->demand;
+    if (m->has & SWN_HAS_WEIGHTS)
+        p->weights = m->weights;
+    if (m->has & SWN_HAS_RESIDENT)
+        p->resident = m->resident;
+    if (m->has & SWN_HAS_CAP)
+        p->own_cap = m->cap;
+    if (m->has & SWN_HAS_LATENCY)
+        p->latency = m->latency;
+    if (m->has & SWN_HAS_URGENCY)
+        p->own_urgency = m->urgency;
+    if (m->has & SWN_HAS_CURVE) {
+        memcpy(p->curve, m->curve, sizeof p->curve);
+        p->points = m->points;
+    }
+}
+
 void swn_book_claim(struct swn_book *b, struct swn_party *p, uint64_t lease, uint64_t in_memory)
 {
     uint64_t most = p->ceiling > in_memory ? p->ceiling : in_memory;

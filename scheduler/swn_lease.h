@@ -81,6 +81,8 @@ struct swn_party *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t st
 /* A process that is new to the book, and was given `lease` bytes once (0: none that we know of). NULL: out of memory.
  * The caller fills what it says of itself, and then calls swn_book_balance. */
 struct swn_party *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, uint64_t lease);
+/* What it says of itself, as far as the message does. */
+void swn_party_hear(struct swn_party *p, const struct swn_wire *m);
 /* It says that it obeys a lease of `lease` bytes, from us or from whoever was here before. That is believed up to its
  * ceiling, or what is in its memory, `in_memory`; where it says more it is told of a smaller lease by the next
  * swn_book_balance. */
