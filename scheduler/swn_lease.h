@@ -95,12 +95,11 @@ void swn_book_leave(struct swn_book *b, struct swn_party *p);
 int swn_book_ack(struct swn_book *b, struct swn_party *p, uint64_t seq);
 /* It cannot: it needs `minimum`, and holds at most `lease`. 1 as above. */
 int swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint64_t minimum, uint64_t lease);
-/* Divides anew and offers what can be offered; after every change of what is in the book, and once a second while
- * swn_book_waits. */
+/* Divides anew and offers what can be offered; after every change of what is in the book. */
 void swn_book_balance(struct swn_book *b, int64_t now_ms);
 /* The same where only what processes say of themselves has changed, which is measured and never quite the same: nothing
  * is done as long as everybody's lease is within an eighth of what it would get, and is what it needs, and nobody wants
- * what nobody has. */
+ * what nobody has. And once a second while swn_book_waits. */
 void swn_book_drift(struct swn_book *b, int64_t now_ms);
 
 /* A user's wish, all of it or nothing. has: SWN_HAS_BUDGET (0: whatever the policy gives), SWN_HAS_URGENCY. 0; -ERANGE:

@@ -254,3 +254,30 @@ def test_newcomers_while_others_leave(place):
                 os.waitpid(pid, 0)
             for ours in tell_leaving + tell_coming:
                 ours.close()
+
+
+@pytest.mark.slow
+def test_passed_by_in_turns(place):
+    """One that needs more than is left has first choice for ten seconds; then who needs less passes it by, though nothing
+    else happens."""
+    def hold(d, minimum):
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException), Client(d, minimum=minimum, demand=minimum) as c:
+                c.obey(60)
+            os._exit(0)
+        wait_for(lambda: pid in d.list())
+        return pid
+    with daemon(place, "--total", "100M") as d:
+        held = []
+        try:
+            wait_for(lambda: 100 < time.monotonic() * 1000 % 20000 < 6000, why="the clock stands still")
+            held = [hold(d, 60 * MIB), hold(d, 90 * MIB), hold(d, 20 * MIB)]
+            time.sleep(1.5)
+            assert [d.list()[pid]["state"] for pid in held] == ["running", "waiting", "waiting"]
+            wait_for(lambda: d.list()[held[2]]["state"] == "running", 12, "it waits for ever")
+            assert d.list()[held[1]]["state"] == "waiting"
+        finally:
+            for pid in held:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
