@@ -2,7 +2,6 @@
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/version.h>
 
 #include <array>
 #include <vector>
@@ -39,22 +38,30 @@ void **word_of(c10::StorageImpl *storage)
     return reinterpret_cast<void **>(const_cast<at::DataPtr *>(&std::as_const(*storage).data_ptr()));
 }
 
-// The stream as the runtime knows it. CUDA's own type is known to a library that we cannot be linked with.
-void *stream_of(c10::Device device)
+// The stream as the runtime knows it: PyTorch says so from 2.11 on.
+template <class I>
+auto native(const I *impl, const c10::Stream &stream, int) -> decltype(impl->getStreamNativeHandle(stream))
 {
-    c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 6)
-    return c10::impl::getDeviceGuardImpl(device.type())->getStreamNativeHandle(stream);
-#else
-    if (device.type() != c10::DeviceType::CUDA)
+    return impl->getStreamNativeHandle(stream);
+}
+
+// CUDA's own type is known to a library that we cannot be linked with.
+template <class I> void *native(const I *, const c10::Stream &stream, long)
+{
+    if (stream.device_type() != c10::DeviceType::CUDA)
         return reinterpret_cast<void *>(stream.id());
     // c10::cuda::CUDAStream::stream() const, of a class that has a c10::Stream and nothing else.
     using Function = void *(*)(const c10::Stream *);
-    static const auto native = reinterpret_cast<Function>(
+    static const auto function = reinterpret_cast<Function>(
         dlsym(dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD), "_ZNK3c104cuda10CUDAStream6streamEv"));
-    TORCH_CHECK(native, "swapnet: no streams");
-    return native(&stream);
-#endif
+    TORCH_CHECK(function, "swapnet: no streams");
+    return function(&stream);
+}
+
+void *stream_of(c10::Device device)
+{
+    return native(c10::impl::getDeviceGuardImpl(device.type()),
+                  c10::impl::VirtualGuardImpl(device.type()).getStream(device), 0);
 }
 
 void let_go(Lent &l)

@@ -146,7 +146,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     {
         cudaStreamSynchronize(reinterpret_cast<void *>(stream.id()));
     }
-#if SWAPNET_TORCH_MAJOR > 1
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11)
     void *getStreamNativeHandle(const c10::Stream stream) const override
     {
         return reinterpret_cast<void *>(stream.id());
