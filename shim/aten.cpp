@@ -349,9 +349,10 @@ void add_value(Thread &t, const c10::IValue &value, swn_use use)
         const c10::List<c10::IValue> list = value.toList();
         for (size_t i = 0; i < list.size(); i++) {
             c10::IValue element = list.get(i);
-            if (!element.isTensor())
+            if (element.isTensor())
+                add(t, element.toTensor(), use);
+            else if (!element.isNone()) // an index that TorchScript leaves out
                 break;
-            add(t, element.toTensor(), use);
         }
     }
 }

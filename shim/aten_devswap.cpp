@@ -160,14 +160,23 @@ void swn_devswap_end()
     let_go(l);
 }
 
+static void give_up(const c10::IValue &value)
+{
+    if (value.isTensor()) {
+        swn_devswap_use(value.toTensor(), SWN_USE_READ, nullptr);
+    } else if (value.isTensorList()) {
+        for (const at::Tensor &t : value.toTensorVector())
+            swn_devswap_use(t, SWN_USE_READ, nullptr);
+    } else if (value.isList()) {
+        const c10::List<c10::IValue> list = value.toList();
+        for (size_t i = 0; i < list.size(); i++)
+            give_up(list.get(i));
+    }
+}
+
 void swn_devswap_give_up(c10::ArrayRef<const c10::IValue> inputs)
 {
     let_go(self());
-    for (const c10::IValue &value : inputs) {
-        if (!value.isTensor() && !value.isTensorList())
-            continue;
-        for (const at::Tensor &t :
-             value.isTensor() ? std::vector<at::Tensor>{value.toTensor()} : value.toTensorVector())
-            swn_devswap_use(t, SWN_USE_READ, nullptr);
-    }
+    for (const c10::IValue &value : inputs)
+        give_up(value);
 }

@@ -78,6 +78,16 @@ def test_loaded(torch, device):
 
 
 @WHERE
+def test_indexed(torch, device):
+    """A list of tensors in which some are left out: those behind them are not forgotten."""
+    room = 16 if device == "discrete" else None
+    path = f"{checkpoint(torch)}.indexed"
+    harness.plain(torch, "devswap", str(STANDIN), "indexed", path)
+    run = both(torch, "indexed", path, device=device, budget=32, device_budget=room)
+    assert run.stats["device_kept_bytes"] == 32768 * 8, run.describe()
+
+
+@WHERE
 @pytest.mark.parametrize("mode", ["written", "streams", "graph", "forked", "dropped"])
 def test_rules(torch, mode, device):
     """Whoever looks sees what he would see if everything had been copied."""

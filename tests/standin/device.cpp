@@ -207,6 +207,14 @@ struct Launch {
     }
 };
 
+bool has_tensors(const c10::List<c10::IValue> &list)
+{
+    for (size_t i = 0; i < list.size(); i++)
+        if (c10::IValue(list.get(i)).isTensor())
+            return true;
+    return false;
+}
+
 // Device tensors become views, and views that come back the tensors that they are of.
 struct Translation {
     Launch launch;
@@ -252,7 +260,7 @@ struct Translation {
                 list.push_back(in(t, writes));
             return list;
         }
-        if (value.isList() && value.toList().size() && c10::IValue(value.toList().get(0)).isTensor()) {
+        if (value.isList() && has_tensors(value.toList())) {
             c10::List<c10::optional<at::Tensor>> list;
             const auto all = value.toList();
             for (size_t i = 0; i < all.size(); i++) {
