@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -79,10 +80,30 @@ int swn_cuda_find(struct swn_cuda *out)
     return swn_cuda_fill(out, functions, sizeof functions / sizeof functions[0], swn_cuda_runtime_symbol);
 }
 
+static _Atomic(void *) last_captured;
+
 int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream)
 {
     int status = 0;
     if (cuda->stream_capturing(stream, &status))
         cuda->last_error();
+    if (status)
+        atomic_store(&last_captured, stream);
     return status != 0;
+}
+
+int swn_cuda_capture_under_way(const struct swn_cuda *cuda)
+{
+    void *stream = atomic_load(&last_captured);
+    if (!stream)
+        return 0;
+    if (swn_cuda_capturing(cuda, stream))
+        return 1;
+    atomic_compare_exchange_strong(&last_captured, &stream, NULL);
+    return 0;
+}
+
+int swn_cuda_refused_by_capture(int err)
+{
+    return err >= 900 && err <= 908; /* cudaErrorStreamCapture... */
 }

@@ -22,9 +22,14 @@
 #define CURSORS 16
 /* A stream that has not been seen for so many visits has no claim. */
 #define IDLE_VISITS 4096
+/* Nobody says when a capture ends. */
+#define RETRY_NS 20000000u
 #define NEVER UINT64_MAX
 
 enum state { OUT, FILLING, IN, LEAVING };
+
+/* A graph that was captured has its address, until its weights go; or nobody knows when the device is done with it. */
+enum keeping { NOT_KEPT, KEPT_FOR_GRAPHS, KEPT_FOR_GOOD };
 
 struct use {
     void *stream, *event;
@@ -49,11 +54,11 @@ struct block {
     unsigned live;
     int sealed; /* takes no more weights */
     enum state state;
-    int users;  /* operators that have it, or wait for it */
-    int kept;   /* for good, which makes it a user more */
-    int failed; /* it could not be brought */
-    int lost;   /* the driver does not take back what is at its address, which nobody else may have then */
-    int dying;  /* all its weights are gone */
+    int users;         /* operators that have it, or wait for it */
+    enum keeping kept; /* which makes it a user more */
+    int failed;        /* it could not be brought */
+    int lost;          /* the driver does not take back what is at its address, which nobody else may have then */
+    int dying;         /* all its weights are gone */
     const struct swn_devweight *reading; /* the one that is being read */
     struct swn_devbuffer buffer;
     struct use *uses;
@@ -90,10 +95,12 @@ struct swn_devswap {
     unsigned marks;
     pthread_t thread;
     int broken; /* its thread could not begin */
+    int retry;  /* it has something to do that a capture holds up */
 };
 
 static _Atomic uint64_t swap_ins, swapped_bytes, stall_ns, resident_bytes, peak_bytes;
-static _Atomic int said_bounce;
+static _Atomic uint64_t excess_bytes; /* of graphs */
+static _Atomic int said_bounce, said_excess;
 
 /* --- blocks --- */
 
@@ -282,25 +289,48 @@ static void let_go(struct swn_devswap *s, struct swn_devweight *const *w, unsign
     pthread_cond_broadcast(&s->changed);
 }
 
-/* It stays where it is for as long as it lives. */
-static void keep(struct swn_devswap *s, struct block *b)
+/* It stays where it is. */
+static void keep(struct swn_devswap *s, struct block *b, enum keeping why)
 {
-    if (b->kept)
-        return;
-    b->kept = 1;
-    s->kept += b->bytes;
-    if (!b->users++)
-        s->claimed += b->bytes;
+    if (!b->kept) {
+        s->kept += b->bytes;
+        if (!b->users++)
+            s->claimed += b->bytes;
+    }
+    b->kept = why > b->kept ? why : b->kept;
+}
+
+static void keep_no_more(struct swn_devswap *s, struct block *b)
+{
+    b->kept = NOT_KEPT;
+    s->kept -= b->bytes;
+    if (!--b->users)
+        s->claimed -= b->bytes;
+}
+
+/* For a graph: PyTorch would have its weights on the device as well, and a copy cannot be made while it is captured. */
+static void exceed(size_t before, size_t after)
+{
+    atomic_fetch_add(&excess_bytes, after - before);
+    if (!atomic_exchange(&said_excess, 1))
+        swn_say(
+            "a CUDA graph is captured that uses more weights than there is room for: they stay on the device as long "
+            "as they live");
 }
 
 /* All of them or none: two operators that wait for each other's blocks would wait for ever. */
-static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, uint64_t until)
+static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, uint64_t until, int captured)
 {
     for (;;) {
         for (unsigned i = 0; i < n; i++)
             w[i]->block->sealed = 1; /* its size counts */
-        if (s->claimed + unclaimed(s, w, n) <= s->capacity)
+        size_t more = unclaimed(s, w, n), wanted = s->claimed + more;
+        if (!more || wanted <= s->capacity)
             break;
+        if (captured) {
+            exceed(s->claimed > s->capacity ? s->claimed : s->capacity, wanted);
+            break;
+        }
         if (s->claimed <= s->kept || s->broken || swn_cond_wait_until(&s->changed, &s->lock, until))
             return -ENOMEM;
     }
@@ -347,11 +377,11 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
 {
     struct swn_devswap *s = w[0]->block->swapper;
     *captured = swn_cuda_capturing(&s->pool.cuda, stream);
-    if (!s->pool.way->fixed && swn_threads_many())
-        return -EBUSY;
+    if (!s->pool.way->fixed && !*captured && swn_threads_many())
+        return -EBUSY; /* what a graph has stays, so that anybody may keep its address */
     uint64_t until = swn_now_ns() + (uint64_t)swn_swapin_wait_ms * 1000000u;
     pthread_mutex_lock(&s->lock);
-    int err = claim(s, w, n, until);
+    int err = claim(s, w, n, until, *captured);
     if (!err) {
         struct cursor *c = cursor_of(s, stream);
         int moved = 0;
@@ -364,7 +394,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
         for (unsigned i = 0; i < n && !err; i++) {
             addresses[i] = w[i]->block->buffer.address + w[i]->off;
             if (*captured)
-                keep(s, w[i]->block);
+                keep(s, w[i]->block, KEPT_FOR_GRAPHS);
         }
         if (err)
             let_go(s, w, n);
@@ -405,7 +435,7 @@ void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, i
         struct use *u = use_of(s, b, stream);
         if (!u || s->pool.swap.event_record(u->event, stream)) {
             s->pool.cuda.last_error();
-            keep(s, b); /* nobody knows when the device is done with it */
+            keep(s, b, KEPT_FOR_GOOD);
         }
     }
     let_go(s, w, n);
@@ -445,7 +475,7 @@ static int take_buffer(struct swn_devswap *s, struct block *b, struct swn_devbuf
     pthread_mutex_lock(&s->lock);
     b->state = err ? IN : OUT;
     if (err)
-        keep(s, b);
+        keep(s, b, KEPT_FOR_GOOD);
     *out = b->buffer;
     return err;
 }
@@ -503,6 +533,12 @@ static int make(struct swn_devswap *s, struct swn_devbuffer *out)
     return err;
 }
 
+/* What all buffers may take: graphs may have more than the room. */
+static size_t most(const struct swn_devswap *s)
+{
+    return s->claimed > s->capacity ? s->claimed : s->capacity;
+}
+
 /* A buffer for b: 0; -EAGAIN: something has changed, look again; -EBUSY: not before operators end; -ENOMEM: there is no
  * memory for it. */
 static int find_buffer(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
@@ -514,7 +550,7 @@ static int find_buffer(struct swn_devswap *s, const struct block *b, struct swn_
             return 0;
         }
     *out = (struct swn_devbuffer){.bytes = b->bytes};
-    int room = s->held + b->bytes <= s->capacity;
+    int room = s->held + b->bytes <= most(s);
     if (room && !make(s, out))
         return 0;
     if (s->spares) {
@@ -605,10 +641,31 @@ static int bring(struct swn_devswap *s, struct block *b)
     return 1;
 }
 
+/* There are no events of what a graph launches: waits for all of the device, once its last weight is gone. */
+static int wait_for_graphs(struct swn_devswap *s, struct block *b)
+{
+    pthread_mutex_unlock(&s->lock);
+    int err = swn_cuda_capture_under_way(&s->pool.cuda) ? -EAGAIN : s->pool.cuda.device_synchronize();
+    if (err > 0)
+        s->pool.cuda.last_error();
+    if (err > 0 && swn_cuda_refused_by_capture(err))
+        err = -EAGAIN;
+    pthread_mutex_lock(&s->lock);
+    if (!err)
+        keep_no_more(s, b);
+    else if (err == -EAGAIN)
+        s->retry = 1;
+    else
+        keep(s, b, KEPT_FOR_GOOD);
+    return err;
+}
+
 /* Ends a block whose weights are gone. 1: it is. */
 static int bury(struct swn_devswap *s, struct block *b)
 {
     struct swn_devbuffer buffer;
+    if (b->kept && wait_for_graphs(s, b))
+        return 0;
     if (b->state == IN) {
         if (take_buffer(s, b, &buffer))
             return 0;
@@ -642,7 +699,7 @@ static struct block *next_job(const struct swn_devswap *s)
 static struct block *next_dead(const struct swn_devswap *s)
 {
     for (size_t i = 0; i < s->count; i++)
-        if (s->blocks[i]->dying && !s->blocks[i]->users)
+        if (s->blocks[i]->dying && s->blocks[i]->users == (s->blocks[i]->kept == KEPT_FOR_GRAPHS && !s->retry))
             return s->blocks[i];
     return NULL;
 }
@@ -651,7 +708,7 @@ static struct block *next_dead(const struct swn_devswap *s)
 static int shrink(struct swn_devswap *s)
 {
     struct swn_devbuffer buffer;
-    if (s->held <= s->capacity)
+    if (s->held <= most(s))
         return 0;
     if (s->spares) {
         buffer = s->spare[--s->spares];
@@ -663,9 +720,10 @@ static int shrink(struct swn_devswap *s)
 
 static int step(struct swn_devswap *s)
 {
-    struct block *dead = next_dead(s);
-    if (dead)
-        return bury(s, dead);
+    struct block *dead;
+    while ((dead = next_dead(s)))
+        if (bury(s, dead))
+            return 1;
     if (shrink(s))
         return 1;
     struct block *b = next_job(s);
@@ -685,8 +743,13 @@ static void *work(void *swapper)
     s->broken = err != 0;
     for (;;) {
         pthread_cond_broadcast(&s->changed);
-        while (s->broken || !step(s))
-            pthread_cond_wait(&s->changed, &s->lock);
+        while (s->broken || !step(s)) {
+            if (s->retry)
+                swn_cond_wait_until(&s->changed, &s->lock, swn_now_ns() + RETRY_NS);
+            else
+                pthread_cond_wait(&s->changed, &s->lock);
+            s->retry = 0;
+        }
     }
     return NULL;
 }
@@ -744,4 +807,5 @@ void swn_devswap_stats(struct swn_stats *out)
     out->device_stall_ns = atomic_load(&stall_ns);
     out->device_resident_bytes = atomic_load(&resident_bytes);
     out->device_peak_bytes = atomic_load(&peak_bytes);
+    out->device_kept_bytes += atomic_load(&excess_bytes);
 }

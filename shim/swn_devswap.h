@@ -38,9 +38,10 @@ struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, siz
 void swn_devswap_remove(struct swn_devweight *w);
 
 /* An operator of this thread, on this stream, is about to use these weights of one device: waits until all are there.
- * addresses[i]: where, until swn_devswap_end. captured: for good, as they are put into a graph. 0; -ENOMEM: they do not
- * fit together; -EIO, -ETIMEDOUT: one cannot be brought; -EBUSY: another thread could keep the address, which would
- * name something else then; none of them is lent in these cases. */
+ * addresses[i]: where, until swn_devswap_end. captured: for as long as they live, as they are put into a graph; those
+ * may be more than there is room for. 0; -ENOMEM: they do not fit together; -EIO, -ETIMEDOUT: one cannot be brought;
+ * -EBUSY: another thread could keep the address, which would name something else then; none of them is lent in these
+ * cases. */
 int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, void **addresses, int *captured);
 /* That operator has launched all it will. */
 void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, int captured);

@@ -410,8 +410,10 @@ EXPORT unsigned standin_chosen(int index)
 EXPORT int cudaDeviceSynchronize(void)
 {
     standin_begin();
-    synchronize(NULL);
-    return standin_end(OK);
+    int err = standin_refused();
+    if (!err)
+        synchronize(NULL);
+    return standin_end(err);
 }
 
 EXPORT int cudaStreamSynchronize(void *stream)

@@ -284,12 +284,17 @@ struct Translation {
     }
 };
 
+bool captured()
+{
+    int status = 0;
+    cudaStreamIsCapturing(native_stream(), &status);
+    return status != 0;
+}
+
 // An operator begins when the one before is done; one that is put into a graph does not begin at all.
 void turn()
 {
-    int captured = 0;
-    cudaStreamIsCapturing(native_stream(), &captured);
-    if (!captured)
+    if (!captured())
         cudaStreamSynchronize(native_stream());
 }
 
@@ -334,7 +339,8 @@ at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool non_bloc
     }
     for (const at::Tensor &t : {from, to}) {
         c10::OptionalDeviceGuard guard(t.is_cpu() ? c10::optional<c10::Device>() : t.device());
-        cudaDeviceSynchronize();
+        bool waits = !captured() || from.is_cpu() || to.is_cpu();
+        TORCH_CHECK(!waits || !cudaDeviceSynchronize(), "operation not permitted when stream is capturing");
     }
     view_of(to).copy_(view_of(from));
     return to;

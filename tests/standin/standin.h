@@ -26,8 +26,9 @@ unsigned standin_live(enum standin_kind kind);
 #define STANDIN_GRANULE ((size_t)2 << 20)
 /* Whether the device knows it; so it does. */
 void standin_virtual(int known);
-/* Whether the stream's launches are captured rather than made. */
-void standin_capture(void *stream, int captured);
+/* Whether the stream's launches are captured rather than made. Not 0: the capture has been broken off by a call that is
+ * not allowed meanwhile. */
+int standin_capture(void *stream, int captured);
 /* How often it was chosen as a thread's current device, which initialises it. */
 unsigned standin_chosen(int index);
 /* The most bytes of the device's own there ever were. */

@@ -13,6 +13,8 @@ enum {
     NO_MEMORY = 2,
     NOT_READY = 600,
     NOT_SUPPORTED = 801,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
     ALREADY_REGISTERED = 712,
     NOT_REGISTERED = 713
 };
@@ -42,6 +44,9 @@ void standin_enqueue(void *stream, void (*call)(void *arg), void *arg);
 /* A kernel that reads `from` for a while, and leaves it at `to`. */
 void standin_copy_back(void *stream, void *to, const void *from, size_t bytes);
 int standin_is_captured(const void *stream);
+/* Of a call that concerns all of the device: an error while any stream is being captured, and the end of that capture
+ * if the thread's mode is not relaxed. */
+int standin_refused(void);
 /* Nothing is running, and the program knows. */
 void standin_settle(void);
 /* There is no place on the device for so many bytes. */

@@ -17,6 +17,8 @@ struct event {
 
 static uintptr_t streams = 0x1000;
 static void *captured[CAPTURED];
+static int invalid;       /* what is being captured has been broken off */
+static __thread int mode; /* of this thread; 2: relaxed */
 
 int standin_is_captured(const void *stream)
 {
@@ -26,7 +28,17 @@ int standin_is_captured(const void *stream)
     return 0;
 }
 
-EXPORT void standin_capture(void *stream, int begin)
+int standin_refused(void)
+{
+    for (int i = 0; i < CAPTURED; i++)
+        if (captured[i]) {
+            invalid |= mode != 2;
+            return CAPTURE_UNSUPPORTED;
+        }
+    return OK;
+}
+
+EXPORT int standin_capture(void *stream, int begin)
 {
     standin_begin();
     for (int i = 0; i < CAPTURED; i++)
@@ -34,7 +46,10 @@ EXPORT void standin_capture(void *stream, int begin)
             captured[i] = begin ? stream : NULL;
             break;
         }
-    standin_end(OK);
+    int err = invalid ? CAPTURE_INVALIDATED : OK;
+    if (!begin)
+        invalid = 0;
+    return standin_end(err);
 }
 
 EXPORT int cudaStreamCreateWithFlags(void **stream, unsigned flags)
@@ -53,12 +68,11 @@ EXPORT int cudaStreamIsCapturing(void *stream, int *status)
     return standin_end(OK);
 }
 
-EXPORT int cudaThreadExchangeStreamCaptureMode(int *mode)
+EXPORT int cudaThreadExchangeStreamCaptureMode(int *other)
 {
-    static __thread int now;
-    int before = now;
-    now = *mode;
-    *mode = before;
+    int before = mode;
+    mode = *other;
+    *other = before;
     return OK;
 }
 

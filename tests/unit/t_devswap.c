@@ -176,6 +176,14 @@ static void streams(void *device)
     take_all();
 }
 
+static unsigned first_that_swaps(void)
+{
+    unsigned first = 0;
+    while (!swn_device_swaps(held[first]))
+        first++;
+    return first;
+}
+
 /* An operator that needs more than there is room for: refused at once, and nothing is lent. */
 static void too_many(void *device)
 {
@@ -183,9 +191,7 @@ static void too_many(void *device)
     give_all();
     void *at[WEIGHTS];
     int captured;
-    unsigned first = 0;
-    while (!swn_device_swaps(held[first]))
-        first++;
+    unsigned first = first_that_swaps();
     uint64_t began = swn_now_ns();
     CHECK(swn_device_begin(&held[first], WEIGHTS - first, stream, at, &captured) != 0);
     CHECK(swn_now_ns() - began < 5000000000u);
@@ -212,6 +218,73 @@ static void captured(void *device)
     CHECK(!swn_device_begin(&held[WEIGHTS - 1], 1, stream, &again, &in_graph) && !in_graph && again == at);
     swn_device_end(&held[WEIGHTS - 1], 1, stream, in_graph);
     cudaDeviceSynchronize();
+}
+
+/* Of one operator, or of many. */
+static void capture(unsigned first, void **at, int together)
+{
+    int in_graph;
+    CHECK(!standin_capture(stream, 1));
+    for (unsigned i = first; i < WEIGHTS; i += together ? WEIGHTS : 1) {
+        unsigned n = together ? WEIGHTS - first : 1;
+        CHECK(!swn_device_begin(&held[i], n, stream, &at[i], &in_graph) && in_graph);
+        swn_device_end(&held[i], n, stream, in_graph);
+    }
+    CHECK(!standin_capture(stream, 0));
+}
+
+/* A graph that uses more than there is room for has all of it, for as long as it lives, and no longer. */
+static void captured_all(void *device)
+{
+    begin(device);
+    give_all();
+    unsigned first = first_that_swaps();
+    void *at[WEIGHTS];
+    size_t room = is_card(device) ? MAPPED_BUDGET : 3 * MIB;
+    for (int together = 0; together < 2; together++) {
+        capture(first, at, together);
+        for (unsigned i = first; i < WEIGHTS; i++)
+            CHECK(tensor_right(&weights[i], (uintptr_t)standin_view(at[i])));
+        CHECK(counters().device_resident_bytes > room && counters().device_kept_bytes > 0);
+        for (unsigned i = first; i < WEIGHTS; i++)
+            CHECK(!read_on(i, stream, 10));
+        const void *stretch = at[first]; /* the graph runs, and its weights go meanwhile */
+        standin_launch(stream, 50000, &stretch, &weights[first].len, 1);
+        for (unsigned i = first; i < WEIGHTS; i++) {
+            CHECK(!swn_device_close(held[i]));
+            held[i] = NULL;
+        }
+        settle();
+        CHECK(counters().device_resident_bytes == 0);
+        for (unsigned i = first; i < WEIGHTS; i++)
+            give(i);
+        first = first_that_swaps();
+    }
+    cudaDeviceSynchronize();
+    take_all();
+}
+
+/* Nobody waits for the device while something is being captured. */
+static void buried_in_a_capture(void *device)
+{
+    begin(device);
+    give_all();
+    unsigned last = WEIGHTS - 1;
+    void *at[WEIGHTS];
+    capture(last, at, 0);
+    CHECK(!standin_capture(stream, 1));
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        if (!swn_device_swaps(held[i]))
+            continue;
+        CHECK(!swn_device_close(held[i]));
+        held[i] = NULL;
+    }
+    usleep(100000);
+    CHECK(counters().device_resident_bytes > 0);
+    CHECK(!standin_capture(stream, 0));
+    settle();
+    CHECK(counters().device_resident_bytes == 0);
+    take_all();
 }
 
 /* Weights go while they are on their way, and in the middle of what was launched. */
@@ -369,6 +442,8 @@ static const struct device_case cases[] = {
     {"streams", streams, "nano orin discrete"},
     {"too_many", too_many, "nano xavier orin discrete"},
     {"captured", captured, "nano xavier orin discrete"},
+    {"captured_all", captured_all, "nano xavier orin discrete"},
+    {"buried_in_a_capture", buried_in_a_capture, "nano xavier orin discrete"},
     {"removed", removed, "nano xavier orin discrete"},
     {"repeated", repeated, "orin discrete"},
     {"refused", refused, "nano xavier orin discrete"},

@@ -53,7 +53,7 @@ class Standin:
 
     def capture(self, stream, begin):
         """What is launched on the stream is put into a graph from now on, or no more."""
-        self.lib.standin_capture(ctypes.c_void_p(stream), int(begin))
+        assert self.lib.standin_capture(ctypes.c_void_p(stream), int(begin)) == 0, "the capture has been broken off"
 
     def wait(self):
         self.lib.cudaDeviceSynchronize()
