@@ -45,7 +45,7 @@ struct swn_stats {
                                      * taken where they were nearly full */
     uint64_t device_resident_bytes; /* memory of devices for weights that come and go there, now */
     uint64_t device_peak_bytes;     /* and at its highest */
-    uint64_t device_kept_bytes;     /* of such weights that PyTorch was given memory of its own for, for good */
+    uint64_t device_kept_bytes;     /* of such weights that got PyTorch's memory, or a graph keeps beyond that */
     uint64_t device_swap_ins;
     uint64_t device_swapped_bytes; /* read from disk for them */
     uint64_t device_stall_ns;      /* operators waiting for them */

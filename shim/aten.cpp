@@ -273,13 +273,14 @@ bool mapped(uintptr_t data, size_t bytes)
 // Bytes of ours that a device tensor names, which the device reads where they are.
 void add_shared(Thread &t, const at::Tensor &tensor, swn_use use)
 {
-    if (!t.fetches)
-        swn_devswap_use(tensor, use, t.op.name);
-    swn_arg &arg = t.op.args[t.op.n];
-    arg.data = swn_unified_bytes(tensor, &arg.bytes);
-    if (!arg.data)
+    size_t bytes = 0;
+    uintptr_t data = swn_devswap_use(tensor, use, t.op.name, !t.fetches, &bytes);
+    if (!data || t.op.n == SWN_OP_ARGS)
         return;
+    swn_arg &arg = t.op.args[t.op.n];
     arg.word = nullptr;
+    arg.data = data;
+    arg.bytes = bytes;
     arg.from = 0;
     arg.upto = arg.bytes;
     arg.use = use;
@@ -301,13 +302,13 @@ size_t extent(const at::Tensor &tensor)
 void add(Thread &t, const at::Tensor &tensor, swn_use use)
 {
     t.shown |= tensor.key_set().has(c10::DispatchKey::Python);
-    if (t.op.n == SWN_OP_ARGS)
-        return;
     if (!plain(tensor)) {
         if (swn_unified_active())
             add_shared(t, tensor, use);
         return;
     }
+    if (t.op.n == SWN_OP_ARGS)
+        return;
     c10::StorageImpl *storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
     if (!storage)
         return;
@@ -469,8 +470,10 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
         } catch (...) {
             // An exotic tensor that does not want to be looked at: it is used at its own address.
             // One that comes and goes has none.
-            if (!t.lent)
+            if (!t.lent) {
                 swn_devswap_give_up(fn.inputs());
+                t.lent = swn_devswap_lend();
+            }
         }
     }
     return nullptr;

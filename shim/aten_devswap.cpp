@@ -15,13 +15,15 @@ namespace
 
 const swn_host *host;
 
-// What this thread's operator uses.
+// What this thread's operator uses, held for as long.
 struct Lent {
-    unsigned n = 0;
-    std::array<void *, SWN_OP_ARGS> owner; // of the memory, held as long as that is used here
+    unsigned n = 0; // that come and go
+    std::array<void *, SWN_OP_ARGS> owner;
     std::array<swn_device_memory *, SWN_OP_ARGS> memory;
     std::array<c10::Storage, SWN_OP_ARGS> held;      // the word that is written must be there to be written back
     std::array<void *, SWN_OP_ARGS> closed, address; // where it is between operators, and in this one
+    bool lent = false;
+    std::vector<void *> staying; // owners of the others
     void *stream = nullptr;
     int captured = 0;
 };
@@ -68,10 +70,34 @@ void let_go(Lent &l)
 {
     unsigned n = l.n;
     l.n = 0;
+    l.lent = false;
     for (unsigned i = 0; i < n; i++) {
         swn_unified_let_go(l.owner[i]);
         l.held[i] = c10::Storage();
     }
+}
+
+void let_all_go(Lent &l)
+{
+    let_go(l);
+    for (void *owner : l.staying)
+        swn_unified_let_go(owner);
+    l.staying.clear();
+}
+
+bool has(const Lent &l, const c10::StorageImpl *storage)
+{
+    for (unsigned i = 0; i < l.n; i++)
+        if (l.held[i].unsafeGetStorageImpl() == storage)
+            return true;
+    return false;
+}
+
+// Whether what this thread launches is put into a graph. What that has stays where it is, so that any operator may have
+// it: memory of its own cannot be filled meanwhile.
+bool captures(const at::Tensor &tensor)
+{
+    return swn_devswap_capturing(tensor.device());
 }
 
 } // namespace
@@ -81,33 +107,37 @@ void swn_devswap_begin_half(const swn_host *h)
     host = h;
 }
 
-void swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name)
+uintptr_t swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name, bool reads, size_t *bytes)
 {
     Lent &l = self();
-    swn_device_memory *memory;
-    void *owner = swn_unified_hold(tensor, &memory);
-    if (!owner)
-        return;
-    c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
-    if (use == SWN_USE_READ || l.n == SWN_OP_ARGS) {
-        swn_unified_let_go(owner);
-        swn_unified_keep(storage, operator_name);
-        return;
+    swn_held h;
+    if (!swn_unified_hold(tensor, &h))
+        return 0;
+    *bytes = h.bytes;
+    if (!h.memory || !reads) {
+        l.staying.push_back(h.owner);
+        return h.data;
     }
-    for (unsigned i = 0; i < l.n; i++)
-        if (l.held[i].unsafeGetStorageImpl() == storage) {
-            swn_unified_let_go(owner);
-            return;
-        }
-    l.owner[l.n] = owner;
-    l.memory[l.n] = memory;
+    c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
+    if ((use == SWN_USE_READ && !captures(tensor)) || l.n == SWN_OP_ARGS) {
+        swn_unified_let_go(h.owner);
+        swn_unified_keep(storage, operator_name);
+        return 0;
+    }
+    if (has(l, storage)) {
+        swn_unified_let_go(h.owner);
+        return 0;
+    }
+    l.owner[l.n] = h.owner;
+    l.memory[l.n] = h.memory;
+    l.closed[l.n] = h.address;
     l.held[l.n++] = c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
+    return 0;
 }
 
 bool swn_devswap_capturing(c10::Device device)
 {
     try {
-        c10::DeviceGuard guard(device);
         return host->device_capturing(stream_of(device)) != 0;
     } catch (const std::exception &) {
         return false; // a PyTorch whose streams nobody can name
@@ -118,7 +148,7 @@ bool swn_devswap_lend()
 {
     Lent &l = self();
     if (!l.n)
-        return false;
+        return !l.staying.empty();
     int err = -1;
     try {
         // We are outside of the operator's own guard, and events belong to the device that is current.
@@ -130,24 +160,25 @@ bool swn_devswap_lend()
     }
     for (unsigned i = 0; i < l.n; i++) {
         c10::StorageImpl *storage = l.held[i].unsafeGetStorageImpl();
-        if (err) {
+        // A lost exchange means that another thread has given the storage other memory meanwhile: that is left alone.
+        void *expected = l.closed[i];
+        if (err)
             swn_unified_keep(storage, nullptr);
-            continue;
-        }
-        l.closed[i] = __atomic_load_n(word_of(storage), __ATOMIC_RELAXED);
-        if (l.closed[i] != l.address[i])
-            __atomic_store_n(word_of(storage), l.address[i], __ATOMIC_RELEASE);
+        else if (l.address[i] != l.closed[i])
+            __atomic_compare_exchange_n(word_of(storage), &expected, l.address[i], false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED);
     }
     if (err)
         let_go(l);
-    return !err;
+    l.lent = !err;
+    return l.n || !l.staying.empty();
 }
 
 void swn_devswap_end()
 {
     Lent &l = self();
     for (unsigned i = 0; i < l.n; i++) {
-        // A lost exchange means that the storage was given other memory meanwhile: that is left alone.
+        // Likewise.
         void *expected = l.address[i];
         if (l.closed[i] != l.address[i])
             __atomic_compare_exchange_n(word_of(l.held[i].unsafeGetStorageImpl()), &expected, l.closed[i], false,
@@ -157,16 +188,28 @@ void swn_devswap_end()
         c10::DeviceGuard guard(l.held[0].device());
         host->device_end(l.memory.data(), l.n, l.stream, l.captured);
     }
-    let_go(l);
+    let_all_go(l);
+}
+
+bool swn_devswap_has_lent(const c10::StorageImpl *storage)
+{
+    const Lent &l = self();
+    return l.lent && has(l, storage);
+}
+
+static void name_again(const at::Tensor &tensor)
+{
+    size_t bytes;
+    swn_devswap_use(tensor, SWN_USE_READ, nullptr, true, &bytes);
 }
 
 static void give_up(const c10::IValue &value)
 {
     if (value.isTensor()) {
-        swn_devswap_use(value.toTensor(), SWN_USE_READ, nullptr);
+        name_again(value.toTensor());
     } else if (value.isTensorList()) {
         for (const at::Tensor &t : value.toTensorVector())
-            swn_devswap_use(t, SWN_USE_READ, nullptr);
+            name_again(t);
     } else if (value.isList()) {
         const c10::List<c10::IValue> list = value.toList();
         for (size_t i = 0; i < list.size(); i++)
@@ -176,7 +219,7 @@ static void give_up(const c10::IValue &value)
 
 void swn_devswap_give_up(c10::ArrayRef<const c10::IValue> inputs)
 {
-    let_go(self());
+    let_all_go(self());
     for (const c10::IValue &value : inputs)
         give_up(value);
 }

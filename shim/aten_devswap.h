@@ -14,13 +14,18 @@
 // `host` is borrowed for ever.
 void swn_devswap_begin_half(const swn_host *host);
 
-// The operator that this thread is about to run uses the tensor in this way. Nothing, if it does not come and go.
-void swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name);
+// The operator that this thread is about to run uses the tensor in this way: what it names stays where it is until
+// swn_devswap_end, or, if it comes and goes, is lent to the operator if that `reads` it on the device. Returns where
+// the processor finds bytes that may come and go there, *bytes of them; else 0.
+uintptr_t swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name, bool reads, size_t *bytes);
 // Whether what this thread launches on the device is put into a graph instead of being run.
 bool swn_devswap_capturing(c10::Device device);
-// All have been named: brings them. Whether there are any, and then swn_devswap_end must follow.
+// All have been named: brings those that come and go. Whether there are any at all, and then swn_devswap_end must
+// follow.
 bool swn_devswap_lend();
 void swn_devswap_end();
+// Whether this thread's operator has been lent what the storage names.
+bool swn_devswap_has_lent(const c10::StorageImpl *storage);
 // It cannot be told what it uses: it is lent nothing, and whatever comes and goes among its inputs does so no more.
 void swn_devswap_give_up(c10::ArrayRef<const c10::IValue> inputs);
 

@@ -14,6 +14,8 @@
 #endif
 
 #include <atomic>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -30,8 +32,9 @@ const swn_host *host;
 c10::DeviceType device_type;
 c10::DispatchKey device_key;
 
-// Guards all owners, and the storages of `others`. Taken before any lock of the engine's; never while PyTorch is
-// called. Never destroyed, as other threads may still compute when the process ends.
+// Guards all owners, which of them a storage names, and the storages of `others`. Taken before any lock of the
+// engine's; never while PyTorch is called, but to ask for a stream. Never destroyed, as other threads may still compute
+// when the process ends.
 std::mutex &lock = *new std::mutex;
 
 // Bytes that storages have in common, or a buffer of the device's, which one storage has.
@@ -58,9 +61,41 @@ std::atomic<bool> forked{false};
 std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> &others =
     *new std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>>;
 
+// Bytes that storages of the processor's name as well, by their address: others may know that, too.
+std::map<uintptr_t, Owner *> &spans = *new std::map<uintptr_t, Owner *>;
+
+// Lock held. Whether nobody needs it any more.
+bool is_last(Owner *o)
+{
+    if (--o->members || o->stuck)
+        return false;
+    auto span = spans.find(reinterpret_cast<uintptr_t>(o->data.get()));
+    if (span != spans.end() && span->second == o)
+        spans.erase(span);
+    return true;
+}
+
+// By the engine's thread, of memory that could not be closed at once.
+void closed(void *owner, int err)
+{
+    auto *o = static_cast<Owner *>(owner);
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        o->stuck = err != 0;
+        if (!is_last(o))
+            return;
+    }
+    delete o;
+}
+
+// Lock held.
 void close_memory(Owner *o)
 {
-    o->stuck = host->device_close(o->memory) != 0;
+    if (!o->swaps && !forked) // the engine must not wait for what this thread captures
+        swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)});
+    int err = host->device_close(o->memory, &closed, o);
+    o->stuck = err != 0;
+    o->members += err > 0; // until it is
     o->memory = nullptr;
 }
 
@@ -73,7 +108,7 @@ void leave(Owner *o, bool device)
             if (--o->devices == 0)
                 close_memory(o);
         }
-        if (--o->members || o->stuck)
+        if (!is_last(o))
             return;
     }
     delete o;
@@ -101,7 +136,7 @@ c10::StorageImpl *storage_of(const at::Tensor &t)
                : nullptr;
 }
 
-// Whose bytes the storage names, or nullptr: its own.
+// Whose bytes the storage names, or nullptr: its own. Lock held, unless no other thread knows the storage.
 Owner *owner_of(const c10::StorageImpl *storage)
 {
     if (!storage)
@@ -112,13 +147,61 @@ Owner *owner_of(const c10::StorageImpl *storage)
                : nullptr;
 }
 
-// The owner of what a device tensor names, if that is memory of ours and no buffer.
-Owner *shared_by(const at::Tensor &t)
+struct Leave {
+    void operator()(Owner *o) const
+    {
+        leave(o, false);
+    }
+};
+// What is held is not freed; a storage may come to name something else meanwhile.
+using Held = std::unique_ptr<Owner, Leave>;
+
+// Lock held. The owner of what it names, if that is memory of ours and no buffer.
+Owner *sharing(const c10::StorageImpl *storage)
 {
-    if (!t.defined() || t.device().type() != device_type)
-        return nullptr;
-    Owner *o = owner_of(storage_of(t));
+    Owner *o = owner_of(storage);
     return o && o->data.get() ? o : nullptr;
+}
+
+Held hold(const c10::StorageImpl *storage)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    Owner *o = sharing(storage);
+    if (o)
+        o->members++;
+    return Held(o);
+}
+
+bool on_device(const at::Tensor &t)
+{
+    return t.defined() && t.device().type() == device_type;
+}
+
+bool shared(const at::Tensor &t)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    return on_device(t) && sharing(storage_of(t));
+}
+
+// Those that have bytes of these in common with storages of the processor's: numpy and others that know where a tensor
+// lies make storages of their own there.
+std::vector<Held> hold_at(uintptr_t at, size_t bytes)
+{
+    std::vector<Held> all;
+    std::lock_guard<std::mutex> guard(lock);
+    auto span = spans.lower_bound(at + bytes);
+    while (span != spans.begin() && (--span)->first + span->second->bytes > at) {
+        span->second->members++;
+        all.emplace_back(span->second);
+    }
+    return all;
+}
+
+// What the storage names from now on; what it did is to be dropped without the lock.
+void exchange(c10::StorageImpl *storage, at::DataPtr &data)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    data = storage->set_data_ptr(std::move(data));
 }
 
 at::Tensor tensor_over(at::DataPtr data, size_t bytes, c10::Device device, const at::Tensor &like)
@@ -132,7 +215,7 @@ at::Tensor tensor_over(at::DataPtr data, size_t bytes, c10::Device device, const
 }
 
 // A CPU tensor of the same bytes as this device tensor of `o`.
-at::Tensor host_view(const at::Tensor &t, Owner *o)
+at::Tensor host_view(const at::Tensor &t, Owner *o) // which is held
 {
     {
         std::lock_guard<std::mutex> guard(lock);
@@ -212,7 +295,12 @@ swn_way takes(const at::Tensor &self, c10::Device device)
     return way_of(self, device, self.requires_grad() && self.is_leaf());
 }
 
-void detach(c10::StorageImpl *storage, bool keep);
+const char *const written = "a weight that is about to be written",
+                  *const compiled = "a weight that compiled code uses",
+                  *const unlent = "a weight that comes and goes, and cannot for the next operator,";
+
+// It gets memory of its own; without that the program ends, and is told of what.
+void detach(c10::StorageImpl *storage, bool keep, const char *what);
 
 // Lock held.
 void enlist(c10::StorageImpl *storage)
@@ -236,7 +324,7 @@ void remember(const at::Tensor &t)
         enlist(storage_of(t));
     }
     if (given_up)
-        detach(storage_of(t), true);
+        detach(storage_of(t), true, compiled);
 }
 
 // A device tensor for an owner of whom the lock's holder has made a member of it.
@@ -293,6 +381,7 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
             o->members = 1;
             void *at = data_of(storage).get();
             o->data = storage->set_data_ptr(at::DataPtr(at, o, &drop_host, c10::kCPU));
+            spans[reinterpret_cast<uintptr_t>(at)] = o;
         }
         if (o->stuck || (o->devices && o->index != device.index()))
             return {};
@@ -326,7 +415,7 @@ at::Tensor readable(const at::Tensor &self)
 // Whether a copy of it is put into a graph now, to be made whenever that is run: by the device then.
 bool in_graph(const at::Tensor &t)
 {
-    return shared_by(t) && !forked && swn_devswap_capturing(t.device());
+    return shared(t) && !forked && swn_devswap_capturing(t.device());
 }
 
 // Undefined: PyTorch is to copy it.
@@ -379,7 +468,7 @@ bool is_passing(const at::Tensor &t)
 bool replaces(const at::Tensor &self, const at::Tensor &source)
 {
     if (self.device().type() != device_type || !source.is_cpu() || !is_passing(self) || !is_passing(source) ||
-        self.numel() != source.numel() || owner_of(storage_of(self)))
+        self.numel() != source.numel() || shared(self))
         return false;
     swn_way way = takes(source, self.device());
     return way == SWN_WAY_REFERENCE || way == SWN_WAY_BUFFER;
@@ -390,9 +479,10 @@ bool replaced(at::Tensor &self, const at::Tensor &source)
     at::Tensor t = replaces(self, source) ? to_device(source, self.device()) : at::Tensor();
     if (!t.defined())
         return false;
-    c10::StorageImpl *to = storage_of(self);
+    at::DataPtr data(nullptr, self.device());
     std::lock_guard<std::recursive_mutex> serial(moving);
-    to->set_data_ptr(storage_of(t)->set_data_ptr(at::DataPtr(nullptr, to->device())));
+    exchange(storage_of(t), data);
+    exchange(storage_of(self), data);
     remember(self);
     return true;
 }
@@ -413,9 +503,9 @@ at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, 
         if (t.defined())
             return t;
     }
-    Owner *o = device && device->is_cpu() && !in_graph(self) ? shared_by(self) : nullptr;
+    Held o(device && device->is_cpu() && on_device(self) && !in_graph(self) ? hold(storage_of(self)) : Held());
     if (o) {
-        at::Tensor view = host_view(self, o);
+        at::Tensor view = host_view(self, o.get());
         if (!forked)
             catch_up(self.device());
         return keeps(self, dtype, layout, pin, format) && plain(self) && !swn_current_op()
@@ -425,13 +515,20 @@ at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, 
     return at::native::_to_copy(self, dtype, layout, device, pin, non_blocking, format);
 }
 
+// Whether a kernel of the device's makes the copy, and finds the bytes. The runtime's own copies want to know whose
+// memory a pointer names, and of ours they may think otherwise.
+bool converts(const at::Tensor &self, const at::Tensor &source, const Owner *o)
+{
+    return self.device() == source.device() && self.scalar_type() != source.scalar_type() && !forked &&
+           (!o->swaps || swn_devswap_has_lent(storage_of(source)));
+}
+
 at::Tensor &copy(at::Tensor &self, const at::Tensor &source, bool non_blocking)
 {
     if (replaced(self, source))
         return self;
-    // The runtime's own copies want to know whose memory a pointer names, and of ours they may think otherwise.
-    Owner *o = in_graph(source) ? nullptr : shared_by(source);
-    at::Tensor view = o ? host_view(source, o) : source;
+    Held o(on_device(source) && !in_graph(source) ? hold(storage_of(source)) : Held());
+    at::Tensor view = o && !converts(self, source, o.get()) ? host_view(source, o.get()) : source;
     if (o && self.is_cpu() && !forked)
         catch_up(source.device());
     if (view.is_cpu() && self.device().type() == device_type)
@@ -451,35 +548,46 @@ at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool ke
 }
 
 // numpy and others may know where the processor's storage is: it is the device's that move, and take the bytes along.
-void detach_others(Owner *o)
+void detach_others(const Owner *o, const char *what)
 {
     std::vector<c10::Storage> all; // dropped without the lock
     {
         std::lock_guard<std::mutex> guard(lock);
-        if (o->members == 1)
+        if (!o->devices)
             return;
         for (auto &weak : others)
             if (auto storage = weak.lock())
                 all.emplace_back(std::move(storage));
     }
     for (c10::Storage &storage : all)
-        if (owner_of(storage.unsafeGetStorageImpl()) == o)
-            detach(storage.unsafeGetStorageImpl(), true);
+        if (!storage.device().is_cpu() && hold(storage.unsafeGetStorageImpl()).get() == o)
+            detach(storage.unsafeGetStorageImpl(), true, what);
 }
 
-void detach(c10::StorageImpl *storage, bool keep)
+void detach(c10::StorageImpl *storage, bool keep, const char *what)
 {
-    if (forked || !owner_of(storage))
+    if (forked || !storage)
         return;
-    std::lock_guard<std::recursive_mutex> serial(moving);
-    Owner *o = owner_of(storage);
-    if (!o || !o->data.get())
-        return; // its own memory, or a buffer, which is the device's alone
     c10::Device device = storage->device();
     if (device.is_cpu()) {
-        detach_others(o);
+        Held own = hold(storage);
+        auto at = reinterpret_cast<uintptr_t>(data_of(storage).get());
+        auto all = own ? std::vector<Held>() : hold_at(at, storage->nbytes());
+        if (own)
+            all.push_back(std::move(own));
+        if (all.empty())
+            return;
+        std::lock_guard<std::recursive_mutex> serial(moving);
+        for (const Held &o : all)
+            detach_others(o.get(), what);
         return;
     }
+    Held o = hold(storage);
+    if (!o)
+        return; // its own memory, or a buffer, which is the device's alone
+    std::lock_guard<std::recursive_mutex> serial(moving);
+    if (hold(storage) != o)
+        return; // another thread has done it
     try {
         // Not seen by the modes of the program, which might have made something else of it.
         c10::impl::ExcludeDispatchKeyGuard ours(c10::DispatchKeySet(
@@ -488,9 +596,12 @@ void detach(c10::StorageImpl *storage, bool keep)
         c10::DeviceGuard guard(device);
         if (o->swaps)
             host->device_kept(storage->nbytes(), nullptr);
-        storage->set_data_ptr(own_memory(device, storage->nbytes(), o, keep));
+        at::DataPtr data = own_memory(device, storage->nbytes(), o.get(), keep);
+        exchange(storage, data);
+    } catch (const c10::Error &e) {
+        host->device_lost(what, e.what_without_backtrace());
     } catch (const std::exception &e) {
-        host->device_lost(e.what());
+        host->device_lost(what, e.what());
     }
 }
 
@@ -521,7 +632,7 @@ bool swn_unified_active()
 
 void swn_unified_detach(const at::Tensor &tensor, bool keep)
 {
-    detach(storage_of(tensor), keep);
+    detach(storage_of(tensor), keep, written);
 }
 
 void swn_unified_give_up()
@@ -538,29 +649,21 @@ void swn_unified_give_up()
         others.clear();
     }
     for (c10::Storage &storage : all)
-        detach(storage.unsafeGetStorageImpl(), true);
+        detach(storage.unsafeGetStorageImpl(), true, compiled);
 }
 
-uintptr_t swn_unified_bytes(const at::Tensor &tensor, size_t *bytes)
-{
-    Owner *o = shared_by(tensor);
-    if (!o || !o->streams)
-        return 0;
-    *bytes = o->bytes;
-    return reinterpret_cast<uintptr_t>(o->data.get());
-}
-
-void *swn_unified_hold(const at::Tensor &tensor, swn_device_memory **memory)
+bool swn_unified_hold(const at::Tensor &tensor, swn_held *out)
 {
     std::lock_guard<std::mutex> guard(lock);
-    Owner *o = shared_by(tensor);
-    if (!o || !o->swaps)
-        return nullptr;
+    Owner *o = on_device(tensor) ? sharing(storage_of(tensor)) : nullptr;
+    if (!o)
+        return false;
     o->members++;
     o->devices++;
     active++;
-    *memory = o->memory;
-    return o;
+    *out = {o, o->swaps ? o->memory : nullptr, o->address, o->streams ? reinterpret_cast<uintptr_t>(o->data.get()) : 0,
+            o->bytes};
+    return true;
 }
 
 void swn_unified_let_go(void *owner)
@@ -572,7 +675,7 @@ void swn_unified_keep(c10::StorageImpl *storage, const char *operator_name)
 {
     if (operator_name)
         host->device_kept(0, operator_name);
-    detach(storage, true);
+    detach(storage, true, unlent);
 }
 
 bool swn_unified_takes(c10::ArrayRef<const c10::IValue> inputs)
@@ -581,7 +684,7 @@ bool swn_unified_takes(c10::ArrayRef<const c10::IValue> inputs)
         return false;
     const at::Tensor &self = inputs[0].toTensor();
     c10::Device device = inputs[3].toDevice();
-    if (!self.defined() || (!self.is_cpu() && (!shared_by(self) || in_graph(self))))
+    if (!self.defined() || (!self.is_cpu() && (!shared(self) || in_graph(self))))
         return false;
     if (!keeps(self, inputs[1].toOptional<at::ScalarType>(), inputs[2].toOptional<at::Layout>(),
                inputs[4].toOptional<bool>(), inputs[6].toOptional<at::MemoryFormat>()))

@@ -30,13 +30,16 @@ void swn_unified_detach(const at::Tensor &tensor, bool keep);
 // Code is about to run that is not seen operator by operator: all get memory of their own, for good.
 void swn_unified_give_up();
 
-// Where the processor finds the bytes that a device tensor names, and how many its storage has. 0: they are not ours,
-// or stay where they are.
-uintptr_t swn_unified_bytes(const at::Tensor &tensor, size_t *bytes);
-
-// The owner of the memory of a tensor that comes and goes, which stays the owner's until swn_unified_let_go; or
-// nullptr.
-void *swn_unified_hold(const at::Tensor &tensor, swn_device_memory **memory);
+// Bytes of ours that a device tensor names, whose memory stays the owner's until swn_unified_let_go.
+struct swn_held {
+    void *owner;
+    swn_device_memory *memory; // nullptr: it does not come and go
+    void *address;             // where it is for the device between operators
+    uintptr_t data;            // where the processor finds them, if they may come and go there; else 0
+    size_t bytes;
+};
+// false: the tensor does not name such.
+bool swn_unified_hold(const at::Tensor &tensor, swn_held *out);
 void swn_unified_let_go(void *owner);
 // The storage comes and goes no more: it gets memory of its own, as this operator (nullptr: the engine) cannot do with
 // that.

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 9u
+#define SWN_ATEN_ABI 10u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -123,9 +123,10 @@ struct swn_host {
                                              void **address);
     /* Whether the bytes may come and go, so that operators that read them there have to be announced. */
     int (*device_streams)(const struct swn_device_memory *memory);
-    /* 0: nothing on the device can be using them any more, they may be written and freed; else they never may. Whatever
-     * the current device is. */
-    int (*device_close)(struct swn_device_memory *memory);
+    /* 0: nothing on the device can be using them any more, they may be written and freed; -errno or a cudaError_t's
+     * negative: they never may. 1: later(owner, 0 or such an error) will be called by a thread of the engine's, as the
+     * device cannot be waited for while something is being captured. Whatever the current device is. */
+    int (*device_close)(struct swn_device_memory *memory, void (*later)(void *owner, int err), void *owner);
     /* Whether it comes and goes, so that its address is good for an operator only between these two. `stream` is the
      * cudaStream_t on which the operator of this thread launches, and all of these are of its device. */
     int (*device_swaps)(const struct swn_device_memory *memory);
@@ -144,8 +145,9 @@ struct swn_host {
     void (*device_moved)(size_t elided, size_t copied);
     /* Says that from now on everything is copied, as code runs that goes by PyTorch's operators. */
     void (*device_given_up)(void);
-    /* Ends the program, which is about to write bytes that others name: they could not be given memory of their own. */
-    void (*device_lost)(const char *why);
+    /* Ends the program, which is about to use bytes ("a weight that ...") that it must not, as they could not be given
+     * memory of their own. */
+    void (*device_lost)(const char *what, const char *why);
 };
 
 /* A tensor that an operator returned or wrote, or a number that it returned. */

@@ -23,6 +23,7 @@ static const struct swn_cuda_entry functions[] = {
     {"cudaStreamAttachMemAsync", offsetof(struct swn_cuda, stream_attach)},
     {"cudaStreamSynchronize", offsetof(struct swn_cuda, stream_synchronize)},
     {"cudaStreamIsCapturing", offsetof(struct swn_cuda, stream_capturing)},
+    {"cudaThreadExchangeStreamCaptureMode", offsetof(struct swn_cuda, capture_mode)},
     {"cudaGetLastError", offsetof(struct swn_cuda, last_error)},
 };
 

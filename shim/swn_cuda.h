@@ -20,6 +20,8 @@ enum {
 /* Flags of cudaMallocManaged and cudaStreamAttachMemAsync, and of cudaHostRegister */
 enum { SWN_CUDA_ATTACH_GLOBAL = 1, SWN_CUDA_ATTACH_HOST = 2 };
 enum { SWN_CUDA_REGISTER_MAPPED = 2 };
+/* cudaStreamCaptureMode */
+enum { SWN_CUDA_CAPTURE_RELAXED = 2 };
 
 struct swn_cuda {
     int (*device_attribute)(int *value, int attribute, int device);
@@ -35,6 +37,7 @@ struct swn_cuda {
     int (*stream_attach)(void *stream, void *p, size_t bytes, unsigned flags); /* bytes: 0 or all of the allocation */
     int (*stream_synchronize)(void *stream);
     int (*stream_capturing)(void *stream, int *status); /* *status is 0 where nothing is being captured */
+    int (*capture_mode)(int *mode); /* of the thread: exchanged, so that its calls end nobody else's capture */
     int (*last_error)(void); /* forgets it, too: a refusal of ours must not be taken for one of PyTorch's kernels' */
 };
 

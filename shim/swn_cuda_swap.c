@@ -8,7 +8,6 @@
 
 static const struct swn_cuda_entry runtime[] = {
     {"cudaStreamCreateWithFlags", offsetof(struct swn_cuda_swap, stream_create)},
-    {"cudaThreadExchangeStreamCaptureMode", offsetof(struct swn_cuda_swap, capture_mode)},
     {"cudaEventCreateWithFlags", offsetof(struct swn_cuda_swap, event_create)},
     {"cudaEventRecord", offsetof(struct swn_cuda_swap, event_record)},
     {"cudaEventQuery", offsetof(struct swn_cuda_swap, event_query)},

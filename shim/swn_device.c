@@ -26,6 +26,8 @@
 #define CROWDED 8
 /* Another thread that installs the hook needs nothing of ours; should it ever wait for us, that is for no longer. */
 #define HOOK_WAIT_NS 250000000u
+/* Nobody says when a capture ends. */
+#define CAPTURE_US 20000
 
 /* What a device was found to be when the first tensor went there. */
 struct device {
@@ -47,6 +49,10 @@ struct swn_device_memory {
     struct swn_range *pinned;     /* or NULL */
     uint32_t pinned_id;
     pid_t pid; /* a forked child has the descriptor, but neither the device nor the pin */
+    /* It is to be closed, which something that is being captured holds up: */
+    void (*later)(void *owner, int err);
+    void *owner;
+    struct swn_device_memory *next;
 };
 
 static struct swn_cuda cuda;
@@ -56,6 +62,10 @@ static int found;
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* after which no other is taken */
 static struct device devices[DEVICES];
 static const struct swn_unified_backend *newest; /* for the statistics */
+
+static pthread_mutex_t put_off_lock = PTHREAD_MUTEX_INITIALIZER; /* likewise */
+static struct swn_device_memory *put_off;
+static int closer_runs;
 
 static _Atomic uint64_t elided_bytes, copied_bytes;
 static _Atomic uint64_t kept_bytes;
@@ -430,9 +440,16 @@ void swn_device_kept(size_t bytes, const char *operator_name)
                 operator_name);
 }
 
+/* -EAGAIN: the device cannot be waited for, as something is being captured. */
 static int close_here(struct swn_device_memory *m)
 {
-    return m->device->backend->close(&cuda, &m->block);
+    int mode = SWN_CUDA_CAPTURE_RELAXED;
+    if (swn_cuda_capture_under_way(&cuda))
+        return -EAGAIN;
+    cuda.capture_mode(&mode);
+    int err = m->device->backend->close(&cuda, &m->block);
+    cuda.capture_mode(&mode);
+    return swn_cuda_refused_by_capture(err) ? -EAGAIN : err;
 }
 
 static void *close_elsewhere(void *memory)
@@ -460,27 +477,85 @@ static int close_there(struct swn_device_memory *m)
     return err ? err : (int)(intptr_t)result;
 }
 
-int swn_device_close(struct swn_device_memory *m)
+/* After which m is nobody's. */
+static int closed(struct swn_device_memory *m, int err)
 {
-    struct swn_engine *e = &swn_engine_one;
-    int err = 0;
-    if (m->pid == getpid() && m->weight) {
-        swn_devswap_remove(m->weight);
-    } else if (m->pid == getpid()) {
-        err = close_there(m);
-        if (!err && m->pinned)
-            unpin(e, m);
-        if (!err && !m->device->backend->shares)
-            swn_engine_count_small(-(long long)m->block.bytes);
-    }
+    if (!err && m->pinned)
+        unpin(&swn_engine_one, m);
+    if (!err && !m->device->backend->shares)
+        swn_engine_count_small(-(long long)m->block.bytes);
     free(m);
+    return err > 0 ? -err : err;
+}
+
+static int wait_to_close(struct swn_device_memory *m);
+
+/* The thread of what was put off, for as long as there is anything. */
+static void *close_later(void *none)
+{
+    for (;;) {
+        usleep(CAPTURE_US);
+        pthread_mutex_lock(&put_off_lock);
+        struct swn_device_memory *all = put_off, *next;
+        put_off = NULL;
+        closer_runs = all != NULL;
+        pthread_mutex_unlock(&put_off_lock);
+        if (!all)
+            return none;
+        for (; all; all = next) {
+            next = all->next;
+            int err = (int)(intptr_t)close_elsewhere(all);
+            if (err == -EAGAIN && !wait_to_close(all))
+                continue;
+            void (*later)(void *, int) = all->later;
+            void *owner = all->owner;
+            later(owner, closed(all, err));
+        }
+    }
+}
+
+/* 0 or -errno. */
+static int wait_to_close(struct swn_device_memory *m)
+{
+    pthread_t thread;
+    int err = 0;
+    pthread_mutex_lock(&put_off_lock);
+    if (!closer_runs)
+        err = swn_thread_start(&thread, close_later, NULL);
+    if (!err && !closer_runs)
+        pthread_detach(thread);
+    if (!err) {
+        closer_runs = 1;
+        m->next = put_off;
+        put_off = m;
+    }
+    pthread_mutex_unlock(&put_off_lock);
     return err;
+}
+
+int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int err), void *owner)
+{
+    if (m->pid != getpid() || m->weight) {
+        if (m->pid == getpid())
+            swn_devswap_remove(m->weight);
+        free(m);
+        return 0;
+    }
+    m->later = later;
+    m->owner = owner;
+    int err = close_there(m);
+    if (err == -EAGAIN && !wait_to_close(m))
+        return 1;
+    return closed(m, err);
 }
 
 /* Which can use no device that its parent has used. */
 void swn_device_fork_child(void)
 {
     pthread_mutex_init(&devices_lock, NULL);
+    pthread_mutex_init(&put_off_lock, NULL);
+    put_off = NULL; /* the parent's */
+    closer_runs = 0;
     found = 0;
     for (struct device *d = devices; d < devices + DEVICES; d++)
         d->swapper = NULL; /* its lock may be taken for ever */
@@ -537,12 +612,10 @@ void swn_device_given_up(void)
     swn_say("compiled code runs, whose writes nobody announces: the weights that the device shared are copied to it");
 }
 
-void swn_device_lost(const char *why)
+void swn_device_lost(const char *what, const char *why)
 {
-    swn_say(
-        "a weight that is about to be written cannot be given memory of its own: %s; ending the program rather than "
-        "computing with wrong weights",
-        why);
+    swn_say("%s cannot be given memory of its own: %s; ending the program rather than computing with wrong weights",
+            what, why);
     _exit(SWN_EXIT_UNREADABLE);
 }
 

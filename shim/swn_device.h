@@ -25,11 +25,11 @@ int swn_device_begin(struct swn_device_memory *const *m, unsigned n, void *strea
 void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream, int captured);
 int swn_device_capturing(void *stream);
 void swn_device_kept(size_t bytes, const char *operator_name);
-int swn_device_close(struct swn_device_memory *m);
+int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int err), void *owner);
 int swn_device_watch(void);
 void swn_device_moved(size_t elided, size_t copied);
 void swn_device_given_up(void);
-void swn_device_lost(const char *why) __attribute__((noreturn));
+void swn_device_lost(const char *what, const char *why) __attribute__((noreturn));
 
 /* SWAPNET_BUDGET has been changed. Not by a thread that devices wait for. */
 void swn_device_follow_budget(void);

@@ -239,7 +239,7 @@ int swn_devpool_begin(struct swn_devpool *p)
     if (!err)
         err = forget(p, p->cuda.free(NULL)); /* with older runtimes that takes more than setting it */
     if (!err)
-        err = forget(p, p->swap.capture_mode(&relaxed));
+        err = forget(p, p->cuda.capture_mode(&relaxed));
     if (!err)
         err = forget(p, p->swap.stream_create(&p->stream, SWN_CUDA_NON_BLOCKING));
     return err ? err : make_stages(p);

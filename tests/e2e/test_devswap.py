@@ -97,6 +97,32 @@ def test_rules(torch, mode, device):
         assert run.own_lines() == [], run.describe()
 
 
+@WHERE
+def test_graph_of_all(torch, device):
+    """What a graph has beyond the room is said, and counted."""
+    card = device == "discrete"
+    run = both(torch, "graph_of_all", device=device, budget=48, device_budget=12 if card else None)
+    assert run.stats["device_kept_bytes"] >= (32 * MIB if card else MIB), run.describe()
+    lines = run.own_lines()
+    assert "a CUDA graph is captured" in lines[0], run.describe()
+    assert len(lines) == (1 if run.stats["over_budget_bytes"] == 0 else 2), run.describe()
+
+
+def test_overtaken(torch):
+    run = on_card(torch, "overtaken", STANDIN_MAP_MS="200")
+    assert run.stats["device_kept_bytes"] == 4 * MIB and run.own_lines() == [], run.describe()
+
+
+@WHERE
+def test_cast(torch, device):
+    run = both(torch, "cast", device=device, budget=48, device_budget=12 if device == "discrete" else None)
+    assert_swapped(run)
+    assert run.stats["device_kept_bytes"] == 0, run.describe()
+    # Some fit where they stay, as buffers that are filled by a copy.
+    assert run.stats["unified_copied_bytes"] < (MLP if device == "nano" else 1) * MIB, run.describe()
+    assert run.own_lines() == [], run.describe()
+
+
 def test_two_cards(torch):
     """A model on each; the current device is the first throughout, and nothing is left on the wrong one's streams."""
     run = on_card(torch, "devices", timeout=300)
@@ -142,6 +168,18 @@ def test_larger_than_the_card(torch):
     assert 0 < stats["device_peak_bytes"] <= stats["device_budget_bytes"] < 20 * MIB, run.describe()
     assert stats["device_kept_bytes"] == 0, run.describe()
     assert len(run.own_lines()) == 1 and "no unified memory" in run.own_lines()[0], run.describe()
+
+
+def test_no_memory_of_its_own(torch113):
+    """What cannot be lent, and finds no memory on the card to be copied to, ends the program, which is told why."""
+    with harness.disk_dir() as where:
+        run = harness.start(torch113, "devswap", str(STANDIN), "unlisted", where=where, budget=64,
+                            env={"STANDIN_DEVICE": "discrete", "STANDIN_MEMORY": "32", "SWAPNET_DEVICE": "privateuseone",
+                                 "SWAPNET_DEVICE_BUDGET": "12M"}).finish()
+    assert run.rc == 5, run.describe()
+    assert "aten::trace may write a weight, or keep its address" in run.stderr, run.describe()
+    assert "a weight that comes and goes, and cannot for the next operator, cannot be given memory of its own: the " \
+           "device has no memory left;" in run.stderr, run.describe()
 
 
 def test_kept_unused(torch213):

@@ -52,7 +52,7 @@ def test_moved_by_copying(torch113, device):
 
 
 @pytest.mark.parametrize("device", ["orin", "thor", "nano"])
-@pytest.mark.parametrize("mode", ["tied", "writes", "changed", "lifetime", "fork"])
+@pytest.mark.parametrize("mode", ["tied", "writes", "changed", "lifetime", "fork", "let_go_in_a_capture"])
 def test_rules(torch, mode, device):
     """Whoever looks sees what he would see if everything had been copied."""
     run = both(torch, mode, device=device, timeout=240)[1]
@@ -100,6 +100,13 @@ def test_loaded(torch, device, budget):
         # Read ahead and lent at their own addresses, not page by page.
         assert stats["window_hits"] > 4 * stats["window_misses"], run.describe()
     assert run.own_lines() == [], run.describe()
+
+
+@pytest.mark.parametrize("device", ["orin", "thor"])
+def test_taken_away(torch, device):
+    run = both(torch, "taken_away", checkpoint(torch), device=device, budget=24)[1]
+    assert run.stats["unified_elided_bytes"] >= 16 * MIB, run.describe()
+    assert run.record["notes"]["live"]["registered"] == 0 and run.own_lines() == [], run.describe()
 
 
 def straight(torch, how, device, budget):

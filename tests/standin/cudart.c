@@ -448,6 +448,8 @@ EXPORT int cudaHostUnregister(void *p)
     struct memory *m = standin_find(p, 0);
     if (!m || m->kind != STANDIN_REGISTERED || m->base != p)
         return standin_end(NOT_REGISTERED);
+    if (standin_strict() && standin_refused())
+        return standin_end(CAPTURE_UNSUPPORTED);
     for (struct launch *k = queue; k; k = k->next)
         for (unsigned i = 0; i < k->n; i++)
             if (standin_find(k->stretches[i], 1) == m)

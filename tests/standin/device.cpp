@@ -19,7 +19,10 @@
 #include <cstdlib>
 #include <new>
 #include <unordered_map>
+#include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 #include "standin.h"
 
@@ -215,6 +218,9 @@ bool has_tensors(const c10::List<c10::IValue> &list)
     return false;
 }
 
+// How long this thread's next operator takes before it computes.
+thread_local unsigned delay_us = 0;
+
 // Device tensors become views, and views that come back the tensors that they are of.
 struct Translation {
     Launch launch;
@@ -308,6 +314,7 @@ void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack)
         bool writes = args[i].alias_info() && args[i].alias_info()->isWrite();
         (*stack)[first + i] = t.in((*stack)[first + i], writes);
     }
+    usleep(std::exchange(delay_us, 0));
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     size_t results = op.schema().returns().size();
     for (size_t i = stack->size() - results; i < stack->size(); i++)
@@ -430,4 +437,9 @@ const int registered = [] {
 extern "C" __attribute__((visibility("default"))) void standin_use_stream(int64_t stream)
 {
     current_stream = stream;
+}
+
+extern "C" __attribute__((visibility("default"))) void standin_delay(unsigned us)
+{
+    delay_us = us;
 }

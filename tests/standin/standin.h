@@ -13,6 +13,7 @@ extern "C" {
 void standin_be(const char *device);
 /* The device has $STANDIN_MEMORY MiB of its own, if that is set. Of $STANDIN_IDLE MiB, beside those, PyTorch's
  * allocator says that it has them and nobody uses them. */
+/* Mapping a card's memory takes $STANDIN_MAP_MS milliseconds. */
 /* Launches a kernel that reads n stretches of memory at its beginning and, `us` microseconds later, at its end. What
  * the device cannot reach, or what has changed meanwhile, ends the program. */
 void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n);

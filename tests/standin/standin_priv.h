@@ -47,6 +47,8 @@ int standin_is_captured(const void *stream);
 /* Of a call that concerns all of the device: an error while any stream is being captured, and the end of that capture
  * if the thread's mode is not relaxed. */
 int standin_refused(void);
+/* Whether the thread's mode is not relaxed. */
+int standin_strict(void);
 /* Nothing is running, and the program knows. */
 void standin_settle(void);
 /* There is no place on the device for so many bytes. */

@@ -28,11 +28,16 @@ int standin_is_captured(const void *stream)
     return 0;
 }
 
+int standin_strict(void)
+{
+    return mode != 2;
+}
+
 int standin_refused(void)
 {
     for (int i = 0; i < CAPTURED; i++)
         if (captured[i]) {
-            invalid |= mode != 2;
+            invalid |= standin_strict();
             return CAPTURE_UNSUPPORTED;
         }
     return OK;

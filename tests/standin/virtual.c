@@ -114,6 +114,9 @@ static int release(unsigned long long handle)
 
 static int map(uint64_t at, size_t bytes, size_t offset, unsigned long long handle, unsigned long long flags)
 {
+    const char *ms = getenv("STANDIN_MAP_MS");
+    if (ms)
+        usleep((unsigned)atoi(ms) * 1000);
     standin_begin();
     struct memory *m = standin_find((void *)at, 1), *p = physical(handle);
     size_t first = m ? (at - (uintptr_t)m->base) / STANDIN_GRANULE : 0;

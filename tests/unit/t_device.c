@@ -34,6 +34,11 @@ static void begin(const char *device, size_t budget)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
 }
 
+static int is_pinned(const char *device)
+{
+    return !strcmp(device, "orin") || !strcmp(device, "xavier");
+}
+
 static int way(unsigned i, int parameter)
 {
     return swn_device_way(0, weights[i].own, weights[i].len, parameter);
@@ -66,7 +71,7 @@ static void take_all(void)
 {
     for (unsigned i = 0; i < WEIGHTS; i++) {
         if (held[i])
-            CHECK(!swn_device_close(held[i]));
+            CHECK(!swn_device_close(held[i], NULL, NULL));
         held[i] = NULL;
         tensor_free(&weights[i]);
     }
@@ -107,7 +112,7 @@ static void pressed(void *device)
         for (unsigned i = 4; i < WEIGHTS; i++)
             op_read(&weights[i]);
     for (unsigned i = 0; i < 4; i++) {
-        if (!strcmp(device, "orin") || !strcmp(device, "xavier"))
+        if (is_pinned(device))
             CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_HOME);
         CHECK(tensor_right(&weights[i], weights[i].own));
     }
@@ -146,7 +151,7 @@ static void refused(void *device)
         struct swn_device_memory *m = open_one(0, &at);
         standin_fail(0);
         if (m)
-            CHECK(!swn_device_close(m));
+            CHECK(!swn_device_close(m, NULL, NULL));
         CHECK(swn_arena_find(e->arena, weights[0].own)->pins == 0);
         CHECK(standin_live(STANDIN_REGISTERED) + standin_live(STANDIN_MANAGED) == 0);
         CHECK(cudaGetLastError() == 0);
@@ -165,7 +170,7 @@ static void forked(void *device)
         swn_engine_postfork_child();
         CHECK(way(1, 1) == SWN_WAY_COPY);
         CHECK(tensor_right(&weights[0], weights[0].own));
-        CHECK(!swn_device_close(held[0]));
+        CHECK(!swn_device_close(held[0], NULL, NULL));
         CHECK(swn_arena_find(e->arena, weights[0].own)->pins == 0);
         _exit(0);
     }
@@ -179,7 +184,7 @@ static void forked(void *device)
 static void *let_go(void *memory)
 {
     int here;
-    CHECK(!swn_device_close(memory));
+    CHECK(!swn_device_close(memory, NULL, NULL));
     CHECK(!cudaGetDevice(&here) && here == 0);
     return NULL;
 }
@@ -204,13 +209,58 @@ static void elsewhere(void *device)
     take_all();
 }
 
+static _Atomic int late;
+
+static void note(void *owner, int err)
+{
+    CHECK(owner == &late && !err);
+    late++;
+}
+
+static void *capture_elsewhere(void *stream)
+{
+    CHECK(!standin_capture(stream, 1));
+    return NULL;
+}
+
+/* Nobody waits for the device while a graph is captured, of which the engine may know or not; what goes meanwhile stays
+ * where it is until it has been. */
+static void in_a_capture(void *device)
+{
+    begin(device, 64 * MIB);
+    void *const stream = (void *)0x10;
+    for (int known = 0; known < 2; known++) {
+        pthread_t thread;
+        give(0);
+        give(1);
+        CHECK(!cudaDeviceSynchronize());
+        CHECK(!pthread_create(&thread, NULL, capture_elsewhere, stream) && !pthread_join(thread, NULL));
+        if (known)
+            CHECK(swn_device_capturing(stream));
+        late = 0;
+        for (unsigned i = 0; i < 2; i++) {
+            CHECK(swn_device_close(held[i], note, &late) == 1);
+            held[i] = NULL;
+        }
+        usleep(100000);
+        CHECK(late == 0);
+        if (is_pinned(device))
+            CHECK(standin_live(STANDIN_REGISTERED) == 2 && swn_arena_find(e->arena, weights[0].own)->pins == 1);
+        CHECK(!standin_capture(stream, 0)); /* and was not broken off */
+        for (int i = 0; i < 5000 && late < 2; i++)
+            usleep(1000);
+        CHECK(late == 2);
+    }
+    take_all();
+}
+
 static void repeated(void *device)
 {
     begin(device, 64 * MIB);
     for (unsigned i = 0; i < 1000; i++) {
         void *at;
         struct swn_device_memory *m = open_one(i % WEIGHTS, &at);
-        CHECK(m && !swn_device_close(m));
+        CHECK(m && !swn_device_close(m, NULL, NULL));
     }
     take_all();
 }
@@ -222,6 +272,7 @@ static const struct device_case cases[] = {
     {"refused", refused, "nano xavier orin thor"},
     {"forked", forked, "nano xavier orin thor"},
     {"elsewhere", elsewhere, "nano xavier orin thor"},
+    {"in_a_capture", in_a_capture, "nano xavier orin thor"},
     {"repeated", repeated, "nano xavier orin thor"},
 };
 

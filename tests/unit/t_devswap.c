@@ -81,7 +81,7 @@ static void take_all(void)
 {
     for (unsigned i = 0; i < WEIGHTS; i++) {
         if (held[i])
-            CHECK(!swn_device_close(held[i]));
+            CHECK(!swn_device_close(held[i], NULL, NULL));
         held[i] = NULL;
         tensor_free(&weights[i]);
     }
@@ -251,7 +251,7 @@ static void captured_all(void *device)
         const void *stretch = at[first]; /* the graph runs, and its weights go meanwhile */
         standin_launch(stream, 50000, &stretch, &weights[first].len, 1);
         for (unsigned i = first; i < WEIGHTS; i++) {
-            CHECK(!swn_device_close(held[i]));
+            CHECK(!swn_device_close(held[i], NULL, NULL));
             held[i] = NULL;
         }
         settle();
@@ -276,7 +276,7 @@ static void buried_in_a_capture(void *device)
     for (unsigned i = 0; i < WEIGHTS; i++) {
         if (!swn_device_swaps(held[i]))
             continue;
-        CHECK(!swn_device_close(held[i]));
+        CHECK(!swn_device_close(held[i], NULL, NULL));
         held[i] = NULL;
     }
     usleep(100000);
@@ -296,7 +296,7 @@ static void removed(void *device)
         unsigned i = n % WEIGHTS;
         CHECK(!read_on(i, stream, 200));
         unsigned gone = (i + 1 + n % 3) % WEIGHTS; /* what is read ahead just now */
-        CHECK(!swn_device_close(held[gone]));
+        CHECK(!swn_device_close(held[gone], NULL, NULL));
         tensor_free(&weights[gone]);
         CHECK(tensor_make(&weights[gone], WEIGHT_BYTES, 1000 + n));
         give(gone);
@@ -313,7 +313,7 @@ static void repeated(void *device)
         give(i);
     struct swn_device_memory *one = held[i - 1];
     for (unsigned n = 0; n < 1000; n++) {
-        CHECK(!swn_device_close(one));
+        CHECK(!swn_device_close(one, NULL, NULL));
         give(i - 1);
         one = held[i - 1];
         CHECK(swn_device_swaps(one));
@@ -358,7 +358,7 @@ static void forked(void *device)
         unsigned last = WEIGHTS - 1;
         CHECK(tensor_right(&weights[last], weights[last].own));
         CHECK(swn_device_begin(&held[last], 1, stream, &at, &in_graph) == -ENODEV);
-        CHECK(!swn_device_close(held[last]));
+        CHECK(!swn_device_close(held[last], NULL, NULL));
         swn_device_follow_budget();
         _exit(0);
     }
@@ -368,7 +368,7 @@ static void forked(void *device)
     pass();
     cudaDeviceSynchronize();
     for (unsigned i = 0; i < WEIGHTS; i++)
-        CHECK(!swn_device_close(held[i]));
+        CHECK(!swn_device_close(held[i], NULL, NULL));
 }
 
 struct reader {

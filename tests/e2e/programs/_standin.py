@@ -2,6 +2,7 @@
 import contextlib
 import ctypes
 import os
+import time
 import types
 
 import torch
@@ -51,9 +52,22 @@ class Standin:
         """From now on this thread launches on it."""
         self.streams.standin_use_stream(ctypes.c_int64(stream))
 
+    def delay(self, seconds):
+        """This thread's next operator has its tensors' addresses so long before it computes."""
+        self.streams.standin_delay(ctypes.c_uint(int(seconds * 1e6)))
+
     def capture(self, stream, begin):
         """What is launched on the stream is put into a graph from now on, or no more."""
         assert self.lib.standin_capture(ctypes.c_void_p(stream), int(begin)) == 0, "the capture has been broken off"
+
+    def empty(self, *kinds):
+        """Whether there is nothing of these kinds any more, as soon as that is so, or not after some seconds."""
+        for _ in range(500):
+            live = self.live()
+            if not any(live[kind] for kind in kinds):
+                return True
+            time.sleep(0.01)
+        return False
 
     def wait(self):
         self.lib.cudaDeviceSynchronize()

@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 import threading
+import time
 
 # The stand-in's runtime has to be there before the first tensor.
 ctypes.CDLL(os.path.join(sys.argv[2], "libcudart.so.12"), ctypes.RTLD_GLOBAL)
@@ -147,6 +148,59 @@ def graph():
     record.tensor("there", there.cpu())
 
 
+def graph_of_all():
+    """A graph of more weights than there is room for. It has all of them, and copies none."""
+    model, x = mlp().to(device), batch().to(device)
+    run("before", model, x)
+    standin.use_stream(16)
+    standin.wait()
+    standin.capture(16, True)
+    y, trace = model(x), model[8].weight.trace()  # the latter of an operator that is lent nothing otherwise
+    standin.capture(16, False)
+    standin.wait()
+    standin.use_stream(0)
+    record.tensor("captured", y.cpu())
+    record.tensor("trace", trace.cpu())
+    run("after", model, x, 2)
+    del model
+    gc.collect()
+    kinds = ["managed", "reserved", "physical"]
+    if os.environ.get("STANDIN_DEVICE") != "discrete":
+        kinds.append("registered")  # there what is copied to it comes through some
+    record.check("nothing is left", standin.empty(*kinds))
+
+
+def overtaken():
+    """A thread waits for a weight to be brought, and another writes that meanwhile: its memory is another from then on, also
+    while the first one computes."""
+    model, x = mlp().to(device), batch().to(device)
+    model(x)
+    weight = model[0].weight
+
+    def read():
+        with torch.no_grad():
+            standin.delay(1.5)
+            nn.functional.linear(x, weight)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    time.sleep(0.05)
+    weight.add_(1)
+    time.sleep(0.8)
+    weight.add_(2)
+    reader.join()
+    standin.wait()
+    record.tensor("weight", weight.cpu())
+
+
+def cast():
+    """Copies to another type are made on the device, from where the operator has been lent the weight."""
+    model = mlp().to(device)
+    for i in range(0, 2 * DEPTH, 2):
+        record.tensor(f"double {i}", model[i].weight.to(torch.float64).cpu())
+        record.tensor(f"half {i}", model[i].weight.t().half().cpu())
+
+
 def forked():
     model, x = mlp().to(device), batch()
     host = nn.Parameter(torch.randn(WIDTH, WIDTH))
@@ -204,6 +258,13 @@ def indexed():
     script = torch.jit.CompilationUnit("def columns(t, i):\n    return t[:, i]\n")
     for i in range(DEPTH):
         record.tensor(str(i), script.columns(state[str(i)], state["indices"]).cpu())
+
+
+def unlisted():
+    """Operators that are lent nothing, one weight after the other."""
+    model = mlp().to(device)
+    for i in range(0, 2 * DEPTH, 2):
+        record.value(f"trace {i}", model[i].weight.trace().item())
 
 
 def compiled():

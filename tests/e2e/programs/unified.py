@@ -5,6 +5,7 @@ import importlib.util
 import os
 import sys
 import threading
+import time
 
 # The stand-in's runtime has to be there before the first tensor.
 import ctypes
@@ -105,6 +106,14 @@ def writes():
     record.tensor("numpy", torch.from_numpy(back))
     record.tensor("numpy.device", there.cpu())
     record.tensor("numpy.host", weight)
+    weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    before = torch.from_numpy(weight.detach().numpy())
+    for name, write in {"before": lambda: before[3:77].mul_(2),
+                        "after": lambda: torch.from_numpy(weight.detach().numpy()).add_(1)}.items():
+        there = weight.to(device)
+        write()  # to a storage of its own in the same place
+        record.tensor(f"numpy {name}", weight)
+        record.tensor(f"numpy {name}.device", there.cpu())
     seen = weight.detach().numpy()  # knows where the processor's bytes are, and goes on seeing them
     there = weight.to(device)
     weight.add_(1)
@@ -145,6 +154,45 @@ def readers():
             thread.join()
     for name in sorted(outs):
         record.tensor(name, outs[name].cpu())
+
+
+def taken_away():
+    """Weights of a checkpoint are given memory of their own while another thread's operator has their addresses and has
+    not launched yet what reads them."""
+    library = torch.library.Library("swntest", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda t: t.mul(2), "PrivateUse1")
+    x, outs = batch().to(device), {}
+    weights = [t.to(device) for t in torch.load(args[0]).values() if t.dim() == 2]
+
+    def read(i):
+        with torch.no_grad():
+            standin.delay(0.2)
+            outs[i] = nn.functional.linear(x, weights[i])
+
+    for i, weight in enumerate(weights):
+        reader = threading.Thread(target=read, args=(i,))
+        reader.start()
+        time.sleep(0.05)
+        record.tensor(f"twice {i}", torch.ops.swntest.twice(weight).cpu())
+        reader.join()
+        record.tensor(f"read {i}", outs[i].cpu())
+    record.notes["live"] = standin.live()
+
+
+def let_go_in_a_capture():
+    """The device must not be waited for while a graph is captured."""
+    weights = [nn.Parameter(torch.randn(WIDTH, WIDTH)).to(device) for _ in range(4)]
+    x = batch().to(device)
+    record.tensor("before", nn.functional.linear(x, weights[0]).cpu())
+    standin.use_stream(16)
+    standin.wait()
+    standin.capture(16, True)
+    del weights
+    gc.collect()
+    standin.capture(16, False)  # says whether it has been broken off
+    standin.use_stream(0)
+    record.check("none left", standin.empty("registered", "managed"))
 
 
 class Seen(TorchDispatchMode):
