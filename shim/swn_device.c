@@ -292,7 +292,7 @@ static int open_buffer(struct swn_engine *e, struct swn_device_memory *m, uintpt
     pthread_mutex_unlock(&e->lock);
     if (err || d->backend->open(&cuda, &d->traits, &m->block))
         return -ENOMEM;
-    swn_engine_count_small((long long)m->block.bytes);
+    swn_devpool_count((long long)m->block.bytes);
     int from_file = !read_from_file(e, data, m->block.host, bytes);
     if (!from_file)
         memcpy(m->block.host, (const void *)data, bytes);
@@ -355,7 +355,7 @@ static int open_resident(struct swn_engine *e, struct swn_device_memory *m, enum
     int err = backend->shares ? open_shared(e, m, data, bytes) : open_buffer(e, m, data, bytes);
     if (err && !backend->shares && m->block.host) {
         backend->close(&cuda, &m->block);
-        swn_engine_count_small(-(long long)m->block.bytes);
+        swn_devpool_count(-(long long)m->block.bytes);
     }
     return err;
 }
@@ -483,7 +483,7 @@ static int closed(struct swn_device_memory *m, int err)
     if (!err && m->pinned)
         unpin(&swn_engine_one, m);
     if (!err && !m->device->backend->shares)
-        swn_engine_count_small(-(long long)m->block.bytes);
+        swn_devpool_count(-(long long)m->block.bytes);
     free(m);
     return err > 0 ? -err : err;
 }
@@ -559,6 +559,7 @@ void swn_device_fork_child(void)
     found = 0;
     for (struct device *d = devices; d < devices + DEVICES; d++)
         d->swapper = NULL; /* its lock may be taken for ever */
+    swn_devswap_fork_child();
 }
 
 /* What is left over of a budget that has grown is for weights, which had to do without until now. */

@@ -2,6 +2,7 @@
 #include "swn_devpool.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -12,6 +13,23 @@
 #define STAGE_PART 32
 #define STAGE_LEAST ((size_t)256 << 10)
 #define STAGE_MOST ((size_t)4 << 20)
+
+static _Atomic long long counted;
+
+void swn_devpool_count(long long bytes)
+{
+    /* A fork in between must not make a child give back more than it has. */
+    if (bytes < 0)
+        atomic_fetch_add(&counted, bytes);
+    swn_engine_count_small(bytes);
+    if (bytes > 0)
+        atomic_fetch_add(&counted, bytes);
+}
+
+void swn_devpool_fork_child(void)
+{
+    swn_engine_count_small(-atomic_exchange(&counted, 0));
+}
 
 /* The runtime remembers a refusal, and PyTorch would take it for one of its kernels'. */
 static int forget(struct swn_devpool *p, int err)
@@ -176,7 +194,7 @@ static int make_stages(struct swn_devpool *p)
             return -ENOMEM;
         /* Else the copies are not asynchronous, and no less right. */
         s->pinned = !forget(p, p->cuda.host_register(s->memory, p->stage_bytes, SWN_CUDA_REGISTER_MAPPED));
-        swn_engine_count_small((long long)p->stage_bytes);
+        swn_devpool_count((long long)p->stage_bytes);
     }
     return 0;
 }

@@ -68,6 +68,11 @@ int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unifi
 /* By the thread that will call the rest: makes its stream and its stages. */
 int swn_devpool_begin(struct swn_devpool *p);
 
+/* So many bytes of the processor's memory are a device's from now on, or (negative) no more: they count as small
+ * tensors do. A forked child has nothing of them. Any thread. */
+void swn_devpool_count(long long bytes);
+void swn_devpool_fork_child(void);
+
 /* Address space for a block, where nothing is. NULL: there is none. */
 char *swn_devpool_reserve(struct swn_devpool *p, size_t bytes);
 void swn_devpool_unreserve(struct swn_devpool *p, char *at, size_t bytes);

@@ -448,7 +448,7 @@ static void note_held(struct swn_devswap *s, size_t bytes, int sign)
 {
     s->held = sign > 0 ? s->held + bytes : s->held - bytes;
     if (s->counted) {
-        swn_engine_count_small(sign * (long long)bytes);
+        swn_devpool_count(sign * (long long)bytes);
         pthread_mutex_lock(&swn_engine_one.lock);
         swn_engine_note_peak(&swn_engine_one);
         pthread_cond_broadcast(&swn_engine_one.changed); /* a budget that shrinks may wait for it */
@@ -798,6 +798,12 @@ size_t swn_devswap_held(struct swn_devswap *s)
     size_t held = s->held;
     pthread_mutex_unlock(&s->lock);
     return held;
+}
+
+void swn_devswap_fork_child(void)
+{
+    swn_devpool_fork_child();
+    atomic_store(&resident_bytes, 0);
 }
 
 void swn_devswap_stats(struct swn_stats *out)

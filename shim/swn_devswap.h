@@ -46,6 +46,8 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
 /* That operator has launched all it will. */
 void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, int captured);
 
+/* Of a device that a child cannot use it has nothing. */
+void swn_devswap_fork_child(void);
 void swn_devswap_stats(struct swn_stats *out);
 
 #endif

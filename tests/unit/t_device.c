@@ -163,6 +163,7 @@ static void refused(void *device)
 static void forked(void *device)
 {
     begin(device, 64 * MIB);
+    uint64_t small = counters().small_bytes;
     give(0);
     swn_engine_prefork();
     pid_t pid = fork();
@@ -172,6 +173,7 @@ static void forked(void *device)
         CHECK(tensor_right(&weights[0], weights[0].own));
         CHECK(!swn_device_close(held[0], NULL, NULL));
         CHECK(swn_arena_find(e->arena, weights[0].own)->pins == 0);
+        CHECK(counters().small_bytes == small); /* of the device's memory it has nothing */
         _exit(0);
     }
     swn_engine_postfork_parent();

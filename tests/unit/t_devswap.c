@@ -347,12 +347,14 @@ static void refused(void *device)
 static void forked(void *device)
 {
     begin(device);
+    uint64_t small = counters().small_bytes;
     give_all();
     pass();
     swn_engine_prefork();
     pid_t pid = fork();
     if (!pid) {
         swn_engine_postfork_child();
+        CHECK(counters().small_bytes == small && counters().device_resident_bytes == 0);
         void *at;
         int in_graph;
         unsigned last = WEIGHTS - 1;
