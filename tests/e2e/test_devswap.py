@@ -14,8 +14,9 @@ MLP = 48  # MiB
 
 # Each kind of device, and on a card both versions; tests/unit/t_devswap.c has the rest.
 WHERE = pytest.mark.parametrize("torch, device", [(harness.TORCH113, "discrete"), (harness.TORCH213, "discrete"),
-                                                  (harness.TORCH213, "orin"), (harness.TORCH113, "nano")],
-                                indirect=["torch"], ids=["torch1.13-card", "torch2.13-card", "torch2.13-orin", "torch1.13-nano"])
+                                                  (harness.TORCH213, "orin"), (harness.TORCH113, "nano"),
+                                                  (harness.TORCH213, "xavier")], indirect=["torch"],
+                                ids=["torch1.13-card", "torch2.13-card", "torch2.13-orin", "torch1.13-nano", "torch2.13-xavier"])
 
 
 def both(torch, mode, *args, device, budget, device_budget=None, timeout=200, **extra):

@@ -40,6 +40,12 @@ def test_moved(torch, device):
     assert run.own_lines() == [], run.describe()
 
 
+def test_moved_by_name(torch213):
+    run = both(torch213, "named", device="orin")[1]
+    assert run.stats["unified_elided_bytes"] == run.record["notes"]["shared_bytes"], run.describe()
+    assert run.own_lines() == [], run.describe()
+
+
 @pytest.mark.parametrize("device", ["nano", "discrete"])
 def test_moved_by_copying(torch113, device):
     """The control: what is in memory, and not on disk, has to be copied into the device's own memory or buffers."""
@@ -51,7 +57,7 @@ def test_moved_by_copying(torch113, device):
     assert (notes["device_peak"] >= notes["shared_bytes"]) == (device == "discrete"), run.describe()
 
 
-@pytest.mark.parametrize("device", ["orin", "thor", "nano"])
+@pytest.mark.parametrize("device", ["xavier", "orin", "thor", "nano"])
 @pytest.mark.parametrize("mode", ["tied", "writes", "changed", "lifetime", "fork", "let_go_in_a_capture"])
 def test_rules(torch, mode, device):
     """Whoever looks sees what he would see if everything had been copied."""

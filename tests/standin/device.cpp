@@ -196,7 +196,7 @@ struct Launch {
 
     void read(const at::Tensor &t)
     {
-        if (!t.numel() || !t.is_contiguous())
+        if (!t.numel() || !t.is_non_overlapping_and_dense())
             return;
         stretches.push_back(t.data_ptr());
         bytes.push_back(t.nbytes());

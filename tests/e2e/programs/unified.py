@@ -62,6 +62,17 @@ def move():
     record.module("model", model)
 
 
+def named():
+    """By the device's own method, as nn.Module.cuda() is for CUDA."""
+    model = mlp()
+    note_moved(model)
+    torch.utils.generate_methods_for_privateuse1_backend()
+    moved = getattr(model, device.type)()
+    record.check("moved", moved is model and all(p.device == device for p in model.parameters()))
+    run("device", model, batch(), 2)
+    record.module("model", model.cpu())
+
+
 def tied():
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
     model[2].weight = model[0].weight
