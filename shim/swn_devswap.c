@@ -243,8 +243,10 @@ static void look_ahead(struct swn_devswap *s)
         if (!c->last_visit || s->visits - c->last_visit > IDLE_VISITS || !c->at.at)
             continue;
         uint32_t before = c->at.before, at = c->at.at;
-        size_t bytes = 0, most = s->capacity / AHEAD_PART;
+        size_t bytes = 0, most = s->capacity / AHEAD_PART, here = from_id(s, at);
         struct block *b;
+        if (here < s->count && s->blocks[here]->id == at)
+            s->blocks[here]->next_use = 0; /* it has other weights, which may come next */
         for (uint64_t step = 1; step <= s->count + 2 && (b = predicted(s, before, at)); step++) {
             if (step < b->next_use)
                 b->next_use = step;
