@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+import rules
+
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
 GRANULE = 2 * MIB  # of memory that is mapped on a card
@@ -213,6 +215,33 @@ def leaks(machine, size, table, shares, pool):
         table.row(name, table.fail(bad) if bad else "yes", device, mib(beside), mib(host))
 
 
+def ruled(machine, size, table, shares, pool):
+    """Whatever a program may do to the weights, in memory that they share with the processor or come and go in."""
+    weights = rules.WEIGHT_BYTES
+    settings = {f"SWAPNET_UNIFIED={wish}": (4 * weights, {"SWAPNET_UNIFIED": wish}) for wish in size.ways}
+    if shares:
+        settings[f"SWAPNET_BUDGET={size.shares[0]} %"] = (weights * size.shares[0] // 100, {})
+    else:
+        part = weights * size.shares[0] // 100 // GRANULE * GRANULE
+        settings[f"SWAPNET_DEVICE_BUDGET={size.shares[0]} %"] = (4 * weights, {"SWAPNET_DEVICE_BUDGET": str(part)})
+    plain = pool.submit(machine.run, "ruled")
+    jobs = {name: pool.submit(machine.run, "ruled", budget=budget, **env) for name, (budget, env) in settings.items()}
+    table.head("setting", "way", *rules.NAMES)
+    for name, job in jobs.items():
+        run, wish = job.result(), settings[name][1].get("SWAPNET_UNIFIED", "auto")
+        bad = differs(plain.result(), run)
+        if unsupported(run, wish, bad):
+            table.row(name, "not on this device", *(["equal"] * len(rules.NAMES)))
+            continue
+        if bad and (run.why or plain.result().why):
+            table.row(name, way_of(run, wish) or "none", table.fail(bad), *([""] * (len(rules.NAMES) - 1)))
+            continue
+        others = [other for other, value in plain.result().values.items() if run.values.get(other) != value]
+        table.row(name, way_of(run, wish) or "none",
+                  *(table.fail(f"{rule}: other bits") if any(other.startswith(f"{rule}: ") for other in others) else "equal"
+                    for rule in rules.NAMES))
+
+
 def in_budget(run, b, shared, shares):
     """Why the run with this budget is not what it should be, or "". """
     stats = run.stats
@@ -322,6 +351,7 @@ def main():
                 speed = disk_speed(checkpoints[size.models[-1]][0], table) if shares else facts["pinned_bytes_per_s"]
                 moved(machine, size, table, checkpoints[size.moved], pool)
                 leaks(machine, size, table, shares, pool)
+                ruled(machine, size, table, shares, pool)
                 latencies(machine, size, table, checkpoints, speed, shares, pool)
     table.say()
     table.say(f"{machine.runs} processes, {len(table.failures)} failures")

@@ -4,7 +4,9 @@
     work.py RECORD save MODEL CHECKPOINT [MODEL CHECKPOINT]...
     work.py RECORD infer MODEL CHECKPOINT move|load|map PASSES
     work.py RECORD moves COUNT
+    work.py RECORD ruled            all that is in rules.py
 """
+import contextlib
 import ctypes
 import os
 import re
@@ -23,6 +25,7 @@ import torch
 from torch import nn
 
 import models
+import rules
 from _record import Record, anonymous_bytes
 
 ATTRIBUTES = {"integrated": 18, "managed memory": 83, "pageable memory access": 88, "concurrent managed access": 89,
@@ -67,6 +70,24 @@ class Cuda:
     def load(self, path):
         return torch.load(path, map_location=self.device)
 
+    def moved(self, module):
+        return module.cuda()
+
+    def stream(self, _):
+        return torch.cuda.stream(torch.cuda.Stream())
+
+    def captured(self, work):
+        """What is to be called to have it done."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            work()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        return graph.replay
+
 
 class Standin:
     def __init__(self):
@@ -83,6 +104,26 @@ class Standin:
     def allocated(self):
         self.wait()
         return sum(self.standin.live().values())  # allocations, not bytes
+
+    def moved(self, module):
+        return module.to(self.device)
+
+    @contextlib.contextmanager
+    def stream(self, number):
+        self.standin.use_stream(16 * (number + 1))
+        yield
+        self.standin.use_stream(0)
+
+    def captured(self, work):
+        """It has no graphs: what is captured is done at once."""
+        self.standin.use_stream(16)
+        self.standin.wait()
+        self.standin.capture(16, True)
+        work()
+        self.standin.capture(16, False)
+        self.standin.wait()
+        self.standin.use_stream(0)
+        return lambda: None
 
     def memory(self):
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -197,6 +238,10 @@ def moves():
     record.module("layer", layer)
     before, after = taken
     record.notes |= {f"{what}_growth": after[what] - before[what] for what in before}
+
+
+def ruled():
+    rules.Rules(gpu, record).all()
 
 
 record = Record(sys.argv[1])
