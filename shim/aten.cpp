@@ -502,12 +502,14 @@ void on_end(const at::RecordFunction &fn, at::ObserverContext *)
 void before_fork()
 {
     operators_lock.lock();
+    swn_kernels_before_fork();
     swn_slices_before_fork();
 }
 
 void after_fork()
 {
     swn_slices_after_fork();
+    swn_kernels_after_fork();
     operators_lock.unlock();
 }
 

@@ -3,6 +3,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -215,6 +216,14 @@ static void give_up(const c10::IValue &value)
         for (size_t i = 0; i < list.size(); i++)
             give_up(list.get(i));
     }
+}
+
+unsigned swn_devswap_holds(const void *owner)
+{
+    const Lent &l = self();
+    auto n = std::count(l.owner.begin(), l.owner.begin() + l.n, owner) +
+             std::count(l.staying.begin(), l.staying.end(), owner);
+    return static_cast<unsigned>(n);
 }
 
 void swn_devswap_give_up(c10::ArrayRef<const c10::IValue> inputs)

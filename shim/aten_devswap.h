@@ -26,6 +26,8 @@ bool swn_devswap_lend();
 void swn_devswap_end();
 // Whether this thread's operator has been lent what the storage names.
 bool swn_devswap_has_lent(const c10::StorageImpl *storage);
+// How often this thread's operator holds the owner.
+unsigned swn_devswap_holds(const void *owner);
 // It cannot be told what it uses: it is lent nothing, and whatever comes and goes among its inputs does so no more.
 void swn_devswap_give_up(c10::ArrayRef<const c10::IValue> inputs);
 

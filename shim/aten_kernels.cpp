@@ -1,6 +1,7 @@
 #include "aten_kernels.h"
 
 #include <deque>
+#include <mutex>
 #include <string>
 
 namespace
@@ -17,8 +18,9 @@ template <auto Member> struct Entry {
 auto entry_of(const c10::OperatorHandle &handle);
 template struct Entry<&c10::OperatorHandle::operatorDef_>;
 
-// What a kernel's registration says of where it was, as parts of a path.
-constexpr const char *pytorchs_sources[] = {"aten/src/ATen/", "torch/csrc/", swn_kernels_source};
+// What a kernel's registration says of where it was, as parts of a path. What computes is in the first; the second has
+// autograd's, and pytorch/csrc/ is somebody else's.
+constexpr const char *computing = "/aten/src/ATen/", *framing = "/torch/csrc/";
 
 // The keys through which a call gets to the processor.
 constexpr const char *keys[] = {"CPU", "AutogradCPU", "ADInplaceOrView", "AutocastCPU"};
@@ -52,6 +54,9 @@ constexpr const char *parts[][2] = {
     {"aten::_embedding_bag", ""},
     {"aten::_embedding_bag_forward_only", ""},
     {"aten::mkldnn_rnn_layer", ""},
+    {"aten::_prelu_kernel", ""},
+    {"aten::_trilinear", ""},
+    {"aten::_fused_rms_norm", ""},
     {"aten::add", "Tensor"},
     {"aten::mul", "Tensor"},
     {"aten::cat", ""},
@@ -68,13 +73,19 @@ std::string line_of(const std::string &table, const char *key)
     return at == std::string::npos ? "" : table.substr(at + 1, table.find('\n', at + 1) - at - 1);
 }
 
-bool is_pytorchs(const std::string &line)
+bool is_pytorchs(const std::string &line, bool computes)
 {
-    for (const char *source : pytorchs_sources)
-        if (line.find(source) != std::string::npos)
-            return true;
-    return false;
+    return line.find(computing) != std::string::npos || line.find(swn_kernels_source) != std::string::npos ||
+           (!computes && line.find(framing) != std::string::npos);
 }
+
+// Has a kernel of its own on the processor, and calls others all the same.
+bool calls_others(const std::string &name)
+{
+    return name == "aten::_native_multi_head_attention" || name == "aten::_transformer_encoder_layer_fwd";
+}
+
+std::mutex looking; // the count and the kernels belong together
 
 } // namespace
 
@@ -87,16 +98,18 @@ void swn_kernels::look_at(const c10::OperatorHandle &handle)
 
 void swn_kernels::look()
 {
+    std::lock_guard<std::mutex> guard(looking);
     size_t now = *count; // before the look: what is registered meanwhile is looked at again
     std::string table = "\n" + operator_handle->dumpComputedTable();
     bool all = true;
     for (const char *key : keys) {
         std::string line = line_of(table, key);
-        all &= line.empty() || is_pytorchs(line);
+        all &= line.empty() || is_pytorchs(line, key == keys[0]);
     }
     std::string computes = line_of(table, keys[0]);
     composite = computes.find("RegisterComposite") != std::string::npos ||
-                computes.find(swn_kernels_source) != std::string::npos;
+                computes.find(swn_kernels_source) != std::string::npos ||
+                calls_others(operator_handle->operator_name().name);
     known = all;
     was.store(now, std::memory_order_release);
 }
@@ -120,4 +133,14 @@ bool swn_kernels::are_pytorchs()
             if (!part.own_are_pytorchs())
                 return false;
     return true;
+}
+
+void swn_kernels_before_fork()
+{
+    looking.lock();
+}
+
+void swn_kernels_after_fork()
+{
+    looking.unlock();
 }

@@ -40,4 +40,8 @@ class swn_kernels
     std::atomic<bool> known{false}, composite{false};
 };
 
+// A thread that a fork leaves behind must not be looking.
+void swn_kernels_before_fork();
+void swn_kernels_after_fork();
+
 #endif

@@ -14,6 +14,8 @@
 #endif
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,6 +56,11 @@ struct Owner {
 // Threads that only read may both be giving a storage memory of its own, on account of operators that are not believed.
 // Taken before `lock`, and while PyTorch is called. Never destroyed, as above.
 std::recursive_mutex &moving = *new std::recursive_mutex;
+
+// One storage or operator of a device less has an owner. Never destroyed, as above.
+std::condition_variable &fewer = *new std::condition_variable;
+// An operator of another thread ends at some time, unless it waits for this one.
+constexpr auto operators_end = std::chrono::seconds(30);
 
 std::atomic<size_t> active{0}; // storages of a device that name bytes of ours
 std::atomic<bool> given_up{false};
@@ -107,6 +114,7 @@ void leave(Owner *o, bool device)
             active--;
             if (--o->devices == 0)
                 close_memory(o);
+            fewer.notify_all();
         }
         if (!is_last(o))
             return;
@@ -564,6 +572,13 @@ void detach_others(const Owner *o, const char *what)
             detach(storage.unsafeGetStorageImpl(), true, what);
 }
 
+// Until no operator of another thread uses it on a device, and what was launched is done. It is held.
+void wait_for_others(const Owner *o)
+{
+    std::unique_lock<std::mutex> guard(lock);
+    fewer.wait_for(guard, operators_end, [o] { return o->devices <= swn_devswap_holds(o); });
+}
+
 void detach(c10::StorageImpl *storage, bool keep, const char *what)
 {
     if (forked || !storage)
@@ -577,9 +592,13 @@ void detach(c10::StorageImpl *storage, bool keep, const char *what)
             all.push_back(std::move(own));
         if (all.empty())
             return;
-        std::lock_guard<std::recursive_mutex> serial(moving);
+        {
+            std::lock_guard<std::recursive_mutex> serial(moving);
+            for (const Held &o : all)
+                detach_others(o.get(), what);
+        }
         for (const Held &o : all)
-            detach_others(o.get(), what);
+            wait_for_others(o.get());
         return;
     }
     Held o = hold(storage);
@@ -594,8 +613,12 @@ void detach(c10::StorageImpl *storage, bool keep, const char *what)
             {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::Functionalize,
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode}));
         c10::DeviceGuard guard(device);
-        if (o->swaps)
+        if (o->swaps) {
             host->device_kept(storage->nbytes(), nullptr);
+            std::lock_guard<std::mutex> guarded(lock);
+            if (o->memory)
+                host->device_replaced(o->memory);
+        }
         at::DataPtr data = own_memory(device, storage->nbytes(), o.get(), keep);
         exchange(storage, data);
     } catch (const c10::Error &e) {

@@ -139,6 +139,9 @@ struct swn_host {
     /* So many bytes that come and go were given other memory for good, as this operator (or NULL: the engine) could not
      * do with that. */
     void (*device_kept)(size_t bytes, const char *operator_name);
+    /* It will be closed although the program goes on with a copy: what was captured of it into a graph may still run,
+     * and it stays where it is for good. */
+    void (*device_replaced)(const struct swn_device_memory *memory);
     /* Installs the operator hook, if it is not there yet. 1: it is there. */
     int (*device_watch)(void);
     /* So many bytes came to the device without being copied, and by being copied. */

@@ -13,6 +13,7 @@
 #include "swn_client.h"
 #include "swn_device.h"
 #include "swn_engine_priv.h"
+#include "swn_load.h"
 #include "swn_thread.h"
 
 /* With nothing else to let go of, and no operator ending for so long, what they use goes too: it is read back, or, for
@@ -137,6 +138,7 @@ static int leave_it_to_the_program(struct swn_engine *e, struct swn_budget_chang
 
 static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out)
 {
+    swn_load_expect_no_more(e, 1);
     int grows = bytes >= e->config.budget_bytes;
     if (e->goal_bytes == e->config.budget_bytes)
         e->promised_bytes = e->goal_bytes;

@@ -46,8 +46,8 @@ struct swn_client {
     struct swn_lines in;
     pthread_cond_t answered; /* the first lease, or no hope of one for now */
     int tried;
-    uint64_t lease;     /* obeyed; 0: none yet. Engine lock. */
-    uint64_t seq, goal; /* of a lease that is not confirmed yet, seq 0: none */
+    uint64_t lease; /* obeyed; 0: none yet. Engine lock. */
+    uint64_t seq;   /* of a lease that is not confirmed yet, 0: none */
     int64_t retry_ms, next_dial, look_ms, next_look, next_settle, next_curve;
     struct swn_needs said; /* what the daemon knows of us */
     uint64_t said_cap;
@@ -155,10 +155,11 @@ static void confirm(struct swn_client *c)
     struct swn_wire m = {.op = SWN_WIRE_ACK, .has = SWN_HAS_SEQ | SWN_HAS_BUDGET | SWN_HAS_RESIDENT};
     pthread_mutex_lock(&e->lock);
     m.seq = c->seq;
-    m.budget = c->goal;
+    m.budget = c->lease;
     m.resident = swn_engine_resident(e);
-    /* Without a thread of the budget's the limit is there at once, and the program follows it as it allocates. */
-    int bound = c->seq && e->config.budget_bytes <= c->goal && m.resident <= c->goal;
+    /* Without a thread of the budget's the limit is there at once, and the program follows it as it allocates. The cap
+     * may move meanwhile; what was promised is the lease. */
+    int bound = c->seq && e->config.budget_bytes <= c->lease && m.resident <= c->lease;
     pthread_mutex_unlock(&e->lock);
     if (bound) {
         c->seq = 0;
@@ -222,7 +223,6 @@ static void take_lease(struct swn_client *c, const struct swn_wire *m)
         refuse(c, m->seq, change.minimum_bytes);
     } else {
         c->seq = m->seq;
-        c->goal = bytes;
         confirm(c);
     }
     pthread_mutex_lock(&e->lock);

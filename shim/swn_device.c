@@ -137,6 +137,8 @@ static int crowded(struct device *d, int index, size_t bytes)
     size_t room = all / CROWDED / 2, largest = LARGEST * bytes, most = left / 4 * 3;
     room = room > largest ? room : largest;
     room = room < most ? room : most;
+    if (room < bytes)
+        return 0;
     pthread_mutex_lock(&devices_lock);
     int first = !atomic_load(&d->room);
     if (room > atomic_load(&d->room))
@@ -429,6 +431,12 @@ void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream
 int swn_device_capturing(void *stream)
 {
     return swn_cuda_capturing(&cuda, stream);
+}
+
+void swn_device_replaced(const struct swn_device_memory *m)
+{
+    if (m->weight && m->pid == getpid())
+        swn_devswap_replaced(m->weight);
 }
 
 void swn_device_kept(size_t bytes, const char *operator_name)

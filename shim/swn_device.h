@@ -24,6 +24,7 @@ int swn_device_swaps(const struct swn_device_memory *m);
 int swn_device_begin(struct swn_device_memory *const *m, unsigned n, void *stream, void **addresses, int *captured);
 void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream, int captured);
 int swn_device_capturing(void *stream);
+void swn_device_replaced(const struct swn_device_memory *m);
 void swn_device_kept(size_t bytes, const char *operator_name);
 int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int err), void *owner);
 int swn_device_watch(void);

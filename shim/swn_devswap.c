@@ -209,6 +209,15 @@ void swn_devswap_remove(struct swn_devweight *w)
     pthread_mutex_unlock(&s->lock);
 }
 
+void swn_devswap_replaced(const struct swn_devweight *w)
+{
+    struct block *b = w->block;
+    pthread_mutex_lock(&b->swapper->lock);
+    if (b->kept == KEPT_FOR_GRAPHS)
+        b->kept = KEPT_FOR_GOOD;
+    pthread_mutex_unlock(&b->swapper->lock);
+}
+
 /* --- what comes next --- */
 
 static struct cursor *cursor_of(struct swn_devswap *s, void *stream)
@@ -245,7 +254,7 @@ static void look_ahead(struct swn_devswap *s)
         uint32_t before = c->at.before, at = c->at.at;
         size_t bytes = 0, most = s->capacity / AHEAD_PART, here = from_id(s, at);
         struct block *b;
-        if (here < s->count && s->blocks[here]->id == at)
+        if (here < s->count && s->blocks[here]->id == at && s->visits - c->last_visit <= s->count)
             s->blocks[here]->next_use = 0; /* it has other weights, which may come next */
         for (uint64_t step = 1; step <= s->count + 2 && (b = predicted(s, before, at)); step++) {
             if (step < b->next_use)

@@ -35,6 +35,8 @@ size_t swn_devswap_held(struct swn_devswap *s);
  * there is no memory. */
 struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, size_t bytes, void **address);
 /* No operator uses it, nor will; what was launched may. The caller may write and free its bytes. */
+/* Before that: the program goes on with a copy, and what was captured of it into a graph may still run. */
+void swn_devswap_replaced(const struct swn_devweight *w);
 void swn_devswap_remove(struct swn_devweight *w);
 
 /* An operator of this thread, on this stream, is about to use these weights of one device: waits until all are there.

@@ -221,6 +221,7 @@ void swn_engine_host(struct swn_host *out)
                              .device_end = swn_device_end,
                              .device_capturing = swn_device_capturing,
                              .device_kept = swn_device_kept,
+                             .device_replaced = swn_device_replaced,
                              .device_watch = swn_device_watch,
                              .device_moved = swn_device_moved,
                              .device_given_up = swn_device_given_up,
@@ -241,7 +242,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     *strict = 0;
     pthread_mutex_lock(&e->lock);
     e->allocs++;
-    swn_load_expect_no_more(e);
+    swn_load_expect_no_more(e, 0);
     int expected = swn_load_expected(e, n);
     int alone = n > e->config.budget_bytes && e->config.enforce && !expected; /* makes room for itself, below */
     struct swn_thread_state *t = alone || expected ? NULL : swn_window_self();
@@ -278,7 +279,7 @@ void *swn_engine_alloc(size_t n, int *strict)
         if (e->live_bytes > e->live_recent)
             e->live_recent = e->live_bytes;
         if (expected)
-            swn_load_expecting(e, r);
+            swn_load_expecting(e, r, fresh);
         if (alone && swn_policy_share(e, r))
             swn_policy_make_room(e, 0, r);
         swn_engine_note_peak(e);

@@ -137,6 +137,7 @@ struct swn_engine {
         pthread_t thread;
         struct swn_range *range;
         uint32_t id;
+        size_t bytes;
     } expected;
     struct swn_online disk; /* ns of a read by its bytes */
     uint64_t read_done_ns;  /* when the last read was done */

@@ -19,7 +19,8 @@ void swn_load_expect(struct swn_engine *e, const struct source *s, size_t index)
 int swn_load_expected(const struct swn_engine *e, size_t n)
 {
     const struct source *s = e->expected.source;
-    if (!s || !pthread_equal(e->expected.thread, pthread_self()) || e->config.strict || !e->config.enforce)
+    if (!s || !pthread_equal(e->expected.thread, pthread_self()) || e->config.strict || !e->config.enforce ||
+        n > e->config.budget_bytes) /* which takes no room anyway */
         return 0;
     size_t end = e->expected.after + 1 + SMALL_RUN;
     for (size_t i = e->expected.after + 1; i < s->store->extent_count && i <= end; i++)
@@ -28,16 +29,17 @@ int swn_load_expected(const struct swn_engine *e, size_t n)
     return 0;
 }
 
-void swn_load_expecting(struct swn_engine *e, struct swn_range *r)
+void swn_load_expecting(struct swn_engine *e, struct swn_range *r, size_t fresh)
 {
     e->expected.range = r;
     e->expected.id = r->id;
+    e->expected.bytes = fresh;
 }
 
 size_t swn_load_expected_bytes(const struct swn_engine *e)
 {
     struct swn_range *r = e->expected.range;
-    return r && r->id == e->expected.id && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
+    return r && r->id == e->expected.id && atomic_load(&r->state) == SWN_HOME ? e->expected.bytes : 0;
 }
 
 void swn_load_expect_freed(struct swn_engine *e, const struct swn_range *r)
@@ -48,16 +50,15 @@ void swn_load_expect_freed(struct swn_engine *e, const struct swn_range *r)
     e->expected.source = NULL;
 }
 
-void swn_load_expect_no_more(struct swn_engine *e)
+void swn_load_expect_no_more(struct swn_engine *e, int for_good)
 {
     struct swn_range *r = e->expected.range;
     size_t bytes = swn_load_expected_bytes(e);
     e->expected.range = NULL;
+    if (bytes || for_good)
+        e->expected.source = NULL; /* this thread does something else now */
     if (!bytes)
         return;
-    e->expected.source = NULL; /* this thread does something else now */
-    if (bytes > e->config.budget_bytes)
-        swn_policy_share(e, r);
-    swn_policy_make_room(e, 0, r);
     swn_engine_note_peak(e);
+    swn_policy_make_room(e, 0, r);
 }

@@ -281,7 +281,7 @@ void swn_engine_op_begin(struct swn_op *op)
     int prepared = op->copies && op->n == 2 && swn_load_prepare(op);
     pthread_mutex_lock(&e->lock);
     struct swn_thread_state *t = swn_window_thread(e);
-    swn_load_expect_no_more(e);
+    swn_load_expect_no_more(e, 1);
     e->seq++;
     op->unlisted = 0;
     op->prev_open = NULL;

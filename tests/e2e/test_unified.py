@@ -58,7 +58,7 @@ def test_moved_by_copying(torch113, device):
 
 
 @pytest.mark.parametrize("device", ["xavier", "orin", "thor", "nano"])
-@pytest.mark.parametrize("mode", ["tied", "writes", "changed", "lifetime", "fork", "let_go_in_a_capture"])
+@pytest.mark.parametrize("mode", ["tied", "writes", "meanwhile", "changed", "lifetime", "fork", "let_go_in_a_capture"])
 def test_rules(torch, mode, device):
     """Whoever looks sees what he would see if everything had been copied."""
     run = both(torch, mode, device=device, timeout=240)[1]

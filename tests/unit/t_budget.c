@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-
 #define WEIGHTS 48
 #define WEIGHT_BYTES ((size_t)512 << 10)
 #define ALL (WEIGHTS * WEIGHT_BYTES)

@@ -349,6 +349,31 @@ def adopt(module, state, prefix=""):
         adopt(child, state, f"{prefix}{name}.")
 
 
+def meanwhile():
+    """One thread computes with the device's tensors while another writes the processor's, which are others."""
+    x = batch(64).to(device)
+    for i in range(12):
+        weight = nn.Parameter(torch.full((WIDTH, WIDTH), float(i)))
+        there, out, ready = weight.to(device), [], threading.Event()
+
+        def compute():
+            torch.set_num_threads(1)
+            with torch.no_grad():
+                for _ in range(6):
+                    out.append(torch.mm(x, there))
+                    ready.set()
+
+        worker = threading.Thread(target=compute)
+        worker.start()
+        ready.wait()
+        weight.add_(1)
+        worker.join()
+        standin.wait()
+        for j, t in enumerate(out):
+            record.tensor(f"{i}.{j}", t.cpu())
+        record.tensor(f"weight {i}", weight)
+
+
 def device_map():
     """transformers' own loading, of a Llama that goes to the device as it is read."""
     from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
