@@ -7,10 +7,8 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "swn_predict.h"
 #include "swn_profile.h"
-
-/* The library streams tensors from this size up. */
-#define STREAMED_FROM ((uint64_t)65536)
 
 static int parse_share(const char *text, double *share)
 {
@@ -29,7 +27,7 @@ static uint64_t share_of(const struct swn_profile *p, double share)
 {
     uint64_t always = p->other_bytes, weights = 0;
     for (size_t i = 0; i < p->layer_count; i++)
-        *(p->layers[i].l.bytes < STREAMED_FROM ? &always : &weights) += p->layers[i].l.bytes;
+        *(p->layers[i].l.bytes < SWN_PREDICT_STREAMED ? &always : &weights) += p->layers[i].l.bytes;
     return always + (uint64_t)(share * (double)weights);
 }
 

@@ -5,8 +5,6 @@
 #include <string.h>
 
 #define MIB ((uint64_t)1 << 20)
-/* The library streams tensors from this size up. */
-#define STREAMED_FROM ((uint64_t)65536)
 /* swn_plan.c cuts what is larger, into pieces of half as much at least; two of those have to be in the window. */
 #define CUT_FROM (16 * MIB)
 #define LEAST_WINDOW (4 * MIB)
@@ -15,7 +13,7 @@ static uint64_t always_there(const struct swn_predict *p)
 {
     uint64_t bytes = p->other_bytes;
     for (size_t i = 0; i < p->n; i++)
-        bytes += p->layers[i].bytes < STREAMED_FROM ? p->layers[i].bytes : 0;
+        bytes += p->layers[i].bytes < SWN_PREDICT_STREAMED ? p->layers[i].bytes : 0;
     return bytes;
 }
 
@@ -56,7 +54,7 @@ static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, str
     double first = 0;
     for (size_t i = 0; i < p->n; i++) {
         double ns = swn_delay_of(&p->c, &p->layers[i]).ex * 1e9;
-        if (p->layers[i].bytes >= STREAMED_FROM)
+        if (p->layers[i].bytes >= SWN_PREDICT_STREAMED)
             nodes[n++] = node_of(p, i, budget_bytes, ns);
         else if (n)
             nodes[n - 1].compute_ns += ns;

@@ -13,6 +13,9 @@
 #include "swn_divide.h"
 #include "swn_plan.h"
 
+/* The library streams tensors from this size up. */
+#define SWN_PREDICT_STREAMED ((uint64_t)65536)
+
 /* What the delay model need not know of a layer. */
 struct swn_predict_more {
     uint64_t slice_bytes;      /* its operator can take it in multiples of so many bytes; 0: only whole */
@@ -20,7 +23,7 @@ struct swn_predict_more {
 };
 
 struct swn_predict {
-    const struct swn_layer *layers; /* in the order they are read; those below 64 KiB stay in memory */
+    const struct swn_layer *layers; /* in the order they are read; those below SWN_PREDICT_STREAMED stay in memory */
     size_t n;
     struct swn_coefficients c;
     uint64_t other_bytes;                /* everything that is not a weight: activations, inputs */

@@ -26,8 +26,6 @@
 #define HEAD_MOST ((size_t)256 << 10)
 /* Longest tick of the clock that file times are taken from: a file that has just been written is waited for. */
 #define TICK_MS 10
-/* Between two large weights lie at most so many storages that are too small to be registered. */
-#define SMALL_RUN 64
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct source *sources; /* guarded by load_lock; the files in it by the engine's lock */
@@ -270,7 +268,7 @@ struct swn_range *swn_load_successor(const struct swn_range *r)
     size_t i;
     if (!s || !s->store || !extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i))
         return NULL;
-    for (size_t end = i + 1 + SMALL_RUN; ++i < s->store->extent_count && i < end;) {
+    for (size_t end = i + 1 + SWN_LOAD_SMALL_RUN; ++i < s->store->extent_count && i < end;) {
         const struct held *h = &s->held[i];
         if (h->range && h->range->id == h->id && h->range->file == &s->file &&
             h->range->extent == s->store->extents[i].off)

@@ -6,9 +6,6 @@
 #include "swn_load.h"
 #include "swn_load_priv.h"
 
-/* Between two large weights lie at most so many storages that are too small to be registered. */
-#define SMALL_RUN 64
-
 void swn_load_expect(struct swn_engine *e, const struct source *s, size_t index)
 {
     e->expected.source = s;
@@ -22,7 +19,7 @@ int swn_load_expected(const struct swn_engine *e, size_t n)
     if (!s || !pthread_equal(e->expected.thread, pthread_self()) || e->config.strict || !e->config.enforce ||
         n > e->config.budget_bytes) /* which takes no room anyway */
         return 0;
-    size_t end = e->expected.after + 1 + SMALL_RUN;
+    size_t end = e->expected.after + 1 + SWN_LOAD_SMALL_RUN;
     for (size_t i = e->expected.after + 1; i < s->store->extent_count && i <= end; i++)
         if (s->store->extents[i].bytes == n && s->store->extents[i].source == s->index)
             return 1;

@@ -8,6 +8,9 @@
 #include "swn_layout.h"
 #include "swn_store.h"
 
+/* Between two large weights lie at most so many storages that are too small to be registered. */
+#define SWN_LOAD_SMALL_RUN 64
+
 /* The range that was last mapped to an extent. It may be gone, or hold other bytes by now. */
 struct held {
     struct swn_range *range;

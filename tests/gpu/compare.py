@@ -16,9 +16,11 @@ import sys
 import tempfile
 import time
 
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(1, str(HERE.parent / "e2e" / "programs"))
+
 import rules
 
-HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
 GRANULE = 2 * MIB  # of memory that is mapped on a card
 WAYS = ["pageable", "registered", "managed"]

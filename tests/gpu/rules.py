@@ -1,11 +1,12 @@
 """What a program may do to weights on a device: work.py RECORD ruled. Whoever looks sees what he would see if PyTorch had
 copied everything; tests/e2e has more of the same for the stand-in alone."""
 import gc
-import os
 import threading
 
 import torch
 from torch import nn
+
+from _record import in_child
 
 WIDTH, DEPTH = 1024, 12  # 4 MiB each
 
@@ -94,15 +95,7 @@ class Rules:
         module, host = model().to(self.gpu.device), nn.Parameter(torch.rand(WIDTH, WIDTH))
         there = host.to(self.gpu.device)
         self.infer("before", module)
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            torch.set_num_threads(1)  # the others are gone
-            host.add_(1)  # the child's alone
-            os.write(writer, b"1" if bool(torch.isfinite(host).all()) else b"0")
-            os._exit(0)
-        os.waitpid(pid, 0)
-        self.value("child", os.read(reader, 1).decode())
+        self.value("child", in_child(lambda: host.add_(1).isfinite().all()))  # the child's alone
         self.infer("after", module)
         self.tensor("there", there.cpu())
         self.tensor("host", host)
