@@ -23,6 +23,7 @@ class Facts:
     peak_alloc_bytes: int      # of the whole plain program, construction included
     base_bytes: int = 0        # peak anonymous memory of the plain program less its tensors
     file_bytes: int = 0        # file pages charged to the plain program
+    layers: tuple = ()         # of (bytes of weights, part of T), in the order of execution
 
 
 def parse_point(text):
@@ -63,6 +64,19 @@ def limit_seconds(plain_seconds, facts, budget_bytes, bytes_per_second, window_b
     """max(T, (e - r) / BW): compute and perfect reads, fully overlapped."""
     return max(plain_seconds,
                missing(facts, budget_bytes, window_bytes) / bytes_per_second)
+
+
+def layered_limit_seconds(plain_seconds, facts, budget_bytes, bytes_per_second):
+    """The same, layer by layer: of the weights of any layers that follow one another at most r bytes are there when the
+    first begins, so these take (their bytes - r) / BW at least, and the others what they compute."""
+    room = retained(facts, budget_bytes)
+    longest = limit_seconds(plain_seconds, facts, budget_bytes, bytes_per_second)
+    for first in range(len(facts.layers)):
+        size = part = 0
+        for more, share in facts.layers[first:]:
+            size, part = size + more, part + share
+            longest = max(longest, (1 - part) * plain_seconds + (size - room) / bytes_per_second)
+    return longest
 
 
 def cgroup_limit(facts, budget_bytes):

@@ -50,6 +50,8 @@ def row(lane, model, point, facts, budget, bandwidths, plain, stats_path):
         "bandwidth": bandwidth, "bandwidths": bandwidths,
         "limit_s": None if is_plain or not plain_latency else
                    plan.limit_seconds(plain_latency, facts, budget, bandwidth),
+        "layered_limit_s": None if is_plain or not plain_latency else
+                           plan.layered_limit_seconds(plain_latency, facts, budget, bandwidth),
         "must_read_bytes": plan.missing(facts, budget),
         "read_per_pass": lane.read_bytes_per_pass(),
         "over_base_bytes": peaks["held"] - facts.base_bytes if peaks["held"] else None,
@@ -87,7 +89,7 @@ def _swapnet_shortfalls(row, mmap_row):
             yield f"{row['ratio']:.2f} times plain although it fits (goal {GOAL_FITS})"
     elif row["latency_s"] > GOAL_LIMIT * row["window_limit_s"]:
         yield (f"{row['latency_s'] / row['window_limit_s']:.2f} times the limit "
-               f"(goal {GOAL_LIMIT})")
+               f"(goal {GOAL_LIMIT}), {row['latency_s'] / row['layered_limit_s']:.2f} times what its layers allow")
     if mmap_row and mmap_row["latency_s"] and row["must_read_bytes"]:
         faster, goal = mmap_row["latency_s"] / row["latency_s"], _mmap_goal(row)
         if faster < goal:

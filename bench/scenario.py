@@ -169,8 +169,8 @@ class Scenario:
         return plan.missing(self.facts[dnn.model], self._budget(variant, dnn))
 
     def _limit(self, variant, dnn):
-        """How many times its latency with sufficient memory the disk allows it, of which the others
-        take what they miss once in every period: max(T, (e - r) / (BW - sum of theirs))."""
+        """How many times its latency with sufficient memory the disk allows it, layer by layer, of
+        which the others take what they miss once in every period: BW is what they leave."""
         latency = self._plain(dnn).latency()
         fleet = self.fleets[variant].dnns
         if not latency or not all(self._budget(variant, other) for other in fleet):
@@ -178,8 +178,10 @@ class Scenario:
         others = sum(self._missing(variant, other) / self.periods[other.name]
                      for other in fleet if other is not dnn)
         left = statistics.median(self.bandwidths) - others
-        missing = self._missing(variant, dnn)
-        return max(1.0, missing / left / latency) if left > 0 else math.inf if missing else 1.0
+        if left <= 0:
+            return math.inf if self._missing(variant, dnn) else 1.0
+        return plan.layered_limit_seconds(latency, self.facts[dnn.model],
+                                          self._budget(variant, dnn), left) / latency
 
     def rows(self):
         for variant, fleet in self.fleets.items():

@@ -2,7 +2,7 @@
 from plan import MIB
 
 COLUMNS = ("model", "MiB", "point", "budget", "variant", "latency ms", "x plain", "limit ms",
-           "limit/lat", "disk MB/s", "read/pass", "peak", "cache", "same bits", "note")
+           "by layers", "limit/lat", "disk MB/s", "read/pass", "peak", "cache", "same bits", "note")
 LEFT = {"model", "variant", "program", "note"}
 
 
@@ -24,6 +24,7 @@ def _cells(row):
     return (row["model"], mib(row["weight_bytes"]), row["point"], mib(row["budget_bytes"]),
             row["variant"], number(latency and latency * 1e3, ".1f"),
             number(row["ratio"], ".2f"), number(limit and limit * 1e3, ".1f"),
+            number(row["layered_limit_s"] and row["layered_limit_s"] * 1e3, ".1f"),
             number(efficiency, ".2f"), number(row["bandwidth"] / 1e6, ".0f"),
             mib(row["read_per_pass"]), mib(row["over_base_bytes"]),
             mib(row["file_peak_bytes"]), same_bits(row["same_bits"]), row["note"])
