@@ -101,6 +101,38 @@ static void random_walk(void *arg)
     engine_is_empty();
 }
 
+static void pass_until_settled(void)
+{
+    uint64_t plans = e->plans;
+    for (unsigned same = 0; same < 40; same = e->plans == plans ? same + 1 : 0, plans = e->plans)
+        pass();
+}
+
+/* Another process has begun to read from the disk: the plan is made anew for what is left of it, and not with every
+ * pass again. */
+static void disk_that_changes(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(12 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights();
+    pass_until_settled();
+    CHECK(e->planned && e->planned_speed > 0);
+    double planned = e->planned_speed *= 1000;
+    uint64_t plans = e->plans;
+    e->next_disk_look = 0;
+    pass_until_settled();
+    CHECK(e->plans > plans && e->planned_speed < planned / 2);
+    CHECK(e->next_disk_look > swn_now_ns());
+    plans = e->plans;
+    e->planned_speed *= 1000;
+    for (unsigned i = 0; i < 20; i++)
+        pass();
+    CHECK(e->plans == plans || swn_now_ns() > e->next_disk_look);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        tensor_free(&weights[i]);
+    engine_is_empty();
+}
+
 /* HOLES rule 12: nobody computes; the engine's own thread does it. Also from the state in which nothing was spilled. */
 static void idle_process_shrinks(void *arg)
 {
@@ -284,6 +316,7 @@ static enum swn_config_fetch unused_arg = SWN_CONFIG_AUTO;
         assert_int_equal(run_alone(test, &unused_arg, seconds), 0);                                                    \
     }
 ALONE(random_walk, 90)
+ALONE(disk_that_changes, 90)
 ALONE(idle_process_shrinks, 60)
 ALONE(operator_that_stands_still, 60)
 ALONE(above_the_old_limit_too, 60)
@@ -295,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_walk_alone),
+        cmocka_unit_test(disk_that_changes_alone),
         cmocka_unit_test(idle_process_shrinks_alone),
         cmocka_unit_test(operator_that_stands_still_alone),
         cmocka_unit_test(above_the_old_limit_too_alone),
