@@ -282,6 +282,12 @@ def alloc_meter():
 
 
 @functools.cache
+def die_at():
+    """Builds die_at.c, a preload that kills a process at a step of its protocol, once per session."""
+    return _built("die_at", "-ldl")
+
+
+@functools.cache
 def malloc_meter():
     """Builds malloc_meter.c, a preload that counts what the library allocates for itself, once per session."""
     return _built("malloc_meter")

@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,7 +14,7 @@ import time
 import pytest
 
 import harness
-from daemons import DAEMON, Daemon, daemon, fork_dnn, wait_for
+from daemons import DAEMON, Daemon, daemon, fork_dnn, leased, wait_for
 from harness import MIB
 
 
@@ -74,6 +75,66 @@ def test_hostile_clients(place):
         wait_for(lambda: len(os.listdir(f"/proc/{d.process.pid}/fd")) < 15)
         assert d.process.poll() is None
         assert "swapnetd:" in d.end()
+
+# Words of the protocol, which random frames are made of as well.
+FRAMES = [b'{"op":"hello","version":1,"name":"x","minimum":1048576,"demand":99999999,"latency":0.5}', b'{"op":"ack","seq":1}',
+          b'{"op":"update","demand":1,"curve":[1048576,0.5,2097152,0.25]}', b'{"op":"set","pid":1,"urgency":2}',
+          b'{"op":"list"}', b'{"op":"version"}', b'{"op":"total","budget":83886080}']
+
+
+def frame(chance):
+    text = bytearray(chance.choice(FRAMES))
+    for _ in range(chance.randrange(6)):
+        at = chance.randrange(len(text))
+        how = chance.randrange(4)
+        if how == 0:
+            text[at] = chance.randrange(256)
+        elif how == 1:
+            del text[at:at + chance.randrange(1, 9)]
+        elif how == 2:
+            text[at:at] = text[at:] * chance.randrange(1, 30)
+        else:
+            text[at:at] = str(chance.choice([-1, 0, 1 << 31, 1 << 53, 1 << 64, 1e308])).encode()
+        text = text or bytearray(b"{")
+    return bytes(text) + (b"\n" if chance.random() < 0.9 else b"")
+
+
+@pytest.mark.slow
+def test_random_frames(place):
+    """For $SWAPNET_FRAMES_S seconds (20), from eight connections at a time, of which some are broken off, while one client
+    behaves itself."""
+    chance, sent = random.Random(5), 0
+    with daemon(place, "--total", "100M") as d:
+        good, connections = fork_dnn(d.socket, 1), []
+        try:
+            wait_for(lambda: d.list().get(good, {}).get("state") == "running")
+            end = time.monotonic() + float(os.environ.get("SWAPNET_FRAMES_S", "20"))
+            while time.monotonic() < end:
+                while len(connections) < 8:
+                    connections.append(d.dial())
+                    connections[-1].setblocking(False)
+                at = chance.randrange(8)
+                try:
+                    for _ in range(chance.randrange(1, 20)):
+                        sent += connections[at].send(frame(chance)) > 0
+                    while chance.random() < 0.5 and connections[at].recv(65536):
+                        pass
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    connections.pop(at).close()
+                    continue
+                if chance.random() < 0.02:
+                    connections.pop(at).close()
+            for s in connections:
+                s.close()
+            wait_for(lambda: d.list().get(good, {}).get("state") == "running")
+            listing = d.ask({"op": "list"})
+            assert leased(listing) <= listing["total_bytes"], listing
+            assert sent > 1000, sent
+        finally:
+            os.kill(good, signal.SIGKILL)
+            os.waitpid(good, 0)
 
 
 def cpu_ticks(pid):

@@ -5,11 +5,13 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
 
-from daemons import Daemon, daemon, dnns, fork_dnn, leased, plain_bits, wait_for
+import harness
+from daemons import DAEMON, Daemon, daemon, dnns, fork_dnn, leased, plain_bits, wait_for
 from harness import MIB
 
 needs_torch = pytest.mark.usefixtures("torch113")  # which fails where there is none
@@ -61,6 +63,52 @@ def test_daemon_killed(place):
 @pytest.mark.slow
 def test_daemon_killed_a_hundred_times(place):
     kill_at_random(place, 100)
+
+
+def killed_at(d, step, running):
+    """The kind of the step at which it dies: of what its clients do by themselves, or are moved to when all is quiet."""
+    preload = {"LD_PRELOAD": str(harness.die_at()), "DIE_AT": str(step)}
+    d.process = subprocess.Popen([DAEMON, *map(str, d.args)], env=d.env(**preload), stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 60
+    while d.process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            d.process.wait(2)
+        if d.process.returncode is None:
+            with contextlib.suppress(OSError, ValueError):
+                d.ask({"op": "set", "pid": running[step % len(running)].pid, "urgency": 0.5 + step % 5})
+        assert time.monotonic() < end, f"step {step} is never reached"
+    assert d.process.returncode == -signal.SIGKILL, d.process.stderr.read()
+    with d.process.stderr as said:
+        return said.read().split()[-1]
+
+
+@needs_torch
+@pytest.mark.slow
+def test_daemon_killed_at_each_step(place):
+    """Of the protocol with three clients: before it hears, says or notes what comes next."""
+    total, kinds = 120 * MIB, []
+    d = Daemon(place, "--total", "120M")
+    try:
+        with dnns() as make:
+            running = [make(place, layers) for layers in (16, 12, 20)]
+            for dnn in running:
+                dnn.goes_on(3)
+            d.kill()
+            for step in range(1, 31):
+                kinds.append(killed_at(d, step, running))
+                last = {dnn.pid: dnn.stats() for dnn in running}
+                assert sum(s["budget_bytes"] for s in last.values()) <= total, (step, kinds)
+                assert all(s["resident_bytes"] <= s["budget_bytes"] for s in last.values() if s["state"] == "running"), last
+                for dnn in running:
+                    dnn.goes_on(1)
+            assert set(kinds) == {"hears", "says", "notes"}, kinds
+            d.start()
+            assert leased(d.ask({"op": "list"})) <= total
+            for dnn, layers in zip(running, (16, 12, 20)):
+                wait_for(lambda: d.list().get(dnn.pid, {}).get("state") == "running", why="it registers again")
+                assert dnn.end()[0] == plain_bits(layers)
+    finally:
+        d.kill()
 
 
 @needs_torch
