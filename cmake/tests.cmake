@@ -59,7 +59,7 @@ if(SWAPNET_HALVES)
     set_tests_properties(e2e-unified PROPERTIES
         LABELS "unified;e2e" ENVIRONMENT SWAPNET_BUILD=${PROJECT_BINARY_DIR} RUN_SERIAL TRUE TIMEOUT 1800)
     list(GET SWAPNET_PYTHONS 0 python)
-    add_test(NAME gpu COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/run --ctest --python ${python} --build ${PROJECT_BINARY_DIR})
+    add_test(NAME gpu COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/run --ctest --small --python ${python} --build ${PROJECT_BINARY_DIR})
     set_tests_properties(gpu PROPERTIES LABELS unified SKIP_RETURN_CODE 77 RUN_SERIAL TRUE TIMEOUT 600)
 endif()
 

@@ -16,6 +16,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -108,7 +109,7 @@ Operator *describe(const at::RecordFunction &fn)
     op->whole_copy = op->name == "aten::copy_";
     op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
                 (op->name == "aten::fill_" && name->overload_name == "Scalar");
-    if (rule || op->fills)
+    if (rule || op->fills || host->device_type)
         op->kernels.look_at(*handle);
     op->flops = swn_flops_kind_find(op->name.c_str());
     const auto &args = handle->schema().arguments();
@@ -451,19 +452,33 @@ void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
 // whoever shares nothing with a device.
 void unseen(const Operator *op, const at::RecordFunction &fn)
 {
-    if (op && op->foreign)
+    if (op)
         for (const c10::IValue &value : fn.inputs())
             detach(value, true);
-    else if (!op && !std::strncmp(fn.name(), "Torch-Compiled Region", 21))
+    else if (!std::strncmp(fn.name(), "Torch-Compiled Region", 21))
         swn_unified_give_up();
 }
+
+// Whether the program's own kernel computes it, which may use other weights than it is given: they are not there unless
+// the operators that it is made of are announced themselves.
+bool is_foreign(Thread &t, Operator &op)
+{
+    return op.foreign || (!op.transparent && !t.depth && !op.kernels.are_pytorchs());
+}
+
+// By which the end of an operator is known that counts as none.
+struct PassedBy : at::ObserverContext {
+};
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
 {
     Thread &t = self();
     Operator *op = operator_of(t, fn);
-    if (swn_unified_active() && (!op || op->foreign))
+    if (swn_unified_active() && (!op || is_foreign(t, *op))) {
         unseen(op, fn);
+        if (op && !op->transparent)
+            return std::make_unique<PassedBy>();
+    }
     if (op && !op->transparent && t.depth++ == 0) {
         try {
             begin(t, *op, fn);
@@ -479,8 +494,10 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
     return nullptr;
 }
 
-void on_end(const at::RecordFunction &fn, at::ObserverContext *)
+void on_end(const at::RecordFunction &fn, at::ObserverContext *passed_by)
 {
+    if (passed_by)
+        return;
     Thread &t = self();
     Operator *op = operator_of(t, fn);
     if (!op || op->transparent || !t.depth || --t.depth)
@@ -630,5 +647,5 @@ void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)
 }
 
 extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
-const swn_half swn_aten_half = {SWN_ATEN_ABI,    attach,    enable,           enable_device,
-                                swn_watch_begin, raise_oom, swn_unified_idle, TORCH_VERSION};
+const swn_half swn_aten_half = {SWN_ATEN_ABI, attach,           enable,           enable_device, swn_watch_begin,
+                                raise_oom,    swn_unified_idle, swn_unified_trim, TORCH_VERSION};

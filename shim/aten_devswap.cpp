@@ -23,10 +23,13 @@ struct Lent {
     std::array<swn_device_memory *, SWN_OP_ARGS> memory;
     std::array<c10::Storage, SWN_OP_ARGS> held;      // the word that is written must be there to be written back
     std::array<void *, SWN_OP_ARGS> closed, address; // where it is between operators, and in this one
+    std::array<bool, SWN_OP_ARGS> opened;            // it names the latter
     bool lent = false;
     std::vector<void *> staying; // owners of the others
     void *stream = nullptr;
     int captured = 0;
+    int asked = -1; // the device of whose stream the operator knows whether it is being captured:
+    bool capturing = false;
 };
 
 Lent &self()
@@ -84,6 +87,7 @@ void let_all_go(Lent &l)
     for (void *owner : l.staying)
         swn_unified_let_go(owner);
     l.staying.clear();
+    l.asked = -1;
 }
 
 bool has(const Lent &l, const c10::StorageImpl *storage)
@@ -96,9 +100,14 @@ bool has(const Lent &l, const c10::StorageImpl *storage)
 
 // Whether what this thread launches is put into a graph. What that has stays where it is, so that any operator may have
 // it: memory of its own cannot be filled meanwhile.
-bool captures(const at::Tensor &tensor)
+bool captures(Lent &l, const at::Tensor &tensor)
 {
-    return swn_devswap_capturing(tensor.device());
+    c10::Device device = tensor.device();
+    if (l.asked != device.index()) {
+        l.capturing = swn_devswap_capturing(device);
+        l.asked = device.index();
+    }
+    return l.capturing;
 }
 
 } // namespace
@@ -114,13 +123,19 @@ uintptr_t swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *ope
     swn_held h;
     if (!swn_unified_hold(tensor, &h))
         return 0;
+    c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
+    if (!h.captured && captures(l, tensor)) {
+        swn_unified_let_go(h.owner);
+        swn_unified_capture(storage);
+        if (!swn_unified_hold(tensor, &h))
+            return 0;
+    }
     *bytes = h.bytes;
     if (!h.memory || !reads) {
         l.staying.push_back(h.owner);
         return h.data;
     }
-    c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
-    if ((use == SWN_USE_READ && !captures(tensor)) || l.n == SWN_OP_ARGS) {
+    if ((use == SWN_USE_READ && !h.captured && !captures(l, tensor)) || l.n == SWN_OP_ARGS) {
         swn_unified_let_go(h.owner);
         swn_unified_keep(storage, operator_name);
         return 0;
@@ -148,6 +163,7 @@ bool swn_devswap_capturing(c10::Device device)
 bool swn_devswap_lend()
 {
     Lent &l = self();
+    l.asked = -1;
     if (!l.n)
         return !l.staying.empty();
     int err = -1;
@@ -163,11 +179,13 @@ bool swn_devswap_lend()
         c10::StorageImpl *storage = l.held[i].unsafeGetStorageImpl();
         // A lost exchange means that another thread has given the storage other memory meanwhile: that is left alone.
         void *expected = l.closed[i];
+        l.opened[i] = !err && l.address[i] != l.closed[i] &&
+                      __atomic_compare_exchange_n(word_of(storage), &expected, l.address[i], false, __ATOMIC_ACQ_REL,
+                                                  __ATOMIC_RELAXED);
         if (err)
             swn_unified_keep(storage, nullptr);
-        else if (l.address[i] != l.closed[i])
-            __atomic_compare_exchange_n(word_of(storage), &expected, l.address[i], false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_RELAXED);
+        else if (l.captured)
+            swn_unified_captured(l.owner[i]);
     }
     if (err)
         let_go(l);
@@ -181,7 +199,7 @@ void swn_devswap_end()
     for (unsigned i = 0; i < l.n; i++) {
         // Likewise.
         void *expected = l.address[i];
-        if (l.closed[i] != l.address[i])
+        if (l.opened[i])
             __atomic_compare_exchange_n(word_of(l.held[i].unsafeGetStorageImpl()), &expected, l.closed[i], false,
                                         __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }

@@ -22,8 +22,14 @@ template struct Entry<&c10::OperatorHandle::operatorDef_>;
 // autograd's, and pytorch/csrc/ is somebody else's.
 constexpr const char *computing = "/aten/src/ATen/", *framing = "/torch/csrc/";
 
-// The keys through which a call gets to the processor.
-constexpr const char *keys[] = {"CPU", "AutogradCPU", "ADInplaceOrView", "AutocastCPU"};
+// The keys through which a call gets to the processor, or to a device whose tensors can be ours. The first of each
+// three computes.
+constexpr const char *keys[][3] = {{"CPU", "AutogradCPU", "AutocastCPU"},
+                                   {"CUDA", "AutogradCUDA", "AutocastCUDA"},
+                                   {"PrivateUse1", "AutogradPrivateUse1", "AutocastPrivateUse1"}};
+constexpr const char *views = "ADInplaceOrView";
+// The tests' device, which has no kernels but its own.
+constexpr const char *standin = "/tests/standin/";
 
 // Operators that get weights from operators that are made of others.
 constexpr const char *parts[][2] = {
@@ -76,7 +82,20 @@ std::string line_of(const std::string &table, const char *key)
 bool is_pytorchs(const std::string &line, bool computes)
 {
     return line.find(computing) != std::string::npos || line.find(swn_kernels_source) != std::string::npos ||
-           (!computes && line.find(framing) != std::string::npos);
+           line.find(standin) != std::string::npos || (!computes && line.find(framing) != std::string::npos);
+}
+
+bool all_pytorchs(const std::string &table)
+{
+    auto is_at = [&table](const char *key, bool computes) {
+        std::string line = line_of(table, key);
+        return line.empty() || is_pytorchs(line, computes);
+    };
+    for (auto &those : keys)
+        for (size_t i = 0; i < 3; i++)
+            if (!is_at(those[i], i == 0))
+                return false;
+    return is_at(views, false);
 }
 
 // Has a kernel of its own on the processor, and calls others all the same.
@@ -101,12 +120,8 @@ void swn_kernels::look()
     std::lock_guard<std::mutex> guard(looking);
     size_t now = *count; // before the look: what is registered meanwhile is looked at again
     std::string table = "\n" + operator_handle->dumpComputedTable();
-    bool all = true;
-    for (const char *key : keys) {
-        std::string line = line_of(table, key);
-        all &= line.empty() || is_pytorchs(line, key == keys[0]);
-    }
-    std::string computes = line_of(table, keys[0]);
+    bool all = all_pytorchs(table);
+    std::string computes = line_of(table, keys[0][0]);
     composite = computes.find("RegisterComposite") != std::string::npos ||
                 computes.find(swn_kernels_source) != std::string::npos ||
                 calls_others(operator_handle->operator_name().name);

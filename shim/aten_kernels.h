@@ -1,5 +1,5 @@
-// Whose kernels compute an operator on the CPU: PyTorch's (or ours, which call those), or the program's own. What is
-// known of an operator, as that it lets go of a weight's address, is known of PyTorch's kernels only.
+// Whose kernels compute an operator, on the CPU or on a device: PyTorch's (or ours, which call those), or the program's
+// own. What is known of an operator, as that it lets go of a weight's address, is known of PyTorch's kernels only.
 //
 // A program can register kernels at any time. The dispatcher counts, for each operator, what is registered for it; that
 // count is looked at before each use, and the kernels where it has changed. One that another thread registers during an

@@ -43,14 +43,18 @@ std::mutex &lock = *new std::mutex;
 struct Owner {
     at::DataPtr data; // as PyTorch allocated it; nothing for a buffer
     size_t bytes = 0;
-    unsigned members = 0; // storages that name it
-    unsigned devices = 0; // and those among them that are a device's
-    int index = 0;        // of that device
+    unsigned members = 0;   // whoever names or holds it
+    unsigned devices = 0;   // of those: storages of a device, and operators that use it there
+    unsigned on_host = 0;   // storages of the processor
+    unsigned on_device = 0; // and of a device
+    int index = 0;          // of that device
     swn_device_memory *memory = nullptr;
     void *address = nullptr; // where the device finds them
     bool streams = false;    // they may come and go
     bool swaps = false;      // and on the device, where `address` is good for nothing between operators
+    bool closing = false;    // the device may use it still, as a capture under way keeps us from waiting for it
     bool stuck = false;      // the device has not let go of it: it is nobody else's any more
+    bool captured = false;   // a CUDA graph has its address; of the device's storages one names it, and of ours none do
 };
 
 // Threads that only read may both be giving a storage memory of its own, on account of operators that are not believed.
@@ -63,6 +67,8 @@ std::condition_variable &fewer = *new std::condition_variable;
 constexpr auto operators_end = std::chrono::seconds(30);
 
 std::atomic<size_t> active{0}; // storages of a device that name bytes of ours
+// As its tensors say: GetAllocator does not know CUDA's before PyTorch 2.9. None before any tensor was to go there.
+std::atomic<c10::Allocator *> device_allocator{nullptr};
 std::atomic<bool> given_up{false};
 std::atomic<bool> forked{false};
 std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> &others =
@@ -70,6 +76,23 @@ std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> &others =
 
 // Bytes that storages of the processor's name as well, by their address: others may know that, too.
 std::map<uintptr_t, Owner *> &spans = *new std::map<uintptr_t, Owner *>;
+
+enum class Member { holder, of_host, of_device, user };
+
+bool is_devices(Member who)
+{
+    return who == Member::of_device || who == Member::user;
+}
+
+// Lock held.
+void join(Owner *o, Member who)
+{
+    o->members++;
+    o->on_host += who == Member::of_host;
+    o->on_device += who == Member::of_device;
+    o->devices += is_devices(who);
+    active += is_devices(who);
+}
 
 // Lock held. Whether nobody needs it any more.
 bool is_last(Owner *o)
@@ -88,7 +111,9 @@ void closed(void *owner, int err)
     auto *o = static_cast<Owner *>(owner);
     {
         std::lock_guard<std::mutex> guard(lock);
+        o->closing = false;
         o->stuck = err != 0;
+        fewer.notify_all();
         if (!is_last(o))
             return;
     }
@@ -102,20 +127,23 @@ void close_memory(Owner *o)
         swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)});
     int err = host->device_close(o->memory, &closed, o);
     o->stuck = err != 0;
+    o->closing = err > 0;
     o->members += err > 0; // until it is
     o->memory = nullptr;
 }
 
-void leave(Owner *o, bool device)
+void leave(Owner *o, Member who)
 {
     {
         std::lock_guard<std::mutex> guard(lock);
-        if (device) {
-            active--;
-            if (--o->devices == 0)
-                close_memory(o);
+        o->on_host -= who == Member::of_host;
+        o->on_device -= who == Member::of_device;
+        active -= is_devices(who);
+        o->devices -= is_devices(who);
+        if (is_devices(who) && !o->devices)
+            close_memory(o);
+        if (who != Member::holder)
             fewer.notify_all();
-        }
         if (!is_last(o))
             return;
     }
@@ -124,12 +152,18 @@ void leave(Owner *o, bool device)
 
 void drop_host(void *o)
 {
-    leave(static_cast<Owner *>(o), false);
+    leave(static_cast<Owner *>(o), Member::of_host);
 }
 
 void drop_device(void *o)
 {
-    leave(static_cast<Owner *>(o), true);
+    leave(static_cast<Owner *>(o), Member::of_device);
+}
+
+// Of a storage that has taken over the memory of an owner whom it does not name any more.
+void drop_taken_over(void *o)
+{
+    leave(static_cast<Owner *>(o), Member::of_device);
 }
 
 const at::DataPtr &data_of(const c10::StorageImpl *storage)
@@ -158,7 +192,7 @@ Owner *owner_of(const c10::StorageImpl *storage)
 struct Leave {
     void operator()(Owner *o) const
     {
-        leave(o, false);
+        leave(o, Member::holder);
     }
 };
 // What is held is not freed; a storage may come to name something else meanwhile.
@@ -176,7 +210,7 @@ Held hold(const c10::StorageImpl *storage)
     std::lock_guard<std::mutex> guard(lock);
     Owner *o = sharing(storage);
     if (o)
-        o->members++;
+        join(o, Member::holder);
     return Held(o);
 }
 
@@ -199,7 +233,7 @@ std::vector<Held> hold_at(uintptr_t at, size_t bytes)
     std::lock_guard<std::mutex> guard(lock);
     auto span = spans.lower_bound(at + bytes);
     while (span != spans.begin() && (--span)->first + span->second->bytes > at) {
-        span->second->members++;
+        join(span->second, Member::holder);
         all.emplace_back(span->second);
     }
     return all;
@@ -215,8 +249,8 @@ void exchange(c10::StorageImpl *storage, at::DataPtr &data)
 at::Tensor tensor_over(at::DataPtr data, size_t bytes, c10::Device device, const at::Tensor &like)
 {
     auto key = device.is_cpu() ? c10::DispatchKey::CPU : device_key;
-    c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, std::move(data), c10::GetAllocator(device.type()),
-                         true);
+    c10::Allocator *allocator = device.is_cpu() ? c10::GetAllocator(c10::kCPU) : device_allocator.load();
+    c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, std::move(data), allocator, true);
     at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
     t.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides());
     return t;
@@ -227,7 +261,7 @@ at::Tensor host_view(const at::Tensor &t, Owner *o) // which is held
 {
     {
         std::lock_guard<std::mutex> guard(lock);
-        o->members++;
+        join(o, Member::of_host);
     }
     at::Tensor view = tensor_over({o->data.get(), o, &drop_host, c10::kCPU}, o->bytes, c10::kCPU, t);
     view.unsafeGetTensorImpl()->set_storage_offset(t.storage_offset());
@@ -305,7 +339,8 @@ swn_way takes(const at::Tensor &self, c10::Device device)
 
 const char *const written = "a weight that is about to be written",
                   *const compiled = "a weight that compiled code uses",
-                  *const unlent = "a weight that comes and goes, and cannot for the next operator,";
+                  *const unlent = "a weight that comes and goes, and cannot for the next operator,",
+                  *const in_two_places = "a weight that a CUDA graph is to have the address of";
 
 // It gets memory of its own; without that the program ends, and is told of what.
 void detach(c10::StorageImpl *storage, bool keep, const char *what);
@@ -356,9 +391,11 @@ at::Tensor sole(at::DataPtr data, uintptr_t from, size_t bytes, c10::Device devi
     o->streams = host->device_streams(o->memory);
     o->swaps = host->device_swaps(o->memory);
     o->bytes = bytes;
-    o->members = o->devices = 1;
     o->index = device.index();
-    active++;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        join(o, Member::of_device);
+    }
     return member(o, device, like);
 }
 
@@ -386,12 +423,12 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
         if (!o) {
             o = new Owner;
             o->bytes = self.nbytes();
-            o->members = 1;
+            join(o, Member::of_host);
             void *at = data_of(storage).get();
             o->data = storage->set_data_ptr(at::DataPtr(at, o, &drop_host, c10::kCPU));
             spans[reinterpret_cast<uintptr_t>(at)] = o;
         }
-        if (o->stuck || (o->devices && o->index != device.index()))
+        if (o->stuck || o->captured || (o->devices && o->index != device.index()))
             return {};
         if (!o->devices) {
             auto from = reinterpret_cast<uintptr_t>(o->data.get());
@@ -402,9 +439,7 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
             return {};
         o->streams = host->device_streams(o->memory);
         o->swaps = host->device_swaps(o->memory);
-        o->devices++;
-        o->members++;
-        active++;
+        join(o, Member::of_device);
     }
     host->device_moved(self.nbytes(), 0);
     return member(o, device, self);
@@ -432,7 +467,8 @@ at::Tensor to_device(const at::Tensor &self, c10::Device device)
     swn_way way = takes(self, device);
     if (way == SWN_WAY_COPY || (way != SWN_WAY_BUFFER && !host->device_watch()))
         return {};
-    at::empty({0}, self.options().device(device).requires_grad(false)); // wakes the device up
+    at::Tensor first = at::empty({0}, self.options().device(device).requires_grad(false)); // wakes the device up
+    device_allocator = storage_of(first)->allocator();
     device = current(device);
     c10::DeviceGuard guard(device);
     switch (way) {
@@ -544,11 +580,40 @@ at::Tensor &copy(at::Tensor &self, const at::Tensor &source, bool non_blocking)
     return at::native::copy_(self, view, non_blocking);
 }
 
+// Beside what this thread puts into a graph, for as long as there is one of these.
+class Aside
+{
+  public:
+    explicit Aside(c10::Device device) : impl(device.type()), aside(swn_devswap_capturing(device))
+    {
+        if (!aside)
+            return;
+        graph = impl.exchangeStream(impl.getStreamFromGlobalPool(device));
+        host->device_aside(1);
+    }
+    ~Aside()
+    {
+        if (!aside)
+            return;
+        host->device_aside(0);
+        impl.exchangeStream(*graph);
+    }
+    Aside(const Aside &) = delete;
+    Aside &operator=(const Aside &) = delete;
+
+  private:
+    c10::impl::VirtualGuardImpl impl;
+    bool aside;
+    c10::optional<c10::Stream> graph;
+};
+
+// From the graph's own pool, if one is being captured; its bytes are there before the graph ever runs.
 at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool keep)
 {
     auto options = at::TensorOptions().dtype(at::kByte);
     at::Tensor fresh = at::empty({static_cast<int64_t>(bytes)}, options.device(device));
     if (keep) {
+        Aside aside(device);
         host->device_moved(0, bytes);
         at::native::copy_(fresh, at::from_blob(o->data.get(), {static_cast<int64_t>(bytes)}, options), false);
     }
@@ -575,8 +640,35 @@ void detach_others(const Owner *o, const char *what)
 // Until no operator of another thread uses it on a device, and what was launched is done. It is held.
 void wait_for_others(const Owner *o)
 {
+    bool captures = swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)}); // that we wait for
     std::unique_lock<std::mutex> guard(lock);
-    fewer.wait_for(guard, operators_end, [o] { return o->devices <= swn_devswap_holds(o); });
+    fewer.wait_for(guard, operators_end, [o, captures] {
+        return o->devices - o->on_device <= swn_devswap_holds(o) && (captures || !o->closing);
+    });
+}
+
+// The storage, which is the only one that names what a graph has the address of, is to be written: there, so that the
+// graph sees it. false: it cannot be.
+bool take_over(c10::StorageImpl *storage, Owner *o) // which is held
+{
+    c10::Device device = storage->device();
+    std::unique_lock<std::mutex> guard(lock);
+    // What comes and goes has its bytes elsewhere; of others there may be a view in a copy that another thread makes.
+    if (!fewer.wait_for(guard, operators_end, [o] { return o->swaps || !o->on_host; }))
+        return false;
+    if (sharing(storage) != o)
+        return true; // by another thread, just now
+    void *at = o->swaps ? host->device_stays(o->memory) : o->address;
+    if (!at || o->on_device != 1)
+        return false;
+    storage->set_data_ptr(at::DataPtr(at, o, &drop_taken_over, device)).release_context();
+    return true;
+}
+
+bool captured(const Owner *o)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    return o->captured;
 }
 
 void detach(c10::StorageImpl *storage, bool keep, const char *what)
@@ -604,6 +696,11 @@ void detach(c10::StorageImpl *storage, bool keep, const char *what)
     Held o = hold(storage);
     if (!o)
         return; // its own memory, or a buffer, which is the device's alone
+    if (captured(o.get())) {
+        if (!take_over(storage, o.get()))
+            host->device_lost(what, "a CUDA graph has its address");
+        return;
+    }
     std::lock_guard<std::recursive_mutex> serial(moving);
     if (hold(storage) != o)
         return; // another thread has done it
@@ -613,12 +710,8 @@ void detach(c10::StorageImpl *storage, bool keep, const char *what)
             {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::Functionalize,
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode}));
         c10::DeviceGuard guard(device);
-        if (o->swaps) {
+        if (o->swaps)
             host->device_kept(storage->nbytes(), nullptr);
-            std::lock_guard<std::mutex> guarded(lock);
-            if (o->memory)
-                host->device_replaced(o->memory);
-        }
         at::DataPtr data = own_memory(device, storage->nbytes(), o.get(), keep);
         exchange(storage, data);
     } catch (const c10::Error &e) {
@@ -627,6 +720,15 @@ void detach(c10::StorageImpl *storage, bool keep, const char *what)
         host->device_lost(what, e.what());
     }
 }
+
+#ifdef SWN_DEVICE_ALLOCATOR
+// That of a device that has been used.
+c10::DeviceAllocator *caching()
+{
+    auto *allocator = dynamic_cast<c10::DeviceAllocator *>(c10::GetAllocator(device_type));
+    return allocator && allocator->initialized() ? allocator : nullptr;
+}
+#endif
 
 void before_fork()
 {
@@ -641,8 +743,10 @@ void after_fork()
 // A child cannot use a device that its parent has used, so nothing there has to be told apart from its own bytes.
 void after_fork_child()
 {
-    forked = true;
-    given_up = true;
+    if (device_allocator) {
+        forked = true;
+        given_up = true;
+    }
     lock.unlock();
 }
 
@@ -681,17 +785,42 @@ bool swn_unified_hold(const at::Tensor &tensor, swn_held *out)
     Owner *o = on_device(tensor) ? sharing(storage_of(tensor)) : nullptr;
     if (!o)
         return false;
-    o->members++;
-    o->devices++;
-    active++;
-    *out = {o, o->swaps ? o->memory : nullptr, o->address, o->streams ? reinterpret_cast<uintptr_t>(o->data.get()) : 0,
-            o->bytes};
+    join(o, Member::user);
+    *out = {o,          o->swaps ? o->memory : nullptr,
+            o->address, o->streams ? reinterpret_cast<uintptr_t>(o->data.get()) : 0,
+            o->bytes,   o->captured};
     return true;
+}
+
+void swn_unified_capture(c10::StorageImpl *storage)
+{
+    Held o = hold(storage);
+    if (!o || forked)
+        return;
+    bool stays;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        stays = o->on_device == 1 && (o->swaps || !o->on_host);
+    }
+    if (stays && o->streams)
+        stays = !host->device_pin(o->memory, reinterpret_cast<uintptr_t>(o->data.get()), o->bytes);
+    if (!stays)
+        detach(storage, true, in_two_places);
+    else if (!o->swaps)
+        swn_unified_captured(o.get());
+}
+
+void swn_unified_captured(void *owner)
+{
+    auto *o = static_cast<Owner *>(owner);
+    std::lock_guard<std::mutex> guard(lock);
+    o->captured = true;
+    o->streams = false;
 }
 
 void swn_unified_let_go(void *owner)
 {
-    leave(static_cast<Owner *>(owner), true);
+    leave(static_cast<Owner *>(owner), Member::user);
 }
 
 void swn_unified_keep(c10::StorageImpl *storage, const char *operator_name)
@@ -725,8 +854,8 @@ size_t swn_unified_idle(int device)
 {
 #ifdef SWN_DEVICE_ALLOCATOR
     try {
-        auto *allocator = dynamic_cast<c10::DeviceAllocator *>(c10::GetAllocator(device_type));
-        if (!allocator || !allocator->initialized())
+        c10::DeviceAllocator *allocator = caching();
+        if (!allocator)
             return 0;
         auto stats = allocator->getDeviceStats(static_cast<c10::DeviceIndex>(device));
         int64_t idle = stats.reserved_bytes[0].current - stats.allocated_bytes[0].current;
@@ -737,6 +866,21 @@ size_t swn_unified_idle(int device)
 #else
     (void)device;
     return 0;
+#endif
+}
+
+void swn_unified_trim(int device)
+{
+#ifdef SWN_DEVICE_ALLOCATOR
+    try {
+        c10::DeviceGuard guard({device_type, static_cast<c10::DeviceIndex>(device)});
+        if (c10::DeviceAllocator *allocator = caching())
+            allocator->emptyCache();
+    } catch (const std::exception &) {
+        // It was only a try.
+    }
+#else
+    (void)device;
 #endif
 }
 

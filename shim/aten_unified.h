@@ -9,7 +9,8 @@
 // - buffer: the device has a buffer, filled from the disk.
 //
 // What names bytes of ours for a device never writes them: the engine moves them about, and does not hear when a kernel
-// writes. That holds for all kernels that go through the dispatcher; those whose schema cannot be believed count as
+// writes. (A graph that has their address must see what is written: then they stay, and are the writer's from then on.)
+// That holds for all kernels that go through the dispatcher; those whose schema cannot be believed count as
 // writers.
 #ifndef SWN_ATEN_UNIFIED_H
 #define SWN_ATEN_UNIFIED_H
@@ -37,10 +38,17 @@ struct swn_held {
     void *address;             // where it is for the device between operators
     uintptr_t data;            // where the processor finds them, if they may come and go there; else 0
     size_t bytes;
+    bool captured; // it stays where it is, as a CUDA graph has its address
 };
 // false: the tensor does not name such.
 bool swn_unified_hold(const at::Tensor &tensor, swn_held *out);
 void swn_unified_let_go(void *owner);
+// An operator that uses the storage is about to be put into a CUDA graph, which will have the address of what it names:
+// that stays for as long as the storage lives, and whoever writes it writes it there. Where others share the bytes, or
+// there is no room for them to stay, the storage gets memory of its own first.
+void swn_unified_capture(c10::StorageImpl *storage);
+// That has been done with what comes and goes.
+void swn_unified_captured(void *owner);
 // The storage comes and goes no more: it gets memory of its own, as this operator (nullptr: the engine) cannot do with
 // that.
 void swn_unified_keep(c10::StorageImpl *storage, const char *operator_name);
@@ -55,6 +63,8 @@ bool swn_unified_in_graph(const at::Tensor &tensor);
 
 // Bytes of the device's memory that PyTorch has taken from it and no tensor uses; 0 where it does not say.
 size_t swn_unified_idle(int device);
+// Has PyTorch give them back to it.
+void swn_unified_trim(int device);
 
 // Copies as the program's own outermost operator would, which may register instead. In aten.cpp.
 void swn_copy_outermost(at::Tensor &to, const at::Tensor &from);

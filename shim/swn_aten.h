@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 10u
+#define SWN_ATEN_ABI 11u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -139,9 +139,14 @@ struct swn_host {
     /* So many bytes that come and go were given other memory for good, as this operator (or NULL: the engine) could not
      * do with that. */
     void (*device_kept)(size_t bytes, const char *operator_name);
-    /* It will be closed although the program goes on with a copy: what was captured of it into a graph may still run,
-     * and it stays where it is for good. */
-    void (*device_replaced)(const struct swn_device_memory *memory);
+    /* Where what comes and goes is, as it stays for a graph that device_begin has `captured` it into; NULL: it does
+     * not. */
+    void *(*device_stays)(const struct swn_device_memory *memory);
+    /* What streams stays from now on: its memory for [data, data + bytes), as a graph has their address. 0 or -errno.
+     */
+    int (*device_pin)(struct swn_device_memory *memory, uintptr_t data, size_t bytes);
+    /* Between a call with 1 and one with 0, this thread's calls end no capture, and no capture refuses them. */
+    void (*device_aside)(int begins);
     /* Installs the operator hook, if it is not there yet. 1: it is there. */
     int (*device_watch)(void);
     /* So many bytes came to the device without being copied, and by being copied. */
@@ -177,6 +182,8 @@ struct swn_half {
     void (*raise_oom)(size_t bytes); /* throws */
     /* Bytes of the device's memory that PyTorch has taken from it and no tensor uses; 0 where that cannot be known. */
     size_t (*device_idle)(int device);
+    /* Gives those back to it, as far as that can be done. */
+    void (*device_trim)(int device);
     const char *version; /* "1.13.0", of the headers it was built with */
 };
 

@@ -81,7 +81,21 @@ int swn_cuda_find(struct swn_cuda *out)
     return swn_cuda_fill(out, functions, sizeof functions / sizeof functions[0], swn_cuda_runtime_symbol);
 }
 
-static _Atomic(void *) last_captured;
+/* Streams that were being captured when they were last asked about. Of more at once the first is forgotten. */
+static _Atomic(void *) captured[SWN_CUDA_CAPTURES];
+
+static void note_captured(void *stream)
+{
+    for (int i = 0; i < SWN_CUDA_CAPTURES; i++)
+        if (atomic_load(&captured[i]) == stream)
+            return;
+    for (int i = 0; i < SWN_CUDA_CAPTURES; i++) {
+        void *none = NULL;
+        if (atomic_compare_exchange_strong(&captured[i], &none, stream))
+            return;
+    }
+    atomic_store(&captured[0], stream);
+}
 
 int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream)
 {
@@ -89,18 +103,20 @@ int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream)
     if (cuda->stream_capturing(stream, &status))
         cuda->last_error();
     if (status)
-        atomic_store(&last_captured, stream);
+        note_captured(stream);
     return status != 0;
 }
 
 int swn_cuda_capture_under_way(const struct swn_cuda *cuda)
 {
-    void *stream = atomic_load(&last_captured);
-    if (!stream)
-        return 0;
-    if (swn_cuda_capturing(cuda, stream))
-        return 1;
-    atomic_compare_exchange_strong(&last_captured, &stream, NULL);
+    for (int i = 0; i < SWN_CUDA_CAPTURES; i++) {
+        void *stream = atomic_load(&captured[i]);
+        if (!stream)
+            continue;
+        if (swn_cuda_capturing(cuda, stream))
+            return 1;
+        atomic_compare_exchange_strong(&captured[i], &stream, NULL);
+    }
     return 0;
 }
 

@@ -75,8 +75,17 @@ int swn_device_start(const struct swn_config *config)
 {
     wish = config->unified;
     /* "off" is about memory that is shared; a card's own is left alone by it, too, unless the user gave us a share. */
-    found = (wish != SWN_CONFIG_UNIFIED_OFF || config->device_budget_bytes) && !swn_cuda_find(&cuda);
-    return found;
+    if (wish == SWN_CONFIG_UNIFIED_OFF && !config->device_budget_bytes)
+        return 0;
+    int err = swn_cuda_find(&cuda), asked = wish != SWN_CONFIG_UNIFIED_AUTO || config->device_budget_bytes;
+    void *none;
+    if (err == -ENOSYS)
+        swn_say("the CUDA runtime in this process lacks a function that is needed: what goes to devices is copied");
+    else if (err && asked && swn_cuda_symbol("libc10_cuda", "", &none) != -ENOENT)
+        swn_say(
+            "there is no CUDA runtime in this process that can be used (libcudart, not one that is linked in): what "
+            "goes to devices is copied");
+    return found = !err;
 }
 
 /* Whether weights can come and go on it. */
@@ -233,8 +242,8 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
         swn_behind_recall(e, r);
         swn_load_verify(e, r);
     }
-    if (!err && atomic_load(&r->state) == SWN_STREAMED)
-        err = room(e, swn_round_up(bytes, SWN_PAGE), m->device, r);
+    if (!err) /* what is at home counts already */
+        err = room(e, atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(bytes, SWN_PAGE) : 0, m->device, r);
     if (!err)
         err = swn_policy_bring_home(e, r, 0);
     if (!err && atomic_load(&r->state) != SWN_HOME)
@@ -430,13 +439,30 @@ void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream
 
 int swn_device_capturing(void *stream)
 {
-    return swn_cuda_capturing(&cuda, stream);
+    return found && swn_cuda_capturing(&cuda, stream); /* a forked child has no streams */
 }
 
-void swn_device_replaced(const struct swn_device_memory *m)
+void *swn_device_stays(const struct swn_device_memory *m)
 {
-    if (m->weight && m->pid == getpid())
-        swn_devswap_replaced(m->weight);
+    return m->weight && m->pid == getpid() ? swn_devswap_stays(m->weight) : NULL;
+}
+
+int swn_device_pin(struct swn_device_memory *m, uintptr_t data, size_t bytes)
+{
+    int err = pin(&swn_engine_one, m, data, bytes);
+    if (err && !atomic_exchange(&said_kept, 1))
+        swn_say(
+            "no room in SWAPNET_BUDGET for a weight that a CUDA graph is to have the address of: it is copied to the "
+            "device, as are others like it");
+    return err;
+}
+
+void swn_device_aside(int begins)
+{
+    static _Thread_local int mode;
+    if (begins)
+        mode = SWN_CUDA_CAPTURE_RELAXED;
+    cuda.capture_mode(&mode);
 }
 
 void swn_device_kept(size_t bytes, const char *operator_name)
@@ -557,16 +583,17 @@ int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int
     return closed(m, err);
 }
 
-/* Which can use no device that its parent has used. */
+/* Which can use no device, if its parent has used one. */
 void swn_device_fork_child(void)
 {
     pthread_mutex_init(&devices_lock, NULL);
     pthread_mutex_init(&put_off_lock, NULL);
     put_off = NULL; /* the parent's */
     closer_runs = 0;
-    found = 0;
-    for (struct device *d = devices; d < devices + DEVICES; d++)
+    for (struct device *d = devices; d < devices + DEVICES; d++) {
+        found &= !d->known;
         d->swapper = NULL; /* its lock may be taken for ever */
+    }
     swn_devswap_fork_child();
 }
 

@@ -17,6 +17,7 @@
 /* Blocks are this part of the room for them, so that several can be on their way and the last ones in use. */
 #define BLOCK_PART 16
 #define BLOCK_MOST ((size_t)32 << 20)
+#define SIZES 8
 /* Reading further ahead than this part of the room would throw out what is used again sooner. */
 #define AHEAD_PART 2
 #define CURSORS 16
@@ -125,6 +126,12 @@ static size_t block_size(const struct swn_devswap *s, size_t least)
     return swn_round_up(size > least ? size : least, s->pool.unit);
 }
 
+/* Sizes are few, so that buffers go from one block to another. */
+static size_t size_step(const struct swn_devswap *s)
+{
+    return swn_round_up(block_size(s, 0) / SIZES, s->pool.unit);
+}
+
 static struct block *block_new(struct swn_devswap *s, size_t bytes)
 {
     if (s->count == s->room) {
@@ -183,7 +190,8 @@ struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, siz
         *b->last = w;
         b->last = &w->next;
         b->used += size;
-        b->bytes = swn_round_up(b->used, s->pool.unit);
+        b->bytes = swn_round_up(b->used, size_step(s));
+        b->bytes = b->bytes < b->reserved ? b->bytes : b->reserved;
         b->live++;
         *address = b->at + w->off;
     }
@@ -209,13 +217,13 @@ void swn_devswap_remove(struct swn_devweight *w)
     pthread_mutex_unlock(&s->lock);
 }
 
-void swn_devswap_replaced(const struct swn_devweight *w)
+void *swn_devswap_stays(const struct swn_devweight *w)
 {
     struct block *b = w->block;
     pthread_mutex_lock(&b->swapper->lock);
-    if (b->kept == KEPT_FOR_GRAPHS)
-        b->kept = KEPT_FOR_GOOD;
+    void *at = b->kept && b->state == IN ? b->buffer.address + w->off : NULL;
     pthread_mutex_unlock(&b->swapper->lock);
+    return at;
 }
 
 /* --- what comes next --- */
@@ -507,7 +515,9 @@ static int keep_spare(struct swn_devswap *s, const struct swn_devbuffer *buffer)
 
 static int drop(struct swn_devswap *s, struct swn_devbuffer buffer)
 {
+    pthread_mutex_unlock(&s->lock); /* the driver may wait for all that the device has been given */
     int err = s->pool.way->drop(&s->pool, &buffer);
+    pthread_mutex_lock(&s->lock);
     if (!err) /* else nobody else may have it, and it still counts */
         note_held(s, buffer.bytes, -1);
     return err;
@@ -538,6 +548,10 @@ static int make(struct swn_devswap *s, struct swn_devbuffer *out)
         pthread_mutex_unlock(&e->lock);
     }
     int err = s->pool.way->make(&s->pool, out);
+    if (err && e->half && s->pool.way->fixed && !swn_cuda_capture_under_way(&s->pool.cuda)) {
+        e->half->device_trim(s->pool.device); /* what PyTorch keeps there unused */
+        err = s->pool.way->make(&s->pool, out);
+    }
     pthread_mutex_lock(&s->lock);
     if (!err)
         note_held(s, out->bytes, 1);
@@ -550,16 +564,28 @@ static size_t most(const struct swn_devswap *s)
     return s->claimed > s->capacity ? s->claimed : s->capacity;
 }
 
+/* The smallest that is large enough; of a card's memory only one of that size can be mapped. */
+static int take_spare(struct swn_devswap *s, size_t bytes, struct swn_devbuffer *out)
+{
+    size_t best = s->spares;
+    for (size_t i = 0; i < s->spares; i++) {
+        size_t size = s->spare[i].bytes;
+        if (size == bytes || (!s->pool.way->fixed && size > bytes && size / 2 < bytes))
+            best = best == s->spares || size < s->spare[best].bytes ? i : best;
+    }
+    if (best == s->spares)
+        return 0;
+    *out = s->spare[best];
+    s->spare[best] = s->spare[--s->spares];
+    return 1;
+}
+
 /* A buffer for b: 0; -EAGAIN: something has changed, look again; -EBUSY: not before operators end; -ENOMEM: there is no
  * memory for it. */
 static int find_buffer(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
 {
-    for (size_t i = 0; i < s->spares; i++)
-        if (s->spare[i].bytes == b->bytes) {
-            *out = s->spare[i];
-            s->spare[i] = s->spare[--s->spares];
-            return 0;
-        }
+    if (take_spare(s, b->bytes, out))
+        return 0;
     *out = (struct swn_devbuffer){.bytes = b->bytes};
     int room = s->held + b->bytes <= most(s);
     if (room && !make(s, out))

@@ -35,8 +35,6 @@ size_t swn_devswap_held(struct swn_devswap *s);
  * there is no memory. */
 struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, size_t bytes, void **address);
 /* No operator uses it, nor will; what was launched may. The caller may write and free its bytes. */
-/* Before that: the program goes on with a copy, and what was captured of it into a graph may still run. */
-void swn_devswap_replaced(const struct swn_devweight *w);
 void swn_devswap_remove(struct swn_devweight *w);
 
 /* An operator of this thread, on this stream, is about to use these weights of one device: waits until all are there.
@@ -47,6 +45,9 @@ void swn_devswap_remove(struct swn_devweight *w);
 int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, void **addresses, int *captured);
 /* That operator has launched all it will. */
 void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, int captured);
+
+/* Where it stays for as long as it lives, as a graph has its address; NULL: it comes and goes. */
+void *swn_devswap_stays(const struct swn_devweight *w);
 
 /* Of a device that a child cannot use it has nothing. */
 void swn_devswap_fork_child(void);

@@ -99,6 +99,28 @@ def test_rules(torch, mode, device):
 
 
 @WHERE
+@pytest.mark.parametrize("mode", ["graph_written", "graph_writes"])
+def test_graphs_and_writers(torch, mode, device):
+    """A graph sees what is written after it has been captured, and may write itself. It has more than there is room for."""
+    run = both(torch, mode, device=device, budget=48, device_budget=12 if device == "discrete" else None, timeout=300)
+    assert run.stats["device_swap_ins"] > 0, run.describe()
+    said = ("a CUDA graph is captured that uses more", "need", "does not fit the room for weights")
+    assert all(any(word in line for word in said) for line in run.own_lines()), run.describe()
+
+
+@pytest.mark.parametrize("device", ["discrete", "orin"])
+def test_late_kernel(torch, device):
+    run = both(torch, "late_kernel", device=device, budget=48, device_budget=12 if device == "discrete" else None)
+    assert_swapped(run)
+    assert run.stats["device_kept_bytes"] > 0, run.describe()
+
+
+@pytest.mark.parametrize("device", ["discrete", "orin"])
+def test_forked_before(torch, device):
+    both(torch, "forked_before", device=device, budget=96, device_budget=12 if device == "discrete" else None)
+
+
+@WHERE
 def test_graph_of_all(torch, device):
     """What a graph has beyond the room is said, and counted."""
     card = device == "discrete"
@@ -189,6 +211,13 @@ def test_kept_unused(torch213):
     assert_swapped(run)
     run = both(torch213, "bits", "mlp", device="discrete", budget=64, STANDIN_MEMORY="52", STANDIN_IDLE="16")
     assert run.stats["device_swap_ins"] == 0 and run.own_lines() == [], run.describe()
+
+
+def test_kept_unused_given_back(torch213):
+    """What PyTorch keeps unused is asked for before a weight is given up on."""
+    run = both(torch213, "bits", "mlp", device="discrete", budget=64, device_budget=24, STANDIN_MEMORY="16", STANDIN_IDLE="32")
+    assert_swapped(run)
+    assert run.stats["device_kept_bytes"] == 0 and run.stats["device_peak_bytes"] > 16 * MIB, run.describe()
 
 
 def test_without_a_device_budget(torch113):

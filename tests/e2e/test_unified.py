@@ -40,6 +40,12 @@ def test_moved(torch, device):
     assert run.own_lines() == [], run.describe()
 
 
+def test_allocator_unknown(torch):
+    """CUDA's own is known to nobody but CUDA in older versions."""
+    run = both(torch, "move", device="orin", STANDIN_HIDES_ALLOCATOR="1")[1]
+    assert run.stats["unified_elided_bytes"] == run.record["notes"]["shared_bytes"], run.describe()
+
+
 def test_moved_by_name(torch213):
     run = both(torch213, "named", device="orin")[1]
     assert run.stats["unified_elided_bytes"] == run.record["notes"]["shared_bytes"], run.describe()
@@ -58,7 +64,8 @@ def test_moved_by_copying(torch113, device):
 
 
 @pytest.mark.parametrize("device", ["xavier", "orin", "thor", "nano"])
-@pytest.mark.parametrize("mode", ["tied", "writes", "meanwhile", "changed", "lifetime", "fork", "let_go_in_a_capture"])
+@pytest.mark.parametrize("mode", ["tied", "writes", "meanwhile", "changed", "lifetime", "fork", "graph",
+                                  "let_go_in_a_capture"])
 def test_rules(torch, mode, device):
     """Whoever looks sees what he would see if everything had been copied."""
     run = both(torch, mode, device=device, timeout=240)[1]
@@ -87,6 +94,15 @@ def checkpoint(torch):
     path = f"{harness.session_dir('unified')}/{torch.name}.pth"
     harness.plain(torch, "unified", str(STANDIN), "save", path)
     return path
+
+
+@pytest.mark.parametrize("device, budget", [("thor", 12), ("thor", 40), ("orin", 40)])
+def test_graph_loaded(torch, device, budget):
+    """What streams otherwise stays for a graph; what there is no room for is copied, which is said."""
+    run = both(torch, "graph_loaded", checkpoint(torch), device=device, budget=budget)[1]
+    stats, lines = run.stats, run.own_lines()
+    assert stats["unified_elided_bytes"] > 0, run.describe()
+    assert len(lines) == (budget < 16) and all("a CUDA graph" in line for line in lines), run.describe()
 
 
 @pytest.mark.parametrize("device, budget", [("thor", 12), ("thor", 24), ("orin", 24), ("xavier", 24), ("nano", 24)])

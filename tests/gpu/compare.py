@@ -87,7 +87,7 @@ class Machine:
         command = [self.options.python, HERE / "work.py", where / "record.json", *map(str, args)]
         try:
             done = subprocess.run(command, env=env, cwd=where, capture_output=True, text=True,
-                                  timeout=min(seconds, 120), stdin=subprocess.DEVNULL, check=False)
+                                  timeout=min(seconds, self.options.minutes * 12), stdin=subprocess.DEVNULL, check=False)
         except subprocess.TimeoutExpired:
             return Run({}, {}, {}, [], "did not end")
         lines = [line for line in done.stderr.splitlines() if line.startswith("swapnet:")]
@@ -339,7 +339,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--standin", help="nano, xavier, orin, thor or discrete: no GPU but tests/standin")
     parser.add_argument("--small", action="store_true", help="small models, few runs: tries the script itself")
-    parser.add_argument("--minutes", type=float, default=9, help="for all of it; what is not reached then has failed")
+    parser.add_argument("--minutes", type=float, default=60, help="for all of it; what is not reached then has failed")
     options = parser.parse_args()
     size, table = SMALL if options.small else FULL, Table()
     with tempfile.TemporaryDirectory(prefix="swapnet-gpu-", dir=os.environ.get("SWAPNET_TEST_DIR", "/var/tmp")) as scratch:

@@ -148,6 +148,19 @@ class Rules:
             self.tensor(f"graph {i}", y.cpu())
         self.infer("after", module)
 
+    def graph_written(self):
+        """A graph sees what is written to weights after it has been given their addresses."""
+        module = model().to(self.gpu.device)
+        x, y = (torch.full((2, WIDTH), value).to(self.gpu.device) for value in (1.0, 0.0))
+        replay = self.gpu.captured(lambda: y.copy_(module[:8](x)))
+        for i in range(3):
+            with torch.no_grad():
+                module[2 * i].weight.mul_(0.5)
+            replay()
+            self.gpu.wait()
+            self.tensor(f"graph {i}", y.cpu())
+        self.infer("after", module)
+
     def compiled(self):
         module = model().to(self.gpu.device)
         self.infer("before", module)
@@ -157,4 +170,4 @@ class Rules:
 
 
 # The last one ends all sharing.
-NAMES = ["writes", "written", "tied", "lifetime", "forked", "streams", "threads", "graph", "compiled"]
+NAMES = ["writes", "written", "tied", "lifetime", "forked", "streams", "threads", "graph", "graph_written", "compiled"]

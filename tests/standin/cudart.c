@@ -306,11 +306,28 @@ void standin_count(long long bytes)
         device_peak = device_bytes;
 }
 
-/* $STANDIN_MEMORY MiB, or more than a test needs. */
+static _Atomic size_t trimmed;
+
+static size_t mib_of(const char *name, size_t otherwise)
+{
+    const char *mib = getenv(name);
+    return mib ? strtoull(mib, NULL, 10) << 20 : otherwise;
+}
+
+EXPORT size_t standin_idle(void)
+{
+    return mib_of("STANDIN_IDLE", 0) - atomic_load(&trimmed);
+}
+
+EXPORT void standin_trim(void)
+{
+    atomic_store(&trimmed, mib_of("STANDIN_IDLE", 0));
+}
+
+/* Without what PyTorch has of it. */
 static size_t device_memory(void)
 {
-    const char *mib = getenv("STANDIN_MEMORY");
-    return mib ? strtoull(mib, NULL, 10) << 20 : (size_t)64 << 30;
+    return mib_of("STANDIN_MEMORY", (size_t)64 << 30) + atomic_load(&trimmed);
 }
 
 int standin_full(size_t bytes)
@@ -423,6 +440,15 @@ EXPORT int cudaStreamSynchronize(void *stream)
         standin_broken("a stream is waited for that is being captured", stream);
     synchronize(stream);
     return standin_end(OK);
+}
+
+EXPORT int standin_wait(void *stream)
+{
+    standin_begin();
+    int err = standin_strict() ? standin_refused() : standin_is_captured(stream) ? CAPTURE_UNSUPPORTED : OK;
+    if (!err)
+        synchronize(NULL);
+    return standin_end(err);
 }
 
 EXPORT int cudaHostRegister(void *p, size_t bytes, unsigned flags)

@@ -17,7 +17,10 @@
 #endif
 
 #include <cstdlib>
+#include <functional>
+#include <mutex>
 #include <new>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -44,9 +47,37 @@ using Allocator = c10::DeviceAllocator;
 using Allocator = c10::Allocator;
 #endif
 
+// The stream that this thread launches on; 0 waits for all others, and they for it.
+thread_local int64_t current_stream = 0;
+constexpr int64_t pooled_stream = 0x4000;
+
+void *native_stream()
+{
+    return reinterpret_cast<void *>(current_stream);
+}
+
+// Whether what this thread launches is put into a graph.
+bool captured()
+{
+    int status = 0;
+    cudaStreamIsCapturing(native_stream(), &status);
+    return status != 0;
+}
+
+// Memory that is taken while a graph is captured is the graph's, until another one is begun.
+std::mutex pool_lock;
+std::set<void *> pool, pool_unused;
+
 struct Memory final : Allocator {
     static void drop(void *p)
     {
+        {
+            std::lock_guard<std::mutex> guard(pool_lock);
+            if (pool.count(p)) {
+                pool_unused.insert(p);
+                return;
+            }
+        }
         cudaFree(p);
     }
     static c10::DataPtr make(size_t n)
@@ -54,7 +85,22 @@ struct Memory final : Allocator {
         void *p = nullptr;
         if (n && cudaMalloc(&p, n))
             TORCH_CHECK_WITH(OutOfMemoryError, false, "the device has no memory left");
+        if (p && captured()) {
+            std::lock_guard<std::mutex> guard(pool_lock);
+            pool.insert(p);
+        }
         return {p, p, &drop, current_device()};
+    }
+    static void forget_pool()
+    {
+        std::set<void *> unused;
+        {
+            std::lock_guard<std::mutex> guard(pool_lock);
+            unused.swap(pool_unused);
+            pool.clear();
+        }
+        for (void *p : unused)
+            cudaFree(p);
     }
 #if SWAPNET_TORCH_MAJOR == 1
     c10::DataPtr allocate(size_t n) const override
@@ -78,6 +124,7 @@ struct Memory final : Allocator {
     }
     void emptyCache(c10::MempoolId_t) override
     {
+        standin_trim();
     }
     void recordStream(const c10::DataPtr &, c10::Stream) override
     {
@@ -85,8 +132,7 @@ struct Memory final : Allocator {
     c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override
     {
         c10::CachingDeviceAllocator::DeviceStats stats;
-        const char *idle = std::getenv("STANDIN_IDLE");
-        stats.reserved_bytes[0].current = idle ? std::atoll(idle) << 20 : 0;
+        stats.reserved_bytes[0].current = static_cast<int64_t>(standin_idle());
         return stats;
     }
     void resetAccumulatedStats(c10::DeviceIndex) override
@@ -102,14 +148,6 @@ struct Memory final : Allocator {
     }
 };
 Memory memory;
-
-// The stream that this thread launches on; 0 waits for all others, and they for it.
-thread_local int64_t current_stream = 0;
-
-void *native_stream()
-{
-    return reinterpret_cast<void *>(current_stream);
-}
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
     c10::DeviceType type() const override
@@ -138,6 +176,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     c10::Stream getStream(c10::Device device) const noexcept override
     {
         return c10::Stream(c10::Stream::UNSAFE, device.has_index() ? device : getDevice(), current_stream);
+    }
+    c10::Stream getStreamFromGlobalPool(c10::Device device, bool = false) const override
+    {
+        return c10::Stream(c10::Stream::UNSAFE, device, pooled_stream);
     }
     c10::Stream exchangeStream(c10::Stream to) const noexcept override
     {
@@ -290,12 +332,8 @@ struct Translation {
     }
 };
 
-bool captured()
-{
-    int status = 0;
-    cudaStreamIsCapturing(native_stream(), &status);
-    return status != 0;
-}
+// What has been put into the graph, with the addresses that it had then. It is also done at once.
+std::vector<std::function<void()>> graph;
 
 // An operator begins when the one before is done; one that is put into a graph does not begin at all.
 void turn()
@@ -315,11 +353,25 @@ void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack)
         (*stack)[first + i] = t.in((*stack)[first + i], writes);
     }
     usleep(std::exchange(delay_us, 0));
+    torch::jit::Stack again(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     size_t results = op.schema().returns().size();
-    for (size_t i = stack->size() - results; i < stack->size(); i++)
+    std::vector<at::Tensor> made; // views of what is no input
+    for (size_t i = stack->size() - results; i < stack->size(); i++) {
+        bool is_new = (*stack)[i].isTensor() && !t.written.count((*stack)[i].toTensor().unsafeGetTensorImpl());
         (*stack)[i] = t.out((*stack)[i]);
+        made.push_back(is_new ? view_of((*stack)[i].toTensor()) : at::Tensor());
+    }
     t.launch.go();
+    if (captured())
+        graph.emplace_back([op, again, launch = t.launch, made]() mutable {
+            torch::jit::Stack inputs = again;
+            op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &inputs);
+            for (size_t i = 0; i < made.size(); i++)
+                if (made[i].defined())
+                    made[i].copy_(inputs[i].toTensor());
+            launch.go();
+        });
 }
 
 at::Tensor empty(c10::IntArrayRef size, c10::optional<at::ScalarType> dtype, c10::optional<at::Layout>,
@@ -341,15 +393,23 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, c10::op
 at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool non_blocking)
 {
     if (non_blocking && to.is_cpu() && from.is_contiguous() && to.is_contiguous() && from.dtype() == to.dtype()) {
-        cudaMemcpyAsync(to.data_ptr(), from.data_ptr(), from.nbytes(), 2, native_stream());
+        auto copy = [to = to.data_ptr(), from = from.data_ptr(), bytes = from.nbytes()] {
+            cudaMemcpyAsync(to, from, bytes, 2, native_stream());
+        };
+        copy();
+        if (captured())
+            graph.emplace_back(copy);
         return to;
     }
+    bool in_graph = captured() && !from.is_cpu() && !to.is_cpu();
     for (const at::Tensor &t : {from, to}) {
         c10::OptionalDeviceGuard guard(t.is_cpu() ? c10::optional<c10::Device>() : t.device());
-        bool waits = !captured() || from.is_cpu() || to.is_cpu();
-        TORCH_CHECK(!waits || !cudaDeviceSynchronize(), "operation not permitted when stream is capturing");
+        TORCH_CHECK(in_graph || !standin_wait(native_stream()), "operation not permitted when stream is capturing");
     }
-    view_of(to).copy_(view_of(from));
+    at::Tensor here = view_of(from), there = view_of(to);
+    there.copy_(here);
+    if (in_graph)
+        graph.emplace_back([here, there]() mutable { there.copy_(here); });
     return to;
 }
 
@@ -428,7 +488,9 @@ TORCH_LIBRARY(standin, m)
 }
 
 const int registered = [] {
-    c10::SetAllocator(type, &memory);
+    // As that of CUDA was unknown to others in older versions.
+    if (!std::getenv("STANDIN_HIDES_ALLOCATOR"))
+        c10::SetAllocator(type, &memory);
     return 0;
 }();
 
@@ -437,6 +499,23 @@ const int registered = [] {
 extern "C" __attribute__((visibility("default"))) void standin_use_stream(int64_t stream)
 {
     current_stream = stream;
+}
+
+// Another one is begun.
+extern "C" __attribute__((visibility("default"))) void standin_new_graph(void)
+{
+    graph.clear();
+    Memory::forget_pool();
+}
+
+// The graph runs, on this thread's stream, which is not being captured.
+extern "C" __attribute__((visibility("default"))) void standin_replay(void)
+{
+    turn();
+    for (auto &node : graph) {
+        node();
+        turn();
+    }
 }
 
 extern "C" __attribute__((visibility("default"))) void standin_delay(unsigned us)

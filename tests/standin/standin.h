@@ -13,6 +13,9 @@ extern "C" {
 void standin_be(const char *device);
 /* The device has $STANDIN_MEMORY MiB of its own, if that is set. Of $STANDIN_IDLE MiB, beside those, PyTorch's
  * allocator says that it has them and nobody uses them. */
+/* So many bytes, until it has been made to give them back to the device. */
+size_t standin_idle(void);
+void standin_trim(void);
 /* Mapping a card's memory takes $STANDIN_MAP_MS milliseconds. */
 /* Launches a kernel that reads n stretches of memory at its beginning and, `us` microseconds later, at its end. What
  * the device cannot reach, or what has changed meanwhile, ends the program. */
@@ -30,6 +33,9 @@ void standin_virtual(int known);
 /* Whether the stream's launches are captured rather than made. Not 0: the capture has been broken off by a call that is
  * not allowed meanwhile. */
 int standin_capture(void *stream, int captured);
+/* Waits for the device, as a copy between it and the host does that this thread makes on the stream. An error: refused,
+ * as something is being captured. */
+int standin_wait(void *stream);
 /* How often it was chosen as a thread's current device, which initialises it. */
 unsigned standin_chosen(int index);
 /* The most bytes of the device's own there ever were. */

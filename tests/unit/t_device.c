@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "standin.h"
+#include "swn_cuda.h"
 #include "swn_device.h"
 
 #define WEIGHTS 16
@@ -140,6 +141,27 @@ static void full(void *device)
     take_all();
 }
 
+/* Weights that are in memory have been there all along; to have them stay for ever takes room all the same. */
+static void full_of_home(void *device)
+{
+    begin(device, 9 * MIB);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_HOME);
+    unsigned got = 0;
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        void *at;
+        held[i] = open_one(i, &at);
+        CHECK(held[i]);
+        got += !swn_device_swaps(held[i]);
+    }
+    CHECK(got >= 3 && got < WEIGHTS);
+    struct tensor other;
+    CHECK(tensor_make(&other, 4 * WEIGHT_BYTES, 77));
+    CHECK(counters().over_budget_bytes == 0);
+    tensor_free(&other);
+    take_all();
+}
+
 /* The runtime refuses: the tensor is as it was, and not held. */
 static void refused(void *device)
 {
@@ -256,6 +278,22 @@ static void in_a_capture(void *device)
     take_all();
 }
 
+/* Of several captures each is remembered, whichever ends first. */
+static void captures_at_once(void *device)
+{
+    struct swn_cuda cuda;
+    begin(device, 64 * MIB);
+    CHECK(!swn_cuda_find(&cuda) && !swn_cuda_capture_under_way(&cuda));
+    for (uintptr_t stream = 0x10; stream <= 0x30; stream += 0x10) {
+        CHECK(!standin_capture((void *)stream, 1));
+        CHECK(swn_device_capturing((void *)stream) && swn_device_capturing((void *)stream));
+    }
+    CHECK(!standin_capture((void *)0x30, 0) && swn_cuda_capture_under_way(&cuda));
+    CHECK(!standin_capture((void *)0x10, 0) && swn_cuda_capture_under_way(&cuda));
+    CHECK(!standin_capture((void *)0x20, 0) && !swn_cuda_capture_under_way(&cuda));
+    take_all();
+}
+
 static void repeated(void *device)
 {
     begin(device, 64 * MIB);
@@ -271,10 +309,12 @@ static const struct device_case cases[] = {
     {"ways", ways, "nano xavier orin thor discrete"},
     {"pressed", pressed, "nano xavier orin thor"},
     {"full", full, "nano xavier orin"},
+    {"full_of_home", full_of_home, "xavier orin"},
     {"refused", refused, "nano xavier orin thor"},
     {"forked", forked, "nano xavier orin thor"},
     {"elsewhere", elsewhere, "nano xavier orin thor"},
     {"in_a_capture", in_a_capture, "nano xavier orin thor"},
+    {"captures_at_once", captures_at_once, "orin"},
     {"repeated", repeated, "nano xavier orin thor"},
 };
 

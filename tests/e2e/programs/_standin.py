@@ -58,7 +58,13 @@ class Standin:
 
     def capture(self, stream, begin):
         """What is launched on the stream is put into a graph from now on, or no more."""
+        if begin:
+            self.streams.standin_new_graph()
         assert self.lib.standin_capture(ctypes.c_void_p(stream), int(begin)) == 0, "the capture has been broken off"
+
+    def replay(self):
+        """Runs what was captured last, at the addresses that it had then."""
+        self.streams.standin_replay()
 
     def empty(self, *kinds):
         """Whether there is nothing of these kinds any more, as soon as that is so, or not after some seconds."""

@@ -170,6 +170,80 @@ def graph_of_all():
     record.check("nothing is left", standin.empty(*kinds))
 
 
+def captured(work):
+    """Puts it into a graph, unwarmed."""
+    standin.use_stream(16)
+    standin.wait()
+    standin.capture(16, True)
+    work()
+    standin.capture(16, False)
+    standin.wait()
+    standin.use_stream(0)
+
+
+def graph_written():
+    """Weights are written after a graph has been given their addresses, which sees it."""
+    model, x, y = mlp().to(device), batch().to(device), torch.zeros(2, WIDTH).to(device)
+    other = model[16].weight
+    captured(lambda: y.copy_(model[:21](x)))
+
+    def check(name):
+        y.zero_()
+        standin.replay()
+        standin.wait()
+        record.tensor(name, y.cpu())
+        run(f"{name} outside", model, batch())
+
+    check("as captured")
+    model[0].weight.add_(0.25)
+    check("written")
+    model[2].weight[3:9].mul_(2)
+    model[4].weight.copy_(torch.randn(WIDTH, WIDTH))
+    check("written again")
+    record.value("unlisted", model[6].weight.trace().item())
+    model[6].weight.mul_(0.5)
+    model[0].weight.sub_(0.125)
+    check("written after that")
+    model.load_state_dict({name: t.mul(0.75) for name, t in mlp().state_dict().items()})
+    check("loaded")
+    record.tensor("one", other.cpu())
+    record.module("model", model.cpu())
+    check_back = model.to(device)
+    run("back", check_back, batch())
+    del model, check_back, other
+    gc.collect()
+
+
+def graph_writes():
+    """A graph that writes weights, which nobody has written before, and gives them to operators that nobody knows."""
+    library = torch.library.Library("swntest", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda t: t.mul(2), "PrivateUse1")
+    model, x = mlp().to(device), batch().to(device)
+    host = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    shared = [host.to(device) for _ in range(2)]
+    y, z = torch.zeros(2, WIDTH).to(device), torch.zeros(WIDTH, WIDTH).to(device)
+
+    def work():
+        model[0].weight.add_(0.25)
+        y.copy_(model(x))
+        y.add_(nn.functional.linear(x, shared[0]))
+        z.copy_(torch.ops.swntest.twice(model[4].weight))
+
+    captured(work)
+    for i in range(3):
+        standin.replay()
+        standin.wait()
+        record.tensor(f"y {i}", y.cpu())
+        record.tensor(f"z {i}", z.cpu())
+        shared[i % 2].add_(1)
+        host.mul_(2)
+        model[4].weight.add_(1)
+    for i, t in enumerate([host, *shared]):
+        record.tensor(f"shared {i}", t.cpu())
+    run("after", model, batch())
+
+
 def overtaken():
     """A thread waits for a weight to be brought, and another writes that meanwhile: its memory is another from then on, also
     while the first one computes."""
@@ -199,6 +273,35 @@ def cast():
     for i in range(0, 2 * DEPTH, 2):
         record.tensor(f"double {i}", model[i].weight.to(torch.float64).cpu())
         record.tensor(f"half {i}", model[i].weight.t().half().cpu())
+
+
+def late_kernel():
+    """A kernel of the program's own for an operator of PyTorch's, which uses a weight that it is not given."""
+    model = mlp().to(device)
+    run("before", model, batch(), 2)
+    library = torch.library.Library("aten", "IMPL")
+
+    def addmm(bias, x, weight, *, beta=1, alpha=1):
+        return torch.mm(x, weight) + bias + torch.mm(x, model[22].weight) * 0.5
+
+    library.impl("addmm", addmm, "PrivateUse1")
+    run("after", model, batch(), 2)
+    record.module("model", model.cpu())
+
+
+def forked_before():
+    """A child of a program that has not used the device can."""
+    model = mlp()
+
+    def child():
+        x = batch()
+        want = model(x)
+        there = model.to(device)
+        return torch.equal(there(x.to(device)).cpu(), want) and (
+            "SWAPNET_BUDGET" not in os.environ or standin.live()["reserved" if card else "registered"] > 0)
+
+    card = os.environ.get("STANDIN_DEVICE") == "discrete"
+    record.value("child", _record.in_child(child))
 
 
 def forked():

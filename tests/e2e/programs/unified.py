@@ -206,6 +206,58 @@ def let_go_in_a_capture():
     record.check("none left", standin.empty("registered", "managed"))
 
 
+def graph():
+    """What a graph has been given the address of, and what is written afterwards: by itself, and with its bytes in common
+    with a tensor of the processor's, and with another of the device's."""
+    model, x = mlp().to(device), batch().to(device)
+    hosts = [nn.Parameter(torch.randn(WIDTH, WIDTH)) for _ in range(3)]
+    there = [host.to(device) for host in hosts]
+    twin = hosts[2].to(device)
+    del hosts[2]
+    y = torch.zeros(6, WIDTH).to(device)
+    standin.use_stream(16)
+    standin.wait()
+    standin.capture(16, True)
+    y[:2].copy_(model(x)[:2])
+    for i, t in enumerate(there):
+        y[i + 3:i + 4].copy_(nn.functional.linear(x[:1], t))
+    standin.capture(16, False)
+    standin.use_stream(0)
+    writers = [lambda: None, lambda: model[0].weight.add_(1), lambda: there[0].mul_(2), lambda: hosts[0].add_(1),
+               lambda: hosts[1].add_(1), lambda: twin.sub_(1), lambda: there[2].mul_(0.5), lambda: model[2].weight[2:].sub_(1)]
+    for i, write in enumerate(writers):
+        write()
+        y.zero_()
+        standin.replay()
+        standin.wait()
+        record.tensor(f"graph {i}", y.cpu())
+        for j, t in enumerate([*hosts, *there, twin]):
+            record.tensor(f"{i} {j}", t.cpu())
+    record.module("model", model.cpu())
+
+
+def graph_loaded():
+    """A graph of weights from a checkpoint, that may be more than there is memory for; they stay where it has found them."""
+    model = mlp()
+    model.load_state_dict(torch.load(args[0]))
+    model.to(device)
+    x, y = batch().to(device), torch.zeros(batch().shape).to(device)
+    standin.use_stream(16)
+    standin.wait()
+    standin.capture(16, True)
+    y.copy_(model(x))
+    standin.capture(16, False)
+    standin.use_stream(0)
+    for i in range(3):
+        churn = [torch.randn(WIDTH, WIDTH) for _ in range(12)]
+        standin.replay()
+        standin.wait()
+        record.tensor(f"graph {i}", y.cpu())
+        record.tensor(f"churn {i}", sum(churn))
+        model[2 * i].weight.mul_(0.5)
+    record.module("model", model.cpu())
+
+
 class Seen(TorchDispatchMode):
     """Notes what comes past, and adds nothing."""
 
