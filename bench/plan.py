@@ -67,9 +67,9 @@ def limit_seconds(plain_seconds, facts, budget_bytes, bytes_per_second, window_b
 
 
 def layered_limit_seconds(plain_seconds, facts, budget_bytes, bytes_per_second):
-    """The same, layer by layer: of the weights of any layers that follow one another at most r bytes are there when the
-    first begins, so these take (their bytes - r) / BW at least, and the others what they compute."""
-    room = retained(facts, budget_bytes)
+    """The same, layer by layer: of the weights of any layers that follow one another no more than the budget is there when
+    the first begins, so these take (their bytes - budget) / BW at least, and the others what they compute."""
+    room = budget_bytes - (facts.weight_bytes - facts.streamable_bytes)
     longest = limit_seconds(plain_seconds, facts, budget_bytes, bytes_per_second)
     for first in range(len(facts.layers)):
         size = part = 0

@@ -220,13 +220,16 @@ class Scenario:
             "budget_bytes": self.total if variant in POLICIES else None,
             "latency_s": None,
             "ratio": None if variant == SUFFICIENT else self._mean_ratio(variant),
+            "worst_ratio": max(row["ratio"] or 0 for row in found),
             "limit_ratio": None if None in limits else statistics.mean(limits),
             "waited_s": None,
             "released": sum(row["released"] for row in found),
             "missed": sum(row["missed"] for row in found), "read_per_pass": None,
             "same_bits": all(row["same_bits"] for row in found),
             "over_base_bytes": held - self.base if held else None,
-            "note": f"peak {(held - self.base) / plan.MIB:.0f} MiB over base" if held else ""}
+            "note": ", ".join(filter(None, [
+                None if variant == SUFFICIENT else f"worst {max(row['ratio'] or 0 for row in found):.2f}",
+                f"peak {(held - self.base) / plan.MIB:.0f} MiB over base" if held else None]))}
 
 
 def _distance(row):
@@ -260,8 +263,10 @@ def shortfalls(rows):
     for row in rows:
         if row["variant"] in POLICIES and not row["same_bits"]:
             yield f"{row['variant']}: {row['dnn']}: other bits, or no result"
-    if "minmax" in ratios and ratios["minmax"] > min(ratios.values()) * 1.01:
-        yield f"minmax is not the best: {', '.join(f'{p} {r:.3f}' for p, r in ratios.items())}"
+    worst = {p: means[p]["worst_ratio"] for p in ratios}
+    if "minmax" in worst and worst["minmax"] > min(worst.values()) * 1.01:
+        yield ("minmax is not the best for the slowest: "
+               + ", ".join(f"{p} {r:.3f}" for p, r in worst.items()))
 
 
 def parse(argv=None):

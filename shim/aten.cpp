@@ -459,11 +459,35 @@ void unseen(const Operator *op, const at::RecordFunction &fn)
         swn_unified_give_up();
 }
 
-// Whether the program's own kernel computes it, which may use other weights than it is given: they are not there unless
-// the operators that it is made of are announced themselves.
-bool is_foreign(Thread &t, Operator &op)
+bool on_a_device(const at::Tensor &tensor)
 {
-    return op.foreign || (!op.transparent && !t.depth && !op.kernels.are_pytorchs());
+    return tensor.defined() && !tensor.is_cpu();
+}
+
+bool has_device_tensors(const at::RecordFunction &fn)
+{
+    for (const c10::IValue &value : fn.inputs()) {
+        if (value.isTensor() && on_a_device(value.toTensor()))
+            return true;
+        if (value.isTensorList())
+            for (const at::Tensor &tensor : value.toTensorVector())
+                if (on_a_device(tensor))
+                    return true;
+    }
+    return false;
+}
+
+// Whether a kernel of the program's own computes it on a device, or a part of it. That may use other weights than it is
+// given, which are not there unless the operators that it calls are announced themselves: so it is passed by.
+bool passes_by(Thread &t, Operator *op, const at::RecordFunction &fn)
+{
+    if (!op || op->transparent || t.depth ||
+        (op->kernels.own_are_pytorchs_there() && op->kernels.parts_are_pytorchs_there()) || !has_device_tensors(fn))
+        return false;
+    if (!op->kernels.own_are_pytorchs_there())
+        for (const c10::IValue &value : fn.inputs())
+            detach(value, true);
+    return true;
 }
 
 // By which the end of an operator is known that counts as none.
@@ -474,9 +498,10 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
 {
     Thread &t = self();
     Operator *op = operator_of(t, fn);
-    if (swn_unified_active() && (!op || is_foreign(t, *op))) {
-        unseen(op, fn);
-        if (op && !op->transparent)
+    if (swn_unified_active()) {
+        if (!op || op->foreign)
+            unseen(op, fn);
+        else if (passes_by(t, op, fn))
             return std::make_unique<PassedBy>();
     }
     if (op && !op->transparent && t.depth++ == 0) {

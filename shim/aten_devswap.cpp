@@ -125,8 +125,8 @@ uintptr_t swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *ope
         return 0;
     c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
     if (!h.captured && captures(l, tensor)) {
-        swn_unified_let_go(h.owner);
         swn_unified_capture(storage);
+        swn_unified_let_go(h.owner);
         if (!swn_unified_hold(tensor, &h))
             return 0;
     }
@@ -184,8 +184,6 @@ bool swn_devswap_lend()
                                                   __ATOMIC_RELAXED);
         if (err)
             swn_unified_keep(storage, nullptr);
-        else if (l.captured)
-            swn_unified_captured(l.owner[i]);
     }
     if (err)
         let_go(l);
@@ -197,11 +195,8 @@ void swn_devswap_end()
 {
     Lent &l = self();
     for (unsigned i = 0; i < l.n; i++) {
-        // Likewise.
-        void *expected = l.address[i];
         if (l.opened[i])
-            __atomic_compare_exchange_n(word_of(l.held[i].unsafeGetStorageImpl()), &expected, l.closed[i], false,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+            swn_unified_put_back(l.held[i].unsafeGetStorageImpl(), l.owner[i], l.address[i], l.closed[i]);
     }
     if (l.n) {
         c10::DeviceGuard guard(l.held[0].device());

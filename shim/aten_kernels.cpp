@@ -1,6 +1,5 @@
 #include "aten_kernels.h"
 
-#include <deque>
 #include <mutex>
 #include <string>
 
@@ -22,14 +21,12 @@ template struct Entry<&c10::OperatorHandle::operatorDef_>;
 // autograd's, and pytorch/csrc/ is somebody else's.
 constexpr const char *computing = "/aten/src/ATen/", *framing = "/torch/csrc/";
 
-// The keys through which a call gets to the processor, or to a device whose tensors can be ours. The first of each
-// three computes.
-constexpr const char *keys[][3] = {{"CPU", "AutogradCPU", "AutocastCPU"},
-                                   {"CUDA", "AutogradCUDA", "AutocastCUDA"},
-                                   {"PrivateUse1", "AutogradPrivateUse1", "AutocastPrivateUse1"}};
-constexpr const char *views = "ADInplaceOrView";
-// The tests' device, which has no kernels but its own.
-constexpr const char *standin = "/tests/standin/";
+// The keys through which a call gets to the processor, and to devices whose tensors can be ours. The first computes.
+constexpr const char *processors[] = {"CPU", "AutogradCPU", "ADInplaceOrView", "AutocastCPU"};
+constexpr const char *cudas[] = {"CUDA", "AutogradCUDA", "ADInplaceOrView", "AutocastCUDA"};
+constexpr const char *others[] = {"PrivateUse1", "AutogradPrivateUse1", "ADInplaceOrView", "AutocastPrivateUse1"};
+// PyTorch's own for devices that it registers from Python, and those of the tests' device, which has no others.
+constexpr const char *native = "/torch/_native/", *standin = "/tests/standin/";
 
 // Operators that get weights from operators that are made of others.
 constexpr const char *parts[][2] = {
@@ -82,20 +79,18 @@ std::string line_of(const std::string &table, const char *key)
 bool is_pytorchs(const std::string &line, bool computes)
 {
     return line.find(computing) != std::string::npos || line.find(swn_kernels_source) != std::string::npos ||
-           line.find(standin) != std::string::npos || (!computes && line.find(framing) != std::string::npos);
+           (!computes && line.find(framing) != std::string::npos);
 }
 
-bool all_pytorchs(const std::string &table)
+template <size_t N> bool all_pytorchs(const std::string &table, const char *const (&keys)[N], bool processor)
 {
-    auto is_at = [&table](const char *key, bool computes) {
+    for (const char *key : keys) {
         std::string line = line_of(table, key);
-        return line.empty() || is_pytorchs(line, computes);
-    };
-    for (auto &those : keys)
-        for (size_t i = 0; i < 3; i++)
-            if (!is_at(those[i], i == 0))
-                return false;
-    return is_at(views, false);
+        bool for_devices = line.find(native) != std::string::npos || line.find(standin) != std::string::npos;
+        if (!line.empty() && !is_pytorchs(line, key == keys[0]) && (processor || !for_devices))
+            return false;
+    }
+    return true;
 }
 
 // Has a kernel of its own on the processor, and calls others all the same.
@@ -120,18 +115,18 @@ void swn_kernels::look()
     std::lock_guard<std::mutex> guard(looking);
     size_t now = *count; // before the look: what is registered meanwhile is looked at again
     std::string table = "\n" + operator_handle->dumpComputedTable();
-    bool all = all_pytorchs(table);
-    std::string computes = line_of(table, keys[0][0]);
+    std::string computes = line_of(table, processors[0]);
     composite = computes.find("RegisterComposite") != std::string::npos ||
                 computes.find(swn_kernels_source) != std::string::npos ||
                 calls_others(operator_handle->operator_name().name);
-    known = all;
+    known = all_pytorchs(table, processors, true);
+    known_there = all_pytorchs(table, cudas, false) && all_pytorchs(table, others, false);
     was.store(now, std::memory_order_release);
 }
 
-bool swn_kernels::are_pytorchs()
+// Never destroyed: other threads may still compute when the process ends.
+std::deque<swn_kernels> &swn_kernels::made_of()
 {
-    // Never destroyed: other threads may still compute when the process ends.
     static auto *made_of = [] {
         auto *all = new std::deque<swn_kernels>;
         for (auto &name : parts) {
@@ -141,11 +136,25 @@ bool swn_kernels::are_pytorchs()
         }
         return all;
     }();
+    return *made_of;
+}
+
+bool swn_kernels::are_pytorchs()
+{
     if (!own_are_pytorchs())
         return false;
     if (composite)
-        for (swn_kernels &part : *made_of)
+        for (swn_kernels &part : made_of())
             if (!part.own_are_pytorchs())
+                return false;
+    return true;
+}
+
+bool swn_kernels::parts_are_pytorchs_there()
+{
+    if (composite)
+        for (swn_kernels &part : made_of())
+            if (!part.own_are_pytorchs_there())
                 return false;
     return true;
 }

@@ -10,6 +10,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <atomic>
+#include <deque>
 #include <optional>
 
 // Where ours say that they were registered.
@@ -26,18 +27,31 @@ class swn_kernels
     bool are_pytorchs();
     bool own_are_pytorchs()
     {
-        if (count && *count != was.load(std::memory_order_acquire))
-            look();
+        look_again();
         return known.load(std::memory_order_relaxed);
     }
 
+    // Likewise, for tensors of a device.
+    bool own_are_pytorchs_there()
+    {
+        look_again();
+        return known_there.load(std::memory_order_relaxed);
+    }
+    bool parts_are_pytorchs_there();
+
   private:
     void look();
+    void look_again()
+    {
+        if (count && *count != was.load(std::memory_order_acquire))
+            look();
+    }
+    static std::deque<swn_kernels> &made_of();
 
     std::optional<c10::OperatorHandle> operator_handle;
     const size_t *count = nullptr; // the dispatcher's
     std::atomic<size_t> was{0};
-    std::atomic<bool> known{false}, composite{false};
+    std::atomic<bool> known{false}, known_there{false}, composite{false};
 };
 
 // A thread that a fork leaves behind must not be looking.

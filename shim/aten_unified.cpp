@@ -588,15 +588,21 @@ class Aside
     {
         if (!aside)
             return;
-        graph = impl.exchangeStream(impl.getStreamFromGlobalPool(device));
         host->device_aside(1);
+        graph = impl.exchangeStream(impl.getStreamFromGlobalPool(device));
     }
     ~Aside()
     {
         if (!aside)
             return;
-        host->device_aside(0);
         impl.exchangeStream(*graph);
+        host->device_aside(0);
+    }
+    // What has been allocated meanwhile is used by the graph's stream.
+    void use(const at::DataPtr &data) const
+    {
+        if (aside)
+            impl.recordDataPtrOnStream(data, *graph);
     }
     Aside(const Aside &) = delete;
     Aside &operator=(const Aside &) = delete;
@@ -607,16 +613,18 @@ class Aside
     c10::optional<c10::Stream> graph;
 };
 
-// From the graph's own pool, if one is being captured; its bytes are there before the graph ever runs.
+// Not of the graph's own pool, if one is being captured: what it has there is overwritten whenever it runs. The bytes
+// are there before it ever does.
 at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool keep)
 {
     auto options = at::TensorOptions().dtype(at::kByte);
+    Aside aside(device);
     at::Tensor fresh = at::empty({static_cast<int64_t>(bytes)}, options.device(device));
     if (keep) {
-        Aside aside(device);
         host->device_moved(0, bytes);
         at::native::copy_(fresh, at::from_blob(o->data.get(), {static_cast<int64_t>(bytes)}, options), false);
     }
+    aside.use(data_of(storage_of(fresh)));
     return storage_of(fresh)->set_data_ptr(at::DataPtr(nullptr, device));
 }
 
@@ -647,22 +655,28 @@ void wait_for_others(const Owner *o)
     });
 }
 
+enum class Taken { yes, no, uncaptured };
+
 // The storage, which is the only one that names what a graph has the address of, is to be written: there, so that the
-// graph sees it. false: it cannot be.
-bool take_over(c10::StorageImpl *storage, Owner *o) // which is held
+// graph sees it.
+Taken take_over(c10::StorageImpl *storage, Owner *o) // which is held
 {
     c10::Device device = storage->device();
     std::unique_lock<std::mutex> guard(lock);
     // What comes and goes has its bytes elsewhere; of others there may be a view in a copy that another thread makes.
     if (!fewer.wait_for(guard, operators_end, [o] { return o->swaps || !o->on_host; }))
-        return false;
+        return Taken::no;
     if (sharing(storage) != o)
-        return true; // by another thread, just now
+        return Taken::yes; // by another thread, just now
     void *at = o->swaps ? host->device_stays(o->memory) : o->address;
-    if (!at || o->on_device != 1)
-        return false;
+    if (!at) { // it could not be brought for the graph
+        o->captured = false;
+        return Taken::uncaptured;
+    }
+    if (o->on_device != 1)
+        return Taken::no;
     storage->set_data_ptr(at::DataPtr(at, o, &drop_taken_over, device)).release_context();
-    return true;
+    return Taken::yes;
 }
 
 bool captured(const Owner *o)
@@ -696,11 +710,11 @@ void detach(c10::StorageImpl *storage, bool keep, const char *what)
     Held o = hold(storage);
     if (!o)
         return; // its own memory, or a buffer, which is the device's alone
-    if (captured(o.get())) {
-        if (!take_over(storage, o.get()))
-            host->device_lost(what, "a CUDA graph has its address");
+    Taken taken = captured(o.get()) ? take_over(storage, o.get()) : Taken::uncaptured;
+    if (taken == Taken::no)
+        host->device_lost(what, "a CUDA graph has its address");
+    if (taken == Taken::yes)
         return;
-    }
     std::lock_guard<std::recursive_mutex> serial(moving);
     if (hold(storage) != o)
         return; // another thread has done it
@@ -797,25 +811,30 @@ void swn_unified_capture(c10::StorageImpl *storage)
     Held o = hold(storage);
     if (!o || forked)
         return;
-    bool stays;
+    bool pins;
     {
         std::lock_guard<std::mutex> guard(lock);
-        stays = o->on_device == 1 && (o->swaps || !o->on_host);
+        if (o->captured)
+            return;
+        o->captured = o->on_device == 1 && (o->swaps || !o->on_host);
+        pins = o->captured && o->streams;
     }
-    if (stays && o->streams)
-        stays = !host->device_pin(o->memory, reinterpret_cast<uintptr_t>(o->data.get()), o->bytes);
-    if (!stays)
+    if (pins) {
+        int err = host->device_pin(o->memory, reinterpret_cast<uintptr_t>(o->data.get()), o->bytes);
+        std::lock_guard<std::mutex> guard(lock);
+        o->captured = !err;
+        o->streams = err != 0;
+    }
+    if (!captured(o.get()))
         detach(storage, true, in_two_places);
-    else if (!o->swaps)
-        swn_unified_captured(o.get());
 }
 
-void swn_unified_captured(void *owner)
+void swn_unified_put_back(c10::StorageImpl *storage, const void *owner, void *from, void *to)
 {
-    auto *o = static_cast<Owner *>(owner);
     std::lock_guard<std::mutex> guard(lock);
-    o->captured = true;
-    o->streams = false;
+    if (sharing(storage) == owner)
+        __atomic_compare_exchange_n(reinterpret_cast<void **>(const_cast<at::DataPtr *>(&data_of(storage))), &from, to,
+                                    false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 void swn_unified_let_go(void *owner)

@@ -45,10 +45,10 @@ bool swn_unified_hold(const at::Tensor &tensor, swn_held *out);
 void swn_unified_let_go(void *owner);
 // An operator that uses the storage is about to be put into a CUDA graph, which will have the address of what it names:
 // that stays for as long as the storage lives, and whoever writes it writes it there. Where others share the bytes, or
-// there is no room for them to stay, the storage gets memory of its own first.
+// there is no room for them to stay, the storage gets memory of its own first. An operator's hold keeps what it names.
 void swn_unified_capture(c10::StorageImpl *storage);
-// That has been done with what comes and goes.
-void swn_unified_captured(void *owner);
+// Where the storage still names what is the owner's, it does so at `to` instead of `from`.
+void swn_unified_put_back(c10::StorageImpl *storage, const void *owner, void *from, void *to);
 // The storage comes and goes no more: it gets memory of its own, as this operator (nullptr: the engine) cannot do with
 // that.
 void swn_unified_keep(c10::StorageImpl *storage, const char *operator_name);

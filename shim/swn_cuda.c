@@ -81,43 +81,54 @@ int swn_cuda_find(struct swn_cuda *out)
     return swn_cuda_fill(out, functions, sizeof functions / sizeof functions[0], swn_cuda_runtime_symbol);
 }
 
-/* Streams that were being captured when they were last asked about. Of more at once the first is forgotten. */
+/* Streams that were being captured when they were last asked about. */
 static _Atomic(void *) captured[SWN_CUDA_CAPTURES];
 
-static void note_captured(void *stream)
-{
-    for (int i = 0; i < SWN_CUDA_CAPTURES; i++)
-        if (atomic_load(&captured[i]) == stream)
-            return;
-    for (int i = 0; i < SWN_CUDA_CAPTURES; i++) {
-        void *none = NULL;
-        if (atomic_compare_exchange_strong(&captured[i], &none, stream))
-            return;
-    }
-    atomic_store(&captured[0], stream);
-}
-
-int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream)
+static int is_capturing(const struct swn_cuda *cuda, void *stream)
 {
     int status = 0;
     if (cuda->stream_capturing(stream, &status))
         cuda->last_error();
-    if (status)
-        note_captured(stream);
     return status != 0;
 }
 
 int swn_cuda_capture_under_way(const struct swn_cuda *cuda)
 {
+    int any = 0;
     for (int i = 0; i < SWN_CUDA_CAPTURES; i++) {
         void *stream = atomic_load(&captured[i]);
-        if (!stream)
-            continue;
-        if (swn_cuda_capturing(cuda, stream))
+        if (stream && is_capturing(cuda, stream))
+            any = 1;
+        else if (stream)
+            atomic_compare_exchange_strong(&captured[i], &stream, NULL);
+    }
+    return any;
+}
+
+static int note_captured(void *stream)
+{
+    for (int i = 0; i < SWN_CUDA_CAPTURES; i++)
+        if (atomic_load(&captured[i]) == stream)
             return 1;
-        atomic_compare_exchange_strong(&captured[i], &stream, NULL);
+    for (int i = 0; i < SWN_CUDA_CAPTURES; i++) {
+        void *none = NULL;
+        if (atomic_compare_exchange_strong(&captured[i], &none, stream))
+            return 1;
     }
     return 0;
+}
+
+int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream)
+{
+    static _Atomic unsigned next;
+    if (!is_capturing(cuda, stream))
+        return 0;
+    if (!note_captured(stream)) {
+        swn_cuda_capture_under_way(cuda); /* forgets those that have ended */
+        if (!note_captured(stream))
+            atomic_store(&captured[atomic_fetch_add(&next, 1) % SWN_CUDA_CAPTURES], stream);
+    }
+    return 1;
 }
 
 int swn_cuda_refused_by_capture(int err)

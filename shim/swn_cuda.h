@@ -48,8 +48,8 @@ int swn_cuda_find(struct swn_cuda *out);
 /* Whether what is launched on the stream is put into a graph instead of being run. */
 int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream);
 #define SWN_CUDA_CAPTURES 8
-/* Whether one of the last so many streams of which that was said is still being captured: then nobody may wait for a
- * device. Of a capture that was never asked about nothing is known. Thread-safe. */
+/* Whether one of the streams (so many at once at most) of which that was said is still being captured: then nobody may
+ * wait for a device. Of a capture that was never asked about nothing is known. Thread-safe. */
 int swn_cuda_capture_under_way(const struct swn_cuda *cuda);
 /* Whether that cudaError_t is one of those by which calls are refused because something is being captured. */
 int swn_cuda_refused_by_capture(int err);

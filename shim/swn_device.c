@@ -242,6 +242,8 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
         swn_behind_recall(e, r);
         swn_load_verify(e, r);
     }
+    if (bytes > m->device->largest)
+        m->device->largest = bytes;
     if (!err) /* what is at home counts already */
         err = room(e, atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(bytes, SWN_PAGE) : 0, m->device, r);
     if (!err)

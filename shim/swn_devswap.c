@@ -548,14 +548,22 @@ static int make(struct swn_devswap *s, struct swn_devbuffer *out)
         pthread_mutex_unlock(&e->lock);
     }
     int err = s->pool.way->make(&s->pool, out);
-    if (err && e->half && s->pool.way->fixed && !swn_cuda_capture_under_way(&s->pool.cuda)) {
-        e->half->device_trim(s->pool.device); /* what PyTorch keeps there unused */
-        err = s->pool.way->make(&s->pool, out);
-    }
     pthread_mutex_lock(&s->lock);
     if (!err)
         note_held(s, out->bytes, 1);
     return err;
+}
+
+/* PyTorch gives the card what it keeps there unused. Whether it has been asked to. */
+static int trim(struct swn_devswap *s)
+{
+    const struct swn_half *half = swn_engine_one.half;
+    if (!half || !s->pool.way->fixed || swn_cuda_capture_under_way(&s->pool.cuda))
+        return 0;
+    pthread_mutex_unlock(&s->lock);
+    half->device_trim(s->pool.device);
+    pthread_mutex_lock(&s->lock);
+    return 1;
 }
 
 /* What all buffers may take: graphs may have more than the room. */
@@ -564,28 +572,16 @@ static size_t most(const struct swn_devswap *s)
     return s->claimed > s->capacity ? s->claimed : s->capacity;
 }
 
-/* The smallest that is large enough; of a card's memory only one of that size can be mapped. */
-static int take_spare(struct swn_devswap *s, size_t bytes, struct swn_devbuffer *out)
-{
-    size_t best = s->spares;
-    for (size_t i = 0; i < s->spares; i++) {
-        size_t size = s->spare[i].bytes;
-        if (size == bytes || (!s->pool.way->fixed && size > bytes && size / 2 < bytes))
-            best = best == s->spares || size < s->spare[best].bytes ? i : best;
-    }
-    if (best == s->spares)
-        return 0;
-    *out = s->spare[best];
-    s->spare[best] = s->spare[--s->spares];
-    return 1;
-}
-
 /* A buffer for b: 0; -EAGAIN: something has changed, look again; -EBUSY: not before operators end; -ENOMEM: there is no
  * memory for it. */
 static int find_buffer(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
 {
-    if (take_spare(s, b->bytes, out))
-        return 0;
+    for (size_t i = 0; i < s->spares; i++)
+        if (s->spare[i].bytes == b->bytes) {
+            *out = s->spare[i];
+            s->spare[i] = s->spare[--s->spares];
+            return 0;
+        }
     *out = (struct swn_devbuffer){.bytes = b->bytes};
     int room = s->held + b->bytes <= most(s);
     if (room && !make(s, out))
@@ -597,6 +593,8 @@ static int find_buffer(struct swn_devswap *s, const struct block *b, struct swn_
     }
     struct block *v = victim(s, b);
     struct swn_devbuffer taken;
+    if (!v && room && trim(s) && !make(s, out))
+        return 0;
     if (!v)
         return room ? -ENOMEM : -EBUSY;
     if (!take_buffer(s, v, &taken) && keep_spare(s, &taken))

@@ -112,7 +112,8 @@ def test_graphs_and_writers(torch, mode, device):
 def test_late_kernel(torch, device):
     run = both(torch, "late_kernel", device=device, budget=48, device_budget=12 if device == "discrete" else None)
     assert_swapped(run)
-    assert run.stats["device_kept_bytes"] > 0, run.describe()
+    # The three weights that it is given; not the one that it uses besides.
+    assert run.stats["device_kept_bytes"] <= 3 * 4 * MIB, run.describe()
 
 
 @pytest.mark.parametrize("device", ["discrete", "orin"])
@@ -215,9 +216,9 @@ def test_kept_unused(torch213):
 
 def test_kept_unused_given_back(torch213):
     """What PyTorch keeps unused is asked for before a weight is given up on."""
-    run = both(torch213, "bits", "mlp", device="discrete", budget=64, device_budget=24, STANDIN_MEMORY="16", STANDIN_IDLE="32")
+    run = both(torch213, "bits", "mlp", device="discrete", budget=64, device_budget=24, STANDIN_MEMORY="3", STANDIN_IDLE="32")
     assert_swapped(run)
-    assert run.stats["device_kept_bytes"] == 0 and run.stats["device_peak_bytes"] > 16 * MIB, run.describe()
+    assert run.stats["device_kept_bytes"] == 0 and run.stats["device_peak_bytes"] > 3 * MIB, run.describe()
 
 
 def test_without_a_device_budget(torch113):

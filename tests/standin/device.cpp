@@ -18,9 +18,9 @@
 
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <new>
-#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -66,41 +66,54 @@ bool captured()
 
 // Memory that is taken while a graph is captured is the graph's, until another one is begun.
 std::mutex pool_lock;
-std::set<void *> pool, pool_unused;
+std::map<void *, size_t> pool, pool_unused;
 
 struct Memory final : Allocator {
     static void drop(void *p)
     {
         {
             std::lock_guard<std::mutex> guard(pool_lock);
-            if (pool.count(p)) {
-                pool_unused.insert(p);
+            auto mine = pool.find(p);
+            if (mine != pool.end()) {
+                pool_unused.insert(*mine);
                 return;
             }
         }
         cudaFree(p);
     }
+    // What an operator of the same graph has let go of.
+    static void *again(size_t n)
+    {
+        std::lock_guard<std::mutex> guard(pool_lock);
+        for (auto &unused : pool_unused)
+            if (unused.second == n) {
+                void *p = unused.first;
+                pool_unused.erase(p);
+                return p;
+            }
+        return nullptr;
+    }
     static c10::DataPtr make(size_t n)
     {
-        void *p = nullptr;
-        if (n && cudaMalloc(&p, n))
+        void *p = n && captured() ? again(n) : nullptr;
+        if (n && !p && cudaMalloc(&p, n))
             TORCH_CHECK_WITH(OutOfMemoryError, false, "the device has no memory left");
         if (p && captured()) {
             std::lock_guard<std::mutex> guard(pool_lock);
-            pool.insert(p);
+            pool[p] = n;
         }
         return {p, p, &drop, current_device()};
     }
     static void forget_pool()
     {
-        std::set<void *> unused;
+        std::map<void *, size_t> unused;
         {
             std::lock_guard<std::mutex> guard(pool_lock);
             unused.swap(pool_unused);
             pool.clear();
         }
-        for (void *p : unused)
-            cudaFree(p);
+        for (auto &p : unused)
+            cudaFree(p.first);
     }
 #if SWAPNET_TORCH_MAJOR == 1
     c10::DataPtr allocate(size_t n) const override
@@ -332,7 +345,8 @@ struct Translation {
     }
 };
 
-// What has been put into the graph, with the addresses that it had then. It is also done at once.
+// What has been put into the graph, with the addresses that it had then. It is also computed at once, by nobody's
+// kernel.
 std::vector<std::function<void()>> graph;
 
 // An operator begins when the one before is done; one that is put into a graph does not begin at all.
@@ -362,8 +376,9 @@ void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack)
         (*stack)[i] = t.out((*stack)[i]);
         made.push_back(is_new ? view_of((*stack)[i].toTensor()) : at::Tensor());
     }
-    t.launch.go();
-    if (captured())
+    if (!captured())
+        t.launch.go();
+    else
         graph.emplace_back([op, again, launch = t.launch, made]() mutable {
             torch::jit::Stack inputs = again;
             op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &inputs);
@@ -452,9 +467,19 @@ at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const 
     c10::optional<at::Tensor> b;
     if (bias && bias->defined())
         b = t.in(*bias, false);
-    at::Tensor out = t.out(at::convolution(t.in(input, false), t.in(weight, false), b, stride, padding, dilation,
-                                           transposed, output_padding, groups));
-    t.launch.go();
+    auto compute = [input = t.in(input, false), weight = t.in(weight, false), b, stride = stride.vec(),
+                    padding = padding.vec(), dilation = dilation.vec(), transposed,
+                    output_padding = output_padding.vec(), groups] {
+        return at::convolution(input, weight, b, stride, padding, dilation, transposed, output_padding, groups);
+    };
+    at::Tensor out = t.out(compute());
+    if (!captured())
+        t.launch.go();
+    else
+        graph.emplace_back([compute, launch = t.launch, there = view_of(out)]() mutable {
+            there.copy_(compute());
+            launch.go();
+        });
     return out;
 }
 

@@ -117,9 +117,13 @@ static void disk_that_changes(void *arg)
     make_weights();
     pass_until_settled();
     CHECK(e->planned && e->planned_speed > 0);
-    double planned = e->planned_speed *= 1000;
+    double planned = e->planned_speed;
     uint64_t plans = e->plans;
     e->next_disk_look = 0;
+    pthread_mutex_lock(&e->lock); /* reads of one size, as these are */
+    for (unsigned i = 0; i < 2000; i++)
+        swn_online_add(&e->disk, (double)WEIGHT_BYTES, (double)WEIGHT_BYTES / planned * 1000);
+    pthread_mutex_unlock(&e->lock);
     pass_until_settled();
     CHECK(e->plans > plans && e->planned_speed < planned / 2);
     CHECK(e->next_disk_look > swn_now_ns());
