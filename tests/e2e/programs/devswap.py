@@ -229,6 +229,9 @@ def graph_writes():
     def work():
         model[0].weight.add_(0.25)
         y.copy_(model(x))
+        scaled = model[6].weight * 2  # whose memory is the graph's again for what comes next
+        y.add_(scaled[:2])
+        del scaled
         y.add_(nn.functional.linear(x, shared[0]))
         z.copy_(torch.ops.swntest.twice(model[4].weight))
 
