@@ -87,6 +87,11 @@ static void set(struct swd *d, struct swd_client *c, const struct swn_wire *m)
     int rc = p ? swn_book_set(&d->book, p, m->has, m->budget, m->urgency, &limit, swd_now_ms()) : -ESRCH;
     if (rc == -ERANGE)
         snprintf(why, sizeof why, "it needs at least %s", swn_format_mib(mib, limit));
+    else if (rc == -EDQUOT)
+        snprintf(why, sizeof why,
+                 "its own budget, which it was started with or that follows memory, lets it take %s at most: set no "
+                 "more, or change that first, by SWAPNET_DAEMON=off swapnetctl set",
+                 swn_format_mib(mib, limit));
     else if (rc == -ENOSPC)
         snprintf(why, sizeof why, "the others leave %s at most", swn_format_mib(mib, limit));
     if (rc)

@@ -143,22 +143,29 @@ int swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint6
 
 /* ---- who gets what ---- */
 
-/* pinned: a budget that a user set is a minimum as well. */
+static uint64_t within_cap(const struct swn_party *p, uint64_t bytes)
+{
+    return p->own_cap ? lesser(p->own_cap, bytes) : bytes;
+}
+
+/* pinned: a budget that a user set is a minimum as well. Its own cap may have come down since: what it would not use is
+ * kept from nobody. */
 static struct swn_divide_dnn as_dnn(const struct swn_party *p, int pinned)
 {
+    uint64_t set = within_cap(p, p->set_budget);
     struct swn_divide_dnn d = {
         .min_bytes = p->minimum,
-        .demand_bytes = p->own_cap && p->own_cap < p->demand ? p->own_cap : p->demand,
+        .demand_bytes = within_cap(p, p->demand),
         .weight_bytes = p->weights,
         .latency_s = p->latency,
         .urgency = swn_party_urgency(p),
         .curve = p->curve,
         .points = p->points,
     };
-    if (p->set_budget) {
-        d.demand_bytes = p->set_budget;
-        if (pinned && p->set_budget > d.min_bytes)
-            d.min_bytes = p->set_budget;
+    if (set) {
+        d.demand_bytes = set;
+        if (pinned && set > d.min_bytes)
+            d.min_bytes = set;
     }
     return d;
 }
@@ -297,8 +304,8 @@ void swn_book_drift(struct swn_book *b, int64_t now_ms)
 /* What nobody else can be promised: the needs of a holder as far as it has it, and what a user set for it. */
 static uint64_t sure_of(const struct swn_party *p)
 {
-    uint64_t needs = lesser(p->minimum, p->ceiling);
-    return !p->lease ? 0 : p->set_budget > needs ? p->set_budget : needs;
+    uint64_t needs = lesser(p->minimum, p->ceiling), set = within_cap(p, p->set_budget);
+    return !p->lease ? 0 : set > needs ? set : needs;
 }
 
 int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t budget, double urgency,
@@ -312,6 +319,9 @@ int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t
         *limit = p->minimum;
         if (budget < p->minimum)
             return -ERANGE;
+        *limit = p->own_cap > p->minimum ? p->own_cap : p->minimum;
+        if (p->own_cap && budget > *limit)
+            return -EDQUOT;
         *limit = others < b->total ? b->total - others : 0;
         if (budget > *limit)
             return -ENOSPC;

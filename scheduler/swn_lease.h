@@ -103,8 +103,8 @@ void swn_book_balance(struct swn_book *b, int64_t now_ms);
 void swn_book_drift(struct swn_book *b, int64_t now_ms);
 
 /* A user's wish, all of it or nothing. has: SWN_HAS_BUDGET (0: whatever the policy gives), SWN_HAS_URGENCY. 0; -ERANGE:
- * below its minimum; -ENOSPC: the minimums of the others leave no room for it. *limit: what the number may be at most,
- * or at least. */
+ * below its minimum; -EDQUOT: above its own cap, which it would not use; -ENOSPC: the minimums of the others leave no
+ * room for it. *limit: what the number may be at most, or at least. */
 int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t budget, double urgency,
                  uint64_t *limit, int64_t now_ms);
 

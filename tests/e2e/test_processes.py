@@ -64,6 +64,9 @@ def test_set_total_and_cap(place):
         dnn = make(place, 24, SWAPNET_BUDGET="60M")
         dnn.goes_on(4)
         assert d.list()[dnn.pid]["budget_bytes"] <= 60 * MIB and dnn.stats()["budget_bytes"] <= 60 * MIB  # user's own limit
+        result = d.ctl("set", dnn.pid, "budget=100M")  # which it would not use, and nobody else could
+        assert result.returncode == 1 and "60.0 MiB at most" in result.stderr and "nothing was changed" in result.stderr
+        assert d.list()[dnn.pid]["set_budget_bytes"] is None and d.list()[dnn.pid]["budget_bytes"] <= 60 * MIB
         free = make(place, 24)
         free.goes_on(4)
         # Refused as a whole, and says what would do; then done as a whole.

@@ -285,6 +285,39 @@ static void what_a_user_sets(void **state)
     assert_true(clients[0].using > 550 * MIB); /* urgency 3 is still in force */
 }
 
+/* A process takes no more than its own cap, whoever asks: so nothing more is set, nor kept from the others once the
+ * cap, which may follow memory, has come down. */
+static void what_it_would_not_use(void **state)
+{
+    uint64_t limit;
+    (void)state;
+    join(&clients[0], 50 * MIB, 900 * MIB);
+    join(&clients[1], 50 * MIB, 900 * MIB);
+    struct swn_party *p = clients[0].party;
+    p->own_cap = 60 * MIB;
+    swn_book_balance(&book, clock_ms);
+    answer_all();
+    assert_int_equal(swn_book_set(&book, p, SWN_HAS_BUDGET, 500 * MIB, 0, &limit, clock_ms), -EDQUOT);
+    assert_int_equal(limit, 60 * MIB);
+    answer_all();
+    assert_true(clients[0].using == 60 * MIB && clients[1].using == 900 * MIB);
+    p->own_cap = 400 * MIB;
+    assert_int_equal(swn_book_set(&book, p, SWN_HAS_BUDGET, 400 * MIB, 0, &limit, clock_ms), 0);
+    answer_all();
+    assert_true(clients[0].using == 400 * MIB && clients[1].using == 600 * MIB);
+    p->own_cap = 200 * MIB;
+    swn_book_balance(&book, clock_ms);
+    answer_all();
+    assert_true(clients[0].using == 200 * MIB && clients[1].using == 800 * MIB);
+    assert_int_equal(swn_book_set(&book, clients[1].party, SWN_HAS_BUDGET, 790 * MIB, 0, &limit, clock_ms), 0);
+    p->own_cap = 40 * MIB; /* below what it says it needs, which it gets all the same */
+    assert_int_equal(swn_book_set(&book, p, SWN_HAS_BUDGET, 60 * MIB, 0, &limit, clock_ms), -EDQUOT);
+    assert_int_equal(limit, 50 * MIB);
+    swn_book_balance(&book, clock_ms);
+    answer_all();
+    assert_int_equal(clients[0].using, 50 * MIB);
+}
+
 static void lower_total(void **state)
 {
     (void)state;
@@ -551,6 +584,7 @@ int main(void)
         TEST(too_many_wait),
         TEST(nobody_waits_for_ever),
         TEST(what_a_user_sets),
+        TEST(what_it_would_not_use),
         TEST(lower_total),
         TEST(unknown_lease),
         TEST(a_lease_that_cannot_be),
