@@ -107,6 +107,14 @@ static void total(struct swd *d, struct swd_client *c, uint64_t bytes)
         swd_answer_error(c, "the total has to be 8 MiB at least");
         return;
     }
+    uint64_t least = swn_book_least(&d->book);
+    if (bytes < least) { /* their leases would stay above it for ever */
+        char mib[32], why[SWN_WIRE_TEXT];
+        snprintf(why, sizeof why, "its programs need at least %s; the total stays what it is",
+                 swn_format_mib(mib, least));
+        swd_answer_error(c, why);
+        return;
+    }
     d->total.set = d->book.total = bytes;
     d->book.dirty = 1;
     swn_book_balance(&d->book, swd_now_ms());

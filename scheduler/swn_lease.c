@@ -308,6 +308,14 @@ static uint64_t sure_of(const struct swn_party *p)
     return !p->lease ? 0 : set > needs ? set : needs;
 }
 
+uint64_t swn_book_least(const struct swn_book *b)
+{
+    uint64_t sum = 0;
+    for (const struct swn_party *p = b->first; p; p = p->next)
+        sum += p->attached ? lesser(p->minimum, p->ceiling) : p->ceiling;
+    return sum;
+}
+
 int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t budget, double urgency,
                  uint64_t *limit, int64_t now_ms)
 {

@@ -72,6 +72,9 @@ struct swn_book {
 
 /* The sum of all ceilings. */
 uint64_t swn_book_sum(const struct swn_book *b);
+/* The least total that the ceilings can come down to: those that are away keep theirs, of the others each what it
+ * needs, as far as it has it. */
+uint64_t swn_book_least(const struct swn_book *b);
 /* What they say is resident, of each as far as it counts. */
 uint64_t swn_book_resident(const struct swn_book *b);
 /* Whether somebody has no lease and could get one. */

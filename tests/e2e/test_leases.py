@@ -237,6 +237,20 @@ def test_record_that_cannot_be_written_now(place):
         assert said.count("cannot write") == 1 and "on record again" in said, said
 
 
+def test_a_total_below_what_is_needed(place):
+    """Refused: the leases would stay above it for as long as the programs live."""
+    with daemon(place, "--total", "100M") as d, Client(d, minimum=40 * MIB, demand=60 * MIB) as c:
+        c.obey(0.5)
+        result = d.ctl("total", "39M")
+        assert result.returncode == 1 and result.stdout == "" and "at least 40.0 MiB" in result.stderr, result
+        listing = d.ask({"op": "list"})
+        assert (listing["total_bytes"], listing["leased_bytes"]) == (100 * MIB, 60 * MIB)
+        result = d.ctl("total", "40M")
+        assert result.returncode == 0 and "giving back" in result.stdout, result
+        c.obey(0.5)
+        assert d.ask({"op": "list"})["leased_bytes"] == 40 * MIB
+
+
 def test_what_was_set_outlives_the_daemon(place):
     d = Daemon(place, "--total", "100M")
     try:

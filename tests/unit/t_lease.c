@@ -329,10 +329,18 @@ static void lower_total(void **state)
     assert_int_equal(swn_book_sum(&book), 1000 * MIB);
     answer_all();
     assert_int_equal(swn_book_sum(&book), 600 * MIB);
-    book.total = 100 * MIB; /* less than they need: nobody is starved, and nobody gets more than it needs */
+    assert_int_equal(swn_book_least(&book), 200 * MIB);
+    /* Less than they need, as one that follows memory may come to: nobody is starved, nor gets more than it needs. */
+    book.total = 100 * MIB;
     swn_book_balance(&book, clock_ms);
     answer_all();
     assert_int_equal(swn_book_sum(&book), 200 * MIB);
+    /* What needs count for is what is there of them; one that is away keeps all it has. */
+    clients[0].party->minimum = SWN_WIRE_BYTES_MOST;
+    assert_int_equal(swn_book_least(&book), 200 * MIB);
+    clients[0].party->minimum = clients[1].party->minimum = 10 * MIB;
+    clients[1].connected = clients[1].party->attached = 0;
+    assert_int_equal(swn_book_least(&book), 160 * MIB);
 }
 
 /* A process that knows its lease from a daemon that is gone. */
