@@ -35,6 +35,8 @@ set(t_nomem_LINK "")
 foreach(call malloc calloc realloc mmap mprotect memfd_create ftruncate)
     list(APPEND t_nomem_LINK -Wl,--wrap=${call})
 endforeach()
+# What changes while a plan is made without the lock.
+set(t_budget_LINK -Wl,--wrap=swn_policy_make_plan)
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
 set(unit_tests_without_threads t_config t_cut t_divide t_order t_pickle t_plan t_results t_safetensors t_size t_zip)
 foreach(source IN LISTS unit_tests)

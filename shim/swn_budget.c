@@ -42,12 +42,14 @@ static void replan(struct swn_engine *e)
     }
     if (!draft.n)
         return;
-    uint64_t goal = e->goal_bytes;
+    uint64_t goal = e->goal_bytes, plans = e->plans;
+    e->plan_dirty = 0; /* so that what changes from here on, which the draft knows nothing of, is seen */
     pthread_mutex_unlock(&e->lock);
     int err = swn_policy_make_plan(&draft);
     pthread_mutex_lock(&e->lock);
-    if (!err && goal == e->goal_bytes)
-        swn_policy_adopt(e, &draft);
+    int changed = e->plan_dirty;
+    if (e->plans == plans && (err || goal != e->goal_bytes || swn_policy_adopt(e, &draft) || changed))
+        e->plan_dirty = 1; /* else an operator's end made a newer one, and knows best */
     swn_policy_drop_draft(&draft);
 }
 

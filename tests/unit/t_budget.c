@@ -282,6 +282,57 @@ static void below_the_minimum(void *arg)
     CHECK(refused >= 8);
 }
 
+/* What happens while the budget's thread makes its plan without the lock. */
+static enum { NOTHING, A_CHANGE, A_NEWER_PLAN } meanwhile;
+static unsigned replanned;
+
+int __real_swn_policy_make_plan(struct swn_draft *d);
+int __wrap_swn_policy_make_plan(struct swn_draft *d);
+int __wrap_swn_policy_make_plan(struct swn_draft *d)
+{
+    pthread_mutex_lock(&e->lock);
+    replanned++;
+    if (meanwhile == A_CHANGE)
+        e->plan_dirty = 1;
+    if (meanwhile == A_NEWER_PLAN) {
+        e->plans++;
+        e->planned_other = 12345;
+    }
+    pthread_mutex_unlock(&e->lock);
+    return __real_swn_policy_make_plan(d);
+}
+
+static int dirty(void)
+{
+    pthread_mutex_lock(&e->lock);
+    int now = e->plan_dirty;
+    pthread_mutex_unlock(&e->lock);
+    return now;
+}
+
+/* A weight that comes or goes while the plan for another budget is made is not in it: the next operators plan anew. And
+ * where they have done so already, theirs stays. */
+static void changes_while_a_plan_is_made(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(16 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights();
+    for (unsigned i = 0; i < 16; i++)
+        pass();
+    set(15 * MIB);
+    CHECK(replanned == 1 && !dirty());
+    meanwhile = A_CHANGE;
+    set(14 * MIB);
+    CHECK(replanned == 2 && dirty());
+    uint64_t before = e->plans;
+    for (unsigned i = 0; i < 8; i++)
+        pass();
+    CHECK(e->plans > before && !dirty());
+    meanwhile = A_NEWER_PLAN;
+    set(13 * MIB);
+    CHECK(replanned == 3 && e->planned_other == 12345);
+}
+
 static void *set_often(void *arg)
 {
     uint64_t chance = (uint64_t)(uintptr_t)arg * 0x9E3779B97F4A7C15ULL + 1;
@@ -326,6 +377,7 @@ ALONE(operator_that_stands_still, 60)
 ALONE(above_the_old_limit_too, 60)
 ALONE(changes_while_weights_leave, 60)
 ALONE(below_the_minimum, 60)
+ALONE(changes_while_a_plan_is_made, 60)
 ALONE(changes_at_once, 60)
 
 int main(void)
@@ -338,6 +390,7 @@ int main(void)
         cmocka_unit_test(above_the_old_limit_too_alone),
         cmocka_unit_test(changes_while_weights_leave_alone),
         cmocka_unit_test(below_the_minimum_alone),
+        cmocka_unit_test(changes_while_a_plan_is_made_alone),
         cmocka_unit_test(changes_at_once_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
