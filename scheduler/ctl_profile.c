@@ -137,7 +137,7 @@ static int show(const char *path)
 
 /* --- the run --- */
 
-/* All of the memory: nothing is streamed, and computing is measured as it is. */
+/* All of the memory, whatever a daemon would give: nothing is streamed, and computing is measured as it is. */
 static int default_budget(void)
 {
     char text[32];
@@ -146,7 +146,7 @@ static int default_budget(void)
         return 0;
     long long bytes = (long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     snprintf(text, sizeof text, "%lld", bytes > 0 ? bytes : 1ll << 40);
-    return setenv("SWAPNET_BUDGET", text, 1) ? -errno : 0;
+    return setenv("SWAPNET_BUDGET", text, 1) || setenv("SWAPNET_DAEMON", "off", 1) ? -errno : 0;
 }
 
 /* Reads of layers' sizes where nothing was streamed, so that alpha and beta can be fitted all the same. */

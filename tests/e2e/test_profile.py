@@ -85,6 +85,15 @@ def test_exit_codes(disk):
     run(CTL, "profile", "--show", f"{disk}/nothing", code=1)
 
 
+def test_all_of_the_memory(disk):
+    """Unless somebody says otherwise: a daemon's lease would make it stream."""
+    for options, env, said in (((), {}, ["off"]), (("-b", "64M"), {}, []), ((), {"SWAPNET_BUDGET": "64M"}, [])):
+        run(CTL, "profile", "-o", f"{disk}/p.json", *options, "--", "sh", "-c", f"env >{disk}/env", code=1, env=env)
+        lines = pathlib.Path(disk, "env").read_text().splitlines()
+        assert [line.split("=")[1] for line in lines if line.startswith("SWAPNET_DAEMON=")] == said
+        assert ("SWAPNET_BUDGET=64M" in lines) == (not said)
+
+
 def test_what_is_there_stays(disk):
     """Until there is a profile to take its place; and what is no file is not replaced at all."""
     old = pathlib.Path(disk, "precious.json")
