@@ -60,19 +60,26 @@ static pthread_mutex_t wishes = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- which daemon ---- */
 
-/* Nobody but root and ourselves can have put the socket there. */
-static int trusted(const char *path)
+/* 0: there is a socket, and nobody but root and ourselves can have put it there; -EPERM: others can. -errno: there is
+ * none. */
+static int look_at(const char *path)
 {
     char directory[PATH_MAX];
     struct stat st;
-    if (stat(path, &st) || !S_ISSOCK(st.st_mode) || strlen(path) >= sizeof directory)
-        return 0;
+    if (stat(path, &st))
+        return -errno;
+    if (!S_ISSOCK(st.st_mode))
+        return -ENOTSOCK;
+    if (strlen(path) >= sizeof directory)
+        return -ENAMETOOLONG;
     strcpy(directory, path);
     char *slash = strrchr(directory, '/');
     if (slash == directory)
         slash++;
     *slash = '\0';
-    return !stat(directory, &st) && (st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & 0022);
+    if (stat(directory, &st))
+        return -errno;
+    return (st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & 0022) ? 0 : -EPERM;
 }
 
 /* A socket file that nobody listens to any more is a dead daemon's. */
@@ -95,7 +102,7 @@ int swn_client_find(struct swn_config *config)
         if (rc == -ENOENT)
             break;
         snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
-        if (!rc && strlen(path) < sizeof config->daemon_path && trusted(path) && alive(path))
+        if (!rc && strlen(path) < sizeof config->daemon_path && !look_at(path) && alive(path))
             strcpy(config->daemon_path, path);
     }
     if (config->daemon == SWN_DAEMON_OFF)
@@ -108,12 +115,15 @@ static int dial(const char *path)
     struct sockaddr_un sa;
     struct ucred peer;
     socklen_t len = sizeof peer;
-    if (!trusted(path) || swn_control_address(&sa, path))
-        return -EPERM;
+    int err = look_at(path);
+    if (!err)
+        err = swn_control_address(&sa, path);
+    if (err)
+        return err;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    int err = connect(fd, (const struct sockaddr *)&sa, sizeof sa) ? -errno : 0;
+    err = connect(fd, (const struct sockaddr *)&sa, sizeof sa) ? -errno : 0;
     if (!err && (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || (peer.uid != 0 && peer.uid != geteuid())))
         err = -EPERM;
     if (err)
