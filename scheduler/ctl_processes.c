@@ -218,7 +218,7 @@ static const char *cell(char *buf, size_t size, json_t *value, enum kind kind, i
     else if (kind == TEXT)
         snprintf(buf, size, "%s", json_string_value(value));
     else if (kind == URGENCY)
-        snprintf(buf, size, "%.1f", json_real_value(value));
+        snprintf(buf, size, "%g", json_real_value(value));
     else if (kind == BYTES && format == SWN_CLI_TABLE)
         snprintf(buf, size, "%s", swn_format_mib(mib, (uint64_t)json_integer_value(value)));
     else if (kind == NANOSECONDS && format == SWN_CLI_TABLE)

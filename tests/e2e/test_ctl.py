@@ -275,6 +275,10 @@ def test_status_csv_and_table(runtime):
     assert list(row) == FIELDS
     assert row["name"] == 'a "b", c??[31m'
     assert (row["budget_bytes"], row["urgency"], row["torch_version"]) == ("268435456", "2.5", "")
+    Fake(runtime, 900003, stats(900003, urgency=0.001))
+    Fake(runtime, 900004, stats(900004, urgency=12.345))
+    rows = csv.DictReader(io.StringIO(status(runtime, "-o", "csv", "900003", "900004").stdout))
+    assert [row["urgency"] for row in rows] == ["0.001", "12.345"]
     table = status(runtime, "900001").stdout
     assert "\x1b" not in table and len(table.splitlines()) == 2
     Fake(runtime, 900002, stats(900002, device_kept_bytes=3 << 20))
