@@ -108,19 +108,20 @@ static json_t *tell(const char *request)
 
 int ctl_total(int argc, char **argv)
 {
-    uint64_t bytes;
+    uint64_t bytes = 0;
     char request[96], a[32], b[32];
     int rc = take_words(argc, argv, 1);
     if (rc)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
-    if (swn_parse_size(argv[optind], &bytes)) {
-        swn_cli_error("'%s' is not a size: use e.g. 256M or 2G", argv[optind]);
+    if (strcmp(argv[optind], "auto") && (swn_parse_size(argv[optind], &bytes) || !bytes)) {
+        swn_cli_error("'%s' is not a total: use e.g. 256M or 2G, or auto", argv[optind]);
         return SWN_CLI_USAGE;
     }
     snprintf(request, sizeof request, "{\"op\":\"total\",\"budget\":%" PRIu64 "}", bytes);
     json_t *answer = tell(request);
     if (!answer)
         return SWN_CLI_FAILURE;
+    bytes = (uint64_t)json_integer_value(json_object_get(answer, "total_bytes"));
     uint64_t leased = (uint64_t)json_integer_value(json_object_get(answer, "leased_bytes"));
     printf("total %s, leased %s%s\n", swn_format_mib(a, bytes), swn_format_mib(b, leased),
            leased > bytes ? ": processes are giving back" : "");

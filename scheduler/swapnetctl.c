@@ -73,9 +73,10 @@ static const struct swn_cli_command commands[] = {
      "\n"
      "Exit status: 0; 1 when it is refused, which says what would be accepted; 2 for wrong usage.\n"},
     {"total", ctl_total, "change what swapnetd divides",
-     "Usage: swapnetctl total SIZE\n"
+     "Usage: swapnetctl total SIZE|auto\n"
      "\n"
-     "All programs together get SIZE from now on. Those that lose give back first.\n"},
+     "All programs together get SIZE from now on. Those that lose give back first. auto: what swapnetd was started\n"
+     "with, a size or a share of memory, counts again.\n"},
     {"drain", ctl_drain, "let swapnetd end when its programs have",
      "Usage: swapnetctl drain\n"
      "\n"

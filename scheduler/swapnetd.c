@@ -65,6 +65,15 @@ static void follow_memory(struct swd *d, enum look look)
     }
 }
 
+uint64_t swd_total_auto(struct swd *d)
+{
+    d->total.set = 0;
+    if (d->options.total)
+        d->book.total = d->options.total;
+    follow_memory(d, FIRST);
+    return d->book.total;
+}
+
 static void bind_cpus(struct swd *d)
 {
     size_t n = 0, i = 0;

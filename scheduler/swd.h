@@ -63,6 +63,8 @@ struct swd {
 int64_t swd_now_ms(void);
 /* The total that does not follow memory; 0: it does. */
 uint64_t swd_fixed_total(const struct swd *d);
+/* Forgets the total that a user set: that of the settings counts again, or what there is in memory, at once. */
+uint64_t swd_total_auto(struct swd *d);
 __attribute__((format(printf, 1, 2))) void swd_say(const char *format, ...);
 
 /* swd_options.c: defaults, file, command line; in that order. 0; 1: help or version was printed; -EINVAL: said why. */

@@ -103,19 +103,22 @@ static void set(struct swd *d, struct swd_client *c, const struct swn_wire *m)
 
 static void total(struct swd *d, struct swd_client *c, uint64_t bytes)
 {
-    if (bytes < SWN_BUDGET_MIN_BYTES) {
+    uint64_t least = swn_book_least(&d->book), wanted = bytes ? bytes : d->options.total;
+    if (bytes && bytes < SWN_BUDGET_MIN_BYTES) {
         swd_answer_error(c, "the total has to be 8 MiB at least");
         return;
     }
-    uint64_t least = swn_book_least(&d->book);
-    if (bytes < least) { /* their leases would stay above it for ever */
+    if (wanted && wanted < least) { /* their leases would stay above it for ever */
         char mib[32], why[SWN_WIRE_TEXT];
         snprintf(why, sizeof why, "its programs need at least %s; the total stays what it is",
                  swn_format_mib(mib, least));
         swd_answer_error(c, why);
         return;
     }
-    d->total.set = d->book.total = bytes;
+    if (bytes)
+        d->total.set = d->book.total = bytes;
+    else
+        bytes = swd_total_auto(d);
     d->book.dirty = 1;
     swn_book_balance(&d->book, swd_now_ms());
     answer(c, json_pack("{s:i s:I s:I}", "schema", 1, "total_bytes", (json_int_t)bytes, "leased_bytes",

@@ -14,6 +14,7 @@
  *     bye                           the process gives all of it back
  *   swapnetctl to daemon, or to a process (status, set)
  *     status / list / version, set (pid or name) budget urgency, total budget, drain
+ * A budget of 0 in "set" and "total": none is set any more.
  *
  * Bytes are integers up to SWN_WIRE_BYTES_MOST, latency is in seconds, a curve is a flat array of bytes, seconds,
  * bytes, seconds, ... with ascending bytes and at most SWN_WIRE_POINTS points.

@@ -100,7 +100,7 @@ _swapnetctl()
             ;;
         esac
         ;;
-    total) mapfile -t COMPREPLY < <(compgen -W "256M 512M 1G 2G 4G" -- "$cur") ;;
+    total) mapfile -t COMPREPLY < <(compgen -W "auto 256M 512M 1G 2G 4G" -- "$cur") ;;
     profile)
         case $prev in
         -o | --output | --show) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;

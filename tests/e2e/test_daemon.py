@@ -297,6 +297,11 @@ def test_share_of_memory(place):
         assert listing["follows_memory"] and listing["total_bytes"] >= 8 * MIB
         assert d.ctl("total", "64M").returncode == 0
         assert not d.ask({"op": "list"})["follows_memory"]
+        result = d.ctl("total", "auto")
+        assert result.returncode == 0 and " leased " in result.stdout, result
+        followed = d.ask({"op": "list"})
+        assert followed["follows_memory"] and followed["total_bytes"] > listing["total_bytes"] / 2
+        assert d.ctl("total", "0").returncode == 2
 
 
 def test_stale_socket_and_second_daemon(place):

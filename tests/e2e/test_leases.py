@@ -261,6 +261,11 @@ def test_what_was_set_outlives_the_daemon(place):
             d.start()
             listing = d.ask({"op": "list"})
             assert (listing["total_bytes"], listing["draining"]) == (64 * MIB, True), listing
+            assert "total 100.0 MiB" in d.ctl("total", "auto").stdout
+            d.kill()
+            d.start()
+            assert d.ask({"op": "list"})["total_bytes"] == 100 * MIB
+            assert d.ctl("total", "64M").returncode == 0
             d.kill()
             d.args = ("--total", "80M")  # which says that there is another one
             d.start()
