@@ -13,6 +13,7 @@
 
 #include "ctl.h"
 #include "ctl_processes.h"
+#include "swn_label.h"
 #include "swn_size.h"
 
 #define LIBRARY "libswapnet.so"
@@ -27,6 +28,10 @@ enum {
     OPT_VERBOSE,
     OPT_LIBRARY,
     OPT_DEVICE_BUDGET,
+    OPT_UNIFIED,
+    OPT_NAME,
+    OPT_URGENCY,
+    OPT_DAEMON,
     OPT_PROFILE
 };
 
@@ -42,6 +47,10 @@ static const struct option options[] = {
     {"strict", no_argument, NULL, OPT_STRICT},
     {"verbose", no_argument, NULL, OPT_VERBOSE},
     {"library", required_argument, NULL, OPT_LIBRARY},
+    {"unified", required_argument, NULL, OPT_UNIFIED},
+    {"name", required_argument, NULL, OPT_NAME},
+    {"urgency", required_argument, NULL, OPT_URGENCY},
+    {"daemon", required_argument, NULL, OPT_DAEMON},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -55,6 +64,8 @@ static const struct {
     {OPT_TRACE, "SWAPNET_TRACE"},     {OPT_FETCH, "SWAPNET_FETCH"},
     {OPT_STRICT, "SWAPNET_STRICT"},   {OPT_VERBOSE, "SWAPNET_VERBOSE"},
     {OPT_LIBRARY, "SWAPNET_LIBRARY"}, {OPT_DEVICE_BUDGET, "SWAPNET_DEVICE_BUDGET"},
+    {OPT_UNIFIED, "SWAPNET_UNIFIED"}, {OPT_NAME, "SWAPNET_NAME"},
+    {OPT_URGENCY, "SWAPNET_URGENCY"}, {OPT_DAEMON, "SWAPNET_DAEMON"},
 };
 
 static int set_variable(int option, const char *value)
@@ -72,16 +83,42 @@ static int set_variable(int option, const char *value)
     return 0;
 }
 
-static int check_fetch(void)
+/* 0, or -EINVAL: it is set, and none of these words. */
+static int check_word(const char *variable, const char *what, const char *const *known, const char *use)
 {
-    static const char *const known[] = {"auto", "uring", "pread", "buffered"};
-    const char *value = getenv("SWAPNET_FETCH");
+    const char *value = getenv(variable);
     if (!value || !*value)
         return 0;
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (strcmp(value, known[i]) == 0)
+    for (; *known; known++)
+        if (strcmp(value, *known) == 0)
             return 0;
-    swn_cli_error("fetch path '%s' is not known: use auto, uring, pread or buffered", value);
+    swn_cli_error("%s '%s' is not known: use %s", what, value, use);
+    return -EINVAL;
+}
+
+static int check_words(void)
+{
+    static const char *const fetch[] = {"auto", "uring", "pread", "buffered", NULL};
+    static const char *const unified[] = {"auto", "off", "pageable", "registered", "managed", NULL};
+    int rc = check_word("SWAPNET_FETCH", "fetch path", fetch, "auto, uring, pread or buffered");
+    return rc ? rc
+              : check_word("SWAPNET_UNIFIED", "kind of memory", unified, "auto, off, pageable, registered or managed");
+}
+
+/* What swapnetd and its users know the program by. */
+static int check_labels(void)
+{
+    const char *name = getenv("SWAPNET_NAME"), *urgency = getenv("SWAPNET_URGENCY"), *daemon = getenv("SWAPNET_DAEMON");
+    const char *wrong = name && *name ? swn_label_wrong(name) : NULL;
+    double unused;
+    if (wrong)
+        swn_cli_error("name '%s' %s", name, wrong);
+    else if (urgency && *urgency && swn_label_urgency(urgency, &unused))
+        swn_cli_error("urgency '%s' " SWN_LABEL_NO_URGENCY, urgency);
+    else if (daemon && *daemon && strcmp(daemon, "auto") && strcmp(daemon, "off") && *daemon != '/')
+        swn_cli_error("'%s' is no way to a daemon: use auto, off or the absolute path of its socket", daemon);
+    else
+        return 0;
     return -EINVAL;
 }
 
@@ -111,16 +148,18 @@ int ctl_run_check(void)
 {
     const char *budget = getenv("SWAPNET_BUDGET"), *memory = getenv("SWAPNET_MEMORY");
     int whole = memory && *memory, named = budget && *budget, follows = named && !strcmp(budget, "auto");
-    if (!named && !whole && !ctl_has_daemon()) {
+    int rc = check_labels();
+    if (!rc && !named && !whole && !ctl_has_daemon()) {
         swn_cli_error("no budget: give --budget SIZE, e.g. --budget 256M, or --memory SIZE, or run swapnetd");
-        return -EINVAL;
+        rc = -EINVAL;
     }
-    int rc = check_size("SWAPNET_MEMORY", "memory");
+    if (!rc)
+        rc = check_size("SWAPNET_MEMORY", "memory");
     if (!rc && !follows)
         rc = check_size("SWAPNET_BUDGET", "budget");
     if (!rc)
         rc = check_size("SWAPNET_DEVICE_BUDGET", "device budget");
-    return rc ? rc : check_fetch();
+    return rc ? rc : check_words();
 }
 
 /* ../lib/libswapnet.so as seen from our own binary. 0 or -errno. */

@@ -8,8 +8,8 @@
 
 #include "ctl.h"
 #include "ctl_processes.h"
+#include "swn_label.h"
 #include "swn_size.h"
-#include "swn_wire.h"
 
 static int set_budget(json_t *request, const char *text)
 {
@@ -24,10 +24,9 @@ static int set_budget(json_t *request, const char *text)
 
 static int set_urgency(json_t *request, const char *text)
 {
-    char *end;
-    double urgency = strtod(text, &end);
-    if (end == text || *end || !(urgency >= SWN_WIRE_URGENCY_LEAST && urgency <= SWN_WIRE_URGENCY_MOST)) {
-        swn_cli_error("urgency '%s' is not a number from 0.001 to 1000", text);
+    double urgency;
+    if (swn_label_urgency(text, &urgency)) {
+        swn_cli_error("urgency '%s' " SWN_LABEL_NO_URGENCY, text);
         return -EINVAL;
     }
     return json_object_set_new(request, "urgency", json_real(urgency));

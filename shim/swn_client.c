@@ -319,7 +319,8 @@ static void hello(struct swn_client *c)
 {
     struct swn_wire m = {
         .op = SWN_WIRE_HELLO, .has = SWN_HAS_VERSION | SWN_HAS_NAME | SWN_HAS_LEASE, .version = SWN_WIRE_VERSION};
-    snprintf(m.name, sizeof m.name, "%s", program_invocation_short_name);
+    const char *given = swn_engine_one.config.name; /* never changes */
+    snprintf(m.name, sizeof m.name, "%s", given[0] ? given : program_invocation_short_name);
     for (char *p = m.name; *p; p++) /* a program's name is any bytes */
         if ((unsigned char)*p >= 0x80)
             *p = '?';

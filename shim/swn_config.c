@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "swn_label.h"
 #include "swn_paths.h"
 #include "swn_size.h"
 
@@ -155,29 +156,20 @@ static int set_daemon(struct swn_config *c, const struct variable *v, const char
     return set_path(c, v, value);
 }
 
-/* strtod would go by the program's locale. */
 static int set_urgency(struct swn_config *c, const struct variable *v, const char *value)
 {
-    double number = 0, digit = 1;
-    int point = 0, digits = 0;
-    const char *p = value;
-    for (; (*p >= '0' && *p <= '9') || (*p == '.' && !point); p++) {
-        if (*p == '.') {
-            point = 1;
-            continue;
-        }
-        number = number * 10 + (*p - '0');
-        digit *= point ? 10 : 1;
-        if (++digits > 12)
-            break;
-    }
-    number /= digit;
-    if (*p || !digits || number < 0.001 || number > 1000) {
-        char text[SHOWN + 4];
-        return fail(c, "%s='%s' is no urgency: use a number from 0.001 to 1000, 1 is ordinary", v->name,
-                    shown(text, value));
-    }
-    c->urgency = number;
+    char text[SHOWN + 4];
+    return swn_label_urgency(value, &c->urgency) ? fail(c, "%s='%s' " SWN_LABEL_NO_URGENCY, v->name, shown(text, value))
+                                                 : 0;
+}
+
+static int set_name(struct swn_config *c, const struct variable *v, const char *value)
+{
+    char text[SHOWN + 4];
+    const char *wrong = swn_label_wrong(value);
+    if (wrong)
+        return fail(c, "%s='%s' %s", v->name, shown(text, value), wrong);
+    strcpy(c->name, value);
     return 0;
 }
 
@@ -208,6 +200,7 @@ static const struct variable variables[] = {
     {"SWAPNET_DEVICE_BUDGET", set_bytes, offsetof(struct swn_config, device_budget_bytes)},
     {"SWAPNET_DAEMON", set_daemon, offsetof(struct swn_config, daemon_path)},
     {"SWAPNET_URGENCY", set_urgency, 0},
+    {"SWAPNET_NAME", set_name, 0},
     {"SWAPNET_LIBRARY", set_nothing, 0},
 };
 #define VARIABLES (sizeof(variables) / sizeof(variables[0]))

@@ -10,6 +10,8 @@
 #include <limits.h>
 #include <stdint.h>
 
+#include "swn_label.h"
+
 /* Values of swn_config.fetch: SWAPNET_FETCH=auto|uring|pread|buffered. */
 enum swn_config_fetch { SWN_CONFIG_AUTO = 0, SWN_CONFIG_URING = 1, SWN_CONFIG_PREAD = 2, SWN_CONFIG_BUFFERED = 3 };
 
@@ -45,6 +47,7 @@ struct swn_config {
     int daemon;            /* SWAPNET_DAEMON, enum swn_config_daemon */
     char daemon_path[PATH_MAX];
     double urgency;               /* SWAPNET_URGENCY, 1 unless set */
+    char name[SWN_LABEL_NAME];    /* SWAPNET_NAME, or "": the program's own */
     char store_dir[PATH_MAX];     /* SWAPNET_STORE, else $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet */
     int store_off;                /* SWAPNET_STORE=off: no block stores; the spill file is in the default directory */
     char stats_path[PATH_MAX];    /* SWAPNET_STATS, or "" */

@@ -573,7 +573,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->fetch_path = e->fetch ? swn_fetch_path_name(swn_fetch_path_now(e->fetch)) : "none";
     out->torch_version = e->half ? e->half->version : "unknown";
     out->state = e->goal_bytes < e->config.budget_bytes ? "shrinking" : "running";
-    out->name = program_invocation_short_name;
+    out->name = e->config.name[0] ? e->config.name : program_invocation_short_name;
     swn_device_stats(out);
     pthread_mutex_unlock(&e->lock);
 }

@@ -24,7 +24,7 @@ _swapnetctl()
         for ((i = 2; i < COMP_CWORD; i++)); do
             case ${COMP_WORDS[i]} in
             --) ((i++)); break ;;
-            -b | --budget | --memory | --device-budget | -s | --store | --stats | --trace | --fetch | --library | --profile) ((i++)) ;;
+            -b | --budget | --memory | --device-budget | --unified | --name | --urgency | --daemon | -s | --store | --stats | --trace | --fetch | --library | --profile) ((i++)) ;;
             -*) ;;
             *) break ;;
             esac
@@ -42,9 +42,12 @@ _swapnetctl()
         -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
         --stats | --trace | --library | --profile) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
         --fetch) mapfile -t COMPREPLY < <(compgen -W "auto uring pread buffered" -- "$cur") ;;
+        --unified) mapfile -t COMPREPLY < <(compgen -W "auto off pageable registered managed" -- "$cur") ;;
+        --daemon) mapfile -t COMPREPLY < <(compgen -f -W "auto off" -- "$cur") ;;
+        --name | --urgency) ;;
         *)
             if [[ $cur == -* ]]; then
-                mapfile -t COMPREPLY < <(compgen -W "--budget --profile --memory --device-budget --store --stats --trace --fetch --strict --verbose
+                mapfile -t COMPREPLY < <(compgen -W "--budget --profile --memory --device-budget --unified --name --urgency --daemon --store --stats --trace --fetch --strict --verbose
                     --library --help --" -- "$cur")
             else
                 mapfile -t COMPREPLY < <(compgen -c -- "$cur")

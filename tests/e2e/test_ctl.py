@@ -60,6 +60,11 @@ def fails(result, code, *parts):
     (("--budget", "99999999T", "true"), "too large"),
     (("--library", "/nonexistent/libswapnet.so", "true"), "/nonexistent/libswapnet.so"),
     (("--library", "/tmp", "true"), "/tmp"),
+    (("--name", "two words", "true"), "without spaces"),
+    (("--name", "12", "true"), "a process's number"),
+    (("--urgency", "1e3", "true"), "0.001 to 1000"),
+    (("--daemon", "on", "true"), "auto, off or the absolute path"),
+    (("--unified", "yes", "true"), "pageable, registered or managed"),
 ])
 def test_run_refuses(args, part):
     assert fails(run(*args), 125, part)
@@ -129,12 +134,14 @@ def environment(result):
 
 def test_run_sets_variables():
     env = environment(ctl("run", "-b", "1.5G", "-s", "/s", "--stats", "st.json", "--trace=/t", "--fetch", "pread",
-                          "--strict", "--verbose", "--device-budget", "2G", "--", "env", "-0",
+                          "--strict", "--verbose", "--device-budget", "2G", "--unified", "off", "--name", "camera",
+                          "--urgency", "2.5", "--daemon", "/d.sock", "--", "env", "-0",
                           env={"SWAPNET_STORE": "/other"}))
     ours = {k: v for k, v in env.items() if k.startswith("SWAPNET")}
     assert ours == {"SWAPNET_BUDGET": "1.5G", "SWAPNET_STORE": "/s", "SWAPNET_STATS": "st.json",
                     "SWAPNET_TRACE": "/t", "SWAPNET_FETCH": "pread", "SWAPNET_STRICT": "1", "SWAPNET_VERBOSE": "1",
-                    "SWAPNET_DEVICE_BUDGET": "2G"}
+                    "SWAPNET_DEVICE_BUDGET": "2G", "SWAPNET_UNIFIED": "off", "SWAPNET_NAME": "camera",
+                    "SWAPNET_URGENCY": "2.5", "SWAPNET_DAEMON": "/d.sock"}
     assert env["LD_PRELOAD"] == str(harness.LIBRARY.resolve())
 
 

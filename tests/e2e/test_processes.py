@@ -93,6 +93,29 @@ def test_set_total_and_cap(place):
 
 
 @needs_torch
+def test_names(place):
+    """What a user calls a program, where all are python3."""
+    with dnns() as make:
+        camera = make(place, 8, SWAPNET_NAME="camera-1", SWAPNET_BUDGET="30M")
+        camera.goes_on(1)
+        with daemon(place, "--total", "200M") as d:
+            maps, other = make(place, 8, SWAPNET_NAME="maps"), make(place, 8)
+            for dnn in maps, other:
+                dnn.goes_on(1)
+            assert d.list()[maps.pid]["name"] == "maps" and d.list()[other.pid]["name"].startswith("python3")
+            shown = {p["pid"]: p["name"] for p in json.loads(d.ctl("list", "-o", "json").stdout)["processes"]}
+            assert (shown[camera.pid], shown[maps.pid]) == ("camera-1", "maps")
+            assert " maps " in d.ctl("top").stdout
+            assert d.ctl("set", "maps", "urgency=4").returncode == 0 and d.list()[maps.pid]["urgency"] == 4
+            assert d.ctl("set", "camera-1", "budget=20M").returncode == 0  # which the daemon does not have
+            assert camera.stats()["budget_bytes"] == 20 * MIB
+            assert "0 processes are called 'map'" in d.ctl("set", "map", "urgency=4").stderr
+            assert d.ask({"op": "set", "name": "maps", "urgency": 5})["pid"] == maps.pid
+            for dnn in camera, maps, other:
+                assert dnn.end()[0] == plain_bits(8)
+
+
+@needs_torch
 def test_newcomer_without_its_daemon(place):
     """HOLES rule 12: its minimum, until the configured daemon answers."""
     with dnns() as make:

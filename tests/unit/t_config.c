@@ -39,12 +39,12 @@ static void everything(void **state)
 {
     (void)state;
     assert_int_equal(
-        swn_config_load(&c,
-                        ENV("SWAPNET=1", "SWAPNET_BUDGET=1.5G", "SWAPNET_BUDGET=7x", "SWAPNET_STORE=/s",
-                            "SWAPNET_STATS=stats.json", "SWAPNET_TRACE=/t", "SWAPNET_VERIFY=/v", "SWAPNET_VERBOSE=1",
-                            "SWAPNET_STRICT=1", "SWAPNET_FETCH=pread", "SWAPNET_ENFORCE=0", "SWAPNET_UNIFIED=managed",
-                            "SWAPNET_DEVICE=privateuseone", "SWAPNET_WITHOUT=slices,prefetch",
-                            "SWAPNET_DEVICE_BUDGET=3G", "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
+        swn_config_load(&c, ENV("SWAPNET=1", "SWAPNET_BUDGET=1.5G", "SWAPNET_BUDGET=7x", "SWAPNET_STORE=/s",
+                                "SWAPNET_STATS=stats.json", "SWAPNET_TRACE=/t", "SWAPNET_VERIFY=/v",
+                                "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1", "SWAPNET_FETCH=pread", "SWAPNET_ENFORCE=0",
+                                "SWAPNET_UNIFIED=managed", "SWAPNET_DEVICE=privateuseone",
+                                "SWAPNET_WITHOUT=slices,prefetch", "SWAPNET_DEVICE_BUDGET=3G", "SWAPNET_NAME=camera-1",
+                                "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
         0);
     assert_int_equal(c.budget_bytes, 3u << 29);
     assert_string_equal(c.store_dir, "/s");
@@ -61,6 +61,7 @@ static void everything(void **state)
     assert_int_equal(c.device, SWN_CONFIG_PRIVATEUSEONE);
     assert_int_equal(c.without, SWN_WITHOUT_SLICES | SWN_WITHOUT_PREFETCH);
     assert_int_equal(c.device_budget_bytes, 3ull << 30);
+    assert_string_equal(c.name, "camera-1");
     assert_string_equal(c.warnings, "");
 }
 
@@ -108,6 +109,11 @@ static void errors(void **state)
         {"SWAPNET_URGENCY=0", "SWAPNET_URGENCY='0' is no urgency: use a number from 0.001 to 1000, 1 is ordinary"},
         {"SWAPNET_URGENCY=1e3", "SWAPNET_URGENCY='1e3' is no urgency: use a number from 0.001 to 1000, 1 is ordinary"},
         {"SWAPNET_URGENCY=.", "SWAPNET_URGENCY='.' is no urgency: use a number from 0.001 to 1000, 1 is ordinary"},
+        {"SWAPNET_NAME=two words",
+         "SWAPNET_NAME='two words' is no name: use letters, digits and other characters of ASCII, without spaces"},
+        {"SWAPNET_NAME=t\xc3\xbcr",
+         "SWAPNET_NAME='t\xc3\xbcr' is no name: use letters, digits and other characters of ASCII, without spaces"},
+        {"SWAPNET_NAME=4711", "SWAPNET_NAME='4711' is no name: it would be taken for a process's number"},
         {"SWAPNET=off", "SWAPNET='off' is not a switch: use 0 or 1"},
         {"SWAPNET_STRICT=yes", "SWAPNET_STRICT='yes' is not a switch: use 0 or 1"},
         {"SWAPNET_VERBOSE=2", "SWAPNET_VERBOSE='2' is not a switch: use 0 or 1"},
@@ -167,6 +173,13 @@ static void long_values(void **state)
     assert_non_null(strstr(c.error, "too long"));
     assert_int_equal(swn_config_load(&c, ENV(budget, "HOME=/h")), -EINVAL);
     assert_non_null(strstr(c.error, "...' is too large"));
+    char name[96] = "SWAPNET_NAME=";
+    memset(name + strlen(name), 'n', SWN_LABEL_NAME);
+    assert_int_equal(swn_config_load(&c, ENV(name, "SWAPNET_BUDGET=64M", "HOME=/h")), -EINVAL);
+    assert_non_null(strstr(c.error, "1 to 63 characters"));
+    name[strlen("SWAPNET_NAME=") + SWN_LABEL_NAME - 1] = '\0';
+    assert_int_equal(swn_config_load(&c, ENV(name, "SWAPNET_BUDGET=64M", "HOME=/h")), 0);
+    assert_int_equal(strlen(c.name), SWN_LABEL_NAME - 1);
     path[strlen("SWAPNET_STATS=") + PATH_MAX - 1] = '\0'; /* the longest path there is */
     assert_int_equal(swn_config_load(&c, ENV(path, "SWAPNET_BUDGET=64M", "HOME=/h")), 0);
     assert_int_equal(strlen(c.stats_path), PATH_MAX - 1);
