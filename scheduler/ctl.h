@@ -29,7 +29,7 @@ int ctl_cache(int argc, char **argv);
 int ctl_run_child(char **command, int count, void (*prepare)(void));
 /* The signal that reached us during the last ctl_run_child; 0: none. */
 int ctl_run_interrupted(void);
-/* One is named, or answers: it gives the budget. */
+/* One is named, or answers, or was killed and will be back: it gives the budget. */
 int ctl_has_daemon(void);
 /* A budget in percent becomes bytes, by the model profile `path`; NULL: none was named. 0; -errno: said why. */
 int ctl_share_resolve(const char *path);

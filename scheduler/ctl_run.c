@@ -13,7 +13,9 @@
 
 #include "ctl.h"
 #include "ctl_processes.h"
+#include "swn_control.h"
 #include "swn_label.h"
+#include "swn_lease_record.h"
 #include "swn_size.h"
 
 #define LIBRARY "libswapnet.so"
@@ -133,11 +135,29 @@ static int check_size(const char *variable, const char *what)
     return rc;
 }
 
+/* As the library sees it (swn_client.c): one that was killed and is about to be followed by another. */
+static int is_expected(void)
+{
+    char directory[PATH_MAX], path[2 * PATH_MAX];
+    struct stat st;
+    int yes = 0;
+    for (unsigned i = 0; !yes; i++) {
+        int rc = swn_control_directory(i, directory, sizeof directory);
+        if (rc == -ENOENT)
+            break;
+        snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
+        yes = !rc && !lstat(path, &st) && S_ISSOCK(st.st_mode) && swn_lease_held(path);
+    }
+    return yes;
+}
+
 int ctl_has_daemon(void)
 {
     const char *named = getenv("SWAPNET_DAEMON");
     json_t *answer = NULL;
-    int yes = (named && named[0] == '/') || !ctl_ask_daemon("{\"op\":\"version\"}", &answer);
+    if (named && (named[0] == '/' || !strcmp(named, "off")))
+        return named[0] == '/';
+    int yes = !ctl_ask_daemon("{\"op\":\"version\"}", &answer) || is_expected();
     json_decref(answer);
     return yes;
 }

@@ -13,6 +13,7 @@
 #include "swd.h"
 #include "swn_control.h"
 #include "swn_control_io.h"
+#include "swn_lease_record.h"
 #include "swn_notify.h"
 
 #define BACKLOG 256
@@ -115,10 +116,9 @@ int swd_listen(struct swd *d)
                 rc == -EPERM ? "others can write to its directory" : strerror(-rc));
         return rc;
     }
-    if (snprintf(d->leases, sizeof d->leases, "%.*s.leases",
-                 (int)(strlen(path) - (strlen(path) > 5 && !strcmp(path + strlen(path) - 5, ".sock") ? 5 : 0)),
-                 path) >= (int)sizeof d->leases)
-        return -ENAMETOOLONG;
+    rc = swn_lease_path(path, d->leases, sizeof d->leases);
+    if (rc)
+        return rc;
     rc = lock(path);
     if (rc == -EWOULDBLOCK)
         swd_say("another swapnetd serves %s", path);

@@ -4,18 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "swn_lease_record.h"
 #include "swn_process.h"
-
-/* One of our own making has some 300 bytes for each process, of which root may start any number. */
-#define FILE_MOST (64 << 20)
 
 static json_t *as_json(const struct swn_book *b, const struct swn_lease_total *total)
 {
@@ -115,20 +111,12 @@ static int take_total(struct swn_book *b, struct swn_lease_total *total, const j
 
 int swn_lease_load(struct swn_book *b, struct swn_lease_total *total, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : -errno;
-    struct stat st;
-    int err = fstat(fd, &st) ? -errno : 0;
-    if (!err && (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_size > FILE_MOST))
-        err = -EINVAL;
-    json_t *root = err ? NULL : json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL), *entry;
-    close(fd);
-    json_t *leases = json_object_get(root, "leases");
-    if (!err && (json_integer_value(json_object_get(root, "schema")) != 1 || !json_is_array(leases)))
-        err = -EINVAL;
+    json_t *root, *entry;
+    int err = swn_lease_open(path, &root);
+    if (err)
+        return err == -ENOENT ? 0 : err;
     size_t i;
-    json_array_foreach(leases, i, entry)
+    json_array_foreach(json_object_get(root, "leases"), i, entry)
     {
         if (!err)
             err = take(b, entry);

@@ -18,6 +18,7 @@
 #include "swn_control_io.h"
 #include "swn_engine_priv.h"
 #include "swn_follower.h"
+#include "swn_lease_record.h"
 #include "swn_needs.h"
 #include "swn_own.h"
 #include "swn_process.h"
@@ -30,6 +31,9 @@
 #define START_MS 250
 #define FIRST_RETRY_MS 100
 #define LAST_RETRY_MS 10000
+/* With SWAPNET_DAEMON=auto, and without a lease: when no daemon has been there for so long, none will be. One that was
+ * killed is started again after a second (RestartSec in the unit). */
+#define ALONE_MS 10000
 #define SEND_MS 1000
 /* Looks at what has changed: often while something does, else once a second. */
 #define LEAST_LOOK_MS 50
@@ -48,6 +52,10 @@ struct swn_client {
     int tried;
     uint64_t lease; /* obeyed; 0: none yet. Engine lock. */
     uint64_t seq;   /* of a lease that is not confirmed yet, 0: none */
+    /* No daemon came, so that its user's own budget alone counts, until one gives a lease. Engine lock. */
+    int alone;
+    int gives_up;    /* it is to be alone when none comes */
+    int64_t seen_ms; /* when a daemon was there last, or when we began to look for one */
     int64_t retry_ms, next_dial, look_ms, next_look, next_settle, next_curve;
     struct swn_needs said; /* what the daemon knows of us */
     uint64_t said_cap;
@@ -57,6 +65,8 @@ struct swn_client {
 
 /* One change of the user's wish at a time, the following of memory included. Before the engine's lock. */
 static pthread_mutex_t wishes = PTHREAD_MUTEX_INITIALIZER;
+/* Of a forked child: the budget that its parent had by a lease, which it keeps at most where no daemon comes; or 0. */
+static uint64_t inherited;
 
 /* ---- which daemon ---- */
 
@@ -82,16 +92,19 @@ static int look_at(const char *path)
     return (st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & 0022) ? 0 : -EPERM;
 }
 
-/* A socket file that nobody listens to any more is a dead daemon's. */
-static int alive(const char *path)
+/* A socket file that nobody listens to any more is that of a daemon that was killed. While programs live that it gave
+ * leases, another one is about to follow it, and will count on what they leave. */
+static int is_daemons(const char *path)
 {
     struct sockaddr_un sa;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int yes = fd >= 0 && !swn_control_address(&sa, path) &&
-              (!connect(fd, (const struct sockaddr *)&sa, sizeof sa) || errno == EAGAIN);
-    if (fd >= 0)
-        close(fd);
-    return yes;
+    if (fd < 0)
+        return 0;
+    int err = swn_control_address(&sa, path);
+    if (!err && connect(fd, (const struct sockaddr *)&sa, sizeof sa))
+        err = -errno;
+    close(fd);
+    return !err || err == -EAGAIN || (err == -ECONNREFUSED && swn_lease_held(path));
 }
 
 int swn_client_find(struct swn_config *config)
@@ -102,7 +115,7 @@ int swn_client_find(struct swn_config *config)
         if (rc == -ENOENT)
             break;
         snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
-        if (!rc && strlen(path) < sizeof config->daemon_path && !look_at(path) && alive(path))
+        if (!rc && strlen(path) < sizeof config->daemon_path && !look_at(path) && is_daemons(path))
             strcpy(config->daemon_path, path);
     }
     if (config->daemon == SWN_DAEMON_OFF)
@@ -141,8 +154,10 @@ static uint64_t least_of(uint64_t cap, uint64_t lease)
 /* Goes on under the last lease, tries again later. */
 static void hang_up(struct swn_client *c)
 {
-    if (c->link >= 0)
+    if (c->link >= 0) {
         swn_own_close(c->link);
+        c->seen_ms = swn_control_now_ms();
+    }
     c->link = -1;
     c->seq = 0;
     swn_lines_free(&c->in);
@@ -183,7 +198,7 @@ static uint64_t held(const struct swn_client *c)
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
     uint64_t bytes = c->lease, uses = swn_engine_resident(e);
-    if (c->lease) {
+    if (c->lease || c->alone) {
         uses = uses > e->config.budget_bytes ? uses : e->config.budget_bytes;
         bytes = uses > bytes ? uses : bytes;
     }
@@ -353,16 +368,34 @@ static void connect_now(struct swn_client *c)
         hello(c);
         return;
     }
-    if (!c->warned++) {
-        char mib[32];
-        if (c->lease)
-            swn_say("swapnetd at %s is gone; going on under its last lease of %s", c->path,
-                    swn_format_mib(mib, c->lease));
-        else
-            swn_say("no swapnetd answers at %s: %s; going on with %s until one does", c->path, strerror(-fd),
-                    swn_format_mib(mib, swn_engine_one.goal_bytes));
-    }
+    char mib[32];
+    if (c->lease && !c->warned++)
+        swn_say("swapnetd at %s is gone; going on under its last lease of %s", c->path, swn_format_mib(mib, c->lease));
+    else if (!c->lease && !c->gives_up && !c->warned++)
+        swn_say("no swapnetd answers at %s: %s; going on with %s until one does", c->path, strerror(-fd),
+                swn_format_mib(mib, swn_engine_one.goal_bytes));
     give_up_for_now(c);
+}
+
+/* No daemon is there, and none will be: as if none had been when the program began. Should one come nevertheless, it is
+ * obeyed. */
+static void go_alone(struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_budget_change change;
+    char mib[32];
+    pthread_mutex_lock(&wishes);
+    pthread_mutex_lock(&e->lock);
+    c->alone = 1;
+    uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t bytes = least_of(e->cap_bytes, inherited ? inherited : all);
+    int forked = e->forked;
+    pthread_mutex_unlock(&e->lock);
+    swn_engine_set_budget(bytes, 0, &change); /* more than the minimum that it had */
+    pthread_mutex_unlock(&wishes);
+    if (!forked) /* its parent says it */
+        swn_say("no swapnetd answers at %s any more; going on without, within %s%s", c->path,
+                swn_format_mib(mib, bytes), bytes == all ? ", all memory there is: SWAPNET_BUDGET is not set" : "");
 }
 
 static void take_line(struct swn_client *c, const char *line, size_t len)
@@ -418,14 +451,18 @@ static void wait_for(struct swn_client *c, int64_t wait_ms)
 static void try_again(struct swn_client *c, unsigned *chance)
 {
     int64_t now = swn_control_now_ms();
-    if (now < c->next_dial) {
-        wait_for(c, c->next_dial - now);
+    int64_t last = c->gives_up && !c->lease && !c->alone ? c->seen_ms + ALONE_MS : INT64_MAX;
+    int64_t next = last < c->next_dial ? last : c->next_dial;
+    if (now < next) {
+        wait_for(c, next - now);
         return;
     }
     /* Not all at the same moment, when there are many and a new daemon comes. */
     c->next_dial = now + c->retry_ms / 2 + (int64_t)((unsigned)rand_r(chance) % (unsigned)c->retry_ms);
     c->retry_ms = c->retry_ms * 2 < LAST_RETRY_MS ? c->retry_ms * 2 : LAST_RETRY_MS;
     connect_now(c);
+    if (c->link < 0 && now >= last)
+        go_alone(c);
 }
 
 static void *client_main(void *arg)
@@ -468,6 +505,8 @@ void swn_client_start(const struct swn_config *config)
         strcpy(c->path, config->daemon_path);
         c->link = -1;
         c->retry_ms = FIRST_RETRY_MS;
+        c->gives_up = config->daemon == SWN_DAEMON_AUTO;
+        c->seen_ms = swn_control_now_ms();
         swn_lines_init(&c->in);
         swn_cond_init(&c->answered);
         c->warned = e->forked; /* its parent says it */
@@ -525,6 +564,7 @@ void swn_client_fork_child(struct swn_engine *e)
         if (c->link >= 0)
             swn_own_close(c->link);
         swn_bell_close(&c->bell);
+        inherited = c->lease ? e->goal_bytes : 0;
     }
     if (e->config.daemon_path[0]) /* also where the parent was about to register itself */
         atomic_store(&e->want_client, 1);
@@ -539,7 +579,7 @@ void swn_client_fork_child(struct swn_engine *e)
 static uint64_t within_lease(const struct swn_engine *e, uint64_t bytes)
 {
     const struct swn_client *c = e->client;
-    return !c ? bytes : least_of(bytes, c->lease ? c->lease : e->goal_bytes);
+    return !c || (c->alone && !c->lease) ? bytes : least_of(bytes, c->lease ? c->lease : e->goal_bytes);
 }
 
 void swn_client_cap(struct swn_engine *e, uint64_t bytes)

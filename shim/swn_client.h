@@ -2,7 +2,8 @@
  *
  * SWAPNET_DAEMON=auto registers with the daemon whose socket is there when the program starts; =PATH with that one, now
  * or whenever it answers. Until it does the process has its minimum; from then on it obeys the last lease it got, also
- * when the daemon dies. Nothing here ever waits for the daemon, but for a moment at the very start, so that the first
+ * when the daemon dies. With auto, one that got none goes on as without a daemon when none has been there for ten
+ * seconds. Nothing here ever waits for the daemon, but for a moment at the very start, so that the first
  * tensors need not be squeezed into the minimum.
  */
 #ifndef SWN_CLIENT_H

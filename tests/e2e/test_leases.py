@@ -112,6 +112,73 @@ def test_daemon_killed_at_each_step(place):
 
 
 @needs_torch
+def test_newcomer_before_the_next_daemon(place):
+    """One that starts in the second in which the daemon is dead is as its others: the next one's."""
+    d = Daemon(place, "--total", "200M")
+    try:
+        with dnns() as make:
+            first = make(place, 16)
+            first.goes_on(2)
+            wait_for(lambda: d.list()[first.pid]["state"] == "running")
+            d.kill()
+            second = make(place, 16, SWAPNET_BUDGET="60M")
+            second.goes_on(1)
+            assert second.stats()["budget_bytes"] == 8 * MIB
+            assert d.ctl("run", "true").returncode == 0  # it will get a budget
+            d.start()
+            wait_for(lambda: d.list().get(second.pid, {}).get("budget_bytes", 0) > 40 * MIB, why="it does not register")
+            assert leased(d.ask({"op": "list"})) <= 200 * MIB
+            assert second.end() == (plain_bits(16), "")
+    finally:
+        d.kill()
+
+
+@needs_torch
+@pytest.mark.slow
+def test_daemon_that_does_not_come_back(place):
+    """Who has no lease waits for ten seconds, not for ever; should one come after all, it is obeyed."""
+    d = Daemon(place, "--total", "100M")
+    try:
+        with dnns() as make, Client(d, demand=20 * MIB) as c:
+            c.obey(0.5)
+            d.kill()
+            begin = time.monotonic()
+            limited, free = make(place, 12, SWAPNET_BUDGET="60M"), make(place, 12)
+            for dnn in limited, free:
+                dnn.goes_on(1)
+                assert time.monotonic() - begin > 8 or dnn.stats()["budget_bytes"] == 8 * MIB
+            wait_for(lambda: limited.stats()["budget_bytes"] == 60 * MIB and free.stats()["budget_bytes"] > 500 * MIB, 30)
+            assert time.monotonic() - begin > 9
+            d.start()
+            wait_for(lambda: all(dnn.pid in d.list() and dnn.stats()["budget_bytes"] <= 80 * MIB for dnn in (limited, free)))
+            wait_for(lambda: leased(d.ask({"op": "list"})) <= 100 * MIB)
+            for dnn in limited, free:
+                dnn.goes_on(1)
+                bits, err = dnn.end()
+                assert bits == plain_bits(12) and err.count("swapnet:") == 1 and "going on without" in err, err
+                assert ("SWAPNET_BUDGET is not set" in err) == (dnn is free)
+    finally:
+        d.kill()
+
+
+@needs_torch
+def test_newcomer_while_it_drains(place):
+    """It is told no, and has its minimum as long as the daemon is there, and its own budget some time after."""
+    with daemon(place, "--total", "100M") as d, dnns() as make:
+        with Client(d, demand=20 * MIB) as c:
+            c.obey(0.5)
+            assert d.ctl("drain").returncode == 0
+            dnn = make(place, 12, SWAPNET_BUDGET="60M")
+            dnn.goes_on(1)
+            assert dnn.stats()["budget_bytes"] == 8 * MIB
+            c.say({"op": "bye"})
+        assert d.process.wait(10) == 0
+        wait_for(lambda: dnn.stats()["budget_bytes"] == 60 * MIB, 40)
+        bits, err = dnn.end()
+        assert bits == plain_bits(12) and "draining" in err and "going on without" in err
+
+
+@needs_torch
 def test_restart_counts_what_it_finds(place):
     """HOLES rule 12: a process that cannot answer now has its lease all the same."""
     d = Daemon(place, "--total", "200M")

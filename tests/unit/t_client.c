@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 
 #include "swn_client.h"
+#include "swn_process.h"
 #include "swn_thread.h"
 #include "swn_wire.h"
 
@@ -453,6 +454,17 @@ static void strangers_are_not_asked(void *arg)
     CHECK(poll(&p, 1, 1500) == 0);
 }
 
+static void put_record(const char *directory, uint64_t start, uint64_t bytes, int whole)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/swapnetd.leases", directory);
+    FILE *f = fopen(path, "w");
+    CHECK(f);
+    fprintf(f, "{\"schema\":1,\"leases\":[{\"pid\":%d,\"start\":%llu,\"lease_bytes\":%llu}]%s", getpid(),
+            (unsigned long long)start, (unsigned long long)bytes, whole ? "}" : "");
+    CHECK(fclose(f) == 0);
+}
+
 static void which_daemon(void *arg)
 {
     (void)arg;
@@ -474,6 +486,14 @@ static void which_daemon(void *arg)
     close(listen_fd); /* dead: its file is no daemon */
     config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
     CHECK(swn_client_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
+    /* Unless somebody lives whom it gave a lease: then there will be another one soon. */
+    uint64_t start;
+    CHECK(swn_process_start(getpid(), &start) == 0);
+    for (unsigned way = 0; way < 4; way++) {
+        put_record(directory, way == 1 ? start + 1 : start, way == 2 ? 0 : MIB, way != 3);
+        config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
+        CHECK(swn_client_find(&config) == 0 && (strcmp(config.daemon_path, path) == 0) == (way == 0));
+    }
 }
 
 #define ALONE(test)                                                                                                    \

@@ -1,0 +1,17 @@
+/* swn_lease_record.h - the file in which swapnetd keeps its leases, for those who only look into it: the library does
+ * so, without the book and what divides memory.
+ */
+#ifndef SWN_LEASE_RECORD_H
+#define SWN_LEASE_RECORD_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+/* Where it lies: beside the socket. 0 or -ENAMETOOLONG. */
+int swn_lease_path(const char *socket, char *out, size_t size);
+/* The whole of it, which the caller drops. 0; -EINVAL: not one of ours; -errno. */
+int swn_lease_open(const char *path, json_t **out);
+/* 1: a process that lives has a lease on the record beside that socket, or others may not look into it; 0: none has. */
+int swn_lease_held(const char *socket);
+
+#endif
