@@ -34,6 +34,7 @@ struct plan {
     size_t *first, blocks;
     uint64_t minimum, largest_pair;
     int timed; /* the rest is there */
+    int from_table;
     struct swn_part_model sums;
     struct swn_part part;
     struct swn_plan library;
@@ -66,7 +67,7 @@ static int cut_by_time(struct plan *p)
     if (!p->wanted && part_table_path(&p->m, path, sizeof path) && !swn_table_load(&table, &p->sums, path)) {
         rc = swn_table_for_budget(table, &p->sums, p->budget_bytes, p->delta, &p->blocks, p->first, &p->part);
         swn_table_free(table);
-        rc = rc || !p->part.exact ? -ENODATA : 0;
+        p->from_table = !rc;
     }
     if (rc == -ENODATA && p->wanted)
         rc = swn_partition_best(&p->sums, p->blocks = p->wanted, memory, p->first, &p->part);
@@ -166,6 +167,7 @@ static void add_times(const struct plan *p, json_t *j)
     const struct swn_plan *l = &p->library;
     json_object_set_new(j, "latency_s", json_real(p->part.latency_s));
     json_object_set_new(j, "exact", json_boolean(p->part.exact));
+    json_object_set_new(j, "from_table", json_boolean(p->from_table));
     json_object_set_new(j, "library",
                         json_pack("{s:f s:I s:I s:I s:I s:I s:I s:b}", "latency_s", l->latency_ns / 1e9, "kept_bytes",
                                   (json_int_t)l->kept_bytes, "streamed_bytes", (json_int_t)l->streamed_bytes,
@@ -208,8 +210,11 @@ static void print_json(const struct plan *p)
 static void print_forecast(const struct plan *p)
 {
     char a[32], b[32], c[32];
-    printf("a pass over these blocks, two in memory: %.3f ms%s\n", p->part.latency_s * 1e3,
-           p->part.exact ? "" : " (there may be better ones)");
+    printf("a pass over these blocks, two in memory: %.3f ms%s%s\n", p->part.latency_s * 1e3,
+           p->from_table ? " (from the table)" : "",
+           p->part.exact   ? ""
+           : p->from_table ? " (there may be ones that are better by 1 %)"
+                           : " (there may be better ones)");
     printf("a pass under the library: %.3f ms; %s kept, %s streamed, window %s%s\n", p->library.latency_ns / 1e6,
            swn_format_mib(a, p->library.kept_bytes), swn_format_mib(b, p->library.streamed_bytes),
            swn_format_mib(c, p->library.window_bytes), p->library_fits ? "" : "; less memory than it needs");

@@ -147,6 +147,12 @@ static const struct swn_table_row *find_row(const struct swn_table_list *l, uint
     return low ? &l->row[low - 1] : NULL;
 }
 
+/* What fits the memory is no faster than the next row, which needs more. */
+static int is_near_best(const struct swn_table_list *l, const struct swn_table_row *row)
+{
+    return row == &l->row[l->rows - 1] || row->part.latency_s <= row[1].part.latency_s * (1 + SWN_TABLE_NEAR);
+}
+
 const struct swn_table_row *swn_table_find(const struct swn_table *t, size_t blocks, uint64_t memory_bytes)
 {
     const struct swn_table_list *l = find_list(t, blocks);
@@ -164,7 +170,7 @@ int swn_table_for_budget(const struct swn_table *t, const struct swn_part_model 
         const struct swn_table_row *row = find_row(l, memory);
         if (!row && l->complete)
             continue; /* that many blocks cannot do it: the layers are too uneven */
-        if (!row)
+        if (!row || (!l->complete && !is_near_best(l, row)))
             return -ENODATA;
         *blocks = n;
         *out = row->part;

@@ -21,6 +21,7 @@
 #define SWN_TABLE_BYTES ((size_t)1 << 20) /* no file is larger */
 #define SWN_TABLE_BLOCKS 32
 #define SWN_TABLE_ROWS 96 /* per number of blocks */
+#define SWN_TABLE_NEAR 0.01
 
 struct swn_table_row {
     struct swn_part part;
@@ -49,7 +50,9 @@ void swn_table_free(struct swn_table *t);
 /* Of the list for so many blocks: the fastest row within the memory. NULL: there is none, or no such list. */
 const struct swn_table_row *swn_table_find(const struct swn_table *t, size_t blocks, uint64_t memory_bytes);
 
-/* As swn_partition_for_budget, by looking up. -ENODATA: the table does not say, ask swn_partition_for_budget. */
+/* As swn_partition_for_budget, by looking up; out->exact is 0 where rows are left out, and then it takes at most
+ * SWN_TABLE_NEAR longer than the best, unless the search had given up as well when the table was made. -ENODATA: the
+ * table does not say, ask swn_partition_for_budget. */
 int swn_table_for_budget(const struct swn_table *t, const struct swn_part_model *m, uint64_t budget_bytes, double delta,
                          size_t *blocks, size_t *first, struct swn_part *out);
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pathlib
+import random
 import subprocess
 
 import pytest
@@ -140,6 +141,39 @@ def test_names_from_store(torch213, disk):
         table.write(b"\xff\xff\xff")
     assert json.loads(run(PARTITION, "plan", "-b", "20M", "-p", made, "-o", "json", f"{disk}/s.store").stdout)["latency_s"] \
         == pytest.approx(plan["latency_s"], rel=1e-9)
+
+
+def test_table_of_a_deep_model(disk):
+    """Which has more cuts than a table keeps: what is looked up is nearly as good as what is searched."""
+    chance = random.Random(1)
+    sizes = [4096 * chance.randrange(1, 20) for _ in range(240)]
+    tensors, at = {}, 0
+    for i, size in enumerate(sizes):
+        tensors[f"l{i}.weight"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+        at += size
+    header = json.dumps(tensors).encode()
+    with open(f"{disk}/m.safetensors", "wb") as f:
+        f.write(len(header).to_bytes(8, "little") + header + bytes(at))
+    layers = [{"name": f"l{i}.weight", "bytes": size, "depth": 1, "compute_s": chance.uniform(1e-5, 1e-4)}
+              for i, size in enumerate(sizes)]
+    with open(f"{disk}/p.json", "w") as f:
+        json.dump({"schema": 1, "kind": "model", "name": "m", "other_bytes": 0, "layers": layers, "coefficients":
+                   {"alpha_s_per_byte": 1e-9, "beta_s_per_reference": 1e-5, "eta_s_per_reference": 1e-6}}, f)
+    run(PARTITION, "build", "-q", f"{disk}/m.safetensors", "-o", f"{disk}/s")
+
+    def plan(budget, *args):
+        return json.loads(run(PARTITION, "plan", "-b", budget, "-p", f"{disk}/p.json", "-o", "json", *args, f"{disk}/s").stdout)
+    budgets = [at * 20 // n for n in range(21, 41)]
+    searched = [plan(budget) for budget in budgets]
+    run(PARTITION, "table", "-p", f"{disk}/p.json", f"{disk}/s")
+    found = [plan(budget) for budget in budgets]
+    assert not any(p["from_table"] for p in searched) and sum(p["from_table"] and not p["exact"] for p in found) >= 3, found
+    for was, now, budget in zip(searched, found, budgets):
+        assert now["block_count"] == was["block_count"] and now["largest_pair_bytes"] <= budget
+        assert was["latency_s"] * (1 - 1e-9) <= now["latency_s"] <= was["latency_s"] * 1.01
+    assert not plan(budgets[0], "-n", searched[0]["block_count"])["from_table"]
+    table = run(PARTITION, "plan", "-b", budgets[0], "-p", f"{disk}/p.json", f"{disk}/s").stdout
+    assert ("(from the table)" in table) == found[0]["from_table"]
 
 
 # ---- planning ----
