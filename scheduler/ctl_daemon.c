@@ -13,8 +13,8 @@
 #include "swn_control.h"
 #include "swn_size.h"
 
-/* A list of 256 processes. */
-#define ANSWER_MOST (1 << 20)
+/* A list of 4096 processes, as many as swapnetd may be told to serve. */
+#define ANSWER_MOST (4 << 20)
 
 static int ask(const char *path, const char *request, json_t **out)
 {

@@ -85,11 +85,17 @@ static int knows(json_t *list, const char *pid)
     return found;
 }
 
-static int ask(json_t *request, const char *pid, json_t **out)
+/* Behind the back of a daemon that does not answer now nothing is set. One that does not let us in, or that is not
+ * root's or ours, has none of our processes. */
+static int ask(json_t *request, const char *pid, json_t **out, int *is_daemon)
 {
     json_t *list = NULL;
-    int daemon = !ctl_ask_daemon("{\"op\":\"list\"}", &list) && knows(list, pid);
+    int err = ctl_ask_daemon("{\"op\":\"list\"}", &list), daemon = !err && knows(list, pid);
     json_decref(list);
+    *is_daemon = 1;
+    if (err && err != -ENOENT && err != -EACCES && err != -EPERM)
+        return err;
+    *is_daemon = daemon;
     json_object_set_new(request, "op", json_string("set"));
     if (daemon)
         json_object_set_new(request, "pid", json_integer(atoll(pid)));
@@ -124,16 +130,16 @@ static int set(char **words, int count, int format)
 {
     char buf[24];
     json_t *request = json_object(), *answer = NULL;
-    int rc = 0, code = SWN_CLI_USAGE;
+    int rc = 0, code = SWN_CLI_USAGE, is_daemon;
     for (int i = 1; i < count && !rc; i++)
         rc = take_pair(request, words[i]);
     const char *pid = rc ? NULL : number_of(words[0], buf, sizeof buf);
     if (!rc)
         code = SWN_CLI_FAILURE;
-    if (pid && (rc = ask(request, pid, &answer)) == -ENOENT)
+    if (pid && (rc = ask(request, pid, &answer, &is_daemon)) == -ENOENT)
         swn_cli_error("no swapnet process %s", pid);
     else if (pid && rc)
-        swn_cli_error("process %s does not answer: %s", pid, strerror(-rc));
+        swn_cli_error("%s %s does not answer: %s", is_daemon ? "the daemon of process" : "process", pid, strerror(-rc));
     else if (pid)
         code = report(answer, pid, format);
     json_decref(request);

@@ -294,6 +294,25 @@ def test_status_csv_and_table(runtime):
     assert "256.0 MiB" in table and "548.4 MiB" in table and "1.500 s" in table and "io_uring+O_DIRECT" in table
 
 
+def test_a_daemon_with_very_many(runtime):
+    """As many processes as it may be told to serve."""
+    many = [{"pid": 1000000 + i, "name": "n" * 63, "uid": 0, "budget_bytes": 1 << 40, "counted_bytes": 1 << 40,
+             "set_budget_bytes": 1 << 40, "minimum_bytes": 1 << 40, "demand_bytes": 1 << 40, "weight_bytes": 1 << 40,
+             "resident_bytes": 1 << 40, "latency_s": 0.12345678901234567, "urgency": 0.12345678901234567,
+             "state": "shrinking"} for i in range(4096)]
+    Fake(runtime, "swapnetd", {"schema": 1, "total_bytes": 1, "leased_bytes": 1, "policy": "eq1", "processes": many})
+    result = status(runtime, "-o", "json")
+    assert result.returncode == 0 and len(json.loads(result.stdout)["processes"]) >= 4096, result.stderr
+
+
+def test_set_does_not_pass_the_daemon_by(runtime):
+    """Whoever it serves would be told one thing by us and another one by it."""
+    process = Fake(runtime, 900001, stats(900001))
+    Fake(runtime, "swapnetd", "nonsense")
+    result = ctl("set", "900001", "budget=64M", env={"XDG_RUNTIME_DIR": str(runtime)})
+    assert fails(result, 1, "the daemon of process 900001 does not answer") and process.requests == []
+
+
 def test_status_of_some(runtime):
     for pid in (900001, 900002, 900003):
         Fake(runtime, pid, stats(pid))
