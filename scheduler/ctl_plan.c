@@ -17,6 +17,7 @@
 #include "swn_size.h"
 
 #define CURVE 24
+#define POINTS_SHOWN 64 /* in the table; the other formats have all */
 
 enum { OPT_POLICY = 256, OPT_DELTA };
 
@@ -213,12 +214,12 @@ static int look_ahead(const struct what_if *w, struct candidate *c)
 
 /* --- what comes out --- */
 
-static void points_text(const struct candidate *c, char *out, size_t size)
+/* At most so many of the points, and whether there are more. */
+static void print_points(const struct candidate *c, size_t most)
 {
-    size_t used = 0;
-    out[0] = 0;
-    for (size_t i = 1; i < c->blocks && used + 24 < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%zu", i > 1 ? " " : "", c->first[i]);
+    for (size_t i = 1; i < c->blocks && i <= most; i++)
+        printf("%s%zu", i > 1 ? " " : "", c->first[i]);
+    puts(c->blocks && c->blocks - 1 > most ? " …" : "");
 }
 
 static const char *ms_text(char out[32], double s)
@@ -232,16 +233,16 @@ static const char *ms_text(char out[32], double s)
 
 static void print_table(const struct what_if *w)
 {
-    char a[32], b[32], c[32], d[32], e[32], points[512];
+    char a[32], b[32], c[32], d[32], e[32];
     printf("%-24s %12s %12s %7s %10s %10s %10s  %6s  %s\n", "MODEL", "DEMAND", "BUDGET", "URGENCY", "ALL IN MS", "MS",
            "BLOCKS MS", "BLOCKS", "PARTITION POINTS");
     for (size_t i = 0; i < w->n; i++) {
         const struct candidate *x = &w->c[i];
         struct swn_predict p = swn_model_predict(&x->m);
-        points_text(x, points, sizeof points);
-        printf("%-24s %12s %12s %7.3g %10s %10s %10s  %6zu  %s\n", x->name, swn_format_mib(a, swn_predict_demand(&p)),
+        printf("%-24s %12s %12s %7.3g %10s %10s %10s  %6zu  ", x->name, swn_format_mib(a, swn_predict_demand(&p)),
                swn_format_mib(b, x->budget), x->urgency, ms_text(c, x->sufficient_s), ms_text(d, x->library_s),
-               ms_text(e, x->blocks_s), x->blocks, points);
+               ms_text(e, x->blocks_s), x->blocks);
+        print_points(x, POINTS_SHOWN);
     }
 }
 
@@ -292,7 +293,6 @@ static void csv_seconds(double s)
 
 static void print_csv(const struct what_if *w)
 {
-    char points[4096];
     puts("name,demand_bytes,budget_bytes,urgency,sufficient_latency_s,latency_s,blocks_latency_s,block_count,points");
     for (size_t i = 0; i < w->n; i++) {
         const struct candidate *x = &w->c[i];
@@ -302,8 +302,8 @@ static void print_csv(const struct what_if *w)
         csv_seconds(x->sufficient_s);
         csv_seconds(x->library_s);
         csv_seconds(x->blocks_s);
-        points_text(x, points, sizeof points);
-        printf(",%zu,%s\n", x->blocks, points);
+        printf(",%zu,", x->blocks);
+        print_points(x, SIZE_MAX);
     }
 }
 

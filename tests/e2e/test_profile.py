@@ -212,6 +212,22 @@ def test_plan_of_profile(example):
     assert four["latency_s"] == pytest.approx(min(within), rel=1e-9)
 
 
+def test_what_if_deep(tmp_path):
+    """Its points are all there, or are said not to be."""
+    layers = [{"name": f"l{i}.weight", "bytes": 8 * MIB, "depth": 1, "compute_s": 0.001} for i in range(1200)]
+    (tmp_path / "deep.json").write_text(json.dumps({
+        "schema": 1, "kind": "model", "name": "deep", "other_bytes": 0, "layers": layers,
+        "coefficients": {"alpha_s_per_byte": 1e-9, "beta_s_per_reference": 0, "eta_s_per_reference": 0}}))
+
+    def plan(form):
+        return run(CTL, "plan", "-t", "16M", "-o", form, tmp_path / "deep.json").stdout
+    model, = json.loads(plan("json"))["models"]
+    assert model["points"] == list(range(1, 1200))
+    row, = csv.DictReader(io.StringIO(plan("csv")))
+    assert row["points"].split() == [str(i) for i in range(1, 1200)]
+    assert plan("table").rstrip().endswith(" 63 64 …")
+
+
 @pytest.mark.parametrize("args", [("--delta", "1"), ("--delta", "x"), ("--curve=1",), ("--curve=x",), ("-n", "0"),
                                   ("-p",), ("--nonsense",)])
 def test_plan_usage(example, args):
@@ -240,7 +256,7 @@ def test_what_if(example):
     assert all(model["budget_bytes"] == model["demand_bytes"] for model in models("-t", "1G", *two[2:]))
     rows = list(csv.DictReader(io.StringIO(plan("-o", "csv", *two).stdout)))
     assert [row["name"] for row in rows] == ["a", "b"] and int(rows[0]["budget_bytes"]) > 0
-    assert "URGENCY" in plan(*two).stdout
+    assert "URGENCY" in plan(*two).stdout and "…" not in plan(*two).stdout
     assert "at least" in plan("-t", "9M", *two[2:], code=1).stderr
     plan("-t", "80M", "/nonexistent.pth", code=1)
     for bad in (("-t", "80M"), (str(example),), ("-t", "x", example), ("-t", "1G", "--policy", "best", example),
