@@ -15,8 +15,8 @@
 
 struct swn_engine;
 
-/* Decides whether a daemon is to rule: sets config->daemon_path ("": no), and config->budget_bytes to what the process
- * starts with. -ENOENT: there is neither a budget nor a daemon. */
+/* Decides whether a daemon is to rule: sets config->daemon_path ("": no). 0; -ENOENT: there is neither a budget nor a
+ * daemon. */
 int swn_client_find(struct swn_config *config);
 /* Registers, if a daemon is to rule. After the engine has started, with no lock held. */
 void swn_client_start(const struct swn_config *config);

@@ -1,0 +1,63 @@
+"""What is installed beside the programs: systemd takes the unit, and bash completes all that there is."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import harness
+
+PROGRAMS = ["swapnetctl", "swapnet-partition"]
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    path = tmp_path_factory.mktemp("install")
+    subprocess.run(["cmake", "--install", harness.BUILD, "--prefix", path], check=True, capture_output=True)
+    return path
+
+
+def test_units(prefix):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd-analyze")
+    units = prefix / "lib" / "systemd" / "system"
+    service = units / "swapnetd.service"
+    # It names the prefix that the build was configured with.
+    text, count = re.subn(r"^ExecStart=\S+/swapnetd$", f"ExecStart={prefix}/bin/swapnetd", service.read_text(), flags=re.M)
+    assert count == 1
+    service.write_text(text)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", service, units / "swapnetd.socket"],
+                          capture_output=True, text=True, timeout=60)
+    if "Operation not permitted" in done.stderr or "Failed to initialize manager" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    ours = [line for line in done.stderr.splitlines() if "swapnetd" in line]
+    assert done.returncode == 0 and not ours, done
+
+
+def completions(prefix, program, *words):
+    script = ('source "$1"; shift; complete -p "$1" >/dev/null || exit 3; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+              f'_{program.replace("-", "_")}; printf "%s\\n" "${{COMPREPLY[@]}}"')
+    file = prefix / "share" / "bash-completion" / "completions" / program
+    done = subprocess.run(["bash", "--norc", "-uc", script, "bash", file, program, *words], capture_output=True, text=True,
+                          timeout=60, cwd=prefix, env={"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": "/nonexistent"})
+    assert done.returncode == 0 and not done.stderr, done
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_completions(prefix, program):
+    """Every command, and every option that its help names."""
+    def help_of(*words):
+        return subprocess.run([harness.BUILD / "bin" / program, "help", *words], capture_output=True, text=True, check=True).stdout
+    commands = re.findall(r"^  (\w+) ", help_of(), flags=re.M)
+    assert len(commands) >= 6 and set(commands) <= set(completions(prefix, program, ""))
+    for command in commands:
+        options = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", help_of(command), flags=re.M))
+        assert options <= set(completions(prefix, program, command, "--")), command
+
+
+def test_words_of_completions(prefix):
+    assert "auto" in completions(prefix, "swapnetctl", "total", "")
+    assert completions(prefix, "swapnetctl", "run", "--name", "x", "--daemon", "o") == ["off"]
+    assert completions(prefix, "swapnetctl", "set", "1", "bud") == ["budget="]
