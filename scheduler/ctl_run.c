@@ -139,14 +139,13 @@ static int check_size(const char *variable, const char *what)
 static int is_expected(void)
 {
     char directory[PATH_MAX], path[2 * PATH_MAX];
-    struct stat st;
     int yes = 0;
     for (unsigned i = 0; !yes; i++) {
         int rc = swn_control_directory(i, directory, sizeof directory);
         if (rc == -ENOENT)
             break;
         snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
-        yes = !rc && !lstat(path, &st) && S_ISSOCK(st.st_mode) && swn_lease_held(path);
+        yes = !rc && swn_lease_awaits_daemon(path);
     }
     return yes;
 }

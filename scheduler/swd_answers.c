@@ -108,7 +108,7 @@ static void total(struct swd *d, struct swd_client *c, uint64_t bytes)
         swd_answer_error(c, "the total has to be 8 MiB at least");
         return;
     }
-    if (wanted && wanted < least) { /* their leases would stay above it for ever */
+    if (wanted && wanted < least && wanted < d->book.total) { /* their leases would stay above it for ever */
         char mib[32], why[SWN_WIRE_TEXT];
         snprintf(why, sizeof why, "its programs need at least %s; the total stays what it is",
                  swn_format_mib(mib, least));

@@ -7,9 +7,12 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "swn_control_io.h"
 #include "swn_process.h"
 
 #define SOCKET_ENDS ".sock"
@@ -43,6 +46,18 @@ int swn_lease_open(const char *path, json_t **out)
     else
         *out = root;
     return err;
+}
+
+int swn_lease_awaits_daemon(const char *path)
+{
+    struct sockaddr_un sa;
+    int err = swn_control_address(&sa, path);
+    int fd = err ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return 0;
+    int refused = connect(fd, (const struct sockaddr *)&sa, sizeof sa) && errno == ECONNREFUSED;
+    close(fd);
+    return refused && swn_lease_held(path);
 }
 
 int swn_lease_held(const char *socket)

@@ -55,6 +55,7 @@ struct swn_client {
     /* No daemon came, so that its user's own budget alone counts, until one gives a lease. Engine lock. */
     int alone;
     int gives_up;    /* it is to be alone when none comes */
+    int why;         /* the last attempt has failed */
     int64_t seen_ms; /* when a daemon was there last, or when we began to look for one */
     int64_t retry_ms, next_dial, look_ms, next_look, next_settle, next_curve;
     struct swn_needs said; /* what the daemon knows of us */
@@ -92,9 +93,7 @@ static int look_at(const char *path)
     return (st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & 0022) ? 0 : -EPERM;
 }
 
-/* A socket file that nobody listens to any more is that of a daemon that was killed. While programs live that it gave
- * leases, another one is about to follow it, and will count on what they leave. */
-static int is_daemons(const char *path)
+static int listens(const char *path)
 {
     struct sockaddr_un sa;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -104,7 +103,7 @@ static int is_daemons(const char *path)
     if (!err && connect(fd, (const struct sockaddr *)&sa, sizeof sa))
         err = -errno;
     close(fd);
-    return !err || err == -EAGAIN || (err == -ECONNREFUSED && swn_lease_held(path));
+    return !err || err == -EAGAIN;
 }
 
 int swn_client_find(struct swn_config *config)
@@ -115,7 +114,8 @@ int swn_client_find(struct swn_config *config)
         if (rc == -ENOENT)
             break;
         snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
-        if (!rc && strlen(path) < sizeof config->daemon_path && !look_at(path) && is_daemons(path))
+        if (!rc && strlen(path) < sizeof config->daemon_path && !look_at(path) &&
+            (listens(path) || swn_lease_awaits_daemon(path)))
             strcpy(config->daemon_path, path);
     }
     if (config->daemon == SWN_DAEMON_OFF)
@@ -360,6 +360,12 @@ static void give_up_for_now(struct swn_client *c)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* Other errors are ours, or those of a daemon that has too much to do. */
+static int is_absence(int err)
+{
+    return err == ENOENT || err == ENOTDIR || err == ECONNREFUSED || err == ENOTSOCK;
+}
+
 static void connect_now(struct swn_client *c)
 {
     int fd = dial(c->path);
@@ -369,12 +375,21 @@ static void connect_now(struct swn_client *c)
         return;
     }
     char mib[32];
+    c->why = -fd;
+    if (!is_absence(c->why))
+        c->seen_ms = swn_control_now_ms();
     if (c->lease && !c->warned++)
         swn_say("swapnetd at %s is gone; going on under its last lease of %s", c->path, swn_format_mib(mib, c->lease));
     else if (!c->lease && !c->gives_up && !c->warned++)
         swn_say("no swapnetd answers at %s: %s; going on with %s until one does", c->path, strerror(-fd),
                 swn_format_mib(mib, swn_engine_one.goal_bytes));
     give_up_for_now(c);
+}
+
+/* What there is without a daemon: a child has what its parent had. */
+static uint64_t memory_alone(void)
+{
+    return inherited ? inherited : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* No daemon is there, and none will be: as if none had been when the program began. Should one come nevertheless, it is
@@ -387,15 +402,15 @@ static void go_alone(struct swn_client *c)
     pthread_mutex_lock(&wishes);
     pthread_mutex_lock(&e->lock);
     c->alone = 1;
-    uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t bytes = least_of(e->cap_bytes, inherited ? inherited : all);
+    uint64_t all = memory_alone(), bytes = least_of(e->cap_bytes, all);
     int forked = e->forked;
     pthread_mutex_unlock(&e->lock);
     swn_engine_set_budget(bytes, 0, &change); /* more than the minimum that it had */
     pthread_mutex_unlock(&wishes);
     if (!forked) /* its parent says it */
-        swn_say("no swapnetd answers at %s any more; going on without, within %s%s", c->path,
-                swn_format_mib(mib, bytes), bytes == all ? ", all memory there is: SWAPNET_BUDGET is not set" : "");
+        swn_say("no swapnetd answers at %s: %s; going on without, within %s%s", c->path, strerror(c->why),
+                swn_format_mib(mib, bytes),
+                bytes == all && !inherited ? ", all memory there is: SWAPNET_BUDGET is not set" : "");
 }
 
 static void take_line(struct swn_client *c, const char *line, size_t len)
@@ -564,7 +579,8 @@ void swn_client_fork_child(struct swn_engine *e)
         if (c->link >= 0)
             swn_own_close(c->link);
         swn_bell_close(&c->bell);
-        inherited = c->lease ? e->goal_bytes : 0;
+        if (c->lease)
+            inherited = e->goal_bytes; /* else what its parent had from its own */
     }
     if (e->config.daemon_path[0]) /* also where the parent was about to register itself */
         atomic_store(&e->want_client, 1);
@@ -579,7 +595,9 @@ void swn_client_fork_child(struct swn_engine *e)
 static uint64_t within_lease(const struct swn_engine *e, uint64_t bytes)
 {
     const struct swn_client *c = e->client;
-    return !c || (c->alone && !c->lease) ? bytes : least_of(bytes, c->lease ? c->lease : e->goal_bytes);
+    if (!c || (c->alone && !c->lease))
+        return c && inherited ? least_of(bytes, inherited) : bytes;
+    return least_of(bytes, c->lease ? c->lease : e->goal_bytes);
 }
 
 void swn_client_cap(struct swn_engine *e, uint64_t bytes)
@@ -620,7 +638,10 @@ static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urg
     struct swn_client *c = e->client;
     uint64_t bytes = within_lease(e, budget);
     if (!(has & SWN_HAS_BUDGET) || ((c || swn_follower_runs()) && !budget))
-        bytes = c && c->lease && has & SWN_HAS_BUDGET ? c->lease : e->goal_bytes;
+        bytes = !c || !(has & SWN_HAS_BUDGET) ? e->goal_bytes
+                : c->lease                    ? c->lease
+                : c->alone                    ? memory_alone()
+                                              : e->goal_bytes;
     pthread_mutex_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, SET_WAIT_MS, &change);
     if (err == -ERANGE)
