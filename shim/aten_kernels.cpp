@@ -19,7 +19,7 @@ template struct Entry<&c10::OperatorHandle::operatorDef_>;
 
 // What a kernel's registration says of where it was, as parts of a path. What computes is in the first; the second has
 // autograd's, and pytorch/csrc/ is somebody else's.
-constexpr const char *computing = "/aten/src/ATen/", *framing = "/torch/csrc/";
+constexpr const char *computing = "aten/src/ATen/", *framing = "torch/csrc/";
 
 // The keys through which a call gets to the processor, and to devices whose tensors can be ours. The first computes.
 constexpr const char *processors[] = {"CPU", "AutogradCPU", "ADInplaceOrView", "AutocastCPU"};
@@ -76,10 +76,17 @@ std::string line_of(const std::string &table, const char *key)
     return at == std::string::npos ? "" : table.substr(at + 1, table.find('\n', at + 1) - at - 1);
 }
 
+// Files that a build has made may have been named from its own directory.
+bool has_path(const std::string &line, const char *path)
+{
+    size_t at = line.find(path);
+    return at != std::string::npos && at > 0 && (line[at - 1] == '/' || line[at - 1] == ' ');
+}
+
 bool is_pytorchs(const std::string &line, bool computes)
 {
-    return line.find(computing) != std::string::npos || line.find(swn_kernels_source) != std::string::npos ||
-           (!computes && line.find(framing) != std::string::npos);
+    return has_path(line, computing) || line.find(swn_kernels_source) != std::string::npos ||
+           (!computes && has_path(line, framing));
 }
 
 template <size_t N> bool all_pytorchs(const std::string &table, const char *const (&keys)[N], bool processor)

@@ -76,6 +76,8 @@ std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> &others =
 
 // Bytes that storages of the processor's name as well, by their address: others may know that, too.
 std::map<uintptr_t, Owner *> &spans = *new std::map<uintptr_t, Owner *>;
+// What comes and goes on a device, by the address at which it is found there, or nothing is.
+std::map<uintptr_t, Owner *> &places = *new std::map<uintptr_t, Owner *>;
 
 enum class Member { holder, of_host, of_device, user };
 
@@ -125,6 +127,8 @@ void close_memory(Owner *o)
 {
     if (!o->swaps && !forked) // the engine must not wait for what this thread captures
         swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)});
+    if (o->swaps)
+        places.erase(reinterpret_cast<uintptr_t>(o->address));
     int err = host->device_close(o->memory, &closed, o);
     o->stuck = err != 0;
     o->closing = err > 0;
@@ -184,9 +188,16 @@ Owner *owner_of(const c10::StorageImpl *storage)
     if (!storage)
         return nullptr;
     const at::DataPtr &data = data_of(storage);
-    return data.get_deleter() == &drop_host || data.get_deleter() == &drop_device
-               ? static_cast<Owner *>(data.get_context())
-               : nullptr;
+    if (data.get_deleter() == &drop_host || data.get_deleter() == &drop_device)
+        return static_cast<Owner *>(data.get_context());
+    if (data.get_deleter() == &drop_taken_over || places.empty() || storage->device_type() != device_type)
+        return nullptr;
+    // PyTorch's pickling makes a storage of its own over the address of another.
+    auto place = places.upper_bound(reinterpret_cast<uintptr_t>(data.get()));
+    if (place == places.begin())
+        return nullptr;
+    Owner *o = (--place)->second;
+    return reinterpret_cast<uintptr_t>(data.get()) == place->first && storage->nbytes() <= o->bytes ? o : nullptr;
 }
 
 struct Leave {
@@ -395,6 +406,8 @@ at::Tensor sole(at::DataPtr data, uintptr_t from, size_t bytes, c10::Device devi
     {
         std::lock_guard<std::mutex> guard(lock);
         join(o, Member::of_device);
+        if (o->swaps)
+            places[reinterpret_cast<uintptr_t>(o->address)] = o;
     }
     return member(o, device, like);
 }
@@ -439,6 +452,8 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
             return {};
         o->streams = host->device_streams(o->memory);
         o->swaps = host->device_swaps(o->memory);
+        if (o->swaps)
+            places[reinterpret_cast<uintptr_t>(o->address)] = o;
         join(o, Member::of_device);
     }
     host->device_moved(self.nbytes(), 0);
@@ -590,6 +605,9 @@ class Aside
             return;
         host->device_aside(1);
         graph = impl.exchangeStream(impl.getStreamFromGlobalPool(device));
+        // PyTorch hands out the same ones again and again, and the graph's is one of them.
+        for (int i = 0; i < streams && swn_devswap_capturing(device); i++)
+            impl.exchangeStream(impl.getStreamFromGlobalPool(device));
     }
     ~Aside()
     {
@@ -608,6 +626,7 @@ class Aside
     Aside &operator=(const Aside &) = delete;
 
   private:
+    static constexpr int streams = 64; // more than it has
     c10::impl::VirtualGuardImpl impl;
     bool aside;
     c10::optional<c10::Stream> graph;
@@ -675,6 +694,8 @@ Taken take_over(c10::StorageImpl *storage, Owner *o) // which is held
     }
     if (o->on_device != 1)
         return Taken::no;
+    if (o->swaps)
+        places.erase(reinterpret_cast<uintptr_t>(o->address));
     storage->set_data_ptr(at::DataPtr(at, o, &drop_taken_over, device)).release_context();
     return Taken::yes;
 }

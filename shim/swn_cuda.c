@@ -86,10 +86,10 @@ static _Atomic(void *) captured[SWN_CUDA_CAPTURES];
 
 static int is_capturing(const struct swn_cuda *cuda, void *stream)
 {
-    int status = 0;
-    if (cuda->stream_capturing(stream, &status))
+    int status = 0, err = cuda->stream_capturing(stream, &status);
+    if (err) /* the status is nothing then: of the legacy stream, while a stream that waits for it is captured */
         cuda->last_error();
-    return status != 0;
+    return !err && status;
 }
 
 int swn_cuda_capture_under_way(const struct swn_cuda *cuda)

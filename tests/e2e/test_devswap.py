@@ -108,6 +108,11 @@ def test_graphs_and_writers(torch, mode, device):
     assert all(any(word in line for word in said) for line in run.own_lines()), run.describe()
 
 
+@pytest.mark.parametrize("device", ["discrete", "orin", "xavier"])
+def test_pickled(torch213, device):
+    assert_swapped(both(torch213, "pickled", device=device, budget=48, device_budget=12 if device == "discrete" else None))
+
+
 @pytest.mark.parametrize("device", ["discrete", "orin"])
 def test_late_kernel(torch, device):
     run = both(torch, "late_kernel", device=device, budget=48, device_budget=12 if device == "discrete" else None)

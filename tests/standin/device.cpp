@@ -16,6 +16,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #endif
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -49,7 +50,7 @@ using Allocator = c10::Allocator;
 
 // The stream that this thread launches on; 0 waits for all others, and they for it.
 thread_local int64_t current_stream = 0;
-constexpr int64_t pooled_stream = 0x4000;
+constexpr int64_t pooled_streams[] = {16, 0x4000, 0x4010}; // handed out in turn; tests capture the first one
 
 void *native_stream()
 {
@@ -192,7 +193,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
     c10::Stream getStreamFromGlobalPool(c10::Device device, bool = false) const override
     {
-        return c10::Stream(c10::Stream::UNSAFE, device, pooled_stream);
+        static std::atomic<int64_t> given{0};
+        return c10::Stream(c10::Stream::UNSAFE, device, pooled_streams[given++ % 3]);
     }
     c10::Stream exchangeStream(c10::Stream to) const noexcept override
     {

@@ -2,6 +2,7 @@
 import ctypes
 import gc
 import os
+import pickle
 import sys
 import threading
 import time
@@ -278,6 +279,15 @@ def cast():
     for i in range(0, 2 * DEPTH, 2):
         record.tensor(f"double {i}", model[i].weight.to(torch.float64).cpu())
         record.tensor(f"half {i}", model[i].weight.t().half().cpu())
+
+
+def pickled():
+    """Pickling makes storages of its own over the addresses of others'."""
+    model = mlp().to(device)
+    for i in range(0, 2 * DEPTH, 2):
+        pickled = pickle.dumps(model[i].weight.untyped_storage())
+        record.check(f"pickled {i}", model[i].weight.cpu().numpy().tobytes() in pickled)
+    run("after", model, batch(), 2)
 
 
 def late_kernel():
