@@ -187,11 +187,6 @@ void swn_online_add(struct swn_online *o, double x, double y)
     o->samples++;
 }
 
-double swn_online_mean(const struct swn_online *o)
-{
-    return o->samples >= ONLINE_LEAST && o->y > 0 ? o->x / o->y : 0;
-}
-
 int swn_online_get(const struct swn_online *o, double c[2])
 {
     if (o->samples < ONLINE_LEAST || !(o->x > 0) || !(o->y > 0))

@@ -118,9 +118,7 @@ struct swn_engine {
     size_t window_goal, lent_from; /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_visit;
     size_t planned_other;
-    double planned_speed;                  /* of the disk, in bytes per ns; 0: nothing is streamed */
-    uint64_t next_disk_look, disk_look_ns; /* before when that is not looked at again; how long after the last change */
-    uint64_t spill_retry;                  /* allocation number before which a full disk is not asked again */
+    uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
     uint64_t allocs;
 
     /* Bytes of memory that came without pages, each of which is filled once, or zeroed; of pages let go; and of tensors

@@ -27,11 +27,6 @@
 /* A read that others are queued behind seems to cost nothing beyond its bytes; one behind a stall, anything. */
 #define READ_LEAST_NS 50e3
 #define READ_MOST_NS 1e6
-/* From so many times the speed that a plan was made for, or a part so small, on it is made anew; at intervals that
- * double from the least to the most. */
-#define DISK_CHANGED 1.5
-#define DISK_LOOK_LEAST_NS 4000000000u
-#define DISK_LOOK_MOST_NS 64000000000u
 /* A window is whole granules, and small tensors come and go between two large ones. Without plots there is room for
  * that whenever activations are not at their peak. */
 #define PLOT_MARGIN (2 * SWN_GRANULE)
@@ -528,9 +523,7 @@ static double disk_speed(struct swn_engine *e, double *latency_ns)
     swn_fetch_stats_get(e->fetch, &s);
     if (s.bytes <= 8 * MIB + e->row_bytes || s.busy_ns <= e->row_ns)
         return SWN_FIRST_BYTES_PER_NS;
-    double mean = swn_online_mean(&e->disk); /* of late */
-    if (!(mean > 0))
-        mean = (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
+    double mean = (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
     if (swn_online_get(&e->disk, c) || !(c[0] > 0) || 1 / c[0] > 4 * mean || 1 / c[0] < mean / 4)
         return mean; /* a line through a cloud says nothing */
     *latency_ns = c[1] < READ_LEAST_NS ? READ_LEAST_NS : c[1] > READ_MOST_NS ? READ_MOST_NS : c[1];
@@ -777,25 +770,9 @@ static void say_plan(const struct swn_draft *d)
             d->read_ns / 1e6, d->plan.latency_ns / 1e6);
 }
 
-/* The disk is not what the plan was made for: other processes read from it now, or do no more. Ever more rarely, as a
- * disk that changes all the time is none to plan for. */
-static void look_at_disk(struct swn_engine *e)
-{
-    double latency_ns, speed = e->planned_speed > 0 ? disk_speed(e, &latency_ns) / e->planned_speed : 1;
-    uint64_t now = swn_now_ns();
-    if ((speed < DISK_CHANGED && speed > 1 / DISK_CHANGED) || now < e->next_disk_look)
-        return;
-    e->plan_dirty = 1;
-    e->disk_look_ns = e->disk_look_ns ? e->disk_look_ns * 2 : DISK_LOOK_LEAST_NS;
-    if (e->disk_look_ns > DISK_LOOK_MOST_NS)
-        e->disk_look_ns = DISK_LOOK_MOST_NS;
-    e->next_disk_look = now + e->disk_look_ns;
-}
-
 /* A thread has begun another pass. With several threads this is not everybody's, so the others' peaks only fade. */
 void swn_policy_passed(struct swn_engine *e)
 {
-    look_at_disk(e);
     e->other_before -= e->other_before / 16;
     e->other_before = swn_policy_other_peak(e);
     e->other_peak = swn_policy_other_held(e);
@@ -819,9 +796,6 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     e->plans++;
     e->planned_other = d->other;
     e->plan_compute_ns = d->plan.compute_ns;
-    e->planned_speed = d->plan.streamed_bytes ? d->bytes_per_ns : 0;
-    if (e->next_disk_look < swn_now_ns() + DISK_LOOK_LEAST_NS)
-        e->next_disk_look = swn_now_ns() + DISK_LOOK_LEAST_NS;
     if (e->config.verbose)
         say_plan(d);
     return 0;

@@ -108,35 +108,6 @@ static void pass_until_settled(void)
         pass();
 }
 
-/* Another process has begun to read from the disk: the plan is made anew for what is left of it, and not with every
- * pass again. */
-static void disk_that_changes(void *arg)
-{
-    (void)arg;
-    CHECK(engine_begin(12 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
-    make_weights();
-    pass_until_settled();
-    CHECK(e->planned && e->planned_speed > 0);
-    double planned = e->planned_speed;
-    uint64_t plans = e->plans;
-    e->next_disk_look = 0;
-    pthread_mutex_lock(&e->lock); /* reads of one size, as these are */
-    for (unsigned i = 0; i < 2000; i++)
-        swn_online_add(&e->disk, (double)WEIGHT_BYTES, (double)WEIGHT_BYTES / planned * 1000);
-    pthread_mutex_unlock(&e->lock);
-    pass_until_settled();
-    CHECK(e->plans > plans && e->planned_speed < planned / 2);
-    CHECK(e->next_disk_look > swn_now_ns());
-    plans = e->plans;
-    e->planned_speed *= 1000;
-    for (unsigned i = 0; i < 20; i++)
-        pass();
-    CHECK(e->plans == plans || swn_now_ns() > e->next_disk_look);
-    for (unsigned i = 0; i < WEIGHTS; i++)
-        tensor_free(&weights[i]);
-    engine_is_empty();
-}
-
 /* HOLES rule 12: nobody computes; the engine's own thread does it. Also from the state in which nothing was spilled. */
 static void idle_process_shrinks(void *arg)
 {
@@ -319,7 +290,6 @@ static void changes_while_a_plan_is_made(void *arg)
     make_weights();
     for (unsigned i = 0; i < 16; i++)
         pass();
-    e->next_disk_look = UINT64_MAX; /* whatever else the machine's disk does */
     pass_until_settled();
     set(15 * MIB);
     CHECK(replanned == 1);
@@ -374,7 +344,6 @@ static enum swn_config_fetch unused_arg = SWN_CONFIG_AUTO;
         assert_int_equal(run_alone(test, &unused_arg, seconds), 0);                                                    \
     }
 ALONE(random_walk, 90)
-ALONE(disk_that_changes, 90)
 ALONE(idle_process_shrinks, 60)
 ALONE(operator_that_stands_still, 60)
 ALONE(above_the_old_limit_too, 60)
@@ -387,7 +356,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_walk_alone),
-        cmocka_unit_test(disk_that_changes_alone),
         cmocka_unit_test(idle_process_shrinks_alone),
         cmocka_unit_test(operator_that_stands_still_alone),
         cmocka_unit_test(above_the_old_limit_too_alone),

@@ -151,11 +151,9 @@ static void test_online(void **state)
     assert_near(c[0], 2 * ALPHA, 0.02);
     assert_near(c[1], 1e-4, 0.2);
     struct swn_online same = {0};
-    assert_true(swn_online_mean(&same) <= 0);
     for (int i = 0; i < 100; i++)
         swn_online_add(&same, 1e6, 1e-3);
     assert_int_equal(swn_online_get(&same, c), -EDOM);
-    assert_true(fabs(swn_online_mean(&same) - 1e9) < 1);
     swn_online_add(&same, NAN, 1);
     assert_int_equal(same.samples, 100);
 }
