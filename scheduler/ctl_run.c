@@ -135,7 +135,7 @@ static int check_size(const char *variable, const char *what)
     return rc;
 }
 
-/* As the library sees it (swn_client.c): one that was killed and is about to be followed by another. */
+/* As the library sees it (swn_client.c): also one that does not answer now, or was killed and is to be followed. */
 static int is_expected(void)
 {
     char directory[PATH_MAX], path[2 * PATH_MAX];
@@ -145,7 +145,7 @@ static int is_expected(void)
         if (rc == -ENOENT)
             break;
         snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
-        yes = !rc && swn_lease_awaits_daemon(path);
+        yes = !rc && swn_lease_has_daemon(path);
     }
     return yes;
 }

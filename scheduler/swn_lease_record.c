@@ -48,16 +48,16 @@ int swn_lease_open(const char *path, json_t **out)
     return err;
 }
 
-int swn_lease_awaits_daemon(const char *path)
+int swn_lease_has_daemon(const char *path)
 {
     struct sockaddr_un sa;
     int err = swn_control_address(&sa, path);
     int fd = err ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return 0;
-    int refused = connect(fd, (const struct sockaddr *)&sa, sizeof sa) && errno == ECONNREFUSED;
+    err = connect(fd, (const struct sockaddr *)&sa, sizeof sa) ? errno : 0;
     close(fd);
-    return refused && swn_lease_held(path);
+    return !err || err == EAGAIN || (err == ECONNREFUSED && swn_lease_held(path));
 }
 
 int swn_lease_held(const char *socket)

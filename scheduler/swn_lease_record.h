@@ -11,9 +11,9 @@
 int swn_lease_path(const char *socket, char *out, size_t size);
 /* The whole of it, which the caller drops. 0; -EINVAL: not one of ours; -errno. */
 int swn_lease_open(const char *path, json_t **out);
-/* 1: nobody listens to that socket, whose file is there, and swn_lease_held: its daemon was killed, and another one is
- * about to follow it, which will count on what its programs leave. */
-int swn_lease_awaits_daemon(const char *socket);
+/* 1: somebody listens to that socket; or nobody does any more, its file is there, and swn_lease_held: its daemon was
+ * killed, and another one is about to follow it, which will count on what its programs leave. */
+int swn_lease_has_daemon(const char *socket);
 /* 1: a process that lives has a lease on the record beside that socket, or others may not look into it; 0: none has. */
 int swn_lease_held(const char *socket);
 

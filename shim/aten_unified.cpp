@@ -188,16 +188,9 @@ Owner *owner_of(const c10::StorageImpl *storage)
     if (!storage)
         return nullptr;
     const at::DataPtr &data = data_of(storage);
-    if (data.get_deleter() == &drop_host || data.get_deleter() == &drop_device)
-        return static_cast<Owner *>(data.get_context());
-    if (data.get_deleter() == &drop_taken_over || places.empty() || storage->device_type() != device_type)
-        return nullptr;
-    // PyTorch's pickling makes a storage of its own over the address of another.
-    auto place = places.upper_bound(reinterpret_cast<uintptr_t>(data.get()));
-    if (place == places.begin())
-        return nullptr;
-    Owner *o = (--place)->second;
-    return reinterpret_cast<uintptr_t>(data.get()) == place->first && storage->nbytes() <= o->bytes ? o : nullptr;
+    return data.get_deleter() == &drop_host || data.get_deleter() == &drop_device
+               ? static_cast<Owner *>(data.get_context())
+               : nullptr;
 }
 
 struct Leave {
@@ -220,6 +213,21 @@ Held hold(const c10::StorageImpl *storage)
 {
     std::lock_guard<std::mutex> guard(lock);
     Owner *o = sharing(storage);
+    if (o)
+        join(o, Member::holder);
+    return Held(o);
+}
+
+// For a copy out of it. PyTorch's pickling makes a storage of its own over the address of another, which may be that of
+// something that comes and goes.
+Held hold_to_copy(const c10::StorageImpl *storage)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    Owner *o = sharing(storage);
+    auto at = reinterpret_cast<uintptr_t>(data_of(storage).get());
+    auto place = o || data_of(storage).get_deleter() == &drop_taken_over ? places.end() : places.find(at);
+    if (place != places.end() && storage->nbytes() <= place->second->bytes)
+        o = place->second;
     if (o)
         join(o, Member::holder);
     return Held(o);
@@ -562,7 +570,7 @@ at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, 
         if (t.defined())
             return t;
     }
-    Held o(device && device->is_cpu() && on_device(self) && !in_graph(self) ? hold(storage_of(self)) : Held());
+    Held o(device && device->is_cpu() && on_device(self) && !in_graph(self) ? hold_to_copy(storage_of(self)) : Held());
     if (o) {
         at::Tensor view = host_view(self, o.get());
         if (!forked)
@@ -586,7 +594,7 @@ at::Tensor &copy(at::Tensor &self, const at::Tensor &source, bool non_blocking)
 {
     if (replaced(self, source))
         return self;
-    Held o(on_device(source) && !in_graph(source) ? hold(storage_of(source)) : Held());
+    Held o(on_device(source) && !in_graph(source) ? hold_to_copy(storage_of(source)) : Held());
     at::Tensor view = o && !converts(self, source, o.get()) ? host_view(source, o.get()) : source;
     if (o && self.is_cpu() && !forked)
         catch_up(source.device());

@@ -93,19 +93,6 @@ static int look_at(const char *path)
     return (st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & 0022) ? 0 : -EPERM;
 }
 
-static int listens(const char *path)
-{
-    struct sockaddr_un sa;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return 0;
-    int err = swn_control_address(&sa, path);
-    if (!err && connect(fd, (const struct sockaddr *)&sa, sizeof sa))
-        err = -errno;
-    close(fd);
-    return !err || err == -EAGAIN;
-}
-
 int swn_client_find(struct swn_config *config)
 {
     char directory[PATH_MAX], path[2 * PATH_MAX];
@@ -114,8 +101,7 @@ int swn_client_find(struct swn_config *config)
         if (rc == -ENOENT)
             break;
         snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
-        if (!rc && strlen(path) < sizeof config->daemon_path && !look_at(path) &&
-            (listens(path) || swn_lease_awaits_daemon(path)))
+        if (!rc && strlen(path) < sizeof config->daemon_path && !look_at(path) && swn_lease_has_daemon(path))
             strcpy(config->daemon_path, path);
     }
     if (config->daemon == SWN_DAEMON_OFF)
@@ -157,6 +143,7 @@ static void hang_up(struct swn_client *c)
     if (c->link >= 0) {
         swn_own_close(c->link);
         c->seen_ms = swn_control_now_ms();
+        c->why = ECONNRESET;
     }
     c->link = -1;
     c->seq = 0;
@@ -360,10 +347,10 @@ static void give_up_for_now(struct swn_client *c)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Other errors are ours, or those of a daemon that has too much to do. */
-static int is_absence(int err)
+/* Others say that no daemon is there for us, and none will be. */
+static int is_passing(int err)
 {
-    return err == ENOENT || err == ENOTDIR || err == ECONNREFUSED || err == ENOTSOCK;
+    return err == EAGAIN || err == EINTR || err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS;
 }
 
 static void connect_now(struct swn_client *c)
@@ -376,7 +363,7 @@ static void connect_now(struct swn_client *c)
     }
     char mib[32];
     c->why = -fd;
-    if (!is_absence(c->why))
+    if (is_passing(c->why))
         c->seen_ms = swn_control_now_ms();
     if (c->lease && !c->warned++)
         swn_say("swapnetd at %s is gone; going on under its last lease of %s", c->path, swn_format_mib(mib, c->lease));
@@ -476,7 +463,7 @@ static void try_again(struct swn_client *c, unsigned *chance)
     c->next_dial = now + c->retry_ms / 2 + (int64_t)((unsigned)rand_r(chance) % (unsigned)c->retry_ms);
     c->retry_ms = c->retry_ms * 2 < LAST_RETRY_MS ? c->retry_ms * 2 : LAST_RETRY_MS;
     connect_now(c);
-    if (c->link < 0 && now >= last)
+    if (c->link < 0 && last < INT64_MAX && swn_control_now_ms() >= c->seen_ms + ALONE_MS)
         go_alone(c);
 }
 
@@ -638,10 +625,10 @@ static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urg
     struct swn_client *c = e->client;
     uint64_t bytes = within_lease(e, budget);
     if (!(has & SWN_HAS_BUDGET) || ((c || swn_follower_runs()) && !budget))
-        bytes = !c || !(has & SWN_HAS_BUDGET) ? e->goal_bytes
-                : c->lease                    ? c->lease
-                : c->alone                    ? memory_alone()
-                                              : e->goal_bytes;
+        bytes = !c || !(has & SWN_HAS_BUDGET)      ? e->goal_bytes
+                : c->lease                         ? c->lease
+                : c->alone && !swn_follower_runs() ? memory_alone()
+                                                   : e->goal_bytes;
     pthread_mutex_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, SET_WAIT_MS, &change);
     if (err == -ERANGE)
