@@ -164,6 +164,7 @@ def test_daemon_that_does_not_come_back(place):
 
 
 @needs_torch
+@pytest.mark.slow
 def test_newcomer_while_it_drains(place):
     """It is told no, and has its minimum as long as the daemon is there, and its own budget some time after."""
     with daemon(place, "--total", "100M") as d, dnns() as make:
