@@ -214,13 +214,14 @@ class Scenario:
         group = self.fleets[variant].group
         held = self.sampler.peaks(group)["held"] if group.limited else 0  # else of one process
         limits = [row["limit_ratio"] for row in found]
+        worst = max(row["ratio"] or 0 for row in found)
         return {
             "scenario": self.name, "variant": variant, "dnn": "all",
             "weight_bytes": sum(row["weight_bytes"] for row in found),
             "budget_bytes": self.total if variant in POLICIES else None,
             "latency_s": None,
             "ratio": None if variant == SUFFICIENT else self._mean_ratio(variant),
-            "worst_ratio": max(row["ratio"] or 0 for row in found),
+            "worst_ratio": worst,
             "limit_ratio": None if None in limits else statistics.mean(limits),
             "waited_s": None,
             "released": sum(row["released"] for row in found),
@@ -228,7 +229,7 @@ class Scenario:
             "same_bits": all(row["same_bits"] for row in found),
             "over_base_bytes": held - self.base if held else None,
             "note": ", ".join(filter(None, [
-                None if variant == SUFFICIENT else f"worst {max(row['ratio'] or 0 for row in found):.2f}",
+                None if variant == SUFFICIENT else f"worst {worst:.2f}",
                 f"peak {(held - self.base) / plan.MIB:.0f} MiB over base" if held else None]))}
 
 

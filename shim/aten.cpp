@@ -448,13 +448,18 @@ void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
             t.held[i] = c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(t.storages[i]));
 }
 
+void detach_all(const at::RecordFunction &fn)
+{
+    for (const c10::IValue &value : fn.inputs())
+        detach(value, true);
+}
+
 // Code that goes by PyTorch's operators, or need not do what their schemas say, is about to run. Out of sight of
 // whoever shares nothing with a device.
 void unseen(const Operator *op, const at::RecordFunction &fn)
 {
     if (op)
-        for (const c10::IValue &value : fn.inputs())
-            detach(value, true);
+        detach_all(fn);
     else if (!std::strncmp(fn.name(), "Torch-Compiled Region", 21))
         swn_unified_give_up();
 }
@@ -485,8 +490,7 @@ bool passes_by(Thread &t, Operator *op, const at::RecordFunction &fn)
         (op->kernels.own_are_pytorchs_there() && op->kernels.parts_are_pytorchs_there()) || !has_device_tensors(fn))
         return false;
     if (!op->kernels.own_are_pytorchs_there())
-        for (const c10::IValue &value : fn.inputs())
-            detach(value, true);
+        detach_all(fn);
     return true;
 }
 

@@ -99,7 +99,7 @@ bool has(const Lent &l, const c10::StorageImpl *storage)
 }
 
 // Whether what this thread launches is put into a graph. What that has stays where it is, so that any operator may have
-// it: memory of its own cannot be filled meanwhile.
+// it.
 bool captures(Lent &l, const at::Tensor &tensor)
 {
     c10::Device device = tensor.device();

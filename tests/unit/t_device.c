@@ -123,17 +123,24 @@ static void pressed(void *device)
     take_all();
 }
 
-/* Where the device needs them in memory and there is no room: the others come and go, or are refused. */
-static void full(void *device)
+/* How many of them stay, where there is not room for all. */
+static unsigned open_all(void)
 {
-    begin(device, 6 * MIB);
-    unsigned got = 0;
+    unsigned stay = 0;
     for (unsigned i = 0; i < WEIGHTS; i++) {
         void *at;
         held[i] = open_one(i, &at);
         CHECK(held[i]);
-        got += !swn_device_swaps(held[i]);
+        stay += !swn_device_swaps(held[i]);
     }
+    return stay;
+}
+
+/* Where the device needs them in memory and there is no room: the others come and go, or are refused. */
+static void full(void *device)
+{
+    begin(device, 6 * MIB);
+    unsigned got = open_all();
     CHECK(got >= 3 && got < WEIGHTS);
     CHECK(counters().over_budget_bytes == 0);
     for (unsigned i = 0; i < WEIGHTS; i++)
@@ -147,13 +154,7 @@ static void full_of_home(void *device)
     begin(device, 9 * MIB);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_HOME);
-    unsigned got = 0;
-    for (unsigned i = 0; i < WEIGHTS; i++) {
-        void *at;
-        held[i] = open_one(i, &at);
-        CHECK(held[i]);
-        got += !swn_device_swaps(held[i]);
-    }
+    unsigned got = open_all();
     CHECK(got >= 3 && got < WEIGHTS);
     struct tensor other;
     CHECK(tensor_make(&other, 4 * WEIGHT_BYTES, 77));
