@@ -107,14 +107,18 @@ static uint64_t fill_to(const struct swn_divide_dnn *dnn, size_t n, const double
     return sum;
 }
 
-/* Bytes that no proportion accounts for: rounding, and demand whose proportion is 0. To the first that can use them. */
-void swn_divide_rest(const struct swn_divide_dnn *dnn, size_t n, uint64_t rest, uint64_t *bytes)
+uint64_t swn_divide_add(const struct swn_divide_dnn *d, uint64_t rest, uint64_t *bytes)
 {
-    for (size_t i = 0; i < n && rest; i++) {
-        uint64_t room = swn_divide_most(&dnn[i]) - bytes[i], more = room < rest ? room : rest;
-        bytes[i] += more;
-        rest -= more;
-    }
+    uint64_t room = swn_divide_most(d) - *bytes, more = room < rest ? room : rest;
+    *bytes += more;
+    return more;
+}
+
+/* Bytes that no proportion accounts for: rounding, and demand whose proportion is 0. To the first that can use them. */
+static void hand_out_rest(const struct swn_divide_dnn *dnn, size_t n, uint64_t rest, uint64_t *bytes)
+{
+    for (size_t i = 0; i < n; i++)
+        rest -= swn_divide_add(&dnn[i], rest, &bytes[i]);
 }
 
 /* Finds the level at which everybody's proportion of it, held between minimum and demand, sums up to the total. Where
@@ -136,7 +140,7 @@ static void by_proportion(const struct swn_divide_dnn *dnn, size_t n, const doub
         *(fill_to(dnn, n, proportion, level, bytes) <= total ? &low : &high) = level;
     }
     uint64_t sum = fill_to(dnn, n, proportion, low, bytes);
-    swn_divide_rest(dnn, n, total - sum, bytes);
+    hand_out_rest(dnn, n, total - sum, bytes);
 }
 
 static int all_that_is_asked(const struct swn_divide_dnn *dnn, size_t n, uint64_t total)

@@ -30,6 +30,9 @@ struct swn_divide_dnn {
     size_t points;
 };
 
+/* No prediction is so good that a smaller delay than this could be told from none. */
+#define SWN_DIVIDE_NOISE 0.03
+
 enum swn_divide_policy {
     /* SwapNet Eq. 1, with the performance score PS = urgency * latency / memory (6.2.2):
      *     A_i = M_i/sum(M) * (1 - 1/n) * M + PS_i/sum(PS) * 1/n * M
@@ -42,7 +45,9 @@ enum swn_divide_policy {
      * on. The slowdown, not the latency itself, which the paper's 6.2.1 names as its objective: otherwise the largest
      * DNN would take the memory of those that are ten times as fast until they are as slow as itself. Its part above 1,
      * so that urgency 2 means half the delay of urgency 1, and not that nobody else counts before they are twice as
-     * slow. Without a curve the slowdown is that of the bytes that are missing, by the weights. */
+     * slow. Without a curve the slowdown is that of the bytes that are missing, by the weights. Below SWN_DIVIDE_NOISE
+     * nobody's delay is made smaller: what is left then goes to those with the shortest latencies (by their urgency),
+     * who would read it again most often from the disk that all share. */
     SWN_DIVIDE_MINMAX,
     SWN_DIVIDE_POLICIES,
 };
@@ -64,5 +69,7 @@ uint64_t swn_divide_least(const struct swn_divide_dnn *dnn, size_t n);
 double swn_divide_latency(const struct swn_divide_dnn *dnn, uint64_t bytes);
 /* urgency * (predicted slowdown - 1): what SWN_DIVIDE_MINMAX makes small. 0 at the demand. */
 double swn_divide_delay(const struct swn_divide_dnn *dnn, uint64_t bytes);
+/* Bytes per second that it reads again with so many bytes, one pass after the other; 0 where no latency is known. */
+double swn_divide_reads(const struct swn_divide_dnn *dnn, uint64_t bytes);
 
 #endif

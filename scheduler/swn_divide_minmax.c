@@ -62,6 +62,13 @@ double swn_divide_delay(const struct swn_divide_dnn *d, uint64_t bytes)
     return delay > 0 ? delay * swn_divide_urgency(d) : 0;
 }
 
+double swn_divide_reads(const struct swn_divide_dnn *d, uint64_t bytes)
+{
+    uint64_t most = swn_divide_most(d);
+    double latency = swn_divide_latency(d, bytes);
+    return bytes < most && latency > 0 && isfinite(latency) ? (double)(most - bytes) / latency : 0;
+}
+
 /* Where the curve first comes down to `latency`. */
 static double crossing(const struct swn_divide_point *p, size_t points, double latency)
 {
@@ -77,10 +84,11 @@ static double crossing(const struct swn_divide_point *p, size_t points, double l
     return INFINITY;
 }
 
-/* The least bytes with which the delay is at most `delay`. */
+/* The least bytes with which the delay is at most `delay`, or noise. */
 static uint64_t need(const struct swn_divide_dnn *d, double delay)
 {
     uint64_t most = swn_divide_most(d);
+    delay = larger(delay, SWN_DIVIDE_NOISE);
     double slowdown = delay / swn_divide_urgency(d), bytes = (double)most - slowdown * (double)swn_divide_weights(d);
     if (has_curve(d))
         bytes = crossing(d->curve, d->points, on_curve(d->curve, d->points, most) * (1 + slowdown));
@@ -162,11 +170,42 @@ static void settle(struct rest *r, unsigned char *settled, double delay, double 
         settled[last] = 1;
 }
 
+struct turn {
+    double every_s;
+    size_t at;
+};
+
+static int by_turn(const void *a, const void *b)
+{
+    const struct turn *x = a, *y = b;
+    if (x->every_s < y->every_s || y->every_s < x->every_s)
+        return x->every_s < y->every_s ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* What nobody needs to be as fast as can be told: a byte that is not read again saves the disk, which all share, most
+ * where passes are shortest. Those of whom that is not known come last. */
+static void hand_out_rest(const struct swn_divide_dnn *dnn, size_t n, uint64_t rest, uint64_t *bytes,
+                          struct turn *turns)
+{
+    for (size_t i = 0; i < n; i++) {
+        double latency = swn_divide_latency(&dnn[i], swn_divide_most(&dnn[i]));
+        turns[i] = (struct turn){latency > 0 ? latency / swn_divide_urgency(&dnn[i]) : INFINITY, i};
+    }
+    qsort(turns, n, sizeof *turns, by_turn);
+    for (size_t i = 0; i < n; i++)
+        rest -= swn_divide_add(&dnn[turns[i].at], rest, &bytes[turns[i].at]);
+}
+
 int swn_divide_minmax(const struct swn_divide_dnn *dnn, size_t n, uint64_t total, uint64_t *bytes)
 {
     unsigned char *settled = calloc(n, 1);
-    if (!settled)
+    struct turn *turns = calloc(n, sizeof *turns);
+    if (!settled || !turns) {
+        free(settled);
+        free(turns);
         return -ENOMEM;
+    }
     struct rest r = {.dnn = dnn, .n = n, .settled = settled, .bytes = total};
     for (size_t round = 0, left = n; round < n && left; round++) {
         double under, delay = smallest(&r, &under);
@@ -182,6 +221,7 @@ int swn_divide_minmax(const struct swn_divide_dnn *dnn, size_t n, uint64_t total
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += bytes[i];
-    swn_divide_rest(dnn, n, total - sum, bytes);
+    hand_out_rest(dnn, n, total - sum, bytes, turns);
+    free(turns);
     return 0;
 }

@@ -256,15 +256,31 @@ static void grow(struct swn_book *b, struct swn_party *p, uint64_t target, int64
     offer(b, p, bytes, now_ms);
 }
 
+/* Whether the slowest one would hardly be faster with what the round gives, nor the disk much less busy. Nearly the
+ * same curves may give quite other shares, and each change costs spills and reads. */
+static int as_good(const struct round *r)
+{
+    double now = 0, then = 0, reads = 0, would_read = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        double has = swn_divide_delay(&r->dnn[i], r->party[i]->lease), gets = swn_divide_delay(&r->dnn[i], r->bytes[i]);
+        now = has > now ? has : now;
+        then = gets > then ? gets : then;
+        reads += swn_divide_reads(&r->dnn[i], r->party[i]->lease);
+        would_read += swn_divide_reads(&r->dnn[i], r->bytes[i]);
+    }
+    return now <= then + SWN_DIVIDE_NOISE && reads <= would_read * 1.25;
+}
+
 /* Whether all leases are about what the round gives, and nobody could have more at nobody's cost. */
 static int about_right(const struct swn_book *b, const struct round *r)
 {
     uint64_t free_bytes = room(b);
+    int stay = b->policy == SWN_DIVIDE_MINMAX && as_good(r);
     for (size_t i = 0; i < r->n; i++) {
         const struct swn_party *p = r->party[i];
         uint64_t bytes = r->bytes[i], off = bytes > p->lease ? bytes - p->lease : p->lease - bytes;
         int grows = bytes > p->lease && (off <= free_bytes || free_bytes >= STEP);
-        if (!p->lease || p->lease < r->dnn[i].min_bytes || off > p->lease / 8 || grows)
+        if (!p->lease || p->lease < r->dnn[i].min_bytes || (off > p->lease / 8 && !stay) || grows)
             return 0;
     }
     return 1;

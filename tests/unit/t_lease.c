@@ -579,12 +579,51 @@ static void drift(void **state)
     assert_true(swn_book_sum(&book) <= book.total);
 }
 
+static void curve(struct client *c, uint64_t from, double seconds, double least)
+{
+    c->party->points = 3;
+    c->party->latency = least;
+    c->party->curve[0] = (struct swn_divide_point){10 * MIB, seconds};
+    c->party->curve[1] = (struct swn_divide_point){from, least * 1.01};
+    c->party->curve[2] = (struct swn_divide_point){600 * MIB, least};
+}
+
+/* Min-max: curves that say nearly the same move nobody, though other shares would be as good. One that says that
+ * somebody would be faster does, and so do passes that have become short, as the disk is busier for it. */
+static void drift_of_curves(void **state)
+{
+    (void)state;
+    book.policy = SWN_DIVIDE_MINMAX;
+    for (size_t i = 0; i < 3; i++) {
+        join(&clients[i], 50 * MIB, 600 * MIB);
+        curve(&clients[i], 100 * MIB, 0.5, 0.1 + 0.001 * (double)i);
+    }
+    swn_book_balance(&book, clock_ms);
+    answer_all();
+    assert_int_equal(swn_book_sum(&book), book.total);
+    uint64_t first = clients[0].party->lease, last = clients[2].party->lease;
+    assert_true(first > last * 2);
+    curve(&clients[0], 100 * MIB, 0.5, 0.103); /* now the last of the three to get what is left */
+    swn_book_drift(&book, clock_ms);
+    for (size_t i = 0; i < 3; i++)
+        assert_false(clients[i].pending);
+    curve(&clients[2], 100 * MIB, 0.1, 0.01);
+    swn_book_drift(&book, clock_ms);
+    answer_all();
+    assert_true(clients[2].party->lease > first - 10 * MIB);
+    curve(&clients[1], 300 * MIB, 0.5, 0.1);
+    swn_book_drift(&book, clock_ms);
+    answer_all();
+    assert_true(clients[1].party->lease > 250 * MIB);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = {
         TEST(alone_and_together),
         TEST(drift),
+        TEST(drift_of_curves),
         TEST(overdue_is_holding),
         TEST(the_dead_and_those_away),
         TEST(refusal),
