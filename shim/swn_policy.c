@@ -83,7 +83,8 @@ static int make_pool(struct swn_engine *e)
         if (err)
             return err;
         e->res.pool = e->pool;
-        swn_pool_resize(e->pool, first_window(e));
+        e->window_goal = first_window(e);
+        swn_pool_resize(e->pool, e->window_goal);
     }
     if (!e->spill) {
         int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
@@ -392,10 +393,11 @@ static int resize_window(struct swn_engine *e, size_t bytes)
     return swn_pool_resize(e->pool, bytes);
 }
 
-/* A window that could not shrink at once, because reads were under way into its end, shrinks when they are done. */
+/* A window that could not shrink at once, because what is in its end was in use or still coming, shrinks when it is
+ * not; also to nothing, where everything comes to stay. */
 void swn_policy_window(struct swn_engine *e)
 {
-    if (e->pool && e->window_goal && e->window_goal < window(e))
+    if (e->pool && e->window_goal < window(e))
         resize_window(e, e->window_goal);
 }
 

@@ -42,6 +42,13 @@ void swn_swapin_release(struct swn_engine *e, struct swn_frame *f)
     swn_swapin_free(e, f);
 }
 
+/* How much of the window there is to place anything in: not the end that it is about to lose. */
+static size_t window_room(const struct swn_engine *e)
+{
+    size_t window = swn_pool_window(e->pool);
+    return window < e->window_goal ? window : e->window_goal;
+}
+
 /* --- reads --- */
 
 /* Reads are served one after the other: what this one took is the time since the one before was done. */
@@ -215,7 +222,7 @@ void swn_swapin_claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thre
     /* A head that is to stay goes where it stays: the window has to hold its tail. */
     if (!f && r->keep && r->lead->rest)
         f = keep_start(e, r);
-    if (!f && size <= swn_pool_window(e->pool))
+    if (!f && size <= window_room(e))
         f = r->oversize ? NULL : window_frame(e, arg, t);
     else if (!f && (e->planned || !swn_policy_widen(e, size) || !(f = fetch_start(e, r, SWN_POOL_READY, t))))
         f = keep_start(e, r);
@@ -260,7 +267,7 @@ static size_t active_threads(struct swn_engine *e)
 
 static size_t share_of_window(struct swn_engine *e)
 {
-    return swn_pool_window(e->pool) / active_threads(e);
+    return window_room(e) / active_threads(e);
 }
 
 /* How far ahead a thread looks. Frames that are there are marked as wanted first, all of them, so that no read that is
@@ -296,7 +303,7 @@ static int prefetch_one(struct swn_engine *e, struct ahead *a, struct swn_range 
     if (r->frame) {
         r->frame->wanted = 1;
         r->frame->owner = a->t;
-    } else if (r->keep && (r->lead->rest || size > swn_pool_window(e->pool))) {
+    } else if (r->keep && (r->lead->rest || size > window_room(e))) {
         return 1; /* comes to stay when it is read */
     } else if (a->fetch && !fetch_start(e, r, SWN_POOL_STALE, a->t)) {
         return lodge_one(e, a, r);
@@ -385,7 +392,7 @@ void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
             f->wanted = 0;
     size_t active = active_threads(e);
     for (int fetch = 0; fetch < 2; fetch++) {
-        struct ahead a = {.t = t, .share = swn_pool_window(e->pool) / active, .alone = active == 1, .fetch = fetch};
+        struct ahead a = {.t = t, .share = window_room(e) / active, .alone = active == 1, .fetch = fetch};
         walk_ahead(e, &a);
     }
 }

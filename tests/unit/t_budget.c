@@ -137,6 +137,39 @@ static void idle_process_shrinks(void *arg)
     CHECK(stats.spilled_bytes < written + ALL / 2);
 }
 
+/* It grows until all fits, while an operator has a block of the window, which cannot go at once then. Later it does,
+ * and every weight comes to stay. */
+static void grows_past_the_window(void *arg)
+{
+    (void)arg;
+    static const enum swn_use uses[] = {SWN_USE_WEIGHT};
+    CHECK(engine_begin(12 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights();
+    pass_until_settled();
+    struct tensor *streamed = NULL;
+    for (unsigned i = 0; i < WEIGHTS && !streamed; i++)
+        if (!swn_arena_find(e->arena, weights[i].own)->keep)
+            streamed = &weights[i];
+    CHECK(streamed && swn_pool_window(e->pool));
+    struct swn_op op;
+    op_open(&op, &streamed, uses, 1);
+    CHECK(tensor_right(streamed, (uintptr_t)streamed->word));
+    set(64 * MIB);
+    CHECK(swn_pool_window(e->pool)); /* that operator has it */
+    op_close(&op);
+    for (unsigned i = 0; i < 8; i++)
+        pass();
+    CHECK(!swn_pool_window(e->pool));
+    struct swn_stats before, after;
+    swn_engine_stats(&before);
+    for (unsigned i = 0; i < 4; i++)
+        pass();
+    swn_engine_stats(&after);
+    CHECK(after.streamed_bytes == before.streamed_bytes);
+    CHECK(after.window_misses == before.window_misses);
+    CHECK(after.resident_bytes >= ALL);
+}
+
 /* An operator that has begun and does not end holds what it uses, nothing else; the change is bound when it ends. */
 static void operator_that_stands_still(void *arg)
 {
@@ -345,6 +378,7 @@ static enum swn_config_fetch unused_arg = SWN_CONFIG_AUTO;
     }
 ALONE(random_walk, 90)
 ALONE(idle_process_shrinks, 60)
+ALONE(grows_past_the_window, 60)
 ALONE(operator_that_stands_still, 60)
 ALONE(above_the_old_limit_too, 60)
 ALONE(changes_while_weights_leave, 60)
@@ -357,6 +391,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_walk_alone),
         cmocka_unit_test(idle_process_shrinks_alone),
+        cmocka_unit_test(grows_past_the_window_alone),
         cmocka_unit_test(operator_that_stands_still_alone),
         cmocka_unit_test(above_the_old_limit_too_alone),
         cmocka_unit_test(changes_while_weights_leave_alone),
