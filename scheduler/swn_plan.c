@@ -46,6 +46,7 @@
 struct candidate {
     uint64_t cap, window;
     int heads_first, pieces;
+    int crowded; /* the window need not hold what one operator wants at once */
 };
 
 /* What all candidates share. */
@@ -456,6 +457,22 @@ static void set_pieces(struct swn_plan_node *node, const struct candidate *at)
         node->piece = 0;
 }
 
+/* Whether some operator has several weights that come whole and do not fit the window together. One of them would be
+ * read through its mapping then, in every pass. */
+static int is_crowded(const struct problem *p, uint64_t window)
+{
+    uint64_t together = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct swn_plan_node *node = &p->nodes[i];
+        int elsewhere = node->keep || node->sliced || node->bytes > p->budget;
+        together += elsewhere ? 0 : node->bytes - node->keep_head;
+        if (together > window && (node->joined || (i && p->nodes[i - 1].joined)))
+            return 1;
+        together = node->joined ? together : 0;
+    }
+    return 0;
+}
+
 /* One candidate: nothing larger than at->cap goes through the window, except in slices. 0: it is none, or takes longer
  * than `limit_ns` even if reading and computing never wait for one another. */
 static int try_candidate(const struct problem *p, const struct candidate *at, double limit_ns, struct swn_plan *out)
@@ -488,7 +505,7 @@ static int try_candidate(const struct problem *p, const struct candidate *at, do
         out->streamed_bytes += tail;
         read += (double)tail * (1 - p->nodes[i].saved);
     }
-    if (read / p->bytes_per_ns > limit_ns)
+    if (read / p->bytes_per_ns > limit_ns || (!at->crowded && is_crowded(p, at->window)))
         return 0;
     out->latency_ns = simulate_nodes(p->nodes, p->n, at->window, p->bytes_per_ns, p->latency_ns, 0);
     return 1;
@@ -532,8 +549,8 @@ static size_t distinct_caps(uint64_t *caps, size_t count, uint64_t budget, uint6
 }
 
 /* The best of all windows into *at and *out. 1; 0: none is wide enough for anything; -ENOMEM. */
-static int best_candidate(const struct problem *p, const uint64_t *caps, size_t count, struct candidate *at,
-                          struct swn_plan *out)
+static int best_candidate(const struct problem *p, const uint64_t *caps, size_t count, int crowded,
+                          struct candidate *at, struct swn_plan *out)
 {
     enum { VARIANTS = 20 };
     struct swn_plan *plans = malloc(count * VARIANTS * sizeof *plans);
@@ -550,7 +567,8 @@ static int best_candidate(const struct problem *p, const uint64_t *caps, size_t 
             *c = (struct candidate){.cap = caps[i],
                                     .window = caps[i] * (2 + variant / 4) / 2,
                                     .heads_first = variant % 2,
-                                    .pieces = variant / 2 % 2};
+                                    .pieces = variant / 2 % 2,
+                                    .crowded = crowded};
             c->window = c->window > narrowest ? c->window : narrowest;
             if (p->n > MANY_NODES && variant / 4 % 2)
                 continue;
@@ -607,7 +625,9 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
                               .bytes_per_ns = bytes_per_ns,
                               .latency_ns = latency_ns};
     struct candidate best_at;
-    int rc = best_candidate(&p, caps, count, &best_at, out);
+    int rc = best_candidate(&p, caps, count, 0, &best_at, out);
+    if (!rc)
+        rc = best_candidate(&p, caps, count, 1, &best_at, out);
     if (rc > 0) {
         try_candidate(&p, &best_at, INFINITY, out);
     } else if (!rc) {

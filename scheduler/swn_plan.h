@@ -20,6 +20,7 @@ struct swn_plan_node {
     double saved;      /* the part of its bytes that a read need not bring, as they are stored in fewer: 0 to below 1 */
     uint64_t unit;     /* its operator can take it slice by slice, in multiples of so many bytes; 0: only whole */
     uint64_t spare;    /* memory left for activations that nobody needs from its operator to the next node's */
+    int joined;        /* its operator reads the next node as well, and wants both at once */
     /* out */
     int keep;
     int sliced;         /* what is not kept is lent slice by slice, so the window need not hold all of it */

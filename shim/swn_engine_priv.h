@@ -27,6 +27,7 @@ struct swn_node {
     struct swn_range *range;
     uint32_t id;
     uint32_t then; /* what was read next, the last time */
+    int joined;    /* by the same operator */
     double compute_ns;
     uint32_t allocs;   /* of its pass, made when the next node is read */
     size_t other_need; /* most of everything that is not a weight, from its operator to the next node's */

@@ -711,11 +711,13 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     out->bytes_per_ns = disk_speed(e, &out->read_ns);
     for (size_t i = 0; i < out->n; i++) {
         struct swn_node *node = swn_node_of(e, out->ids[i]);
-        out->nodes[i] = (struct swn_plan_node){.bytes = swn_weight_bytes(node->range),
-                                               .compute_ns = node->compute_ns,
-                                               .unit = node->range->slice_unit,
-                                               .spare = peak > node->other_need ? peak - node->other_need : 0,
-                                               .saved = swn_encoded_choose(e, node->range, out->bytes_per_ns)};
+        out->nodes[i] =
+            (struct swn_plan_node){.bytes = swn_weight_bytes(node->range),
+                                   .compute_ns = node->compute_ns,
+                                   .unit = node->range->slice_unit,
+                                   .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
+                                   .spare = peak > node->other_need ? peak - node->other_need : 0,
+                                   .saved = swn_encoded_choose(e, node->range, out->bytes_per_ns)};
     }
     size_t plots = e->settling ? 0 : swn_arena_plot_bytes(e->arena);
     out->other = peak + recalled_bytes(e) + (plots ? PLOT_MARGIN : 0);

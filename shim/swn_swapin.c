@@ -222,10 +222,13 @@ void swn_swapin_claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thre
     /* A head that is to stay goes where it stays: the window has to hold its tail. */
     if (!f && r->keep && r->lead->rest)
         f = keep_start(e, r);
-    if (!f && size <= window_room(e))
+    if (!f && size <= window_room(e)) {
         f = r->oversize ? NULL : window_frame(e, arg, t);
-    else if (!f && (e->planned || !swn_policy_widen(e, size) || !(f = fetch_start(e, r, SWN_POOL_READY, t))))
+        if (!f && r->keep && lendable(e, arg)) /* its operator's others have the window */
+            f = keep_start(e, r);
+    } else if (!f && (e->planned || !swn_policy_widen(e, size) || !(f = fetch_start(e, r, SWN_POOL_READY, t)))) {
         f = keep_start(e, r);
+    }
     if (!f)
         return;
     f->users++;

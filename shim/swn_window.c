@@ -156,7 +156,8 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
     return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_STREAMED) && swn_node_add(e, r);
 }
 
-static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, uint64_t now)
+/* joined: its operator has read another one before. */
+static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, int joined, uint64_t now)
 {
     struct swn_node *last = t->last_node ? swn_node_of(e, t->last_node) : NULL;
     if (last && now > t->ready_ns) {
@@ -171,8 +172,10 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     t->flops = 0;
     t->other = 0;
     t->last_node = e->nodes[r->node].id;
-    if (last)
+    if (last) {
         last->then = t->last_node;
+        last->joined = joined;
+    }
     t->ready_ns = now;
     t->last_visit = ++e->visits;
     uint64_t passes = t->cursor.passes;
@@ -262,7 +265,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     arg->reading = 1;
     r->readers++;
     if (arg->use == SWN_USE_WEIGHT && !twice && r->lead == r && is_weight(e, r)) {
-        visit(e, t, r, op->begin_ns);
+        visit(e, t, r, op->visits > 0, op->begin_ns);
         arg->visited = 1;
         op->visits++;
         if (arg->sliced) /* what is read next is this one, not what comes after it */

@@ -415,9 +415,44 @@ ON_EVERY_PATH(overwritten_while_awaited)
 ON_EVERY_PATH(fork_inside_an_operator)
 ON_EVERY_PATH(storm)
 
+/* An attention layer reads two weights in one operator, 3.4 and 1.1 MiB: the window holds both, whatever the budget. */
+static void two_in_one_operator(void *arg)
+{
+    enum { LAYERS = 4, EACH = 4 };
+    static const size_t sizes[EACH] = {27 * MIB / 8, 9 * MIB / 8, 9 * MIB / 2, 9 * MIB / 2};
+    static const enum swn_use uses[] = {SWN_USE_WEIGHT, SWN_USE_WEIGHT};
+    struct tensor all[LAYERS * EACH];
+    CHECK(engine_begin(*(size_t *)arg, SWN_CONFIG_AUTO, NULL) == 0);
+    for (unsigned i = 0; i < LAYERS * EACH; i++)
+        CHECK(tensor_make(&all[i], sizes[i % EACH], i + 1));
+    uint64_t misses = 0;
+    for (unsigned pass = 0; pass < 12; pass++) {
+        misses = pass < 9 ? e->window_misses : misses;
+        for (unsigned i = 0; i < LAYERS * EACH; i += EACH) {
+            struct tensor *both[] = {&all[i], &all[i + 1]};
+            struct swn_op op;
+            op_open(&op, both, uses, 2);
+            for (unsigned k = 0; k < 2; k++)
+                CHECK(tensor_right(both[k], (uintptr_t)__atomic_load_n(&both[k]->word, __ATOMIC_ACQUIRE)));
+            op_close(&op);
+            op_read(&all[i + 2]);
+            op_read(&all[i + 3]);
+        }
+    }
+    CHECK(e->planned && e->window_misses == misses);
+}
+
+static void two_in_one_operator_at_any_budget(void **state)
+{
+    (void)state;
+    for (size_t budget = 18 * MIB; budget < 54 * MIB; budget += 3 * MIB)
+        assert_int_equal(run_alone(two_in_one_operator, &budget, 60), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_in_one_operator_at_any_budget),
         cmocka_unit_test(by_pointer_on_every_path),
         cmocka_unit_test(input_comes_back_on_every_path),
         cmocka_unit_test(plan_in_mid_pass_on_every_path),
