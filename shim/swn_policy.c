@@ -691,12 +691,15 @@ static int apply(struct swn_engine *e, const struct swn_plan_node *nodes, const 
     return busy;
 }
 
-/* Of ranges that are to come back and are no weights: room that the next plan leaves. */
+/* Of ranges that are no weights, and are to come back, or have come to stay where there was no window for them: room
+ * that the next plan leaves. */
 static size_t recalled_bytes(struct swn_engine *e)
 {
     size_t bytes = 0;
-    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        bytes += r->recalled && atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(r->len, SWN_PAGE) : 0;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
+        int stays = r->recalled || (r->frame && r->frame->kept && !swn_is_weight(r));
+        bytes += stays && atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(r->len, SWN_PAGE) : 0;
+    }
     return bytes;
 }
 

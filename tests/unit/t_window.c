@@ -449,9 +449,44 @@ static void two_in_one_operator_at_any_budget(void **state)
         assert_int_equal(run_alone(two_in_one_operator, &budget, 60), 0);
 }
 
+/* The same input over and over, which left while the model was made. Nobody plans to keep it, and where everything else
+ * just fits there is no window for it either: the next plan leaves room for it, and is the last one. */
+static void input_beside_the_plan(void *arg)
+{
+    static const enum swn_use input_use[] = {SWN_USE_INPUT};
+    struct tensor input, activation, *in = &input;
+    uint64_t plans = 0;
+    CHECK(engine_begin(*(size_t *)arg, SWN_CONFIG_AUTO, NULL) == 0);
+    CHECK(tensor_make(&input, 600 << 10, 99));
+    make_weights();
+    for (unsigned pass = 0; pass < 40; pass++) {
+        plans = pass == 20 ? e->plans : plans;
+        for (unsigned i = 0; i < WEIGHTS; i++) {
+            CHECK(tensor_make(&activation, MIB, i));
+            if (!i) {
+                struct swn_op op;
+                op_open(&op, &in, input_use, 1);
+                CHECK(tensor_right(&input, input.own));
+                op_close(&op);
+            }
+            op_read(&weights[i]);
+            tensor_free(&activation);
+        }
+    }
+    CHECK(!e->planned || e->plans <= plans + 1);
+}
+
+static void input_beside_the_plan_at_any_budget(void **state)
+{
+    (void)state;
+    for (size_t budget = 12 * MIB + MIB / 2; budget < 16 * MIB; budget += MIB / 4)
+        assert_int_equal(run_alone(input_beside_the_plan, &budget, 60), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(input_beside_the_plan_at_any_budget),
         cmocka_unit_test(two_in_one_operator_at_any_budget),
         cmocka_unit_test(by_pointer_on_every_path),
         cmocka_unit_test(input_comes_back_on_every_path),
