@@ -4,9 +4,10 @@ file(GLOB standin_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/standin/
 add_library(standin-cudart SHARED ${standin_sources})
 target_link_libraries(standin-cudart PRIVATE swn_options)
 target_include_directories(standin-cudart PUBLIC ${PROJECT_SOURCE_DIR}/tests/standin)
-# Found by its name, like the real one.
+# Found by its name, and its functions by their version, like the real one's.
+target_link_options(standin-cudart PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/tests/standin/cudart.map)
 set_target_properties(standin-cudart PROPERTIES
-    OUTPUT_NAME cudart SOVERSION 12 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/standin)
+    OUTPUT_NAME cudart SOVERSION 12 LINK_DEPENDS ${PROJECT_SOURCE_DIR}/tests/standin/cudart.map LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/standin)
 
 # function(swn_half) in halves.cmake says which PyTorchs there are, and how they are built for.
 foreach(half IN LISTS SWAPNET_HALVES)

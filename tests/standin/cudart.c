@@ -6,6 +6,7 @@
  *   and Concurrency" of unified memory). Both are mapped twice, and the processor's mapping is without access then.
  * - A kernel reaches device memory, managed memory unless it is attached to the host, registered memory at its device
  *   address, and other memory only where the device reaches pageable memory. What it reads stays as it is meanwhile.
+ * - Registered memory has the pages that it had when it was registered (pinned.c).
  */
 #define _GNU_SOURCE
 #include "standin_priv.h"
@@ -125,7 +126,21 @@ static void protect_all(void)
         protect(m);
 }
 
-static const char *reach(const void *p)
+static void check_registered(const struct memory *m, const char *p, size_t bytes)
+{
+    size_t left = m && p < m->base + m->bytes ? (size_t)(m->base + m->bytes - p) : 0;
+    if (left && m->kind == STANDIN_REGISTERED)
+        standin_check_pins(m, p, bytes < left ? bytes : left);
+}
+
+EXPORT void standin_reached(const void *host, size_t bytes)
+{
+    standin_begin();
+    check_registered(standin_find(host, 0), host, bytes);
+    standin_end(OK);
+}
+
+static const char *reach(const void *p, size_t bytes)
 {
     const struct memory *m = standin_find(p, 1);
     if (m && m->kind == STANDIN_MANAGED && m->attached == ATTACH_HOST && !device->concurrent)
@@ -134,7 +149,9 @@ static const char *reach(const void *p)
         standin_broken("a kernel reads device memory where none is mapped", p);
     if (!m && !device->pageable)
         standin_broken("a kernel reads memory that the device does not know", p);
-    return m ? m->view + ((const char *)p - m->device) : p;
+    const char *at = m ? m->view + ((const char *)p - m->device) : p;
+    check_registered(m, at, bytes);
+    return at;
 }
 
 static unsigned long sum(const struct launch *k)
@@ -142,7 +159,7 @@ static unsigned long sum(const struct launch *k)
     unsigned long s = 0;
     for (unsigned i = 0; i < k->n; i++) {
         pthread_mutex_lock(&standin_lock);
-        const char *at = reach(k->stretches[i]);
+        const char *at = reach(k->stretches[i], k->bytes[i]);
         pthread_mutex_unlock(&standin_lock);
         for (size_t off = 0; off + 8 <= k->bytes[i]; off += 64) {
             unsigned long word;
@@ -173,8 +190,10 @@ static void *work(void *none)
             if (sum(k) != k->sum)
                 standin_broken("memory changed while a kernel was reading it", k->stretches[0]);
             pthread_mutex_lock(&standin_lock);
-            if (k->to)
-                memcpy(k->to, reach(k->stretches[0]), k->bytes[0]);
+            if (k->to) {
+                memcpy(k->to, reach(k->stretches[0], k->bytes[0]), k->bytes[0]);
+                check_registered(standin_find(k->to, 0), k->to, k->bytes[0]);
+            }
         }
         queue = k->next;
         if (!queue)
@@ -272,6 +291,14 @@ EXPORT void *standin_view(const void *p)
     struct memory *m = standin_find(p, 1);
     standin_end(OK);
     return m ? m->view + ((const char *)p - m->device) : (void *)p;
+}
+
+EXPORT int standin_knows(const void *host)
+{
+    standin_begin();
+    int knows = standin_find(host, 0) != NULL;
+    standin_end(OK);
+    return knows;
 }
 
 EXPORT unsigned standin_live(enum standin_kind kind)
@@ -454,8 +481,10 @@ EXPORT int standin_wait(void *stream)
 EXPORT int cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
     standin_begin();
-    if (!device->host_register || !(flags & 2))
+    if (!device->host_register)
         return standin_end(NOT_SUPPORTED);
+    if (!bytes || flags & ~3u) /* portable, mapped: with unified addresses all of it is */
+        return standin_end(INVALID);
     if (standin_made_to_fail())
         return standin_end(NO_MEMORY);
     for (struct memory *m = standin_memories; m; m = m->next)
@@ -464,6 +493,10 @@ EXPORT int cudaHostRegister(void *p, size_t bytes, unsigned flags)
     struct memory *m = calloc(1, sizeof *m);
     *m = (struct memory){.kind = STANDIN_REGISTERED, .base = p, .view = p, .bytes = bytes, .next = standin_memories};
     m->device = (char *)p + (device->host_pointer ? 0 : AWAY);
+    if (standin_pin(m)) {
+        free(m);
+        return standin_end(NO_MEMORY);
+    }
     standin_memories = m;
     return standin_end(OK);
 }
@@ -480,6 +513,7 @@ EXPORT int cudaHostUnregister(void *p)
         for (unsigned i = 0; i < k->n; i++)
             if (standin_find(k->stretches[i], 1) == m)
                 standin_broken("memory is unregistered while a kernel reads it", p);
+    standin_unpin(m);
     standin_forget(m);
     return standin_end(OK);
 }

@@ -407,6 +407,13 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, c10::op
                                              c10::dtype_or_default(dtype));
 }
 
+// The copy engine has been at the processor's tensor.
+void reached(const at::Tensor &t)
+{
+    if (t.is_cpu() && t.numel() && t.is_non_overlapping_and_dense())
+        standin_reached(t.data_ptr(), t.nbytes());
+}
+
 at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool non_blocking)
 {
     if (non_blocking && to.is_cpu() && from.is_contiguous() && to.is_contiguous() && from.dtype() == to.dtype()) {
@@ -424,7 +431,9 @@ at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool non_bloc
         TORCH_CHECK(in_graph || !standin_wait(native_stream()), "operation not permitted when stream is capturing");
     }
     at::Tensor here = view_of(from), there = view_of(to);
+    reached(from);
     there.copy_(here);
+    reached(to);
     if (in_graph)
         graph.emplace_back([here, there]() mutable { there.copy_(here); });
     return to;
@@ -526,6 +535,23 @@ const int registered = [] {
 extern "C" __attribute__((visibility("default"))) void standin_use_stream(int64_t stream)
 {
     current_stream = stream;
+}
+
+// As torch.cuda.cudart() does it: this library calls the runtime that it is linked with, and does something afterwards.
+extern "C" __attribute__((visibility("default"))) int standin_host_register(void *p, size_t bytes, unsigned flags)
+{
+    int err = cudaHostRegister(p, bytes, flags);
+    if (err)
+        cudaGetLastError();
+    return err;
+}
+
+extern "C" __attribute__((visibility("default"))) int standin_host_unregister(void *p)
+{
+    int err = cudaHostUnregister(p);
+    if (err)
+        cudaGetLastError();
+    return err;
 }
 
 // Another one is begun.

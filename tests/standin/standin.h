@@ -20,6 +20,11 @@ void standin_trim(void);
 /* Launches a kernel that reads n stretches of memory at its beginning and, `us` microseconds later, at its end. What
  * the device cannot reach, or what has changed meanwhile, ends the program. */
 void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n);
+/* The device has read [host, host + bytes), or has written it by a copy. If that is registered, it must be the pages
+ * that were registered which are there. */
+void standin_reached(const void *host, size_t bytes);
+/* Whether the driver knows the memory, as it is its own or registered. */
+int standin_knows(const void *host);
 /* Where a kernel finds what is at a device address. */
 void *standin_view(const void *device);
 #define STANDIN_DEVICES 2 /* alike; kernels run one after the other on all of them */

@@ -25,6 +25,7 @@ struct memory {
     size_t bytes;
     unsigned attached;
     unsigned char *mapped; /* of reserved addresses: which granules have memory */
+    int pages[2];          /* of registered memory: a pipe that holds some of its pages */
     struct memory *next;
 };
 
@@ -43,6 +44,12 @@ void standin_forget(struct memory *m);
 void standin_enqueue(void *stream, void (*call)(void *arg), void *arg);
 /* A kernel that reads `from` for a while, and leaves it at `to`. */
 void standin_copy_back(void *stream, void *to, const void *from, size_t bytes);
+/* Registered memory: takes hold of its pages, lets go of them, and ends the program where those behind [p, p + bytes)
+ * are others by now. Nobody may be writing there. */
+#define STANDIN_PINNED 16 /* pages of each registration, as many as a pipe holds unasked */
+int standin_pin(struct memory *m);
+void standin_unpin(struct memory *m);
+void standin_check_pins(const struct memory *m, const char *p, size_t bytes);
 int standin_is_captured(const void *stream);
 /* Of a call that concerns all of the device: an error while any stream is being captured, and the end of that capture
  * if the thread's mode is not relaxed. */
