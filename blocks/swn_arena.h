@@ -50,6 +50,10 @@ struct swn_range {
     struct swn_guest *guest; /* the mapping it is part of, or NULL: the arena's own memory */
     int pins;                /* running operators and system calls that may write it: it must not leave */
     int readers;             /* running operators that read it at its own address */
+    int registered;          /* so often the program has given its pages to a device's driver (shim/swn_registered.h) */
+    int orphaned;  /* of a lead: its tensor is gone, and it will be when nothing of it is registered any more */
+    int on_device; /* so many devices have its pages, by our doing */
+    int filling;   /* its extent is being written by shim/swn_fill.c, and its mapping has not got that yet */
 
     /* where its bytes are on disk, valid while STREAMED (and for HOME ranges never) */
     struct swn_extent_file *file;

@@ -676,5 +676,5 @@ void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)
 }
 
 extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
-const swn_half swn_aten_half = {SWN_ATEN_ABI, attach,           enable,           enable_device, swn_watch_begin,
-                                raise_oom,    swn_unified_idle, swn_unified_trim, TORCH_VERSION};
+const swn_half swn_aten_half = {SWN_ATEN_ABI, attach,           enable,           enable_device,    swn_watch_begin,
+                                raise_oom,    swn_unified_idle, swn_unified_trim, swn_unified_part, TORCH_VERSION};

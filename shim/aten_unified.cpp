@@ -358,6 +358,7 @@ swn_way takes(const at::Tensor &self, c10::Device device)
 
 const char *const written = "a weight that is about to be written",
                   *const compiled = "a weight that compiled code uses",
+                  *const taken_by_program = "a weight whose memory the program registers with the driver",
                   *const unlent = "a weight that comes and goes, and cannot for the next operator,",
                   *const in_two_places = "a weight that a CUDA graph is to have the address of";
 
@@ -708,6 +709,20 @@ Taken take_over(c10::StorageImpl *storage, Owner *o) // which is held
     return Taken::yes;
 }
 
+// The processor's storages keep the bytes of these, and the device's get others.
+void part(std::vector<Held> all, const char *what)
+{
+    if (all.empty())
+        return;
+    {
+        std::lock_guard<std::recursive_mutex> serial(moving);
+        for (const Held &o : all)
+            detach_others(o.get(), what);
+    }
+    for (const Held &o : all)
+        wait_for_others(o.get());
+}
+
 bool captured(const Owner *o)
 {
     std::lock_guard<std::mutex> guard(lock);
@@ -725,15 +740,7 @@ void detach(c10::StorageImpl *storage, bool keep, const char *what)
         auto all = own ? std::vector<Held>() : hold_at(at, storage->nbytes());
         if (own)
             all.push_back(std::move(own));
-        if (all.empty())
-            return;
-        {
-            std::lock_guard<std::recursive_mutex> serial(moving);
-            for (const Held &o : all)
-                detach_others(o.get(), what);
-        }
-        for (const Held &o : all)
-            wait_for_others(o.get());
+        part(std::move(all), what);
         return;
     }
     Held o = hold(storage);
@@ -820,6 +827,12 @@ void swn_unified_give_up()
     }
     for (c10::Storage &storage : all)
         detach(storage.unsafeGetStorageImpl(), true, compiled);
+}
+
+void swn_unified_part(uintptr_t data, size_t bytes)
+{
+    if (swn_unified_active() && !forked)
+        part(hold_at(data, bytes), taken_by_program);
 }
 
 bool swn_unified_hold(const at::Tensor &tensor, swn_held *out)

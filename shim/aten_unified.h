@@ -61,6 +61,9 @@ bool swn_unified_replaces(c10::ArrayRef<const c10::IValue> inputs);
 // Whether a copy of the tensor's bytes, which are ours, is put into a graph now.
 bool swn_unified_in_graph(const at::Tensor &tensor);
 
+// Device tensors that have bytes in common with the processor's in [data, data + bytes) get memory of their own.
+void swn_unified_part(uintptr_t data, size_t bytes);
+
 // Bytes of the device's memory that PyTorch has taken from it and no tensor uses; 0 where it does not say.
 size_t swn_unified_idle(int device);
 // Has PyTorch give them back to it.

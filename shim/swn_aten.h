@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 11u
+#define SWN_ATEN_ABI 12u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -184,6 +184,9 @@ struct swn_half {
     size_t (*device_idle)(int device);
     /* Gives those back to it, as far as that can be done. */
     void (*device_trim)(int device);
+    /* What storages of a device's have in common with those of the processor's in [data, data + bytes), they have no
+     * more, as the program is going to have a device write there: memory of PyTorch's is theirs. No lock held. */
+    void (*device_part)(uintptr_t data, size_t bytes);
     const char *version; /* "1.13.0", of the headers it was built with */
 };
 

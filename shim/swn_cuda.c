@@ -33,15 +33,20 @@ struct library {
 };
 
 /* libcudart.so.13 and its like, and libcudart-d0da41ae.so.11.0, as some wheels have it. */
+static int is_library(const char *path, const char *stem)
+{
+    size_t len = strlen(stem);
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    const char *rest = base + len;
+    return !strncmp(base, stem, len) && (*rest == '.' || *rest == '-') && strstr(rest, ".so");
+}
+
 static int find_library(struct dl_phdr_info *info, size_t size, void *out)
 {
     struct library *l = out;
-    size_t len = strlen(l->stem);
     (void)size;
-    const char *base = strrchr(info->dlpi_name, '/');
-    base = base ? base + 1 : info->dlpi_name;
-    const char *rest = base + len;
-    if (strncmp(base, l->stem, len) != 0 || (*rest != '.' && *rest != '-') || !strstr(rest, ".so"))
+    if (!is_library(info->dlpi_name, l->stem))
         return 0;
     snprintf(l->path, sizeof l->path, "%s", info->dlpi_name);
     return 1;
@@ -56,6 +61,33 @@ int swn_cuda_symbol(const char *stem, const char *name, void **out)
         return -ENOENT;
     *out = dlsym(library, name);
     return *out ? 0 : -ENOSYS;
+}
+
+/* Among the libraries that the caller's is linked with. Python loads extensions apart from each other, so neither the
+ * global scope nor RTLD_NEXT need have them. */
+static void *linked_with(const void *caller, const char *name)
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (!dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_name[0])
+        return NULL; /* of the program itself, whose libraries are in the global scope */
+    void *library = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+    void *f = library ? dlsym(library, name) : NULL;
+    if (library)
+        dlclose(library);
+    return f;
+}
+
+void *swn_cuda_next(const char *stem, const char *name, const void *caller)
+{
+    Dl_info info;
+    void *found, *next = dlsym(RTLD_NEXT, name);
+    if (next && dladdr(next, &info) && !is_library(info.dli_fname, stem))
+        return next;
+    void *linked = linked_with(caller, name);
+    if (linked)
+        return linked;
+    return next ? next : swn_cuda_symbol(stem, name, &found) ? NULL : found;
 }
 
 int swn_cuda_runtime_symbol(const char *name, void **out)

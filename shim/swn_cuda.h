@@ -58,6 +58,11 @@ int swn_cuda_refused_by_capture(int err);
  * there is no such library; -ENOSYS: it has no such function. Thread-safe. */
 int swn_cuda_symbol(const char *stem, const char *name, void **out);
 
+/* What a call of `name` by the code at `caller` would have reached if libswapnet did not stand before it: another
+ * library that does; else the one that the caller is linked with, as there may be two in a process; else any whose name
+ * begins with `stem`. NULL: there is none. Thread-safe. */
+void *swn_cuda_next(const char *stem, const char *name, const void *caller);
+
 /* Where a function's pointer goes in a table of them. */
 struct swn_cuda_entry {
     const char *name;

@@ -218,9 +218,11 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     struct swn_range *r = g ? NULL : whole(e, data, bytes);
     if (r)
         swn_behind_recall(e, r);
+    const struct swn_range *there = swn_arena_find(e->arena, data);
     int registered = g ? data + bytes <= g->hi : r && in_a_store(r), cut = r && r->rest;
+    int programs = there && there->registered; /* whose kernels may write it */
     pthread_mutex_unlock(&e->lock);
-    if (!registered && !(r && parameter))
+    if (programs || (!registered && !(r && parameter)))
         return SWN_WAY_COPY;
     struct device *d = device_of(device); /* nothing of CUDA before there is a weight to move */
     if (!d || (cut && !d->swaps && (d->backend->pins || !d->backend->shares)))
@@ -252,6 +254,7 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
         err = -EBUSY;
     if (!err) {
         r->pins++;
+        r->on_device++;
         m->pinned = r;
         m->pinned_id = r->id;
     }
@@ -262,8 +265,10 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
 static void unpin(struct swn_engine *e, struct swn_device_memory *m)
 {
     pthread_mutex_lock(&e->lock);
-    if (m->pinned && m->pinned->id == m->pinned_id)
+    if (m->pinned && m->pinned->id == m->pinned_id) {
         m->pinned->pins--;
+        m->pinned->on_device--;
+    }
     pthread_mutex_unlock(&e->lock);
 }
 

@@ -23,6 +23,7 @@
 #include "swn_load.h"
 #include "swn_own.h"
 #include "swn_record.h"
+#include "swn_registered.h"
 #include "swn_size.h"
 #include "swn_stats_json.h"
 #include "swn_thread.h"
@@ -310,6 +311,19 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
            swn_engine_resident(e) + r->span <= e->config.budget_bytes + r->size;
 }
 
+void swn_engine_drop(struct swn_engine *e, struct swn_range *lead)
+{
+    for (struct swn_range *r = lead, *next; r; r = next) {
+        next = r->rest;
+        swn_behind_recall(e, r);
+        swn_policy_drop_frame(e, r);
+        e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
+        int warm = worth_keeping_warm(e, r);
+        e->dropped += !warm && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
+        swn_residency_free(&e->res, r, warm);
+    }
+}
+
 int swn_engine_free(void *p)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -321,15 +335,8 @@ int swn_engine_free(void *p)
         swn_load_expect_freed(e, r);
         swn_places_died(r);
         swn_node_remove(e, r);
-        for (struct swn_range *next; r; r = next) {
-            next = r->rest;
-            swn_behind_recall(e, r);
-            swn_policy_drop_frame(e, r);
-            e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
-            int warm = worth_keeping_warm(e, r);
-            e->dropped += !warm && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
-            swn_residency_free(&e->res, r, warm);
-        }
+        if (!swn_registered_keeps(r))
+            swn_engine_drop(e, r);
     }
     pthread_mutex_unlock(&e->lock);
     return 1;
@@ -496,9 +503,10 @@ void swn_engine_postfork_child(void)
     swn_residency_child(&e->res);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         r->frame = NULL;
-        r->pins = r->readers = 0;
+        r->pins = r->readers = r->on_device = r->filling = 0;
         r->keep = swn_is_weight(r) && atomic_load(&r->state) == SWN_HOME;
     }
+    swn_registered_fork_child(e);
     if (e->fetch)
         swn_fetch_abandon(e->fetch);
     if (e->control)

@@ -192,6 +192,8 @@ void swn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* swn_engine.c */
 size_t swn_engine_resident(struct swn_engine *e);
 void swn_engine_note_peak(struct swn_engine *e);
+/* The end of a tensor that is no weight any more, and of all of its pieces. */
+void swn_engine_drop(struct swn_engine *e, struct swn_range *lead);
 /* Ends the program: a weight's bytes are not what was stored. */
 void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint64_t off) __attribute__((noreturn));
 

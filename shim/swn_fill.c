@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "swn_fill.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +20,7 @@ struct piece {
 
 struct swn_fill {
     /* Fixed while the operator runs: it has the range pinned. */
+    struct swn_range *range; /* NULL: its mapping is not behind */
     struct swn_extent_file *file;
     uintptr_t addr;
     uint64_t extent;
@@ -133,7 +135,9 @@ struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece)
     pthread_setname_np(f->thread, "swn-fill");
     *piece = most;
     pthread_mutex_lock(&e->lock);
-    int err = swn_residency_take_over(&e->res, r);
+    int err = r->shared ? swn_residency_take_over(&e->res, r) : -EBUSY; /* it may have come home meanwhile */
+    if (!err)
+        (f->range = r)->filling = 1;
     pthread_mutex_unlock(&e->lock);
     if (err) {
         swn_fill_end(f);
@@ -167,6 +171,10 @@ void swn_fill_end(struct swn_fill *f)
     pthread_join(f->thread, NULL);
     pthread_mutex_lock(&e->lock);
     f->file->written_bytes += f->written;
+    if (f->range) { /* its operator has kept it */
+        f->range->filling = 0;
+        pthread_cond_broadcast(&e->changed);
+    }
     if (f->err)
         swn_policy_spilled(e, f->len, f->err);
     pthread_mutex_unlock(&e->lock);

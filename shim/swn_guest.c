@@ -123,6 +123,19 @@ static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
     return r;
 }
 
+void swn_guest_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
+{
+    for (uintptr_t at = lo, end; at < hi; at = end) {
+        struct swn_guest *g = swn_arena_guest(e->arena, at);
+        for (end = at; end < hi && swn_arena_guest(e->arena, end) == g && !swn_arena_find(e->arena, end);)
+            end += SWN_PAGE;
+        if (end == at)
+            end += SWN_PAGE; /* a range has it */
+        else if (g)
+            adopt(e, at, end);
+    }
+}
+
 /* The range for the whole pages of [lo, hi), or NULL. */
 static struct swn_range *range_for(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
 {

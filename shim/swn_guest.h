@@ -30,6 +30,9 @@ struct swn_range *swn_guest_successor(struct swn_engine *e, const struct swn_ran
 /* Arguments without a data word are tensors in such mappings: finds or makes their ranges. Engine lock held. */
 void swn_guest_resolve(struct swn_engine *e, struct swn_op *op);
 
+/* Pages of [lo, hi) that lie in guests, and are no range's, become ranges. Engine lock held. */
+void swn_guest_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi);
+
 /* Between them lie all guests; 0, 0 when there never was one. Read by the C++ half without a lock. */
 extern uintptr_t swn_guest_bounds[2];
 

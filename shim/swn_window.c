@@ -150,6 +150,8 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
 {
     if (r->node >= 0)
         return 1;
+    if (r->registered) /* it stays, whatever a plan says */
+        return 0;
     int loaded = atomic_load(&r->state) == SWN_STREAMED && r->file->immutable; /* nobody computes a checkpoint */
     if (!loaded && e->seq - r->alloc_seq < SWN_AGED_OPS)
         return 0;

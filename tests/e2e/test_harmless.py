@@ -161,6 +161,38 @@ def test_static_program(disk):
     assert not (disk / "stats.json").exists()
 
 
+CUDA = """
+#include <stdio.h>
+int cudaHostRegister(void *p, size_t bytes, unsigned flags);
+int cudaHostUnregister(void *p);
+char bytes[8192];
+int main(void)
+{
+    int twice[] = {cudaHostRegister(bytes, 8192, 0), cudaHostRegister(bytes, 8192, 0)};
+    int gone[] = {cudaHostUnregister(bytes), cudaHostUnregister(bytes)};
+    printf("%d %d %d %d\\n", twice[0], twice[1], gone[0], gone[1]);
+}
+"""
+
+
+def test_cuda_program(disk):
+    """Linked with a CUDA runtime, and without PyTorch: its calls come through, and so do their errors."""
+    source, program = disk / "cuda.c", disk / "cuda"
+    runtime = harness.BUILD / "tests" / "standin"
+    source.write_text(CUDA)
+    subprocess.run(["cc", "-o", program, source, runtime / "libcudart.so.12", f"-Wl,-rpath,{runtime}"], check=True)
+    for where, env in {"plain": {}, "with": _preload(SETTINGS["good"], disk)}.items():
+        run = _run([program], disk / where, env)
+        assert (run.rc, run.stdout, run.stderr) == (0, "0 712 0 713\n", ""), run.describe()
+
+
+def test_no_cuda(disk):
+    """Whoever finds our functions where there is no runtime gets the error of one that is not initialised."""
+    show = "import ctypes; c = ctypes.CDLL(None); print(c.cudaHostRegister(None, 1, 0), c.cuMemHostUnregister(None))"
+    run = _run([PYTHON, "-c", show], disk / "with", _preload(SETTINGS["good"], disk))
+    assert (run.rc, run.stdout, run.stderr) == (0, "3 3\n", ""), run.describe()
+
+
 def test_needs_only_libc():
     """Every process of the user maps this library: it may pull in nothing (DESIGN.md, D10)."""
     text = subprocess.run(["readelf", "-d", harness.LIBRARY], capture_output=True, text=True, check=True).stdout

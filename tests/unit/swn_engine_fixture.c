@@ -61,8 +61,13 @@ static const char *accept_enable(void)
     return NULL;
 }
 
+static void no_part(uintptr_t data, size_t bytes)
+{
+    (void)data, (void)bytes;
+}
+
 static const struct swn_half half = {
-    .abi = SWN_ATEN_ABI, .attach = accept_attach, .enable = accept_enable, .version = "0.0"};
+    .abi = SWN_ATEN_ABI, .attach = accept_attach, .enable = accept_enable, .device_part = no_part, .version = "0.0"};
 
 static void on_fault(int sig, siginfo_t *info, void *context)
 {

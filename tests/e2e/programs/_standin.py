@@ -11,12 +11,13 @@ LIVE = ("device", "registered", "managed", "reserved", "physical")
 
 
 class Standin:
-    """Loads it from the directory; `device` is where tensors go. `name`: what the device is called, of PyTorch 2 on."""
+    """Loads it from the directory; `device` is where tensors go. `name`: what the device is called, of PyTorch 2 on.
+    `scope`: whether the runtime's functions are everybody's, or only those libraries' that are linked with it."""
 
-    def __init__(self, directory, name="privateuseone"):
+    def __init__(self, directory, name="privateuseone", scope=ctypes.RTLD_GLOBAL):
         self.version = ".".join(torch.__version__.split(".")[:2])
         # The runtime first, as a PyTorch that is built for CUDA brings it before there is any tensor.
-        self.lib = ctypes.CDLL(os.path.join(directory, "libcudart.so.12"), ctypes.RTLD_GLOBAL)
+        self.lib = ctypes.CDLL(os.path.join(directory, "libcudart.so.12"), scope)
         self.lib.standin_peak.restype = ctypes.c_size_t
         path = os.path.join(directory, f"standin-{self.version}.so")
         torch.ops.load_library(path)
@@ -47,6 +48,22 @@ class Standin:
 
     def live(self):
         return {name: self.lib.standin_live(kind) for kind, name in enumerate(LIVE)}
+
+    def read(self, tensor):
+        """A kernel reads the CPU tensor where the device finds it, as long as it is registered."""
+        at, size = ctypes.c_void_p(), ctypes.c_size_t(tensor.numel() * tensor.element_size())
+        assert self.lib.cudaHostGetDevicePointer(ctypes.byref(at), ctypes.c_void_p(tensor.data_ptr()), 0) == 0
+        self.lib.standin_launch(None, 300, ctypes.byref(at), ctypes.byref(size), 1)
+        self.wait()
+
+    def cudart(self):
+        """What torch.cuda.cudart() gives: functions of a library that is linked with the runtime."""
+        def register(pointer, size, flags):
+            return self.streams.standin_host_register(ctypes.c_void_p(pointer), ctypes.c_size_t(size), flags)
+
+        def unregister(pointer):
+            return self.streams.standin_host_unregister(ctypes.c_void_p(pointer))
+        return types.SimpleNamespace(cudaHostRegister=register, cudaHostUnregister=unregister)
 
     def use_stream(self, stream):
         """From now on this thread launches on it."""

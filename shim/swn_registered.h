@@ -1,0 +1,37 @@
+/* swn_registered.h - tensors whose memory the program itself registers with a device's driver (cudaHostRegister).
+ *
+ * The driver takes the pages that are behind the addresses at that moment, and the device uses them from then on,
+ * whatever is behind the addresses later. So before the driver is asked, every tensor that has a byte there comes home,
+ * with all of its pieces, and until it has been unregistered it neither leaves nor is anything else mapped where it is;
+ * what it takes counts, beyond the budget if need be. A tensor that is freed meanwhile keeps its place until then, so
+ * that no other tensor gets memory that the device may still write.
+ *
+ * Thread-safe. In a forked child nothing is registered, as it cannot use its parent's devices.
+ */
+#ifndef SWN_REGISTERED_H
+#define SWN_REGISTERED_H
+
+#include <stddef.h>
+
+#include "swn_engine_priv.h"
+
+struct swn_registration;
+
+/* The driver is about to be asked for [p, p + bytes). *out, which may be NULL, is for swn_registered_end, which has to
+ * follow. Not 0: -errno, and it must not be asked, as its pages would not be those that the tensors stay in. No lock
+ * held. */
+int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **out);
+/* The driver has them now, or has refused. */
+void swn_registered_end(struct swn_registration *r, int taken);
+
+/* What the program asks the driver to let go of is not the program's, but was registered by us for a weight that the
+ * device shares. */
+int swn_registered_by_us(const void *p);
+/* The driver has let go of what was registered at p. No lock held. */
+void swn_registered_gone(const void *p);
+
+/* A tensor is freed. 1: not yet, something of it is registered. Engine lock held. */
+int swn_registered_keeps(struct swn_range *lead);
+void swn_registered_fork_child(struct swn_engine *e);
+
+#endif
