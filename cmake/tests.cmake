@@ -26,7 +26,7 @@ if(unit_tests)
     endif()
 endif()
 include(cmake/standin.cmake)
-foreach(name t_unified t_device t_devswap t_registered)
+foreach(name t_unified t_device t_devswap t_registered t_bounce)
     set(${name}_LIBRARIES standin-cudart)
     set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/standin)
 endforeach()
@@ -52,7 +52,7 @@ foreach(source IN LISTS unit_tests)
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 240)
 endforeach()
 
-set_tests_properties(t_unified t_device t_devswap t_registered PROPERTIES LABELS unified)
+set_tests_properties(t_unified t_device t_devswap t_registered t_bounce PROPERTIES LABELS unified)
 
 # With `ctest -L unified` comes all that concerns devices; scripts/test runs pytest itself, and leaves out these by -LE e2e.
 if(SWAPNET_HALVES)

@@ -222,6 +222,14 @@ def test_without_a_device(torch113):
     assert run.own_lines() == [], run.describe()
 
 
+def test_kernel_of_the_devices(torch):
+    """Of the program's own, for an operator that computes with weights: those of the processor are lent as ever."""
+    run = harness.both(torch, "device_kernels", str(STANDIN), budget=12, env=on("discrete"))[1]
+    harness.assert_streamed(run)
+    assert run.stats["window_hits"] > 40 and run.stats["window_misses"] == 0, run.describe()
+    assert run.own_lines() == [], run.describe()
+
+
 def test_label():
     """`ctest -L unified` has all of it, and scripts/test does not run this file twice."""
     def listed(*options):
