@@ -126,6 +126,13 @@ static void stays(void *device)
         check_device(i);
     }
     CHECK(counters().over_budget_bytes == 0);
+    struct tensor large; /* for which everything else has to go */
+    CHECK(tensor_make(&large, 3 * MIB, 66));
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(state_of(i) == SWN_HOME);
+        check_device(i);
+    }
+    tensor_free(&large);
     /* And is as the others afterwards. */
     for (unsigned i = 0; i < 4; i++)
         CHECK(!give_back(i) && give_back(i) == NOT_REGISTERED && !range_of(i)->pins);
