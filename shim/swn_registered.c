@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "swn_behind.h"
 #include "swn_guest.h"
@@ -16,6 +17,7 @@ struct swn_registration {
 };
 
 static struct swn_registration *all;
+static _Atomic int said;
 
 static uintptr_t end_of(const struct swn_range *lead)
 {
@@ -126,10 +128,14 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
     swn_engine_note_peak(e);
     pthread_mutex_unlock(&e->lock);
     swn_hooks_settle();
-    if (err)
-        free(r);
-    else
+    if (!err) {
         *out = r;
+        return 0;
+    }
+    free(r);
+    if (!atomic_exchange(&said, 1))
+        swn_say("memory that the program registers with the driver cannot be brought home: %s; it is not registered",
+                strerror(-err));
     return err;
 }
 

@@ -100,6 +100,23 @@ class Rules:
         self.tensor("there", there.cpu())
         self.tensor("host", host)
 
+    def registered(self):
+        """Memory of the processor's that the program itself has the driver register, while there is more than fits."""
+        host = [nn.Parameter(torch.rand(WIDTH, WIDTH)) for _ in range(4)]
+        with self.gpu.registered(*host[:3]) as taken:
+            self.value("taken", taken)
+            others = [torch.full((WIDTH, WIDTH), float(i)) for i in range(4 * DEPTH)]
+            for i, h in enumerate(host):
+                h.mul_(2)
+                there = h.to(self.gpu.device, non_blocking=True)
+                self.tensor(f"there {i}", there.cpu())
+                h.copy_(there * 3, non_blocking=True)
+                self.gpu.wait()
+                self.tensor(f"host {i}", h)
+            self.value("others", [float(t[i, -1]) for i, t in enumerate(others)])
+        for i, h in enumerate(host):
+            self.tensor(f"afterwards {i}", h)
+
     def streams(self):
         """Two models on two streams, in turn."""
         modules = [model().to(self.gpu.device) for _ in range(2)]
@@ -170,4 +187,4 @@ class Rules:
 
 
 # The last one ends all sharing.
-NAMES = ["writes", "written", "tied", "lifetime", "forked", "streams", "threads", "graph", "graph_written", "compiled"]
+NAMES = ["writes", "written", "tied", "lifetime", "forked", "registered", "streams", "threads", "graph", "graph_written", "compiled"]

@@ -32,6 +32,16 @@ ATTRIBUTES = {"integrated": 18, "managed memory": 83, "pageable memory access": 
               "host pointer for registered memory": 91, "host register": 99}
 
 
+@contextlib.contextmanager
+def registered(cudart, *tensors):
+    """So many of them are registered with the driver meanwhile."""
+    taken = [t for t in tensors if int(cudart.cudaHostRegister(t.data_ptr(), t.numel() * t.element_size(), 1)) == 0]
+    yield len(taken)
+    gpu.wait()
+    for t in taken:
+        assert int(cudart.cudaHostUnregister(t.data_ptr())) == 0
+
+
 class Cuda:
     def __init__(self):
         self.device = torch.device("cuda", torch.cuda.current_device())
@@ -66,6 +76,9 @@ class Cuda:
 
     def pinned(self, n):
         return torch.empty(n, dtype=torch.uint8, pin_memory=True)
+
+    def registered(self, *tensors):
+        return registered(torch.cuda.cudart(), *tensors)
 
     def load(self, path):
         return torch.load(path, map_location=self.device)
@@ -104,6 +117,9 @@ class Standin:
     def allocated(self):
         self.wait()
         return sum(self.standin.live().values())  # allocations, not bytes
+
+    def registered(self, *tensors):
+        return registered(self.standin.cudart(), *tensors)
 
     def moved(self, module):
         return module.to(self.device)

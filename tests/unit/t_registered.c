@@ -4,6 +4,7 @@
 #include "swn_device_cases.h"
 #include "swn_engine_fixture.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -31,11 +32,13 @@ int cuMemHostUnregister(void *p);
 static struct tensor weights[WEIGHTS];
 static struct swn_engine *const e = &swn_engine_one;
 
+static const struct swn_io *io; /* of the next engine, or NULL */
+
 static void begin(const char *device, size_t budget)
 {
     struct swn_host host;
     standin_be(device);
-    CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, NULL));
+    CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, io));
     swn_engine_host(&host);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
@@ -182,6 +185,30 @@ static void larger(void *device)
     read_all(2);
     standin_reached((void *)large.own, large.len);
     CHECK(!cudaHostUnregister((void *)large.own));
+    tensor_free(&large);
+    finish();
+}
+
+static int no_fsync(void *ctx, int fd)
+{
+    (void)ctx, (void)fd;
+    return -EIO;
+}
+
+/* What cannot be brought home is not registered, as the device would have other pages. */
+static void stuck(void *device)
+{
+    static struct swn_io failing;
+    struct tensor large;
+    failing = swn_io_sys;
+    failing.fsync = no_fsync;
+    io = &failing;
+    begin(device, 3 * MIB);
+    CHECK(tensor_make(&large, 8 * MIB, 55));
+    struct swn_range *r = swn_arena_find(e->arena, large.own);
+    CHECK(r->shared && cudaHostRegister((void *)large.own, large.len, 0) == 2);
+    CHECK(r->pins == 0 && r->registered == 0 && standin_live(STANDIN_REGISTERED) == 0);
+    CHECK(tensor_right(&large, large.own));
     tensor_free(&large);
     finish();
 }
@@ -377,10 +404,10 @@ static void forwarded(void *device)
 }
 
 static const struct device_case cases[] = {
-    {"stays", stays, DEVICES},         {"beyond", beyond, DEVICES}, {"larger", larger, "orin"},
-    {"refused", refused, "nano orin"}, {"freed", freed, DEVICES},   {"forked", forked, DEVICES},
-    {"in_pieces", in_pieces, "orin"},  {"mapped", mapped, "orin"},  {"shared", shared, "xavier orin"},
-    {"forwarded", forwarded, "orin"},
+    {"stays", stays, DEVICES},         {"beyond", beyond, DEVICES},       {"larger", larger, "orin"},
+    {"stuck", stuck, "orin"},          {"refused", refused, "nano orin"}, {"freed", freed, DEVICES},
+    {"forked", forked, DEVICES},       {"in_pieces", in_pieces, "orin"},  {"mapped", mapped, "orin"},
+    {"shared", shared, "xavier orin"}, {"forwarded", forwarded, "orin"},
 };
 
 static void every(void **state)
