@@ -56,6 +56,12 @@ enum swn_dtype {
     SWN_U16,
     SWN_U32,
     SWN_U64,
+    SWN_F4_E2M1FN_X2, /* two elements in a byte, which is what counts as an element here and in torch */
+    SWN_BITS8,
+    SWN_BITS16,
+    SWN_BITS1X8,
+    SWN_BITS2X4,
+    SWN_BITS4X2,
     SWN_DTYPE_COUNT
 };
 size_t swn_dtype_size(enum swn_dtype d);             /* bytes per element; 0 for an unknown one */
@@ -70,10 +76,12 @@ struct swn_identity {
 };
 /* All fields but `directory`, which becomes 0. */
 int swn_identity_stat(const struct swn_io *io, int fd, struct swn_identity *out);
-/* The same, once whatever is written to the file from now on will show in its times, which move in ticks: of two writes
- * within one, the times do not tell the second. Waits for that if it takes no longer than about wait_ms. -ESTALE: it
- * would take longer, up to two seconds where times are whole ones, or the times lie in the future. -ENOTSUP: a file in
- * memory (tmpfs and the like), whose times do not tell. */
+/* Whether all fields but `directory` are equal. */
+int swn_identity_same_file(const struct swn_identity *a, const struct swn_identity *b);
+/* As swn_identity_stat, once whatever is written to the file from now on will show in its times, which move in ticks:
+ * of two writes within one, the times do not tell the second. Waits for that if it takes no longer than about wait_ms.
+ * -ESTALE: it would take longer, up to two seconds where times are whole ones, or the times lie in the future.
+ * -ENOTSUP: a file in memory (tmpfs and the like), whose times do not tell. */
 int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn_identity *out);
 /* The identity of an open checkpoint file, `directory` included. Reads the end of a zip and its central directory, or
  * the header of a safetensors file, and nothing else: what it accepts may still be refused by swn_checkpoint_open.
@@ -113,8 +121,9 @@ struct swn_checkpoint {
     size_t storage_count;
     struct swn_ckpt_tensor *tensors; /* in checkpoint order */
     size_t tensor_count;
-    /* Tensors that are in the file but cannot be described by the above: sparse, quantized and meta tensors, views with
-     * a pending conjugation or negation, storages without a tensor. Their bytes are not among the storages. */
+    /* Tensors that are in the file but cannot be described by the above: sparse, nested, quantized and meta tensors,
+     * wrapper subclasses, tensors to be made on a device, views with a pending conjugation or negation, storages
+     * without a tensor. Their bytes are not among the storages. */
     size_t skipped_count;
     char *skipped; /* the first of them and what it is, "fc.weight: a quantized tensor"; NULL when there is none */
 };
@@ -125,6 +134,10 @@ int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, co
 /* The same for one file that is open already; `fd` is duplicated, `path` is used for messages only. */
 int swn_checkpoint_open_fd(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
                            char why[SWN_WHY]);
+/* The same, once the file's times have settled (swn_identity_settle), and with just those: whatever is written from
+ * then on will show. -ESTALE, -ENOTSUP as there; -ESTALE too when it is written to meanwhile. */
+int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
+                                int wait_ms, char why[SWN_WHY]);
 void swn_checkpoint_close(struct swn_checkpoint *c, const struct swn_io *io);
 
 #endif

@@ -27,6 +27,12 @@ static const struct {
     [SWN_U16] = {"uint16", "U16", 2},
     [SWN_U32] = {"uint32", "U32", 4},
     [SWN_U64] = {"uint64", "U64", 8},
+    [SWN_F4_E2M1FN_X2] = {"float4_e2m1fn_x2", NULL, 1}, /* safetensors' F4 counts halves of a byte */
+    [SWN_BITS8] = {"bits8", NULL, 1},
+    [SWN_BITS16] = {"bits16", NULL, 2},
+    [SWN_BITS1X8] = {"bits1x8", NULL, 1},
+    [SWN_BITS2X4] = {"bits2x4", NULL, 1},
+    [SWN_BITS4X2] = {"bits4x2", NULL, 1},
 };
 
 static int known(enum swn_dtype d)

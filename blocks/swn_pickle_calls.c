@@ -1,8 +1,8 @@
 /* swn_pickle_calls.c - the fixed list of globals, and what calling them would make.
  *
- * The list is torch's own for weights_only loading, less what we cannot describe (nested tensors, wrapper subclasses,
- * other devices' tensors). Arguments are checked as strictly as PyTorch does, so that nothing is accepted here that
- * torch.load would refuse.
+ * The list is torch's own for weights_only loading. What we cannot describe (nested tensors, wrapper subclasses, other
+ * devices' tensors and the like) is skipped. Arguments are checked as strictly as PyTorch does, so that nothing is
+ * accepted here that torch.load would refuse.
  */
 #include <errno.h>
 #include <string.h>
@@ -31,6 +31,9 @@ enum meaning {
     M_FROM_TYPE,
     M_QTENSOR,
     M_SPARSE,
+    M_NESTED,
+    M_WRAPPER,
+    M_DEVICE_TENSOR,
     M_META,
     M_JIT_LIST, /* torch.jit._pickle.build_intlist and its like: the list */
     M_JIT_TAG,  /* restore_type_tag: the value without its type */
@@ -82,6 +85,10 @@ static const struct swn_pickle_global globals[] = {
     {"torch._tensor", "_rebuild_from_type_v2", M_FROM_TYPE, 0, 0},
     {"torch._utils", "_rebuild_qtensor", M_QTENSOR, 0, 0},
     {"torch._utils", "_rebuild_sparse_tensor", M_SPARSE, 0, 0},
+    {"torch._utils", "_rebuild_nested_tensor", M_NESTED, 0, 0},
+    {"torch._utils", "_rebuild_wrapper_subclass", M_WRAPPER, 0, 0},
+    {"torch._utils", "_rebuild_device_tensor_from_cpu_tensor", M_DEVICE_TENSOR, 0, 0},
+    {"torch._utils", "_rebuild_device_tensor_from_numpy", M_DEVICE_TENSOR, 0, 0},
     {"torch._utils", "_rebuild_meta_tensor_no_storage", M_META, 0, 0},
     {"torch", "Tensor", M_TENSOR_CLASS, 0, 0},
     {"torch.nn.parameter", "Parameter", M_TENSOR_CLASS, 0, 0},
@@ -114,6 +121,27 @@ static const struct swn_pickle_global globals[] = {
     DTYPE("uint32", SWN_U32),
     DTYPE("uint64", SWN_U64),
     DTYPE("bool", SWN_BOOL),
+    DTYPE("float4_e2m1fn_x2", SWN_F4_E2M1FN_X2),
+    DTYPE("bits8", SWN_BITS8),
+    DTYPE("bits16", SWN_BITS16),
+    DTYPE("bits1x8", SWN_BITS1X8),
+    DTYPE("bits2x4", SWN_BITS2X4),
+    DTYPE("bits4x2", SWN_BITS4X2),
+    /* of which no tensor can be saved, but which may be named */
+    DTYPE("uint1", SWN_DTYPE_NONE),
+    DTYPE("uint2", SWN_DTYPE_NONE),
+    DTYPE("uint3", SWN_DTYPE_NONE),
+    DTYPE("uint4", SWN_DTYPE_NONE),
+    DTYPE("uint5", SWN_DTYPE_NONE),
+    DTYPE("uint6", SWN_DTYPE_NONE),
+    DTYPE("uint7", SWN_DTYPE_NONE),
+    DTYPE("int1", SWN_DTYPE_NONE),
+    DTYPE("int2", SWN_DTYPE_NONE),
+    DTYPE("int3", SWN_DTYPE_NONE),
+    DTYPE("int4", SWN_DTYPE_NONE),
+    DTYPE("int5", SWN_DTYPE_NONE),
+    DTYPE("int6", SWN_DTYPE_NONE),
+    DTYPE("int7", SWN_DTYPE_NONE),
     DTYPE("qint8", SWN_DTYPE_NONE),
     DTYPE("quint8", SWN_DTYPE_NONE),
     DTYPE("qint32", SWN_DTYPE_NONE),
@@ -135,8 +163,58 @@ static const struct swn_pickle_global torchscript_globals[] = {
 };
 static const struct swn_pickle_global torchscript_class = {"__torch__", "", M_JIT_CLASS, 0, 0};
 
-/* A tensor's attributes that PyTorch would set through properties: setting them changes the tensor. */
-static const char *const properties[] = {"data", "grad", "_grad", "real", "imag", "names", "requires_grad"};
+/* A tensor's attributes that are properties in some PyTorch: setting them fails there, or changes the tensor. */
+static const char *const properties[] = {
+    "H",
+    "T",
+    "_backward_hooks",
+    "_base",
+    "_cdata",
+    "_grad",
+    "_grad_fn",
+    "_has_symbolic_sizes_strides",
+    "_post_accumulate_grad_hooks",
+    "_python_dispatch",
+    "_version",
+    "data",
+    "device",
+    "dtype",
+    "grad",
+    "grad_dtype",
+    "grad_fn",
+    "imag",
+    "is_cpu",
+    "is_cuda",
+    "is_ipu",
+    "is_leaf",
+    "is_maia",
+    "is_meta",
+    "is_mkldnn",
+    "is_mps",
+    "is_mtia",
+    "is_nested",
+    "is_ort",
+    "is_quantized",
+    "is_sparse",
+    "is_sparse_csr",
+    "is_vulkan",
+    "is_xla",
+    "is_xpu",
+    "itemsize",
+    "layout",
+    "mH",
+    "mT",
+    "name",
+    "names",
+    "nbytes",
+    "ndim",
+    "output_nr",
+    "real",
+    "requires_grad",
+    "retains_grad",
+    "shape",
+    "volatile",
+};
 
 static int equals(const char *text, size_t len, const char *want)
 {
@@ -157,6 +235,16 @@ static const struct swn_pickle_global *find(const struct swn_pickle_global *list
     return NULL;
 }
 
+/* Modules from which torch.save takes what tensors are made of, as opposed to those with classes of models. */
+static int is_own_module(const char *module, size_t len)
+{
+    static const char *const own[] = {"torch", "torch._utils", "torch._tensor", "torch.storage", "torch.serialization"};
+    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+        if (equals(module, len, own[i]))
+            return 1;
+    return 0;
+}
+
 int swn_pickle_global(struct swn_pickle_machine *m, const char *module, size_t module_len, const char *name,
                       size_t name_len, struct swn_pickle_value **out)
 {
@@ -171,6 +259,9 @@ int swn_pickle_global(struct swn_pickle_machine *m, const char *module, size_t m
             (module_len == prefix || module[prefix] == '.'))
             g = &torchscript_class;
     }
+    if (!g && is_own_module(module, module_len) && !memchr(name, '.', name_len))
+        return swn_pickle_fail(m, "refers to %.*s.%.*s, a part of PyTorch that this version of swapnet does not know",
+                               (int)module_len, module, (int)(name_len < 80 ? name_len : 80), name);
     if (!g)
         return swn_pickle_fail(m,
                                "refers to %.*s.%.*s, which is code and is not run; save the weights alone: "
@@ -261,6 +352,11 @@ static int may_require_grad(enum swn_dtype d)
     case SWN_U32:
     case SWN_U64:
     case SWN_BOOL:
+    case SWN_BITS8:
+    case SWN_BITS16:
+    case SWN_BITS1X8:
+    case SWN_BITS2X4:
+    case SWN_BITS4X2:
         return 0;
     default:
         return 1;
@@ -400,6 +496,14 @@ static int is_number(const struct swn_pickle_value *v)
     return v->kind == SWN_PV_INT || v->kind == SWN_PV_OPAQUE;
 }
 
+static int all_tensors(const struct swn_pickle_value *args)
+{
+    for (uint32_t i = 0; i < args->count; i++)
+        if (args->items[i]->kind != SWN_PV_TENSOR)
+            return 0;
+    return 1;
+}
+
 /* set([...]): without tensors, because nothing could be said about their names or order. */
 static int is_set(const struct swn_pickle_value *args)
 {
@@ -491,6 +595,19 @@ int swn_pickle_reduce(struct swn_pickle_machine *m, struct swn_pickle_value *fun
         if (args->count != 2 || a[0]->kind != SWN_PV_OPAQUE || a[1]->kind != SWN_PV_TUPLE)
             return bad_arguments(m, g);
         return make_skipped(m, "a sparse tensor", out);
+    case M_NESTED:
+        if (args->count != 4 || !all_tensors(args))
+            return bad_arguments(m, g);
+        return make_skipped(m, "a nested tensor", out);
+    case M_WRAPPER:
+        if (args->count != 8 || a[0]->kind != SWN_PV_GLOBAL || a[0]->global->meaning != M_TENSOR_CLASS ||
+            a[1]->kind != SWN_PV_GLOBAL || a[1]->global->meaning != M_DTYPE)
+            return bad_arguments(m, g);
+        return make_skipped(m, "a tensor of a class that wraps others", out);
+    case M_DEVICE_TENSOR:
+        if (args->count != 4 || a[1]->kind != SWN_PV_GLOBAL || a[1]->global->meaning != M_DTYPE)
+            return bad_arguments(m, g);
+        return make_skipped(m, "a tensor to be made on a device", out);
     case M_META:
         if (args->count != 4)
             return bad_arguments(m, g);

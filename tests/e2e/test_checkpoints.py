@@ -25,7 +25,7 @@ LARGE, END = 64 << 20, 1 << 20  # as in checkpoints.py
 ITEM = {"uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8,
         "bfloat16": 2, "bool": 1, "complex32": 4, "complex64": 8, "complex128": 16, "float8_e4m3fn": 1,
         "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1, "uint16": 2, "uint32": 4,
-        "uint64": 8}
+        "uint64": 8, "float4_e2m1fn_x2": 1, "bits8": 1, "bits16": 2, "bits1x8": 1, "bits2x4": 1, "bits4x2": 1}
 
 
 def tool():

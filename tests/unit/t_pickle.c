@@ -270,6 +270,34 @@ static void test_skipped(void **state)
                               "(" STORAGE("ctorch\nComplexFloatStorage\n", "K\x01") "K\0K\x01\x85K\x01\x85\x89" HOOKS
                                                                                     "}" S("\x04", "conj") "\x88stR."),
                         "skipped 1, tensor: a view with a pending conjugation or negation");
+    assert_string_equal(NAMES(P "ctorch._utils\n_rebuild_nested_tensor\n(" TENSOR TENSOR TENSOR TENSOR "tR."),
+                        "skipped 1, tensor: a nested tensor");
+    assert_string_equal(
+        NAMES(P "ctorch._utils\n_rebuild_wrapper_subclass\n(ctorch\nTensor\nctorch\nfloat32\nK\x02\x85K\x01"
+                "\x85K\0NN\x89tR."),
+        "skipped 1, tensor: a tensor of a class that wraps others");
+    assert_string_equal(NAMES(P "ctorch._utils\n_rebuild_device_tensor_from_cpu_tensor\n(" TENSOR
+                                "ctorch\nfloat32\n" S("\x03", "cpu") "\x89tR."),
+                        "skipped 1, tensor: a tensor to be made on a device");
+}
+
+/* Types that newer PyTorch has, packed ones too; others cannot be saved in a tensor, but named. */
+static void test_types(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        NAMES(P V3 "(" STORAGE("ctorch.storage\nUntypedStorage\n", "K\x08") "K\x03K\x01\x85K\x01\x85\x89" HOOKS
+                                                                            "ctorch\nfloat4_e2m1fn_x2\ntR."),
+        "tensor@3 ");
+    assert_string_equal(NAMES(P V3 "(" STORAGE("ctorch.storage\nUntypedStorage\n",
+                                               "K\x08") "K\x03K\x01\x85K\x01\x85\x89" HOOKS "ctorch\nbits16\ntR."),
+                        "tensor@6 ");
+    assert_string_equal(NAMES(P "}(" KEY("t") "ctorch\nint4\n" KEY("w") TENSOR "u."), "w@0 ");
+    assert_non_null(strstr(NAMES(P V3 "(" STORAGE("ctorch.storage\nUntypedStorage\n",
+                                                  "K\x08") "K\0K\x01\x85K\x01\x85\x89" HOOKS "ctorch\nint4\ntR."),
+                           "wrong arguments"));
+    assert_non_null(strstr(NAMES(P "ctorch\nfloat3_new\n."), "torch.float3_new, a part of PyTorch that"));
+    assert_non_null(strstr(NAMES(P "ctorch.nn.modules.linear\nLinear\n."), "which is code"));
 }
 
 static void test_torchscript(void **state)
@@ -304,6 +332,24 @@ static void put_byte(struct writer *w, int byte, size_t times)
 {
     memset(w->p + w->n, byte, times);
     w->n += times;
+}
+
+/* What PyTorch refuses to set, and what changes the tensor. */
+static void test_states(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"shape", "dtype", "T", "device", "data", "_backward_hooks", "__class__"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        struct writer w = {.p = calloc(1, 1024)};
+        static const char head[] = P "ctorch._utils\n_rebuild_parameter_with_state\n(" TENSOR "\x88" HOOKS "}X";
+        uint32_t len = (uint32_t)strlen(names[i]);
+        put(&w, head, sizeof(head) - 1);
+        put(&w, &len, 4);
+        put(&w, names[i], len);
+        put(&w, "NstR.", 5);
+        assert_non_null(strstr(names_of(w.p, w.n, 0), "sets more than attributes"));
+        free(w.p);
+    }
 }
 
 static void assert_names_hold(struct writer *w, const char *words)
@@ -369,8 +415,9 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_names), cmocka_unit_test(test_skipped),
-        cmocka_unit_test(test_torchscript), cmocka_unit_test(test_bombs), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_types), cmocka_unit_test(test_states),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_names), cmocka_unit_test(test_skipped), cmocka_unit_test(test_torchscript),
+        cmocka_unit_test(test_bombs), cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

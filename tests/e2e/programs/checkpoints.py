@@ -100,8 +100,9 @@ def read(weights_only):
 
 PLAIN = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
          torch.bfloat16, torch.bool, torch.complex64, torch.complex128]
+PACKED = ("float4_e2m1fn_x2", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2")  # not in safetensors, or otherwise
 NEWER = [getattr(torch, n) for n in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
-                                     "float8_e5m2fnuz", "float8_e8m0fnu", "complex32")
+                                     "float8_e5m2fnuz", "float8_e8m0fnu", "complex32", *PACKED)
          if hasattr(torch, n) and hasattr(torch, "uint16")]
 
 
@@ -114,7 +115,12 @@ def raw_tensor(rng, dtype, shape):
     if dtype is torch.bool:
         return torch.tensor([rng.random() < 0.5 for _ in range(count)], dtype=torch.bool).reshape(shape)
     data = bytearray(rng.randbytes(count * size))
-    return torch.frombuffer(data, dtype=dtype).clone().reshape(shape) if count else torch.empty(shape, dtype=dtype)
+    if not count:
+        return torch.empty(shape, dtype=dtype)
+    if str(dtype).removeprefix("torch.") in PACKED:  # has no kernels, not even for frombuffer
+        plain = torch.int16 if size == 2 else torch.uint8
+        return torch.frombuffer(data, dtype=plain).clone().reshape(shape).view(dtype)
+    return torch.frombuffer(data, dtype=dtype).clone().reshape(shape)
 
 
 def random_shape(rng):
@@ -200,7 +206,8 @@ def make_one(rng, directory, i):
         except ImportError:
             save_file = None
         if save_file:
-            no_complex = [d for d in PLAIN + NEWER if d not in (torch.complex32, torch.complex128, torch.complex64)]
+            no_complex = [d for d in PLAIN + NEWER if d not in (torch.complex32, torch.complex128, torch.complex64)
+                          and str(d).removeprefix("torch.") not in PACKED]
             tensors = {f"t{k}.ü": raw_tensor(rng, rng.choice(no_complex), random_shape(rng)) for k in range(i % 13)}
             save_file(tensors, path + ".safetensors", metadata={"format": "pt", "i": str(i)} if i % 20 == 2 else None)
             return path + ".safetensors"
