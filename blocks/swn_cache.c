@@ -45,15 +45,9 @@ int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_W
     return 0;
 }
 
-static int same_file(const struct swn_identity *a, const struct swn_identity *b)
-{
-    return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
-           a->ctime_ns == b->ctime_ns;
-}
-
-/* The stat fields agree, so in all likelihood it is the file. Some file systems keep times to the second only, and only
- * the table of contents can tell then. */
-static int check_directory(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY])
+/* The stat fields agree, so in all likelihood it is the file. Some file systems keep times to the second only, and
+ * images are made with times of somebody's choice. Then the table of contents can tell, or only the contents. */
+static int check_contents(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY])
 {
     struct swn_identity now;
     int rc = swn_checkpoint_identity(io, fd, &now, why);
@@ -61,7 +55,7 @@ static int check_directory(const struct swn_store *s, const struct swn_io *io, i
         return rc;
     if (now.directory != s->sources[0].identity.directory)
         return swn_why(why, -ENOENT, "%s: the store is of other bytes", s->path);
-    return 0;
+    return swn_cache_sample(s, io, fd, why);
 }
 
 /* Nanoseconds of "now" are the file system's business; a store on a read-only one is used all the same. */
@@ -93,10 +87,10 @@ int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *
         rc = swn_why(why, rc, "%s: %s", path, strerror(-rc));
     else if (st.st_uid != geteuid() && st.st_uid != 0)
         rc = swn_why(why, -EPERM, "%s: belongs to another user", path);
-    else if (s->source_count != 1 || !same_file(&s->sources[0].identity, &source))
+    else if (s->source_count != 1 || !swn_identity_same_file(&s->sources[0].identity, &source))
         rc = swn_why(why, -ENOENT, "%s: the store is of another file", path);
     else
-        rc = check_directory(s, io, fd, why);
+        rc = check_contents(s, io, fd, why);
     if (rc) {
         swn_store_close(s, io);
         return rc;

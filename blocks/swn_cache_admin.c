@@ -58,9 +58,7 @@ static int is_stale(const struct swn_store_source *s, const struct swn_io *io)
         return 1;
     int rc = swn_identity_stat(io, fd, &now);
     io->close(io->ctx, fd);
-    const struct swn_identity *then = &s->identity;
-    return rc || now.dev != then->dev || now.ino != then->ino || now.size != then->size ||
-           now.mtime_ns != then->mtime_ns || now.ctime_ns != then->ctime_ns;
+    return rc || !swn_identity_same_file(&now, &s->identity);
 }
 
 static void add_details(struct swn_cache_entry *e, const struct swn_io *io, const char *path)
@@ -278,13 +276,13 @@ int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes,
     int rc = join(path, dir, CAP_FILE);
     if (rc)
         return swn_why(why, rc, "cache directory %s: %s", dir, strerror(-rc));
-    int fd = io->open(io->ctx, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    int fd = swn_open_regular(io, path, O_NOFOLLOW, why);
     if (fd == -ENOENT) {
         *cap_bytes = default_cap(dir);
         return 0;
     }
     if (fd < 0)
-        return swn_why(why, fd, "%s: %s", path, strerror(-fd));
+        return fd;
     ssize_t n = io->pread(io->ctx, fd, text, sizeof text - 1, 0);
     io->close(io->ctx, fd);
     if (n < 0)

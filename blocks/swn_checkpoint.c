@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "swn_ckpt.h"
+#include "swn_transfer.h"
 #include "swn_zip.h"
 
 enum format { FORMAT_ZIP, FORMAT_SAFETENSORS };
@@ -106,12 +107,6 @@ int swn_checkpoint_identity(const struct swn_io *io, int fd, struct swn_identity
                                 : swn_ckpt_hash_safetensors(&src, &out->directory, why);
 }
 
-static int unchanged(const struct swn_identity *a, const struct swn_identity *b)
-{
-    return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
-           a->ctime_ns == b->ctime_ns;
-}
-
 int swn_ckpt_read_file(struct swn_ckpt_builder *b, const struct swn_io *io, int fd, const char *path, char why[SWN_WHY])
 {
     enum format format;
@@ -133,16 +128,14 @@ int swn_ckpt_read_file(struct swn_ckpt_builder *b, const struct swn_io *io, int 
                               : swn_ckpt_read_safetensors(b, &src, file, directory, why);
     if (!rc)
         rc = stat_source(&src, &now, why);
-    if (!rc && !unchanged(&id, &now))
+    if (!rc && !swn_identity_same_file(&id, &now))
         rc = swn_ckpt_fail(why, -ESTALE, "%s: changed while it was read", path);
     return rc;
 }
 
 int swn_ckpt_open_fd(const struct swn_io *io, const char *path, char why[SWN_WHY])
 {
-    /* no O_NONBLOCK, though a FIFO would hold us up: io_uring answers EAGAIN on descriptors that have it */
-    int fd = io->open(io->ctx, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
-    return fd < 0 ? swn_ckpt_fail(why, fd, "%s: %s", path, strerror(-fd)) : fd;
+    return swn_open_regular(io, path, 0, why);
 }
 
 /* Takes `fd` over. */

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "swn_why.h"
+
 #define MAX_READ ((size_t)1 << 30) /* the kernel gives no more than this at a time */
 #define RETRIES 16                 /* of a read that was interrupted */
 
@@ -23,6 +25,7 @@ void swn_ckpt_printable(char *text)
             n = 1;
         }
     }
+    swn_one_line(text);
 }
 
 int swn_ckpt_fail(char why[SWN_WHY], int err, const char *format, ...)

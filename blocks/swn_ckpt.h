@@ -21,8 +21,8 @@ struct swn_ckpt_source {
     uint64_t size;    /* bytes */
 };
 
-/* Control characters and what is not UTF-8, such as a name that was cut, become question marks: the text is for
- * terminals and for JSON. */
+/* Control characters, those that swn_one_line knows included, and what is not UTF-8, such as a name that was cut,
+ * become question marks: the text is for terminals and for JSON. */
 void swn_ckpt_printable(char *text);
 /* Writes the text and returns err, so that a reader can `return swn_ckpt_fail(why, -EINVAL, ...)`. */
 int swn_ckpt_fail(char why[SWN_WHY], int err, const char *format, ...) __attribute__((format(printf, 3, 4)));

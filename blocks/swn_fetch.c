@@ -18,6 +18,8 @@
 #define BLOCK ((size_t)4096)
 #define STALLED_MS 500
 #define LOOK_MS 3
+/* How often EAGAIN is taken for "later", with a millisecond between. */
+#define LATER_MOST 100
 
 enum { QUEUED, ACTIVE, DONE };
 
@@ -25,7 +27,7 @@ enum { QUEUED, ACTIVE, DONE };
 struct piece {
     struct swn_fetch_job *job; /* NULL: slot free */
     size_t at, len;            /* within the job */
-    int buffered;
+    int buffered, later;       /* later: how often the kernel has said EAGAIN */
 };
 
 struct list {
@@ -144,6 +146,7 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
         p->job = job;
         p->at = job->issued;
         p->len = len;
+        p->later = 0;
         p->buffered = job->file->direct_fd < 0 || f->path == SWN_FETCH_BUFFERED;
         job->issued += p->len;
         job->inflight++;
@@ -163,7 +166,7 @@ static int account(struct swn_fetch *f, struct piece *p, ssize_t res)
 {
     struct swn_fetch_job *job = p->job;
     f->stats.reads++;
-    if (res == -EINTR || res == -EAGAIN)
+    if (res == -EINTR || (res == -EAGAIN && p->later++ < LATER_MOST))
         return 0;
     if (res < 0) {
         f->stats.errors++;
@@ -257,12 +260,20 @@ static ssize_t read_piece(struct swn_fetch *f, const struct piece *p)
                         p->len, job->off + p->at);
 }
 
+static void nap(void)
+{
+    struct timespec t = {.tv_nsec = 1000000};
+    nanosleep(&t, NULL);
+}
+
 /* One piece by pread, to its end. Caller holds the lock; it is let go while reading. */
 static void read_whole_piece(struct swn_fetch *f, struct piece *p)
 {
     int finished = 0;
     while (!finished) {
         pthread_mutex_unlock(&f->lock);
+        if (p->later)
+            nap();
         ssize_t res = read_piece(f, p);
         pthread_mutex_lock(&f->lock);
         finished = account(f, p, res);
@@ -321,14 +332,10 @@ static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
         return;
     if (account(f, p, res))
         finish_piece(f, p);
+    else if (p->later)
+        read_whole_piece(f, p); /* the ring will not wait for it, so this thread does */
     else
         issue(f, (unsigned)slot);
-}
-
-static void nap(void)
-{
-    struct timespec t = {.tv_nsec = 1000000};
-    nanosleep(&t, NULL);
 }
 
 /* The ring belongs to the thread that uses it: newer kernels allow one submitter only. */

@@ -2,10 +2,12 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/magic.h>
+#include <string.h>
 #include <sys/vfs.h>
 #include <time.h>
 
 #include "swn_checkpoint.h"
+#include "swn_why.h"
 
 #define SECOND_NS INT64_C(1000000000)
 
@@ -38,4 +40,30 @@ int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn
             return -ESTALE;
         nanosleep(&tick, NULL);
     }
+}
+
+int swn_identity_same_file(const struct swn_identity *a, const struct swn_identity *b)
+{
+    return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
+           a->ctime_ns == b->ctime_ns;
+}
+
+int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
+                                int wait_ms, char why[SWN_WHY])
+{
+    struct swn_identity settled;
+    int rc = swn_identity_settle(io, fd, wait_ms, &settled);
+    if (rc == -ENOTSUP)
+        return swn_why(why, rc, "%s: lies in memory, where its times do not tell when it changes: give --output STORE",
+                       path);
+    if (rc == -ESTALE)
+        return swn_why(why, rc, "%s: its times lie in the future, or it is still being written; build again later",
+                       path);
+    if (rc)
+        return swn_why(why, rc, "%s: %s", path, strerror(-rc));
+    rc = swn_checkpoint_open_fd(out, io, fd, path, why);
+    if (rc || swn_identity_same_file(&(*out)->files[0].identity, &settled))
+        return rc;
+    swn_checkpoint_close(*out, io);
+    return swn_why(why, -ESTALE, "%s: was written to while it was opened; build again", path);
 }

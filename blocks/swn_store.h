@@ -90,6 +90,10 @@ struct swn_store {
     size_t chunk_count;
     const struct swn_store_tensor *tensors; /* in layer order */
     size_t tensor_count;
+    /* Tensors of the checkpoint that are not in the store, and the first of them, as in struct swn_checkpoint. Stores
+     * of before this was noted have 0 and NULL. */
+    uint64_t skipped_count;
+    const char *skipped;
     uint64_t total_bytes; /* of the file */
     void *priv;
 };
@@ -171,8 +175,8 @@ int swn_store_recut(const struct swn_store *from, const struct swn_io *io, const
  * `directory`, which swn_cache_open compares). out: at least 4096. */
 void swn_cache_path(const char *dir, const struct swn_identity *source, char *out, size_t size);
 /* Opens the store of the open checkpoint file `fd`: one whose source identity equals the file's, `directory` included
- * (which is read and hashed for that). -ENOENT: none. A store found is marked as used now (its mtime), which is what
- * least-recently-used goes by. */
+ * (which is read and hashed for that), and which holds the same bytes at some hundred places. -ENOENT: none. A store
+ * found is marked as used now (its mtime), which is what least-recently-used goes by. */
 int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY]);
 /* What stores may take of a cache. */
 struct swn_cache_limits {
@@ -182,7 +186,8 @@ struct swn_cache_limits {
     size_t keep_count;
 };
 /* Builds it. Makes room first: least recently used stores go until all fit the cap; where those to be kept leave too
- * little, -EFBIG. The times of the checkpoint's file must have settled (swn_identity_settle) before `c` was opened. */
+ * little, -EFBIG. The times of the checkpoint's file must have settled (swn_identity_settle) before `c` was opened,
+ * with the identity that `c` has. */
 int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char *dir,
                     const struct swn_cache_limits *limits, const struct swn_checkpoint *c,
                     const struct swn_store_opts *opts, char why[SWN_WHY]);

@@ -1,5 +1,4 @@
 /* swn_store_of.c - any file that holds a model: a store, or the one that a checkpoint would make. */
-#include <fcntl.h>
 #include <string.h>
 
 #include "swn_store.h"
@@ -9,7 +8,7 @@
 static int is_store(const struct swn_io *io, const char *path)
 {
     char magic[8] = "";
-    int fd = io->open(io->ctx, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    int fd = swn_open_regular(io, path, 0, NULL);
     if (fd < 0)
         return 0;
     int rc = swn_read_whole(io, fd, magic, sizeof magic, 0);

@@ -25,6 +25,11 @@ int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h,
 /* Sorts by_source and refuses sources that overlap. */
 int swn_store_index(struct swn_store *s, char why[SWN_WHY]);
 
+/* swn_cache_sample.c. Compares a block of each of (up to 512) extents and some anywhere with the open checkpoint file
+ * `fd`, from which the store of one source was built: 0; -ENOENT, it was not; or an error of the reads. Reads through
+ * the page cache, and leaves nothing of the store in it. */
+int swn_cache_sample(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY]);
+
 /* A store to be: what goes where. Made from a checkpoint or from another store, then written. */
 struct swn_layout_input {
     uint32_t storage;  /* index in the checkpoint */
@@ -47,8 +52,10 @@ struct swn_layout {
     struct swn_disk_tensor *tensors;
     const struct swn_ckpt_tensor **described; /* per tensor: name, shape, strides; borrowed */
     size_t tensor_count;
-    char **layer_names; /* per layer; owned */
-    uint64_t bytes;     /* of all extents, unpadded */
+    uint64_t skipped_count; /* of the checkpoint, not in the store */
+    const char *skipped;    /* the first of them; borrowed; NULL: there is none */
+    char **layer_names;     /* per layer; owned */
+    uint64_t bytes;         /* of all extents, unpadded */
 };
 
 /* Order of layers, tensors and extents. Checkpoint and options are as in swn_store_build and must outlive *l, which is

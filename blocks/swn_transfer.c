@@ -4,6 +4,34 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "swn_why.h"
+
+/* How often EAGAIN is taken for "later", with a millisecond between. */
+#define LATER_MOST 100
+
+int swn_open_regular(const struct swn_io *io, const char *path, int flags, char *why)
+{
+    struct stat st;
+    int fd = io->open(io->ctx, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0);
+    int rc = fd < 0 ? fd : io->fstat(io->ctx, fd, &st);
+    const char *text = rc < 0 ? strerror(-rc) : NULL;
+    if (!rc && !S_ISREG(st.st_mode)) {
+        rc = -EINVAL;
+        text = "not a regular file";
+    }
+    if (text) {
+        if (fd >= 0)
+            io->close(io->ctx, fd);
+        return why ? swn_why(why, rc, "%s: %s", path, text) : rc;
+    }
+    int status = fcntl(fd, F_GETFL);
+    if (status >= 0)
+        fcntl(fd, F_SETFL, status & ~O_NONBLOCK);
+    return fd;
+}
 
 int swn_open_direct(const struct swn_io *io, int fd, int mode)
 {
@@ -22,12 +50,30 @@ int swn_open_direct(const struct swn_io *io, int fd, int mode)
     return -1;
 }
 
+/* How often a request that failed is made again. */
+struct patience {
+    int retries, later;
+};
+#define PATIENT                                                                                                        \
+    {                                                                                                                  \
+        SWN_FETCH_RETRIES, LATER_MOST                                                                                  \
+    }
+
+static int once_more(ssize_t n, struct patience *p)
+{
+    if (n == -EAGAIN && p->later-- > 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        return 1;
+    }
+    return n == -EINTR || (n == -EIO && p->retries-- > 0);
+}
+
 int swn_read_whole(const struct swn_io *io, int fd, void *buf, size_t len, uint64_t off)
 {
-    int retries = SWN_FETCH_RETRIES;
+    struct patience p = PATIENT;
     for (size_t done = 0; done < len;) {
         ssize_t n = io->pread(io->ctx, fd, (char *)buf + done, len - done, off + done);
-        if (n == -EINTR || n == -EAGAIN || (n == -EIO && retries-- > 0))
+        if (n < 0 && once_more(n, &p))
             continue;
         if (n <= 0)
             return n ? (int)n : -ENODATA;
@@ -43,12 +89,10 @@ static void give_up_direct(const struct swn_io *io, struct swn_fetch_file *f)
 }
 
 /* What a request that ended with n < 0 means: 1 try again, 0 it has failed. */
-static int again(const struct swn_io *io, struct swn_fetch_file *f, ssize_t n, int *retries)
+static int again(const struct swn_io *io, struct swn_fetch_file *f, ssize_t n, struct patience *p)
 {
-    if (n == -EINTR || n == -EAGAIN)
+    if (once_more(n, p))
         return 1;
-    if (n == -EIO)
-        return (*retries)-- > 0;
     if ((n == -EINVAL || n == -EOPNOTSUPP) && f->direct_fd >= 0) {
         give_up_direct(io, f);
         return 1;
@@ -58,13 +102,14 @@ static int again(const struct swn_io *io, struct swn_fetch_file *f, ssize_t n, i
 
 int swn_read_blocks(const struct swn_io *io, struct swn_fetch_file *f, void *buf, size_t len, uint64_t off, size_t *got)
 {
-    int retries = SWN_FETCH_RETRIES, cached = 0, rc = 0;
+    struct patience p = PATIENT;
+    int cached = 0, rc = 0;
     size_t done = 0;
     while (done < len) {
         int direct = f->direct_fd >= 0;
         ssize_t n = io->pread(io->ctx, direct ? f->direct_fd : f->fd, (char *)buf + done, len - done, off + done);
         cached |= !direct;
-        if (n < 0 && again(io, f, n, &retries))
+        if (n < 0 && again(io, f, n, &p))
             continue;
         if (n <= 0) {
             rc = (int)n;
@@ -79,7 +124,7 @@ int swn_read_blocks(const struct swn_io *io, struct swn_fetch_file *f, void *buf
             if (n == 0)
                 break;
             done = done / SWN_BLOCK * SWN_BLOCK;
-            if (n > 0 ? retries-- <= 0 : !again(io, f, n, &retries)) {
+            if (n > 0 ? p.retries-- <= 0 : !again(io, f, n, &p)) {
                 rc = n > 0 ? -EIO : (int)n;
                 break;
             }
@@ -93,19 +138,19 @@ int swn_read_blocks(const struct swn_io *io, struct swn_fetch_file *f, void *buf
 
 int swn_write_blocks(const struct swn_io *io, struct swn_fetch_file *f, const void *buf, size_t len, uint64_t off)
 {
-    int retries = SWN_FETCH_RETRIES;
+    struct patience p = PATIENT;
     for (size_t done = 0; done < len;) {
         int direct = f->direct_fd >= 0;
         ssize_t n =
             io->pwrite(io->ctx, direct ? f->direct_fd : f->fd, (const char *)buf + done, len - done, off + done);
-        if (n < 0 && again(io, f, n, &retries))
+        if (n < 0 && again(io, f, n, &p))
             continue;
         if (n <= 0)
             return n ? (int)n : -EIO;
         size_t whole = (size_t)n;
         if (direct && done + whole < len) /* may have ended inside a block; from its beginning, then */
             whole = whole / SWN_BLOCK * SWN_BLOCK;
-        if (!whole && retries-- <= 0)
+        if (!whole && p.retries-- <= 0)
             return -EIO;
         done += whole;
     }

@@ -1,5 +1,6 @@
 /* swn_transfer.h - whole reads and writes of files through the I/O table: short ones continued, EINTR and EAGAIN
- * repeated, EIO retried SWN_FETCH_RETRIES times, O_DIRECT given up where the file system refuses it.
+ * repeated (EAGAIN for a while), EIO retried SWN_FETCH_RETRIES times, O_DIRECT given up where the file system refuses
+ * it.
  *
  * Files read or written this way leave nothing in the page cache: with O_DIRECT nothing gets there, without it the
  * pages are dropped again. Not thread-safe for one object. Errors are -errno.
@@ -15,6 +16,12 @@
 
 #define SWN_BLOCK ((size_t)4096)
 #define SWN_BLOCK_UP(n) (((n) + 4095) & ~(uint64_t)4095)
+
+/* Opens a regular file for reading without ever waiting, as opening a FIFO would: a descriptor, the caller's, or
+ * -errno; -EINVAL with a text in *why (which may be NULL) where it is not one. O_NONBLOCK is cleared again: io_uring
+ * answers EAGAIN on descriptors that have it whenever the page cache does not have the bytes. `flags`: more for
+ * open(2). */
+int swn_open_regular(const struct swn_io *io, const char *path, int flags, char *why);
 
 /* Opens the file behind `fd` once more for O_DIRECT with access `mode` (O_RDONLY or O_RDWR): a descriptor, or -1 where
  * that is refused. The caller's. */

@@ -30,12 +30,6 @@
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct source *sources; /* guarded by load_lock; the files in it by the engine's lock */
 
-static int same_stat(const struct swn_identity *a, const struct swn_identity *b)
-{
-    return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
-           a->ctime_ns == b->ctime_ns;
-}
-
 static void path_of(int fd, char *out, size_t size)
 {
     char link[64];
@@ -85,7 +79,7 @@ static int build(struct swn_engine *e, struct swn_store **out, int fd, const cha
     uint64_t bytes = 0;
     struct swn_cache_limits limits = {0};
     const char **names = NULL;
-    int err = swn_checkpoint_open_fd(&c, e->io, fd, path, why);
+    int err = swn_checkpoint_open_settled(&c, e->io, fd, path, 2 * TICK_MS, why);
     if (err)
         return err;
     for (size_t i = 0; i < c->storage_count; i++)
@@ -180,11 +174,12 @@ static struct source *find(struct swn_engine *e, int fd)
 {
     struct swn_identity id;
     struct stat st;
+    /* Nobody opens a file again that has no name any more. */
     if (e->io->fstat(e->io->ctx, fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < FILE_LEAST ||
-        swn_identity_settle(e->io, fd, 2 * TICK_MS, &id))
+        !st.st_nlink || swn_identity_settle(e->io, fd, 2 * TICK_MS, &id))
         return NULL;
     for (struct source *s = sources; s; s = s->next)
-        if (!s->mapped && same_stat(&s->identity, &id))
+        if (!s->mapped && swn_identity_same_file(&s->identity, &id))
             return s;
     struct source *s = calloc(1, sizeof *s);
     if (!s)
@@ -194,7 +189,7 @@ static struct source *find(struct swn_engine *e, int fd)
     s->identity = id;
     s->store = open_store(e, fd, path);
     if (s->store) {
-        while (s->index < s->store->source_count && !same_stat(&s->store->sources[s->index].identity, &id))
+        while (s->index < s->store->source_count && !swn_identity_same_file(&s->store->sources[s->index].identity, &id))
             s->index++;
         s->path = strdup(path);
         s->verified = calloc(s->store->extent_count + 1, 1);
@@ -453,10 +448,10 @@ int swn_load_tensor(const struct swn_load_place *place, char *out, size_t size)
 static void uncache_checkpoint(struct swn_engine *e, const struct source *s)
 {
     struct swn_identity id;
-    int fd = e->io->open(e->io->ctx, s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    int fd = swn_open_regular(e->io, s->path, 0, NULL);
     if (fd < 0)
         return;
-    if (!swn_identity_stat(e->io, fd, &id) && same_stat(&id, &s->identity))
+    if (!swn_identity_stat(e->io, fd, &id) && swn_identity_same_file(&id, &s->identity))
         e->io->fadvise(e->io->ctx, fd, 0, 0, POSIX_FADV_DONTNEED);
     e->io->close(e->io->ctx, fd);
 }

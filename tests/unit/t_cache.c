@@ -442,6 +442,85 @@ static void times_settle(void **state)
     close(fd);
 }
 
+/* Files of read-only images have the times that were chosen for them. */
+static struct stat forged;
+static int forged_fd = -1;
+static long forged_reads;
+
+static int forged_fstat(void *ctx, int fd, struct stat *st)
+{
+    if (fd == forged_fd) {
+        *st = forged;
+        return 0;
+    }
+    return fault.io.fstat(ctx, fd, st);
+}
+
+static ssize_t counted_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
+{
+    forged_reads++;
+    return fault.io.pread(ctx, fd, buf, len, off);
+}
+
+/* Another file of the same inode, size, times and header, as after an update: its bytes are looked at. */
+static void same_in_all_but_bytes(void **state)
+{
+    (void)state;
+    struct swn_store *s = NULL;
+    struct swn_io io = fault.io;
+    int one = make_file("one", 1), two = make_file("two", 2), again = make_file("three", 1);
+    assert_int_equal(try_build(one, "one", 0), 0);
+    assert_int_equal(fstat(one, &forged), 0);
+    io.fstat = forged_fstat;
+    io.pread = counted_pread;
+    forged_fd = again;
+    assert_int_equal(swn_cache_open(&s, &io, dir, again, why), 0);
+    swn_store_close(s, &io);
+    assert_in_range(forged_reads, 10, 200); /* of 4 KiB */
+    forged_fd = two;
+    assert_int_equal(swn_cache_open(&s, &io, dir, two, why), -ENOENT);
+    assert_non_null(strstr(why, "of other bytes"));
+    /* Hardly any of its bytes, but some of each block. */
+    for (off_t at = forged.st_size - 1; at > forged.st_size - FLOATS * 4; at -= 1000)
+        assert_int_equal(pwrite(again, "x", 1, at), 1);
+    forged_fd = again;
+    assert_int_equal(swn_cache_open(&s, &io, dir, again, why), -ENOENT);
+    forged_fd = -1;
+    close(one);
+    close(two);
+    close(again);
+}
+
+static int written_fd;
+
+static void write_there(void *user)
+{
+    (void)user;
+    assert_int_equal(pwrite(written_fd, "x", 1, 5000), 1);
+}
+
+/* A store has the identity that had settled, or there is none. */
+static void written_while_it_is_opened(void **state)
+{
+    (void)state;
+    struct swn_checkpoint *c;
+    struct swn_identity settled;
+    written_fd = make_file("one", 1);
+    assert_int_equal(swn_checkpoint_open_settled(&c, &fault.io, written_fd, "one", 3000, why), 0);
+    assert_int_equal(swn_identity_stat(&swn_io_sys, written_fd, &settled), 0);
+    assert_true(swn_identity_same_file(&settled, &c->files[0].identity));
+    swn_checkpoint_close(c, &fault.io);
+    /* after the one fstat of a file that settled long ago: it is written to within its new tick */
+    usleep(50000);
+    swn_fault_arm(&fault, 2, 0, 0);
+    fault.hook = write_there;
+    int rc = swn_checkpoint_open_settled(&c, &fault.io, written_fd, "one", 3000, why);
+    fault.hook = NULL;
+    swn_fault_arm(&fault, 0, 0, 0);
+    assert_int_equal(rc, -ESTALE);
+    close(written_fd);
+}
+
 static int spoilt_reads;
 
 static ssize_t spoilt_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
@@ -487,6 +566,8 @@ int main(void)
         TEST(any_operation_fails),
         TEST(times_settle),
         TEST(mismatch_is_read_twice),
+        TEST(same_in_all_but_bytes),
+        TEST(written_while_it_is_opened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,6 +221,21 @@ static void interrupted(void **state)
     }
 }
 
+/* A kernel that always says "later" ends the job, whoever asks it. */
+static void later_for_ever(void **state)
+{
+    (void)state;
+    enum swn_fetch_path path;
+    for (int no_ring = 0; no_ring < 2; no_ring++) {
+        reset();
+        fault.no_ring = no_ring;
+        fault.err = -EAGAIN;
+        fault.for_ever = 1;
+        fault.at = 1;
+        assert_int_equal(run_jobs(SWN_FETCH_URING, &path), JOBS);
+    }
+}
+
 /* Reads so far, once no more are made. */
 static int settled_others(void)
 {
@@ -337,7 +352,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths),       cmocka_unit_test(nth_failure),
         cmocka_unit_test(interrupted), cmocka_unit_test(truncated_and_cancelled),
-        cmocka_unit_test(overtaken),
+        cmocka_unit_test(overtaken),   cmocka_unit_test(later_for_ever),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     free(content);

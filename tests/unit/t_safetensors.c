@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -306,6 +307,16 @@ static void test_shards(void **state)
     static const char *const files[] = {"one", "two", "zip.pt", "m.index.json"};
     assert_int_equal(swn_checkpoint_open(&c, &swn_io_sys, dir, why), -EINVAL);
     assert_non_null(strstr(why, "not a regular file"));
+    /* nobody writes to it: a reader that opened it as a file would wait for ever */
+    snprintf(path, sizeof(path), "%s/fifo", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20);
+    assert_int_equal(swn_checkpoint_open(&c, &swn_io_sys, path, why), -EINVAL);
+    assert_non_null(strstr(why, "not a regular file"));
+    assert_int_equal(open_index("{\"weight_map\":{\"a\":\"fifo\"}}", &c, why), -EINVAL);
+    assert_non_null(strstr(why, "fifo: not a regular file"));
+    alarm(0);
+    unlink(path);
     for (size_t i = 0; i < 4; i++) {
         snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
         unlink(path);
