@@ -30,6 +30,9 @@ int part_exit_code(int err);
  * has been said. 0 or -errno. */
 int part_open_model(struct swn_store **out, const char **kind, const char *path);
 
+/* Says on stderr which tensors of the checkpoint a store, or the one it would make, does not have, if any. */
+void part_say_skipped(const struct swn_store *s, const char *path);
+
 /* A name that a checkpoint chose, to stdout, which may be a terminal; filled up with spaces to `width`. */
 void part_print_name(const char *name, int width);
 

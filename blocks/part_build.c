@@ -14,6 +14,7 @@
 #include "swn_cache.h"
 #include "swn_paths.h"
 #include "swn_size.h"
+#include "swn_transfer.h"
 #include "swn_why.h"
 
 enum { BAR = 30 };
@@ -130,30 +131,23 @@ static int finished(const struct request *r, const char *path)
 {
     struct swn_store *s;
     char why[SWN_WHY];
-    if (r->order.count && swn_store_open(&s, &swn_io_sys, path, why) == 0) {
-        compare_order(&r->order, s);
+    if (swn_store_open(&s, &swn_io_sys, path, why) == 0) {
+        if (r->order.count)
+            compare_order(&r->order, s);
+        part_say_skipped(s, s->source_count == 1 ? s->sources[0].path : "the checkpoint");
         swn_store_close(s, &swn_io_sys);
     }
     puts(path);
     return 0;
 }
 
-/* A file in the cache is known by its times, so nothing may be read of it before they can tell of the next write. */
+/* A file in the cache is known by its times. */
 static int open_settled(struct swn_checkpoint **c, const char *path, char why[SWN_WHY])
 {
-    struct swn_identity id;
-    int fd = swn_io_sys.open(NULL, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
+    int fd = swn_open_regular(&swn_io_sys, path, 0, why);
     if (fd < 0)
-        return swn_why(why, fd, "%s: %s", path, strerror(-fd));
-    int rc = swn_identity_settle(&swn_io_sys, fd, SETTLE_MS, &id);
-    if (!rc)
-        rc = swn_checkpoint_open_fd(c, &swn_io_sys, fd, path, why);
-    else if (rc == -ENOTSUP)
-        swn_why(why, rc, "%s: lies in memory, where its times do not tell when it changes: give --output STORE", path);
-    else if (rc == -ESTALE)
-        swn_why(why, rc, "%s: its times lie in the future, or it is still being written; build again later", path);
-    else
-        swn_why(why, rc, "%s: %s", path, strerror(-rc));
+        return fd;
+    int rc = swn_checkpoint_open_settled(c, &swn_io_sys, fd, path, SETTLE_MS, why);
     swn_io_sys.close(NULL, fd);
     return rc;
 }
@@ -241,6 +235,35 @@ static int build_shards(const struct request *r, const struct swn_checkpoint *c,
     return rc;
 }
 
+/* A store of the caller's choice. A change of the checkpoint while it is copied shows in its times as well, once these
+ * have settled; where they never do (in memory, or in the future) they are taken as they are. */
+static int build_output(const struct request *r, struct swn_checkpoint **c, const char *path, char why[SWN_WHY])
+{
+    size_t count = (*c)->file_count;
+    struct swn_identity *ids = calloc(count + 1, sizeof *ids);
+    int rc = ids ? 0 : swn_why(why, -ENOMEM, "no memory");
+    for (size_t i = 0; i < count && !rc; i++) {
+        const struct swn_ckpt_file *f = &(*c)->files[i];
+        int settled = swn_identity_settle(&swn_io_sys, f->fd, SETTLE_MS, &ids[i]);
+        if (settled && settled != -ENOTSUP && settled != -ESTALE)
+            rc = swn_why(why, settled, "%s: %s", f->path, strerror(-settled));
+        else if (settled == -ENOTSUP)
+            ids[i] = f->identity;
+    }
+    if (!rc) { /* anew: what was read before they had settled may have been overwritten within the same tick */
+        swn_checkpoint_close(*c, &swn_io_sys);
+        *c = NULL;
+        rc = swn_checkpoint_open(c, &swn_io_sys, path, why);
+    }
+    for (size_t i = 0; i < count && !rc; i++)
+        if ((*c)->file_count != count || !swn_identity_same_file(&(*c)->files[i].identity, &ids[i]))
+            rc = swn_why(why, -ESTALE, "%s: changed while it was looked at; build again", (*c)->files[0].path);
+    free(ids);
+    if (!rc)
+        rc = swn_store_build(*c, &swn_io_sys, r->output, &r->opts, why);
+    return rc ? rc : finished(r, r->output);
+}
+
 /* A store per file, unless it is there: the library sees a program open one shard, and looks for the store of that. */
 static int build_into_cache(const struct request *r, const struct swn_checkpoint *c, char why[SWN_WHY])
 {
@@ -303,13 +326,12 @@ static int build(struct request *r, char why[SWN_WHY])
     if (rc)
         return rc;
     rc = keep_inputs(r, c, why);
-    if (!rc && r->output) {
-        rc = swn_store_build(c, &swn_io_sys, r->output, &r->opts, why);
-        rc = rc ? rc : finished(r, r->output);
-    } else if (!rc) {
+    if (!rc && r->output)
+        rc = build_output(r, &c, path, why);
+    else if (!rc)
         rc = build_into_cache(r, c, why);
-    }
-    swn_checkpoint_close(c, &swn_io_sys);
+    if (c)
+        swn_checkpoint_close(c, &swn_io_sys);
     return rc;
 }
 

@@ -1,7 +1,8 @@
 /* part_extract.c - `swapnet-partition extract`: the tensors of a store as one .safetensors file.
  *
  * safetensors knows no strides and no sharing, so every tensor is written contiguous and by itself. Contiguous ones are
- * streamed; for the others the extent is taken into memory as a whole.
+ * streamed; for the others the extent is taken into memory as a whole. What the format cannot hold is a reason to write
+ * nothing: whoever did not ask for part of a model must not get part of it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,6 +28,8 @@ struct extract {
     size_t fill;
     uint64_t off;     /* where buf belongs */
     uint8_t *checked; /* per extent */
+    int skip;         /* leave out what cannot be written */
+    uint8_t *left;    /* per tensor: it is */
     char why[SWN_WHY];
 };
 
@@ -81,31 +84,68 @@ static int add_tensor(json_t *header, const struct swn_store_tensor *t, uint64_t
     return !tensor ? -ENOMEM : json_object_set_new(header, t->name, tensor) ? -EINVAL : 0;
 }
 
+/* What keeps the tensor out of the file, whose data end at `at` so far; NULL: it is in the header now. */
+static const char *unfit(json_t *header, const struct swn_store_tensor *t, uint64_t *at, int *rc)
+{
+    uint64_t bytes, end;
+    if (!swn_dtype_safetensors(t->dtype))
+        return "safetensors has no name for its element type";
+    if (!t->name[0] || !strcmp(t->name, "__metadata__") || json_object_get(header, t->name))
+        return "the name cannot be used, or is there twice";
+    if (tensor_bytes(t, &bytes) || __builtin_add_overflow(*at, bytes, &end) || end > INT64_MAX)
+        return "it repeats its bytes more often than a file can hold";
+    *rc = add_tensor(header, t, *at, bytes);
+    if (*rc == -EINVAL) {
+        *rc = 0;
+        return "the name is not UTF-8";
+    }
+    *at = end;
+    return NULL;
+}
+
+/* Adds what can be added, and to *at its bytes. Unless the others are to be left out, there must be none. */
+static int add_tensors(struct extract *x, json_t *header, uint64_t *at)
+{
+    size_t left = 0, first = 0;
+    const char *why_first = NULL;
+    int rc = 0;
+    for (size_t i = 0; i < x->s->tensor_count && !rc; i++) {
+        const struct swn_store_tensor *t = &x->s->tensors[i];
+        const char *wrong = unfit(header, t, at, &rc);
+        if (!wrong)
+            continue;
+        if (x->skip)
+            swn_cli_error("left out: '%s': %s (%s)", t->name, wrong, swn_dtype_name(t->dtype));
+        x->left[i] = 1;
+        if (!left++) {
+            first = i;
+            why_first = wrong;
+        }
+    }
+    if (rc)
+        return swn_why(x->why, rc, "no memory for the header");
+    if (left && !x->skip)
+        return swn_why(
+            x->why, -EINVAL, "'%.200s': %s (%s); --skip leaves out what cannot be written (%zu of %zu tensors)",
+            x->s->tensors[first].name, why_first, swn_dtype_name(x->s->tensors[first].dtype), left, x->s->tensor_count);
+    if (x->s->skipped_count && !x->skip)
+        return swn_why(x->why, -EINVAL,
+                       "%s: lacks %" PRIu64 " of the checkpoint's tensors, the first: %.200s; --skip writes the others",
+                       x->s->path, x->s->skipped_count, x->s->skipped);
+    part_say_skipped(x->s, "the checkpoint");
+    return 0;
+}
+
 /* *text: the JSON text, padded to a multiple of 8, to be freed; *total: of the whole file. 0, -EINVAL or -ENOMEM. */
 static int make_header(struct extract *x, char **text, uint64_t *total)
 {
+    uint64_t at = 0;
     json_t *header = json_object();
-    int rc = 0;
-    uint64_t at = 0, bytes;
-    for (size_t i = 0; i < x->s->tensor_count; i++) {
-        const struct swn_store_tensor *t = &x->s->tensors[i];
-        const char *wrong = NULL;
-        if (!swn_dtype_safetensors(t->dtype))
-            wrong = "safetensors has no name for its element type";
-        else if (!t->name[0] || !strcmp(t->name, "__metadata__") || json_object_get(header, t->name))
-            wrong = "the name cannot be used, or is there twice";
-        else if (tensor_bytes(t, &bytes) || __builtin_add_overflow(at, bytes, &at) || at > INT64_MAX)
-            wrong = "it repeats its bytes more often than a file can hold";
-        else if ((rc = add_tensor(header, t, at - bytes, bytes)) == -EINVAL)
-            wrong = "the name is not UTF-8";
-        if (wrong || rc) {
-            json_decref(header);
-            return wrong ? swn_why(x->why, -EINVAL, "'%s': %s (%s)", t->name, wrong, swn_dtype_name(t->dtype))
-                         : swn_why(x->why, rc, "no memory for the header");
-        }
-    }
-    char *dumped = json_dumps(header, JSON_COMPACT);
+    int rc = header ? add_tensors(x, header, &at) : swn_why(x->why, -ENOMEM, "no memory for the header");
+    char *dumped = rc ? NULL : json_dumps(header, JSON_COMPACT);
     json_decref(header);
+    if (rc)
+        return rc;
     size_t len = dumped ? strlen(dumped) : 0, padded = (len + 7) / 8 * 8;
     char *grown = dumped ? realloc(dumped, padded + 1) : NULL;
     if (!grown) {
@@ -244,7 +284,7 @@ static int write_file(struct extract *x, const char *header, uint64_t total)
     if (!rc)
         rc = append(x, header, size);
     for (size_t i = 0; i < x->s->tensor_count && !rc; i++)
-        rc = write_tensor(x, &x->s->tensors[i]);
+        rc = x->left[i] ? 0 : write_tensor(x, &x->s->tensors[i]);
     if (!rc)
         rc = flush(x);
     if (!rc && (rc = swn_io_sys.ftruncate(NULL, x->out.file.fd, total)))
@@ -271,16 +311,18 @@ static int extract(struct extract *x, const char *path)
     return rc;
 }
 
-static int run(const char *store, const char *output)
+static int run(const char *store, const char *output, int skip)
 {
     struct extract *x = calloc(1, sizeof *x);
     struct swn_store *s = NULL;
     int rc = x ? swn_store_open(&s, &swn_io_sys, store, x->why) : -ENOMEM;
     if (!rc) {
         x->s = s;
+        x->skip = skip;
         x->buf = aligned_alloc(SWN_BLOCK, BUFFER_BYTES);
         x->checked = calloc(s->extent_count + 1, 1);
-        rc = x->buf && x->checked ? part_reader_open(&x->in, s->file.fd) : -ENOMEM;
+        x->left = calloc(s->tensor_count + 1, 1);
+        rc = x->buf && x->checked && x->left ? part_reader_open(&x->in, s->file.fd) : -ENOMEM;
         if (rc)
             swn_why(x->why, rc, "no memory");
     }
@@ -296,6 +338,7 @@ static int run(const char *store, const char *output)
     if (x) {
         free(x->buf);
         free(x->checked);
+        free(x->left);
         free(x);
     }
     swn_store_close(s, &swn_io_sys);
@@ -304,20 +347,25 @@ static int run(const char *store, const char *output)
 
 int part_extract(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
+                                            {"skip", no_argument, NULL, 'k'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     const char *output = NULL;
-    int opt;
+    int opt, skip = 0;
     while ((opt = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
         if (opt == 'h') {
             swn_cli_help(argv[0]);
             return SWN_CLI_OK;
         }
-        if (opt != 'o') {
+        if (opt != 'o' && opt != 'k') {
             swn_cli_bad_option(argv, opt);
             return SWN_CLI_USAGE;
         }
-        output = optarg;
+        if (opt == 'k')
+            skip = 1;
+        else
+            output = optarg;
     }
     if (!output || !*output || optind != argc - 1) {
         swn_cli_error("give one store and --output FILE; see 'swapnet-partition help extract'");
@@ -327,5 +375,5 @@ int part_extract(int argc, char **argv)
         swn_cli_error("--output %s would replace the store itself", output);
         return SWN_CLI_USAGE;
     }
-    return run(argv[optind], output);
+    return run(argv[optind], output, skip);
 }

@@ -68,11 +68,12 @@ static int print_json(const struct summary *m)
                             (json_int_t)s->layers[m->largest].bytes);
     int whole = json_array_size(layers) == s->layer_count && json_array_size(sources) == s->source_count;
     json_t *j =
-        json_pack("{s:i s:s s:s s:o s:I s:I s:I s:I s:I s:I s:o s:I s:o}", "schema", 1, "path", m->path, "format",
-                  m->kind, "sources", sources, "layer_count", (json_int_t)s->layer_count, "tensor_count",
+        json_pack("{s:i s:s s:s s:o s:I s:I s:I s:I s:I s:I s:I s:s? s:o s:I s:o}", "schema", 1, "path", m->path,
+                  "format", m->kind, "sources", sources, "layer_count", (json_int_t)s->layer_count, "tensor_count",
                   (json_int_t)s->tensor_count, "bytes", (json_int_t)m->bytes, "store_bytes", (json_int_t)s->total_bytes,
                   "copied_bytes", (json_int_t)m->copied_bytes, "encoded_bytes", (json_int_t)m->encoded_bytes,
-                  "largest_layer", largest, "smallest_budget_bytes", (json_int_t)m->smallest_budget, "layers", layers);
+                  "skipped_count", (json_int_t)s->skipped_count, "skipped_first", s->skipped, "largest_layer", largest,
+                  "smallest_budget_bytes", (json_int_t)m->smallest_budget, "layers", layers);
     int rc = j && whole ? 0 : -EINVAL; /* paths on disk need not be UTF-8, JSON must */
     if (!rc) {
         json_dumpf(j, stdout, JSON_INDENT(2));
@@ -113,6 +114,7 @@ static int print_table(const struct summary *m)
     putchar('\n');
     if (m->copied_bytes)
         printf("%s of it can be read as %s\n", swn_format_mib(a, m->copied_bytes), swn_format_mib(b, m->encoded_bytes));
+    part_say_skipped(s, m->path);
     return 0;
 }
 

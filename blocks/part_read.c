@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "part.h"
 #include "swn_store_format.h"
 #include "swn_transfer.h"
+#include "swn_why.h"
 
 #define PIECE_BYTES ((size_t)4 << 20)
 
@@ -22,12 +24,21 @@ int part_open_model(struct swn_store **out, const char **kind, const char *path)
     return rc;
 }
 
+void part_say_skipped(const struct swn_store *s, const char *path)
+{
+    if (s->skipped_count)
+        swn_cli_error("note: %" PRIu64 " %s of %s %s not in the store, the first: %s", s->skipped_count,
+                      s->skipped_count == 1 ? "tensor" : "tensors", path, s->skipped_count == 1 ? "is" : "are",
+                      s->skipped);
+}
+
 void part_print_name(const char *name, int width)
 {
-    int n = 0;
-    for (; *name; name++, n++)
-        putchar((unsigned char)*name < 0x20 || *name == 0x7f ? '?' : *name);
-    printf("%*s", n < width ? width - n : 0, "");
+    char *text = strdup(name);
+    if (text)
+        swn_one_line(text);
+    printf("%-*s", width, text ? text : "?");
+    free(text);
 }
 
 int part_same_file(const char *a, const char *b)

@@ -16,6 +16,7 @@ struct verify {
     const struct swn_store *s;
     struct part_reader store;
     uint64_t bytes;     /* read and found right */
+    uint64_t lacking;   /* tensors of the checkpoints that it was compared with, which no store can hold */
     uint32_t *compared; /* per extent: 1 + the storage of the checkpoint that it was last compared with; 0: none */
 };
 
@@ -165,6 +166,7 @@ static int compare(struct verify *v, const struct swn_checkpoint *c, uint32_t so
     }
     for (size_t i = 0; i < c->tensor_count && !rc; i++)
         count += (size_t)found[i];
+    v->lacking += c->skipped_count;
     if (!rc && count != c->tensor_count) {
         swn_cli_error("%s: holds %zu of the %zu tensors of %s", v->s->path, count, c->tensor_count, c->files[0].path);
         rc = -EILSEQ;
@@ -234,9 +236,14 @@ static int verify(const char *path, const char *checkpoint)
         }
         part_reader_close(&v.store);
     }
-    if (!rc)
-        printf("%s: ok: %zu tensors, %s%s\n", path, s->tensor_count, swn_format_mib(mib, v.bytes),
+    if (!rc) {
+        printf("%s: ok: %zu tensors, %s%s", path, s->tensor_count, swn_format_mib(mib, v.bytes),
                equal ? ", equal to the checkpoint" : "");
+        if (equal && v.lacking)
+            printf(" but for %" PRIu64 " that %s not in the store", v.lacking, v.lacking == 1 ? "is" : "are");
+        putchar('\n');
+        part_say_skipped(s, "the checkpoint");
+    }
     free(v.compared);
     swn_store_close(s, &swn_io_sys);
     return part_exit_code(rc);

@@ -1,5 +1,6 @@
 /* swapnet_partition.c - the commands and what they say of themselves; they are in part_*.c. */
 #include <errno.h>
+#include <signal.h>
 
 #include "part.h"
 
@@ -70,15 +71,16 @@ static const struct swn_cli_command commands[] = {
      "\n"
      "Exit status: 0; 1 for failure; 2 for wrong usage; 5 when a file is refused; 6 when bytes do not match.\n"},
     {"extract", part_extract, "write a store's tensors as .safetensors",
-     "Usage: swapnet-partition extract STORE -o FILE.safetensors\n"
+     "Usage: swapnet-partition extract [--skip] STORE -o FILE.safetensors\n"
      "\n"
      "Every tensor is written contiguous and on its own, also those that share memory.\n"
      "\n"
      "  -o, --output FILE  the file to be written\n"
+     "      --skip         leave out, and name, tensors that safetensors cannot hold or the store does not have\n"
      "  -h, --help         show this text\n"
      "\n"
-     "Exit status: 0; 1 for failure; 2 for wrong usage; 4 for no room; 5 when the store is refused, or holds what\n"
-     "safetensors has no name for; 6 when a checksum does not match.\n"},
+     "Exit status: 0; 1 for failure; 2 for wrong usage; 4 for no room; 5 when the store is refused, or not all of the\n"
+     "checkpoint can be written and --skip is not given; 6 when a checksum does not match.\n"},
 };
 
 int part_exit_code(int err)
@@ -109,5 +111,6 @@ int main(int argc, char **argv)
                                        .see = "swapnet-partition(1) and swapnet(7)",
                                        .commands = commands,
                                        .count = sizeof commands / sizeof *commands};
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is EFBIG, which is cleaned up after and said */
     return swn_cli_main(&cli, argc, argv);
 }

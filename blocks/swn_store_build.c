@@ -186,9 +186,7 @@ static int check_identities(const struct copy *k, char why[SWN_WHY])
         int rc = swn_identity_stat(k->io, f->fd, &now);
         if (rc)
             return swn_why(why, rc, "%s: %s", f->path, strerror(-rc));
-        const struct swn_identity *then = &f->identity;
-        if (now.dev != then->dev || now.ino != then->ino || now.size != then->size || now.mtime_ns != then->mtime_ns ||
-            now.ctime_ns != then->ctime_ns)
+        if (!swn_identity_same_file(&now, &f->identity))
             return swn_why(why, -ESTALE, "%s: changed while it was read; build again", f->path);
         k->io->fadvise(k->io->ctx, f->fd, 0, 0, POSIX_FADV_DONTNEED);
     }
@@ -306,7 +304,11 @@ int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, con
 /* The store as the checkpoint that its weights can be copied from. Everything but the arrays is borrowed. */
 static int as_checkpoint(struct swn_checkpoint *c, const struct swn_store *s)
 {
-    *c = (struct swn_checkpoint){.file_count = 1, .storage_count = s->extent_count, .tensor_count = s->tensor_count};
+    *c = (struct swn_checkpoint){.file_count = 1,
+                                 .storage_count = s->extent_count,
+                                 .tensor_count = s->tensor_count,
+                                 .skipped_count = s->skipped_count,
+                                 .skipped = (char *)s->skipped};
     c->files = calloc(1, sizeof *c->files);
     c->storages = calloc(s->extent_count + 1, sizeof *c->storages);
     c->tensors = calloc(s->tensor_count + 1, sizeof *c->tensors);

@@ -215,7 +215,7 @@ int swn_copies_finish(struct swn_copies *k, struct swn_disk_header *h)
     char *table = k->copy_count ? make_table(k, &bytes) : NULL;
     int rc = table ? swn_write_blocks(k->io, &k->file->file, table, bytes, k->end) : -ENOSPC;
     if (!rc) {
-        h->version = SWN_STORE_VERSION_COPIES;
+        h->version += SWN_STORE_COPIES;
         h->data_end = k->begin;
         h->copies = k->copy_count;
         h->chunks = k->chunk_count;

@@ -12,6 +12,9 @@
  *     data_end      copies, each its chunks one after the other, padded with zeros to a multiple of 4096, without holes
  *     copies_off    the copies and then all their chunks: arrays of the records below; zeros to a multiple of 4096
  *
+ * Versions 3 and 4 are 1 and 2 of a checkpoint some of whose tensors are not in the store: between tensors and dims
+ * there is one more record, how many, and behind all names one more text, the first of them and why.
+ *
  * Integers are little-endian, two's complement. Everything has one place only: what follows from something else (an
  * index, an offset, a sum) must agree with it, and all padding is zero. The header's checksum covers the header,
  * tables_checksum the bytes from there to data_off, copies_checksum those from copies_off to the end, each extent's
@@ -29,7 +32,10 @@
 
 #define SWN_STORE_MAGIC "SWNSTORE"
 #define SWN_STORE_VERSION 1u
-#define SWN_STORE_VERSION_COPIES 2u
+/* What makes it a later one, added. */
+#define SWN_STORE_COPIES 1u
+#define SWN_STORE_LACKS 2u
+#define SWN_STORE_NEWEST (SWN_STORE_VERSION + SWN_STORE_COPIES + SWN_STORE_LACKS)
 /* What a reader is asked to take into memory at most: about two million tensors. */
 #define SWN_STORE_TABLES_MAX (UINT64_C(256) << 20)
 
@@ -49,6 +55,11 @@ struct swn_disk_header {
     uint64_t data_end, copies, chunks, copies_off, copies_checksum; /* 0 in version 1 */
     uint64_t checksum;
 };
+
+static inline int swn_disk_has(const struct swn_disk_header *h, uint32_t what)
+{
+    return ((h->version - SWN_STORE_VERSION) & what) != 0;
+}
 
 struct swn_disk_source {
     uint64_t dev, ino, size;
@@ -85,6 +96,11 @@ struct swn_disk_tensor {
     uint64_t off;
 };
 
+/* Tensors of the checkpoint that are not in the store: at least one. */
+struct swn_disk_lacking {
+    uint64_t tensors;
+};
+
 _Static_assert(sizeof(struct swn_disk_header) == 136, "on disk");
 _Static_assert(sizeof(struct swn_disk_source) == 48, "on disk");
 _Static_assert(sizeof(struct swn_disk_layer) == 32, "on disk");
@@ -92,5 +108,6 @@ _Static_assert(sizeof(struct swn_disk_extent) == 40, "on disk");
 _Static_assert(sizeof(struct swn_disk_tensor) == 24, "on disk");
 _Static_assert(sizeof(struct swn_disk_copy) == 24, "on disk");
 _Static_assert(sizeof(struct swn_disk_chunk) == 16, "on disk");
+_Static_assert(sizeof(struct swn_disk_lacking) == 8, "on disk");
 
 #endif

@@ -180,6 +180,8 @@ static int arrange(struct swn_layout *l, const struct swn_checkpoint *c, const s
         l->own_sources[i] = (struct swn_store_source){c->files[i].path, c->files[i].identity};
     l->sources = l->own_sources;
     l->source_count = c->file_count;
+    l->skipped_count = c->skipped_count;
+    l->skipped = c->skipped;
     return fill(l, c, groups, extent_of);
 }
 
@@ -210,14 +212,14 @@ static uint64_t names_bytes(const struct swn_layout *l)
         bytes += strlen(l->layer_names[i]) + 1;
     for (size_t i = 0; i < l->tensor_count; i++)
         bytes += strlen(l->described[i]->name) + 1;
-    return bytes;
+    return bytes + (l->skipped_count ? strlen(l->skipped) + 1 : 0);
 }
 
 int swn_layout_place(struct swn_layout *l, char why[SWN_WHY])
 {
     struct swn_disk_header *h = &l->header;
     *h = (struct swn_disk_header){.magic = SWN_STORE_MAGIC,
-                                  .version = SWN_STORE_VERSION,
+                                  .version = SWN_STORE_VERSION + (l->skipped_count ? SWN_STORE_LACKS : 0),
                                   .header_bytes = sizeof *h,
                                   .sources = l->source_count,
                                   .layers = l->layer_count,
@@ -226,9 +228,10 @@ int swn_layout_place(struct swn_layout *l, char why[SWN_WHY])
                                   .names_bytes = names_bytes(l)};
     for (size_t i = 0; i < l->tensor_count; i++)
         h->dims += 2 * (uint64_t)l->tensors[i].ndim;
-    h->data_off = SWN_BLOCK_UP(sizeof *h + l->source_count * sizeof(struct swn_disk_source) +
-                               l->layer_count * sizeof *l->layers + l->extent_count * sizeof *l->extents +
-                               l->tensor_count * sizeof *l->tensors + h->dims * sizeof(int64_t) + h->names_bytes);
+    h->data_off = SWN_BLOCK_UP(
+        sizeof *h + l->source_count * sizeof(struct swn_disk_source) + l->layer_count * sizeof *l->layers +
+        l->extent_count * sizeof *l->extents + l->tensor_count * sizeof *l->tensors +
+        (l->skipped_count ? sizeof(struct swn_disk_lacking) : 0) + h->dims * sizeof(int64_t) + h->names_bytes);
     if (h->data_off > SWN_STORE_TABLES_MAX)
         return swn_why(why, -E2BIG, "the store's tables would take %llu bytes, more than the %llu allowed",
                        (unsigned long long)h->data_off, (unsigned long long)SWN_STORE_TABLES_MAX);
@@ -260,6 +263,8 @@ static void put_names(const struct swn_layout *l, char **at)
         put_name(at, l->layer_names[i]);
     for (size_t i = 0; i < l->tensor_count; i++)
         put_name(at, l->described[i]->name);
+    if (l->skipped_count)
+        put_name(at, l->skipped);
 }
 
 char *swn_layout_tables(struct swn_layout *l)
@@ -277,6 +282,8 @@ char *swn_layout_tables(struct swn_layout *l)
     put(&at, l->layers, l->layer_count * sizeof *l->layers);
     put(&at, l->extents, l->extent_count * sizeof *l->extents);
     put(&at, l->tensors, l->tensor_count * sizeof *l->tensors);
+    if (l->skipped_count)
+        put(&at, &(struct swn_disk_lacking){l->skipped_count}, sizeof(struct swn_disk_lacking));
     for (size_t i = 0; i < l->tensor_count; i++) {
         put(&at, l->described[i]->shape, l->described[i]->ndim * sizeof(int64_t));
         put(&at, l->described[i]->stride, l->described[i]->ndim * sizeof(int64_t));

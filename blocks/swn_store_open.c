@@ -22,10 +22,10 @@ static int check_header(const struct swn_store *s, const struct swn_disk_header 
         return swn_why(why, -EINVAL, "%s: not a block store", s->path);
     if (h->checksum != XXH3_64bits(h, offsetof(struct swn_disk_header, checksum)))
         return swn_why(why, -EILSEQ, "%s: the header's checksum does not match", s->path);
-    if (h->version != SWN_STORE_VERSION && h->version != SWN_STORE_VERSION_COPIES)
-        return swn_why(why, -ENOTSUP, "%s: a store of version %u, of which only %u and %u are read; build it anew",
-                       s->path, h->version, SWN_STORE_VERSION, SWN_STORE_VERSION_COPIES);
-    if (h->version == SWN_STORE_VERSION &&
+    if (h->version < SWN_STORE_VERSION || h->version > SWN_STORE_NEWEST)
+        return swn_why(why, -ENOTSUP, "%s: a store of version %u, of which only %u to %u are read; build it anew",
+                       s->path, h->version, SWN_STORE_VERSION, SWN_STORE_NEWEST);
+    if (!swn_disk_has(h, SWN_STORE_COPIES) &&
         (h->data_end || h->copies || h->chunks || h->copies_off || h->copies_checksum))
         return swn_why(why, -EINVAL, "%s: malformed store: reserved fields are set", s->path);
     if (h->total_bytes != s->identity.size)
@@ -35,7 +35,7 @@ static int check_header(const struct swn_store *s, const struct swn_disk_header 
     if (h->header_bytes != sizeof *h || h->data_off % SWN_BLOCK || h->data_off < sizeof *h ||
         h->data_off > h->total_bytes || h->data_off > SWN_STORE_TABLES_MAX)
         return swn_why(why, -EINVAL, "%s: malformed store: the header's offsets are wrong", s->path);
-    if (h->version == SWN_STORE_VERSION_COPIES &&
+    if (swn_disk_has(h, SWN_STORE_COPIES) &&
         (h->data_end < h->data_off || h->copies_off < h->data_end || h->copies_off > h->total_bytes ||
          h->data_end % SWN_BLOCK || h->copies_off % SWN_BLOCK || h->total_bytes % SWN_BLOCK ||
          h->total_bytes - h->copies_off > SWN_STORE_TABLES_MAX))
@@ -82,24 +82,17 @@ static int read_tables(struct swn_store *s, const struct swn_io *io, char why[SW
     s->total_bytes = h.total_bytes;
     s->identity.directory = h.checksum;
     rc = swn_store_parse(s, &h, why);
-    if (!rc && h.version == SWN_STORE_VERSION_COPIES)
+    if (!rc && swn_disk_has(&h, SWN_STORE_COPIES))
         rc = read_copies(s, io, &h, why);
     return rc ? rc : swn_store_index(s, why);
 }
 
 static int open_file(struct swn_store *s, const struct swn_io *io, char why[SWN_WHY])
 {
-    struct stat st;
-    /* Not to hang on a FIFO; for regular files it means nothing. */
-    int rc = io->open(io->ctx, s->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
-    if (rc >= 0) {
-        s->file.fd = rc;
-        rc = io->fstat(io->ctx, s->file.fd, &st);
-    }
+    int rc = swn_open_regular(io, s->path, 0, why);
     if (rc < 0)
-        return swn_why(why, rc, "%s: %s", s->path, strerror(-rc));
-    if (!S_ISREG(st.st_mode))
-        return swn_why(why, -EINVAL, "%s: not a regular file", s->path);
+        return rc;
+    s->file.fd = rc;
     rc = swn_identity_stat(io, s->file.fd, &s->identity);
     return rc ? swn_why(why, rc, "%s: %s", s->path, strerror(-rc)) : 0;
 }

@@ -69,6 +69,7 @@ struct tables {
     const struct swn_disk_layer *layers;
     const struct swn_disk_extent *extents;
     const struct swn_disk_tensor *tensors;
+    const struct swn_disk_lacking *lacking; /* NULL: nothing is */
     struct cursor dims, names;
 };
 
@@ -80,6 +81,7 @@ static int find_tables(struct tables *t, const struct swn_store *s, const struct
     t->layers = take(&c, h->layers, sizeof *t->layers);
     t->extents = take(&c, h->extents, sizeof *t->extents);
     t->tensors = take(&c, h->tensors, sizeof *t->tensors);
+    t->lacking = swn_disk_has(h, SWN_STORE_LACKS) ? take(&c, 1, sizeof *t->lacking) : NULL;
     t->dims.at = take(&c, h->dims, sizeof(int64_t));
     t->dims.end = c.at;
     t->names.at = take(&c, h->names_bytes, 1);
@@ -149,7 +151,7 @@ static const char *parse_layers(struct swn_store *s, struct tables *t)
 
 static const char *parse_extents(struct swn_store *s, struct tables *t, const struct swn_disk_header *h)
 {
-    uint64_t off = h->data_off, bytes = 0, end = h->version == SWN_STORE_VERSION ? h->total_bytes : h->data_end;
+    uint64_t off = h->data_off, bytes = 0, end = swn_disk_has(h, SWN_STORE_COPIES) ? h->data_end : h->total_bytes;
     for (size_t i = 0, layer = 0; i < s->extent_count; i++) {
         struct swn_store_extent *to = (struct swn_store_extent *)&s->extents[i];
         const struct swn_disk_extent *from = &t->extents[i];
@@ -214,6 +216,17 @@ static const char *parse_tensors(struct swn_store *s, struct tables *t)
     for (; layer < s->layer_count; layer++, depth = 0)
         if (depth != s->layers[layer].depth)
             return "a layer's depth is not the number of its tensors";
+    return NULL;
+}
+
+static const char *parse_lacking(struct swn_store *s, struct tables *t)
+{
+    if (t->lacking) {
+        s->skipped_count = t->lacking->tensors;
+        s->skipped = take_name(&t->names);
+        if (!s->skipped_count || !s->skipped || !s->skipped[0])
+            return "it does not say what it lacks";
+    }
     return t->dims.at != t->dims.end || t->names.at != t->names.end ? "there are more names or dimensions than used"
                                                                     : NULL;
 }
@@ -236,5 +249,7 @@ int swn_store_parse(struct swn_store *s, const struct swn_disk_header *h, char w
         wrong = parse_extents(s, &t, h);
     if (!wrong)
         wrong = parse_tensors(s, &t);
+    if (!wrong)
+        wrong = parse_lacking(s, &t);
     return wrong ? swn_why(why, -EINVAL, "%s: malformed store: %s", s->path, wrong) : 0;
 }

@@ -36,7 +36,7 @@ _swapnet_partition()
     build) words="--output --order --from-store --encoding --store --quiet --help" ;;
     plan) words="--budget --blocks --profile --device --delta --curve --output --help" ;;
     table) words="--blocks --profile --device --output --help" ;;
-    extract) words="--output --help" ;;
+    extract) words="--output --skip --help" ;;
     esac
     if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")

@@ -134,6 +134,7 @@ static void check_store(const struct swn_store *s)
         tensors += s->layers[i].depth;
     }
     expect(extents == s->extent_count && tensors == s->tensor_count);
+    expect((s->skipped_count > 0) == (s->skipped && s->skipped[0]));
     for (size_t i = 0; i < s->tensor_count; i++)
         check_tensor(s, &s->tensors[i]);
     uint64_t *bytes = calloc(s->layer_count + 1, sizeof *bytes);
@@ -155,7 +156,7 @@ static unsigned char *make_file(const uint8_t *data, size_t size, struct virtual
     if (!f->bytes)
         return NULL;
     memcpy(f->bytes, data, size < h.data_off ? size : h.data_off);
-    if (h.version == SWN_STORE_VERSION_COPIES && h.copies_off >= h.data_off && h.copies_off <= h.total_bytes &&
+    if (swn_disk_has(&h, SWN_STORE_COPIES) && h.copies_off >= h.data_off && h.copies_off <= h.total_bytes &&
         h.total_bytes - h.copies_off <= MOST_TABLES) {
         uint64_t bytes = h.total_bytes - h.copies_off, given = size > h.data_off ? size - h.data_off : 0;
         f->copies = data + (given ? h.data_off : 0);

@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -571,6 +572,122 @@ static void not_stores(void **state)
     unlink(name);
 }
 
+struct waiter {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    int left, failed;
+};
+
+static void fetched(struct swn_fetch_job *j, int err)
+{
+    struct waiter *w = j->user;
+    pthread_mutex_lock(&w->lock);
+    w->failed += err != 0;
+    w->left--;
+    pthread_cond_signal(&w->cond);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Where the file system takes no direct reads, a ring reads through the page cache, and that must wait for the disk. */
+static void ring_without_direct(void **state)
+{
+    (void)state;
+    struct waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0};
+    swn_fix.fault.no_direct = 1;
+    swn_store_make(NULL);
+    struct swn_store *s = swn_store_made();
+    assert_int_equal(s->file.direct_fd, -1);
+    assert_int_equal(fcntl(s->file.fd, F_GETFL) & O_NONBLOCK, 0);
+    assert_int_equal(posix_fadvise(s->file.fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    struct swn_fetch *f;
+    struct swn_fetch_job *jobs = calloc(s->extent_count, sizeof *jobs);
+    struct swn_fetch_opts opts = {.io = &swn_fix.fault.io, .best_path = SWN_FETCH_URING};
+    assert_int_equal(swn_fetch_start(&f, &opts), 0);
+    alarm(60); /* a hang is a failure */
+    for (size_t i = 0; i < s->extent_count; i++) {
+        size_t len = (s->extents[i].bytes + 4095) / 4096 * 4096;
+        if (!len)
+            continue;
+        pthread_mutex_lock(&w.lock);
+        w.left++;
+        pthread_mutex_unlock(&w.lock);
+        jobs[i] = (struct swn_fetch_job){.file = &s->file,
+                                         .off = s->extents[i].off,
+                                         .len = len,
+                                         .buf = aligned_alloc(4096, len),
+                                         .done = fetched,
+                                         .user = &w};
+        assert_int_equal(swn_fetch_submit(f, &jobs[i], 1), 0);
+    }
+    pthread_mutex_lock(&w.lock);
+    while (w.left)
+        pthread_cond_wait(&w.cond, &w.lock);
+    pthread_mutex_unlock(&w.lock);
+    assert_int_equal(w.failed, 0);
+    swn_fetch_pause(f); /* as fork does */
+    swn_fetch_resume(f);
+    swn_fetch_stop(f);
+    alarm(0);
+    for (size_t i = 0; i < s->extent_count; i++) {
+        if (jobs[i].buf)
+            assert_int_equal(swn_store_check(&s->extents[i], jobs[i].buf), 0);
+        free(jobs[i].buf);
+    }
+    free(jobs);
+    swn_store_close(s, &swn_fix.fault.io);
+}
+
+/* A store says what it lacks of its checkpoint, also when it is cut anew; one that lacks nothing is as it was before
+ * that could be said. */
+static void what_it_lacks(void **state)
+{
+    (void)state;
+    char again[700];
+    size_t size;
+    struct swn_store *s, *from;
+    swn_store_make(NULL);
+    unsigned char *bytes = slurp(swn_fix.path, &size);
+    assert_int_equal(((struct swn_disk_header *)(void *)bytes)->version, SWN_STORE_VERSION);
+    free(bytes);
+    s = swn_store_made();
+    assert_true(s->skipped_count == 0 && s->skipped == NULL);
+    swn_store_close(s, &swn_fix.fault.io);
+
+    swn_fix.model.c.skipped_count = 7;
+    swn_fix.model.c.skipped = "fc.weight: a quantized tensor";
+    assert_int_equal(swn_store_draft(&s, &swn_fix.model.c, NULL, swn_fix.why), 0);
+    assert_true(s->skipped_count == 7 && !strcmp(s->skipped, "fc.weight: a quantized tensor"));
+    swn_store_close(s, &swn_fix.fault.io);
+    for (int copies = SWN_COPIES_NONE; copies <= SWN_COPIES_NARROW; copies++) {
+        struct swn_store_opts opts = {.copies = (enum swn_store_copies)copies};
+        swn_store_make(&opts);
+        from = swn_store_made();
+        check_store(from);
+        snprintf(again, sizeof again, "%s/again", swn_fix.dir);
+        assert_int_equal(swn_store_recut(from, &swn_fix.fault.io, again, &opts, swn_fix.why), 0);
+        assert_int_equal(swn_store_open(&s, &swn_fix.fault.io, again, swn_fix.why), 0);
+        assert_true(from->skipped_count == 7 && s->skipped_count == 7);
+        assert_string_equal(from->skipped, "fc.weight: a quantized tensor");
+        assert_string_equal(s->skipped, from->skipped);
+        swn_store_close(s, &swn_fix.fault.io);
+        swn_store_close(from, &swn_fix.fault.io);
+    }
+    /* It must say how many, and which. */
+    bytes = slurp(again, &size);
+    struct swn_disk_header *h = (struct swn_disk_header *)(void *)bytes;
+    unsigned char *count = bytes + sizeof *h + h->sources * sizeof(struct swn_disk_source) +
+                           h->layers * sizeof(struct swn_disk_layer) + h->extents * sizeof(struct swn_disk_extent) +
+                           h->tensors * sizeof(struct swn_disk_tensor);
+    assert_int_equal(*count, 7);
+    *count = 0;
+    h->tables_checksum = XXH3_64bits(bytes + sizeof *h, h->data_off - sizeof *h);
+    h->checksum = XXH3_64bits(h, offsetof(struct swn_disk_header, checksum));
+    spit(again, bytes, size);
+    assert_int_equal(swn_store_open(&s, &swn_fix.fault.io, again, swn_fix.why), -EINVAL);
+    free(bytes);
+    assert_int_equal(unlink(again), 0);
+}
+
 static void impossible_checkpoints(void **state)
 {
     (void)state;
@@ -649,6 +766,8 @@ int main(void)
         TEST(progress),
         TEST(strays),
         TEST(not_stores),
+        TEST(ring_without_direct),
+        TEST(what_it_lacks),
         TEST(impossible_checkpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
