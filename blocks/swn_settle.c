@@ -52,6 +52,9 @@ int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io
                                 int wait_ms, char why[SWN_WHY])
 {
     struct swn_identity settled;
+    /* Pages that somebody has stored into through a shared mapping go to the disk now: from then on the next such store
+     * shows in the times. Where that cannot be had, the file is as good as before. */
+    io->fsync(io->ctx, fd);
     int rc = swn_identity_settle(io, fd, wait_ms, &settled);
     if (rc == -ENOTSUP)
         return swn_why(why, rc, "%s: lies in memory, where its times do not tell when it changes: give --output STORE",

@@ -175,7 +175,7 @@ int swn_store_recut(const struct swn_store *from, const struct swn_io *io, const
  * `directory`, which swn_cache_open compares). out: at least 4096. */
 void swn_cache_path(const char *dir, const struct swn_identity *source, char *out, size_t size);
 /* Opens the store of the open checkpoint file `fd`: one whose source identity equals the file's, `directory` included
- * (which is read and hashed for that), and which holds the same bytes at some hundred places. -ENOENT: none. A store
+ * (which is read and hashed for that), and of safetensors some hundred blocks of the bytes. -ENOENT: none. A store
  * found is marked as used now (its mtime), which is what least-recently-used goes by. */
 int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY]);
 /* What stores may take of a cache. */

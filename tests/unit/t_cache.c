@@ -499,6 +499,44 @@ static void write_there(void *user)
     assert_int_equal(pwrite(written_fd, "x", 1, 5000), 1);
 }
 
+static int synced;
+
+static int noted_fsync(void *ctx, int fd)
+{
+    synced = 1;
+    return fault.io.fsync(ctx, fd);
+}
+
+static int fstat_after_fsync(void *ctx, int fd, struct stat *st)
+{
+    assert_true(synced);
+    return fault.io.fstat(ctx, fd, st);
+}
+
+/* A page that is dirty takes further stores through a shared mapping without a change of the times. */
+static void stores_show_from_now_on(void **state)
+{
+    (void)state;
+    struct swn_io io = fault.io;
+    struct swn_checkpoint *c;
+    struct swn_identity now;
+    int fd = make_file("one", 1);
+    char *mapped = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(mapped != MAP_FAILED);
+    mapped[5000] = 1;
+    io.fsync = noted_fsync;
+    io.fstat = fstat_after_fsync;
+    synced = 0;
+    assert_int_equal(swn_checkpoint_open_settled(&c, &io, fd, "one", 3000, why), 0);
+    usleep(20000);
+    mapped[5000] = 2;
+    assert_int_equal(swn_identity_stat(&swn_io_sys, fd, &now), 0);
+    assert_false(swn_identity_same_file(&now, &c->files[0].identity));
+    swn_checkpoint_close(c, &io);
+    munmap(mapped, 8192);
+    close(fd);
+}
+
 /* A store has the identity that had settled, or there is none. */
 static void written_while_it_is_opened(void **state)
 {
@@ -510,9 +548,9 @@ static void written_while_it_is_opened(void **state)
     assert_int_equal(swn_identity_stat(&swn_io_sys, written_fd, &settled), 0);
     assert_true(swn_identity_same_file(&settled, &c->files[0].identity));
     swn_checkpoint_close(c, &fault.io);
-    /* after the one fstat of a file that settled long ago: it is written to within its new tick */
+    /* after fsync, and the one fstat of a file that settled long ago: it is written to within its new tick */
     usleep(50000);
-    swn_fault_arm(&fault, 2, 0, 0);
+    swn_fault_arm(&fault, 3, 0, 0);
     fault.hook = write_there;
     int rc = swn_checkpoint_open_settled(&c, &fault.io, written_fd, "one", 3000, why);
     fault.hook = NULL;
@@ -568,6 +606,7 @@ int main(void)
         TEST(mismatch_is_read_twice),
         TEST(same_in_all_but_bytes),
         TEST(written_while_it_is_opened),
+        TEST(stores_show_from_now_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
