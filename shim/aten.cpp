@@ -209,6 +209,34 @@ bool copies_know(at::ScalarType type)
     }
 }
 
+// Those for which a copy to the same type is written as well.
+bool copies_know_alike(at::ScalarType type)
+{
+    switch (type) {
+    case at::kComplexHalf:
+#if TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR >= 206
+    case at::kUInt16:
+    case at::kUInt32:
+    case at::kUInt64:
+    case at::kFloat8_e5m2:
+    case at::kFloat8_e4m3fn:
+    case at::kFloat8_e5m2fnuz:
+    case at::kFloat8_e4m3fnuz:
+#endif
+#if TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR >= 211
+    case at::kFloat8_e8m0fnu:
+#endif
+        return true;
+    default:
+        return copies_know(type);
+    }
+}
+
+bool copy_is_known(at::ScalarType to, at::ScalarType from)
+{
+    return to == from ? copies_know_alike(to) : copies_know(to) && copies_know(from);
+}
+
 bool fills_know(at::ScalarType type)
 {
     return type == at::kHalf || type == at::kBFloat16 || type == at::kFloat || type == at::kDouble;
@@ -233,7 +261,7 @@ bool overwrites(const at::Tensor &self, const at::Tensor &source)
 {
     return whole_storage(self) && self.sizes() == source.sizes() && source.is_cpu() &&
            source.layout() == at::kStrided && !source.is_inference() && !source.is_quantized() &&
-           copies_know(self.scalar_type()) && copies_know(source.scalar_type()) && !autograd_may_refuse(self, source) &&
+           copy_is_known(self.scalar_type(), source.scalar_type()) && !autograd_may_refuse(self, source) &&
            self.storage().data_ptr().get() != source.storage().data_ptr().get();
 }
 
