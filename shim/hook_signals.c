@@ -50,6 +50,11 @@ static void pass_on(int sig, siginfo_t *info, void *context)
     }
 }
 
+static int is_default(const struct sigaction *act)
+{
+    return !((unsigned)act->sa_flags & SA_SIGINFO) && (act->sa_handler == SIG_DFL || act->sa_handler == SIG_IGN);
+}
+
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
     int saved = errno;
@@ -59,6 +64,9 @@ static void on_fault(int sig, siginfo_t *info, void *context)
         return;
     }
     if (info->si_code > 0 && sig == SIGBUS && swn_engine_unreadable(addr))
+        _exit(SWN_EXIT_UNREADABLE);
+    /* In a file that the program itself has mapped, which would kill it: unless it has a handler that knows better. */
+    if (info->si_code > 0 && sig == SIGBUS && is_default(&chained[1]) && swn_engine_mapped_unreadable(addr))
         _exit(SWN_EXIT_UNREADABLE);
     errno = saved;
     pass_on(sig, info, context);

@@ -426,6 +426,19 @@ int swn_engine_trap(uintptr_t addr)
     return done != 0;
 }
 
+int swn_engine_mapped_unreadable(uintptr_t addr)
+{
+    struct swn_engine *e = &swn_engine_one;
+    const struct swn_guest *g = swn_engine_running() ? swn_arena_guest(e->arena, addr) : NULL;
+    if (!g)
+        return 0;
+    swn_say(
+        "the program has mapped %s, which cannot be read at offset %llu any more: it was cut short, or the disk fails; "
+        "ending the program, as its weights are gone",
+        g->file->dir, (unsigned long long)(g->file_off + (addr - g->lo)));
+    return 1;
+}
+
 int swn_engine_unreadable(uintptr_t addr)
 {
     struct swn_engine *e = &swn_engine_one;

@@ -42,6 +42,8 @@ void swn_engine_unpin(const void *p, size_t n);
 int swn_engine_trap(uintptr_t addr);
 /* 1 when addr is a weight whose bytes could not be read; writes the message. */
 int swn_engine_unreadable(uintptr_t addr);
+/* Likewise for a file that the program has mapped. */
+int swn_engine_mapped_unreadable(uintptr_t addr);
 
 void swn_engine_prefork(void);
 void swn_engine_postfork_parent(void);
