@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <xxhash.h>
 
 #include "swn_newfile.h"
@@ -270,12 +271,17 @@ static int build(struct swn_layout *l, const struct swn_checkpoint *c, const str
         k->half = half < BUFFER_MIN / 2 ? BUFFER_MIN / 2 : half;
         k->window = aligned_alloc(SWN_BLOCK, k->half);
         k->out = aligned_alloc(SWN_BLOCK, k->half);
+        /* Another thread may fork: on older kernels a direct read then ends in the child's page (HOLES rule 6). */
+        if (k->window)
+            madvise(k->window, k->half, MADV_DONTFORK);
     }
     if (k && k->window && k->out)
         rc = write_store(k, path, why);
     else
         swn_why(why, rc, "no memory for copying");
     if (k) {
+        if (k->window)
+            madvise(k->window, k->half, MADV_DOFORK);
         free(k->window);
         free(k->out);
     }

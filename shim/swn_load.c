@@ -57,70 +57,114 @@ static int worth_a_store(struct swn_engine *e, uint64_t bytes)
     return bytes > e->config.budget_bytes / 2 || live + bytes > e->config.budget_bytes;
 }
 
-/* The names of the stores that ranges are mapped from: the other shards of this model. *names is to be freed. */
-static size_t stores_in_use(struct swn_engine *e, const char ***names)
+static void free_names(struct swn_cache_limits *limits)
+{
+    for (size_t i = 0; i < limits->keep_count; i++)
+        free((char *)(uintptr_t)limits->keep[i]);
+    free((void *)(uintptr_t)limits->keep);
+    *limits = (struct swn_cache_limits){0};
+}
+
+/* The names of the stores that ranges are mapped from, or will be: the other shards of this model. 0 or -ENOMEM. */
+static int note_stores_in_use(struct swn_engine *e, struct swn_cache_limits *limits)
 {
     size_t most = 0, count = 0;
     for (const struct source *s = sources; s; s = s->next)
         most += s->store != NULL;
-    *names = calloc(most + 1, sizeof **names);
+    char **names = calloc(most + 1, sizeof *names);
+    int err = names ? 0 : -ENOMEM;
     pthread_mutex_lock(&e->lock);
-    for (const struct source *s = sources; s && *names; s = s->next)
-        if (s->store && s->file.refs)
-            (*names)[count++] = strrchr(s->store->path, '/') + 1;
+    for (const struct source *s = sources; s && !err; s = s->next)
+        if (s->store && s->file.refs && !(names[count++] = strdup(strrchr(s->store->path, '/') + 1)))
+            err = -ENOMEM, count--;
     pthread_mutex_unlock(&e->lock);
-    return count;
+    limits->keep = (const char *const *)names;
+    limits->keep_count = count;
+    return err;
 }
 
-/* Builds the store of a checkpoint that will not fit beside the model it is loaded into. */
-static int build(struct swn_engine *e, struct swn_store **out, int fd, const char *path, char why[SWN_WHY])
+/* Begins to build the store of a checkpoint that will not fit beside the model it is loaded into. load_lock held. */
+static int begin_build(struct swn_engine *e, struct source *s, int fd, char why[SWN_WHY])
 {
     struct swn_checkpoint *c;
     uint64_t bytes = 0;
     struct swn_cache_limits limits = {0};
-    const char **names = NULL;
-    int err = swn_checkpoint_open_settled(&c, e->io, fd, path, 2 * TICK_MS, why);
+    int err = swn_checkpoint_open_settled(&c, e->io, fd, s->path, 2 * TICK_MS, why);
     if (err)
         return err;
     for (size_t i = 0; i < c->storage_count; i++)
         bytes += c->storages[i].bytes;
-    /* Narrow copies cost half of a store more to write, and half of the bytes less in every pass. */
-    struct swn_store_opts opts = {.buffer_bytes = (size_t)4 << 20, .copies = SWN_COPIES_NARROW};
     err = worth_a_store(e, bytes) ? swn_cache_cap(e->io, e->config.store_dir, &limits.cap_bytes, why) : -ENOENT;
     if (err == -EINVAL) /* of the cap's file, not of the checkpoint: it is to be said */
         err = -EIO;
-    if (!err) {
-        /* Rather no store of this one than none of those: they would be built again, and this one gone, next time. */
-        limits.keep_count = stores_in_use(e, &names);
-        limits.keep = names;
-        err = swn_cache_build(out, e->io, e->config.store_dir, &limits, c, &opts, why);
-    }
-    free(names);
-    swn_checkpoint_close(c, e->io);
-    if (!err && e->config.verbose) {
-        char mib[32];
-        swn_say("wrote the block store of %s (%s)", path, swn_format_mib(mib, bytes));
+    /* Rather no store of this one than none of those: they would be built again, and this one gone, next time. */
+    if (!err)
+        err = note_stores_in_use(e, &limits);
+    if (!err)
+        err = swn_load_build(e, s, c, bytes, &limits);
+    if (err) {
+        free_names(&limits);
+        swn_checkpoint_close(c, e->io);
     }
     return err;
 }
 
-static struct swn_store *open_store(struct swn_engine *e, int fd, const char *path)
+/* Why there is no store, if it is worth a word. load_lock held. */
+static void explain(struct swn_engine *e, const struct source *s, int err, const char *why)
+{
+    int not_for_us = err == -EINVAL || err == -ENOTSUP || err == -ENOENT; /* a file of another kind, or a small one */
+    if (err && not_for_us && err != -ENOENT && e->config.verbose)
+        swn_say("%s is read as it is, without a block store: %s", s->path, why[0] ? why : strerror(-err));
+    else if (err && !not_for_us && !e->said_store++)
+        swn_say("no block store of %s could be written to %s: %s; it is read into memory instead", s->path,
+                e->config.store_dir, why[0] ? why : strerror(-err));
+}
+
+/* s has this store. load_lock held. */
+static void take_store(struct swn_engine *e, struct source *s, int fd, struct swn_store *store)
+{
+    s->index = 0;
+    while (s->index < store->source_count && !swn_identity_same_file(&store->sources[s->index].identity, &s->identity))
+        s->index++;
+    s->verified = calloc(store->extent_count + 1, 1);
+    s->held = calloc(store->extent_count + 1, sizeof *s->held);
+    if (s->index == store->source_count || !s->verified || !s->held) {
+        swn_store_close(store, e->io);
+        return;
+    }
+    s->store = store;
+    s->file.fetch = store->file;
+    s->file.io = e->io;
+    s->file.immutable = 1;
+    snprintf(s->file.dir, sizeof s->file.dir, "%s", store->path);
+    swn_encoded_open(e, s);
+    swn_load_ask_for_heads(e, fd, s);
+}
+
+void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_store *store, int err, const char *why)
+{
+    pthread_mutex_lock(&load_lock);
+    if (!err)
+        take_store(e, s, fd, store);
+    explain(e, s, err, why);
+    atomic_store(&s->building, 0);
+    pthread_mutex_unlock(&load_lock);
+}
+
+/* Finds the store of s, or begins to build it. load_lock held. */
+static void open_store(struct swn_engine *e, struct source *s, int fd)
 {
     char why[SWN_WHY] = "";
     struct swn_store *store = NULL;
     if (e->config.store_off || !looks_like_a_checkpoint(e, fd))
-        return NULL;
+        return;
     int err = swn_cache_open(&store, e->io, e->config.store_dir, fd, why);
+    if (!err)
+        take_store(e, s, fd, store);
     /* A store that is damaged, or of another version, is replaced. */
     if (err == -ENOENT || err == -EILSEQ || err == -EINVAL || err == -ENOTSUP)
-        err = build(e, &store, fd, path, why);
-    int not_for_us = err == -EINVAL || err == -ENOTSUP || err == -ENOENT; /* a file of another kind, or a small one */
-    if (err && not_for_us && err != -ENOENT && e->config.verbose)
-        swn_say("%s is read as it is, without a block store: %s", path, why[0] ? why : strerror(-err));
-    else if (err && !not_for_us && !e->said_store++)
-        swn_say("no block store of %s could be written to %s: %s; it is read into memory instead", path,
-                e->config.store_dir, why[0] ? why : strerror(-err));
-    return err ? NULL : store;
+        err = begin_build(e, s, fd, why);
+    explain(e, s, err, why);
 }
 
 /* A store, and a mapped checkpoint that does not fit, leave nothing of themselves in the page cache. */
@@ -154,14 +198,14 @@ static void forget(struct swn_engine *e, struct source **link)
     free(s);
 }
 
-/* A file that nothing names any more, and no read under way: its descriptors may go. */
+/* A file that nothing names any more, and no read under way: its descriptors may go. load_lock held. */
 static void close_idle(struct swn_engine *e)
 {
     size_t idle = 0;
     pthread_mutex_lock(&e->lock);
     for (struct source **link = &sources; *link;) {
         struct source *s = *link;
-        if (!s->file.refs && ++idle > IDLE_MOST)
+        if (!s->file.refs && !s->waiting && !atomic_load(&s->building) && ++idle > IDLE_MOST)
             forget(e, link);
         else
             link = &s->next;
@@ -170,47 +214,46 @@ static void close_idle(struct swn_engine *e)
 }
 
 /* load_lock held. */
+static struct source *known(const struct swn_identity *id)
+{
+    struct source *s = sources;
+    while (s && (s->mapped || !swn_identity_same_file(&s->identity, id)))
+        s = s->next;
+    return s;
+}
+
+/* load_lock held; it is let go while the store is being built. NULL too where a signal was handled then. */
 static struct source *find(struct swn_engine *e, int fd)
 {
     struct swn_identity id;
     struct stat st;
+    char path[4096];
     /* Nobody opens a file again that has no name any more. */
     if (e->io->fstat(e->io->ctx, fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < FILE_LEAST ||
         !st.st_nlink || swn_identity_settle(e->io, fd, 2 * TICK_MS, &id))
         return NULL;
-    for (struct source *s = sources; s; s = s->next)
-        if (!s->mapped && swn_identity_same_file(&s->identity, &id))
-            return s;
-    struct source *s = calloc(1, sizeof *s);
-    if (!s)
-        return NULL;
-    char path[4096];
-    path_of(fd, path, sizeof path);
-    s->identity = id;
-    s->store = open_store(e, fd, path);
-    if (s->store) {
-        while (s->index < s->store->source_count && !swn_identity_same_file(&s->store->sources[s->index].identity, &id))
-            s->index++;
-        s->path = strdup(path);
-        s->verified = calloc(s->store->extent_count + 1, 1);
-        s->held = calloc(s->store->extent_count + 1, sizeof *s->held);
-        if (s->index == s->store->source_count || !s->path || !s->verified || !s->held) {
-            swn_store_close(s->store, e->io);
-            s->store = NULL;
+    struct source *s = known(&id);
+    if (!s) {
+        s = calloc(1, sizeof *s);
+        path_of(fd, path, sizeof path);
+        if (!s || !(s->path = strdup(path))) {
+            free(s);
+            return NULL;
         }
+        s->identity = id;
+        close_idle(e);
+        s->next = sources;
+        sources = s;
+        open_store(e, s, fd);
     }
-    if (s->store) {
-        s->file.fetch = s->store->file;
-        s->file.io = e->io;
-        s->file.immutable = 1;
-        snprintf(s->file.dir, sizeof s->file.dir, "%s", s->store->path);
-        swn_encoded_open(e, s);
-        swn_load_ask_for_heads(e, fd, s);
-    }
-    close_idle(e);
-    s->next = sources;
-    sources = s;
-    return s;
+    if (!atomic_load(&s->building))
+        return s;
+    s->waiting++;
+    pthread_mutex_unlock(&load_lock);
+    int there = swn_load_await(s);
+    pthread_mutex_lock(&load_lock);
+    s->waiting--;
+    return there ? s : NULL;
 }
 
 struct swn_extent_file *swn_load_mapped(int fd)
@@ -474,4 +517,9 @@ void swn_load_exit(void)
 void swn_load_fork_child(void)
 {
     pthread_mutex_init(&load_lock, NULL);
+    for (struct source *s = sources; s; s = s->next) {
+        if (atomic_exchange(&s->building, 0)) /* by a thread that does not exist here */
+            s->store = NULL;
+        s->waiting = 0;
+    }
 }

@@ -1,9 +1,9 @@
 /* swn_load.h - loading by reference: a read of a known checkpoint into a tensor is registered instead of performed.
  *
  * A checkpoint file is known when the cache has its block store (see swn_store.h), which is built when the file is
- * first read from. A range whose bytes are an extent of the store becomes a private mapping of that extent: no byte is
- * read before an operator needs it. Stores are ours alone and immutable, so nothing that happens to the checkpoint's
- * path afterwards changes a registered tensor.
+ * first read from, by a thread of its own (swn_load_build.c). A range whose bytes are an extent of the store becomes a
+ * private mapping of that extent: no byte is read before an operator needs it. Stores are ours alone and immutable, so
+ * nothing that happens to the checkpoint's path afterwards changes a registered tensor.
  *
  * Lock rank: the loader's own lock, then the engine's.
  */

@@ -33,6 +33,9 @@ struct source {
     _Atomic int edges_asked;
     uint32_t index;                  /* of the file in its store */
     char *path;                      /* of the file, when it was found; NULL: mapped */
+    _Atomic int building, explained; /* a thread makes the store; a reader that waits has said so */
+    uint64_t building_bytes;
+    unsigned waiting;                /* readers that do */
     _Atomic unsigned char *verified; /* per extent: 1 when its own bytes, not a copy's, were found right */
     /* Of the store's copies, may be NULL: per copy, whether it is read instead of its extent, and what keeps it from
      * that for good; per chunk, 1 when it was found right. */
@@ -49,6 +52,16 @@ static inline struct source *swn_source_of(const struct swn_extent_file *file)
 {
     return file && file->immutable ? (void *)((char *)(uintptr_t)file - offsetof(struct source, file)) : NULL;
 }
+
+/* swn_load_build.c. Makes the store of c, the file of s, in a thread that ends with a call of swn_load_built. Takes c
+ * and the names in `limits`, all allocated, unless it fails: -ENOMEM, -EAGAIN. The loader's lock held. */
+int swn_load_build(struct swn_engine *e, struct source *s, struct swn_checkpoint *c, uint64_t bytes,
+                   const struct swn_cache_limits *limits);
+/* Until there is a store of s, or none can be made: 1. 0: a signal was handled meanwhile. No lock held; s stays, as it
+ * is waited for. */
+int swn_load_await(struct source *s);
+/* The store is there, or err and why say why not; `fd` is the file's. No lock held. */
+void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_store *store, int err, const char *why);
 
 /* The extent of its store that has the `len` bytes at `off`, or NULL. */
 const struct swn_store_extent *swn_source_extent(const struct source *s, uint64_t off, uint64_t len);

@@ -251,6 +251,41 @@ def test_store_off(torch, how, disk):
     assert "registered" not in run.stderr
 
 
+@pytest.mark.parametrize("more", [(), ("handler",)], ids=["", "handler"])
+def test_cut_while_it_is_mapped(torch213, more, disk):
+    """It cannot go on without its weights, but it can be said why; a handler of the program's own comes first."""
+    path = disk / "model.pth"
+    shutil.copyfile(checkpoint(torch213, "pth"), path)
+    run = harness.start(torch213, "cut_while_mapped", str(path), *more, where=disk / "run", budget=BUDGET).finish(60)
+    assert run.record is None and run.rc == (-7 if more else 5), run.describe()
+    assert len([line for line in run.own_lines() if f"has mapped {path}" in line]) == (0 if more else 1), run.describe()
+
+
+def test_types_that_are_rare(torch213, disk):
+    """No byte of them is copied either."""
+    path = str(disk / "odd.pth")
+    made = harness.start(torch213, "odd_types", path, "save", where=disk / "make").finish(60)
+    assert made.rc == 0, made.describe()
+    _, run = both(torch213, "odd_types", path, "load", budget=12, env={"SWAPNET_STORE": str(disk / "cache")})
+    # read into tensors, and copied from these into the model's
+    assert run.stats["deferred_bytes"] >= 0.99 * 2 * 36 * MIB, run.describe()
+    _quiet(run)
+
+
+@each_113
+def test_signal_while_the_store_is_made(torch, disk):
+    """Python acts on a signal when its read returns, which must not be when the store is complete."""
+    path, store = file_of(torch, "pth"), disk / "cache"
+    store.mkdir(mode=0o700)
+    run = harness.start(torch, "interrupted_load", path, str(store), where=disk / "run", budget=BUDGET,
+                        env={"SWAPNET_STORE": str(store)}).finish(60)
+    _quiet(run)
+    assert run.record["notes"]["during"] > 0, run.describe()
+    harness.assert_same(harness.plain(torch, "interrupted_load", path, str(disk)), run)
+    again = _quiet(load(torch, "pth", store, "stop"))  # the store was finished all the same, now or then
+    assert len(stores(store)) == 1 and again.stats["deferred_bytes"] >= 0.99 * WEIGHTS, again.describe()
+
+
 @each_113
 def test_no_room_for_the_store(torch, disk):
     """Said once; the program goes on, within its budget where the spill file has room."""

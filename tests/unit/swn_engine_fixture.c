@@ -182,6 +182,7 @@ int weights_file(unsigned n, size_t bytes_each, void (*name_of)(char *name, unsi
 {
     char name[64], path[300];
     static char header[16384];
+    static unsigned files;
     size_t at = 8;
     at += (size_t)sprintf(header + at, "{");
     for (unsigned i = 0; i < n; i++) {
@@ -195,9 +196,8 @@ int weights_file(unsigned n, size_t bytes_each, void (*name_of)(char *name, unsi
     uint64_t bytes = at - 8;
     memcpy(header, &bytes, 8);
     *data_off = at;
-    snprintf(path, sizeof path, "%s.safetensors", directory);
+    snprintf(path, sizeof path, "%s/%u.safetensors", directory, ++files);
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
-    unlink(path);
     CHECK(fd >= 0 && write(fd, header, at) == (ssize_t)at);
     void *bytes_of = aligned_alloc(4096, swn_round_up(bytes_each, 4096));
     for (unsigned i = 0; i < n; i++) {
