@@ -133,7 +133,7 @@ static void settle(struct swd *d)
         bind_cpus(d);
     put_on_record(d);
     for (struct swd_client *c = d->clients; c; c = c->next)
-        if (c->out_have || c->ended)
+        if (c->out_have || c->offered || c->ended)
             swd_flush(d, c);
 }
 

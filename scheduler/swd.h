@@ -33,6 +33,7 @@ struct swd_client {
     size_t out_have, out_room;
     struct swn_party *party; /* NULL: not a DNN (yet) */
     int64_t since_ms;        /* of the connection */
+    int offered;             /* its lease is to be said, once nothing waits in `out` */
     int64_t unread_ms;       /* since when it has taken in nothing of what waits in `out`; 0: nothing waits */
     int failed;              /* to be closed */
     int ended;               /* to be closed when all is sent */

@@ -78,9 +78,10 @@ static void listen_for(struct swd *d, struct swd_client *c)
     epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev);
 }
 
-void swd_flush(struct swd *d, struct swd_client *c)
+/* Sends what fits. Returns how much that was. */
+static size_t send_some(struct swd_client *c)
 {
-    size_t sent = 0, had = c->out_have;
+    size_t sent = 0;
     while (sent < c->out_have && !c->failed) {
         ssize_t n = send(c->fd, c->out + sent, c->out_have - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n > 0)
@@ -93,6 +94,32 @@ void swd_flush(struct swd *d, struct swd_client *c)
     if (sent)
         memmove(c->out, c->out + sent, c->out_have - sent);
     c->out_have -= sent;
+    return sent;
+}
+
+/* Its lease as it is now, behind everything else. A client that takes in less than there is to say hears of the last
+ * one of those that came meanwhile: the others are nobody's business any more, and working through them would take it
+ * ever further behind. */
+static void put_offer(struct swd_client *c)
+{
+    const struct swn_party *p = c->party;
+    struct swn_wire m = {.op = SWN_WIRE_LEASE, .has = SWN_HAS_SEQ | SWN_HAS_BUDGET};
+    if (!c->offered || c->out_have)
+        return;
+    c->offered = 0;
+    if (!p)
+        return;
+    m.seq = p->seq;
+    m.budget = p->lease;
+    send_message(c, &m);
+}
+
+void swd_flush(struct swd *d, struct swd_client *c)
+{
+    int had = c->out_have || c->offered;
+    size_t sent = send_some(c);
+    put_offer(c);
+    sent += send_some(c);
     if (!c->out_have && c->out_room > OUT_STEP) {
         free(c->out);
         c->out = NULL;
@@ -108,13 +135,12 @@ void swd_flush(struct swd *d, struct swd_client *c)
         listen_for(d, c);
 }
 
+/* Said when the book is on record and all that was to be said before has been. */
 void swd_offer(void *user, struct swn_party *p)
 {
     (void)user;
-    struct swd_client *c = link_of(p)->client;
-    struct swn_wire m = {.op = SWN_WIRE_LEASE, .has = SWN_HAS_SEQ | SWN_HAS_BUDGET, .seq = p->seq, .budget = p->lease};
-    if (c)
-        send_message(c, &m);
+    if (link_of(p)->client)
+        link_of(p)->client->offered = 1;
 }
 
 /* ---- processes ---- */

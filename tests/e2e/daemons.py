@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -54,8 +55,10 @@ class Daemon:
 
     def dial(self):
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(5)
+        # settimeout alone makes a queue that is full an error, not a wait.
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 5, 0))
         s.connect(self.socket)
+        s.settimeout(5)
         return s
 
     def ask(self, request):

@@ -102,8 +102,8 @@ def frame(chance):
 @pytest.mark.slow
 def test_random_frames(place):
     """For $SWAPNET_FRAMES_S seconds (20), from eight connections at a time, of which some are broken off, while one client
-    behaves itself."""
-    chance, sent = random.Random(5), 0
+    behaves itself. Frames as $SWAPNET_FRAMES_SEED has them."""
+    chance, sent = random.Random(int(os.environ.get("SWAPNET_FRAMES_SEED", "5"))), 0
     with daemon(place, "--total", "100M") as d:
         good, connections = fork_dnn(d.socket, 1), []
         try:
@@ -128,7 +128,12 @@ def test_random_frames(place):
                     connections.pop(at).close()
             for s in connections:
                 s.close()
-            wait_for(lambda: d.list().get(good, {}).get("state") == "running")
+            try:
+                wait_for(lambda: d.list().get(good, {}).get("state") == "running")
+            except AssertionError:
+                ended = os.waitid(os.P_PID, good, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                pytest.fail(f"process {good} {f'has ended: {ended}' if ended else 'lives'}; {sent} frames were sent; the "
+                            f"daemon says {d.ask({'op': 'list'})}")
             listing = d.ask({"op": "list"})
             assert leased(listing) <= listing["total_bytes"], listing
             assert sent > 1000, sent
@@ -231,6 +236,29 @@ def test_a_program_that_never_reads(place):
         assert d.list()[os.getpid()]["state"] != "away"
         wait_for(lambda: d.list()[os.getpid()]["state"] == "away", 20, "its answers wait for ever")
         assert d.list()[os.getpid()]["counted_bytes"]
+
+
+def test_a_program_that_reads_late(place):
+    """It hears of the lease that counts, not of all those before it one by one, which would take it ever further behind."""
+    changes = 4000
+    with daemon(place, "--total", "100M") as d, d.dial() as s, d.dial() as ruler:
+        s.sendall(b'{"op":"hello","version":1,"name":"late","minimum":1048576,"demand":209715200}\n')
+        wait_for(lambda: d.list().get(os.getpid(), {}).get("budget_bytes") == 100 * MIB)
+        answers = ruler.makefile()
+        for i in range(0, changes, 100):
+            ruler.sendall(b"".join(b'{"op":"total","budget":%d}\n' % ((64 + k % 32) * MIB) for k in range(i, i + 100)))
+            for _ in range(100):
+                assert "error" not in json.loads(answers.readline())
+        lease = d.list()[os.getpid()]
+        assert lease["state"] in ("shrinking", "holding") and lease["budget_bytes"] == (64 + (changes - 1) % 32) * MIB, lease
+        lines, heard = s.makefile(), []
+        while not heard or heard[-1]["seq"] <= changes:  # the first lease is number 1, and each change makes another
+            message = json.loads(lines.readline())
+            heard += [message] if message["op"] == "lease" else []
+        assert len(heard) < changes / 4, len(heard)
+        s.sendall(json.dumps({"op": "ack", "seq": heard[-1]["seq"]}).encode() + b"\n")
+        wait_for(lambda: d.list()[os.getpid()]["state"] == "running", 5, f"that was not the last lease: {heard[-1]}")
+        assert d.list()[os.getpid()]["counted_bytes"] == lease["budget_bytes"]
 
 
 def test_too_many_connections(place):
