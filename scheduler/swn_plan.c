@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB ((uint64_t)1 << 20)
+#include "swn_plan_steps.h"
 
-/* A mapping is read page by page as the kernel happens to touch it, at a fraction of what the disk gives. */
-#define MAPPING_PENALTY 16
+#define MIB ((uint64_t)1 << 20)
 
 /* A weight from this size up may be cut in two: its head is kept, its tail is streamed. Smaller ones are worth neither
  * the second read nor the page tables. */
@@ -29,9 +28,6 @@
 #define MOST_SLICE (8 * MIB)
 /* A tail shorter than this is kept too. */
 #define TAIL_LEAST MIB
-/* A piece cannot be lent by pointer: mapping it at its address costs page tables, about 0.1 ms per MiB. */
-#define PUBLISH_NS_PER_BYTE (100e3 / (double)MIB)
-
 /* Windows are tried from this up; below it a read is too small for the disk to run at speed. */
 #define LEAST_WINDOW MIB
 /* A window of one read means one read at a time, begun when its predecessor has been computed with: that part of the
@@ -42,30 +38,27 @@
 /* Above so many nodes, sizes that are within a half of each other count as equal, else within an eighth; and windows
  * are tried in steps of one largest node, else of half of one. A plan has to be there in 5 ms (t_plan). */
 #define MANY_NODES 256
+/* Sums in another order differ by less than this part of them. */
+#define ROUNDING 1e-9
 
 struct candidate {
     uint64_t cap, window;
     int heads_first, pieces;
-    int crowded; /* the window need not hold what one operator wants at once */
 };
 
 /* What all candidates share. */
 struct problem {
     struct swn_plan_node *nodes;
     size_t n;
-    const uint32_t *by_size; /* indices of the nodes, smallest first */
-    uint64_t budget;
+    uint32_t *by_size; /* indices of the nodes, smallest first */
+    uint64_t budget, total;
     double bytes_per_ns, latency_ns;
-};
-
-/* One step of a pass: reads, then computing. */
-struct segment {
-    uint64_t bytes, piece; /* to be read, in parts of so many; 0: nothing */
-    double compute_ns;
-    uint64_t spare; /* for this step to be lodged in; 0: it must not be */
-    uint64_t room;  /* spare while this step computes */
-    double saved;   /* as in swn_plan_node */
-    int mapped;     /* read through the mapping */
+    double *elapsed;        /* part of a pass's computing that is done in the middle of the node's; 0: there is none */
+    double most_saved;      /* of all nodes */
+    unsigned char *slices;  /* whether the node can be lent in slices through a window of slices_window */
+    uint64_t slices_window; /* 0: not known */
+    int crowded;            /* a window need not hold what one operator wants at once */
+    struct swn_steps steps;
 };
 
 int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes)
@@ -80,160 +73,43 @@ uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
 }
 
 /* Whether there is room for one slice that is read while another computes. */
-static int sliceable(const struct swn_plan_node *node, uint64_t window)
+static int fits_slices(const struct swn_plan_node *node, uint64_t window)
 {
     return node->unit && node->bytes >= SLICED_LEAST && node->unit <= window / 2 &&
            2 * swn_plan_slice(node->unit, window) <= window;
 }
 
-static size_t segment_count(const struct swn_plan_node *node)
-{
-    uint64_t tail = node->bytes - node->keep_head;
-    return 2 + (node->sliced ? (size_t)(tail / node->piece) : 0);
-}
-
-/* The steps of one node into `to`; returns how many. */
-static size_t segments_of(const struct swn_plan_node *node, int lodging, struct segment *to)
-{
-    uint64_t tail = node->keep ? 0 : node->bytes - node->keep_head, piece = node->piece ? node->piece : tail;
-    if (!node->sliced) {
-        double publish = !node->oversize && (node->keep_head || piece < tail) ? PUBLISH_NS_PER_BYTE : 0;
-        to[0] = (struct segment){.bytes = tail,
-                                 .piece = piece,
-                                 .compute_ns = node->compute_ns + (double)tail * publish,
-                                 .room = node->spare,
-                                 .saved = node->saved,
-                                 .mapped = node->oversize};
-        return 1;
-    }
-    size_t n = 0;
-    double each = node->compute_ns / (double)node->bytes;
-    if (node->keep_head)
-        to[n++] = (struct segment){.compute_ns = each * (double)node->keep_head, .room = node->spare};
-    for (; tail; tail -= piece) {
-        piece = tail < 2 * node->piece ? tail : node->piece;
-        to[n++] = (struct segment){.bytes = piece,
-                                   .piece = piece,
-                                   .compute_ns = each * (double)piece,
-                                   .spare = lodging ? node->spare : 0,
-                                   .room = node->spare,
-                                   .saved = node->saved};
-    }
-    return n;
-}
-
-/* What is lodged while a pass is simulated, by step; `oldest` is the first that may still be. */
-struct lodger {
-    uint64_t *at, bytes;
-    size_t oldest;
-};
-
-/* Whether a slice of step i, whose reading begins at `now`, finds room in what the steps from there on leave. */
-static int lodge(struct lodger *l, const struct segment *steps, size_t n, const double *compute_end, size_t i,
-                 uint64_t bytes, double now)
-{
-    uint64_t room = steps[i % n].spare;
-    for (; l->oldest < i && compute_end[l->oldest + 1] <= now; l->oldest++)
-        l->bytes -= l->at[l->oldest];
-    for (size_t j = l->oldest; j < i && room; j++)
-        room = steps[j % n].room < room ? steps[j % n].room : room;
-    if (l->bytes + bytes > room)
-        return 0;
-    l->at[i] = bytes;
-    l->bytes += bytes;
-    return 1;
-}
-
-/* Time at which each step ends, over a few passes; the ring is walked with two indices. */
-static double simulate(const struct segment *steps, size_t n, uint64_t window, double bytes_per_ns, double latency_ns)
-{
-    enum { PASSES = 4 };
-    size_t total = n * PASSES;
-    double *compute_end = calloc(total + 1, sizeof *compute_end);
-    struct lodger lodger = {.at = calloc(total, sizeof *lodger.at)};
-    if (!compute_end || !lodger.at) {
-        free(compute_end);
-        free(lodger.at);
-        return 0;
-    }
-    double disk_free = 0, first_pass_end = 0;
-    size_t oldest = 0; /* first step whose frames are still held when step i is read */
-    uint64_t held = 0;
-    for (size_t i = 0; i < total; i++) {
-        const struct segment *step = &steps[i % n];
-        double ready = 0;
-        if (step->bytes) {
-            double begin = disk_free;
-            uint64_t bytes = step->bytes, piece;
-            if (step->mapped) {
-                if (compute_end[i] > begin)
-                    begin = compute_end[i]; /* nothing is read ahead for it */
-                begin += (double)bytes / bytes_per_ns * MAPPING_PENALTY;
-                bytes = 0;
-            }
-            for (; bytes; bytes -= piece) {
-                piece = bytes < step->piece ? bytes : step->piece;
-                if (held + piece > window && step->spare && lodge(&lodger, steps, n, compute_end, i, piece, begin)) {
-                    begin += latency_ns + (double)piece * (1 - step->saved) / bytes_per_ns;
-                    continue;
-                }
-                /* compute_end[j + 1] is when step j is done: its frames are free then */
-                while (held + piece > window && oldest < i) {
-                    const struct segment *old = &steps[oldest % n];
-                    uint64_t had = old->mapped ? 0 : old->bytes - lodger.at[oldest];
-                    if (had) {
-                        held -= had;
-                        if (compute_end[oldest + 1] > begin)
-                            begin = compute_end[oldest + 1];
-                    }
-                    oldest++;
-                }
-                held += piece;
-                begin += latency_ns + (double)piece * (1 - step->saved) / bytes_per_ns;
-            }
-            ready = disk_free = begin;
-        }
-        compute_end[i + 1] = (compute_end[i] > ready ? compute_end[i] : ready) + step->compute_ns;
-        if (i + 1 == n * (PASSES - 2))
-            first_pass_end = compute_end[i + 1];
-    }
-    double took = (compute_end[total] - first_pass_end) / 2;
-    free(compute_end);
-    free(lodger.at);
-    return took;
-}
-
-static double simulate_nodes(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
-                             double latency_ns, int lodging)
-{
-    size_t most = 0, count = 0;
-    for (size_t i = 0; i < n; i++)
-        most += segment_count(&nodes[i]);
-    struct segment *steps = malloc(most * sizeof *steps);
-    if (!steps)
-        return 0;
-    for (size_t i = 0; i < n; i++)
-        count += segments_of(&nodes[i], lodging, steps + count);
-    double took = simulate(steps, count, window, bytes_per_ns, latency_ns);
-    free(steps);
-    return took;
-}
-
 double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
                          double latency_ns)
 {
-    return simulate_nodes(nodes, n, window, bytes_per_ns, latency_ns, 1);
+    struct swn_steps steps = {0};
+    double took = swn_steps_pass(&steps, nodes, n, window, bytes_per_ns, latency_ns, 1, INFINITY);
+    swn_steps_free(&steps);
+    return took;
+}
+
+/* That divides, and is asked several times for each candidate: it is found out once for each window. */
+static void look_for_slices(struct problem *p, uint64_t window)
+{
+    for (size_t i = 0; i < p->n && p->slices_window != window; i++)
+        p->slices[i] = (unsigned char)fits_slices(&p->nodes[i], window);
+    p->slices_window = window;
+}
+
+static int sliceable(const struct problem *p, const struct swn_plan_node *node)
+{
+    return p->slices[node - p->nodes];
 }
 
 /* How much of the node may be streamed. */
-static uint64_t tail_most(const struct swn_plan_node *node, const struct candidate *at)
+static uint64_t tail_most(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
 {
-    return sliceable(node, at->window) || node->bytes < at->cap ? node->bytes : at->cap;
+    return sliceable(p, node) || node->bytes < at->cap ? node->bytes : at->cap;
 }
 
-static int may_cut(const struct swn_plan_node *node, const struct candidate *at)
+static int may_cut(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
 {
-    return !node->oversize && (sliceable(node, at->window) || (node->bytes >= CUT_LEAST && node->bytes > at->cap));
+    return !node->oversize && (sliceable(p, node) || (node->bytes >= CUT_LEAST && node->bytes > at->cap));
 }
 
 /* Bytes of the node that stay resident. */
@@ -243,10 +119,10 @@ static uint64_t resident(const struct swn_plan_node *node)
 }
 
 /* Of a node that may be cut: streams `tail` bytes, or a little more; no more than it may. */
-static void set_tail(struct swn_plan_node *node, uint64_t tail, const struct candidate *at)
+static void set_tail(const struct problem *p, struct swn_plan_node *node, uint64_t tail, const struct candidate *at)
 {
-    int slices = sliceable(node, at->window);
-    uint64_t step = slices ? node->unit : CUT_STEP, most = tail_most(node, at);
+    int slices = sliceable(p, node);
+    uint64_t step = slices ? node->unit : CUT_STEP, most = tail_most(p, node, at);
     if (tail >= TAIL_LEAST && slices && tail < LEAST_SLICE)
         tail = LEAST_SLICE;
     uint64_t head = tail < TAIL_LEAST ? node->bytes : tail < node->bytes ? (node->bytes - tail) / step * step : 0;
@@ -259,9 +135,9 @@ static void set_tail(struct swn_plan_node *node, uint64_t tail, const struct can
 }
 
 /* How much longer the kept head of a node that may be cut can become, at most `room`. */
-static uint64_t head_growth(const struct swn_plan_node *node, const struct candidate *at, uint64_t room)
+static uint64_t head_growth(const struct problem *p, const struct swn_plan_node *node, uint64_t room)
 {
-    int slices = sliceable(node, at->window);
+    int slices = sliceable(p, node);
     uint64_t step = slices ? node->unit : CUT_STEP, least_tail = slices ? LEAST_SLICE : 0;
     uint64_t tail = node->bytes - node->keep_head, most = tail > least_tail ? tail - least_tail : 0;
     uint64_t more = (room < most ? room : most) / step * step;
@@ -269,9 +145,9 @@ static uint64_t head_growth(const struct swn_plan_node *node, const struct candi
 }
 
 /* What of the node needs memory of its own because it does not fit the window. */
-static uint64_t forced_bytes(const struct swn_plan_node *node, const struct candidate *at)
+static uint64_t forced_bytes(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
 {
-    return node->bytes <= at->cap ? 0 : may_cut(node, at) ? node->bytes - tail_most(node, at) : node->bytes;
+    return node->bytes <= at->cap ? 0 : may_cut(p, node, at) ? node->bytes - tail_most(p, node, at) : node->bytes;
 }
 
 /* A node over `cap` bytes does not fit the window: it is cut, or kept whole, as far as there is room for that, else
@@ -280,34 +156,31 @@ static uint64_t forced_bytes(const struct swn_plan_node *node, const struct cand
 static uint64_t choose(const struct problem *p, const struct candidate *at, uint64_t room)
 {
     uint64_t forced = 0, kept = 0, total = 0;
-    double compute = 0, target = 0, streamed = 0, before = 0;
+    double target = 0, streamed = 0;
     for (size_t i = 0; i < p->n; i++) {
         struct swn_plan_node *node = &p->nodes[i];
         node->keep = 0;
         node->keep_head = 0;
         /* More than the whole budget: neither kept nor in any window. */
-        node->oversize = node->bytes > p->budget && !sliceable(node, at->window);
-        forced += node->oversize ? 0 : forced_bytes(node, at);
+        node->oversize = node->bytes > p->budget && !sliceable(p, node);
+        forced += node->oversize ? 0 : forced_bytes(p, node, at);
     }
     for (size_t i = 0; i < p->n && forced > room; i++) {
         struct swn_plan_node *node = &p->nodes[p->by_size[i]];
-        uint64_t bytes = node->oversize ? 0 : forced_bytes(node, at);
+        uint64_t bytes = node->oversize ? 0 : forced_bytes(p, node, at);
         forced -= bytes;
         node->oversize |= bytes > 0;
     }
-    for (size_t i = 0; i < p->n; i++) {
-        compute += p->nodes[i].compute_ns;
+    for (size_t i = 0; i < p->n; i++)
         total += p->nodes[i].oversize ? 0 : p->nodes[i].bytes;
-    }
     target = total > room ? (double)(total - room) : 0;
     for (size_t i = 0; i < p->n; i++) {
         struct swn_plan_node *node = &p->nodes[i];
-        double due = compute > 0 ? target * ((before + node->compute_ns / 2) / compute) : target;
-        before += node->compute_ns;
+        double due = target * p->elapsed[i];
         if (node->oversize)
             continue;
-        if (may_cut(node, at))
-            set_tail(node, due > streamed ? (uint64_t)(due - streamed) : 0, at);
+        if (may_cut(p, node, at))
+            set_tail(p, node, due > streamed ? (uint64_t)(due - streamed) : 0, at);
         else
             node->keep = node->bytes > at->cap || target <= 0 || streamed + (double)node->bytes / 2 > due;
         kept += resident(node);
@@ -372,10 +245,10 @@ static uint64_t settle(const struct problem *p, const struct candidate *at, uint
 {
     for (size_t i = 0; i < p->n && kept > room; i++) {
         struct swn_plan_node *c = &p->nodes[i];
-        if (!may_cut(c, at))
+        if (!may_cut(p, c, at))
             continue;
         uint64_t before = resident(c), tail = c->bytes - before + (kept - room);
-        set_tail(c, tail < TAIL_LEAST ? TAIL_LEAST : tail, at);
+        set_tail(p, c, tail < TAIL_LEAST ? TAIL_LEAST : tail, at);
         kept = kept - before + resident(c);
     }
     while (kept > room) {
@@ -388,9 +261,9 @@ static uint64_t settle(const struct problem *p, const struct candidate *at, uint
     kept = fill(p, room, kept);
     for (size_t i = 0; i < p->n && kept < room; i++) {
         struct swn_plan_node *c = &p->nodes[i];
-        if (c->keep || !may_cut(c, at))
+        if (c->keep || !may_cut(p, c, at))
             continue;
-        uint64_t more = head_growth(c, at, room - kept);
+        uint64_t more = head_growth(p, c, room - kept);
         c->keep_head += more;
         kept += more;
     }
@@ -444,17 +317,18 @@ static void keep_all(struct swn_plan_node *nodes, size_t n, struct swn_plan *out
     out->latency_ns = out->compute_ns;
 }
 
-/* In which pieces what is not kept of the node comes. */
-static void set_pieces(struct swn_plan_node *node, const struct candidate *at)
+/* In which pieces what is not kept of the node comes. 1: in some that at->pieces alone allows. */
+static int set_pieces(const struct problem *p, struct swn_plan_node *node, const struct candidate *at)
 {
     uint64_t tail = node->bytes - node->keep_head, piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
-    node->sliced = !node->keep && !node->oversize && sliceable(node, at->window);
+    node->sliced = !node->keep && !node->oversize && sliceable(p, node);
     if (node->sliced)
         node->piece = swn_plan_slice(node->unit, at->window);
     else if (at->pieces && !node->keep && !node->oversize && tail >= CUT_LEAST)
         node->piece = piece > LEAST_PIECE ? piece : LEAST_PIECE;
     else
         node->piece = 0;
+    return node->piece && !node->sliced;
 }
 
 /* Whether some operator has several weights that come whole and do not fit the window together. One of them would be
@@ -473,16 +347,19 @@ static int is_crowded(const struct problem *p, uint64_t window)
     return 0;
 }
 
-/* One candidate: nothing larger than at->cap goes through the window, except in slices. 0: it is none, or takes longer
- * than `limit_ns` even if reading and computing never wait for one another. */
-static int try_candidate(const struct problem *p, const struct candidate *at, double limit_ns, struct swn_plan *out)
+/* One candidate: nothing larger than at->cap goes through the window, except in slices. 0: it is none, takes longer
+ * than `limit_ns`, or is the same as another one. */
+static int try_candidate(struct problem *p, const struct candidate *at, double limit_ns, struct swn_plan *out)
 {
     if (at->window > p->budget)
         return 0;
+    look_for_slices(p, at->window);
     uint64_t room = p->budget - at->window, rest = room;
     for (size_t i = 0; at->heads_first && i < p->n; i++)
-        if (p->nodes[i].bytes > p->budget && !sliceable(&p->nodes[i], at->window))
+        if (p->nodes[i].bytes > p->budget && !sliceable(p, &p->nodes[i]))
             rest -= p->nodes[i].bytes < rest ? p->nodes[i].bytes : rest;
+    if (at->heads_first && rest == room)
+        return 0;
     uint64_t kept = choose(p, at, rest);
     kept = settle(p, at, rest, kept);
     if (kept > rest)
@@ -499,16 +376,19 @@ static int try_candidate(const struct problem *p, const struct candidate *at, do
     out->kept_bytes = kept;
     out->streamed_bytes = 0;
     double read = 0;
+    int pieces = 0;
     for (size_t i = 0; i < p->n; i++) {
-        set_pieces(&p->nodes[i], at);
+        pieces |= set_pieces(p, &p->nodes[i], at);
         uint64_t tail = p->nodes[i].keep ? 0 : p->nodes[i].bytes - p->nodes[i].keep_head;
         out->streamed_bytes += tail;
         read += (double)tail * (1 - p->nodes[i].saved);
     }
-    if (read / p->bytes_per_ns > limit_ns || (!at->crowded && is_crowded(p, at->window)))
+    double least = read / p->bytes_per_ns;
+    if (least > limit_ns || (at->pieces && !pieces) || (!p->crowded && is_crowded(p, at->window)))
         return 0;
-    out->latency_ns = simulate_nodes(p->nodes, p->n, at->window, p->bytes_per_ns, p->latency_ns, 0);
-    return 1;
+    double took = swn_steps_pass(&p->steps, p->nodes, p->n, at->window, p->bytes_per_ns, p->latency_ns, 0, limit_ns);
+    out->latency_ns = took > least ? took : least; /* the last pass that is simulated reads nothing for the next */
+    return out->latency_ns <= limit_ns;
 }
 
 /* So much of the predicted time is noise; fewer bytes read are not. */
@@ -548,43 +428,151 @@ static size_t distinct_caps(uint64_t *caps, size_t count, uint64_t budget, uint6
     return kept;
 }
 
-/* The best of all windows into *at and *out. 1; 0: none is wide enough for anything; -ENOMEM. */
-static int best_candidate(const struct problem *p, const uint64_t *caps, size_t count, int crowded,
-                          struct candidate *at, struct swn_plan *out)
+/* Narrow windows first, which leave most to be kept. */
+static int by_window(const void *a, const void *b)
 {
-    enum { VARIANTS = 20 };
-    struct swn_plan *plans = malloc(count * VARIANTS * sizeof *plans);
-    struct candidate *all = malloc(count * VARIANTS * sizeof *all);
+    const struct candidate *x = a, *y = b;
+    if (x->window != y->window)
+        return x->window < y->window ? -1 : 1;
+    if (x->cap != y->cap)
+        return x->cap < y->cap ? -1 : 1;
+    return x->pieces != y->pieces ? x->pieces - y->pieces : x->heads_first - y->heads_first;
+}
+
+/* All windows and ways to fill them that fit the budget, sorted. NULL without memory. */
+static struct candidate *list_candidates(const struct problem *p, const uint64_t *caps, size_t count, size_t *n)
+{
+    enum { WIDTHS = 5, WAYS = 4 };
+    struct candidate *all = malloc((count * WIDTHS * WAYS + 1) * sizeof *all);
     uint64_t largest = p->nodes[p->by_size[p->n - 1]].bytes;
     uint64_t narrowest = p->budget / WINDOW_PART < DEPTH_WINDOW ? p->budget / WINDOW_PART : DEPTH_WINDOW;
     narrowest = narrowest < LEAST_WINDOW ? LEAST_WINDOW : narrowest;
-    double least = INFINITY;
-    size_t n = 0;
-    for (size_t i = 0; plans && all && i < count; i++)
+    unsigned stride = p->n > MANY_NODES ? 2 : 1;
+    *n = 0;
+    for (size_t i = 0; all && i < count; i++) {
+        uint64_t before = 0;
         /* window = 1, 1.5 ... 3 times the largest streamed node */
-        for (unsigned variant = 0; variant < VARIANTS; variant++) {
-            struct candidate *c = &all[n];
-            *c = (struct candidate){.cap = caps[i],
-                                    .window = caps[i] * (2 + variant / 4) / 2,
-                                    .heads_first = variant % 2,
-                                    .pieces = variant / 2 % 2,
-                                    .crowded = crowded};
-            c->window = c->window > narrowest ? c->window : narrowest;
-            if (p->n > MANY_NODES && variant / 4 % 2)
-                continue;
-            plans[n] = *out;
-            if ((c->pieces && largest < CUT_LEAST) || (c->heads_first && largest <= p->budget) ||
-                !try_candidate(p, c, least * (1 + NOISE), &plans[n]))
-                continue;
-            least = plans[n].latency_ns < least ? plans[n].latency_ns : least;
-            n++;
+        for (unsigned width = 0; width < WIDTHS; width += stride) {
+            uint64_t window = caps[i] * (2 + width) / 2;
+            window = window > narrowest ? window : narrowest;
+            for (int way = 0; way < WAYS && window != before && window <= p->budget; way++) {
+                int heads_first = way % 2, pieces = way / 2;
+                if ((pieces && largest < CUT_LEAST) || (heads_first && largest <= p->budget))
+                    continue;
+                all[(*n)++] =
+                    (struct candidate){.cap = caps[i], .window = window, .heads_first = heads_first, .pieces = pieces};
+            }
+            before = window;
         }
-    int rc = plans && all ? n > 0 : -ENOMEM;
+    }
+    if (all)
+        qsort(all, *n, sizeof *all, by_window);
+    return all;
+}
+
+/* Whether none whose window leaves at most `room` for what is kept can take the place of `best`, or show by being much
+ * faster that it is too slow. `least`: what the fastest takes so far. */
+static int is_settled(const struct problem *p, const struct swn_plan *best, double least, uint64_t room)
+{
+    uint64_t reads = p->total > room ? p->total - room : 0;
+    double reading = (double)reads * (1 - p->most_saved) / p->bytes_per_ns;
+    double fastest = (reading > best->compute_ns ? reading : best->compute_ns) * (1 - ROUNDING);
+    return best->streamed_bytes < reads && best->latency_ns <= (fastest < least ? fastest : least) * (1 + NOISE);
+}
+
+/* The best of all windows into *at. 1; 0: none is wide enough for anything; -ENOMEM. */
+static int best_candidate(struct problem *p, const uint64_t *caps, size_t count, struct candidate *at,
+                          const struct swn_plan *empty)
+{
+    size_t n, found = 0, best = 0;
+    struct candidate *all = list_candidates(p, caps, count, &n);
+    struct swn_plan *plans = malloc((n + 1) * sizeof *plans);
+    double least = INFINITY;
+    for (size_t i = 0; plans && all && i < n; i++) {
+        if (found && is_settled(p, &plans[best], least, p->budget - all[i].window))
+            break;
+        plans[found] = *empty;
+        if (!try_candidate(p, &all[i], least * (1 + NOISE), &plans[found]))
+            continue;
+        all[found++] = all[i];
+        int fastest = plans[found - 1].latency_ns < least;
+        least = fastest ? plans[found - 1].latency_ns : least;
+        if (fastest)
+            best = swn_plan_choose(plans, found);
+        else if (better(&plans[found - 1], &plans[best]))
+            best = found - 1;
+    }
+    int rc = plans && all ? found > 0 : -ENOMEM;
     if (rc > 0)
-        *at = all[swn_plan_choose(plans, n)];
+        *at = all[best];
     free(all);
     free(plans);
     return rc;
+}
+
+static void close_problem(struct problem *p)
+{
+    free(p->by_size);
+    free(p->elapsed);
+    free(p->slices);
+    swn_steps_free(&p->steps);
+}
+
+/* What is the same for all candidates. 0, or -ENOMEM. */
+static int open_problem(struct problem *p, double compute_ns)
+{
+    double before = 0;
+    p->by_size = p->n <= UINT32_MAX ? sort_by_size(p->nodes, p->n) : NULL;
+    p->elapsed = malloc(p->n * sizeof *p->elapsed);
+    p->slices = malloc(p->n);
+    if (!p->by_size || !p->elapsed || !p->slices)
+        return -ENOMEM;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct swn_plan_node *node = &p->nodes[i];
+        p->elapsed[i] = compute_ns > 0 ? (before + node->compute_ns / 2) / compute_ns : 1;
+        before += node->compute_ns;
+        p->most_saved = node->saved > p->most_saved ? node->saved : p->most_saved;
+    }
+    return 0;
+}
+
+/* Less than the least window: everything goes through the mapping. */
+static void map_all(const struct problem *p, struct swn_plan *out)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        struct swn_plan_node *node = &p->nodes[i];
+        node->keep = node->sliced = 0;
+        node->oversize = 1;
+        node->keep_head = node->piece = 0;
+        out->streamed_bytes += node->bytes;
+    }
+    out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, p->bytes_per_ns, p->latency_ns);
+}
+
+/* The best plan for p, of which not everything fits. caps: the sizes of its nodes, with room for MORE_CAPS more. 0, or
+ * -ENOMEM. */
+static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
+{
+    struct candidate best_at;
+    int rc = open_problem(p, out->compute_ns);
+    if (rc)
+        return rc;
+    uint64_t largest = p->nodes[p->by_size[p->n - 1]].bytes;
+    /* Where large ones may be cut, window widths need not be anybody's size. */
+    size_t count = p->n;
+    for (uint64_t cap = LEAST_WINDOW; largest >= CUT_LEAST && cap < largest && count < p->n + MORE_CAPS; cap *= 2)
+        caps[count++] = cap;
+    count = distinct_caps(caps, count, p->budget, p->n > MANY_NODES ? 2 : 8);
+    rc = best_candidate(p, caps, count, &best_at, out);
+    if (!rc) {
+        p->crowded = 1;
+        rc = best_candidate(p, caps, count, &best_at, out);
+    }
+    if (rc > 0)
+        try_candidate(p, &best_at, INFINITY, out);
+    else if (!rc)
+        map_all(p, out);
+    return rc < 0 ? rc : 0;
 }
 
 int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
@@ -593,57 +581,26 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
     if (!n)
         return -EINVAL;
     memset(out, 0, sizeof *out);
-    uint64_t total = 0, largest = 0, *caps = malloc((n + MORE_CAPS) * sizeof *caps);
-    uint32_t *by_size = caps && n <= UINT32_MAX ? sort_by_size(nodes, n) : NULL;
-    if (!by_size) {
-        free(caps);
+    struct problem p = {
+        .nodes = nodes, .n = n, .budget = budget, .bytes_per_ns = bytes_per_ns, .latency_ns = latency_ns};
+    uint64_t *caps = malloc((n + MORE_CAPS) * sizeof *caps);
+    if (!caps)
         return -ENOMEM;
-    }
     for (size_t i = 0; i < n; i++) {
-        total += nodes[i].bytes;
+        p.total += nodes[i].bytes;
         out->compute_ns += nodes[i].compute_ns;
         caps[i] = nodes[i].bytes;
-        largest = nodes[i].bytes > largest ? nodes[i].bytes : largest;
         nodes[i].keep = nodes[i].oversize = nodes[i].sliced = 0;
         nodes[i].keep_head = nodes[i].piece = 0;
     }
-    /* Where large ones may be cut, window widths need not be anybody's size. */
-    size_t count = n;
-    for (uint64_t cap = LEAST_WINDOW; largest >= CUT_LEAST && cap < largest && count < n + MORE_CAPS; cap *= 2)
-        caps[count++] = cap;
-    if (total <= budget) {
+    int rc = 0;
+    if (p.total <= budget)
         keep_all(nodes, n, out);
-        free(by_size);
-        free(caps);
-        return 0;
-    }
-    count = distinct_caps(caps, count, budget, n > MANY_NODES ? 2 : 8);
-    const struct problem p = {.nodes = nodes,
-                              .n = n,
-                              .by_size = by_size,
-                              .budget = budget,
-                              .bytes_per_ns = bytes_per_ns,
-                              .latency_ns = latency_ns};
-    struct candidate best_at;
-    int rc = best_candidate(&p, caps, count, 0, &best_at, out);
-    if (!rc)
-        rc = best_candidate(&p, caps, count, 1, &best_at, out);
-    if (rc > 0) {
-        try_candidate(&p, &best_at, INFINITY, out);
-    } else if (!rc) {
-        /* Less than the least window: everything goes through the mapping. */
-        for (size_t i = 0; i < n; i++) {
-            nodes[i].keep = 0;
-            nodes[i].oversize = 1;
-            nodes[i].sliced = 0;
-            nodes[i].keep_head = nodes[i].piece = 0;
-            out->streamed_bytes += nodes[i].bytes;
-        }
-        out->latency_ns = swn_plan_simulate(nodes, n, 0, bytes_per_ns, latency_ns);
-    }
-    free(by_size);
+    else
+        rc = search(&p, caps, out);
+    close_problem(&p);
     free(caps);
-    return rc < 0 ? rc : 0;
+    return rc;
 }
 
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,

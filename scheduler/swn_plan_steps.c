@@ -1,0 +1,273 @@
+#include "swn_plan_steps.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+/* A mapping is read page by page as the kernel happens to touch it, at a fraction of what the disk gives. */
+#define MAPPING_PENALTY 16
+/* A piece cannot be lent by pointer: mapping it at its address costs page tables, about 0.1 ms per MiB. */
+#define PUBLISH_NS_PER_BYTE (100e3 / (double)MIB)
+
+#define PASSES 4
+#define COUNTED 2 /* of the passes, from the end; before that the window fills */
+/* Sums in another order differ by less than this part of them. */
+#define ROUNDING 1e-9
+
+/* One step of a pass, or several in a row that are the same: reads, then computing. */
+struct swn_step {
+    uint64_t bytes, piece;   /* to be read, in parts of so many; 0: nothing */
+    double read_ns, last_ns; /* of one part, and of the last one, which may be shorter */
+    double compute_ns;
+    size_t times;
+    uint64_t spare; /* for this step to be lodged in; 0: it must not be */
+    uint64_t room;  /* spare while this step computes */
+    int mapped;     /* read through the mapping */
+};
+
+/* What a step has of the window until it is done. */
+struct swn_held {
+    uint64_t bytes;
+    double until;
+};
+
+void swn_steps_free(struct swn_steps *s)
+{
+    free(s->step);
+    free(s->held);
+    *s = (struct swn_steps){0};
+}
+
+/* Memory for n of that size, the old if that is enough; what was in it is lost. NULL: there is none. */
+static void *reserve(void *at, size_t *room, size_t n, size_t size)
+{
+    if (n <= *room)
+        return at;
+    free(at);
+    at = malloc(n * size);
+    *room = at ? n : 0;
+    return at;
+}
+
+/* ---- the steps of a pass ---- */
+
+struct disk {
+    double bytes_per_ns, latency_ns;
+};
+
+static double read_time(const struct disk *d, uint64_t bytes, double saved)
+{
+    return d->latency_ns + (double)bytes * (1 - saved) / d->bytes_per_ns;
+}
+
+static void set_reads(struct swn_step *step, const struct disk *d, double saved)
+{
+    uint64_t last = step->piece ? step->bytes % step->piece : 0;
+    step->read_ns = read_time(d, step->piece, saved);
+    step->last_ns = last ? read_time(d, last, saved) : step->read_ns;
+    if (step->mapped)
+        step->read_ns = step->last_ns = (double)step->bytes / d->bytes_per_ns * MAPPING_PENALTY;
+}
+
+/* Those of a node whose operator gets all of it at once. */
+static struct swn_step step_of(const struct swn_plan_node *node, const struct disk *d)
+{
+    uint64_t tail = node->keep ? 0 : node->bytes - node->keep_head, piece = node->piece ? node->piece : tail;
+    double publish = !node->oversize && (node->keep_head || piece < tail) ? PUBLISH_NS_PER_BYTE : 0;
+    struct swn_step step = {.bytes = tail,
+                            .piece = piece,
+                            .compute_ns = node->compute_ns + (double)tail * publish,
+                            .times = 1,
+                            .room = node->spare,
+                            .mapped = node->oversize};
+    if (tail)
+        set_reads(&step, d, node->saved);
+    return step;
+}
+
+/* Those of one whose operator takes it in slices: its kept head, slices of the same size, and the last one, which is up
+ * to twice as large. Returns how many. */
+static size_t steps_of(const struct swn_plan_node *node, const struct disk *d, int lodging, struct swn_step *to)
+{
+    size_t n = 0;
+    uint64_t tail = node->bytes - node->keep_head, same = tail >= 2 * node->piece ? tail / node->piece - 1 : 0;
+    double each = node->compute_ns / (double)node->bytes;
+    if (node->keep_head)
+        to[n++] = (struct swn_step){.compute_ns = each * (double)node->keep_head, .times = 1, .room = node->spare};
+    for (int last = !same; tail && last < 2; last++) {
+        uint64_t bytes = last ? tail - same * node->piece : node->piece;
+        to[n] = (struct swn_step){.bytes = bytes,
+                                  .piece = bytes,
+                                  .compute_ns = each * (double)bytes,
+                                  .times = last ? 1 : same,
+                                  .spare = lodging ? node->spare : 0,
+                                  .room = node->spare};
+        set_reads(&to[n++], d, node->saved);
+    }
+    return n;
+}
+
+/* ---- lodging ---- */
+
+/* What is lodged while passes are simulated, by step; `oldest` is the first that may still be. */
+struct lodger {
+    uint64_t *at, bytes, *room;
+    double *end;
+    size_t oldest, n; /* n: steps of a pass */
+};
+
+static int lodger_make(struct lodger *l, const struct swn_step *steps, size_t count, size_t n)
+{
+    *l = (struct lodger){.at = calloc(n * PASSES, sizeof *l->at),
+                         .room = malloc(n * sizeof *l->room),
+                         .end = malloc(n * PASSES * sizeof *l->end),
+                         .n = n};
+    if (!l->at || !l->room || !l->end)
+        return 0;
+    for (size_t i = 0, at = 0; i < count; i++)
+        for (size_t k = 0; k < steps[i].times; k++)
+            l->room[at++] = steps[i].room;
+    return 1;
+}
+
+static void lodger_drop(struct lodger *l)
+{
+    free(l->at);
+    free(l->room);
+    free(l->end);
+}
+
+/* Whether a slice of step i, whose reading begins at `now`, finds room in what the steps from there on leave. */
+static int lodge(struct lodger *l, size_t i, uint64_t spare, uint64_t bytes, double now)
+{
+    uint64_t room = spare;
+    for (; l->oldest < i && l->end[l->oldest] <= now; l->oldest++)
+        l->bytes -= l->at[l->oldest];
+    for (size_t j = l->oldest; j < i && room; j++)
+        room = l->room[j % l->n] < room ? l->room[j % l->n] : room;
+    if (l->bytes + bytes > room)
+        return 0;
+    l->at[i] = bytes;
+    l->bytes += bytes;
+    return 1;
+}
+
+/* ---- the simulation ---- */
+
+struct run {
+    const struct swn_step *steps;
+    size_t count;          /* of them */
+    struct swn_held *held; /* first in, first out */
+    size_t oldest, newest;
+    uint64_t window, used;
+    double disk_free, end; /* until when the disk reads what was asked for; when the step before is done */
+};
+
+/* Reads what the step needs, part by part. l: it may be lodged, as step i; or NULL. */
+static void read_step(struct run *r, const struct swn_step *step, struct lodger *l, size_t i)
+{
+    double begin = r->disk_free;
+    uint64_t bytes = step->bytes, piece;
+    if (step->mapped) {
+        if (r->end > begin)
+            begin = r->end; /* nothing is read ahead for it */
+        begin += step->read_ns;
+        bytes = 0;
+    }
+    for (; bytes; bytes -= piece) {
+        piece = bytes < step->piece ? bytes : step->piece;
+        double took = bytes < step->piece ? step->last_ns : step->read_ns;
+        if (r->used + piece > r->window && l && step->spare && lodge(l, i, step->spare, piece, begin)) {
+            begin += took;
+            continue;
+        }
+        for (; r->used + piece > r->window && r->oldest < r->newest; r->oldest++) {
+            const struct swn_held *old = &r->held[r->oldest];
+            r->used -= old->bytes;
+            if (old->until > begin)
+                begin = old->until;
+        }
+        r->used += piece;
+        begin += took;
+    }
+    r->disk_free = begin;
+}
+
+static void run_step(struct run *r, const struct swn_step *step, struct lodger *l, size_t i)
+{
+    if (step->bytes) {
+        read_step(r, step, l, i);
+        r->end = r->end > r->disk_free ? r->end : r->disk_free;
+    }
+    r->end += step->compute_ns;
+    uint64_t has = step->mapped ? 0 : step->bytes - (l ? l->at[i] : 0);
+    if (has)
+        r->held[r->newest++] = (struct swn_held){.bytes = has, .until = r->end};
+    if (l)
+        l->end[i] = r->end;
+}
+
+/* So long a pass computes and reads at least. */
+static void least_times(const struct swn_step *steps, size_t count, double *compute, double *read)
+{
+    *compute = *read = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct swn_step *s = &steps[i];
+        double times = (double)s->times;
+        uint64_t parts = !s->bytes || s->mapped ? s->mapped && s->bytes : (s->bytes + s->piece - 1) / s->piece;
+        *compute += times * s->compute_ns;
+        *read += parts ? times * ((double)(parts - 1) * s->read_ns + s->last_ns) : 0;
+    }
+}
+
+static double simulate(struct run *r, struct lodger *l, double limit_ns)
+{
+    double first_end = 0, compute, read;
+    size_t i = 0;
+    least_times(r->steps, r->count, &compute, &read);
+    for (int left = PASSES; left; left--) {
+        if (left == COUNTED)
+            first_end = r->end;
+        double computed = r->end + left * compute, has_read = read > 0 ? r->disk_free + left * read : 0;
+        double least = ((computed > has_read ? computed : has_read) - first_end) / COUNTED;
+        if (left <= COUNTED && least > limit_ns * (1 + ROUNDING))
+            return INFINITY;
+        for (size_t k = 0; k < r->count; k++)
+            for (size_t again = 0; again < r->steps[k].times; again++)
+                run_step(r, &r->steps[k], l, i++);
+    }
+    return (r->end - first_end) / COUNTED;
+}
+
+double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, size_t n, uint64_t window,
+                      double bytes_per_ns, double latency_ns, int lodging, double limit_ns)
+{
+    const struct disk disk = {bytes_per_ns, latency_ns};
+    size_t all = 0, reading = 0;
+    struct run run = {.window = window};
+    struct lodger lodger = {0};
+    s->step = reserve(s->step, &s->step_room, 3 * n, sizeof *s->step);
+    if (!s->step)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        if (nodes[i].sliced)
+            run.count += steps_of(&nodes[i], &disk, lodging, s->step + run.count);
+        else
+            s->step[run.count++] = step_of(&nodes[i], &disk);
+    }
+    for (size_t i = 0; i < run.count; i++) {
+        all += s->step[i].times;
+        reading += s->step[i].bytes ? s->step[i].times : 0;
+    }
+    s->held = reserve(s->held, &s->held_room, reading * PASSES + 1, sizeof *s->held);
+    if (!s->held)
+        return 0;
+    run.steps = s->step;
+    run.held = s->held;
+    double took = lodging && !lodger_make(&lodger, s->step, run.count, all)
+                      ? 0
+                      : simulate(&run, lodging ? &lodger : NULL, limit_ns);
+    lodger_drop(&lodger);
+    return took;
+}
