@@ -1,7 +1,10 @@
-"""adapt_app.py MODEL THREADS: infers until its standard input ends; prints how often, and whether the bits were equal."""
+"""adapt_app.py MODEL THREADS: infers until its standard input ends. Then one line of JSON: when each inference began and
+ended, in nanoseconds of the monotonic clock, and the hashes of all different outputs."""
 import hashlib
+import json
 import select
 import sys
+import time
 
 import torch
 
@@ -9,11 +12,14 @@ import models
 
 name, threads = sys.argv[1], int(sys.argv[2])
 torch.set_num_threads(threads)
-model, image, bits, inferences = models.build(name), models.make_input(name, 0), set(), 0
+model, image, bits, begins = models.build(name), models.make_input(name, 0), set(), []
+ends = []
 with torch.no_grad():
     while not select.select([sys.stdin], [], [], 0)[0]:
-        bits.add(hashlib.sha256(model(image).numpy().tobytes()).hexdigest())
-        inferences += 1
-        if inferences == 8:
+        begins.append(time.monotonic_ns())
+        output = model(image)
+        ends.append(time.monotonic_ns())
+        bits.add(hashlib.sha256(output.numpy().tobytes()).hexdigest())
+        if len(ends) == 8:
             print("ready", flush=True)
-print(inferences, "equal" if len(bits) == 1 else "DIFFERENT", *sorted(bits), flush=True)
+print(json.dumps({"begins": begins, "ends": ends, "bits": sorted(bits)}), flush=True)

@@ -53,12 +53,19 @@ static void replan(struct swn_engine *e)
     swn_policy_drop_draft(&draft);
 }
 
+static void set_limit(struct swn_engine *e, uint64_t bytes)
+{
+    e->config.budget_bytes = bytes;
+    if (bytes == e->goal_bytes)
+        e->bound_ns = swn_now_ns();
+}
+
 /* The limit follows what is resident; it never rises. */
 static void follow(struct swn_engine *e)
 {
     uint64_t now = swn_engine_resident(e), limit = now > e->goal_bytes ? now : e->goal_bytes;
     if (limit < e->config.budget_bytes)
-        e->config.budget_bytes = limit;
+        set_limit(e, limit);
 }
 
 static void breathe(struct swn_engine *e)
@@ -132,7 +139,7 @@ static struct swn_budgeter *budgeter(struct swn_engine *e)
 /* Without a thread of our own the program's have to do it, at their next allocation. */
 static int leave_it_to_the_program(struct swn_engine *e, struct swn_budget_change *out)
 {
-    e->config.budget_bytes = e->goal_bytes;
+    set_limit(e, e->goal_bytes);
     e->plan_dirty = 1;
     out->bound = swn_engine_resident(e) <= e->goal_bytes;
     return out->bound ? 0 : -EAGAIN;
@@ -140,26 +147,28 @@ static int leave_it_to_the_program(struct swn_engine *e, struct swn_budget_chang
 
 static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out)
 {
+    uint64_t begin = swn_now_ns();
     swn_load_expect_no_more(e, 1);
     int grows = bytes >= e->config.budget_bytes;
     if (e->goal_bytes == e->config.budget_bytes)
         e->promised_bytes = e->goal_bytes;
     e->goal_bytes = bytes;
+    e->goal_since_ns = begin;
     if (grows || !e->config.enforce)
-        e->config.budget_bytes = bytes;
+        set_limit(e, bytes);
     struct swn_budgeter *b = budgeter(e);
     if (!b)
         return leave_it_to_the_program(e, out);
     uint64_t mine = ++b->changes;
-    b->begin_ns = swn_now_ns();
+    b->begin_ns = begin;
     b->begin_spilled = swn_policy_written(e);
     pthread_cond_signal(&b->wanted);
     pthread_cond_broadcast(&e->changed); /* it may be waiting for room for an older goal */
-    uint64_t until = b->begin_ns + (grows ? 0 : wait_ms * 1000000ull);
+    uint64_t until = b->begin_ns + wait_ms * 1000000ull;
     while (b->done < mine && swn_cond_wait_until(&b->bound, &e->lock, until) != ETIMEDOUT)
         ;
     out->bound = b->done >= mine || e->config.budget_bytes <= bytes;
-    out->took_ns = b->done >= mine ? b->took_ns : swn_now_ns() - b->begin_ns;
+    out->took_ns = b->done >= mine ? b->took_ns : swn_now_ns() - begin;
     out->spilled_bytes = b->done >= mine ? b->spilled : swn_policy_written(e) - b->begin_spilled;
     return out->bound ? 0 : -EAGAIN;
 }
@@ -188,5 +197,5 @@ int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_ch
 void swn_budget_fork_child(struct swn_engine *e)
 {
     e->budgeter = NULL;
-    e->config.budget_bytes = e->goal_bytes;
+    set_limit(e, e->goal_bytes);
 }

@@ -591,6 +591,10 @@ void swn_engine_stats(struct swn_stats *out)
         out->passes += t->cursor.passes;
     out->read_errors = e->read_errors;
     out->plans = e->plans;
+    out->plan_budget_bytes = e->plan_goal;
+    out->plan_since_ns = e->plan_since_ns;
+    out->budget_since_ns = e->goal_since_ns;
+    out->bound_ns = e->bound_ns;
     out->fetch_path = e->fetch ? swn_fetch_path_name(swn_fetch_path_now(e->fetch)) : "none";
     out->torch_version = e->half ? e->half->version : "unknown";
     out->state = e->goal_bytes < e->config.budget_bytes ? "shrinking" : "running";

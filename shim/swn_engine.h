@@ -54,12 +54,13 @@ struct swn_budget_change {
     uint64_t budget_bytes;  /* that is in force, or will be once `bound` */
     uint64_t minimum_bytes; /* the least that would have been accepted */
     int bound;              /* what counts is within the new budget, and stays there */
-    uint64_t took_ns;       /* until that was so */
+    uint64_t took_ns;       /* until that was so, and the plan for it had been made */
     uint64_t spilled_bytes; /* written to the spill file meanwhile: dirty bytes, at the disk's speed */
 };
 
 /* Gives the process another budget. More of it counts at once. Less is seen to by a thread of the engine, so that a
- * program that is idle, or stopped in a long operator, gives back as well; this call waits up to wait_ms for that.
+ * program that is idle, or stopped in a long operator, gives back as well; so is the plan for it, in either case. This
+ * call waits up to wait_ms for both.
  * -ERANGE: below the minimum; nothing has changed, out->minimum_bytes says what would do. -EAGAIN: the change is under
  * way and not bound yet. -ESRCH: no engine runs. Else 0. */
 int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out);

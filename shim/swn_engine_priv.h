@@ -83,6 +83,8 @@ struct swn_engine {
      * on its way down to it (swn_budget.c). */
     uint64_t goal_bytes;
     uint64_t promised_bytes;       /* the limit from which it is on its way: more than that is too much in any case */
+    uint64_t goal_since_ns;        /* when the goal was set */
+    uint64_t bound_ns;             /* when the limit came to be the goal */
     struct swn_budgeter *budgeter; /* made by the first change of the budget */
     struct swn_client *client;     /* where a daemon rules, or is to rule */
     uint64_t cap_bytes;            /* the user's budget, which no lease exceeds; 0: none */
@@ -118,6 +120,7 @@ struct swn_engine {
     int pressed;                   /* the budget has been full */
     size_t window_goal, lent_from; /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_visit;
+    uint64_t plan_goal, plan_since_ns; /* the budget that the plan in force is for, and since when one for it is */
     size_t planned_other;
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
     uint64_t allocs;

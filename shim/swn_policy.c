@@ -801,6 +801,9 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
         return -EBUSY;
     e->plan_dirty = 0;
     e->plans++;
+    if (e->plan_goal != d->goal)
+        e->plan_since_ns = swn_now_ns();
+    e->plan_goal = d->goal;
     e->planned_other = d->other;
     e->plan_compute_ns = d->plan.compute_ns;
     if (e->config.verbose)

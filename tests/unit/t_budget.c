@@ -339,6 +339,36 @@ static void changes_while_a_plan_is_made(void *arg)
     CHECK(replanned == 3 && e->planned_other == 12345);
 }
 
+/* A larger budget counts at once. The answer waits for the plan for it all the same, and says how long that took. */
+static void plan_for_a_larger_budget(void *arg)
+{
+    (void)arg;
+    struct swn_budget_change change;
+    struct swn_stats stats;
+    CHECK(engine_begin(12 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights();
+    for (unsigned i = 0; i < 16; i++)
+        pass();
+    pass_until_settled();
+    swn_engine_stats(&stats);
+    CHECK(stats.plan_budget_bytes == 12 * MIB && stats.bound_ns == 0 && stats.budget_since_ns == 0);
+    for (uint64_t budget = 13 * MIB; budget < 18 * MIB; budget += MIB) {
+        uint64_t begin = swn_now_ns();
+        CHECK(swn_engine_set_budget(budget, 20000, &change) == 0 && change.bound);
+        swn_engine_stats(&stats);
+        CHECK(stats.budget_bytes == budget && stats.plan_budget_bytes == budget);
+        CHECK(stats.budget_since_ns >= begin && stats.bound_ns >= stats.budget_since_ns);
+        CHECK(stats.plan_since_ns >= stats.bound_ns);
+        CHECK(change.took_ns >= stats.plan_since_ns - stats.bound_ns);
+        pass_until_settled();
+    }
+    uint64_t since = stats.plan_since_ns, plans = e->plans;
+    e->plan_dirty = 1; /* another plan for the same budget */
+    pass_until_settled();
+    swn_engine_stats(&stats);
+    CHECK(e->plans > plans && stats.plan_since_ns == since);
+}
+
 static void *set_often(void *arg)
 {
     uint64_t chance = (uint64_t)(uintptr_t)arg * 0x9E3779B97F4A7C15ULL + 1;
@@ -384,6 +414,7 @@ ALONE(above_the_old_limit_too, 60)
 ALONE(changes_while_weights_leave, 60)
 ALONE(below_the_minimum, 60)
 ALONE(changes_while_a_plan_is_made, 60)
+ALONE(plan_for_a_larger_budget, 60)
 ALONE(changes_at_once, 60)
 
 int main(void)
@@ -397,6 +428,7 @@ int main(void)
         cmocka_unit_test(changes_while_weights_leave_alone),
         cmocka_unit_test(below_the_minimum_alone),
         cmocka_unit_test(changes_while_a_plan_is_made_alone),
+        cmocka_unit_test(plan_for_a_larger_budget_alone),
         cmocka_unit_test(changes_at_once_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
