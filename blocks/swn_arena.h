@@ -39,6 +39,16 @@ enum swn_state {
     SWN_RECALLED,
 };
 
+/* What became of taking a weight in slices, see shim/swn_slice.c. */
+struct swn_slicing {
+    unsigned refused;      /* more with each operator that could not have it as it is cut, less with one that could */
+    int accepted;          /* there was one that could since that was last looked at */
+    uint64_t plan;         /* from which on it is cut as its slice_unit says: until then neither counts */
+    uint64_t given_up_for; /* the shape that keeps coming and has the right bits in no slices; 0: none */
+    unsigned others;       /* operators of other shapes since then, */
+    unsigned patience;     /* and after how many it is tried again */
+};
+
 struct swn_range {
     uintptr_t addr;
     size_t len;  /* bytes asked for */
@@ -89,8 +99,8 @@ struct swn_range {
     struct swn_range *lead; /* its first piece, which counts for the order; itself when it is not cut */
     struct swn_range *rest; /* the next piece, or NULL */
     size_t slice_unit;      /* of a lead whose operator can take it in slices: multiples of so many bytes; else 0 */
-    int unsliceable;        /* that was tried, and gave other bits: slice_unit stays 0 */
-    int sliced;             /* of a lead: the plan wants what is not kept lent slice by slice */
+    struct swn_slicing slicing;
+    int sliced; /* of a lead: the plan wants what is not kept lent slice by slice */
 
     struct swn_range *prev, *next; /* all live ranges, oldest first */
 };

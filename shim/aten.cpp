@@ -28,6 +28,7 @@
 #include "aten_rows.h"
 #include "aten_rules.h"
 #include "aten_slices.h"
+#include "aten_trials.h"
 #include "aten_unified.h"
 #include "aten_watch.h"
 #include "swn_aten.h"
@@ -577,12 +578,12 @@ void before_fork()
 {
     operators_lock.lock();
     swn_kernels_before_fork();
-    swn_slices_before_fork();
+    swn_trials_before_fork();
 }
 
 void after_fork()
 {
-    swn_slices_after_fork();
+    swn_trials_after_fork();
     swn_kernels_after_fork();
     operators_lock.unlock();
 }

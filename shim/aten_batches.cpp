@@ -18,7 +18,7 @@ struct Batch : swn_sliced {
     Batch(const at::Tensor *bias_, const at::Tensor &batch1, const at::Tensor &batch2, const at::Scalar &beta_,
           const at::Scalar &alpha_, bool left_)
         : swn_sliced(left_ ? batch2 : batch1, left_ ? batch1 : batch2, batch1.size(0),
-                     {batch1.size(0), batch1.size(1), batch2.size(2)}, 0, true),
+                     {batch1.size(0), batch1.size(1), batch2.size(2)}, 0, true, 1, false),
           bias(bias_), beta(beta_), alpha(alpha_), left(left_)
     {
     }
@@ -35,12 +35,11 @@ struct Batch : swn_sliced {
         return at::cpu::baddbmm(add, a, b, beta, alpha);
     }
 
-    std::vector<int64_t> key() const override
+    void add_to(swn_key &key) const override
     {
-        std::vector<int64_t> found = {3, left};
-        found.insert(found.end(), weight.strides().begin(), weight.strides().end());
-        swn_add_bias(found, bias, beta, alpha);
-        return found;
+        key.add({3, left});
+        key.add(weight.strides());
+        swn_add_bias(key, bias, beta, alpha);
     }
 };
 

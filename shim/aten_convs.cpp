@@ -25,16 +25,17 @@ struct Convolution : swn_sliced {
     Convolution(const at::Tensor &input_, const at::Tensor &weight_, const MaybeTensor &bias_, at::IntArrayRef stride_,
                 at::IntArrayRef padding_, at::IntArrayRef dilation_, at::IntArrayRef output_padding_, int64_t groups_)
         : swn_sliced(input_, weight_, groups_ == 1 ? weight_.size(0) : groups_,
-                     sizes_of(input_, weight_, stride_, padding_, dilation_), 1, false),
+                     sizes_of(input_, weight_, stride_, padding_, dilation_), 1, false, groups_ == 1 ? swn_block : 1,
+                     true),
           bias(bias_), stride(stride_), padding(padding_), dilation(dilation_), output_padding(output_padding_),
           groups(groups_)
     {
     }
 
-    static std::vector<int64_t> sizes_of(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride,
-                                         at::IntArrayRef padding, at::IntArrayRef dilation)
+    static at::DimVector sizes_of(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride,
+                                  at::IntArrayRef padding, at::IntArrayRef dilation)
     {
-        std::vector<int64_t> found = {input.size(0), weight.size(0)};
+        at::DimVector found = {input.size(0), weight.size(0)};
         for (int64_t i = 2; i < weight.dim(); i++) {
             auto at = static_cast<size_t>(i - 2);
             int64_t reach = dilation[at] * (weight.size(i) - 1) + 1;
@@ -45,7 +46,7 @@ struct Convolution : swn_sliced {
 
     at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
     {
-        std::vector<int64_t> shape = weight.sizes().vec();
+        at::DimVector shape(weight.sizes());
         shape[0] = count * width;
         at::Tensor slice = at::from_blob(const_cast<void *>(rows_at), shape, at::dtype(type));
         at::Tensor channels = groups == 1 ? from : from.narrow(1, row * shape[1], count * shape[1]);
@@ -54,12 +55,11 @@ struct Convolution : swn_sliced {
                                        groups == 1 ? 1 : count);
     }
 
-    std::vector<int64_t> key() const override
+    void add_to(swn_key &key) const override
     {
-        std::vector<int64_t> found = {1, groups, bias && bias->defined()};
+        key.add({1, groups, bias && bias->defined()});
         for (at::IntArrayRef part : {stride, padding, dilation})
-            found.insert(found.end(), part.begin(), part.end());
-        return found;
+            key.add(part);
     }
 };
 

@@ -30,7 +30,7 @@ struct Product : swn_sliced {
     Product(const at::Tensor *bias_, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta_,
             const at::Scalar &alpha_, bool left_, Then then_)
         : swn_sliced(left_ ? mat2 : mat1, left_ ? mat1 : mat2, left_ ? mat1.size(0) : mat2.size(1),
-                     {mat1.size(0), mat2.size(1)}, left_ ? 0 : 1, left_),
+                     {mat1.size(0), mat2.size(1)}, left_ ? 0 : 1, left_, swn_block, false),
           bias(bias_), beta(beta_), alpha(alpha_), left(left_), then(then_)
     {
     }
@@ -47,11 +47,10 @@ struct Product : swn_sliced {
                     : at::cpu::addmm(add, a, b, beta, alpha);
     }
 
-    std::vector<int64_t> key() const override
+    void add_to(swn_key &key) const override
     {
-        std::vector<int64_t> found = {0, left, then};
-        swn_add_bias(found, bias, beta, alpha);
-        return found;
+        key.add({0, left, then});
+        swn_add_bias(key, bias, beta, alpha);
     }
 };
 
@@ -62,7 +61,8 @@ struct VectorProduct : swn_sliced {
 
     VectorProduct(const at::Tensor *bias_, const at::Tensor &mat, const at::Tensor &vec, const at::Scalar &beta_,
                   const at::Scalar &alpha_)
-        : swn_sliced(vec, mat, mat.size(0), {mat.size(0)}, 0, true), bias(bias_), beta(beta_), alpha(alpha_)
+        : swn_sliced(vec, mat, mat.size(0), {mat.size(0)}, 0, true, swn_block, false), bias(bias_), beta(beta_),
+          alpha(alpha_)
     {
     }
 
@@ -75,11 +75,10 @@ struct VectorProduct : swn_sliced {
         return at::cpu::addmv(add, slice, from, beta, alpha);
     }
 
-    std::vector<int64_t> key() const override
+    void add_to(swn_key &key) const override
     {
-        std::vector<int64_t> found = {2};
-        swn_add_bias(found, bias, beta, alpha);
-        return found;
+        key.add(2);
+        swn_add_bias(key, bias, beta, alpha);
     }
 };
 

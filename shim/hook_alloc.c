@@ -203,7 +203,10 @@ void *swn_hook_alloc_cpu(size_t n)
     if (!swn_engine_running() || n < SWN_GRANULE)
         return ordinary_alloc(n);
     int strict;
-    void *p = swn_engine_alloc(n, &strict);
+    void *p = swn_trial_alloc(n);
+    if (p)
+        return p;
+    p = swn_engine_alloc(n, &strict);
     if (strict && half)
         half->raise_oom(n);
     swn_hooks_settle();
@@ -212,7 +215,7 @@ void *swn_hook_alloc_cpu(size_t n)
 
 void swn_hook_free_cpu(void *p)
 {
-    if (!p || swn_engine_free(p))
+    if (!p || swn_engine_free(p) || swn_trial_free(p))
         return;
     if (!swn_engine_running() && real_free) {
         if (counting)

@@ -64,6 +64,19 @@ struct swn_arg {
     int unchecked; /* its mapping serves, and a checksum is to be looked at before the operator ends */
 };
 
+/* So many slices of a weight, one behind the other. */
+struct swn_slices {
+    size_t bytes, count; /* of each */
+};
+
+/* In what slices a kernel can take a weight. */
+struct swn_rows {
+    size_t bytes;   /* of a row: slices are of whole ones */
+    size_t block;   /* rows that the kernel computes with at once: better multiples of so many, */
+    size_t threads; /* and of so many times that */
+    uint64_t shape; /* a hash of what the bits of the result may depend on, but for the slices; not 0 */
+};
+
 /* One outermost operator of one thread, from op_begin to op_end. */
 struct swn_op {
     const char *name; /* static or owned by the operator's schema */
@@ -91,15 +104,28 @@ struct swn_host {
     int count_flops;
     void (*op_begin)(struct swn_op *op);
     void (*op_end)(struct swn_op *op);
-    /* By the operator's own thread, between the two: its kernel can take the weight args[arg] in slices of whole rows
-     * of row_bytes each; 0: it cannot after all. It may be `sliced` from then on, else when there is a plan. */
-    void (*slices_offer)(struct swn_op *op, unsigned arg, size_t row_bytes);
-    /* The lengths of the slices of a `sliced` argument, in their order. Returns how many; 0: more than `most`. */
-    size_t (*slices_list)(struct swn_op *op, unsigned arg, size_t *bytes, size_t most);
+    /* By the operator's own thread, between the two: its kernel can take the weight args[arg] in slices. It may be
+     * `sliced` from then on, else when there is a plan. Of one that is: not as it is cut, as slices end within rows. */
+    void (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+    /* The slices of a `sliced` argument, in their order. Returns how many kinds; 0: more than `most`. */
+    size_t (*slices_list)(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
+    /* The kernel has to take a `sliced` argument whole: for this shape slices as they are (tried 0), or of `tried`
+     * bytes each, do not give the right bits; or, if `right`, the latter do. Returns the length of the slices that it
+     * is to try next, for the operators to come; 0: none. */
+    size_t (*slices_refused)(struct swn_op *op, unsigned arg, uint64_t shape, size_t tried, int right);
     /* Waits for `bytes` from `off` of a `sliced` argument, which must be one of these slices, and returns where they
      * can be read until the next call or op_end. NULL: it has been cut differently meanwhile, its own address serves
      * it. bytes 0: that was the last one. */
     const void *(*slice_lend)(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
+    /* Memory to try out something with: `bytes` that are the same `period` bytes, a multiple of a page, over and over,
+     * and count as so many. NULL: there is none within the budget. */
+    void *(*trial_map)(size_t bytes, size_t period);
+    void (*trial_unmap)(void *at, size_t bytes, size_t period);
+    /* Tensors of `bytes`, or a little more, that this thread allocates lie in such memory as well; 0: no longer. Who
+     * writes to one has to write the same to all places that are the same. */
+    void (*trial_fold)(size_t bytes, size_t period);
+    /* Whether there is, or now is, room for so much more within the budget. */
+    int (*trial_room)(size_t bytes);
     /* Likewise: copies n rows of row_bytes each, the first of which (number 0) is at `first`, to `out`, in this order.
      * All of them are inside args[arg], whose `rows` is not 0. 0: not done, its own address serves. */
     int (*rows_copy)(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, const int64_t *rows, size_t n,

@@ -208,7 +208,12 @@ void swn_engine_host(struct swn_host *out)
                              .op_end = swn_engine_op_end,
                              .slices_offer = swn_slice_offer,
                              .slices_list = swn_slice_list,
+                             .slices_refused = swn_slice_refused,
                              .slice_lend = swn_slice_lend,
+                             .trial_map = swn_trial_map,
+                             .trial_unmap = swn_trial_unmap,
+                             .trial_fold = swn_trial_fold,
+                             .trial_room = swn_trial_room,
                              .rows_copy = swn_rows_copy,
                              .fill_begin = swn_fill_begin,
                              .fill_next = swn_fill_next,
@@ -512,6 +517,7 @@ void swn_engine_postfork_child(void)
     swn_device_fork_child();
     swn_behind_fork_child(e);
     swn_window_fork_child(e);
+    swn_trial_fork_child(e);
     swn_lodge_fork_child(e);
     swn_residency_child(&e->res);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {

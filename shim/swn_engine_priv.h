@@ -47,8 +47,8 @@ struct swn_thread_state {
     size_t other;          /* most of everything that is not a weight since then, likewise */
     uintptr_t slicing;     /* where the next slice of the weight begins that its operator is going through; 0: none */
     uintptr_t slicing_end; /* and where what it needs of it ends */
-    struct swn_load_run *checking; /* the checksum that goes along with it, see swn_load_check.c; NULL: none yet */
-    struct swn_places *places;     /* of its activations; NULL before its first pass has ended */
+    struct swn_load_run *checking;   /* the checksum that goes along with it, see swn_load_check.c; NULL: none yet */
+    struct swn_places *places;       /* of its activations; NULL before its first pass has ended */
     struct swn_thread_state *next;
     int listed;
 };
@@ -186,6 +186,15 @@ static inline size_t swn_weight_bytes(const struct swn_range *lead)
     size_t bytes = 0;
     for (const struct swn_range *r = lead; r; r = r->rest)
         bytes += swn_round_up(r->len, SWN_PAGE);
+    return bytes;
+}
+
+/* The same without what its last page has beyond its end. */
+static inline size_t swn_weight_len(const struct swn_range *lead)
+{
+    size_t bytes = 0;
+    for (const struct swn_range *r = lead; r; r = r->rest)
+        bytes += r->len;
     return bytes;
 }
 
@@ -333,14 +342,26 @@ uint32_t swn_places_clock(const struct swn_thread_state *t);
 struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *t, size_t size, uint32_t until,
                                  int next_pass);
 
-/* swn_slice.c: the first three as in swn_aten.h, without the lock */
-void swn_slice_offer(struct swn_op *op, unsigned arg, size_t row_bytes);
-size_t swn_slice_list(struct swn_op *op, unsigned arg, size_t *bytes, size_t most);
+/* swn_slice.c: the first four as in swn_aten.h, without the lock */
+void swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+size_t swn_slice_list(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
+size_t swn_slice_refused(struct swn_op *op, unsigned arg, uint64_t shape, size_t tried, int right);
 const void *swn_slice_lend(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
 /* The operator of t needs r next, a slice of arg, and those behind it as far as arg's tensor goes. NULL: no more. */
 void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, const struct swn_range *r);
 /* The operator is done with a `sliced` argument. */
 void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
+
+/* swn_trial.c: as in swn_aten.h, without the lock */
+void *swn_trial_map(size_t bytes, size_t period);
+void swn_trial_unmap(void *at, size_t bytes, size_t period);
+void swn_trial_fold(size_t bytes, size_t period);
+int swn_trial_room(size_t bytes);
+/* Memory for a tensor of n bytes of a thread that tries out something, or NULL: it gets its own as usual. */
+void *swn_trial_alloc(size_t n);
+/* 1: it was such a tensor's. */
+int swn_trial_free(void *p);
+void swn_trial_fork_child(struct swn_engine *e);
 
 /* swn_rows.c: the host's half, see swn_aten.h */
 int swn_rows_copy(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, const int64_t *rows, size_t n,

@@ -465,7 +465,8 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
     e->pressed |= spills;
     write_behind(e, bytes, spare);
     int busy = 0;
-    while (swn_engine_resident(e) + bytes > e->config.budget_bytes && (take_back_room(e) || swn_lodge_evict(e)))
+    while (swn_engine_resident(e) + bytes > e->config.budget_bytes &&
+           (take_back_room(e) || swn_lodge_evict(e)))
         trim_warm(e, bytes, 1);
     for (int desperate = 0; desperate < 2; desperate++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
@@ -593,11 +594,27 @@ static int joinable(const struct swn_range *a, const struct swn_range *b)
                                  a->extent_epoch == b->extent_epoch);
 }
 
+/* What a piece of a weight in slices holds is read again, once, if that is in the way of joining it: slices that nobody
+ * planned are shorter than those which are known to have the right bits. */
+static void empty_for_joining(struct swn_engine *e, struct swn_range *r)
+{
+    if (atomic_load(&r->state) != SWN_STREAMED || in_use(r) || !r->frame)
+        return;
+    if (r->published && swn_residency_remap(&e->res, r))
+        return;
+    swn_policy_drop_frame(e, r);
+}
+
 /* Joins the pieces between which the plan has no cut, so that they do not become ever smaller from plan to plan. */
 static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
 {
     for (struct swn_range *r = lead; r->rest;) {
-        if (swn_plan_cuts(node, r->rest->addr - lead->addr) || !joinable(r, r->rest)) {
+        int planned = swn_plan_cuts(node, r->rest->addr - lead->addr);
+        if (!planned && node->sliced) {
+            empty_for_joining(e, r);
+            empty_for_joining(e, r->rest);
+        }
+        if (planned || !joinable(r, r->rest)) {
             r = r->rest;
             continue;
         }

@@ -6,6 +6,17 @@
 #include "swn_engine_priv.h"
 #include "swn_load.h"
 
+/* An operator that had to take the weight whole weighs as much as so many that had not. */
+#define REFUSED 4
+/* So many of them in a row, or a little more among others, and they are what the weight really gets. */
+#define RECURS (3 * REFUSED)
+/* Slices are made longer up to this part of the budget. */
+#define LONGEST_PART 4
+/* So many operators of other shapes, then twice as many each time, before a weight that was given up is sliced again.
+ */
+#define FIRST_PATIENCE 4
+#define MOST_PATIENCE (1u << 20)
+
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
     while (b) {
@@ -16,11 +27,39 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Cuts fall on whole rows and on granules of the arena. 0: they never meet within the weight. */
-static size_t unit_of(size_t row_bytes, size_t bytes)
+/* Of a and b, neither more than 2^32; 0: more than that. */
+static uint64_t lcm(uint64_t a, uint64_t b)
 {
-    size_t granules = SWN_GRANULE / (size_t)gcd(SWN_GRANULE, row_bytes);
-    return granules < bytes / row_bytes ? row_bytes * granules : 0;
+    uint64_t found = a / gcd(a, b) * b;
+    return found >> 32 ? 0 : found;
+}
+
+/* Cuts fall on whole rows and on granules of the arena; and on whole blocks of rows for every thread, or at least for
+ * one, where that makes the shortest slices hardly longer. 0: they never meet within the weight. */
+static size_t unit_of(const struct swn_rows *rows, size_t bytes)
+{
+    size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)gcd(SWN_GRANULE, rows->bytes);
+    if (finest >= most)
+        return 0;
+    uint64_t slice = swn_plan_slice(rows->bytes * finest, 0);
+    for (int each = 1; each >= 0; each--) {
+        uint64_t unit = lcm(finest, each ? rows->block * rows->threads : rows->block);
+        if (unit && unit < most && swn_plan_slice(rows->bytes * unit, 0) <= slice + slice / 8)
+            return rows->bytes * (size_t)unit;
+    }
+    return rows->bytes * finest;
+}
+
+/* As it is, or, where others have rows of another length in the same weight, one that fits all of them. */
+static size_t fitting_unit(size_t unit, const struct swn_rows *rows, size_t bytes)
+{
+    if (unit && unit % rows->bytes == 0)
+        return unit;
+    size_t own = unit_of(rows, bytes);
+    if (!unit || !own)
+        return unit ? unit : own;
+    uint64_t both = lcm(unit / SWN_GRANULE, own / SWN_GRANULE);
+    return both && both < bytes / SWN_GRANULE ? (size_t)both * SWN_GRANULE : unit;
 }
 
 /* A profile is for any budget. */
@@ -31,20 +70,39 @@ static int worth_slicing(const struct swn_engine *e, size_t bytes)
     return swn_plan_worth_slicing(bytes, e->record && !e->pool ? 0 : e->goal_bytes);
 }
 
-void swn_slice_offer(struct swn_op *op, unsigned index, size_t row_bytes)
+static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
+{
+    if (r->slice_unit == unit)
+        return;
+    r->slice_unit = unit;
+    e->plan_dirty = 1;
+}
+
+/* Whether the weight is still given up, of which an operator of this shape has come. */
+static int given_up(struct swn_slicing *s, uint64_t shape)
+{
+    if (s->given_up_for && s->given_up_for != shape && ++s->others >= s->patience)
+        s->given_up_for = 0;
+    return s->given_up_for != 0;
+}
+
+/* The argument's weight, where it can be sliced; NULL: not by this operator. */
+static struct swn_range *weight_of(const struct swn_arg *arg)
+{
+    struct swn_range *r = arg->range;
+    return r && r->id == arg->range_id && r->lead == r && r->addr == arg->data && !r->guest ? r : NULL;
+}
+
+void swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows *rows)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];
     pthread_mutex_lock(&e->lock);
-    struct swn_range *r = arg->range;
-    if (r && r->id == arg->range_id && r->lead == r && r->addr == arg->data && !r->guest) {
-        size_t before = r->slice_unit;
-        r->unsliceable |= !row_bytes;
-        if (r->unsliceable)
-            r->slice_unit = 0;
-        else if (!r->slice_unit && worth_slicing(e, arg->bytes))
-            r->slice_unit = unit_of(row_bytes, arg->bytes);
-        e->plan_dirty |= r->slice_unit != before;
+    struct swn_range *r = weight_of(arg);
+    if (r && !given_up(&r->slicing, rows->shape)) {
+        size_t bytes = swn_weight_len(r);
+        if (r->slice_unit || worth_slicing(e, bytes))
+            set_unit(e, r, fitting_unit(r->slice_unit, rows, bytes));
         /* At any time before the plan: the first time it may still have been in memory. */
         if (r->slice_unit)
             swn_policy_slice_early(e, arg);
@@ -52,14 +110,69 @@ void swn_slice_offer(struct swn_op *op, unsigned index, size_t row_bytes)
     pthread_mutex_unlock(&e->lock);
 }
 
-size_t swn_slice_list(struct swn_op *op, unsigned index, size_t *bytes, size_t most)
+/* Slices after those of `tried` bytes; 0: those are the longest. */
+static size_t longer(const struct swn_engine *e, const struct swn_range *r, size_t tried)
+{
+    size_t next = 2 * tried;
+    return next <= swn_weight_len(r) / 2 && next <= e->goal_bytes / LONGEST_PART ? next : 0;
+}
+
+/* No slices are right for this shape. Where others are served by them, it alone comes whole. */
+static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
+{
+    struct swn_slicing *s = &r->slicing;
+    if (!s->accepted) {
+        s->given_up_for = shape;
+        s->others = 0;
+        s->patience = !s->patience ? FIRST_PATIENCE : s->patience < MOST_PATIENCE ? 2 * s->patience : s->patience;
+        set_unit(e, r, 0);
+    }
+}
+
+/* That is tried out already, when it happens, for one operator. The next ones get other slices only if it keeps
+ * happening: a program that has another batch once, or another number of threads, goes on as before. Slices only become
+ * longer, and waiting twice as long each time, so that plans do not go to and fro. */
+size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size_t tried, int right)
+{
+    struct swn_engine *e = &swn_engine_one;
+    size_t next = 0;
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = weight_of(&op->args[index]);
+    struct swn_slicing *s = r ? &r->slicing : NULL;
+    if (r && !tried && r->slice_unit && e->plans >= s->plan)
+        s->refused += REFUSED;
+    if (r && s->refused >= RECURS) {
+        size_t window = e->pool ? swn_pool_window(e->pool) : 0;
+        next = right ? 0 : longer(e, r, tried ? tried : (size_t)swn_plan_slice(r->slice_unit, window));
+        if (right)
+            set_unit(e, r, tried);
+        else if (!next)
+            give_up(e, r, shape);
+        if (!next) {
+            s->refused = 0;
+            s->accepted = 0;
+            s->plan = right ? e->plans + 1 : 0;
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return next;
+}
+
+size_t swn_slice_list(struct swn_op *op, unsigned index, struct swn_slices *slices, size_t most)
 {
     struct swn_engine *e = &swn_engine_one;
     size_t n = 0;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = op->args[index].range;
-    for (; r && n < most; r = r->rest)
-        bytes[n++] = r->len;
+    for (; r; r = r->rest) {
+        if (n && slices[n - 1].bytes == r->len) {
+            slices[n - 1].count++;
+            continue;
+        }
+        if (n == most)
+            break;
+        slices[n++] = (struct swn_slices){r->len, 1};
+    }
     pthread_mutex_unlock(&e->lock);
     return r ? 0 : n;
 }
@@ -124,6 +237,10 @@ void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
     struct swn_thread_state *t = swn_window_thread(e);
     if (alive && t)
         swn_load_slices_end(e, t, arg->range, arg->sliced == 2);
+    if (alive && arg->sliced == 2) {
+        arg->range->slicing.accepted = 1;
+        arg->range->slicing.refused -= arg->range->slicing.refused > 0;
+    }
     /* Not in slices after all: pages of its mapping have been read. */
     struct swn_range *r = arg->sliced == 1 && alive ? arg->range->rest : NULL;
     for (; r; r = r->rest)

@@ -36,6 +36,15 @@ def test_bits(torch, kind, budget):
         assert run.own_lines() == [], run.describe()
 
 
+def test_visitors(torch):
+    """What comes once, and has other bits in slices, changes nothing for what comes again and again."""
+    with harness.disk_dir() as runtime:
+        runtime.chmod(0o700)
+        run = harness.both(torch, "sliced", "visitors", budget=32, env={"XDG_RUNTIME_DIR": str(runtime)})[1]
+    harness.assert_streamed(run)
+    assert run.record["notes"]["slices"] > 8 * 15, run.describe()
+
+
 def test_rows(torch):
     """Of an embedding that is not in memory, what a row lies in is read, and nothing else."""
     run = harness.both(torch, "sliced", "rows", budget=24)[1]

@@ -178,6 +178,18 @@ void op_read(struct tensor *t)
     CHECK((uintptr_t)__atomic_load_n(&t->word, __ATOMIC_ACQUIRE) == t->own);
 }
 
+size_t op_slices(struct swn_op *op, unsigned index, size_t *bytes, size_t most)
+{
+    struct swn_slices kinds[256];
+    size_t n = 0, count = swn_slice_list(op, index, kinds, 256);
+    for (size_t kind = 0; kind < count; kind++)
+        for (size_t i = 0; i < kinds[kind].count; i++) {
+            CHECK(n < most);
+            bytes[n++] = kinds[kind].bytes;
+        }
+    return n;
+}
+
 int weights_file(unsigned n, size_t bytes_each, void (*name_of)(char *name, unsigned i), uint64_t *data_off)
 {
     char name[64], path[300];

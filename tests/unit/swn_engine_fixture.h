@@ -60,6 +60,8 @@ void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *use
 void op_close(struct swn_op *op);
 /* The commonest one: reads one weight and checks what it sees, through the word and at its own address. */
 void op_read(struct tensor *t);
+/* The lengths of the slices of args[index], which is `sliced`: at most `most`. Returns how many. */
+size_t op_slices(struct swn_op *op, unsigned index, size_t *bytes, size_t most);
 
 /* A safetensors file of n tensors, of so many bytes each and with the stamps 100, 101, ...: its descriptor; it has no
  * name. The first one is at *data_off. */

@@ -19,6 +19,7 @@
 #define BUDGET (14 * MIB)
 #define CORRUPT 5 /* exit status */
 
+static const struct swn_rows rows = {.bytes = ROW_BYTES, .block = 1, .threads = 1, .shape = 1};
 static struct swn_engine *const e = &swn_engine_one;
 static struct tensor weight;
 static _Atomic uint64_t read_bytes;
@@ -84,9 +85,9 @@ static void product(size_t first, size_t most, size_t by_address)
     struct swn_op op;
     op_open(&op, &t, &use, 1);
     if (!op.args[0].sliced)
-        swn_slice_offer(&op, 0, ROW_BYTES);
+        swn_slice_offer(&op, 0, &rows);
     CHECK(op.args[0].sliced);
-    size_t n = swn_slice_list(&op, 0, bytes, 4096), off = 0;
+    size_t n = op_slices(&op, 0, bytes, 4096), off = 0;
     CHECK(n > 4);
     for (size_t i = 0; i < n; i++, off += bytes[i - 1])
         if (i >= first && i - first < most)
@@ -186,7 +187,7 @@ static void spoilt_home(void *arg)
     (void)arg;
     load();
     op_open(&op, &t, &(enum swn_use){SWN_USE_WEIGHT}, 1);
-    swn_slice_offer(&op, 0, ROW_BYTES);
+    swn_slice_offer(&op, 0, &rows);
     CHECK(op.args[0].sliced == 1);
     op.args[0].sliced = 2; /* cut, and not yet looked at */
     op_close(&op);

@@ -1,6 +1,9 @@
 """Weights that are larger than the budget leaves room for, and of which operators need a part at a time: sliced.py OUT
 KIND, for every way in which PyTorch comes to multiply by a weight, or to look up rows of it."""
 import ctypes
+import json
+import os
+import socket
 import sys
 import threading
 
@@ -28,6 +31,18 @@ def passes(name, net, *shape, count=PASSES):
     with torch.inference_mode():
         for i in range(count):
             record.tensor(f"{name}{i}", net(inputs(*shape, dtype=dtype, seed=i)))
+
+
+def status(key):
+    """A counter as swapnetctl would get it; 0 without the library."""
+    path = os.path.join(os.environ.get("XDG_RUNTIME_DIR", ""), "swapnet", f"{os.getpid()}.sock")
+    if not os.path.exists(path):
+        return 0
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+        client.sendall(b'{"op":"status"}\n')
+        with client.makefile() as answer:
+            return json.loads(answer.readline())[key]
 
 
 WIDE = [(6272, 2048), (2048, 6272), (6272, 1000)]  # 49, 49 and 24 MiB of floats
@@ -158,6 +173,19 @@ elif kind == "tied":
             logits = head(layers(table(token)) + table(token))
             record.tensor(f"logits{i}", logits)
             token = (logits.argmax(-1) + i) % 16384
+elif kind == "visitors":
+    # Other batches and other numbers of threads, each once, some of which have other bits in slices; and then the
+    # program goes on as before.
+    net, threads = model(torch.float32, True, WIDE), torch.get_num_threads()
+    passes("before", net, 1, 6272, count=12)
+    for rows, count in ((3, threads), (7, threads), (64, threads), (1, 1), (16, 3), (5, 1), (2, 3)):
+        torch.set_num_threads(count)
+        passes(f"{rows} rows, {count} threads ", net, rows, 6272, count=1)
+        torch.set_num_threads(threads)
+        passes(f"between {rows} {count} ", net, 1, 6272, count=2)
+    slices = status("slices")
+    passes("after", net, 1, 6272)
+    record.notes["slices"] = status("slices") - slices
 elif kind == "gradients":
     net = model(torch.float32, True, WIDE[:2])
     for parameter in net.parameters():

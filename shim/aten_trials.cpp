@@ -1,0 +1,305 @@
+#include "aten_trials.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/from_blob.h>
+#include <dlfcn.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <numeric>
+
+namespace
+{
+
+const swn_host *host;
+
+// What is mapped over and over. Of a large weight more, so that there are not too many mappings.
+constexpr size_t least_period = 1u << 20, most_period = 4u << 20, most_periods = 256;
+// Rows after which a weight repeats itself where kernels copy it in blocks of rows: of 8 to 64 each, or of one group.
+constexpr size_t block_rows = 64;
+constexpr size_t most_trials = 512; // shapes that are remembered
+// Where in a page, or in a line of the cache, such numbers begin.
+constexpr size_t page = 4096, line = 64;
+
+struct Less {
+    using is_transparent = void;
+    template <typename A, typename B> bool operator()(const A &a, const B &b) const
+    {
+        return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+    }
+};
+
+std::mutex trials_lock; // a fork waits for it
+std::map<std::vector<int64_t>, bool, Less> trials;
+
+// With all the bits that the type has: products of fewer are exact, and say nothing of how they are rounded.
+template <typename T> T rounded(double number)
+{
+    return static_cast<T>(static_cast<float>(number));
+}
+
+template <> double rounded<double>(double number)
+{
+    return number;
+}
+
+template <typename T> void numbers(char *at, size_t bytes)
+{
+    T *to = reinterpret_cast<T *>(at);
+    uint64_t state = 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < bytes / sizeof(T); i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        to[i] = rounded<T>(static_cast<double>(static_cast<int64_t>(state)) * 0x1p-63);
+    }
+}
+
+void fill(char *at, size_t bytes, at::ScalarType type)
+{
+    if (type == at::kFloat)
+        numbers<float>(at, bytes);
+    else if (type == at::kDouble)
+        numbers<double>(at, bytes);
+    else if (type == at::kHalf)
+        numbers<at::Half>(at, bytes);
+    else
+        numbers<at::BFloat16>(at, bytes);
+}
+
+size_t round_up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+// Memory that reads as random numbers of one type, as much as is asked for, out of a few MiB.
+class Random
+{
+  public:
+    Random(size_t bytes, size_t period, at::ScalarType type) : bytes_(bytes), period_(period)
+    {
+        base_ = static_cast<char *>(host->trial_map(bytes_, period_));
+        if (base_)
+            fill(base_, period_, type);
+    }
+    Random(const Random &) = delete;
+    ~Random()
+    {
+        if (base_)
+            host->trial_unmap(base_, bytes_, period_);
+    }
+    // nullptr: there is no memory.
+    char *base() const
+    {
+        return base_;
+    }
+
+  private:
+    size_t bytes_, period_;
+    char *base_ = nullptr;
+};
+
+// This thread's copies of the weight are folded like the weight itself, as long as this lives.
+class Folding
+{
+  public:
+    Folding(size_t bytes, size_t period)
+    {
+        host->trial_fold(bytes, period);
+    }
+    Folding(const Folding &) = delete;
+    ~Folding()
+    {
+        host->trial_fold(0, 0);
+    }
+};
+
+bool same_bits(const at::Tensor &a, const at::Tensor &b)
+{
+    at::Tensor x = a.contiguous(), y = b.contiguous();
+    return x.nbytes() == y.nbytes() && std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
+}
+
+size_t weight_in_page(const swn_sliced &what)
+{
+    return static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize() % page;
+}
+
+size_t input_in_line(const swn_sliced &what)
+{
+    return reinterpret_cast<uintptr_t>(what.input.data_ptr()) % line;
+}
+
+size_t extent(const at::Tensor &tensor)
+{
+    int64_t last = 0;
+    for (int64_t i = 0; i < tensor.dim(); i++)
+        last += (tensor.size(i) - 1) * tensor.stride(i);
+    return static_cast<size_t>(last + 1) * tensor.itemsize();
+}
+
+// Of numbers that nobody copies: as much as there is, up to a few MiB.
+size_t period_of(size_t bytes)
+{
+    size_t period = std::max(least_period, bytes / most_periods);
+    return round_up(std::min({bytes, period, most_period}), page);
+}
+
+// Whole blocks of rows, which are whole pages: a copy in an order of the kernel's, block by block, repeats itself as
+// well, and can lie in as little memory. 0: that would be too much.
+size_t period_of_rows(const swn_sliced &what)
+{
+    for (size_t rows = what.block > 1 ? block_rows : 1; rows;
+         rows = rows > static_cast<size_t>(what.block) ? rows / 2 : 0) {
+        size_t least = what.row_bytes * rows;
+        least = least / std::gcd(least, page) * page;
+        if (least <= most_period && least < what.weight.nbytes())
+            return round_up(least_period, least);
+    }
+    return 0;
+}
+
+// One trial, in which the weight repeats itself after so many bytes. Where copies of all of it are folded, they are
+// right if kernels make them block by block of rows; if they do not, their numbers are others, and so are the bits.
+bool same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
+{
+    size_t off = folded ? 0 : weight_in_page(what), to = input_in_line(what);
+    size_t weight_bytes = off + what.weight.nbytes(), input_bytes = to + extent(what.input);
+    Random weights(weight_bytes, period, what.type), inputs(input_bytes, period_of(input_bytes), what.type);
+    if (!weights.base() || !inputs.base())
+        return false;
+    const char *first = weights.base() + off;
+    at::Tensor from = at::from_blob(inputs.base() + to, what.input.sizes(), what.input.strides(), at::dtype(what.type));
+    at::Tensor expect;
+    {
+        Folding folding(folded ? what.weight.nbytes() : 0, period);
+        expect = what.part_of(from, first, 0, what.rows);
+    }
+    if (!expect.sizes().equals(what.sizes) || !expect.is_contiguous())
+        return false;
+    return swn_each_part(what, cuts, [&](const swn_part &part) {
+        at::Tensor got =
+            what.part_of(from, first + static_cast<size_t>(part.row) * what.row_bytes, part.row, part.count);
+        return same_bits(got, expect.narrow(what.dim, part.row * what.width, part.count * what.width));
+    });
+}
+
+bool try_out(const swn_sliced &what, const swn_cuts &cuts)
+{
+    size_t bytes = what.weight.nbytes(), period = what.copied ? period_of_rows(what) : 0;
+    // Folded, it needs no room for another copy of the weight, which is why the weight is sliced.
+    if (period && weight_in_page(what) == 0 && same_in_parts(what, cuts, period, true))
+        return true;
+    return (!what.copied || host->trial_room(bytes + bytes / 8)) &&
+           same_in_parts(what, cuts, period_of(weight_in_page(what) + bytes), false);
+}
+
+// How many threads the math libraries say that they use. Not all of them go by PyTorch's number, and a program can tell
+// them another one.
+void add_library_threads(swn_key &key)
+{
+    using count_fn = int (*)();
+    static const std::vector<count_fn> counts = [] {
+        std::vector<count_fn> found;
+        for (const char *name :
+             {"openblas_get_num_threads", "mkl_get_max_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads"})
+            if (void *function = dlsym(RTLD_DEFAULT, name))
+                found.push_back(reinterpret_cast<count_fn>(function));
+        return found;
+    }();
+    for (count_fn count : counts)
+        key.add(count());
+}
+
+// What the user told PyTorch and its libraries about how to compute.
+void add_settings(swn_key &key)
+{
+    const at::Context &context = at::globalContext();
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 10)
+    for (at::Float32Op op : {at::Float32Op::MATMUL, at::Float32Op::CONV})
+        key.add(static_cast<int64_t>(context.float32Precision(at::Float32Backend::MKLDNN, op)));
+#else
+    key.add(static_cast<int64_t>(context.float32MatmulPrecision()));
+#endif
+    key.add(context.userEnabledMkldnn());
+    key.add(context.deterministicAlgorithms());
+#if TORCH_VERSION_MAJOR >= 2
+    key.add(context.userEnabledNNPACK());
+#endif
+    key.add(at::get_num_threads());
+    add_library_threads(key);
+}
+
+void add_shape(swn_key &key, const swn_sliced &what)
+{
+    what.add_to(key);
+    add_settings(key);
+    for (at::IntArrayRef sizes : {what.input.sizes(), what.input.strides(), what.weight.sizes()})
+        key.add(sizes);
+    key.add(static_cast<int64_t>(what.type));
+    key.add(static_cast<int64_t>(weight_in_page(what)));
+    key.add(static_cast<int64_t>(input_in_line(what)));
+}
+
+} // namespace
+
+uint64_t swn_shape_of(const swn_sliced &what)
+{
+    swn_key key;
+    add_shape(key, what);
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int64_t number : key) {
+        hash = (hash ^ static_cast<uint64_t>(number)) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    return hash ? hash : 1;
+}
+
+bool swn_same_in_slices(const swn_sliced &what, const swn_cuts &cuts)
+{
+    swn_key key;
+    int64_t n = 0, before = 0;
+    add_shape(key, what);
+    swn_each_part(what, cuts, [&](const swn_part &part) {
+        if (part.count != before) { // where the cuts are is all that counts
+            key.add(n);
+            key.add(part.count);
+        }
+        before = part.count;
+        n++;
+        return true;
+    });
+    if (n == 1)
+        return true;
+    if (!key.complete())
+        return false;
+    {
+        std::lock_guard<std::mutex> guard(trials_lock);
+        auto found = trials.find(key);
+        if (found != trials.end())
+            return found->second;
+    }
+    bool same = try_out(what, cuts);
+    std::lock_guard<std::mutex> guard(trials_lock);
+    if (trials.size() >= most_trials)
+        trials.clear();
+    trials[std::vector<int64_t>(key.begin(), key.end())] = same;
+    return same;
+}
+
+void swn_trials_begin(const swn_host *h)
+{
+    host = h;
+}
+
+void swn_trials_before_fork()
+{
+    trials_lock.lock();
+}
+
+void swn_trials_after_fork()
+{
+    trials_lock.unlock();
+}
