@@ -14,6 +14,7 @@ namespace
 const swn_host *host;
 
 constexpr size_t least_bytes = 4u << 20;  // smaller weights come whole
+constexpr size_t least_slice = 1u << 20;  // of those that we cut ourselves
 constexpr size_t least_part = 256u << 10; // of what an operator uses: less is read by its own address
 
 // The argument of the running operator that has the weight's storage; -1: none.
@@ -85,6 +86,55 @@ at::Tensor whole_this_time(swn_op *op, unsigned arg, const swn_sliced &what, uin
     return {};
 }
 
+// `where` says of each part where its rows are; nullptr: nowhere any more.
+template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const swn_cuts &cuts, Where where)
+{
+    at::Tensor out = at::empty(what.sizes, what.input.options());
+    bool done = swn_each_part(what, cuts, [&](const swn_part &part) {
+        auto rows = static_cast<const char *>(where(part));
+        if (rows)
+            out.narrow(what.dim, part.row * what.width, part.count * what.width)
+                .copy_(what.part_of(what.input, rows, part.row, part.count));
+        return rows != nullptr;
+    });
+    return done ? out : at::Tensor();
+}
+
+// All of the weight is in memory, or read through its mapping, but for the copy that the kernel would make of it there
+// is no room: so it makes one of a part after the other.
+at::Tensor with_smaller_copies(const swn_sliced &what)
+{
+    size_t storage_bytes = what.weight.storage().nbytes(), rows = least_slice / what.row_bytes / 64 * 64 + 64;
+    if (!what.copied || what.weight.nbytes() != storage_bytes || rows * what.row_bytes > storage_bytes / 2 ||
+        host->trial_room(storage_bytes))
+        return {};
+    swn_cuts cuts = even_cuts(storage_bytes, rows * what.row_bytes);
+    if (!swn_same_in_slices(what, cuts))
+        return {};
+    return part_by_part(
+        what, cuts, [&](const swn_part &part) { return static_cast<const char *>(what.weight.data_ptr()) + part.off; });
+}
+
+at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, uint64_t shape)
+{
+    swn_cuts cuts;
+    cuts.n = host->slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
+    if (!swn_each_part(what, cuts, [](const swn_part &) { return true; })) {
+        if (offered)
+            host->slices_offer(op, arg, offered);
+        return whole_this_time(op, arg, what, shape);
+    }
+    if (!swn_same_in_slices(what, cuts))
+        return whole_this_time(op, arg, what, shape);
+    at::Tensor out = part_by_part(what, cuts, [&](const swn_part &part) -> const char * {
+        auto from = static_cast<const char *>(host->slice_lend(op, arg, part.off, part.bytes));
+        return from ? from + part.skip : nullptr; // cut differently meanwhile
+    });
+    if (out.defined())
+        host->slice_lend(op, arg, 0, 0);
+    return out;
+}
+
 } // namespace
 
 at::Tensor swn_compute_in_slices(const swn_sliced &what)
@@ -106,32 +156,16 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
                            what.block > 1 ? static_cast<size_t>(at::get_num_threads()) : 1, shape};
     if (!op->args[arg].sliced)
         host->slices_offer(op, arg, &rows);
-    if (!op->args[arg].sliced)
-        return {};
-    swn_cuts cuts;
-    cuts.n = host->slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
     try {
-        if (!swn_each_part(what, cuts, [](const swn_part &) { return true; })) {
-            if (cuttable)
-                host->slices_offer(op, arg, &rows);
-            return whole_this_time(op, arg, what, shape);
+        if (op->args[arg].sliced) {
+            at::Tensor out = lent_in_slices(op, arg, what, cuttable ? &rows : nullptr, shape);
+            if (out.defined())
+                return out;
         }
-        if (!swn_same_in_slices(what, cuts))
-            return whole_this_time(op, arg, what, shape);
-        at::Tensor out = at::empty(what.sizes, what.input.options());
-        if (!swn_each_part(what, cuts, [&](const swn_part &part) {
-                auto from = static_cast<const char *>(host->slice_lend(op, arg, part.off, part.bytes));
-                if (!from)
-                    return false; // cut differently meanwhile
-                out.narrow(what.dim, part.row * what.width, part.count * what.width)
-                    .copy_(what.part_of(what.input, from + part.skip, part.row, part.count));
-                return true;
-            }))
-            return {};
-        host->slice_lend(op, arg, 0, 0);
-        return out;
+        return with_smaller_copies(what);
     } catch (const c10::Error &) { // no memory within a strict budget: whole it may fit, or fails as it should
-        host->slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address from here on
+        if (op->args[arg].sliced)
+            host->slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address
         return {};
     }
 }

@@ -147,18 +147,12 @@ size_t period_of(size_t bytes)
     return round_up(std::min({bytes, period, most_period}), page);
 }
 
-// Whole blocks of rows, which are whole pages: a copy in an order of the kernel's, block by block, repeats itself as
+// So many rows, which are whole pages: a copy in an order of the kernel's, block by block of rows, repeats itself as
 // well, and can lie in as little memory. 0: that would be too much.
-size_t period_of_rows(const swn_sliced &what)
+size_t period_of_rows(const swn_sliced &what, size_t rows)
 {
-    for (size_t rows = what.block > 1 ? block_rows : 1; rows;
-         rows = rows > static_cast<size_t>(what.block) ? rows / 2 : 0) {
-        size_t least = what.row_bytes * rows;
-        least = least / std::gcd(least, page) * page;
-        if (least <= most_period && least < what.weight.nbytes())
-            return round_up(least_period, least);
-    }
-    return 0;
+    size_t period = what.row_bytes * rows / std::gcd(what.row_bytes * rows, page) * page;
+    return period <= most_period && period < what.weight.nbytes() ? period : 0;
 }
 
 // One trial, in which the weight repeats itself after so many bytes. Where copies of all of it are folded, they are
@@ -188,11 +182,20 @@ bool same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, 
 
 bool try_out(const swn_sliced &what, const swn_cuts &cuts)
 {
-    size_t bytes = what.weight.nbytes(), period = what.copied ? period_of_rows(what) : 0;
-    // Folded, it needs no room for another copy of the weight, which is why the weight is sliced.
-    if (period && weight_in_page(what) == 0 && same_in_parts(what, cuts, period, true))
-        return true;
-    return (!what.copied || host->trial_room(bytes + bytes / 8)) &&
+    size_t bytes = what.weight.nbytes(), input_bytes = period_of(input_in_line(what) + extent(what.input));
+    if (!what.copied)
+        return same_in_parts(what, cuts, period_of(weight_in_page(what) + bytes), false);
+    // With as many rows as there is room for, since not all kernels make do with the smallest blocks.
+    for (size_t rows = what.block > 1 ? block_rows : 1; rows; rows = rows > swn_block ? rows / 2 : 0) {
+        size_t period = weight_in_page(what) ? 0 : period_of_rows(what, rows);
+        if (period && host->trial_room(2 * period + input_bytes)) {
+            if (same_in_parts(what, cuts, period, true))
+                return true;
+            break;
+        }
+    }
+    // What is not made so needs room for another copy of the weight.
+    return host->trial_room(bytes + bytes / 8 + input_bytes + most_period) &&
            same_in_parts(what, cuts, period_of(weight_in_page(what) + bytes), false);
 }
 

@@ -643,15 +643,16 @@ int swn_policy_slice_early(struct swn_engine *e, struct swn_arg *arg)
 {
     struct swn_range *lead = arg->range;
     size_t bytes = lead->len, unit = lead->slice_unit;
-    if (!e->pool) /* nothing has left yet, or a forked child has not computed yet */
+    /* Without a pool nothing has left yet, or a forked child has not computed yet. */
+    if (!e->pool || e->planned || arg->frame || lead->rest || lead->written ||
+        atomic_load(&lead->state) != SWN_STREAMED || lead->readers != arg->reading)
         return 0;
     size_t least = 2 * (size_t)swn_plan_slice(unit, 0);
-    if (!e->planned && least > window(e))
+    if (least > window(e))
         swn_policy_widen(e, least);
     struct swn_plan_node whole = {.bytes = bytes, .piece = swn_plan_slice(unit, window(e))};
     size_t piece = (size_t)whole.piece;
-    if (e->planned || arg->frame || lead->rest || lead->written || bytes <= window(e) || 2 * piece > window(e) ||
-        atomic_load(&lead->state) != SWN_STREAMED || lead->readers != arg->reading)
+    if (bytes <= window(e) || 2 * piece > window(e))
         return 0;
     lead->readers -= arg->reading;
     int err = 0;

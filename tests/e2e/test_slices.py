@@ -36,6 +36,8 @@ def test_bits(torch, kind, budget):
         assert run.own_lines() == [], run.describe()
 
 
+@pytest.mark.parametrize("torch", [harness.TORCH113, pytest.param(harness.TORCH213, marks=pytest.mark.slow)],
+                         ids=lambda torch: torch.name, indirect=True)
 def test_visitors(torch):
     """What comes once, and has other bits in slices, changes nothing for what comes again and again."""
     with harness.disk_dir() as runtime:
@@ -69,6 +71,15 @@ def test_convolutions(torch, kind, budget):
     run = harness.both(torch, "sliced", kind, budget=budget, timeout=300)[1]
     harness.assert_streamed(run)
     assert run.stats["slices"] > 60, run.describe()
+
+
+def test_large_convolutions(torch):
+    """What their kernels take beside the weight, and what it takes to try out whether slices have the same bits, is within
+    the budget: a strict one, or the program would end."""
+    run = harness.both(torch, "sliced", "large convs", budget=16, env={"SWAPNET_STRICT": "1"})[1]
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+    assert run.stats["slices"] > 60 and run.stats["stray_reads"] == 0 and run.own_lines() == [], run.describe()
 
 
 def test_random_numbers(torch):
