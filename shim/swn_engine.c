@@ -518,6 +518,7 @@ void swn_engine_postfork_child(void)
     swn_behind_fork_child(e);
     swn_window_fork_child(e);
     swn_trial_fork_child(e);
+    swn_rows_fork_child(e);
     swn_lodge_fork_child(e);
     swn_residency_child(&e->res);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {

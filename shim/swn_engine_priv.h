@@ -49,11 +49,16 @@ struct swn_thread_state {
     uintptr_t slicing_end; /* and where what it needs of it ends */
     struct swn_load_run *checking;   /* the checksum that goes along with it, see swn_load_check.c; NULL: none yet */
     struct swn_places *places;       /* of its activations; NULL before its first pass has ended */
+    struct swn_row_reading *reading; /* kept for the next rows that it looks up, see swn_rows.c; or NULL */
+    struct swn_row *rows;            /* likewise, in the order of their addresses */
+    int looking_up;                  /* it is using these */
     struct swn_thread_state *next;
     int listed;
 };
 
 struct source;
+struct swn_row;
+struct swn_row_reading;
 
 struct swn_engine {
     pthread_mutex_t lock;
@@ -369,6 +374,11 @@ int swn_rows_copy(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_b
 void swn_rows_begin(struct swn_engine *e, struct swn_arg *arg);
 /* Lets go of what was read through the mapping. */
 void swn_rows_end(struct swn_engine *e, struct swn_arg *arg);
+/* Frees what is kept for the rows of a thread that is not looking any up, or of all such threads. Returns the bytes of
+ * its buffer. */
+size_t swn_rows_forget(struct swn_thread_state *t);
+size_t swn_rows_trim(struct swn_engine *e);
+void swn_rows_fork_child(struct swn_engine *e);
 
 /* hook_threads.c: 1 while a second thread of the program (not a compute pool's) is alive */
 int swn_threads_many(void);

@@ -70,6 +70,7 @@ void swn_node_remove(struct swn_engine *e, struct swn_range *r)
     n->id += (uint32_t)SWN_NODE_MOST;
     e->free_nodes[e->free_count++] = (uint32_t)r->node;
     r->node = -1;
-    e->node_live--;
+    if (!--e->node_live)
+        swn_rows_trim(e);
     e->plan_dirty = 1;
 }

@@ -428,6 +428,7 @@ int swn_policy_give(struct swn_engine *e, int desperate)
         e->dropped += piece.bytes;
         return 0;
     }
+    swn_rows_trim(e);
     take_back_room(e); /* before anything has to be written */
     if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > first_window(e))
         resize_window(e, first_window(e));
@@ -466,7 +467,7 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
     write_behind(e, bytes, spare);
     int busy = 0;
     while (swn_engine_resident(e) + bytes > e->config.budget_bytes &&
-           (take_back_room(e) || swn_lodge_evict(e)))
+           (take_back_room(e) || swn_lodge_evict(e) || swn_rows_trim(e)))
         trim_warm(e, bytes, 1);
     for (int desperate = 0; desperate < 2; desperate++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)

@@ -14,8 +14,9 @@
 #include "swn_load.h"
 #include "swn_thread.h"
 
-/* Read at a time, into memory of the call's own. */
+/* Read at a time, into memory of the thread's own: as much as it needed so far, in steps of this. */
 #define BATCH_MOST ((size_t)1 << 20)
+#define BATCH_LEAST ((size_t)64 << 10)
 #define RUN_MOST ((size_t)256 << 10)
 /* Pages between two rows that are read with them rather than make two reads of it: on a disk that gave 0.9 GB/s, eight
  * small reads at a time took 40 us each, a page more in one of them 4.5 us. */
@@ -23,9 +24,11 @@
 
 /* Rows looked up at once: more are as well read through the mapping, and would take memory that nobody counts. */
 #define ROWS_MOST ((size_t)1 << 16)
+/* And so many for which memory is kept. */
+#define ROWS_KEPT ((size_t)1 << 12)
 
 /* Where row i of the result comes from. */
-struct row {
+struct swn_row {
     uintptr_t at;
     size_t to;
 };
@@ -40,13 +43,14 @@ struct run {
     int held; /* the file is */
     int own;  /* its own address serves instead */
     int err;  /* why it could not be read, or 0 */
-    struct reading *reading;
+    struct swn_row_reading *reading;
     struct swn_fetch_job job;
 };
 
-/* Guarded by the engine's lock. Whoever is last of the operator and its reads frees it. */
-struct reading {
-    size_t bytes; /* of buf */
+/* Guarded by the engine's lock. Of a thread, for as long as there is a plan; or of its reads, once the operator has
+ * given them up, the last of which frees it. */
+struct swn_row_reading {
+    size_t bytes; /* of buf, for which there are so many pages' runs */
     char *buf;
     unsigned pending;
     int given_up;
@@ -55,7 +59,12 @@ struct reading {
     struct run runs[];
 };
 
-static void let_go(struct reading *rd)
+static size_t struct_bytes(size_t bytes)
+{
+    return sizeof(struct swn_row_reading) + bytes / SWN_PAGE * sizeof(struct run);
+}
+
+static void let_go(struct swn_row_reading *rd)
 {
     for (size_t i = 0; i < rd->n; i++) {
         rd->runs[i].file->refs -= (size_t)rd->runs[i].held;
@@ -63,31 +72,97 @@ static void let_go(struct reading *rd)
     }
 }
 
-static void end_reading(struct reading *rd)
+static void end_reading(struct swn_row_reading *rd)
 {
     let_go(rd);
     munmap(rd->buf, rd->bytes);
-    swn_engine_count_small(-(long long)rd->bytes);
+    swn_engine_count_small(-(long long)(rd->bytes + struct_bytes(rd->bytes)));
     free(rd);
 }
 
 /* NULL: no memory, or none within the budget. Direct reads land in it, so it is neither private nor inherited by a
  * child (HOLES rule 6). */
-static struct reading *begin_reading(struct swn_engine *e, const struct swn_range *r, size_t bytes)
+static struct swn_row_reading *make_reading(struct swn_engine *e, const struct swn_range *r, size_t bytes)
 {
-    if (swn_policy_try_room(e, bytes, r))
+    if (swn_policy_try_room(e, bytes + struct_bytes(bytes), r))
         return NULL;
-    struct reading *rd = malloc(sizeof *rd + bytes / SWN_PAGE * sizeof rd->runs[0]);
+    struct swn_row_reading *rd = malloc(struct_bytes(bytes));
     void *buf = rd ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
     if (buf == MAP_FAILED) {
         free(rd);
         return NULL;
     }
     madvise(buf, bytes, MADV_DONTFORK);
-    *rd = (struct reading){.bytes = bytes, .buf = buf};
-    swn_engine_count_small((long long)bytes);
+    *rd = (struct swn_row_reading){.bytes = bytes, .buf = buf};
+    swn_engine_count_small((long long)(bytes + struct_bytes(bytes)));
     swn_engine_note_peak(e);
     return rd;
+}
+
+/* The thread's own, if it is large enough. Nobody else has it meanwhile. */
+static struct swn_row_reading *begin_reading(struct swn_engine *e, struct swn_thread_state *t,
+                                             const struct swn_range *r, size_t bytes)
+{
+    struct swn_row_reading *rd = t->reading;
+    t->reading = NULL;
+    if (rd && rd->bytes >= bytes) {
+        rd->strays = 0;
+        return rd;
+    }
+    if (rd)
+        end_reading(rd);
+    size_t room = BATCH_LEAST;
+    while (room < bytes)
+        room *= 2;
+    rd = make_reading(e, r, room);
+    return rd || room == bytes ? rd : make_reading(e, r, swn_round_up(bytes, SWN_PAGE));
+}
+
+/* The next call of the thread finds it again: in the steady state there is neither an allocation nor a page fault. */
+static void keep_reading(struct swn_engine *e, struct swn_thread_state *t, struct swn_row_reading *rd)
+{
+    if (e->planned && !t->reading)
+        t->reading = rd;
+    else
+        end_reading(rd);
+}
+
+size_t swn_rows_forget(struct swn_thread_state *t)
+{
+    struct swn_row_reading *rd = t->reading;
+    size_t bytes = rd ? rd->bytes : 0;
+    t->reading = NULL;
+    if (rd)
+        end_reading(rd);
+    if (t->rows) {
+        swn_engine_count_small(-(long long)(ROWS_KEPT * sizeof(struct swn_row)));
+        free(t->rows);
+    }
+    t->rows = NULL;
+    return bytes;
+}
+
+size_t swn_rows_trim(struct swn_engine *e)
+{
+    size_t bytes = 0;
+    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+        if (!t->looking_up)
+            bytes += swn_rows_forget(t);
+    return bytes;
+}
+
+/* The memory itself is not a child's: it is DONTFORK. */
+void swn_rows_fork_child(struct swn_engine *e)
+{
+    for (struct swn_thread_state *t = e->threads; t; t = t->next) {
+        if (t->reading) {
+            swn_engine_count_small(-(long long)(t->reading->bytes + struct_bytes(t->reading->bytes)));
+            free(t->reading);
+        }
+        t->reading = NULL;
+        t->looking_up = 0;
+        swn_rows_forget(t);
+    }
 }
 
 /* The range whose extent has the page at `at`, or NULL: its own address serves it. */
@@ -108,7 +183,7 @@ static int resident(struct swn_engine *e, uintptr_t at)
 }
 
 /* Adds the page at `at`, which lies behind all others. 0: no room. */
-static int add_page(struct swn_engine *e, struct reading *rd, uintptr_t at, size_t *used)
+static int add_page(struct swn_engine *e, struct swn_row_reading *rd, uintptr_t at, size_t *used)
 {
     struct run *last = rd->n ? &rd->runs[rd->n - 1] : NULL;
     if (last && at < last->hi)
@@ -134,7 +209,8 @@ static int add_page(struct swn_engine *e, struct reading *rd, uintptr_t at, size
 }
 
 /* The runs that the first of these rows lie in. Returns how many rows; 0: not even one fits. */
-static size_t plan_batch(struct swn_engine *e, struct reading *rd, const struct row *rows, size_t n, size_t row_bytes)
+static size_t plan_batch(struct swn_engine *e, struct swn_row_reading *rd, const struct swn_row *rows, size_t n,
+                         size_t row_bytes)
 {
     size_t used = 0;
     rd->n = 0;
@@ -156,7 +232,7 @@ static void read_done(struct swn_fetch_job *job, int err)
 {
     struct swn_engine *e = &swn_engine_one;
     struct run *run = job->user;
-    struct reading *rd = run->reading;
+    struct swn_row_reading *rd = run->reading;
     pthread_mutex_lock(&e->lock);
     if (err) {
         run->own = 1;
@@ -172,7 +248,7 @@ static void read_done(struct swn_fetch_job *job, int err)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void submit(struct swn_engine *e, struct reading *rd)
+static void submit(struct swn_engine *e, struct swn_row_reading *rd)
 {
     for (size_t i = 0; i < rd->n; i++) {
         struct run *run = &rd->runs[i];
@@ -193,7 +269,7 @@ static void submit(struct swn_engine *e, struct reading *rd)
 }
 
 /* 0, or -1: the disk does not answer, and rd is no longer the caller's. */
-static int await(struct swn_engine *e, struct reading *rd)
+static int await(struct swn_engine *e, struct swn_row_reading *rd)
 {
     uint64_t begin = swn_now_ns(), until = begin + swn_swapin_wait_ms * 1000000ull;
     if (!e->row_waiters++)
@@ -209,7 +285,7 @@ static int await(struct swn_engine *e, struct reading *rd)
 }
 
 /* What was read is a page's bytes only if its extent is still what stands behind it. */
-static void confirm(struct swn_engine *e, struct reading *rd)
+static void confirm(struct swn_engine *e, struct swn_row_reading *rd)
 {
     for (size_t i = 0; i < rd->n; i++) {
         struct run *run = &rd->runs[i];
@@ -225,7 +301,8 @@ static void confirm(struct swn_engine *e, struct reading *rd)
     let_go(rd);
 }
 
-static void copy_rows(const struct reading *rd, const struct row *rows, size_t n, size_t row_bytes, char *out)
+static void copy_rows(const struct swn_row_reading *rd, const struct swn_row *rows, size_t n, size_t row_bytes,
+                      char *out)
 {
     const struct run *first = rd->runs, *end = rd->runs + rd->n;
     for (size_t i = 0; i < n; i++) {
@@ -247,11 +324,11 @@ static void copy_rows(const struct reading *rd, const struct row *rows, size_t n
 
 /* Reads all rows, batch by batch. 1: done, and no page of it was read through a mapping; 0: done; -1: not done. Holds
  * the lock, but not while it waits or copies. */
-static int read_rows(struct swn_engine *e, const struct swn_range *r, const struct row *rows, size_t n,
-                     size_t row_bytes, char *out)
+static int read_rows(struct swn_engine *e, struct swn_thread_state *t, const struct swn_range *r,
+                     const struct swn_row *rows, size_t n, size_t row_bytes, char *out)
 {
     size_t each = swn_round_up(row_bytes, SWN_PAGE) + SWN_PAGE;
-    struct reading *rd = begin_reading(e, r, n < BATCH_MOST / each ? n * each : BATCH_MOST);
+    struct swn_row_reading *rd = begin_reading(e, t, r, n < BATCH_MOST / each ? n * each : BATCH_MOST);
     if (!rd)
         return -1;
     size_t done = 0, batch = 1;
@@ -267,14 +344,32 @@ static int read_rows(struct swn_engine *e, const struct swn_range *r, const stru
         done += batch;
     }
     int clean = !rd->strays;
-    end_reading(rd);
+    keep_reading(e, t, rd);
     return done == n ? clean : -1;
 }
 
-static int by_address(const void *a, const void *b)
+/* The thread's own memory for n rows, or memory for this call, into *own; NULL: none. */
+static struct swn_row *room_for(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_row **own)
 {
-    uintptr_t x = ((const struct row *)a)->at, y = ((const struct row *)b)->at;
-    return x < y ? -1 : x > y;
+    *own = NULL;
+    if (n > ROWS_KEPT || !e->planned)
+        return *own = malloc(n * sizeof(struct swn_row));
+    if (!t->rows && (t->rows = malloc(ROWS_KEPT * sizeof(struct swn_row))))
+        swn_engine_count_small((long long)(ROWS_KEPT * sizeof(struct swn_row)));
+    return t->rows;
+}
+
+/* qsort takes memory of its own for more than a few. */
+static void sort(struct swn_row *rows, size_t n)
+{
+    for (size_t gap = n / 2; gap; gap = gap == 2 ? 1 : gap * 5 / 11)
+        for (size_t i = gap; i < n; i++) {
+            struct swn_row row = rows[i];
+            size_t j = i;
+            for (; j >= gap && rows[j - gap].at > row.at; j -= gap)
+                rows[j] = rows[j - gap];
+            rows[j] = row;
+        }
 }
 
 int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row_bytes, const int64_t *numbers,
@@ -282,31 +377,40 @@ int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];
-    struct row *rows = n <= ROWS_MOST ? malloc(n * sizeof *rows) : NULL;
-    if (!rows)
+    struct swn_row *own = NULL;
+    if (n > ROWS_MOST)
         return 0;
+    pthread_mutex_lock(&e->lock);
+    uint64_t begin = swn_now_ns();
+    struct swn_thread_state *t = swn_window_thread(e);
+    struct swn_row *rows = t ? room_for(e, t, n, &own) : NULL;
+    if (!rows) {
+        pthread_mutex_unlock(&e->lock);
+        return 0;
+    }
+    t->looking_up = 1;
+    pthread_mutex_unlock(&e->lock);
     int sorted = 1;
     for (size_t i = 0; i < n; i++) {
-        rows[i] = (struct row){first + (size_t)numbers[i] * row_bytes, i};
+        rows[i] = (struct swn_row){first + (size_t)numbers[i] * row_bytes, i};
         sorted &= !i || rows[i - 1].at <= rows[i].at;
     }
     if (!sorted)
-        qsort(rows, n, sizeof *rows, by_address);
+        sort(rows, n);
     pthread_mutex_lock(&e->lock);
-    uint64_t begin = swn_now_ns();
     if (!e->fetch) /* a forked child that computes */
         swn_policy_pool(e);
     int done = e->fetch && arg->rows == 1 && arg->range && arg->range->id == arg->range_id
-                   ? read_rows(e, arg->range, rows, n, row_bytes, out)
+                   ? read_rows(e, t, arg->range, rows, n, row_bytes, out)
                    : -1;
     if (done > 0)
         arg->rows = 2;
     if (done >= 0)
         e->rows += n;
-    struct swn_thread_state *t = swn_window_thread(e);
+    t->looking_up = 0;
     t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */
     pthread_mutex_unlock(&e->lock);
-    free(rows);
+    free(own);
     return done >= 0;
 }
 

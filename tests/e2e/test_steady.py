@@ -28,13 +28,13 @@ def _steady(torch, model, budget):
 
 
 # The transformer is a slow one: on a disk that is slow for a while, places are given up for its weights, rightly.
-QUICK = [("1.13", "vgg"), ("2.13", "resnet")]
+QUICK = [("1.13", "vgg"), ("2.13", "resnet"), ("1.13", "language")]
 
 
 @pytest.mark.parametrize("torch, model, budget", [
     pytest.param(torch, model, budget, id=f"{model}-torch{torch.name}",
                  marks=[] if (torch.name, model) in QUICK else [pytest.mark.slow])
-    for torch in harness.ALL_TORCH for model, budget in (("vgg", 48), ("resnet", 48), ("transformer", 44))],
+    for torch in harness.ALL_TORCH for model, budget in (("vgg", 48), ("resnet", 48), ("transformer", 44), ("language", 40))],
     indirect=["torch"])
 @pytest.mark.alone  # a busy machine has more reads under way than ever before, and a frame more for them
 def test_steady_state(torch, model, budget):

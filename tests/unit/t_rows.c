@@ -304,6 +304,65 @@ static void threads(void *arg)
     end();
 }
 
+static void *look_up_once(void *arg)
+{
+    int64_t rows[64];
+    uint64_t state = (uint64_t)(uintptr_t)arg;
+    random_rows(rows, 64, &state);
+    CHECK(look_up(rows, 64) == 1);
+    CHECK(e->small_bytes > 0);
+    return NULL;
+}
+
+static void *look_up_and_end(void *arg)
+{
+    look_up_once(arg);
+    swn_window_thread_exit(); /* as hook_threads.c does */
+    return NULL;
+}
+
+/* While there is a plan, a thread looks rows up in memory that it has: counted, as much as it needed so far, and gone
+ * with the thread, in a child, and before anything has to leave. */
+static void kept_for_the_next(void *arg)
+{
+    (void)arg;
+    begin_with(NULL);
+    int64_t rows[MOST];
+    uint64_t state = 11;
+    e->planned = 1;
+    look_up_once((void *)5);
+    long long small_bytes = e->small_bytes;
+    struct swn_row_reading *kept = swn_window_self()->reading;
+    CHECK(kept && small_bytes > 0 && small_bytes < (long long)MIB);
+    for (unsigned i = 0; i < 8; i++) {
+        random_rows(rows, 64, &state);
+        CHECK(look_up(rows, 64) == 1 && swn_window_self()->reading == kept && e->small_bytes == small_bytes);
+    }
+    random_rows(rows, MOST, &state);
+    CHECK(look_up(rows, MOST) == 1 && e->small_bytes > small_bytes && e->small_bytes < (long long)(2 * MIB));
+    small_bytes = e->small_bytes;
+    pthread_t t;
+    for (uintptr_t i = 1; i < 4; i++) {
+        CHECK(pthread_create(&t, NULL, look_up_and_end, (void *)i) == 0 && pthread_join(t, NULL) == 0);
+    }
+    CHECK(e->small_bytes == small_bytes);
+    swn_engine_prefork();
+    pid_t pid = fork();
+    if (!pid) {
+        swn_engine_postfork_child();
+        CHECK(e->small_bytes == 0 && !swn_window_self()->reading);
+        _exit(0);
+    }
+    swn_engine_postfork_parent();
+    int status;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+    pthread_mutex_lock(&e->lock);
+    CHECK(swn_policy_give(e, 0) == 0);
+    pthread_mutex_unlock(&e->lock);
+    CHECK(e->small_bytes == 0 && !swn_window_self()->reading);
+    CHECK(look_up(rows, 64) == 1 && e->small_bytes > 0); /* no end(): extents that a child may map are not given back */
+}
+
 #define IN_A_CHILD(name)                                                                                               \
     static void test_##name(void **state)                                                                              \
     {                                                                                                                  \
@@ -318,13 +377,19 @@ IN_A_CHILD(refused)
 IN_A_CHILD(bad_disk)
 IN_A_CHILD(forked)
 IN_A_CHILD(threads)
+IN_A_CHILD(kept_for_the_next)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_their_pages), cmocka_unit_test(test_written),  cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_refused),          cmocka_unit_test(test_bad_disk), cmocka_unit_test(test_forked),
+        cmocka_unit_test(test_only_their_pages),
+        cmocka_unit_test(test_written),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_bad_disk),
+        cmocka_unit_test(test_forked),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_kept_for_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

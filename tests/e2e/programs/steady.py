@@ -1,4 +1,4 @@
-"""What a pass costs the library when nothing changes any more: steady.py OUT vgg|resnet|transformer, or one of torchvision."""
+"""What a pass costs the library when nothing changes any more: steady.py OUT vgg|resnet|transformer|language, or one of torchvision."""
 import ctypes
 import json
 import os
@@ -68,6 +68,24 @@ def transformer():
     return nn.Sequential(*(Block() for _ in range(6))), (1, 160, 512)  # 72 MiB
 
 
+class Language(nn.Module):
+    """Looks its tokens up in the table by which it multiplies at the end."""
+    def __init__(self, words=12000, width=512, length=96):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(Block() for _ in range(4)))
+        self.head = nn.Linear(width, words, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, tokens):
+        x = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+        return self.head(self.blocks(x)[:, -1:])
+
+
+def language():
+    return Language(), (1, 96)  # 72 MiB, 23 of them the table
+
+
 def torchvisions(name):
     import torchvision
     return getattr(torchvision.models, name)(weights=None), (1, 3, 224, 224)
@@ -98,10 +116,10 @@ def watch():
 
 
 record, args = begin()
-own = {"vgg": vgg, "resnet": resnet, "transformer": transformer}
+own = {"vgg": vgg, "resnet": resnet, "transformer": transformer, "language": language}
 model, shape = own[args[0]]() if args[0] in own else torchvisions(args[0])
 model.eval()
-image = torch.randn(shape)
+image = torch.randint(0, 12000, shape) if args[0] == "language" else torch.randn(shape)
 with torch.no_grad():
     for _ in range(WARM_UP):
         output = model(image)
