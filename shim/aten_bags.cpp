@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "aten_rows.h"
 #include "aten_simple.h"
@@ -23,17 +24,17 @@ struct Small {
 Small small_weight(const at::Tensor &weight, const at::Tensor &indices, int64_t mode, int64_t padding)
 {
     Small small;
-    std::vector<int64_t> wanted;
-    if (mode != mode_max && swn_rows_away(weight) && swn_plainly_laid_out(weight) && weight.dim() == 2 &&
-        indices.dim() == 1)
-        wanted = swn_numbers(indices);
-    std::vector<int64_t> rows = wanted;
+    if (mode == mode_max || !swn_rows_away(weight) || !swn_plainly_laid_out(weight) || weight.dim() != 2 ||
+        indices.dim() != 1)
+        return small;
+    swn_numbers wanted(indices);
+    std::vector<int64_t> rows(wanted.begin(), wanted.end());
     std::sort(rows.begin(), rows.end());
     rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
     auto count = static_cast<int64_t>(rows.size());
     if (!count || rows.size() * static_cast<size_t>(weight.size(1)) * weight.itemsize() > most_bytes)
         return small;
-    small.weight = swn_look_up(weight, rows, {count, weight.dim() == 2 ? weight.size(1) : 0});
+    small.weight = swn_look_up(weight, rows, {count, weight.size(1)});
     if (!small.weight.defined())
         return small;
     auto place = [&rows](int64_t row) { return std::lower_bound(rows.begin(), rows.end(), row) - rows.begin(); };

@@ -35,10 +35,10 @@ int rows_of(const swn_op *op, const at::Tensor &weight)
     return -1;
 }
 
-std::vector<int64_t> sizes_of(at::IntArrayRef index, const at::Tensor &weight)
+at::DimVector sizes_of(at::IntArrayRef index, const at::Tensor &weight)
 {
-    std::vector<int64_t> sizes = index.vec();
-    sizes.insert(sizes.end(), weight.sizes().begin() + 1, weight.sizes().end());
+    at::DimVector sizes(index.begin(), index.end());
+    sizes.append(weight.sizes().begin() + 1, weight.sizes().end());
     return sizes;
 }
 
@@ -58,7 +58,8 @@ at::Tensor index_kernel(const at::Tensor &self, const c10::List<swn_maybe_tensor
     swn_maybe_tensor first = indices.size() == 1 ? indices.get(0) : swn_maybe_tensor();
     if (first && first->defined() && first->dim() && swn_rows_away(self) && first->scalar_type() == at::kLong &&
         swn_plainly_laid_out(*first)) {
-        std::vector<int64_t> rows = swn_numbers(*first);
+        swn_numbers numbers(*first);
+        c10::SmallVector<int64_t, 64> rows(numbers.begin(), numbers.end());
         for (int64_t &row : rows)
             row += row < 0 ? self.size(0) : 0;
         out = swn_look_up(self, rows, sizes_of(first->sizes(), self));
@@ -72,7 +73,7 @@ at::Tensor gather_kernel(const at::Tensor &self, int64_t dim, const at::Tensor &
     at::Tensor out;
     if (dim == 0 && swn_rows_away(self) && index.scalar_type() == at::kLong && self.dim() == 2 && index.dim() == 2 &&
         index.size(1) == self.size(1) && index.stride(1) == 0)
-        out = swn_look_up(self, swn_numbers(index.select(1, 0)), index.sizes().vec());
+        out = swn_look_up(self, swn_numbers(index.select(1, 0)), index.sizes());
     return out.defined() ? out : at::cpu::gather(self, dim, index, sparse_grad);
 }
 
@@ -83,17 +84,16 @@ bool swn_rows_away(const at::Tensor &weight)
     return rows_of(swn_current_op(), weight) >= 0;
 }
 
-std::vector<int64_t> swn_numbers(const at::Tensor &index)
+swn_numbers::swn_numbers(const at::Tensor &index)
 {
     if (!swn_simple(index, index.scalar_type()) ||
         (index.scalar_type() != at::kLong && index.scalar_type() != at::kInt) || index.numel() > most_numbers)
-        return {};
-    at::Tensor numbers = index.to(at::kLong).contiguous();
-    const int64_t *at = numbers.data_ptr<int64_t>();
-    return std::vector<int64_t>(at, at + numbers.numel());
+        return;
+    held_ = index.to(at::kLong).contiguous();
+    numbers_ = {held_.data_ptr<int64_t>(), static_cast<size_t>(held_.numel())};
 }
 
-at::Tensor swn_look_up(const at::Tensor &weight, const std::vector<int64_t> &rows, const std::vector<int64_t> &sizes)
+at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntArrayRef sizes)
 {
     swn_op *op = swn_current_op();
     int arg = rows_of(op, weight);

@@ -3,11 +3,10 @@
 #ifndef SWN_ATEN_ROWS_H
 #define SWN_ATEN_ROWS_H
 
+#include <ATen/core/DimVector.h>
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 #include <torch/version.h>
-
-#include <vector>
 
 #include "swn_aten.h"
 
@@ -20,12 +19,32 @@ using swn_maybe_tensor = std::optional<at::Tensor>;
 // Whether the running operator looks up rows of this weight, and it is not all in memory.
 bool swn_rows_away(const at::Tensor &weight);
 
-// The numbers of such a tensor, which has them one behind the other; none where it is anything else.
-std::vector<int64_t> swn_numbers(const at::Tensor &index);
+// The numbers of an index, as long as this lives; none where it is anything else.
+class swn_numbers
+{
+  public:
+    explicit swn_numbers(const at::Tensor &index);
+    operator at::IntArrayRef() const
+    {
+        return numbers_;
+    }
+    const int64_t *begin() const
+    {
+        return numbers_.begin();
+    }
+    const int64_t *end() const
+    {
+        return numbers_.end();
+    }
+
+  private:
+    at::Tensor held_;
+    at::IntArrayRef numbers_;
+};
 
 // A tensor of `sizes` with these rows of the weight, which the running operator looks up. An undefined one where
 // PyTorch has to do it, or to say what is wrong.
-at::Tensor swn_look_up(const at::Tensor &weight, const std::vector<int64_t> &rows, const std::vector<int64_t> &sizes);
+at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntArrayRef sizes);
 
 // Put their kernels in front of PyTorch's own at the CPU key. `host` is borrowed for ever.
 void swn_rows_register(torch::Library &library, const swn_host *host); // aten_rows.cpp: index_select, index, gather

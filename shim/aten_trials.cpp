@@ -180,14 +180,24 @@ bool same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, 
     });
 }
 
+// Whether its result could be taken for a copy of the weight.
+bool result_like_weight(const swn_sliced &what)
+{
+    size_t bytes = what.weight.itemsize();
+    for (int64_t size : what.sizes)
+        bytes *= static_cast<size_t>(size);
+    return bytes >= what.weight.nbytes() / 2 && bytes / 2 <= what.weight.nbytes();
+}
+
 bool try_out(const swn_sliced &what, const swn_cuts &cuts)
 {
     size_t bytes = what.weight.nbytes(), input_bytes = period_of(input_in_line(what) + extent(what.input));
     if (!what.copied)
         return same_in_parts(what, cuts, period_of(weight_in_page(what) + bytes), false);
     // With as many rows as there is room for, since not all kernels make do with the smallest blocks.
-    for (size_t rows = what.block > 1 ? block_rows : 1; rows; rows = rows > swn_block ? rows / 2 : 0) {
-        size_t period = weight_in_page(what) ? 0 : period_of_rows(what, rows);
+    bool foldable = !weight_in_page(what) && !result_like_weight(what);
+    for (size_t rows = what.block > 1 ? block_rows : 1; foldable && rows; rows = rows > swn_block ? rows / 2 : 0) {
+        size_t period = period_of_rows(what, rows);
         if (period && host->trial_room(2 * period + input_bytes)) {
             if (same_in_parts(what, cuts, period, true))
                 return true;

@@ -104,9 +104,12 @@ def status():
 
 
 def own_allocations():
-    """How often the two halves of the library have called malloc or new so far, where malloc_meter.so is preloaded."""
+    """How often the C half and the other one have taken memory so far from the heap, from the system, and from the heap
+    for tensors of PyTorch's; zeros where malloc_meter.so is not preloaded."""
     library = ctypes.CDLL(None)
-    return [library.malloc_meter_count(i) for i in range(2)] if hasattr(library, "malloc_meter_count") else [0, 0]
+    if not hasattr(library, "malloc_meter_count"):
+        return [[0, 0, 0], [0, 0, 0]]
+    return [[library.malloc_meter_count(half, kind) for kind in range(3)] for half in range(2)]
 
 
 def watch():
@@ -127,7 +130,7 @@ with torch.no_grad():
     before, faults, calls = status(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt, own_allocations()
     for _ in range(PASSES):
         output = model(image)
-    calls = [now - then for now, then in zip(own_allocations(), calls)]
+    calls = [[now - then for now, then in zip(*half)] for half in zip(own_allocations(), calls)]
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
     after = status()
 record.check("finite", torch.isfinite(output).all())
