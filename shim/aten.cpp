@@ -671,6 +671,8 @@ const char *enable()
 const char *enable_device()
 {
     try {
+        Silent silent; // as above
+        Guard guard(&silent);
         swn_devswap_begin_half(host);
         swn_unified_register(host);
     } catch (...) {

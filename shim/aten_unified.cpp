@@ -945,6 +945,20 @@ void swn_unified_trim(int device)
 #endif
 }
 
+bool swn_unified_registered(const at::Tensor &tensor)
+{
+    c10::StorageImpl *storage = tensor.is_cpu() ? storage_of(tensor) : nullptr;
+    if (!storage)
+        return false;
+    auto at = reinterpret_cast<uintptr_t>(data_of(storage).get());
+    std::lock_guard<std::mutex> guard(lock);
+    auto span = spans.upper_bound(at);
+    if (span == spans.begin())
+        return false;
+    const Owner *o = (--span)->second;
+    return at < span->first + o->bytes && (o->devices || o->closing);
+}
+
 bool swn_unified_in_graph(const at::Tensor &tensor)
 {
     return in_graph(tensor);
@@ -961,4 +975,5 @@ void swn_unified_register(const swn_host *h)
     auto *library = new torch::Library(torch::Library::IMPL, "aten", device_key, swn_kernels_source, __LINE__);
     library->impl("_to_copy", to_copy);
     library->impl("copy_", copy);
+    swn_pinned_register();
 }

@@ -74,6 +74,12 @@ def test_rules(torch, mode, device):
         assert run.record["notes"]["live"]["registered"] == 0, run.describe()
 
 
+@pytest.mark.parametrize("device", ["orin", "nano"])
+def test_pinned(torch, device):
+    run = both(torch, "pinned", device=device)[1]
+    assert run.own_lines() == [], run.describe()
+
+
 @pytest.mark.parametrize("mode", ["ordered", "readers", "modes"])
 def test_unseen(torch, mode):
     """What nobody may notice: the order of a stream's copies, threads that only read, and the program's own modes."""

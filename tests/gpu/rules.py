@@ -91,6 +91,17 @@ class Rules:
         for i, t in enumerate(back):
             self.tensor(f"back {i}", t)
 
+    def pinned(self):
+        """What pin_memory() returns does not change with the weight."""
+        weight = nn.Parameter(torch.rand(WIDTH, WIDTH))
+        there = weight.to(self.gpu.device)
+        self.value("pinned", self.gpu.is_pinned(weight))
+        snapshot = self.gpu.pinned_copy(weight.detach())
+        self.value("copy pinned", self.gpu.is_pinned(snapshot))
+        weight.add_(1)
+        self.tensor("copy", snapshot)
+        self.tensor("there", there.cpu())
+
     def forked(self):
         module, host = model().to(self.gpu.device), nn.Parameter(torch.rand(WIDTH, WIDTH))
         there = host.to(self.gpu.device)
@@ -187,4 +198,5 @@ class Rules:
 
 
 # The last one ends all sharing.
-NAMES = ["writes", "written", "tied", "lifetime", "forked", "registered", "streams", "threads", "graph", "graph_written", "compiled"]
+NAMES = ["writes", "written", "tied", "lifetime", "pinned", "forked", "registered", "streams", "threads", "graph", "graph_written",
+         "compiled"]

@@ -80,6 +80,12 @@ class Cuda:
     def registered(self, *tensors):
         return registered(torch.cuda.cudart(), *tensors)
 
+    def pinned_copy(self, tensor):
+        return tensor.pin_memory()
+
+    def is_pinned(self, tensor):
+        return tensor.is_pinned()
+
     def load(self, path):
         return torch.load(path, map_location=self.device)
 
@@ -123,6 +129,12 @@ class Standin:
 
     def moved(self, module):
         return module.to(self.device)
+
+    def pinned_copy(self, tensor):
+        return tensor.pin_memory(self.device)
+
+    def is_pinned(self, tensor):
+        return tensor.is_pinned(self.device)
 
     @contextlib.contextmanager
     def stream(self, number):

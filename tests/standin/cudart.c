@@ -588,6 +588,29 @@ EXPORT int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigne
         return standin_end(INVALID);
     struct launch *k = calloc(1, sizeof *k);
     k->stream = stream;
+EXPORT int cudaHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    standin_begin();
+    return standin_end(flags ? INVALID : make(p, bytes, STANDIN_PINNED, 0));
+}
+
+EXPORT int cudaFreeHost(void *p)
+{
+    return cudaFree(p);
+}
+
+EXPORT int cudaPointerGetAttributes(struct standin_pointer *out, const void *p)
+{
+    static const int types[] = {
+        [STANDIN_DEVICE] = 2, [STANDIN_REGISTERED] = 1, [STANDIN_MANAGED] = 3, [STANDIN_PINNED] = 1};
+    standin_begin();
+    const struct memory *m = standin_find(p, 0);
+    *out = (struct standin_pointer){.device = -1, .on_host = (void *)(uintptr_t)p};
+    if (m && (size_t)m->kind < sizeof types / sizeof types[0])
+        out->type = types[m->kind];
+    return standin_end(OK);
+}
+
     k->attach = m;
     k->attached = flags;
     enqueue(k);

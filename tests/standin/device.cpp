@@ -11,6 +11,9 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 #include <torch/version.h>
+#if TORCH_VERSION_MAJOR > 1
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#endif
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
 #define STANDIN_ALLOCATOR_SAYS
 #include <c10/core/CachingDeviceAllocator.h>
@@ -18,6 +21,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -181,6 +185,72 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     void setDevice(c10::Device to) const override
     {
         uncheckedSetDevice(to);
+// Of the processor's, which the device reaches.
+c10::DataPtr make_pinned(size_t n)
+{
+    void *p = nullptr;
+    TORCH_CHECK(!n || !cudaHostAlloc(&p, n, 0), "no pinned memory left");
+    return {p, p, [](void *at) { cudaFreeHost(at); }, at::kCPU};
+}
+
+bool is_pinned(const void *p)
+{
+    standin_pointer found;
+    return !cudaPointerGetAttributes(&found, p) && found.type == 1;
+}
+
+#if SWAPNET_TORCH_MAJOR == 1
+at::Tensor pin_memory(const at::Tensor &t, c10::optional<c10::Device>)
+{
+    c10::Storage storage(c10::Storage::use_byte_size_t(), t.storage().nbytes(), make_pinned(t.storage().nbytes()),
+                         nullptr, false);
+    at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
+        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+    made.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides());
+    return made.copy_(t);
+}
+
+bool tensor_is_pinned(const at::Tensor &t, c10::optional<c10::Device>)
+{
+    return is_pinned(t.storage().data());
+}
+#else
+struct Pinned final : c10::Allocator {
+    c10::DataPtr allocate(size_t n) override
+    {
+        return make_pinned(n);
+    }
+    void copy_data(void *to, const void *from, size_t n) const override
+    {
+        std::memcpy(to, from, n);
+    }
+};
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+    bool isPinnedPtr(const void *p) const override
+    {
+        return is_pinned(p);
+    }
+    c10::Allocator *getPinnedMemoryAllocator() const override
+    {
+        static Pinned pinned;
+        return &pinned;
+    }
+    bool hasPrimaryContext(c10::DeviceIndex) const override
+    {
+        return true;
+    }
+    bool isBuilt() const override
+    {
+        return true;
+    }
+    bool isAvailable() const override
+    {
+        return true;
+    }
+};
+#endif
+
     }
     void uncheckedSetDevice(c10::Device to) const noexcept override
     {
@@ -534,6 +604,10 @@ const int registered = [] {
 
 extern "C" __attribute__((visibility("default"))) void standin_use_stream(int64_t stream)
 {
+#if SWAPNET_TORCH_MAJOR == 1
+    m.impl("is_pinned", tensor_is_pinned);
+    m.impl("_pin_memory", pin_memory);
+#endif
     current_stream = stream;
 }
 
@@ -562,6 +636,10 @@ extern "C" __attribute__((visibility("default"))) void standin_new_graph(void)
 }
 
 // The graph runs, on this thread's stream, which is not being captured.
+#if SWAPNET_TORCH_MAJOR > 1
+    at::RegisterPrivateUse1HooksInterface(new Hooks);
+    at::globalContext().lazyInitDevice(type);
+#endif
 extern "C" __attribute__((visibility("default"))) void standin_replay(void)
 {
     turn();

@@ -27,8 +27,15 @@ void standin_reached(const void *host, size_t bytes);
 int standin_knows(const void *host);
 /* Where a kernel finds what is at a device address. */
 void *standin_view(const void *device);
-#define STANDIN_DEVICES 2 /* alike; kernels run one after the other on all of them */
-enum standin_kind { STANDIN_DEVICE, STANDIN_REGISTERED, STANDIN_MANAGED, STANDIN_RESERVED, STANDIN_PHYSICAL };
+#define STANDIN_DEVICES 2 /* alike */
+enum standin_kind {
+    STANDIN_DEVICE,
+    STANDIN_REGISTERED,
+    STANDIN_MANAGED,
+    STANDIN_RESERVED,
+    STANDIN_PHYSICAL,
+    STANDIN_PINNED
+};
 /* How many of them there are. */
 unsigned standin_live(enum standin_kind kind);
 /* Of virtual memory management: sizes and addresses are multiples of it. */
@@ -55,6 +62,14 @@ int cudaDeviceSynchronize(void);
 int cudaHostRegister(void *p, size_t bytes, unsigned flags);
 int cudaHostUnregister(void *p);
 int cudaHostGetDevicePointer(void **device, void *host, unsigned flags);
+int cudaHostAlloc(void **p, size_t bytes, unsigned flags);
+int cudaFreeHost(void *p);
+struct standin_pointer { /* cudaPointerAttributes */
+    int type;            /* 0: the driver does not know it, 1: pinned, 2: the device's, 3: managed */
+    int device;
+    void *on_device, *on_host;
+};
+int cudaPointerGetAttributes(struct standin_pointer *out, const void *p);
 int cudaMallocManaged(void **p, size_t bytes, unsigned flags);
 int cudaMalloc(void **p, size_t bytes);
 int cudaFree(void *p);

@@ -7,7 +7,7 @@ import types
 
 import torch
 
-LIVE = ("device", "registered", "managed", "reserved", "physical")
+LIVE = ("device", "registered", "managed", "reserved", "physical", "pinned")
 
 
 class Standin:

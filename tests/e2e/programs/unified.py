@@ -132,6 +132,22 @@ def writes():
     record.tensor("seen.device", there.cpu())
 
 
+def pinned():
+    """What pin_memory() returns is a copy, whatever the driver knows of the weight."""
+    for how, same in {"itself": lambda w: w.detach(), "numpy": lambda w: torch.from_numpy(w.detach().numpy()),
+                      "part": lambda w: w.detach()[3:9]}.items():
+        weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+        there = weight.to(device)
+        record.value(f"{how} pinned", same(weight).is_pinned(device))
+        snapshot = same(weight).pin_memory(device)
+        record.value(f"{how} snapshot pinned", snapshot.is_pinned(device))
+        weight.add_(1)
+        record.tensor(f"{how} snapshot", snapshot)
+        record.tensor(f"{how} there", there.cpu())
+        del there
+        record.value(f"{how} pinned afterwards", same(weight).is_pinned(device))
+
+
 def ordered():
     """A copy that comes to the processor stands in the order of the stream, behind those that did not block."""
     before, weight = torch.randn(WIDTH, WIDTH).to(device), nn.Parameter(torch.randn(WIDTH, WIDTH)).to(device)
