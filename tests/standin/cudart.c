@@ -4,6 +4,9 @@
  * - The processor reaches no device memory, and no managed memory that is attached to the device from a launch until
  *   the program has waited for it, unless the device has concurrent managed access (CUDA Programming Guide, "Coherency
  *   and Concurrency" of unified memory). Both are mapped twice, and the processor's mapping is without access then.
+ * - What is launched on one stream runs in that order, and beside what is launched on others; only the legacy stream
+ *   waits for the others and they for it, but for those that were created not to. What could run first, and was
+ *   launched last, does.
  * - A kernel reaches device memory, managed memory unless it is attached to the host, registered memory at its device
  *   address, and other memory only where the device reaches pageable memory. What it reads stays as it is meanwhile.
  * - Registered memory has the pages that it had when it was registered (pinned.c).
@@ -22,6 +25,8 @@
 
 #define AWAY ((uintptr_t)1 << 46) /* from a registered address to the device's, where they differ */
 #define STRETCHES 32
+#define WORKERS 16
+#define WORKERS_LEAST 4
 enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
 
 /* Attributes by cudaDeviceAttr, as NVIDIA documents them for these devices; where it does not say whether the host's
@@ -35,7 +40,7 @@ static const struct traits {
 };
 
 struct launch {
-    int device;
+    int device, running;
     void *stream;
     struct memory *attach; /* a change of its attachment to `attached`, or NULL: a kernel */
     void (*call)(void *arg);
@@ -52,7 +57,8 @@ pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t standin_moved = PTHREAD_COND_INITIALIZER;
 struct memory *standin_memories;
 static const struct traits *device;
-static struct launch *queue, **queue_end = &queue; /* the first one is running */
+static struct launch *queue, **queue_end = &queue; /* in the order in which they were launched */
+static unsigned workers, idle;
 static size_t device_bytes, device_peak;
 static int in_use; /* launched something, and not waited for it since */
 static unsigned fail_in;
@@ -170,47 +176,84 @@ static unsigned long sum(const struct launch *k)
     return s;
 }
 
+/* Whether k has to wait for what was launched before it: on its own stream, and on the legacy one if either is that. */
+static int waits(const struct launch *k)
+{
+    for (const struct launch *j = queue; j != k; j = j->next)
+        if (j->device == k->device && (j->stream == k->stream || standin_legacy(j->stream, k->stream)))
+            return 1;
+    return 0;
+}
+
+/* The newest that can run: what was launched on other streams before it is overtaken. */
+static struct launch *choose(void)
+{
+    struct launch *best = NULL;
+    for (struct launch *k = queue; k; k = k->next)
+        if (!k->running && !waits(k))
+            best = k;
+    return best;
+}
+
+static void run(struct launch *k)
+{
+    if (k->attach) {
+        k->attach->attached = k->attached;
+        protect(k->attach);
+    } else if (k->call) {
+        k->call(k->arg);
+    } else {
+        pthread_mutex_unlock(&standin_lock);
+        if (sum(k) != k->sum)
+            standin_broken("memory changed before a kernel that was launched has read it", k->stretches[0]);
+        usleep(k->us);
+        if (sum(k) != k->sum)
+            standin_broken("memory changed while a kernel was reading it", k->stretches[0]);
+        pthread_mutex_lock(&standin_lock);
+        if (k->to) {
+            memcpy(k->to, reach(k->stretches[0], k->bytes[0]), k->bytes[0]);
+            check_registered(standin_find(k->to, 0), k->to, k->bytes[0]);
+        }
+    }
+}
+
+static void end(struct launch *k)
+{
+    struct launch **link = &queue;
+    while (*link != k)
+        link = &(*link)->next;
+    *link = k->next;
+    if (!k->next)
+        queue_end = link;
+    free(k);
+    pthread_cond_broadcast(&standin_moved);
+}
+
 static void *work(void *none)
 {
     pthread_mutex_lock(&standin_lock);
     for (;;) {
-        while (!queue)
+        struct launch *k;
+        while (!(k = choose())) {
+            idle++;
             pthread_cond_wait(&standin_moved, &standin_lock);
-        struct launch *k = queue;
-        if (k->attach) {
-            k->attach->attached = k->attached;
-            protect(k->attach);
-        } else if (k->call) {
-            k->call(k->arg);
-        } else {
-            pthread_mutex_unlock(&standin_lock);
-            if (sum(k) != k->sum)
-                standin_broken("memory changed before a kernel that was launched has read it", k->stretches[0]);
-            usleep(k->us);
-            if (sum(k) != k->sum)
-                standin_broken("memory changed while a kernel was reading it", k->stretches[0]);
-            pthread_mutex_lock(&standin_lock);
-            if (k->to) {
-                memcpy(k->to, reach(k->stretches[0], k->bytes[0]), k->bytes[0]);
-                check_registered(standin_find(k->to, 0), k->to, k->bytes[0]);
-            }
+            idle--;
         }
-        queue = k->next;
-        if (!queue)
-            queue_end = &queue;
-        free(k);
-        pthread_cond_broadcast(&standin_moved);
+        k->running = 1;
+        run(k);
+        end(k);
     }
     return none;
 }
 
 static void enqueue(struct launch *k)
 {
-    static int running;
     pthread_t thread;
-    if (!running && pthread_create(&thread, NULL, work, NULL) == 0)
+    while ((workers < WORKERS_LEAST || (!idle && workers < WORKERS)) && !pthread_create(&thread, NULL, work, NULL)) {
         pthread_detach(thread);
-    running = 1;
+        if (++workers >= WORKERS_LEAST)
+            break;
+    }
     k->device = current;
     *queue_end = k;
     queue_end = &k->next;
@@ -220,7 +263,15 @@ static void enqueue(struct launch *k)
 static int pending(const void *stream)
 {
     for (struct launch *k = queue; k; k = k->next)
-        if (k->device == current && (!stream || !k->stream || k->stream == stream))
+        if (k->device == current && (k->stream == stream || standin_legacy(k->stream, stream)))
+            return 1;
+    return 0;
+}
+
+static int pending_anywhere(void)
+{
+    for (struct launch *k = queue; k; k = k->next)
+        if (k->device == current)
             return 1;
     return 0;
 }
@@ -233,10 +284,17 @@ void standin_settle(void)
     }
 }
 
-/* stream NULL: waits for all of the current device's, as the legacy stream does. */
+/* NULL, the legacy stream, waits for all that wait for it. */
 static void synchronize(const void *stream)
 {
     while (pending(stream))
+        pthread_cond_wait(&standin_moved, &standin_lock);
+    standin_settle();
+}
+
+static void synchronize_all(void)
+{
+    while (pending_anywhere())
         pthread_cond_wait(&standin_moved, &standin_lock);
     standin_settle();
 }
@@ -456,7 +514,7 @@ EXPORT int cudaDeviceSynchronize(void)
     standin_begin();
     int err = standin_refused();
     if (!err)
-        synchronize(NULL);
+        synchronize_all();
     return standin_end(err);
 }
 
@@ -474,7 +532,7 @@ EXPORT int standin_wait(void *stream)
     standin_begin();
     int err = standin_strict() ? standin_refused() : standin_is_captured(stream) ? CAPTURE_UNSUPPORTED : OK;
     if (!err)
-        synchronize(NULL);
+        synchronize_all();
     return standin_end(err);
 }
 
@@ -485,6 +543,8 @@ EXPORT int cudaHostRegister(void *p, size_t bytes, unsigned flags)
         return standin_end(NOT_SUPPORTED);
     if (!bytes || flags & ~3u) /* portable, mapped: with unified addresses all of it is */
         return standin_end(INVALID);
+    if (standin_unsafe())
+        return standin_end(CAPTURE_UNSUPPORTED);
     if (standin_made_to_fail())
         return standin_end(NO_MEMORY);
     for (struct memory *m = standin_memories; m; m = m->next)
@@ -507,7 +567,7 @@ EXPORT int cudaHostUnregister(void *p)
     struct memory *m = standin_find(p, 0);
     if (!m || m->kind != STANDIN_REGISTERED || m->base != p)
         return standin_end(NOT_REGISTERED);
-    if (standin_strict() && standin_refused())
+    if (standin_unsafe())
         return standin_end(CAPTURE_UNSUPPORTED);
     for (struct launch *k = queue; k; k = k->next)
         for (unsigned i = 0; i < k->n; i++)
@@ -528,9 +588,36 @@ EXPORT int cudaHostGetDevicePointer(void **out, void *host, unsigned flags)
     return standin_end(OK);
 }
 
+EXPORT int cudaHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    standin_begin();
+    if (standin_unsafe())
+        return standin_end(CAPTURE_UNSUPPORTED);
+    return standin_end(flags ? INVALID : make(p, bytes, STANDIN_PINNED, 0));
+}
+
+EXPORT int cudaFreeHost(void *p)
+{
+    return cudaFree(p);
+}
+
+EXPORT int cudaPointerGetAttributes(struct standin_pointer *out, const void *p)
+{
+    static const int types[] = {
+        [STANDIN_DEVICE] = 2, [STANDIN_REGISTERED] = 1, [STANDIN_MANAGED] = 3, [STANDIN_PINNED] = 1};
+    standin_begin();
+    const struct memory *m = standin_find(p, 0);
+    *out = (struct standin_pointer){.device = -1, .on_host = (void *)(uintptr_t)p};
+    if (m && (size_t)m->kind < sizeof types / sizeof types[0])
+        out->type = types[m->kind];
+    return standin_end(OK);
+}
+
 EXPORT int cudaMallocManaged(void **p, size_t bytes, unsigned flags)
 {
     standin_begin();
+    if (standin_unsafe())
+        return standin_end(CAPTURE_UNSUPPORTED);
     return standin_end(flags == ATTACH_GLOBAL || flags == ATTACH_HOST ? make(p, bytes, STANDIN_MANAGED, flags)
                                                                       : INVALID);
 }
@@ -538,12 +625,16 @@ EXPORT int cudaMallocManaged(void **p, size_t bytes, unsigned flags)
 EXPORT int cudaMalloc(void **p, size_t bytes)
 {
     standin_begin();
+    if (standin_unsafe())
+        return standin_end(CAPTURE_UNSUPPORTED);
     return standin_end(make(p, bytes, STANDIN_DEVICE, 0));
 }
 
 EXPORT int cudaFree(void *p)
 {
     standin_begin();
+    if (standin_unsafe()) /* of nothing as well: it initialises the device */
+        return standin_end(CAPTURE_UNSUPPORTED);
     struct memory *m = standin_find(p, 0);
     if (p && (!m || m->base != p || m->kind == STANDIN_REGISTERED))
         return standin_end(INVALID);
@@ -572,7 +663,7 @@ EXPORT int cudaMemGetInfo(size_t *free, size_t *total)
 EXPORT int cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
 {
     standin_begin();
-    synchronize(NULL);
+    synchronize_all();
     struct memory *a = standin_find(to, 1), *b = standin_find(from, 1);
     (void)kind;
     memcpy(a ? a->view + ((char *)to - a->device) : to, b ? b->view + ((const char *)from - b->device) : from, bytes);
@@ -586,31 +677,10 @@ EXPORT int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigne
     if (!m || m->kind != STANDIN_MANAGED || m->base != p || (bytes && bytes != m->bytes) ||
         (flags != ATTACH_GLOBAL && flags != ATTACH_HOST) || standin_made_to_fail())
         return standin_end(INVALID);
+    if (standin_unsafe() || standin_legacy_captured(stream))
+        return standin_end(CAPTURE_IMPLICIT);
     struct launch *k = calloc(1, sizeof *k);
     k->stream = stream;
-EXPORT int cudaHostAlloc(void **p, size_t bytes, unsigned flags)
-{
-    standin_begin();
-    return standin_end(flags ? INVALID : make(p, bytes, STANDIN_PINNED, 0));
-}
-
-EXPORT int cudaFreeHost(void *p)
-{
-    return cudaFree(p);
-}
-
-EXPORT int cudaPointerGetAttributes(struct standin_pointer *out, const void *p)
-{
-    static const int types[] = {
-        [STANDIN_DEVICE] = 2, [STANDIN_REGISTERED] = 1, [STANDIN_MANAGED] = 3, [STANDIN_PINNED] = 1};
-    standin_begin();
-    const struct memory *m = standin_find(p, 0);
-    *out = (struct standin_pointer){.device = -1, .on_host = (void *)(uintptr_t)p};
-    if (m && (size_t)m->kind < sizeof types / sizeof types[0])
-        out->type = types[m->kind];
-    return standin_end(OK);
-}
-
     k->attach = m;
     k->attached = flags;
     enqueue(k);

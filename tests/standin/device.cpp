@@ -69,6 +69,21 @@ bool captured()
     return status != 0;
 }
 
+// What PyTorch's allocator does, no capture minds.
+struct Relaxed {
+    int mode = 2;
+    Relaxed()
+    {
+        cudaThreadExchangeStreamCaptureMode(&mode);
+    }
+    ~Relaxed()
+    {
+        cudaThreadExchangeStreamCaptureMode(&mode);
+    }
+    Relaxed(const Relaxed &) = delete;
+    Relaxed &operator=(const Relaxed &) = delete;
+};
+
 // Memory that is taken while a graph is captured is the graph's, until another one is begun.
 std::mutex pool_lock;
 std::map<void *, size_t> pool, pool_unused;
@@ -84,6 +99,7 @@ struct Memory final : Allocator {
                 return;
             }
         }
+        Relaxed relaxed;
         cudaFree(p);
     }
     // What an operator of the same graph has let go of.
@@ -101,6 +117,7 @@ struct Memory final : Allocator {
     static c10::DataPtr make(size_t n)
     {
         void *p = n && captured() ? again(n) : nullptr;
+        Relaxed relaxed;
         if (n && !p && cudaMalloc(&p, n))
             TORCH_CHECK_WITH(OutOfMemoryError, false, "the device has no memory left");
         if (p && captured()) {
@@ -117,6 +134,7 @@ struct Memory final : Allocator {
             unused.swap(pool_unused);
             pool.clear();
         }
+        Relaxed relaxed;
         for (auto &p : unused)
             cudaFree(p.first);
     }
@@ -167,24 +185,6 @@ struct Memory final : Allocator {
 };
 Memory memory;
 
-struct Guard final : c10::impl::DeviceGuardImplInterface {
-    c10::DeviceType type() const override
-    {
-        return ::type;
-    }
-    c10::Device exchangeDevice(c10::Device to) const override
-    {
-        c10::Device before = getDevice();
-        uncheckedSetDevice(to);
-        return before;
-    }
-    c10::Device getDevice() const override
-    {
-        return current_device();
-    }
-    void setDevice(c10::Device to) const override
-    {
-        uncheckedSetDevice(to);
 // Of the processor's, which the device reaches.
 c10::DataPtr make_pinned(size_t n)
 {
@@ -251,6 +251,24 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 };
 #endif
 
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+    c10::DeviceType type() const override
+    {
+        return ::type;
+    }
+    c10::Device exchangeDevice(c10::Device to) const override
+    {
+        c10::Device before = getDevice();
+        uncheckedSetDevice(to);
+        return before;
+    }
+    c10::Device getDevice() const override
+    {
+        return current_device();
+    }
+    void setDevice(c10::Device to) const override
+    {
+        uncheckedSetDevice(to);
     }
     void uncheckedSetDevice(c10::Device to) const noexcept override
     {
@@ -586,6 +604,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m)
     m.impl("set_.source_Storage_storage_offset", set_storage);
     m.impl("set_.source_Storage", set_whole_storage);
     m.impl("convolution_overrideable", convolution);
+#if SWAPNET_TORCH_MAJOR == 1
+    m.impl("is_pinned", tensor_is_pinned);
+    m.impl("_pin_memory", pin_memory);
+#endif
 }
 
 TORCH_LIBRARY(standin, m)
@@ -597,6 +619,10 @@ const int registered = [] {
     // As that of CUDA was unknown to others in older versions.
     if (!std::getenv("STANDIN_HIDES_ALLOCATOR"))
         c10::SetAllocator(type, &memory);
+#if SWAPNET_TORCH_MAJOR > 1
+    at::RegisterPrivateUse1HooksInterface(new Hooks);
+    at::globalContext().lazyInitDevice(type);
+#endif
     return 0;
 }();
 
@@ -604,10 +630,6 @@ const int registered = [] {
 
 extern "C" __attribute__((visibility("default"))) void standin_use_stream(int64_t stream)
 {
-#if SWAPNET_TORCH_MAJOR == 1
-    m.impl("is_pinned", tensor_is_pinned);
-    m.impl("_pin_memory", pin_memory);
-#endif
     current_stream = stream;
 }
 
@@ -636,10 +658,6 @@ extern "C" __attribute__((visibility("default"))) void standin_new_graph(void)
 }
 
 // The graph runs, on this thread's stream, which is not being captured.
-#if SWAPNET_TORCH_MAJOR > 1
-    at::RegisterPrivateUse1HooksInterface(new Hooks);
-    at::globalContext().lazyInitDevice(type);
-#endif
 extern "C" __attribute__((visibility("default"))) void standin_replay(void)
 {
     turn();

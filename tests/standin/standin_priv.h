@@ -15,6 +15,7 @@ enum {
     NOT_SUPPORTED = 801,
     CAPTURE_UNSUPPORTED = 900,
     CAPTURE_INVALIDATED = 901,
+    CAPTURE_IMPLICIT = 906,
     ALREADY_REGISTERED = 712,
     NOT_REGISTERED = 713
 };
@@ -40,7 +41,7 @@ void standin_begin(void);
 int standin_end(int err);
 struct memory *standin_find(const void *p, int by_device);
 void standin_forget(struct memory *m);
-/* call(arg), with the lock, when everything that was launched before it is done. */
+/* call(arg), with the lock, when everything that was launched before it on that stream is done. */
 void standin_enqueue(void *stream, void (*call)(void *arg), void *arg);
 /* A kernel that reads `from` for a while, and leaves it at `to`. */
 void standin_copy_back(void *stream, void *to, const void *from, size_t bytes);
@@ -56,6 +57,13 @@ int standin_is_captured(const void *stream);
 int standin_refused(void);
 /* Whether the thread's mode is not relaxed. */
 int standin_strict(void);
+/* Of a call that may wait for the device: whether something is being captured and the thread's mode is not relaxed. That
+ * is the end of the capture. */
+int standin_unsafe(void);
+/* Whether the stream is the legacy one, which waits for the others, and one of them is being captured. */
+int standin_legacy_captured(const void *stream);
+/* Whether either is the legacy stream, and the other one is to wait for it. */
+int standin_legacy(const void *a, const void *b);
 /* Nothing is running, and the program knows. */
 void standin_settle(void);
 /* There is no place on the device for so many bytes. */

@@ -1,5 +1,8 @@
-/* Streams, events and asynchronous copies of the stand-in. What is launched runs one after the other, whatever the
- * stream; an event is there when everything is that was launched before it. */
+/* Streams, events and asynchronous copies of the stand-in. An event is there when everything is that was launched before
+ * it on its stream.
+ *
+ * STANDIN_EVENTS_ELSEWHERE has all events recorded on a stream where nothing is: a program that relies on them must
+ * then be found out, or the stand-in is blind. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,7 +18,10 @@ struct event {
     int gone;
 };
 
-static uintptr_t streams = 0x1000;
+#define ELSEWHERE ((void *)0x8)
+
+static const uintptr_t first_created = 0x10000;
+static uintptr_t streams = 0x10000; /* which wait for no other */
 static void *captured[CAPTURED];
 static int invalid;       /* what is being captured has been broken off */
 static __thread int mode; /* of this thread; 2: relaxed */
@@ -41,6 +47,29 @@ int standin_refused(void)
             return CAPTURE_UNSUPPORTED;
         }
     return OK;
+}
+
+int standin_unsafe(void)
+{
+    return standin_strict() && standin_refused();
+}
+
+static int was_created(const void *stream)
+{
+    return stream == ELSEWHERE || ((uintptr_t)stream > first_created && (uintptr_t)stream <= streams);
+}
+
+int standin_legacy(const void *a, const void *b)
+{
+    return (!a && !was_created(b)) || (!b && !was_created(a));
+}
+
+int standin_legacy_captured(const void *stream)
+{
+    for (int i = 0; !stream && i < CAPTURED; i++)
+        if (captured[i] && standin_legacy(NULL, captured[i]))
+            return 1;
+    return 0;
 }
 
 EXPORT int standin_capture(void *stream, int begin)
@@ -112,7 +141,7 @@ EXPORT int cudaEventRecord(void *event, void *stream)
     if (standin_made_to_fail())
         return standin_end(INVALID);
     e->pending++;
-    standin_enqueue(stream, is_there, e);
+    standin_enqueue(getenv("STANDIN_EVENTS_ELSEWHERE") ? ELSEWHERE : stream, is_there, e);
     return standin_end(OK);
 }
 

@@ -163,6 +163,26 @@ static void swapped(void *device)
     CHECK(standin_live(STANDIN_RESERVED) + standin_live(STANDIN_PHYSICAL) + standin_live(STANDIN_MANAGED) == 0);
 }
 
+/* What the stand-in says when a child that breaks a rule is ended by it. */
+static void broken_by(void (*child)(void *device, int to), void *device, char *said, size_t room)
+{
+    int words[2];
+    CHECK(!pipe(words));
+    pid_t pid = fork();
+    if (!pid) {
+        child(device, words[1]);
+        _exit(0);
+    }
+    close(words[1]);
+    memset(said, 0, room);
+    size_t n = 0;
+    for (ssize_t got; n < room - 1 && (got = read(words[0], said + n, room - 1 - n)) > 0;)
+        n += (size_t)got;
+    close(words[0]);
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status != 0);
+}
+
 /* Between two operators nobody can read it: not the processor, nor a kernel. */
 static void reads_closed(void *device, int to)
 {
@@ -184,21 +204,8 @@ static void reads_closed(void *device, int to)
 /* It is the stand-in that ends it. */
 static void closed_faults(void *device)
 {
-    int words[2];
-    CHECK(!pipe(words));
-    pid_t pid = fork();
-    if (!pid) {
-        reads_closed(device, words[1]);
-        _exit(0);
-    }
-    close(words[1]);
-    char said[512] = "";
-    size_t n = 0;
-    for (ssize_t got; n < sizeof said - 1 && (got = read(words[0], said + n, sizeof said - 1 - n)) > 0;)
-        n += (size_t)got;
-    close(words[0]);
-    int status;
-    CHECK(waitpid(pid, &status, 0) == pid && status != 0);
+    char said[512];
+    broken_by(reads_closed, device, said, sizeof said);
     CHECK(strstr(said, is_card(device) ? ": a kernel reads device memory where none is mapped"
                                        : ": a kernel reads memory that the device does not know"));
 }
@@ -214,6 +221,29 @@ static void streams(void *device)
     }
     cudaDeviceSynchronize();
     take_all();
+}
+
+static void passes_elsewhere(void *device, int to)
+{
+    begin(device);
+    give_all();
+    signal(SIGABRT, SIG_DFL);
+    setenv("STANDIN_EVENTS_ELSEWHERE", "1", 1);
+    if (dup2(to, STDERR_FILENO) < 0)
+        _exit(1);
+    for (unsigned n = 0; n < 2 * WEIGHTS; n++)
+        read_on(n % WEIGHTS, stream, 20000);
+    cudaDeviceSynchronize();
+}
+
+/* A block's event on another stream than its operator's says nothing: were it recorded there, a kernel would be found
+ * to have lost what it reads. */
+static void events_elsewhere(void *device)
+{
+    char said[512];
+    broken_by(passes_elsewhere, device, said, sizeof said);
+    CHECK(strstr(said, ": memory changed") || strstr(said, "where none is mapped") ||
+          strstr(said, ": a kernel reads managed memory that is attached to the host"));
 }
 
 static unsigned first_that_swaps(void)
@@ -340,6 +370,22 @@ static void buried_in_a_capture(void *device)
     CHECK(!standin_capture(stream, 0));
     settle();
     CHECK(counters().device_resident_bytes == 0);
+    take_all();
+}
+
+/* Another thread's capture is none of our business: weights go to the device, and come and go there, beside it. */
+static void opened_in_a_capture(void *device)
+{
+    begin(device);
+    CHECK(!standin_capture((void *)0x30, 1));
+    give_all();
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        if (swn_device_swaps(held[i]))
+            CHECK(!read_on(i, stream, 100));
+    CHECK(!standin_capture((void *)0x30, 0));
+    pass();
+    cudaDeviceSynchronize();
+    CHECK(cudaGetLastError() == 0);
     take_all();
 }
 
@@ -499,11 +545,13 @@ static const struct device_case cases[] = {
     {"ahead", ahead, "nano xavier orin discrete"},
     {"closed_faults", closed_faults, "nano xavier orin discrete"},
     {"streams", streams, "nano orin discrete"},
+    {"events_elsewhere", events_elsewhere, "nano xavier orin discrete"},
     {"too_many", too_many, "nano xavier orin discrete"},
     {"captured", captured, "nano xavier orin discrete"},
     {"captured_all", captured_all, "nano xavier orin discrete"},
     {"stays", stays, "nano xavier orin discrete"},
     {"buried_in_a_capture", buried_in_a_capture, "nano xavier orin discrete"},
+    {"opened_in_a_capture", opened_in_a_capture, "nano xavier orin discrete"},
     {"removed", removed, "nano xavier orin discrete"},
     {"repeated", repeated, "orin discrete"},
     {"refused", refused, "nano xavier orin discrete"},
