@@ -21,6 +21,7 @@ static const struct swn_cuda_entry functions[] = {
     {"cudaFree", offsetof(struct swn_cuda, free)},
     {"cudaMemGetInfo", offsetof(struct swn_cuda, memory_info)},
     {"cudaStreamAttachMemAsync", offsetof(struct swn_cuda, stream_attach)},
+    {"cudaStreamCreateWithFlags", offsetof(struct swn_cuda, stream_create)},
     {"cudaStreamSynchronize", offsetof(struct swn_cuda, stream_synchronize)},
     {"cudaStreamIsCapturing", offsetof(struct swn_cuda, stream_capturing)},
     {"cudaThreadExchangeStreamCaptureMode", offsetof(struct swn_cuda, capture_mode)},
@@ -111,6 +112,18 @@ int swn_cuda_fill(void *table, const struct swn_cuda_entry *entries, size_t n,
 int swn_cuda_find(struct swn_cuda *out)
 {
     return swn_cuda_fill(out, functions, sizeof functions / sizeof functions[0], swn_cuda_runtime_symbol);
+}
+
+int swn_cuda_relax(const struct swn_cuda *cuda)
+{
+    int mode = SWN_CUDA_CAPTURE_RELAXED;
+    cuda->capture_mode(&mode);
+    return mode;
+}
+
+void swn_cuda_restore(const struct swn_cuda *cuda, int mode)
+{
+    cuda->capture_mode(&mode);
 }
 
 /* Streams that were being captured when they were last asked about. */

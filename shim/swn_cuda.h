@@ -20,6 +20,7 @@ enum {
 /* Flags of cudaMallocManaged and cudaStreamAttachMemAsync, and of cudaHostRegister */
 enum { SWN_CUDA_ATTACH_GLOBAL = 1, SWN_CUDA_ATTACH_HOST = 2 };
 enum { SWN_CUDA_REGISTER_MAPPED = 2 };
+enum { SWN_CUDA_NON_BLOCKING = 1 }; /* a stream that does not wait for the legacy one */
 /* cudaStreamCaptureMode */
 enum { SWN_CUDA_CAPTURE_RELAXED = 2 };
 
@@ -35,6 +36,7 @@ struct swn_cuda {
     int (*free)(void *p);
     int (*memory_info)(size_t *free, size_t *total);                           /* of the card's memory, in bytes */
     int (*stream_attach)(void *stream, void *p, size_t bytes, unsigned flags); /* bytes: 0 or all of the allocation */
+    int (*stream_create)(void **stream, unsigned flags);
     int (*stream_synchronize)(void *stream);
     int (*stream_capturing)(void *stream, int *status); /* *status is 0 where nothing is being captured */
     int (*capture_mode)(int *mode); /* of the thread: exchanged, so that its calls end nobody else's capture */
@@ -44,6 +46,11 @@ struct swn_cuda {
 /* Fills *out from the runtime that is in this process. 0; -ENOENT: there is none; -ENOSYS: it lacks a function.
  * Thread-safe. */
 int swn_cuda_find(struct swn_cuda *out);
+
+/* What this thread calls breaks off nobody's capture, and no capture refuses it, until swn_cuda_restore is given what
+ * this returns. */
+int swn_cuda_relax(const struct swn_cuda *cuda);
+void swn_cuda_restore(const struct swn_cuda *cuda, int mode);
 
 /* Whether what is launched on the stream is put into a graph instead of being run. */
 int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream);

@@ -7,7 +7,6 @@
 #include "swn_cuda.h"
 
 static const struct swn_cuda_entry runtime[] = {
-    {"cudaStreamCreateWithFlags", offsetof(struct swn_cuda_swap, stream_create)},
     {"cudaEventCreateWithFlags", offsetof(struct swn_cuda_swap, event_create)},
     {"cudaEventRecord", offsetof(struct swn_cuda_swap, event_record)},
     {"cudaEventQuery", offsetof(struct swn_cuda_swap, event_query)},

@@ -10,12 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SWN_CUDA_NON_BLOCKING = 1 };    /* a stream that does not wait for the legacy one */
 enum { SWN_CUDA_EVENT_QUIET = 1 | 2 }; /* whoever waits for it sleeps; nobody asks it for times */
 enum { SWN_CUDA_HOST_TO_DEVICE = 1 };
 
 struct swn_cuda_swap {
-    int (*stream_create)(void **stream, unsigned flags);
     int (*event_create)(void **event, unsigned flags);
     int (*event_record)(void *event, void *stream);
     int (*event_query)(void *event);

@@ -34,6 +34,7 @@ struct device {
     int known;
     struct swn_unified_traits traits;
     const struct swn_unified_backend *backend; /* NULL: it shares no memory with us, or is not to */
+    void *stream;                              /* our own, for buffers; NULL: there are none */
     int swaps;                                 /* weights can come and go there, in this: */
     struct swn_devpool pool;
     struct swn_devswap *swapper; /* NULL until one does */
@@ -106,12 +107,25 @@ static void look_for_swaps(struct device *d, int index)
         swn_say("device %d: %s of its memory for weights, which come and go", index, swn_format_mib(text, budget));
 }
 
+/* Without it nothing can be handed over beside what the program does. */
+static void open_stream(struct device *d)
+{
+    int mode = swn_cuda_relax(&cuda);
+    if (cuda.stream_create(&d->stream, SWN_CUDA_NON_BLOCKING)) {
+        cuda.last_error();
+        d->backend = NULL;
+    }
+    swn_cuda_restore(&cuda, mode);
+}
+
 static void look_at(struct device *d, int index)
 {
     d->known = 1;
     int err = swn_unified_traits_get(&cuda, index, &d->traits);
     if (!err)
         d->backend = swn_unified_choose(&d->traits, wish);
+    if (d->backend && !d->backend->shares)
+        open_stream(d);
     if (d->backend)
         newest = d->backend;
     if (d->backend && swn_engine_one.config.device_budget_bytes)
@@ -136,7 +150,9 @@ static int crowded(struct device *d, int index, size_t bytes)
     size_t left, all;
     if (e->config.device_budget_bytes)
         return 1;
-    if (cuda.memory_info(&left, &all)) {
+    int mode = swn_cuda_relax(&cuda), err = cuda.memory_info(&left, &all);
+    swn_cuda_restore(&cuda, mode);
+    if (err) {
         cuda.last_error();
         return 0;
     }
@@ -370,11 +386,13 @@ static int open_resident(struct swn_engine *e, struct swn_device_memory *m, enum
     const struct swn_unified_backend *backend = m->device->backend;
     if (!backend || (!backend->shares && way != SWN_WAY_BUFFER))
         return -ENOMEM;
+    int mode = swn_cuda_relax(&cuda);
     int err = backend->shares ? open_shared(e, m, data, bytes) : open_buffer(e, m, data, bytes);
     if (err && !backend->shares && m->block.host) {
         backend->close(&cuda, &m->block);
         swn_devpool_count(-(long long)m->block.bytes);
     }
+    swn_cuda_restore(&cuda, mode);
     return err;
 }
 
@@ -385,7 +403,8 @@ struct swn_device_memory *swn_device_open(int device, enum swn_way way, uintptr_
     struct swn_device_memory *m = d ? calloc(1, sizeof *m) : NULL;
     if (!m)
         return NULL;
-    *m = (struct swn_device_memory){.device = d, .block = {.bytes = swn_round_up(bytes, SWN_PAGE)}, .pid = getpid()};
+    *m = (struct swn_device_memory){
+        .device = d, .block = {.bytes = swn_round_up(bytes, SWN_PAGE), .stream = d->stream}, .pid = getpid()};
     int err = open_resident(e, m, way, data, bytes);
     if (err && d->swaps && way != SWN_WAY_BUFFER)
         err = open_weight(e, m, data, bytes);
@@ -484,12 +503,10 @@ void swn_device_kept(size_t bytes, const char *operator_name)
 /* -EAGAIN: the device cannot be waited for, as something is being captured. */
 static int close_here(struct swn_device_memory *m)
 {
-    int mode = SWN_CUDA_CAPTURE_RELAXED;
     if (swn_cuda_capture_under_way(&cuda))
         return -EAGAIN;
-    cuda.capture_mode(&mode);
-    int err = m->device->backend->close(&cuda, &m->block);
-    cuda.capture_mode(&mode);
+    int mode = swn_cuda_relax(&cuda), err = m->device->backend->close(&cuda, &m->block);
+    swn_cuda_restore(&cuda, mode);
     return swn_cuda_refused_by_capture(err) ? -EAGAIN : err;
 }
 

@@ -251,15 +251,13 @@ int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unifi
 
 int swn_devpool_begin(struct swn_devpool *p)
 {
-    /* Not to be stopped by, nor to stop, a CUDA graph that a thread of the program captures. */
-    int relaxed = SWN_CUDA_CAPTURE_RELAXED;
+    /* First of all: not to be stopped by, nor to stop, a CUDA graph that a thread of the program captures. */
+    swn_cuda_relax(&p->cuda);
     int err = forget(p, p->cuda.set_device(p->device));
     if (!err)
         err = forget(p, p->cuda.free(NULL)); /* with older runtimes that takes more than setting it */
     if (!err)
-        err = forget(p, p->cuda.capture_mode(&relaxed));
-    if (!err)
-        err = forget(p, p->swap.stream_create(&p->stream, SWN_CUDA_NON_BLOCKING));
+        err = forget(p, p->cuda.stream_create(&p->stream, SWN_CUDA_NON_BLOCKING));
     return err ? err : make_stages(p);
 }
 

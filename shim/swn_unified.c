@@ -75,9 +75,9 @@ static int managed_hand_over(const struct swn_cuda *cuda, const struct swn_unifi
 {
     if (traits->concurrent)
         return 0;
-    int err = cuda->stream_attach(NULL, b->host, 0, SWN_CUDA_ATTACH_GLOBAL);
+    int err = cuda->stream_attach(b->stream, b->host, 0, SWN_CUDA_ATTACH_GLOBAL);
     /* It is attached in the order of that stream, and may be used on any. */
-    return forget(cuda, err ? err : cuda->stream_synchronize(NULL));
+    return forget(cuda, err ? err : cuda->stream_synchronize(b->stream));
 }
 
 static int managed_close(const struct swn_cuda *cuda, struct swn_unified_block *b)

@@ -8,7 +8,8 @@
  *
  * Which of them a device knows is in its attributes. Nothing here may be called before the program itself uses its GPU:
  * the first attribute that is asked for initialises the driver. All calls concern the thread's current device; errors
- * are cudaError_t, and are forgotten by the runtime. Thread-safe.
+ * are cudaError_t, and are forgotten by the runtime. Thread-safe. Whoever calls while another thread may be capturing a
+ * graph does so relaxed (swn_cuda_relax).
  */
 #ifndef SWN_UNIFIED_H
 #define SWN_UNIFIED_H
@@ -26,6 +27,7 @@ struct swn_unified_block {
     void *host;   /* where the processor finds the bytes */
     size_t bytes; /* whole pages */
     void *device; /* and where the device does */
+    void *stream; /* in whose order it is handed over, where there is nothing to wait for: not the legacy one */
 };
 
 struct swn_unified_backend {
