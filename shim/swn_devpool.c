@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -155,34 +156,113 @@ static int open_mapped(struct swn_devpool *p)
     return err ? err : p->driver.granularity(&p->unit, &kind, 0);
 }
 
-static int make_mapped(struct swn_devpool *p, struct swn_devbuffer *b)
+struct swn_devchunk {
+    unsigned long long handle;
+    struct swn_devchunk *next;
+};
+
+static struct swn_devchunk *chunk_new(struct swn_devpool *p)
 {
     struct swn_cuda_memory_kind kind = kind_of(p);
-    return p->driver.create(&b->handle, b->bytes, &kind, 0);
+    struct swn_devchunk *c = calloc(1, sizeof *c);
+    if (c && p->driver.create(&c->handle, p->unit, &kind, 0)) {
+        free(c);
+        return NULL;
+    }
+    return c;
 }
 
+/* What the driver does not take back stays in the buffer. */
 static int drop_mapped(struct swn_devpool *p, struct swn_devbuffer *b)
 {
-    return p->driver.release(b->handle);
+    while (b->chunks) {
+        struct swn_devchunk *c = b->chunks;
+        int err = p->driver.release(c->handle);
+        if (err)
+            return err;
+        b->chunks = c->next;
+        free(c);
+    }
+    return 0;
+}
+
+static int make_mapped(struct swn_devpool *p, struct swn_devbuffer *b)
+{
+    b->chunks = NULL;
+    for (size_t off = 0; off < b->bytes; off += p->unit) {
+        struct swn_devchunk *c = chunk_new(p);
+        if (!c) {
+            drop_mapped(p, b);
+            return -ENOMEM;
+        }
+        c->next = b->chunks;
+        b->chunks = c;
+    }
+    return 0;
+}
+
+void swn_devpool_divide(const struct swn_devpool *p, struct swn_devbuffer *from, size_t bytes, struct swn_devbuffer *to)
+{
+    struct swn_devchunk *first = from->chunks, **end = &first;
+    for (size_t off = 0; off < bytes; off += p->unit)
+        end = &(*end)->next;
+    from->chunks = *end;
+    from->bytes -= bytes;
+    *end = NULL;
+    *to = (struct swn_devbuffer){.bytes = bytes, .chunks = first};
+}
+
+void swn_devpool_join(struct swn_devbuffer *to, struct swn_devbuffer *from)
+{
+    struct swn_devchunk **end = &from->chunks;
+    while (*end)
+        end = &(*end)->next;
+    *end = to->chunks;
+    to->chunks = from->chunks;
+    to->bytes += from->bytes;
+    *from = (struct swn_devbuffer){0};
+}
+
+/* Chunks are taken out one by one, as they were put in: the driver wants whole mappings. Returns how many are out. */
+static size_t unmap_chunks(struct swn_devpool *p, char *at, size_t chunks, int *err)
+{
+    size_t i = 0;
+    for (*err = 0; i < chunks; i++)
+        if ((*err = p->driver.unmap((uintptr_t)at + i * p->unit, p->unit)))
+            break;
+    return i;
+}
+
+/* The buffer's first chunks. 0, or an error: none are in. */
+static int map_chunks(struct swn_devpool *p, const struct swn_devbuffer *b, char *at, size_t chunks)
+{
+    struct swn_cuda_access access = {.location = {.type = SWN_CUDA_LOCATION_DEVICE, .id = p->device},
+                                     .access = SWN_CUDA_READ_WRITE};
+    const struct swn_devchunk *c = b->chunks;
+    size_t in = 0;
+    int err = 0, undone;
+    for (; in < chunks && !err; c = c->next, in += !err)
+        err = p->driver.map((uintptr_t)at + in * p->unit, p->unit, 0, c->handle, 0);
+    if (!err)
+        err = p->driver.set_access((uintptr_t)at, chunks * p->unit, &access, 1);
+    if (err && unmap_chunks(p, at, in, &undone) < in)
+        return -EFAULT;
+    return err;
 }
 
 static int enter_mapped(struct swn_devpool *p, struct swn_devbuffer *b, char *at)
 {
-    struct swn_cuda_access access = {.location = {.type = SWN_CUDA_LOCATION_DEVICE, .id = p->device},
-                                     .access = SWN_CUDA_READ_WRITE};
-    int err = p->driver.map((uintptr_t)at, b->bytes, 0, b->handle, 0);
-    if (err)
-        return err;
     b->address = at;
-    err = p->driver.set_access((uintptr_t)at, b->bytes, &access, 1);
-    if (err)
-        p->driver.unmap((uintptr_t)at, b->bytes);
-    return err;
+    return map_chunks(p, b, at, b->bytes / p->unit);
 }
 
 static int leave_mapped(struct swn_devpool *p, struct swn_devbuffer *b)
 {
-    return p->driver.unmap((uintptr_t)b->address, b->bytes);
+    int err;
+    size_t out = unmap_chunks(p, b->address, b->bytes / p->unit, &err);
+    if (err && out && map_chunks(p, b, b->address, out))
+        return -EFAULT;
+    return err;
 }
 
 static int make_stages(struct swn_devpool *p)

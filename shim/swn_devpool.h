@@ -4,7 +4,8 @@
  *   managed     the driver's own, attached to the host while it is filled and to the device while it is used. Likewise.
  *   mapped      the card's memory. Every block has an address of its own for as long as it lives, at which memory is
  *               mapped while it is there; a kernel that reads it at any other time faults, and never reads anything
- *               else (HOLES rule 13). It is filled through buffers of ours.
+ *               else (HOLES rule 13). It is filled through buffers of ours. Memory is in chunks of one unit each, any
+ *               of which do for any block.
  *
  * A block that is not there has an address, too (swn_devpool_reserve): that at which it will be, or one where nobody
  * can read anything.
@@ -23,11 +24,13 @@
 
 #define SWN_DEVPOOL_STAGES 2
 
+struct swn_devchunk;
+
 struct swn_devbuffer {
     size_t bytes;  /* a multiple of the pool's unit */
     char *host;    /* where it is filled; NULL: through stages */
     char *address; /* where the device reads it, while it is filled or used */
-    unsigned long long handle;
+    struct swn_devchunk *chunks;
 };
 
 struct swn_devpool {
@@ -49,12 +52,13 @@ struct swn_devpool {
 
 struct swn_devpool_way {
     const char *name;
-    int fixed; /* a block's address is its own, and does not change */
+    int fixed; /* a block's address is its own, and does not change; and buffers can be divided and joined */
     int (*open)(struct swn_devpool *p);
     int (*make)(struct swn_devpool *p, struct swn_devbuffer *b); /* bytes is set */
     int (*drop)(struct swn_devpool *p, struct swn_devbuffer *b);
     /* The buffer becomes that of the block whose address is `at`, to be filled; all of it is there, for the device to
-     * read; and it is nobody's again, as nothing on the device uses it any more. */
+     * read; and it is nobody's again, as nothing on the device uses it any more. An error of `leave`: it is as it was;
+     * -EFAULT: it is neither, and what it has is lost. */
     int (*enter)(struct swn_devpool *p, struct swn_devbuffer *b, char *at);
     int (*hand_over)(struct swn_devpool *p, struct swn_devbuffer *b);
     int (*leave)(struct swn_devpool *p, struct swn_devbuffer *b);
@@ -72,6 +76,12 @@ int swn_devpool_begin(struct swn_devpool *p);
  * tensors do. A forked child has nothing of them. Any thread. */
 void swn_devpool_count(long long bytes);
 void swn_devpool_fork_child(void);
+
+/* Of buffers that can be divided: `bytes` of `from`, which has as many, come to be `to`, which has none; and all of
+ * `from` becomes a part of `to`. */
+void swn_devpool_divide(const struct swn_devpool *p, struct swn_devbuffer *from, size_t bytes,
+                        struct swn_devbuffer *to);
+void swn_devpool_join(struct swn_devbuffer *to, struct swn_devbuffer *from);
 
 /* Address space for a block, where nothing is. NULL: there is none. */
 char *swn_devpool_reserve(struct swn_devpool *p, size_t bytes);

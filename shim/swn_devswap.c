@@ -10,6 +10,7 @@
 
 #include "swn_arena.h"
 #include "swn_devread.h"
+#include "swn_devspares.h"
 #include "swn_engine_priv.h"
 #include "swn_order.h"
 #include "swn_thread.h"
@@ -18,6 +19,8 @@
 #define BLOCK_PART 16
 #define BLOCK_MOST ((size_t)32 << 20)
 #define SIZES 8
+/* A buffer that is larger than a block by less than this part of it is about as large. */
+#define NEAR_PART 4
 /* Reading further ahead than this part of the room would throw out what is used again sooner. */
 #define AHEAD_PART 2
 #define CURSORS 16
@@ -60,14 +63,15 @@ struct block {
     int failed;        /* it could not be brought */
     int lost;          /* the driver does not take back what is at its address, which nobody else may have then */
     int dying;         /* all its weights are gone */
+    int moves;         /* its buffer is larger than it, and an operator needs that room: it goes, to come back */
     const struct swn_devweight *reading; /* the one that is being read */
-    struct swn_devbuffer buffer;
+    struct swn_devbuffer buffer; /* no smaller than it; unless it is OUT */
     struct use *uses;
     uint64_t asked;    /* when the first of its users came, in visits */
     uint64_t next_use; /* in visits from now, NEVER: not foreseen */
     uint64_t last_use;
     int ahead; /* is to be brought before it is asked for */
-    unsigned mark;
+    unsigned mark, tried;
 };
 
 struct cursor {
@@ -83,17 +87,16 @@ struct swn_devswap {
     struct swn_order *order;
     size_t capacity;
     size_t held;    /* by all buffers */
-    size_t claimed; /* by blocks that have users */
+    size_t claimed; /* by blocks that have users: what they have, or will have, of those */
     size_t kept;    /* by those that are kept */
     int counted;
     struct block **blocks; /* by id */
     size_t count, room;
     uint32_t last_id;
-    struct swn_devbuffer *spare; /* buffers without a block */
-    size_t spares, spare_room;
+    struct swn_devspares spare; /* buffers without a block */
     struct cursor cursors[CURSORS];
     uint64_t visits;
-    unsigned marks;
+    unsigned marks, tries;
     pthread_t thread;
     int broken; /* its thread could not begin */
     int retry;  /* it has something to do that a capture holds up */
@@ -287,24 +290,49 @@ static int visit(struct swn_devswap *s, struct cursor *c, struct block *b)
 
 /* --- operators --- */
 
-/* Bytes of the blocks among w that nobody uses yet. */
+/* Of the room. */
+static size_t cost(const struct block *b)
+{
+    return b->state == OUT ? b->bytes : b->buffer.bytes;
+}
+
+static void set_state(struct swn_devswap *s, struct block *b, enum state state)
+{
+    s->claimed -= b->users ? cost(b) : 0;
+    b->state = state;
+    s->claimed += b->users ? cost(b) : 0;
+}
+
+/* What the blocks among w cost that nobody uses yet. */
 static size_t unclaimed(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n)
 {
     size_t bytes = 0;
     unsigned mark = ++s->marks;
     for (unsigned i = 0; i < n; i++) {
         struct block *b = w[i]->block;
-        bytes += b->mark != mark && !b->users ? b->bytes : 0;
+        bytes += b->mark != mark && !b->users ? cost(b) : 0;
         b->mark = mark;
     }
     return bytes;
+}
+
+/* Those of them that are in larger buffers than they need are to get others. Whether there are any. */
+static int move_out(struct swn_devweight *const *w, unsigned n)
+{
+    int any = 0;
+    for (unsigned i = 0; i < n; i++) {
+        struct block *b = w[i]->block;
+        b->moves = !b->users && b->state != OUT && b->buffer.bytes > b->bytes;
+        any |= b->moves;
+    }
+    return any;
 }
 
 static void let_go(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         if (!--w[i]->block->users)
-            s->claimed -= w[i]->block->bytes;
+            s->claimed -= cost(w[i]->block);
     pthread_cond_broadcast(&s->changed);
 }
 
@@ -312,9 +340,9 @@ static void let_go(struct swn_devswap *s, struct swn_devweight *const *w, unsign
 static void keep(struct swn_devswap *s, struct block *b, enum keeping why)
 {
     if (!b->kept) {
-        s->kept += b->bytes;
+        s->kept += cost(b);
         if (!b->users++)
-            s->claimed += b->bytes;
+            s->claimed += cost(b);
     }
     b->kept = why > b->kept ? why : b->kept;
 }
@@ -322,9 +350,9 @@ static void keep(struct swn_devswap *s, struct block *b, enum keeping why)
 static void keep_no_more(struct swn_devswap *s, struct block *b)
 {
     b->kept = NOT_KEPT;
-    s->kept -= b->bytes;
+    s->kept -= cost(b);
     if (!--b->users)
-        s->claimed -= b->bytes;
+        s->claimed -= cost(b);
 }
 
 /* For a graph: PyTorch would have its weights on the device as well, and a copy cannot be made while it is captured. */
@@ -350,16 +378,19 @@ static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned
             exceed(s->claimed > s->capacity ? s->claimed : s->capacity, wanted);
             break;
         }
-        if (s->claimed <= s->kept || s->broken || swn_cond_wait_until(&s->changed, &s->lock, until))
+        int moving = move_out(w, n);
+        if (moving)
+            pthread_cond_broadcast(&s->changed);
+        if ((s->claimed <= s->kept && !moving) || s->broken || swn_cond_wait_until(&s->changed, &s->lock, until))
             return -ENOMEM;
     }
     for (unsigned i = 0; i < n; i++) {
         struct block *b = w[i]->block;
         if (!b->users++) {
-            s->claimed += b->bytes;
+            s->claimed += cost(b);
             b->asked = s->visits;
         }
-        b->failed = 0;
+        b->failed = b->moves = 0;
     }
     return 0;
 }
@@ -483,7 +514,7 @@ static void note_held(struct swn_devswap *s, size_t bytes, int sign)
 static int take_buffer(struct swn_devswap *s, struct block *b, struct swn_devbuffer *out)
 {
     int err = 0;
-    b->state = LEAVING; /* nobody records an event any more */
+    set_state(s, b, LEAVING); /* nobody records an event any more */
     pthread_mutex_unlock(&s->lock);
     for (struct use *u = b->uses; u && !err; u = u->next)
         err = s->pool.swap.event_synchronize(u->event);
@@ -492,25 +523,13 @@ static int take_buffer(struct swn_devswap *s, struct block *b, struct swn_devbuf
     if (!err)
         err = s->pool.way->leave(&s->pool, &b->buffer);
     pthread_mutex_lock(&s->lock);
-    b->state = err ? IN : OUT;
-    if (err)
-        keep(s, b, KEPT_FOR_GOOD);
     *out = b->buffer;
+    b->moves = 0;
+    b->lost |= err == -EFAULT;
+    set_state(s, b, err && !b->lost ? IN : OUT);
+    if (err && !b->lost)
+        keep(s, b, KEPT_FOR_GOOD);
     return err;
-}
-
-static int keep_spare(struct swn_devswap *s, const struct swn_devbuffer *buffer)
-{
-    if (s->spares == s->spare_room) {
-        size_t room = s->spare_room ? 2 * s->spare_room : 16;
-        struct swn_devbuffer *all = realloc(s->spare, room * sizeof *all);
-        if (!all)
-            return -ENOMEM;
-        s->spare = all;
-        s->spare_room = room;
-    }
-    s->spare[s->spares++] = *buffer;
-    return 0;
 }
 
 static int drop(struct swn_devswap *s, struct swn_devbuffer buffer)
@@ -523,14 +542,15 @@ static int drop(struct swn_devswap *s, struct swn_devbuffer buffer)
     return err;
 }
 
-/* The block that is needed last of those that nobody uses. For one that was asked for (or none: for good) any will do;
- * for one that is read ahead, only what is needed later. */
-static struct block *victim(const struct swn_devswap *s, const struct block *wanted)
+/* The block that is needed last of those that nobody uses, and whose buffers have so many bytes. For one that was asked
+ * for (or none: for good) any will do; for one that is read ahead, only what is needed later. */
+static struct block *victim(const struct swn_devswap *s, const struct block *wanted, size_t least, size_t most)
 {
     struct block *best = NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct block *b = s->blocks[i];
-        if (b->state != IN || b->users || b->dying || (wanted && !wanted->users && b->next_use <= wanted->next_use))
+        if (b->state != IN || b->users || b->dying || b->buffer.bytes < least || b->buffer.bytes > most ||
+            (wanted && !wanted->users && b->next_use <= wanted->next_use))
             continue;
         if (!best || b->next_use > best->next_use || (b->next_use == best->next_use && b->last_use < best->last_use))
             best = b;
@@ -572,33 +592,76 @@ static size_t most(const struct swn_devswap *s)
     return s->claimed > s->capacity ? s->claimed : s->capacity;
 }
 
+/* Whether there is any buffer, of whichever block, that is large enough for b. */
+static int any_would_do(const struct swn_devswap *s, const struct block *b)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->blocks[i]->state != OUT && s->blocks[i]->buffer.bytes >= b->bytes)
+            return 1;
+    return 0;
+}
+
+/* The block that is to give its buffer to b: one of about b's size, or a larger one. */
+static struct block *giver(const struct swn_devswap *s, const struct block *b, size_t largest)
+{
+    size_t about = b->bytes + b->bytes / NEAR_PART;
+    if (s->pool.way->fixed)
+        return victim(s, b, 0, SIZE_MAX);
+    struct block *v = victim(s, b, b->bytes, about < largest ? about : largest);
+    return v ? v : victim(s, b, b->bytes, largest);
+}
+
+static void keep_spare(struct swn_devswap *s, struct swn_devbuffer buffer)
+{
+    if (swn_devspares_put(&s->spare, &s->pool, &buffer))
+        drop(s, buffer);
+}
+
+/* What was made for b, beside what was there. */
+static int made(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
+{
+    if (out->bytes == b->bytes)
+        return 0;
+    keep_spare(s, *out);
+    return swn_devspares_take(&s->spare, &s->pool, b->bytes, b->bytes, out) ? -EAGAIN : 0;
+}
+
 /* A buffer for b: 0; -EAGAIN: something has changed, look again; -EBUSY: not before operators end; -ENOMEM: there is no
- * memory for it. */
+ * memory for it.
+ *
+ * To make one, or to give one up, may stop the device, so that has to come to an end. It does: where no buffer does for
+ * b, smaller ones are given up for one that does, and that one does for smaller blocks as well; they give it up only
+ * where operators have claimed all of the room. What is merely read ahead waits rather than have a second one made. */
 static int find_buffer(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
 {
-    for (size_t i = 0; i < s->spares; i++)
-        if (s->spare[i].bytes == b->bytes) {
-            *out = s->spare[i];
-            s->spare[i] = s->spare[--s->spares];
-            return 0;
-        }
-    *out = (struct swn_devbuffer){.bytes = b->bytes};
-    int room = s->held + b->bytes <= most(s);
-    if (room && !make(s, out))
+    /* Those who have claimed room find it, whatever the others have got. */
+    size_t more = most(s) > s->claimed ? most(s) - s->claimed : 0, largest = b->users ? b->bytes + more : SIZE_MAX;
+    if (!swn_devspares_take(&s->spare, &s->pool, b->bytes, largest, out))
         return 0;
-    if (s->spares) {
-        struct swn_devbuffer other = s->spare[--s->spares];
-        drop(s, other);
+    struct swn_devbuffer taken;
+    size_t lacks = b->bytes - (s->pool.way->fixed ? swn_devspares_bytes(&s->spare) : 0);
+    *out = (struct swn_devbuffer){.bytes = lacks};
+    int room = s->held + lacks <= most(s);
+    if (room && !make(s, out))
+        return made(s, b, out);
+    struct block *v = giver(s, b, largest);
+    int unfit = !v && !s->pool.way->fixed && (b->users || !any_would_do(s, b));
+    if (unfit && !swn_devspares_any(&s->spare, &taken)) {
+        drop(s, taken);
         return -EAGAIN;
     }
-    struct block *v = victim(s, b);
-    struct swn_devbuffer taken;
+    if (unfit)
+        v = victim(s, b, 0, SIZE_MAX);
     if (!v && room && trim(s) && !make(s, out))
-        return 0;
+        return made(s, b, out);
     if (!v)
         return room ? -ENOMEM : -EBUSY;
-    if (!take_buffer(s, v, &taken) && keep_spare(s, &taken))
-        drop(s, taken);
+    if (!take_buffer(s, v, &taken)) {
+        if (unfit)
+            drop(s, taken);
+        else
+            keep_spare(s, taken);
+    }
     return -EAGAIN;
 }
 
@@ -658,21 +721,22 @@ static int bring(struct swn_devswap *s, struct block *b)
         b->failed = err == -ENOMEM;
         return err != -EBUSY;
     }
+    s->claimed += b->users ? buffer.bytes - b->bytes : 0;
     b->state = FILLING;
     b->buffer = buffer;
     pthread_mutex_unlock(&s->lock);
     err = s->pool.way->enter(&s->pool, &b->buffer, b->at);
-    int left = 0;
+    int left = err == -EFAULT;
     if (!err && (err = fill(s, b)))
-        left = s->pool.way->leave(&s->pool, &b->buffer);
+        left = s->pool.way->leave(&s->pool, &b->buffer) != 0;
     pthread_mutex_lock(&s->lock);
-    b->state = err ? OUT : IN;
+    set_state(s, b, err ? OUT : IN);
     b->failed = err != 0;
-    b->lost |= left != 0;
+    b->lost |= left;
     if (!err)
         atomic_fetch_add(&swap_ins, 1);
-    else if (!left && keep_spare(s, &b->buffer))
-        drop(s, b->buffer);
+    else if (!left)
+        keep_spare(s, b->buffer);
     return 1;
 }
 
@@ -707,8 +771,8 @@ static int bury(struct swn_devswap *s, struct block *b)
         drop(s, buffer);
     }
     block_free(s, b);
-    while (!s->count && s->spares) /* nobody is left who could want them */
-        drop(s, s->spare[--s->spares]);
+    while (!s->count && !swn_devspares_any(&s->spare, &buffer)) /* nobody is left who could want them */
+        drop(s, buffer);
     return 1;
 }
 
@@ -725,7 +789,8 @@ static struct block *next_job(const struct swn_devswap *s)
     struct block *best = NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct block *b = s->blocks[i];
-        if (b->state == OUT && !b->dying && !b->failed && (b->users || b->ahead) && (!best || before(b, best)))
+        if (b->state == OUT && !b->dying && !b->failed && b->tried != s->tries && (b->users || b->ahead) &&
+            (!best || before(b, best)))
             best = b;
     }
     return best;
@@ -739,17 +804,24 @@ static struct block *next_dead(const struct swn_devswap *s)
     return NULL;
 }
 
+/* One that is to get another buffer, before anybody uses it. */
+static struct block *next_mover(const struct swn_devswap *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->blocks[i]->moves && s->blocks[i]->state == IN && !s->blocks[i]->users)
+            return s->blocks[i];
+    return NULL;
+}
+
 /* There is less room than there was. 1: something has gone. */
 static int shrink(struct swn_devswap *s)
 {
     struct swn_devbuffer buffer;
     if (s->held <= most(s))
         return 0;
-    if (s->spares) {
-        buffer = s->spare[--s->spares];
+    if (!swn_devspares_any(&s->spare, &buffer))
         return !drop(s, buffer);
-    }
-    struct block *v = victim(s, NULL);
+    struct block *v = victim(s, NULL, 0, SIZE_MAX);
     return v && !take_buffer(s, v, &buffer) && !drop(s, buffer);
 }
 
@@ -761,8 +833,20 @@ static int step(struct swn_devswap *s)
             return 1;
     if (shrink(s))
         return 1;
-    struct block *b = next_job(s);
-    return b && bring(s, b);
+    struct block *b = next_mover(s);
+    struct swn_devbuffer buffer;
+    if (b) {
+        if (!take_buffer(s, b, &buffer))
+            keep_spare(s, buffer);
+        return 1;
+    }
+    s->tries++;
+    while ((b = next_job(s))) {
+        b->tried = s->tries; /* what has to wait holds up nobody */
+        if (bring(s, b))
+            return 1;
+    }
+    return 0;
 }
 
 static void *work(void *swapper)
@@ -791,12 +875,22 @@ static void *work(void *swapper)
 
 /* --- all of it --- */
 
+/* Mapping takes a while for each chunk, so they are not of the least size there is; they divide the largest block. */
+static size_t chunk_bytes(size_t unit, size_t capacity)
+{
+    size_t block = capacity / BLOCK_PART < BLOCK_MOST ? capacity / BLOCK_PART : BLOCK_MOST;
+    return swn_round_up(block / SIZES > unit ? block / SIZES : unit, unit);
+}
+
 int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, size_t capacity_bytes, int counted)
 {
     struct swn_devswap *s = calloc(1, sizeof *s);
     if (!s)
         return -ENOMEM;
     s->pool = *pool;
+    if (s->pool.way->fixed)
+        s->pool.unit = chunk_bytes(pool->unit, capacity_bytes);
+    pool = &s->pool;
     s->capacity = capacity_bytes / pool->unit * pool->unit;
     s->counted = counted;
     pthread_mutex_init(&s->lock, NULL);

@@ -59,6 +59,7 @@ struct memory *standin_memories;
 static const struct traits *device;
 static struct launch *queue, **queue_end = &queue; /* in the order in which they were launched */
 static unsigned workers, idle;
+unsigned standin_changed;
 static size_t device_bytes, device_peak;
 static int in_use; /* launched something, and not waited for it since */
 static unsigned fail_in;
@@ -377,6 +378,14 @@ EXPORT size_t standin_peak(void)
     return peak;
 }
 
+EXPORT unsigned standin_changes(void)
+{
+    standin_begin();
+    unsigned n = standin_changed;
+    standin_end(OK);
+    return n;
+}
+
 EXPORT void standin_fail(unsigned n)
 {
     pthread_mutex_lock(&standin_lock);
@@ -438,6 +447,7 @@ static int make(void **p, size_t bytes, enum standin_kind kind, unsigned attache
     m->device = m->base;
     close(fd);
     standin_memories = m;
+    standin_changed++;
     if (kind == STANDIN_DEVICE)
         standin_count((long long)bytes);
     protect(m);
@@ -451,6 +461,7 @@ void standin_forget(struct memory *m)
         if (*link != m)
             continue;
         *link = m->next;
+        standin_changed++;
         if (m->kind == STANDIN_DEVICE && !m->mapped)
             standin_count(-(long long)m->bytes);
         free(m->mapped);
@@ -558,6 +569,7 @@ EXPORT int cudaHostRegister(void *p, size_t bytes, unsigned flags)
         return standin_end(NO_MEMORY);
     }
     standin_memories = m;
+    standin_changed++;
     return standin_end(OK);
 }
 

@@ -50,6 +50,8 @@ int standin_capture(void *stream, int captured);
 int standin_wait(void *stream);
 /* How often it was chosen as a thread's current device, which initialises it. */
 unsigned standin_chosen(int index);
+/* How often memory has been made, given back, registered or unregistered: all of that may stop the device. */
+unsigned standin_changes(void);
 /* The most bytes of the device's own there ever were. */
 size_t standin_peak(void);
 /* The N-th call from now on that can fail does; 0: none. */

@@ -93,6 +93,7 @@ static int create(unsigned long long *handle, size_t bytes, const struct propert
     m->device = m->base;
     *handle = (uintptr_t)m->base;
     standin_memories = m;
+    standin_changed++;
     standin_count((long long)bytes);
     return standin_end(OK);
 }
@@ -135,19 +136,27 @@ static int map(uint64_t at, size_t bytes, size_t offset, unsigned long long hand
     return standin_end(OK);
 }
 
+/* What is mapped there, all of it and nothing else. */
+static struct memory *mapping(const char *view, size_t bytes)
+{
+    struct memory *p = standin_memories;
+    while (p && (p->kind != STANDIN_PHYSICAL || !p->attached || p->view != view))
+        p = p->next;
+    return p && (size_t)lseek((int)(intptr_t)p->base - 1, 0, SEEK_END) == bytes ? p : NULL;
+}
+
 static int unmap(uint64_t at, size_t bytes)
 {
     standin_begin();
     struct memory *m = standin_find((void *)at, 1);
     size_t off = m ? (size_t)(at - (uintptr_t)m->base) : 0;
-    if (!m || !m->mapped || off + bytes > m->bytes || standin_made_to_fail())
+    struct memory *p = m ? mapping(m->view + off, bytes) : NULL;
+    if (!m || !m->mapped || !p || off + bytes > m->bytes || standin_made_to_fail())
         return standin_end(INVALID);
     if (mmap(m->view + off, bytes, PROT_NONE, NOWHERE | MAP_FIXED, -1, 0) == MAP_FAILED)
         return standin_end(NO_MEMORY);
     memset(m->mapped + off / STANDIN_GRANULE, 0, bytes / STANDIN_GRANULE);
-    for (struct memory *p = standin_memories; p; p = p->next)
-        if (p->kind == STANDIN_PHYSICAL && p->view == m->view + off)
-            p->attached = 0;
+    p->attached = 0;
     return standin_end(OK);
 }
 

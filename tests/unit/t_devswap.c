@@ -41,16 +41,22 @@ static int is_card(const char *device)
     return !strcmp(device, "discrete");
 }
 
-static void begin(const char *device)
+static void begin_with(const char *device, size_t budget, size_t card, const size_t *sizes, size_t kinds)
 {
     struct swn_host host;
     standin_be(device);
-    engine_device_budget = is_card(device) ? MAPPED_BUDGET : 0;
-    CHECK(!engine_begin(SHARED_BUDGET, SWN_CONFIG_PREAD, NULL));
+    engine_device_budget = is_card(device) ? card : 0;
+    CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, NULL));
     swn_engine_host(&host);
     CHECK(host.device_type == SWN_DEVICE_CUDA);
     for (unsigned i = 0; i < WEIGHTS; i++)
-        CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
+        CHECK(tensor_make(&weights[i], sizes[i % kinds], i + 1));
+}
+
+static void begin(const char *device)
+{
+    static const size_t size = WEIGHT_BYTES;
+    begin_with(device, SHARED_BUDGET, MAPPED_BUDGET, &size, 1);
 }
 
 static void give(unsigned i)
@@ -181,6 +187,56 @@ static void broken_by(void (*child)(void *device, int to), void *device, char *s
     close(words[0]);
     int status;
     CHECK(waitpid(pid, &status, 0) == pid && status != 0);
+}
+
+/* Layers of many sizes: once there are buffers for all, the driver is not asked for others, nor given any back, as it
+ * would stop the device for that; and the room is kept to. */
+static void mixed(void *device)
+{
+    static const size_t sizes[] = {3 * MIB, 300000, 1200000, 700000, 2 * MIB + 5000, 300000, 900000};
+    begin_with(device, 24 * MIB, 16 * MIB, sizes, sizeof sizes / sizeof sizes[0]);
+    CHECK(give_all() > WEIGHTS / 2);
+    for (int i = 0; i < 5; i++)
+        pass();
+    unsigned changes = standin_changes();
+    uint64_t swap_ins = counters().device_swap_ins;
+    for (int i = 0; i < 5; i++)
+        pass();
+    CHECK(standin_changes() == changes);
+    CHECK(counters().device_swap_ins > swap_ins + 5);
+    CHECK(counters().device_kept_bytes == 0 && counters().over_budget_bytes == 0);
+    CHECK(counters().device_peak_bytes <= (is_card(device) ? 16 * MIB : 9 * MIB));
+    cudaDeviceSynchronize();
+    take_all();
+    settle();
+    CHECK(standin_live(STANDIN_RESERVED) + standin_live(STANDIN_PHYSICAL) + standin_live(STANDIN_MANAGED) == 0);
+}
+
+/* An operator that needs nearly all of the room has it, though small blocks were given large buffers before. */
+static void moved_out(void *device)
+{
+    static const size_t l = 3 * MIB, m = MIB, t = 300000,
+                        sizes[] = {m, m, m, m, m, m, m, m, l, t, t, t, l, t, t, t, l, t, t, t, l, t, t, t};
+    begin_with(device, 18 * MIB, 16 * MIB, sizes, sizeof sizes / sizeof sizes[0]);
+    give_all();
+    const unsigned first = 8, last = WEIGHTS - 4;
+    for (unsigned k = first; k < WEIGHTS; k++)
+        CHECK(swn_device_swaps(held[k]) || (k < last && k % 4));
+    struct swn_device_memory *large[] = {held[first], held[first + 4], held[first + 8]};
+    void *at[4];
+    int in_graph;
+    CHECK(!swn_device_begin(large, 3, stream, at, &in_graph)); /* so are all buffers then */
+    swn_device_end(large, 3, stream, in_graph);
+    CHECK(!swn_device_begin(&held[last + 1], 3, stream, at, &in_graph)); /* small ones, which get these */
+    swn_device_end(&held[last + 1], 3, stream, in_graph);
+    CHECK(!swn_device_begin(&held[last], 4, stream, at, &in_graph));
+    for (unsigned k = 0; k < 4; k++)
+        CHECK(tensor_right(&weights[last + k], (uintptr_t)standin_view(at[k])));
+    swn_device_end(&held[last], 4, stream, in_graph);
+    size_t room = is_card(device) ? 16 * MIB : 9 * MIB;
+    CHECK(counters().device_peak_bytes <= room);
+    cudaDeviceSynchronize();
+    take_all();
 }
 
 /* Between two operators nobody can read it: not the processor, nor a kernel. */
@@ -542,6 +598,8 @@ static void without_virtual_memory(void *device)
 
 static const struct device_case cases[] = {
     {"swapped", swapped, "nano xavier orin discrete"},
+    {"mixed", mixed, "nano xavier orin discrete"},
+    {"moved_out", moved_out, "nano xavier orin discrete"},
     {"ahead", ahead, "nano xavier orin discrete"},
     {"closed_faults", closed_faults, "nano xavier orin discrete"},
     {"streams", streams, "nano orin discrete"},
