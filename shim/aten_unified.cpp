@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <pthread.h>
@@ -52,7 +53,8 @@ struct Owner {
     void *address = nullptr; // where the device finds them
     bool streams = false;    // they may come and go
     bool swaps = false;      // and on the device, where `address` is good for nothing between operators
-    bool closing = false;    // the device may use it still, as a capture under way keeps us from waiting for it
+    bool opening = false;    // a thread is making them known to the device, without the lock
+    bool closing = false;    // and here the device may use them still, and is waited for
     bool stuck = false;      // the device has not let go of it: it is nobody else's any more
     bool captured = false;   // a CUDA graph has its address; of the device's storages one names it, and of ours none do
 };
@@ -107,7 +109,7 @@ bool is_last(Owner *o)
     return true;
 }
 
-// By the engine's thread, of memory that could not be closed at once.
+// The device has let go of it. By the engine's thread, if that took a while.
 void closed(void *owner, int err)
 {
     auto *o = static_cast<Owner *>(owner);
@@ -122,22 +124,30 @@ void closed(void *owner, int err)
     delete o;
 }
 
-// Lock held.
-void close_memory(Owner *o)
+// Lock held. It stays until it is closed.
+swn_device_memory *take_memory(Owner *o)
+{
+    if (o->swaps)
+        places.erase(reinterpret_cast<uintptr_t>(o->address));
+    o->closing = true;
+    o->members++;
+    return std::exchange(o->memory, nullptr);
+}
+
+// Without the lock: the device is waited for, and that what it has to do may wait for others who want the lock.
+void close_memory(Owner *o, swn_device_memory *memory)
 {
     if (!o->swaps && !forked) // the engine must not wait for what this thread captures
         swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)});
-    if (o->swaps)
-        places.erase(reinterpret_cast<uintptr_t>(o->address));
-    int err = host->device_close(o->memory, &closed, o);
-    o->stuck = err != 0;
-    o->closing = err > 0;
-    o->members += err > 0; // until it is
-    o->memory = nullptr;
+    int err = host->device_close(memory, &closed, o);
+    if (err <= 0)
+        closed(o, err);
 }
 
 void leave(Owner *o, Member who)
 {
+    swn_device_memory *memory = nullptr;
+    bool last;
     {
         std::lock_guard<std::mutex> guard(lock);
         o->on_host -= who == Member::of_host;
@@ -145,13 +155,15 @@ void leave(Owner *o, Member who)
         active -= is_devices(who);
         o->devices -= is_devices(who);
         if (is_devices(who) && !o->devices)
-            close_memory(o);
+            memory = take_memory(o);
         if (who != Member::holder)
             fewer.notify_all();
-        if (!is_last(o))
-            return;
+        last = is_last(o);
     }
-    delete o;
+    if (memory)
+        close_memory(o, memory);
+    if (last)
+        delete o;
 }
 
 void drop_host(void *o)
@@ -435,36 +447,56 @@ at::Tensor by_reference(const at::Tensor &self, c10::Device device)
     return t;
 }
 
+// Lock held. The owner of a storage of the processor's, which becomes one of its members.
+Owner *owned(c10::StorageImpl *storage, size_t bytes)
+{
+    Owner *o = owner_of(storage);
+    if (o)
+        return o;
+    o = new Owner;
+    o->bytes = bytes;
+    join(o, Member::of_host);
+    void *at = data_of(storage).get();
+    o->data = storage->set_data_ptr(at::DataPtr(at, o, &drop_host, c10::kCPU));
+    spans[reinterpret_cast<uintptr_t>(at)] = o;
+    return o;
+}
+
+// The lock, which is held, is let go of meanwhile: that reads from the disk, and asks the driver.
+void open_alias(Owner *o, c10::Device device, std::unique_lock<std::mutex> &guard)
+{
+    o->opening = true;
+    guard.unlock();
+    void *address = nullptr;
+    swn_device_memory *memory = host->device_open(device.index(), SWN_WAY_ALIAS,
+                                                  reinterpret_cast<uintptr_t>(o->data.get()), o->bytes, &address);
+    bool streams = memory && host->device_streams(memory), swaps = memory && host->device_swaps(memory);
+    guard.lock();
+    o->opening = false;
+    fewer.notify_all();
+    o->memory = memory;
+    o->address = address;
+    o->index = device.index();
+    o->streams = streams;
+    o->swaps = swaps;
+    if (swaps)
+        places[reinterpret_cast<uintptr_t>(address)] = o;
+}
+
 at::Tensor by_alias(const at::Tensor &self, c10::Device device)
 {
-    c10::StorageImpl *storage = storage_of(self);
-    Owner *o;
-    {
-        std::lock_guard<std::mutex> guard(lock);
-        o = owner_of(storage);
-        if (!o) {
-            o = new Owner;
-            o->bytes = self.nbytes();
-            join(o, Member::of_host);
-            void *at = data_of(storage).get();
-            o->data = storage->set_data_ptr(at::DataPtr(at, o, &drop_host, c10::kCPU));
-            spans[reinterpret_cast<uintptr_t>(at)] = o;
-        }
-        if (o->stuck || o->captured || (o->devices && o->index != device.index()))
-            return {};
-        if (!o->devices) {
-            auto from = reinterpret_cast<uintptr_t>(o->data.get());
-            o->memory = host->device_open(device.index(), SWN_WAY_ALIAS, from, o->bytes, &o->address);
-            o->index = device.index();
-        }
-        if (!o->memory)
-            return {};
-        o->streams = host->device_streams(o->memory);
-        o->swaps = host->device_swaps(o->memory);
-        if (o->swaps)
-            places[reinterpret_cast<uintptr_t>(o->address)] = o;
-        join(o, Member::of_device);
-    }
+    bool captures = swn_devswap_capturing(device); // that a device may be waiting for
+    std::unique_lock<std::mutex> guard(lock);
+    Owner *o = owned(storage_of(self), self.nbytes()); // which `self` keeps
+    fewer.wait_for(guard, operators_end, [o, captures] { return !o->opening && (captures || !o->closing); });
+    if (o->opening || o->closing || o->stuck || o->captured || (o->devices && o->index != device.index()))
+        return {};
+    if (!o->devices)
+        open_alias(o, device, guard);
+    if (!o->memory)
+        return {};
+    join(o, Member::of_device);
+    guard.unlock();
     host->device_moved(self.nbytes(), 0);
     return member(o, device, self);
 }
@@ -956,7 +988,7 @@ bool swn_unified_registered(const at::Tensor &tensor)
     if (span == spans.begin())
         return false;
     const Owner *o = (--span)->second;
-    return at < span->first + o->bytes && (o->devices || o->closing);
+    return at < span->first + o->bytes && (o->devices || o->opening || o->closing);
 }
 
 bool swn_unified_in_graph(const at::Tensor &tensor)

@@ -151,7 +151,7 @@ struct swn_host {
     int (*device_streams)(const struct swn_device_memory *memory);
     /* 0: nothing on the device can be using them any more, they may be written and freed; -errno or a cudaError_t's
      * negative: they never may. 1: later(owner, 0 or such an error) will be called by a thread of the engine's, as the
-     * device cannot be waited for while something is being captured. Whatever the current device is. */
+     * device is busy, or something is being captured. No lock may be held; whatever the current device is. */
     int (*device_close)(struct swn_device_memory *memory, void (*later)(void *owner, int err), void *owner);
     /* Whether it comes and goes, so that its address is good for an operator only between these two. `stream` is the
      * cudaStream_t on which the operator of this thread launches, and all of these are of its device. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "swn_behind.h"
+#include "swn_devclose.h"
 #include "swn_devswap.h"
 #include "swn_engine_priv.h"
 #include "swn_load.h"
@@ -26,8 +27,6 @@
 #define CROWDED 8
 /* Another thread that installs the hook needs nothing of ours; should it ever wait for us, that is for no longer. */
 #define HOOK_WAIT_NS 250000000u
-/* Nobody says when a capture ends. */
-#define CAPTURE_US 20000
 
 /* What a device was found to be when the first tensor went there. */
 struct device {
@@ -50,10 +49,10 @@ struct swn_device_memory {
     struct swn_range *pinned;     /* or NULL */
     uint32_t pinned_id;
     pid_t pid; /* a forked child has the descriptor, but neither the device nor the pin */
-    /* It is to be closed, which something that is being captured holds up: */
+    /* It is to be closed: */
+    struct swn_devclosing closing;
     void (*later)(void *owner, int err);
     void *owner;
-    struct swn_device_memory *next;
 };
 
 static struct swn_cuda cuda;
@@ -63,10 +62,6 @@ static int found;
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* after which no other is taken */
 static struct device devices[DEVICES];
 static const struct swn_unified_backend *newest; /* for the statistics */
-
-static pthread_mutex_t put_off_lock = PTHREAD_MUTEX_INITIALIZER; /* likewise */
-static struct swn_device_memory *put_off;
-static int closer_runs;
 
 static _Atomic uint64_t elided_bytes, copied_bytes;
 static _Atomic uint64_t kept_bytes;
@@ -500,39 +495,23 @@ void swn_device_kept(size_t bytes, const char *operator_name)
                 operator_name);
 }
 
-/* -EAGAIN: the device cannot be waited for, as something is being captured. */
-static int close_here(struct swn_device_memory *m)
+static struct swn_device_memory *memory_of(struct swn_devclosing *c)
 {
+    return (struct swn_device_memory *)((char *)c - offsetof(struct swn_device_memory, closing));
+}
+
+/* By the thread that closes, which has no current device to go back to: to choose another thread's own again would wake
+ * that, which the program may never have used. */
+static int close_now(struct swn_devclosing *c)
+{
+    struct swn_device_memory *m = memory_of(c);
     if (swn_cuda_capture_under_way(&cuda))
         return -EAGAIN;
-    int mode = swn_cuda_relax(&cuda), err = m->device->backend->close(&cuda, &m->block);
+    int mode = swn_cuda_relax(&cuda), err = cuda.set_device((int)(m->device - devices));
+    if (!err)
+        err = m->device->backend->close(&cuda, &m->block);
     swn_cuda_restore(&cuda, mode);
     return swn_cuda_refused_by_capture(err) ? -EAGAIN : err;
-}
-
-static void *close_elsewhere(void *memory)
-{
-    struct swn_device_memory *m = memory;
-    int err = cuda.set_device((int)(m->device - devices));
-    return (void *)(intptr_t)(err ? err : close_here(m));
-}
-
-/* Whoever lets go last closes: his current device need not be the memory's. To choose that and then his own again would
- * wake his own, which the program may never have used; so a thread does it that has none to go back to. */
-static int close_there(struct swn_device_memory *m)
-{
-    int here;
-    pthread_t thread;
-    void *result;
-    int err = cuda.get_device(&here);
-    if (err)
-        cuda.last_error();
-    if (!err && here == (int)(m->device - devices))
-        return close_here(m);
-    err = swn_thread_start(&thread, close_elsewhere, m);
-    if (!err)
-        err = pthread_join(thread, &result);
-    return err ? err : (int)(intptr_t)result;
 }
 
 /* After which m is nobody's. */
@@ -546,49 +525,12 @@ static int closed(struct swn_device_memory *m, int err)
     return err > 0 ? -err : err;
 }
 
-static int wait_to_close(struct swn_device_memory *m);
-
-/* The thread of what was put off, for as long as there is anything. */
-static void *close_later(void *none)
+static void closed_later(struct swn_devclosing *c, int err)
 {
-    for (;;) {
-        usleep(CAPTURE_US);
-        pthread_mutex_lock(&put_off_lock);
-        struct swn_device_memory *all = put_off, *next;
-        put_off = NULL;
-        closer_runs = all != NULL;
-        pthread_mutex_unlock(&put_off_lock);
-        if (!all)
-            return none;
-        for (; all; all = next) {
-            next = all->next;
-            int err = (int)(intptr_t)close_elsewhere(all);
-            if (err == -EAGAIN && !wait_to_close(all))
-                continue;
-            void (*later)(void *, int) = all->later;
-            void *owner = all->owner;
-            later(owner, closed(all, err));
-        }
-    }
-}
-
-/* 0 or -errno. */
-static int wait_to_close(struct swn_device_memory *m)
-{
-    pthread_t thread;
-    int err = 0;
-    pthread_mutex_lock(&put_off_lock);
-    if (!closer_runs)
-        err = swn_thread_start(&thread, close_later, NULL);
-    if (!err && !closer_runs)
-        pthread_detach(thread);
-    if (!err) {
-        closer_runs = 1;
-        m->next = put_off;
-        put_off = m;
-    }
-    pthread_mutex_unlock(&put_off_lock);
-    return err;
+    struct swn_device_memory *m = memory_of(c);
+    void (*later)(void *, int) = m->later;
+    void *owner = m->owner;
+    later(owner, closed(m, err));
 }
 
 int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int err), void *owner)
@@ -601,19 +543,16 @@ int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int
     }
     m->later = later;
     m->owner = owner;
-    int err = close_there(m);
-    if (err == -EAGAIN && !wait_to_close(m))
-        return 1;
-    return closed(m, err);
+    m->closing = (struct swn_devclosing){.close = close_now, .later = closed_later};
+    int err, result = swn_devclose(&m->closing, &err);
+    return result > 0 ? 1 : closed(m, result < 0 ? result : err);
 }
 
 /* Which can use no device, if its parent has used one. */
 void swn_device_fork_child(void)
 {
     pthread_mutex_init(&devices_lock, NULL);
-    pthread_mutex_init(&put_off_lock, NULL);
-    put_off = NULL; /* the parent's */
-    closer_runs = 0;
+    swn_devclose_fork_child();
     for (struct device *d = devices; d < devices + DEVICES; d++) {
         found &= !d->known;
         d->swapper = NULL; /* its lock may be taken for ever */

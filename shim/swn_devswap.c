@@ -65,7 +65,7 @@ struct block {
     int dying;         /* all its weights are gone */
     int moves;         /* its buffer is larger than it, and an operator needs that room: it goes, to come back */
     const struct swn_devweight *reading; /* the one that is being read */
-    struct swn_devbuffer buffer; /* no smaller than it; unless it is OUT */
+    struct swn_devbuffer buffer;         /* no smaller than it; unless it is OUT */
     struct use *uses;
     uint64_t asked;    /* when the first of its users came, in visits */
     uint64_t next_use; /* in visits from now, NEVER: not foreseen */

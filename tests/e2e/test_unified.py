@@ -80,6 +80,13 @@ def test_pinned(torch, device):
     assert run.own_lines() == [], run.describe()
 
 
+@pytest.mark.parametrize("device", ["orin", "thor"])
+def test_called_back(torch, device):
+    """Nobody waits for a device while he holds what it may be waiting for."""
+    run = both(torch, "called_back", device=device, timeout=30)[1]
+    assert run.stats["unified_elided_bytes"] > 0 and run.own_lines() == [], run.describe()
+
+
 @pytest.mark.parametrize("mode", ["ordered", "readers", "modes"])
 def test_unseen(torch, mode):
     """What nobody may notice: the order of a stream's copies, threads that only read, and the program's own modes."""

@@ -204,8 +204,8 @@ at::Tensor pin_memory(const at::Tensor &t, c10::optional<c10::Device>)
 {
     c10::Storage storage(c10::Storage::use_byte_size_t(), t.storage().nbytes(), make_pinned(t.storage().nbytes()),
                          nullptr, false);
-    at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
-        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+    at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
+                                                               c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
     made.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides());
     return made.copy_(t);
 }

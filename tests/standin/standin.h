@@ -61,6 +61,7 @@ int cudaDeviceGetAttribute(int *value, int attribute, int device);
 int cudaGetDevice(int *index);
 int cudaSetDevice(int index);
 int cudaDeviceSynchronize(void);
+int cudaLaunchHostFunc(void *stream, void (*call)(void *arg), void *arg);
 int cudaHostRegister(void *p, size_t bytes, unsigned flags);
 int cudaHostUnregister(void *p);
 int cudaHostGetDevicePointer(void **device, void *host, unsigned flags);

@@ -57,8 +57,8 @@ int standin_is_captured(const void *stream);
 int standin_refused(void);
 /* Whether the thread's mode is not relaxed. */
 int standin_strict(void);
-/* Of a call that may wait for the device: whether something is being captured and the thread's mode is not relaxed. That
- * is the end of the capture. */
+/* Of a call that may wait for the device: whether something is being captured and the thread's mode is not relaxed.
+ * That is the end of the capture. */
 int standin_unsafe(void);
 /* Whether the stream is the legacy one, which waits for the others, and one of them is being captured. */
 int standin_legacy_captured(const void *stream);

@@ -1,5 +1,5 @@
-/* Streams, events and asynchronous copies of the stand-in. An event is there when everything is that was launched before
- * it on its stream.
+/* Streams, events and asynchronous copies of the stand-in. An event is there when everything is that was launched
+ * before it on its stream.
  *
  * STANDIN_EVENTS_ELSEWHERE has all events recorded on a stream where nothing is: a program that relies on them must
  * then be found out, or the stand-in is blind. */

@@ -73,6 +73,11 @@ class Standin:
         """This thread's next operator has its tensors' addresses so long before it computes."""
         self.streams.standin_delay(ctypes.c_uint(int(seconds * 1e6)))
 
+    def busy(self, seconds):
+        """The device has something to do for so long, on the default stream."""
+        nothing, none = (ctypes.c_void_p * 1)(), (ctypes.c_size_t * 1)()
+        self.lib.standin_launch(None, ctypes.c_uint(int(seconds * 1e6)), nothing, none, ctypes.c_uint(0))
+
     def capture(self, stream, begin):
         """What is launched on the stream is put into a graph from now on, or no more."""
         if begin:

@@ -148,6 +148,25 @@ def pinned():
         record.value(f"{how} pinned afterwards", same(weight).is_pinned(device))
 
 
+def called_back():
+    """A weight goes while the device waits for a function that needs the interpreter, as this thread does to let it go."""
+    weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    there = weight.to(device)
+    record.tensor("product", (there @ there).cpu())
+    called, other = [], torch.ones(1).to(device)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(called.append)
+    standin.wait()
+    standin.busy(0.3)
+    standin.lib.cudaLaunchHostFunc(None, function, None)
+    if "SWAPNET_BUDGET" in os.environ:  # plainly, the stand-in's memory would not be let go of before all is done
+        there.data = other  # with the interpreter's lock, which is given up where a tensor dies
+    standin.wait()
+    record.value("called", len(called))
+    record.check("let go", standin.empty("registered", "managed"))
+    weight.add_(1)
+    record.tensor("written", weight)
+
+
 def ordered():
     """A copy that comes to the processor stands in the order of the stream, behind those that did not block."""
     before, weight = torch.randn(WIDTH, WIDTH).to(device), nn.Parameter(torch.randn(WIDTH, WIDTH)).to(device)
