@@ -163,11 +163,22 @@ static int note_captured(void *stream)
     return 0;
 }
 
+/* A stream of the program's own may be gone by the time that others are asked about. */
+static void forget_captured(void *stream)
+{
+    for (int i = 0; stream && i < SWN_CUDA_CAPTURES; i++) {
+        void *same = stream;
+        atomic_compare_exchange_strong(&captured[i], &same, NULL);
+    }
+}
+
 int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream)
 {
     static _Atomic unsigned next;
-    if (!is_capturing(cuda, stream))
+    if (!is_capturing(cuda, stream)) {
+        forget_captured(stream);
         return 0;
+    }
     if (!note_captured(stream)) {
         swn_cuda_capture_under_way(cuda); /* forgets those that have ended */
         if (!note_captured(stream))

@@ -82,6 +82,7 @@ int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *st
 int cudaStreamAttachMemAsync(void *stream, void *p, size_t bytes, unsigned flags);
 int cudaStreamSynchronize(void *stream);
 int cudaStreamCreateWithFlags(void **stream, unsigned flags);
+int cudaStreamDestroy(void *stream); /* the last one only is known to be */
 int cudaStreamIsCapturing(void *stream, int *status);
 int cudaThreadExchangeStreamCaptureMode(int *mode);
 int cudaEventCreateWithFlags(void **event, unsigned flags);

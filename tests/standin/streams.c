@@ -95,9 +95,20 @@ EXPORT int cudaStreamCreateWithFlags(void **stream, unsigned flags)
     return standin_end(OK);
 }
 
+static void *destroyed;
+
+EXPORT int cudaStreamDestroy(void *stream)
+{
+    standin_begin();
+    destroyed = stream;
+    return standin_end(OK);
+}
+
 EXPORT int cudaStreamIsCapturing(void *stream, int *status)
 {
     standin_begin();
+    if (stream && stream == destroyed)
+        standin_broken("a stream is used that has been destroyed", stream);
     *status = standin_is_captured(stream);
     return standin_end(OK);
 }

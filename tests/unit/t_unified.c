@@ -205,6 +205,23 @@ static void touched_after_waiting(void)
     *(volatile char *)b.host = 1;
 }
 
+/* A stream that is known to be captured no more is not asked about again: its program may have destroyed it. */
+static void captured_once(void)
+{
+    void *stream;
+    standin_be("orin");
+    cudaStreamCreateWithFlags(&stream, 1);
+    standin_capture(stream, 1);
+    if (!swn_cuda_capturing(&cuda, stream) || !swn_cuda_capture_under_way(&cuda))
+        abort();
+    standin_capture(stream, 0);
+    if (swn_cuda_capturing(&cuda, stream))
+        abort();
+    cudaStreamDestroy(stream);
+    if (swn_cuda_capture_under_way(&cuda))
+        abort();
+}
+
 static void rules(void **state)
 {
     (void)state;
@@ -213,6 +230,7 @@ static void rules(void **state)
     assert_true(ends(written_while_a_kernel_reads));
     assert_true(ends(memory_unknown_to_the_device));
     assert_false(ends(touched_after_waiting));
+    assert_false(ends(captured_once));
 }
 
 int main(void)
