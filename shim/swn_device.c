@@ -61,7 +61,7 @@ static int found;
 
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* after which no other is taken */
 static struct device devices[DEVICES];
-static const struct swn_unified_backend *newest; /* for the statistics */
+static const struct swn_unified_backend *_Atomic newest; /* for the statistics, which wait for no driver */
 
 static _Atomic uint64_t elided_bytes, copied_bytes;
 static _Atomic uint64_t kept_bytes;
@@ -122,7 +122,7 @@ static void look_at(struct device *d, int index)
     if (d->backend && !d->backend->shares)
         open_stream(d);
     if (d->backend)
-        newest = d->backend;
+        atomic_store(&newest, d->backend);
     if (d->backend && swn_engine_one.config.device_budget_bytes)
         swn_say("device %d shares the processor's memory: SWAPNET_DEVICE_BUDGET has no effect on it", index);
     look_for_swaps(d, index);
@@ -629,7 +629,6 @@ void swn_device_stats(struct swn_stats *out)
     out->device_budget_bytes = budget ? budget : rooms;
     out->device_kept_bytes = atomic_load(&kept_bytes);
     swn_devswap_stats(out);
-    pthread_mutex_lock(&devices_lock);
-    out->unified = newest ? newest->name : wish == SWN_CONFIG_UNIFIED_OFF ? "off" : "none";
-    pthread_mutex_unlock(&devices_lock);
+    const struct swn_unified_backend *b = atomic_load(&newest);
+    out->unified = b ? b->name : wish == SWN_CONFIG_UNIFIED_OFF ? "off" : "none";
 }
