@@ -30,6 +30,8 @@ foreach(name t_unified t_device t_devswap t_registered t_bounce)
     set(${name}_LIBRARIES standin-cudart)
     set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/standin)
 endforeach()
+# Whether the program has a second thread.
+list(APPEND t_devswap_LINK -Wl,--wrap=swn_threads_many)
 # Calls that a test makes fail.
 set(t_nomem_LINK "")
 foreach(call malloc calloc realloc mmap mprotect memfd_create ftruncate)

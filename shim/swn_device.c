@@ -92,7 +92,8 @@ static void look_for_swaps(struct device *d, int index)
     char text[32];
     if (d->backend && d->backend->shares && !d->backend->pins)
         return;
-    d->swaps = !swn_devpool_choose(&d->pool, index, d->backend, swn_engine_one.config.budget_bytes, &why);
+    d->swaps =
+        !swn_devpool_choose(&d->pool, index, d->backend, swn_threads_many(), swn_engine_one.config.budget_bytes, &why);
     if (d->backend || !budget)
         return;
     atomic_store(&d->room, budget);
@@ -197,16 +198,30 @@ static int in_a_store(const struct swn_range *r)
     return !r->rest && atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && r->file->immutable;
 }
 
-/* Bytes of the budget that what may not leave must leave to others, and to what comes and goes. */
-static size_t set_aside(const struct swn_engine *e, const struct device *d)
+/* Bytes of the budget for weights that come and go. */
+static size_t wanted(const struct swn_engine *e, const struct device *d)
 {
     size_t part = e->goal_bytes / OTHERS, most = LARGEST * d->largest;
-    return d->swaps ? part + (most > part ? most : part) : part;
+    return most > part ? most : part;
+}
+
+/* Those that what may not leave must leave to others, to what comes and goes, and to how that gets there. */
+static size_t set_aside(const struct swn_engine *e, const struct device *d)
+{
+    size_t part = e->goal_bytes / OTHERS;
+    return d->swaps ? part + wanted(e, d) + SWN_DEVPOOL_STAGES * d->pool.stage_bytes : part;
+}
+
+/* Engine lock held. Where it comes and goes it takes whole units. */
+static void note_size(struct device *d, size_t bytes)
+{
+    size_t size = d->swaps ? swn_round_up(bytes, d->pool.unit) : bytes;
+    d->largest = size > d->largest ? size : d->largest;
 }
 
 static int room(struct swn_engine *e, size_t bytes, struct device *d, const struct swn_range *spare)
 {
-    d->largest = bytes > d->largest ? bytes : d->largest;
+    note_size(d, bytes);
     return swn_policy_try_room(e, bytes + set_aside(e, d), spare);
 }
 
@@ -255,8 +270,7 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
         swn_behind_recall(e, r);
         swn_load_verify(e, r);
     }
-    if (bytes > m->device->largest)
-        m->device->largest = bytes;
+    note_size(m->device, bytes);
     if (!err) /* what is at home counts already */
         err = room(e, atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(bytes, SWN_PAGE) : 0, m->device, r);
     if (!err)
@@ -344,8 +358,8 @@ static int open_shared(struct swn_engine *e, struct swn_device_memory *m, uintpt
 /* Of the card's memory, or of ours. Engine lock held. */
 static size_t capacity_of(const struct swn_engine *e, const struct device *d)
 {
-    size_t half = e->goal_bytes / 2, wanted = set_aside(e, d) - e->goal_bytes / OTHERS;
-    return !d->backend ? atomic_load(&d->room) : wanted < half ? wanted : half;
+    size_t half = e->goal_bytes / 2, most = wanted(e, d);
+    return !d->backend ? atomic_load(&d->room) : most < half ? most : half;
 }
 
 static struct swn_devswap *swapper_of(struct device *d, size_t capacity)
@@ -364,7 +378,7 @@ static int open_weight(struct swn_engine *e, struct swn_device_memory *m, uintpt
     struct device *d = m->device;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = whole(e, data, bytes);
-    d->largest = bytes > d->largest ? bytes : d->largest;
+    note_size(d, bytes);
     size_t capacity = capacity_of(e, d);
     pthread_mutex_unlock(&e->lock);
     struct swn_devswap *s = r ? swapper_of(d, capacity) : NULL;

@@ -312,11 +312,10 @@ static size_t stage_bytes(size_t budget)
     return bytes < STAGE_LEAST ? STAGE_LEAST : bytes < STAGE_MOST ? bytes : STAGE_MOST;
 }
 
-int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unified_backend *backend, size_t budget,
-                       const char **why)
+int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unified_backend *backend, int threads,
+                       size_t budget, const char **why)
 {
-    *p = (struct swn_devpool){.device = device, .stage_bytes = backend ? 0 : stage_bytes(budget)};
-    p->way = !backend ? &mapped : backend->shares ? &registered : &managed;
+    *p = (struct swn_devpool){.device = device, .way = &mapped, .stage_bytes = stage_bytes(budget)};
     *why = "the CUDA runtime lacks what it takes";
     int err = swn_cuda_find(&p->cuda);
     if (!err)
@@ -326,6 +325,10 @@ int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unifi
     if (err)
         return err;
     *why = "the device has no virtual memory management";
+    if (!backend || (threads && !p->way->open(p)))
+        return backend ? 0 : p->way->open(p);
+    p->way = backend->shares ? &registered : &managed;
+    p->stage_bytes = 0;
     return p->way->open(p);
 }
 

@@ -2,7 +2,7 @@
  *
  *   registered  ordinary memory that is registered with the driver. A block is where its buffer is.
  *   managed     the driver's own, attached to the host while it is filled and to the device while it is used. Likewise.
- *   mapped      the card's memory. Every block has an address of its own for as long as it lives, at which memory is
+ *   mapped      the device's memory. Every block has an address of its own for as long as it lives, at which memory is
  *               mapped while it is there; a kernel that reads it at any other time faults, and never reads anything
  *               else (HOLES rule 13). It is filled through buffers of ours. Memory is in chunks of one unit each, any
  *               of which do for any block.
@@ -64,11 +64,13 @@ struct swn_devpool_way {
     int (*leave)(struct swn_devpool *p, struct swn_devbuffer *b);
 };
 
-/* The way for a device: that of a backend that does not follow the processor's page tables, or, without one (NULL), the
- * card's own memory. `budget`: bytes of ours, which stages count against. 0; or it cannot be done on this device, and
- * *why says what is missing (static). */
-int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unified_backend *backend, size_t budget,
-                       const char **why);
+/* The way for a device: that of a backend that does not follow the processor's page tables, but mapped if that can be
+ * done and `threads` of the program could come by an address that is another block's later; for a card, which has no
+ * backend (NULL), mapped. `budget`:
+ * bytes of ours, which stages count against. 0; or it cannot be done on this device, and *why says what is missing
+ * (static). */
+int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unified_backend *backend, int threads,
+                       size_t budget, const char **why);
 /* By the thread that will call the rest: makes its stream and its stages. */
 int swn_devpool_begin(struct swn_devpool *p);
 

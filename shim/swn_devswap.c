@@ -303,27 +303,32 @@ static void set_state(struct swn_devswap *s, struct block *b, enum state state)
     s->claimed += b->users ? cost(b) : 0;
 }
 
-/* What the blocks among w cost that nobody uses yet. */
-static size_t unclaimed(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n)
+/* What the blocks among w cost that nobody uses yet; *least: in buffers of their own sizes. */
+static size_t unclaimed(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, size_t *least)
 {
-    size_t bytes = 0;
+    size_t bytes = *least = 0;
     unsigned mark = ++s->marks;
     for (unsigned i = 0; i < n; i++) {
         struct block *b = w[i]->block;
-        bytes += b->mark != mark && !b->users ? cost(b) : 0;
+        if (b->mark != mark && !b->users) {
+            bytes += cost(b);
+            *least += b->bytes;
+        }
         b->mark = mark;
     }
     return bytes;
 }
 
-/* Those of them that are in larger buffers than they need are to get others. Whether there are any. */
+/* Those of them that are in larger buffers than they need are to get others, when they have been claimed. Whether there
+ * are any. */
 static int move_out(struct swn_devweight *const *w, unsigned n)
 {
     int any = 0;
     for (unsigned i = 0; i < n; i++) {
         struct block *b = w[i]->block;
-        b->moves = !b->users && b->state != OUT && b->buffer.bytes > b->bytes;
-        any |= b->moves;
+        int roomy = !b->users && b->state != OUT && b->buffer.bytes > b->bytes;
+        b->moves |= roomy;
+        any |= roomy;
     }
     return any;
 }
@@ -371,18 +376,21 @@ static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned
     for (;;) {
         for (unsigned i = 0; i < n; i++)
             w[i]->block->sealed = 1; /* its size counts */
-        size_t more = unclaimed(s, w, n), wanted = s->claimed + more;
+        size_t least, more = unclaimed(s, w, n, &least), wanted = s->claimed + more;
         if (!more || wanted <= s->capacity)
             break;
         if (captured) {
             exceed(s->claimed > s->capacity ? s->claimed : s->capacity, wanted);
             break;
         }
-        int moving = move_out(w, n);
+        int moving = s->claimed + least <= s->capacity && move_out(w, n);
         if (moving)
             pthread_cond_broadcast(&s->changed);
-        if ((s->claimed <= s->kept && !moving) || s->broken || swn_cond_wait_until(&s->changed, &s->lock, until))
+        if ((s->claimed <= s->kept && !moving) || s->broken || swn_cond_wait_until(&s->changed, &s->lock, until)) {
+            for (unsigned i = 0; i < n; i++)
+                w[i]->block->moves = 0;
             return -ENOMEM;
+        }
     }
     for (unsigned i = 0; i < n; i++) {
         struct block *b = w[i]->block;
@@ -524,7 +532,6 @@ static int take_buffer(struct swn_devswap *s, struct block *b, struct swn_devbuf
         err = s->pool.way->leave(&s->pool, &b->buffer);
     pthread_mutex_lock(&s->lock);
     *out = b->buffer;
-    b->moves = 0;
     b->lost |= err == -EFAULT;
     set_state(s, b, err && !b->lost ? IN : OUT);
     if (err && !b->lost)
@@ -789,8 +796,8 @@ static struct block *next_job(const struct swn_devswap *s)
     struct block *best = NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct block *b = s->blocks[i];
-        if (b->state == OUT && !b->dying && !b->failed && b->tried != s->tries && (b->users || b->ahead) &&
-            (!best || before(b, best)))
+        if (b->state == OUT && !b->dying && !b->failed && b->tried != s->tries &&
+            (b->users || (b->ahead && !b->moves)) && (!best || before(b, best)))
             best = b;
     }
     return best;

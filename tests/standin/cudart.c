@@ -30,13 +30,14 @@
 enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
 
 /* Attributes by cudaDeviceAttr, as NVIDIA documents them for these devices; where it does not say whether the host's
- * address of registered memory will do (91), one of either. */
+ * address of registered memory will do (91), one of either. Virtual memory management is reported of Orins (llama.cpp,
+ * pull request 23732); of the older ones nothing is known. */
 static const struct traits {
     const char *name;
-    int integrated, managed, pageable, concurrent, host_pointer, host_register;
+    int integrated, managed, pageable, concurrent, host_pointer, host_register, virtual_memory;
 } known[] = {
-    {"nano", 1, 1, 0, 0, 0, 0}, {"xavier", 1, 1, 0, 0, 0, 1},   {"orin", 1, 1, 0, 0, 1, 1},
-    {"thor", 1, 1, 1, 1, 1, 1}, {"discrete", 0, 1, 0, 1, 1, 1},
+    {"nano", 1, 1, 0, 0, 0, 0, 0}, {"xavier", 1, 1, 0, 0, 0, 1, 0},   {"orin", 1, 1, 0, 0, 1, 1, 1},
+    {"thor", 1, 1, 1, 1, 1, 1, 1}, {"discrete", 0, 1, 0, 1, 1, 1, 1},
 };
 
 struct launch {
@@ -515,6 +516,11 @@ EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int index)
         return standin_end(INVALID);
     }
     return standin_end(OK);
+}
+
+int standin_virtual_memory(void)
+{
+    return device->virtual_memory;
 }
 
 EXPORT int cudaGetDevice(int *index)

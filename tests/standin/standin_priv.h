@@ -68,6 +68,8 @@ int standin_legacy(const void *a, const void *b);
 void standin_settle(void);
 /* There is no place on the device for so many bytes. */
 int standin_full(size_t bytes);
+/* Whether the device has virtual memory management. */
+int standin_virtual_memory(void);
 extern unsigned standin_changed; /* what standin_changes says */
 /* Device memory is made or goes. */
 void standin_count(long long bytes);

@@ -25,7 +25,9 @@ EXPORT void standin_virtual(int is_known)
 
 static int attribute(int *value, int which, int device)
 {
-    *value = which == 102 && known;
+    standin_begin();
+    *value = which == 102 && known && standin_virtual_memory();
+    standin_end(OK);
     return device < 0 || device >= STANDIN_DEVICES ? INVALID : OK;
 }
 

@@ -3,13 +3,16 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "swn_device.h"
 #include "swn_engine_fixture.h"
 
 void run_device_cases(const struct device_case *cases, size_t n)
@@ -27,4 +30,25 @@ void run_device_cases(const struct device_case *cases, size_t n)
                 fprintf(stderr, "%s on %s: %d\n", cases[c].name, device, status);
             assert_int_equal(status, 0);
         }
+}
+
+struct let_go {
+    _Atomic int done;
+    int err;
+};
+
+static void is_let_go(void *owner, int err)
+{
+    struct let_go *l = owner;
+    l->err = err;
+    atomic_store(&l->done, 1);
+}
+
+int device_let_go(struct swn_device_memory *m)
+{
+    struct let_go l = {0};
+    int err = swn_device_close(m, is_let_go, &l);
+    while (err == 1 && !atomic_load(&l.done))
+        usleep(1000);
+    return err == 1 ? l.err : err;
 }

@@ -72,7 +72,7 @@ static void take_all(void)
 {
     for (unsigned i = 0; i < WEIGHTS; i++) {
         if (held[i])
-            CHECK(!swn_device_close(held[i], NULL, NULL));
+            CHECK(!device_let_go(held[i]));
         held[i] = NULL;
         tensor_free(&weights[i]);
     }
@@ -174,7 +174,7 @@ static void refused(void *device)
         struct swn_device_memory *m = open_one(0, &at);
         standin_fail(0);
         if (m)
-            CHECK(!swn_device_close(m, NULL, NULL));
+            CHECK(!device_let_go(m));
         CHECK(swn_arena_find(e->arena, weights[0].own)->pins == 0);
         CHECK(standin_live(STANDIN_REGISTERED) + standin_live(STANDIN_MANAGED) == 0);
         CHECK(cudaGetLastError() == 0);
@@ -194,7 +194,7 @@ static void forked(void *device)
         swn_engine_postfork_child();
         CHECK(way(1, 1) == SWN_WAY_COPY);
         CHECK(tensor_right(&weights[0], weights[0].own));
-        CHECK(!swn_device_close(held[0], NULL, NULL));
+        CHECK(!device_let_go(held[0]));
         CHECK(swn_arena_find(e->arena, weights[0].own)->pins == 0);
         CHECK(counters().small_bytes == small); /* of the device's memory it has nothing */
         _exit(0);
@@ -209,7 +209,7 @@ static void forked(void *device)
 static void *let_go(void *memory)
 {
     int here;
-    CHECK(!swn_device_close(memory, NULL, NULL));
+    CHECK(!device_let_go(memory));
     CHECK(!cudaGetDevice(&here) && here == 0);
     return NULL;
 }
@@ -301,7 +301,7 @@ static void repeated(void *device)
     for (unsigned i = 0; i < 1000; i++) {
         void *at;
         struct swn_device_memory *m = open_one(i % WEIGHTS, &at);
-        CHECK(m && !swn_device_close(m, NULL, NULL));
+        CHECK(m && !device_let_go(m));
     }
     take_all();
 }
