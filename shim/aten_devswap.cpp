@@ -70,6 +70,21 @@ void *stream_of(c10::Device device)
                   c10::impl::VirtualGuardImpl(device.type()).getStream(device), 0);
 }
 
+// Once: without the streams nobody knows what is captured into a graph, nor when a device is done.
+bool has_streams(c10::Device device)
+{
+    static const bool has = [device] {
+        try {
+            stream_of(device);
+            return true;
+        } catch (const std::exception &) {
+            host->device_refused("this PyTorch does not say which stream of a device it uses");
+            return false;
+        }
+    }();
+    return has;
+}
+
 void let_go(Lent &l)
 {
     unsigned n = l.n;
@@ -151,13 +166,14 @@ uintptr_t swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *ope
     return 0;
 }
 
+bool swn_devswap_has_streams(c10::Device device)
+{
+    return has_streams(device);
+}
+
 bool swn_devswap_capturing(c10::Device device)
 {
-    try {
-        return host->device_capturing(stream_of(device)) != 0;
-    } catch (const std::exception &) {
-        return false; // a PyTorch whose streams nobody can name
-    }
+    return has_streams(device) && host->device_capturing(stream_of(device)) != 0;
 }
 
 bool swn_devswap_lend()

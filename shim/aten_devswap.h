@@ -18,6 +18,8 @@ void swn_devswap_begin_half(const swn_host *host);
 // swn_devswap_end, or, if it comes and goes, is lent to the operator if that `reads` it on the device. Returns where
 // the processor finds bytes that may come and go there, *bytes of them; else 0.
 uintptr_t swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name, bool reads, size_t *bytes);
+// Whether PyTorch says which streams it uses; else nothing may be shared with a device, which is said.
+bool swn_devswap_has_streams(c10::Device device);
 // Whether what this thread launches on the device is put into a graph instead of being run.
 bool swn_devswap_capturing(c10::Device device);
 // All have been named: brings those that come and go. Whether there are any at all, and then swn_devswap_end must

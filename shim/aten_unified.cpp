@@ -50,13 +50,14 @@ struct Owner {
     unsigned on_device = 0; // and of a device
     int index = 0;          // of that device
     swn_device_memory *memory = nullptr;
-    void *address = nullptr; // where the device finds them
-    bool streams = false;    // they may come and go
-    bool swaps = false;      // and on the device, where `address` is good for nothing between operators
-    bool opening = false;    // a thread is making them known to the device, without the lock
-    bool closing = false;    // and here the device may use them still, and is waited for
-    bool stuck = false;      // the device has not let go of it: it is nobody else's any more
-    bool captured = false;   // a CUDA graph has its address; of the device's storages one names it, and of ours none do
+    void *address = nullptr;         // where the device finds them
+    bool streams = false;            // they may come and go
+    bool swaps = false;              // and on the device, where `address` is good for nothing between operators
+    bool opening = false;            // a thread is making them known to the device, without the lock
+    bool closing = false;            // and here the device may use them still, and is waited for
+    bool stuck = false;              // the device has not let go of it: it is nobody else's any more
+    c10::optional<c10::Stream> home; // that was current when they went there
+    bool captured = false; // a CUDA graph has its address; of the device's storages one names it, and of ours none do
 };
 
 // Threads that only read may both be giving a storage memory of its own, on account of operators that are not believed.
@@ -405,6 +406,11 @@ void remember(const at::Tensor &t)
 // A device tensor for an owner of whom the lock's holder has made a member of it.
 at::Tensor member(Owner *o, c10::Device device, const at::Tensor &like)
 {
+    c10::Stream stream = c10::impl::VirtualGuardImpl(device_type).getStream(device);
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        o->home = stream;
+    }
     at::Tensor t = tensor_over({o->address, o, &drop_device, device}, o->bytes, device, like);
     remember(t);
     return t;
@@ -526,6 +532,8 @@ at::Tensor to_device(const at::Tensor &self, c10::Device device)
     at::Tensor first = at::empty({0}, self.options().device(device).requires_grad(false)); // wakes the device up
     device_allocator = storage_of(first)->allocator();
     device = current(device);
+    if (!swn_devswap_has_streams(device))
+        return {};
     c10::DeviceGuard guard(device);
     switch (way) {
     case SWN_WAY_REFERENCE:
@@ -685,6 +693,11 @@ at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool ke
         at::native::copy_(fresh, at::from_blob(o->data.get(), {static_cast<int64_t>(bytes)}, options), false);
     }
     aside.use(data_of(storage_of(fresh)));
+    // It is reused in the order of the stream that is current now. The program thinks that it is in that of the one on
+    // which it moved the tensor, and may have that go on reading it when the tensor is gone.
+    c10::impl::VirtualGuardImpl impl(device.type());
+    if (o->home && !(*o->home == impl.getStream(device)))
+        impl.recordDataPtrOnStream(data_of(storage_of(fresh)), *o->home);
     return storage_of(fresh)->set_data_ptr(at::DataPtr(nullptr, device));
 }
 

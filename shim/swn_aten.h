@@ -179,6 +179,8 @@ struct swn_host {
     void (*device_moved)(size_t elided, size_t copied);
     /* Says that from now on everything is copied, as code runs that goes by PyTorch's operators. */
     void (*device_given_up)(void);
+    /* Says once that nothing is shared with devices, and why. */
+    void (*device_refused)(const char *why);
     /* Ends the program, which is about to use bytes ("a weight that ...") that it must not, as they could not be given
      * memory of their own. */
     void (*device_lost)(const char *what, const char *why);

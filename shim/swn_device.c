@@ -625,6 +625,13 @@ void swn_device_given_up(void)
     swn_say("compiled code runs, whose writes nobody announces: the weights that the device shared are copied to it");
 }
 
+void swn_device_refused(const char *why)
+{
+    static _Atomic int said;
+    if (!atomic_exchange(&said, 1))
+        swn_say("%s: what goes to devices is copied", why);
+}
+
 void swn_device_lost(const char *what, const char *why)
 {
     swn_say("%s cannot be given memory of its own: %s; ending the program rather than computing with wrong weights",

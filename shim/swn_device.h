@@ -32,6 +32,7 @@ int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int
 int swn_device_watch(void);
 void swn_device_moved(size_t elided, size_t copied);
 void swn_device_given_up(void);
+void swn_device_refused(const char *why);
 void swn_device_lost(const char *what, const char *why) __attribute__((noreturn));
 
 /* SWAPNET_BUDGET has been changed. Not by a thread that devices wait for. */

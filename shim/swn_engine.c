@@ -233,6 +233,7 @@ void swn_engine_host(struct swn_host *out)
                              .device_watch = swn_device_watch,
                              .device_moved = swn_device_moved,
                              .device_given_up = swn_device_given_up,
+                             .device_refused = swn_device_refused,
                              .device_lost = swn_device_lost};
     if (swn_device_start(&e->config))
         out->device_type = e->config.device == SWN_CONFIG_CUDA ? SWN_DEVICE_CUDA : SWN_DEVICE_PRIVATEUSEONE;

@@ -61,6 +61,9 @@ void *native_stream()
     return reinterpret_cast<void *>(current_stream);
 }
 
+// That some memory's use was last recorded on.
+std::atomic<int64_t> recorded{-1};
+
 // Whether what this thread launches is put into a graph.
 bool captured()
 {
@@ -290,6 +293,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
         current_stream = to.id();
         return before;
     }
+    void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &stream) const override
+    {
+        recorded = stream.id();
+    }
     void synchronizeStream(const c10::Stream &stream) const override
     {
         cudaStreamSynchronize(reinterpret_cast<void *>(stream.id()));
@@ -297,6 +304,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11)
     void *getStreamNativeHandle(const c10::Stream stream) const override
     {
+        TORCH_CHECK(!std::getenv("STANDIN_HIDES_STREAMS"), "no streams");
         return reinterpret_cast<void *>(stream.id());
     }
 #endif
@@ -665,6 +673,11 @@ extern "C" __attribute__((visibility("default"))) void standin_replay(void)
         node();
         turn();
     }
+}
+
+extern "C" __attribute__((visibility("default"))) int64_t standin_recorded(void)
+{
+    return recorded;
 }
 
 extern "C" __attribute__((visibility("default"))) void standin_delay(unsigned us)

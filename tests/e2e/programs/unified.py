@@ -3,6 +3,7 @@ import copy
 import gc
 import importlib.util
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -146,6 +147,17 @@ def pinned():
         record.tensor(f"{how} there", there.cpu())
         del there
         record.value(f"{how} pinned afterwards", same(weight).is_pinned(device))
+
+
+def other_stream():
+    """What a weight is given of its own on one stream may be in use on that on which it was moved."""
+    weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    standin.use_stream(0x4000)
+    there = weight.to(device)
+    standin.use_stream(0x4010)
+    there.add_(1)
+    record.notes["recorded"] = standin.streams.standin_recorded()
+    record.tensor("there", there.cpu())
 
 
 def called_back():
@@ -516,6 +528,50 @@ def load():
     run("device", model, x, 6)
     record.notes["live"] = standin.live()
     record.module("model", model.cpu())
+
+
+def fetched():
+    """A checkpoint's weights, to the device and back."""
+    state = {name: t for name, t in torch.load(args[0]).items() if t.dim() == 2}
+    record.notes["shared_bytes"] = sum(t.numel() * t.element_size() for t in state.values())
+    there = {name: t.to(device) for name, t in state.items()}
+    back = {name: t.cpu() for name, t in there.items()}
+    for name, t in back.items():
+        record.tensor(name, t)
+
+
+SAMPLER = """
+import sys, threading, time
+done, peak = threading.Event(), 0
+threading.Thread(target=lambda: (sys.stdin.read(), done.set())).start()
+while not done.wait(0.001):
+    with open(f"/proc/{sys.argv[1]}/status") as status:
+        kinds = dict(line.split(":", 1) for line in status)
+    now = sum(int(kinds[kind].split()[0]) * 1024 for kind in ("RssAnon", "RssShmem"))
+    if not peak:
+        print(now, flush=True)
+    peak = max(peak, now)
+print(peak)
+"""
+
+
+def peak():
+    """Both sides of weights are kept, and computed with."""
+    product = torch.randn(8, 1024).to(device) @ nn.Parameter(torch.randn(1024, 1024)).to(device)
+    record.tensor("warm", product.cpu())
+    sampler = subprocess.Popen([sys.executable, "-c", SAMPLER, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    base = int(sampler.stdout.readline())
+    weights = [nn.Parameter(torch.randn(1024, 1024)) for _ in range(16)]
+    record.notes["shared_bytes"] = sum(w.numel() * w.element_size() for w in weights)
+    there = [w.to(device) for w in weights]
+    x = batch(8, 1024).to(device)
+    for i in range(2):
+        for t in there:
+            x = torch.tanh(x @ t)
+    record.tensor("there", x.cpu())
+    record.tensor("here", torch.stack([w.sum() for w in weights]))
+    sampler.stdin.close()
+    record.notes["peak"] = int(sampler.stdout.read()) - base
 
 
 def save():
