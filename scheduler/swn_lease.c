@@ -256,19 +256,40 @@ static void grow(struct swn_book *b, struct swn_party *p, uint64_t target, int64
     offer(b, p, bytes, now_ms);
 }
 
-/* Whether the slowest one would hardly be faster with what the round gives, nor the disk much less busy. Nearly the
+static int larger_first(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* Min-max's order: the largest delays decide, and where those are the same the next largest. One that no budget makes
+ * smaller must not hide that the others would be faster. */
+static int as_small(double *has, double *gets, size_t n)
+{
+    qsort(has, n, sizeof *has, larger_first);
+    qsort(gets, n, sizeof *gets, larger_first);
+    for (size_t i = 0; i < n && gets[i] <= has[i] + SWN_DIVIDE_NOISE; i++)
+        if (has[i] > gets[i] + SWN_DIVIDE_NOISE)
+            return 0;
+    return 1;
+}
+
+/* Whether nobody who counts would be much faster with what the round gives, nor the disk much less busy. Nearly the
  * same curves may give quite other shares, and each change costs spills and reads. */
 static int as_good(const struct round *r)
 {
-    double now = 0, then = 0, reads = 0, would_read = 0;
+    double *has = calloc(2 * r->n + 1, sizeof *has), *gets = has + r->n, reads = 0, would_read = 0;
+    if (!has)
+        return 1;
     for (size_t i = 0; i < r->n; i++) {
-        double has = swn_divide_delay(&r->dnn[i], r->party[i]->lease), gets = swn_divide_delay(&r->dnn[i], r->bytes[i]);
-        now = has > now ? has : now;
-        then = gets > then ? gets : then;
+        has[i] = swn_divide_delay(&r->dnn[i], r->party[i]->lease);
+        gets[i] = swn_divide_delay(&r->dnn[i], r->bytes[i]);
         reads += swn_divide_reads(&r->dnn[i], r->party[i]->lease);
         would_read += swn_divide_reads(&r->dnn[i], r->bytes[i]);
     }
-    return now <= then + SWN_DIVIDE_NOISE && reads <= would_read * 1.25;
+    int same = as_small(has, gets, r->n) && reads <= would_read * 1.25;
+    free(has);
+    return same;
 }
 
 /* Whether all leases are about what the round gives, and nobody could have more at nobody's cost. */

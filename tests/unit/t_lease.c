@@ -617,6 +617,29 @@ static void drift_of_curves(void **state)
     assert_true(clients[1].party->lease > 250 * MIB);
 }
 
+/* Likewise where one of them is slow whatever it gets, and so the slowest before and after. */
+static void drift_beside_a_slow_one(void **state)
+{
+    (void)state;
+    book.policy = SWN_DIVIDE_MINMAX;
+    join(&clients[0], 100 * MIB, 4000 * MIB);
+    curve(&clients[0], 990 * MIB, 9, 9 / 1.01);
+    clients[0].party->curve[2] = (struct swn_divide_point){4000 * MIB, 1};
+    for (size_t i = 1; i < 3; i++) {
+        join(&clients[i], 50 * MIB, 600 * MIB);
+        curve(&clients[i], 400 * MIB, 0.11, 0.1);
+    }
+    swn_book_balance(&book, clock_ms);
+    answer_all();
+    assert_int_equal(swn_book_sum(&book), book.total);
+    uint64_t had = clients[2].party->lease;
+    curve(&clients[1], 100 * MIB, 0.11, 0.1);
+    curve(&clients[2], 590 * MIB, 0.5, 0.1);
+    swn_book_drift(&book, clock_ms);
+    answer_all();
+    assert_true(had < 520 * MIB && clients[2].party->lease > 580 * MIB);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
@@ -624,6 +647,7 @@ int main(void)
         TEST(alone_and_together),
         TEST(drift),
         TEST(drift_of_curves),
+        TEST(drift_beside_a_slow_one),
         TEST(overdue_is_holding),
         TEST(the_dead_and_those_away),
         TEST(refusal),
