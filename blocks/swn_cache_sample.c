@@ -10,14 +10,16 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <xxhash.h>
 
 #include "swn_store_priv.h"
 #include "swn_transfer.h"
 #include "swn_why.h"
 
-/* So many extents are looked at, spread evenly, and so many blocks anywhere. */
-#define EXTENTS_MOST 512
+/* So many extents are looked at, spread evenly and others each time, and so many blocks anywhere. Checkpoints of the
+ * largest models have some 2000. */
+#define EXTENTS_MOST 4096
 #define BLOCKS_ANYWHERE 32
 
 struct sample {
@@ -55,13 +57,15 @@ static uint64_t random_below(uint64_t most, uint64_t *state)
 
 static size_t choose(const struct swn_store *s, struct sample *out)
 {
-    uint64_t blocks = 0, state = s->total_bytes; /* for one store always the same places */
-    size_t n = 0, step = s->extent_count / EXTENTS_MOST + 1;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t blocks = 0, state = (uint64_t)now.tv_nsec;
+    size_t n = 0, step = s->extent_count / EXTENTS_MOST + 1, first = random_below(step, &state);
     for (size_t i = 0; i < s->extent_count; i++) {
         const struct swn_store_extent *e = &s->extents[i];
         uint64_t count = SWN_BLOCK_UP(e->bytes) / SWN_BLOCK;
         blocks += count;
-        if (count && i % step == 0)
+        if (count && i % step == first)
             out[n++] = block_of(e, random_below(count, &state));
     }
     for (int i = 0; i < BLOCKS_ANYWHERE && blocks; i++) {
@@ -94,7 +98,7 @@ static int compare(const struct swn_store *s, const struct swn_io *io, int fd, c
 
 int swn_cache_sample(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY])
 {
-    struct sample *samples = malloc((EXTENTS_MOST + BLOCKS_ANYWHERE) * sizeof *samples);
+    struct sample *samples = malloc((s->extent_count + BLOCKS_ANYWHERE) * sizeof *samples);
     int rc = samples ? compare(s, io, fd, samples, choose(s, samples)) : -ENOMEM;
     free(samples);
     if (rc == -ENOENT)

@@ -116,7 +116,8 @@ def ways():
 
 @pytest.mark.parametrize("torch, how", ways(), indirect=["torch"])
 def test_known_checkpoint(torch, how):
-    """With the store at hand nothing of the weights is read before the first inference; then the bits are equal."""
+    """With the store at hand next to nothing of the weights is read before the first inference (a block of each is
+    compared, and what lies before the tensors is read); then the bits are equal."""
     store = None
     if "assign" in how and ("mmap" in how or "safetensors" in how):
         store = _disk_session() / "none-needed"
@@ -125,7 +126,7 @@ def test_known_checkpoint(torch, how):
         store = warm_store(torch, how)
     uncache(file_of(torch, how))
     run = _quiet(load(torch, how, store, "stop"))
-    assert run.record["notes"]["read_bytes"] < 2 * MIB, run.record
+    assert run.record["notes"]["read_bytes"] < 4 * MIB, run.record
     assert run.stats["streamed_bytes"] == run.stats["swap_ins"] == run.stats["stray_reads"] == 0, run.describe()
     if stores(store):
         assert run.stats["deferred_bytes"] >= 0.99 * WEIGHTS, run.describe()

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "swn_archive.h"
 #include "swn_cache.h"
 #include "swn_fault_io.h"
 
@@ -491,6 +492,88 @@ static void same_in_all_but_bytes(void **state)
     close(again);
 }
 
+/* What opening `fd` says when stat cannot tell it from `like`. */
+static int opened_as(int fd, int like)
+{
+    struct swn_store *s = NULL;
+    struct swn_io io = fault.io;
+    io.fstat = forged_fstat;
+    assert_int_equal(fstat(like, &forged), 0);
+    forged_fd = fd;
+    int rc = swn_cache_open(&s, &io, dir, fd, why);
+    forged_fd = -1;
+    if (!rc)
+        swn_store_close(s, &io);
+    return rc;
+}
+
+static void build_store(int fd, const char *name)
+{
+    struct swn_checkpoint *c = NULL;
+    struct swn_store *s = NULL;
+    assert_int_equal(swn_checkpoint_open_fd(&c, &fault.io, fd, name, why), 0);
+    assert_int_equal(swn_cache_build(&s, &fault.io, dir, &(struct swn_cache_limits){0}, c, NULL, why), 0);
+    swn_store_close(s, &fault.io);
+    swn_checkpoint_close(c, &fault.io);
+}
+
+/* Adapters, norms or heads only: one tensor of many is another. */
+static void one_of_many_tensors(void **state)
+{
+    (void)state;
+    enum { TENSORS = 1000, VALUES = 16 };
+    static char header[TENSORS * 100];
+    static float data[TENSORS * VALUES];
+    int fd[2];
+    size_t len = 0;
+    for (int i = 0; i < TENSORS; i++)
+        len += (size_t)snprintf(header + len, sizeof header - len,
+                                "%s\"t%d\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[%d,%d]}", i ? "," : "{",
+                                i, VALUES, i * VALUES * 4, (i + 1) * VALUES * 4);
+    header[len++] = '}';
+    while (len % 8)
+        header[len++] = ' ';
+    for (int i = 0; i < 2; i++) {
+        char path[700];
+        uint64_t size = len;
+        snprintf(path, sizeof path, "%s/many%d", top, i);
+        data[501 * VALUES] = (float)i;
+        fd[i] = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        assert_int_equal(write(fd[i], &size, 8), 8);
+        assert_int_equal(write(fd[i], header, len), len);
+        assert_int_equal(write(fd[i], data, sizeof data), sizeof data);
+    }
+    build_store(fd[0], "many0");
+    assert_int_equal(opened_as(fd[0], fd[0]), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(opened_as(fd[1], fd[0]), -ENOENT);
+    close(fd[0]);
+    close(fd[1]);
+}
+
+/* PyTorch can be told to leave checksums out, and then a zip's directory says nothing of the bytes. */
+static void zips_of_other_bytes(void **state)
+{
+    (void)state;
+    int fd[2];
+    for (int i = 0; i < 2; i++) {
+        struct archive a;
+        char path[700];
+        snprintf(path, sizeof path, "%s/zip%d", top, i);
+        archive_small(&a);
+        archive_finish(&a);
+        a.p[a.e[1].data + 1] ^= (unsigned char)i;
+        fd[i] = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        assert_int_equal(write(fd[i], a.p, a.n), a.n);
+        archive_free(&a);
+    }
+    build_store(fd[0], "zip0");
+    assert_int_equal(opened_as(fd[0], fd[0]), 0);
+    assert_int_equal(opened_as(fd[1], fd[0]), -ENOENT);
+    close(fd[0]);
+    close(fd[1]);
+}
+
 static int written_fd;
 
 static void write_there(void *user)
@@ -605,6 +688,8 @@ int main(void)
         TEST(times_settle),
         TEST(mismatch_is_read_twice),
         TEST(same_in_all_but_bytes),
+        TEST(one_of_many_tensors),
+        TEST(zips_of_other_bytes),
         TEST(written_while_it_is_opened),
         TEST(stores_show_from_now_on),
     };
