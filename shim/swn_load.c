@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,6 @@
 #define IDLE_MOST 16
 /* What a program may have read of a tensor before the read that is registered: Python's buffer, 4 to 128 KiB. */
 #define HEAD_MOST ((size_t)256 << 10)
-/* Longest tick of the clock that file times are taken from: a file that has just been written is waited for. */
-#define TICK_MS 10
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct source *sources; /* guarded by load_lock; the files in it by the engine's lock */
@@ -49,7 +48,7 @@ static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
 
 /* Whether so many bytes are better not read: alone they are much, or beside the model they are loaded into they do not
  * fit. The latter is how one shard of many is told from a small file. */
-static int worth_a_store(struct swn_engine *e, uint64_t bytes)
+int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes)
 {
     pthread_mutex_lock(&e->lock);
     uint64_t live = e->live_bytes;
@@ -57,18 +56,11 @@ static int worth_a_store(struct swn_engine *e, uint64_t bytes)
     return bytes > e->config.budget_bytes / 2 || live + bytes > e->config.budget_bytes;
 }
 
-static void free_names(struct swn_cache_limits *limits)
-{
-    for (size_t i = 0; i < limits->keep_count; i++)
-        free((char *)(uintptr_t)limits->keep[i]);
-    free((void *)(uintptr_t)limits->keep);
-    *limits = (struct swn_cache_limits){0};
-}
-
-/* The names of the stores that ranges are mapped from, or will be: the other shards of this model. 0 or -ENOMEM. */
-static int note_stores_in_use(struct swn_engine *e, struct swn_cache_limits *limits)
+/* The names of the stores that ranges are mapped from, or will be: the other shards of this model. */
+int swn_load_stores_in_use(struct swn_engine *e, struct swn_cache_limits *limits)
 {
     size_t most = 0, count = 0;
+    pthread_mutex_lock(&load_lock);
     for (const struct source *s = sources; s; s = s->next)
         most += s->store != NULL;
     char **names = calloc(most + 1, sizeof *names);
@@ -78,34 +70,9 @@ static int note_stores_in_use(struct swn_engine *e, struct swn_cache_limits *lim
         if (s->store && s->file.refs && !(names[count++] = strdup(strrchr(s->store->path, '/') + 1)))
             err = -ENOMEM, count--;
     pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&load_lock);
     limits->keep = (const char *const *)names;
     limits->keep_count = count;
-    return err;
-}
-
-/* Begins to build the store of a checkpoint that will not fit beside the model it is loaded into. load_lock held. */
-static int begin_build(struct swn_engine *e, struct source *s, int fd, char why[SWN_WHY])
-{
-    struct swn_checkpoint *c;
-    uint64_t bytes = 0;
-    struct swn_cache_limits limits = {0};
-    int err = swn_checkpoint_open_settled(&c, e->io, fd, s->path, 2 * TICK_MS, why);
-    if (err)
-        return err;
-    for (size_t i = 0; i < c->storage_count; i++)
-        bytes += c->storages[i].bytes;
-    err = worth_a_store(e, bytes) ? swn_cache_cap(e->io, e->config.store_dir, &limits.cap_bytes, why) : -ENOENT;
-    if (err == -EINVAL) /* of the cap's file, not of the checkpoint: it is to be said */
-        err = -EIO;
-    /* Rather no store of this one than none of those: they would be built again, and this one gone, next time. */
-    if (!err)
-        err = note_stores_in_use(e, &limits);
-    if (!err)
-        err = swn_load_build(e, s, c, bytes, &limits);
-    if (err) {
-        free_names(&limits);
-        swn_checkpoint_close(c, e->io);
-    }
     return err;
 }
 
@@ -161,9 +128,11 @@ static void open_store(struct swn_engine *e, struct source *s, int fd)
     int err = swn_cache_open(&store, e->io, e->config.store_dir, fd, why);
     if (!err)
         take_store(e, s, fd, store);
-    /* A store that is damaged, or of another version, is replaced. */
-    if (err == -ENOENT || err == -EILSEQ || err == -EINVAL || err == -ENOTSUP)
-        err = begin_build(e, s, fd, why);
+    /* A store that is damaged, or of another version, is replaced. No file holds storages larger than itself. */
+    if (err == -ENOENT || err == -EILSEQ || err == -EINVAL || err == -ENOTSUP) {
+        why[0] = 0;
+        err = swn_load_worth_a_store(e, s->identity.size) ? swn_load_build(e, s, fd) : -ENOENT;
+    }
     explain(e, s, err, why);
 }
 
@@ -222,15 +191,28 @@ static struct source *known(const struct swn_identity *id)
     return s;
 }
 
-/* load_lock held; it is let go while the store is being built. NULL too where a signal was handled then. */
-static struct source *find(struct swn_engine *e, int fd)
+/* Signals wait until we do (swn_load_await): one that comes while a file is looked at would not end the wait for its
+ * store, which can take minutes. Faults do not wait, they are repaired. */
+static void hold_signals(sigset_t *before)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t held;
+    sigfillset(&held);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&held, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
+/* load_lock held; it is let go while the store is being built. NULL too where a signal was handled then; `before`: the
+ * signals that the program blocks. */
+static struct source *find(struct swn_engine *e, int fd, const sigset_t *before)
 {
     struct swn_identity id;
     struct stat st;
     char path[4096];
     /* Nobody opens a file again that has no name any more. */
     if (e->io->fstat(e->io->ctx, fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < FILE_LEAST ||
-        !st.st_nlink || swn_identity_settle(e->io, fd, 2 * TICK_MS, &id))
+        !st.st_nlink || swn_identity_settle(e->io, fd, SWN_LOAD_SETTLE_MS, &id))
         return NULL;
     struct source *s = known(&id);
     if (!s) {
@@ -250,7 +232,7 @@ static struct source *find(struct swn_engine *e, int fd)
         return s;
     s->waiting++;
     pthread_mutex_unlock(&load_lock);
-    int there = swn_load_await(s);
+    int there = swn_load_await(s, before);
     pthread_mutex_lock(&load_lock);
     s->waiting--;
     return there ? s : NULL;
@@ -341,7 +323,7 @@ static int head_is_the_files(struct swn_engine *e, int fd, const void *buf, uint
     return 1;
 }
 
-static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, off_t off)
+static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, off_t off, const sigset_t *before)
 {
     size_t delta, len;
     pthread_mutex_lock(&e->lock);
@@ -354,7 +336,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     pthread_mutex_unlock(&e->lock);
     if (!fits || delta > HEAD_MOST || off < (off_t)delta)
         return -1;
-    struct source *s = find(e, fd);
+    struct source *s = find(e, fd, before);
     const struct swn_store_extent *x =
         s && s->store ? swn_store_find(s->store, s->index, (uint64_t)off - delta, len) : NULL;
     if (!x || !head_is_the_files(e, fd, buf, (uint64_t)off, delta))
@@ -381,9 +363,12 @@ ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off)
     struct swn_engine *e = &swn_engine_one;
     if (n < SWN_GRANULE / 2 || !swn_engine_owns((uintptr_t)buf) || off < 0)
         return -1;
+    sigset_t before;
+    hold_signals(&before);
     pthread_mutex_lock(&load_lock);
-    ssize_t got = register_read(e, fd, buf, n, off);
+    ssize_t got = register_read(e, fd, buf, n, off, &before);
     pthread_mutex_unlock(&load_lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return got;
 }
 
@@ -403,8 +388,11 @@ int swn_load_prepare(struct swn_op *op)
     op->move_file = NULL;
     if (!g || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
         return 0;
+    sigset_t before;
+    hold_signals(&before);
     pthread_mutex_lock(&load_lock);
-    struct source *s = find(e, g->file->fetch.fd);
+    struct source *s = find(e, g->file->fetch.fd, &before);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     const struct swn_store_extent *x =
         s && s->store ? swn_store_find(s->store, s->index, g->file_off + (from->data - g->lo), from->bytes) : NULL;
     if (x) {
@@ -517,6 +505,7 @@ void swn_load_exit(void)
 void swn_load_fork_child(void)
 {
     pthread_mutex_init(&load_lock, NULL);
+    swn_load_build_fork_child();
     for (struct source *s = sources; s; s = s->next) {
         if (atomic_exchange(&s->building, 0)) /* by a thread that does not exist here */
             s->store = NULL;

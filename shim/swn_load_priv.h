@@ -2,6 +2,7 @@
 #ifndef SWN_LOAD_PRIV_H
 #define SWN_LOAD_PRIV_H
 
+#include <signal.h>
 #include <stddef.h>
 
 #include "swn_engine_priv.h"
@@ -10,6 +11,9 @@
 
 /* Between two large weights lie at most so many storages that are too small to be registered. */
 #define SWN_LOAD_SMALL_RUN 64
+/* Two of the longest tick of the clock that file times are taken from: a file that has just been written is waited for.
+ */
+#define SWN_LOAD_SETTLE_MS 20
 
 /* The range that was last mapped to an extent. It may be gone, or hold other bytes by now. */
 struct held {
@@ -34,7 +38,6 @@ struct source {
     uint32_t index;                  /* of the file in its store */
     char *path;                      /* of the file, when it was found; NULL: mapped */
     _Atomic int building, explained; /* a thread makes the store; a reader that waits has said so */
-    uint64_t building_bytes;
     unsigned waiting;                /* readers that do */
     _Atomic unsigned char *verified; /* per extent: 1 when its own bytes, not a copy's, were found right */
     /* Of the store's copies, may be NULL: per copy, whether it is read instead of its extent, and what keeps it from
@@ -53,13 +56,18 @@ static inline struct source *swn_source_of(const struct swn_extent_file *file)
     return file && file->immutable ? (void *)((char *)(uintptr_t)file - offsetof(struct source, file)) : NULL;
 }
 
-/* swn_load_build.c. Makes the store of c, the file of s, in a thread that ends with a call of swn_load_built. Takes c
- * and the names in `limits`, all allocated, unless it fails: -ENOMEM, -EAGAIN. The loader's lock held. */
-int swn_load_build(struct swn_engine *e, struct source *s, struct swn_checkpoint *c, uint64_t bytes,
-                   const struct swn_cache_limits *limits);
-/* Until there is a store of s, or none can be made: 1. 0: a signal was handled meanwhile. No lock held; s stays, as it
- * is waited for. */
-int swn_load_await(struct source *s);
+/* swn_load_build.c. Makes the store of s, the file of fd, in a thread that ends with a call of swn_load_built, one
+ * store at a time. 0, or why no thread could be had: -ENOMEM, -EAGAIN. The loader's lock held. */
+int swn_load_build(struct swn_engine *e, struct source *s, int fd);
+/* Until there is a store of s, or none can be made: 1. 0: a signal was handled meanwhile, one of those that are not in
+ * `mask`. No lock held; s stays, as it is waited for. */
+int swn_load_await(struct source *s, const sigset_t *mask);
+void swn_load_build_fork_child(void);
+
+/* swn_load.c, for the builder; no lock held. Whether so many bytes are better not read. */
+int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes);
+/* The stores that must not give way to another one, as allocated names in limits->keep. 0 or -ENOMEM. */
+int swn_load_stores_in_use(struct swn_engine *e, struct swn_cache_limits *limits);
 /* The store is there, or err and why say why not; `fd` is the file's. No lock held. */
 void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_store *store, int err, const char *why);
 
