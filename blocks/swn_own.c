@@ -42,6 +42,12 @@ static struct id *entry(int fd, int make)
     return chunk ? &chunk[fd % CHUNK] : NULL;
 }
 
+/* By system call: what stands before close spares our numbers (hook_close.c). */
+static int shut(int fd)
+{
+    return (int)syscall(SYS_close, fd);
+}
+
 static int is_taken(int fd)
 {
     const struct id *id = entry(fd, 0);
@@ -55,7 +61,7 @@ int swn_own(int fd)
         int next = fcntl(fd, F_DUPFD_CLOEXEC, fd + 1);
         if (next < 0)
             break; /* out of numbers: whoever lost this one finds this file there */
-        close(fd);
+        shut(fd);
         fd = next;
     }
     struct id *id = entry(fd, 1);
@@ -75,6 +81,19 @@ int swn_owns(int fd)
            (!look(fd, &st) && st.st_ino == ino && st.st_dev == atomic_load_explicit(&id->dev, memory_order_relaxed));
 }
 
+int swn_own_first(int from, int to)
+{
+    if (to >= CHUNK * CHUNKS)
+        to = CHUNK * CHUNKS - 1;
+    for (int fd = from < 0 ? 0 : from; fd <= to; fd++) {
+        if (!atomic_load(&chunks[fd / CHUNK]))
+            fd |= CHUNK - 1;
+        else if (is_taken(fd) && swn_owns(fd))
+            return fd;
+    }
+    return -1;
+}
+
 int swn_own_close(int fd)
 {
     struct id *id = entry(fd, 0);
@@ -84,5 +103,5 @@ int swn_own_close(int fd)
         atomic_store_explicit(&id->ino, 0, memory_order_relaxed);
     if (!ours)
         return -EBADF;
-    return close(fd) ? -errno : 0;
+    return shut(fd) ? -errno : 0;
 }

@@ -4,9 +4,10 @@
  * number. What we then read by that number is a stranger's file, and what we write destroys it. So every descriptor of
  * ours that lives longer than a call is remembered here with the file behind it, and looked at before it is used.
  *
- * A program that closes a number between the look and the use, in another thread, is not noticed. Descriptors that have
- * no inode of their own (eventfd, epoll, timerfd) cannot be told from the program's: use a pipe. Thread-safe, and safe
- * in a forked child.
+ * The library's close and its kin pass over ours (hook_close.c), so that this is for dup2 and system calls made
+ * directly: such a one between the look and the use, in another thread, is not noticed. Descriptors that have no inode
+ * of their own (eventfd, epoll, timerfd) cannot be told from the program's: use a pipe. Thread-safe, and safe in a
+ * forked child.
  */
 #ifndef SWN_OWN_H
 #define SWN_OWN_H
@@ -18,6 +19,10 @@ int swn_own(int fd);
 
 /* 1: still what we opened, or never one of ours. 0: closed, or somebody else's by now. */
 int swn_owns(int fd);
+
+/* The least number from `from` to `to`, both inclusive, that is ours and still what we opened; -1 if there is none.
+ * Async-signal-safe. */
+int swn_own_first(int from, int to);
 
 /* Closes it, unless it is somebody else's by now: then -EBADF. 0 or -errno. */
 int swn_own_close(int fd);

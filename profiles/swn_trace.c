@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "swn_own.h"
+
 #define EVENTS 1024
 #define EVENT_TEXT 384   /* longest event as text: a name of 47 doubles at most, and seven numbers of 20 digits */
 #define CHUNK_TEXT 16384 /* text of one write(2) */
@@ -47,11 +49,20 @@ static uint64_t row_tid(enum swn_track track, unsigned row)
     return (uint64_t)row * TRACKS + (unsigned)track + 1;
 }
 
+/* The program may have closed our number, and have a file of its own there. */
+static ssize_t append(const struct swn_trace *t, const char *text, size_t len)
+{
+    if (swn_owns(t->fd))
+        return write(t->fd, text, len);
+    errno = EBADF;
+    return -1;
+}
+
 static void write_text(struct swn_trace *t)
 {
     size_t done = 0;
     while (!t->err && done < t->text_len) {
-        ssize_t n = write(t->fd, t->text + done, t->text_len - done);
+        ssize_t n = append(t, t->text + done, t->text_len - done);
         if (n > 0)
             done += (size_t)n;
         else if (n == 0 || errno != EINTR)
@@ -59,7 +70,7 @@ static void write_text(struct swn_trace *t)
     }
     if (!t->err)
         t->good += (off_t)t->text_len;
-    else if (ftruncate(t->fd, t->good) == 0) /* a full disk: half an event would spoil the whole file */
+    else if (swn_owns(t->fd) && !ftruncate(t->fd, t->good)) /* a full disk: half an event would spoil the file */
         (void)lseek(t->fd, t->good, SEEK_SET);
     t->text_len = 0;
 }
@@ -157,7 +168,7 @@ int swn_trace_open(struct swn_trace **out, const char *path)
     struct swn_trace *t = calloc(1, sizeof(*t));
     if (!t)
         return -ENOMEM;
-    t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    t->fd = swn_own(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (t->fd < 0) {
         int err = -errno;
         free(t);
@@ -220,11 +231,11 @@ int swn_trace_close(struct swn_trace *t)
         return 0;
     int err = swn_trace_flush(t);
     /* also after an error: the file was cut back to its last complete event, and the bracket may still fit */
-    ssize_t n = write(t->fd, "\n]\n", 3);
+    ssize_t n = append(t, "\n]\n", 3);
     if (!err && n != 3)
         err = n < 0 ? -errno : -EIO;
-    if (close(t->fd) != 0 && !err)
-        err = -errno;
+    int closed = swn_own_close(t->fd);
+    err = err ? err : closed;
     pthread_mutex_destroy(&t->lock);
     free(t);
     return err;
@@ -234,6 +245,6 @@ void swn_trace_abandon(struct swn_trace *t)
 {
     if (!t)
         return;
-    close(t->fd);
+    swn_own_close(t->fd);
     free(t);
 }

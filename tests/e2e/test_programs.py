@@ -111,25 +111,29 @@ quick_on_113 = pytest.mark.parametrize(
               pytest.param(harness.TORCH213, id="torch2.13", marks=pytest.mark.slow)], indirect=True)
 
 
-CLOSING = [(harness.TORCH113, "here"), (harness.TORCH213, "daemon"), (harness.TORCH113, "early"), (harness.TORCH213, "loaded")]
+CLOSING = [(harness.TORCH113, "here"), (harness.TORCH213, "daemon"), (harness.TORCH213, "loaded"), (harness.TORCH213, "raw")]
 
 
 @pytest.mark.parametrize(
     "torch, how",
     [pytest.param(t, how, id=f"{how}-torch{t.name}", marks=[] if (t, how) in CLOSING else [pytest.mark.slow])
-     for t in harness.ALL_TORCH for how in ("here", "daemon", "early", "loaded")], indirect=["torch"])
+     for t in harness.ALL_TORCH for how in ("here", "daemon", "early", "loaded", "raw")], indirect=["torch"])
 def test_descriptors_closed_by_the_program(torch, how):
-    """What it opens under our numbers is neither read as weights nor written to, and the program ends."""
+    """What it opens is neither read as weights nor written to, and the program ends. Ours stay open; where system calls
+    have closed them all the same, that is said."""
     reference, run = both(torch, "closes", how, budget=48)
     assert run.program_stderr() == reference.program_stderr(), run.describe()
+    said = [line for line in run.own_lines() if "closed descriptors" not in line and "cannot read block" not in line]
+    if how == "raw":
+        # A forked child says for itself what it cannot read.
+        assert said == [] and 1 <= len(run.own_lines()) <= 3, run.describe()
+    else:
+        assert run.own_lines() == [], run.describe()
     if how == "daemon":
         return  # the child's counters are nobody's file
-    said = [line for line in run.own_lines() if "closed descriptors" not in line and "cannot read block" not in line]
-    # A forked child says for itself what it cannot read.
-    assert said == [] and len(run.own_lines()) <= (3 if how == "loaded" else 2), run.describe()
-    assert how == "early" or len(run.own_lines()) >= 1, run.describe()
     harness.assert_bounded(run)
     assert run.stats["spilled_bytes"] > 0, run.describe()
+    assert how == "raw" or run.stats["read_errors"] == 0, run.describe()
 
 
 @each_torch

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,11 +138,32 @@ static void bells(void **state)
     assert_int_equal(swn_bell_poll_fd(&b), -1);
 }
 
+/* What a close of many goes around. */
+static void the_first(void **state)
+{
+    (void)state;
+    int low = swn_own(open(ours, O_RDONLY | O_CLOEXEC)), lost = swn_own(open(ours, O_RDONLY | O_CLOEXEC));
+    int high = swn_own(fcntl(low, F_DUPFD_CLOEXEC, 700)), theirs_fd = open(theirs, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(swn_own_first(0, INT_MAX), low);
+    assert_int_equal(swn_own_first(low, low), low);
+    assert_int_equal(swn_own_first(low + 1, high), lost);
+    take(lost);
+    assert_int_equal(swn_own_first(low + 1, INT_MAX), high);
+    assert_int_equal(swn_own_first(low + 1, high - 1), -1);
+    assert_int_equal(swn_own_first(theirs_fd, theirs_fd), -1);
+    assert_int_equal(swn_own_first(high + 1, INT_MAX), -1);
+    assert_int_equal(swn_own_close(lost), -EBADF);
+    assert_int_equal(swn_own_close(high) | swn_own_close(low), 0);
+    assert_int_equal(swn_own_first(0, INT_MAX), -1);
+    close(theirs_fd);
+    close(lost);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_number_taken), cmocka_unit_test(no_number_twice), cmocka_unit_test(strangers),
-        cmocka_unit_test(many),           cmocka_unit_test(bells),
+        cmocka_unit_test(many),           cmocka_unit_test(bells),           cmocka_unit_test(the_first),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
