@@ -71,6 +71,11 @@ def rows(seed, batch=4, width=1024):
     return torch.randn(batch, width, generator=torch.Generator().manual_seed(seed))
 
 
+def batch(seed):
+    """So many that computing a layer takes longer than reading it."""
+    return rows(seed, 256)
+
+
 _TORCHVISION_MODELS = {
     "vgg19": "vgg", "resnet101": "resnet", "resnet152": "resnet",
     "vit_b_16": "vision_transformer", "mobilenet_v2": "mobilenetv2",

@@ -1,4 +1,4 @@
-"""Inferences of a small model: infer.py OUT mlp|mlp-deep|tall|convnet [INFERENCES]. The plainest program there is."""
+"""Inferences of a small model: infer.py OUT mlp|mlp-batch|mlp-deep|tall|convnet [INFERENCES]. The plainest program there is."""
 import torch
 
 import _models
@@ -8,6 +8,7 @@ record, args = begin()
 kind, inferences = args[0], int(args[1]) if len(args) > 1 else 4
 make, data = {
     "mlp": (_models.mlp, _models.rows),
+    "mlp-batch": (_models.mlp, _models.batch),
     "mlp-deep": (lambda: _models.mlp(depth=64), _models.rows),  # 256 MiB
     "tall": (_models.tall, _models.rows),
     "convnet": (_models.convnet, _models.image),

@@ -1,9 +1,9 @@
-"""threads.py OUT two-models|one-model|tall|thread-per-inference [INFERENCES]."""
+"""threads.py OUT two-models|one-model|tall|thread-per-inference|thread-per-batch [INFERENCES]."""
 import threading
 
 import torch
 
-from _models import convnet, image, mlp, rows, tall
+from _models import batch, convnet, image, mlp, rows, tall
 from _record import begin
 
 record, args = begin()
@@ -33,5 +33,5 @@ elif mode in ("one-model", "tall"):
 else:
     model = mlp()
     for k in range(inferences):
-        run(("thread", model, rows, [k]))
+        run(("thread", model, batch if mode == "thread-per-batch" else rows, [k]))
 record.save()
