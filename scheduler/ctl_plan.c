@@ -309,7 +309,7 @@ static void print_csv(const struct what_if *w)
 
 int ctl_plan(int argc, char **argv)
 {
-    struct what_if w = {.policy = SWN_DIVIDE_EQ1};
+    struct what_if w = {.policy = SWN_DIVIDE_MINMAX};
     int rc = take_options(&w, argc, argv), code = rc == 1 ? SWN_CLI_OK : rc ? SWN_CLI_USAGE : SWN_CLI_FAILURE;
     for (size_t i = 0; !rc && i < w.n; i++)
         rc = load(&w, &w.c[i]);

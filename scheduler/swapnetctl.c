@@ -105,7 +105,7 @@ static const struct swn_cli_command commands[] = {
      "block store or a checkpoint; no process is needed.\n"
      "\n"
      "  -t, --total SIZE     memory for all models together\n"
-     "      --policy POLICY  eq1 (default), equal or minmax\n"
+     "      --policy POLICY  minmax (default), eq1 or equal\n"
      "  -d, --device NAME    the device to plan for: a file, or a shipped profile such as jetson-nx\n"
      "      --delta SHARE    share of each budget that blocks leave free (default 0)\n"
      "  -o, --output FORMAT  table (default), json or csv\n"

@@ -21,7 +21,7 @@ static const char help[] =
     "\n"
     "  -t, --total SIZE|N%      what all get together; N%: that share of the memory there is, less under\n"
     "                           memory pressure (default: 75%)\n"
-    "  -p, --policy NAME        eq1 (default), equal or minmax\n"
+    "  -p, --policy NAME        minmax (default), eq1 or equal\n"
     "  -c, --cpus LIST          share these CPUs out among the programs, e.g. 0-3\n"
     "  -S, --socket PATH        where to listen (default: swapnetd.sock in $XDG_RUNTIME_DIR/swapnet or /run/swapnet)\n"
     "  -g, --group NAME         members of this group may connect, too\n"
@@ -225,7 +225,7 @@ static int take_words(struct swd_options *o, int argc, char **argv, int file_onl
 int swd_options_take(struct swd_options *o, int argc, char **argv)
 {
     *o = (struct swd_options){
-        .share = 0.75, .policy = SWN_DIVIDE_EQ1, .clients = 256, .clients_per_user = 200, .config = DEFAULT_CONFIG};
+        .share = 0.75, .policy = SWN_DIVIDE_MINMAX, .clients = 256, .clients_per_user = 200, .config = DEFAULT_CONFIG};
     int rc = take_words(o, argc, argv, 1);
     if (!rc)
         rc = take_file(o);
