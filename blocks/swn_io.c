@@ -105,15 +105,16 @@ static int sys_mmap(void *ctx, void **addr, size_t len, int prot, int flags, int
     return 0;
 }
 
-/* A program that closes every descriptor it did not open (daemons do) would take the ring away, and its next file would
- * get our number. Kernels from 5.18 can hold the ring for this thread without any descriptor; on older ones the ring
- * keeps its own and such programs fall back to pread. */
+/* Kernels from 5.18 can hold the ring for this thread without any descriptor, so that nobody can close it. On older
+ * ones it is one of ours like all others. */
 static void hide_ring_fd(struct io_uring *ring)
 {
-    if (io_uring_register_ring_fd(ring) != 1)
-        return;
-    close(ring->ring_fd);
-    ring->ring_fd = -1;
+    if (io_uring_register_ring_fd(ring) == 1) {
+        close(ring->ring_fd);
+        ring->ring_fd = -1;
+    } else {
+        ring->ring_fd = ring->enter_ring_fd = swn_own(ring->ring_fd);
+    }
 }
 
 static int sys_ring_setup(void *ctx, struct io_uring *ring, unsigned entries)
@@ -209,6 +210,8 @@ static int sys_ring_wait(void *ctx, struct io_uring *ring, int timeout_ms, uint6
 static void sys_ring_exit(void *ctx, struct io_uring *ring)
 {
     (void)ctx;
+    swn_own_close(ring->ring_fd);
+    ring->ring_fd = -1;
     io_uring_queue_exit(ring);
 }
 

@@ -10,10 +10,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <liburing.h>
+#include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "swn_bell.h"
@@ -159,11 +166,65 @@ static void the_first(void **state)
     close(lost);
 }
 
+/* As in kernels before 5.18: a ring cannot be held without a descriptor. */
+static int refuse_ring_numbers(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_register, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IORING_REGISTER_RING_FDS, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* 0: as it should be; 77: there are no rings here. */
+static int rings(void)
+{
+    const struct swn_io *io = &swn_io_sys;
+    struct io_uring ring;
+    char text[16];
+    if (refuse_ring_numbers() || io->ring_setup(NULL, &ring, 4))
+        return 77;
+    int fd = ring.ring_fd, file = open(theirs, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || swn_own_first(fd, fd) != fd)
+        return 1;
+    io->ring_exit(NULL, &ring);
+    if (fcntl(fd, F_GETFD) != -1 || swn_own_first(fd, fd) >= 0)
+        return 2;
+    if (io->ring_setup(NULL, &ring, 4) || dup2(file, ring.ring_fd) != ring.ring_fd)
+        return 3;
+    fd = ring.ring_fd;
+    io->ring_exit(NULL, &ring);
+    return pread(fd, text, sizeof text, 0) == 6 ? 0 : 4;
+}
+
+static void rings_with_a_number(void **state)
+{
+    (void)state;
+    int status;
+    pid_t child = fork();
+    if (!child)
+        _exit(rings());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_number_taken), cmocka_unit_test(no_number_twice), cmocka_unit_test(strangers),
-        cmocka_unit_test(many),           cmocka_unit_test(bells),           cmocka_unit_test(the_first),
+        cmocka_unit_test(a_number_taken),
+        cmocka_unit_test(no_number_twice),
+        cmocka_unit_test(strangers),
+        cmocka_unit_test(many),
+        cmocka_unit_test(bells),
+        cmocka_unit_test(the_first),
+        cmocka_unit_test(rings_with_a_number),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
