@@ -27,6 +27,9 @@ constexpr auto key = c10::DispatchKey::BackendSelect;
 
 bool pytorchs(const at::Tensor &self, c10::optional<at::Device> device)
 {
+    // As in PyTorch's own, which is not called any more. A device's tensor may lie in memory of ours that is pinned.
+    if (!self.is_cpu())
+        return false;
     auto asked = c10::computeDispatchKey(c10::nullopt, self.layout(), device.value_or(at::kCUDA));
     return at::_ops::is_pinned::redispatch(c10::DispatchKeySet(asked), self, device);
 }

@@ -140,6 +140,7 @@ def pinned():
         weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
         there = weight.to(device)
         record.value(f"{how} pinned", same(weight).is_pinned(device))
+        record.value(f"{how} pinned there", there.is_pinned(device))
         snapshot = same(weight).pin_memory(device)
         record.value(f"{how} snapshot pinned", snapshot.is_pinned(device))
         weight.add_(1)
