@@ -173,7 +173,11 @@ bool swn_devswap_has_streams(c10::Device device)
 
 bool swn_devswap_capturing(c10::Device device)
 {
-    return has_streams(device) && host->device_capturing(stream_of(device)) != 0;
+    try {
+        return has_streams(device) && host->device_capturing(stream_of(device)) != 0;
+    } catch (const std::exception &) {
+        return false;
+    }
 }
 
 bool swn_devswap_lend()

@@ -20,7 +20,8 @@ void swn_devswap_begin_half(const swn_host *host);
 uintptr_t swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name, bool reads, size_t *bytes);
 // Whether PyTorch says which streams it uses; else nothing may be shared with a device, which is said.
 bool swn_devswap_has_streams(c10::Device device);
-// Whether what this thread launches on the device is put into a graph instead of being run.
+// Whether what this thread launches on the device is put into a graph instead of being run, as far as PyTorch says.
+// Throws nothing, as whoever drops a tensor asks it.
 bool swn_devswap_capturing(c10::Device device);
 // All have been named: brings those that come and go. Whether there are any at all, and then swn_devswap_end must
 // follow.

@@ -85,6 +85,12 @@ def test_other_stream(torch):
     assert run.record["notes"]["recorded"] == 0x4000, run.describe()
 
 
+def test_streams_hidden(torch213):
+    """Nothing is thrown out of what drops a tensor."""
+    run = both(torch213, "streams_hidden", device="orin")[1]
+    assert run.stats["unified_elided_bytes"] == MIB and run.own_lines() == [], run.describe()
+
+
 def test_streams_unknown(torch213):
     """A PyTorch that does not say what it launches on: nobody would know when a device is done, so nothing is shared."""
     run = both(torch213, "move", device="orin", STANDIN_HIDES_STREAMS="1")[1]

@@ -64,6 +64,8 @@ void *native_stream()
 // That some memory's use was last recorded on.
 std::atomic<int64_t> recorded{-1};
 
+std::atomic<bool> hides_streams{std::getenv("STANDIN_HIDES_STREAMS") != nullptr};
+
 // Whether what this thread launches is put into a graph.
 bool captured()
 {
@@ -304,7 +306,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11)
     void *getStreamNativeHandle(const c10::Stream stream) const override
     {
-        TORCH_CHECK(!std::getenv("STANDIN_HIDES_STREAMS"), "no streams");
+        TORCH_CHECK(!hides_streams, "no streams");
         return reinterpret_cast<void *>(stream.id());
     }
 #endif
@@ -678,6 +680,12 @@ extern "C" __attribute__((visibility("default"))) void standin_replay(void)
 extern "C" __attribute__((visibility("default"))) int64_t standin_recorded(void)
 {
     return recorded;
+}
+
+// From now on, where PyTorch knows of streams' handles at all (2.11).
+extern "C" __attribute__((visibility("default"))) void standin_hide_streams(int hide)
+{
+    hides_streams = hide != 0;
 }
 
 extern "C" __attribute__((visibility("default"))) void standin_delay(unsigned us)

@@ -78,6 +78,10 @@ class Standin:
         nothing, none = (ctypes.c_void_p * 1)(), (ctypes.c_size_t * 1)()
         self.lib.standin_launch(None, ctypes.c_uint(int(seconds * 1e6)), nothing, none, ctypes.c_uint(0))
 
+    def hide_streams(self, hide):
+        """Whether PyTorch throws where it is asked for a stream's handle."""
+        self.streams.standin_hide_streams(int(hide))
+
     def capture(self, stream, begin):
         """What is launched on the stream is put into a graph from now on, or no more."""
         if begin:

@@ -161,6 +161,19 @@ def other_stream():
     record.tensor("there", there.cpu())
 
 
+def streams_hidden():
+    """A weight is let go of where PyTorch does not say on which stream."""
+    weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+    there = weight.to(device)
+    standin.wait()
+    standin.hide_streams(True)
+    del there
+    standin.hide_streams(False)
+    record.check("let go", standin.empty("registered"))
+    weight.add_(1)
+    record.tensor("weight", weight)
+
+
 def called_back():
     """A weight goes while the device waits for a function that needs the interpreter, as this thread does to let it go."""
     weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
