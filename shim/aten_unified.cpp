@@ -13,6 +13,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -50,13 +51,13 @@ struct Owner {
     unsigned on_device = 0; // and of a device
     int index = 0;          // of that device
     swn_device_memory *memory = nullptr;
-    void *address = nullptr;         // where the device finds them
-    bool streams = false;            // they may come and go
-    bool swaps = false;              // and on the device, where `address` is good for nothing between operators
-    bool opening = false;            // a thread is making them known to the device, without the lock
-    bool closing = false;            // and here the device may use them still, and is waited for
-    bool stuck = false;              // the device has not let go of it: it is nobody else's any more
-    c10::optional<c10::Stream> home; // that was current when they went there
+    void *address = nullptr;        // where the device finds them
+    bool streams = false;           // they may come and go
+    bool swaps = false;             // and on the device, where `address` is good for nothing between operators
+    bool opening = false;           // a thread is making them known to the device, without the lock
+    bool closing = false;           // and here the device may use them still, and is waited for
+    bool stuck = false;             // the device has not let go of it: it is nobody else's any more
+    std::vector<c10::Stream> homes; // that were current when storages of it went there, each of them once
     bool captured = false; // a CUDA graph has its address; of the device's storages one names it, and of ours none do
 };
 
@@ -409,7 +410,8 @@ at::Tensor member(Owner *o, c10::Device device, const at::Tensor &like)
     c10::Stream stream = c10::impl::VirtualGuardImpl(device_type).getStream(device);
     {
         std::lock_guard<std::mutex> guard(lock);
-        o->home = stream;
+        if (std::find(o->homes.begin(), o->homes.end(), stream) == o->homes.end())
+            o->homes.push_back(stream);
     }
     at::Tensor t = tensor_over({o->address, o, &drop_device, device}, o->bytes, device, like);
     remember(t);
@@ -483,6 +485,7 @@ void open_alias(Owner *o, c10::Device device, std::unique_lock<std::mutex> &guar
     o->memory = memory;
     o->address = address;
     o->index = device.index();
+    o->homes.clear(); // of storages that are gone
     o->streams = streams;
     o->swaps = swaps;
     if (swaps)
@@ -681,6 +684,12 @@ class Aside
     c10::optional<c10::Stream> graph;
 };
 
+std::vector<c10::Stream> homes_of(const Owner *o)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    return o->homes;
+}
+
 // Not of the graph's own pool, if one is being captured: what it has there is overwritten whenever it runs. The bytes
 // are there before it ever does.
 at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool keep)
@@ -694,10 +703,13 @@ at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool ke
     }
     aside.use(data_of(storage_of(fresh)));
     // It is reused in the order of the stream that is current now. The program thinks that it is in that of the one on
-    // which it moved the tensor, and may have that go on reading it when the tensor is gone.
+    // which it moved the tensor, and may have that go on reading it when the tensor is gone. Which of them that was for
+    // this storage nobody knows; one more only has the memory come back later.
     c10::impl::VirtualGuardImpl impl(device.type());
-    if (o->home && !(*o->home == impl.getStream(device)))
-        impl.recordDataPtrOnStream(data_of(storage_of(fresh)), *o->home);
+    c10::Stream now = impl.getStream(device);
+    for (const c10::Stream &home : homes_of(o))
+        if (!(home == now))
+            impl.recordDataPtrOnStream(data_of(storage_of(fresh)), home);
     return storage_of(fresh)->set_data_ptr(at::DataPtr(nullptr, device));
 }
 

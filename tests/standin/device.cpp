@@ -26,6 +26,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -61,8 +62,9 @@ void *native_stream()
     return reinterpret_cast<void *>(current_stream);
 }
 
-// That some memory's use was last recorded on.
-std::atomic<int64_t> recorded{-1};
+// That some memory's use was recorded on.
+std::mutex recorded_lock;
+std::set<int64_t> recorded;
 
 std::atomic<bool> hides_streams{std::getenv("STANDIN_HIDES_STREAMS") != nullptr};
 
@@ -297,7 +299,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
     void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &stream) const override
     {
-        recorded = stream.id();
+        std::lock_guard<std::mutex> guard(recorded_lock);
+        recorded.insert(stream.id());
     }
     void synchronizeStream(const c10::Stream &stream) const override
     {
@@ -677,9 +680,10 @@ extern "C" __attribute__((visibility("default"))) void standin_replay(void)
     }
 }
 
-extern "C" __attribute__((visibility("default"))) int64_t standin_recorded(void)
+extern "C" __attribute__((visibility("default"))) int standin_recorded(int64_t stream)
 {
-    return recorded;
+    std::lock_guard<std::mutex> guard(recorded_lock);
+    return recorded.count(stream) != 0;
 }
 
 // From now on, where PyTorch knows of streams' handles at all (2.11).

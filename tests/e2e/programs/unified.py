@@ -151,14 +151,15 @@ def pinned():
 
 
 def other_stream():
-    """What a weight is given of its own on one stream may be in use on that on which it was moved."""
-    weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
-    standin.use_stream(0x4000)
-    there = weight.to(device)
-    standin.use_stream(0x4010)
-    there.add_(1)
-    record.notes["recorded"] = standin.streams.standin_recorded()
-    record.tensor("there", there.cpu())
+    """What a weight is given of its own on one stream may be in use on those on which it was moved."""
+    weight, all_streams, there = nn.Parameter(torch.randn(WIDTH, WIDTH)), (0x4000, 0x20, 0x4010), []
+    for stream in all_streams:
+        standin.use_stream(stream)
+        there.append(weight.to(device))
+    there[0].add_(1)
+    record.notes["recorded"] = [s for s in all_streams if standin.streams.standin_recorded(ctypes.c_int64(s))]
+    for i, t in enumerate(there):
+        record.tensor(f"there {i}", t.cpu())
 
 
 def streams_hidden():
