@@ -67,10 +67,13 @@ std::recursive_mutex &moving = *new std::recursive_mutex;
 
 // One storage or operator of a device less has an owner. Never destroyed, as above.
 std::condition_variable &fewer = *new std::condition_variable;
-// An operator of another thread ends at some time, unless it waits for this one.
+// An operator of another thread ends at some time, unless it waits for this one. So long for who can do without,
 constexpr auto operators_end = std::chrono::seconds(30);
+// and so many seconds for who would have to end the program: it may wait for the device, which takes what it takes.
+constexpr int patience = 600;
 
-std::atomic<size_t> active{0}; // storages of a device that name bytes of ours
+// Storages of a device that name bytes of ours, and what a device may be using without one.
+std::atomic<size_t> active{0};
 // As its tensors say: GetAllocator does not know CUDA's before PyTorch 2.9. None before any tensor was to go there.
 std::atomic<c10::Allocator *> device_allocator{nullptr};
 std::atomic<bool> given_up{false};
@@ -118,6 +121,7 @@ void closed(void *owner, int err)
     {
         std::lock_guard<std::mutex> guard(lock);
         o->closing = false;
+        active--;
         o->stuck = err != 0;
         fewer.notify_all();
         if (!is_last(o))
@@ -132,6 +136,7 @@ swn_device_memory *take_memory(Owner *o)
     if (o->swaps)
         places.erase(reinterpret_cast<uintptr_t>(o->address));
     o->closing = true;
+    active++;
     o->members++;
     return std::exchange(o->memory, nullptr);
 }
@@ -154,10 +159,10 @@ void leave(Owner *o, Member who)
         std::lock_guard<std::mutex> guard(lock);
         o->on_host -= who == Member::of_host;
         o->on_device -= who == Member::of_device;
-        active -= is_devices(who);
         o->devices -= is_devices(who);
         if (is_devices(who) && !o->devices)
             memory = take_memory(o);
+        active -= is_devices(who); // after it counts as being let go of
         if (who != Member::holder)
             fewer.notify_all();
         last = is_last(o);
@@ -730,14 +735,28 @@ void detach_others(const Owner *o, const char *what)
             detach(storage.unsafeGetStorageImpl(), true, what);
 }
 
-// Until no operator of another thread uses it on a device, and what was launched is done. It is held.
-void wait_for_others(const Owner *o)
+// Whether that comes true. By the second, so that who is stopped for a while, and goes on, has lost only one of them.
+template <class Condition> bool comes_true(std::unique_lock<std::mutex> &guard, Condition condition)
+{
+    for (int i = 0; i < patience; i++)
+        if (fewer.wait_for(guard, std::chrono::seconds(1), condition))
+            return true;
+    return false;
+}
+
+// Until no operator of another thread uses it on a device, and what was launched is done, as for who synchronizes. It
+// is held.
+void wait_for_others(const Owner *o, const char *what)
 {
     bool captures = swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)}); // that we wait for
     std::unique_lock<std::mutex> guard(lock);
-    fewer.wait_for(guard, operators_end, [o, captures] {
-        return o->devices - o->on_device <= swn_devswap_holds(o) && (captures || !o->closing);
-    });
+    auto used = [o] { return o->devices - o->on_device > swn_devswap_holds(o); };
+    if (comes_true(guard, [o, captures, used] { return !used() && (captures || !o->closing); }))
+        return;
+    const char *who = used() ? "an operator of another thread does not come to an end that uses it on the device"
+                             : "the device does not come to an end with what was launched";
+    guard.unlock();
+    host->device_lost(what, who);
 }
 
 enum class Taken { yes, no, uncaptured };
@@ -749,7 +768,7 @@ Taken take_over(c10::StorageImpl *storage, Owner *o) // which is held
     c10::Device device = storage->device();
     std::unique_lock<std::mutex> guard(lock);
     // What comes and goes has its bytes elsewhere; of others there may be a view in a copy that another thread makes.
-    if (!fewer.wait_for(guard, operators_end, [o] { return o->swaps || !o->on_host; }))
+    if (!comes_true(guard, [o] { return o->swaps || !o->on_host; }))
         return Taken::no;
     if (sharing(storage) != o)
         return Taken::yes; // by another thread, just now
@@ -777,7 +796,7 @@ void part(std::vector<Held> all, const char *what)
             detach_others(o.get(), what);
     }
     for (const Held &o : all)
-        wait_for_others(o.get());
+        wait_for_others(o.get(), what);
 }
 
 bool captured(const Owner *o)

@@ -22,7 +22,8 @@
 // Puts the kernels in front of PyTorch's own at host->device_type. `host` is borrowed for ever.
 void swn_unified_register(const swn_host *host);
 
-// Whether any tensor names bytes of ours for a device. The others are for when one does.
+// Whether any tensor names bytes of ours for a device, or did and the device may still read them. The others are for
+// when that is so.
 bool swn_unified_active();
 
 // Before an operator writes the tensor: its storage gets memory of its own. keep: with the same bytes.

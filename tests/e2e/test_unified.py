@@ -91,6 +91,28 @@ def test_streams_hidden(torch213):
     assert run.stats["unified_elided_bytes"] == MIB and run.own_lines() == [], run.describe()
 
 
+def hurried(factor):
+    """For the C++ half time passes so many times as fast."""
+    return {"LD_PRELOAD": f"{harness.LIBRARY}:{harness.hurry()}", "HURRY": str(factor)}
+
+
+def test_still_read(torch113):
+    """Who is to write waits for the device, also for much longer than half a minute, which is half a second here."""
+    run = both(torch113, "still_read", "1", "1", device="orin", **hurried(60))[1]
+    assert run.stats["unified_elided_bytes"] > 0 and run.own_lines() == [], run.describe()
+
+
+@pytest.mark.parametrize("kernel, operator, who", [("3", "0", "the device"), ("0", "3", "an operator of another thread")])
+def test_read_for_ever(torch213, kernel, operator, who):
+    """What does not come to an end, as far as one can tell, ends the program, and is no wrong result."""
+    with harness.disk_dir() as where:
+        run = harness.start(torch213, "unified", str(STANDIN), "still_read", kernel, operator, where=where, budget=96,
+                            env=on("orin", **hurried(1200))).finish()
+    assert run.rc == 5 and len(run.own_lines()) == 1, run.describe()
+    assert "a weight that is about to be written" in run.own_lines()[0], run.describe()
+    assert f"{who} does not come to an end" in run.own_lines()[0], run.describe()
+
+
 def test_streams_unknown(torch213):
     """A PyTorch that does not say what it launches on: nobody would know when a device is done, so nothing is shared."""
     run = both(torch213, "move", device="orin", STANDIN_HIDES_STREAMS="1")[1]

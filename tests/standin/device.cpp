@@ -378,6 +378,8 @@ bool has_tensors(const c10::List<c10::IValue> &list)
 
 // How long this thread's next operator takes before it computes.
 thread_local unsigned delay_us = 0;
+// How many operators do so now.
+std::atomic<int> delayed{0};
 
 // Device tensors become views, and views that come back the tensors that they are of.
 struct Translation {
@@ -469,7 +471,11 @@ void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack)
         bool writes = args[i].alias_info() && args[i].alias_info()->isWrite();
         (*stack)[first + i] = t.in((*stack)[first + i], writes);
     }
-    usleep(std::exchange(delay_us, 0));
+    if (delay_us) {
+        delayed++;
+        usleep(std::exchange(delay_us, 0));
+        delayed--;
+    }
     torch::jit::Stack again(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     size_t results = op.schema().returns().size();
@@ -695,4 +701,9 @@ extern "C" __attribute__((visibility("default"))) void standin_hide_streams(int 
 extern "C" __attribute__((visibility("default"))) void standin_delay(unsigned us)
 {
     delay_us = us;
+}
+
+extern "C" __attribute__((visibility("default"))) int standin_delayed(void)
+{
+    return delayed;
 }

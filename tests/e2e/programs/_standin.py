@@ -73,6 +73,16 @@ class Standin:
         """This thread's next operator has its tensors' addresses so long before it computes."""
         self.streams.standin_delay(ctypes.c_uint(int(seconds * 1e6)))
 
+    def wait_for_delayed(self):
+        """Until an operator of some thread's is at that point."""
+        while not self.streams.standin_delayed():
+            time.sleep(0.01)
+
+    def reads(self, tensor, seconds):
+        """A kernel reads the device's tensor for so long, on the default stream."""
+        at, size = ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(tensor.numel() * tensor.element_size())
+        self.lib.standin_launch(None, ctypes.c_uint(int(seconds * 1e6)), ctypes.byref(at), ctypes.byref(size), 1)
+
     def busy(self, seconds):
         """The device has something to do for so long, on the default stream."""
         nothing, none = (ctypes.c_void_p * 1)(), (ctypes.c_size_t * 1)()

@@ -175,6 +175,37 @@ def streams_hidden():
     record.tensor("weight", weight)
 
 
+def still_read():
+    """The processor's tensor is written while the device reads it: by a kernel that was launched, with the last weight
+    there is on the device and with another left, and by an operator that has not launched yet."""
+    for i in range(2):
+        weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
+        there = weight.to(device)
+        standin.wait()
+        standin.reads(there, float(args[0]))
+        del there
+        weight.add_(1)
+        standin.wait()
+        record.tensor(f"written {i}", weight)
+        other = nn.Parameter(torch.randn(WIDTH, WIDTH)).to(device)
+    x, there, out = batch().to(device), weight.to(device), []
+
+    def read():
+        with torch.no_grad():
+            standin.delay(float(args[1]))
+            out.append(nn.functional.linear(x, there))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    if float(args[1]):
+        standin.wait_for_delayed()
+    weight.add_(1)
+    reader.join()
+    record.tensor("read", out[0].cpu())
+    record.tensor("written", weight)
+    record.tensor("other", other.cpu())
+
+
 def called_back():
     """A weight goes while the device waits for a function that needs the interpreter, as this thread does to let it go."""
     weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
