@@ -49,6 +49,7 @@ struct Owner {
     unsigned devices = 0;   // of those: storages of a device, and operators that use it there
     unsigned on_host = 0;   // storages of the processor
     unsigned on_device = 0; // and of a device
+    unsigned arriving = 0;  // storages of a device that are being made, which nobody finds yet
     int index = 0;          // of that device
     swn_device_memory *memory = nullptr;
     void *address = nullptr;        // where the device finds them
@@ -72,7 +73,7 @@ constexpr auto operators_end = std::chrono::seconds(30);
 // and so many seconds for who would have to end the program: it may wait for the device, which takes what it takes.
 constexpr int patience = 600;
 
-// Storages of a device that name bytes of ours, and what a device may be using without one.
+// Storages of a device that name bytes of ours, or are about to, and what a device may be using without one.
 std::atomic<size_t> active{0};
 // As its tensors say: GetAllocator does not know CUDA's before PyTorch 2.9. None before any tensor was to go there.
 std::atomic<c10::Allocator *> device_allocator{nullptr};
@@ -86,7 +87,7 @@ std::map<uintptr_t, Owner *> &spans = *new std::map<uintptr_t, Owner *>;
 // What comes and goes on a device, by the address at which it is found there, or nothing is.
 std::map<uintptr_t, Owner *> &places = *new std::map<uintptr_t, Owner *>;
 
-enum class Member { holder, of_host, of_device, user };
+enum class Member { holder, of_host, of_device, user, arriving };
 
 bool is_devices(Member who)
 {
@@ -100,7 +101,8 @@ void join(Owner *o, Member who)
     o->on_host += who == Member::of_host;
     o->on_device += who == Member::of_device;
     o->devices += is_devices(who);
-    active += is_devices(who);
+    o->arriving += who == Member::arriving;
+    active += is_devices(who) || who == Member::arriving;
 }
 
 // Lock held. Whether nobody needs it any more.
@@ -159,10 +161,11 @@ void leave(Owner *o, Member who)
         std::lock_guard<std::mutex> guard(lock);
         o->on_host -= who == Member::of_host;
         o->on_device -= who == Member::of_device;
+        o->arriving -= who == Member::arriving;
         o->devices -= is_devices(who);
         if (is_devices(who) && !o->devices)
             memory = take_memory(o);
-        active -= is_devices(who); // after it counts as being let go of
+        active -= is_devices(who) || who == Member::arriving; // after it counts as being let go of
         if (who != Member::holder)
             fewer.notify_all();
         last = is_last(o);
@@ -212,14 +215,15 @@ Owner *owner_of(const c10::StorageImpl *storage)
                : nullptr;
 }
 
-struct Leave {
+template <Member who> struct Leave {
     void operator()(Owner *o) const
     {
-        leave(o, Member::holder);
+        leave(o, who);
     }
 };
 // What is held is not freed; a storage may come to name something else meanwhile.
-using Held = std::unique_ptr<Owner, Leave>;
+using Held = std::unique_ptr<Owner, Leave<Member::holder>>;
+using Arriving = std::unique_ptr<Owner, Leave<Member::arriving>>;
 
 // Lock held. The owner of what it names, if that is memory of ours and no buffer.
 Owner *sharing(const c10::StorageImpl *storage)
@@ -475,6 +479,15 @@ Owner *owned(c10::StorageImpl *storage, size_t bytes)
     return o;
 }
 
+// Until a storage of a device that is to name them is there, and found by others.
+Arriving announced(c10::StorageImpl *storage, size_t bytes)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    Owner *o = owned(storage, bytes);
+    join(o, Member::arriving);
+    return Arriving(o);
+}
+
 // The lock, which is held, is let go of meanwhile: that reads from the disk, and asks the driver.
 void open_alias(Owner *o, c10::Device device, std::unique_lock<std::mutex> &guard)
 {
@@ -500,8 +513,12 @@ void open_alias(Owner *o, c10::Device device, std::unique_lock<std::mutex> &guar
 at::Tensor by_alias(const at::Tensor &self, c10::Device device)
 {
     bool captures = swn_devswap_capturing(device); // that a device may be waiting for
+    Arriving arriving = announced(storage_of(self), self.nbytes());
+    Owner *o = arriving.get();
+    // The program may be having the driver register them: that is seen now if it began before, and else waits for us.
+    if (takes(self, device) == SWN_WAY_COPY)
+        return {};
     std::unique_lock<std::mutex> guard(lock);
-    Owner *o = owned(storage_of(self), self.nbytes()); // which `self` keeps
     fewer.wait_for(guard, operators_end, [o, captures] { return !o->opening && (captures || !o->closing); });
     if (o->opening || o->closing || o->stuck || o->captured || (o->devices && o->index != device.index()))
         return {};
@@ -744,6 +761,16 @@ template <class Condition> bool comes_true(std::unique_lock<std::mutex> &guard, 
     return false;
 }
 
+// What other threads are about to have on a device is there, or will not be. It is held.
+void wait_for_arrivals(const Owner *o, const char *what)
+{
+    std::unique_lock<std::mutex> guard(lock);
+    if (comes_true(guard, [o] { return !o->arriving; }))
+        return;
+    guard.unlock();
+    host->device_lost(what, "another thread does not come to an end with moving it to the device");
+}
+
 // Until no operator of another thread uses it on a device, and what was launched is done, as for who synchronizes. It
 // is held.
 void wait_for_others(const Owner *o, const char *what)
@@ -790,6 +817,8 @@ void part(std::vector<Held> all, const char *what)
 {
     if (all.empty())
         return;
+    for (const Held &o : all)
+        wait_for_arrivals(o.get(), what);
     {
         std::lock_guard<std::recursive_mutex> serial(moving);
         for (const Held &o : all)

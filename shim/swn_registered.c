@@ -115,13 +115,16 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
     lo = lo / SWN_PAGE * SWN_PAGE; /* as the driver takes whole pages */
     hi = swn_round_up(hi, SWN_PAGE);
     *r = (struct swn_registration){.lo = (uintptr_t)p, .hi = hi};
-    /* A device that shares its bytes would see what the program has this one write there. */
-    if (e->half)
-        e->half->device_part(lo, hi - lo);
     pthread_mutex_lock(&e->lock);
     swn_load_expect_no_more(e, 0);
     swn_guest_cover(e, lo, hi);
     each(e, lo, hi, hold);
+    pthread_mutex_unlock(&e->lock);
+    /* A device that shares its bytes would see what the program has this one write there. Who comes to share them now
+     * has said so before he looks whether they are held, and is found by this; or he finds that they are. */
+    if (e->half)
+        e->half->device_part(lo, hi - lo);
+    pthread_mutex_lock(&e->lock);
     int err = each(e, lo, hi, all_home);
     if (err)
         each(e, lo, hi, release);

@@ -570,6 +570,13 @@ EXPORT int standin_wait(void *stream)
     return standin_end(err);
 }
 
+static __thread unsigned register_us;
+
+EXPORT void standin_register_slowly(unsigned us)
+{
+    register_us = us;
+}
+
 EXPORT int cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
     standin_begin();
@@ -593,7 +600,11 @@ EXPORT int cudaHostRegister(void *p, size_t bytes, unsigned flags)
     }
     standin_memories = m;
     standin_changed++;
-    return standin_end(OK);
+    standin_end(OK);
+    if (register_us)
+        usleep(register_us);
+    register_us = 0;
+    return OK;
 }
 
 EXPORT int cudaHostUnregister(void *p)

@@ -25,6 +25,8 @@ void standin_launch(void *stream, unsigned us, const void *const *stretches, con
 void standin_reached(const void *host, size_t bytes);
 /* Whether the driver knows the memory, as it is its own or registered. */
 int standin_knows(const void *host);
+/* This thread's next registration returns so much later, when the driver has it already. */
+void standin_register_slowly(unsigned us);
 /* Where a kernel finds what is at a device address. */
 void *standin_view(const void *device);
 #define STANDIN_DEVICES 2 /* alike */

@@ -387,6 +387,30 @@ static void shared(void *device)
     finish();
 }
 
+static unsigned asked;
+
+static void goes_there(uintptr_t data, size_t bytes)
+{
+    CHECK(data == weights[0].own && bytes == WEIGHT_BYTES);
+    CHECK(swn_device_way(0, data, bytes, 1) == SWN_WAY_COPY);
+    asked++;
+}
+
+/* Who is to part the bytes from a device's is called when nobody can come to share them any more. */
+static void announced(void *device)
+{
+    begin(device, 64 * MIB);
+    struct swn_half half = *e->half;
+    half.device_part = goes_there;
+    CHECK(swn_device_way(0, weights[0].own, WEIGHT_BYTES, 1) == SWN_WAY_ALIAS);
+    swn_engine_set_half(&half);
+    CHECK(!take(0) && asked == 1);
+    CHECK(!give_back(0) && swn_device_way(0, weights[0].own, WEIGHT_BYTES, 1) == SWN_WAY_ALIAS);
+    standin_fail(1); /* refused, it can be shared again */
+    CHECK(take(0) && asked == 2 && swn_device_way(0, weights[0].own, WEIGHT_BYTES, 1) == SWN_WAY_ALIAS);
+    finish();
+}
+
 /* The call finds the runtime that the caller is linked with, or any that is there. */
 static void forwarded(void *device)
 {
@@ -404,10 +428,18 @@ static void forwarded(void *device)
 }
 
 static const struct device_case cases[] = {
-    {"stays", stays, DEVICES},         {"beyond", beyond, DEVICES},       {"larger", larger, "orin"},
-    {"stuck", stuck, "orin"},          {"refused", refused, "nano orin"}, {"freed", freed, DEVICES},
-    {"forked", forked, DEVICES},       {"in_pieces", in_pieces, "orin"},  {"mapped", mapped, "orin"},
-    {"shared", shared, "xavier orin"}, {"forwarded", forwarded, "orin"},
+    {"stays", stays, DEVICES},
+    {"beyond", beyond, DEVICES},
+    {"larger", larger, "orin"},
+    {"stuck", stuck, "orin"},
+    {"refused", refused, "nano orin"},
+    {"freed", freed, DEVICES},
+    {"forked", forked, DEVICES},
+    {"in_pieces", in_pieces, "orin"},
+    {"mapped", mapped, "orin"},
+    {"shared", shared, "xavier orin"},
+    {"announced", announced, "xavier orin thor"},
+    {"forwarded", forwarded, "orin"},
 };
 
 static void every(void **state)

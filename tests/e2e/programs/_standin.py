@@ -88,6 +88,10 @@ class Standin:
         nothing, none = (ctypes.c_void_p * 1)(), (ctypes.c_size_t * 1)()
         self.lib.standin_launch(None, ctypes.c_uint(int(seconds * 1e6)), nothing, none, ctypes.c_uint(0))
 
+    def register_slowly(self, seconds):
+        """This thread's next registration with the driver returns so long after it is made."""
+        self.lib.standin_register_slowly(ctypes.c_uint(int(seconds * 1e6)))
+
     def hide_streams(self, hide):
         """Whether PyTorch throws where it is asked for a stream's handle."""
         self.streams.standin_hide_streams(int(hide))

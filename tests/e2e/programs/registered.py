@@ -4,6 +4,8 @@ finds other pages than those that were registered."""
 import ctypes
 import os
 import sys
+import threading
+import time
 
 # The stand-in's runtime has to be there before the first tensor; as Python loads it, for those that are linked with it.
 runtime = os.path.join(sys.argv[2], "libcudart.so.12")
@@ -84,12 +86,37 @@ def shared():
         unpin_memory(address)
 
 
+def meanwhile():
+    """Another thread moves the weight to the device while it is being registered."""
+    weight, there, begun = nn.Parameter(torch.randn(WIDTH, WIDTH)), [], threading.Event()
+
+    def move():
+        with torch.no_grad():
+            standin.register_slowly(0.3)
+            begun.set()
+            there.append(weight.to(device))
+
+    thread = threading.Thread(target=move)
+    thread.start()
+    begun.wait()
+    time.sleep(0.1)
+    pin(weight)
+    thread.join()
+    address = weight.data_ptr()
+    weight.add_(1)
+    standin.read(weight)
+    record.tensor("host meanwhile", weight)
+    record.tensor("there meanwhile", there[0].cpu())
+    unpin_memory(address)
+
+
 with torch.no_grad():
     model, x = _models.mlp(WIDTH, DEPTH), torch.randn(2, WIDTH)
     for i in range(3):
         record.tensor(f"before {i}", model(x))
     used(model, x)
     shared()
+    meanwhile()
     for i in range(4):
         record.tensor(f"after {i}", model(x))
     record.module("model", model)
