@@ -109,9 +109,10 @@ int swn_devclose(struct swn_devclosing *c, int *err)
     struct swn_devwaiter waiter = {.state = WAITS};
     pthread_mutex_lock(&lock);
     int failed = start();
-    if (failed) {
+    if (failed) { /* better a wait without end than memory that the device may still read, and that is written */
         pthread_mutex_unlock(&lock);
-        return failed;
+        *err = c->close(c);
+        return *err == -EAGAIN ? failed : 0;
     }
     int waits = !behind, late = 0;
     c->waiter = waits ? &waiter : NULL;

@@ -19,8 +19,9 @@ struct swn_devclosing {
     struct swn_devwaiter *waiter;
 };
 
-/* c is kept until it is closed. 0: it is, and *err is what c->close returned; 1: c->later will be called; -errno: there
- * is no thread to do it, and nothing will. */
+/* c is kept until it is closed. 0: it is, and *err is what c->close returned; 1: c->later will be called. Where no
+ * thread can be had it is closed here and now; -errno: nor could that be, as something is being captured, and it never
+ * will. */
 int swn_devclose(struct swn_devclosing *c, int *err);
 void swn_devclose_fork_child(void);
 

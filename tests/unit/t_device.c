@@ -4,6 +4,7 @@
 #include "swn_device_cases.h"
 #include "swn_engine_fixture.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 #include "standin.h"
 #include "swn_cuda.h"
 #include "swn_device.h"
+#include "swn_thread.h"
 
 #define WEIGHTS 16
 #define WEIGHT_BYTES ((size_t)512 << 10)
@@ -234,6 +236,31 @@ static void elsewhere(void *device)
     take_all();
 }
 
+static int no_thread(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+    (void)thread, (void)attr, (void)run, (void)arg;
+    return EAGAIN;
+}
+
+/* Without a thread that waits for the device, he does who lets go. */
+static void no_thread_to_close(void *device)
+{
+    begin(device, 64 * MIB);
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = swn_thread_create;
+    void *at;
+    swn_thread_create = no_thread;
+    held[0] = open_one(0, &at);
+    CHECK(held[0]);
+    const void *stretch = at;
+    standin_launch(NULL, 300000, &stretch, &weights[0].len, 1);
+    CHECK(!device_let_go(held[0]));
+    swn_thread_create = create;
+    memset((void *)weights[0].own, 0, weights[0].len);
+    held[0] = NULL;
+    CHECK(!cudaDeviceSynchronize());
+    take_all();
+}
+
 static _Atomic int late;
 
 static void note(void *owner, int err)
@@ -314,6 +341,7 @@ static const struct device_case cases[] = {
     {"refused", refused, "nano xavier orin thor"},
     {"forked", forked, "nano xavier orin thor"},
     {"elsewhere", elsewhere, "nano xavier orin thor"},
+    {"no_thread_to_close", no_thread_to_close, "nano xavier orin thor"},
     {"in_a_capture", in_a_capture, "nano xavier orin thor"},
     {"captures_at_once", captures_at_once, "orin"},
     {"repeated", repeated, "nano xavier orin thor"},
