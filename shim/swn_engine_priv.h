@@ -215,14 +215,9 @@ void swn_engine_drop(struct swn_engine *e, struct swn_range *lead);
 void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint64_t off) __attribute__((noreturn));
 
 /* swn_policy.c */
-int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
-int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 int swn_policy_pool(struct swn_engine *e);
 /* Bytes that this process has written to spill files. */
 uint64_t swn_policy_written(const struct swn_engine *e);
-void swn_policy_window(struct swn_engine *e);
-void swn_policy_lend_room(struct swn_engine *e, size_t bytes);
-int swn_policy_widen(struct swn_engine *e, size_t size);
 int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard);
 void swn_policy_recall(struct swn_engine *e, struct swn_range *r);
 int swn_policy_share(struct swn_engine *e, struct swn_range *r);
@@ -242,7 +237,6 @@ size_t swn_policy_other_held(struct swn_engine *e);
 /* Most of what is held for it of late. */
 size_t swn_policy_other_peak(const struct swn_engine *e);
 size_t swn_policy_other_needed(const struct swn_engine *e);
-int swn_policy_give(struct swn_engine *e, int desperate);
 size_t swn_policy_minimum(struct swn_engine *e);
 /* A plan in the making. The steps may be taken apart: making it needs no lock. */
 struct swn_draft {
@@ -262,6 +256,21 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
 void swn_policy_drop_draft(struct swn_draft *d);
 int swn_policy_make_plan(struct swn_draft *d);
 int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d);
+
+/* swn_policy_room.c */
+int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
+int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
+/* Whether `bytes` more fit once pages that nobody uses have gone. */
+int swn_policy_fits_free(struct swn_engine *e, size_t bytes);
+int swn_policy_give(struct swn_engine *e, int desperate);
+/* A kept weight is read anew from now on. */
+void swn_policy_unkeep(struct swn_engine *e, struct swn_range *r);
+size_t swn_policy_first_window(struct swn_engine *e);
+/* 0, -ENOMEM: there is no room, or -EBUSY: what is to go of it is in use. */
+int swn_policy_resize_window(struct swn_engine *e, size_t bytes);
+void swn_policy_window(struct swn_engine *e);
+void swn_policy_lend_room(struct swn_engine *e, size_t bytes);
+int swn_policy_widen(struct swn_engine *e, size_t size);
 
 /* swn_budget.c */
 void swn_budget_fork_child(struct swn_engine *e);
