@@ -99,13 +99,12 @@ at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntAr
     int arg = rows_of(op, weight);
     if (arg < 0 || rows.empty() || rows.size() > most_rows)
         return {};
-    for (int64_t row : rows)
-        if (row < 0 || row >= weight.size(0))
-            return {};
     at::Tensor out = at::empty(sizes, weight.options());
-    size_t row_bytes = weight.nbytes() / static_cast<size_t>(weight.size(0));
-    if (!host->rows_copy(op, static_cast<unsigned>(arg), reinterpret_cast<uintptr_t>(weight.data_ptr()), row_bytes,
-                         rows.data(), rows.size(), out.data_ptr()))
+    auto count = static_cast<size_t>(weight.size(0));
+    // Rows that there are not, too, are for PyTorch: the numbers may be the program's own tensor, so that what they are
+    // now says nothing of what they will be.
+    if (!host->rows_copy(op, static_cast<unsigned>(arg), reinterpret_cast<uintptr_t>(weight.data_ptr()),
+                         weight.nbytes() / count, count, rows.data(), rows.size(), out.data_ptr()))
         return {};
     return out;
 }

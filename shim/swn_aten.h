@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 12u
+#define SWN_ATEN_ABI 13u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -126,10 +126,11 @@ struct swn_host {
     void (*trial_fold)(size_t bytes, size_t period);
     /* Whether there is, or now is, room for so much more within the budget. */
     int (*trial_room)(size_t bytes);
-    /* Likewise: copies n rows of row_bytes each, the first of which (number 0) is at `first`, to `out`, in this order.
-     * All of them are inside args[arg], whose `rows` is not 0. 0: not done, its own address serves. */
-    int (*rows_copy)(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, const int64_t *rows, size_t n,
-                     void *out);
+    /* Likewise: copies n rows of row_bytes each to `out`, in this order. Number 0 is at `first`, and all `count` that
+     * there are lie inside args[arg], whose `rows` is not 0. 0: not done, its own address serves; or one of the numbers
+     * is none of a row's. They may change meanwhile, and are looked at once. */
+    int (*rows_copy)(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count,
+                     const int64_t *rows, size_t n, void *out);
     /* Likewise: the kernel can make what args[arg], which it overwrites, is to hold in pieces of at most *piece bytes,
      * front to back. NULL: it had better write to its own address. */
     struct swn_fill *(*fill_begin)(struct swn_op *op, unsigned arg, size_t *piece);

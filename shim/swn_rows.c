@@ -50,7 +50,8 @@ struct run {
 /* Guarded by the engine's lock. Of a thread, for as long as there is a plan; or of its reads, once the operator has
  * given them up, the last of which frees it. */
 struct swn_row_reading {
-    size_t bytes; /* of buf, for which there are so many pages' runs */
+    struct swn_row_reading *next, **at; /* of `readings` */
+    size_t bytes;                       /* of buf, for which there are so many pages' runs */
     char *buf;
     unsigned pending;
     int given_up;
@@ -58,6 +59,9 @@ struct swn_row_reading {
     size_t n;
     struct run runs[];
 };
+
+/* Of all threads, also those in the middle of a lookup, and those given up: a forked child has to find them. */
+static struct swn_row_reading *readings;
 
 static size_t struct_bytes(size_t bytes)
 {
@@ -72,12 +76,21 @@ static void let_go(struct swn_row_reading *rd)
     }
 }
 
-static void end_reading(struct swn_row_reading *rd)
+/* All of it but the pages of its buffer. */
+static void forget_reading(struct swn_row_reading *rd)
 {
     let_go(rd);
-    munmap(rd->buf, rd->bytes);
+    *rd->at = rd->next;
+    if (rd->next)
+        rd->next->at = rd->at;
     swn_engine_count_small(-(long long)(rd->bytes + struct_bytes(rd->bytes)));
     free(rd);
+}
+
+static void end_reading(struct swn_row_reading *rd)
+{
+    munmap(rd->buf, rd->bytes);
+    forget_reading(rd);
 }
 
 /* NULL: no memory, or none within the budget. Direct reads land in it, so it is neither private nor inherited by a
@@ -93,7 +106,10 @@ static struct swn_row_reading *make_reading(struct swn_engine *e, const struct s
         return NULL;
     }
     madvise(buf, bytes, MADV_DONTFORK);
-    *rd = (struct swn_row_reading){.bytes = bytes, .buf = buf};
+    *rd = (struct swn_row_reading){.next = readings, .at = &readings, .bytes = bytes, .buf = buf};
+    if (readings)
+        readings->at = &rd->next;
+    readings = rd;
     swn_engine_count_small((long long)(bytes + struct_bytes(bytes)));
     swn_engine_note_peak(e);
     return rd;
@@ -151,14 +167,12 @@ size_t swn_rows_trim(struct swn_engine *e)
     return bytes;
 }
 
-/* The memory itself is not a child's: it is DONTFORK. */
+/* The buffers themselves are not a child's: they are DONTFORK. Nor will any of the reads end there. */
 void swn_rows_fork_child(struct swn_engine *e)
 {
+    while (readings)
+        forget_reading(readings);
     for (struct swn_thread_state *t = e->threads; t; t = t->next) {
-        if (t->reading) {
-            swn_engine_count_small(-(long long)(t->reading->bytes + struct_bytes(t->reading->bytes)));
-            free(t->reading);
-        }
         t->reading = NULL;
         t->looking_up = 0;
         swn_rows_forget(t);
@@ -372,8 +386,25 @@ static void sort(struct swn_row *rows, size_t n)
         }
 }
 
-int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row_bytes, const int64_t *numbers,
-                  size_t n, void *out)
+/* The numbers may be the program's own, which another of its threads may write to meanwhile: each is read once. */
+static int find_rows(struct swn_row *rows, uintptr_t first, size_t row_bytes, size_t count, const int64_t *numbers,
+                     size_t n)
+{
+    int sorted = 1;
+    for (size_t i = 0; i < n; i++) {
+        int64_t number = __atomic_load_n(&numbers[i], __ATOMIC_RELAXED);
+        if (number < 0 || (uint64_t)number >= count)
+            return -EINVAL;
+        rows[i] = (struct swn_row){first + (size_t)number * row_bytes, i};
+        sorted &= !i || rows[i - 1].at <= rows[i].at;
+    }
+    if (!sorted)
+        sort(rows, n);
+    return 0;
+}
+
+int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row_bytes, size_t count,
+                  const int64_t *numbers, size_t n, void *out)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];
@@ -390,17 +421,11 @@ int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row
     }
     t->looking_up = 1;
     pthread_mutex_unlock(&e->lock);
-    int sorted = 1;
-    for (size_t i = 0; i < n; i++) {
-        rows[i] = (struct swn_row){first + (size_t)numbers[i] * row_bytes, i};
-        sorted &= !i || rows[i - 1].at <= rows[i].at;
-    }
-    if (!sorted)
-        sort(rows, n);
+    int err = find_rows(rows, first, row_bytes, count, numbers, n);
     pthread_mutex_lock(&e->lock);
     if (!e->fetch) /* a forked child that computes */
         swn_policy_pool(e);
-    int done = e->fetch && arg->rows == 1 && arg->range && arg->range->id == arg->range_id
+    int done = !err && e->fetch && arg->rows == 1 && arg->range && arg->range->id == arg->range_id
                    ? read_rows(e, t, arg->range, rows, n, row_bytes, out)
                    : -1;
     if (done > 0)

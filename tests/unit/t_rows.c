@@ -69,7 +69,7 @@ static int look_up(const int64_t *rows, size_t n)
     struct tensor *t = &table;
     op_open(&op, &t, &by_row, 1);
     memset(out, 0xee, n * ROW_BYTES);
-    int done = op.args[0].rows && swn_rows_copy(&op, 0, table.own, ROW_BYTES, rows, n, out);
+    int done = op.args[0].rows && swn_rows_copy(&op, 0, table.own, ROW_BYTES, ROWS, rows, n, out);
     for (size_t i = 0; i < n; i++) {
         uintptr_t at = done ? (uintptr_t)out + i * ROW_BYTES : table.own + (size_t)rows[i] * ROW_BYTES;
         CHECK(tensor_right_part(&table, at, (size_t)rows[i] * ROW_BYTES, ROW_BYTES));
@@ -139,7 +139,7 @@ static void written(void *arg)
         struct swn_op op;
         struct tensor *t = &table;
         op_open(&op, &t, &by_row, 1);
-        CHECK(swn_rows_copy(&op, 0, table.own, ROW_BYTES, &rows[i], 1, out) == 1);
+        CHECK(swn_rows_copy(&op, 0, table.own, ROW_BYTES, ROWS, &rows[i], 1, out) == 1);
         CHECK(*(uint64_t *)(void *)out == 42);
         op_close(&op);
         *word = was;
@@ -189,7 +189,7 @@ static void refused(void *arg)
     int64_t row = 0;
     static char out[2 * MIB];
     op_open(&op, &t, &by_row, 1);
-    CHECK(swn_rows_copy(&op, 0, table.own, sizeof out, &row, 1, out) == 0); /* larger than what is read at a time */
+    CHECK(swn_rows_copy(&op, 0, table.own, sizeof out, 3, &row, 1, out) == 0); /* larger than what is read at a time */
     CHECK(tensor_right(t, t->own));
     op_close(&op);
     uint64_t strays = e->res.stray_pages;
@@ -200,6 +200,76 @@ static void refused(void *arg)
     CHECK(e->res.stray_pages >= 2 * strays);
     struct swn_pages pages;
     CHECK(swn_residency_scan(&e->res, swn_arena_find(e->arena, table.own), &pages) == 0 && pages.mapped == 0);
+    end();
+}
+
+/* An operator on the table that asks for such rows. */
+static int ask_for(const int64_t *rows, size_t n, char *out)
+{
+    struct swn_op op;
+    struct tensor *t = &table;
+    op_open(&op, &t, &by_row, 1);
+    int done = op.args[0].rows && swn_rows_copy(&op, 0, table.own, ROW_BYTES, ROWS, rows, n, out);
+    op_close(&op);
+    return done;
+}
+
+/* Numbers that are no row's lead nowhere: not to memory that is not the table's, and not to another answer later. */
+static void no_such_row(void *arg)
+{
+    (void)arg;
+    const int64_t wrong[] = {-1, ROWS, INT64_MAX, INT64_MIN, INT64_MAX / (int64_t)ROW_BYTES};
+    int64_t rows[64];
+    static char out[64 * ROW_BYTES];
+    uint64_t state = 13;
+    begin_with(NULL);
+    for (int planned = 0; planned < 2; planned++) {
+        e->planned = planned;
+        for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+            random_rows(rows, 64, &state);
+            int64_t right = rows[i * 13];
+            rows[i * 13] = wrong[i];
+            uint64_t before = e->rows;
+            CHECK(ask_for(rows, 64, out) == 0 && e->rows == before && !swn_window_self()->looking_up);
+            rows[i * 13] = right;
+            CHECK(look_up(rows, 64) == 1);
+        }
+    }
+    pthread_mutex_lock(&e->lock);
+    swn_rows_trim(e);
+    pthread_mutex_unlock(&e->lock);
+    CHECK(e->small_bytes == 0);
+    end();
+}
+
+static int64_t refilled[MOST];
+static _Atomic int over;
+
+static void *refill(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&over)) {
+        __atomic_store_n(&refilled[MOST - 1], INT64_MAX / (int64_t)ROW_BYTES, __ATOMIC_RELAXED);
+        __atomic_store_n(&refilled[MOST - 1], ROWS - 1, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+/* The numbers are the program's own memory, which another thread of it fills again meanwhile. */
+static void numbers_that_change(void *arg)
+{
+    (void)arg;
+    static char out[MOST * ROW_BYTES];
+    begin_with(NULL);
+    pthread_t t;
+    unsigned done = 0;
+    CHECK(pthread_create(&t, NULL, refill, NULL) == 0);
+    for (unsigned i = 0; i < 100; i++)
+        done += (unsigned)ask_for(refilled, MOST, out);
+    CHECK(done > 0);
+    atomic_store(&over, 1);
+    CHECK(pthread_join(t, NULL) == 0);
+    CHECK(e->small_bytes == 0);
     end();
 }
 
@@ -255,13 +325,20 @@ static void forked(void *arg)
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-static _Atomic int over;
+static uint64_t rows_so_far(void)
+{
+    pthread_mutex_lock(&e->lock);
+    uint64_t rows = e->rows;
+    pthread_mutex_unlock(&e->lock);
+    return rows;
+}
 
+/* On a fast machine it would be done before the table has left for the first time. */
 static void *reader(void *arg)
 {
     uint64_t state = (uint64_t)(uintptr_t)arg;
     int64_t rows[128];
-    for (unsigned i = 0; i < STORM_PASSES; i++) {
+    for (unsigned i = 0; i < STORM_PASSES || !rows_so_far(); i++) {
         random_rows(rows, 128, &state);
         look_up(rows, 128);
         op_read(&small[i % SMALL]);
@@ -300,8 +377,56 @@ static void threads(void *arg)
         CHECK(pthread_join(t[i], NULL) == 0);
     atomic_store(&over, 1);
     CHECK(pthread_join(t[3], NULL) == 0);
-    CHECK(e->rows > 0 && e->row_waiters == 0);
+    CHECK(e->row_waiters == 0);
     end();
+}
+
+static void *ask_once(void *arg)
+{
+    static char out[ROW_BYTES];
+    *(int *)arg = ask_for(&(int64_t){7}, 1, out);
+    return NULL;
+}
+
+/* What a thread in the middle of a lookup has, and what one has that gave it up, is not a child's: neither the memory
+ * nor its hold on the file. */
+static void forked_meanwhile(void *arg)
+{
+    (void)arg;
+    begin_with(NULL);
+    for (int gives_up = 0; gives_up < 2; gives_up++) {
+        int64_t row = 3;
+        e->planned = 1;
+        swn_swapin_wait_ms = gives_up ? 50 : 60000;
+        CHECK(look_up(&row, 1) == 1);
+        pthread_t t;
+        int done;
+        pthread_mutex_lock(&e->lock);
+        struct swn_extent_file *file = swn_arena_find(e->arena, table.own)->file;
+        size_t refs = file->refs;
+        pthread_mutex_unlock(&e->lock);
+        swn_fetch_pause(e->fetch);
+        CHECK(pthread_create(&t, NULL, ask_once, &done) == 0);
+        int there = 0;
+        while (!there) {
+            usleep(100);
+            pthread_mutex_lock(&e->lock);
+            there = file->refs == refs + 1 && (int)e->row_waiters == !gives_up;
+            pthread_mutex_unlock(&e->lock);
+        }
+        swn_engine_prefork();
+        pid_t pid = fork();
+        if (!pid) {
+            swn_engine_postfork_child();
+            CHECK(e->small_bytes == 0 && file->refs == refs);
+            _exit(0);
+        }
+        swn_engine_postfork_parent();
+        int status;
+        CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+        swn_fetch_resume(e->fetch);
+        CHECK(pthread_join(t, NULL) == 0 && done == !gives_up);
+    }
 }
 
 static void *look_up_once(void *arg)
@@ -374,8 +499,11 @@ IN_A_CHILD(only_their_pages)
 IN_A_CHILD(written)
 IN_A_CHILD(cut)
 IN_A_CHILD(refused)
+IN_A_CHILD(no_such_row)
+IN_A_CHILD(numbers_that_change)
 IN_A_CHILD(bad_disk)
 IN_A_CHILD(forked)
+IN_A_CHILD(forked_meanwhile)
 IN_A_CHILD(threads)
 IN_A_CHILD(kept_for_the_next)
 
@@ -386,8 +514,11 @@ int main(void)
         cmocka_unit_test(test_written),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_such_row),
+        cmocka_unit_test(test_numbers_that_change),
         cmocka_unit_test(test_bad_disk),
         cmocka_unit_test(test_forked),
+        cmocka_unit_test(test_forked_meanwhile),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_kept_for_the_next),
     };
