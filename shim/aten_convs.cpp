@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution_native.h>
 #include <ATen/ops/from_blob.h>
@@ -26,10 +27,17 @@ struct Convolution : swn_sliced {
                 at::IntArrayRef padding_, at::IntArrayRef dilation_, at::IntArrayRef output_padding_, int64_t groups_)
         : swn_sliced(input_, weight_, groups_ == 1 ? weight_.size(0) : groups_,
                      sizes_of(input_, weight_, stride_, padding_, dilation_), 1, false, groups_ == 1 ? swn_block : 1,
-                     true),
+                     copies(weight_.scalar_type())),
           bias(bias_), stride(stride_), padding(padding_), dilation(dilation_), output_padding(output_padding_),
           groups(groups_)
     {
+    }
+
+    // Into an order of its own, that is oneDNN; which has no convolution of doubles, and can be switched off. PyTorch's
+    // own kernels read the weight as it is.
+    static bool copies(at::ScalarType type)
+    {
+        return type != at::kDouble && at::globalContext().userEnabledMkldnn();
     }
 
     static at::DimVector sizes_of(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride,

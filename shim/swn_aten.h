@@ -124,7 +124,8 @@ struct swn_host {
     /* Tensors of `bytes`, or a little more, that this thread allocates lie in such memory as well; 0: no longer. Who
      * writes to one has to write the same to all places that are the same. */
     void (*trial_fold)(size_t bytes, size_t period);
-    /* Whether there is, or now is, room for so much more within the budget. */
+    /* Whether there is, or now is, room for so much more within the budget. If there is none, nothing has left for it.
+     */
     int (*trial_room)(size_t bytes);
     /* Likewise: copies n rows of row_bytes each to `out`, in this order. Number 0 is at `first`, and all `count` that
      * there are lie inside args[arg], whose `rows` is not 0. 0: not done, its own address serves; or one of the numbers

@@ -259,6 +259,7 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d);
 
 /* swn_policy_room.c */
 int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
+int swn_policy_offer_room(struct swn_engine *e, size_t bytes);
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 /* Whether `bytes` more fit once pages that nobody uses have gone. */
 int swn_policy_fits_free(struct swn_engine *e, size_t bytes);

@@ -28,6 +28,23 @@ size_t swn_policy_first_window(struct swn_engine *e)
     return first / SWN_GRANULE * SWN_GRANULE;
 }
 
+static int may_leave(const struct swn_range *r)
+{
+    return atomic_load(&r->state) == SWN_HOME && !r->pins && !r->lodges;
+}
+
+/* An operator is reading it, or has just made it. */
+static int at_work(const struct swn_engine *e, const struct swn_range *r)
+{
+    return r->readers || (r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2);
+}
+
+/* A kept weight that was streamed once, and that no operator is using. */
+static int kept_idle(const struct swn_range *r)
+{
+    return r->frame && r->frame->kept && r->published && !r->frame->users && !r->readers;
+}
+
 /* The range whose leaving hurts least: what the plan streams, then what was used longest ago, kept weights and what is
  * being read last. */
 static struct swn_range *victim(struct swn_engine *e, const struct swn_range *spare, int desperate)
@@ -35,12 +52,9 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     struct swn_range *best = NULL;
     int best_class = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
-        if (atomic_load(&r->state) != SWN_HOME || r->pins || r->lodges || r == spare)
+        if (!may_leave(r) || r == spare)
             continue;
-        int class = r->readers                                                   ? 3
-                    : r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2 ? 4
-                    : swn_is_weight(r) && e->planned                             ? (r->keep ? 2 : 0)
-                                                                                 : 1;
+        int class = r->readers ? 3 : at_work(e, r) ? 4 : swn_is_weight(r) && e->planned ? (r->keep ? 2 : 0) : 1;
         if (class >= 3 && !desperate)
             continue;
         if (!best || class < best_class || (class == best_class && r->last_use < best->last_use)) {
@@ -51,13 +65,12 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     return best;
 }
 
-/* A kept weight that was streamed once: leaves without a write. */
+/* It leaves without a write. */
 static struct swn_range *kept_victim(struct swn_engine *e, const struct swn_range *spare)
 {
     struct swn_range *best = NULL;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        if (r->frame && r->frame->kept && r->published && !r->frame->users && !r->readers && r != spare &&
-            (!best || r->last_use > best->last_use))
+        if (kept_idle(r) && r != spare && (!best || r->last_use > best->last_use))
             best = r;
     return best;
 }
@@ -211,8 +224,8 @@ static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_ra
     }
 }
 
-/* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
-int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+/* Also what operators are using leaves, if need be and `desperate`. 0 or -ENOMEM. */
+static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int desperate)
 {
     swn_behind_reap(e);
     if (!e->config.enforce)
@@ -226,14 +239,50 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
     while (swn_engine_resident(e) + bytes > e->config.budget_bytes &&
            (take_back_room(e) || swn_lodge_evict(e) || swn_rows_trim(e)))
         trim_warm(e, bytes, 1);
-    for (int desperate = 0; desperate < 2; desperate++)
+    for (int last = 0; last <= desperate; last++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
-            if (!swn_behind_wait(e) && let_one_go(e, spare, spills, desperate, &busy))
+            if (!swn_behind_wait(e) && let_one_go(e, spare, spills, last, &busy))
                 break;
     return swn_engine_resident(e) + bytes <= e->config.budget_bytes ? 0 : -ENOMEM;
 }
 
-/* The same for memory that will be used whether there is room or not. */
+/* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
+int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+{
+    return let_go(e, bytes, spare, 1);
+}
+
+/* What can leave while operators go on with what they have; rather too little than too much. */
+static size_t idle_bytes(struct swn_engine *e)
+{
+    int spills = can_spill(e);
+    size_t bytes = swn_arena_warm_bytes(e->arena) + swn_behind_bytes(e);
+    if (!e->planned && e->lent_from && e->lent_from < window(e))
+        bytes += window(e) - e->lent_from;
+    for (const struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        if (may_leave(r))
+            bytes += spills && !at_work(e, r) ? r->size : 0;
+        else if (kept_idle(r))
+            bytes += r->frame->size;
+    for (const struct swn_frame *f = e->lodged_bytes ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        if (f->lodged && f->range && !f->users && f->state != SWN_FRAME_FILLING)
+            bytes += f->size;
+    return bytes;
+}
+
+/* The same for memory that can be done without: nothing leaves where that would not be enough, nor does what an
+ * operator is using. */
+int swn_policy_offer_room(struct swn_engine *e, size_t bytes)
+{
+    if (e->config.enforce && swn_engine_resident(e) + bytes > e->config.budget_bytes) {
+        size_t idle = idle_bytes(e);
+        if (swn_engine_resident(e) + bytes > e->config.budget_bytes + idle)
+            return -ENOMEM;
+    }
+    return let_go(e, bytes, NULL, 0);
+}
+
+/* Makes room for memory that will be used whether there is any or not. */
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     int err = swn_policy_try_room(e, bytes, spare);

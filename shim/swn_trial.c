@@ -24,11 +24,13 @@ static struct {
 static _Atomic unsigned count;
 static size_t counted; /* of small_bytes */
 
+/* A weight that can be sliced is as well computed with in smaller parts, at every operator: so nothing leaves in vain.
+ */
 static int take(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    int fits = swn_policy_try_room(e, bytes, NULL) == 0;
+    int fits = swn_policy_offer_room(e, bytes) == 0;
     if (fits) {
         swn_engine_count_small((long long)bytes);
         counted += bytes;

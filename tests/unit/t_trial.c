@@ -1,5 +1,5 @@
-/* Description: memory for trials repeats itself, is counted, and is gone afterwards; tensors of a thread's trial get
- * such memory, and no others. */
+/* Description: memory for trials repeats itself, is counted, and is gone afterwards; nothing leaves for it in vain;
+ * tensors of a thread's trial get such memory, and no others. */
 #define _GNU_SOURCE
 #include "swn_engine_fixture.h"
 
@@ -56,6 +56,94 @@ static void within_the_budget(void *arg)
     swn_engine_unpin((void *)used.own, used.len);
     tensor_free(&idle);
     tensor_free(&used);
+    engine_is_empty();
+}
+
+static int state_of(const struct tensor *t)
+{
+    return atomic_load(&swn_arena_find(e->arena, t->own)->state);
+}
+
+/* What could leave would not be enough: so it stays. */
+static void not_in_vain(void *arg)
+{
+    begin(arg);
+    struct tensor idle, used;
+    CHECK(tensor_make(&used, 7 * MIB, 1) && tensor_make(&idle, 4 * MIB, 2));
+    swn_engine_pin((void *)used.own, used.len);
+    CHECK(!swn_trial_room(6 * MIB) && !swn_trial_map(BYTES, 6 * MIB) && e->small_bytes == 0);
+    CHECK(state_of(&idle) == SWN_HOME && swn_policy_written(e) == 0);
+    CHECK(swn_trial_room(3 * MIB) && state_of(&idle) == SWN_STREAMED); /* the pool takes 2 */
+    CHECK(e->over_budget_peak == 0);
+    swn_engine_unpin((void *)used.own, used.len);
+    tensor_free(&idle);
+    tensor_free(&used);
+    engine_is_empty();
+}
+
+#define WEIGHTS 20
+#define WEIGHT_BYTES (MIB / 2)
+
+static struct tensor weights[WEIGHTS];
+
+/* Weights, the first of which is read with an activation; and what is done meanwhile. */
+static void passes(unsigned n, void (*meanwhile)(const struct tensor *activation))
+{
+    static const enum swn_use uses[] = {SWN_USE_WEIGHT, SWN_USE_INPUT};
+    while (n--) {
+        struct tensor activation;
+        struct tensor *read[] = {&weights[0], &activation};
+        struct swn_op op;
+        CHECK(tensor_make(&activation, MIB, 101));
+        op_open(&op, read, uses, 2);
+        if (meanwhile)
+            meanwhile(&activation);
+        op_close(&op);
+        tensor_free(&activation);
+        for (unsigned i = 1; i < WEIGHTS; i++)
+            op_read(&weights[i]);
+    }
+}
+
+static void ask_in_vain(const struct tensor *activation)
+{
+    size_t kept = e->kept_bytes;
+    /* With all that the operator does not read out of the way, or that too, or everything there is. */
+    CHECK(!swn_trial_room(15 * MIB) && !swn_trial_room(15 * MIB + MIB / 4) && !swn_trial_room(20 * MIB));
+    CHECK(e->kept_bytes == kept && state_of(activation) == SWN_HOME);
+}
+
+static void ask(const struct tensor *activation)
+{
+    (void)activation;
+    CHECK(swn_trial_room(8 * MIB));
+}
+
+/* Weights that have left once, and have come to stay: nothing but what an operator does not read may leave, and only
+ * where that is enough. Then the next plan leaves room for it. */
+static void kept_weights_stay(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(16 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
+    struct tensor other;
+    CHECK(tensor_make(&other, 14 * MIB, 100));
+    tensor_free(&other);
+    passes(20, NULL);
+    CHECK(e->planned && !e->plan_dirty && e->kept_bytes + e->node_home_bytes == WEIGHTS * WEIGHT_BYTES);
+    CHECK(e->kept_bytes > 6 * MIB);
+    uint64_t plans = e->plans;
+    struct swn_stats before, after;
+    swn_engine_stats(&before);
+    passes(4, ask_in_vain);
+    swn_engine_stats(&after);
+    CHECK(after.streamed_bytes == before.streamed_bytes && e->plans == plans && !e->plan_dirty);
+    passes(20, ask);
+    CHECK(e->plans > plans && e->planned_other >= 8 * MIB && !e->plan_dirty);
+    CHECK(e->over_budget_peak == 0 && e->peak_resident <= 16 * MIB);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        tensor_free(&weights[i]);
     engine_is_empty();
 }
 
@@ -125,16 +213,17 @@ static void forked(void *arg)
 
 IN_A_CHILD(repeats_itself)
 IN_A_CHILD(within_the_budget)
+IN_A_CHILD(not_in_vain)
+IN_A_CHILD(kept_weights_stay)
 IN_A_CHILD(folded_tensors)
 IN_A_CHILD(forked)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_repeats_itself),
-        cmocka_unit_test(test_within_the_budget),
-        cmocka_unit_test(test_folded_tensors),
-        cmocka_unit_test(test_forked),
+        cmocka_unit_test(test_repeats_itself), cmocka_unit_test(test_within_the_budget),
+        cmocka_unit_test(test_not_in_vain),    cmocka_unit_test(test_kept_weights_stay),
+        cmocka_unit_test(test_folded_tensors), cmocka_unit_test(test_forked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
