@@ -47,6 +47,7 @@ struct swn_slicing {
     uint64_t given_up_for; /* the shape that keeps coming and has the right bits in no slices; 0: none */
     unsigned others;       /* operators of other shapes since then, */
     unsigned patience;     /* and after how many it is tried again */
+    uint64_t budget;       /* for which it was given up, or given longer slices; 0: neither */
 };
 
 struct swn_range {

@@ -16,6 +16,8 @@
  */
 #define FIRST_PATIENCE 4
 #define MOST_PATIENCE (1u << 20)
+/* So many times as large or as small, and a budget is another one. */
+#define OTHER_BUDGET 2
 
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
@@ -78,11 +80,23 @@ static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
     e->plan_dirty = 1;
 }
 
+/* How long slices may be, and whether there is room to try them, is the budget's to say. What was decided within one,
+ * that there are no slices or that they are longer, says nothing of another, which may have room for longer ones, or
+ * none for those. */
+static void forget_other_budget(struct swn_engine *e, struct swn_range *r)
+{
+    uint64_t then = r->slicing.budget, now = e->goal_bytes;
+    if (!then || (now < OTHER_BUDGET * then && now > then / OTHER_BUDGET && r->slice_unit <= now / LONGEST_PART))
+        return;
+    r->slicing = (struct swn_slicing){0};
+    set_unit(e, r, 0);
+}
+
 /* Whether the weight is still given up, of which an operator of this shape has come. */
 static int given_up(struct swn_slicing *s, uint64_t shape)
 {
     if (s->given_up_for && s->given_up_for != shape && ++s->others >= s->patience)
-        s->given_up_for = 0;
+        s->given_up_for = s->budget = 0;
     return s->given_up_for != 0;
 }
 
@@ -99,6 +113,8 @@ void swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows *r
     struct swn_arg *arg = &op->args[index];
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = weight_of(arg);
+    if (r)
+        forget_other_budget(e, r);
     if (r && !given_up(&r->slicing, rows->shape)) {
         size_t bytes = swn_weight_len(r);
         if (r->slice_unit || worth_slicing(e, bytes))
@@ -123,6 +139,7 @@ static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
     struct swn_slicing *s = &r->slicing;
     if (!s->accepted) {
         s->given_up_for = shape;
+        s->budget = e->goal_bytes;
         s->others = 0;
         s->patience = !s->patience ? FIRST_PATIENCE : s->patience < MOST_PATIENCE ? 2 * s->patience : s->patience;
         set_unit(e, r, 0);
@@ -144,10 +161,12 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     if (r && s->refused >= RECURS) {
         size_t window = e->pool ? swn_pool_window(e->pool) : 0;
         next = right ? 0 : longer(e, r, tried ? tried : (size_t)swn_plan_slice(r->slice_unit, window));
-        if (right)
+        if (right) {
             set_unit(e, r, tried);
-        else if (!next)
+            s->budget = e->goal_bytes;
+        } else if (!next) {
             give_up(e, r, shape);
+        }
         if (!next) {
             s->refused = 0;
             s->accepted = 0;

@@ -1,7 +1,7 @@
 /* Description: a weight that is lent slice by slice has the right bytes in every slice, however small the budget and
  * whatever else goes on, and is used whole where slices do not work out. */
 #define _GNU_SOURCE
-#include "swn_engine_fixture.h"
+#include "swn_sliced_op.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,16 +23,6 @@ static struct tensor large[2], small[SMALL];
 static struct swn_engine *const e = &swn_engine_one;
 static const enum swn_use weight = SWN_USE_WEIGHT;
 
-/* So many operators that weights are told from activations from the first pass on. */
-static void age(void)
-{
-    for (unsigned i = 0; i < SWN_AGED_OPS; i++) {
-        struct swn_op op;
-        op_open(&op, NULL, NULL, 0);
-        op_close(&op);
-    }
-}
-
 static void begin_with(void *arg, size_t budget)
 {
     CHECK(engine_begin(budget, *(enum swn_config_fetch *)arg, NULL) == 0);
@@ -40,7 +30,7 @@ static void begin_with(void *arg, size_t budget)
         CHECK(tensor_make(&large[i], LARGE_BYTES / ROW_BYTES * ROW_BYTES, 100 + i));
     for (unsigned i = 0; i < SMALL; i++)
         CHECK(tensor_make(&small[i], SMALL_BYTES, i + 1));
-    age();
+    op_age();
 }
 
 static void begin(void *arg)
@@ -57,71 +47,9 @@ static void end(void)
     engine_is_empty();
 }
 
-/* Slices of t, no more than `most`, as a kernel takes them. Returns how many there were. */
-static size_t take_slices(struct swn_op *op, const struct tensor *t, size_t row_bytes, size_t most)
-{
-    static __thread size_t bytes[4096];
-    size_t n = op_slices(op, 0, bytes, 4096), off = 0;
-    CHECK(n > 0);
-    for (size_t i = 0; i < n; i++, off += bytes[i - 1]) {
-        CHECK(bytes[i] % row_bytes == 0);
-        if (i >= most)
-            continue;
-        const void *at = swn_slice_lend(op, 0, off, bytes[i]);
-        if (!at) /* another thread's plan */
-            return i;
-        CHECK(tensor_right_part(t, (uintptr_t)at, off, bytes[i]));
-    }
-    CHECK(off == t->len);
-    if (most >= n)
-        CHECK(swn_slice_lend(op, 0, off, 0) == NULL);
-    return n;
-}
-
-/* Slices of at least so many bytes have the right bits for the shape that comes, SIZE_MAX: none. */
-static size_t right_from;
-static uint64_t shape = 1;
-
-/* As aten_slices.cpp does it. 0: the operator takes its weight whole. */
-static int tried(struct swn_op *op, size_t row_bytes)
-{
-    static __thread size_t bytes[4096];
-    size_t n = op_slices(op, 0, bytes, 4096), next = 0;
-    int right = 1;
-    for (size_t i = 0; i < n; i++)
-        right &= bytes[i] >= right_from && bytes[i] % row_bytes == 0;
-    if (right)
-        return 1;
-    do
-        next = swn_slice_refused(op, 0, shape, next, next && next >= right_from);
-    while (next);
-    CHECK(swn_slice_lend(op, 0, op->args[0].bytes, 1) == NULL);
-    return 0;
-}
-
-/* An operator that can take its weight in slices. Returns how many it took; 0: it used the weight whole. */
-static size_t operator_of(struct tensor *t, const struct swn_rows *rows, size_t most)
-{
-    struct swn_op op;
-    op_open(&op, &t, &weight, 1);
-    if (!op.args[0].sliced)
-        swn_slice_offer(&op, 0, rows);
-    size_t n = op.args[0].sliced && tried(&op, rows->bytes) ? take_slices(&op, t, rows->bytes, most) : 0;
-    if (!n || most < n) /* its own address is right, too */
-        CHECK(tensor_right(t, (uintptr_t)__atomic_load_n(&t->word, __ATOMIC_ACQUIRE)));
-    op_close(&op);
-    CHECK((uintptr_t)__atomic_load_n(&t->word, __ATOMIC_ACQUIRE) == t->own);
-    return n;
-}
-
-static size_t operator(struct tensor *t, size_t row_bytes, size_t most)
-{
-    return operator_of(t, &(struct swn_rows){.bytes = row_bytes, .block = 1, .threads = 1, .shape = shape}, most);
-}
-
 static size_t product(struct tensor *t, size_t most)
 {
-    return operator(t, ROW_BYTES, most);
+    return op_sliced(t, ROW_BYTES, most);
 }
 
 /* Every weight that comes whole. */
@@ -239,7 +167,7 @@ static void rows_of_convolutions(void *arg)
         CHECK(tensor_make(&large[0], LARGE_BYTES / of[i].row * of[i].row, 100 + i));
         op_read(&small[0]);
         const struct swn_rows rows = {.bytes = of[i].row, .block = of[i].block, .threads = 4, .shape = 1};
-        size_t n = operator_of(&large[0], &rows, SIZE_MAX);
+        size_t n = op_sliced_by(&large[0], &rows, SIZE_MAX);
         if (swn_arena_find(e->arena, large[0].own)->slice_unit != of[i].unit)
             fprintf(stderr, "%u: %zu\n", i, swn_arena_find(e->arena, large[0].own)->slice_unit >> 16);
         CHECK(swn_arena_find(e->arena, large[0].own)->slice_unit == of[i].unit);
@@ -261,7 +189,7 @@ static void again_in_one_operator(void *arg)
     struct tensor *t = &large[0];
     op_open(&op, &t, &weight, 1);
     for (unsigned i = 0; i < 3; i++)
-        CHECK(take_slices(&op, t, ROW_BYTES, SIZE_MAX) > 4);
+        CHECK(op_take_slices(&op, t, ROW_BYTES, SIZE_MAX) > 4);
     op_close(&op);
     CHECK(e->over_budget_peak == 0);
     pass();
@@ -371,11 +299,11 @@ static void refused_once(void *arg)
     settle(pass);
     uint64_t plans = e->plans;
     for (unsigned i = 0; i < 8; i++) {
-        shape = 2;
-        right_from = SIZE_MAX;
+        op_shape = 2;
+        op_right_from = SIZE_MAX;
         CHECK(product(&large[0], SIZE_MAX) == 0);
-        shape = 1;
-        right_from = 0;
+        op_shape = 1;
+        op_right_from = 0;
         passes(4);
         CHECK(range_of(0)->slice_unit == UNIT && product(&large[0], SIZE_MAX) > 4);
     }
@@ -388,8 +316,8 @@ static void longer_slices(void *arg)
 {
     begin_with(arg, 24 * MIB);
     settle(pass);
-    shape = 2;
-    right_from = 4 * MIB;
+    op_shape = 2;
+    op_right_from = 4 * MIB;
     unsigned whole = 0;
     for (unsigned i = 0; i < 12; i++) {
         read_small();
@@ -397,10 +325,10 @@ static void longer_slices(void *arg)
         product(&large[1], SIZE_MAX);
     }
     CHECK(whole < 8);
-    CHECK(range_of(0)->slice_unit >= right_from && range_of(0)->slice_unit % UNIT == 0);
+    CHECK(range_of(0)->slice_unit >= op_right_from && range_of(0)->slice_unit % UNIT == 0);
     uint64_t plans = e->plans;
     for (unsigned i = 0; i < 8; i++) {
-        shape = 1 + i % 2;
+        op_shape = 1 + i % 2;
         read_small();
         CHECK(product(&large[0], SIZE_MAX) > 1 && product(&large[1], SIZE_MAX) > 1);
     }
@@ -413,8 +341,8 @@ static void never_right(void *arg)
 {
     begin(arg);
     settle(pass);
-    shape = 2;
-    right_from = SIZE_MAX;
+    op_shape = 2;
+    op_right_from = SIZE_MAX;
     for (unsigned i = 0; i < 8; i++) {
         read_small();
         CHECK(product(&large[0], SIZE_MAX) == 0);
@@ -427,8 +355,8 @@ static void never_right(void *arg)
     }
     CHECK(e->plans == plans && range_of(0)->slice_unit == 0);
     /* Until another shape comes, and stays. */
-    shape = 1;
-    right_from = 0;
+    op_shape = 1;
+    op_right_from = 0;
     unsigned whole = 0;
     for (unsigned i = 0; i < 12; i++) {
         read_small();
@@ -446,8 +374,8 @@ static void to_and_fro(void *arg)
     settle(pass);
     uint64_t first = e->plans, half = 0;
     for (unsigned turn = 0; turn < TURNS; turn++) {
-        shape = 1 + turn % 2;
-        right_from = turn % 2 ? SIZE_MAX : 0;
+        op_shape = 1 + turn % 2;
+        op_right_from = turn % 2 ? SIZE_MAX : 0;
         for (unsigned i = 0; i < 8; i++) {
             op_read(&small[0]);
             product(&large[0], SIZE_MAX);
@@ -465,8 +393,8 @@ static void some_of_them(void *arg)
     settle(pass);
     uint64_t plans = e->plans;
     for (unsigned i = 0; i < 40; i++) {
-        shape = 1 + i % 2;
-        right_from = i % 2 ? SIZE_MAX : 0;
+        op_shape = 1 + i % 2;
+        op_right_from = i % 2 ? SIZE_MAX : 0;
         op_read(&small[0]);
         CHECK((product(&large[0], SIZE_MAX) == 0) == i % 2);
     }
@@ -480,14 +408,14 @@ static void rows_of_two_lengths(void *arg)
     enum { OTHER = 3 * 4096 };
     begin_with(arg, 24 * MIB);
     settle(pass);
-    CHECK(operator(&large[0], ROW_BYTES / 2, SIZE_MAX) > 1);
+    CHECK(op_sliced(&large[0], ROW_BYTES / 2, SIZE_MAX) > 1);
     for (unsigned i = 0; i < 6; i++) {
         read_small();
         product(&large[0], SIZE_MAX);
-        operator(&large[0], OTHER, SIZE_MAX);
+        op_sliced(&large[0], OTHER, SIZE_MAX);
     }
     CHECK(range_of(0)->slice_unit % OTHER == 0 && range_of(0)->slice_unit % UNIT == 0);
-    CHECK(product(&large[0], SIZE_MAX) > 1 && operator(&large[0], OTHER, SIZE_MAX) > 1);
+    CHECK(product(&large[0], SIZE_MAX) > 1 && op_sliced(&large[0], OTHER, SIZE_MAX) > 1);
     end();
 }
 
