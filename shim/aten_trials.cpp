@@ -33,8 +33,16 @@ struct Less {
     }
 };
 
+enum class Found { same, differs, no_room };
+
+// What is known of some slices.
+struct Trial {
+    Found found = Found::no_room; // to try them: the next time there may be
+    size_t folded = 0;            // rows after which copies of the weight were folded, at most, with other bits
+};
+
 std::mutex trials_lock; // a fork waits for it
-std::map<std::vector<int64_t>, bool, Less> trials;
+std::map<std::vector<int64_t>, Trial, Less> trials;
 
 // With all the bits that the type has: products of fewer are exact, and say nothing of how they are rounded.
 template <typename T> T rounded(double number)
@@ -157,13 +165,13 @@ size_t period_of_rows(const swn_sliced &what, size_t rows)
 
 // One trial, in which the weight repeats itself after so many bytes. Where copies of all of it are folded, they are
 // right if kernels make them block by block of rows; if they do not, their numbers are others, and so are the bits.
-bool same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
+Found same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
 {
     size_t off = folded ? 0 : weight_in_page(what), to = input_in_line(what);
     size_t weight_bytes = off + what.weight.nbytes(), input_bytes = to + extent(what.input);
     Random weights(weight_bytes, period, what.type), inputs(input_bytes, period_of(input_bytes), what.type);
     if (!weights.base() || !inputs.base())
-        return false;
+        return Found::no_room;
     const char *first = weights.base() + off;
     at::Tensor from = at::from_blob(inputs.base() + to, what.input.sizes(), what.input.strides(), at::dtype(what.type));
     at::Tensor expect;
@@ -172,12 +180,13 @@ bool same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, 
         expect = what.part_of(from, first, 0, what.rows);
     }
     if (!expect.sizes().equals(what.sizes) || !expect.is_contiguous())
-        return false;
-    return swn_each_part(what, cuts, [&](const swn_part &part) {
+        return Found::differs;
+    bool same = swn_each_part(what, cuts, [&](const swn_part &part) {
         at::Tensor got =
             what.part_of(from, first + static_cast<size_t>(part.row) * what.row_bytes, part.row, part.count);
         return same_bits(got, expect.narrow(what.dim, part.row * what.width, part.count * what.width));
     });
+    return same ? Found::same : Found::differs;
 }
 
 // Whether its result could be taken for a copy of the weight.
@@ -189,24 +198,38 @@ bool result_like_weight(const swn_sliced &what)
     return bytes >= what.weight.nbytes() / 2 && bytes / 2 <= what.weight.nbytes();
 }
 
-bool try_out(const swn_sliced &what, const swn_cuts &cuts)
+// With copies of the weight folded: after as many rows as there is room for, since not all kernels make do with the
+// smallest blocks, but not as few as was tried before.
+bool same_folded(const swn_sliced &what, const swn_cuts &cuts, size_t input_bytes, size_t &before)
+{
+    if (weight_in_page(what) || result_like_weight(what))
+        return false;
+    for (size_t rows = what.block > 1 ? block_rows : 1; rows > before; rows = rows > swn_block ? rows / 2 : 0) {
+        size_t period = period_of_rows(what, rows);
+        if (!period || !host->trial_room(2 * period + input_bytes))
+            continue;
+        Found found = same_in_parts(what, cuts, period, true);
+        if (found == Found::differs)
+            before = rows;
+        if (found != Found::no_room)
+            return found == Found::same;
+    }
+    return false;
+}
+
+void try_out(const swn_sliced &what, const swn_cuts &cuts, Trial &trial)
 {
     size_t bytes = what.weight.nbytes(), input_bytes = period_of(input_in_line(what) + extent(what.input));
-    if (!what.copied)
-        return same_in_parts(what, cuts, period_of(weight_in_page(what) + bytes), false);
-    // With as many rows as there is room for, since not all kernels make do with the smallest blocks.
-    bool foldable = !weight_in_page(what) && !result_like_weight(what);
-    for (size_t rows = what.block > 1 ? block_rows : 1; foldable && rows; rows = rows > swn_block ? rows / 2 : 0) {
-        size_t period = period_of_rows(what, rows);
-        if (period && host->trial_room(2 * period + input_bytes)) {
-            if (same_in_parts(what, cuts, period, true))
-                return true;
-            break;
+    if (what.copied) {
+        if (same_folded(what, cuts, input_bytes, trial.folded)) {
+            trial.found = Found::same;
+            return;
         }
+        // What is not made so needs room for another copy of the weight.
+        if (!host->trial_room(bytes + bytes / 8 + input_bytes + most_period))
+            return;
     }
-    // What is not made so needs room for another copy of the weight.
-    return host->trial_room(bytes + bytes / 8 + input_bytes + most_period) &&
-           same_in_parts(what, cuts, period_of(weight_in_page(what) + bytes), false);
+    trial.found = same_in_parts(what, cuts, period_of(weight_in_page(what) + bytes), false);
 }
 
 // How many threads the math libraries say that they use. Not all of them go by PyTorch's number, and a program can tell
@@ -288,18 +311,24 @@ bool swn_same_in_slices(const swn_sliced &what, const swn_cuts &cuts)
         return true;
     if (!key.complete())
         return false;
+    Trial trial;
     {
         std::lock_guard<std::mutex> guard(trials_lock);
-        auto found = trials.find(key);
-        if (found != trials.end())
-            return found->second;
+        auto known = trials.find(key);
+        if (known != trials.end())
+            trial = known->second;
     }
-    bool same = try_out(what, cuts);
-    std::lock_guard<std::mutex> guard(trials_lock);
-    if (trials.size() >= most_trials)
-        trials.clear();
-    trials[std::vector<int64_t>(key.begin(), key.end())] = same;
-    return same;
+    if (trial.found != Found::no_room)
+        return trial.found == Found::same;
+    size_t folded = trial.folded;
+    try_out(what, cuts, trial);
+    if (trial.found != Found::no_room || trial.folded != folded) {
+        std::lock_guard<std::mutex> guard(trials_lock);
+        if (trials.size() >= most_trials)
+            trials.clear();
+        trials[std::vector<int64_t>(key.begin(), key.end())] = trial;
+    }
+    return trial.found == Found::same;
 }
 
 void swn_trials_begin(const swn_host *h)

@@ -41,7 +41,8 @@ template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_cut
 // What the bits of the operator's result may depend on, but for the slices, as a number that is not 0.
 uint64_t swn_shape_of(const swn_sliced &what);
 
-// Whether such slices have been tried, or now are, and gave the same bits. May throw PyTorch's errors.
+// Whether such slices have been tried, or now are, and gave the same bits. No, but not for good, where there is no room
+// to try them now. May throw PyTorch's errors.
 bool swn_same_in_slices(const swn_sliced &what, const swn_cuts &cuts);
 
 // Around a fork, in the thread that forks.
