@@ -6,18 +6,19 @@
  *
  * The library's close and its kin pass over ours (hook_close.c), so that this is for dup2 and system calls made
  * directly: such a one between the look and the use, in another thread, is not noticed. Descriptors that have no inode
- * of their own (eventfd, epoll, timerfd) cannot be told from the program's: use a pipe. Thread-safe, and safe in a
- * forked child.
+ * of their own (eventfd, epoll, timerfd, rings before Linux 5.16) cannot be told from others of that kind: use a pipe.
+ * Thread-safe, and safe in a forked child.
  */
 #ifndef SWN_OWN_H
 #define SWN_OWN_H
 
 /* Takes a descriptor that was just opened into ours: returns the number to use from now on, which is another one where
- * that of `fd` was taken from us before (whoever still holds it must never mean this file). Negative numbers are passed
- * through. */
+ * that of `fd` is a standard stream's or was taken from us before (whoever still holds it must never mean this file).
+ * Negative numbers are passed through. Who closes numbers blindly in another thread must not do so between the opening
+ * and this. */
 int swn_own(int fd);
 
-/* 1: still what we opened, or never one of ours. 0: closed, or somebody else's by now. */
+/* 1: still what we opened, or never one of ours. 0: closed, or somebody else's by now; then for good. */
 int swn_owns(int fd);
 
 /* The least number from `from` to `to`, both inclusive, that is ours and still what we opened; -1 if there is none.

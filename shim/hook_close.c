@@ -3,7 +3,8 @@
  * ours writes weights into the program's file. They are closed by exec, as all of ours are.
  *
  * These run in every process, in signal handlers and between vfork and exec: nothing here takes a lock or allocates.
- * dup2 onto a number of ours, and system calls that go past the C library, are left to the look before each use. */
+ * dup2 onto a number of ours, system calls that go past the C library, and closefrom where there is no close_range
+ * (before Linux 5.9, or forbidden) are left to the look before each use. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -47,15 +48,17 @@ static int close_numbers(unsigned first, unsigned last, unsigned flags)
 
 static int close_others(unsigned first, unsigned last, unsigned flags)
 {
+    if (flags && close_numbers(UINT_MAX, UINT_MAX, flags)) /* nothing, but in a table of the caller's own from now on */
+        return -1;
     while (first <= last && first <= INT_MAX) {
         int ours = swn_own_first((int)first, last > INT_MAX ? INT_MAX : (int)last);
         if (ours < 0)
             break;
-        if ((unsigned)ours > first && close_numbers(first, (unsigned)ours - 1, flags))
+        if ((unsigned)ours > first && close_numbers(first, (unsigned)ours - 1, 0))
             return -1;
         first = (unsigned)ours + 1;
     }
-    return first > last ? 0 : close_numbers(first, last, flags);
+    return first > last ? 0 : close_numbers(first, last, 0);
 }
 
 EXPORT int close_range(unsigned first, unsigned last, int flags)

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <liburing.h>
 #include <limits.h>
 #include <linux/filter.h>
@@ -19,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -166,6 +166,57 @@ static void the_first(void **state)
     close(lost);
 }
 
+/* A file without a name is gone with its last descriptor, and its inode is the next file's. */
+static void an_inode_taken(void **state)
+{
+    (void)state;
+    char path[] = "/var/tmp/t_own.XXXXXX", other[] = "/var/tmp/t_own.XXXXXX";
+    struct stat before, after;
+    int fd = swn_own(mkstemp(path));
+    assert_int_equal(unlink(path) | fstat(fd, &before), 0);
+    close(fd);
+    int next = mkstemp(other);
+    assert_int_equal(unlink(other) | fstat(next, &after), 0);
+    assert_int_equal(next, fd);
+    assert_true(after.st_ino != before.st_ino || after.st_dev != before.st_dev);
+    assert_int_equal(swn_owns(fd), 0);
+    assert_int_equal(swn_own_close(fd), -EBADF);
+    assert_int_equal(close(next), 0);
+}
+
+/* Once lost it is nobody's, whatever is there by now. */
+static void lost_for_good(void **state)
+{
+    (void)state;
+    int fd = swn_own(open(ours, O_RDONLY | O_CLOEXEC)), same = open(ours, O_RDONLY | O_CLOEXEC);
+    close(fd);
+    assert_int_equal(swn_owns(fd), 0);
+    assert_int_equal(dup2(same, fd), fd);
+    assert_int_equal(swn_owns(fd), 0);
+    assert_int_equal(swn_own_first(fd, fd), -1);
+    assert_int_equal(swn_own_close(fd), -EBADF);
+    assert_int_equal(close(fd) | close(same), 0);
+}
+
+static int without_streams(void)
+{
+    close(0), close(1), close(2);
+    int first = swn_own(open(ours, O_RDONLY | O_CLOEXEC)), second = swn_own(open(ours, O_RDONLY | O_CLOEXEC));
+    return first < 3 || second < 3 || !swn_owns(first) || swn_own_first(0, 2) >= 0 || fcntl(0, F_GETFD) != -1;
+}
+
+/* A program that was begun without them opens its own there, one after the other. */
+static void standard_streams(void **state)
+{
+    (void)state;
+    int status;
+    pid_t child = fork();
+    if (!child)
+        _exit(without_streams());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 /* As in kernels before 5.18: a ring cannot be held without a descriptor. */
 static int refuse_ring_numbers(void)
 {
@@ -224,6 +275,9 @@ int main(void)
         cmocka_unit_test(many),
         cmocka_unit_test(bells),
         cmocka_unit_test(the_first),
+        cmocka_unit_test(an_inode_taken),
+        cmocka_unit_test(lost_for_good),
+        cmocka_unit_test(standard_streams),
         cmocka_unit_test(rings_with_a_number),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
