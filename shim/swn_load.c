@@ -192,15 +192,30 @@ static struct source *known(const struct swn_identity *id)
 }
 
 /* Signals wait until we do (swn_load_await): one that comes while a file is looked at would not end the wait for its
- * store, which can take minutes. Faults do not wait, they are repaired. */
-static void hold_signals(sigset_t *before)
+ * store, which can take minutes, and its handler might want the lock. Nor is the thread cancelled with that. Faults do
+ * not wait, they are repaired. */
+struct held_off {
+    sigset_t before;
+    int cancel;
+};
+
+static void hold_off(struct held_off *h)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t held;
     sigfillset(&held);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         sigdelset(&held, faults[i]);
-    pthread_sigmask(SIG_BLOCK, &held, before);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &h->cancel);
+    pthread_sigmask(SIG_BLOCK, &held, &h->before);
+    pthread_mutex_lock(&load_lock);
+}
+
+static void let_come(const struct held_off *h)
+{
+    pthread_mutex_unlock(&load_lock);
+    pthread_sigmask(SIG_SETMASK, &h->before, NULL);
+    pthread_setcancelstate(h->cancel, NULL);
 }
 
 /* load_lock held; it is let go while the store is being built. NULL too where a signal was handled then; `before`: the
@@ -363,12 +378,10 @@ ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off)
     struct swn_engine *e = &swn_engine_one;
     if (n < SWN_GRANULE / 2 || !swn_engine_owns((uintptr_t)buf) || off < 0)
         return -1;
-    sigset_t before;
-    hold_signals(&before);
-    pthread_mutex_lock(&load_lock);
-    ssize_t got = register_read(e, fd, buf, n, off, &before);
-    pthread_mutex_unlock(&load_lock);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    struct held_off held;
+    hold_off(&held);
+    ssize_t got = register_read(e, fd, buf, n, off, &held.before);
+    let_come(&held);
     return got;
 }
 
@@ -380,6 +393,8 @@ static int untouched(struct swn_engine *e, uintptr_t addr, size_t len)
     return !swn_residency_scan(&e->res, &pages_of, &pages) && !pages.own;
 }
 
+static __thread struct held_off preparing; /* from swn_load_prepare to swn_load_done */
+
 int swn_load_prepare(struct swn_op *op)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -388,11 +403,8 @@ int swn_load_prepare(struct swn_op *op)
     op->move_file = NULL;
     if (!g || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
         return 0;
-    sigset_t before;
-    hold_signals(&before);
-    pthread_mutex_lock(&load_lock);
-    struct source *s = find(e, g->file->fetch.fd, &before);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    hold_off(&preparing);
+    struct source *s = find(e, g->file->fetch.fd, &preparing.before);
     const struct swn_store_extent *x =
         s && s->store ? swn_store_find(s->store, s->index, g->file_off + (from->data - g->lo), from->bytes) : NULL;
     if (x) {
@@ -400,13 +412,13 @@ int swn_load_prepare(struct swn_op *op)
         op->move_off = x->off;
         return 1;
     }
-    pthread_mutex_unlock(&load_lock);
+    let_come(&preparing);
     return 0;
 }
 
 void swn_load_done(void)
 {
-    pthread_mutex_unlock(&load_lock);
+    let_come(&preparing);
 }
 
 /* Where the bytes of args[1] are in a store. */

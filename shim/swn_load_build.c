@@ -133,7 +133,7 @@ int swn_load_await(struct source *s, const sigset_t *mask)
         if (ppoll(NULL, 0, &look, mask) < 0 && errno == EINTR) /* never restarted, whatever the handler's flags */
             return 0;
         if (ms >= EXPLAIN_MS && !atomic_exchange(&s->explained, 1))
-            swn_say("%s is loaded for the first time: its block store (%s) is being made in %s", s->path,
+            swn_say("%s is loaded for the first time: its block store (%s) is made in %s", s->path,
                     swn_format_mib(mib, s->identity.size), swn_engine_one.config.store_dir);
     }
     return 1;
