@@ -19,6 +19,8 @@ namespace
 
 // Seconds that are waited for others before the program is ended: for the device, too, which takes what it takes.
 constexpr int patience = 600;
+// And where a device cannot be waited for, as something is put into a graph.
+constexpr int capture_ends = 30;
 
 // Beside what this thread puts into a graph, for as long as there is one of these.
 class Aside
@@ -129,8 +131,14 @@ void wait_for_others(const Owner *o, const char *what)
     bool captures = swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)}); // that we wait for
     std::unique_lock<std::mutex> guard(lock);
     auto used = [o] { return o->devices - o->on_device > swn_devswap_holds(o); };
-    if (comes_true(guard, [o, captures, used] { return !used() && (captures || !o->closing); }))
-        return;
+    for (int i = 0; i < patience; i++) {
+        if (fewer.wait_for(guard, std::chrono::seconds(1), [&] { return !used() && (captures || !o->closing); }))
+            return;
+        // Whatever else captures may be this thread's, on another stream, or wait for it: then it goes on in the end.
+        guard.unlock();
+        captures |= i >= capture_ends && host->device_held_up();
+        guard.lock();
+    }
     const char *who = used() ? "an operator of another thread does not come to an end that uses it on the device"
                              : "the device does not come to an end with what was launched";
     guard.unlock();

@@ -212,7 +212,7 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
     Arriving arriving = announced(storage_of(self), self.nbytes());
     Owner *o = arriving.get();
     // The program may be having the driver register them: that is seen now if it began before, and else waits for us.
-    if (takes(self, device) == SWN_WAY_COPY)
+    if (given_up || host->device_programs(address_of(self)))
         return {};
     std::unique_lock<std::mutex> guard(lock);
     fewer.wait_for(guard, operators_end, [o, captures] { return !o->opening && (captures || !o->closing); });

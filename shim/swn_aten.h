@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 13u
+#define SWN_ATEN_ABI 14u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -145,6 +145,8 @@ struct swn_host {
     /* enum swn_way for the CPU tensor of which all bytes are [data, data + bytes). parameter: it is a model's, as far
      * as one can see, and no buffer that its program fills again and again. */
     int (*device_way)(int device, uintptr_t data, size_t bytes, int parameter);
+    /* Whether the program has the driver know what is there itself: then it may be neither's but by a copy. */
+    int (*device_programs)(uintptr_t data);
     /* Makes them known to the device, or fills a buffer with them: *address is where it finds them. Until device_close
      * nobody may write them, nor free them; a buffer has nothing more to do with them. NULL: no. */
     struct swn_device_memory *(*device_open)(int device, enum swn_way way, uintptr_t data, size_t bytes,
@@ -164,6 +166,8 @@ struct swn_host {
     void (*device_end)(struct swn_device_memory *const *memory, unsigned n, void *stream, int captured);
     /* Whether what is launched on the stream is put into a graph instead of being run. */
     int (*device_capturing)(void *stream);
+    /* Whether anything is put into a graph anywhere, so that no device can be waited for. */
+    int (*device_held_up)(void);
     /* So many bytes that come and go were given other memory for good, as this operator (or NULL: the engine) could not
      * do with that. */
     void (*device_kept)(size_t bytes, const char *operator_name);

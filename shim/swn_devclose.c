@@ -72,7 +72,7 @@ static void *work(void *none)
     for (;;) {
         struct swn_devclosing *c = next_one();
         pthread_mutex_unlock(&lock);
-        int err = c->close(c);
+        int err = c->close(c, 0);
         pthread_mutex_lock(&lock);
         if (err == -EAGAIN) {
             if (c->waiter)
@@ -108,11 +108,16 @@ int swn_devclose(struct swn_devclosing *c, int *err)
 {
     struct swn_devwaiter waiter = {.state = WAITS};
     pthread_mutex_lock(&lock);
-    int failed = start();
-    if (failed) { /* better a wait without end than memory that the device may still read, and that is written */
+    if (start()) { /* better a wait without end than memory that the device may still read, and that is written */
         pthread_mutex_unlock(&lock);
-        *err = c->close(c);
-        return *err == -EAGAIN ? failed : 0;
+        *err = c->close(c, 1);
+        if (*err != -EAGAIN)
+            return 0;
+        pthread_mutex_lock(&lock);
+        c->waiter = NULL;
+        append(c);
+        pthread_mutex_unlock(&lock);
+        return 1;
     }
     int waits = !behind, late = 0;
     c->waiter = waits ? &waiter : NULL;

@@ -10,9 +10,9 @@
 #define SWN_DEVCLOSE_H
 
 struct swn_devclosing {
-    /* By that thread: waits for the device, and closes it. 0; -EAGAIN: something is being captured, it has to be tried
-     * again; or an error, and nobody ever may have that memory. */
-    int (*close)(struct swn_devclosing *c);
+    /* By that thread, or `here`, by who lets go: waits for the device, and closes it. 0; -EAGAIN: something is being
+     * captured, it has to be tried again; or an error, and nobody ever may have that memory. */
+    int (*close)(struct swn_devclosing *c, int here);
     /* By that thread, if swn_devclose did not wait for it; after which it is nobody's. */
     void (*later)(struct swn_devclosing *c, int err);
     struct swn_devclosing *next; /* ours */
@@ -20,8 +20,7 @@ struct swn_devclosing {
 };
 
 /* c is kept until it is closed. 0: it is, and *err is what c->close returned; 1: c->later will be called. Where no
- * thread can be had it is closed here and now; -errno: nor could that be, as something is being captured, and it never
- * will. */
+ * thread can be had it is closed here and now, or, as something is being captured, when there is one. */
 int swn_devclose(struct swn_devclosing *c, int *err);
 void swn_devclose_fork_child(void);
 

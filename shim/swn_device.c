@@ -234,6 +234,16 @@ static int stays(struct swn_engine *e, struct device *d, size_t bytes)
     return !err;
 }
 
+int swn_device_programs(uintptr_t data)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    const struct swn_range *r = swn_arena_find(e->arena, data);
+    int programs = r && r->registered; /* whose kernels may write it */
+    pthread_mutex_unlock(&e->lock);
+    return programs;
+}
+
 int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -244,11 +254,9 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     struct swn_range *r = g ? NULL : whole(e, data, bytes);
     if (r)
         swn_behind_recall(e, r);
-    const struct swn_range *there = swn_arena_find(e->arena, data);
     int registered = g ? data + bytes <= g->hi : r && in_a_store(r), cut = r && r->rest;
-    int programs = there && there->registered; /* whose kernels may write it */
     pthread_mutex_unlock(&e->lock);
-    if (programs || (!registered && !(r && parameter)))
+    if (swn_device_programs(data) || (!registered && !(r && parameter)))
         return SWN_WAY_COPY;
     struct device *d = device_of(device); /* nothing of CUDA before there is a weight to move */
     if (!d || (cut && !d->swaps && (d->backend->pins || !d->backend->shares)))
@@ -477,6 +485,11 @@ int swn_device_capturing(void *stream)
     return found && swn_cuda_capturing(&cuda, stream); /* a forked child has no streams */
 }
 
+int swn_device_held_up(void)
+{
+    return found && swn_cuda_capture_under_way(&cuda);
+}
+
 void *swn_device_stays(const struct swn_device_memory *m)
 {
     return m->weight && m->pid == getpid() ? swn_devswap_stays(m->weight) : NULL;
@@ -514,16 +527,21 @@ static struct swn_device_memory *memory_of(struct swn_devclosing *c)
     return (struct swn_device_memory *)((char *)c - offsetof(struct swn_device_memory, closing));
 }
 
-/* By the thread that closes, which has no current device to go back to: to choose another thread's own again would wake
+/* The thread that closes has no current device to go back to: to choose the one that it begins with again would wake
  * that, which the program may never have used. */
-static int close_now(struct swn_devclosing *c)
+static int close_now(struct swn_devclosing *c, int here)
 {
     struct swn_device_memory *m = memory_of(c);
+    int index = (int)(m->device - devices), current = index;
     if (swn_cuda_capture_under_way(&cuda))
         return -EAGAIN;
-    int mode = swn_cuda_relax(&cuda), err = cuda.set_device((int)(m->device - devices));
+    int mode = swn_cuda_relax(&cuda), err = here ? cuda.get_device(&current) : 0;
+    if (!err)
+        err = cuda.set_device(index);
     if (!err)
         err = m->device->backend->close(&cuda, &m->block);
+    if (current != index)
+        cuda.set_device(current);
     swn_cuda_restore(&cuda, mode);
     return swn_cuda_refused_by_capture(err) ? -EAGAIN : err;
 }
@@ -558,8 +576,8 @@ int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int
     m->later = later;
     m->owner = owner;
     m->closing = (struct swn_devclosing){.close = close_now, .later = closed_later};
-    int err, result = swn_devclose(&m->closing, &err);
-    return result > 0 ? 1 : closed(m, result < 0 ? result : err);
+    int err;
+    return swn_devclose(&m->closing, &err) ? 1 : closed(m, err);
 }
 
 /* Which can use no device, if its parent has used one. */

@@ -24,6 +24,8 @@ int swn_device_swaps(const struct swn_device_memory *m);
 int swn_device_begin(struct swn_device_memory *const *m, unsigned n, void *stream, void **addresses, int *captured);
 void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream, int captured);
 int swn_device_capturing(void *stream);
+int swn_device_held_up(void);
+int swn_device_programs(uintptr_t data);
 void *swn_device_stays(const struct swn_device_memory *m);
 int swn_device_pin(struct swn_device_memory *m, uintptr_t data, size_t bytes);
 void swn_device_aside(int begins);

@@ -226,6 +226,8 @@ void swn_engine_host(struct swn_host *out)
                              .device_begin = swn_device_begin,
                              .device_end = swn_device_end,
                              .device_capturing = swn_device_capturing,
+                             .device_held_up = swn_device_held_up,
+                             .device_programs = swn_device_programs,
                              .device_kept = swn_device_kept,
                              .device_stays = swn_device_stays,
                              .device_pin = swn_device_pin,
