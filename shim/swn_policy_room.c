@@ -181,10 +181,15 @@ static int take_back_room(struct swn_engine *e)
     return !swn_policy_resize_window(e, own);
 }
 
+/* As far as one can tell before there is a pool. */
+static int may_spill(const struct swn_engine *e)
+{
+    return e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry;
+}
+
 static int can_spill(struct swn_engine *e)
 {
-    return e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry &&
-           swn_policy_pool(e) == 0;
+    return may_spill(e) && swn_policy_pool(e) == 0;
 }
 
 /* One step of a budget that shrinks. 0: something went, -ENOMEM: nothing can now. */
@@ -255,7 +260,7 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
 /* What can leave while operators go on with what they have; rather too little than too much. */
 static size_t idle_bytes(struct swn_engine *e)
 {
-    int spills = can_spill(e);
+    int spills = may_spill(e);
     size_t bytes = swn_arena_warm_bytes(e->arena) + swn_behind_bytes(e);
     if (!e->planned && e->lent_from && e->lent_from < window(e))
         bytes += window(e) - e->lent_from;
@@ -267,7 +272,8 @@ static size_t idle_bytes(struct swn_engine *e)
     for (const struct swn_frame *f = e->lodged_bytes ? swn_pool_first(e->pool) : NULL; f; f = f->next)
         if (f->lodged && f->range && !f->users && f->state != SWN_FRAME_FILLING)
             bytes += f->size;
-    return bytes;
+    size_t first = spills && !e->pool ? swn_policy_first_window(e) : 0; /* which would have to be made, and counts */
+    return bytes > first ? bytes - first : 0;
 }
 
 /* The same for memory that can be done without: nothing leaves where that would not be enough, nor does what an

@@ -71,7 +71,7 @@ static void not_in_vain(void *arg)
     struct tensor idle, used;
     CHECK(tensor_make(&used, 7 * MIB, 1) && tensor_make(&idle, 4 * MIB, 2));
     swn_engine_pin((void *)used.own, used.len);
-    CHECK(!swn_trial_room(6 * MIB) && !swn_trial_map(BYTES, 6 * MIB) && e->small_bytes == 0);
+    CHECK(!swn_trial_room(6 * MIB) && !swn_trial_map(BYTES, 6 * MIB) && e->small_bytes == 0 && !e->pool);
     CHECK(state_of(&idle) == SWN_HOME && swn_policy_written(e) == 0);
     CHECK(swn_trial_room(3 * MIB) && state_of(&idle) == SWN_STREAMED); /* the pool takes 2 */
     CHECK(e->over_budget_peak == 0);
