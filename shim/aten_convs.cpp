@@ -33,11 +33,15 @@ struct Convolution : swn_sliced {
     {
     }
 
-    // Into an order of its own, that is oneDNN; which has no convolution of doubles, and can be switched off. PyTorch's
-    // own kernels read the weight as it is.
+    // Into an order of its own: so does oneDNN, which has no convolution of doubles, and NNPACK, of floats only; both
+    // can be switched off. PyTorch's own kernels read the weight as it is.
     static bool copies(at::ScalarType type)
     {
-        return type != at::kDouble && at::globalContext().userEnabledMkldnn();
+        bool nnpack = type == at::kFloat;
+#if TORCH_VERSION_MAJOR >= 2
+        nnpack = nnpack && at::globalContext().userEnabledNNPACK();
+#endif
+        return nnpack || (type != at::kDouble && at::globalContext().userEnabledMkldnn());
     }
 
     static at::DimVector sizes_of(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride,
