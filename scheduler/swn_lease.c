@@ -278,9 +278,10 @@ static int as_small(double *has, double *gets, size_t n)
  * same curves may give quite other shares, and each change costs spills and reads. */
 static int as_good(const struct round *r)
 {
-    double *has = calloc(2 * r->n + 1, sizeof *has), *gets = has + r->n, reads = 0, would_read = 0;
+    double *has = calloc(2 * r->n + 1, sizeof *has), *gets, reads = 0, would_read = 0;
     if (!has)
         return 1;
+    gets = has + r->n;
     for (size_t i = 0; i < r->n; i++) {
         has[i] = swn_divide_delay(&r->dnn[i], r->party[i]->lease);
         gets[i] = swn_divide_delay(&r->dnn[i], r->bytes[i]);
