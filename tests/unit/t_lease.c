@@ -627,14 +627,14 @@ static void drift_beside_a_slow_one(void **state)
     clients[0].party->curve[2] = (struct swn_divide_point){4000 * MIB, 1};
     for (size_t i = 1; i < 3; i++) {
         join(&clients[i], 50 * MIB, 600 * MIB);
-        curve(&clients[i], 400 * MIB, 0.11, 0.1);
+        curve(&clients[i], 400 * MIB, 0.2, 0.1);
     }
     swn_book_balance(&book, clock_ms);
     answer_all();
     assert_int_equal(swn_book_sum(&book), book.total);
     uint64_t had = clients[2].party->lease;
     curve(&clients[1], 100 * MIB, 0.11, 0.1);
-    curve(&clients[2], 590 * MIB, 0.5, 0.1);
+    curve(&clients[2], 590 * MIB, 1, 0.1);
     swn_book_drift(&book, clock_ms);
     answer_all();
     assert_true(had < 520 * MIB && clients[2].party->lease > 580 * MIB);
