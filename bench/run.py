@@ -93,7 +93,7 @@ class Bench:
         """Round-robin over the variants; the disk is measured in every round as well."""
         measured = []
         for number in range(self.config.rounds):
-            measured.append(bandwidth.measure(self.config.weights(model)))
+            measured.append(bandwidth.measure(self.config.weights(model), self.config.library))
             for lane in point_lanes:
                 was_alive = not lane.ended
                 lane.round(self.config.passes)

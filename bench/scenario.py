@@ -130,7 +130,7 @@ class Scenario:
         for variant in wanted:
             self._start(variant)
         for number in range(self.config.rounds):
-            self.bandwidths.append(bandwidth.measure(self.config.weights(self.names[0][1])))
+            self.bandwidths.append(bandwidth.measure(self.config.weights(self.names[0][1]), self.config.library))
             for fleet in self.fleets.values():
                 fleet.together(lambda dnn: dnn.every(self.periods[dnn.name], self.config.slot))
             progress(f"{self.name}: round {number + 1} of {self.config.rounds}: " + ", ".join(

@@ -10,10 +10,16 @@
 #include <unistd.h>
 
 #include "swn_arena.h"
+#include "swn_huge.h"
 #include "swn_own.h"
 
 /* The offset of what lies elsewhere: behind everything. */
 #define LODGED UINT64_MAX
+/* Huge pages are made of so much at a time, as each time the kernel has all its processors empty their lists of pages.
+ */
+#define HUGE_AT_ONCE ((size_t)16 << 20)
+/* After so many refusals the memory is too fragmented, or the kernel too old. */
+#define REFUSALS_MOST 3
 
 struct swn_pool {
     int fd;
@@ -22,6 +28,8 @@ struct swn_pool {
     size_t limit; /* new frames end here: below window while it waits to shrink */
     size_t head;  /* where the next frame is tried first */
     struct swn_frame *frames, *spare;
+    unsigned char *asked; /* for each SWN_HUGE of the window: it is a huge page, or was refused */
+    unsigned refusals;
 };
 
 int swn_pool_create(struct swn_pool **out, size_t window_max, size_t arena_bytes)
@@ -29,16 +37,18 @@ int swn_pool_create(struct swn_pool **out, size_t window_max, size_t arena_bytes
     struct swn_pool *p = calloc(1, sizeof *p);
     if (!p)
         return -ENOMEM;
-    p->window_max = swn_round_up(window_max, (size_t)2 << 20);
+    p->window_max = swn_round_up(window_max, SWN_HUGE);
     p->total = p->window_max + arena_bytes;
     p->fd = swn_own(memfd_create("swapnet-pool", MFD_CLOEXEC));
     int err = p->fd < 0 ? -errno : 0;
     if (!err && ftruncate(p->fd, (off_t)p->total))
         err = -errno;
     p->rw = p->ro = MAP_FAILED;
+    if (!err && !(p->asked = calloc(p->window_max / SWN_HUGE, 1)))
+        err = -ENOMEM;
     if (!err) {
-        p->rw = mmap(NULL, p->total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, p->fd, 0);
-        p->ro = mmap(NULL, p->window_max, PROT_READ, MAP_SHARED | MAP_NORESERVE, p->fd, 0);
+        p->rw = swn_huge_map(p->fd, p->total, PROT_READ | PROT_WRITE);
+        p->ro = swn_huge_map(p->fd, p->window_max, PROT_READ);
         if (p->rw == MAP_FAILED || p->ro == MAP_FAILED)
             err = -errno;
     }
@@ -48,9 +58,6 @@ int swn_pool_create(struct swn_pool **out, size_t window_max, size_t arena_bytes
     }
     madvise(p->rw, p->total, MADV_DONTFORK);
     madvise(p->ro, p->window_max, MADV_DONTFORK);
-    /* Huge pages spare the operators' TLB and the fetcher's pinning; refused where shmem has none, which is fine. */
-    madvise(p->rw, p->window_max, MADV_HUGEPAGE);
-    madvise(p->ro, p->window_max, MADV_HUGEPAGE);
     *out = p;
     return 0;
 }
@@ -73,6 +80,7 @@ void swn_pool_destroy(struct swn_pool *p)
         swn_own_close(p->fd);
     frames_free(p->frames);
     frames_free(p->spare);
+    free(p->asked);
     free(p);
 }
 
@@ -103,10 +111,28 @@ int swn_pool_resize(struct swn_pool *p, size_t window)
     for (struct swn_frame *f = p->frames; f; f = f->next)
         if (f->off < LODGED && f->off + f->size > window)
             return -EBUSY;
-    if (window < p->window)
+    if (window < p->window) {
         punch(p, window, p->window - window);
+        memset(p->asked + window / SWN_HUGE, 0, p->window_max / SWN_HUGE - window / SWN_HUGE);
+    }
     p->window = window;
     return 0;
+}
+
+/* Makes huge pages of the window where the new frame lies, and of some more that is next. */
+static void make_huge(struct swn_pool *p, uint64_t at, size_t size)
+{
+    size_t last = p->window / SWN_HUGE, from = (size_t)at / SWN_HUGE,
+           to = ((size_t)at + size + SWN_HUGE - 1) / SWN_HUGE;
+    while (p->refusals < REFUSALS_MOST && from < to && from < last) {
+        size_t n = 0;
+        while (from + n < last && n < HUGE_AT_ONCE / SWN_HUGE && !p->asked[from + n])
+            n++;
+        if (n && swn_huge_collapse(p->rw + from * SWN_HUGE, n * SWN_HUGE))
+            p->refusals++;
+        memset(p->asked + from, 1, n);
+        from += n ? n : 1;
+    }
 }
 
 static struct swn_frame *frame_new(struct swn_pool *p)
@@ -183,6 +209,7 @@ struct swn_frame *swn_pool_place(struct swn_pool *p, size_t size, enum swn_pool_
     f->size = size;
     insert(p, f);
     p->head = at + size;
+    make_huge(p, at, size);
     return f;
 }
 

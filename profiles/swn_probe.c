@@ -56,6 +56,7 @@ static int open_probe(struct probe *b, const struct swn_profile *p, const struct
     b->buf = mmap(NULL, b->buf_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (b->buf == MAP_FAILED)
         return -errno;
+    madvise(b->buf, b->buf_bytes, MADV_HUGEPAGE); /* as what is streamed lands in huge pages, too (swn_huge.h) */
     fill(b->buf, b->buf_bytes / sizeof(uint64_t));
     int rc = swn_spill_open(&b->file, io, dir);
     if (!rc)

@@ -1,4 +1,5 @@
 /* Description: the read window as a ring, what may be evicted from it, and frames kept behind it. */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,13 +10,19 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "swn_huge.h"
 #include "swn_pool.h"
 #include "swn_random.h"
 
+#ifndef MADV_COLLAPSE /* of Linux 6.1 */
+#define MADV_COLLAPSE 25
+#endif
 #define KIB ((size_t)1024)
 #define MIB (KIB * KIB)
 #define WINDOW_MAX (16 * MIB)
@@ -259,7 +266,7 @@ static void resizing(void **state)
     memset(swn_pool_rw(pool, low), 1, 2 * MIB);
     memset(swn_pool_rw(pool, high), 2, 2 * MIB);
     long long full = blocks();
-    assert_true(full >= (long long)(4 * MIB));
+    assert_in_range(full, 4 * MIB, WINDOW_MAX); /* huge pages are made ahead */
     /* Every kind of frame stands in the way, even one that might be evicted. */
     assert_int_equal(swn_pool_resize(pool, 4 * MIB - 4096), -EBUSY);
     high->state = SWN_FRAME_USED;
@@ -274,9 +281,9 @@ static void resizing(void **state)
     low->state = SWN_FRAME_FILLING;
     assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
     swn_pool_release(pool, high);
-    assert_int_equal(blocks(), full); /* window pages stay where they are */
+    assert_int_equal(blocks(), 4 * MIB); /* window pages stay where they are */
     assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
-    assert_int_equal(blocks(), full - (long long)(2 * MIB));
+    assert_int_equal(blocks(), 2 * MIB);
     const unsigned char *bytes = swn_pool_ro(pool, low);
     assert_int_equal(bytes[0], 1);
     assert_int_equal(bytes[2 * MIB - 1], 1);
@@ -393,6 +400,85 @@ static void read_only_view(void **state)
     assert_int_equal(ro[0], 'x');
 }
 
+/* Of the mapping that begins at `at`, in KiB. */
+static long huge_kib(const void *at)
+{
+    char line[256], begin[32];
+    long kib = -1;
+    int here = 0, len = snprintf(begin, sizeof begin, "%lx-", (unsigned long)(uintptr_t)at);
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    assert_non_null(smaps);
+    while (fgets(line, sizeof line, smaps)) {
+        if (!strncmp(line, begin, (size_t)len))
+            here = 1;
+        else if (here && sscanf(line, "ShmemPmdMapped: %ld kB", &kib) == 1)
+            break;
+    }
+    fclose(smaps);
+    return kib;
+}
+
+/* Whether this kernel makes them at all of shared memory. */
+static void needs_huge_pages(void)
+{
+    int fd = memfd_create("probe", MFD_CLOEXEC);
+    assert_true(fd >= 0 && !ftruncate(fd, SWN_HUGE));
+    void *at = swn_huge_map(fd, SWN_HUGE, PROT_READ | PROT_WRITE);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    memset(at, 1, SWN_HUGE);
+    int refused = madvise(at, SWN_HUGE, MADV_COLLAPSE);
+    munmap(at, SWN_HUGE);
+    close(fd);
+    if (!refused)
+        return;
+    print_message("skipped: no huge pages for shared memory here\n");
+    skip();
+}
+
+static void collapsed(void **state)
+{
+    (void)state;
+    needs_huge_pages();
+    size_t size = 4 * SWN_HUGE;
+    int fd = memfd_create("pages", MFD_CLOEXEC);
+    assert_true(fd >= 0 && !ftruncate(fd, (off_t)size));
+    unsigned char *at = swn_huge_map(fd, size, PROT_READ | PROT_WRITE);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    assert_int_equal((uintptr_t)at % SWN_HUGE, 0);
+    for (size_t i = 0; i < SWN_HUGE + 4096; i += 12288)
+        memset(at + i, 1 + (int)(i / 12288 % 255), 4096);
+    assert_int_equal(swn_huge_collapse(at, 3 * SWN_HUGE), 0);
+    assert_int_equal(huge_kib(at), 3 * SWN_HUGE / KIB);
+    for (size_t i = 0; i < size; i += 4096) {
+        int want = i < SWN_HUGE + 4096 && i % 12288 == 0 ? 1 + (int)(i / 12288 % 255) : 0;
+        assert_true(at[i] == want && at[i + 4095] == want);
+    }
+    munmap(at, size);
+    close(fd);
+}
+
+/* The window's pages are huge before anything is read into them; those outside it are nobody's. */
+static void huge_pages(void **state)
+{
+    (void)state;
+    needs_huge_pages();
+    assert_int_equal(swn_pool_resize(pool, 5 * MIB), 0);
+    struct swn_frame *first = place(300 * KIB, SWN_POOL_STALE);
+    const void *rw = swn_pool_rw(pool, first);
+    assert_int_equal(huge_kib(rw), 4 * KIB);
+    struct swn_frame *second = place(4 * MIB, SWN_POOL_STALE);
+    memset(swn_pool_rw(pool, second), 2, second->size);
+    assert_int_equal(huge_kib(rw), 4 * KIB);
+    assert_true(blocks() <= (long long)(5 * MIB));
+    first->state = second->state = SWN_FRAME_USED;
+    swn_pool_release(pool, second);
+    assert_int_equal(swn_pool_resize(pool, 3 * MIB), 0);
+    assert_int_equal(swn_pool_resize(pool, WINDOW_MAX), 0);
+    second = place(WINDOW_MAX - 300 * KIB, SWN_POOL_STALE);
+    assert_non_null(second);
+    assert_int_equal(huge_kib(rw), WINDOW_MAX / KIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +489,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(resizing, setup, teardown),
         cmocka_unit_test_setup_teardown(kept_frames, setup, teardown),
         cmocka_unit_test_setup_teardown(read_only_view, setup, teardown),
+        cmocka_unit_test(collapsed),
+        cmocka_unit_test_setup_teardown(huge_pages, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

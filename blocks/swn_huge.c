@@ -1,0 +1,46 @@
+#define _GNU_SOURCE
+#include "swn_huge.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Of Linux 5.14 and 6.1, later than the headers we build with. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+void *swn_huge_map(int fd, size_t bytes, int prot)
+{
+    size_t room = bytes + SWN_HUGE;
+    char *at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return MAP_FAILED;
+    size_t before = -(uintptr_t)at % SWN_HUGE;
+    void *map = mmap(at + before, bytes, prot, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+    if (map == MAP_FAILED) {
+        int err = errno;
+        munmap(at, room);
+        errno = err;
+        return MAP_FAILED;
+    }
+    if (before)
+        munmap(at, before);
+    munmap(at + before + bytes, room - before - bytes);
+    return map;
+}
+
+int swn_huge_collapse(void *at, size_t bytes)
+{
+    if (sysconf(_SC_PAGESIZE) != 4096)
+        return -ENOTSUP;
+    /* The kernel makes nothing of nothing: one page each. */
+    for (size_t done = 0; done < bytes; done += SWN_HUGE)
+        if (madvise((char *)at + done, 4096, MADV_POPULATE_WRITE))
+            return -errno;
+    return madvise(at, bytes, MADV_COLLAPSE) ? -errno : 0;
+}
