@@ -100,7 +100,6 @@ static void tick(struct swd *d, int64_t now)
     d->next_tick_ms = now + TICK_MS;
     swd_check_pids(d);
     follow_memory(d, ORDINARY);
-    d->drifted |= swn_book_waits(&d->book); /* its turn may have come; nobody else's lease moves for that */
 }
 
 /* ---- the loop ---- */

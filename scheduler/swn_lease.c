@@ -43,14 +43,6 @@ struct swn_party *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t st
     return p;
 }
 
-int swn_book_waits(const struct swn_book *b)
-{
-    const struct swn_party *p = b->draining ? NULL : b->first;
-    while (p && (!p->attached || p->lease))
-        p = p->next;
-    return p != NULL;
-}
-
 double swn_party_urgency(const struct swn_party *p)
 {
     return p->set_urgency > 0 ? p->set_urgency : p->own_urgency > 0 ? p->own_urgency : 1;
@@ -177,8 +169,46 @@ struct round {
     uint64_t *bytes;
     size_t n, starved; /* starved: holders whose minimum cannot be had */
     uint64_t total;    /* what those without a connection leave */
-    int in_order;      /* nobody passes by who came first */
 };
+
+static int is_holder(const struct swn_party *p)
+{
+    return p->attached && p->lease;
+}
+
+/* What is kept for those in the list: the needs of holders, as far as they weigh, and all that those have who are away.
+ */
+static uint64_t kept_for_all(const struct swn_book *b, const struct round *r)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < r->n; i++)
+        sum += r->dnn[i].min_bytes;
+    for (const struct swn_party *p = b->first; p; p = p->next)
+        sum += p->attached ? 0 : p->ceiling;
+    return sum;
+}
+
+/* In order of arrival, out of what the holders leave. One that would fit if it were not for holders that came after it
+ * is not passed by any more. */
+static void admit_new(const struct swn_book *b, struct round *r, int pinned, uint64_t left)
+{
+    uint64_t later = kept_for_all(b, r); /* of those that came after p */
+    size_t at = 0;
+    for (struct swn_party *p = b->first; p; p = p->next) {
+        if (!p->attached || is_holder(p)) {
+            later -= p->attached ? r->dnn[at++].min_bytes : p->ceiling;
+            continue;
+        }
+        struct swn_divide_dnn d = as_dnn(p, pinned);
+        if (d.min_bytes <= left) {
+            left -= d.min_bytes;
+            r->party[r->n] = p;
+            r->dnn[r->n++] = d;
+        } else if (d.min_bytes - left <= later) {
+            return;
+        }
+    }
+}
 
 /* What a holder needs weighs as far as it has it, and beyond that, in order of arrival, as far as the others' needs
  * leave something: one that needs more than there is, or says so, takes nobody's minimum. */
@@ -187,7 +217,7 @@ static void admit(const struct swn_book *b, struct round *r, int pinned)
     uint64_t left = r->total;
     r->n = r->starved = 0;
     for (struct swn_party *p = b->first; p; p = p->next)
-        if (p->attached && p->lease) {
+        if (is_holder(p)) {
             struct swn_divide_dnn d = as_dnn(p, pinned);
             left -= lesser(lesser(d.min_bytes, p->ceiling), left);
             r->party[r->n] = p;
@@ -199,20 +229,11 @@ static void admit(const struct swn_book *b, struct round *r, int pinned)
         *need = has + lesser(more, left);
         left -= lesser(more, left);
     }
-    for (struct swn_party *p = b->first; p; p = p->next)
-        if (p->attached && !p->lease && !b->draining) {
-            struct swn_divide_dnn d = as_dnn(p, pinned);
-            if (d.min_bytes > left) {
-                left = r->in_order && d.min_bytes <= r->total ? 0 : left;
-                continue;
-            }
-            left -= d.min_bytes;
-            r->party[r->n] = p;
-            r->dnn[r->n++] = d;
-        }
+    if (!b->draining)
+        admit_new(b, r, pinned, left);
 }
 
-static int plan_round(const struct swn_book *b, struct round *r, int64_t now_ms)
+static int plan_round(const struct swn_book *b, struct round *r)
 {
     r->party = calloc(b->count + 1, sizeof *r->party);
     r->dnn = calloc(b->count + 1, sizeof *r->dnn);
@@ -220,7 +241,6 @@ static int plan_round(const struct swn_book *b, struct round *r, int64_t now_ms)
     if (!r->party || !r->dnn || !r->bytes)
         return -ENOMEM;
     r->total = b->total;
-    r->in_order = now_ms / SWN_LEASE_TURN_MS % 2 == 0;
     for (const struct swn_party *p = b->first; p; p = p->next)
         if (!p->attached)
             r->total -= lesser(p->ceiling, r->total);
@@ -254,6 +274,23 @@ static void grow(struct swn_book *b, struct swn_party *p, uint64_t target, int64
     if (bytes <= p->lease || (!p->lease && bytes < p->minimum) || (bytes < target && bytes - p->lease < STEP))
         return;
     offer(b, p, bytes, now_ms);
+}
+
+/* Those that wait and are to get something now, in order of arrival. What one of them is to have may still be held by
+ * others who have not confirmed; where that are those that came after it, nobody behind it takes what there is. */
+static void serve_waiting(struct swn_book *b, const struct round *r, int64_t now_ms)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        struct swn_party *p = r->party[i];
+        if (p->lease || !r->bytes[i])
+            continue;
+        grow(b, p, r->bytes[i], now_ms);
+        uint64_t free_bytes = room(b), lacks = p->minimum > free_bytes ? p->minimum - free_bytes : 0, later = 0;
+        for (const struct swn_party *q = p->next; q; q = q->next)
+            later += q->ceiling;
+        if (!p->lease && lacks <= later)
+            return;
+    }
 }
 
 static int larger_first(const void *a, const void *b)
@@ -312,15 +349,15 @@ static void balance(struct swn_book *b, int64_t now_ms, int drift)
 {
     struct round r = {0};
     /* Out of memory: everybody keeps what it has, too; the next change tries again. */
-    if (plan_round(b, &r, now_ms) || (drift && swn_book_sum(b) <= b->total && about_right(b, &r)))
+    if (plan_round(b, &r) || (drift && swn_book_sum(b) <= b->total && about_right(b, &r)))
         r.n = 0;
     for (size_t i = 0; i < r.n; i++)
         if (r.bytes[i] < r.party[i]->lease)
             offer(b, r.party[i], r.bytes[i], now_ms);
-    for (int waiting = 1; waiting >= 0; waiting--)
-        for (size_t i = 0; i < r.n; i++)
-            if ((r.party[i]->lease == 0) == waiting && r.bytes[i] > r.party[i]->lease)
-                grow(b, r.party[i], r.bytes[i], now_ms);
+    serve_waiting(b, &r, now_ms);
+    for (size_t i = 0; i < r.n; i++)
+        if (r.party[i]->lease && r.bytes[i] > r.party[i]->lease)
+            grow(b, r.party[i], r.bytes[i], now_ms);
     for (struct swn_party *p = b->first; p; p = p->next)
         if (p->untold && p->attached)
             offer(b, p, p->lease, now_ms);

@@ -11,8 +11,9 @@
  *
  * A process without a connection keeps its ceiling until it is known to be dead: it goes on under its last lease.
  * One whose minimum does not fit has no lease and waits; it is served before anybody else grows. Those that come after
- * it and need less pass it by for half of the time only (SWN_LEASE_TURN_MS): it must not wait for ever, nor may one
- * that never fits, or says so, keep all others out.
+ * it and need less pass it by as long as those that came before it leave no room for it anyway, so that one that never
+ * fits, or says so, keeps nobody out. As soon as only those that passed it by are in its way nobody else does: it waits
+ * until enough of them have ended, whoever else keeps arriving.
  *
  * Not thread-safe. Bytes, milliseconds of any clock that does not go back.
  */
@@ -28,9 +29,6 @@
 
 /* A lease that is not confirmed for so long is shown as holding. */
 #define SWN_LEASE_OVERDUE_MS 1000
-
-/* So long nobody is passed by, and so long those that wait may be. */
-#define SWN_LEASE_TURN_MS 10000
 
 struct swn_party {
     pid_t pid;
@@ -77,8 +75,6 @@ uint64_t swn_book_sum(const struct swn_book *b);
 uint64_t swn_book_least(const struct swn_book *b);
 /* What they say is resident, of each as far as it counts. */
 uint64_t swn_book_resident(const struct swn_book *b);
-/* Whether somebody has no lease and could get one. */
-int swn_book_waits(const struct swn_book *b);
 struct swn_party *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t start);
 
 /* A process that is new to the book, and was given `lease` bytes once (0: none that we know of). NULL: out of memory.
@@ -102,7 +98,7 @@ int swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint6
 void swn_book_balance(struct swn_book *b, int64_t now_ms);
 /* The same where only what processes say of themselves has changed, which is measured and never quite the same: nothing
  * is done as long as everybody's lease is within an eighth of what it would get, and is what it needs, and nobody wants
- * what nobody has. And once a second while swn_book_waits. */
+ * what nobody has. */
 void swn_book_drift(struct swn_book *b, int64_t now_ms);
 
 /* A user's wish, all of it or nothing. has: SWN_HAS_BUDGET (0: whatever the policy gives), SWN_HAS_URGENCY. 0; -ERANGE:

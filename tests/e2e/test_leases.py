@@ -393,10 +393,8 @@ def test_newcomers_while_others_leave(place):
                 ours.close()
 
 
-@pytest.mark.slow
-def test_passed_by_in_turns(place):
-    """One that needs more than is left has first choice for ten seconds; then who needs less passes it by, though nothing
-    else happens."""
+def test_who_waits_is_served(place):
+    """One that needs more than is left is passed by while it could not be served anyway, and then by nobody any more."""
     def hold(d, minimum):
         pid = os.fork()
         if not pid:
@@ -405,16 +403,22 @@ def test_passed_by_in_turns(place):
             os._exit(0)
         wait_for(lambda: pid in d.list())
         return pid
+
+    def end(pid):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     with daemon(place, "--total", "100M") as d:
         held = []
         try:
-            wait_for(lambda: 100 < time.monotonic() * 1000 % 20000 < 6000, why="the clock stands still")
             held = [hold(d, 60 * MIB), hold(d, 90 * MIB), hold(d, 20 * MIB)]
+            wait_for(lambda: [d.list()[pid]["state"] for pid in held] == ["running", "waiting", "running"])
+            end(held.pop(0))
+            held.append(hold(d, 15 * MIB))
+            wait_for(lambda: sorted(d.list()) == sorted(held))
             time.sleep(1.5)
-            assert [d.list()[pid]["state"] for pid in held] == ["running", "waiting", "waiting"]
-            wait_for(lambda: d.list()[held[2]]["state"] == "running", 12, "it waits for ever")
-            assert d.list()[held[1]]["state"] == "waiting"
+            assert [d.list()[pid]["state"] for pid in held] == ["waiting", "running", "waiting"]
+            end(held.pop(1))
+            wait_for(lambda: [d.list()[pid]["state"] for pid in held] == ["running", "waiting"], 5, "it waits for ever")
         finally:
             for pid in held:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+                end(pid)
