@@ -128,6 +128,9 @@ def test_random_frames(place):
                     connections.pop(at).close()
             for s in connections:
                 s.close()
+            with d.dial() as s:  # what a frame had it promise to this process, above a total of another one, is given back
+                s.sendall(b'{"op":"hello","version":1}\n{"op":"bye"}\n')
+                wait_for(lambda: os.getpid() not in d.list())
             try:
                 wait_for(lambda: d.list().get(good, {}).get("state") == "running")
             except AssertionError:
