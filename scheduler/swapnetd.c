@@ -14,6 +14,7 @@
 #include "swd.h"
 #include "swn_cpus.h"
 #include "swn_notify.h"
+#include "swn_process.h"
 #include "swn_size.h"
 #include "swn_why.h"
 
@@ -42,9 +43,20 @@ uint64_t swd_fixed_total(const struct swd *d)
     return d->total.set ? d->total.set : d->options.total;
 }
 
+/* Nobody is counted for memory that is not there: not those who say so, nor those on record who have not come back, nor
+ * tensors without pages. */
+static void look_at_processes(struct swd *d)
+{
+    uint64_t bytes;
+    for (struct swn_party *p = d->book.first; p; p = p->next)
+        if (!swn_process_own_memory(p->pid, &bytes))
+            p->in_memory = bytes;
+}
+
 static void follow_memory(struct swd *d, enum look look)
 {
     struct swn_memory m;
+    look_at_processes(d); /* also for who only asks what they have */
     if (swd_fixed_total(d))
         return;
     int err = swn_memory_read(&m, "");

@@ -38,8 +38,8 @@ static json_t *process(const struct swn_party *p, int64_t now_ms)
                      (json_int_t)p->uid, "name", p->name, "budget_bytes", (json_int_t)p->lease, "counted_bytes",
                      (json_int_t)p->ceiling, "set_budget_bytes", bytes_or_null(p->set_budget), "minimum_bytes",
                      (json_int_t)p->minimum, "demand_bytes", (json_int_t)p->demand, "weight_bytes",
-                     (json_int_t)p->weights, "resident_bytes", (json_int_t)p->resident, "latency_s", p->latency,
-                     "urgency", swn_party_urgency(p), "state", swn_party_state(p, now_ms));
+                     (json_int_t)p->weights, "resident_bytes", (json_int_t)swn_party_resident(p), "latency_s",
+                     p->latency, "urgency", swn_party_urgency(p), "state", swn_party_state(p, now_ms));
 }
 
 static void list(struct swd *d, struct swd_client *c)

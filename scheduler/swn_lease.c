@@ -21,11 +21,17 @@ static uint64_t lesser(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+uint64_t swn_party_resident(const struct swn_party *p)
+{
+    uint64_t given = lesser(p->resident, p->ceiling);
+    return p->in_memory ? lesser(p->in_memory, given) : given;
+}
+
 uint64_t swn_book_resident(const struct swn_book *b)
 {
     uint64_t sum = 0;
     for (const struct swn_party *p = b->first; p; p = p->next)
-        sum += lesser(p->resident, p->ceiling);
+        sum += swn_party_resident(p);
     return sum;
 }
 

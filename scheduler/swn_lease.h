@@ -39,6 +39,7 @@ struct swn_party {
     uint64_t minimum, demand, weights, resident;
     uint64_t own_cap; /* it asks for no more; 0: no such limit */
     double latency, own_urgency;
+    uint64_t in_memory; /* what is really there of it, and of no file, when the caller last looked; 0: it has not */
     struct swn_divide_point curve[SWN_WIRE_POINTS];
     size_t points;
     /* What a user set; 0: not set. */
@@ -73,8 +74,10 @@ uint64_t swn_book_sum(const struct swn_book *b);
 /* The least total that the ceilings can come down to: those that are away keep theirs, of the others each what it
  * needs, as far as it has it. */
 uint64_t swn_book_least(const struct swn_book *b);
-/* What they say is resident, of each as far as it counts. */
-uint64_t swn_book_resident(const struct swn_book *b);
+/* What is resident of its tensors: what it says, as far as it was given that and it is there. Those pages are in the
+ * memory that is looked at, so this is never too little of them. */
+uint64_t swn_party_resident(const struct swn_party *p);
+uint64_t swn_book_resident(const struct swn_book *b); /* of all */
 struct swn_party *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t start);
 
 /* A process that is new to the book, and was given `lease` bytes once (0: none that we know of). NULL: out of memory.

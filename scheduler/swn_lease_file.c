@@ -82,8 +82,11 @@ static int take(struct swn_book *b, const json_t *entry)
     struct swn_party *p = swn_book_join(b, (pid_t)pid, (uint64_t)start, (uint64_t)bytes);
     if (!p)
         return -ENOMEM;
-    p->resident =
-        p->ceiling; /* until it says; a total that follows memory would not count it else, and throw all down */
+    /* Until it says, all that is there of it: a total that follows memory would fall without that, and throw all down.
+     */
+    p->resident = p->ceiling;
+    if (swn_process_own_memory(p->pid, &p->in_memory))
+        p->in_memory = 0;
     p->uid = (uid_t)uid;
     snprintf(p->name, sizeof p->name, "%s", name);
     p->set_budget = (uint64_t)set_budget;

@@ -75,6 +75,31 @@ int swn_process_resident(pid_t pid, uint64_t *bytes)
     return err;
 }
 
+/* "RssAnon:     1234 kB", and RssShmem. */
+int swn_process_own_memory(pid_t pid, uint64_t *bytes)
+{
+    static const char *const keys[] = {"\nRssAnon:", "\nRssShmem:"};
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    int err = n < 0 ? -errno : 0;
+    close(fd);
+    text[n < 0 ? 0 : n] = '\0';
+    uint64_t sum = 0;
+    for (size_t i = 0; !err && i < sizeof keys / sizeof *keys; i++) {
+        const char *at = strstr(text, keys[i]);
+        unsigned long long kib;
+        err = at && sscanf(at + strlen(keys[i]), "%llu", &kib) == 1 ? 0 : -ENODATA;
+        sum += err ? 0 : kib << 10;
+    }
+    if (!err)
+        *bytes = sum;
+    return err;
+}
+
 int swn_process_has_thread(pid_t pid, const char *name)
 {
     char path[64], comm[32];

@@ -17,6 +17,9 @@ int swn_process_start(pid_t pid, uint64_t *start);
 int swn_process_lives(pid_t pid, uint64_t start);
 /* What is in memory of it, shared pages and those of files included. 0 or -errno. */
 int swn_process_resident(pid_t pid, uint64_t *bytes);
+/* What is in memory of it that is in no file: anonymous pages, and shared memory. 0; -ENODATA: it is dying, or Linux is
+ * older than 4.5; -errno. */
+int swn_process_own_memory(pid_t pid, uint64_t *bytes);
 /* A descriptor that becomes readable when the process dies; -ESRCH; -ENOSYS before Linux 5.3: then ask
  * swn_process_start now and then. */
 int swn_process_watch(pid_t pid);

@@ -269,24 +269,30 @@ class Client:
         self.connection.close()
 
 
-def test_restart_with_a_share_of_memory(place):
-    """The total is a share of what there is together with what those on record hold, or it falls to their minimum."""
+def test_a_share_of_memory_counts_what_is_there(place):
+    """One that says that it holds all it gets, and takes nothing, makes the total no larger: neither while it says so, nor
+    in the daemon that follows, which finds it on record; nor does the total fall when nobody has come back yet."""
+    def share():
+        with open("/proc/meminfo") as f:
+            available = next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
+        return d.ask({"op": "list"})["total_bytes"] / available
     d = Daemon(place, "--total", "50%")
     try:
+        first = share()
         with Client(d, demand=1 << 50) as before:
-            # It says that it holds all it gets, and takes nothing: half of that comes on top, and half of that.
-            def grown():
-                before.obey(1.2)
-                return before.leases[-1] > 1.6 * before.leases[0]
-            wait_for(grown)
-            held = before.leases[-1]
+            before.obey(1.2)
+            before.obey(1.2)  # half of that would come on top, and half of that
+            said = d.list()[os.getpid()]
+            assert said["counted_bytes"] > 2 * said["resident_bytes"], said
+            assert first * 0.7 < share() < first * 1.3
             d.kill()
         d.start()
-        assert d.ask({"op": "list"})["total_bytes"] > 0.9 * held
-        with Client(d, demand=1 << 50, lease=held, resident=held) as after:
+        assert first * 0.7 < share() < first * 1.3
+        with Client(d, demand=1 << 50, lease=said["counted_bytes"], resident=said["counted_bytes"]) as after:
             wait_for(lambda: d.list()[os.getpid()]["state"] == "running")
-            after.obey(2.5)
-            assert min(after.leases, default=held) > 0.9 * held, after.leases
+            after.obey(1.2)
+            after.obey(1.2)
+            assert first * 0.7 < share() < first * 1.3
     finally:
         d.kill()
 

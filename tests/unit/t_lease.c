@@ -469,6 +469,9 @@ static void residence_that_cannot_be(void **state)
     clients[0].party->resident = 120 * MIB;
     clients[1].party->resident = SWN_WIRE_BYTES_MOST;
     assert_int_equal(swn_book_resident(&book), 420 * MIB);
+    clients[1].party->in_memory = 200 * MIB; /* it was given more, and has not taken it */
+    clients[0].party->in_memory = 130 * MIB; /* an interpreter has some besides */
+    assert_int_equal(swn_book_resident(&book), 320 * MIB);
 }
 
 /* ---- the trace of FAULTS.md row 14: joining, dying, resizing, slow and silent clients ---- */
