@@ -303,6 +303,7 @@ int main(int argc, char **argv)
     swn_notify("READY=1\nSTATUS=Dividing memory among programs");
     run(&d);
     swn_notify("STOPPING=1");
+    swd_note_end(&d);
     swd_unlisten(&d);
     return 0;
 }

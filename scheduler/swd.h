@@ -58,7 +58,7 @@ struct swd {
     struct swn_lease_total total; /* as on record */
     int64_t save_after_ms;        /* it could not be written: not before then */
     int said_save, said_total;
-    char leases[PATH_MAX];
+    char leases[PATH_MAX], stopped[PATH_MAX]; /* swn_lease_record.h */
 };
 
 int64_t swd_now_ms(void);
@@ -74,6 +74,8 @@ int swd_options_take(struct swd_options *o, int argc, char **argv);
 /* swd_socket.c */
 int swd_listen(struct swd *d);
 void swd_unlisten(struct swd *d);
+/* It ends as it was told to: whoever comes need not wait for the next one. Before swd_unlisten. */
+void swd_note_end(struct swd *d);
 
 /* swd_clients.c */
 void swd_accept(struct swd *d);

@@ -117,6 +117,8 @@ int swd_listen(struct swd *d)
         return rc;
     }
     rc = swn_lease_path(path, d->leases, sizeof d->leases);
+    if (!rc)
+        rc = swn_lease_stopped_path(path, d->stopped, sizeof d->stopped);
     if (rc)
         return rc;
     rc = lock(path);
@@ -126,6 +128,7 @@ int swd_listen(struct swd *d)
         swd_say("cannot lock %s.lock: %s", path, strerror(-rc));
     if (rc)
         return rc;
+    unlink(d->stopped); /* should this one be killed, it is to be waited for */
     int handed = swn_notify_socket();
     if (handed >= 0) {
         d->listen_fd = handed;
@@ -139,6 +142,18 @@ int swd_listen(struct swd *d)
     if (rc)
         swd_say("cannot listen on %s: %s", path, strerror(-rc));
     return rc;
+}
+
+void swd_note_end(struct swd *d)
+{
+    if (d->bound) /* no socket says it as well */
+        return;
+    int fd = open(d->stopped, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0)
+        swd_say("cannot write %s: %s; as long as programs hold leases, others wait for a swapnetd when they start",
+                d->stopped, strerror(errno));
+    else
+        close(fd);
 }
 
 void swd_unlisten(struct swd *d)

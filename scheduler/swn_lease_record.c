@@ -19,12 +19,29 @@
 /* One of our own making has some 300 bytes for each process, of which root may start any number. */
 #define FILE_MOST (64 << 20)
 
-int swn_lease_path(const char *socket, char *out, size_t size)
+static int beside(const char *socket, const char *ending, char *out, size_t size)
 {
     size_t len = strlen(socket), end = strlen(SOCKET_ENDS);
     if (len > end && !strcmp(socket + len - end, SOCKET_ENDS))
         len -= end;
-    return snprintf(out, size, "%.*s.leases", (int)len, socket) < (int)size ? 0 : -ENAMETOOLONG;
+    return snprintf(out, size, "%.*s%s", (int)len, socket, ending) < (int)size ? 0 : -ENAMETOOLONG;
+}
+
+int swn_lease_path(const char *socket, char *out, size_t size)
+{
+    return beside(socket, ".leases", out, size);
+}
+
+int swn_lease_stopped_path(const char *socket, char *out, size_t size)
+{
+    return beside(socket, ".stopped", out, size);
+}
+
+static int was_stopped(const char *socket)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    return !swn_lease_stopped_path(socket, path, sizeof path) && !lstat(path, &st);
 }
 
 int swn_lease_open(const char *path, json_t **out)
@@ -57,7 +74,7 @@ int swn_lease_has_daemon(const char *path)
         return 0;
     err = connect(fd, (const struct sockaddr *)&sa, sizeof sa) ? errno : 0;
     close(fd);
-    return !err || err == EAGAIN || (err == ECONNREFUSED && swn_lease_held(path));
+    return !err || err == EAGAIN || (err == ECONNREFUSED && !was_stopped(path) && swn_lease_held(path));
 }
 
 int swn_lease_held(const char *socket)

@@ -9,10 +9,14 @@
 
 /* Where it lies: beside the socket. 0 or -ENAMETOOLONG. */
 int swn_lease_path(const char *socket, char *out, size_t size);
+/* Beside it: a file without content that is there when the last daemon ended as it was told to, and left the socket, as
+ * that is systemd's. For those, too, who may not read the leases. Likewise. */
+int swn_lease_stopped_path(const char *socket, char *out, size_t size);
 /* The whole of it, which the caller drops. 0; -EINVAL: not one of ours; -errno. */
 int swn_lease_open(const char *path, json_t **out);
 /* 1: somebody listens to that socket; or nobody does any more, its file is there, and swn_lease_held: its daemon was
- * killed, and another one is about to follow it, which will count on what its programs leave. */
+ * killed, and another one is about to follow it, which will count on what its programs leave. One that was told to end
+ * is not waited for. */
 int swn_lease_has_daemon(const char *socket);
 /* 1: a process that lives has a lease on the record beside that socket, or others may not look into it; 0: none has. */
 int swn_lease_held(const char *socket);

@@ -14,7 +14,7 @@ import time
 import pytest
 
 import harness
-from daemons import DAEMON, Daemon, daemon, fork_dnn, leased, wait_for
+from daemons import CTL, DAEMON, Daemon, daemon, fork_dnn, leased, wait_for
 from harness import MIB
 
 
@@ -377,15 +377,27 @@ def test_notify_and_socket_activation(place):
         listening.bind(path)
         listening.listen()
         start = f"exec 3<&{listening.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 exec {DAEMON} --total 100M"
-        process = subprocess.Popen(["bash", "-c", start], env=harness.clean_env({"XDG_RUNTIME_DIR": place}),
-                                   pass_fds=[listening.fileno()], stderr=subprocess.DEVNULL)
-        with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(10)
-            s.connect(path)
-            s.sendall(b'{"op":"version"}\n')
-            assert json.loads(s.makefile().readline())["protocol"] == 1
-        process.terminate()
-        assert process.wait(10) == 0 and os.path.exists(path)  # the socket is systemd's
+        env = harness.clean_env({"XDG_RUNTIME_DIR": place})
+        marker, process = f"{place}/swapnet/swapnetd.stopped", None
+        for end in signal.SIGTERM, signal.SIGKILL:
+            process = subprocess.Popen(["bash", "-c", start], env=env, pass_fds=[listening.fileno()], stderr=subprocess.DEVNULL)
+            with socket.socket(socket.AF_UNIX) as s:
+                s.settimeout(10)
+                s.connect(path)
+                s.sendall(b'{"op":"hello","version":1,"minimum":1048576,"demand":1048576}\n')
+                lines = s.makefile()
+                assert json.loads(lines.readline())["op"] == "welcome" and json.loads(lines.readline())["op"] == "lease"
+                assert not os.path.exists(marker)
+                process.send_signal(end)
+                assert process.wait(10) == (0 if end == signal.SIGTERM else -end)
+            assert os.path.exists(path)  # the socket is systemd's
+            assert os.path.exists(marker) == (end == signal.SIGTERM)
+        listening.close()  # systemd lets go of it, too
+        run = [CTL, "run", "true"]
+        assert subprocess.run(run, env=env, timeout=20).returncode == 0  # killed: there will be a budget
+        open(marker, "w").close()
+        result = subprocess.run(run, env=env, timeout=20, capture_output=True, text=True)
+        assert result.returncode == 125 and "no budget" in result.stderr, result
 
 
 def test_messages_of_other_versions(place):

@@ -494,6 +494,15 @@ static void which_daemon(void *arg)
         config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
         CHECK(swn_client_find(&config) == 0 && (strcmp(config.daemon_path, path) == 0) == (way == 0));
     }
+    /* And unless it was told to end. */
+    put_record(directory, start, MIB, 1);
+    CHECK(strlen(directory) + sizeof "/swapnetd.stopped" <= sizeof path);
+    sprintf(path, "%s/swapnetd.stopped", directory);
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+    config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
+    CHECK(swn_client_find(&config) == 0 && !strstr(config.daemon_path, directory));
+    CHECK(unlink(path) == 0);
+    CHECK(swn_client_find(&config) == 0 && strstr(config.daemon_path, directory));
 }
 
 #define ALONE(test)                                                                                                    \
