@@ -12,6 +12,7 @@
 #include "ctl_processes.h"
 #include "swn_control.h"
 #include "swn_size.h"
+#include "swn_why.h"
 
 /* A list of 4096 processes, as many as swapnetd may be told to serve. */
 #define ANSWER_MOST (4 << 20)
@@ -106,6 +107,25 @@ static json_t *tell(const char *request)
     return answer;
 }
 
+/* Those whose needs keep the leases above the total. Names are a stranger's. */
+static void print_keepers(const json_t *answer)
+{
+    char mib[32], name[256];
+    size_t i;
+    json_t *keeper;
+    json_array_foreach(json_object_get(answer, "keepers"), i, keeper)
+    {
+        const char *text = json_string_value(json_object_get(keeper, "name"));
+        snprintf(name, sizeof name, "%s", text ? text : "?");
+        swn_one_line(name);
+        if (!i)
+            printf("above the total until some of these end, as they need so much, or are away and hold it:\n");
+        printf("%7" JSON_INTEGER_FORMAT " %-16s %12s%s\n", json_integer_value(json_object_get(keeper, "pid")), name,
+               swn_format_mib(mib, (uint64_t)json_integer_value(json_object_get(keeper, "bytes"))),
+               json_is_true(json_object_get(keeper, "away")) ? "  away" : "");
+    }
+}
+
 int ctl_total(int argc, char **argv)
 {
     uint64_t bytes = 0;
@@ -125,6 +145,7 @@ int ctl_total(int argc, char **argv)
     uint64_t leased = (uint64_t)json_integer_value(json_object_get(answer, "leased_bytes"));
     printf("total %s, leased %s%s\n", swn_format_mib(a, bytes), swn_format_mib(b, leased),
            leased > bytes ? ": processes are giving back" : "");
+    print_keepers(answer);
     json_decref(answer);
     return SWN_CLI_OK;
 }

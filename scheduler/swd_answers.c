@@ -101,18 +101,37 @@ static void set(struct swd *d, struct swd_client *c, const struct swn_wire *m)
                             (json_int_t)p->lease, "urgency", swn_party_urgency(p)));
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+    uint64_t x = swn_party_least(*(struct swn_party *const *)a), y = swn_party_least(*(struct swn_party *const *)b);
+    return (x < y) - (x > y);
+}
+
+/* Who keeps the leases above the total, those with most first; NULL: nobody does, or out of memory. */
+static json_t *keepers(const struct swn_book *b)
+{
+    struct swn_party **all = swn_book_least(b) > b->total ? calloc(b->count, sizeof *all) : NULL;
+    size_t n = 0;
+    if (!all)
+        return NULL;
+    for (struct swn_party *p = b->first; p; p = p->next)
+        if (swn_party_least(p))
+            all[n++] = p;
+    qsort(all, n, sizeof *all, by_bytes);
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:I s:s s:I s:b}", "pid", (json_int_t)all[i]->pid, "name", all[i]->name,
+                                              "bytes", (json_int_t)swn_party_least(all[i]), "away", !all[i]->attached));
+    free(all);
+    return list;
+}
+
+/* Whoever may change it has the last word. What programs need, or say so, they keep: without it their results could not
+ * be had, or not by then. But nobody else gets any of it, and as they end the leases come down to the total. */
 static void total(struct swd *d, struct swd_client *c, uint64_t bytes)
 {
-    uint64_t least = swn_book_least(&d->book), wanted = bytes ? bytes : d->options.total;
     if (bytes && bytes < SWN_BUDGET_MIN_BYTES) {
         swd_answer_error(c, "the total has to be 8 MiB at least");
-        return;
-    }
-    if (wanted && wanted < least && wanted < d->book.total) { /* their leases would stay above it for ever */
-        char mib[32], why[SWN_WIRE_TEXT];
-        snprintf(why, sizeof why, "its programs need at least %s; the total stays what it is",
-                 swn_format_mib(mib, least));
-        swd_answer_error(c, why);
         return;
     }
     if (bytes)
@@ -121,8 +140,13 @@ static void total(struct swd *d, struct swd_client *c, uint64_t bytes)
         bytes = swd_total_auto(d);
     d->book.dirty = 1;
     swn_book_balance(&d->book, swd_now_ms());
-    answer(c, json_pack("{s:i s:I s:I}", "schema", 1, "total_bytes", (json_int_t)bytes, "leased_bytes",
-                        (json_int_t)swn_book_sum(&d->book)));
+    json_t *root = json_pack("{s:i s:I s:I s:I}", "schema", 1, "total_bytes", (json_int_t)bytes, "leased_bytes",
+                             (json_int_t)swn_book_sum(&d->book), "least_bytes", (json_int_t)swn_book_least(&d->book));
+    json_t *list = keepers(&d->book);
+    if (root && list)
+        json_object_set(root, "keepers", list);
+    json_decref(list);
+    answer(c, root);
 }
 
 static void drain(struct swd *d, struct swd_client *c)

@@ -389,11 +389,16 @@ static uint64_t sure_of(const struct swn_party *p)
     return !p->lease ? 0 : set > needs ? set : needs;
 }
 
+uint64_t swn_party_least(const struct swn_party *p)
+{
+    return p->attached ? lesser(p->minimum, p->ceiling) : p->ceiling;
+}
+
 uint64_t swn_book_least(const struct swn_book *b)
 {
     uint64_t sum = 0;
     for (const struct swn_party *p = b->first; p; p = p->next)
-        sum += p->attached ? lesser(p->minimum, p->ceiling) : p->ceiling;
+        sum += swn_party_least(p);
     return sum;
 }
 

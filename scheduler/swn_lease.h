@@ -71,9 +71,9 @@ struct swn_book {
 
 /* The sum of all ceilings. */
 uint64_t swn_book_sum(const struct swn_book *b);
-/* The least total that the ceilings can come down to: those that are away keep theirs, of the others each what it
- * needs, as far as it has it. */
-uint64_t swn_book_least(const struct swn_book *b);
+/* What no smaller total makes it give back: its ceiling while it is away, else what it needs, as far as it has it. */
+uint64_t swn_party_least(const struct swn_party *p);
+uint64_t swn_book_least(const struct swn_book *b); /* of all */
 /* What is resident of its tensors: what it says, as far as it was given that and it is there. Those pages are in the
  * memory that is looked at, so this is never too little of them. */
 uint64_t swn_party_resident(const struct swn_party *p);

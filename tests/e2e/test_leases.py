@@ -314,17 +314,39 @@ def test_record_that_cannot_be_written_now(place):
 
 
 def test_a_total_below_what_is_needed(place):
-    """Refused: the leases would stay above it for as long as the programs live."""
-    with daemon(place, "--total", "100M") as d, Client(d, minimum=40 * MIB, demand=60 * MIB) as c:
-        c.obey(0.5)
-        result = d.ctl("total", "39M")
-        assert result.returncode == 1 and result.stdout == "" and "at least 40.0 MiB" in result.stderr, result
-        listing = d.ask({"op": "list"})
-        assert (listing["total_bytes"], listing["leased_bytes"]) == (100 * MIB, 60 * MIB)
-        result = d.ctl("total", "40M")
-        assert result.returncode == 0 and "giving back" in result.stdout, result
-        c.obey(0.5)
-        assert d.ask({"op": "list"})["leased_bytes"] == 40 * MIB
+    """Is in force at once: programs keep what they need, and nobody gets any more before enough of them have ended."""
+    with daemon(place, "--total", "100M") as d:
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException), Client(d, name="other", minimum=10 * MIB, demand=30 * MIB) as c:
+                c.obey(60)
+            os._exit(0)
+        try:
+            with Client(d, minimum=40 * MIB, demand=60 * MIB) as c:
+                c.obey(0.5)
+                wait_for(lambda: d.ask({"op": "list"})["leased_bytes"] == 90 * MIB)
+                result = d.ctl("total", "39M")
+                assert result.returncode == 0 and "giving back" in result.stdout, result
+                table = [line.split() for line in result.stdout.splitlines()[2:]]
+                assert table == [[str(os.getpid()), "client", "40.0", "MiB"], [str(pid), "other", "10.0", "MiB"]], result
+                c.obey(0.5)
+                listing = d.ask({"op": "list"})
+                assert (listing["total_bytes"], listing["leased_bytes"]) == (39 * MIB, 50 * MIB)
+                c.say({"op": "update", "minimum": 8 * MIB})  # it can do with less by now
+                c.obey(0.5)
+                assert d.ask({"op": "list"})["leased_bytes"] == 39 * MIB
+                result = d.ctl("total", "18M")
+                assert result.returncode == 0 and "above" not in result.stdout, result
+                assert "above" in d.ctl("total", "17M").stdout and "8 MiB" in d.ctl("total", "7M").stderr
+                c.obey(0.5)
+                assert d.ask({"op": "list"})["leased_bytes"] == 18 * MIB
+                os.kill(pid, signal.SIGKILL)
+                wait_for(lambda: pid not in d.list())
+                c.obey(0.5)
+                assert d.ask({"op": "list"})["leased_bytes"] == 17 * MIB
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def test_what_was_set_outlives_the_daemon(place):
