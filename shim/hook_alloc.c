@@ -15,6 +15,7 @@
 
 #include "swn_arena.h"
 #include "swn_client.h"
+#include "swn_dial.h"
 #include "swn_engine.h"
 #include "swn_engine_priv.h"
 #include "swn_follower.h"
@@ -135,7 +136,7 @@ static void start(void)
         start_plain(&config, c10);
     if (!err)
         swn_follower_first(&config);
-    if (!err && swn_client_find(&config)) {
+    if (!err && swn_dial_find(&config)) {
         snprintf(why, sizeof why, "%s", swn_config_no_budget());
         err = -EINVAL;
     }

@@ -9,16 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "swn_bell.h"
 #include "swn_control.h"
 #include "swn_control_io.h"
+#include "swn_dial.h"
 #include "swn_engine_priv.h"
 #include "swn_follower.h"
-#include "swn_lease_record.h"
 #include "swn_needs.h"
 #include "swn_own.h"
 #include "swn_process.h"
@@ -68,67 +67,6 @@ struct swn_client {
 static pthread_mutex_t wishes = PTHREAD_MUTEX_INITIALIZER;
 /* Of a forked child: the budget that its parent had by a lease, which it keeps at most where no daemon comes; or 0. */
 static uint64_t inherited;
-
-/* ---- which daemon ---- */
-
-/* 0: there is a socket, and nobody but root and ourselves can have put it there; -EPERM: others can. -errno: there is
- * none. */
-static int look_at(const char *path)
-{
-    char directory[PATH_MAX];
-    struct stat st;
-    if (stat(path, &st))
-        return -errno;
-    if (!S_ISSOCK(st.st_mode))
-        return -ENOTSOCK;
-    if (strlen(path) >= sizeof directory)
-        return -ENAMETOOLONG;
-    strcpy(directory, path);
-    char *slash = strrchr(directory, '/');
-    if (slash == directory)
-        slash++;
-    *slash = '\0';
-    if (stat(directory, &st))
-        return -errno;
-    return (st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & 0022) ? 0 : -EPERM;
-}
-
-int swn_client_find(struct swn_config *config)
-{
-    char directory[PATH_MAX], path[2 * PATH_MAX];
-    for (unsigned i = 0; config->daemon == SWN_DAEMON_AUTO && !config->daemon_path[0]; i++) {
-        int rc = swn_control_directory(i, directory, sizeof directory);
-        if (rc == -ENOENT)
-            break;
-        snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
-        if (!rc && strlen(path) < sizeof config->daemon_path && !look_at(path) && swn_lease_has_daemon(path))
-            strcpy(config->daemon_path, path);
-    }
-    if (config->daemon == SWN_DAEMON_OFF)
-        config->daemon_path[0] = '\0';
-    return config->daemon_path[0] || config->budget_bytes ? 0 : -ENOENT;
-}
-
-static int dial(const char *path)
-{
-    struct sockaddr_un sa;
-    struct ucred peer;
-    socklen_t len = sizeof peer;
-    int err = look_at(path);
-    if (!err)
-        err = swn_control_address(&sa, path);
-    if (err)
-        return err;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    err = connect(fd, (const struct sockaddr *)&sa, sizeof sa) ? -errno : 0;
-    if (!err && (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || (peer.uid != 0 && peer.uid != geteuid())))
-        err = -EPERM;
-    if (err)
-        close(fd);
-    return err ? err : fd;
-}
 
 /* ---- the budget in force ---- */
 
@@ -355,7 +293,7 @@ static int is_passing(int err)
 
 static void connect_now(struct swn_client *c)
 {
-    int fd = dial(c->path);
+    int fd = swn_dial(c->path);
     if (fd >= 0) {
         c->link = swn_own(fd);
         hello(c);

@@ -15,9 +15,6 @@
 
 struct swn_engine;
 
-/* Decides whether a daemon is to rule: sets config->daemon_path ("": no). 0; -ENOENT: there is neither a budget nor a
- * daemon. */
-int swn_client_find(struct swn_config *config);
 /* Registers, if a daemon is to rule. After the engine has started, with no lock held. */
 void swn_client_start(const struct swn_config *config);
 /* In a forked child that begins to use tensors: registers it as a process of its own, as its parent was, and has its
