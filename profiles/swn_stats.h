@@ -56,9 +56,10 @@ struct swn_stats {
     double urgency;                /* 1 is ordinary */
     const char *fetch_path;
     const char *torch_version;
-    const char *state;   /* "running", "shrinking" */
-    const char *name;    /* of the program */
-    const char *unified; /* how a device shares our memory: "pageable", "registered", "managed", "none", "off" */
+    const char *state;         /* "running", "shrinking" */
+    const char *name;          /* of the program */
+    const char *daemon_socket; /* of the swapnetd that gives it its budget; NULL: none does */
+    const char *unified;       /* how a device shares our memory: "pageable", "registered", "managed", "none", "off" */
 };
 
 #endif

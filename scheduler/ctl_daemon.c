@@ -11,20 +11,22 @@
 #include "ctl.h"
 #include "ctl_processes.h"
 #include "swn_control.h"
+#include "swn_process.h"
 #include "swn_size.h"
 #include "swn_why.h"
 
 /* A list of 4096 processes, as many as swapnetd may be told to serve. */
 #define ANSWER_MOST (4 << 20)
 
-static int ask(const char *path, const char *request, json_t **out)
+/* also: a user whose answer counts beside root's and our own; (uid_t)-1: none. */
+static int ask(const char *path, const char *request, uid_t also, json_t **out)
 {
     char *text = NULL;
     uid_t uid = (uid_t)-1;
     int rc = swn_control_ask(path, request, ANSWER_MOST, &uid, &text);
     if (rc == -ECONNREFUSED || rc == -ENOTDIR)
         return -ENOENT;
-    if (rc == 0 && uid != 0 && uid != geteuid())
+    if (rc == 0 && uid != 0 && uid != geteuid() && (uid != also || also == (uid_t)-1))
         rc = -EPERM; /* anybody's answer */
     if (rc == 0 && !json_is_object(*out = json_loads(text, JSON_REJECT_DUPLICATES, NULL))) {
         json_decref(*out);
@@ -36,7 +38,7 @@ static int ask(const char *path, const char *request, json_t **out)
 }
 
 /* In the directories where sockets are. */
-static int ask_named(const char *name, const char *request, json_t **out)
+static int ask_named(const char *name, const char *request, uid_t also, json_t **out)
 {
     char directory[PATH_MAX], path[2 * PATH_MAX];
     for (unsigned i = 0;; i++) {
@@ -44,7 +46,7 @@ static int ask_named(const char *name, const char *request, json_t **out)
         if (rc == -ENOENT)
             return rc;
         snprintf(path, sizeof path, "%s/%s", directory, name);
-        rc = rc ? -ENOENT : ask(path, request, out);
+        rc = rc ? -ENOENT : ask(path, request, also, out);
         if (rc != -ENOENT)
             return rc;
     }
@@ -55,14 +57,36 @@ int ctl_ask_daemon(const char *request, json_t **out)
     const char *named = getenv("SWAPNET_DAEMON");
     if (named && !strcmp(named, "off"))
         return -ENOENT;
-    return named && named[0] == '/' ? ask(named, request, out) : ask_named(SWN_DAEMON_SOCKET, request, out);
+    uid_t nobody_else = (uid_t)-1;
+    return named && named[0] == '/' ? ask(named, request, nobody_else, out)
+                                    : ask_named(SWN_DAEMON_SOCKET, request, nobody_else, out);
+}
+
+/* Root may ask anybody's process, and the daemon that such a one chose. */
+static uid_t owner_of(const char *pid)
+{
+    uid_t uid;
+    return swn_process_user((pid_t)atoi(pid), &uid) ? (uid_t)-1 : uid;
 }
 
 int ctl_ask_process(const char *pid, const char *request, json_t **out)
 {
     char name[64];
     snprintf(name, sizeof name, "%s.sock", pid);
-    return ask_named(name, request, out);
+    return ask_named(name, request, owner_of(pid), out);
+}
+
+int ctl_ask_daemon_of(const char *pid, const char *request, json_t **out)
+{
+    const char *named = getenv("SWAPNET_DAEMON"), *path = NULL;
+    json_t *status = NULL;
+    if (named && !strcmp(named, "off"))
+        return -ENOENT;
+    if (!ctl_ask_process(pid, "{\"op\":\"status\"}", &status))
+        path = json_string_value(json_object_get(status, "daemon_socket"));
+    int rc = path && path[0] == '/' ? ask(path, request, owner_of(pid), out) : ctl_ask_daemon(request, out);
+    json_decref(status);
+    return rc;
 }
 
 /* ---- total and drain ---- */

@@ -21,7 +21,10 @@ void ctl_print(json_t *root, int format);
  * listens. 0 and the answer, an object; -ENOENT: there is no daemon; -EPERM: what listens there is neither root's nor
  * ours; -EPROTO, -errno. */
 int ctl_ask_daemon(const char *request, json_t **out);
-/* The same for the process with that number. -ENOENT: no such process. */
+/* The same for the process with that number; its own user's answer counts as well. -ENOENT: no such process. */
 int ctl_ask_process(const char *pid, const char *request, json_t **out);
+/* The same for the daemon that rules that process, as it says itself, whatever our environment says; of its own user's,
+ * too. Of one that does not say: ctl_ask_daemon. -ENOENT also with SWAPNET_DAEMON=off. */
+int ctl_ask_daemon_of(const char *pid, const char *request, json_t **out);
 
 #endif

@@ -86,11 +86,11 @@ static int knows(json_t *list, const char *pid)
 }
 
 /* Behind the back of a daemon that does not answer now nothing is set. One that does not let us in, or that is not
- * root's or ours, has none of our processes. */
+ * root's, ours or the process's user's, has none of our processes. */
 static int ask(json_t *request, const char *pid, json_t **out, int *is_daemon)
 {
     json_t *list = NULL;
-    int err = ctl_ask_daemon("{\"op\":\"list\"}", &list), daemon = !err && knows(list, pid);
+    int err = ctl_ask_daemon_of(pid, "{\"op\":\"list\"}", &list), daemon = !err && knows(list, pid);
     json_decref(list);
     *is_daemon = 1;
     if (err && err != -ENOENT && err != -EACCES && err != -EPERM)
@@ -100,7 +100,7 @@ static int ask(json_t *request, const char *pid, json_t **out, int *is_daemon)
     if (daemon)
         json_object_set_new(request, "pid", json_integer(atoll(pid)));
     char *text = json_dumps(request, JSON_COMPACT);
-    int rc = !text ? -ENOMEM : daemon ? ctl_ask_daemon(text, out) : ctl_ask_process(pid, text, out);
+    int rc = !text ? -ENOMEM : daemon ? ctl_ask_daemon_of(pid, text, out) : ctl_ask_process(pid, text, out);
     free(text);
     return rc;
 }

@@ -10,6 +10,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Some 1,500 bytes; what we want is in the first half. */
+#define STATUS_MOST 4096
+
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -75,28 +78,50 @@ int swn_process_resident(pid_t pid, uint64_t *bytes)
     return err;
 }
 
-/* "RssAnon:     1234 kB", and RssShmem. */
-int swn_process_own_memory(pid_t pid, uint64_t *bytes)
+/* The first number behind "Key:" in /proc/PID/status, or the one after it. */
+static int status_number(const char *text, const char *key, int second, unsigned long long *out)
 {
-    static const char *const keys[] = {"\nRssAnon:", "\nRssShmem:"};
-    char path[64], text[4096];
+    const char *at = strstr(text, key);
+    return at && sscanf(at + strlen(key), second ? "%*u %llu" : "%llu", out) == 1 ? 0 : -ENODATA;
+}
+
+static int read_status(pid_t pid, char *text, size_t size)
+{
+    char path[64];
     snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    ssize_t n = read(fd, text, sizeof text - 1);
+    ssize_t n = read(fd, text, size - 1);
     int err = n < 0 ? -errno : 0;
     close(fd);
     text[n < 0 ? 0 : n] = '\0';
-    uint64_t sum = 0;
-    for (size_t i = 0; !err && i < sizeof keys / sizeof *keys; i++) {
-        const char *at = strstr(text, keys[i]);
-        unsigned long long kib;
-        err = at && sscanf(at + strlen(keys[i]), "%llu", &kib) == 1 ? 0 : -ENODATA;
-        sum += err ? 0 : kib << 10;
-    }
+    return err;
+}
+
+int swn_process_own_memory(pid_t pid, uint64_t *bytes)
+{
+    char text[STATUS_MOST];
+    unsigned long long anonymous, shared;
+    int err = read_status(pid, text, sizeof text);
     if (!err)
-        *bytes = sum;
+        err = status_number(text, "\nRssAnon:", 0, &anonymous);
+    if (!err)
+        err = status_number(text, "\nRssShmem:", 0, &shared);
+    if (!err)
+        *bytes = (uint64_t)(anonymous + shared) << 10;
+    return err;
+}
+
+int swn_process_user(pid_t pid, uid_t *uid)
+{
+    char text[STATUS_MOST];
+    unsigned long long effective;
+    int err = read_status(pid, text, sizeof text);
+    if (!err)
+        err = status_number(text, "\nUid:", 1, &effective);
+    if (!err)
+        *uid = (uid_t)effective;
     return err;
 }
 

@@ -73,6 +73,7 @@ static const struct field {
     FIELD(TEXT, fetch_path),
     FIELD(TEXT, torch_version),
     FIELD(TEXT, unified),
+    FIELD(TEXT, daemon_socket),
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 

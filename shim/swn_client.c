@@ -525,6 +525,12 @@ static uint64_t within_lease(const struct swn_engine *e, uint64_t bytes)
     return least_of(bytes, c->lease ? c->lease : e->goal_bytes);
 }
 
+const char *swn_client_daemon(const struct swn_engine *e)
+{
+    const struct swn_client *c = e->client;
+    return c && (c->lease || !c->alone) ? c->path : NULL;
+}
+
 void swn_client_cap(struct swn_engine *e, uint64_t bytes)
 {
     struct swn_budget_change change;

@@ -27,6 +27,9 @@ void swn_client_fork_child(struct swn_engine *e);
 /* The most that the process is to have from now on, unless a user has set a budget; its minimum, where that is more.
  * With no lock held. */
 void swn_client_cap(struct swn_engine *e, uint64_t bytes);
+/* The socket of the daemon whose leases count, or whose first one is waited for; NULL: none rules. Lock held; lives as
+ * long as the process. */
+const char *swn_client_daemon(const struct swn_engine *e);
 /* For swn_control_opts.set: the user's own wish, within the lease. */
 char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency);
 

@@ -609,6 +609,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->torch_version = e->half ? e->half->version : "unknown";
     out->state = e->goal_bytes < e->config.budget_bytes ? "shrinking" : "running";
     out->name = e->config.name[0] ? e->config.name : program_invocation_short_name;
+    out->daemon_socket = swn_client_daemon(e);
     swn_device_stats(out);
     pthread_mutex_unlock(&e->lock);
 }

@@ -3,14 +3,17 @@
 Needs a build (SWAPNET_BUILD) but no PyTorch: what runs under the library here is no PyTorch program, and where a
 process with a status socket is wanted, a thread of this test plays it.
 """
+import contextlib
 import csv
 import io
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -310,7 +313,61 @@ def test_set_does_not_pass_the_daemon_by(runtime):
     process = Fake(runtime, 900001, stats(900001))
     Fake(runtime, "swapnetd", "nonsense")
     result = ctl("set", "900001", "budget=64M", env={"XDG_RUNTIME_DIR": str(runtime)})
-    assert fails(result, 1, "the daemon of process 900001 does not answer") and process.requests == []
+    assert fails(result, 1, "the daemon of process 900001 does not answer") and process.requests == [{"op": "status"}]
+
+
+def test_set_asks_the_daemon_of_the_process(runtime, tmp_path):
+    """Not that of the environment, which may be another user's."""
+    (tmp_path / "theirs").mkdir(mode=0o700)
+    known = {"schema": 1, "processes": [{"pid": 900001}], "budget_bytes": 64 << 20, "urgency": 1}
+    theirs = Fake(tmp_path / "theirs", "swapnetd", known)
+    ours = Fake(runtime, "swapnetd", {"schema": 1, "processes": []})
+    where = str(tmp_path / "theirs" / "swapnet" / "swapnetd.sock")
+    process = Fake(runtime, 900001, stats(900001, daemon_socket=where))
+    for env in {}, {"SWAPNET_DAEMON": str(runtime / "swapnet" / "swapnetd.sock")}:
+        result = ctl("set", "900001", "budget=64M", env={"XDG_RUNTIME_DIR": str(runtime)} | env)
+        assert result.returncode == 0 and "64.0 MiB" in result.stdout, result
+    assert ours.requests == [] and {request["op"] for request in process.requests} == {"status"}
+    assert theirs.requests == [{"op": "list"}, {"op": "set", "budget": 64 << 20, "pid": 900001}] * 2
+    os.unlink(where)  # it is gone: then it is the process that is told
+    ctl("set", "900001", "budget=32M", env={"XDG_RUNTIME_DIR": str(runtime)})
+    assert process.requests[-1] == {"op": "set", "budget": 32 << 20}
+
+
+def test_set_by_root_for_another_user():
+    """As under sudo -E: neither past the daemon of that user, nor told that it does not answer."""
+    if os.geteuid() != 0:
+        pytest.skip("needs a second user")
+    with tempfile.TemporaryDirectory(prefix="swnd-", dir="/tmp") as place:
+        os.chmod(place, 0o755)
+        runtime = pathlib.Path(place) / "run"
+        runtime.mkdir(mode=0o700)
+        os.chown(runtime, 65534, 65534)
+        ready, told = os.pipe()
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException):
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+                daemon = Fake(runtime, "swapnetd", {"schema": 1, "processes": [{"pid": os.getpid()}], "budget_bytes": 1 << 26,
+                                                    "urgency": 1})
+                Fake(runtime, os.getpid(), stats(os.getpid(), daemon_socket=str(runtime / "swapnet" / "swapnetd.sock")))
+                os.write(told, b".")
+                while len(daemon.requests) < 2:
+                    time.sleep(0.01)
+                os.write(told, json.dumps(daemon.requests).encode())
+                time.sleep(60)
+            os._exit(0)
+        try:
+            assert os.read(ready, 1) == b"."
+            result = ctl("set", pid, "budget=64M", env={"XDG_RUNTIME_DIR": str(runtime)})
+            assert result.returncode == 0 and "64.0 MiB" in result.stdout, result
+            assert json.loads(os.read(ready, 1000))[1] == {"op": "set", "budget": 64 << 20, "pid": pid}
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(ready)
+            os.close(told)
 
 
 def test_status_of_some(runtime):

@@ -63,6 +63,7 @@ def test_set_total_and_cap(place):
     with daemon(place, "--total", "200M") as d, dnns() as make:
         dnn = make(place, 24, SWAPNET_BUDGET="60M")
         dnn.goes_on(4)
+        assert dnn.stats()["daemon_socket"] == d.socket
         assert d.list()[dnn.pid]["budget_bytes"] <= 60 * MIB and dnn.stats()["budget_bytes"] <= 60 * MIB  # user's own limit
         result = d.ctl("set", dnn.pid, "budget=100M")  # which it would not use, and nobody else could
         assert result.returncode == 1 and "60.0 MiB at most" in result.stderr and "nothing was changed" in result.stderr
@@ -137,7 +138,8 @@ def test_auto_without_a_daemon(place):
     with dnns() as make:
         dnn = make(place, 16, SWAPNET_BUDGET="30M")
         dnn.goes_on(2)
-        assert dnn.stats()["budget_bytes"] == 30 * MIB
+        now = dnn.stats()
+        assert now["budget_bytes"] == 30 * MIB and now["daemon_socket"] is None
         assert dnn.end() == (plain_bits(16), "")
     with dnns() as make:  # neither a budget nor a daemon: as without swapnet
         dnn = make(place, 16)

@@ -670,6 +670,9 @@ static void what_is_resident(void **state)
         munmap(p, 32 * MIB);
     }
     assert_int_equal(swn_process_own_memory(1 << 22, &after), -ENOENT);
+    uid_t user;
+    assert_int_equal(swn_process_user(1 << 22, &user), -ENOENT);
+    assert_true(swn_process_user(getpid(), &user) == 0 && user == geteuid());
     put("/file", "");
     char path[96];
     struct statfs kind;

@@ -80,13 +80,14 @@ static struct swn_stats sample(void)
     s.state = "running";
     s.name = "python3 \"x\"";
     s.unified = "managed";
+    s.daemon_socket = "/run/swapnet/swapnetd.sock";
     return s;
 }
 
 static void check(json_t *root)
 {
     assert_non_null(root);
-    assert_int_equal(json_object_size(root), NUMBERS + 7);
+    assert_int_equal(json_object_size(root), NUMBERS + 8);
     assert_int_equal(json_integer_value(json_object_get(root, "schema")), 1);
     for (size_t i = 0; i < NUMBERS; i++) {
         assert_true(json_is_integer(json_object_get(root, numbers[i])));
@@ -97,6 +98,7 @@ static void check(json_t *root)
     assert_string_equal(json_string_value(json_object_get(root, "state")), "running");
     assert_string_equal(json_string_value(json_object_get(root, "name")), "python3 \"x\"");
     assert_string_equal(json_string_value(json_object_get(root, "unified")), "managed");
+    assert_string_equal(json_string_value(json_object_get(root, "daemon_socket")), "/run/swapnet/swapnetd.sock");
     assert_true(json_is_null(json_object_get(root, "torch_version")));
     json_decref(root);
 }
