@@ -30,9 +30,6 @@
 #define START_MS 250
 #define FIRST_RETRY_MS 100
 #define LAST_RETRY_MS 10000
-/* With SWAPNET_DAEMON=auto, and without a lease: when no daemon has been there for so long, none will be. One that was
- * killed is started again after a second (RestartSec in the unit). */
-#define ALONE_MS 10000
 #define SEND_MS 1000
 /* Looks at what has changed: often while something does, else once a second. */
 #define LEAST_LOOK_MS 50
@@ -40,6 +37,9 @@
 #define CURVE_MS 5000
 /* For `swapnetctl set`, which waits a second. */
 #define SET_WAIT_MS 400
+
+/* One that was killed is started again after a second (RestartSec in the unit). */
+int64_t swn_client_alone_ms = 10000;
 
 struct swn_client {
     pthread_t thread;
@@ -391,7 +391,7 @@ static void wait_for(struct swn_client *c, int64_t wait_ms)
 static void try_again(struct swn_client *c, unsigned *chance)
 {
     int64_t now = swn_control_now_ms();
-    int64_t last = c->gives_up && !c->lease && !c->alone ? c->seen_ms + ALONE_MS : INT64_MAX;
+    int64_t last = c->gives_up && !c->lease && !c->alone ? c->seen_ms + swn_client_alone_ms : INT64_MAX;
     int64_t next = last < c->next_dial ? last : c->next_dial;
     if (now < next) {
         wait_for(c, next - now);
@@ -401,7 +401,7 @@ static void try_again(struct swn_client *c, unsigned *chance)
     c->next_dial = now + c->retry_ms / 2 + (int64_t)((unsigned)rand_r(chance) % (unsigned)c->retry_ms);
     c->retry_ms = c->retry_ms * 2 < LAST_RETRY_MS ? c->retry_ms * 2 : LAST_RETRY_MS;
     connect_now(c);
-    if (c->link < 0 && last < INT64_MAX && swn_control_now_ms() >= c->seen_ms + ALONE_MS)
+    if (c->link < 0 && last < INT64_MAX && swn_control_now_ms() >= c->seen_ms + swn_client_alone_ms)
         go_alone(c);
 }
 

@@ -15,6 +15,9 @@
 
 struct swn_engine;
 
+/* With SWAPNET_DAEMON=auto, and without a lease: when no daemon has been there for so long, none will be. Tests have
+ * less time. */
+extern int64_t swn_client_alone_ms;
 /* Registers, if a daemon is to rule. After the engine has started, with no lock held. */
 void swn_client_start(const struct swn_config *config);
 /* In a forked child that begins to use tensors: registers it as a process of its own, as its parent was, and has its

@@ -177,6 +177,31 @@ def test_forked_child_registers(place):
         wait_for(lambda: list(d.list()) == [one.pid])
 
 
+@needs_torch
+def test_grandchildren(place):
+    """Each a process of its own to the daemon, with one lease; what a child becomes by exec is another program."""
+    with daemon(place, "--total", "150M") as d, family(place) as one:
+        before = one.said()
+        one.tell("fork fork")
+        made = [one.said(".child"), one.said(".child.child")]
+        pids = [one.pid] + [each["pid"] for each in made]
+        assert len(set(pids)) == 3 and all(each["bits"] == before["bits"] for each in made)
+        wait_for(lambda: len(now := d.list()) == 3 and all(p["state"] == "running" for p in now.values()))
+        listing = d.ask({"op": "list"})
+        assert sorted(p["pid"] for p in listing["processes"]) == sorted(pids)
+        assert all(p["budget_bytes"] >= 8 * MIB for p in listing["processes"]) and leased(listing) <= 150 * MIB
+        for pid in pids[:0:-1]:
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: pid not in d.list())
+        again = f"{one.report}.again"
+        one.tell(f"fork exec {TORCH.python} {harness.PROGRAMS / 'family.py'} {again}")
+        child = one.said(".again")
+        assert child["bits"] == before["bits"] and child["pid"] not in pids
+        wait_for(lambda: sorted(d.list()) == sorted([one.pid, child["pid"]]))
+        wait_for(lambda: d.list()[child["pid"]]["budget_bytes"] >= 40 * MIB, why="it has no lease of its own")
+        assert leased(d.ask({"op": "list"})) <= 150 * MIB
+
+
 # ---- the process's own socket ----
 
 @needs_torch

@@ -358,11 +358,12 @@ static void fork_leaves_it_alone(void *arg)
 }
 
 #ifndef __SANITIZE_THREAD__
-static void child_waits_for(uint64_t budget)
+static void come_to(uint64_t budget)
 {
     struct tensor own;
     CHECK(tensor_make(&own, WEIGHT_BYTES, 99));
     struct swn_stats stats;
+    alarm(30); /* it would outlive the test, and whoever waits for its output */
     do {
         usleep(1000);
         swn_engine_stats(&stats);
@@ -370,7 +371,18 @@ static void child_waits_for(uint64_t budget)
     pass();
     CHECK(tensor_right(&own, own.own));
     CHECK(swn_engine_resident(e) <= budget);
+}
+
+static void child_waits_for(uint64_t budget)
+{
+    come_to(budget);
     _exit(0);
+}
+
+static void wait_well(pid_t pid)
+{
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
 /* One that does is a process of its own: with a lease of its own, or with the minimum while it has none. */
@@ -409,6 +421,58 @@ static void child_is_a_process_of_its_own(void *arg)
     while (hear(SWN_WIRE_ACK)->seq != 2)
         ;
     CHECK(budget_now() == 20 * MIB);
+    pass();
+}
+
+/* A child of a child: what there was for its parent, by a lease of its own or of before, is what there is for it once
+ * no daemon is there any more. Not more, though nobody says so but the memory of the process. */
+static void grandchild_has_what_there_was(void *arg)
+{
+    enum way { OWN_LEASE, NO_TENSORS, ALONE_ITSELF, WAYS };
+    static const uint64_t budget[WAYS] = {16 * MIB, 30 * MIB, 30 * MIB};
+    int go[2];
+    (void)arg;
+    begin(64 * MIB);
+    swn_client_alone_ms = 400;
+    CHECK(e->config.daemon == SWN_DAEMON_AUTO && pipe(go) == 0);
+    accept_hello();
+    lease(1, 30 * MIB);
+    hear(SWN_WIRE_ACK);
+    pass();
+    int parents = peer_fd;
+    peer_fd = -1;
+    swn_lines_init(&lines);
+    for (enum way way = 0; way < WAYS; way++) {
+        pid_t child = fork_engine();
+        if (!child) {
+            char byte;
+            close(parents); /* of the daemon that this test plays, which is not the child */
+            close(listen_fd);
+            if (way != NO_TENSORS)
+                come_to(budget[way]);
+            CHECK(read(go[0], &byte, 1) == 1);
+            pid_t grandchild = fork_engine();
+            if (!grandchild)
+                child_waits_for(budget[way]);
+            wait_well(grandchild);
+            if (way == NO_TENSORS)
+                CHECK(!e->client && budget_now() == 30 * MIB);
+            _exit(0);
+        }
+        if (way == OWN_LEASE) { /* before its own has come to anything, there is no daemon any more */
+            accept_hello();
+            lease(1, 16 * MIB);
+            CHECK(hear(SWN_WIRE_ACK)->budget == 16 * MIB);
+            close(peer_fd);
+            close(listen_fd);
+            close(parents);
+            CHECK(unlink(e->config.daemon_path) == 0);
+            peer_fd = listen_fd = -1;
+        }
+        CHECK(write(go[1], "", 1) == 1);
+        wait_well(child);
+    }
+    CHECK(budget_now() == 30 * MIB);
     pass();
 }
 
@@ -522,6 +586,7 @@ ALONE(refused_and_patient)
 ALONE(fork_leaves_it_alone)
 #ifndef __SANITIZE_THREAD__ /* which does not let a child start threads */
 ALONE(child_is_a_process_of_its_own)
+ALONE(grandchild_has_what_there_was)
 #endif
 ALONE(descriptors_that_were_closed)
 ALONE(strangers_are_not_asked)
@@ -540,6 +605,7 @@ int main(void)
         cmocka_unit_test(fork_leaves_it_alone_alone),
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test(child_is_a_process_of_its_own_alone),
+        cmocka_unit_test(grandchild_has_what_there_was_alone),
 #endif
         cmocka_unit_test(descriptors_that_were_closed_alone),
         cmocka_unit_test(strangers_are_not_asked_alone),

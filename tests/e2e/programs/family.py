@@ -1,7 +1,8 @@
 """A DNN that becomes something else when it is told to on standard input: family.py REPORT.
 
-"exec COMMAND...": becomes that. "fork": a child computes the same, and waits. Any other line ends it. REPORT gets the
-process and the bits of its inferences, the child's REPORT.child.
+"exec COMMAND...": becomes that. "fork": a child computes the same, does what the rest of the line says, and waits; so "fork
+fork" makes a child of a child. Any other line ends it. REPORT gets the process and the bits of its inferences, the child's
+REPORT.child, and its child's REPORT.child.child.
 """
 import hashlib
 import json
@@ -18,7 +19,9 @@ data = torch.randn(4, 1024)
 
 
 def infer(path):
+    global data
     bits = set()
+    data = data + torch.zeros(1 << 20)[:1]  # memory of its own, in a child
     with torch.inference_mode():
         for _ in range(4):
             bits.add(hashlib.sha256(model(data).numpy().tobytes()).hexdigest())
@@ -27,15 +30,20 @@ def infer(path):
     os.replace(path + ".new", path)
 
 
-infer(report)
-while True:
-    words = os.read(0, 1000).decode().split()
+def obey(words, path):
+    """Whether this is the process that was told so."""
     if words[:1] == ["exec"]:
         os.execvp(words[1], words[1:])
-    if words != ["fork"]:
-        break
-    if os.fork() == 0:
-        data = data + torch.zeros(1 << 20)[:1]  # memory of its own
-        infer(report + ".child")
-        os.read(0, 1000)
-        break
+    if words[:1] != ["fork"]:
+        return False
+    if os.fork():
+        return True
+    infer(path + ".child")
+    obey(words[1:], path + ".child")
+    os.read(0, 1000)
+    os._exit(0)
+
+
+infer(report)
+while obey(os.read(0, 1000).decode().split(), report):
+    pass
