@@ -11,105 +11,8 @@
 
 #include <errno.h>
 
-#include "swn_lease.h"
+#include "swn_book_fixture.h"
 #include "swn_random.h"
-
-#define MIB ((uint64_t)1 << 20)
-#define CLIENTS 100
-
-static struct swn_book book;
-static int64_t clock_ms;
-
-/* A simulated process: what it was told and has not answered yet, and what it really uses. */
-struct client {
-    struct swn_party *party;
-    uint64_t minimum, last_lease, using;
-    uint64_t told_seq, told_bytes;
-    int pending, alive, connected;
-    pid_t pid;
-};
-static struct client clients[CLIENTS];
-static int check_first;
-static void nobody_passes(const struct swn_party *newcomer);
-
-static void on_offer(void *user, struct swn_party *p)
-{
-    (void)user;
-    struct client *c = p->user;
-    if (check_first && p->seq == 1)
-        nobody_passes(p);
-    c->told_seq = p->seq;
-    c->told_bytes = p->lease;
-    c->pending = 1;
-    assert_true(c->alive && c->connected);
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    book = (struct swn_book){.total = 1000 * MIB, .offer = on_offer};
-    memset(clients, 0, sizeof clients);
-    clock_ms = check_first = 0;
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    while (book.first)
-        swn_book_leave(&book, book.first);
-    return 0;
-}
-
-static void join(struct client *c, uint64_t minimum, uint64_t demand)
-{
-    static pid_t next_pid = 100;
-    *c = (struct client){.minimum = minimum, .alive = 1, .connected = 1, .pid = next_pid++};
-    c->party = swn_book_join(&book, c->pid, 1, 0);
-    c->party->user = c;
-    c->party->minimum = minimum;
-    c->party->demand = demand;
-    c->party->latency = 0.1;
-    c->party->attached = 1;
-    swn_book_balance(&book, clock_ms);
-}
-
-/* The process does what it was told, and says so. Growing needs no answer to be used. */
-static void answer(struct client *c)
-{
-    if (!c->pending)
-        return;
-    c->pending = 0;
-    c->using = c->last_lease = c->told_bytes;
-    if (swn_book_ack(&book, c->party, c->told_seq))
-        swn_book_balance(&book, clock_ms);
-}
-
-static void answer_all(void)
-{
-    for (int more = 1; more;) {
-        more = 0;
-        for (size_t i = 0; i < CLIENTS; i++)
-            if (clients[i].pending) {
-                answer(&clients[i]);
-                more = 1;
-            }
-    }
-}
-
-static void take_away(struct client *c)
-{
-    c->alive = c->connected = c->pending = 0;
-    struct swn_party *p = c->party;
-    c->party = NULL;
-    swn_book_leave(&book, p);
-    swn_book_balance(&book, clock_ms);
-}
-
-static uint64_t lease(const struct client *c)
-{
-    return c->party->lease;
-}
 
 static void alone_and_together(void **state)
 {
@@ -221,83 +124,6 @@ static void too_many_wait(void **state)
     book.draining = 1;
     join(&clients[4], MIB, MIB);
     assert_string_equal(swn_party_state(clients[4].party, clock_ms), "waiting");
-}
-
-/* Small ones come and go for ever; the large one gets its turn when those that were there before it have gone. */
-static void nobody_waits_for_ever(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 10; i++)
-        join(&clients[i], 100 * MIB, 100 * MIB);
-    answer_all();
-    struct client *large = &clients[90], *never = &clients[91];
-    join(large, 500 * MIB, 500 * MIB);
-    join(never, 990 * MIB, 990 * MIB);
-    clock_ms = 10000;
-    for (int i = 0; i < 10 && !large->using; i++) { /* one goes, another one comes, and takes its place if it can */
-        join(&clients[10 + i], 100 * MIB, 100 * MIB);
-        take_away(&clients[i]);
-        answer_all();
-    }
-    assert_int_equal(large->using, 500 * MIB);
-    assert_int_equal(never->using, 0);
-}
-
-/* One that those before it leave no room delays nobody, from the first moment on; when they have gone nobody else
- * passes it by, and it is served when the last one that did has gone as well. */
-static void passed_by_while_it_cannot_be_served(void **state)
-{
-    (void)state;
-    join(&clients[0], 100 * MIB, 100 * MIB);
-    join(&clients[1], 950 * MIB, 950 * MIB);
-    join(&clients[2], 1010 * MIB, 1010 * MIB); /* more than there is */
-    for (int i = 3; i < 6; i++)
-        join(&clients[i], 200 * MIB, 200 * MIB);
-    answer_all();
-    for (int i = 3; i < 6; i++)
-        assert_int_equal(clients[i].using, 200 * MIB);
-    take_away(&clients[0]);
-    take_away(&clients[3]);
-    join(&clients[6], 10 * MIB, 10 * MIB);
-    clients[4].connected = clients[4].party->attached = 0; /* in its way all the same */
-    swn_book_balance(&book, clock_ms);
-    answer_all();
-    assert_true(!clients[1].using && !clients[6].using);
-    clients[5].party->minimum = clients[5].party->demand = 300 * MIB; /* those that have something go on as ever */
-    swn_book_balance(&book, clock_ms);
-    answer_all();
-    assert_int_equal(clients[5].using, 300 * MIB);
-    take_away(&clients[4]);
-    assert_true(!clients[1].using && !clients[6].using);
-    take_away(&clients[5]);
-    answer_all();
-    assert_true(clients[1].using == 950 * MIB && clients[6].using == 10 * MIB);
-    take_away(&clients[1]);
-    join(&clients[7], 900 * MIB, 900 * MIB);
-    answer_all();
-    assert_int_equal(clients[7].using, 900 * MIB); /* past the one that never fits */
-    assert_string_equal(swn_party_state(clients[2].party, clock_ms), "waiting");
-}
-
-/* The same where there is room by what all need, and some of it is not given back yet. */
-static void passed_by_while_others_give_back(void **state)
-{
-    (void)state;
-    join(&clients[0], 20 * MIB, 500 * MIB);
-    answer_all();
-    join(&clients[1], 450 * MIB, 450 * MIB);
-    answer(&clients[1]);
-    join(&clients[2], 480 * MIB, 480 * MIB); /* the first is told to shrink, and is stopped */
-    join(&clients[3], 50 * MIB, 50 * MIB);
-    answer(&clients[3]);
-    assert_true(!clients[2].using && clients[3].using == 50 * MIB);
-    take_away(&clients[1]);
-    join(&clients[4], 50 * MIB, 50 * MIB); /* now the one before it alone is in the way */
-    assert_true(!clients[2].pending && !clients[4].pending);
-    take_away(&clients[3]);
-    assert_true(clients[2].pending && clients[2].told_bytes == 480 * MIB && !clients[4].pending);
-    answer_all();
-    assert_true(clients[2].using == 480 * MIB && clients[4].using == 50 * MIB);
 }
 
 static void what_a_user_sets(void **state)
@@ -476,25 +302,6 @@ static void residence_that_cannot_be(void **state)
 
 /* ---- the trace of FAULTS.md row 14: joining, dying, resizing, slow and silent clients ---- */
 
-static void check_book(uint64_t allowed)
-{
-    uint64_t ceilings = 0, used = 0;
-    for (size_t i = 0; i < CLIENTS; i++) {
-        struct client *c = &clients[i];
-        if (!c->alive)
-            continue;
-        uint64_t most = c->using > c->last_lease ? c->using : c->last_lease;
-        if (c->pending && c->told_bytes > most)
-            most = c->told_bytes; /* it may be using that already */
-        assert_true(c->party->ceiling >= most);
-        ceilings += c->party->ceiling;
-        used += most;
-    }
-    assert_int_equal(ceilings, swn_book_sum(&book));
-    assert_true(ceilings <= allowed);
-    assert_true(used <= allowed);
-}
-
 static void one_event(struct client *c)
 {
     uint64_t limit;
@@ -545,53 +352,11 @@ static void one_event(struct client *c)
     }
 }
 
-/* Nobody gets a first lease past the first of those that wait, if that one would have its minimum were it not for those
- * that came after it. */
-static void nobody_passes(const struct swn_party *newcomer)
-{
-    const struct swn_party *first = book.first;
-    uint64_t before = 0;
-    while (first != newcomer && (!first->attached || first->lease)) {
-        uint64_t needs = first->minimum > first->set_budget ? first->minimum : first->set_budget;
-        before += first->ceiling > needs || !first->attached ? first->ceiling : needs;
-        first = first->next;
-    }
-    if (first != newcomer)
-        assert_true(before + first->minimum > book.total);
-}
-
-static void trace_of_those_that_wait(void **state)
-{
-    size_t offers = 0, served = 0;
-    (void)state;
-    book.total = 2000 * MIB;
-    check_first = 1;
-    for (unsigned step = 0; step < 40000; step++) {
-        struct client *c = &clients[rnd() % 30];
-        clock_ms += (int64_t)(rnd() % 50);
-        unsigned what = rnd() % 8;
-        if (!c->alive && what < 6)
-            join(c, rnd() % (rnd() % 4 ? 200 * MIB : 1500 * MIB), rnd() % (400 * MIB));
-        else if (c->alive && what == 0)
-            take_away(c);
-        else if (c->alive && what == 1 && rnd() % 4 == 0) {
-            c->pending = 0;
-            c->connected = c->party->attached = !c->connected;
-            swn_book_balance(&book, clock_ms);
-        } else if (what > 2)
-            answer(c);
-        check_book(book.total);
-        offers += c->pending != 0;
-        served += c->using && c->minimum > 700 * MIB;
-    }
-    assert_true(offers > 1000 && served > 100);
-}
-
 static void trace_of_a_hundred(void **state)
 {
     static const enum swn_divide_policy policies[] = {SWN_DIVIDE_EQ1, SWN_DIVIDE_EQUAL, SWN_DIVIDE_MINMAX};
     for (unsigned round = 0; round < 3; round++) {
-        begin(state);
+        book_begin(state);
         book.policy = policies[round];
         book.total = 4000 * MIB;
         uint64_t allowed = book.total;
@@ -611,7 +376,7 @@ static void trace_of_a_hundred(void **state)
         }
         answer_all();
         assert_true(swn_book_sum(&book) <= allowed);
-        end(state);
+        book_end(state);
     }
 }
 
@@ -725,7 +490,7 @@ static void drift_beside_a_slow_one(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, book_begin, book_end)
     const struct CMUnitTest tests[] = {
         TEST(alone_and_together),
         TEST(drift),
@@ -736,9 +501,6 @@ int main(void)
         TEST(refusal),
         TEST(many_answers_at_once),
         TEST(too_many_wait),
-        TEST(nobody_waits_for_ever),
-        TEST(passed_by_while_it_cannot_be_served),
-        TEST(passed_by_while_others_give_back),
         TEST(what_a_user_sets),
         TEST(what_it_would_not_use),
         TEST(lower_total),
@@ -747,7 +509,6 @@ int main(void)
         TEST(needs_that_cannot_be),
         TEST(residence_that_cannot_be),
         cmocka_unit_test(trace_of_a_hundred),
-        TEST(trace_of_those_that_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
