@@ -1,5 +1,5 @@
 # The ATen halves: shim/aten*.cpp once per PyTorch, as lib/swapnet/aten-<major>.<minor>.so. Which PyTorchs there are,
-# the interpreters in SWAPNET_PYTHONS say.
+# the interpreters in SWAPNET_PYTHONS say. In a cross-build these are directories of packages (.../dist-packages).
 
 file(GLOB aten_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/aten.cpp ${PROJECT_SOURCE_DIR}/shim/aten_*.cpp)
 if(aten_sources)
@@ -8,7 +8,11 @@ endif()
 set(SWAPNET_HALVES "")
 
 function(swn_half python)
-    execute_process(COMMAND ${python} ${PROJECT_SOURCE_DIR}/cmake/torch_info.py
+    set(asked ${python} ${PROJECT_SOURCE_DIR}/cmake/torch_info.py)
+    if(IS_DIRECTORY ${python})
+        set(asked python3 ${PROJECT_SOURCE_DIR}/cmake/torch_info.py ${python} ${CMAKE_LIBRARY_ARCHITECTURE})
+    endif()
+    execute_process(COMMAND ${asked}
         RESULT_VARIABLE rc OUTPUT_VARIABLE info ERROR_VARIABLE error OUTPUT_STRIP_TRAILING_WHITESPACE
         ERROR_STRIP_TRAILING_WHITESPACE)
     if(NOT rc STREQUAL "0")

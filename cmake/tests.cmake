@@ -57,7 +57,7 @@ endforeach()
 set_tests_properties(t_unified t_device t_devswap t_registered t_bounce PROPERTIES LABELS unified)
 
 # With `ctest -L unified` comes all that concerns devices; scripts/test runs pytest itself, and leaves out these by -LE e2e.
-if(SWAPNET_HALVES)
+if(SWAPNET_HALVES AND NOT CMAKE_CROSSCOMPILING)
     add_test(NAME e2e-unified COMMAND /usr/bin/python3 -m pytest -m unified tests/e2e
         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(e2e-unified PROPERTIES

@@ -1,4 +1,5 @@
-"""Says where this interpreter's PyTorch lies, for CMake: KEY=VALUE lines, or nothing when there is none.
+"""Says where this interpreter's PyTorch lies, for CMake: KEY=VALUE lines, or nothing when there is none. With arguments
+PACKAGES TRIPLET: the one in that directory of packages, which may be another machine's.
 
 torch is located, not imported: importing takes seconds, and would fail under a cross build or a broken BLAS. So the
 version comes from torch/version.py and the C++ ABI from the names that libc10.so exports.
@@ -19,10 +20,18 @@ def first_dir_with(name, candidates):
 
 
 def main():
-    spec = importlib.util.find_spec("torch")
-    if spec is None or not spec.origin:
-        return
-    package = os.path.dirname(os.path.realpath(spec.origin))
+    if len(sys.argv) > 1:
+        directory, triplet = sys.argv[1:]
+        package = os.path.join(os.path.realpath(directory), "torch")
+        prefix = os.path.realpath(os.path.join(package, "../../../.."))  # of lib/python3/dist-packages
+        if not os.path.exists(os.path.join(package, "version.py")):
+            return
+    else:
+        spec = importlib.util.find_spec("torch")
+        if spec is None or not spec.origin:
+            return
+        package, prefix = os.path.dirname(os.path.realpath(spec.origin)), "/usr"
+        triplet = sysconfig.get_config_var("MULTIARCH") or ""
     version_file = os.path.join(package, "version.py")
     with open(version_file, encoding="utf-8") as f:
         found = re.search(r"^__version__\s*(?::[^=]*)?=\s*['\"]((\d+)\.(\d+)[^'\"]*)['\"]", f.read(), re.M)
@@ -30,13 +39,13 @@ def main():
         sys.exit(f"{version_file} names no version")
 
     # A wheel brings its own headers and libraries; Debian puts them where everybody's are.
-    triplet = sysconfig.get_config_var("MULTIARCH") or ""
-    include = first_dir_with("ATen/ATen.h", [os.path.join(package, "include"), "/usr/include"])
-    lib = first_dir_with("libc10.so", [os.path.join(package, "lib"), f"/usr/lib/{triplet}", "/usr/lib", "/usr/lib64"])
+    include = first_dir_with("ATen/ATen.h", [os.path.join(package, "include"), f"{prefix}/include"])
+    libs = [f"{prefix}/lib/{triplet}", f"{prefix}/lib", f"{prefix}/lib64"]
+    lib = first_dir_with("libc10.so", [os.path.join(package, "lib"), *libs])
     if include is None or lib is None:
         sys.exit(f"PyTorch {found[1]} in {package} comes without " + ("C++ headers" if include is None else "libc10.so"))
     if not os.path.exists(os.path.join(lib, "libtorch_cpu.so")):
-        lib = first_dir_with("libtorch_cpu.so", [f"/usr/lib/{triplet}", "/usr/lib"]) or lib
+        lib = first_dir_with("libtorch_cpu.so", libs) or lib
     includes = [include]
     api = os.path.join(include, "torch", "csrc", "api", "include")
     if os.path.isdir(api):

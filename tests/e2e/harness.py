@@ -3,7 +3,8 @@
 A test program gets the path of a JSON file as its first argument and leaves its record there: hashes of raw tensor
 bytes, never rounded numbers. Its standard output stays its own, so that a library which prints would be seen.
 
-Environment: SWAPNET_BUILD (default build/release), SWAPNET_PY113 and SWAPNET_PY213, the two interpreters.
+Environment: SWAPNET_BUILD (default build/release), SWAPNET_PY113 and SWAPNET_PY213, the two interpreters;
+SWAPNET_LAUNCHER, which runs programs of another architecture (tests/aarch64/emulate) and needs no more than their names.
 """
 import atexit
 import contextlib
@@ -26,6 +27,7 @@ REPO = HERE.parent.parent
 PROGRAMS = HERE / "programs"
 BUILD = REPO / os.environ.get("SWAPNET_BUILD", "build/release")
 LIBRARY = BUILD / "lib" / "libswapnet.so"
+LAUNCHER = os.environ.get("SWAPNET_LAUNCHER", "").split()
 MIB = 1 << 20
 
 STATS_KEYS = frozenset(
@@ -59,7 +61,7 @@ ALL_TORCH = [TORCH113, TORCH213]
 def _import_error(python, module):
     if not shutil.which(python):
         return f"{python} is not there"
-    done = subprocess.run([python, "-c", f"import {module}"], capture_output=True, text=True, env=clean_env())
+    done = subprocess.run([*LAUNCHER, python, "-c", f"import {module}"], capture_output=True, text=True, env=clean_env())
     return None if done.returncode == 0 else f"{python}: {done.stderr.strip().splitlines()[-1:]}"
 
 
@@ -107,7 +109,10 @@ def clean_env(extra=None):
         # One process compiles, so that no helper of inductor writes the run's stats file as well.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
-    return env | (extra or {})
+    env |= extra or {}
+    if LAUNCHER and "LD_PRELOAD" in env:  # the program's, not the launcher's
+        env["EMULATED_PRELOAD"] = env.pop("LD_PRELOAD")
+    return env
 
 
 def swapnet_env(budget, stats, store, **extra):
@@ -151,7 +156,7 @@ class Process:
     """A program started in its own session, so that all of it can be killed. `finish` gives the Run."""
 
     def __init__(self, command, env=None, cwd=None, preexec=None, record=None, stats=None, stdin=subprocess.DEVNULL):
-        self.command = [str(c) for c in command]
+        self.command = [*LAUNCHER, *map(str, command)]
         self.record, self.stats = record, stats
         self.start = time.monotonic()
         # Files rather than pipes: a child left behind cannot hold the reader up.

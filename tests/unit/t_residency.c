@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "swn_probe.h"
 #include "swn_residency.h"
 #include "swn_random.h"
 
@@ -86,6 +87,13 @@ static int teardown(void **state)
     swn_pool_destroy(pool);
     swn_arena_destroy(arena);
     return rmdir(dir);
+}
+
+static int populates(void)
+{
+    static int known, does;
+    does = known++ ? does : swn_probe_populates();
+    return does;
 }
 
 static int state_of(const struct swn_range *r)
@@ -167,7 +175,7 @@ static struct swn_range *make(enum stand stand, int kept, size_t published, stru
         *frame = fetch(r, kept);
         assert_int_equal(swn_residency_publish(&res, r, *frame, published), 0);
         assert_int_equal(r->published, published);
-        assert_true(scan(r).mapped >= published / SWN_PAGE);
+        assert_true(!populates() || scan(r).mapped >= published / SWN_PAGE);
         assert_int_equal(scan(r).own, 0);
         r->frame = *frame;
     }

@@ -1,0 +1,13 @@
+/* Whether the kernel does what it says, for tests of what follows from it. An emulator (qemu-user) answers "done" to
+ * advice that it ignores. Each probe prints why when the answer is no. */
+#ifndef SWN_PROBE_H
+#define SWN_PROBE_H
+
+/* MADV_REMOVE gives the pages of a memfd back. */
+int swn_probe_removes(void);
+/* A forked child does not have memory with MADV_DONTFORK. */
+int swn_probe_hides_from_children(void);
+/* MADV_POPULATE_READ maps pages, or says that it cannot. */
+int swn_probe_populates(void);
+
+#endif
