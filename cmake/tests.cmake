@@ -37,6 +37,7 @@ set(t_nomem_LINK "")
 foreach(call malloc calloc realloc mmap mprotect memfd_create ftruncate)
     list(APPEND t_nomem_LINK -Wl,--wrap=${call})
 endforeach()
+set(t_pages_LINK -Wl,--wrap=sysconf)
 # What changes while a plan is made without the lock.
 set(t_budget_LINK -Wl,--wrap=swn_policy_make_plan)
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.

@@ -134,6 +134,13 @@ static void absolute(char *path, size_t size)
 int swn_engine_start(const struct swn_config *config, char *why, size_t why_size)
 {
     struct swn_engine *e = &swn_engine_one;
+    long page = sysconf(_SC_PAGESIZE);
+    if (page != (long)SWN_PAGE) {
+        /* Extents lie at multiples of ours, and could not be mapped; entries of the page map would be other pages'. */
+        snprintf(why, why_size, "this kernel has pages of %ld bytes; swapnet works where they have %zu", page,
+                 SWN_PAGE);
+        return -ENOTSUP;
+    }
     e->config = *config;
     if (config->daemon_path[0]) /* until the daemon says otherwise, HOLES rule 12 */
         e->config.budget_bytes = SWN_BUDGET_MIN_BYTES;
