@@ -96,7 +96,8 @@ int swn_own(int fd)
     struct id *id = entry(fd, 1);
     if (id && !look(fd, &st)) {
         atomic_store_explicit(&id->dev, st.st_dev, memory_order_relaxed);
-        atomic_store_explicit(&id->ino, st.st_ino, memory_order_relaxed);
+        /* Last: whoever sees the inode sees its device. */
+        atomic_store_explicit(&id->ino, st.st_ino, memory_order_release);
         if (S_ISREG(st.st_mode))
             pin(id, fd);
     }
