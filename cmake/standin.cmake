@@ -9,6 +9,18 @@ target_link_options(standin-cudart PRIVATE -Wl,--version-script=${PROJECT_SOURCE
 set_target_properties(standin-cudart PROPERTIES
     OUTPUT_NAME cudart SOVERSION 12 LINK_DEPENDS ${PROJECT_SOURCE_DIR}/tests/standin/cudart.map LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/standin)
 
+# A PyTorch whose memory is not malloc's: no more of it than its allocator, and the half that t_alloc's executable finds
+# beside itself as an ordinary one's.
+add_library(standin-c10 MODULE ${PROJECT_SOURCE_DIR}/tests/standin/c10/c10.c)
+add_library(standin-c10-half MODULE ${PROJECT_SOURCE_DIR}/tests/standin/c10/half.c)
+set_target_properties(standin-c10 PROPERTIES PREFIX "" OUTPUT_NAME libc10.so SUFFIX .9.99
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/standin)
+set_target_properties(standin-c10-half PROPERTIES PREFIX "" OUTPUT_NAME aten-9.99
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/swapnet)
+foreach(target standin-c10 standin-c10-half)
+    target_link_libraries(${target} PRIVATE swn_options)
+endforeach()
+
 # function(swn_half) in halves.cmake says which PyTorchs there are, and how they are built for.
 foreach(half IN LISTS SWAPNET_HALVES)
     add_library(standin-${half} MODULE ${PROJECT_SOURCE_DIR}/tests/standin/device.cpp)

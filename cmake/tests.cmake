@@ -37,6 +37,7 @@ set(t_nomem_LINK "")
 foreach(call malloc calloc realloc mmap mprotect memfd_create ftruncate)
     list(APPEND t_nomem_LINK -Wl,--wrap=${call})
 endforeach()
+set(t_alloc_LINK -Wl,--wrap=swn_verify_memory)
 set(t_pages_LINK -Wl,--wrap=sysconf)
 # What changes while a plan is made without the lock.
 set(t_budget_LINK -Wl,--wrap=swn_policy_make_plan)
@@ -54,6 +55,12 @@ foreach(source IN LISTS unit_tests)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 240)
 endforeach()
+
+# It is libswapnet.so to the stand-ins: they find its functions before their own.
+set_target_properties(t_alloc PROPERTIES ENABLE_EXPORTS TRUE)
+target_compile_definitions(t_alloc PRIVATE
+    STANDIN_C10="$<TARGET_FILE:standin-c10>" STANDIN_HALF="$<TARGET_FILE:standin-c10-half>")
+add_dependencies(t_alloc standin-c10 standin-c10-half)
 
 set_tests_properties(t_unified t_device t_devswap t_registered t_bounce PROPERTIES LABELS unified)
 

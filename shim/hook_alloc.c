@@ -32,6 +32,10 @@ static const struct swn_half *half;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread int inside;
 static _Atomic int counting; /* the engine is off, and `swapnetctl verify` wants to know what the program takes */
+/* Small tensors are malloc's, whose free() and malloc_usable_size() need it to be: PyTorch's own need not (AArch64's
+ * wheels bring mimalloc from 2.10 on). They are PyTorch's, which this then says, where there is nothing for us to do.
+ */
+static _Atomic int theirs;
 
 static int find_c10(struct dl_phdr_info *info, size_t size, void *out)
 {
@@ -166,25 +170,36 @@ static void start(void)
     }
     if (err < 0)
         swn_say("off: %s", why);
+    /* Whatever attach() may have left behind is malloc's, and so is the rest then. */
+    theirs = !swn_engine_running() && !counting && real_alloc && real_free && !atomic_load(&swn_engine_one.small_bytes);
     if (!err && config.verbose)
         swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)swn_engine_one.goal_bytes,
                 config.store_dir, swn_config_fetch_name(config.fetch), half->version);
     inside--;
 }
 
+static void count(long long bytes)
+{
+    if (counting)
+        swn_verify_memory(bytes);
+    else
+        swn_engine_count_small(bytes);
+}
+
 static void *ordinary_alloc(size_t n)
 {
-    if (!swn_engine_running() && real_alloc) {
-        void *plain = real_alloc(n);
-        if (counting && plain)
-            swn_verify_memory((long long)malloc_usable_size(plain));
-        return plain;
-    }
+    if (theirs)
+        return real_alloc(n);
     void *p = NULL;
-    if (n && posix_memalign(&p, 64, n))
-        return real_alloc ? real_alloc(n) : NULL; /* it fails too, and throws PyTorch's own error */
+    if (n && posix_memalign(&p, 64, n)) {
+        void *other = real_alloc ? real_alloc(n) : NULL; /* it fails too, and throws PyTorch's own error */
+        if (!other || !half)
+            return other;
+        real_free(other);
+        half->raise_oom(n);
+    }
     if (p)
-        swn_engine_count_small((long long)malloc_usable_size(p));
+        count((long long)malloc_usable_size(p));
     return p;
 }
 
@@ -218,13 +233,11 @@ void swn_hook_free_cpu(void *p)
 {
     if (!p || swn_engine_free(p) || swn_trial_free(p))
         return;
-    if (!swn_engine_running() && real_free) {
-        if (counting)
-            swn_verify_memory(-(long long)malloc_usable_size(p));
+    if (theirs) {
         real_free(p);
         return;
     }
-    swn_engine_count_small(-(long long)malloc_usable_size(p));
+    count(-(long long)malloc_usable_size(p));
     free(p);
 }
 
