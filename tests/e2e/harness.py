@@ -28,6 +28,7 @@ PROGRAMS = HERE / "programs"
 BUILD = REPO / os.environ.get("SWAPNET_BUILD", "build/release")
 LIBRARY = BUILD / "lib" / "libswapnet.so"
 LAUNCHER = os.environ.get("SWAPNET_LAUNCHER", "").split()
+PATIENCE = 8 if LAUNCHER else 1  # times as long may a program take that is emulated
 MIB = 1 << 20
 
 STATS_KEYS = frozenset(
@@ -166,6 +167,7 @@ class Process:
 
     def finish(self, timeout=120):
         hung = False
+        timeout *= PATIENCE
         try:
             self.popen.wait(timeout)
         except subprocess.TimeoutExpired:
