@@ -62,7 +62,8 @@ ALL_TORCH = [TORCH113, TORCH213]
 def _import_error(python, module):
     if not shutil.which(python):
         return f"{python} is not there"
-    done = subprocess.run([*LAUNCHER, python, "-c", f"import {module}"], capture_output=True, text=True, env=clean_env())
+    command = [*LAUNCHER, python, "-c", f"import {module}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_env())
     return None if done.returncode == 0 else f"{python}: {done.stderr.strip().splitlines()[-1:]}"
 
 
