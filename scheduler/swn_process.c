@@ -17,21 +17,38 @@
 #define SYS_pidfd_open 434
 #endif
 
+/* A file's beginning as text; its length or -errno. */
+static ssize_t read_text(int directory, const char *name, char *text, size_t size)
+{
+    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    ssize_t n = read(fd, text, size - 1);
+    int err = errno;
+    close(fd);
+    text[n < 0 ? 0 : n] = '\0';
+    return n < 0 ? -err : n;
+}
+
+/* Its first line; 0 or -errno. */
+static int read_line(int directory, const char *name, char *text, size_t size)
+{
+    ssize_t n = read_text(directory, name, text, size);
+    if (n < 0)
+        return (int)n;
+    text[strcspn(text, "\n")] = '\0';
+    return 0;
+}
+
 /* Field 22 of /proc/PID/stat. The name, field 2, may contain anything, also parentheses. A zombie's memory is gone,
  * unless its first thread alone has ended: field 20 is the number of threads, that one included. */
 int swn_process_start(pid_t pid, uint64_t *start)
 {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    int err = n < 0 ? -errno : n == 0 ? -ESRCH : 0;
-    close(fd);
-    if (err)
-        return err;
-    text[n] = '\0';
+    ssize_t n = read_text(AT_FDCWD, path, text, sizeof text);
+    if (n <= 0)
+        return n < 0 ? (int)n : -ESRCH;
     char *at = strrchr(text, ')'), state;
     unsigned long long ticks;
     int threads;
@@ -49,20 +66,6 @@ int swn_process_lives(pid_t pid, uint64_t start)
     uint64_t now;
     int err = swn_process_start(pid, &now);
     return err == -ENOENT || err == -ESRCH ? 0 : err ? err : now == start;
-}
-
-/* The first line of a file as text; 0 or -errno. */
-static int read_line(int directory, const char *name, char *text, size_t size)
-{
-    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    ssize_t n = read(fd, text, size - 1);
-    int err = n < 0 ? -errno : 0;
-    close(fd);
-    text[n < 0 ? 0 : n] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    return err;
 }
 
 int swn_process_resident(pid_t pid, uint64_t *bytes)
@@ -89,14 +92,8 @@ static int read_status(pid_t pid, char *text, size_t size)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    ssize_t n = read(fd, text, size - 1);
-    int err = n < 0 ? -errno : 0;
-    close(fd);
-    text[n < 0 ? 0 : n] = '\0';
-    return err;
+    ssize_t n = read_text(AT_FDCWD, path, text, size);
+    return n < 0 ? (int)n : 0;
 }
 
 int swn_process_own_memory(pid_t pid, uint64_t *bytes)
