@@ -28,6 +28,13 @@
 /* Runs test(arg) in a child and returns its exit status: 0 passed; -N: killed by signal N. The caller has one thread.
  * A child that takes longer than `seconds` is killed by SIGALRM. */
 int run_alone(void (*test)(void *arg), void *arg, unsigned seconds);
+/* The unit test test_NAME, which is NAME(NULL) in a child of its own. After <cmocka.h>. */
+#define IN_A_CHILD(name, seconds)                                                                                      \
+    static void test_##name(void **state)                                                                              \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        assert_int_equal(run_alone(name, NULL, seconds), 0);                                                           \
+    }
 
 /* Starts the engine with a budget, a fetch path and a table of its own; 0 or -errno. Installs the fault handler. The
  * store directory is a fresh one and is removed when the child ends. */

@@ -570,46 +570,40 @@ static void which_daemon(void *arg)
     CHECK(swn_dial_find(&config) == 0 && strstr(config.daemon_path, directory));
 }
 
-#define ALONE(test)                                                                                                    \
-    static void test##_alone(void **state)                                                                             \
-    {                                                                                                                  \
-        (void)state;                                                                                                   \
-        assert_int_equal(run_alone(test, NULL, 60), 0);                                                                \
-    }
-ALONE(obeys_and_confirms)
-ALONE(refuses_with_its_minimum)
-ALONE(refuses_on_its_way_down)
-ALONE(confirms_what_it_is_within)
-ALONE(cap_below_its_minimum)
-ALONE(comes_back_with_its_lease)
-ALONE(refused_and_patient)
-ALONE(fork_leaves_it_alone)
+IN_A_CHILD(obeys_and_confirms, 60)
+IN_A_CHILD(refuses_with_its_minimum, 60)
+IN_A_CHILD(refuses_on_its_way_down, 60)
+IN_A_CHILD(confirms_what_it_is_within, 60)
+IN_A_CHILD(cap_below_its_minimum, 60)
+IN_A_CHILD(comes_back_with_its_lease, 60)
+IN_A_CHILD(refused_and_patient, 60)
+IN_A_CHILD(fork_leaves_it_alone, 60)
 #ifndef __SANITIZE_THREAD__ /* which does not let a child start threads */
-ALONE(child_is_a_process_of_its_own)
-ALONE(grandchild_has_what_there_was)
+IN_A_CHILD(child_is_a_process_of_its_own, 60)
+IN_A_CHILD(grandchild_has_what_there_was, 60)
 #endif
-ALONE(descriptors_that_were_closed)
-ALONE(strangers_are_not_asked)
-ALONE(which_daemon)
+IN_A_CHILD(descriptors_that_were_closed, 60)
+IN_A_CHILD(strangers_are_not_asked, 60)
+IN_A_CHILD(which_daemon, 60)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(obeys_and_confirms_alone),
-        cmocka_unit_test(refuses_with_its_minimum_alone),
-        cmocka_unit_test(refuses_on_its_way_down_alone),
-        cmocka_unit_test(confirms_what_it_is_within_alone),
-        cmocka_unit_test(cap_below_its_minimum_alone),
-        cmocka_unit_test(comes_back_with_its_lease_alone),
-        cmocka_unit_test(refused_and_patient_alone),
-        cmocka_unit_test(fork_leaves_it_alone_alone),
+        cmocka_unit_test(test_obeys_and_confirms),
+        cmocka_unit_test(test_refuses_with_its_minimum),
+        cmocka_unit_test(test_refuses_on_its_way_down),
+        cmocka_unit_test(test_confirms_what_it_is_within),
+        cmocka_unit_test(test_cap_below_its_minimum),
+        cmocka_unit_test(test_comes_back_with_its_lease),
+        cmocka_unit_test(test_refused_and_patient),
+        cmocka_unit_test(test_fork_leaves_it_alone),
 #ifndef __SANITIZE_THREAD__
-        cmocka_unit_test(child_is_a_process_of_its_own_alone),
-        cmocka_unit_test(grandchild_has_what_there_was_alone),
+        cmocka_unit_test(test_child_is_a_process_of_its_own),
+        cmocka_unit_test(test_grandchild_has_what_there_was),
 #endif
-        cmocka_unit_test(descriptors_that_were_closed_alone),
-        cmocka_unit_test(strangers_are_not_asked_alone),
-        cmocka_unit_test(which_daemon_alone),
+        cmocka_unit_test(test_descriptors_that_were_closed),
+        cmocka_unit_test(test_strangers_are_not_asked),
+        cmocka_unit_test(test_which_daemon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

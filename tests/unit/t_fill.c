@@ -133,25 +133,18 @@ static void not_for_it(void *arg)
     engine_is_empty();
 }
 
-#define ALONE(name)                                                                                                    \
-    static void name##_alone(void **state)                                                                             \
-    {                                                                                                                  \
-        (void)state;                                                                                                   \
-        assert_int_equal(run_alone(name, NULL, 120), 0);                                                               \
-    }
-
-ALONE(right_bytes)
-ALONE(half)
-ALONE(failing_disk)
-ALONE(not_for_it)
+IN_A_CHILD(right_bytes, 120)
+IN_A_CHILD(half, 120)
+IN_A_CHILD(failing_disk, 120)
+IN_A_CHILD(not_for_it, 120)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_bytes_alone),
-        cmocka_unit_test(half_alone),
-        cmocka_unit_test(failing_disk_alone),
-        cmocka_unit_test(not_for_it_alone),
+        cmocka_unit_test(test_right_bytes),
+        cmocka_unit_test(test_half),
+        cmocka_unit_test(test_failing_disk),
+        cmocka_unit_test(test_not_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

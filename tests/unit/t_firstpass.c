@@ -223,25 +223,18 @@ static void budget_shrinks(void *arg)
     CHECK(tensor_right(&cache, cache.own));
 }
 
-#define ALONE(name)                                                                                                    \
-    static void name##_alone(void **state)                                                                             \
-    {                                                                                                                  \
-        (void)state;                                                                                                   \
-        assert_int_equal(run_alone(name, NULL, 120), 0);                                                               \
-    }
-
-ALONE(in_store_order)
-ALONE(in_another_order)
-ALONE(as_in_the_layer_before)
-ALONE(in_circles)
-ALONE(budget_shrinks)
+IN_A_CHILD(in_store_order, 120)
+IN_A_CHILD(in_another_order, 120)
+IN_A_CHILD(as_in_the_layer_before, 120)
+IN_A_CHILD(in_circles, 120)
+IN_A_CHILD(budget_shrinks, 120)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_store_order_alone),         cmocka_unit_test(in_another_order_alone),
-        cmocka_unit_test(as_in_the_layer_before_alone), cmocka_unit_test(in_circles_alone),
-        cmocka_unit_test(budget_shrinks_alone),
+        cmocka_unit_test(test_in_store_order),         cmocka_unit_test(test_in_another_order),
+        cmocka_unit_test(test_as_in_the_layer_before), cmocka_unit_test(test_in_circles),
+        cmocka_unit_test(test_budget_shrinks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -295,19 +295,13 @@ static void storm(void *arg)
     end();
 }
 
-#define ALONE(name)                                                                                                    \
-    static void test_##name(void **state)                                                                              \
-    {                                                                                                                  \
-        (void)state;                                                                                                   \
-        assert_int_equal(run_alone(name, NULL, 120), 0);                                                               \
-    }
-ALONE(settled)
-ALONE(other_shapes)
-ALONE(kept_by_the_program)
-ALONE(lives_change)
-ALONE(refused)
-ALONE(two_threads)
-ALONE(storm)
+IN_A_CHILD(settled, 120)
+IN_A_CHILD(other_shapes, 120)
+IN_A_CHILD(kept_by_the_program, 120)
+IN_A_CHILD(lives_change, 120)
+IN_A_CHILD(refused, 120)
+IN_A_CHILD(two_threads, 120)
+IN_A_CHILD(storm, 120)
 
 int main(void)
 {

@@ -490,24 +490,17 @@ static void kept_for_the_next(void *arg)
     CHECK(look_up(rows, 64) == 1 && e->small_bytes > 0); /* no end(): extents that a child may map are not given back */
 }
 
-#define IN_A_CHILD(name)                                                                                               \
-    static void test_##name(void **state)                                                                              \
-    {                                                                                                                  \
-        (void)state;                                                                                                   \
-        assert_int_equal(run_alone(name, NULL, 240), 0);                                                               \
-    }
-
-IN_A_CHILD(only_their_pages)
-IN_A_CHILD(written)
-IN_A_CHILD(cut)
-IN_A_CHILD(refused)
-IN_A_CHILD(no_such_row)
-IN_A_CHILD(numbers_that_change)
-IN_A_CHILD(bad_disk)
-IN_A_CHILD(forked)
-IN_A_CHILD(forked_meanwhile)
-IN_A_CHILD(threads)
-IN_A_CHILD(kept_for_the_next)
+IN_A_CHILD(only_their_pages, 240)
+IN_A_CHILD(written, 240)
+IN_A_CHILD(cut, 240)
+IN_A_CHILD(refused, 240)
+IN_A_CHILD(no_such_row, 240)
+IN_A_CHILD(numbers_that_change, 240)
+IN_A_CHILD(bad_disk, 240)
+IN_A_CHILD(forked, 240)
+IN_A_CHILD(forked_meanwhile, 240)
+IN_A_CHILD(threads, 240)
+IN_A_CHILD(kept_for_the_next, 240)
 
 int main(void)
 {

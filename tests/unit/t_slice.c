@@ -594,33 +594,33 @@ static void run(void (*test)(void *))
         assert_int_equal(run_alone(test, &paths[i], 240), 0);
 }
 
-#define IN_A_CHILD(name)                                                                                               \
+#define ON_EACH_PATH(name)                                                                                             \
     static void test_##name(void **state)                                                                              \
     {                                                                                                                  \
         (void)state;                                                                                                   \
         run(name);                                                                                                     \
     }
 
-IN_A_CHILD(slice_by_slice)
-IN_A_CHILD(each_slice_once)
-IN_A_CHILD(rows_of_convolutions)
-IN_A_CHILD(again_in_one_operator)
-IN_A_CHILD(a_part)
-IN_A_CHILD(left_later)
-IN_A_CHILD(given_up)
-IN_A_CHILD(not_a_slice)
-IN_A_CHILD(refused_once)
-IN_A_CHILD(longer_slices)
-IN_A_CHILD(never_right)
-IN_A_CHILD(to_and_fro)
-IN_A_CHILD(some_of_them)
-IN_A_CHILD(rows_of_two_lengths)
-IN_A_CHILD(written)
-IN_A_CHILD(threads)
-IN_A_CHILD(lodged)
-IN_A_CHILD(turned_out)
-IN_A_CHILD(lodged_in_a_fork)
-IN_A_CHILD(lodged_and_read_whole)
+ON_EACH_PATH(slice_by_slice)
+ON_EACH_PATH(each_slice_once)
+ON_EACH_PATH(rows_of_convolutions)
+ON_EACH_PATH(again_in_one_operator)
+ON_EACH_PATH(a_part)
+ON_EACH_PATH(left_later)
+ON_EACH_PATH(given_up)
+ON_EACH_PATH(not_a_slice)
+ON_EACH_PATH(refused_once)
+ON_EACH_PATH(longer_slices)
+ON_EACH_PATH(never_right)
+ON_EACH_PATH(to_and_fro)
+ON_EACH_PATH(some_of_them)
+ON_EACH_PATH(rows_of_two_lengths)
+ON_EACH_PATH(written)
+ON_EACH_PATH(threads)
+ON_EACH_PATH(lodged)
+ON_EACH_PATH(turned_out)
+ON_EACH_PATH(lodged_in_a_fork)
+ON_EACH_PATH(lodged_and_read_whole)
 
 int main(void)
 {

@@ -110,16 +110,9 @@ static void lengthened_and_still_right(void *arg)
     end();
 }
 
-#define IN_A_CHILD(name)                                                                                               \
-    static void test_##name(void **state)                                                                              \
-    {                                                                                                                  \
-        (void)state;                                                                                                   \
-        assert_int_equal(run_alone(name, NULL, 120), 0);                                                               \
-    }
-
-IN_A_CHILD(given_up_in_a_small_one)
-IN_A_CHILD(lengthened_in_a_large_one)
-IN_A_CHILD(lengthened_and_still_right)
+IN_A_CHILD(given_up_in_a_small_one, 120)
+IN_A_CHILD(lengthened_in_a_large_one, 120)
+IN_A_CHILD(lengthened_and_still_right, 120)
 
 int main(void)
 {

@@ -204,19 +204,12 @@ static void forked(void *arg)
     engine_is_empty();
 }
 
-#define IN_A_CHILD(name)                                                                                               \
-    static void test_##name(void **state)                                                                              \
-    {                                                                                                                  \
-        (void)state;                                                                                                   \
-        assert_int_equal(run_alone(name, NULL, 60), 0);                                                                \
-    }
-
-IN_A_CHILD(repeats_itself)
-IN_A_CHILD(within_the_budget)
-IN_A_CHILD(not_in_vain)
-IN_A_CHILD(kept_weights_stay)
-IN_A_CHILD(folded_tensors)
-IN_A_CHILD(forked)
+IN_A_CHILD(repeats_itself, 60)
+IN_A_CHILD(within_the_budget, 60)
+IN_A_CHILD(not_in_vain, 60)
+IN_A_CHILD(kept_weights_stay, 60)
+IN_A_CHILD(folded_tensors, 60)
+IN_A_CHILD(forked, 60)
 
 int main(void)
 {
