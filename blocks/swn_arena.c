@@ -6,6 +6,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "swn_huge.h"
+
+#define HUGE_GRANULES (SWN_HUGE / SWN_GRANULE)
+
 /* Free address space, in granules, as two sorted lists: warm pieces (pages in place) and cold ones. The lists are short
  * (activations come and go at the same few places), so a linear best-fit scan beats a tree here. */
 struct hole {
@@ -113,8 +117,7 @@ int swn_arena_create(struct swn_arena **out, size_t bytes)
     void *base = MAP_FAILED;
     size_t least = bytes / 64;
     for (; bytes >= least && bytes >= SWN_GRANULE; bytes /= 2) {
-        base =
-            mmap(NULL, bytes + SWN_GRANULE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        base = mmap(NULL, bytes + SWN_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base != MAP_FAILED)
             break;
     }
@@ -122,13 +125,13 @@ int swn_arena_create(struct swn_arena **out, size_t bytes)
         free(a);
         return -ENOMEM;
     }
-    a->base = swn_round_up((uintptr_t)base, SWN_GRANULE);
+    a->base = swn_round_up((uintptr_t)base, SWN_HUGE);
     a->granules = bytes / SWN_GRANULE;
     a->owner_bytes = swn_round_up(a->granules * sizeof *a->owner, SWN_PAGE);
     void *owner =
         mmap(NULL, a->owner_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (owner == MAP_FAILED || !(a->cold = hole_new(a, 0, a->granules, NULL))) {
-        munmap(base, bytes + SWN_GRANULE);
+        munmap(base, bytes + SWN_HUGE);
         free(a);
         return -ENOMEM;
     }
@@ -361,8 +364,9 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
         a->warm_granules += count;
 }
 
-/* From one pair of lists. */
-static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, size_t bytes, struct swn_piece *out)
+/* From one pair of lists, down to a multiple of `unit` granules if the piece has one. */
+static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, size_t bytes, size_t unit,
+                struct swn_piece *out)
 {
     struct hole **last = warm;
     if (!*last)
@@ -370,7 +374,9 @@ static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, siz
     while ((*last)->next)
         last = &(*last)->next;
     size_t count = bytes / SWN_GRANULE + (bytes % SWN_GRANULE != 0);
-    count = count < (*last)->count ? count : (*last)->count;
+    size_t end = (*last)->at + (*last)->count;
+    size_t more = count < (*last)->count ? (end - count) % unit : 0;
+    count = count + more < (*last)->count ? count + more : (*last)->count;
     size_t at = hole_take(a, last, count, 1);
     a->warm_granules -= count;
     *out = (struct swn_piece){.addr = a->base + at * SWN_GRANULE, .bytes = count * SWN_GRANULE};
@@ -380,7 +386,7 @@ static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, siz
 
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
 {
-    return trim(a, &a->warm, &a->cold, bytes, out);
+    return trim(a, &a->warm, &a->cold, bytes, 1, out);
 }
 
 int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out)
@@ -388,24 +394,8 @@ int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *ou
     struct swn_plot *p = a->plots;
     while (p && !p->warm)
         p = p->next;
-    return p && trim(a, &p->warm, &p->cold, bytes, out);
-}
-
-struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes)
-{
-    size_t count = swn_round_up(bytes, SWN_GRANULE) / SWN_GRANULE;
-    struct hole **from = count ? first_fit(&a->cold, count) : NULL;
-    struct swn_plot *p = from ? calloc(1, sizeof *p) : NULL;
-    if (p && !(p->cold = hole_new(a, 0, count, NULL))) {
-        free(p);
-        p = NULL;
-    }
-    if (!p)
-        return NULL;
-    p->at = p->cold->at = hole_take(a, from, count, 0);
-    p->count = count;
-    p->next = a->plots;
-    return a->plots = p;
+    /* The rest of a huge page would not be given back with a part of it. */
+    return p && trim(a, &p->warm, &p->cold, bytes, HUGE_GRANULES, out);
 }
 
 void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p)
@@ -511,6 +501,27 @@ static void cut_out(struct swn_arena *a, struct hole **link, size_t at, size_t c
     }
 }
 
+struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes)
+{
+    size_t count = swn_round_up(bytes, SWN_GRANULE) / SWN_GRANULE, at = 0;
+    size_t align = count < HUGE_GRANULES ? 1 : HUGE_GRANULES;
+    const struct hole *from = count ? a->cold : NULL;
+    while (from && (at = swn_round_up(from->at, align)) + count > from->at + from->count)
+        from = from->next;
+    struct hole *spare = from ? hole_new(a, 0, 0, NULL) : NULL, *own = spare ? hole_new(a, at, count, NULL) : NULL;
+    struct swn_plot *p = own ? calloc(1, sizeof *p) : NULL;
+    if (p) {
+        cut_out(a, &a->cold, at, count, &spare);
+        *p = (struct swn_plot){.at = at, .count = count, .cold = own, .next = a->plots};
+        a->plots = p;
+    } else if (own) {
+        hole_drop(a, &own);
+    }
+    if (spare)
+        hole_drop(a, &spare);
+    return p;
+}
+
 struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t at, size_t len, size_t *fresh)
 {
     size_t first = p->at + at / SWN_GRANULE, count = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE;
@@ -526,10 +537,8 @@ struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t
         r->plotted = 1;
         *fresh = cold * SWN_GRANULE;
     }
-    if (spare) {
-        spare->next = a->spare_holes;
-        a->spare_holes = spare;
-    }
+    if (spare)
+        hole_drop(a, &spare);
     return r;
 }
 

@@ -133,7 +133,8 @@ void swn_arena_join(struct swn_arena *a, struct swn_range *r);
 /* What swn_arena_alloc(len) would say is fresh; 0: it would be served from warm pages. */
 size_t swn_arena_fresh(struct swn_arena *a, size_t len);
 /* Address space for tensors whose places are chosen by the caller, apart from all others: swn_arena_alloc and
- * swn_arena_trim never take of it. It is the arena's; NULL: no address space, or no memory for its tables. */
+ * swn_arena_trim never take of it. It is the arena's, and begins where a huge page can if it has room for one. NULL: no
+ * address space, or no memory for its tables. */
 struct swn_plot;
 struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes);
 /* Ends that: what is free of it is anybody's now, the rest when its tensors are gone. */
@@ -148,7 +149,7 @@ size_t swn_arena_plot_cold(const struct swn_arena *a);
 /* Whose the first taken granule of [at, at + len) of the plot is; NULL: all are free. `at` is a multiple of
  * SWN_GRANULE. */
 struct swn_range *swn_plot_holder(const struct swn_arena *a, const struct swn_plot *p, size_t at, size_t len);
-/* How many bytes of that have no pages yet; all of it must be free. */
+/* How many bytes of that are free and have no pages. */
 size_t swn_plot_fresh(const struct swn_plot *p, size_t at, size_t len);
 /* A range just there. NULL: it is not all free, or there is no memory for a descriptor. *fresh as swn_arena_alloc. */
 struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t at, size_t len, size_t *fresh);
@@ -158,7 +159,7 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
 /* Takes about `bytes` at the end of the last warm piece outside all plots out of the warm set, or all of it: 1 and *out
  * to be dropped by the caller, or 0 when none is left. */
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out);
-/* The same inside them. */
+/* The same inside them, and as much more as makes that whole huge pages. */
 int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out);
 size_t swn_arena_warm_bytes(const struct swn_arena *a);
 

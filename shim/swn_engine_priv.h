@@ -119,6 +119,8 @@ struct swn_engine {
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
     int settling;                  /* passes until activations are where they will be, see swn_places.c */
+    int plots_rough;               /* huge pages of theirs are missing, or gone in part */
+    unsigned plots_smoothed;       /* so often that was mended */
     size_t unplotted_other;        /* what they took at most before they had plots; 0: plot_extra is known */
     size_t plot_extra;             /* how much more the plots take */
     uint64_t plots_refused;        /* the budget in which that is better had by weights; 0: none */

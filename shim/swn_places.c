@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "swn_engine_priv.h"
+#include "swn_huge.h"
 #include "swn_size.h"
 #include "swn_slots.h"
 
@@ -20,6 +21,8 @@
 #define IDLE_PASSES 256
 /* Passes remembered by a hash only, to see that they recur. */
 #define SEEN 64
+/* Huge pages of plots that were given back in parts are made again so often. */
+#define MOST_SMOOTHED 8
 /* Passes until it is known what is needed beside a new plot. */
 #define SETTLING 2
 /* Lives may change from pass to pass for ever: a plan is mended so often. */
@@ -128,6 +131,8 @@ static int have_plot(struct swn_engine *e, struct swn_places *s)
         swn_arena_unplot(e->arena, s->plot);
     s->plot = plot;
     e->settling = SETTLING;
+    e->plots_rough = 1;
+    e->plots_smoothed = 0;
     return 1;
 }
 
@@ -217,12 +222,47 @@ static void settle(struct swn_engine *e)
     e->plan_dirty = 1;
 }
 
+/* Whether all of a huge page's place has pages, and they are ordinary ones that can be moved. */
+static int is_solid(const struct swn_engine *e, const struct swn_plot *plot, size_t at)
+{
+    size_t end = at + SWN_HUGE;
+    const struct swn_range *r;
+    for (size_t next = at; next < end && (r = swn_plot_holder(e->arena, plot, next, end - next));
+         next = r->addr + r->span - swn_plot_addr(e->arena, plot))
+        if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->lodges || r->foreign_map ||
+            r->lead->registered || r->lead->on_device)
+            return 0;
+    return !swn_plot_fresh(plot, at, SWN_HUGE);
+}
+
+/* Slices are read into plots, and into huge pages a disk may read twice as fast (blocks/swn_huge.h). All of a plot is
+ * counted once a pass has been through it: making huge pages of it takes no more memory. Nothing is lodged in a plot
+ * before that, for pages that are being read into do not move. */
+static void smooth(struct swn_engine *e)
+{
+    if (!e->plots_rough || e->settling)
+        return;
+    e->plots_rough = 0;
+    if (e->plots_smoothed == MOST_SMOOTHED)
+        return;
+    e->plots_smoothed++;
+    while (e->lodged_plotted && swn_lodge_evict(e)) {
+    }
+    for (struct swn_thread_state *t = e->threads; t; t = t->next) {
+        const struct swn_plot *plot = t->places ? t->places->plot : NULL;
+        for (size_t at = 0; plot && at + SWN_HUGE <= swn_plot_bytes(plot); at += SWN_HUGE)
+            if (is_solid(e, plot, at))
+                (void)swn_huge_collapse((void *)(swn_plot_addr(e->arena, plot) + at), SWN_HUGE);
+    }
+}
+
 void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t)
 {
     struct swn_places *s = t->places;
     if (e->config.without & SWN_WITHOUT_PLACES || (!s && !(s = t->places = calloc(1, sizeof *s))))
         return;
     settle(e);
+    smooth(e);
     for (struct swn_thread_state *other = e->threads; other; other = other->next)
         if (other != t && other->places && other->places->plot && e->visits - other->last_visit > IDLE_VISITS)
             forget(e, other->places);
@@ -369,7 +409,7 @@ struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *
 {
     struct swn_places *s = t->places;
     size_t at, fresh;
-    if (!s || !s->plan || !s->plot)
+    if (!s || !s->plan || !s->plot || e->plots_rough)
         return NULL;
     until += next_pass ? (uint32_t)s->plan->pass.n : 0;
     return find_gap(e, s, size, until, 1, &at) ? swn_plot_alloc(e->arena, s->plot, at, size, &fresh) : NULL;

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "swn_arena.h"
+#include "swn_huge.h"
 #include "swn_random.h"
 
 #define GRANULES 1024
@@ -528,6 +529,7 @@ static void plots(void **state)
     assert_non_null(p);
     assert_non_null(other);
     assert_int_equal(swn_plot_bytes(p), PLOT * SWN_GRANULE);
+    assert_int_equal(swn_plot_addr(a, p) % SWN_HUGE, 0);
     int warm[PLOT] = {0};
     size_t taken = 0, warm_count = 0;
     for (unsigned round = 0; round < 20000; round++) {
@@ -585,9 +587,15 @@ static void plots(void **state)
             assert_int_equal(swn_arena_trim(a, 1, &piece), 0);
             assert_int_equal(swn_arena_trim_plots(a, 1, &piece), last < PLOT);
             if (last < PLOT) {
+                /* Down to where a huge page begins, or to what is not warm. */
+                size_t end = last + 1;
+                while (last % (SWN_HUGE / SWN_GRANULE) && warm[last - 1])
+                    last--;
                 assert_int_equal(piece.addr, swn_plot_addr(a, p) + last * SWN_GRANULE);
-                warm[last] = 0;
-                warm_count--;
+                assert_int_equal(piece.bytes, (end - last) * SWN_GRANULE);
+                for (size_t i = last; i < end; i++)
+                    warm[i] = 0;
+                warm_count -= end - last;
             }
         }
         assert_int_equal(swn_arena_plot_idle(a), (PLOT + 1 - taken) * SWN_GRANULE);

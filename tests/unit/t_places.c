@@ -7,8 +7,11 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
+
+#include "swn_huge.h"
 
 #define WEIGHTS 24
 #define WEIGHT_BYTES ((size_t)512 << 10)
@@ -129,6 +132,70 @@ static void settled(void *arg)
         bytes += swn_round_up(large.bytes[k], SWN_GRANULE);
     CHECK(steady(&before));
     CHECK(after.placed == before.placed + 10 * bytes);
+    CHECK(e->over_budget_peak == 0);
+    end();
+}
+
+/* Of the mapping that contains `at`, in KiB. */
+static long huge_kib(uintptr_t at)
+{
+    char line[256];
+    unsigned long lo, hi;
+    long kib = -1;
+    int here = 0;
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    CHECK(smaps);
+    while (fgets(line, sizeof line, smaps)) {
+        if (sscanf(line, "%lx-%lx ", &lo, &hi) == 2)
+            here = at >= lo && at < hi;
+        else if (here && sscanf(line, "AnonHugePages: %ld kB", &kib) == 1)
+            break;
+    }
+    fclose(smaps);
+    return kib;
+}
+
+/* Whether this kernel makes huge pages of private memory when asked to: Linux 6.1 and later, and no emulator. */
+static int makes_huge_pages(void)
+{
+    void *at = mmap(NULL, 2 * SWN_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(at != MAP_FAILED);
+    uintptr_t huge = swn_round_up((uintptr_t)at, SWN_HUGE);
+    int does = !swn_huge_collapse((void *)huge, SWN_HUGE) && huge_kib(huge) > 0;
+    munmap(at, 2 * SWN_HUGE);
+    return does;
+}
+
+/* All of a plot that is a huge page's is one, also after it was given back in part, and no more is counted for it. */
+static void huge_pages(void *arg)
+{
+    (void)arg;
+    if (!makes_huge_pages()) {
+        fprintf(stderr, "skipped: no huge pages here\n");
+        return;
+    }
+    begin();
+    uintptr_t addresses[TENSORS], at = UINTPTR_MAX;
+    for (unsigned i = 0; i < 16; i++)
+        pass(0, &large, -1, NULL, addresses);
+    for (unsigned k = 0; k < TENSORS; k++)
+        at = addresses[k] < at ? addresses[k] : at;
+    at -= at % SWN_HUGE;
+    long all = (long)(swn_arena_plot_bytes(e->arena) / SWN_HUGE * (SWN_HUGE >> 10));
+    CHECK(all > 0 && huge_kib(at) >= all);
+    long before_it_went = huge_kib(at);
+    pthread_mutex_lock(&e->lock);
+    while (swn_arena_warm_bytes(e->arena))
+        CHECK(swn_policy_give(e, 0) == 0);
+    pthread_mutex_unlock(&e->lock);
+    CHECK(huge_kib(at) <= before_it_went - all);
+    for (unsigned i = 0; i < 4; i++)
+        pass(0, &large, -1, NULL, NULL);
+    CHECK(huge_kib(at) >= all);
+    struct counters before = count();
+    for (unsigned i = 0; i < 4; i++)
+        pass(0, &large, -1, NULL, NULL);
+    CHECK(steady(&before));
     CHECK(e->over_budget_peak == 0);
     end();
 }
@@ -296,6 +363,7 @@ static void storm(void *arg)
 }
 
 IN_A_CHILD(settled, 120)
+IN_A_CHILD(huge_pages, 120)
 IN_A_CHILD(other_shapes, 120)
 IN_A_CHILD(kept_by_the_program, 120)
 IN_A_CHILD(lives_change, 120)
@@ -306,13 +374,10 @@ IN_A_CHILD(storm, 120)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settled),
-        cmocka_unit_test(test_other_shapes),
-        cmocka_unit_test(test_kept_by_the_program),
-        cmocka_unit_test(test_lives_change),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_two_threads),
-        cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_settled),      cmocka_unit_test(test_huge_pages),
+        cmocka_unit_test(test_other_shapes), cmocka_unit_test(test_kept_by_the_program),
+        cmocka_unit_test(test_lives_change), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_two_threads),  cmocka_unit_test(test_storm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
