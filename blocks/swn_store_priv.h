@@ -25,9 +25,9 @@ int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h,
 /* Sorts by_source and refuses sources that overlap. */
 int swn_store_index(struct swn_store *s, char why[SWN_WHY]);
 
-/* swn_cache_sample.c. Compares a block of each of (up to 512) extents and some anywhere with the open checkpoint file
- * `fd`, from which the store of one source was built: 0; -ENOENT, it was not; or an error of the reads. Reads through
- * the page cache, and leaves nothing of the store in it. */
+/* swn_cache_sample.c. Compares a block of each of (up to 4096) large extents and some anywhere with the open checkpoint
+ * file `fd`, from which the store of one source was built: 0; -ENOENT, it was not; or an error of the reads. Reads
+ * through the page cache, and leaves nothing of the store in it. */
 int swn_cache_sample(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY]);
 
 /* A store to be: what goes where. Made from a checkpoint or from another store, then written. */
