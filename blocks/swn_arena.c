@@ -364,9 +364,8 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
         a->warm_granules += count;
 }
 
-/* From one pair of lists, down to a multiple of `unit` granules if the piece has one. */
-static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, size_t bytes, size_t unit,
-                struct swn_piece *out)
+/* From one pair of lists. */
+static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, size_t bytes, struct swn_piece *out)
 {
     struct hole **last = warm;
     if (!*last)
@@ -374,9 +373,7 @@ static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, siz
     while ((*last)->next)
         last = &(*last)->next;
     size_t count = bytes / SWN_GRANULE + (bytes % SWN_GRANULE != 0);
-    size_t end = (*last)->at + (*last)->count;
-    size_t more = count < (*last)->count ? (end - count) % unit : 0;
-    count = count + more < (*last)->count ? count + more : (*last)->count;
+    count = count < (*last)->count ? count : (*last)->count;
     size_t at = hole_take(a, last, count, 1);
     a->warm_granules -= count;
     *out = (struct swn_piece){.addr = a->base + at * SWN_GRANULE, .bytes = count * SWN_GRANULE};
@@ -386,7 +383,7 @@ static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, siz
 
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
 {
-    return trim(a, &a->warm, &a->cold, bytes, 1, out);
+    return trim(a, &a->warm, &a->cold, bytes, out);
 }
 
 int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out)
@@ -394,8 +391,7 @@ int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *ou
     struct swn_plot *p = a->plots;
     while (p && !p->warm)
         p = p->next;
-    /* The rest of a huge page would not be given back with a part of it. */
-    return p && trim(a, &p->warm, &p->cold, bytes, HUGE_GRANULES, out);
+    return p && trim(a, &p->warm, &p->cold, bytes, out);
 }
 
 void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p)

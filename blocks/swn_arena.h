@@ -159,7 +159,7 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
 /* Takes about `bytes` at the end of the last warm piece outside all plots out of the warm set, or all of it: 1 and *out
  * to be dropped by the caller, or 0 when none is left. */
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out);
-/* The same inside them, and as much more as makes that whole huge pages. */
+/* The same inside them. */
 int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out);
 size_t swn_arena_warm_bytes(const struct swn_arena *a);
 

@@ -282,10 +282,12 @@ void *swn_engine_alloc(size_t n, int *strict)
     }
     size_t fresh;
     struct swn_range *r = placed ? swn_plot_alloc(e->arena, place.plot, place.at, n, &fresh) : NULL;
-    if (r)
+    if (r) {
         e->placed += r->size;
-    else
+        e->plots_rough |= fresh != 0;
+    } else {
         r = swn_arena_alloc(e->arena, n, &fresh);
+    }
     if (r) {
         e->filled += alone ? 0 : fresh;
         swn_places_born(t, r);

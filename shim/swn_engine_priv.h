@@ -119,8 +119,8 @@ struct swn_engine {
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
     int settling;                  /* passes until activations are where they will be, see swn_places.c */
-    int plots_rough;               /* huge pages of theirs are missing, or gone in part */
-    unsigned plots_smoothed;       /* so often that was mended */
+    int plots_rough;               /* pages of theirs are new, and small */
+    unsigned plots_smoothed;       /* so often these were made huge */
     size_t unplotted_other;        /* what they took at most before they had plots; 0: plot_extra is known */
     size_t plot_extra;             /* how much more the plots take */
     uint64_t plots_refused;        /* the budget in which that is better had by weights; 0: none */
@@ -129,7 +129,9 @@ struct swn_engine {
     uint64_t plan_visit;
     uint64_t plan_goal, plan_since_ns; /* the budget that the plan in force is for, and since when one for it is */
     size_t planned_other;
-    uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
+    uint64_t dropped_passed; /* what had been let go of when the last pass ended */
+    unsigned short_passes;   /* in a row, that the plan left too little for */
+    uint64_t spill_retry;    /* allocation number before which a full disk is not asked again */
     uint64_t allocs;
 
     /* Bytes of memory that came without pages, each of which is filled once, or zeroed; of pages let go; and of tensors

@@ -21,7 +21,7 @@
 #define IDLE_PASSES 256
 /* Passes remembered by a hash only, to see that they recur. */
 #define SEEN 64
-/* Huge pages of plots that were given back in parts are made again so often. */
+/* A plot whose pages come and go is made of huge pages so often. */
 #define MOST_SMOOTHED 8
 /* Passes until it is known what is needed beside a new plot. */
 #define SETTLING 2
@@ -131,7 +131,6 @@ static int have_plot(struct swn_engine *e, struct swn_places *s)
         swn_arena_unplot(e->arena, s->plot);
     s->plot = plot;
     e->settling = SETTLING;
-    e->plots_rough = 1;
     e->plots_smoothed = 0;
     return 1;
 }
@@ -222,6 +221,11 @@ static void settle(struct swn_engine *e)
     e->plan_dirty = 1;
 }
 
+static int is_rough(const struct swn_engine *e)
+{
+    return e->plots_rough && e->plots_smoothed < MOST_SMOOTHED;
+}
+
 /* Whether all of a huge page's place has pages, and they are ordinary ones that can be moved. */
 static int is_solid(const struct swn_engine *e, const struct swn_plot *plot, size_t at)
 {
@@ -235,16 +239,14 @@ static int is_solid(const struct swn_engine *e, const struct swn_plot *plot, siz
     return !swn_plot_fresh(plot, at, SWN_HUGE);
 }
 
-/* Slices are read into plots, and into huge pages a disk may read twice as fast (blocks/swn_huge.h). All of a plot is
- * counted once a pass has been through it: making huge pages of it takes no more memory. Nothing is lodged in a plot
- * before that, for pages that are being read into do not move. */
+/* Slices are read into plots, and into huge pages a disk may read twice as fast (blocks/swn_huge.h). All that a pass
+ * has been through is counted: making huge pages of it takes no more memory. Between the pass that has filled in pages
+ * and this nothing is lodged in a plot, for pages that are being read into do not move. */
 static void smooth(struct swn_engine *e)
 {
-    if (!e->plots_rough || e->settling)
+    if (!is_rough(e) || e->settling)
         return;
     e->plots_rough = 0;
-    if (e->plots_smoothed == MOST_SMOOTHED)
-        return;
     e->plots_smoothed++;
     while (e->lodged_plotted && swn_lodge_evict(e)) {
     }
@@ -409,7 +411,7 @@ struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *
 {
     struct swn_places *s = t->places;
     size_t at, fresh;
-    if (!s || !s->plan || !s->plot || e->plots_rough)
+    if (!s || !s->plan || !s->plot || is_rough(e))
         return NULL;
     until += next_pass ? (uint32_t)s->plan->pass.n : 0;
     return find_gap(e, s, size, until, 1, &at) ? swn_plot_alloc(e->arena, s->plot, at, size, &fresh) : NULL;

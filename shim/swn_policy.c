@@ -24,6 +24,8 @@
 /* A window is whole granules, and small tensors come and go between two large ones. Without plots there is room for
  * that whenever activations are not at their peak. */
 #define PLOT_MARGIN (2 * SWN_GRANULE)
+/* So many passes in a row are no accident. */
+#define SHORT_PASSES 4
 /* Without places a pass faults in again one to two times what the plot holds (ResNet-101, MobileNetV2). A page took 2.6
  * to 3.1 us, and letting go of it 0.5 us, on a busy virtual machine. */
 #define PLOT_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
@@ -542,9 +544,21 @@ static void say_plan(const struct swn_draft *d)
             d->read_ns / 1e6, d->plan.latency_ns / 1e6);
 }
 
+/* A plan that leaves a little too little for activations stays in force (swn_engine_note_peak), but not where pages go
+ * and come back for that in pass after pass. */
+static void note_shortness(struct swn_engine *e)
+{
+    int is_short = e->planned && !e->settling && e->dropped != e->dropped_passed && e->other_peak > e->planned_other;
+    e->dropped_passed = e->dropped;
+    e->short_passes = is_short ? e->short_passes + 1 : 0;
+    if (e->short_passes == SHORT_PASSES)
+        e->plan_dirty = 1;
+}
+
 /* A thread has begun another pass. With several threads this is not everybody's, so the others' peaks only fade. */
 void swn_policy_passed(struct swn_engine *e)
 {
+    note_shortness(e);
     e->other_before -= e->other_before / 16;
     e->other_before = swn_policy_other_peak(e);
     e->other_peak = swn_policy_other_held(e);

@@ -83,13 +83,6 @@ void swn_policy_unkeep(struct swn_engine *e, struct swn_range *r)
         swn_policy_drop_frame(e, r);
 }
 
-static int trim_plots(struct swn_engine *e, size_t bytes, struct swn_piece *out)
-{
-    int some = swn_arena_trim_plots(e->arena, bytes, out);
-    e->plots_rough |= some;
-    return some;
-}
-
 /* Lets go of warm pages until `bytes` more fit; of those that a plan has a use for last, or not at all. */
 static void trim_warm(struct swn_engine *e, size_t bytes, int plots)
 {
@@ -97,7 +90,7 @@ static void trim_warm(struct swn_engine *e, size_t bytes, int plots)
     for (;;) {
         size_t need = swn_engine_resident(e) + bytes, over = need - e->config.budget_bytes;
         if (need <= e->config.budget_bytes ||
-            (!swn_arena_trim(e->arena, over, &piece) && (!plots || !trim_plots(e, over, &piece))))
+            (!swn_arena_trim(e->arena, over, &piece) && (!plots || !swn_arena_trim_plots(e->arena, over, &piece))))
             return;
         madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
         e->dropped += piece.bytes;
@@ -205,7 +198,7 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
     swn_lodge_evict(e);
-    if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || trim_plots(e, SIZE_MAX, &piece)) {
+    if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
         madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
         e->dropped += piece.bytes;
         return 0;
