@@ -35,10 +35,10 @@ struct swn_frame {
     int kept;     /* lives behind the window, not part of it */
     void *lodged; /* where it lies, if that is memory of the caller's and no part of the pool; else NULL */
     int urgent, wanted;
-    int checked;         /* its file has checksums; 2: a fetch did not match, and is being repeated */
-    _Atomic int tainted; /* the fault handler let a store through its read-only view */
-    const void *owner;   /* cursor it was fetched for */
-    uint64_t start_ns;
+    int checked;                /* its file has checksums; 2: a fetch did not match, and is being repeated */
+    _Atomic int tainted;        /* the fault handler let a store through its read-only view */
+    const void *owner;          /* cursor it was fetched for */
+    uint64_t start_ns, written; /* when its read began, and what had been spilled by then */
     struct swn_fetch_job job;
     /* The job reads chunks of an extent's copy to the frame's end, and they are decoded to where they belong as they
      * arrive; NULL: it reads the bytes themselves. */

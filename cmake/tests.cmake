@@ -41,6 +41,8 @@ set(t_alloc_LINK -Wl,--wrap=swn_verify_memory)
 set(t_pages_LINK -Wl,--wrap=sysconf)
 # What changes while a plan is made without the lock.
 set(t_budget_LINK -Wl,--wrap=swn_policy_make_plan)
+# The disk and the clock.
+set(t_drift_LINK -Wl,--wrap=swn_policy_disk_speed -Wl,--wrap=swn_now_ns)
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
 set(unit_tests_without_threads t_config t_cut t_divide t_order t_pickle t_plan t_results t_safetensors t_size t_zip)
 foreach(source IN LISTS unit_tests)

@@ -106,7 +106,7 @@ at::Tensor with_smaller_copies(const swn_sliced &what)
 {
     size_t storage_bytes = what.weight.storage().nbytes(), rows = least_slice / what.row_bytes / 64 * 64 + 64;
     if (!what.copied || what.weight.nbytes() != storage_bytes || rows * what.row_bytes > storage_bytes / 2 ||
-        host->trial_room(storage_bytes))
+        host->copy_room(storage_bytes))
         return {};
     swn_cuts cuts = even_cuts(storage_bytes, rows * what.row_bytes);
     if (!swn_same_in_slices(what, cuts))

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 14u
+#define SWN_ATEN_ABI 15u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -127,6 +127,8 @@ struct swn_host {
     /* Whether there is, or now is, room for so much more within the budget. If there is none, nothing has left for it.
      */
     int (*trial_room)(size_t bytes);
+    /* Likewise for a copy of a weight that a kernel would make, which is a tensor: it may have a place already. */
+    int (*copy_room)(size_t bytes);
     /* Likewise: copies n rows of row_bytes each to `out`, in this order. Number 0 is at `first`, and all `count` that
      * there are lie inside args[arg], whose `rows` is not 0. 0: not done, its own address serves; or one of the numbers
      * is none of a row's. They may change meanwhile, and are looked at once. */

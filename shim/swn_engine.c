@@ -221,6 +221,7 @@ void swn_engine_host(struct swn_host *out)
                              .trial_unmap = swn_trial_unmap,
                              .trial_fold = swn_trial_fold,
                              .trial_room = swn_trial_room,
+                             .copy_room = swn_slice_copy_room,
                              .rows_copy = swn_rows_copy,
                              .fill_begin = swn_fill_begin,
                              .fill_next = swn_fill_next,

@@ -35,6 +35,16 @@ struct swn_node {
 #define SWN_NODE_BITS 20
 #define SWN_NODE_MOST ((size_t)1 << SWN_NODE_BITS)
 
+/* How far the machine is from what the plan in force was made for, see swn_policy_drift.c. */
+struct swn_drift {
+    double speed, compute_ns; /* then: the disk's, in bytes per ns; and of all weights' operators together */
+    unsigned passes;          /* in a row, with others */
+    uint64_t since_ns;        /* when these began */
+    unsigned plans;           /* made for that reason, up to some number */
+    unsigned short_passes;    /* in a row, that had too little for activations */
+    uint64_t dropped;         /* what had been let go of when the last pass ended */
+};
+
 struct swn_thread_state {
     struct swn_cursor cursor;
     uint64_t last_visit; /* engine's visit number */
@@ -129,9 +139,7 @@ struct swn_engine {
     uint64_t plan_visit;
     uint64_t plan_goal, plan_since_ns; /* the budget that the plan in force is for, and since when one for it is */
     size_t planned_other;
-    uint64_t dropped_passed; /* what had been let go of when the last pass ended */
-    unsigned short_passes;   /* in a row, that the plan left too little for */
-    uint64_t spill_retry;    /* allocation number before which a full disk is not asked again */
+    uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
     uint64_t allocs;
 
     /* Bytes of memory that came without pages, each of which is filled once, or zeroed; of pages let go; and of tensors
@@ -141,6 +149,7 @@ struct swn_engine {
         demand_peak;
     uint64_t live_recent;   /* most live bytes of late */
     double plan_compute_ns; /* a pass with everything in memory, as the plan in force has it */
+    struct swn_drift drift;
     struct swn_fetch *fork_paused;
     int forked;
     uint64_t deferred; /* bytes registered instead of read or copied */
@@ -255,11 +264,18 @@ struct swn_draft {
     int unplot;                   /* out: the plan is one without them, whose room weights have a better use for */
     struct swn_plan plan;
 };
-void swn_policy_passed(struct swn_engine *e);
+/* The disk as its last reads were, in bytes per ns, and what a read costs beyond its bytes. */
+double swn_policy_disk_speed(struct swn_engine *e, double *latency_ns);
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out);
 void swn_policy_drop_draft(struct swn_draft *d);
 int swn_policy_make_plan(struct swn_draft *d);
 int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d);
+
+/* swn_policy_drift.c */
+/* A thread has begun another pass. With several threads this is not everybody's. */
+void swn_policy_passed(struct swn_engine *e);
+/* A plan is in force that counts on a disk of this speed. */
+void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns);
 
 /* swn_policy_room.c */
 int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
@@ -370,6 +386,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned arg, size_t off, size_t b
 void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, const struct swn_range *r);
 /* The operator is done with a `sliced` argument. */
 void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
+int swn_slice_copy_room(size_t bytes);
 
 /* swn_trial.c: as in swn_aten.h, without the lock */
 void *swn_trial_map(size_t bytes, size_t period);

@@ -24,8 +24,6 @@
 /* A window is whole granules, and small tensors come and go between two large ones. Without plots there is room for
  * that whenever activations are not at their peak. */
 #define PLOT_MARGIN (2 * SWN_GRANULE)
-/* So many passes in a row are no accident. */
-#define SHORT_PASSES 4
 /* Without places a pass faults in again one to two times what the plot holds (ResNet-101, MobileNetV2). A page took 2.6
  * to 3.1 us, and letting go of it 0.5 us, on a busy virtual machine. */
 #define PLOT_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
@@ -287,7 +285,7 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
 
 /* The disk as its last reads were: time = latency + bytes / speed, fitted as they come in; before there are enough of
  * different sizes, bytes by time. */
-static double disk_speed(struct swn_engine *e, double *latency_ns)
+double swn_policy_disk_speed(struct swn_engine *e, double *latency_ns)
 {
     struct swn_fetch_stats s;
     double c[2];
@@ -478,7 +476,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     size_t len = out->ids && out->nodes ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
         out->n = swn_policy_gather(e, out->ids, most);
-    out->bytes_per_ns = disk_speed(e, &out->read_ns);
+    out->bytes_per_ns = swn_policy_disk_speed(e, &out->read_ns);
     for (size_t i = 0; i < out->n; i++) {
         struct swn_node *node = swn_node_of(e, out->ids[i]);
         out->nodes[i] =
@@ -544,26 +542,6 @@ static void say_plan(const struct swn_draft *d)
             d->read_ns / 1e6, d->plan.latency_ns / 1e6);
 }
 
-/* A plan that leaves a little too little for activations stays in force (swn_engine_note_peak), but not where pages go
- * and come back for that in pass after pass. */
-static void note_shortness(struct swn_engine *e)
-{
-    int is_short = e->planned && !e->settling && e->dropped != e->dropped_passed && e->other_peak > e->planned_other;
-    e->dropped_passed = e->dropped;
-    e->short_passes = is_short ? e->short_passes + 1 : 0;
-    if (e->short_passes == SHORT_PASSES)
-        e->plan_dirty = 1;
-}
-
-/* A thread has begun another pass. With several threads this is not everybody's, so the others' peaks only fade. */
-void swn_policy_passed(struct swn_engine *e)
-{
-    note_shortness(e);
-    e->other_before -= e->other_before / 16;
-    e->other_before = swn_policy_other_peak(e);
-    e->other_peak = swn_policy_other_held(e);
-}
-
 /* Puts a plan into force. -EAGAIN: a weight that it knows is gone, -EBUSY: it is in force, but what is in use keeps
  * part of it from being carried out now; it is tried again. */
 int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
@@ -585,6 +563,7 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     e->plan_goal = d->goal;
     e->planned_other = d->other;
     e->plan_compute_ns = d->plan.compute_ns;
+    swn_policy_drift_begin(e, d->bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);
     return 0;

@@ -266,3 +266,14 @@ void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
         swn_window_forget(e, r);
     arg->remap = arg->sliced == 1;
 }
+
+/* Where a pass is laid out, the copy has its place in the plot like any other tensor. */
+int swn_slice_copy_room(size_t bytes)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    size_t placed = swn_arena_plot_idle(e->arena) + e->lodged_plotted;
+    int fits = placed >= bytes || swn_policy_offer_room(e, bytes) == 0;
+    pthread_mutex_unlock(&e->lock);
+    return fits;
+}

@@ -56,7 +56,9 @@ static void note_read(struct swn_engine *e, const struct swn_frame *f, uint64_t 
 {
     uint64_t begin = f->start_ns > e->read_done_ns ? f->start_ns : e->read_done_ns;
     double ns = now > begin ? (double)(now - begin) : 0;
-    swn_online_add(&e->disk, (double)f->job.len, ns);
+    /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
+    if (!f->kept && f->written == swn_policy_written(e))
+        swn_online_add(&e->disk, (double)f->job.len, ns);
     if (e->record && f->range && swn_is_weight(f->range))
         swn_record_read(e->record, &e->nodes[f->range->lead->node], f->job.len, ns);
 }
@@ -114,6 +116,7 @@ static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct 
     f->wanted = 1;
     f->state = SWN_FRAME_FILLING;
     f->start_ns = swn_now_ns();
+    f->written = swn_policy_written(e);
     f->job = (struct swn_fetch_job){.file = &r->file->fetch,
                                     .off = r->extent,
                                     .buf = swn_pool_rw(e->pool, f),

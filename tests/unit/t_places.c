@@ -200,6 +200,25 @@ static void huge_pages(void *arg)
     end();
 }
 
+/* A copy that a kernel would make has its place in the plot: asking for it costs nothing, and is not needing it. */
+static void copies_have_places(void *arg)
+{
+    (void)arg;
+    begin();
+    CHECK(swn_slice_copy_room(MIB) && !swn_slice_copy_room(BUDGET + 1)); /* without a plot, like anything else */
+    for (unsigned i = 0; i < 16; i++)
+        pass(0, &large, -1, NULL, NULL);
+    struct counters before = count();
+    size_t peak = swn_policy_other_peak(e);
+    for (unsigned i = 0; i < 5; i++) {
+        CHECK(swn_slice_copy_room(swn_arena_plot_idle(e->arena)));
+        pass(0, &large, -1, NULL, NULL);
+    }
+    CHECK(steady(&before) && count().plans == before.plans);
+    CHECK(swn_policy_other_peak(e) == peak && !e->plan_dirty);
+    end();
+}
+
 static void other_shapes(void *arg)
 {
     (void)arg;
@@ -364,6 +383,7 @@ static void storm(void *arg)
 
 IN_A_CHILD(settled, 120)
 IN_A_CHILD(huge_pages, 120)
+IN_A_CHILD(copies_have_places, 120)
 IN_A_CHILD(other_shapes, 120)
 IN_A_CHILD(kept_by_the_program, 120)
 IN_A_CHILD(lives_change, 120)
@@ -374,10 +394,15 @@ IN_A_CHILD(storm, 120)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settled),      cmocka_unit_test(test_huge_pages),
-        cmocka_unit_test(test_other_shapes), cmocka_unit_test(test_kept_by_the_program),
-        cmocka_unit_test(test_lives_change), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_two_threads),  cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_settled),
+        cmocka_unit_test(test_huge_pages),
+        cmocka_unit_test(test_copies_have_places),
+        cmocka_unit_test(test_other_shapes),
+        cmocka_unit_test(test_kept_by_the_program),
+        cmocka_unit_test(test_lives_change),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_storm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
