@@ -6,8 +6,8 @@
 A point p is a budget of other + p % of the weights. Each run within a budget stands between two profiles of the model in
 memory, and is compared with the mean of what `swapnetctl plan` predicts from either, so that both see the same minutes of
 the machine and its disk. Medians over the rounds; the goal is a prediction within 10 % of what is measured. *drift* is the
-most by which the program in memory changed its pace between the two profiles of one run: where it is over 10 %, the
-machine was not fit for measuring.
+most by which the program in memory changed its pace between the two profiles of one run: where that is over 10 %, the
+machine was not fit for measuring, and the round does not count; *rounds* says how many do.
 """
 import argparse
 import json
@@ -21,6 +21,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 BIN = HERE.parent / "build" / "release" / "bin"
+MOST_DRIFT = 0.1
 
 
 def run(*command):
@@ -89,13 +90,17 @@ def one_round(args, model, number, store):
 
 
 def report(rows):
-    """Errors are medians of each round's own: both of its numbers saw the same minutes of the machine."""
+    """Errors are medians of each round's own: both of its numbers saw the same minutes of the machine. Those in which it
+    drifted too far say nothing and are left out."""
     print(f"{'model':<12} {'point':>5} {'budget MiB':>10} {'plain ms':>9} {'predicted':>9} {'measured':>9} {'error':>7} "
-          f"{'of rounds':>15} {'drift':>7}")
+          f"{'of rounds':>15} {'drift':>7} {'rounds':>6}")
     within = 0
     keys = sorted({(row["model"], row["point"]) for row in rows})
     for model, point in keys:
-        mine = [row for row in rows if (row["model"], row["point"]) == (model, point)]
+        mine = [row for row in rows if (row["model"], row["point"]) == (model, point) and abs(row["drift"]) <= MOST_DRIFT]
+        if not mine:
+            print(f"{model:<12} {point:>4}% the machine was not fit for measuring in any round")
+            continue
         plain, predicted, measured = (statistics.median(row[key] for row in mine)
                                       for key in ("plain_ms", "predicted_ms", "measured_ms"))
         errors = [row["predicted_ms"] / row["measured_ms"] - 1 for row in mine]
@@ -103,7 +108,7 @@ def report(rows):
         within += abs(error) <= 0.1
         print(f"{model:<12} {point:>4}% {mine[0]['budget_bytes'] / (1 << 20):>10.1f} {plain:>9.1f} {predicted:>9.1f} "
               f"{measured:>9.1f} {error:>+7.1%} {min(errors):>+7.0%} {max(errors):>+7.0%} "
-              f"{max(abs(row['drift']) for row in mine):>7.0%}")
+              f"{max(abs(row['drift']) for row in mine):>7.0%} {len(mine):>6}")
     print(f"{within} of {len(keys)} within 10 %")
 
 

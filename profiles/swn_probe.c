@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -75,15 +76,21 @@ static void close_probe(struct probe *b)
         munmap(b->buf, b->buf_bytes);
 }
 
-struct wait {
+/* Reads under way at once, as when layers are read ahead: one alone would say what it costs to wait for a disk. Of a
+ * large one that is little. */
+#define DEPTH 3
+#define LARGE ((uint64_t)16 << 20)
+
+struct batch {
     sem_t done;
-    int err;
+    _Atomic int err;
 };
 
 static void done(struct swn_fetch_job *job, int err)
 {
-    struct wait *w = job->user;
-    w->err = err;
+    struct batch *w = job->user;
+    if (err)
+        atomic_store(&w->err, err);
     sem_post(&w->done);
 }
 
@@ -94,35 +101,44 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static int read_once(struct probe *b, uint64_t bytes, double *seconds)
+/* *seconds: of each of `depth` reads. All have ended when this returns. */
+static int read_batch(struct probe *b, uint64_t bytes, int depth, double *seconds)
 {
-    struct wait w = {.err = 0};
-    struct swn_fetch_job job = {.file = &b->file->fetch, .off = b->off, .buf = b->buf, .len = (size_t)bytes};
-    job.done = done;
-    job.user = &w;
+    struct batch w = {.err = 0};
+    struct swn_fetch_job jobs[DEPTH];
+    int rc = 0, submitted = 0;
     sem_init(&w.done, 0, 0);
     double begin = now_s();
-    int rc = swn_fetch_submit(b->fetch, &job, 0);
-    while (!rc && sem_wait(&w.done) && errno == EINTR)
-        ;
-    *seconds = now_s() - begin;
+    while (!rc && submitted < depth) {
+        struct swn_fetch_job *job = &jobs[submitted];
+        *job = (struct swn_fetch_job){
+            .file = &b->file->fetch, .off = b->off, .buf = b->buf, .len = (size_t)bytes, .done = done, .user = &w};
+        rc = swn_fetch_submit(b->fetch, job, 0);
+        submitted += !rc;
+    }
+    for (int i = 0; i < submitted; i++)
+        while (sem_wait(&w.done) && errno == EINTR)
+            ;
+    *seconds = (now_s() - begin) / depth;
     sem_destroy(&w.done);
-    return rc ? rc : w.err;
+    return rc ? rc : atomic_load(&w.err);
 }
 
 static int probe_layer(struct probe *b, struct swn_profile_layer *l)
 {
     uint64_t bytes = whole_pages(l->l.bytes);
-    if (!bytes || bytes * ROUNDS > b->left)
+    int depth = bytes < LARGE ? DEPTH : 1;
+    uint64_t all = bytes * (uint64_t)depth * ROUNDS;
+    if (!bytes || all > b->left)
         return 0;
     struct swn_profile_read *grown = realloc(l->reads, (l->read_count + ROUNDS) * sizeof *grown);
     if (!grown)
         return -ENOMEM;
     l->reads = grown;
-    b->left -= bytes * ROUNDS;
+    b->left -= all;
     for (int i = 0; i < ROUNDS; i++) {
         double seconds;
-        int rc = read_once(b, bytes, &seconds);
+        int rc = read_batch(b, bytes, depth, &seconds);
         if (rc)
             return rc;
         l->reads[l->read_count++] = (struct swn_profile_read){bytes, seconds};
@@ -139,7 +155,7 @@ int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir)
     size_t step = p->layer_count > MOST_LAYERS ? p->layer_count / MOST_LAYERS : 1;
     double first;
     if (!rc)
-        rc = read_once(&b, PAGE, &first); /* the queue's thread is awake now */
+        rc = read_batch(&b, PAGE, 1, &first); /* the queue's thread is awake now */
     for (size_t i = 0; !rc && i < p->layer_count; i += step)
         rc = probe_layer(&b, &p->layers[i]);
     close_probe(&b);

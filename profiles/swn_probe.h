@@ -1,8 +1,8 @@
 /* swn_probe.h - how long reads take where nothing was streamed while a model was profiled.
  *
- * Writes a scratch file into a directory of block stores and reads pieces of the sizes of the model's layers, each
- * alone, through the fetch queue that streams weights. For programs, which may take seconds and hundreds of MiB of
- * disk.
+ * Writes a scratch file into a directory of block stores and reads pieces of the sizes of the model's layers, a few at
+ * once as when layers are read ahead, through the fetch queue that streams weights. For programs, which may take
+ * seconds and hundreds of MiB of disk.
  */
 #ifndef SWN_PROBE_H
 #define SWN_PROBE_H
