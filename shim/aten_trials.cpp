@@ -7,23 +7,20 @@
 #include <torch/version.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <numeric>
+
+#include "aten_trial_memory.h"
 
 namespace
 {
 
 const swn_host *host;
 
-// What is mapped over and over. Of a large weight more, so that there are not too many mappings.
-constexpr size_t least_period = 1u << 20, most_period = 4u << 20, most_periods = 256;
 // Rows after which a weight repeats itself where kernels copy it in blocks of rows: of 8 to 64 each, or of one group.
 constexpr size_t block_rows = 64;
 constexpr size_t most_trials = 512; // shapes that are remembered
-// Where in a page, or in a line of the cache, such numbers begin.
-constexpr size_t page = 4096, line = 64;
 
 struct Less {
     using is_transparent = void;
@@ -44,123 +41,22 @@ struct Trial {
 std::mutex trials_lock; // a fork waits for it
 std::map<std::vector<int64_t>, Trial, Less> trials;
 
-// With all the bits that the type has: products of fewer are exact, and say nothing of how they are rounded.
-template <typename T> T rounded(double number)
-{
-    return static_cast<T>(static_cast<float>(number));
-}
-
-template <> double rounded<double>(double number)
-{
-    return number;
-}
-
-template <typename T> void numbers(char *at, size_t bytes)
-{
-    T *to = reinterpret_cast<T *>(at);
-    uint64_t state = 0x9e3779b97f4a7c15u;
-    for (size_t i = 0; i < bytes / sizeof(T); i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        to[i] = rounded<T>(static_cast<double>(static_cast<int64_t>(state)) * 0x1p-63);
-    }
-}
-
-void fill(char *at, size_t bytes, at::ScalarType type)
-{
-    if (type == at::kFloat)
-        numbers<float>(at, bytes);
-    else if (type == at::kDouble)
-        numbers<double>(at, bytes);
-    else if (type == at::kHalf)
-        numbers<at::Half>(at, bytes);
-    else
-        numbers<at::BFloat16>(at, bytes);
-}
-
-size_t round_up(size_t bytes, size_t to)
-{
-    return (bytes + to - 1) / to * to;
-}
-
-// Memory that reads as random numbers of one type, as much as is asked for, out of a few MiB.
-class Random
-{
-  public:
-    Random(size_t bytes, size_t period, at::ScalarType type) : bytes_(bytes), period_(period)
-    {
-        base_ = static_cast<char *>(host->trial_map(bytes_, period_));
-        if (base_)
-            fill(base_, period_, type);
-    }
-    Random(const Random &) = delete;
-    ~Random()
-    {
-        if (base_)
-            host->trial_unmap(base_, bytes_, period_);
-    }
-    // nullptr: there is no memory.
-    char *base() const
-    {
-        return base_;
-    }
-
-  private:
-    size_t bytes_, period_;
-    char *base_ = nullptr;
-};
-
-// This thread's copies of the weight are folded like the weight itself, as long as this lives.
-class Folding
-{
-  public:
-    Folding(size_t bytes, size_t period)
-    {
-        host->trial_fold(bytes, period);
-    }
-    Folding(const Folding &) = delete;
-    ~Folding()
-    {
-        host->trial_fold(0, 0);
-    }
-};
-
-bool same_bits(const at::Tensor &a, const at::Tensor &b)
-{
-    at::Tensor x = a.contiguous(), y = b.contiguous();
-    return x.nbytes() == y.nbytes() && std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
-}
-
 size_t weight_in_page(const swn_sliced &what)
 {
-    return static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize() % page;
+    return static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize() % swn_page;
 }
 
 size_t input_in_line(const swn_sliced &what)
 {
-    return reinterpret_cast<uintptr_t>(what.input.data_ptr()) % line;
-}
-
-size_t extent(const at::Tensor &tensor)
-{
-    int64_t last = 0;
-    for (int64_t i = 0; i < tensor.dim(); i++)
-        last += (tensor.size(i) - 1) * tensor.stride(i);
-    return static_cast<size_t>(last + 1) * tensor.itemsize();
-}
-
-// Of numbers that nobody copies: as much as there is, up to a few MiB.
-size_t period_of(size_t bytes)
-{
-    size_t period = std::max(least_period, bytes / most_periods);
-    return round_up(std::min({bytes, period, most_period}), page);
+    return reinterpret_cast<uintptr_t>(what.input.data_ptr()) % swn_line;
 }
 
 // So many rows, which are whole pages: a copy in an order of the kernel's, block by block of rows, repeats itself as
 // well, and can lie in as little memory. 0: that would be too much.
 size_t period_of_rows(const swn_sliced &what, size_t rows)
 {
-    size_t period = what.row_bytes * rows / std::gcd(what.row_bytes * rows, page) * page;
-    return period <= most_period && period < what.weight.nbytes() ? period : 0;
+    size_t period = what.row_bytes * rows / std::gcd(what.row_bytes * rows, swn_page) * swn_page;
+    return period <= swn_most_period && period < what.weight.nbytes() ? period : 0;
 }
 
 // One trial, in which the weight repeats itself after so many bytes. Where copies of all of it are folded, they are
@@ -168,15 +64,15 @@ size_t period_of_rows(const swn_sliced &what, size_t rows)
 Found same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
 {
     size_t off = folded ? 0 : weight_in_page(what), to = input_in_line(what);
-    size_t weight_bytes = off + what.weight.nbytes(), input_bytes = to + extent(what.input);
-    Random weights(weight_bytes, period, what.type), inputs(input_bytes, period_of(input_bytes), what.type);
+    size_t weight_bytes = off + what.weight.nbytes(), input_bytes = to + swn_extent(what.input);
+    swn_random weights(weight_bytes, period, what.type), inputs(input_bytes, swn_period_of(input_bytes), what.type);
     if (!weights.base() || !inputs.base())
         return Found::no_room;
     const char *first = weights.base() + off;
     at::Tensor from = at::from_blob(inputs.base() + to, what.input.sizes(), what.input.strides(), at::dtype(what.type));
     at::Tensor expect;
     {
-        Folding folding(folded ? what.weight.nbytes() : 0, period);
+        swn_folding folding(folded ? what.weight.nbytes() : 0, period);
         expect = what.part_of(from, first, 0, what.rows);
     }
     if (!expect.sizes().equals(what.sizes) || !expect.is_contiguous())
@@ -184,7 +80,7 @@ Found same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period,
     bool same = swn_each_part(what, cuts, [&](const swn_part &part) {
         at::Tensor got =
             what.part_of(from, first + static_cast<size_t>(part.row) * what.row_bytes, part.row, part.count);
-        return same_bits(got, expect.narrow(what.dim, part.row * what.width, part.count * what.width));
+        return swn_same_bits(got, expect.narrow(what.dim, part.row * what.width, part.count * what.width));
     });
     return same ? Found::same : Found::differs;
 }
@@ -219,17 +115,17 @@ bool same_folded(const swn_sliced &what, const swn_cuts &cuts, size_t input_byte
 
 void try_out(const swn_sliced &what, const swn_cuts &cuts, Trial &trial)
 {
-    size_t bytes = what.weight.nbytes(), input_bytes = period_of(input_in_line(what) + extent(what.input));
+    size_t bytes = what.weight.nbytes(), input_bytes = swn_period_of(input_in_line(what) + swn_extent(what.input));
     if (what.copied) {
         if (same_folded(what, cuts, input_bytes, trial.folded)) {
             trial.found = Found::same;
             return;
         }
         // What is not made so needs room for another copy of the weight.
-        if (!host->trial_room(bytes + bytes / 8 + input_bytes + most_period))
+        if (!host->trial_room(bytes + bytes / 8 + input_bytes + swn_most_period))
             return;
     }
-    trial.found = same_in_parts(what, cuts, period_of(weight_in_page(what) + bytes), false);
+    trial.found = same_in_parts(what, cuts, swn_period_of(weight_in_page(what) + bytes), false);
 }
 
 // How many threads the math libraries say that they use. Not all of them go by PyTorch's number, and a program can tell
@@ -249,8 +145,20 @@ void add_library_threads(swn_key &key)
         key.add(count());
 }
 
-// What the user told PyTorch and its libraries about how to compute.
-void add_settings(swn_key &key)
+void add_shape(swn_key &key, const swn_sliced &what)
+{
+    what.add_to(key);
+    swn_add_settings(key);
+    for (at::IntArrayRef sizes : {what.input.sizes(), what.input.strides(), what.weight.sizes()})
+        key.add(sizes);
+    key.add(static_cast<int64_t>(what.type));
+    key.add(static_cast<int64_t>(weight_in_page(what)));
+    key.add(static_cast<int64_t>(input_in_line(what)));
+}
+
+} // namespace
+
+void swn_add_settings(swn_key &key)
 {
     const at::Context &context = at::globalContext();
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 10)
@@ -267,19 +175,6 @@ void add_settings(swn_key &key)
     key.add(at::get_num_threads());
     add_library_threads(key);
 }
-
-void add_shape(swn_key &key, const swn_sliced &what)
-{
-    what.add_to(key);
-    add_settings(key);
-    for (at::IntArrayRef sizes : {what.input.sizes(), what.input.strides(), what.weight.sizes()})
-        key.add(sizes);
-    key.add(static_cast<int64_t>(what.type));
-    key.add(static_cast<int64_t>(weight_in_page(what)));
-    key.add(static_cast<int64_t>(input_in_line(what)));
-}
-
-} // namespace
 
 uint64_t swn_shape_of(const swn_sliced &what)
 {
@@ -334,6 +229,7 @@ bool swn_same_in_slices(const swn_sliced &what, const swn_cuts &cuts)
 void swn_trials_begin(const swn_host *h)
 {
     host = h;
+    swn_trial_memory_begin(h);
 }
 
 void swn_trials_before_fork()

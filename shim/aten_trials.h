@@ -38,6 +38,9 @@ template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_cut
     return at == what.weight.storage().nbytes();
 }
 
+// What the user told PyTorch and its libraries about how to compute.
+void swn_add_settings(swn_key &key);
+
 // What the bits of the operator's result may depend on, but for the slices, as a number that is not 0.
 uint64_t swn_shape_of(const swn_sliced &what);
 
