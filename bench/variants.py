@@ -19,6 +19,7 @@ _WORKER_VARIANT = {PLAIN: "plain", MMAP: "mmap", DOUBLE: "double", ACCELERATE: "
 # swapnet with parts left out (SWAPNET_WITHOUT), for bench/run.py --ablations.
 WITHOUT = {"no prefetch": "prefetch", "no kept set": "kept", "no slices": "slices",
            "no lodging": "lodging", "no static plan": "places",
+           "no stripes": "stripes",
            "load-compute-drop": "prefetch,kept,slices,lodging,places"}
 # Those that need another PyTorch than torchvision's.
 TRANSFORMERS = ("gpt2",)

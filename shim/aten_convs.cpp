@@ -2,19 +2,15 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution_native.h>
 #include <ATen/ops/from_blob.h>
-#include <torch/version.h>
 
 #include "aten_simple.h"
 #include "aten_slices.h"
+#include "aten_stripes.h"
 
 namespace
 {
 
-#if TORCH_VERSION_MAJOR < 2
-using MaybeTensor = c10::optional<at::Tensor>;
-#else
-using MaybeTensor = std::optional<at::Tensor>;
-#endif
+using MaybeTensor = swn_maybe_tensor;
 
 // Rows of the weight are output channels, so a slice of them gives a slice of the channels of the result. In groups, a
 // row is a whole group, which takes its own channels of the input.
@@ -26,8 +22,9 @@ struct Convolution : swn_sliced {
     Convolution(const at::Tensor &input_, const at::Tensor &weight_, const MaybeTensor &bias_, at::IntArrayRef stride_,
                 at::IntArrayRef padding_, at::IntArrayRef dilation_, at::IntArrayRef output_padding_, int64_t groups_)
         : swn_sliced(input_, weight_, groups_ == 1 ? weight_.size(0) : groups_,
-                     sizes_of(input_, weight_, stride_, padding_, dilation_), 1, false, groups_ == 1 ? swn_block : 1,
-                     copies(weight_.scalar_type())),
+                     swn_convolution{input_, weight_, bias_, stride_, padding_, dilation_, output_padding_, groups_}
+                         .result_sizes(),
+                     1, false, groups_ == 1 ? swn_block : 1, copies(weight_.scalar_type())),
           bias(bias_), stride(stride_), padding(padding_), dilation(dilation_), output_padding(output_padding_),
           groups(groups_)
     {
@@ -44,18 +41,6 @@ struct Convolution : swn_sliced {
         return nnpack || (type != at::kDouble && at::globalContext().userEnabledMkldnn());
     }
 
-    static at::DimVector sizes_of(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride,
-                                  at::IntArrayRef padding, at::IntArrayRef dilation)
-    {
-        at::DimVector found = {input.size(0), weight.size(0)};
-        for (int64_t i = 2; i < weight.dim(); i++) {
-            auto at = static_cast<size_t>(i - 2);
-            int64_t reach = dilation[at] * (weight.size(i) - 1) + 1;
-            found.push_back((input.size(i) + 2 * padding[at] - reach) / stride[at] + 1);
-        }
-        return found;
-    }
-
     at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
     {
         at::DimVector shape(weight.sizes());
@@ -63,8 +48,7 @@ struct Convolution : swn_sliced {
         at::Tensor slice = at::from_blob(const_cast<void *>(rows_at), shape, at::dtype(type));
         at::Tensor channels = groups == 1 ? from : from.narrow(1, row * shape[1], count * shape[1]);
         MaybeTensor add = bias && bias->defined() ? MaybeTensor(bias->narrow(0, row * width, shape[0])) : bias;
-        return at::native::convolution(channels, slice, add, stride, padding, dilation, false, output_padding,
-                                       groups == 1 ? 1 : count);
+        return swn_convolve({channels, slice, add, stride, padding, dilation, output_padding, groups == 1 ? 1 : count});
     }
 
     void add_to(swn_key &key) const override
@@ -83,6 +67,8 @@ bool positive(at::IntArrayRef numbers)
     return true;
 }
 
+constexpr int64_t most_reach = 1 << 30; // so that sizes can be computed without a look at each sum
+
 // Whether PyTorch would take these without looking for anything to adapt or to complain about. What a gradient is
 // wanted of may take other ways there than a trial does.
 bool fits(const at::Tensor &input, const at::Tensor &weight, const MaybeTensor &bias, at::IntArrayRef stride,
@@ -92,14 +78,16 @@ bool fits(const at::Tensor &input, const at::Tensor &weight, const MaybeTensor &
     auto dims = static_cast<size_t>(weight.dim() - 2);
     bool wanted = at::GradMode::is_enabled() && (input.requires_grad() || weight.requires_grad() ||
                                                  (bias && bias->defined() && bias->requires_grad()));
-    if (wanted || !swn_simple(input, type) || !swn_plainly_laid_out(input) || input.dim() != weight.dim() ||
-        !positive(input.sizes()) || groups < 1 || weight.size(0) % groups || input.size(1) != weight.size(1) * groups ||
-        stride.size() != dims || padding.size() != dims || dilation.size() != dims || !positive(stride) ||
-        !positive(dilation))
+    if (wanted || !swn_simple(weight, type) || !swn_computed(type) || !swn_plainly_laid_out(weight) ||
+        !positive(weight.sizes()) || !swn_simple(input, type) || !swn_plainly_laid_out(input) ||
+        input.dim() != weight.dim() || !positive(input.sizes()) || groups < 1 || weight.size(0) % groups ||
+        input.size(1) != weight.size(1) * groups || stride.size() != dims || padding.size() != dims ||
+        dilation.size() != dims || !positive(stride) || !positive(dilation))
         return false;
     for (size_t i = 0; i < dims; i++) {
         auto at = static_cast<int64_t>(i) + 2;
-        if (padding[i] < 0 || input.size(at) + 2 * padding[i] <= dilation[i] * (weight.size(at) - 1))
+        if (padding[i] < 0 || padding[i] > most_reach || dilation[i] > most_reach || weight.size(at) > most_reach ||
+            input.size(at) > INT64_MAX / 2 || input.size(at) + 2 * padding[i] <= dilation[i] * (weight.size(at) - 1))
             return false;
     }
     return !bias || !bias->defined() ||
@@ -110,14 +98,20 @@ at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight,
                               at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
                               bool transposed, at::IntArrayRef output_padding, int64_t groups)
 {
+    auto whole = [&] {
+        return at::native::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding,
+                                       groups);
+    };
+    bool sliceable = weight.dim() > 2 && weight.dim() < 6 && swn_sliceable(weight);
+    if (transposed || weight.dim() < 3 || weight.dim() > 5 || !weight.has_storage() || !input.has_storage() ||
+        !(sliceable || swn_may_be_striped(input, weight)) ||
+        !fits(input, weight, bias, stride, padding, dilation, groups))
+        return whole();
     at::Tensor out;
-    if (!transposed && weight.dim() > 2 && weight.dim() < 6 && swn_sliceable(weight) && swn_plainly_laid_out(weight) &&
-        fits(input, weight, bias, stride, padding, dilation, groups))
+    if (sliceable)
         out =
             swn_compute_in_slices(Convolution(input, weight, bias, stride, padding, dilation, output_padding, groups));
-    return out.defined() ? out
-                         : at::native::convolution(input, weight, bias, stride, padding, dilation, transposed,
-                                                   output_padding, groups);
+    return out.defined() ? out : swn_convolve({input, weight, bias, stride, padding, dilation, output_padding, groups});
 }
 
 } // namespace

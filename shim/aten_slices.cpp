@@ -35,8 +35,12 @@ bool swn_sliceable(const at::Tensor &weight)
 {
     auto type = weight.scalar_type();
     return weight.has_storage() && weight.storage().nbytes() >= least_bytes && weight.nbytes() >= least_part &&
-           swn_simple(weight, type) &&
-           (type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16);
+           swn_simple(weight, type) && swn_computed(type);
+}
+
+bool swn_computed(at::ScalarType type)
+{
+    return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
 }
 
 bool swn_plainly_laid_out(const at::Tensor &tensor)

@@ -99,6 +99,9 @@ constexpr int64_t swn_block = 16;
 // Whether the tensor is a weight that may be large enough to be sliced, or a part of one.
 bool swn_sliceable(const at::Tensor &weight);
 
+// Whether products of numbers of that type are rounded, so that they are worth a trial.
+bool swn_computed(at::ScalarType type);
+
 // Whether it lies in memory as its sizes say, one row behind the other, also in dimensions of size 1: PyTorch goes by
 // what the strides suggest.
 bool swn_plainly_laid_out(const at::Tensor &tensor);

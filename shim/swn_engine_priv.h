@@ -145,8 +145,8 @@ struct swn_engine {
     /* Bytes of memory that came without pages, each of which is filled once, or zeroed; of pages let go; and of tensors
      * that got their planned places. */
     uint64_t filled, dropped, placed;
-    uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes,
-        demand_peak;
+    uint64_t slices, stripes, stripes_refused, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans,
+        untracked, live_bytes, demand_peak;
     uint64_t live_recent;   /* most live bytes of late */
     double plan_compute_ns; /* a pass with everything in memory, as the plan in force has it */
     struct swn_drift drift;
@@ -161,8 +161,9 @@ struct swn_engine {
         uint32_t id;
         size_t bytes;
     } expected;
-    struct swn_online disk; /* ns of a read by its bytes */
-    uint64_t read_done_ns;  /* when the last read was done */
+    struct swn_online disk;             /* ns of a read by its bytes */
+    uint64_t written_bytes, written_ns; /* by program threads that needed room */
+    uint64_t read_done_ns;              /* when the last read was done */
     /* Of copies: bytes read, bytes that they decoded to, and the time that took, per encoding for the latter two. */
     _Atomic uint64_t encoded_bytes, decoded_bytes[SWN_ENCODINGS], decode_ns[SWN_ENCODINGS];
     /* Reads of single rows, which say nothing of how fast weights come: bytes, and the time in which operators, so many
@@ -280,6 +281,9 @@ void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns);
 /* swn_policy_room.c */
 int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 int swn_policy_offer_room(struct swn_engine *e, size_t bytes);
+/* What that would cost, in ns: 0 where so much fits, the time to write what would have to leave, if it must be, and to
+ * read it again; UINT64_MAX: it cannot be had. Nothing leaves. */
+uint64_t swn_policy_room_ns(struct swn_engine *e, size_t bytes);
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 /* Whether `bytes` more fit once pages that nobody uses have gone. */
 int swn_policy_fits_free(struct swn_engine *e, size_t bytes);
@@ -393,11 +397,18 @@ void *swn_trial_map(size_t bytes, size_t period);
 void swn_trial_unmap(void *at, size_t bytes, size_t period);
 void swn_trial_fold(size_t bytes, size_t period);
 int swn_trial_room(size_t bytes);
+size_t swn_trial_meter(int begins);
+/* This thread has allocated a tensor of so many bytes, or freed one (negative). */
+void swn_trial_count(long long bytes);
 /* Memory for a tensor of n bytes of a thread that tries out something, or NULL: it gets its own as usual. */
 void *swn_trial_alloc(size_t n);
 /* 1: it was such a tensor's. */
 int swn_trial_free(void *p);
 void swn_trial_fork_child(struct swn_engine *e);
+
+/* swn_striped.c: as in swn_aten.h, without the lock */
+uint64_t swn_stripes_room(size_t bytes);
+void swn_stripes_count(size_t stripes, int refused);
 
 /* swn_rows.c: the host's half, see swn_aten.h */
 int swn_rows_copy(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count, const int64_t *rows,

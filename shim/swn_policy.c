@@ -198,7 +198,12 @@ void swn_policy_spilled(struct swn_engine *e, size_t size, int err)
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = r->size;
+    uint64_t begin = swn_now_ns();
     int err = swn_residency_spill(&e->res, r);
+    if (!err) {
+        e->written_bytes += size;
+        e->written_ns += swn_now_ns() - begin;
+    }
     if (!err && swn_is_weight(r))
         e->node_home_bytes -= size;
     swn_policy_spilled(e, size, err);

@@ -258,22 +258,35 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
 }
 
 /* What can leave while operators go on with what they have; rather too little than too much. */
-static size_t idle_bytes(struct swn_engine *e)
+struct idle {
+    size_t unused;       /* memory that holds nothing, or that another frame is made from again */
+    size_t home, copied; /* ranges that have to be written; weights that the file has */
+    size_t first;        /* less so much, for the window that would have to be made, and counts */
+};
+
+static struct idle idle_of(struct swn_engine *e)
 {
     int spills = may_spill(e);
-    size_t bytes = swn_arena_warm_bytes(e->arena) + swn_behind_bytes(e);
+    struct idle idle = {.unused = swn_arena_warm_bytes(e->arena) + swn_behind_bytes(e)};
     if (!e->planned && e->lent_from && e->lent_from < window(e))
-        bytes += window(e) - e->lent_from;
+        idle.unused += window(e) - e->lent_from;
     for (const struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         if (may_leave(r))
-            bytes += spills && !at_work(e, r) ? r->size : 0;
+            idle.home += spills && !at_work(e, r) ? r->size : 0;
         else if (kept_idle(r))
-            bytes += r->frame->size;
+            idle.copied += r->frame->size;
     for (const struct swn_frame *f = e->lodged_bytes ? swn_pool_first(e->pool) : NULL; f; f = f->next)
         if (f->lodged && f->range && !f->users && f->state != SWN_FRAME_FILLING)
-            bytes += f->size;
-    size_t first = spills && !e->pool ? swn_policy_first_window(e) : 0; /* which would have to be made, and counts */
-    return bytes > first ? bytes - first : 0;
+            idle.unused += f->size;
+    idle.first = spills && !e->pool ? swn_policy_first_window(e) : 0;
+    return idle;
+}
+
+static size_t idle_bytes(struct swn_engine *e)
+{
+    struct idle idle = idle_of(e);
+    size_t bytes = idle.unused + idle.home + idle.copied;
+    return bytes > idle.first ? bytes - idle.first : 0;
 }
 
 /* The same for memory that can be done without: nothing leaves where that would not be enough, nor does what an
@@ -286,6 +299,26 @@ int swn_policy_offer_room(struct swn_engine *e, size_t bytes)
             return -ENOMEM;
     }
     return let_go(e, bytes, NULL, 0);
+}
+
+uint64_t swn_policy_room_ns(struct swn_engine *e, size_t bytes)
+{
+    size_t limit = e->config.budget_bytes, resident = swn_engine_resident(e);
+    if (!e->config.enforce || (bytes <= limit && resident - swn_arena_warm_bytes(e->arena) <= limit - bytes))
+        return 0;
+    struct idle idle = idle_of(e);
+    size_t all = idle.unused + idle.home + idle.copied, held = resident > all ? resident - all : 0;
+    if (bytes > limit || held + idle.first > limit - bytes)
+        return UINT64_MAX;
+    size_t need = resident + bytes + idle.first - limit, unused = idle.unused;
+    if (need <= unused)
+        return 0;
+    need -= unused;
+    /* What has to be written goes first (let_one_go). */
+    size_t write = need < idle.home ? need : idle.home;
+    double latency_ns, read = 1 / swn_policy_disk_speed(e, &latency_ns);
+    double wrote = e->written_bytes ? (double)e->written_ns / (double)e->written_bytes : read;
+    return (uint64_t)((double)write * wrote + (double)need * read);
 }
 
 /* Makes room for memory that will be used whether there is any or not. */
