@@ -172,7 +172,10 @@ static int find_place(struct swn_pool *p, size_t size, enum swn_pool_force force
         while (from + size <= p->limit) {
             struct swn_frame *b = blocker(p, from, size, force);
             if (!b) {
-                *at = from;
+                /* What is left of the window behind it would be too little for another such frame, and so would be what
+                 * is free before it. At the very end of the window it leaves both in one piece. */
+                uint64_t end = p->limit - size;
+                *at = end > from && end - from < size && !blocker(p, end, size, force) ? end : from;
                 return 1;
             }
             from = b->off + b->size;

@@ -148,6 +148,26 @@ static void ring_order(void **state)
     assert_int_equal(g->off, 3 * MIB); /* passes what is in the way */
 }
 
+/* What is free stays in one piece: two frames of a size fit a window of that much, whatever was there before. */
+static void no_room_wasted(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    struct swn_frame *small = place(MIB, SWN_POOL_STALE), *first = place(2 * MIB, SWN_POOL_STALE);
+    assert_non_null(first);
+    assert_null(place(2 * MIB, SWN_POOL_READY));
+    small->state = SWN_FRAME_USED;
+    struct swn_frame *second = place(2 * MIB, SWN_POOL_STALE);
+    assert_non_null(second);
+    first->state = SWN_FRAME_USED;
+    struct swn_frame *third = place(2 * MIB, SWN_POOL_STALE);
+    assert_non_null(third);
+    second->state = SWN_FRAME_USED;
+    small = place(MIB / 2, SWN_POOL_STALE); /* where less is left than it takes there is still room for less */
+    assert_non_null(small);
+    check_frames(2);
+}
+
 static void eviction_rules(void **state)
 {
     (void)state;
@@ -490,6 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(ring_order, setup, teardown),
         cmocka_unit_test_setup_teardown(fifo_never_refuses, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_room_wasted, setup, teardown),
         cmocka_unit_test_setup_teardown(eviction_rules, setup, teardown),
         cmocka_unit_test_setup_teardown(out_of_order, setup, teardown),
         cmocka_unit_test_setup_teardown(resizing, setup, teardown),
