@@ -10,17 +10,16 @@
 namespace
 {
 
-using MaybeTensor = swn_maybe_tensor;
-
 // Rows of the weight are output channels, so a slice of them gives a slice of the channels of the result. In groups, a
 // row is a whole group, which takes its own channels of the input.
 struct Convolution : swn_sliced {
-    const MaybeTensor &bias;
+    const swn_maybe_tensor &bias;
     const at::IntArrayRef stride, padding, dilation, output_padding;
     const int64_t groups;
 
-    Convolution(const at::Tensor &input_, const at::Tensor &weight_, const MaybeTensor &bias_, at::IntArrayRef stride_,
-                at::IntArrayRef padding_, at::IntArrayRef dilation_, at::IntArrayRef output_padding_, int64_t groups_)
+    Convolution(const at::Tensor &input_, const at::Tensor &weight_, const swn_maybe_tensor &bias_,
+                at::IntArrayRef stride_, at::IntArrayRef padding_, at::IntArrayRef dilation_,
+                at::IntArrayRef output_padding_, int64_t groups_)
         : swn_sliced(input_, weight_, groups_ == 1 ? weight_.size(0) : groups_,
                      swn_convolution{input_, weight_, bias_, stride_, padding_, dilation_, output_padding_, groups_}
                          .result_sizes(),
@@ -47,7 +46,8 @@ struct Convolution : swn_sliced {
         shape[0] = count * width;
         at::Tensor slice = at::from_blob(const_cast<void *>(rows_at), shape, at::dtype(type));
         at::Tensor channels = groups == 1 ? from : from.narrow(1, row * shape[1], count * shape[1]);
-        MaybeTensor add = bias && bias->defined() ? MaybeTensor(bias->narrow(0, row * width, shape[0])) : bias;
+        swn_maybe_tensor add =
+            bias && bias->defined() ? swn_maybe_tensor(bias->narrow(0, row * width, shape[0])) : bias;
         return swn_convolve({channels, slice, add, stride, padding, dilation, output_padding, groups == 1 ? 1 : count});
     }
 
@@ -71,7 +71,7 @@ constexpr int64_t most_reach = 1 << 30; // so that sizes can be computed without
 
 // Whether PyTorch would take these without looking for anything to adapt or to complain about. What a gradient is
 // wanted of may take other ways there than a trial does.
-bool fits(const at::Tensor &input, const at::Tensor &weight, const MaybeTensor &bias, at::IntArrayRef stride,
+bool fits(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias, at::IntArrayRef stride,
           at::IntArrayRef padding, at::IntArrayRef dilation, int64_t groups)
 {
     auto type = weight.scalar_type();
@@ -94,7 +94,7 @@ bool fits(const at::Tensor &input, const at::Tensor &weight, const MaybeTensor &
            (swn_simple(*bias, type) && bias->dim() == 1 && bias->size(0) == weight.size(0));
 }
 
-at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight, const MaybeTensor &bias,
+at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias,
                               at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
                               bool transposed, at::IntArrayRef output_padding, int64_t groups)
 {
@@ -102,9 +102,9 @@ at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight,
         return at::native::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding,
                                        groups);
     };
-    bool sliceable = weight.dim() > 2 && weight.dim() < 6 && swn_sliceable(weight);
-    if (transposed || weight.dim() < 3 || weight.dim() > 5 || !weight.has_storage() || !input.has_storage() ||
-        !(sliceable || swn_may_be_striped(input, weight)) ||
+    bool cuttable = !transposed && weight.dim() > 2 && weight.dim() < 6 && weight.has_storage() && input.has_storage();
+    bool sliceable = cuttable && swn_sliceable(weight);
+    if (!cuttable || !(sliceable || swn_may_be_striped(input, weight)) ||
         !fits(input, weight, bias, stride, padding, dilation, groups))
         return whole();
     at::Tensor out;

@@ -6,15 +6,9 @@
 #include <ATen/core/DimVector.h>
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
-#include <torch/version.h>
 
+#include "aten_maybe.h"
 #include "swn_aten.h"
-
-#if TORCH_VERSION_MAJOR < 2
-using swn_maybe_tensor = c10::optional<at::Tensor>;
-#else
-using swn_maybe_tensor = std::optional<at::Tensor>;
-#endif
 
 // Whether the running operator looks up rows of this weight, and it is not all in memory.
 bool swn_rows_away(const at::Tensor &weight);

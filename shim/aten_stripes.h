@@ -10,15 +10,9 @@
 
 #include <ATen/core/DimVector.h>
 #include <ATen/core/Tensor.h>
-#include <torch/version.h>
 
+#include "aten_maybe.h"
 #include "swn_aten.h"
-
-#if TORCH_VERSION_MAJOR < 2
-using swn_maybe_tensor = c10::optional<at::Tensor>;
-#else
-using swn_maybe_tensor = std::optional<at::Tensor>;
-#endif
 
 // The arguments of a convolution, borrowed. Not transposed.
 struct swn_convolution {

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 
 #include "swn_engine_priv.h"
+#include "swn_gcd.h"
 #include "swn_load.h"
 
 /* An operator that had to take the weight whole weighs as much as so many that had not. */
@@ -19,20 +20,10 @@
 /* So many times as large or as small, and a budget is another one. */
 #define OTHER_BUDGET 2
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Of a and b, neither more than 2^32; 0: more than that. */
 static uint64_t lcm(uint64_t a, uint64_t b)
 {
-    uint64_t found = a / gcd(a, b) * b;
+    uint64_t found = a / swn_gcd(a, b) * b;
     return found >> 32 ? 0 : found;
 }
 
@@ -40,7 +31,7 @@ static uint64_t lcm(uint64_t a, uint64_t b)
  * one, where that makes the shortest slices hardly longer. 0: they never meet within the weight. */
 static size_t unit_of(const struct swn_rows *rows, size_t bytes)
 {
-    size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)gcd(SWN_GRANULE, rows->bytes);
+    size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)swn_gcd(SWN_GRANULE, rows->bytes);
     if (finest >= most)
         return 0;
     uint64_t slice = swn_plan_slice(rows->bytes * finest, 0);

@@ -1,5 +1,7 @@
 #include "swn_stripe.h"
 
+#include "swn_gcd.h"
+
 /* So many times what fits, if it takes that to have whole blocks. */
 #define LONGER 2
 
@@ -13,14 +15,10 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
+/* So many rows are whole blocks of pixels, and no fewer. */
+static int64_t rows_per_block(int64_t row_pixels, int64_t block)
 {
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
+    return block / (int64_t)swn_gcd((uint64_t)block, (uint64_t)row_pixels);
 }
 
 struct swn_stripe swn_stripe_at(const struct swn_stripe_rows *whole, int64_t from, int64_t count)
@@ -41,7 +39,7 @@ struct swn_stripe swn_stripe_at(const struct swn_stripe_rows *whole, int64_t fro
 
 int64_t swn_stripe_align(int64_t rows, int64_t row_pixels, int64_t block)
 {
-    int64_t unit = block / gcd(block, row_pixels);
+    int64_t unit = rows_per_block(row_pixels, block);
     return rows % unit ? 1 : unit;
 }
 
@@ -55,7 +53,7 @@ int64_t swn_stripe_made(const struct swn_stripe_rows *whole, const struct swn_st
 static int64_t rows_of(const struct swn_stripe_scratch *s, int64_t fit, int threads)
 {
     fit = most(fit, 1);
-    int64_t unit = s->block / gcd(s->block, s->row_pixels), each = unit * s->threads;
+    int64_t unit = rows_per_block(s->row_pixels, s->block), each = unit * s->threads;
     if (threads && each <= fit)
         return fit / each * each;
     return unit <= LONGER * fit ? most(fit / unit, 1) * unit : fit;

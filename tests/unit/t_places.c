@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "swn_huge.h"
+#include "swn_smaps.h"
 
 #define WEIGHTS 24
 #define WEIGHT_BYTES ((size_t)512 << 10)
@@ -136,23 +137,9 @@ static void settled(void *arg)
     end();
 }
 
-/* Of the mapping that contains `at`, in KiB. */
 static long huge_kib(uintptr_t at)
 {
-    char line[256];
-    unsigned long lo, hi;
-    long kib = -1;
-    int here = 0;
-    FILE *smaps = fopen("/proc/self/smaps", "r");
-    CHECK(smaps);
-    while (fgets(line, sizeof line, smaps)) {
-        if (sscanf(line, "%lx-%lx ", &lo, &hi) == 2)
-            here = at >= lo && at < hi;
-        else if (here && sscanf(line, "AnonHugePages: %ld kB", &kib) == 1)
-            break;
-    }
-    fclose(smaps);
-    return kib;
+    return swn_smaps_kib(at, "AnonHugePages");
 }
 
 /* Whether this kernel makes huge pages of private memory when asked to: Linux 6.1 and later, and no emulator. */

@@ -19,6 +19,7 @@
 #include "swn_huge.h"
 #include "swn_pool.h"
 #include "swn_probe.h"
+#include "swn_smaps.h"
 #include "swn_random.h"
 
 #ifndef MADV_COLLAPSE /* of Linux 6.1 */
@@ -426,22 +427,9 @@ static void read_only_view(void **state)
     assert_int_equal(ro[0], 'x');
 }
 
-/* Of the mapping that begins at `at`, in KiB. */
 static long huge_kib(const void *at)
 {
-    char line[256], begin[32];
-    long kib = -1;
-    int here = 0, len = snprintf(begin, sizeof begin, "%lx-", (unsigned long)(uintptr_t)at);
-    FILE *smaps = fopen("/proc/self/smaps", "r");
-    assert_non_null(smaps);
-    while (fgets(line, sizeof line, smaps)) {
-        if (!strncmp(line, begin, (size_t)len))
-            here = 1;
-        else if (here && sscanf(line, "ShmemPmdMapped: %ld kB", &kib) == 1)
-            break;
-    }
-    fclose(smaps);
-    return kib;
+    return swn_smaps_kib((uintptr_t)at, "ShmemPmdMapped");
 }
 
 /* Whether this kernel makes them at all of shared memory. */

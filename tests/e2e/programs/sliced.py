@@ -1,9 +1,6 @@
 """Weights that are larger than the budget leaves room for, and of which operators need a part at a time: sliced.py OUT
 KIND, for every way in which PyTorch comes to multiply by a weight, or to look up rows of it."""
 import ctypes
-import json
-import os
-import socket
 import sys
 import threading
 
@@ -11,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from _record import begin, read_bytes
+from _record import begin, counter, read_bytes
 
 record, args = begin()
 kind = args[0]
@@ -31,18 +28,6 @@ def passes(name, net, *shape, count=PASSES):
     with torch.inference_mode():
         for i in range(count):
             record.tensor(f"{name}{i}", net(inputs(*shape, dtype=dtype, seed=i)))
-
-
-def status(key):
-    """A counter as swapnetctl would get it; 0 without the library."""
-    path = os.path.join(os.environ.get("XDG_RUNTIME_DIR", ""), "swapnet", f"{os.getpid()}.sock")
-    if not os.path.exists(path):
-        return 0
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(path)
-        client.sendall(b'{"op":"status"}\n')
-        with client.makefile() as answer:
-            return json.loads(answer.readline())[key]
 
 
 WIDE = [(6272, 2048), (2048, 6272), (6272, 1000)]  # 49, 49 and 24 MiB of floats
@@ -192,9 +177,9 @@ elif kind == "visitors":
         torch.set_num_threads(threads)
         passes(f"between {rows} {count} ", net, 1, 6272, count=2)
     passes("settling", net, 1, 6272, count=12)
-    slices = status("slices")
+    slices = counter("slices")
     passes("after", net, 1, 6272)
-    record.notes["slices"] = status("slices") - slices
+    record.notes["slices"] = counter("slices") - slices
 elif kind == "gradients":
     net = model(torch.float32, True, WIDE[:2])
     for parameter in net.parameters():

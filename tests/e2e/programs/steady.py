@@ -1,14 +1,11 @@
 """What a pass costs the library when nothing changes any more: steady.py OUT vgg|resnet|transformer|language, or one of torchvision."""
 import ctypes
-import json
-import os
 import resource
-import socket
 
 import torch
 from torch import nn
 
-from _record import begin
+from _record import begin, status
 
 WARM_UP, PASSES, TRIES = 24, 8, 3
 
@@ -89,18 +86,6 @@ def language():
 def torchvisions(name):
     import torchvision
     return getattr(torchvision.models, name)(weights=None), (1, 3, 224, 224)
-
-
-def status():
-    """The statistics of this process as swapnetctl would get them; None without the library."""
-    path = os.path.join(os.environ.get("XDG_RUNTIME_DIR", ""), "swapnet", f"{os.getpid()}.sock")
-    if not os.path.exists(path):
-        return None
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(path)
-        client.sendall(b'{"op":"status"}\n')
-        with client.makefile() as answer:
-            return json.loads(answer.readline())
 
 
 def own_allocations():

@@ -1,30 +1,15 @@
 """Convolutions whose kernels make a matrix of their input, as large as the budget or larger: striped.py OUT KIND. Float64,
 and float32 without oneDNN, which has no such matrix. A large weight is read before and after, so that memory is short."""
-import json
-import os
-import socket
 import sys
 
 import torch
 from torch import nn
 
-from _record import begin
+from _record import begin, counter
 
 record, (kind,) = begin()
 PASSES = 2
 BALLAST = nn.Linear(2048, 4096, bias=False).eval()  # 32 MiB
-
-
-def status(key):
-    """A counter as swapnetctl would get it; 0 without the library."""
-    path = os.path.join(os.environ.get("XDG_RUNTIME_DIR", ""), "swapnet", f"{os.getpid()}.sock")
-    if not os.path.exists(path):
-        return 0
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(path)
-        client.sendall(b'{"op":"status"}\n')
-        with client.makefile() as answer:
-            return json.loads(answer.readline())[key]
 
 
 def numbers(*shape, dtype, seed):
@@ -35,14 +20,14 @@ def numbers(*shape, dtype, seed):
 def convolve(name, net, *shape, dtype=torch.float64, passes=PASSES):
     """Notes in how many stripes that was done, and how often it was not since their bits are others."""
     net = net.to(dtype).eval()
-    before = status("stripes"), status("stripes_refused")
+    before = counter("stripes"), counter("stripes_refused")
     for i in range(passes):
         with torch.inference_mode():
             y = net(numbers(*shape, dtype=dtype, seed=i))
             record.tensor(f"{name}{i}", y)
             record.value(f"{name}{i} strides", y.stride())
             del y
-    record.notes[name] = [status("stripes") - before[0], status("stripes_refused") - before[1]]
+    record.notes[name] = [counter("stripes") - before[0], counter("stripes_refused") - before[1]]
 
 
 def ballast(name):
@@ -72,13 +57,13 @@ if kind == "float64":
     # What is small comes whole; and again what was there before.
     convolve("small", nn.Conv2d(32, 32, 3, padding=1), 1, 32, 8, 8)
     convolve("again", same, 1, 32, 128, 160)
-    before = status("stripes")
+    before = counter("stripes")
     with torch.enable_grad():
         y = same(numbers(1, 32, 32, 64, dtype=torch.float64, seed=9))  # 4.5
         y.sum().backward()
         record.tensor("with gradients", y)
         record.tensor("gradient", same.weight.grad)
-    record.notes["with gradients"] = [status("stripes") - before, 0]
+    record.notes["with gradients"] = [counter("stripes") - before, 0]
 elif kind == "float32":
     native("batch", nn.Conv2d(16, 16, 3, padding=1), 8, 16, 96, 96)  # of 4.5 MiB 40
     native("plane", nn.Conv2d(32, 32, 3, padding=1), 1, 32, 128, 160)
