@@ -216,14 +216,21 @@ def flip(path, offset):
 @each_113
 @pytest.mark.parametrize("program", ["load_model pth", "deferred_bytes read", "deferred_bytes write", "own_address"])
 def test_damaged_extent(torch, program, disk):
-    """Every extent has a byte flipped: the program ends before it computes with any of them."""
-    copy = disk / "store"
-    shutil.copytree(warm_store(torch, "pth"), copy)
-    store, = stores(copy)
-    for offset in range(os.path.getsize(store) - 2 * MIB, 4 * MIB, -4 * MIB):
-        flip(store, offset)
+    """Every extent has a byte flipped: the program ends before it computes with any of them. Unless one of the few
+    blocks that are compared with the checkpoint at the start happens to have one; then the store is built anew."""
     command = program.split() + [file_of(torch, "pth")]
-    run = harness.start(torch, *command, where=disk / "run", budget=BUDGET, env={"SWAPNET_STORE": str(copy)}).finish(60)
+    for attempt in range(4):
+        copy = disk / f"store{attempt}"
+        shutil.copytree(warm_store(torch, "pth"), copy)
+        store, = stores(copy)
+        inode = os.stat(store).st_ino
+        for offset in range(os.path.getsize(store) - 2 * MIB, 4 * MIB, -4 * MIB):
+            flip(store, offset)
+        run = harness.start(torch, *command, where=disk / f"run{attempt}", budget=BUDGET,
+                            env={"SWAPNET_STORE": str(copy)}).finish(60)
+        if os.stat(store).st_ino == inode:
+            break
+        harness.assert_same(harness.plain(torch, *command), run)
     assert run.rc == 5 and run.record is None, run.describe()
     assert len(run.own_lines()) == 1 and str(store) in run.stderr and "checksum" in run.stderr, run.describe()
 

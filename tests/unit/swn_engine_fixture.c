@@ -15,6 +15,16 @@
  * these accesses are hidden from it, the engine's own tables are not. */
 #define OUT_OF_SIGHT __attribute__((no_sanitize("thread")))
 
+#ifdef __SANITIZE_THREAD__
+/* What is recalled while it is being written may go, and other memory may come there, before the write is done
+ * (swn_behind.c): what is written then is never read. */
+__attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "race:write_once\n";
+}
+#endif
+
 static char directory[256];
 static pid_t owner;
 

@@ -21,10 +21,11 @@
 static struct swn_engine *const e = &swn_engine_one;
 static struct tensor weights[WEIGHTS];
 static struct swn_io table;
-static _Atomic int write_ms, write_err;
+static _Atomic int write_ms, write_err, writes_begun;
 
 static ssize_t slow_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t off)
 {
+    atomic_fetch_add(&writes_begun, 1);
     usleep((useconds_t)atomic_load(&write_ms) * 1000);
     int err = atomic_load(&write_err);
     return err ? err : swn_io_sys.pwrite(ctx, fd, buf, len, off);
@@ -168,6 +169,40 @@ static void wanted_again(void *arg)
     free_all();
 }
 
+/* Its address space, which was mapped from the file before, becomes ordinary memory while its bytes are being written.
+ */
+static void freed_under_way(void *arg)
+{
+    (void)arg;
+    begin(1);
+    make(0, WEIGHTS);
+    drain();
+    struct tensor *t = weights;
+    while (state_of(t) != SWN_STREAMED)
+        t++;
+    struct swn_op op;
+    enum swn_use use = SWN_USE_WRITE;
+    op_open(&op, &t, &use, 1);
+    op_close(&op);
+    CHECK(state_of(t) == SWN_HOME);
+    drain();
+
+    atomic_store(&write_ms, 200);
+    int begun = atomic_load(&writes_begun);
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = swn_arena_find(e->arena, t->own);
+    CHECK(r->foreign_map && swn_behind_start(e, r) == 0);
+    pthread_mutex_unlock(&e->lock);
+    while (atomic_load(&writes_begun) == begun)
+        usleep(1000);
+    tensor_free(t);
+    CHECK(tensor_make(t, WEIGHT_BYTES, 88));
+    atomic_store(&write_ms, 1);
+    drain();
+    all_right();
+    free_all();
+}
+
 /* What nobody has begun to write when it is recalled is not written. */
 static void recalled_unwritten(void *arg)
 {
@@ -267,6 +302,7 @@ static void disk_broken(void *arg)
 ALONE(within_the_budget, NULL)
 ALONE(stored_into, NULL)
 ALONE(wanted_again, NULL)
+ALONE(freed_under_way, NULL)
 ALONE(recalled_unwritten, NULL)
 ALONE(disk_full, &no_room)
 ALONE(disk_broken, &broken)
@@ -276,13 +312,10 @@ ALONE(space_comes_back, NULL)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(within_the_budget_alone),
-        cmocka_unit_test(stored_into_alone),
-        cmocka_unit_test(wanted_again_alone),
-        cmocka_unit_test(recalled_unwritten_alone),
-        cmocka_unit_test(disk_full_alone),
-        cmocka_unit_test(disk_broken_alone),
-        cmocka_unit_test(forked_alone),
+        cmocka_unit_test(within_the_budget_alone),  cmocka_unit_test(stored_into_alone),
+        cmocka_unit_test(wanted_again_alone),       cmocka_unit_test(freed_under_way_alone),
+        cmocka_unit_test(recalled_unwritten_alone), cmocka_unit_test(disk_full_alone),
+        cmocka_unit_test(disk_broken_alone),        cmocka_unit_test(forked_alone),
         cmocka_unit_test(space_comes_back_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

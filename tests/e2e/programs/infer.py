@@ -1,8 +1,9 @@
-"""Inferences of a small model: infer.py OUT mlp|mlp-batch|mlp-deep|tall|convnet [INFERENCES]. The plainest program there is."""
+"""Inferences of a small model: infer.py OUT mlp|mlp-batch|mlp-deep|tall|convnet [INFERENCES [watch]]. The plainest
+program there is; `watch` notes the library's counters after each."""
 import torch
 
 import _models
-from _record import METER, begin, note_sizes
+from _record import METER, begin, note_sizes, status
 
 record, args = begin()
 kind, inferences = args[0], int(args[1]) if len(args) > 1 else 4
@@ -14,9 +15,13 @@ make, data = {
     "convnet": (_models.convnet, _models.image),
 }[kind]
 model = make()
+passes = []
 METER.restart()
 with torch.inference_mode():
     for i in range(inferences):
         record.tensor(f"output{i}", model(data(i)))
+        if "watch" in args:
+            passes.append(status())
+record.notes["passes"] = passes
 note_sizes(record, model)
 record.save()
