@@ -28,6 +28,7 @@ struct swn_arena {
     uintptr_t base;
     size_t granules;
     struct hole *warm, *cold, *spare_holes;
+    struct hole *mapped; /* of freed ranges, and not to be used before what is mapped there has gone */
     struct swn_plot *plots;
     size_t warm_granules;
     struct swn_range *first, *last, *spare_ranges;
@@ -147,8 +148,8 @@ void swn_arena_destroy(struct swn_arena *a)
     munmap((void *)a->owner, a->owner_bytes);
     while (a->plots)
         swn_arena_unplot(a, a->plots);
-    struct hole *lists[] = {a->warm, a->cold, a->spare_holes};
-    for (size_t i = 0; i < 3; i++)
+    struct hole *lists[] = {a->warm, a->cold, a->mapped, a->spare_holes};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (struct hole *h = lists[i], *n; h; h = n) {
             n = h->next;
             free(h);
@@ -362,6 +363,27 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
     hole_add(a, p ? warm ? &p->warm : &p->cold : warm ? &a->warm : &a->cold, at, count);
     if (warm)
         a->warm_granules += count;
+}
+
+void swn_arena_free_mapped(struct swn_arena *a, struct swn_range *r)
+{
+    set_owner(a, r, NULL);
+    range_drop(a, r);
+    hole_add(a, &a->mapped, (r->addr - a->base) / SWN_GRANULE, r->span / SWN_GRANULE);
+}
+
+int swn_arena_take_mapped(struct swn_arena *a, struct swn_piece *out)
+{
+    if (!a->mapped)
+        return 0;
+    size_t count = a->mapped->count, at = hole_take(a, &a->mapped, count, 0);
+    *out = (struct swn_piece){.addr = a->base + at * SWN_GRANULE, .bytes = count * SWN_GRANULE};
+    return 1;
+}
+
+void swn_arena_unmapped(struct swn_arena *a, const struct swn_piece *piece)
+{
+    hole_add(a, &a->cold, (piece->addr - a->base) / SWN_GRANULE, piece->bytes / SWN_GRANULE);
 }
 
 /* From one pair of lists. */

@@ -156,6 +156,12 @@ struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t
 
 /* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */
 void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
+/* The same where what is mapped there must go first: the address space is nobody's yet. Outside all plots. */
+void swn_arena_free_mapped(struct swn_arena *a, struct swn_range *r);
+/* Takes out a piece of such address space, as long as it is in one: 1, or 0 when there is none. The caller makes it
+ * ordinary memory without pages, and then gives it back, or else it is lost. */
+int swn_arena_take_mapped(struct swn_arena *a, struct swn_piece *out);
+void swn_arena_unmapped(struct swn_arena *a, const struct swn_piece *piece);
 /* Takes about `bytes` at the end of the last warm piece outside all plots out of the warm set, or all of it: 1 and *out
  * to be dropped by the caller, or 0 when none is left. */
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out);

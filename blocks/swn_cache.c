@@ -46,20 +46,6 @@ int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_W
     return 0;
 }
 
-/* The stat fields agree, so in all likelihood it is the file. Some file systems keep times to the second only, and
- * images are made with times of somebody's choice. Then the table of contents can tell, or only the contents. */
-static int check_contents(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY])
-{
-    struct swn_identity now;
-    int rc = swn_checkpoint_identity(io, fd, &now, why);
-    if (rc)
-        return rc;
-    if (now.directory != s->sources[0].identity.directory)
-        return swn_why(why, -ENOENT, "%s: the store is of other bytes", s->path);
-    /* Not even a zip's directory tells: its checksums may be left out, or be of other bytes. */
-    return swn_cache_sample(s, io, fd, why);
-}
-
 /* Nanoseconds of "now" are the file system's business; a store on a read-only one is used all the same. */
 static void mark_used(struct swn_store *s, const struct swn_io *io)
 {
@@ -68,7 +54,7 @@ static void mark_used(struct swn_store *s, const struct swn_io *io)
         s->identity.directory = directory;
 }
 
-int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY])
+int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY])
 {
     char path[PATH_MAX];
     struct swn_identity source;
@@ -91,15 +77,42 @@ int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *
         rc = swn_why(why, -EPERM, "%s: belongs to another user", path);
     else if (s->source_count != 1 || !swn_identity_same_file(&s->sources[0].identity, &source))
         rc = swn_why(why, -ENOENT, "%s: the store is of another file", path);
-    else
-        rc = check_contents(s, io, fd, why);
     if (rc) {
         swn_store_close(s, io);
         return rc;
     }
-    mark_used(s, io);
     *out = s;
     return 0;
+}
+
+/* The stat fields agree, so in all likelihood it is the file. Some file systems keep times to the second only, and
+ * images are made with times of somebody's choice. Then the table of contents can tell, or only the contents. */
+int swn_cache_agrees(struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY])
+{
+    struct swn_identity now;
+    int rc = swn_checkpoint_identity(io, fd, &now, why);
+    if (!rc && now.directory != s->sources[0].identity.directory)
+        rc = swn_why(why, -ENOENT, "%s: the store is of other bytes", s->path);
+    /* Not even a zip's directory tells: its checksums may be left out, or be of other bytes. */
+    if (!rc)
+        rc = swn_cache_sample(s, io, fd, why);
+    if (!rc)
+        mark_used(s, io);
+    return rc;
+}
+
+int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY])
+{
+    struct swn_store *s;
+    int rc = swn_cache_find(&s, io, dir, fd, why);
+    if (rc)
+        return rc;
+    rc = swn_cache_agrees(s, io, fd, why);
+    if (rc)
+        swn_store_close(s, io);
+    else
+        *out = s;
+    return rc;
 }
 
 int swn_cache_need(const struct swn_checkpoint *c, const struct swn_store_opts *opts, uint64_t *bytes,

@@ -2,9 +2,10 @@
  *
  * They are not enough where the kernel did not set the times: a read-only image that is made anew with clamped times
  * (an update of a device) has a file of the same inode, size, times and header, and other weights. Training on changes
- * a tensor nearly everywhere, so a block of each tells. Tensors below SWN_GRANULE need not agree: whoever loads reads
- * those from the checkpoint itself. All blocks are asked for at once: 290 take 12 ms where nothing is in the page
- * cache, 38 take 3.
+ * a tensor nearly everywhere, so a block of each tells: the first one, which whoever loads reads anyway, and of which
+ * the store's tables have a checksum. A large table of which a few rows have changed is likely to have some of the
+ * blocks that are looked at anywhere. Tensors below SWN_GRANULE need not agree: whoever loads reads those from the
+ * checkpoint itself. All blocks are asked for at once.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,6 +26,7 @@
 #define BLOCKS_ANYWHERE 32
 
 struct sample {
+    const struct swn_store_extent *head; /* the first block of this one, by its checksum; NULL: by the store's bytes */
     uint64_t store_off, source_off;
     size_t bytes;
 };
@@ -32,7 +34,7 @@ struct sample {
 static struct sample block_of(const struct swn_store_extent *e, uint64_t number)
 {
     uint64_t at = number * SWN_BLOCK, left = e->bytes - at;
-    return (struct sample){e->off + at, e->source_off + at, left < SWN_BLOCK ? (size_t)left : SWN_BLOCK};
+    return (struct sample){NULL, e->off + at, e->source_off + at, left < SWN_BLOCK ? (size_t)left : SWN_BLOCK};
 }
 
 /* The extent with the `nth` block of all extents; *nth becomes its number within. */
@@ -67,8 +69,10 @@ static size_t choose(const struct swn_store *s, struct sample *out)
         const struct swn_store_extent *e = &s->extents[i];
         uint64_t count = SWN_BLOCK_UP(e->bytes) / SWN_BLOCK;
         blocks += count;
-        if (e->bytes >= SWN_GRANULE && large++ % step == first)
-            out[n++] = block_of(e, random_below(count, &state));
+        if (e->bytes < SWN_GRANULE || large++ % step != first)
+            continue;
+        out[n] = block_of(e, s->has_heads ? 0 : random_below(count, &state));
+        out[n++].head = s->has_heads ? e : NULL;
     }
     for (int i = 0; i < BLOCKS_ANYWHERE && blocks; i++) {
         uint64_t nth = random_below(blocks, &state);
@@ -78,22 +82,33 @@ static size_t choose(const struct swn_store *s, struct sample *out)
     return n;
 }
 
+static void ask_for(const struct swn_store *s, const struct swn_io *io, int fd, const struct sample *at)
+{
+    io->fadvise(io->ctx, fd, at->source_off, at->bytes, POSIX_FADV_WILLNEED);
+    if (!at->head)
+        io->fadvise(io->ctx, s->file.fd, at->store_off, at->bytes, POSIX_FADV_WILLNEED);
+}
+
 /* 0, -ENOENT where they differ, or an error of the reads. */
-static int compare(const struct swn_store *s, const struct swn_io *io, int fd, const struct sample *samples, size_t n)
+static int compare(const struct swn_store *s, const struct swn_io *io, int fd, const struct sample *at)
 {
     unsigned char mine[SWN_BLOCK], theirs[SWN_BLOCK];
+    int rc = swn_read_whole(io, fd, theirs, at->bytes, at->source_off);
+    if (!rc && at->head)
+        return XXH3_64bits(theirs, at->bytes) == at->head->head ? 0 : -ENOENT;
+    if (!rc)
+        rc = swn_read_whole(io, s->file.fd, mine, at->bytes, at->store_off);
+    return rc ? rc : memcmp(mine, theirs, at->bytes) != 0 ? -ENOENT : 0;
+}
+
+static int compare_all(const struct swn_store *s, const struct swn_io *io, int fd, const struct sample *samples,
+                       size_t n)
+{
     int rc = 0;
-    for (size_t i = 0; i < n; i++) { /* all come at the same time, not one seek after the other */
-        io->fadvise(io->ctx, s->file.fd, samples[i].store_off, samples[i].bytes, POSIX_FADV_WILLNEED);
-        io->fadvise(io->ctx, fd, samples[i].source_off, samples[i].bytes, POSIX_FADV_WILLNEED);
-    }
-    for (size_t i = 0; i < n && !rc; i++) {
-        rc = swn_read_whole(io, s->file.fd, mine, samples[i].bytes, samples[i].store_off);
-        if (!rc)
-            rc = swn_read_whole(io, fd, theirs, samples[i].bytes, samples[i].source_off);
-        if (!rc && memcmp(mine, theirs, samples[i].bytes) != 0)
-            rc = -ENOENT;
-    }
+    for (size_t i = 0; i < n; i++) /* all come at the same time, not one seek after the other */
+        ask_for(s, io, fd, &samples[i]);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = compare(s, io, fd, &samples[i]);
     io->fadvise(io->ctx, s->file.fd, 0, 0, POSIX_FADV_DONTNEED);
     return rc;
 }
@@ -101,7 +116,7 @@ static int compare(const struct swn_store *s, const struct swn_io *io, int fd, c
 int swn_cache_sample(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY])
 {
     struct sample *samples = malloc((s->extent_count + BLOCKS_ANYWHERE) * sizeof *samples);
-    int rc = samples ? compare(s, io, fd, samples, choose(s, samples)) : -ENOMEM;
+    int rc = samples ? compare_all(s, io, fd, samples, choose(s, samples)) : -ENOMEM;
     free(samples);
     if (rc == -ENOENT)
         return swn_why(why, rc, "%s: the store is of other bytes", s->path);

@@ -96,13 +96,17 @@ static int map_at(struct swn_residency *s, const struct swn_range *r, int how, c
 }
 
 /* Ordinary pages in place of what is there; they are zero. */
+static int map_anonymous_at(uintptr_t addr, size_t bytes)
+{
+    void *at = mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? -errno : 0;
+}
+
 static int map_anonymous(const struct swn_range *r)
 {
     /* A lodged place that a child inherits as a hole is one up to its last granule's end. */
-    size_t bytes = r->lodges ? r->span : swn_round_up(r->len, SWN_PAGE);
-    void *at = mmap((void *)r->addr, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? -errno : 0;
+    return map_anonymous_at(r->addr, r->lodges ? r->span : swn_round_up(r->len, SWN_PAGE));
 }
 
 /* First half of a departure: from here on a store faults. */
@@ -393,21 +397,37 @@ int swn_residency_remap(struct swn_residency *s, struct swn_range *r)
 void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
+    int streamed = state_of(r) == SWN_STREAMED;
+    /* What stays mapped for now must be nobody's memory, and no page that anything else changes. */
+    int later = r->foreign_map && streamed && !r->guest && !r->plotted && !r->shared && !r->published;
     if (r->guest) {
         warm = 1; /* whatever is mapped there is the program's */
+    } else if (later) {
+        warm = 0;
     } else if (r->foreign_map) {
         /* Its address space must be ordinary memory again before anybody else gets it. */
         if (map_anonymous(r))
             return; /* out of mappings: the range is lost, not reused */
         warm = 0;
     }
-    if (state_of(r) == SWN_STREAMED)
+    if (streamed)
         drop_extent(s, r->file, r->extent, size, r->extent_epoch);
     else
         s->home_bytes -= r->size;
     if (!warm)
         madvise((void *)r->addr, r->span, MADV_DONTNEED);
-    swn_arena_free(s->arena, r, warm);
+    if (later)
+        swn_arena_free_mapped(s->arena, r);
+    else
+        swn_arena_free(s->arena, r, warm);
+}
+
+void swn_residency_tidy(struct swn_residency *s)
+{
+    struct swn_piece piece;
+    while (swn_arena_take_mapped(s->arena, &piece))
+        if (!map_anonymous_at(piece.addr, piece.bytes)) /* else out of mappings: it is lost, not used again */
+            swn_arena_unmapped(s->arena, &piece);
 }
 
 int swn_residency_trap(struct swn_residency *s, uintptr_t addr)

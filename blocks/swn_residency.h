@@ -86,6 +86,9 @@ int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
 /* Ends a range's life: drops its extent and gives it back to the arena; warm: leave its pages in place where they are
  * ordinary ones. Its frame is the caller's to release first. */
 void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm);
+/* Makes ordinary memory of what ranges that were mapped have left, so that it can be used again. A mapping costs as
+ * much for a hundred tensors in a row as for one, and a model's checkpoint is freed in one go: so this is for later. */
+void swn_residency_tidy(struct swn_residency *s);
 
 /* Fault handler's half; async-signal-safe. 0: not ours. Else the instruction is to be repeated; 2: something was done
  * about its fault, or waited for; 1: all is as the fault should have found it. */

@@ -53,6 +53,7 @@ struct swn_store_extent {
     uint32_t source;   /* index */
     uint32_t layer;    /* index of the first layer that uses it */
     uint64_t source_off;
+    uint64_t head; /* XXH3-64 of the first 4096 of `bytes`, or of all; where the store `has_heads` */
     const struct swn_store_copy *copy; /* NULL: there is none */
 };
 
@@ -94,6 +95,7 @@ struct swn_store {
      * of before this was noted have 0 and NULL. */
     uint64_t skipped_count;
     const char *skipped;
+    int has_heads;        /* not those of before these were noted */
     uint64_t total_bytes; /* of the file */
     void *priv;
 };
@@ -172,12 +174,18 @@ int swn_store_recut(const struct swn_store *from, const struct swn_io *io, const
 /* --- the cache: stores of checkpoint files, found by the file's identity --- */
 
 /* Path of the store that file would have in cache directory `dir`: a hash of the identity's stat fields (not of
- * `directory`, which swn_cache_open compares). out: at least 4096. */
+ * `directory`, which swn_cache_agrees compares). out: at least 4096. */
 void swn_cache_path(const char *dir, const struct swn_identity *source, char *out, size_t size);
 /* Opens the store of the open checkpoint file `fd`: one whose source identity equals the file's, `directory` included
- * (which is read and hashed for that), and of safetensors some hundred blocks of the bytes. -ENOENT: none. A store
+ * (which is read and hashed for that), and a block of each large extent. -ENOENT: none. A store
  * found is marked as used now (its mtime), which is what least-recently-used goes by. */
 int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY]);
+/* The same in two steps, for those who have something to ask of the disk in between. First the store by the file's stat
+ * fields and its own header; its bytes may yet be others. */
+int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY]);
+/* Then whether it holds the file's bytes, so far as can be told without reading all: 0, and the store is marked as
+ * used; -ENOENT, it does not. The store stays the caller's to close. */
+int swn_cache_agrees(struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY]);
 /* What stores may take of a cache. */
 struct swn_cache_limits {
     uint64_t cap_bytes;      /* all together; 0: no cap */

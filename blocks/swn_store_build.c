@@ -148,6 +148,7 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, char why[SW
 {
     struct swn_disk_extent *e = &k->l->extents[i];
     const struct swn_layout_input *in = &k->l->inputs[i];
+    char head[SWN_BLOCK];
     XXH3_64bits_reset(hash);
     enter_file(k, in->file);
     if (k->copies)
@@ -159,6 +160,8 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, char why[SW
             return rc;
         size_t piece = k->end - pos < e->bytes - at ? k->end - pos : e->bytes - at;
         XXH3_64bits_update(hash, k->window + (pos - k->start), piece);
+        if (at < sizeof head)
+            memcpy(head + at, k->window + (pos - k->start), piece < sizeof head - at ? piece : sizeof head - at);
         rc = append(k, k->window + (pos - k->start), piece, why);
         if (!rc && k->copies && (rc = swn_copies_add(k->copies, k->window + (pos - k->start), piece)))
             rc = write_error(k, rc, why);
@@ -170,6 +173,7 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, char why[SW
             return swn_why(why, -ECANCELED, "%s: cancelled", k->file.path);
     }
     e->checksum = XXH3_64bits_digest(hash);
+    k->l->heads[i].checksum = XXH3_64bits(head, e->bytes < sizeof head ? e->bytes : sizeof head);
     if (k->l->known && e->checksum != in->checksum)
         return swn_why(why, -EILSEQ, "%s: extent %u at offset %llu: the checksum does not match", in_path(k),
                        in->storage, (unsigned long long)in->off);

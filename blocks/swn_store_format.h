@@ -15,11 +15,14 @@
  * Versions 3 and 4 are 1 and 2 of a checkpoint some of whose tensors are not in the store: between tensors and dims
  * there is one more record, how many, and behind all names one more text, the first of them and why.
  *
+ * Versions 5 to 8 are 1 to 4 with a checksum more for each extent, of its first block: an array of records behind the
+ * tensors (and the record of versions 3 and 4). This is what is written today.
+ *
  * Integers are little-endian, two's complement. Everything has one place only: what follows from something else (an
  * index, an offset, a sum) must agree with it, and all padding is zero. The header's checksum covers the header,
  * tables_checksum the bytes from there to data_off, copies_checksum those from copies_off to the end, each extent's
- * checksum its bytes without the padding; all are XXH3-64. Dtype numbers are those of enum swn_dtype. A change of any
- * of this is a new version number.
+ * and its first block's checksum its bytes without the padding; all are XXH3-64. Dtype numbers are those of enum
+ * swn_dtype. A change of any of this is a new version number.
  */
 #ifndef SWN_STORE_FORMAT_H
 #define SWN_STORE_FORMAT_H
@@ -35,7 +38,8 @@
 /* What makes it a later one, added. */
 #define SWN_STORE_COPIES 1u
 #define SWN_STORE_LACKS 2u
-#define SWN_STORE_NEWEST (SWN_STORE_VERSION + SWN_STORE_COPIES + SWN_STORE_LACKS)
+#define SWN_STORE_HEADS 4u
+#define SWN_STORE_NEWEST (SWN_STORE_VERSION + SWN_STORE_COPIES + SWN_STORE_LACKS + SWN_STORE_HEADS)
 /* What a reader is asked to take into memory at most: about two million tensors. */
 #define SWN_STORE_TABLES_MAX (UINT64_C(256) << 20)
 
@@ -101,6 +105,10 @@ struct swn_disk_lacking {
     uint64_t tensors;
 };
 
+struct swn_disk_head {
+    uint64_t checksum; /* of the extent's first SWN_BLOCK bytes, or of all where it has fewer */
+};
+
 _Static_assert(sizeof(struct swn_disk_header) == 136, "on disk");
 _Static_assert(sizeof(struct swn_disk_source) == 48, "on disk");
 _Static_assert(sizeof(struct swn_disk_layer) == 32, "on disk");
@@ -109,5 +117,6 @@ _Static_assert(sizeof(struct swn_disk_tensor) == 24, "on disk");
 _Static_assert(sizeof(struct swn_disk_copy) == 24, "on disk");
 _Static_assert(sizeof(struct swn_disk_chunk) == 16, "on disk");
 _Static_assert(sizeof(struct swn_disk_lacking) == 8, "on disk");
+_Static_assert(sizeof(struct swn_disk_head) == 8, "on disk");
 
 #endif

@@ -159,10 +159,12 @@ static int allocate(struct swn_layout *l, const struct swn_checkpoint *c, size_t
     l->layers = calloc(layers + 1, sizeof *l->layers);
     l->layer_names = calloc(layers + 1, sizeof *l->layer_names);
     l->extents = calloc(c->storage_count + 1, sizeof *l->extents);
+    l->heads = calloc(c->storage_count + 1, sizeof *l->heads);
     l->inputs = calloc(c->storage_count + 1, sizeof *l->inputs);
     l->tensors = calloc(c->tensor_count + 1, sizeof *l->tensors);
     l->described = calloc(c->tensor_count + 1, sizeof *l->described);
-    return l->own_sources && l->layers && l->layer_names && l->extents && l->inputs && l->tensors && l->described
+    return l->own_sources && l->layers && l->layer_names && l->extents && l->heads && l->inputs && l->tensors &&
+                   l->described
                ? 0
                : -ENOMEM;
 }
@@ -219,7 +221,8 @@ int swn_layout_place(struct swn_layout *l, char why[SWN_WHY])
 {
     struct swn_disk_header *h = &l->header;
     *h = (struct swn_disk_header){.magic = SWN_STORE_MAGIC,
-                                  .version = SWN_STORE_VERSION + (l->skipped_count ? SWN_STORE_LACKS : 0),
+                                  .version =
+                                      SWN_STORE_VERSION + SWN_STORE_HEADS + (l->skipped_count ? SWN_STORE_LACKS : 0),
                                   .header_bytes = sizeof *h,
                                   .sources = l->source_count,
                                   .layers = l->layer_count,
@@ -228,10 +231,11 @@ int swn_layout_place(struct swn_layout *l, char why[SWN_WHY])
                                   .names_bytes = names_bytes(l)};
     for (size_t i = 0; i < l->tensor_count; i++)
         h->dims += 2 * (uint64_t)l->tensors[i].ndim;
-    h->data_off = SWN_BLOCK_UP(
-        sizeof *h + l->source_count * sizeof(struct swn_disk_source) + l->layer_count * sizeof *l->layers +
-        l->extent_count * sizeof *l->extents + l->tensor_count * sizeof *l->tensors +
-        (l->skipped_count ? sizeof(struct swn_disk_lacking) : 0) + h->dims * sizeof(int64_t) + h->names_bytes);
+    h->data_off =
+        SWN_BLOCK_UP(sizeof *h + l->source_count * sizeof(struct swn_disk_source) + l->layer_count * sizeof *l->layers +
+                     l->extent_count * sizeof *l->extents + l->tensor_count * sizeof *l->tensors +
+                     (l->skipped_count ? sizeof(struct swn_disk_lacking) : 0) + l->extent_count * sizeof *l->heads +
+                     h->dims * sizeof(int64_t) + h->names_bytes);
     if (h->data_off > SWN_STORE_TABLES_MAX)
         return swn_why(why, -E2BIG, "the store's tables would take %llu bytes, more than the %llu allowed",
                        (unsigned long long)h->data_off, (unsigned long long)SWN_STORE_TABLES_MAX);
@@ -284,6 +288,7 @@ char *swn_layout_tables(struct swn_layout *l)
     put(&at, l->tensors, l->tensor_count * sizeof *l->tensors);
     if (l->skipped_count)
         put(&at, &(struct swn_disk_lacking){l->skipped_count}, sizeof(struct swn_disk_lacking));
+    put(&at, l->heads, l->extent_count * sizeof *l->heads);
     for (size_t i = 0; i < l->tensor_count; i++) {
         put(&at, l->described[i]->shape, l->described[i]->ndim * sizeof(int64_t));
         put(&at, l->described[i]->stride, l->described[i]->ndim * sizeof(int64_t));
@@ -303,6 +308,7 @@ void swn_layout_free(struct swn_layout *l)
     free(l->own_sources);
     free(l->layers);
     free(l->extents);
+    free(l->heads);
     free(l->inputs);
     free(l->tensors);
     free(l->described);

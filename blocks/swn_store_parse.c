@@ -70,6 +70,7 @@ struct tables {
     const struct swn_disk_extent *extents;
     const struct swn_disk_tensor *tensors;
     const struct swn_disk_lacking *lacking; /* NULL: nothing is */
+    const struct swn_disk_head *heads;      /* NULL: not noted */
     struct cursor dims, names;
 };
 
@@ -82,6 +83,7 @@ static int find_tables(struct tables *t, const struct swn_store *s, const struct
     t->extents = take(&c, h->extents, sizeof *t->extents);
     t->tensors = take(&c, h->tensors, sizeof *t->tensors);
     t->lacking = swn_disk_has(h, SWN_STORE_LACKS) ? take(&c, 1, sizeof *t->lacking) : NULL;
+    t->heads = swn_disk_has(h, SWN_STORE_HEADS) ? take(&c, h->extents, sizeof *t->heads) : NULL;
     t->dims.at = take(&c, h->dims, sizeof(int64_t));
     t->dims.end = c.at;
     t->names.at = take(&c, h->names_bytes, 1);
@@ -151,6 +153,7 @@ static const char *parse_layers(struct swn_store *s, struct tables *t)
 
 static const char *parse_extents(struct swn_store *s, struct tables *t, const struct swn_disk_header *h)
 {
+    s->has_heads = t->heads != NULL;
     uint64_t off = h->data_off, bytes = 0, end = swn_disk_has(h, SWN_STORE_COPIES) ? h->data_end : h->total_bytes;
     for (size_t i = 0, layer = 0; i < s->extent_count; i++) {
         struct swn_store_extent *to = (struct swn_store_extent *)&s->extents[i];
@@ -170,7 +173,8 @@ static const char *parse_extents(struct swn_store *s, struct tables *t, const st
                                         .checksum = from->checksum,
                                         .source = from->source,
                                         .layer = from->layer,
-                                        .source_off = from->source_off};
+                                        .source_off = from->source_off,
+                                        .head = t->heads ? t->heads[i].checksum : 0};
     }
     for (size_t i = 0; i < s->layer_count; i++) {
         bytes = 0;

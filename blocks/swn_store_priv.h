@@ -46,6 +46,7 @@ struct swn_layout {
     struct swn_disk_layer *layers;
     size_t layer_count;
     struct swn_disk_extent *extents; /* checksums are filled in while writing */
+    struct swn_disk_head *heads;     /* so are these */
     struct swn_layout_input *inputs; /* per extent */
     size_t extent_count;
     int known; /* the inputs have checksums, that is, come from a store */

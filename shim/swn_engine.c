@@ -264,6 +264,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     *strict = 0;
     pthread_mutex_lock(&e->lock);
     e->allocs++;
+    swn_residency_tidy(&e->res);
     swn_load_expect_no_more(e, 0);
     int expected = swn_load_expected(e, n);
     int alone = n > e->config.budget_bytes && e->config.enforce && !expected; /* makes room for itself, below */

@@ -88,7 +88,7 @@ static void explain(struct swn_engine *e, const struct source *s, int err, const
 }
 
 /* s has this store. load_lock held. */
-static void take_store(struct swn_engine *e, struct source *s, int fd, struct swn_store *store)
+static void take_store(struct swn_engine *e, struct source *s, struct swn_store *store)
 {
     s->index = 0;
     while (s->index < store->source_count && !swn_identity_same_file(&store->sources[s->index].identity, &s->identity))
@@ -105,14 +105,15 @@ static void take_store(struct swn_engine *e, struct source *s, int fd, struct sw
     s->file.immutable = 1;
     snprintf(s->file.dir, sizeof s->file.dir, "%s", store->path);
     swn_encoded_open(e, s);
-    swn_load_ask_for_heads(e, fd, s);
 }
 
 void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_store *store, int err, const char *why)
 {
     pthread_mutex_lock(&load_lock);
-    if (!err)
-        take_store(e, s, fd, store);
+    if (!err) {
+        swn_load_ask_for_heads(e, fd, store);
+        take_store(e, s, store);
+    }
     explain(e, s, err, why);
     atomic_store(&s->building, 0);
     pthread_mutex_unlock(&load_lock);
@@ -125,9 +126,15 @@ static void open_store(struct swn_engine *e, struct source *s, int fd)
     struct swn_store *store = NULL;
     if (e->config.store_off || !looks_like_a_checkpoint(e, fd))
         return;
-    int err = swn_cache_open(&store, e->io, e->config.store_dir, fd, why);
-    if (!err)
-        take_store(e, s, fd, store);
+    int err = swn_cache_find(&store, e->io, e->config.store_dir, fd, why);
+    if (!err) {
+        swn_load_ask_for_heads(e, fd, store); /* they come while others are compared */
+        err = swn_cache_agrees(store, e->io, fd, why);
+        if (err)
+            swn_store_close(store, e->io);
+        else
+            take_store(e, s, store);
+    }
     /* A store that is damaged, or of another version, is replaced. No file holds storages larger than itself. */
     if (err == -ENOENT || err == -EILSEQ || err == -EINVAL || err == -ENOTSUP) {
         why[0] = 0;

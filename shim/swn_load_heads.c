@@ -50,16 +50,15 @@ static void ask_for(struct swn_engine *e, int fd, struct area *areas, size_t n)
 
 /* A zip's local header, and the first bytes of the storage, which come into Python's buffer with it; all of a storage
  * that is too small to be registered. */
-void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct source *s)
+void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct swn_store *s)
 {
     size_t n = 0;
-    struct area *areas = malloc((s->store->extent_count + 1) * sizeof *areas);
-    for (size_t i = 0; areas && i < s->store->extent_count; i++) {
-        const struct swn_store_extent *x = &s->store->extents[i];
+    struct area *areas = malloc((s->extent_count + 1) * sizeof *areas);
+    for (size_t i = 0; areas && i < s->extent_count; i++) {
+        const struct swn_store_extent *x = &s->extents[i];
         uint64_t before = x->source_off < HEADER_MOST ? x->source_off : HEADER_MOST;
-        if (x->source == s->index)
-            areas[n++] =
-                pages_of(x->source_off - before, x->source_off + (x->bytes < SWN_GRANULE ? x->bytes : PYTHON_BUFFER));
+        areas[n++] =
+            pages_of(x->source_off - before, x->source_off + (x->bytes < SWN_GRANULE ? x->bytes : PYTHON_BUFFER));
     }
     ask_for(e, fd, areas, n);
 }

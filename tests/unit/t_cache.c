@@ -482,6 +482,10 @@ static void same_in_all_but_bytes(void **state)
     forged_fd = two;
     assert_int_equal(swn_cache_open(&s, &io, dir, two, why), -ENOENT);
     assert_non_null(strstr(why, "of other bytes"));
+    /* Nothing of its first block. */
+    assert_int_equal(pwrite(one, "x", 1, forged.st_size - 1), 1);
+    forged_fd = one;
+    assert_int_equal(swn_cache_open(&s, &io, dir, one, why), -ENOENT);
     /* Hardly any of its bytes, but some of each block. */
     for (off_t at = forged.st_size - 1; at > forged.st_size - FLOATS * 4; at -= 1000)
         assert_int_equal(pwrite(again, "x", 1, at), 1);

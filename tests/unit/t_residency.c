@@ -346,6 +346,7 @@ static void step(enum stand stand, enum op op, int kept, size_t published)
     assert_int_equal(res.home_bytes, 0);
     assert_int_equal(spill->live_bytes, 0);
     assert_null(swn_arena_find(arena, addr));
+    swn_residency_tidy(&res);
     assert_int_equal(swn_arena_warm_bytes(arena), op == FREE_COLD || foreign ? 0 : swn_round_up(LEN, SWN_GRANULE));
     /* The next owner of the address: ordinary memory, zeros unless the pages are warm. */
     size_t fresh;
