@@ -120,6 +120,7 @@ void swn_ckpt_drop(struct swn_ckpt_builder *b, const struct swn_io *io)
     free(b->c.files);
     free(b->c.storages);
     free(b->c.tensors);
+    free(b->skipped);
     swn_bump_free(&b->bump);
     free(b);
 }
@@ -233,6 +234,17 @@ int swn_ckpt_add_tensor(struct swn_ckpt_builder *b, const struct swn_ckpt_tensor
     return 0;
 }
 
+int swn_ckpt_add_skipped(struct swn_ckpt_builder *b, const struct swn_ckpt_skipped *t, char why[SWN_WHY])
+{
+    void *array = b->skipped;
+    int rc = grow(b, &array, &b->skipped_room, b->skipped_count, sizeof(*t));
+    b->skipped = array;
+    if (rc)
+        return swn_ckpt_fail_memory(why, t->name, rc);
+    b->skipped[b->skipped_count++] = *t;
+    return 0;
+}
+
 static int storage_order(const void *a, const void *b, void *ctx)
 {
     const struct swn_ckpt_storage *all = ctx, *x = &all[*(const uint32_t *)a], *y = &all[*(const uint32_t *)b];
@@ -303,6 +315,19 @@ static int sort_storages(struct swn_checkpoint *c, uint32_t *order, uint32_t *pl
     return 0;
 }
 
+/* How many tensors were skipped, and which is the first of them. */
+static int sum_up_skipped(struct swn_ckpt_builder *b, char *why)
+{
+    char text[SWN_WHY];
+    b->c.skipped_count = b->skipped_count;
+    if (!b->skipped_count)
+        return 0;
+    snprintf(text, sizeof(text), "%.256s: %s", b->skipped[0].name, b->skipped[0].what);
+    swn_ckpt_printable(text);
+    int rc = swn_bump_text(&b->bump, text, strlen(text), &b->c.skipped);
+    return rc ? swn_ckpt_fail_memory(why, b->skipped[0].name, rc) : 0;
+}
+
 /* Gives back what an array has grown too much. */
 static void *shrink(void *array, size_t bytes)
 {
@@ -330,8 +355,12 @@ int swn_ckpt_finish(struct swn_ckpt_builder *b, struct swn_checkpoint **out, cha
     }
     free(order);
     free(place);
+    if (!rc)
+        rc = sum_up_skipped(b, why);
     if (rc)
         return rc;
+    free(b->skipped);
+    b->skipped = NULL;
     c->storages = shrink(c->storages, c->storage_count * sizeof(*c->storages));
     c->tensors = shrink(c->tensors, c->tensor_count * sizeof(*c->tensors));
     *out = c;

@@ -33,11 +33,19 @@ int swn_ckpt_read(const struct swn_ckpt_source *src, void *buf, size_t len, uint
 /* Is this UTF-8 as Unicode has it: shortest forms, no surrogates, nothing above 10FFFF? */
 int swn_ckpt_utf8(const char *text, size_t len);
 
+/* A tensor that is in a file but cannot be described. */
+struct swn_ckpt_skipped {
+    const char *name; /* in the builder's bump */
+    const char *what; /* "a sparse tensor"; static */
+    uint32_t file;
+};
+
 /* A checkpoint with what is needed to grow and to free it. */
 struct swn_ckpt_builder {
-    struct swn_checkpoint c;
+    struct swn_checkpoint c; /* what it says of skipped tensors is set by swn_ckpt_finish */
     struct swn_bump bump;
-    size_t storage_room, tensor_room;
+    struct swn_ckpt_skipped *skipped; /* in checkpoint order */
+    size_t storage_room, tensor_room, skipped_count, skipped_room;
 };
 
 int swn_ckpt_new(struct swn_ckpt_builder **out, size_t files, char why[SWN_WHY]);
@@ -50,6 +58,8 @@ int swn_ckpt_add_file(struct swn_ckpt_builder *b, const struct swn_io *io, int f
 int swn_ckpt_add_storage(struct swn_ckpt_builder *b, const struct swn_ckpt_storage *s, char why[SWN_WHY]);
 /* Name, shape and stride must lie in b->bump. Checks that the view fits its storage. */
 int swn_ckpt_add_tensor(struct swn_ckpt_builder *b, const struct swn_ckpt_tensor *t, char why[SWN_WHY]);
+/* Name and text as in struct swn_ckpt_skipped. */
+int swn_ckpt_add_skipped(struct swn_ckpt_builder *b, const struct swn_ckpt_skipped *t, char why[SWN_WHY]);
 /* Storages that a tensor uses, in file order, without overlaps; no name twice. On success *out is the checkpoint and b
  * is gone. */
 int swn_ckpt_finish(struct swn_ckpt_builder *b, struct swn_checkpoint **out, char why[SWN_WHY]);

@@ -1,8 +1,13 @@
 /* swn_ckpt_index.c - sharded checkpoints: model.safetensors.index.json, pytorch_model.bin.index.json.
  *
  * "weight_map" says in which file each tensor is. The files lie beside the index: their names have no separators,
- * though they may be links, as in download caches. Every tensor of the map must be in its file. A file may hold more:
- * tensors that the map gives to another file are not taken from this one, and those that it does not name are.
+ * though they may be links, as in download caches.
+ *
+ * Whoever loads such a checkpoint (transformers, accelerate) takes from the map only which files there are, reads all
+ * of them in the order of their names, and the last one that has a tensor gives it. So all that is in the files belongs
+ * to the checkpoint, named by the map or not, and in whichever of them it is. What the map names has to be somewhere:
+ * loaders would make up the bytes of what is not. A tensor that is in several files is taken from the last, but only if
+ * the map says so too: else it depends on the reader.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +23,14 @@
 
 struct entry {
     char *tensor, *shard;
-    int found;
+};
+
+/* A tensor in one of the files. */
+struct place {
+    const char *name;
+    uint32_t file;
+    uint32_t index; /* among the builder's tensors, or its skipped ones */
+    int skipped;
 };
 
 struct index {
@@ -147,27 +159,110 @@ static int list_shards(struct index *x, const char *path, char ***out, size_t *n
                             : swn_ckpt_fail(why, -EINVAL, "%s: names %zu files, the limit is %d", path, *n, MAX_SHARDS);
 }
 
-/* Keeps those of the tensors from `first` on that the map does not give to another file, and marks them as found. */
-static void keep_mapped(struct index *x, struct swn_checkpoint *c, size_t first, const char *shard)
+static int by_place(const void *a, const void *b)
 {
-    size_t kept = first;
-    for (size_t i = first; i < c->tensor_count; i++) {
-        struct entry key = {.tensor = c->tensors[i].name};
-        struct entry *e = bsearch(&key, x->entries, x->count, sizeof(*x->entries), by_tensor);
-        if (e && strcmp(e->shard, shard))
-            continue;
-        if (e)
-            e->found = 1;
-        c->tensors[kept++] = c->tensors[i];
-    }
-    c->tensor_count = kept;
+    const struct place *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->file > y->file) - (x->file < y->file);
 }
 
-static int read_shard(struct index *x, struct swn_ckpt_builder *b, const struct swn_io *io, const char *index_path,
-                      const char *shard, char *why)
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct place *)a)->name, ((const struct place *)b)->name);
+}
+
+/* All tensors of all files, by name and then by file. */
+static struct place *list_places(const struct swn_ckpt_builder *b, size_t *n)
+{
+    const struct swn_checkpoint *c = &b->c;
+    *n = c->tensor_count + b->skipped_count;
+    struct place *all = malloc((*n + 1) * sizeof(*all)), *p = all;
+    for (uint32_t i = 0; all && i < c->tensor_count; i++)
+        *p++ = (struct place){c->tensors[i].name, c->storages[c->tensors[i].storage].file, i, 0};
+    for (uint32_t i = 0; all && i < b->skipped_count; i++)
+        *p++ = (struct place){b->skipped[i].name, b->skipped[i].file, i, 1};
+    if (all)
+        qsort(all, *n, sizeof(*all), by_place);
+    return all;
+}
+
+static const struct entry *entry_of(const struct index *x, const char *tensor)
+{
+    const struct entry key = {.tensor = (char *)(uintptr_t)tensor};
+    return bsearch(&key, x->entries, x->count, sizeof(*x->entries), by_tensor);
+}
+
+/* One tensor, in the files of p[0] to p[n - 1]: which of them has it. Those of the others lose their names. */
+static int choose(const struct index *x, struct swn_ckpt_builder *b, char *const *shards, const struct place *p,
+                  size_t n, const char *path, char *why)
+{
+    const struct entry *e = entry_of(x, p->name);
+    uint32_t last = p[n - 1].file;
+    if (p->file == last) /* in one file, where none may be twice: see swn_ckpt_finish */
+        return 0;
+    if (!e || strcmp(e->shard, shards[last]))
+        return swn_ckpt_fail(why, -EINVAL,
+                             "%s: tensor '%.100s' is in %.60s and in %.60s, and the index %s%.60s: loaders would take "
+                             "the last one; remove it from one of the files, or build a store of each",
+                             path, p->name, shards[p->file], shards[last], e ? "says " : "does not say where",
+                             e ? e->shard : "");
+    for (size_t i = 0; i < n; i++) {
+        if (p[i].file == last)
+            continue;
+        if (p[i].skipped)
+            b->skipped[p[i].index].name = NULL;
+        else
+            b->c.tensors[p[i].index].name = NULL;
+    }
+    return 0;
+}
+
+static void drop_nameless(struct swn_ckpt_builder *b)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < b->c.tensor_count; i++)
+        if (b->c.tensors[i].name)
+            b->c.tensors[kept++] = b->c.tensors[i];
+    b->c.tensor_count = kept;
+    kept = 0;
+    for (size_t i = 0; i < b->skipped_count; i++)
+        if (b->skipped[i].name)
+            b->skipped[kept++] = b->skipped[i];
+    b->skipped_count = kept;
+}
+
+/* What the files hold against what the map says. */
+static int match(const struct index *x, struct swn_ckpt_builder *b, char *const *shards, const char *path, char *why)
+{
+    size_t n, end;
+    int rc = 0;
+    struct place *all = list_places(b, &n);
+    if (!all)
+        return swn_ckpt_fail_memory(why, path, -ENOMEM);
+    for (size_t i = 0; i < x->count && !rc; i++) {
+        const struct place key = {.name = x->entries[i].tensor};
+        if (!bsearch(&key, all, n, sizeof(*all), by_name))
+            rc = swn_ckpt_fail(why, -EINVAL,
+                               "%s: there is no tensor '%.100s' in %.100s, nor in another of its files: one of them "
+                               "is not whole, or of another version; fetch them again, or build a store of each",
+                               path, x->entries[i].tensor, x->entries[i].shard);
+    }
+    for (size_t i = 0; i < n && !rc; i = end) {
+        for (end = i + 1; end < n && !strcmp(all[end].name, all[i].name);)
+            end++;
+        rc = choose(x, b, shards, &all[i], end - i, path, why);
+    }
+    free(all);
+    if (!rc)
+        drop_nameless(b);
+    return rc;
+}
+
+static int read_shard(struct swn_ckpt_builder *b, const struct swn_io *io, const char *index_path, const char *shard,
+                      char *why)
 {
     const char *slash = strrchr(index_path, '/');
-    size_t dir = slash ? (size_t)(slash + 1 - index_path) : 0, first = b->c.tensor_count;
+    size_t dir = slash ? (size_t)(slash + 1 - index_path) : 0;
     enum swn_checkpoint_kind kind = b->c.kind;
     char *path = malloc(dir + strlen(shard) + 1);
     if (!path)
@@ -176,10 +271,10 @@ static int read_shard(struct index *x, struct swn_ckpt_builder *b, const struct 
     strcpy(path + dir, shard);
     int fd = swn_ckpt_open_fd(io, path, why);
     int rc = fd < 0 ? fd : swn_ckpt_read_file(b, io, fd, path, why);
+    if (fd == -ENOENT)
+        swn_ckpt_fail(why, fd, "%s: %s; the index names it: fetch it, too", path, strerror(ENOENT));
     if (!rc && b->c.file_count > 1 && b->c.kind != kind)
         rc = swn_ckpt_fail(why, -EINVAL, "%s: its files are of several formats", index_path);
-    if (!rc)
-        keep_mapped(x, &b->c, first, shard);
     free(path);
     return rc;
 }
@@ -198,11 +293,9 @@ static int read_shards(struct index *x, struct swn_checkpoint **out, const struc
     if (!rc)
         rc = swn_ckpt_new(&b, n, why);
     for (size_t i = 0; i < n && !rc; i++)
-        rc = read_shard(x, b, io, path, shards[i], why);
-    for (size_t i = 0; i < x->count && !rc; i++)
-        if (!x->entries[i].found)
-            rc = swn_ckpt_fail(why, -EINVAL, "%s: tensor '%.200s' is not in %.200s", path, x->entries[i].tensor,
-                               x->entries[i].shard);
+        rc = read_shard(b, io, path, shards[i], why);
+    if (!rc)
+        rc = match(x, b, shards, path, why);
     if (!rc)
         rc = swn_ckpt_finish(b, out, why);
     if (rc)

@@ -58,16 +58,13 @@ static int current_name(struct walk *w, char **out)
 
 static int skip(struct walk *w, const char *what)
 {
+    char *name;
+    int rc = current_name(w, &name);
+    if (rc)
+        return rc;
     w->found++;
-    w->b->c.skipped_count++;
-    if (w->b->c.skipped)
-        return 0;
-    char text[SWN_WHY];
-    int n = snprintf(text, sizeof(text), "%.*s: %s", w->name_len ? (int)(w->name_len < 256 ? w->name_len : 256) : 6,
-                     w->name_len ? w->name : "tensor", what);
-    swn_ckpt_printable(text);
-    int rc = swn_bump_text(&w->b->bump, text, (size_t)n, &w->b->c.skipped);
-    return rc ? swn_ckpt_fail_memory(w->why, w->path, rc) : 0;
+    const struct swn_ckpt_skipped t = {.name = name, .what = what, .file = (uint32_t)w->b->c.file_count - 1};
+    return swn_ckpt_add_skipped(w->b, &t, w->why);
 }
 
 static int copy_ints(struct walk *w, const int64_t *ints, uint32_t n, const int64_t **out)

@@ -203,6 +203,40 @@ json.dump({'metadata': {'total_size': 68}, 'weight_map': {'c': two, 'a': one, 'b
     compare(torch213, [str(tmp_path / "model.safetensors.index.json")])
 
 
+def test_sharded_and_mapped_otherwise(torch213, tmp_path):
+    """What loaders read is in the shards, whatever the map says; where it depends on the loader, it is refused."""
+    save(torch213, tmp_path, """
+import json
+from safetensors.torch import save_file
+save_file({'a': torch.zeros(2, 2), 'twice': torch.ones(3)}, where + '/1.safetensors')
+save_file({'b': torch.arange(5), 'twice': torch.zeros(3), 'unnamed': torch.ones(2)}, where + '/2.safetensors')
+sparse = torch.eye(3).to_sparse()
+torch.save({'a': torch.ones(4), 's': sparse}, where + '/1.bin')
+torch.save({'b': torch.ones(5)}, where + '/2.bin')
+torch.save({'b': torch.ones(5), 's': torch.ones(6)}, where + '/3.bin')
+one, two = '1.safetensors', '2.safetensors'
+for name, weight_map in {
+        'good.safetensors': {'a': one, 'b': two, 'twice': two},
+        'misplaced.safetensors': {'a': two, 'b': one, 'twice': two},
+        'first.safetensors': {'a': one, 'b': two, 'twice': one},
+        'neither.safetensors': {'a': one, 'b': two},
+        'nowhere.safetensors': {'a': one, 'b': two, 'twice': two, 'x': one},
+        'missing.safetensors': {'a': one, 'b': '3.safetensors'},
+        'skipped.bin': {'a': '1.bin', 's': '1.bin', 'b': '2.bin'},
+        'replaced.bin': {'a': '1.bin', 's': '3.bin', 'b': '3.bin'}}.items():
+    json.dump({'metadata': {}, 'weight_map': weight_map}, open(f'{where}/{name}.index.json', 'w'))
+""")
+    at = {path.name.removesuffix(".index.json"): str(path) for path in tmp_path.glob("*.index.json")}
+    compare(torch213, [at["good.safetensors"], at["misplaced.safetensors"], at["replaced.bin"]])
+    found = dump(list(at.values()))
+    skipped = found[at["skipped.bin"]]
+    assert skipped["skipped_first"] == "s: a sparse tensor" and [t["name"] for t in skipped["tensors"]] == ["a", "b"]
+    words = {"first": "and the index says 1.safetensors", "neither": "the index does not say where",
+             "nowhere": "no tensor 'x' in 1.safetensors", "missing": "the index names it"}
+    for name, what in words.items():
+        assert what in found[at[f"{name}.safetensors"]]["why"], found[at[f"{name}.safetensors"]]
+
+
 def entry(out, name, data, holes):
     """One stored entry as torch writes it. data: bytes, or the number of zeros of a hole."""
     size = data if isinstance(data, int) else len(data)

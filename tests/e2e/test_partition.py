@@ -438,6 +438,44 @@ def test_verify_shards(disk):
     assert "holds 1 of the 2" in part("verify", disk / "s", disk / "a.safetensors", code=MISMATCH).stderr
 
 
+def test_index_and_shards(disk):
+    """What a map may say, and what every command answers to it."""
+    disk = pathlib.Path(disk)
+    write_safetensors(disk / "a.safetensors", {"x": [1] * 3000, "y": [2] * 3000})
+    write_safetensors(disk / "b.safetensors", {"y": [3] * 3000, "z": [4] * 3000, "u": [5] * 3000})
+    write_safetensors(disk / "empty.safetensors", {})
+    index = disk / "m.safetensors.index.json"
+
+    def map_to(**files):
+        index.write_text(json.dumps({"weight_map": {name: f"{file}.safetensors" for name, file in files.items()}}))
+
+    for weight_map, code, words in (
+            (dict(x="a", y="a", z="b"), REFUSED, "'y' is in a.safetensors and in b.safetensors"),
+            (dict(x="a", z="b"), REFUSED, "the index does not say where"),
+            (dict(x="a", y="b", w="b"), REFUSED, "no tensor 'w' in b.safetensors"),
+            (dict(x="a", y="c"), FAILURE, "c.safetensors: No such file or directory; the index names it")):
+        map_to(**weight_map)
+        for command in (["inspect", index], ["plan", "-b", "1M", index], ["build", "-q", index, "-o", disk / "s"],
+                        ["build", "-q", index, "-s", disk / "cache"]):
+            refused = part(*command, code=code)
+            assert words in refused.stderr and refused.stderr.count("\n") == 1, refused
+    assert not (disk / "s").exists() and not (disk / "cache").exists()
+    map_to(x="empty", y="b", z="a")  # x and z are elsewhere, u is not named
+    part("build", "-q", index, "-o", disk / "s")
+    for path in (index, disk / "s"):
+        shown = json.loads(part("inspect", "-o", "json", path).stdout)
+        assert (shown["tensor_count"], shown["bytes"], shown["layer_count"]) == (4, 48000, 1), shown
+    for given in ([], [index]):
+        assert "4 tensors" in (said := part("verify", disk / "s", *given).stdout) and "equal" in said
+    part("extract", disk / "s", "-o", disk / "out.safetensors")
+    write_safetensors(disk / "want.safetensors", {"x": [1] * 3000, "y": [3] * 3000, "z": [4] * 3000, "u": [5] * 3000})
+    part("build", "-q", disk / "want.safetensors", "-o", disk / "want")
+    assert "equal" in part("verify", disk / "want", disk / "out.safetensors").stdout
+    assert len(set(part("build", "-q", index, "-s", disk / "cache").stdout.split())) == 3
+    map_to(x="a", y="a", z="b")
+    assert "'y' is in" in part("verify", disk / "s", index, code=REFUSED).stderr
+
+
 def cached_bytes(path):
     done = run("fincore", "--bytes", "--noheadings", "--output", "RES", path)
     assert done.returncode == 0, done

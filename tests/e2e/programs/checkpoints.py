@@ -67,12 +67,12 @@ def load(path, weights_only):
         from safetensors.torch import load_file
         return load_file(path)
     if path.endswith(".index.json"):
-        from safetensors.torch import load_file
         with open(path) as f:
-            weight_map = json.load(f)["weight_map"]
-        here = os.path.dirname(path)
-        shards = {s: load(os.path.join(here, s), weights_only) for s in set(weight_map.values())}
-        return {name: shards[shard][name] for name, shard in weight_map.items()}
+            shards = sorted(set(json.load(f)["weight_map"].values()))
+        merged = {}
+        for shard in shards:  # as transformers and accelerate do
+            merged.update(load(os.path.join(os.path.dirname(path), shard), weights_only))
+        return merged
     if path.endswith(".ts"):
         return dict(torch.jit.load(path, map_location="cpu").state_dict())
     options = {}
