@@ -12,6 +12,7 @@
 
 #include "part.h"
 #include "swn_cache.h"
+#include "swn_in_memory.h"
 #include "swn_paths.h"
 #include "swn_size.h"
 #include "swn_transfer.h"
@@ -270,6 +271,11 @@ static int build_into_cache(const struct request *r, const struct swn_checkpoint
     struct shard *d = calloc(c->file_count + 1, sizeof *d);
     const char **names = calloc(c->file_count + 1, sizeof *names);
     int rc = d && names ? build_shards(r, c, d, names, why) : swn_why(why, -ENOMEM, "no memory");
+    if (!rc && swn_dir_in_memory(&swn_io_sys, r->cache))
+        swn_cli_error(
+            "warning: the cache directory %s lies in memory (tmpfs, or an overlay over it): a store there saves "
+            "none; give --store DIR on a disk",
+            r->cache);
     free(d);
     free(names);
     return rc;

@@ -1,30 +1,22 @@
 /* swn_settle.c - whether a file's times will tell of the next write to it. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <linux/magic.h>
 #include <string.h>
-#include <sys/vfs.h>
 #include <time.h>
 
 #include "swn_checkpoint.h"
+#include "swn_in_memory.h"
 #include "swn_why.h"
 
 #define SECOND_NS INT64_C(1000000000)
 
-/* Times of files that lie in memory say nothing of a store through a shared mapping into a page that is dirty already,
- * and there all pages stay dirty: elsewhere reading past the page cache writes them back, and the next store faults. */
-static int in_memory(int fd)
-{
-    struct statfs fs;
-    if (fstatfs(fd, &fs))
-        return 0;
-    return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC;
-}
-
 int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn_identity *out)
 {
     struct timespec now, tick = {.tv_nsec = SECOND_NS / 1000};
-    if (in_memory(fd))
+    /* Times of files that lie in memory say nothing of a store through a shared mapping into a page that is dirty
+     * already, and there all pages stay dirty: elsewhere reading past the page cache writes them back, and the next
+     * store faults. */
+    if (swn_file_in_memory(io, fd))
         return -ENOTSUP;
     for (int ms = 0;; ms++) {
         int rc = swn_identity_stat(io, fd, out);

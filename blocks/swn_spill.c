@@ -11,6 +11,7 @@
 
 #include "swn_own.h"
 #include "swn_paths.h"
+#include "swn_transfer.h"
 
 #define PIECE ((size_t)4 << 20)
 
@@ -18,21 +19,6 @@ struct swn_hole {
     uint64_t off, size;
     struct swn_hole *next;
 };
-
-/* O_TMPFILE leaves no name behind even when we are killed between two calls; file systems without it get a name that is
- * removed at once. */
-static int open_unlinked(const struct swn_io *io, const char *dir)
-{
-    int fd = io->open(io->ctx, dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -EINVAL && fd != -ENOENT)
-        return fd;
-    char path[4096 + 64];
-    snprintf(path, sizeof path, "%s/.spill-%ld", dir, (long)getpid());
-    fd = io->open(io->ctx, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd >= 0)
-        io->unlink(io->ctx, path);
-    return fd;
-}
 
 int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const char *dir)
 {
@@ -47,7 +33,7 @@ int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const 
         return err;
     }
     snprintf(f->dir, sizeof f->dir, "%s", dir);
-    f->fetch.fd = open_unlinked(io, dir);
+    f->fetch.fd = swn_open_unlinked(io, dir);
     if (f->fetch.fd < 0) {
         err = f->fetch.fd;
         free(f);

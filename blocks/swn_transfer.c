@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "swn_why.h"
 
@@ -48,6 +49,19 @@ int swn_open_direct(const struct swn_io *io, int fd, int mode)
         return direct;
     io->close(io->ctx, direct);
     return -1;
+}
+
+int swn_open_unlinked(const struct swn_io *io, const char *dir)
+{
+    int fd = io->open(io->ctx, dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -EINVAL && fd != -ENOENT)
+        return fd;
+    char path[4096 + 64];
+    snprintf(path, sizeof path, "%s/.spill-%ld", dir, (long)getpid());
+    fd = io->open(io->ctx, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        io->unlink(io->ctx, path);
+    return fd;
 }
 
 /* How often a request that failed is made again. */

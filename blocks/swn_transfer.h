@@ -27,6 +27,11 @@ int swn_open_regular(const struct swn_io *io, const char *path, int flags, char 
  * that is refused. The caller's. */
 int swn_open_direct(const struct swn_io *io, int fd, int mode);
 
+/* A new file in `dir` for reading and writing, which never had a name or has it no longer: O_TMPFILE leaves nothing
+ * behind even when we are killed between two calls; file systems without it get a name that is removed at once. The
+ * caller's. */
+int swn_open_unlinked(const struct swn_io *io, const char *dir);
+
 /* Reads [off, off + len) with any alignment into any memory, through the page cache. -ENODATA: the file ends before. */
 int swn_read_whole(const struct swn_io *io, int fd, void *buf, size_t len, uint64_t off);
 

@@ -170,6 +170,7 @@ struct swn_engine {
      * now, waited for them. */
     uint64_t row_bytes, row_ns, rows_since_ns;
     unsigned row_waiters;
+    _Atomic int looked_at_disk;
     int said_pool, said_over, said_full, said_oversize, said_read, said_store, said_copy, said_closed;
 };
 
@@ -230,6 +231,8 @@ void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint
 
 /* swn_policy.c */
 int swn_policy_pool(struct swn_engine *e);
+/* Says once if what is written to the store directory stays in memory. Any lock may be held. */
+void swn_policy_look_at_disk(struct swn_engine *e);
 /* Bytes that this process has written to spill files. */
 uint64_t swn_policy_written(const struct swn_engine *e);
 int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard);

@@ -56,6 +56,7 @@ static int write_store(struct swn_engine *e, struct swn_checkpoint *c, struct sw
     int err = swn_cache_cap(e->io, e->config.store_dir, &limits.cap_bytes, why);
     if (err == -EINVAL) /* of the cap's file, not of the checkpoint: it is to be said */
         return -EIO;
+    swn_policy_look_at_disk(e);
     /* Rather no store of this one than none of those: they would be built again, and this one gone, next time. */
     if (!err)
         err = swn_load_stores_in_use(e, &limits);

@@ -7,6 +7,7 @@
 
 #include "swn_encoded.h"
 #include "swn_engine_priv.h"
+#include "swn_in_memory.h"
 #include "swn_load.h"
 #include "swn_plan.h"
 #include "swn_record.h"
@@ -59,6 +60,15 @@ size_t swn_policy_other_needed(const struct swn_engine *e)
     return e->planned_other > peak ? e->planned_other : peak;
 }
 
+void swn_policy_look_at_disk(struct swn_engine *e)
+{
+    if (!atomic_exchange(&e->looked_at_disk, 1) && swn_dir_in_memory(e->io, e->config.store_dir))
+        swn_say(
+            "the store directory %s lies in memory (tmpfs, or an overlay over it): what is written there to keep the "
+            "budget takes memory all the same; set SWAPNET_STORE to a directory on a disk",
+            e->config.store_dir);
+}
+
 static int make_pool(struct swn_engine *e)
 {
     if (!e->pool) {
@@ -78,6 +88,7 @@ static int make_pool(struct swn_engine *e)
             return err;
         e->res.spill = e->spill;
     }
+    swn_policy_look_at_disk(e);
     if (!e->fetch) {
         struct swn_fetch_opts opts = {.io = e->io};
         opts.best_path = e->config.fetch == SWN_CONFIG_BUFFERED ? SWN_FETCH_BUFFERED

@@ -150,6 +150,17 @@ def mounted(*args, at, must=False):
         subprocess.run(["umount", at], check=True)
 
 
+@contextlib.contextmanager
+def overlay_in_memory(at):
+    """An overlay whose upper layer lies in memory, as a live system's root; below is an empty directory of the disk."""
+    with mounted("-t", "tmpfs", "-o", "size=90m,mode=700", "swapnet-test", at=at / "upper") as upper:
+        for path in (at / "lower", upper / "files", upper / "work"):
+            path.mkdir()
+        layers = f"lowerdir={at}/lower,upperdir={upper}/files,workdir={upper}/work"
+        with mounted("-t", "overlay", "-o", layers, "swapnet-test", at=at / "overlay") as where:
+            yield where
+
+
 class Hang(AssertionError):
     """A program that did not end. Its stack is not wanted, its stderr is."""
 

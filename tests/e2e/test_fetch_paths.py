@@ -48,7 +48,28 @@ def test_store_in_memory(torch):
     """A store on tmpfs: buffered where O_DIRECT is refused, any path else; the same bits."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="swapnet-e2e-") as store:
         path = "buffered" if _direct_refused(store) else None
-        _fetched(torch, path, env={"SWAPNET_STORE": store})
+        _assert_warned(_fetched(torch, path, env={"SWAPNET_STORE": store}), store)
+
+
+def _assert_warned(run, store):
+    line, = run.own_lines()
+    assert f"the store directory {store} lies in memory" in line and "SWAPNET_STORE" in line, run.describe()
+
+
+def test_store_in_an_overlay(torch113, disk):
+    """Which does not say that what is written to it lies in memory."""
+    with harness.overlay_in_memory(disk) as store:
+        _assert_warned(_fetched(torch113, None, env={"SWAPNET_STORE": str(store)}), store)
+    with harness.mounted("-t", "overlay", "-o", f"lowerdir={disk}/lower,upperdir={disk}/files,workdir={disk}/work",
+                         "swapnet-test", at=_made(disk, "files", "work", "overlay")) as store:
+        run = _fetched(torch113, None, env={"SWAPNET_STORE": str(store)})
+    assert run.own_lines() == [], run.describe()
+
+
+def _made(disk, *names):
+    for name in names:
+        (disk / name).mkdir(exist_ok=True)
+    return disk / names[-1]
 
 
 def _block_uring():

@@ -185,9 +185,11 @@ def test_file_that_changes(torch, scenario):
 
 
 @each_113
-def test_changed_through_a_shared_mapping(torch, disk):
+@pytest.mark.parametrize("where", ["tmpfs", "overlay"])
+def test_changed_through_a_shared_mapping(torch, where, disk):
     """Of a file in memory no time need tell, so it has no store."""
-    with harness.mounted("-t", "tmpfs", "-o", "size=90m,mode=700", "swapnet-test", at=disk / "memory") as where:
+    with harness.overlay_in_memory(disk) as overlay:
+        where = overlay if where == "overlay" else disk / "upper"
         _, run = both(torch, "shared_mapping", str(where), budget=BUDGET,
                       env={"SWAPNET_STORE": str(disk / "stores")})
     assert run.stats["deferred_bytes"] == 0 and not stores(disk), run.describe()

@@ -251,6 +251,9 @@ def test_times_that_do_not_tell(checkpoints, disk):
         refused = part("build", "-q", mnt / "c.pth", "-s", f"{disk}/cache", code=REFUSED)
         assert "in memory" in refused.stderr and "--output" in refused.stderr
         part("build", "-q", mnt / "c.pth", "-o", f"{disk}/s")
+        built = part("build", "-q", checkpoints / "plain.pth", "-s", mnt / "cache")
+        assert f"warning: the cache directory {mnt}/cache lies in memory" in built.stderr and str(mnt) in built.stdout
+    assert part("build", "-q", checkpoints / "plain.pth", "-s", f"{disk}/cache").stderr == ""
 
 
 def test_shards_and_the_cap(disk):
