@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 
 #include "swn_ckpt.h"
 #include "swn_own.h"
@@ -12,6 +15,14 @@
 
 enum format { FORMAT_ZIP, FORMAT_SAFETENSORS };
 
+/* An overlay's number is another one each time it is mounted, as in every container that is started; inodes and times
+ * are those of the files below. */
+static uint64_t device_of(int fd, const struct stat *st)
+{
+    struct statfs fs;
+    return major(st->st_dev) || fstatfs(fd, &fs) || fs.f_type != OVERLAYFS_SUPER_MAGIC ? st->st_dev : 0;
+}
+
 int swn_identity_stat(const struct swn_io *io, int fd, struct swn_identity *out)
 {
     struct stat st;
@@ -19,7 +30,7 @@ int swn_identity_stat(const struct swn_io *io, int fd, struct swn_identity *out)
     if (rc < 0)
         return rc;
     *out = (struct swn_identity){
-        .dev = st.st_dev,
+        .dev = device_of(fd, &st),
         .ino = st.st_ino,
         .size = (uint64_t)st.st_size,
         .mtime_ns = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec,

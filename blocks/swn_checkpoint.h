@@ -70,7 +70,8 @@ const char *swn_dtype_safetensors(enum swn_dtype d); /* "F32", or NULL where saf
 
 /* Which bytes a file held when it was looked at. Two files with equal identities are taken for the same bytes. */
 struct swn_identity {
-    uint64_t dev, ino, size;
+    uint64_t dev; /* 0 on an overlay */
+    uint64_t ino, size;
     int64_t mtime_ns, ctime_ns;
     uint64_t directory; /* XXH3-64 of the zip's central directory, or of the safetensors header */
 };

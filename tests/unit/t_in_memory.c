@@ -1,5 +1,5 @@
-/* Description: where files lie, on file systems that say so, on overlays over disk and memory, and on those that know
- * no blocks. */
+/* Description: what overlays say of files: where they lie, on overlays over disk and memory, and on those that know no
+ * blocks; and which they are, whenever they are mounted. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,9 +71,8 @@ static int lies_in_memory(const char *dir, const char *name)
 /* An overlay at ./both over ./lower and what is mounted at ./top. */
 static void overlay(void)
 {
-    if (mkdir("lower", 0700) && errno != EEXIST)
-        cannot("a directory");
-    close(file_in("lower", "old"));
+    if (mkdir("lower", 0700) == 0)
+        close(file_in("lower", "old"));
     mkdir("top/upper", 0700);
     mkdir("top/work", 0700);
     mkdir("both", 0700);
@@ -155,6 +154,37 @@ static void over_disk_without_blocks(void)
     WANT(ftruncate(fd, 0) == 0 && lies_in_memory("both", "new") == 0);
 }
 
+static struct swn_identity identity_of(const char *path)
+{
+    struct swn_identity id;
+    int fd = open(path, O_RDONLY);
+    WANT(fd >= 0 && swn_identity_stat(&swn_io_sys, fd, &id) == 0);
+    close(fd);
+    return id;
+}
+
+/* The store that was built of a file in an image is found in the next container. */
+static void mounted_again(void)
+{
+    struct stat first, again;
+    begin();
+    overlay();
+    struct swn_identity id = identity_of("both/old");
+    WANT(stat("both/old", &first) == 0 && umount("both") == 0);
+    mkdir("other", 0700);
+    if (mount("swapnet-test", "other", "tmpfs", 0, "size=8m")) /* takes the number */
+        cannot("tmpfs cannot be mounted here");
+    overlay();
+    struct swn_identity now = identity_of("both/old");
+    WANT(stat("both/old", &again) == 0 && again.st_dev != first.st_dev);
+    WANT(swn_identity_same_file(&id, &now));
+    close(file_in("both", "old")); /* copied up */
+    now = identity_of("both/old");
+    WANT(!swn_identity_same_file(&id, &now));
+    id = identity_of("other");
+    WANT(stat("other", &first) == 0 && id.dev == first.st_dev);
+}
+
 static void in_child(void (*body)(void))
 {
     strcpy(disk, "/var/tmp/t_in_memory-XXXXXX");
@@ -196,12 +226,19 @@ static void test_without_blocks(void **state)
     in_child(over_disk_without_blocks);
 }
 
+static void test_mounted_again(void **state)
+{
+    (void)state;
+    in_child(mounted_again);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_over_memory),
         cmocka_unit_test(test_over_disk),
         cmocka_unit_test(test_without_blocks),
+        cmocka_unit_test(test_mounted_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
