@@ -356,8 +356,9 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     uint32_t id = fits ? r->id : 0;
     len = fits ? r->len : 0;
     pthread_mutex_unlock(&e->lock);
-    if (!fits || delta > HEAD_MOST || off < (off_t)delta)
-        return -1;
+    int flags = fits ? fcntl(fd, F_GETFL) : -1, access = flags & (O_ACCMODE | O_PATH);
+    if (flags < 0 || (access != O_RDONLY && access != O_RDWR) || delta > HEAD_MOST || off < (off_t)delta)
+        return -1; /* a read that fails has to */
     struct source *s = find(e, fd, before);
     const struct swn_store_extent *x =
         s && s->store ? swn_store_find(s->store, s->index, (uint64_t)off - delta, len) : NULL;

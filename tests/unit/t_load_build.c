@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "swn_engine_fixture.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -119,6 +120,20 @@ static void signalled(void *none)
     CHECK(load(fd[0], 1) == (ssize_t)WEIGHT_BYTES && handled == 1);
 }
 
+/* What a read by such a descriptor gives is EBADF, whatever is known of the file. */
+static void unreadable(void *none)
+{
+    (void)none;
+    char self[64];
+    begin(8 * MIB);
+    CHECK(load(fd[0], 0) == (ssize_t)WEIGHT_BYTES);
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd[0]);
+    int write_only = open(self, O_WRONLY), none_at_all = open(self, O_PATH);
+    CHECK(write_only >= 0 && load(write_only, 1) == -1);
+    CHECK(none_at_all >= 0 && load(none_at_all, 1) == -1);
+    CHECK(load(fd[0], 1) == (ssize_t)WEIGHT_BYTES);
+}
+
 static void alone(void (*test)(void *))
 {
     assert_int_equal(run_alone(test, NULL, 60), 0);
@@ -143,9 +158,15 @@ static void a_signal_before_the_wait(void **state)
     alone(signalled);
 }
 
+static void not_for_reading(void **state)
+{
+    (void)state;
+    alone(unreadable);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(only_what_does_not_fit), cmocka_unit_test(one_at_a_time),
-                                       cmocka_unit_test(a_signal_before_the_wait)};
+                                       cmocka_unit_test(a_signal_before_the_wait), cmocka_unit_test(not_for_reading)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
