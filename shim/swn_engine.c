@@ -27,6 +27,7 @@
 #include "swn_size.h"
 #include "swn_stats_json.h"
 #include "swn_thread.h"
+#include "swn_why.h"
 
 #define ARENA_BYTES ((size_t)64 << 30)
 #define FAULTS_IN_VAIN 10000 /* of one thread in a row, at one address: then it is not one that we can repair */
@@ -49,6 +50,7 @@ void swn_say(const char *format, ...)
     va_start(args, format);
     int n = vsnprintf(line + 9, sizeof line - 10, format, args);
     va_end(args);
+    swn_one_line(line); /* others chose the names of files */
     size_t len = n < 0 ? 9 : 9 + ((size_t)n < sizeof line - 11 ? (size_t)n : sizeof line - 11);
     line[len++] = '\n';
     ssize_t ignored = write(STDERR_FILENO, line, len);

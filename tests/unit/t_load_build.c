@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -134,6 +135,29 @@ static void unreadable(void *none)
     CHECK(load(fd[0], 1) == (ssize_t)WEIGHT_BYTES);
 }
 
+/* The file's name is whoever's who made it: one that a terminal would obey, or take for a message of ours. */
+static void named_by_others(void *none)
+{
+    char self[64], path[400], spoilt[500], said[8192] = "";
+    FILE *err = tmpfile();
+    (void)none;
+    begin(8 * MIB);
+    swn_engine_one.config.verbose = 1;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd[0]);
+    ssize_t n = readlink(self, path, sizeof path - 1);
+    CHECK(n > 0 && err);
+    path[n] = 0;
+    snprintf(spoilt, sizeof spoilt, "%s\33[2J\nswapnet: off", path);
+    CHECK(rename(path, spoilt) == 0);
+    usleep(100000);
+    int before = dup(STDERR_FILENO);
+    dup2(fileno(err), STDERR_FILENO);
+    CHECK(load(fd[0], 0) == (ssize_t)WEIGHT_BYTES);
+    dup2(before, STDERR_FILENO);
+    CHECK(pread(fileno(err), said, sizeof said - 1, 0) > 0 && strstr(said, "?[2J?swapnet: off"));
+    CHECK(!strchr(said, 27) && !strstr(said, "\nswapnet: off"));
+}
+
 static void alone(void (*test)(void *))
 {
     assert_int_equal(run_alone(test, NULL, 60), 0);
@@ -164,9 +188,16 @@ static void not_for_reading(void **state)
     alone(unreadable);
 }
 
+static void one_line_each(void **state)
+{
+    (void)state;
+    alone(named_by_others);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(only_what_does_not_fit), cmocka_unit_test(one_at_a_time),
-                                       cmocka_unit_test(a_signal_before_the_wait), cmocka_unit_test(not_for_reading)};
+                                       cmocka_unit_test(a_signal_before_the_wait), cmocka_unit_test(not_for_reading),
+                                       cmocka_unit_test(one_line_each)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
