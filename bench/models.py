@@ -47,7 +47,10 @@ def build(name):
     if name == "fcn_resnet101":
         return Segmenter(torchvision.models.segmentation.fcn_resnet101(
             weights=None, weights_backbone=None, aux_loss=True)).eval()
-    return getattr(torchvision.models, name)(weights=None).eval()
+    model = getattr(torchvision.models, name)(weights=None)
+    if name == "vit_b_16":
+        torch.nn.init.normal_(model.heads.head.weight, std=0.02)  # zero by default: so would be every output
+    return model.eval()
 
 
 def build_untouched(name):
