@@ -1,20 +1,15 @@
 #!/usr/bin/env python3
-"""One variant of one model, serving inferences on request.
+"""One variant of one model, serving inferences on request (serving.py).
 
-Requests are lines on stdin: "infer INDEX" or "quit"; each answer is one JSON line on stdout.
-Between requests the process only waits in a read. Under swapnet this very file is run with
---variant plain: it knows nothing of swapnet."""
+Under swapnet this very file is run with --variant plain: it knows nothing of swapnet."""
 import argparse
 import hashlib
-import json
-import os
-import resource
-import sys
 import time
 
 import torch
 
 import models
+import serving
 import weights
 
 
@@ -40,43 +35,9 @@ def build_offloaded(args):
     return offload.load(model, offload.place(model, args.room), args.checkpoint, args.offload)
 
 
-def read_bytes():
-    """Bytes this process had read from the disk so far: O_DIRECT reads and page faults alike."""
-    with open("/proc/self/io", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("read_bytes:"):
-                return int(line.split()[1])
-    return 0
-
-
 def infer(name, model, index):
-    data = models.make_input(name, index)
-    cpu_before = time.process_time()
-    start = time.perf_counter()
-    output = model(data)
-    seconds = time.perf_counter() - start
-    return {"seconds": seconds,
-            "hash": hashlib.sha256(output.contiguous().numpy().tobytes()).hexdigest(),
-            "read_bytes": read_bytes(),
-            "major_faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt,
-            "cpu_before": cpu_before, "cpu_after": time.process_time()}
-
-
-def take_stdout():
-    """A private copy of stdout for answers, so that no library can print between them."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="ascii")
-    os.dup2(2, 1)
-    return answers
-
-
-def serve(name, model, answers):
-    for line in sys.stdin:
-        words = line.split()
-        if words == ["quit"]:
-            return
-        if len(words) != 2 or words[0] != "infer":
-            raise SystemExit(f"worker: unknown request: {line!r}")
-        print(json.dumps(infer(name, model, int(words[1]))), file=answers)
+    return serving.infer(model, models.make_input(name, index), lambda output: {
+        "hash": hashlib.sha256(output.contiguous().numpy().tobytes()).hexdigest()})
 
 
 def main():
@@ -89,14 +50,14 @@ def main():
     parser.add_argument("--offload", help="an empty directory, for accelerate")
     parser.add_argument("--threads", type=int, help="intra-operator threads")
     args = parser.parse_args()
-    answers = take_stdout()
+    answers = serving.take_stdout()
     if args.threads:
         torch.set_num_threads(args.threads)
     start = time.perf_counter()
     with torch.no_grad():
         model = build(args)
-        print(json.dumps({"build_seconds": time.perf_counter() - start}), file=answers)
-        serve(args.model, model, answers)
+        serving.say(answers, {"build_seconds": time.perf_counter() - start})
+        serving.serve(answers, lambda index: infer(args.model, model, index))
 
 
 if __name__ == "__main__":
