@@ -43,7 +43,10 @@ class Worker:
                     raise Ended(self._how_it_ended())
                 self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
-        return json.loads(line)
+        answer = json.loads(line)
+        if "refused" in answer:
+            raise Ended(answer["refused"])
+        return answer
 
     def infer(self, index, timeout):
         try:

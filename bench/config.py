@@ -40,7 +40,8 @@ def _points(text):
 def parse(argv=None):
     parser = argparse.ArgumentParser(
         prog="bench/run.py", description="Latency, bytes read and memory of PyTorch models under "
-        "a memory budget: plain, memory-mapped, double-buffered by hand, and with swapnet.")
+        "a memory budget: plain, memory-mapped, double-buffered by hand, with accelerate, in "
+        "ncnn, and with swapnet.")
     parser.add_argument("--models", type=list_of(KNOWN_MODELS), metavar="A,B",
                         help=f"of {', '.join(KNOWN_MODELS)}; default: {', '.join(MODELS)}")
     parser.add_argument("--points", type=_points, metavar="P,Q",
@@ -48,7 +49,7 @@ def parse(argv=None):
                         "'fits'; default: 50,75,fits")
     parser.add_argument("--variants", type=list_of(variants.ALL), default=list(variants.ALL),
                         metavar="A,B", help=f"of {', '.join(variants.ALL)}; plain always runs, "
-                        "accelerate where scripts/bench has put it")
+                        "accelerate and ncnn where scripts/bench has put them")
     parser.add_argument("--curve", metavar="FILE.png", help="latency against budget: draw it into "
                         f"this file, and go by default from {CURVE_POINTS[0] * 100:g} %% to "
                         f"{CURVE_POINTS[-1] * 100:g} %% for {', '.join(CURVE_MODELS)}")

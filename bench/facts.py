@@ -14,14 +14,16 @@ SETTLING_PASSES = 12
 RETURN_FREED = {"MALLOC_MMAP_THRESHOLD_": str(64 << 10)}
 
 
-def measure(setup, model, weights_path=None, checkpoint=None):
-    """Facts without base, and the details that go into the report. Writes the weights file and
-    the checkpoint, if they are named."""
+def measure(setup, model, weights_path=None, checkpoint=None, samples=None):
+    """Facts without base, and the details that go into the report. Writes the weights file, the
+    checkpoint and the samples, if they are named."""
     argv = [setup.interpreter(model), str(variants.HERE / "measure_model.py"), "--model", model]
     if weights_path:
         argv += ["--weights", str(weights_path)]
     if checkpoint:
         argv += ["--checkpoint", str(checkpoint)]
+    if samples:
+        argv += ["--samples", str(samples)]
     if setup.threads:
         argv += ["--threads", str(setup.threads)]
     done = subprocess.run(argv, check=False, stdout=subprocess.PIPE, text=True,
@@ -42,13 +44,19 @@ for path in {{line.split()[-1] for line in open("/proc/self/maps") if ".so" in l
 """
 
 
-def warm_libraries(setup, model):
+def warm_libraries(setup, model, ncnn=None):
     """Have all of the shared libraries in the page cache, charged to us: the first cgroup that
-    touches a page would otherwise pay for all the others, and its limit would have to be wider."""
+    touches a page would otherwise pay for all the others, and its limit would have to be wider.
+    ncnn: an interpreter that has that."""
+    if ncnn:
+        _read_libraries(ncnn, "ncnn, numpy")
     libraries = ("torch, transformers.models.gpt2.modeling_gpt2" if model in variants.TRANSFORMERS
                  else "torch, torchvision")
-    subprocess.run([setup.interpreter(model), "-c", _READ_LIBRARIES.format(libraries)], check=True,
-                   env=variants.plain_environment())
+    _read_libraries(setup.interpreter(model), libraries)
+
+
+def _read_libraries(python, modules):
+    subprocess.run([python, "-c", _READ_LIBRARIES.format(modules)], check=True, env=variants.plain_environment())
 
 
 def with_base(facts, setup, sampler, group_kind, model, timeout):

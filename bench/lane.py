@@ -17,6 +17,7 @@ class Lane:
         self.variant, self.worker, self.timeout = variant, worker, timeout
         self.sampler = sampler
         self.hashes, self.latencies = {}, []
+        self.deviation = None       # the largest from the plain program's output, where other bits are expected
         self.ended = None           # why there are no (more) answers
         self.passes = 0             # since the counters below were last reset
         self._inferences = 0
@@ -80,7 +81,10 @@ class Lane:
             self._last = answer
             self._inferences += 1
             self.passes += 1
-            self.hashes.setdefault(index, set()).add(answer["hash"])
+            if "hash" in answer:
+                self.hashes.setdefault(index, set()).add(answer["hash"])
+            else:
+                self.deviation = max(self.deviation or 0.0, answer["deviation"])
         return answer
 
     def _guard(self, ask):

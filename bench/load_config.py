@@ -8,7 +8,7 @@ import load_run
 import variants
 from load_list import MODELS
 from options import add_output, list_of
-from pythons import ACCELERATE, PYTHON_113, PYTHON_213, imports
+from pythons import BASELINES, PYTHON_113, PYTHON_213, imports
 
 ROUNDS = 1
 
@@ -37,8 +37,8 @@ def _installed(args):
     wanted = {"torchvision": (args.python_torchvision, "torch, torchvision"),
               "transformers": (args.python_transformers, "torch, transformers, safetensors")}
     with_accelerate = {
-        "torchvision": (str(ACCELERATE / "accelerate-1.13" / "bin" / "python"), ""),
-        "transformers": (args.python_transformers, str(ACCELERATE / "accelerate-2.13"))}
+        "torchvision": (str(BASELINES / "accelerate-1.13" / "bin" / "python"), ""),
+        "transformers": (args.python_transformers, str(BASELINES / "accelerate-2.13"))}
     for kind, (python, modules) in wanted.items():
         if not imports(python, modules):
             missing.append(f"{python} does not import {modules}: the {kind} models are left out")

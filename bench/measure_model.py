@@ -10,7 +10,9 @@ import time
 import torch
 
 import models
+import samples
 import weights
+from lane import INPUTS
 from tensor_peak import peak_tensor_bytes
 
 
@@ -35,11 +37,19 @@ def layers(model, inputs, passes=5):
     return [[size, each / sum(seconds)] for (_, size), each in zip(begun, seconds)]
 
 
+def write_samples(name, model, path):
+    inputs = [models.make_input(name, index) for index in range(INPUTS)]
+    outputs = [model(each) for each in inputs]
+    samples.save(path, samples.Samples(torch.stack(inputs).numpy(), torch.stack(outputs).numpy(),
+                                       torch.get_num_threads()))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, choices=models.NAMES)
     parser.add_argument("--weights", help="where to write the weights; default: nowhere")
     parser.add_argument("--checkpoint", help="where to torch.save the state_dict; default: nowhere")
+    parser.add_argument("--samples", help="where to write inputs and outputs; default: nowhere")
     parser.add_argument("--threads", type=int)
     args = parser.parse_args()
     if args.threads:
@@ -49,6 +59,8 @@ def main():
         model(models.make_input(args.model, 0))
         _, activations = peak_tensor_bytes(lambda: model(models.make_input(args.model, 0)))
         layered = layers(model, models.make_input(args.model, 0))
+        if args.samples:
+            write_samples(args.model, model, args.samples)
     if args.weights:
         weights.save(model, args.weights)
     if args.checkpoint:

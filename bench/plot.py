@@ -4,7 +4,7 @@ import sys
 from plan import MIB
 
 COLOURS = {"plain": "#888888", "mmap": "#d62728", "double buffer": "#9467bd",
-           "accelerate": "#ff7f0e", "swapnet": "#1f77b4"}
+           "accelerate": "#ff7f0e", "ncnn": "#2ca02c", "ncnn lean": "#98df8a", "swapnet": "#1f77b4"}
 
 
 def _pyplot():
@@ -30,7 +30,7 @@ def _panel(axes, model, rows):
     for variant in names:
         axes.plot(*_line(rows, variant, "latency_s"), label=variant, color=COLOURS.get(variant),
                   marker="o", markersize=3, linewidth=1)
-    limited = next((name for name in reversed(names) if name != "plain"), None)
+    limited = next((row["variant"] for row in reversed(rows) if row["limit_s"]), None)
     if limited:
         axes.plot(*_line(rows, limited, "limit_s"), label="max(T, (e-r)/BW)", color="black",
                   linestyle="--", linewidth=1)

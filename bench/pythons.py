@@ -8,8 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_113 = "/usr/bin/python3"
 PYTHON_213 = str(ROOT / ".deps" / "torch-2.13" / "bin" / "python")
-# Where scripts/bench puts accelerate: apart from the virtual environments of the tests.
-ACCELERATE = ROOT / "build" / "bench"
+# Where scripts/bench puts accelerate and ncnn: apart from the virtual environments of the tests.
+BASELINES = ROOT / "build" / "bench"
+NCNN = BASELINES / "ncnn"
 
 
 def plain_environment():
@@ -36,6 +37,21 @@ def with_torchvision(preferred=None):
 
 def with_accelerate(transformers):
     """(interpreter, PYTHONPATH) that have accelerate beside transformers or torchvision, or None."""
-    python, path = ((PYTHON_213, str(ACCELERATE / "accelerate-2.13")) if transformers else
-                    (str(ACCELERATE / "accelerate-1.13" / "bin" / "python"), ""))
+    python, path = ((PYTHON_213, str(BASELINES / "accelerate-2.13")) if transformers else
+                    (str(BASELINES / "accelerate-1.13" / "bin" / "python"), ""))
     return (python, path) if imports(python, "torch, accelerate", path) else None
+
+
+def with_ncnn():
+    """An interpreter that has ncnn, with pnnx beside it, or None."""
+    python = str(NCNN / "bin" / "python")
+    return python if imports(python, "ncnn, numpy") and pnnx() else None
+
+
+def pnnx():
+    """The converter itself, which wants no PyTorch; the Python module around it does. None: it is not there."""
+    return next(map(str, NCNN.glob("lib/python3*/site-packages/pnnx/pnnx")), None)
+
+
+def pnnx_version():
+    return next(path.stem for path in NCNN.glob("lib/python3*/site-packages/pnnx-*.dist-info"))

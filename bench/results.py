@@ -39,6 +39,8 @@ def row(lane, model, point, facts, budget, bandwidths, plain, stats_path):
     latency, plain_latency = lane.latency(), plain.latency()
     bandwidth = statistics.median(bandwidths)
     is_plain = lane is plain
+    # The limits are those of PyTorch's own computation.
+    limited = not is_plain and lane.variant not in variants.OF_NCNN and plain_latency
     peaks = lane.sampler.peaks(lane.worker.group)
     result = {
         "model": model, "point": plan.point_name(point), "variant": lane.variant,
@@ -48,22 +50,20 @@ def row(lane, model, point, facts, budget, bandwidths, plain, stats_path):
         "latencies_s": lane.latencies, "latency_s": latency,
         "ratio": latency / plain_latency if latency and plain_latency and not is_plain else None,
         "bandwidth": bandwidth, "bandwidths": bandwidths,
-        "limit_s": None if is_plain or not plain_latency else
-                   plan.limit_seconds(plain_latency, facts, budget, bandwidth),
-        "layered_limit_s": None if is_plain or not plain_latency else
-                           plan.layered_limit_seconds(plain_latency, facts, budget, bandwidth),
+        "limit_s": plan.limit_seconds(plain_latency, facts, budget, bandwidth) if limited else None,
+        "layered_limit_s": plan.layered_limit_seconds(plain_latency, facts, budget, bandwidth) if limited else None,
         "must_read_bytes": plan.missing(facts, budget),
         "read_per_pass": lane.read_bytes_per_pass(),
         "over_base_bytes": peaks["held"] - facts.base_bytes if peaks["held"] else None,
         "file_peak_bytes": peaks["file"], "usage_peak_bytes": lane.worker.group.usage_peak(),
-        "same_bits": lane.same_bits(plain.hashes), "ended": lane.ended,
+        "same_bits": lane.same_bits(plain.hashes), "deviation": lane.deviation, "ended": lane.ended,
         "idle_cpu_s": lane.idle_cpu_seconds,
         "stats": read_stats(stats_path) if lane.variant == variants.SWAPNET else None}
     # With the window that swapnet really had: what it has to read beside it.
     window = min((result["stats"] or {}).get("pool_bytes", 0), budget // 4)
     result["window_bytes"] = window
-    result["window_limit_s"] = None if is_plain or not plain_latency else plan.limit_seconds(
-        plain_latency, facts, budget, bandwidth, window)
+    result["window_limit_s"] = (plan.limit_seconds(plain_latency, facts, budget, bandwidth, window) if limited
+                                else None)
     result["note"] = _note(lane, result)
     return result
 

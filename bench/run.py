@@ -9,6 +9,7 @@ import cgroup
 import config as options
 import facts as measuring
 import lane as lanes
+import ncnn_model
 import plan
 import plot
 import pythons
@@ -27,6 +28,7 @@ class Bench:
     def __init__(self, config):
         self.config = config
         self.group_kind, self.no_limit = cgroup.find()
+        self.ncnn = pythons.with_ncnn() if variants.OF_NCNN.keys() & {*config.variants} else None
         self.sampler = Sampler()
         self.rows, self.details = [], {}
 
@@ -42,10 +44,14 @@ class Bench:
             progress(f"{model}: measuring sizes")
             facts, self.details[model] = measuring.measure(
                 self.config, model, weights,
-                self.config.checkpoint(model) if variants.ACCELERATE in self.config.variants else None)
+                self.config.checkpoint(model) if variants.ACCELERATE in self.config.variants else None,
+                self.config.samples(model) if self.ncnn else None)
             facts = measuring.with_base(facts, self.config, self.sampler, self.group_kind, model,
                                         self.config.timeout)
             progress(f"{model}: {_facts_line(facts)}, {self.details[model]['threads']} threads")
+            if self.ncnn:
+                progress(f"{model}: converting for ncnn")
+                ncnn_model.make(self.config, model)
             plain = self._start(variants.PLAIN, model, f"{model}-plain")
             try:
                 plain.require()
@@ -56,13 +62,14 @@ class Bench:
         finally:
             weights_file.remove(weights)
             weights_file.remove(self.config.checkpoint(model))
+            weights_file.remove(self.config.samples(model))
 
     def _run_point(self, model, point, facts, plain):
         budget = plan.budget(facts, point)
         limit = plan.cgroup_limit(facts, budget)
         point_lanes = [_again(plain)]
         weights_file.drop_page_cache(self.config.weights(model))
-        measuring.warm_libraries(self.config, model)
+        measuring.warm_libraries(self.config, model, self.ncnn)
         try:
             for variant in self.config.variants:
                 if variant != variants.PLAIN:
@@ -83,6 +90,8 @@ class Bench:
 
     def _start(self, variant, model, label, limit=None, budget=None):
         progress(f"{label}: building")
+        if variant in variants.OF_NCNN:
+            ncnn_model.drop_page_cache(self.config, model)  # each reads all of it
         lane = lanes.start(self.config, self.sampler, self.group_kind, variant, model, label,
                            self.config.timeout, limit, budget)
         if lane.ended:
@@ -154,6 +163,13 @@ def _accelerate_present(config):
             return
 
 
+def _ncnn_present(config):
+    wanted = [variant for variant in config.variants if variant in variants.OF_NCNN]
+    if wanted and not pythons.with_ncnn():
+        progress("no ncnn: its rows are left out, see scripts/bench")
+        config.variants = [variant for variant in config.variants if variant not in wanted]
+
+
 def _models_present(config):
     for model in [*config.models]:
         if model in variants.TRANSFORMERS and not pythons.imports(
@@ -177,6 +193,7 @@ def main():
     _library_present(config)
     _models_present(config)
     _accelerate_present(config)
+    _ncnn_present(config)
     bench = Bench(config)
     try:
         bench.run()

@@ -1,7 +1,7 @@
 """How a worker is asked and how it answers; PyTorch has no part in it.
 
 Requests are lines on stdin: "infer INDEX" or "quit"; each answer is one JSON line on stdout, the first one when the
-model is there. Between requests the process only waits in a
+model is there. {"refused": REASON} says that there will be no more. Between requests the process only waits in a
 read."""
 import json
 import os

@@ -18,16 +18,21 @@ def same_bits(value):
     return {None: "", True: "yes", False: "NO"}[value]
 
 
+def _outputs(row):
+    """yes, NO, or how far off another framework is."""
+    return same_bits(row["same_bits"]) if row["deviation"] is None else f"{row['deviation']:.0e}"
+
+
 def _cells(row):
     latency, limit = row["latency_s"], row["limit_s"]
-    efficiency = limit / latency if latency and row["variant"] != "plain" else None
+    efficiency = limit / latency if latency and limit else None
     return (row["model"], mib(row["weight_bytes"]), row["point"], mib(row["budget_bytes"]),
             row["variant"], number(latency and latency * 1e3, ".1f"),
             number(row["ratio"], ".2f"), number(limit and limit * 1e3, ".1f"),
             number(row["layered_limit_s"] and row["layered_limit_s"] * 1e3, ".1f"),
             number(efficiency, ".2f"), number(row["bandwidth"] / 1e6, ".0f"),
             mib(row["read_per_pass"]), mib(row["over_base_bytes"]),
-            mib(row["file_peak_bytes"]), same_bits(row["same_bits"]), row["note"])
+            mib(row["file_peak_bytes"]), _outputs(row), row["note"])
 
 
 def _blank_repeats(rows):

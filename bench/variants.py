@@ -11,9 +11,9 @@ from pythons import plain_environment
 HERE = Path(__file__).resolve().parent
 DEFAULT_LIBRARY = HERE.parent / "build" / "release" / "lib" / "libswapnet.so"
 
-PLAIN, MMAP, DOUBLE, ACCELERATE, SWAPNET = (
-    "plain", "mmap", "double buffer", "accelerate", "swapnet")
-ALL = (PLAIN, MMAP, DOUBLE, ACCELERATE, SWAPNET)
+PLAIN, MMAP, DOUBLE, ACCELERATE, NCNN, NCNN_LEAN, SWAPNET = (
+    "plain", "mmap", "double buffer", "accelerate", "ncnn", "ncnn lean", "swapnet")
+ALL = (PLAIN, MMAP, DOUBLE, ACCELERATE, NCNN, NCNN_LEAN, SWAPNET)
 _WORKER_VARIANT = {PLAIN: "plain", MMAP: "mmap", DOUBLE: "double", ACCELERATE: "accelerate",
                    SWAPNET: "plain"}
 # swapnet with parts left out (SWAPNET_WITHOUT), for bench/run.py --ablations.
@@ -21,6 +21,8 @@ WITHOUT = {"no prefetch": "prefetch", "no kept set": "kept", "no slices": "slice
            "no lodging": "lodging", "no static plan": "places",
            "no stripes": "stripes",
            "load-compute-drop": "prefetch,kept,slices,lodging,places"}
+# Another framework: no PyTorch in it, and a model that was converted. What its worker is told besides.
+OF_NCNN = {NCNN: (), NCNN_LEAN: ("--lean",)}
 # Those that need another PyTorch than torchvision's.
 TRANSFORMERS = ("gpt2",)
 
@@ -39,6 +41,14 @@ class Setup:
     def checkpoint(self, model):
         """What accelerate loads."""
         return self.out / f"{model}.pth"
+
+    def samples(self, model):
+        """What the plain program answers to its inputs; ncnn's outputs are compared with that."""
+        return self.out / f"{model}.samples.npz"
+
+    def ncnn(self, model):
+        """A directory with what ncnn loads."""
+        return self.out / f"{model}.ncnn"
 
     def interpreter(self, model):
         return pythons.PYTHON_213 if model in TRANSFORMERS else self.python
@@ -60,18 +70,10 @@ def stats_file(setup, label):
 def start(setup, variant, model, group, label, budget_bytes=None, extra_env=None, cpus=None):
     """A Worker of this variant in this cgroup, and on these CPUs. label names its log and
     statistics files."""
-    python, env = setup.interpreter(model), plain_environment()
-    if variant == ACCELERATE:
-        python, env["PYTHONPATH"] = pythons.with_accelerate(model in TRANSFORMERS)
-    argv = [python, str(HERE / "worker.py"), "--model", model,
-            "--variant", _WORKER_VARIANT.get(variant, "plain"), "--weights", str(setup.weights(model))]
-    if variant == ACCELERATE:
-        offload = setup.out / f"{label}.offload"
-        shutil.rmtree(offload, ignore_errors=True)
-        argv += ["--checkpoint", str(setup.checkpoint(model)), "--room", str(budget_bytes),
-                 "--offload", str(offload)]
-    if setup.threads:
-        argv += ["--threads", str(setup.threads)]
+    if variant in OF_NCNN:
+        argv, env = _ncnn_worker(setup, variant, model), plain_environment()
+    else:
+        argv, env = _torch_worker(setup, variant, model, label, budget_bytes)
     if cpus:
         argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
     if variant == SWAPNET or variant in WITHOUT:
@@ -84,3 +86,25 @@ def start(setup, variant, model, group, label, budget_bytes=None, extra_env=None
             env["SWAPNET_WITHOUT"] = WITHOUT[variant]
     env.update(extra_env or {})
     return Worker(argv, group, env, setup.out / f"{label}.log")
+
+
+def _ncnn_worker(setup, variant, model):
+    # It takes as many threads as the plain program, whatever that is: the samples tell.
+    return [pythons.with_ncnn(), str(HERE / "ncnn_worker.py"), "--samples", str(setup.samples(model)),
+            "--model", str(setup.ncnn(model)), *OF_NCNN[variant]]
+
+
+def _torch_worker(setup, variant, model, label, budget_bytes):
+    python, env = setup.interpreter(model), plain_environment()
+    if variant == ACCELERATE:
+        python, env["PYTHONPATH"] = pythons.with_accelerate(model in TRANSFORMERS)
+    argv = [python, str(HERE / "worker.py"), "--model", model,
+            "--variant", _WORKER_VARIANT.get(variant, "plain"), "--weights", str(setup.weights(model))]
+    if variant == ACCELERATE:
+        offload = setup.out / f"{label}.offload"
+        shutil.rmtree(offload, ignore_errors=True)
+        argv += ["--checkpoint", str(setup.checkpoint(model)), "--room", str(budget_bytes),
+                 "--offload", str(offload)]
+    if setup.threads:
+        argv += ["--threads", str(setup.threads)]
+    return argv, env

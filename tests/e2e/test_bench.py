@@ -1,0 +1,202 @@
+"""bench/run.py's rows of another framework: what is asked of it, when its numbers count, and how the table tells.
+
+ncnn itself is only where scripts/bench has put it, so a module that computes one small network takes its place."""
+import json
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+import harness
+
+BENCH = harness.REPO / "bench"
+sys.path.append(str(BENCH))  # behind our own: both have a cgroup.py
+
+import child  # noqa: E402
+import lane as lanes  # noqa: E402
+import plan  # noqa: E402
+import plot  # noqa: E402
+import results  # noqa: E402
+import samples  # noqa: E402
+import table  # noqa: E402
+import variants  # noqa: E402
+from sampler import Sampler  # noqa: E402
+
+THREADS = 3
+# Its network: the mean of each channel times a number, which is all that its file of weights holds.
+STAND_IN = """
+import json, numpy, os, types
+
+class Mat:
+    def __init__(self, array): self.array = array
+    def clone(self): return Mat(self.array.copy())
+
+class Extractor:
+    def __init__(self, factor): self.factor = factor
+    def __enter__(self): return self
+    def __exit__(self, *exc): pass
+    def input(self, name, mat): self.image = {"in0": mat}[name].array
+    def extract(self, name): return 0, self.image.mean((1, 2)) * {"out0": self.factor}[name]
+
+class Net:
+    def __init__(self): self.opt = types.SimpleNamespace()
+    def load_param(self, path): return 0 if os.path.exists(path) else -1
+    def load_model(self, path):
+        with open(path) as file: self.factor = float(file.read())
+        with open(os.path.join(os.path.dirname(path), "options"), "w") as file: json.dump(vars(self.opt), file)
+        return 0
+    def create_extractor(self): return Extractor(self.factor)
+"""
+
+
+class NoGroup:
+    """Bounds nothing and measures nothing."""
+    limited, limit_bytes = False, None
+
+    def command(self, argv):
+        return [str(word) for word in argv]
+
+    def started(self, pid):
+        pass
+
+    def sample(self):
+        return {"anon": 0, "shmem": 0, "kernel": 0, "file": 0}
+
+    def usage_peak(self):
+        return 0
+
+    def oom_kills(self):
+        return 0
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Of a model that was converted, with the stand-in for ncnn beside it."""
+    (tmp_path / "ncnn.py").write_text(STAND_IN)
+    inputs = numpy.random.default_rng(1).random((lanes.INPUTS, 1, 3, 8, 8), dtype=numpy.float32)
+    samples.save(tmp_path / "samples.npz", samples.Samples(inputs, inputs.mean((3, 4)), THREADS))
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.ncnn.param").touch()
+    (model / "model.ncnn.bin").write_text("1.000001")
+    return model
+
+
+@pytest.fixture
+def run(directory):
+    """run(*arguments): a lane of the worker, after its first passes."""
+    workers, sampler = [], Sampler()
+
+    def start(*arguments):
+        argv = ["/usr/bin/python3", BENCH / "ncnn_worker.py", "--samples", directory.parent / "samples.npz",
+                "--model", directory, *arguments]
+        env = harness.clean_env() | {"PYTHONPATH": str(directory.parent)}
+        workers.append(child.Worker(argv, NoGroup(), env, directory.parent / "log"))
+        lane = lanes.Lane(variants.NCNN, workers[-1], sampler, 30)
+        lane.build(30)
+        lane.warm_up()
+        return lane
+    yield start
+    for worker in workers:
+        worker.close()
+    sampler.close()
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_ncnn_computes_what_pytorch_computes(run, directory, lean):
+    """In single precision and with as many threads; lean, without what has the weights twice."""
+    lane = run(*["--lean"] * lean)
+    assert lane.ended is None and lane.passes == 0, lane.worker.log_tail()
+    lane.round(2)
+    assert len(lane.latencies) == 2 and 5e-7 < lane.deviation < 5e-6
+    options = json.loads((directory / "options").read_text())
+    assert options.pop("num_threads") == THREADS
+    off = {"use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic"}
+    if lean:
+        off |= {"use_winograd_convolution", "use_sgemm_convolution", "use_packing_layout"}
+    assert options == dict.fromkeys(off, False)
+
+
+@pytest.mark.parametrize("weights", ["1.001", "nan"])
+def test_another_network_is_not_measured(run, directory, weights):
+    (directory / "model.ncnn.bin").write_text(weights)
+    lane = run()
+    assert lane.ended.startswith("other outputs than PyTorch's") and lane.latency() is None
+
+
+def test_the_outputs_of_another_input_are_not_taken(run, directory):
+    """The worker's inputs are numbered as the plain program's."""
+    found = samples.load(directory.parent / "samples.npz")
+    samples.save(directory.parent / "samples.npz", samples.Samples(found.inputs, found.outputs[::-1], THREADS))
+    assert run().ended.startswith("other outputs")
+
+
+def test_what_cannot_be_converted_says_why(run, directory):
+    (directory / "refused").write_text("not converted: no such operator\n")
+    assert run().ended == "not converted: no such operator"
+
+
+def test_what_cannot_be_loaded_says_so(run, directory):
+    (directory / "model.ncnn.param").unlink()
+    assert run().ended == "ncnn cannot load it"
+
+
+def test_the_table_tells_how_far_off(run, directory):
+    """Not yes and not NO, and no limit beside it: that is PyTorch's."""
+    plain = lanes.Lane(variants.PLAIN, None, None, 30)
+    plain.latencies = [0.010]
+    facts = plan.Facts(weight_bytes=8 << 20, streamable_bytes=8 << 20, activation_bytes=0, peak_alloc_bytes=0,
+                       base_bytes=0)
+    lane = run()
+    lane.round(1)
+    lane.latencies = [0.005]
+    row = results.row(lane, "vgg19", 0.5, facts, 4 << 20, [1e9], plain, directory / "no-stats")
+    cells = dict(zip(table.COLUMNS, (cell.strip() for cell in table.markdown([row]).splitlines()[-1].split("|")[1:])))
+    assert cells["same bits"] == "1e-06" and cells["x plain"] == "0.50" and cells["note"] == "no limit"
+    assert cells["limit ms"] == cells["by layers"] == cells["limit/lat"] == ""
+    assert plot.COLOURS.keys() == {*variants.ALL}
+
+
+def test_conversion_is_kept_for_the_same_network(directory, tmp_path, monkeypatch):
+    """And made anew for another one, or by another pnnx; what pnnx says is kept where it fails."""
+    import ncnn_model
+    import pythons
+    pnnx = tmp_path / "pnnx"
+    pnnx.write_text("#!/bin/sh\necho $0: $*\n"
+                    "[ -s model.pt ] && touch model.ncnn.param model.ncnn.bin model.pnnx.onnx\n")
+    pnnx.chmod(0o755)
+    version = ["pnnx-1"]
+    monkeypatch.setattr(pythons, "pnnx", lambda: str(pnnx))
+    monkeypatch.setattr(pythons, "pnnx_version", lambda: version[0])
+    made, traced = [], ["network"]
+    real = subprocess.run
+
+    def spy(argv, **options):
+        if argv[0] == "traces":
+            with open(argv[-1], "w", encoding="ascii") as file:
+                file.write(traced[0])
+            return subprocess.CompletedProcess(argv, 0)
+        made.append(argv)
+        return real(argv, **options)
+    monkeypatch.setattr(subprocess, "run", spy)
+    setup = variants.Setup("traces", None, tmp_path, None)
+    where = setup.ncnn("vgg19")
+    (directory.parent / "samples.npz").rename(setup.samples("vgg19"))
+
+    ncnn_model.make(setup, "vgg19")
+    ncnn_model.make(setup, "vgg19")
+    assert len(made) == 1 and "inputshape=[1,3,8,8]" in made[0] and "fp16=0" in made[0]
+    assert {path.name for path in where.iterdir()} == {"model.ncnn.param", "model.ncnn.bin", "pnnx.log", "stamp"}
+    found = samples.load(setup.samples("vgg19"))
+    samples.save(setup.samples("vgg19"), samples.Samples(found.inputs, found.outputs + 1, THREADS))
+    ncnn_model.make(setup, "vgg19")
+    assert len(made) == 2
+    version[0], traced[0] = "pnnx-2", ""
+    ncnn_model.make(setup, "vgg19")
+    assert len(made) == 3
+    assert (where / "refused").read_text() == "not converted: pnnx ended with exit code 1\n"
+    assert str(pnnx) in (where / "pnnx.log").read_text()
