@@ -11,9 +11,6 @@
 
 #include "swn_thread.h"
 
-#define PIECE_BYTES ((size_t)1 << 20)
-#define DEPTH 8u
-#define MOST_DEPTH 64u
 #define PREAD_THREADS 3u
 #define BLOCK ((size_t)4096)
 #define STALLED_MS 500
@@ -39,18 +36,18 @@ struct swn_fetch {
     pthread_cond_t work, idle;
     const struct swn_io *io;
     size_t piece_bytes;
-    unsigned depth, inflight;
+    unsigned depth, slot_count, inflight;
     int paused, stopping, has_ring, started;
     enum swn_fetch_path path;
     struct list queue[2]; /* urgent, normal: jobs not yet issued to the end */
     struct io_uring ring;
-    struct piece slots[MOST_DEPTH];
-    /* Pieces whose read is not back yet, oldest first, and how many bytes have been issued since each. */
+    struct piece slots[SWN_FETCH_MOST_DEPTH];
+    /* Pieces whose read is not back yet, oldest first, their bytes, and how many have been issued since each. */
     struct flight {
         const struct piece *piece;
-        size_t after;
+        size_t len, after;
         uint64_t since;
-    } flights[MOST_DEPTH];
+    } flights[SWN_FETCH_MOST_DEPTH];
     unsigned flying;
     pthread_t threads[PREAD_THREADS];
     unsigned thread_count;
@@ -84,25 +81,26 @@ static int unlink_job(struct list *l, struct swn_fetch_job *job)
     return 0;
 }
 
-/* Schedulers that sort by sector (mq-deadline) let a read wait for as long as others keep coming that lie behind it:
- * half a second. So only so much is issued after one that is still out, least after one that somebody waits for, most
- * where somebody waits for the new one. One that is out for longer than a scheduler explains has stalled, and holds up
- * nobody. */
-static int may_overtake(const struct swn_fetch *f, size_t len, int urgent)
+/* Whether so many more bytes may be on their way: no more at once than the queue is deep. And schedulers that sort by
+ * sector (mq-deadline) let a read wait for as long as others keep coming that lie behind it: half a second. So only so
+ * much is issued after one that is still out, least after one that somebody waits for, most where somebody waits for
+ * the new one. One that is out for longer than a scheduler explains has stalled, and holds up nobody. */
+static int may_issue(const struct swn_fetch *f, size_t len, int urgent)
 {
-    uint64_t now = 0;
+    uint64_t now = f->flying ? now_ns() : 0;
+    size_t whole = f->depth * f->piece_bytes, half = whole / 2, out = len;
     for (unsigned i = 0; i < f->flying; i++) {
         const struct flight *it = &f->flights[i];
-        size_t half = f->depth * f->piece_bytes / 2, most = 2 * half * (urgent ? 2 : 1);
+        size_t most = 2 * half * (urgent ? 2 : 1);
         if (it->piece->job->urgent)
             most = urgent ? 2 * half : half;
-        if (it->after + len <= most)
+        if (now - it->since >= (uint64_t)STALLED_MS * 1000000u)
             continue;
-        now = now ? now : now_ns();
-        if (now - it->since < (uint64_t)STALLED_MS * 1000000u)
+        if (it->after + len > most)
             return 0;
+        out += it->len;
     }
-    return 1;
+    return out <= whole;
 }
 
 /* Until the oldest read counts as stalled. */
@@ -116,7 +114,7 @@ static void takes_off(struct swn_fetch *f, const struct piece *p)
 {
     for (unsigned i = 0; i < f->flying; i++)
         f->flights[i].after += p->len;
-    f->flights[f->flying++] = (struct flight){.piece = p, .since = now_ns()};
+    f->flights[f->flying++] = (struct flight){.piece = p, .len = p->len, .since = now_ns()};
 }
 
 static void lands(struct swn_fetch *f, const struct piece *p)
@@ -140,7 +138,7 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
         if (!job)
             continue;
         size_t len = job->len - job->issued < f->piece_bytes ? job->len - job->issued : f->piece_bytes;
-        if (!may_overtake(f, len, !q))
+        if (!may_issue(f, len, !q))
             return 0;
         job->state = ACTIVE;
         p->job = job;
@@ -320,7 +318,7 @@ static void issue(struct swn_fetch *f, unsigned slot)
 
 static void issue_all(struct swn_fetch *f)
 {
-    for (unsigned i = 0; i < f->depth; i++)
+    for (unsigned i = 0; i < f->slot_count; i++)
         if (!f->slots[i].job && take_piece(f, &f->slots[i]))
             issue(f, i);
 }
@@ -328,7 +326,7 @@ static void issue_all(struct swn_fetch *f)
 static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
 {
     struct piece *p = &f->slots[slot];
-    if (slot >= f->depth || !p->job)
+    if (slot >= f->slot_count || !p->job)
         return;
     if (account(f, p, res))
         finish_piece(f, p);
@@ -342,7 +340,7 @@ static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
 static void *first_thread(void *arg)
 {
     struct swn_fetch *f = arg;
-    int ring = f->path == SWN_FETCH_URING && f->io->ring_setup(f->io->ctx, &f->ring, f->depth) == 0;
+    int ring = f->path == SWN_FETCH_URING && f->io->ring_setup(f->io->ctx, &f->ring, f->slot_count) == 0;
     pthread_mutex_lock(&f->lock);
     f->has_ring = ring;
     if (!ring && f->path == SWN_FETCH_URING)
@@ -363,7 +361,8 @@ static void *first_thread(void *arg)
             continue;
         }
         /* Nobody can wake a thread that waits for the ring, so where there is room for more it looks up often. */
-        int wait_ms = f->inflight < f->depth && !f->queue[0].first && !f->queue[1].first ? LOOK_MS : stalls_in_ms(f);
+        int wait_ms =
+            f->inflight < f->slot_count && !f->queue[0].first && !f->queue[1].first ? LOOK_MS : stalls_in_ms(f);
         pthread_mutex_unlock(&f->lock);
         uint64_t tag;
         int res, got = f->io->ring_submit(f->io->ctx, &f->ring);
@@ -380,6 +379,19 @@ static void *first_thread(void *arg)
     return NULL;
 }
 
+static void set_limits(struct swn_fetch *f, const struct swn_fetch_opts *opts)
+{
+    size_t piece = opts->piece_bytes / BLOCK * BLOCK;
+    f->piece_bytes = piece ? piece : SWN_FETCH_PIECE;
+    if (f->piece_bytes > SWN_FETCH_MOST_PIECE)
+        f->piece_bytes = SWN_FETCH_MOST_PIECE;
+    f->depth = opts->depth ? opts->depth : SWN_FETCH_DEPTH;
+    if (f->depth > SWN_FETCH_MOST_DEPTH)
+        f->depth = SWN_FETCH_MOST_DEPTH;
+    /* Of a model's small layers one read each is wanted: two of 4 MiB at once say nothing of those. */
+    f->slot_count = f->depth > SWN_FETCH_DEPTH ? f->depth : SWN_FETCH_DEPTH;
+}
+
 int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts)
 {
     struct swn_fetch *f = calloc(1, sizeof *f);
@@ -389,10 +401,7 @@ int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts)
     swn_cond_init(&f->work);
     pthread_cond_init(&f->idle, NULL);
     f->io = opts->io;
-    f->piece_bytes = opts->piece_bytes ? opts->piece_bytes : PIECE_BYTES;
-    f->depth = opts->depth ? opts->depth : DEPTH;
-    if (f->depth > MOST_DEPTH)
-        f->depth = MOST_DEPTH;
+    set_limits(f, opts);
     for (int q = 0; q < 2; q++)
         f->queue[q].end = &f->queue[q].first;
     f->path = opts->best_path;
@@ -510,6 +519,16 @@ void swn_fetch_stop(struct swn_fetch *f)
     pthread_cond_destroy(&f->idle);
     pthread_mutex_destroy(&f->lock);
     free(f);
+}
+
+unsigned swn_fetch_depth(const struct swn_fetch *f)
+{
+    return f->depth;
+}
+
+size_t swn_fetch_piece_bytes(const struct swn_fetch *f)
+{
+    return f->piece_bytes;
 }
 
 enum swn_fetch_path swn_fetch_path_now(const struct swn_fetch *f)

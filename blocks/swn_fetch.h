@@ -17,6 +17,11 @@
 #include "swn_io.h"
 
 #define SWN_FETCH_RETRIES 3
+/* What a queue does that nobody told otherwise, and the most it can. A device profile may know better. */
+#define SWN_FETCH_DEPTH 8u
+#define SWN_FETCH_PIECE ((size_t)1 << 20)
+#define SWN_FETCH_MOST_DEPTH 64u
+#define SWN_FETCH_MOST_PIECE ((size_t)16 << 20)
 
 enum swn_fetch_path { SWN_FETCH_URING, SWN_FETCH_PREAD, SWN_FETCH_BUFFERED };
 
@@ -50,8 +55,10 @@ struct swn_fetch_job {
 
 struct swn_fetch_opts {
     const struct swn_io *io;
-    size_t piece_bytes;            /* 0: default (1 MiB) */
-    unsigned depth;                /* reads in flight; 0: default (8) */
+    size_t piece_bytes; /* the largest read, in whole pages; 0: SWN_FETCH_PIECE. More than the most is the most. */
+    /* Reads of that size in flight; 0: SWN_FETCH_DEPTH, likewise. Smaller reads may be more, as many as the default,
+     * but no more bytes. Without a ring there are no more than three in flight. */
+    unsigned depth;
     enum swn_fetch_path best_path; /* SWN_FETCH_URING: try everything */
 };
 
@@ -87,6 +94,10 @@ void swn_fetch_abandon(struct swn_fetch *f);
 
 /* Waits for requests in flight, calls `done` with -ECANCELED for jobs not begun, ends the thread, frees. */
 void swn_fetch_stop(struct swn_fetch *f);
+
+/* What was made of depth and piece_bytes. */
+unsigned swn_fetch_depth(const struct swn_fetch *f);
+size_t swn_fetch_piece_bytes(const struct swn_fetch *f);
 
 enum swn_fetch_path swn_fetch_path_now(const struct swn_fetch *f);
 const char *swn_fetch_path_name(enum swn_fetch_path p); /* "io_uring+O_DIRECT", "pread+O_DIRECT", "pread+buffered" */

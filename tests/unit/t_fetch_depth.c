@@ -1,0 +1,224 @@
+/* Description: the fetch queue has as much in flight as it was told, in reads of the size that it was told, on a ring
+ * and on threads.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "swn_fetch.h"
+
+#define KIB ((size_t)1024)
+#define MIB (1024 * KIB)
+#define JOBS 40
+
+/* A ring that serves the oldest read each time it is waited for, and what it had in flight at most. */
+static struct {
+    struct {
+        uint64_t tag;
+        size_t len;
+    } reads[SWN_FETCH_MOST_DEPTH];
+    unsigned count, most, entries;
+    size_t bytes, most_bytes, largest;
+} ring;
+
+static int ring_setup(void *ctx, struct io_uring *r, unsigned entries)
+{
+    (void)ctx, (void)r;
+    memset(&ring, 0, sizeof ring);
+    ring.entries = entries;
+    return 0;
+}
+
+static int ring_read(void *ctx, struct io_uring *r, int fd, void *buf, size_t len, uint64_t off, uint64_t tag)
+{
+    (void)ctx, (void)r, (void)fd, (void)buf, (void)off;
+    if (ring.count == ring.entries)
+        return -EBUSY;
+    ring.reads[ring.count].tag = tag;
+    ring.reads[ring.count++].len = len;
+    ring.bytes += len;
+    ring.most = ring.count > ring.most ? ring.count : ring.most;
+    ring.most_bytes = ring.bytes > ring.most_bytes ? ring.bytes : ring.most_bytes;
+    ring.largest = len > ring.largest ? len : ring.largest;
+    return 0;
+}
+
+static int ring_submit(void *ctx, struct io_uring *r)
+{
+    (void)ctx, (void)r;
+    return 0;
+}
+
+static int ring_wait(void *ctx, struct io_uring *r, int timeout_ms, uint64_t *tag, int *res)
+{
+    (void)ctx, (void)r, (void)timeout_ms;
+    if (!ring.count)
+        return 0;
+    *tag = ring.reads[0].tag;
+    *res = (int)ring.reads[0].len;
+    ring.bytes -= ring.reads[0].len;
+    memmove(&ring.reads[0], &ring.reads[1], --ring.count * sizeof ring.reads[0]);
+    return 1;
+}
+
+static void ring_exit(void *ctx, struct io_uring *r)
+{
+    (void)ctx, (void)r;
+}
+
+static int no_ring(void *ctx, struct io_uring *r, unsigned entries)
+{
+    (void)ctx, (void)r, (void)entries;
+    return -EPERM;
+}
+
+/* Threads' reads take a millisecond, so that they meet. */
+static _Atomic int inside, most_inside;
+
+static ssize_t slow_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
+{
+    (void)ctx, (void)fd, (void)buf, (void)off;
+    int now = ++inside, most = most_inside;
+    while (now > most && !__atomic_compare_exchange_n(&most_inside, &most, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    usleep(1000);
+    inside--;
+    return (ssize_t)len;
+}
+
+static struct swn_io table;
+static const struct swn_fetch_file file = {.fd = 1000, .direct_fd = 1001}; /* never looked at */
+
+static void done(struct swn_fetch_job *job, int err)
+{
+    assert_int_equal(err, 0);
+    sem_post(job->user);
+}
+
+/* All jobs are there before the first is read. */
+static void run(unsigned depth, size_t piece, size_t jobs, size_t len)
+{
+    struct swn_fetch_opts opts = {.io = &table, .depth = depth, .piece_bytes = piece};
+    struct swn_fetch_job job[JOBS];
+    struct swn_fetch *f;
+    sem_t all;
+    sem_init(&all, 0, 0);
+    assert_int_equal(swn_fetch_start(&f, &opts), 0);
+    swn_fetch_pause(f);
+    for (size_t i = 0; i < jobs; i++) {
+        job[i] = (struct swn_fetch_job){.file = &file, .off = i * len, .len = len, .done = done, .user = &all};
+        assert_int_equal(swn_fetch_submit(f, &job[i], 0), 0);
+    }
+    swn_fetch_resume(f);
+    for (size_t i = 0; i < jobs; i++)
+        while (sem_wait(&all))
+            ;
+    swn_fetch_stop(f);
+    sem_destroy(&all);
+}
+
+static void with_ring(void)
+{
+    table = (struct swn_io){.ring_setup = ring_setup,
+                            .ring_read = ring_read,
+                            .ring_submit = ring_submit,
+                            .ring_wait = ring_wait,
+                            .ring_exit = ring_exit};
+}
+
+static void depth_and_size(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned depth;
+        size_t piece;
+    } wanted[] = {{1, 4 * MIB}, {2, 512 * KIB}, {3, 4096}, {8, MIB}, {32, 128 * KIB}, {64, 16 * MIB}};
+    with_ring();
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        run(wanted[i].depth, wanted[i].piece, 1, 200 * wanted[i].piece + 4096);
+        assert_int_equal(ring.most, wanted[i].depth);
+        assert_int_equal(ring.largest, wanted[i].piece);
+        assert_int_equal(ring.most_bytes, wanted[i].depth * wanted[i].piece);
+    }
+}
+
+/* As ever where nobody says otherwise. */
+static void by_default(void **state)
+{
+    (void)state;
+    with_ring();
+    run(0, 0, 1, 100 * MIB);
+    assert_int_equal(ring.most, 8);
+    assert_int_equal(ring.largest, MIB);
+    run(0, 0, JOBS, 64 * KIB);
+    assert_int_equal(ring.most, 8);
+}
+
+/* Two reads of 4 MiB at once are no reason to read small layers two at a time; but they are no more bytes. */
+static void small_ones(void **state)
+{
+    (void)state;
+    with_ring();
+    run(2, 4 * MIB, JOBS, 64 * KIB);
+    assert_int_equal(ring.most, 8);
+    run(1, 128 * KIB, JOBS, 48 * KIB);
+    assert_int_equal(ring.most, 2);
+    assert_int_equal(ring.most_bytes, 96 * KIB);
+    run(32, 128 * KIB, JOBS, 4 * KIB);
+    assert_int_equal(ring.most, 32);
+}
+
+static void limits(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned depth;
+        size_t piece;
+        unsigned made_depth;
+        size_t made_piece;
+    } wanted[] = {{0, 0, SWN_FETCH_DEPTH, SWN_FETCH_PIECE},
+                  {4096, (size_t)1 << 30, SWN_FETCH_MOST_DEPTH, SWN_FETCH_MOST_PIECE},
+                  {5, 10000, 5, 8192},
+                  {5, 100, 5, SWN_FETCH_PIECE}};
+    with_ring();
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        struct swn_fetch_opts opts = {.io = &table, .depth = wanted[i].depth, .piece_bytes = wanted[i].piece};
+        struct swn_fetch *f;
+        assert_int_equal(swn_fetch_start(&f, &opts), 0);
+        assert_int_equal(swn_fetch_depth(f), wanted[i].made_depth);
+        assert_int_equal(swn_fetch_piece_bytes(f), wanted[i].made_piece);
+        swn_fetch_stop(f);
+    }
+}
+
+/* There are three threads, and fewer read where fewer are to. */
+static void on_threads(void **state)
+{
+    (void)state;
+    table = (struct swn_io){.ring_setup = no_ring, .pread = slow_pread};
+    for (unsigned depth = 1; depth <= 4; depth++) {
+        most_inside = 0;
+        run(depth, 64 * KIB, 1, 40 * 64 * KIB);
+        assert_in_range(most_inside, 1, depth < 3 ? depth : 3);
+    }
+}
+
+int main(void)
+{
+    alarm(100); /* a hang is a failure */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(depth_and_size), cmocka_unit_test(by_default), cmocka_unit_test(small_ones),
+        cmocka_unit_test(limits),         cmocka_unit_test(on_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
