@@ -6,11 +6,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "swn_fetch.h"
-#include "swn_spill.h"
+#include "swn_scratch.h"
 
 #define PAGE ((uint64_t)4096)
 #define LARGEST ((uint64_t)256 << 20)
@@ -19,11 +18,8 @@
 #define MOST_BYTES ((uint64_t)4 << 30)
 
 struct probe {
-    struct swn_extent_file *file;
+    struct swn_scratch scratch;
     struct swn_fetch *fetch;
-    void *buf;
-    size_t buf_bytes;
-    uint64_t off; /* of the scratch extent */
     uint64_t left;
 };
 
@@ -31,18 +27,6 @@ static uint64_t whole_pages(uint64_t bytes)
 {
     bytes = bytes < LARGEST ? bytes : LARGEST;
     return (bytes + PAGE - 1) / PAGE * PAGE;
-}
-
-/* Disks and file systems make short work of zeros. */
-static void fill(uint64_t *words, size_t n)
-{
-    uint64_t x = 88172645463325252ULL;
-    for (size_t i = 0; i < n; i++) {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        words[i] = x;
-    }
 }
 
 static int open_probe(struct probe *b, const struct swn_profile *p, const struct swn_io *io, const char *dir)
@@ -53,15 +37,7 @@ static int open_probe(struct probe *b, const struct swn_profile *p, const struct
         largest = bytes > largest ? bytes : largest;
     }
     b->left = MOST_BYTES;
-    b->buf_bytes = (size_t)largest;
-    b->buf = mmap(NULL, b->buf_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (b->buf == MAP_FAILED)
-        return -errno;
-    madvise(b->buf, b->buf_bytes, MADV_HUGEPAGE); /* as what is streamed lands in huge pages, too (swn_huge.h) */
-    fill(b->buf, b->buf_bytes / sizeof(uint64_t));
-    int rc = swn_spill_open(&b->file, io, dir);
-    if (!rc)
-        rc = swn_spill_write(b->file, b->buf, b->buf_bytes, &b->off);
+    int rc = swn_scratch_open(&b->scratch, io, dir, (size_t)largest, 0);
     struct swn_fetch_opts opts = {.io = io, .best_path = SWN_FETCH_URING};
     return rc ? rc : swn_fetch_start(&b->fetch, &opts);
 }
@@ -70,10 +46,7 @@ static void close_probe(struct probe *b)
 {
     if (b->fetch)
         swn_fetch_stop(b->fetch);
-    if (b->file)
-        swn_spill_close(b->file);
-    if (b->buf != MAP_FAILED)
-        munmap(b->buf, b->buf_bytes);
+    swn_scratch_close(&b->scratch);
 }
 
 /* Reads under way at once, as when layers are read ahead: one alone would say what it costs to wait for a disk. Of a
@@ -111,8 +84,12 @@ static int read_batch(struct probe *b, uint64_t bytes, int depth, double *second
     double begin = now_s();
     while (!rc && submitted < depth) {
         struct swn_fetch_job *job = &jobs[submitted];
-        *job = (struct swn_fetch_job){
-            .file = &b->file->fetch, .off = b->off, .buf = b->buf, .len = (size_t)bytes, .done = done, .user = &w};
+        *job = (struct swn_fetch_job){.file = &b->scratch.file->fetch,
+                                      .off = b->scratch.off,
+                                      .buf = b->scratch.buf,
+                                      .len = (size_t)bytes,
+                                      .done = done,
+                                      .user = &w};
         rc = swn_fetch_submit(b->fetch, job, 0);
         submitted += !rc;
     }
@@ -148,7 +125,7 @@ static int probe_layer(struct probe *b, struct swn_profile_layer *l)
 
 int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir)
 {
-    struct probe b = {.buf = MAP_FAILED};
+    struct probe b = {0};
     if (!p->layer_count)
         return -ENODATA;
     int rc = open_probe(&b, p, io, dir);

@@ -1,0 +1,76 @@
+#define _GNU_SOURCE
+#include "swn_scratch.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "swn_huge.h"
+
+#define STEP ((size_t)4 << 20)
+
+/* Disks and file systems make short work of zeros. */
+static void fill(uint64_t *words, size_t n)
+{
+    uint64_t x = 88172645463325252ULL;
+    for (size_t i = 0; i < n; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        words[i] = x;
+    }
+}
+
+static int make_memory(struct swn_scratch *s, size_t bytes)
+{
+    size_t whole = (bytes + SWN_HUGE - 1) / SWN_HUGE * SWN_HUGE;
+    int fd = memfd_create("swapnet-scratch", MFD_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int rc = ftruncate(fd, (off_t)whole) ? -errno : 0;
+    void *map = rc ? MAP_FAILED : swn_huge_map(fd, whole, PROT_READ | PROT_WRITE);
+    if (!rc && map == MAP_FAILED)
+        rc = -errno;
+    close(fd);
+    if (rc)
+        return rc;
+    s->buf = map;
+    s->mapped = whole;
+    swn_huge_collapse(map, whole); /* where the pool would have none, this has none either */
+    fill(map, bytes / sizeof(uint64_t));
+    return 0;
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+int swn_scratch_open(struct swn_scratch *s, const struct swn_io *io, const char *dir, size_t bytes, double most_s)
+{
+    *s = (struct swn_scratch){0};
+    int rc = make_memory(s, bytes);
+    if (!rc)
+        rc = swn_spill_open(&s->file, io, dir);
+    double begin = now_s();
+    while (!rc && s->bytes < bytes && (!s->bytes || !(most_s > 0) || now_s() - begin < most_s)) {
+        size_t n = bytes - s->bytes < STEP ? bytes - s->bytes : STEP;
+        uint64_t off; /* one behind the other */
+        rc = swn_spill_write(s->file, (char *)s->buf + s->bytes, n, &off);
+        s->off = s->bytes ? s->off : off;
+        s->bytes += rc ? 0 : n;
+    }
+    return rc;
+}
+
+void swn_scratch_close(struct swn_scratch *s)
+{
+    if (s->file)
+        swn_spill_close(s->file);
+    if (s->buf)
+        munmap(s->buf, s->mapped);
+    *s = (struct swn_scratch){0};
+}
