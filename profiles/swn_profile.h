@@ -14,6 +14,7 @@
 
 #include "swn_delay.h"
 #include "swn_fit.h"
+#include "swn_reads.h"
 
 #define SWN_PROFILE_WHY 512
 #define SWN_PROFILE_LAYERS ((size_t)1 << 20)
@@ -61,6 +62,7 @@ struct swn_profile {
     unsigned estimates;                  /* those that nobody measured */
     struct swn_coefficients c;
     struct swn_profile_fit fit[SWN_FITS];
+    struct swn_reads queue; /* of a device; depth 0: not known */
     /* of a model */
     uint64_t other_bytes; /* most tensors that are no streamable weights, at any one time */
     uint64_t passes;

@@ -19,6 +19,9 @@
 #define MOST_FLOPS ((json_int_t)1 << 60)
 #define MOST_DEPTH ((json_int_t)1 << 32)
 #define MOST_SECONDS 1e6
+#define MOST_READS 4096 /* at once */
+#define MOST_REQUEST ((json_int_t)1 << 30)
+#define MOST_RATE 1e13
 
 static const struct {
     const char *key;
@@ -289,6 +292,70 @@ static void take_layers(struct reader *r, json_t *root, struct swn_profile *p)
     r->where[0] = 0;
 }
 
+static unsigned check_depth(struct reader *r, json_t *value)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > MOST_READS) {
+        fail(r, "\"queue\": a depth must be a whole number from 1 to %d", MOST_READS);
+        return 0;
+    }
+    return (unsigned)json_integer_value(value);
+}
+
+static uint64_t check_request(struct reader *r, json_t *value)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 4096 || json_integer_value(value) > MOST_REQUEST ||
+        json_integer_value(value) % 4096) {
+        fail(r, "\"queue\": a read must be of whole pages of 4096 bytes, up to %lld", (long long)MOST_REQUEST);
+        return 0;
+    }
+    return (uint64_t)json_integer_value(value);
+}
+
+static void take_rates(struct reader *r, json_t *object, struct swn_reads *q)
+{
+    json_t *array = json_object_get(object, "measured"), *value;
+    size_t i;
+    if (!array)
+        return;
+    if (!json_is_array(array) || json_array_size(array) > SWN_READS_MOST) {
+        fail(r, "\"measured\" must be an array of at most %zu measurements", SWN_READS_MOST);
+        return;
+    }
+    q->measured = calloc(json_array_size(array) + 1, sizeof *q->measured);
+    if (!q->measured) {
+        r->err = -ENOMEM;
+        return;
+    }
+    json_array_foreach(array, i, value)
+    {
+        json_t *rate = json_array_get(value, 2);
+        double v = json_number_value(rate);
+        if (!json_is_array(value) || json_array_size(value) != 3 || !json_is_number(rate) || !isfinite(v) || v <= 0 ||
+            v > MOST_RATE) {
+            fail(r, "\"measured\" must hold triples of depth, bytes and bytes per second");
+            return;
+        }
+        q->measured[q->measured_count++] = (struct swn_read_rate){check_depth(r, json_array_get(value, 0)),
+                                                                  check_request(r, json_array_get(value, 1)), v};
+    }
+}
+
+static void take_queue(struct reader *r, json_t *root, struct swn_reads *q)
+{
+    static const char *const known[] = {"depth", "request_bytes", "measured", NULL};
+    json_t *object = json_object_get(root, "queue");
+    if (!object || json_is_null(object))
+        return;
+    if (!json_is_object(object)) {
+        fail(r, "\"queue\" must be an object or null");
+        return;
+    }
+    check_keys(r, object, known);
+    q->depth = check_depth(r, json_object_get(object, "depth"));
+    q->request_bytes = check_request(r, json_object_get(object, "request_bytes"));
+    take_rates(r, object, q);
+}
+
 /* Notes are for people; they have to be texts and are not kept. */
 static void check_notes(struct reader *r, json_t *root)
 {
@@ -304,8 +371,8 @@ static void check_notes(struct reader *r, json_t *root)
 
 static struct swn_profile *begin_profile(struct reader *r, json_t *root)
 {
-    static const char *const device[] = {"schema", "kind",         "name",      "source", "memory_bytes",
-                                         "notes",  "coefficients", "estimates", "fit",    NULL};
+    static const char *const device[] = {
+        "schema", "kind", "name", "source", "memory_bytes", "notes", "coefficients", "estimates", "fit", "queue", NULL};
     static const char *const model[] = {"schema",        "kind",        "name",   "source",    "notes",
                                         "torch_version", "other_bytes", "passes", "latency_s", "coefficients",
                                         "estimates",     "fit",         "layers", NULL};
@@ -339,6 +406,7 @@ static int read_profile(struct reader *r, json_t *root, struct swn_profile **out
     take_estimates(r, root, p);
     take_fits(r, root, p);
     p->memory_bytes = take_count(r, root, "memory_bytes", MOST_BYTES, 0);
+    take_queue(r, root, &p->queue);
     if (p->kind == SWN_PROFILE_MODEL) {
         p->torch_version = take_text(r, root, "torch_version", 0);
         p->other_bytes = take_count(r, root, "other_bytes", MOST_BYTES, 1);
@@ -455,6 +523,17 @@ static json_t *layer_value(const struct swn_profile_layer *l)
                      "slice_bytes", count_value(l->slice_bytes), "swap_in", reads, "swap_out", releases);
 }
 
+static json_t *queue_value(const struct swn_reads *q)
+{
+    json_t *measured = json_array();
+    for (size_t i = 0; measured && i < q->measured_count; i++)
+        json_array_append_new(measured,
+                              json_pack("[i I f]", (int)q->measured[i].depth, (json_int_t)q->measured[i].request_bytes,
+                                        q->measured[i].bytes_per_s));
+    return json_pack("{s:i s:I s:o}", "depth", (int)q->depth, "request_bytes", (json_int_t)q->request_bytes, "measured",
+                     measured);
+}
+
 static int write_model(const struct swn_profile *p, json_t *root)
 {
     int rc = json_object_set_new(root, "other_bytes", count_value(p->other_bytes));
@@ -489,6 +568,8 @@ char *swn_profile_text(const struct swn_profile *p)
         }
     if (p->memory_bytes)
         rc |= json_object_set_new(root, "memory_bytes", count_value(p->memory_bytes));
+    if (p->queue.depth)
+        rc |= json_object_set_new(root, "queue", queue_value(&p->queue));
     if (p->kind == SWN_PROFILE_MODEL)
         rc |= write_model(p, root);
     char *text = rc ? NULL : json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));

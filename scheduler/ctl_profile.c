@@ -1,5 +1,5 @@
 /* ctl_profile.c - `swapnetctl profile`: runs a program, and makes of what the library wrote down a profile with the
- * coefficients of the delay model; `--show` prints one.
+ * coefficients of the delay model; `--show` prints one, `--disk` is in ctl_disk.c.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -11,17 +11,18 @@
 #include <unistd.h>
 
 #include "ctl.h"
-#include "swn_paths.h"
+#include "ctl_disk.h"
 #include "swn_probe.h"
 #include "swn_profile.h"
 #include "swn_size.h"
 
 #define DEFAULT_OUTPUT "swapnet-profile.json"
 
-enum { OPT_SHOW = 256 };
+enum { OPT_SHOW = 256, OPT_DISK };
 
 struct options {
-    const char *output, *show;
+    const char *output, *show; /* may be NULL */
+    int disk;
     /* What is found afterwards has to be new, and an old profile stays until there is one: it is written into a
      * directory of its own beside the old one. */
     char directory[PATH_MAX], made[PATH_MAX];
@@ -33,9 +34,13 @@ struct options {
 static int take_options(struct options *o, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'}, {"budget", required_argument, NULL, 'b'},
-        {"store", required_argument, NULL, 's'},  {"show", required_argument, NULL, OPT_SHOW},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+        {"output", required_argument, NULL, 'o'},
+        {"budget", required_argument, NULL, 'b'},
+        {"store", required_argument, NULL, 's'},
+        {"show", required_argument, NULL, OPT_SHOW},
+        {"disk", no_argument, NULL, OPT_DISK},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     int opt;
     while ((opt = getopt_long(argc, argv, "+:o:b:s:h", options, NULL)) != -1) {
@@ -46,6 +51,8 @@ static int take_options(struct options *o, int argc, char **argv)
             o->output = optarg;
         } else if (opt == OPT_SHOW) {
             o->show = optarg;
+        } else if (opt == OPT_DISK) {
+            o->disk = 1;
         } else if (opt == 'b' || opt == 's') {
             if (setenv(opt == 'b' ? "SWAPNET_BUDGET" : "SWAPNET_STORE", optarg, 1))
                 return -EINVAL;
@@ -56,8 +63,8 @@ static int take_options(struct options *o, int argc, char **argv)
     }
     o->command = argv + optind;
     o->count = argc - optind;
-    if ((o->count == 0) == (o->show == NULL) || !o->output[0]) {
-        swn_cli_error("give a command to run, or --show with a profile; see 'swapnetctl help profile'");
+    if ((o->count != 0) + (o->show != NULL) + o->disk != 1 || (o->output && !o->output[0])) {
+        swn_cli_error("give a command to run, or --disk, or --show with a profile; see 'swapnetctl help profile'");
         return -EINVAL;
     }
     return 0;
@@ -92,8 +99,10 @@ static void print_report(FILE *out, const struct swn_profile *p)
     print_coefficient(out, p, SWN_BETA, "beta", p->c.beta, "s/reference");
     print_coefficient(out, p, SWN_GAMMA, "gamma", p->c.gamma, "s/FLOP");
     print_coefficient(out, p, SWN_ETA, "eta", p->c.eta, "s/reference");
-    if (p->kind == SWN_PROFILE_DEVICE)
+    if (p->kind == SWN_PROFILE_DEVICE) {
+        ctl_disk_print(out, &p->queue);
         return;
+    }
     fprintf(out, "how well they fit:\n");
     print_fit(out, p, SWN_FIT_IN, "swap-in");
     print_fit(out, p, SWN_FIT_EX, "execution");
@@ -153,9 +162,7 @@ static int default_budget(void)
 static void probe_disk(struct swn_profile *p)
 {
     char dir[PATH_MAX];
-    int rc = swn_store_dir(environ, dir, sizeof dir);
-    if (rc == -ENOTSUP) /* spill files go to the default then */
-        rc = swn_default_store_dir(environ, dir, sizeof dir);
+    int rc = ctl_disk_dir(dir, sizeof dir);
     if (!rc)
         rc = swn_probe(p, &swn_io_sys, dir);
     if (rc)
@@ -228,7 +235,7 @@ static int finish(const struct options *o)
 
 int ctl_profile(int argc, char **argv)
 {
-    struct options o = {.output = DEFAULT_OUTPUT};
+    struct options o = {0};
     int rc = take_options(&o, argc, argv);
     if (rc == 1)
         return SWN_CLI_OK;
@@ -236,6 +243,9 @@ int ctl_profile(int argc, char **argv)
         return CTL_RUN_FAILED;
     if (o.show)
         return show(o.show);
+    if (o.disk)
+        return ctl_disk_profile(o.output);
+    o.output = o.output ? o.output : DEFAULT_OUTPUT;
     if (make_place(&o))
         return CTL_RUN_FAILED;
     rc = setenv("SWAPNET_PROFILE", o.made, 1) ? -errno : default_budget();

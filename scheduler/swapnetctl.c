@@ -87,13 +87,17 @@ static const struct swn_cli_command commands[] = {
      "swapnetd takes no more programs, and ends when those it serves have ended.\n"},
     {"profile", ctl_profile, "run a program and measure its layers",
      "Usage: swapnetctl profile [-o FILE] [-b SIZE] [-s DIR] [--] COMMAND [ARGUMENT]...\n"
+     "       swapnetctl profile --disk [-o FILE] [-s DIR]\n"
      "       swapnetctl profile --show FILE\n"
      "\n"
      "Runs COMMAND, writes a profile of its model and of this device, and says how well the delay model fits.\n"
+     "With --disk: measures how many reads of what size the disk with the block stores likes at once, and writes\n"
+     "that where programs under swapnet find it.\n"
      "\n"
      "  -o, --output FILE  the profile (default swapnet-profile.json)\n"
      "  -b, --budget SIZE  run within a budget; without, nothing is streamed and the disk is measured afterwards\n"
      "  -s, --store DIR    where block stores and spill files go\n"
+     "      --disk         measure the disk instead, in two or three seconds\n"
      "      --show FILE    print a profile instead\n"
      "  -h, --help         show this text\n"
      "\n"

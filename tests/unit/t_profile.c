@@ -97,6 +97,37 @@ static void test_round_trip(void **state)
     assert_int_equal(swn_profile_load(&q, "/dev/zero", why), -EFBIG);
 }
 
+static struct swn_profile *device_example(void)
+{
+    struct swn_profile *p = swn_profile_new(SWN_PROFILE_DEVICE, "disk vda");
+    p->c.alpha = 3.5e-10;
+    p->known = SWN_ALPHA;
+    p->queue = (struct swn_reads){16, 524288, calloc(3, sizeof *p->queue.measured), 3};
+    p->queue.measured[0] = (struct swn_read_rate){1, 131072, 1.25e9};
+    p->queue.measured[1] = (struct swn_read_rate){16, 524288, 2.9e9};
+    p->queue.measured[2] = (struct swn_read_rate){8, 1048576, 2.875e9};
+    return p;
+}
+
+static void test_queue(void **state)
+{
+    (void)state;
+    struct swn_profile *p = device_example(), *q = NULL;
+    char *text = swn_profile_text(p), why[SWN_PROFILE_WHY];
+    assert_int_equal(swn_profile_parse(&q, text, strlen(text), why), 0);
+    free(text);
+    assert_int_equal(q->queue.depth, 16);
+    assert_int_equal(q->queue.request_bytes, 524288);
+    assert_int_equal(q->queue.measured_count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(q->queue.measured[i].depth, p->queue.measured[i].depth);
+        assert_int_equal(q->queue.measured[i].request_bytes, p->queue.measured[i].request_bytes);
+        assert_true(q->queue.measured[i].bytes_per_s == p->queue.measured[i].bytes_per_s);
+    }
+    swn_profile_free(p);
+    swn_profile_free(q);
+}
+
 /* A name that is not UTF-8 must not cost the profile. */
 static void test_odd_name(void **state)
 {
@@ -117,6 +148,9 @@ static void test_odd_name(void **state)
 #define MODEL(rest) "{\"schema\":1,\"kind\":\"model\",\"name\":\"x\",\"other_bytes\":0" rest "}"
 #define LAYER(rest) MODEL(",\"layers\":[{\"name\":\"l\",\"bytes\":1,\"depth\":1" rest "}]")
 
+#define QUEUE(rest) DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9") ",\"queue\":" rest)
+#define MEASURED(rest) QUEUE("{\"depth\":8,\"request_bytes\":4096,\"measured\":" rest "}")
+
 static void test_accepted(void **state)
 {
     (void)state;
@@ -127,6 +161,15 @@ static void test_accepted(void **state)
     assert_int_equal(p->known, SWN_ALPHA);
     assert_int_equal(p->estimates, SWN_ALPHA);
     assert_int_equal(p->memory_bytes, 8);
+    assert_int_equal(p->queue.depth, 0); /* as older ones, which say nothing of it */
+    swn_profile_free(p);
+    p = read_text(QUEUE("null"));
+    assert_int_equal(p->queue.depth, 0);
+    swn_profile_free(p);
+    p = read_text(QUEUE("{\"depth\":4096,\"request_bytes\":1073741824}"));
+    assert_int_equal(p->queue.depth, 4096);
+    assert_int_equal(p->queue.request_bytes, 1u << 30);
+    assert_int_equal(p->queue.measured_count, 0);
     swn_profile_free(p);
     p = read_text(LAYER(",\"compute_s\":null"));
     assert_int_equal(p->layer_count, 1);
@@ -181,12 +224,55 @@ static void test_refused(void **state)
     refuse(MODEL(",\"latency_s\":[],\"layers\":[]"), "latency_s");
 }
 
-/* Every prefix and every changed byte of a good file: refused or read, never more. */
-static void test_damaged(void **state)
+static void test_refused_queues(void **state)
 {
     (void)state;
-    struct swn_profile *p = example();
-    swn_profile_fit(p);
+    refuse(QUEUE("[]"), "\"queue\"");
+    refuse(QUEUE("8"), "\"queue\"");
+    refuse(QUEUE("{}"), "depth");
+    refuse(QUEUE("{\"depth\":8}"), "\"queue\"");
+    refuse(QUEUE("{\"request_bytes\":4096}"), "depth");
+    refuse(QUEUE("{\"depth\":8,\"request_bytes\":4096,\"colour\":1}"), "unknown key \"colour\"");
+    refuse(QUEUE("{\"depth\":8,\"depth\":8,\"request_bytes\":4096}"), "duplicate");
+    for (size_t i = 0; i < 8; i++) {
+        static const char *const bad[] = {"0", "-1", "4097", "1.5", "\"8\"", "true", "null", "9223372036854775807"};
+        char text[300];
+        snprintf(text, sizeof text, QUEUE("{\"depth\":%s,\"request_bytes\":4096}"), bad[i]);
+        refuse(text, "depth");
+        snprintf(text, sizeof text, MEASURED("[[%s,4096,1]]"), bad[i]);
+        refuse(text, "depth");
+    }
+    for (size_t i = 0; i < 9; i++) {
+        static const char *const bad[] = {
+            "0", "-4096", "4095", "5000", "4096.0", "1073745920", "[]", "18446744073709551616", "null"};
+        char text[300];
+        snprintf(text, sizeof text, QUEUE("{\"depth\":8,\"request_bytes\":%s}"), bad[i]);
+        refuse(text, i == 7 ? "line" : "whole pages");
+        snprintf(text, sizeof text, MEASURED("[[8,%s,1]]"), bad[i]);
+        refuse(text, i == 7 ? "line" : "whole pages");
+    }
+    refuse(MEASURED("{}"), "\"measured\"");
+    refuse(MEASURED("[8]"), "triples");
+    refuse(MEASURED("[[8,4096]]"), "triples");
+    refuse(MEASURED("[[8,4096,1,1]]"), "triples");
+    refuse(MEASURED("[[8,4096,0]]"), "triples");
+    refuse(MEASURED("[[8,4096,-1]]"), "triples");
+    refuse(MEASURED("[[8,4096,1e14]]"), "triples");
+    refuse(MEASURED("[[8,4096,\"1\"]]"), "triples");
+    char many[2000] = DEVICE(COEFFICIENTS("\"alpha_s_per_byte\":1e-9") ",\"queue\":{\"depth\":8,"
+                                                                       "\"request_bytes\":4096,\"measured\":[[8,"
+                                                                       "4096,1]");
+    many[strlen(many) - 1] = 0; /* the document's last brace */
+    for (size_t i = 0; i < SWN_READS_MOST; i++)
+        strcat(many, ",[8,4096,1]");
+    strcat(many, "]}}");
+    refuse(many, "at most 64");
+    refuse(MODEL(",\"layers\":[],\"queue\":null"), "unknown key \"queue\"");
+}
+
+/* Every prefix and every changed byte of a good file: refused or read, never more. */
+static void damage(struct swn_profile *p)
+{
     char *text = swn_profile_text(p), why[SWN_PROFILE_WHY];
     size_t len = strlen(text), refused = 0;
     for (size_t i = 0; i < len; i++) {
@@ -206,11 +292,21 @@ static void test_damaged(void **state)
     swn_profile_free(p);
 }
 
+static void test_damaged(void **state)
+{
+    (void)state;
+    struct swn_profile *p = example();
+    swn_profile_fit(p);
+    damage(p);
+    damage(device_example());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_odd_name), cmocka_unit_test(test_accepted),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_odd_name), cmocka_unit_test(test_accepted),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_damaged),  cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_refused_queues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

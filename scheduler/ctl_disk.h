@@ -1,0 +1,19 @@
+/* ctl_disk.h - the disk's side of `swapnetctl profile`. */
+#ifndef SWN_CTL_DISK_H
+#define SWN_CTL_DISK_H
+
+#include <stdio.h>
+
+#include "swn_reads.h"
+
+/* Where block stores and spill files go. 0 or -errno. */
+int ctl_disk_dir(char *dir, size_t size);
+
+/* Measures that disk, prints what came of it, and writes a device profile: to `output`, or where the library looks for
+ * it (NULL). An exit status; errors are said. */
+int ctl_disk_profile(const char *output);
+
+/* Nothing where nothing is known. */
+void ctl_disk_print(FILE *out, const struct swn_reads *q);
+
+#endif
