@@ -54,6 +54,7 @@ struct swn_config {
     char stats_path[PATH_MAX];    /* SWAPNET_STATS, or "" */
     char trace_path[PATH_MAX];    /* SWAPNET_TRACE, or "" */
     char profile_path[PATH_MAX];  /* SWAPNET_PROFILE, or "" */
+    char disk_path[PATH_MAX];     /* SWAPNET_DISK, a device profile, "off", or "": the default place */
     char verify_dir[PATH_MAX];    /* SWAPNET_VERIFY, or ""; also set with SWAPNET=0 */
     int verbose;                  /* SWAPNET_VERBOSE */
     int strict;                   /* SWAPNET_STRICT */

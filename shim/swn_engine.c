@@ -156,6 +156,8 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     absolute(e->config.stats_path, sizeof e->config.stats_path);
     absolute(e->config.trace_path, sizeof e->config.trace_path);
     absolute(e->config.profile_path, sizeof e->config.profile_path);
+    if (strcmp(e->config.disk_path, "off") != 0)
+        absolute(e->config.disk_path, sizeof e->config.disk_path);
     init_sync(e);
     int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
     if (err) {
@@ -164,6 +166,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
                  e->config.store_dir, strerror(-err));
         return err;
     }
+    swn_queue_look_up(e);
     e->arena_bytes = arena_bytes();
     err = swn_arena_create(&e->arena, e->arena_bytes);
     if (!err)

@@ -18,6 +18,7 @@
 #include "swn_order.h"
 #include "swn_plan.h"
 #include "swn_pool.h"
+#include "swn_reads.h"
 #include "swn_residency.h"
 #include "swn_spill.h"
 #include "swn_trace.h"
@@ -81,6 +82,7 @@ struct swn_engine {
     uint64_t spilled_before; /* written to spill files that the program has closed */
     struct swn_residency res;
     struct swn_fetch *fetch;
+    struct swn_reads liked;    /* what the disk's profile says, without measurements; depth 0: there is none */
     struct swn_behind *behind; /* NULL until something is written behind */
     struct swn_order *order;
     struct swn_trace *trace;
@@ -228,6 +230,11 @@ void swn_engine_note_peak(struct swn_engine *e);
 void swn_engine_drop(struct swn_engine *e, struct swn_range *lead);
 /* Ends the program: a weight's bytes are not what was stored. */
 void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint64_t off) __attribute__((noreturn));
+
+/* swn_queue.c */
+/* Reads the profile of the disk with the spill file, if there is one. */
+void swn_queue_look_up(struct swn_engine *e);
+int swn_queue_start(struct swn_engine *e); /* 0 or -errno */
 
 /* swn_policy.c */
 int swn_policy_pool(struct swn_engine *e);

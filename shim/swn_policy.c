@@ -90,11 +90,7 @@ static int make_pool(struct swn_engine *e)
     }
     swn_policy_look_at_disk(e);
     if (!e->fetch) {
-        struct swn_fetch_opts opts = {.io = e->io};
-        opts.best_path = e->config.fetch == SWN_CONFIG_BUFFERED ? SWN_FETCH_BUFFERED
-                         : e->config.fetch == SWN_CONFIG_PREAD  ? SWN_FETCH_PREAD
-                                                                : SWN_FETCH_URING;
-        int err = swn_fetch_start(&e->fetch, &opts);
+        int err = swn_queue_start(e);
         if (err)
             return err;
     }

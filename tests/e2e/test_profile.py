@@ -76,6 +76,28 @@ def test_profile_within_budget(torch, disk):
     assert made["fit"]["swap_in"]["samples"] > 24
 
 
+def test_disk(torch213, disk):
+    """What the disk likes is measured, lies where the library looks, and is what it then does."""
+    store = f"{disk}/store"
+    shown = run(CTL, "profile", "--disk", "-s", store).stdout
+    dev = os.stat(store).st_dev
+    path = f"{store}/disk-{os.major(dev)}-{os.minor(dev)}.json"
+    with open(path) as text:
+        made = json.load(text)
+    queue = made["queue"]
+    assert path in shown and "1024 KiB" in shown and os.listdir(store) == [os.path.basename(path)]
+    assert made["kind"] == "device" and made["coefficients"]["alpha_s_per_byte"] > 0 and queue["depth"] >= 2
+    rates = {(depth, request): rate for depth, request, rate in queue["measured"]}
+    assert (8, MIB) in rates and rates[queue["depth"], queue["request_bytes"]] > 0
+    assert f"{queue['depth']} of {queue['request_bytes'] >> 10} KiB at once" in run(CTL, "profile", "--show", path).stdout
+    code = "import torch; torch.ones(1 << 20)"
+    env = {"SWAPNET_BUDGET": "64M", "SWAPNET_STORE": store, "SWAPNET_VERBOSE": "1"}
+    said = run(CTL, "run", "--", torch213.python, "-c", code, env=env).stderr
+    assert f"up to {queue['depth']} reads of {queue['request_bytes'] >> 10} KiB at once, as {path} says" in said
+    run(CTL, "profile", "--disk", "--", "true", code=125)
+    run(CTL, "profile", "--disk", "-s", "/proc/nowhere", code=1)
+
+
 def test_exit_codes(disk):
     run(CTL, "profile", "-o", f"{disk}/p.json", "--", "sh", "-c", "exit 3", code=3)
     assert "no profile" in run(CTL, "profile", "-o", f"{disk}/p.json", "--", "true", code=1).stderr

@@ -91,6 +91,14 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 }
 
 size_t engine_device_budget;
+const char *engine_disk;
+
+const char *engine_store_dir(void)
+{
+    static char path[sizeof directory + 8];
+    snprintf(path, sizeof path, "%s/store", directory);
+    return path;
+}
 
 int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io *io)
 {
@@ -98,7 +106,8 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
     char why[512] = "";
     config = (struct swn_config){.enabled = 1, .budget_bytes = budget, .fetch = fetch, .enforce = 1};
     config.device_budget_bytes = engine_device_budget;
-    snprintf(config.store_dir, sizeof config.store_dir, "%s/store", directory);
+    snprintf(config.disk_path, sizeof config.disk_path, "%s", engine_disk ? engine_disk : "");
+    snprintf(config.store_dir, sizeof config.store_dir, "%s", engine_store_dir());
     setenv("XDG_RUNTIME_DIR", directory, 1);
     struct sigaction act = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
     sigaction(SIGSEGV, &act, NULL);

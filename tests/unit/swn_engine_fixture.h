@@ -42,6 +42,10 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
 
 /* SWAPNET_DEVICE_BUDGET of the next. */
 extern size_t engine_device_budget;
+/* SWAPNET_DISK of the next; may be NULL. */
+extern const char *engine_disk;
+/* Its store directory, which the test may make before. Static. */
+const char *engine_store_dir(void);
 
 /* A tensor as PyTorch has it: `word` is the storage's data pointer. `stamp` says what its bytes are. */
 struct tensor {

@@ -44,13 +44,14 @@ static void everything(void **state)
                                 "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1", "SWAPNET_FETCH=pread", "SWAPNET_ENFORCE=0",
                                 "SWAPNET_UNIFIED=managed", "SWAPNET_DEVICE=privateuseone",
                                 "SWAPNET_WITHOUT=slices,prefetch", "SWAPNET_DEVICE_BUDGET=3G", "SWAPNET_NAME=camera-1",
-                                "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
+                                "SWAPNET_DISK=sd.json", "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
         0);
     assert_int_equal(c.budget_bytes, 3u << 29);
     assert_string_equal(c.store_dir, "/s");
     assert_string_equal(c.stats_path, "stats.json");
     assert_string_equal(c.trace_path, "/t");
     assert_string_equal(c.verify_dir, "/v");
+    assert_string_equal(c.disk_path, "sd.json");
     assert_int_equal(c.verbose, 1);
     assert_int_equal(c.strict, 1);
     assert_int_equal(c.fetch, SWN_CONFIG_PREAD);
