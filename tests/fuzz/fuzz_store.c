@@ -128,6 +128,8 @@ static void check_store(const struct swn_store *s)
             copies++;
         }
     expect(copies == s->copy_count && (copies ? end < s->total_bytes : end <= s->total_bytes));
+    for (size_t i = 0; i < s->extent_count; i++)
+        expect(s->has_heads || !s->extents[i].head);
     for (size_t i = 0; i < s->layer_count; i++) {
         expect(s->layers[i].first_extent == extents && s->layers[i].name);
         extents += s->layers[i].extents;
