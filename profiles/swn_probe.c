@@ -49,10 +49,10 @@ static void close_probe(struct probe *b)
     swn_scratch_close(&b->scratch);
 }
 
-/* Reads under way at once, as when layers are read ahead: one alone would say what it costs to wait for a disk. Of a
- * large one that is little. */
-#define DEPTH 3
-#define LARGE ((uint64_t)16 << 20)
+/* Reads under way at once, as when layers are read ahead: so many as a window would hold, and the queue has in flight.
+ * One alone would say what it costs to wait for a disk. Of a large one that is little. */
+#define DEPTH 8
+#define WINDOW ((uint64_t)8 << 20)
 
 struct batch {
     sem_t done;
@@ -104,9 +104,11 @@ static int read_batch(struct probe *b, uint64_t bytes, int depth, double *second
 static int probe_layer(struct probe *b, struct swn_profile_layer *l)
 {
     uint64_t bytes = whole_pages(l->l.bytes);
-    int depth = bytes < LARGE ? DEPTH : 1;
+    if (!bytes)
+        return 0;
+    int depth = bytes > WINDOW ? 1 : bytes < WINDOW / DEPTH ? DEPTH : (int)(WINDOW / bytes);
     uint64_t all = bytes * (uint64_t)depth * ROUNDS;
-    if (!bytes || all > b->left)
+    if (all > b->left)
         return 0;
     struct swn_profile_read *grown = realloc(l->reads, (l->read_count + ROUNDS) * sizeof *grown);
     if (!grown)

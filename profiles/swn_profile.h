@@ -66,7 +66,8 @@ struct swn_profile {
     /* of a model */
     uint64_t other_bytes; /* most tensors that are no streamable weights, at any one time */
     uint64_t passes;
-    double latency_s; /* median time of a pass; below 0: not known */
+    double latency_s;      /* median time of a pass; below 0: not known */
+    double busy_latency_s; /* the same while the disk is kept reading */
     struct swn_profile_layer *layers;
     size_t layer_count;
 };

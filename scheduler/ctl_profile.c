@@ -126,6 +126,8 @@ static void print_layers(const struct swn_profile *p)
     printf("\n%zu layers; other memory %s", p->layer_count, swn_format_mib(other, p->other_bytes));
     if (p->latency_s >= 0)
         printf("; a pass took %.3f ms (median of %llu)", p->latency_s * 1e3, (unsigned long long)p->passes);
+    if (p->latency_s > 0 && p->busy_latency_s > 0)
+        printf(", %.1f %% more while the disk is read from", 100 * (p->busy_latency_s / p->latency_s - 1));
     printf("\n\n");
 }
 

@@ -88,6 +88,13 @@ static void take_coefficients(struct swn_model *m, const struct swn_profile *p)
     m->known = p->known;
 }
 
+static void take_latency(struct swn_model *m, const struct swn_profile *p)
+{
+    m->latency_s = p->latency_s;
+    if (p->latency_s > 0 && p->busy_latency_s > p->latency_s)
+        m->contention = p->busy_latency_s / p->latency_s - 1;
+}
+
 static int from_profile(struct swn_model *m, const struct swn_profile *p, char why[SWN_MODEL_WHY])
 {
     if (p->kind != SWN_PROFILE_MODEL || !p->layer_count) {
@@ -100,7 +107,7 @@ static int from_profile(struct swn_model *m, const struct swn_profile *p, char w
         rc = add(m, p->layers[i].name, &p->layers[i].l);
     }
     m->other_bytes = p->other_bytes;
-    m->latency_s = p->latency_s;
+    take_latency(m, p);
     take_coefficients(m, p);
     return rc;
 }
@@ -133,7 +140,7 @@ static int take_times(struct swn_model *m, const struct swn_profile *p, char why
                 (m->layers[at].compute_s > 0 ? m->layers[at].compute_s : 0) + p->layers[i].l.compute_s;
     }
     m->other_bytes = p->other_bytes;
-    m->latency_s = p->latency_s;
+    take_latency(m, p);
     if (found)
         return 0;
     snprintf(why, SWN_MODEL_WHY,
@@ -219,6 +226,7 @@ static void apply_device(struct swn_model *m, const struct swn_profile *device)
 {
     take_coefficients(m, device);
     m->latency_s = -1;
+    m->contention = 0;
     for (size_t i = 0; i < m->n; i++)
         if ((device->known & SWN_GAMMA) && m->layers[i].flops)
             m->layers[i].compute_s = -1;
@@ -283,6 +291,10 @@ const char *swn_model_lacks(const struct swn_model *m)
 
 struct swn_predict swn_model_predict(const struct swn_model *m)
 {
-    return (struct swn_predict){
-        .layers = m->layers, .more = m->more, .n = m->n, .c = m->c, .other_bytes = m->other_bytes};
+    return (struct swn_predict){.layers = m->layers,
+                                .more = m->more,
+                                .n = m->n,
+                                .c = m->c,
+                                .other_bytes = m->other_bytes,
+                                .contention = m->contention};
 }

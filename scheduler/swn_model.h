@@ -32,6 +32,7 @@ struct swn_model {
     int timed;            /* some layer has a measured time or operations: t_ex is not nothing */
     size_t untimed;       /* layers that have neither, where others do */
     uint64_t other_bytes; /* 0 where nobody measured it */
+    double contention;    /* as in struct swn_predict; 0 where nobody measured it */
     double latency_s;     /* measured, in the profile's run; below 0: not known */
 };
 

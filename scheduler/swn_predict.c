@@ -76,9 +76,14 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
     nodes = nodes ? nodes : own;
     size_t n = make_nodes(p, budget_bytes, nodes);
     double speed = p->c.alpha > 0 ? 1e-9 / p->c.alpha : 1e9; /* bytes per ns; 0 s per byte: no disk is that fast */
-    int rc =
-        n ? swn_plan_predict(nodes, n, budget_bytes > taken ? budget_bytes - taken : 0, speed, p->c.beta * 1e9, out)
-          : -EINVAL;
+    uint64_t weights = budget_bytes > taken ? budget_bytes - taken : 0;
+    int rc = n ? swn_plan_predict(nodes, n, weights, speed, p->c.beta * 1e9, out) : -EINVAL;
+    if (!rc && p->contention > 0 && out->latency_ns > 0) {
+        double busy = (double)out->streamed_bytes / speed / out->latency_ns; /* part of the time */
+        for (size_t i = 0; i < n; i++)
+            nodes[i].compute_ns *= 1 + p->contention * (busy < 1 ? busy : 1);
+        rc = swn_plan_predict(nodes, n, weights, speed, p->c.beta * 1e9, out);
+    }
     free(own);
     return rc ? rc : (int)n;
 }

@@ -28,6 +28,7 @@ struct swn_predict {
     struct swn_coefficients c;
     uint64_t other_bytes;                /* everything that is not a weight: activations, inputs */
     const struct swn_predict_more *more; /* of each layer, or NULL */
+    double contention;                   /* what computing takes longer while the disk is kept reading: 0.07 is 7 % */
 };
 
 /* What it can use: all weights and the other bytes. */

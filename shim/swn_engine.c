@@ -189,7 +189,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         e->trace = NULL;
     }
     if (e->config.profile_path[0]) {
-        if (swn_record_create(&e->record))
+        if (swn_record_create(&e->record, e->io, e->config.store_dir))
             swn_say("no memory for a profile; going on without");
         atomic_store(&e->want_hook, 1); /* also where everything fits */
     }
@@ -540,6 +540,8 @@ void swn_engine_postfork_child(void)
     swn_load_fork_child();
     swn_device_fork_child();
     swn_behind_fork_child(e);
+    if (e->record)
+        swn_record_fork_child(e->record);
     swn_window_fork_child(e);
     swn_trial_fork_child(e);
     swn_rows_fork_child(e);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "swn_contend.h"
 #include "swn_load.h"
 #include "swn_profile.h"
 
@@ -16,6 +17,11 @@
 #define TIMES 32
 #define READS 16
 #define PASSES 256
+/* Once a program has settled down, so many passes in which the disk rests, and so many in which it does not, by turns.
+ * The first of each is half of one and half of the other. */
+#define SETTLED 8
+#define TURN 4
+#define TURNS 8
 
 struct ring {
     float s[TIMES];
@@ -35,14 +41,26 @@ struct swn_record {
     size_t room;
     double passes[PASSES];
     uint64_t pass_count;
+    size_t reads; /* in this pass */
+    /* What those took between which the disk was made busy, and those in which it was. */
+    const struct swn_io *io;
+    const char *dir;
+    struct swn_contend *contend;
+    struct ring rested, contended;
+    unsigned turn;               /* passes since it was begun to take turns */
+    int disturbed;               /* what is computed now does not count */
     size_t computed;             /* times since it was last written down */
     struct swn_profile *written; /* or NULL */
 };
 
-int swn_record_create(struct swn_record **out)
+int swn_record_create(struct swn_record **out, const struct swn_io *io, const char *dir)
 {
     *out = calloc(1, sizeof **out);
-    return *out ? 0 : -ENOMEM;
+    if (!*out)
+        return -ENOMEM;
+    (*out)->io = io;
+    (*out)->dir = dir;
+    return 0;
 }
 
 /* NULL when there is no memory: then it is not recorded. */
@@ -75,7 +93,7 @@ void swn_record_computed(struct swn_record *r, const struct swn_node *node, doub
 {
     struct weight *w = weight_of(r, node);
     r->computed++;
-    if (!w)
+    if (!w || r->disturbed)
         return;
     add(&w->compute, ns);
     w->flops = flops;
@@ -85,6 +103,7 @@ void swn_record_computed(struct swn_record *r, const struct swn_node *node, doub
 void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns)
 {
     struct weight *w = weight_of(r, node);
+    r->reads++;
     if (w)
         w->reads[w->read_count++ % READS] = (struct swn_profile_read){bytes, ns / 1e9};
 }
@@ -96,17 +115,64 @@ void swn_record_released(struct swn_record *r, const struct swn_node *node, doub
         add(&w->release, ns);
 }
 
-void swn_record_pass(struct swn_record *r, double ns)
-{
-    r->passes[r->pass_count++ % PASSES] = ns / 1e9;
-}
-
 static size_t copy_ring(const struct ring *ring, double out[TIMES])
 {
     size_t n = ring->n < TIMES ? ring->n : TIMES;
     for (size_t i = 0; i < n; i++)
         out[i] = (double)ring->s[i];
     return n;
+}
+
+static int is_busy(unsigned pass)
+{
+    return pass / TURN % 2 && pass / TURN < TURNS;
+}
+
+/* A pass of its turns has ended. */
+static void take_turns(struct swn_record *r, double ns)
+{
+    unsigned pass = r->turn++;
+    if (pass % TURN && pass / TURN < TURNS)
+        add(is_busy(pass) ? &r->contended : &r->rested, ns);
+    if (is_busy(pass) != is_busy(pass + 1))
+        swn_contend_set(r->contend, is_busy(pass + 1));
+    r->disturbed = is_busy(pass) || is_busy(pass + 1); /* the last read may take a little longer than the pass */
+}
+
+void swn_record_fork_child(struct swn_record *r)
+{
+    r->contend = NULL; /* its thread does not exist here; its lock may be held: not destroyed, just forgotten */
+    r->io = NULL;
+    r->disturbed = 0;
+}
+
+void swn_record_pass(struct swn_record *r, double ns)
+{
+    int streams = r->reads != 0;
+    r->reads = 0;
+    if (!r->disturbed)
+        r->passes[r->pass_count++ % PASSES] = ns / 1e9;
+    if (streams) {
+        if (r->contend)
+            swn_contend_set(r->contend, 0);
+        r->disturbed = 0;
+        return;
+    }
+    if (!r->contend && r->io && r->pass_count == SETTLED)
+        r->contend = swn_contend_start(r->io, r->dir);
+    if (r->contend && r->turn <= TURN * TURNS && swn_contend_ready(r->contend))
+        take_turns(r, ns);
+}
+
+/* How many times as long a pass takes while the disk is read from; 0: not known. */
+static double contention(const struct swn_record *r)
+{
+    double rested[TIMES], contended[TIMES];
+    size_t a = copy_ring(&r->rested, rested), b = copy_ring(&r->contended, contended);
+    if (a < TURN || b < TURN)
+        return 0;
+    double ratio = swn_median(contended, b) / swn_median(rested, a);
+    return ratio > 1 ? ratio : 1;
 }
 
 static int put_samples(struct swn_profile_layer *l, const struct weight *w)
@@ -172,6 +238,8 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
     p->passes = e->record->pass_count;
     size_t passes = p->passes < PASSES ? (size_t)p->passes : PASSES;
     p->latency_s = passes ? swn_median(e->record->passes, passes) : -1;
+    double times = contention(e->record);
+    p->busy_latency_s = passes && times > 0 ? times * p->latency_s : -1;
     for (size_t i = 0; !rc && i < n; i++) {
         const struct swn_range *r = swn_node_of(e, ids[i])->range;
         rc = put(e, p, ids[i]);
@@ -232,6 +300,12 @@ void swn_record_leaving(struct swn_engine *e)
 int swn_record_save(struct swn_engine *e)
 {
     struct swn_record *r = e->record;
+    pthread_mutex_lock(&e->lock);
+    struct swn_contend *contend = r->contend;
+    r->contend = NULL;
+    pthread_mutex_unlock(&e->lock);
+    if (contend)
+        swn_contend_stop(contend);
     pthread_mutex_lock(&e->lock);
     int rc = !r->written || enough(e) ? write_down(e) : 0;
     struct swn_profile *p = r->written;

@@ -56,6 +56,29 @@ static void test_ends(void **state)
     assert_true(sum > compute * 1e9 * 0.9999 && sum < compute * 1e9 * 1.0001);
 }
 
+/* What is read takes its share of the memory from what is computed, for as long as it is read. */
+static void test_contention(void **state)
+{
+    (void)state;
+    struct swn_predict p = model(1e-10); /* read in a fraction of the time */
+    struct swn_plan alone, contended;
+    uint64_t budget = swn_predict_least(&p) + MIB * 4;
+    assert_true(swn_predict_plan(&p, budget, NULL, &alone) > 0 && alone.streamed_bytes > 0);
+    p.contention = 0.5;
+    assert_true(swn_predict_plan(&p, budget, NULL, &contended) > 0);
+    double busy = (double)alone.streamed_bytes * 0.1 / alone.latency_ns;
+    assert_true(busy > 0.05 && busy < 0.5);
+    double more = contended.compute_ns / alone.compute_ns - 1;
+    assert_true(more > 0.499 * busy && more < 0.501 * busy);
+    assert_true(contended.latency_ns > alone.latency_ns * 1.01);
+    assert_true(contended.latency_ns < alone.latency_ns * (1 + 0.5 * busy) * 1.001);
+    /* nothing is read */
+    assert_true(swn_predict_plan(&p, swn_predict_demand(&p), NULL, &contended) > 0);
+    p.contention = 0;
+    assert_true(swn_predict_plan(&p, swn_predict_demand(&p), NULL, &alone) > 0);
+    assert_true(contended.latency_ns == alone.latency_ns);
+}
+
 static void test_curve(void **state)
 {
     (void)state;
@@ -112,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_contention),
         cmocka_unit_test(test_curve),
         cmocka_unit_test(test_slices),
     };

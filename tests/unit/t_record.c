@@ -42,6 +42,12 @@ static void read_counted(struct tensor *t, uint64_t before, uint64_t flops)
     swn_engine_op_end(&op);
 }
 
+static void counted_pass(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        read_counted(&weights[i], i ? 10 : 1000, 100 * (i + 1));
+}
+
 static struct swn_profile *load(const char *path)
 {
     struct swn_profile *p;
@@ -57,14 +63,13 @@ static void run(size_t budget, const char *path)
 {
     CHECK(engine_begin(budget, SWN_CONFIG_AUTO, NULL) == 0);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_create(&e->record) == 0);
+    CHECK(swn_record_create(&e->record, e->io, e->config.store_dir) == 0);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES + i * 65536, i + 1));
     for (unsigned i = 0; i < 6; i++)
         pass(); /* old enough to be weights */
     for (unsigned k = 0; k < PASSES; k++)
-        for (unsigned i = 0; i < WEIGHTS; i++)
-            read_counted(&weights[i], i ? 10 : 1000, 100 * (i + 1));
+        counted_pass();
 }
 
 /* What must hold with and without streaming. */
@@ -89,11 +94,44 @@ static void profile_path(char *path, size_t size)
     snprintf(path, size, "%s/profile.json", getenv("XDG_RUNTIME_DIR"));
 }
 
+static unsigned long long read_bytes(void)
+{
+    unsigned long long bytes = 0;
+    char line[64];
+    FILE *f = fopen("/proc/self/io", "re");
+    while (f && fgets(line, sizeof line, f))
+        sscanf(line, "read_bytes: %llu", &bytes);
+    if (f)
+        fclose(f);
+    return bytes;
+}
+
+/* The disk is made busy for some passes, and is left alone after them. */
+static void in_turns(void)
+{
+    unsigned long long before = read_bytes();
+    for (unsigned i = 0; i < 20000 && read_bytes() - before < (16 << 20); i++) {
+        counted_pass();
+        usleep(1000);
+    }
+    for (unsigned i = 0; i < 100; i++)
+        counted_pass();
+    usleep(200000); /* the last read */
+    before = read_bytes();
+    CHECK(before > 0);
+    for (unsigned i = 0; i < 50; i++) {
+        counted_pass();
+        usleep(1000);
+    }
+    CHECK(read_bytes() == before);
+}
+
 static void without_streaming(void *arg)
 {
     char path[300] = "";
     (void)arg;
     run(64 * MIB, "/dev/null");
+    in_turns();
     profile_path(path, sizeof path);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
     CHECK(swn_record_save(e) == 0);
@@ -101,6 +139,7 @@ static void without_streaming(void *arg)
     check(p);
     for (size_t i = 0; i < WEIGHTS; i++)
         CHECK(p->layers[i].read_count == 0);
+    CHECK(p->busy_latency_s >= p->latency_s);
     CHECK((p->known & (SWN_ALPHA | SWN_GAMMA)) == SWN_GAMMA);
     swn_profile_free(p);
 }
@@ -120,7 +159,7 @@ static void with_streaming(void *arg)
     size_t reads = 0;
     for (size_t i = 0; i < WEIGHTS; i++)
         reads += p->layers[i].read_count;
-    CHECK(reads > WEIGHTS);
+    CHECK(reads > WEIGHTS && p->busy_latency_s < 0);
     CHECK(p->fit[SWN_FIT_IN].fit.samples == reads);
     swn_profile_free(p);
 }
@@ -133,7 +172,7 @@ static void empty(void *arg)
     CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
     profile_path(path, sizeof path);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_create(&e->record) == 0);
+    CHECK(swn_record_create(&e->record, e->io, e->config.store_dir) == 0);
     FILE *f = fopen(path, "w");
     CHECK(f && fputs("abc", f) >= 0 && fclose(f) == 0);
     CHECK(swn_record_save(e) == 0);
