@@ -6,15 +6,15 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "swn_fetch.h"
 #include "swn_scratch.h"
 #include "swn_thread.h"
 
-/* More than processors' caches hold, and not so much that a small machine is short of it. */
-#define BYTES ((size_t)32 << 20)
-/* A disk that takes longer to write them is read from less. */
+/* A disk that takes longer to write all of it is read from less. */
 #define MOST_S 2.0
+#define LAST_READ_S 2
 
 struct swn_contend {
     const struct swn_io *io;
@@ -51,7 +51,7 @@ static void *run(void *arg)
     struct swn_fetch_opts opts = {.io = c->io, .best_path = SWN_FETCH_URING};
     sem_t here;
     sem_init(&here, 0, 0);
-    int rc = swn_scratch_open(&s, c->io, c->dir, BYTES, MOST_S);
+    int rc = swn_scratch_open(&s, c->io, c->dir, SWN_CONTEND_BYTES, MOST_S);
     if (!rc)
         rc = swn_fetch_start(&fetch, &opts);
     atomic_store(&c->ready, !rc);
@@ -105,10 +105,21 @@ void swn_contend_set(struct swn_contend *c, int busy)
     tell(c, busy, 0);
 }
 
-void swn_contend_stop(struct swn_contend *c)
+void swn_contend_end(struct swn_contend *c)
 {
     tell(c, 0, 1);
-    pthread_join(c->thread, NULL);
+}
+
+void swn_contend_stop(struct swn_contend *c)
+{
+    struct timespec until;
+    tell(c, 0, 1);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LAST_READ_S;
+    if (pthread_timedjoin_np(c->thread, NULL, &until)) {
+        pthread_detach(c->thread); /* it still uses c */
+        return;
+    }
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->told);
     free(c);

@@ -7,7 +7,12 @@
 #ifndef SWN_CONTEND_H
 #define SWN_CONTEND_H
 
+#include <stddef.h>
+
 #include "swn_io.h"
+
+/* Of disk, and of memory that no budget counts. More than processors' caches hold. */
+#define SWN_CONTEND_BYTES ((size_t)32 << 20)
 
 struct swn_contend;
 
@@ -18,7 +23,9 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir);
 int swn_contend_ready(struct swn_contend *c);
 /* From now on it reads all the time, or no more: then the read that is under way is its last. */
 void swn_contend_set(struct swn_contend *c, int busy);
-/* Waits for its end. */
+/* It is not needed any more, and gives back what it has. */
+void swn_contend_end(struct swn_contend *c);
+/* The same, and c is gone. Waits for its last read, but for a disk that does not answer no longer than two seconds. */
 void swn_contend_stop(struct swn_contend *c);
 
 #endif

@@ -189,7 +189,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         e->trace = NULL;
     }
     if (e->config.profile_path[0]) {
-        if (swn_record_create(&e->record, e->io, e->config.store_dir))
+        if (swn_record_create(&e->record))
             swn_say("no memory for a profile; going on without");
         atomic_store(&e->want_hook, 1); /* also where everything fits */
     }

@@ -43,8 +43,6 @@ struct swn_record {
     uint64_t pass_count;
     size_t reads; /* in this pass */
     /* What those took between which the disk was made busy, and those in which it was. */
-    const struct swn_io *io;
-    const char *dir;
     struct swn_contend *contend;
     struct ring rested, contended;
     unsigned turn;               /* passes since it was begun to take turns */
@@ -53,14 +51,10 @@ struct swn_record {
     struct swn_profile *written; /* or NULL */
 };
 
-int swn_record_create(struct swn_record **out, const struct swn_io *io, const char *dir)
+int swn_record_create(struct swn_record **out)
 {
     *out = calloc(1, sizeof **out);
-    if (!*out)
-        return -ENOMEM;
-    (*out)->io = io;
-    (*out)->dir = dir;
-    return 0;
+    return *out ? 0 : -ENOMEM;
 }
 
 /* NULL when there is no memory: then it is not recorded. */
@@ -142,26 +136,32 @@ static void take_turns(struct swn_record *r, double ns)
 void swn_record_fork_child(struct swn_record *r)
 {
     r->contend = NULL; /* its thread does not exist here; its lock may be held: not destroyed, just forgotten */
-    r->io = NULL;
     r->disturbed = 0;
 }
 
-void swn_record_pass(struct swn_record *r, double ns)
+/* Twice what it takes: what the program needs next is not known. */
+static int has_room(struct swn_engine *e)
 {
+    return !e->forked && swn_engine_resident(e) + 2 * SWN_CONTEND_BYTES <= e->config.budget_bytes;
+}
+
+void swn_record_pass(struct swn_engine *e, double ns)
+{
+    struct swn_record *r = e->record;
     int streams = r->reads != 0;
     r->reads = 0;
     if (!r->disturbed)
         r->passes[r->pass_count++ % PASSES] = ns / 1e9;
-    if (streams) {
-        if (r->contend)
-            swn_contend_set(r->contend, 0);
+    if (r->contend && streams) {
+        swn_contend_set(r->contend, 0);
         r->disturbed = 0;
-        return;
-    }
-    if (!r->contend && r->io && r->pass_count == SETTLED)
-        r->contend = swn_contend_start(r->io, r->dir);
-    if (r->contend && r->turn <= TURN * TURNS && swn_contend_ready(r->contend))
+    } else if (!r->contend && !streams && r->pass_count == SETTLED && has_room(e)) {
+        r->contend = swn_contend_start(e->io, e->config.store_dir);
+    } else if (r->contend && r->turn <= TURN * TURNS && swn_contend_ready(r->contend)) {
         take_turns(r, ns);
+        if (r->turn > TURN * TURNS)
+            swn_contend_end(r->contend);
+    }
 }
 
 /* How many times as long a pass takes while the disk is read from; 0: not known. */

@@ -9,15 +9,15 @@
 
 struct swn_record;
 
-/* 0 or -ENOMEM. io and dir, of block stores, outlive it. */
-int swn_record_create(struct swn_record **out, const struct swn_io *io, const char *dir);
+/* 0 or -ENOMEM. */
+int swn_record_create(struct swn_record **out);
 
 /* From the read of weight `node` to the next one's: ns without waiting, operations, most bytes of other tensors. */
 void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, uint64_t flops, size_t other);
 void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns);
 void swn_record_released(struct swn_record *r, const struct swn_node *node, double ns);
-/* Where no weights are read, the disk is made busy for some of the passes. */
-void swn_record_pass(struct swn_record *r, double ns);
+/* Where no weights are read, and there is room for it, the disk is made busy for some of the passes. */
+void swn_record_pass(struct swn_engine *e, double ns);
 
 /* In a forked child. */
 void swn_record_fork_child(struct swn_record *r);

@@ -189,7 +189,7 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     swn_places_passed(e, t);
     swn_policy_passed(e);
     if (e->record && passes)
-        swn_record_pass(e->record, (double)(now - t->pass_ns));
+        swn_record_pass(e, (double)(now - t->pass_ns));
     t->pass_ns = now;
 }
 

@@ -63,7 +63,7 @@ static void run(size_t budget, const char *path)
 {
     CHECK(engine_begin(budget, SWN_CONFIG_AUTO, NULL) == 0);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_create(&e->record, e->io, e->config.store_dir) == 0);
+    CHECK(swn_record_create(&e->record) == 0);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES + i * 65536, i + 1));
     for (unsigned i = 0; i < 6; i++)
@@ -130,7 +130,7 @@ static void without_streaming(void *arg)
 {
     char path[300] = "";
     (void)arg;
-    run(64 * MIB, "/dev/null");
+    run(128 * MIB, "/dev/null");
     in_turns();
     profile_path(path, sizeof path);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
@@ -172,7 +172,7 @@ static void empty(void *arg)
     CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
     profile_path(path, sizeof path);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_create(&e->record, e->io, e->config.store_dir) == 0);
+    CHECK(swn_record_create(&e->record) == 0);
     FILE *f = fopen(path, "w");
     CHECK(f && fputs("abc", f) >= 0 && fclose(f) == 0);
     CHECK(swn_record_save(e) == 0);
