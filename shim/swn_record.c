@@ -40,8 +40,8 @@ struct swn_record {
     struct weight *weights; /* by place of the node */
     size_t room;
     double passes[PASSES];
-    uint64_t pass_count;
-    size_t reads; /* in this pass */
+    uint64_t pass_count, undisturbed; /* of the latter are the times */
+    size_t reads;                     /* in this pass */
     /* What those took between which the disk was made busy, and those in which it was. */
     struct swn_contend *contend;
     struct ring rested, contended;
@@ -150,8 +150,9 @@ void swn_record_pass(struct swn_engine *e, double ns)
     struct swn_record *r = e->record;
     int streams = r->reads != 0;
     r->reads = 0;
+    r->pass_count++;
     if (!r->disturbed)
-        r->passes[r->pass_count++ % PASSES] = ns / 1e9;
+        r->passes[r->undisturbed++ % PASSES] = ns / 1e9;
     if (r->contend && streams) {
         swn_contend_set(r->contend, 0);
         r->disturbed = 0;
@@ -236,7 +237,7 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
     p->torch_version = strdup(e->half ? e->half->version : "unknown");
     p->other_bytes = e->other_peak_ever;
     p->passes = e->record->pass_count;
-    size_t passes = p->passes < PASSES ? (size_t)p->passes : PASSES;
+    size_t passes = e->record->undisturbed < PASSES ? (size_t)e->record->undisturbed : PASSES;
     p->latency_s = passes ? swn_median(e->record->passes, passes) : -1;
     double times = contention(e->record);
     p->busy_latency_s = passes && times > 0 ? times * p->latency_s : -1;

@@ -111,7 +111,7 @@ _swapnetctl()
         -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
         *)
             if [[ $cur == -* ]]; then
-                mapfile -t COMPREPLY < <(compgen -W "--output --budget --store --show --help --" -- "$cur")
+                mapfile -t COMPREPLY < <(compgen -W "--output --budget --store --disk --show --help --" -- "$cur")
             else
                 mapfile -t COMPREPLY < <(compgen -c -f -- "$cur")
             fi
