@@ -12,7 +12,7 @@ import harness
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: more than about 20 s, left out by -m 'not slow'")
     config.addinivalue_line("markers", "unified: of devices; `ctest -L unified` runs them too")
-    config.addinivalue_line("markers", "alone: compares times; scripts/test runs nothing beside it")
+    config.addinivalue_line("markers", "alone: compares times, or what memory there is; scripts/test runs nothing beside it")
 
 
 def pytest_collection_modifyitems(items):

@@ -269,6 +269,7 @@ class Client:
         self.connection.close()
 
 
+@pytest.mark.alone
 def test_a_share_of_memory_counts_what_is_there(place):
     """One that says that it holds all it gets, and takes nothing, makes the total no larger: neither while it says so, nor
     in the daemon that follows, which finds it on record; nor does the total fall when nobody has come back yet."""
@@ -276,6 +277,10 @@ def test_a_share_of_memory_counts_what_is_there(place):
         with open("/proc/meminfo") as f:
             available = next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
         return d.ask({"op": "list"})["total_bytes"] / available
+
+    def is_kept():
+        # What others do to this machine's memory moves the total too, for as long as they do it, or press for it.
+        return wait_for(lambda: first * 0.7 < share() < first * 1.3, 60, "the total is no longer half of what there is")
     d = Daemon(place, "--total", "50%")
     try:
         first = share()
@@ -284,15 +289,15 @@ def test_a_share_of_memory_counts_what_is_there(place):
             before.obey(1.2)  # half of that would come on top, and half of that
             said = d.list()[os.getpid()]
             assert said["counted_bytes"] > 2 * said["resident_bytes"], said
-            assert first * 0.7 < share() < first * 1.3
+            is_kept()
             d.kill()
         d.start()
-        assert first * 0.7 < share() < first * 1.3
+        is_kept()
         with Client(d, demand=1 << 50, lease=said["counted_bytes"], resident=said["counted_bytes"]) as after:
             wait_for(lambda: d.list()[os.getpid()]["state"] == "running")
             after.obey(1.2)
             after.obey(1.2)
-            assert first * 0.7 < share() < first * 1.3
+            is_kept()
     finally:
         d.kill()
 
