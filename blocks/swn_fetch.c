@@ -14,6 +14,8 @@
 #define PREAD_THREADS 3u
 #define BLOCK ((size_t)4096)
 #define STALLED_MS 500
+/* Of what may be on its way: that much may belong to several jobs. */
+#define TOGETHER_PART 4
 #define LOOK_MS 3
 /* How often EAGAIN is taken for "later", with a millisecond between. */
 #define LATER_MOST 100
@@ -81,14 +83,19 @@ static int unlink_job(struct list *l, struct swn_fetch_job *job)
     return 0;
 }
 
-/* Whether so many more bytes may be on their way: no more at once than the queue is deep. And schedulers that sort by
- * sector (mq-deadline) let a read wait for as long as others keep coming that lie behind it: half a second. So only so
- * much is issued after one that is still out, least after one that somebody waits for, most where somebody waits for
- * the new one. One that is out for longer than a scheduler explains has stalled, and holds up nobody. */
-static int may_issue(const struct swn_fetch *f, size_t len, int urgent)
+/* Whether so many more bytes of the job may be on their way: no more at once than the queue is deep. And schedulers
+ * that sort by sector (mq-deadline) let a read wait for as long as others keep coming that lie behind it: half a
+ * second. So only so much is issued after one that is still out, least after one that somebody waits for, most where
+ * somebody waits for the new one. One that is out for longer than a scheduler explains has stalled, and holds up
+ * nobody.
+ *
+ * Jobs are wanted in the order they came, and a disk that has several serves them all at once, so that the first takes
+ * as long as all: each goes alone, but for what is little enough to be there together in no time. */
+static int may_issue(const struct swn_fetch *f, const struct swn_fetch_job *job, size_t len, int urgent)
 {
     uint64_t now = f->flying ? now_ns() : 0;
     size_t whole = f->depth * f->piece_bytes, half = whole / 2, out = len;
+    int beside = 0;
     for (unsigned i = 0; i < f->flying; i++) {
         const struct flight *it = &f->flights[i];
         size_t most = 2 * half * (urgent ? 2 : 1);
@@ -99,8 +106,9 @@ static int may_issue(const struct swn_fetch *f, size_t len, int urgent)
         if (it->after + len > most)
             return 0;
         out += it->len;
+        beside |= it->piece->job != job;
     }
-    return out <= whole;
+    return out <= (beside && !urgent ? whole / TOGETHER_PART : whole);
 }
 
 /* Until the oldest read counts as stalled. */
@@ -138,7 +146,7 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
         if (!job)
             continue;
         size_t len = job->len - job->issued < f->piece_bytes ? job->len - job->issued : f->piece_bytes;
-        if (!may_issue(f, len, !q))
+        if (!may_issue(f, job, len, !q))
             return 0;
         job->state = ACTIVE;
         p->job = job;

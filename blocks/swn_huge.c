@@ -14,14 +14,14 @@
 #define MADV_COLLAPSE 25
 #endif
 
-void *swn_huge_map(int fd, size_t bytes, int prot)
+void *swn_huge_map(int fd, uint64_t off, size_t bytes, int prot)
 {
     size_t room = bytes + SWN_HUGE;
     char *at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return MAP_FAILED;
     size_t before = -(uintptr_t)at % SWN_HUGE;
-    void *map = mmap(at + before, bytes, prot, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+    void *map = mmap(at + before, bytes, prot, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, (off_t)off);
     if (map == MAP_FAILED) {
         int err = errno;
         munmap(at, room);

@@ -12,13 +12,14 @@
 #define SWN_HUGE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* The huge page of kernels with pages of 4 KiB. Those with larger ones have huge pages that are too large for us. */
 #define SWN_HUGE ((size_t)2 << 20)
 
-/* Maps the file's first bytes, whole pages, shared, at an address that huge pages can have; MAP_FAILED and errno. Ends
- * with munmap of as many bytes. */
-void *swn_huge_map(int fd, size_t bytes, int prot);
+/* Maps so many bytes of the file, whole pages, from `off` on, a multiple of SWN_HUGE: shared, at an address that huge
+ * pages can have; MAP_FAILED and errno. Ends with munmap of as many bytes. */
+void *swn_huge_map(int fd, uint64_t off, size_t bytes, int prot);
 
 /* Makes huge pages of a shared mapping's [at, at+bytes), both multiples of SWN_HUGE from its beginning. All of it takes
  * memory from then on, which is zero where there was none. 0; -errno: in parts, or not at all, and what was there

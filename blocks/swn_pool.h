@@ -1,10 +1,12 @@
 /* swn_pool.h - the memory that fetched extents land in.
  *
  * One memfd. Its first part is the read window: frames are placed one behind the other, around and around, and their
- * pages stay in place when a frame is let go. Behind it every range has a place of its own for the time it is kept
- * resident after having been streamed. The memory is mapped twice: writable for the fetcher, read-only for operators,
- * so that a stray store through a borrowed pointer traps instead of changing bytes. Both mappings are MADV_DONTFORK and
- * MAP_SHARED: direct reads never target memory that a fork may duplicate.
+ * pages stay in place when a frame is let go. The window is mapped once more behind its own end, so a frame that begins
+ * before its end and goes on at its beginning is one piece of memory: what is let go in the order it came leaves no
+ * gaps, and a window holds what its bytes say, as the planner counts. Behind the window every range has a place of its
+ * own for the time it is kept resident after having been streamed. The memory is mapped twice: writable for the
+ * fetcher, read-only for operators, so that a stray store through a borrowed pointer traps instead of changing bytes.
+ * Both mappings are MADV_DONTFORK and MAP_SHARED: direct reads never target memory that a fork may duplicate.
  *
  * Not thread-safe. Errors are -errno.
  */
@@ -28,7 +30,7 @@ enum swn_frame_state {
 struct swn_frame {
     struct swn_range *range; /* NULL: its range was freed while the fetch was under way */
     uint32_t range_id;
-    uint64_t off; /* in the memfd */
+    uint64_t off; /* in the memfd; what ends behind the window's end goes on at its beginning */
     size_t size;
     enum swn_frame_state state;
     int users;    /* operators that hold it */
@@ -56,9 +58,11 @@ void swn_pool_destroy(struct swn_pool *p);
 
 size_t swn_pool_window(const struct swn_pool *p);
 size_t swn_pool_window_most(const struct swn_pool *p);
-/* Changes the size of the window. -EBUSY when a frame stands in the part to be given up: no new one is placed there,
- * and a later call succeeds when it is gone. */
+/* Changes the size of the window. -EBUSY when a frame stands in the way of that: no new one is placed there, and a later
+ * call succeeds when it is gone. -ENOMEM, or -EBADF where the program has closed the memfd: it stays as it is. */
 int swn_pool_resize(struct swn_pool *p, size_t window);
+/* Whether this frame does: it has a byte in the part to be given up, or goes on behind an end that is about to move. */
+int swn_pool_in_the_way(const struct swn_pool *p, const struct swn_frame *f, size_t window);
 
 /* How much may be put out of the way for a new frame. */
 enum swn_pool_force { SWN_POOL_STALE, SWN_POOL_READY };
@@ -79,6 +83,9 @@ struct swn_frame *swn_pool_first(struct swn_pool *p);
 
 void *swn_pool_rw(const struct swn_pool *p, const struct swn_frame *f); /* for the fetcher */
 void *swn_pool_ro(const struct swn_pool *p, const struct swn_frame *f); /* for operators; not of kept frames */
+/* Maps the frame's first bytes, whole pages, at `at`, private, in place of what is there. 0 or -errno. Where there is no
+ * memory for the second of two mappings what was there stays instead of the frame's end. */
+int swn_pool_lend(const struct swn_pool *p, const struct swn_frame *f, void *at, size_t bytes);
 int swn_pool_fd(const struct swn_pool *p);
 /* The window frame whose read-only view contains addr, or NULL. Lock-free as far as the frame list stands still. */
 struct swn_frame *swn_pool_find_ro(const struct swn_pool *p, uintptr_t addr);

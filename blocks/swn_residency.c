@@ -353,11 +353,8 @@ int swn_residency_publish(struct swn_residency *s, struct swn_range *r, struct s
     if (state_of(r) != SWN_STREAMED)
         return -EINVAL;
     int err = leave_clean(s, r, &pages);
-    if (!err && !swn_owns(swn_pool_fd(s->pool)))
-        err = -EBADF;
-    if (!err && mmap((void *)r->addr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-                     swn_pool_fd(s->pool), (off_t)f->off) == MAP_FAILED)
-        err = -errno;
+    if (!err)
+        err = swn_pool_lend(s->pool, f, (void *)r->addr, bytes);
     leave_undo(r, SWN_STREAMED);
     if (err) {
         s->recalls += err == -EBUSY;

@@ -29,7 +29,7 @@ static int make_memory(struct swn_scratch *s, size_t bytes)
     if (fd < 0)
         return -errno;
     int rc = ftruncate(fd, (off_t)whole) ? -errno : 0;
-    void *map = rc ? MAP_FAILED : swn_huge_map(fd, whole, PROT_READ | PROT_WRITE);
+    void *map = rc ? MAP_FAILED : swn_huge_map(fd, 0, whole, PROT_READ | PROT_WRITE);
     if (!rc && map == MAP_FAILED)
         rc = -errno;
     close(fd);

@@ -35,6 +35,10 @@
 #define WINDOW_PART 32
 #define DEPTH_WINDOW (8 * MIB)
 #define MORE_CAPS 32
+/* A virtual disk reads faster into huge pages (swn_huge.h), so a window is made of whole ones, except where that would
+ * widen it by more than half. */
+#define HUGE (2 * MIB)
+#define WHOLE_FROM (HUGE + 1)
 /* Above so many nodes, sizes that are within a half of each other count as equal, else within an eighth; and windows
  * are tried in steps of one largest node, else of half of one. A plan has to be there in 5 ms (t_plan). */
 #define MANY_NODES 256
@@ -455,6 +459,8 @@ static struct candidate *list_candidates(const struct problem *p, const uint64_t
         for (unsigned width = 0; width < WIDTHS; width += stride) {
             uint64_t window = caps[i] * (2 + width) / 2;
             window = window > narrowest ? window : narrowest;
+            if (window >= WHOLE_FROM && (window + HUGE - 1) / HUGE * HUGE <= p->budget)
+                window = (window + HUGE - 1) / HUGE * HUGE;
             for (int way = 0; way < WAYS && window != before && window <= p->budget; way++) {
                 int heads_first = way % 2, pieces = way / 2;
                 if ((pieces && largest < CUT_LEAST) || (heads_first && largest <= p->budget))

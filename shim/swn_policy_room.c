@@ -152,23 +152,27 @@ int swn_policy_resize_window(struct swn_engine *e, size_t bytes)
     bytes = bytes < most ? bytes : most;
     if (bytes > now && swn_policy_try_room(e, bytes - now, NULL))
         return -ENOMEM; /* later, when what is in the way has gone */
-    if (bytes < now)
-        for (struct swn_frame *f = swn_pool_first(e->pool), *n; f; f = n) {
-            n = f->next;
-            if (!f->lodged && f->off + f->size > bytes && !f->users && f->state != SWN_FRAME_FILLING)
-                swn_policy_evict(e, f);
-        }
+    for (struct swn_frame *f = swn_pool_first(e->pool), *n; f; f = n) {
+        n = f->next;
+        if (swn_pool_in_the_way(e->pool, f, bytes) && !f->users && f->state != SWN_FRAME_FILLING)
+            swn_policy_evict(e, f);
+    }
     e->window_goal = bytes;
-    e->filled += bytes > now ? bytes - now : 0;
-    return swn_pool_resize(e->pool, bytes);
+    int err = swn_pool_resize(e->pool, bytes);
+    e->filled += !err && bytes > now ? bytes - now : 0;
+    return err;
 }
 
-/* A window that could not shrink at once, because what is in its end was in use or still coming, shrinks when it is
- * not; also to nothing, where everything comes to stay. */
+/* A window that could not change its size at once, because what is at its end was in use or still coming, does when it
+ * is not; also to nothing, where everything comes to stay. */
 void swn_policy_window(struct swn_engine *e)
 {
-    if (e->pool && e->window_goal < window(e))
-        swn_policy_resize_window(e, e->window_goal);
+    int err = e->pool && e->window_goal != window(e) ? swn_policy_resize_window(e, e->window_goal) : 0;
+    if (!err || err == -EBUSY)
+        return;
+    e->window_goal = window(e); /* there is no room for more by now */
+    swn_pool_resize(e->pool, e->window_goal);
+    e->plan_dirty |= e->planned;
 }
 
 /* 0: the window is as narrow as it was before room was lent to it. */
@@ -343,7 +347,8 @@ void swn_policy_lend_room(struct swn_engine *e, size_t bytes)
     if (e->planned || !now || bytes <= now || swn_engine_resident(e) + bytes - now > e->config.budget_bytes)
         return;
     size_t own = e->lent_from ? e->lent_from : now;
-    if (!swn_policy_resize_window(e, bytes))
+    int err = swn_policy_resize_window(e, bytes);
+    if (!err || err == -EBUSY)
         e->lent_from = own;
 }
 

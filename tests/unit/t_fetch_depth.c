@@ -24,12 +24,25 @@
 /* A ring that serves the oldest read each time it is waited for, and what it had in flight at most. */
 static struct {
     struct {
-        uint64_t tag;
+        uint64_t tag, off;
         size_t len;
     } reads[SWN_FETCH_MOST_DEPTH];
-    unsigned count, most, entries;
-    size_t bytes, most_bytes, largest;
+    unsigned count, most, most_jobs, entries;
+    size_t bytes, most_bytes, most_together, largest; /* together: of several jobs */
 } ring;
+
+static size_t job_bytes;            /* jobs lie one behind the other in the file, all as long */
+static struct swn_fetch *in_a_wait; /* is given `late`, urgent, while it waits for the first time */
+static struct swn_fetch_job *late;
+
+/* Reads of one job are issued one after the other. */
+static unsigned jobs_under_way(void)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < ring.count; i++)
+        n += !i || ring.reads[i].off / job_bytes != ring.reads[i - 1].off / job_bytes;
+    return n;
+}
 
 static int ring_setup(void *ctx, struct io_uring *r, unsigned entries)
 {
@@ -41,12 +54,16 @@ static int ring_setup(void *ctx, struct io_uring *r, unsigned entries)
 
 static int ring_read(void *ctx, struct io_uring *r, int fd, void *buf, size_t len, uint64_t off, uint64_t tag)
 {
-    (void)ctx, (void)r, (void)fd, (void)buf, (void)off;
+    (void)ctx, (void)r, (void)fd, (void)buf;
     if (ring.count == ring.entries)
         return -EBUSY;
     ring.reads[ring.count].tag = tag;
+    ring.reads[ring.count].off = off;
     ring.reads[ring.count++].len = len;
     ring.bytes += len;
+    ring.most_jobs = jobs_under_way() > ring.most_jobs ? jobs_under_way() : ring.most_jobs;
+    if (jobs_under_way() > 1)
+        ring.most_together = ring.bytes > ring.most_together ? ring.bytes : ring.most_together;
     ring.most = ring.count > ring.most ? ring.count : ring.most;
     ring.most_bytes = ring.bytes > ring.most_bytes ? ring.bytes : ring.most_bytes;
     ring.largest = len > ring.largest ? len : ring.largest;
@@ -62,7 +79,9 @@ static int ring_submit(void *ctx, struct io_uring *r)
 static int ring_wait(void *ctx, struct io_uring *r, int timeout_ms, uint64_t *tag, int *res)
 {
     (void)ctx, (void)r, (void)timeout_ms;
-    if (!ring.count)
+    struct swn_fetch *f = in_a_wait;
+    in_a_wait = NULL;
+    if (!ring.count || (f && late && !swn_fetch_submit(f, late, 1)))
         return 0;
     *tag = ring.reads[0].tag;
     *res = (int)ring.reads[0].len;
@@ -113,6 +132,7 @@ static void run(unsigned depth, size_t piece, size_t jobs, size_t len)
     struct swn_fetch *f;
     sem_t all;
     sem_init(&all, 0, 0);
+    job_bytes = len;
     assert_int_equal(swn_fetch_start(&f, &opts), 0);
     swn_fetch_pause(f);
     for (size_t i = 0; i < jobs; i++) {
@@ -164,18 +184,67 @@ static void by_default(void **state)
     assert_int_equal(ring.most, 8);
 }
 
-/* Two reads of 4 MiB at once are no reason to read small layers two at a time; but they are no more bytes. */
+/* Two reads of 4 MiB at once are no reason to read small layers two at a time; but they are no more bytes than a
+ * quarter of that. */
 static void small_ones(void **state)
 {
     (void)state;
     with_ring();
     run(2, 4 * MIB, JOBS, 64 * KIB);
     assert_int_equal(ring.most, 8);
-    run(1, 128 * KIB, JOBS, 48 * KIB);
+    run(1, 128 * KIB, JOBS, 12 * KIB);
     assert_int_equal(ring.most, 2);
-    assert_int_equal(ring.most_bytes, 96 * KIB);
+    assert_int_equal(ring.most_bytes, 24 * KIB);
     run(32, 128 * KIB, JOBS, 4 * KIB);
     assert_int_equal(ring.most, 32);
+}
+
+/* Each layer as soon as the disk can, rather than all of them at the end: the disk's depth is for the pieces of one,
+ * and the next one begins beside its last. */
+static void in_order(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t len;
+        unsigned jobs, reads;
+    } wanted[] = {{9 * MIB / 4, 2, 3}, {20 * MIB, 2, 8}, {5 * MIB, 2, 5}, {MIB, 2, 2}, {256 * KIB, 8, 8}};
+    with_ring();
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        run(0, 0, JOBS, wanted[i].len);
+        assert_int_equal(ring.most_jobs, wanted[i].jobs);
+        assert_int_equal(ring.most, wanted[i].reads);
+        assert_in_range(ring.most_together, MIB, 2 * MIB);
+    }
+}
+
+/* What somebody waits for does not wait for what nobody does. */
+static void urgent_beside(void **state)
+{
+    (void)state;
+    struct swn_fetch_opts opts = {.io = &table};
+    struct swn_fetch *f;
+    sem_t all;
+    sem_init(&all, 0, 0);
+    with_ring();
+    job_bytes = 3 * MIB;
+    struct swn_fetch_job job[3];
+    for (size_t i = 0; i < 3; i++)
+        job[i] =
+            (struct swn_fetch_job){.file = &file, .off = i * job_bytes, .len = job_bytes, .done = done, .user = &all};
+    assert_int_equal(swn_fetch_start(&f, &opts), 0);
+    swn_fetch_pause(f);
+    late = &job[2];
+    in_a_wait = f;
+    assert_int_equal(swn_fetch_submit(f, &job[0], 0), 0);
+    assert_int_equal(swn_fetch_submit(f, &job[1], 0), 0);
+    swn_fetch_resume(f);
+    for (size_t i = 0; i < 3; i++)
+        while (sem_wait(&all))
+            ;
+    assert_int_equal(ring.most_together, 6 * MIB);
+    swn_fetch_stop(f);
+    sem_destroy(&all);
+    late = NULL;
 }
 
 static void limits(void **state)
@@ -217,8 +286,9 @@ int main(void)
 {
     alarm(100); /* a hang is a failure */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(depth_and_size), cmocka_unit_test(by_default), cmocka_unit_test(small_ones),
-        cmocka_unit_test(limits),         cmocka_unit_test(on_threads),
+        cmocka_unit_test(depth_and_size), cmocka_unit_test(by_default),    cmocka_unit_test(small_ones),
+        cmocka_unit_test(in_order),       cmocka_unit_test(urgent_beside), cmocka_unit_test(limits),
+        cmocka_unit_test(on_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

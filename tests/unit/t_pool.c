@@ -70,34 +70,45 @@ static long long blocks(void)
     return (long long)st.st_blocks * 512;
 }
 
-/* Frames lie inside the window, by offset, and never overlap. */
+/* Frames begin in the window, by offset, and never overlap, the last one with the first one neither. */
 static void check_frames(size_t expect)
 {
     uint64_t end = 0;
     size_t n = 0;
-    for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next, n++) {
-        assert_true(f->off >= end);
+    const struct swn_frame *first = swn_pool_first(pool);
+    for (const struct swn_frame *f = first; f; f = f->next, n++) {
+        assert_true(f->off >= end && f->off < swn_pool_window(pool));
         assert_false(f->kept);
         end = f->off + f->size;
-        assert_true(end <= swn_pool_window(pool));
     }
+    assert_true(end <= swn_pool_window(pool) + (first ? first->off : 0));
     assert_int_equal(n, expect);
 }
 
-/* `held` frames in use at any time, let go in the order they came: there is room for the next one when the window holds
- * two more of the largest (what a ring wastes at its end), or one more when all are of one size. */
+static size_t count_frames(void)
+{
+    size_t n = 0;
+    for (const struct swn_frame *f = swn_pool_first(pool); f; f = f->next)
+        n++;
+    return n;
+}
+
+/* `held` frames in use at any time, let go in the order they came: there is room for the next one whenever its bytes
+ * are free. */
 static void fifo_round(size_t held, size_t window, size_t largest, int uniform)
 {
     struct swn_frame *queue[16];
-    size_t head = 0, tail = 0;
+    size_t head = 0, tail = 0, in_use = 0;
     assert_int_equal(swn_pool_resize(pool, window), 0);
     for (int i = 0; i < 5000; i++) {
-        if (tail - head == held) {
+        size_t size = uniform ? largest : (1 + rnd() % (largest / 4096)) * 4096;
+        while (tail - head == held || in_use + size > window) {
             struct swn_frame *old = queue[head++ % 16];
             old->state = SWN_FRAME_USED;
             old->users--;
+            in_use -= old->size;
         }
-        size_t size = uniform ? largest : (1 + rnd() % (largest / 4096)) * 4096;
+        in_use += size;
         struct swn_frame *f = place(size, SWN_POOL_STALE);
         assert_non_null(f);
         assert_int_equal(f->size, size);
@@ -106,6 +117,7 @@ static void fifo_round(size_t held, size_t window, size_t largest, int uniform)
         f->wanted = 1;
         f->users = 1;
         queue[tail++ % 16] = f;
+        check_frames(count_frames());
     }
     while (swn_pool_first(pool))
         swn_pool_release(pool, swn_pool_first(pool));
@@ -115,8 +127,10 @@ static void fifo_never_refuses(void **state)
 {
     (void)state;
     for (size_t held = 1; held <= 6; held++) {
-        fifo_round(held, (held + 2) * MIB, MIB, 0);
+        fifo_round(held, (held + 1) * MIB, MIB, 0);
         fifo_round(held, (held + 1) * MIB, MIB, 1);
+        fifo_round(held, held * MIB + 256 * KIB, MIB, 0);
+        fifo_round(held, held * MIB, MIB, 1);
     }
 }
 
@@ -208,16 +222,22 @@ static int stays(const struct swn_frame *f, enum swn_pool_force force)
            (force == SWN_POOL_STALE && f->state == SWN_FRAME_READY && f->wanted);
 }
 
+/* Between two that stay, or around the window's end from the last of them to the first. */
 static size_t largest_gap(enum swn_pool_force force)
 {
-    uint64_t end = 0, gap = 0;
-    for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next) {
+    uint64_t end = 0, gap = 0, first = 0;
+    size_t n = 0;
+    for (const struct swn_frame *f = swn_pool_first(pool); f; f = f->next) {
         if (!stays(f, force))
             continue;
-        gap = f->off - end > gap ? f->off - end : gap;
+        if (!n++)
+            first = f->off;
+        else
+            gap = f->off - end > gap ? f->off - end : gap;
         end = f->off + f->size;
     }
-    return swn_pool_window(pool) - end > gap ? swn_pool_window(pool) - end : gap;
+    uint64_t around = swn_pool_window(pool) + first - end;
+    return around > gap ? around : gap;
 }
 
 /* Frames come, are used and let go in any order. A place is refused exactly when no gap between what must stay is large
@@ -243,9 +263,7 @@ static void out_of_order(void **state)
             if (f)
                 f->wanted = rnd() % 2 != 0;
         } else {
-            size_t n = 0;
-            for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next)
-                n++;
+            size_t n = count_frames();
             if (!n)
                 continue;
             struct swn_frame *f = swn_pool_first(pool);
@@ -262,12 +280,7 @@ static void out_of_order(void **state)
                 f->users = rnd() % 4 != 0;
             }
         }
-        uint64_t end = 0;
-        for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next) {
-            assert_true(f->off >= end);
-            end = f->off + f->size;
-        }
-        assert_true(end <= 8 * MIB);
+        check_frames(count_frames());
     }
     assert_true(placed > 1000 && refused > 100);
     /* Once everything is let go, the whole window can be had. */
@@ -277,6 +290,94 @@ static void out_of_order(void **state)
     }
     assert_non_null(place(8 * MIB, SWN_POOL_STALE));
     check_frames(1);
+}
+
+/* A frame that begins before the window's end and goes on at its beginning is one piece of memory, in both views and
+ * where it is lent, and that of nobody else. */
+static void around_the_end(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    struct swn_frame *a = place(3 * MIB, SWN_POOL_STALE), *b = place(MIB / 2, SWN_POOL_STALE);
+    a->state = SWN_FRAME_USED;
+    struct swn_frame *c = place(2 * MIB, SWN_POOL_STALE);
+    assert_non_null(c);
+    assert_int_equal(c->off, 3 * MIB + MIB / 2);
+    struct swn_frame *d = place(MIB + MIB / 2, SWN_POOL_STALE);
+    assert_non_null(d);
+    assert_int_equal(d->off, MIB + MIB / 2);
+    assert_null(place(4096, SWN_POOL_READY)); /* all of it is taken */
+    check_frames(3);
+    memset(swn_pool_rw(pool, b), 2, b->size);
+    memset(swn_pool_rw(pool, d), 4, d->size);
+    unsigned char *rw = swn_pool_rw(pool, c), *ro = swn_pool_ro(pool, c);
+    for (size_t i = 0; i < c->size; i++)
+        rw[i] = (unsigned char)(i * 11 + i / 4096);
+    assert_memory_equal(rw, ro, c->size);
+    assert_ptr_equal(swn_pool_find_ro(pool, (uintptr_t)ro + c->size - 1), c);
+    assert_ptr_equal(swn_pool_find_ro(pool, (uintptr_t)ro - 1), b);
+    static const size_t lengths[] = {4096, MIB / 2, MIB / 2 + 4096, 2 * MIB};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        unsigned char *at = mmap(NULL, 3 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(at, MAP_FAILED);
+        assert_int_equal(swn_pool_lend(pool, c, at, lengths[i]), 0);
+        assert_memory_equal(at, rw, lengths[i]);
+        assert_int_equal(at[lengths[i]], 0);
+        munmap(at, 3 * MIB);
+    }
+    for (size_t i = 0; i < b->size; i += 4096)
+        assert_int_equal(((unsigned char *)swn_pool_ro(pool, b))[i], 2);
+    for (size_t i = 0; i < d->size; i += 4096)
+        assert_int_equal(((unsigned char *)swn_pool_ro(pool, d))[i], 4);
+}
+
+/* The window's end does not move under a frame that goes on behind it, and no other such frame comes meanwhile. */
+static void resizing_a_ring(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    struct swn_frame *a = place(3 * MIB, SWN_POOL_STALE);
+    a->state = SWN_FRAME_USED;
+    struct swn_frame *b = place(2 * MIB, SWN_POOL_STALE), *c = place(MIB, SWN_POOL_STALE);
+    assert_true(b->off == 3 * MIB && c->off == MIB);
+    memset(swn_pool_rw(pool, b), 2, b->size);
+    memset(swn_pool_rw(pool, c), 3, c->size);
+    assert_int_equal(swn_pool_resize(pool, 6 * MIB), -EBUSY);
+    assert_int_equal(swn_pool_window(pool), 4 * MIB);
+    b->state = SWN_FRAME_USED;
+    struct swn_frame *d = place(MIB, SWN_POOL_STALE);
+    assert_true(d && d->off == 2 * MIB);
+    d->state = SWN_FRAME_USED;
+    d = place(2 * MIB, SWN_POOL_STALE);
+    assert_true(d && d->off == 2 * MIB);                 /* not at 3 MiB, around the end */
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0); /* never mind */
+    assert_int_equal(swn_pool_resize(pool, 6 * MIB), 0);
+    memset(swn_pool_rw(pool, d), 4, d->size);
+    struct swn_frame *e = place(2 * MIB, SWN_POOL_STALE), *f = place(MIB, SWN_POOL_STALE);
+    assert_true(e->off == 4 * MIB && f->off == 0);
+    memset(swn_pool_rw(pool, e), 5, e->size);
+    for (size_t i = 0; i < MIB; i += 4096) {
+        assert_int_equal(((unsigned char *)swn_pool_ro(pool, c))[i], 3);
+        assert_int_equal(((unsigned char *)swn_pool_ro(pool, d))[MIB + i], 4);
+        assert_int_equal(((unsigned char *)swn_pool_ro(pool, e))[MIB + i], 5);
+    }
+    c->state = d->state = e->state = SWN_FRAME_USED;
+    struct swn_frame *g = place(4 * MIB + MIB / 2, SWN_POOL_STALE);
+    assert_true(g && g->off == MIB);
+    g->state = f->state = SWN_FRAME_USED;
+    g = place(2 * MIB, SWN_POOL_STALE);
+    assert_true(g->off == 5 * MIB + MIB / 2);
+    assert_true(swn_pool_in_the_way(pool, g, 8 * MIB) && swn_pool_in_the_way(pool, g, 5 * MIB));
+    assert_false(swn_pool_in_the_way(pool, g, 6 * MIB));
+    swn_pool_release(pool, g);
+    assert_int_equal(swn_pool_resize(pool, 3 * MIB), 0); /* and back, over what was the ring's second view */
+    assert_int_equal(swn_pool_resize(pool, WINDOW_MAX), 0);
+    g = place(WINDOW_MAX, SWN_POOL_STALE);
+    assert_non_null(g);
+    for (size_t i = 0; i < WINDOW_MAX; i += 4096)
+        memcpy((char *)swn_pool_rw(pool, g) + i, &i, sizeof i);
+    for (size_t i = 0; i < WINDOW_MAX; i += 4096)
+        assert_memory_equal((const char *)swn_pool_ro(pool, g) + i, &i, sizeof i);
 }
 
 static void resizing(void **state)
@@ -376,8 +477,8 @@ static void read_only_view(void **state)
     assert_null(swn_pool_find_ro(pool, at - MIB - 1));
     assert_null(swn_pool_find_ro(pool, 0));
     assert_true(swn_pool_in_ro(pool, at + MIB));
-    assert_true(swn_pool_in_ro(pool, at - MIB + WINDOW_MAX - 1));
-    assert_false(swn_pool_in_ro(pool, at - MIB + WINDOW_MAX));
+    assert_true(swn_pool_in_ro(pool, at - MIB + 2 * WINDOW_MAX - 1));
+    assert_false(swn_pool_in_ro(pool, at - MIB + 2 * WINDOW_MAX));
     assert_false(swn_pool_in_ro(pool, at - MIB - 1));
     assert_false(swn_pool_in_ro(pool, (uintptr_t)rw));
 
@@ -387,7 +488,7 @@ static void read_only_view(void **state)
     if (!writer) {
         struct swn_pool *own;
         signal(SIGSEGV, SIG_DFL);
-        if (swn_pool_create(&own, 2 * MIB, 0) || swn_pool_resize(own, 2 * MIB))
+        if (swn_pool_create(&own, 2 * MIB, MIB) || swn_pool_resize(own, 2 * MIB))
             _exit(1);
         struct swn_frame *frame = swn_pool_place(own, 4096, SWN_POOL_STALE, evict, &evicted);
         if (!frame)
@@ -437,7 +538,7 @@ static void needs_huge_pages(void)
 {
     int fd = memfd_create("probe", MFD_CLOEXEC);
     assert_true(fd >= 0 && !ftruncate(fd, SWN_HUGE));
-    void *at = swn_huge_map(fd, SWN_HUGE, PROT_READ | PROT_WRITE);
+    void *at = swn_huge_map(fd, 0, SWN_HUGE, PROT_READ | PROT_WRITE);
     assert_ptr_not_equal(at, MAP_FAILED);
     memset(at, 1, SWN_HUGE);
     int refused = madvise(at, SWN_HUGE, MADV_COLLAPSE) || huge_kib(at) <= 0; /* an emulator ignores the advice */
@@ -456,7 +557,7 @@ static void collapsed(void **state)
     size_t size = 4 * SWN_HUGE;
     int fd = memfd_create("pages", MFD_CLOEXEC);
     assert_true(fd >= 0 && !ftruncate(fd, (off_t)size));
-    unsigned char *at = swn_huge_map(fd, size, PROT_READ | PROT_WRITE);
+    unsigned char *at = swn_huge_map(fd, 0, size, PROT_READ | PROT_WRITE);
     assert_ptr_not_equal(at, MAP_FAILED);
     assert_int_equal((uintptr_t)at % SWN_HUGE, 0);
     for (size_t i = 0; i < SWN_HUGE + 4096; i += 12288)
@@ -501,6 +602,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_room_wasted, setup, teardown),
         cmocka_unit_test_setup_teardown(eviction_rules, setup, teardown),
         cmocka_unit_test_setup_teardown(out_of_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(around_the_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(resizing_a_ring, setup, teardown),
         cmocka_unit_test_setup_teardown(resizing, setup, teardown),
         cmocka_unit_test_setup_teardown(kept_frames, setup, teardown),
         cmocka_unit_test_setup_teardown(read_only_view, setup, teardown),
