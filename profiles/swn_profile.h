@@ -68,6 +68,7 @@ struct swn_profile {
     uint64_t passes;
     double latency_s;      /* median time of a pass; below 0: not known */
     double busy_latency_s; /* the same while the disk is kept reading */
+    double busy_alpha;     /* seconds per byte of what it reads then */
     struct swn_profile_layer *layers;
     size_t layer_count;
 };

@@ -373,9 +373,22 @@ static struct swn_profile *begin_profile(struct reader *r, json_t *root)
 {
     static const char *const device[] = {
         "schema", "kind", "name", "source", "memory_bytes", "notes", "coefficients", "estimates", "fit", "queue", NULL};
-    static const char *const model[] = {"schema",        "kind",        "name",   "source",    "notes",
-                                        "torch_version", "other_bytes", "passes", "latency_s", "busy_latency_s",
-                                        "coefficients",  "estimates",   "fit",    "layers",    NULL};
+    static const char *const model[] = {"schema",
+                                        "kind",
+                                        "name",
+                                        "source",
+                                        "notes",
+                                        "torch_version",
+                                        "other_bytes",
+                                        "passes",
+                                        "latency_s",
+                                        "busy_latency_s",
+                                        "busy_alpha_s_per_byte",
+                                        "coefficients",
+                                        "estimates",
+                                        "fit",
+                                        "layers",
+                                        NULL};
     json_t *kind = json_object_get(root, "kind");
     int is_device = json_is_string(kind) && !strcmp(json_string_value(kind), "device");
     if (!json_is_integer(json_object_get(root, "schema")) ||
@@ -413,6 +426,7 @@ static int read_profile(struct reader *r, json_t *root, struct swn_profile **out
         p->passes = take_count(r, root, "passes", MOST_BYTES, 0);
         p->latency_s = take_seconds_or_null(r, root, "latency_s");
         p->busy_latency_s = take_seconds_or_null(r, root, "busy_latency_s");
+        p->busy_alpha = take_seconds_or_null(r, root, "busy_alpha_s_per_byte");
         take_layers(r, root, p);
     }
     if (r->err)
@@ -541,6 +555,7 @@ static int write_model(const struct swn_profile *p, json_t *root)
     rc |= json_object_set_new(root, "passes", count_value(p->passes));
     rc |= json_object_set_new(root, "latency_s", seconds_value(p->latency_s));
     rc |= json_object_set_new(root, "busy_latency_s", seconds_value(p->busy_latency_s));
+    rc |= json_object_set_new(root, "busy_alpha_s_per_byte", seconds_value(p->busy_alpha));
     if (p->torch_version)
         rc |= json_object_set_new(root, "torch_version", text_value(p->torch_version));
     json_t *layers = json_array();

@@ -93,6 +93,7 @@ static void take_latency(struct swn_model *m, const struct swn_profile *p)
     m->latency_s = p->latency_s;
     if (p->latency_s > 0 && p->busy_latency_s > p->latency_s)
         m->contention = p->busy_latency_s / p->latency_s - 1;
+    m->busy_alpha = p->busy_alpha > 0 ? p->busy_alpha : 0;
 }
 
 static int from_profile(struct swn_model *m, const struct swn_profile *p, char why[SWN_MODEL_WHY])
@@ -226,7 +227,7 @@ static void apply_device(struct swn_model *m, const struct swn_profile *device)
 {
     take_coefficients(m, device);
     m->latency_s = -1;
-    m->contention = 0;
+    m->contention = m->busy_alpha = 0;
     for (size_t i = 0; i < m->n; i++)
         if ((device->known & SWN_GAMMA) && m->layers[i].flops)
             m->layers[i].compute_s = -1;
@@ -296,5 +297,6 @@ struct swn_predict swn_model_predict(const struct swn_model *m)
                                 .n = m->n,
                                 .c = m->c,
                                 .other_bytes = m->other_bytes,
-                                .contention = m->contention};
+                                .contention = m->contention,
+                                .busy_alpha = m->busy_alpha};
 }

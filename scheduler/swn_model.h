@@ -33,6 +33,7 @@ struct swn_model {
     size_t untimed;       /* layers that have neither, where others do */
     uint64_t other_bytes; /* 0 where nobody measured it */
     double contention;    /* as in struct swn_predict; 0 where nobody measured it */
+    double busy_alpha;    /* the same */
     double latency_s;     /* measured, in the profile's run; below 0: not known */
 };
 

@@ -35,10 +35,8 @@
 #define WINDOW_PART 32
 #define DEPTH_WINDOW (8 * MIB)
 #define MORE_CAPS 32
-/* A virtual disk reads faster into huge pages (swn_huge.h), so a window is made of whole ones, except where that would
- * widen it by more than half. */
+/* A virtual disk reads faster into huge pages (swn_huge.h), which a window has if it is made of whole ones. */
 #define HUGE (2 * MIB)
-#define WHOLE_FROM (HUGE + 1)
 /* Above so many nodes, sizes that are within a half of each other count as equal, else within an eighth; and windows
  * are tried in steps of one largest node, else of half of one. A plan has to be there in 5 ms (t_plan). */
 #define MANY_NODES 256
@@ -459,8 +457,6 @@ static struct candidate *list_candidates(const struct problem *p, const uint64_t
         for (unsigned width = 0; width < WIDTHS; width += stride) {
             uint64_t window = caps[i] * (2 + width) / 2;
             window = window > narrowest ? window : narrowest;
-            if (window >= WHOLE_FROM && (window + HUGE - 1) / HUGE * HUGE <= p->budget)
-                window = (window + HUGE - 1) / HUGE * HUGE;
             for (int way = 0; way < WAYS && window != before && window <= p->budget; way++) {
                 int heads_first = way % 2, pieces = way / 2;
                 if ((pieces && largest < CUT_LEAST) || (heads_first && largest <= p->budget))
@@ -555,6 +551,19 @@ static void map_all(const struct problem *p, struct swn_plan *out)
     out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, p->bytes_per_ns, p->latency_ns);
 }
 
+/* The candidate's window in whole huge pages, where what that keeps less of is not missed. */
+static void widen_to_huge(struct problem *p, struct candidate *at, double latency_ns, const struct swn_plan *empty)
+{
+    struct candidate wide = *at;
+    struct swn_plan plan = *empty;
+    wide.window = (at->window + HUGE - 1) / HUGE * HUGE;
+    for (size_t i = 0; i < p->n; i++) /* nodes[] are as the candidate has them */
+        if (p->nodes[i].oversize && p->nodes[i].bytes <= wide.window)
+            return;
+    if (wide.window != at->window && try_candidate(p, &wide, latency_ns * (1 + NOISE), &plan))
+        *at = wide;
+}
+
 /* The best plan for p, of which not everything fits. caps: the sizes of its nodes, with room for MORE_CAPS more. 0, or
  * -ENOMEM. */
 static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
@@ -574,9 +583,13 @@ static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
         p->crowded = 1;
         rc = best_candidate(p, caps, count, &best_at, out);
     }
-    if (rc > 0)
+    if (rc > 0) {
+        const struct swn_plan empty = *out;
         try_candidate(p, &best_at, INFINITY, out);
-    else if (!rc)
+        widen_to_huge(p, &best_at, out->latency_ns, &empty);
+        *out = empty;
+        try_candidate(p, &best_at, INFINITY, out);
+    } else if (!rc)
         map_all(p, out);
     return rc < 0 ? rc : 0;
 }

@@ -8,10 +8,16 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "swn_engine_priv.h"
 #include "swn_fetch.h"
 #include "swn_scratch.h"
 #include "swn_thread.h"
 
+/* As layers are read: several MiB each, and the next one asked for when this one comes. */
+#define READ_BYTES ((size_t)2 << 20)
+#define AHEAD 2
+/* Less says nothing of its speed. */
+#define LEAST_BYTES SWN_CONTEND_BYTES
 /* A disk that takes longer to write all of it is read from less. */
 #define MOST_S 2.0
 #define LAST_READ_S 2
@@ -24,15 +30,40 @@ struct swn_contend {
     pthread_cond_t told;
     int busy, ended;
     _Atomic int ready;
+    uint64_t done_ns, bytes, ns; /* when the last read came; what came, and what it took */
+};
+
+struct read {
+    struct swn_contend *c;
+    struct swn_fetch_job job;
+    uint64_t start_ns;
+    sem_t here;
 };
 
 static void done(struct swn_fetch_job *job, int err)
 {
-    (void)err; /* a disk that fails is not a busy one; the program's own reads will say so */
-    sem_post(job->user);
+    struct read *r = job->user;
+    struct swn_contend *c = r->c;
+    pthread_mutex_lock(&c->lock);
+    uint64_t now = swn_now_ns(), begin = r->start_ns > c->done_ns ? r->start_ns : c->done_ns;
+    if (!err) { /* a disk that fails is not a busy one; the program's own reads will say so */
+        c->bytes += job->len;
+        c->ns += now - begin;
+    }
+    c->done_ns = now;
+    pthread_mutex_unlock(&c->lock);
+    sem_post(&r->here);
 }
 
-/* 0: it is to end. */
+static int is_busy(struct swn_contend *c)
+{
+    pthread_mutex_lock(&c->lock);
+    int busy = c->busy && !c->ended;
+    pthread_mutex_unlock(&c->lock);
+    return busy;
+}
+
+/* Waits until it is to read. 0: it is to end. */
 static int wanted(struct swn_contend *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -43,29 +74,59 @@ static int wanted(struct swn_contend *c)
     return go_on;
 }
 
+static void await(struct read *r)
+{
+    while (sem_wait(&r->here) && errno == EINTR)
+        ;
+}
+
+/* Over and over, for as long as it is wanted. */
+static void read_all(struct swn_contend *c, struct swn_fetch *fetch, const struct swn_scratch *s)
+{
+    struct read reads[AHEAD];
+    size_t first = 0, next = 0, at = 0;
+    for (size_t i = 0; i < AHEAD; i++)
+        sem_init(&reads[i].here, 0, 0);
+    for (;;) {
+        int more = next - first < AHEAD && (next > first ? is_busy(c) : wanted(c));
+        if (!more && next == first)
+            break;
+        if (!more) {
+            await(&reads[first++ % AHEAD]);
+            continue;
+        }
+        struct read *r = &reads[next % AHEAD];
+        size_t len = s->bytes - at < READ_BYTES ? s->bytes - at : READ_BYTES;
+        r->c = c;
+        r->start_ns = swn_now_ns();
+        r->job = (struct swn_fetch_job){
+            .file = &s->file->fetch, .off = s->off + at, .buf = s->buf + at, .len = len, .done = done, .user = r};
+        if (swn_fetch_submit(fetch, &r->job, 0))
+            break;
+        next++;
+        at = at + len < s->bytes ? at + len : 0;
+    }
+    while (first < next)
+        await(&reads[first++ % AHEAD]);
+    for (size_t i = 0; i < AHEAD; i++)
+        sem_destroy(&reads[i].here);
+}
+
 static void *run(void *arg)
 {
     struct swn_contend *c = arg;
     struct swn_scratch s;
     struct swn_fetch *fetch = NULL;
     struct swn_fetch_opts opts = {.io = c->io, .best_path = SWN_FETCH_URING};
-    sem_t here;
-    sem_init(&here, 0, 0);
     int rc = swn_scratch_open(&s, c->io, c->dir, SWN_CONTEND_BYTES, MOST_S);
     if (!rc)
         rc = swn_fetch_start(&fetch, &opts);
     atomic_store(&c->ready, !rc);
-    while (!rc && wanted(c)) {
-        struct swn_fetch_job job = {
-            .file = &s.file->fetch, .off = s.off, .buf = s.buf, .len = s.bytes, .done = done, .user = &here};
-        rc = swn_fetch_submit(fetch, &job, 0);
-        while (!rc && sem_wait(&here) && errno == EINTR)
-            ;
-    }
+    if (!rc)
+        read_all(c, fetch, &s);
     if (fetch)
         swn_fetch_stop(fetch);
     swn_scratch_close(&s);
-    sem_destroy(&here);
     return NULL;
 }
 
@@ -84,6 +145,14 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir)
     }
     pthread_setname_np(c->thread, "swn-contend");
     return c;
+}
+
+double swn_contend_alpha(struct swn_contend *c)
+{
+    pthread_mutex_lock(&c->lock);
+    double alpha = c->bytes >= LEAST_BYTES ? (double)c->ns / 1e9 / (double)c->bytes : 0;
+    pthread_mutex_unlock(&c->lock);
+    return alpha;
 }
 
 int swn_contend_ready(struct swn_contend *c)

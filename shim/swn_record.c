@@ -45,6 +45,7 @@ struct swn_record {
     /* What those took between which the disk was made busy, and those in which it was. */
     struct swn_contend *contend;
     struct ring rested, contended;
+    double busy_alpha;           /* what the disk gave then; 0: not known */
     unsigned turn;               /* passes since it was begun to take turns */
     int disturbed;               /* what is computed now does not count */
     size_t computed;             /* times since it was last written down */
@@ -130,6 +131,8 @@ static void take_turns(struct swn_record *r, double ns)
         add(is_busy(pass) ? &r->contended : &r->rested, ns);
     if (is_busy(pass) != is_busy(pass + 1))
         swn_contend_set(r->contend, is_busy(pass + 1));
+    if (is_busy(pass))
+        r->busy_alpha = swn_contend_alpha(r->contend);
     r->disturbed = is_busy(pass) || is_busy(pass + 1); /* the last read may take a little longer than the pass */
 }
 
@@ -241,6 +244,7 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
     p->latency_s = passes ? swn_median(e->record->passes, passes) : -1;
     double times = contention(e->record);
     p->busy_latency_s = passes && times > 0 ? times * p->latency_s : -1;
+    p->busy_alpha = times > 0 && e->record->busy_alpha > 0 ? e->record->busy_alpha : -1;
     for (size_t i = 0; !rc && i < n; i++) {
         const struct swn_range *r = swn_node_of(e, ids[i])->range;
         rc = put(e, p, ids[i]);

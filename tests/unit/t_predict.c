@@ -79,6 +79,24 @@ static void test_contention(void **state)
     assert_true(contended.latency_ns == alone.latency_ns);
 }
 
+/* The disk is as fast as it is while the program computes, and never faster than by itself. */
+static void test_busy_disk(void **state)
+{
+    (void)state;
+    struct swn_predict alone = model(1e-9), busy = model(1e-9), slower = model(4e-9);
+    struct swn_plan plan, other;
+    uint64_t budget = swn_predict_least(&alone) + MIB * 4;
+    busy.busy_alpha = 4e-9;
+    assert_true(swn_predict_plan(&busy, budget, NULL, &plan) > 0 && plan.streamed_bytes > 0);
+    assert_true(swn_predict_plan(&slower, budget, NULL, &other) > 0);
+    assert_true(plan.latency_ns == other.latency_ns);
+    assert_true(swn_predict_plan(&alone, budget, NULL, &other) > 0);
+    assert_true(plan.latency_ns > other.latency_ns);
+    busy.busy_alpha = 1e-10;
+    assert_true(swn_predict_plan(&busy, budget, NULL, &plan) > 0);
+    assert_true(plan.latency_ns == other.latency_ns);
+}
+
 static void test_curve(void **state)
 {
     (void)state;
@@ -134,10 +152,8 @@ static void test_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_contention),
-        cmocka_unit_test(test_curve),
-        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_ends),  cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
+        cmocka_unit_test(test_curve), cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "swn_contend.h"
 #include "swn_profile.h"
 #include "swn_record.h"
 
@@ -140,8 +141,28 @@ static void without_streaming(void *arg)
     for (size_t i = 0; i < WEIGHTS; i++)
         CHECK(p->layers[i].read_count == 0);
     CHECK(p->busy_latency_s >= p->latency_s);
+    CHECK(p->busy_alpha < 0 || p->busy_alpha < 1e-3);
     CHECK((p->known & (SWN_ALPHA | SWN_GAMMA)) == SWN_GAMMA);
     swn_profile_free(p);
+}
+
+/* What it says of the disk is what was read, and not more than passed meanwhile. */
+static void busy_disk(void *arg)
+{
+    (void)arg;
+    run(128 * MIB, "/dev/null");
+    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir);
+    for (int i = 0; i < 3000 && !swn_contend_ready(c); i++)
+        usleep(10000);
+    CHECK(swn_contend_ready(c) && swn_contend_alpha(c) == 0);
+    uint64_t begin = swn_now_ns();
+    swn_contend_set(c, 1);
+    for (int i = 0; i < 3000 && !(swn_contend_alpha(c) > 0); i++)
+        usleep(10000);
+    double alpha = swn_contend_alpha(c), passed = (double)(swn_now_ns() - begin) / 1e9;
+    CHECK(alpha > 0 && alpha * (double)SWN_CONTEND_BYTES <= passed);
+    swn_contend_set(c, 0);
+    swn_contend_stop(c);
 }
 
 static void with_streaming(void *arg)
@@ -194,6 +215,12 @@ static void test_without_streaming(void **state)
     assert_int_equal(run_alone(without_streaming, NULL, 60), 0);
 }
 
+static void test_busy_disk(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(busy_disk, NULL, 90), 0);
+}
+
 static void test_with_streaming(void **state)
 {
     (void)state;
@@ -205,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_streaming),
         cmocka_unit_test(test_with_streaming),
+        cmocka_unit_test(test_busy_disk),
         cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
