@@ -557,11 +557,12 @@ static void widen_to_huge(struct problem *p, struct candidate *at, double latenc
     struct candidate wide = *at;
     struct swn_plan plan = *empty;
     wide.window = (at->window + HUGE - 1) / HUGE * HUGE;
-    for (size_t i = 0; i < p->n; i++) /* nodes[] are as the candidate has them */
+    if (wide.window == at->window || !try_candidate(p, &wide, latency_ns * (1 + NOISE), &plan))
+        return;
+    for (size_t i = 0; i < p->n; i++) /* as this candidate has them */
         if (p->nodes[i].oversize && p->nodes[i].bytes <= wide.window)
             return;
-    if (wide.window != at->window && try_candidate(p, &wide, latency_ns * (1 + NOISE), &plan))
-        *at = wide;
+    *at = wide;
 }
 
 /* The best plan for p, of which not everything fits. caps: the sizes of its nodes, with room for MORE_CAPS more. 0, or
