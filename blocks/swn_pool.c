@@ -28,7 +28,8 @@ struct swn_pool {
     size_t window, window_max, arena_bytes;
     size_t limit; /* new frames end here: below window while it waits to shrink */
     int waits;    /* to be of another size */
-    int closed;   /* the window is a ring: a frame may begin before its end and go on at its beginning */
+    int ring;     /* it is to be closed */
+    int closed;   /* a frame may begin before the window's end and go on at its beginning */
     size_t head;  /* where the next frame is tried first */
     struct swn_frame *frames, *spare;
     unsigned char *asked; /* for each SWN_HUGE of the window: it is a huge page, or was refused */
@@ -124,6 +125,20 @@ static int map_views(struct swn_pool *p, size_t at, uint64_t off, size_t size)
     return 0;
 }
 
+static void close_ring(struct swn_pool *p)
+{
+    p->closed = p->ring && p->window && swn_owns(p->fd) && !map_views(p, p->window, 0, p->window);
+}
+
+void swn_pool_ring(struct swn_pool *p)
+{
+    if (p->ring)
+        return;
+    p->ring = 1;
+    if (!p->waits)
+        close_ring(p);
+}
+
 int swn_pool_in_the_way(const struct swn_pool *p, const struct swn_frame *f, size_t window)
 {
     return f->off < LODGED && window != p->window && f->off + f->size > (window < p->window ? window : p->window);
@@ -154,7 +169,7 @@ int swn_pool_resize(struct swn_pool *p, size_t window)
     }
     p->window = p->limit = window;
     p->waits = 0;
-    p->closed = window && swn_owns(p->fd) && !map_views(p, window, 0, window);
+    close_ring(p);
     return 0;
 }
 
@@ -234,7 +249,11 @@ static int find_place(const struct swn_pool *p, size_t size, enum swn_pool_force
         if (closed || from + size <= room) {
             b = blocker(p, from, size, force);
             if (!b) {
-                *at = from;
+                /* What is left of the window behind it would be too little for another such frame, and so would be what
+                 * is free before it. At the very end of a window that is no ring it leaves both in one piece. */
+                uint64_t end = room - size;
+                int last = !closed && end > from && end - from < size && !blocker(p, end, size, force);
+                *at = last ? end : from;
                 return 1;
             }
             on = way_past(p, b, from);

@@ -64,6 +64,10 @@ int swn_pool_resize(struct swn_pool *p, size_t window);
 /* Whether this frame does: it has a byte in the part to be given up, or goes on behind an end that is about to move. */
 int swn_pool_in_the_way(const struct swn_pool *p, const struct swn_frame *f, size_t window);
 
+/* The window is a ring from now on. Not before its size is planned: a frame that goes on at its beginning keeps it from
+ * being widened for the next, and an operator may need both at once. */
+void swn_pool_ring(struct swn_pool *p);
+
 /* How much may be put out of the way for a new frame. */
 enum swn_pool_force { SWN_POOL_STALE, SWN_POOL_READY };
 

@@ -566,6 +566,7 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     int uncut = apply(e, d->nodes, d->ids, d->n);
     e->planned = 1;
     int busy = swn_policy_resize_window(e, swn_round_up(d->plan.window_bytes, SWN_GRANULE));
+    swn_pool_ring(e->pool);
     if (uncut || (busy && busy != -EBUSY))
         return -EBUSY;
     e->plan_dirty = 0;

@@ -32,10 +32,18 @@
 
 static struct swn_pool *pool;
 
-static int setup(void **state)
+static int setup_unplanned(void **state)
 {
     (void)state;
     return swn_pool_create(&pool, WINDOW_MAX, ARENA);
+}
+
+static int setup(void **state)
+{
+    int err = setup_unplanned(state);
+    if (!err)
+        swn_pool_ring(pool);
+    return err;
 }
 
 static int teardown(void **state)
@@ -331,6 +339,38 @@ static void around_the_end(void **state)
         assert_int_equal(((unsigned char *)swn_pool_ro(pool, d))[i], 4);
 }
 
+/* Until it is made a ring nothing goes on behind its end, so it can be widened whatever is in use: then there is room
+ * for two and a bit of the largest where a ring has room for all that fits. */
+static void unplanned(void **state)
+{
+    (void)state;
+    for (size_t held = 1; held <= 6; held++) {
+        fifo_round(held, (held + 2) * MIB, MIB, 0);
+        fifo_round(held, (held + 1) * MIB, MIB, 1);
+    }
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    struct swn_frame *a = place(2 * MIB, SWN_POOL_STALE), *b = place(MIB, SWN_POOL_STALE);
+    a->state = SWN_FRAME_USED;
+    b->users = 1;
+    struct swn_frame *c = place(2 * MIB, SWN_POOL_STALE);
+    assert_true(c && c->off + c->size <= 4 * MIB);
+    c->users = 1;
+    assert_null(place(2 * MIB, SWN_POOL_READY));
+    assert_int_equal(swn_pool_resize(pool, 6 * MIB), 0);
+    struct swn_frame *d = place(2 * MIB, SWN_POOL_STALE);
+    assert_true(d && d->off == 4 * MIB);
+    swn_pool_ring(pool);
+    d->state = SWN_FRAME_USED;
+    b->users = c->users = 0;
+    b->state = c->state = SWN_FRAME_USED;
+    a = place(5 * MIB, SWN_POOL_STALE);
+    a->state = SWN_FRAME_USED;
+    a = place(2 * MIB, SWN_POOL_STALE);
+    assert_true(a && a->off == 5 * MIB);
+    memset(swn_pool_rw(pool, a), 6, a->size);
+    assert_memory_equal(swn_pool_rw(pool, a), swn_pool_ro(pool, a), a->size);
+}
+
 /* The window's end does not move under a frame that goes on behind it, and no other such frame comes meanwhile. */
 static void resizing_a_ring(void **state)
 {
@@ -603,6 +643,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(eviction_rules, setup, teardown),
         cmocka_unit_test_setup_teardown(out_of_order, setup, teardown),
         cmocka_unit_test_setup_teardown(around_the_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(unplanned, setup_unplanned, teardown),
         cmocka_unit_test_setup_teardown(resizing_a_ring, setup, teardown),
         cmocka_unit_test_setup_teardown(resizing, setup, teardown),
         cmocka_unit_test_setup_teardown(kept_frames, setup, teardown),
