@@ -58,8 +58,8 @@ void swn_pool_destroy(struct swn_pool *p);
 
 size_t swn_pool_window(const struct swn_pool *p);
 size_t swn_pool_window_most(const struct swn_pool *p);
-/* Changes the size of the window. -EBUSY when a frame stands in the way of that: no new one is placed there, and a later
- * call succeeds when it is gone. -ENOMEM, or -EBADF where the program has closed the memfd: it stays as it is. */
+/* Changes the size of the window. -EBUSY when a frame stands in the way of that: no new one is placed there, and a
+ * later call succeeds when it is gone. -ENOMEM, or -EBADF where the program has closed the memfd: it stays as it is. */
 int swn_pool_resize(struct swn_pool *p, size_t window);
 /* Whether this frame does: it has a byte in the part to be given up, or goes on behind an end that is about to move. */
 int swn_pool_in_the_way(const struct swn_pool *p, const struct swn_frame *f, size_t window);
@@ -87,8 +87,8 @@ struct swn_frame *swn_pool_first(struct swn_pool *p);
 
 void *swn_pool_rw(const struct swn_pool *p, const struct swn_frame *f); /* for the fetcher */
 void *swn_pool_ro(const struct swn_pool *p, const struct swn_frame *f); /* for operators; not of kept frames */
-/* Maps the frame's first bytes, whole pages, at `at`, private, in place of what is there. 0 or -errno. Where there is no
- * memory for the second of two mappings what was there stays instead of the frame's end. */
+/* Maps the frame's first bytes, whole pages, at `at`, private, in place of what is there. 0 or -errno. Where there is
+ * no memory for the second of two mappings what was there stays instead of the frame's end. */
 int swn_pool_lend(const struct swn_pool *p, const struct swn_frame *f, void *at, size_t bytes);
 int swn_pool_fd(const struct swn_pool *p);
 /* The window frame whose read-only view contains addr, or NULL. Lock-free as far as the frame list stands still. */
