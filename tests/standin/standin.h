@@ -20,6 +20,8 @@ void standin_trim(void);
 /* Launches a kernel that reads n stretches of memory at its beginning and, `us` microseconds later, at its end. What
  * the device cannot reach, or what has changed meanwhile, ends the program. */
 void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n);
+/* Whether this thread is a kernel's that is reading memory; for handlers of faults. */
+int standin_kernel_reads(void);
 /* The device has read [host, host + bytes), or has written it by a copy. If that is registered, it must be the pages
  * that were registered which are there. */
 void standin_reached(const void *host, size_t bytes);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -328,11 +329,25 @@ static void streams(void *device)
     take_all();
 }
 
+static void on_kernel_fault(int sig, siginfo_t *info, void *context)
+{
+    static const char text[] = "standin: memory is unmapped under a kernel that reads it\n";
+    (void)sig, (void)context;
+    if (info->si_code > 0 && swn_engine_trap((uintptr_t)info->si_addr))
+        return;
+    if (standin_kernel_reads() && write(STDERR_FILENO, text, sizeof text - 1) > 0)
+        _exit(1);
+    abort();
+}
+
 static void passes_elsewhere(void *device, int to)
 {
+    struct sigaction act = {.sa_sigaction = on_kernel_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
     begin(device);
     give_all();
     signal(SIGABRT, SIG_DFL);
+    sigaction(SIGSEGV, &act, NULL);
+    sigaction(SIGBUS, &act, NULL);
     setenv("STANDIN_EVENTS_ELSEWHERE", "1", 1);
     if (dup2(to, STDERR_FILENO) < 0)
         _exit(1);
@@ -351,7 +366,7 @@ static void events_elsewhere(void *device)
           strstr(said, "where none is mapped") ||
           strstr(said, ": a kernel reads managed memory that is attached to the host") ||
           strstr(said, ": registered memory is behind other pages") || /* is filled while the two are compared */
-          strstr(said, "a fault that is not the engine's"));           /* is unmapped after it was found mapped */
+          strstr(said, ": memory is unmapped under a kernel"));        /* after it was found mapped */
 }
 
 /* An operator that needs more than there is room for: refused at once, and nothing is lent. */
