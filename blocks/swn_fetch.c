@@ -83,6 +83,14 @@ static int unlink_job(struct list *l, struct swn_fetch_job *job)
     return 0;
 }
 
+/* So many bytes of several jobs at once: little, but of large reads the next job's first beside the last one's last,
+ * lest a disk that may have two idle between them. */
+static size_t together(const struct swn_fetch *f)
+{
+    size_t two = f->depth > 1 ? 2 * f->piece_bytes : 0, part = f->depth * f->piece_bytes / TOGETHER_PART;
+    return part > two ? part : two;
+}
+
 /* Whether so many more bytes of the job may be on their way: no more at once than the queue is deep. And schedulers
  * that sort by sector (mq-deadline) let a read wait for as long as others keep coming that lie behind it: half a
  * second. So only so much is issued after one that is still out, least after one that somebody waits for, most where
@@ -108,7 +116,7 @@ static int may_issue(const struct swn_fetch *f, const struct swn_fetch_job *job,
         out += it->len;
         beside |= it->piece->job != job;
     }
-    return out <= (beside && !urgent ? whole / TOGETHER_PART : whole);
+    return out <= (beside && !urgent ? together(f) : whole);
 }
 
 /* Until the oldest read counts as stalled. */
@@ -116,6 +124,14 @@ static int stalls_in_ms(const struct swn_fetch *f)
 {
     uint64_t out = f->flying ? (now_ns() - f->flights[0].since) / 1000000u : 0;
     return out < STALLED_MS ? (int)(STALLED_MS - out) + 1 : STALLED_MS;
+}
+
+/* For so long nothing can be issued unless a read ends. As nobody can wake a thread that waits for the ring, it is only
+ * a moment where there is room for what somebody may come to wait for. */
+static int look_in_ms(const struct swn_fetch *f)
+{
+    int room = f->inflight < f->slot_count && !f->queue[0].first && may_issue(f, NULL, BLOCK, 1);
+    return room ? LOOK_MS : stalls_in_ms(f);
 }
 
 static void takes_off(struct swn_fetch *f, const struct piece *p)
@@ -368,9 +384,7 @@ static void *first_thread(void *arg)
                 pthread_cond_wait(&f->work, &f->lock);
             continue;
         }
-        /* Nobody can wake a thread that waits for the ring, so where there is room for more it looks up often. */
-        int wait_ms =
-            f->inflight < f->slot_count && !f->queue[0].first && !f->queue[1].first ? LOOK_MS : stalls_in_ms(f);
+        int wait_ms = look_in_ms(f);
         pthread_mutex_unlock(&f->lock);
         uint64_t tag;
         int res, got = f->io->ring_submit(f->io->ctx, &f->ring);

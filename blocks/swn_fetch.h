@@ -57,7 +57,8 @@ struct swn_fetch_opts {
     const struct swn_io *io;
     size_t piece_bytes; /* the largest read, in whole pages; 0: SWN_FETCH_PIECE. More than the most is the most. */
     /* Reads of that size in flight; 0: SWN_FETCH_DEPTH, likewise. Smaller reads may be more, as many as the default,
-     * but no more bytes. Without a ring there are no more than three in flight. */
+     * but no more bytes, and of several jobs a quarter of those or two reads. Without a ring there are no more than
+     * three in flight. */
     unsigned depth;
     enum swn_fetch_path best_path; /* SWN_FETCH_URING: try everything */
 };

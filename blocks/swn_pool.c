@@ -151,13 +151,16 @@ int swn_pool_resize(struct swn_pool *p, size_t window)
         return -EINVAL;
     p->limit = window < before ? window : before;
     p->waits = window != before;
-    if (p->head > p->limit)
+    if (p->head >= p->limit)
         p->head = 0;
     for (struct swn_frame *f = p->frames; f; f = f->next)
         if (swn_pool_in_the_way(p, f, window))
             return -EBUSY;
-    if (window == before)
+    if (window == before) {
+        if (!p->closed)
+            close_ring(p);
         return 0;
+    }
     p->closed = 0;
     /* What comes to the window was its beginning's second view, or one of an earlier window's. */
     int err = window > before ? swn_owns(p->fd) ? map_views(p, before, before, window - before) : -EBADF : 0;

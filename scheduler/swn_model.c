@@ -93,7 +93,8 @@ static void take_latency(struct swn_model *m, const struct swn_profile *p)
     m->latency_s = p->latency_s;
     if (p->latency_s > 0 && p->busy_latency_s > p->latency_s)
         m->contention = p->busy_latency_s / p->latency_s - 1;
-    m->busy_alpha = p->busy_alpha > 0 ? p->busy_alpha : 0;
+    double each = p->c.beta / (double)SWN_PROFILE_BUSY_READ; /* counted per read */
+    m->busy_alpha = p->busy_alpha > each ? p->busy_alpha - each : 0;
 }
 
 static int from_profile(struct swn_model *m, const struct swn_profile *p, char why[SWN_MODEL_WHY])

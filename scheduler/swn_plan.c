@@ -551,13 +551,24 @@ static void map_all(const struct problem *p, struct swn_plan *out)
     out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, p->bytes_per_ns, p->latency_ns);
 }
 
-/* The candidate's window in whole huge pages, where what that keeps less of is not missed. */
-static void widen_to_huge(struct problem *p, struct candidate *at, double latency_ns, const struct swn_plan *empty)
+static uint64_t mapped_bytes(const struct problem *p)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < p->n; i++)
+        bytes += p->nodes[i].oversize ? p->nodes[i].bytes - p->nodes[i].keep_head : 0;
+    return bytes;
+}
+
+/* The candidate's window in whole huge pages, where what that keeps less of is not missed, nor left to the mapping. */
+static void widen_to_huge(struct problem *p, struct candidate *at, const struct swn_plan *empty)
 {
     struct candidate wide = *at;
-    struct swn_plan plan = *empty;
+    struct swn_plan plan = *empty, widened = *empty;
     wide.window = (at->window + HUGE - 1) / HUGE * HUGE;
-    if (wide.window == at->window || !try_candidate(p, &wide, latency_ns * (1 + NOISE), &plan))
+    if (wide.window == at->window || !try_candidate(p, at, INFINITY, &plan))
+        return;
+    uint64_t mapped = mapped_bytes(p);
+    if (!try_candidate(p, &wide, plan.latency_ns * (1 + NOISE), &widened) || mapped_bytes(p) > mapped)
         return;
     for (size_t i = 0; i < p->n; i++) /* as this candidate has them */
         if (p->nodes[i].oversize && p->nodes[i].bytes <= wide.window)
@@ -585,10 +596,7 @@ static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
         rc = best_candidate(p, caps, count, &best_at, out);
     }
     if (rc > 0) {
-        const struct swn_plan empty = *out;
-        try_candidate(p, &best_at, INFINITY, out);
-        widen_to_huge(p, &best_at, out->latency_ns, &empty);
-        *out = empty;
+        widen_to_huge(p, &best_at, out);
         try_candidate(p, &best_at, INFINITY, out);
     } else if (!rc)
         map_all(p, out);

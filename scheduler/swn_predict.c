@@ -75,8 +75,9 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
         return -ENOMEM;
     nodes = nodes ? nodes : own;
     size_t n = make_nodes(p, budget_bytes, nodes);
-    double alpha = p->busy_alpha > p->c.alpha ? p->busy_alpha : p->c.alpha; /* it nearly always does */
-    double speed = alpha > 0 ? 1e-9 / alpha : 1e9; /* bytes per ns; 0 s per byte: no disk is that fast */
+    double alpha =
+        p->busy_alpha > p->c.alpha ? p->busy_alpha : p->c.alpha; /* operators nearly always compute while it reads */
+    double speed = alpha > 0 ? 1e-9 / alpha : 1e9;               /* bytes per ns; 0 s per byte: no disk is that fast */
     uint64_t weights = budget_bytes > taken ? budget_bytes - taken : 0;
     int rc = n ? swn_plan_predict(nodes, n, weights, speed, p->c.beta * 1e9, out) : -EINVAL;
     if (!rc && p->contention > 0 && out->latency_ns > 0) {

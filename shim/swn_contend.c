@@ -10,11 +10,12 @@
 
 #include "swn_engine_priv.h"
 #include "swn_fetch.h"
+#include "swn_profile.h"
 #include "swn_scratch.h"
 #include "swn_thread.h"
 
-/* As layers are read: several MiB each, and the next one asked for when this one comes. */
-#define READ_BYTES ((size_t)2 << 20)
+/* As layers are read: of some MiB, and the next one asked for before this one is there. */
+#define READ_BYTES ((size_t)SWN_PROFILE_BUSY_READ)
 #define AHEAD 2
 /* Less says nothing of its speed. */
 #define LEAST_BYTES SWN_CONTEND_BYTES
@@ -25,6 +26,8 @@
 struct swn_contend {
     const struct swn_io *io;
     const char *dir;
+    unsigned depth; /* and piece_bytes: as the program's own queue */
+    size_t piece_bytes;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t told;
@@ -117,7 +120,8 @@ static void *run(void *arg)
     struct swn_contend *c = arg;
     struct swn_scratch s;
     struct swn_fetch *fetch = NULL;
-    struct swn_fetch_opts opts = {.io = c->io, .best_path = SWN_FETCH_URING};
+    struct swn_fetch_opts opts = {
+        .io = c->io, .depth = c->depth, .piece_bytes = c->piece_bytes, .best_path = SWN_FETCH_URING};
     int rc = swn_scratch_open(&s, c->io, c->dir, SWN_CONTEND_BYTES, MOST_S);
     if (!rc)
         rc = swn_fetch_start(&fetch, &opts);
@@ -130,13 +134,15 @@ static void *run(void *arg)
     return NULL;
 }
 
-struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir)
+struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue)
 {
     struct swn_contend *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
     c->io = io;
     c->dir = dir;
+    c->depth = queue->depth;
+    c->piece_bytes = queue->request_bytes;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->told, NULL);
     if (swn_thread_start(&c->thread, run, c)) {

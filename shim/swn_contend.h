@@ -11,18 +11,19 @@
 #include <stddef.h>
 
 #include "swn_io.h"
+#include "swn_reads.h"
 
 /* Of disk, and of memory that no budget counts. More than processors' caches hold. */
 #define SWN_CONTEND_BYTES ((size_t)32 << 20)
 
 struct swn_contend;
 
-/* A thread that makes a scratch file in the directory of block stores, and then waits to be told. NULL: none to be had.
- * io and dir outlive it. */
-struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir);
+/* A thread that makes a scratch file in the directory of block stores, and then waits to be told. It reads with that
+ * queue. NULL: none to be had. io and dir outlive it. */
+struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue);
 /* Whether there is something to read. */
 int swn_contend_ready(struct swn_contend *c);
-/* From now on it reads all the time, or no more: then the read that is under way is its last. */
+/* From now on it reads all the time, or no more: then the reads that are under way are its last. */
 void swn_contend_set(struct swn_contend *c, int busy);
 /* Seconds per byte of what has been read so far; 0 where that is too little to say. */
 double swn_contend_alpha(struct swn_contend *c);

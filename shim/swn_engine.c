@@ -117,7 +117,7 @@ static size_t arena_bytes(void)
     struct rlimit lim;
     if (getrlimit(RLIMIT_AS, &lim) || lim.rlim_cur == RLIM_INFINITY)
         return ARENA_BYTES;
-    /* A program under ulimit -v gets a share of what is left of it: the pool will want as much again, and the math
+    /* A program under ulimit -v gets a share of what is left of it: the pool will want that and more, and the math
      * libraries have yet to map their buffers (OpenBLAS tries for ever when it cannot). */
     size_t used = mapped_bytes(), left = lim.rlim_cur > used ? lim.rlim_cur - used : 0;
     return left / 4 < ARENA_BYTES ? left / 4 / SWN_GRANULE * SWN_GRANULE : ARENA_BYTES;

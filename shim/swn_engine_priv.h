@@ -301,7 +301,8 @@ int swn_policy_give(struct swn_engine *e, int desperate);
 /* A kept weight is read anew from now on. */
 void swn_policy_unkeep(struct swn_engine *e, struct swn_range *r);
 size_t swn_policy_first_window(struct swn_engine *e);
-/* 0, -ENOMEM: there is no room, or -EBUSY: what is to go of it is in use. */
+/* 0, -ENOMEM: there is no room; -EBUSY: what is in the way is in use, and it happens later (swn_policy_window); or
+ * -EBADF: it cannot have another size. */
 int swn_policy_resize_window(struct swn_engine *e, size_t bytes);
 void swn_policy_window(struct swn_engine *e);
 void swn_policy_lend_room(struct swn_engine *e, size_t bytes);

@@ -75,7 +75,11 @@ static int make_pool(struct swn_engine *e)
         /* Address space for the budget it may yet be given, where there is plenty. */
         size_t budget = e->goal_bytes, room = e->arena_bytes / 16;
         size_t most = budget > room ? budget : room;
-        int err = swn_pool_create(&e->pool, most < WINDOW_MOST ? most : WINDOW_MOST, e->arena_bytes);
+        most = most < WINDOW_MOST ? most : WINDOW_MOST;
+        int err = swn_pool_create(&e->pool, most, e->arena_bytes);
+        /* Under ulimit -v; few windows come to be as wide as a budget. */
+        for (; err == -ENOMEM && most / 2 >= swn_policy_first_window(e); most /= 2)
+            err = swn_pool_create(&e->pool, most / 2, e->arena_bytes);
         if (err)
             return err;
         e->res.pool = e->pool;
@@ -565,9 +569,9 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
         swn_places_refuse(e);
     int uncut = apply(e, d->nodes, d->ids, d->n);
     e->planned = 1;
-    int busy = swn_policy_resize_window(e, swn_round_up(d->plan.window_bytes, SWN_GRANULE));
+    int err = swn_policy_resize_window(e, swn_round_up(d->plan.window_bytes, SWN_GRANULE));
     swn_pool_ring(e->pool);
-    if (uncut || (busy && busy != -EBUSY))
+    if (uncut || err == -ENOMEM) /* one that can never be as wide stays as it is */
         return -EBUSY;
     e->plan_dirty = 0;
     e->plans++;

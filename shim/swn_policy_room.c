@@ -146,32 +146,53 @@ static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int m
     return err ? -ENOMEM : 0;
 }
 
-int swn_policy_resize_window(struct swn_engine *e, size_t bytes)
+/* Whether a frame that is in use or still coming keeps the window from having so many bytes; others leave. */
+static int is_held(struct swn_engine *e, size_t bytes)
 {
-    size_t now = window(e), most = swn_pool_window_most(e->pool);
-    bytes = bytes < most ? bytes : most;
-    if (bytes > now && swn_policy_try_room(e, bytes - now, NULL))
-        return -ENOMEM; /* later, when what is in the way has gone */
+    int held = 0;
     for (struct swn_frame *f = swn_pool_first(e->pool), *n; f; f = n) {
         n = f->next;
-        if (swn_pool_in_the_way(e->pool, f, bytes) && !f->users && f->state != SWN_FRAME_FILLING)
+        if (!swn_pool_in_the_way(e->pool, f, bytes))
+            continue;
+        if (f->users || f->state == SWN_FRAME_FILLING)
+            held = 1;
+        else
             swn_policy_evict(e, f);
+    }
+    return held;
+}
+
+static void keep_width(struct swn_engine *e)
+{
+    e->window_goal = window(e);
+    swn_pool_resize(e->pool, e->window_goal);
+}
+
+int swn_policy_resize_window(struct swn_engine *e, size_t bytes)
+{
+    size_t most = swn_pool_window_most(e->pool), now = window(e), before = bytes;
+    bytes = bytes < most ? bytes : most;
+    int held = is_held(e, bytes);
+    for (; !held && bytes > now && now != before; now = window(e)) {
+        before = now; /* it may itself give back what was lent to it */
+        if (swn_policy_try_room(e, bytes - now, NULL))
+            return -ENOMEM;
     }
     e->window_goal = bytes;
     int err = swn_pool_resize(e->pool, bytes);
+    if (err && err != -EBUSY)
+        keep_width(e);
     e->filled += !err && bytes > now ? bytes - now : 0;
-    return err;
+    return !err || err == -EBUSY ? err : -EBADF;
 }
 
 /* A window that could not change its size at once, because what is at its end was in use or still coming, does when it
  * is not; also to nothing, where everything comes to stay. */
 void swn_policy_window(struct swn_engine *e)
 {
-    int err = e->pool && e->window_goal != window(e) ? swn_policy_resize_window(e, e->window_goal) : 0;
-    if (!err || err == -EBUSY)
+    if (!e->pool || e->window_goal == window(e) || swn_policy_resize_window(e, e->window_goal) != -ENOMEM)
         return;
-    e->window_goal = window(e); /* there is no room for more by now */
-    swn_pool_resize(e->pool, e->window_goal);
+    keep_width(e); /* there is no room for more by now */
     e->plan_dirty |= e->planned;
 }
 
@@ -211,6 +232,10 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     take_back_room(e); /* before anything has to be written */
     if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > swn_policy_first_window(e))
         swn_policy_resize_window(e, swn_policy_first_window(e));
+    if (e->window_goal > window(e)) {
+        keep_width(e);
+        e->plan_dirty |= e->planned;
+    }
     swn_policy_window(e);
     if (swn_engine_resident(e) < before || swn_behind_wait(e))
         return 0;
@@ -347,8 +372,7 @@ void swn_policy_lend_room(struct swn_engine *e, size_t bytes)
     if (e->planned || !now || bytes <= now || swn_engine_resident(e) + bytes - now > e->config.budget_bytes)
         return;
     size_t own = e->lent_from ? e->lent_from : now;
-    int err = swn_policy_resize_window(e, bytes);
-    if (!err || err == -EBUSY)
+    if (!swn_policy_resize_window(e, bytes))
         e->lent_from = own;
 }
 

@@ -160,7 +160,7 @@ void swn_record_pass(struct swn_engine *e, double ns)
         swn_contend_set(r->contend, 0);
         r->disturbed = 0;
     } else if (!r->contend && !streams && r->pass_count == SETTLED && has_room(e)) {
-        r->contend = swn_contend_start(e->io, e->config.store_dir);
+        r->contend = swn_contend_start(e->io, e->config.store_dir, &e->liked);
     } else if (r->contend && r->turn <= TURN * TURNS && swn_contend_ready(r->contend)) {
         take_turns(r, ns);
         if (r->turn > TURN * TURNS)

@@ -34,6 +34,8 @@ static struct {
 static size_t job_bytes;            /* jobs lie one behind the other in the file, all as long */
 static struct swn_fetch *in_a_wait; /* is given `late`, urgent, while it waits for the first time */
 static struct swn_fetch_job *late;
+static _Atomic int stuck; /* no read ends */
+static _Atomic unsigned issued;
 
 /* Reads of one job are issued one after the other. */
 static unsigned jobs_under_way(void)
@@ -58,6 +60,7 @@ static int ring_read(void *ctx, struct io_uring *r, int fd, void *buf, size_t le
     if (ring.count == ring.entries)
         return -EBUSY;
     ring.reads[ring.count].tag = tag;
+    issued++;
     ring.reads[ring.count].off = off;
     ring.reads[ring.count++].len = len;
     ring.bytes += len;
@@ -78,9 +81,14 @@ static int ring_submit(void *ctx, struct io_uring *r)
 
 static int ring_wait(void *ctx, struct io_uring *r, int timeout_ms, uint64_t *tag, int *res)
 {
-    (void)ctx, (void)r, (void)timeout_ms;
+    (void)ctx, (void)r;
     struct swn_fetch *f = in_a_wait;
     in_a_wait = NULL;
+    for (int ms = 0; stuck; ms++) {
+        if (ms == timeout_ms)
+            return 0;
+        usleep(1000);
+    }
     if (!ring.count || (f && late && !swn_fetch_submit(f, late, 1)))
         return 0;
     *tag = ring.reads[0].tag;
@@ -217,6 +225,18 @@ static void in_order(void **state)
     }
 }
 
+/* Of a disk that likes few large reads the next layer's is there when the last one's ends. */
+static void large_reads(void **state)
+{
+    (void)state;
+    with_ring();
+    run(2, 4 * MIB, JOBS, 4 * MIB);
+    assert_int_equal(ring.most, 2);
+    assert_int_equal(ring.most_jobs, 2);
+    run(1, 4 * MIB, JOBS, 4 * MIB);
+    assert_int_equal(ring.most, 1);
+}
+
 /* What somebody waits for does not wait for what nobody does. */
 static void urgent_beside(void **state)
 {
@@ -245,6 +265,47 @@ static void urgent_beside(void **state)
     swn_fetch_stop(f);
     sem_destroy(&all);
     late = NULL;
+}
+
+/* How many reads have been issued once there are so many, or a while later. */
+static unsigned await(unsigned reads)
+{
+    for (int i = 0; i < 2500 && issued < reads; i++)
+        usleep(100);
+    return issued;
+}
+
+/* What waits for a little of another to be there does not once somebody waits for it, whether or not a read ends. */
+static void promoted(void **state)
+{
+    (void)state;
+    struct swn_fetch_opts opts = {.io = &table};
+    struct swn_fetch *f;
+    sem_t all;
+    sem_init(&all, 0, 0);
+    with_ring();
+    job_bytes = 4 * MIB;
+    struct swn_fetch_job job[2] = {
+        {.file = &file, .off = 0, .len = 2 * MIB, .done = done, .user = &all},
+        {.file = &file, .off = job_bytes, .len = job_bytes, .done = done, .user = &all},
+    };
+    issued = 0;
+    stuck = 1;
+    assert_int_equal(swn_fetch_start(&f, &opts), 0);
+    assert_int_equal(swn_fetch_submit(f, &job[0], 0), 0);
+    assert_int_equal(swn_fetch_submit(f, &job[1], 0), 0);
+    await(2);
+    usleep(20000);
+    unsigned before = issued;
+    swn_fetch_promote(f, &job[1]);
+    unsigned after = await(6);
+    stuck = 0;
+    assert_true(before == 2 && after == 6);
+    for (size_t i = 0; i < 2; i++)
+        while (sem_wait(&all))
+            ;
+    swn_fetch_stop(f);
+    sem_destroy(&all);
 }
 
 static void limits(void **state)
@@ -286,9 +347,9 @@ int main(void)
 {
     alarm(100); /* a hang is a failure */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(depth_and_size), cmocka_unit_test(by_default),    cmocka_unit_test(small_ones),
-        cmocka_unit_test(in_order),       cmocka_unit_test(urgent_beside), cmocka_unit_test(limits),
-        cmocka_unit_test(on_threads),
+        cmocka_unit_test(depth_and_size), cmocka_unit_test(by_default),  cmocka_unit_test(small_ones),
+        cmocka_unit_test(in_order),       cmocka_unit_test(large_reads), cmocka_unit_test(urgent_beside),
+        cmocka_unit_test(promoted),       cmocka_unit_test(limits),      cmocka_unit_test(on_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -618,6 +618,31 @@ static void nothing_kept(void **state)
     assert_int_equal(swn_plan_ring(nodes, 0, MIB, BANDWIDTH, LATENCY, &plan), -EINVAL);
 }
 
+static struct swn_plan plan_of(struct swn_plan_node *nodes, const double (*layers)[2], size_t n, double budget_mib,
+                               double speed)
+{
+    struct swn_plan plan;
+    for (size_t i = 0; i < n; i++)
+        nodes[i] =
+            (struct swn_plan_node){.bytes = (uint64_t)(layers[i][0] * (double)MIB), .compute_ns = layers[i][1] * 1e6};
+    assert_int_equal(swn_plan_make(nodes, n, (uint64_t)(budget_mib * (double)MIB), speed, 1e5, &plan), 0);
+    return plan;
+}
+
+/* A window is made of whole huge pages where the plan loses nothing by it, least of all a weight to the mapping. */
+static void whole_huge_pages(void **state)
+{
+    (void)state;
+    struct swn_plan_node nodes[4];
+    static const double some[4][2] = {{2.25, 2.8}, {7.75, 5}, {6.75, 0.875}, {13.5, 1}}; /* MiB, ms */
+    struct swn_plan plan = plan_of(nodes, some, 4, 26.25, 4.1);
+    assert_int_equal(plan.window_bytes, 8 * MIB); /* 7.75 would do */
+    static const double large[4][2] = {{0.25, 0.333}, {13.5, 6.333}, {6.5, 2.5}, {11.5, 3}};
+    plan = plan_of(nodes, large, 4, 8.25, 3.8);
+    assert_true(nodes[1].oversize && nodes[2].keep && nodes[3].oversize);
+    assert_int_equal(plan.window_bytes, MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -637,6 +662,7 @@ int main(void)
         cmocka_unit_test(nothing_kept),
         cmocka_unit_test(vgg_lodged),
         cmocka_unit_test(half_the_bytes),
+        cmocka_unit_test(whole_huge_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -420,6 +420,55 @@ static void resizing_a_ring(void **state)
         assert_memory_equal((const char *)swn_pool_ro(pool, g) + i, &i, sizeof i);
 }
 
+/* A frame never begins at the window's very end, which is its beginning. */
+static void at_the_very_end(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_pool_resize(pool, 8 * MIB), 0);
+    struct swn_frame *a = place(4 * MIB, SWN_POOL_STALE);
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    a->state = SWN_FRAME_USED;
+    struct swn_frame *b = place(2 * MIB, SWN_POOL_STALE);
+    assert_true(b && b->off == 0);
+}
+
+/* A window that was to be narrower, and is not after all, is a ring all the same. */
+static void called_off(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_pool_resize(pool, 8 * MIB), 0);
+    struct swn_frame *b = place(2 * MIB, SWN_POOL_STALE);
+    b->state = SWN_FRAME_USED;
+    b = place(6 * MIB, SWN_POOL_STALE);
+    assert_true(b && b->off == 2 * MIB);
+    b->users = 1;
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), -EBUSY);
+    swn_pool_ring(pool);
+    assert_int_equal(swn_pool_resize(pool, 8 * MIB), 0); /* never mind */
+    b->users = 0;
+    b->state = SWN_FRAME_USED;
+    place(5 * MIB, SWN_POOL_STALE)->state = SWN_FRAME_USED;
+    b = place(7 * MIB, SWN_POOL_STALE);
+    assert_true(b && b->off == 5 * MIB);
+}
+
+/* A program that closes the memfd keeps the window that there is. */
+static void closed_memfd(void **state)
+{
+    (void)state;
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    close(swn_pool_fd(pool));
+    assert_int_equal(swn_pool_resize(pool, 6 * MIB), -EBADF);
+    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
+    struct swn_frame *a = place(4 * MIB, SWN_POOL_STALE);
+    assert_non_null(a);
+    memset(swn_pool_rw(pool, a), 1, a->size);
+    assert_memory_equal(swn_pool_rw(pool, a), swn_pool_ro(pool, a), a->size);
+    swn_pool_release(pool, a);
+    assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
+    assert_non_null(place(2 * MIB, SWN_POOL_STALE));
+}
+
 static void resizing(void **state)
 {
     (void)state;
@@ -645,6 +694,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(around_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(unplanned, setup_unplanned, teardown),
         cmocka_unit_test_setup_teardown(resizing_a_ring, setup, teardown),
+        cmocka_unit_test_setup_teardown(at_the_very_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(called_off, setup_unplanned, teardown),
+        cmocka_unit_test_setup_teardown(closed_memfd, setup, teardown),
         cmocka_unit_test_setup_teardown(resizing, setup, teardown),
         cmocka_unit_test_setup_teardown(kept_frames, setup, teardown),
         cmocka_unit_test_setup_teardown(read_only_view, setup, teardown),

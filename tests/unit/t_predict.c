@@ -9,7 +9,10 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
 
+#include "swn_model.h"
 #include "swn_predict.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -97,6 +100,35 @@ static void test_busy_disk(void **state)
     assert_true(plan.latency_ns == other.latency_ns);
 }
 
+/* What each read costs beside its bytes is counted once. */
+static void test_busy_profile(void **state)
+{
+    (void)state;
+    struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, "app.py");
+    struct swn_model_opts none = {0};
+    struct swn_model m;
+    char path[] = "/tmp/t_predict.XXXXXX.json", why[SWN_MODEL_WHY] = "";
+    int fd = mkstemps(path, 5);
+    assert_true(p && fd >= 0);
+    close(fd);
+    swn_profile_add(p, "layer")->l = (struct swn_layer){MIB, 1, 0, 1e-3};
+    p->known = SWN_ALPHA | SWN_BETA;
+    p->c = (struct swn_coefficients){.alpha = 1e-9, .beta = 1e-4};
+    for (int i = 0; i < 3; i++) {
+        p->busy_alpha = (double[]){-1, 1e-4 / (2 * MIB), 3e-9 + 1e-4 / (2 * MIB)}[i];
+        assert_int_equal(swn_profile_save(p, path), 0);
+        int rc = swn_model_load(&m, path, &none, why);
+        if (rc)
+            fail_msg("%d %s", rc, why);
+        double alpha = swn_model_predict(&m).busy_alpha, wanted = i < 2 ? 0 : 3e-9;
+        if (!(alpha > wanted - 1e-15 && alpha < wanted + 1e-15))
+            fail_msg("%d: %g instead of %g", i, alpha, wanted);
+        swn_model_free(&m);
+    }
+    unlink(path);
+    swn_profile_free(p);
+}
+
 static void test_curve(void **state)
 {
     (void)state;
@@ -152,8 +184,8 @@ static void test_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),  cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
-        cmocka_unit_test(test_curve), cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_ends),         cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
+        cmocka_unit_test(test_busy_profile), cmocka_unit_test(test_curve),      cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
