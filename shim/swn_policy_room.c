@@ -232,7 +232,7 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     take_back_room(e); /* before anything has to be written */
     if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > swn_policy_first_window(e))
         swn_policy_resize_window(e, swn_policy_first_window(e));
-    if (e->window_goal > window(e)) {
+    if (e->pool && e->window_goal > window(e)) {
         keep_width(e);
         e->plan_dirty |= e->planned;
     }
