@@ -486,8 +486,8 @@ static void begin_tidal(void *arg)
 {
     begin_with(arg, BUDGET + ACTIVATION);
     settle(tidal_pass);
-    for (unsigned i = 0; !swn_arena_plot_idle(e->arena) || swn_arena_plot_cold(e->arena) || e->settling || e->plan_dirty;
-         i++) {
+    for (unsigned i = 0;
+         !swn_arena_plot_idle(e->arena) || swn_arena_plot_cold(e->arena) || e->settling || e->plan_dirty; i++) {
         CHECK(i < 24);
         tidal_pass();
     }
