@@ -8,6 +8,8 @@
 /* swn_plan.c cuts what is larger, into pieces of half as much at least; two of those have to be in the window. */
 #define CUT_FROM (16 * MIB)
 #define LEAST_WINDOW (4 * MIB)
+/* Each takes what the one before says; after three they differ by less than measurements do. */
+#define ROUNDS 3
 
 static uint64_t always_there(const struct swn_predict *p)
 {
@@ -66,6 +68,19 @@ static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, str
     return n;
 }
 
+static int predict(const struct swn_predict *p, struct swn_plan_node *nodes, size_t n, uint64_t weights, double alpha,
+                   struct swn_plan *out)
+{
+    double speed = alpha > 0 ? 1e-9 / alpha : 1e9; /* bytes per ns; 0 s per byte: no disk is that fast */
+    return swn_plan_predict(nodes, n, weights, speed, p->c.beta * 1e9, out);
+}
+
+/* Part of the time. */
+static double computing(const struct swn_plan *plan)
+{
+    return plan->latency_ns > plan->compute_ns ? plan->compute_ns / plan->latency_ns : 1;
+}
+
 int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_node *nodes,
                      struct swn_plan *out)
 {
@@ -75,16 +90,17 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
         return -ENOMEM;
     nodes = nodes ? nodes : own;
     size_t n = make_nodes(p, budget_bytes, nodes);
-    double alpha =
-        p->busy_alpha > p->c.alpha ? p->busy_alpha : p->c.alpha; /* operators nearly always compute while it reads */
-    double speed = alpha > 0 ? 1e-9 / alpha : 1e9;               /* bytes per ns; 0 s per byte: no disk is that fast */
     uint64_t weights = budget_bytes > taken ? budget_bytes - taken : 0;
-    int rc = n ? swn_plan_predict(nodes, n, weights, speed, p->c.beta * 1e9, out) : -EINVAL;
-    if (!rc && p->contention > 0 && out->latency_ns > 0) {
-        double busy = (double)out->streamed_bytes / speed / out->latency_ns; /* part of the time */
+    double slower = p->busy_alpha > p->c.alpha ? p->busy_alpha - p->c.alpha : 0;
+    int rc = n ? predict(p, nodes, n, weights, p->c.alpha, out) : -EINVAL;
+    if (!rc && (p->contention > 0 || slower > 0) && out->latency_ns > 0) {
+        double busy = (double)out->streamed_bytes * p->c.alpha * 1e9 / out->latency_ns; /* part of the time */
         for (size_t i = 0; i < n; i++)
             nodes[i].compute_ns *= 1 + p->contention * (busy < 1 ? busy : 1);
-        rc = swn_plan_predict(nodes, n, weights, speed, p->c.beta * 1e9, out);
+        /* The disk has the processors to itself while the program waits for it. How long that is says the plan before.
+         */
+        for (int round = 0; !rc && round < (slower > 0 ? ROUNDS : 1); round++)
+            rc = predict(p, nodes, n, weights, p->c.alpha + slower * computing(out), out);
     }
     free(own);
     return rc ? rc : (int)n;

@@ -82,22 +82,27 @@ static void test_contention(void **state)
     assert_true(contended.latency_ns == alone.latency_ns);
 }
 
-/* The disk is as fast as it is while the program computes, and never faster than by itself. */
+/* The disk is slower while the program computes, but not while that waits for it; and never faster than by itself. */
 static void test_busy_disk(void **state)
 {
     (void)state;
-    struct swn_predict alone = model(1e-9), busy = model(1e-9), slower = model(4e-9);
-    struct swn_plan plan, other;
-    uint64_t budget = swn_predict_least(&alone) + MIB * 4;
-    busy.busy_alpha = 4e-9;
-    assert_true(swn_predict_plan(&busy, budget, NULL, &plan) > 0 && plan.streamed_bytes > 0);
-    assert_true(swn_predict_plan(&slower, budget, NULL, &other) > 0);
-    assert_true(plan.latency_ns == other.latency_ns);
-    assert_true(swn_predict_plan(&alone, budget, NULL, &other) > 0);
-    assert_true(plan.latency_ns > other.latency_ns);
-    busy.busy_alpha = 1e-10;
-    assert_true(swn_predict_plan(&busy, budget, NULL, &plan) > 0);
-    assert_true(plan.latency_ns == other.latency_ns);
+    struct swn_plan plan, alone, slower;
+    for (int i = 0; i < 2; i++) {
+        double alpha = i ? 3e-8 : 1e-9;
+        struct swn_predict own = model(alpha), slow = model(4 * alpha), busy = model(alpha);
+        uint64_t budget = swn_predict_least(&own) + MIB * 4;
+        assert_true(swn_predict_plan(&own, budget, NULL, &alone) > 0 && alone.streamed_bytes > 0);
+        assert_true(swn_predict_plan(&slow, budget, NULL, &slower) > 0);
+        busy.busy_alpha = 4 * alpha;
+        assert_true(swn_predict_plan(&busy, budget, NULL, &plan) > 0);
+        assert_true(plan.latency_ns > alone.latency_ns && plan.latency_ns < slower.latency_ns);
+        double part = plan.compute_ns / plan.latency_ns, expect = (1 + 3 * part) * alone.latency_ns;
+        if (i) /* it waits nearly all the time */
+            assert_true(part < 0.1 && plan.latency_ns > 0.97 * expect && plan.latency_ns < 1.03 * expect);
+        busy.busy_alpha = alpha / 2;
+        assert_true(swn_predict_plan(&busy, budget, NULL, &plan) > 0);
+        assert_true(plan.latency_ns == alone.latency_ns);
+    }
 }
 
 /* What each read costs beside its bytes is counted once. */
