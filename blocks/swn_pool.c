@@ -112,9 +112,12 @@ static void punch(const struct swn_pool *p, char *at, uint64_t off, size_t size)
         fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)size);
 }
 
-/* Maps so much of the memfd, from `off` on, `at` so many bytes of both views, in place of what was there. */
+/* Maps so much of the memfd, from `off` on, `at` so many bytes of both views, in place of what was there. -EBADF where
+ * the program has closed it. */
 static int map_views(struct swn_pool *p, size_t at, uint64_t off, size_t size)
 {
+    if (!swn_owns(p->fd))
+        return -EBADF;
     char *views[] = {p->rw + at, p->ro + at};
     int prots[] = {PROT_READ | PROT_WRITE, PROT_READ};
     for (int i = 0; i < 2; i++) {
@@ -127,13 +130,12 @@ static int map_views(struct swn_pool *p, size_t at, uint64_t off, size_t size)
 
 static void close_ring(struct swn_pool *p)
 {
-    p->closed = p->ring && p->window && swn_owns(p->fd) && !map_views(p, p->window, 0, p->window);
+    if (!p->closed)
+        p->closed = p->ring && p->window && !map_views(p, p->window, 0, p->window);
 }
 
 void swn_pool_ring(struct swn_pool *p)
 {
-    if (p->ring)
-        return;
     p->ring = 1;
     if (!p->waits)
         close_ring(p);
@@ -157,13 +159,12 @@ int swn_pool_resize(struct swn_pool *p, size_t window)
         if (swn_pool_in_the_way(p, f, window))
             return -EBUSY;
     if (window == before) {
-        if (!p->closed)
-            close_ring(p);
+        close_ring(p);
         return 0;
     }
     p->closed = 0;
     /* What comes to the window was its beginning's second view, or one of an earlier window's. */
-    int err = window > before ? swn_owns(p->fd) ? map_views(p, before, before, window - before) : -EBADF : 0;
+    int err = window > before ? map_views(p, before, before, window - before) : 0;
     if (err)
         return err;
     if (window < before) {

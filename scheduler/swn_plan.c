@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "swn_huge.h"
 #include "swn_plan_steps.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -35,8 +36,6 @@
 #define WINDOW_PART 32
 #define DEPTH_WINDOW (8 * MIB)
 #define MORE_CAPS 32
-/* A virtual disk reads faster into huge pages (swn_huge.h), which a window has if it is made of whole ones. */
-#define HUGE (2 * MIB)
 /* Above so many nodes, sizes that are within a half of each other count as equal, else within an eighth; and windows
  * are tried in steps of one largest node, else of half of one. A plan has to be there in 5 ms (t_plan). */
 #define MANY_NODES 256
@@ -559,12 +558,13 @@ static uint64_t mapped_bytes(const struct problem *p)
     return bytes;
 }
 
-/* The candidate's window in whole huge pages, where what that keeps less of is not missed, nor left to the mapping. */
+/* The candidate's window in whole huge pages, into which a virtual disk reads faster (swn_huge.h), where what that
+ * keeps less of is not missed, nor left to the mapping. */
 static void widen_to_huge(struct problem *p, struct candidate *at, const struct swn_plan *empty)
 {
     struct candidate wide = *at;
     struct swn_plan plan = *empty, widened = *empty;
-    wide.window = (at->window + HUGE - 1) / HUGE * HUGE;
+    wide.window = (at->window + SWN_HUGE - 1) / SWN_HUGE * SWN_HUGE;
     if (wide.window == at->window || !try_candidate(p, at, INFINITY, &plan))
         return;
     uint64_t mapped = mapped_bytes(p);

@@ -97,8 +97,7 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
         double busy = (double)out->streamed_bytes * p->c.alpha * 1e9 / out->latency_ns; /* part of the time */
         for (size_t i = 0; i < n; i++)
             nodes[i].compute_ns *= 1 + p->contention * (busy < 1 ? busy : 1);
-        /* The disk has the processors to itself while the program waits for it. How long that is says the plan before.
-         */
+        /* The disk has the processors to itself while the program waits for it: so long, says the plan before. */
         for (int round = 0; !rc && round < (slower > 0 ? ROUNDS : 1); round++)
             rc = predict(p, nodes, n, weights, p->c.alpha + slower * computing(out), out);
     }

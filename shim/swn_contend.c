@@ -58,21 +58,13 @@ static void done(struct swn_fetch_job *job, int err)
     sem_post(&r->here);
 }
 
-static int is_busy(struct swn_contend *c)
+/* Whether it is to read now, or, if it may wait for that, at all. */
+static int wanted(struct swn_contend *c, int may_wait)
 {
     pthread_mutex_lock(&c->lock);
-    int busy = c->busy && !c->ended;
-    pthread_mutex_unlock(&c->lock);
-    return busy;
-}
-
-/* Waits until it is to read. 0: it is to end. */
-static int wanted(struct swn_contend *c)
-{
-    pthread_mutex_lock(&c->lock);
-    while (!c->busy && !c->ended)
+    while (may_wait && !c->busy && !c->ended)
         pthread_cond_wait(&c->told, &c->lock);
-    int go_on = !c->ended;
+    int go_on = c->busy && !c->ended;
     pthread_mutex_unlock(&c->lock);
     return go_on;
 }
@@ -91,7 +83,7 @@ static void read_all(struct swn_contend *c, struct swn_fetch *fetch, const struc
     for (size_t i = 0; i < AHEAD; i++)
         sem_init(&reads[i].here, 0, 0);
     for (;;) {
-        int more = next - first < AHEAD && (next > first ? is_busy(c) : wanted(c));
+        int more = next - first < AHEAD && wanted(c, next == first);
         if (!more && next == first)
             break;
         if (!more) {

@@ -168,22 +168,30 @@ static void keep_width(struct swn_engine *e)
     swn_pool_resize(e->pool, e->window_goal);
 }
 
+/* A plan counted on more. */
+static void give_up_width(struct swn_engine *e)
+{
+    keep_width(e);
+    e->plan_dirty |= e->planned;
+}
+
 int swn_policy_resize_window(struct swn_engine *e, size_t bytes)
 {
-    size_t most = swn_pool_window_most(e->pool), now = window(e), before = bytes;
+    size_t most = swn_pool_window_most(e->pool), now;
     bytes = bytes < most ? bytes : most;
     int held = is_held(e, bytes);
-    for (; !held && bytes > now && now != before; now = window(e)) {
-        before = now; /* it may itself give back what was lent to it */
-        if (swn_policy_try_room(e, bytes - now, NULL))
+    do {
+        now = window(e);
+        if (!held && bytes > now && swn_policy_try_room(e, bytes - now, NULL))
             return -ENOMEM;
-    }
+    } while (window(e) != now); /* it has given back what was lent to it, and needs as much more */
     e->window_goal = bytes;
     int err = swn_pool_resize(e->pool, bytes);
-    if (err && err != -EBUSY)
-        keep_width(e);
     e->filled += !err && bytes > now ? bytes - now : 0;
-    return !err || err == -EBUSY ? err : -EBADF;
+    if (!err || err == -EBUSY)
+        return err;
+    keep_width(e);
+    return -EBADF;
 }
 
 /* A window that could not change its size at once, because what is at its end was in use or still coming, does when it
@@ -192,8 +200,7 @@ void swn_policy_window(struct swn_engine *e)
 {
     if (!e->pool || e->window_goal == window(e) || swn_policy_resize_window(e, e->window_goal) != -ENOMEM)
         return;
-    keep_width(e); /* there is no room for more by now */
-    e->plan_dirty |= e->planned;
+    give_up_width(e); /* there is no room for more by now */
 }
 
 /* 0: the window is as narrow as it was before room was lent to it. */
@@ -232,10 +239,8 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     take_back_room(e); /* before anything has to be written */
     if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > swn_policy_first_window(e))
         swn_policy_resize_window(e, swn_policy_first_window(e));
-    if (e->pool && e->window_goal > window(e)) {
-        keep_width(e);
-        e->plan_dirty |= e->planned;
-    }
+    if (e->pool && e->window_goal > window(e))
+        give_up_width(e);
     swn_policy_window(e);
     if (swn_engine_resident(e) < before || swn_behind_wait(e))
         return 0;

@@ -132,27 +132,49 @@ static void done(struct swn_fetch_job *job, int err)
     sem_post(job->user);
 }
 
+/* Jobs of `len` bytes, one behind the other, and the queue they go to. */
+struct batch {
+    struct swn_fetch *f;
+    struct swn_fetch_job job[JOBS];
+    size_t jobs;
+    sem_t all;
+};
+
+static void begin(struct batch *b, unsigned depth, size_t piece, size_t jobs, size_t len)
+{
+    struct swn_fetch_opts opts = {.io = &table, .depth = depth, .piece_bytes = piece};
+    sem_init(&b->all, 0, 0);
+    job_bytes = len;
+    b->jobs = jobs;
+    for (size_t i = 0; i < jobs; i++)
+        b->job[i] = (struct swn_fetch_job){.file = &file, .off = i * len, .len = len, .done = done, .user = &b->all};
+    assert_int_equal(swn_fetch_start(&b->f, &opts), 0);
+}
+
+static void submit(struct batch *b, size_t jobs)
+{
+    for (size_t i = 0; i < jobs; i++)
+        assert_int_equal(swn_fetch_submit(b->f, &b->job[i], 0), 0);
+}
+
+static void end(struct batch *b)
+{
+    for (size_t i = 0; i < b->jobs; i++)
+        while (sem_wait(&b->all))
+            ;
+    swn_fetch_stop(b->f);
+    sem_destroy(&b->all);
+}
+
 /* All jobs are there before the first is read. */
 static void run(unsigned depth, size_t piece, size_t jobs, size_t len)
 {
-    struct swn_fetch_opts opts = {.io = &table, .depth = depth, .piece_bytes = piece};
-    struct swn_fetch_job job[JOBS];
-    struct swn_fetch *f;
-    sem_t all;
-    sem_init(&all, 0, 0);
-    job_bytes = len;
-    assert_int_equal(swn_fetch_start(&f, &opts), 0);
-    swn_fetch_pause(f);
-    for (size_t i = 0; i < jobs; i++) {
-        job[i] = (struct swn_fetch_job){.file = &file, .off = i * len, .len = len, .done = done, .user = &all};
-        assert_int_equal(swn_fetch_submit(f, &job[i], 0), 0);
-    }
-    swn_fetch_resume(f);
-    for (size_t i = 0; i < jobs; i++)
-        while (sem_wait(&all))
-            ;
-    swn_fetch_stop(f);
-    sem_destroy(&all);
+    struct batch b;
+    begin(&b, depth, piece, jobs, len);
+    swn_fetch_pause(b.f);
+    submit(&b, jobs);
+    swn_fetch_resume(b.f);
+    end(&b);
 }
 
 static void with_ring(void)
@@ -241,29 +263,16 @@ static void large_reads(void **state)
 static void urgent_beside(void **state)
 {
     (void)state;
-    struct swn_fetch_opts opts = {.io = &table};
-    struct swn_fetch *f;
-    sem_t all;
-    sem_init(&all, 0, 0);
+    struct batch b;
     with_ring();
-    job_bytes = 3 * MIB;
-    struct swn_fetch_job job[3];
-    for (size_t i = 0; i < 3; i++)
-        job[i] =
-            (struct swn_fetch_job){.file = &file, .off = i * job_bytes, .len = job_bytes, .done = done, .user = &all};
-    assert_int_equal(swn_fetch_start(&f, &opts), 0);
-    swn_fetch_pause(f);
-    late = &job[2];
-    in_a_wait = f;
-    assert_int_equal(swn_fetch_submit(f, &job[0], 0), 0);
-    assert_int_equal(swn_fetch_submit(f, &job[1], 0), 0);
-    swn_fetch_resume(f);
-    for (size_t i = 0; i < 3; i++)
-        while (sem_wait(&all))
-            ;
+    begin(&b, 0, 0, 3, 3 * MIB);
+    swn_fetch_pause(b.f);
+    late = &b.job[2];
+    in_a_wait = b.f;
+    submit(&b, 2);
+    swn_fetch_resume(b.f);
+    end(&b);
     assert_int_equal(ring.most_together, 6 * MIB);
-    swn_fetch_stop(f);
-    sem_destroy(&all);
     late = NULL;
 }
 
@@ -279,33 +288,21 @@ static unsigned await(unsigned reads)
 static void promoted(void **state)
 {
     (void)state;
-    struct swn_fetch_opts opts = {.io = &table};
-    struct swn_fetch *f;
-    sem_t all;
-    sem_init(&all, 0, 0);
+    struct batch b;
     with_ring();
-    job_bytes = 4 * MIB;
-    struct swn_fetch_job job[2] = {
-        {.file = &file, .off = 0, .len = 2 * MIB, .done = done, .user = &all},
-        {.file = &file, .off = job_bytes, .len = job_bytes, .done = done, .user = &all},
-    };
     issued = 0;
     stuck = 1;
-    assert_int_equal(swn_fetch_start(&f, &opts), 0);
-    assert_int_equal(swn_fetch_submit(f, &job[0], 0), 0);
-    assert_int_equal(swn_fetch_submit(f, &job[1], 0), 0);
+    begin(&b, 0, 0, 2, 4 * MIB);
+    b.job[0].len = 2 * MIB;
+    submit(&b, 2);
     await(2);
     usleep(20000);
     unsigned before = issued;
-    swn_fetch_promote(f, &job[1]);
+    swn_fetch_promote(b.f, &b.job[1]);
     unsigned after = await(6);
     stuck = 0;
+    end(&b);
     assert_true(before == 2 && after == 6);
-    for (size_t i = 0; i < 2; i++)
-        while (sem_wait(&all))
-            ;
-    swn_fetch_stop(f);
-    sem_destroy(&all);
 }
 
 static void limits(void **state)
