@@ -2,11 +2,7 @@
 #include "swn_probe.h"
 
 #include <errno.h>
-#include <semaphore.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "swn_fetch.h"
 #include "swn_scratch.h"
@@ -54,51 +50,23 @@ static void close_probe(struct probe *b)
 #define DEPTH 8
 #define WINDOW ((uint64_t)8 << 20)
 
-struct batch {
-    sem_t done;
-    _Atomic int err;
-};
-
-static void done(struct swn_fetch_job *job, int err)
-{
-    struct batch *w = job->user;
-    if (err)
-        atomic_store(&w->err, err);
-    sem_post(&w->done);
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* *seconds: of each of `depth` reads. All have ended when this returns. */
 static int read_batch(struct probe *b, uint64_t bytes, int depth, double *seconds)
 {
-    struct batch w = {.err = 0};
-    struct swn_fetch_job jobs[DEPTH];
+    struct swn_scratch_read reads[DEPTH];
     int rc = 0, submitted = 0;
-    sem_init(&w.done, 0, 0);
-    double begin = now_s();
+    double end = 0;
     while (!rc && submitted < depth) {
-        struct swn_fetch_job *job = &jobs[submitted];
-        *job = (struct swn_fetch_job){.file = &b->scratch.file->fetch,
-                                      .off = b->scratch.off,
-                                      .buf = b->scratch.buf,
-                                      .len = (size_t)bytes,
-                                      .done = done,
-                                      .user = &w};
-        rc = swn_fetch_submit(b->fetch, job, 0);
+        rc = swn_scratch_submit(&b->scratch, b->fetch, 0, (size_t)bytes, &reads[submitted]);
         submitted += !rc;
     }
-    for (int i = 0; i < submitted; i++)
-        while (sem_wait(&w.done) && errno == EINTR)
-            ;
-    *seconds = (now_s() - begin) / depth;
-    sem_destroy(&w.done);
-    return rc ? rc : atomic_load(&w.err);
+    for (int i = 0; i < submitted; i++) {
+        int err = swn_scratch_await(&reads[i]);
+        rc = rc ? rc : err;
+        end = reads[i].back_s > end ? reads[i].back_s : end;
+    }
+    *seconds = submitted ? (end - reads[0].begun_s) / depth : 0;
+    return rc;
 }
 
 static int probe_layer(struct probe *b, struct swn_profile_layer *l)

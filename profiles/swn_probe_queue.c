@@ -2,7 +2,6 @@
 #include "swn_probe_queue.h"
 
 #include <errno.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -47,45 +46,11 @@ struct grid {
     size_t at;     /* in the scratch file, where the next one is read: elsewhere each time */
 };
 
-struct wait {
-    sem_t done;
-    int err;
-};
-
 static double now_s(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static void done(struct swn_fetch_job *job, int err)
-{
-    struct wait *w = job->user;
-    w->err = err;
-    sem_post(&w->done);
-}
-
-static int read_job(const struct grid *g, struct swn_fetch *f, size_t at, size_t bytes, double *seconds)
-{
-    struct wait w = {.err = 0};
-    struct swn_fetch_job job = {.file = &g->scratch.file->fetch,
-                                .off = g->scratch.off + at,
-                                .buf = (char *)g->scratch.buf + at,
-                                .len = bytes,
-                                .done = done,
-                                .user = &w};
-    sem_init(&w.done, 0, 0);
-    double begin = now_s();
-    int rc = swn_fetch_submit(f, &job, 0);
-    if (!rc) {
-        while (sem_wait(&w.done) && errno == EINTR)
-            ;
-        rc = w.err;
-    }
-    *seconds = now_s() - begin;
-    sem_destroy(&w.done);
-    return rc;
 }
 
 /* A stretch of `bytes` in a queue of its own. */
@@ -95,10 +60,14 @@ static int read_stretch(struct grid *g, unsigned depth, size_t request, size_t b
     struct swn_fetch *f;
     if (g->at + bytes > g->scratch.bytes)
         g->at = 0;
+    struct swn_scratch_read r;
     int rc = swn_fetch_start(&f, &opts);
     if (rc)
         return rc;
-    rc = read_job(g, f, g->at, bytes, seconds);
+    rc = swn_scratch_submit(&g->scratch, f, g->at, bytes, &r);
+    if (!rc)
+        rc = swn_scratch_await(&r);
+    *seconds = r.back_s - r.begun_s;
     if (!rc && swn_fetch_path_now(f) == SWN_FETCH_BUFFERED)
         rc = -EOPNOTSUPP;
     swn_fetch_stop(f);

@@ -74,3 +74,36 @@ void swn_scratch_close(struct swn_scratch *s)
         munmap(s->buf, s->mapped);
     *s = (struct swn_scratch){0};
 }
+
+static void done(struct swn_fetch_job *job, int err)
+{
+    struct swn_scratch_read *r = job->user;
+    r->err = err;
+    r->back_s = now_s();
+    sem_post(&r->back);
+}
+
+int swn_scratch_submit(const struct swn_scratch *s, struct swn_fetch *queue, size_t at, size_t bytes,
+                       struct swn_scratch_read *r)
+{
+    *r = (struct swn_scratch_read){.job = {.file = &s->file->fetch,
+                                           .off = s->off + at,
+                                           .buf = (char *)s->buf + at,
+                                           .len = bytes,
+                                           .done = done,
+                                           .user = r},
+                                   .begun_s = now_s()};
+    sem_init(&r->back, 0, 0);
+    int rc = swn_fetch_submit(queue, &r->job, 0);
+    if (rc)
+        sem_destroy(&r->back);
+    return rc;
+}
+
+int swn_scratch_await(struct swn_scratch_read *r)
+{
+    while (sem_wait(&r->back) && errno == EINTR)
+        ;
+    sem_destroy(&r->back);
+    return r->err;
+}

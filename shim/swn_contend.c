@@ -1,14 +1,11 @@
 #define _GNU_SOURCE
 #include "swn_contend.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "swn_engine_priv.h"
 #include "swn_fetch.h"
 #include "swn_profile.h"
 #include "swn_scratch.h"
@@ -33,30 +30,9 @@ struct swn_contend {
     pthread_cond_t told;
     int busy, ended;
     _Atomic int ready;
-    uint64_t done_ns, bytes, ns; /* when the last read came; what came, and what it took */
+    uint64_t bytes; /* that came, and what they took */
+    double seconds;
 };
-
-struct read {
-    struct swn_contend *c;
-    struct swn_fetch_job job;
-    uint64_t start_ns;
-    sem_t here;
-};
-
-static void done(struct swn_fetch_job *job, int err)
-{
-    struct read *r = job->user;
-    struct swn_contend *c = r->c;
-    pthread_mutex_lock(&c->lock);
-    uint64_t now = swn_now_ns(), begin = r->start_ns > c->done_ns ? r->start_ns : c->done_ns;
-    if (!err) { /* a disk that fails is not a busy one; the program's own reads will say so */
-        c->bytes += job->len;
-        c->ns += now - begin;
-    }
-    c->done_ns = now;
-    pthread_mutex_unlock(&c->lock);
-    sem_post(&r->here);
-}
 
 /* Whether it is to read now, or, if it may wait for that, at all. */
 static int wanted(struct swn_contend *c, int may_wait)
@@ -69,42 +45,42 @@ static int wanted(struct swn_contend *c, int may_wait)
     return go_on;
 }
 
-static void await(struct read *r)
+/* *back_s: when the one before came. */
+static void await(struct swn_contend *c, struct swn_scratch_read *r, double *back_s)
 {
-    while (sem_wait(&r->here) && errno == EINTR)
-        ;
+    int err = swn_scratch_await(r);
+    double begun = r->begun_s > *back_s ? r->begun_s : *back_s;
+    if (err) /* a disk that fails is not a busy one; the program's own reads will say so */
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->bytes += r->job.len;
+    c->seconds += r->back_s > begun ? r->back_s - begun : 0;
+    pthread_mutex_unlock(&c->lock);
+    *back_s = r->back_s;
 }
 
 /* Over and over, for as long as it is wanted. */
 static void read_all(struct swn_contend *c, struct swn_fetch *fetch, const struct swn_scratch *s)
 {
-    struct read reads[AHEAD];
+    struct swn_scratch_read reads[AHEAD];
     size_t first = 0, next = 0, at = 0;
-    for (size_t i = 0; i < AHEAD; i++)
-        sem_init(&reads[i].here, 0, 0);
+    double back_s = 0;
     for (;;) {
         int more = next - first < AHEAD && wanted(c, next == first);
         if (!more && next == first)
             break;
         if (!more) {
-            await(&reads[first++ % AHEAD]);
+            await(c, &reads[first++ % AHEAD], &back_s);
             continue;
         }
-        struct read *r = &reads[next % AHEAD];
         size_t len = s->bytes - at < READ_BYTES ? s->bytes - at : READ_BYTES;
-        r->c = c;
-        r->start_ns = swn_now_ns();
-        r->job = (struct swn_fetch_job){
-            .file = &s->file->fetch, .off = s->off + at, .buf = s->buf + at, .len = len, .done = done, .user = r};
-        if (swn_fetch_submit(fetch, &r->job, 0))
+        if (swn_scratch_submit(s, fetch, at, len, &reads[next % AHEAD]))
             break;
         next++;
         at = at + len < s->bytes ? at + len : 0;
     }
     while (first < next)
-        await(&reads[first++ % AHEAD]);
-    for (size_t i = 0; i < AHEAD; i++)
-        sem_destroy(&reads[i].here);
+        await(c, &reads[first++ % AHEAD], &back_s);
 }
 
 static void *run(void *arg)
@@ -148,7 +124,7 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, 
 double swn_contend_alpha(struct swn_contend *c)
 {
     pthread_mutex_lock(&c->lock);
-    double alpha = c->bytes >= LEAST_BYTES ? (double)c->ns / 1e9 / (double)c->bytes : 0;
+    double alpha = c->bytes >= LEAST_BYTES ? c->seconds / (double)c->bytes : 0;
     pthread_mutex_unlock(&c->lock);
     return alpha;
 }

@@ -71,11 +71,15 @@ class Control:
 
 @functools.cache
 def _control(torch, program):
-    usage, record, _ = _run_in_cgroup(torch, program, {"LD_PRELOAD": str(harness.alloc_meter())} | RETURN_FREED)
-    assert usage.rc == 0 and record, usage
-    control = Control(usage, record)
-    assert control.base_anon > 0, usage
-    return control
+    """Its peak is sampled, so on a busy machine a short one can be missed, by 40 MiB, and never overstated: the higher of
+    two."""
+    controls = []
+    for _ in range(2):
+        usage, record, _ = _run_in_cgroup(torch, program, {"LD_PRELOAD": str(harness.alloc_meter())} | RETURN_FREED)
+        assert usage.rc == 0 and record, usage
+        controls.append(Control(usage, record))
+        assert controls[-1].base_anon > 0, usage
+    return max(controls, key=lambda control: control.base_anon)
 
 
 def _describe(usage, stats):
