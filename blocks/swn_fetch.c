@@ -315,6 +315,7 @@ static void wait_for_work(struct swn_fetch *f)
 static void *pread_thread(void *arg)
 {
     struct swn_fetch *f = arg;
+    swn_thread_be_prompt();
     pthread_mutex_lock(&f->lock);
     for (;;) {
         struct piece p = {0};
@@ -375,6 +376,7 @@ static void *first_thread(void *arg)
         pthread_mutex_unlock(&f->lock);
         return pread_thread(f);
     }
+    swn_thread_be_prompt();
     for (;;) {
         issue_all(f);
         if (!f->inflight) {

@@ -43,6 +43,8 @@ set(t_pages_LINK -Wl,--wrap=sysconf)
 set(t_budget_LINK -Wl,--wrap=swn_policy_make_plan)
 # The disk and the clock.
 set(t_drift_LINK -Wl,--wrap=swn_policy_disk_speed -Wl,--wrap=swn_now_ns)
+# The clock, processors, and sleep.
+set(t_awake_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=sched_getaffinity -Wl,--wrap=swn_cond_wait_until)
 # The clock, which is the simulated disk's.
 set(t_probe_queue_LINK -Wl,--wrap=clock_gettime)
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.

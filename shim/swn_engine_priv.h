@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "swn_arena.h"
+#include "swn_awake.h"
 #include "swn_control.h"
 #include "swn_encoding.h"
 #include "swn_engine.h"
@@ -74,6 +75,7 @@ struct swn_row_reading;
 struct swn_engine {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a frame arrived, was let go, or failed */
+    struct swn_awake awake; /* told of frames that arrived or failed */
     struct swn_config config;
     const struct swn_io *io;
     struct swn_arena *arena;

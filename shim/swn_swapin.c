@@ -101,6 +101,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     }
     if (!r && !f->users)
         swn_swapin_free(e, f);
+    swn_awake_tell(&e->awake);
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
 }
@@ -238,6 +239,18 @@ void swn_swapin_claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thre
     arg->frame = f;
 }
 
+/* Until something has changed, but not for longer than a wait that began at begin_ns may take: then ETIMEDOUT. */
+static int wait_for_change(struct swn_engine *e, uint64_t begin_ns)
+{
+    unsigned seen = swn_awake_told(&e->awake);
+    if (!swn_awake_worth(&e->awake, begin_ns))
+        return swn_cond_wait_until(&e->changed, &e->lock, begin_ns + swn_swapin_wait_ms * 1000000ull);
+    pthread_mutex_unlock(&e->lock);
+    swn_awake_wait(&e->awake, seen, begin_ns);
+    pthread_mutex_lock(&e->lock);
+    return 0;
+}
+
 int swn_swapin_await(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *r = arg->range;
@@ -245,12 +258,12 @@ int swn_swapin_await(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
     if (f->state == SWN_FRAME_FILLING && f->range == r) {
         swn_fetch_promote(e->fetch, &f->job);
         uint64_t begin = swn_now_ns();
-        uint64_t until = begin + swn_swapin_wait_ms * 1000000ull;
         while (f->range == r && f->state == SWN_FRAME_FILLING)
-            if (swn_cond_wait_until(&e->changed, &e->lock, until) == ETIMEDOUT)
+            if (wait_for_change(e, begin) == ETIMEDOUT)
                 break;
         uint64_t end = swn_now_ns();
         e->stall_ns += end - begin;
+        swn_awake_learn(&e->awake, end - begin);
         if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_STALL, t->index, "waiting", begin, end, f->size);
     }
