@@ -345,6 +345,16 @@ static int head_is_the_files(struct swn_engine *e, int fd, const void *buf, uint
     return 1;
 }
 
+/* Whoever loads a file again begins where it did before. The heads may have left the page cache since, and one at a
+ * time they took ResNet-152's second load 35 ms longer. load_lock held. */
+static void note_beginning(struct swn_engine *e, struct source *s, int fd, uint64_t off)
+{
+    if (!s->begins_at)
+        s->begins_at = off;
+    else if (s->begins_at == off)
+        swn_load_ask_for_heads(e, fd, s->store);
+}
+
 static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, off_t off, const sigset_t *before)
 {
     size_t delta, len;
@@ -362,6 +372,8 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     struct source *s = find(e, fd, before);
     const struct swn_store_extent *x =
         s && s->store ? swn_store_find(s->store, s->index, (uint64_t)off - delta, len) : NULL;
+    if (x)
+        note_beginning(e, s, fd, x->source_off);
     if (!x || !head_is_the_files(e, fd, buf, (uint64_t)off, delta))
         return -1;
     pthread_mutex_lock(&e->lock);

@@ -36,6 +36,7 @@ struct source {
     struct swn_layout *layout; /* of a watched one, set once before anybody uses it; NULL: not one that we read */
     _Atomic int edges_asked;
     uint32_t index;                  /* of the file in its store */
+    uint64_t begins_at;              /* where in the file a load's first registered read was; 0: none yet */
     char *path;                      /* of the file, when it was found; NULL: mapped */
     _Atomic int building, explained; /* a thread makes the store; a reader that waits has said so */
     unsigned waiting;                /* readers that do */

@@ -1,5 +1,6 @@
 /* Description: a store that is made because its checkpoint is read: only of what does not fit, never with the
- * program's own description of the file, one at a time, and a signal ends the wait for it, whenever it comes. */
+ * program's own description of the file, one at a time, and a signal ends the wait for it, whenever it comes.
+ * What is read of the file all the same is asked for in each load. */
 #define _GNU_SOURCE
 #include "swn_engine_fixture.h"
 
@@ -37,6 +38,14 @@ static int noted_fsync(void *ctx, int file)
     return swn_io_sys.fsync(ctx, file);
 }
 
+static unsigned asked;
+
+static int counted_fadvise(void *ctx, int file, uint64_t off, uint64_t len, int advice)
+{
+    asked += advice == POSIX_FADV_WILLNEED;
+    return swn_io_sys.fadvise(ctx, file, off, len, advice);
+}
+
 static int signalling_fstat(void *ctx, int file, struct stat *st)
 {
     if (atomic_exchange(&raise_now, 0))
@@ -54,6 +63,7 @@ static void begin(size_t budget)
     io = swn_io_sys;
     io.fsync = noted_fsync;
     io.fstat = signalling_fstat;
+    io.fadvise = counted_fadvise;
     CHECK(engine_begin(budget, SWN_CONFIG_AUTO, &io) == 0);
     for (int i = 0; i < 2; i++) {
         fd[i] = weights_file(WEIGHTS, WEIGHT_BYTES, name_in_a_row, &data_off);
@@ -121,6 +131,17 @@ static void signalled(void *none)
     CHECK(load(fd[0], 1) == (ssize_t)WEIGHT_BYTES && handled == 1);
 }
 
+/* What is read of the file even so is asked for whenever somebody begins with it. */
+static void loaded_again(void *none)
+{
+    (void)none;
+    begin(8 * MIB);
+    CHECK(load(fd[0], 0) == (ssize_t)WEIGHT_BYTES && asked >= WEIGHTS);
+    asked = 0;
+    CHECK(load(fd[0], 1) == (ssize_t)WEIGHT_BYTES && !asked);
+    CHECK(load(fd[0], 0) == (ssize_t)WEIGHT_BYTES && asked == WEIGHTS);
+}
+
 /* What a read by such a descriptor gives is EBADF, whatever is known of the file. */
 static void unreadable(void *none)
 {
@@ -182,6 +203,12 @@ static void a_signal_before_the_wait(void **state)
     alone(signalled);
 }
 
+static void heads_come_together(void **state)
+{
+    (void)state;
+    alone(loaded_again);
+}
+
 static void not_for_reading(void **state)
 {
     (void)state;
@@ -196,8 +223,9 @@ static void one_line_each(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(only_what_does_not_fit), cmocka_unit_test(one_at_a_time),
-                                       cmocka_unit_test(a_signal_before_the_wait), cmocka_unit_test(not_for_reading),
-                                       cmocka_unit_test(one_line_each)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_what_does_not_fit),   cmocka_unit_test(one_at_a_time),
+        cmocka_unit_test(a_signal_before_the_wait), cmocka_unit_test(heads_come_together),
+        cmocka_unit_test(not_for_reading),          cmocka_unit_test(one_line_each)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
