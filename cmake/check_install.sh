@@ -1,8 +1,8 @@
 #!/bin/bash
-# check_install.sh CMAKE BUILD LIBDIR BINDIR [HALF...]: `cmake --install` puts everything where the README says.
+# check_install.sh CMAKE BUILD LIBDIR BINDIR DATADIR MANDIR [HALF...]: `cmake --install` puts everything where the README says.
 set -euo pipefail
-cmake=$1 build=$2 libdir=$3 bindir=$4
-shift 4
+cmake=$1 build=$2 libdir=$3 bindir=$4 datadir=$5 mandir=$6
+shift 6
 
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
@@ -13,7 +13,12 @@ for half in "$@"; do
     want+=("$libdir/swapnet/aten-$half.so")
 done
 want+=("$bindir/swapnetctl" "$bindir/swapnetd" "$bindir/swapnet-partition" "$libdir/libswapnet-store.so" "$libdir/pkgconfig/swapnet.pc"
-    include/swapnet.h lib/systemd/system/swapnetd.service lib/systemd/system/swapnetd.socket)
+    include/swapnet.h lib/systemd/system/swapnetd.service lib/systemd/system/swapnetd.socket
+    "$datadir"/swapnet/devices/{jetson-nx,jetson-nano,raspberry-pi-3b-plus,raspberry-pi-4b}.json
+    "$datadir"/bash-completion/completions/{swapnetctl,swapnet-partition})
+if [ -d "$build/man" ]; then # scdoc was there
+    want+=("$mandir"/man{1/swapnetctl.1,1/swapnet-partition.1,7/swapnet.7,8/swapnetd.8})
+fi
 for file in "${want[@]}"; do
     if [ ! -s "$prefix/$file" ]; then
         echo "not installed: $file"

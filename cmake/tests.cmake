@@ -92,7 +92,8 @@ if(TARGET libswapnet)
         add_test(NAME aten-${half} COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_half.sh $<TARGET_FILE:aten-${half}>)
     endforeach()
     add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_install.sh
-        ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR} ${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_BINDIR} ${SWAPNET_HALVES})
+        ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR} ${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_DATADIR}
+        ${CMAKE_INSTALL_MANDIR} ${SWAPNET_HALVES})
     # Reads what the build is writing, should somebody build and test at once; a minute is plenty either way.
     set_tests_properties(library install PROPERTIES TIMEOUT 60)
 endif()

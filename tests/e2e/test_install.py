@@ -35,6 +35,17 @@ def test_units(prefix):
     assert done.returncode == 0 and not ours, done
 
 
+def test_what_the_unit_may_do(prefix):
+    """It is 1.9 of 10, of which 10 is a service that may do anything, where systemd is 252."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd-analyze")
+    done = subprocess.run(["systemd-analyze", "security", "--no-pager", "--offline=yes", "--threshold=25",
+                           prefix / "lib" / "systemd" / "system" / "swapnetd.service"], capture_output=True, text=True, timeout=60)
+    if "Overall exposure level" not in done.stdout:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout
+
+
 def completions(prefix, program, *words):
     script = ('source "$1"; shift; complete -p "$1" >/dev/null || exit 3; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
               f'_{program.replace("-", "_")}; printf "%s\\n" "${{COMPREPLY[@]}}"')
