@@ -269,11 +269,10 @@ def test_what_if(example):
     assert [model["budget_bytes"] for model in equal] == [40 * MIB] * 2
     assert equal[0]["latency_s"] == equal[1]["latency_s"] > equal[0]["sufficient_latency_s"] > 0
     assert equal[0]["block_count"] == len(equal[0]["points"]) + 1 >= 4
-    first, second = models(*two)  # Eq. 1
+    first, second = models(*two)
     assert second["budget_bytes"] > first["budget_bytes"] and second["latency_s"] <= first["latency_s"]
     assert first["name"] == "a" and second["urgency"] == 8
-    first, second = models("--policy", "minmax", *two)
-    assert second["latency_s"] <= first["latency_s"]
+    assert models("--policy", "minmax", *two) == [first, second]
     # there is enough for all: everyone gets the demand
     assert all(model["budget_bytes"] == model["demand_bytes"] for model in models("-t", "1G", *two[2:]))
     rows = list(csv.DictReader(io.StringIO(plan("-o", "csv", *two).stdout)))
@@ -284,3 +283,31 @@ def test_what_if(example):
     for bad in (("-t", "80M"), (str(example),), ("-t", "x", example), ("-t", "1G", "--policy", "best", example),
                 ("-t", "1G", f"{example},colour=1"), ("-t", "1G", f"{example},urgency=-1"), ("-t", "1G", "--delta", "2", example)):
         plan(*bad, code=2)
+
+
+def test_policies(tmp_path):
+    """Each does what it is for: Eq. 1 by the paper's formula, the same for all, and the least of the largest slowdowns."""
+    sizes = {"large": (24 * 4 * MIB, 0.024), "slow": (24 * 2 * MIB, 0.072)}
+    for name, (weights, seconds) in sizes.items():
+        layers = [{"name": f"l{i}.weight", "bytes": weights // 24, "depth": 1, "compute_s": seconds / 24} for i in range(24)]
+        (tmp_path / f"{name}.json").write_text(json.dumps({
+            "schema": 1, "kind": "model", "name": name, "other_bytes": 2 * MIB, "layers": layers,
+            "coefficients": {"alpha_s_per_byte": 1e-9, "beta_s_per_reference": 1e-4, "eta_s_per_reference": 1e-6}}))
+
+    def plan(policy, urgency=1):
+        made = json.loads(run(CTL, "plan", "-t", "80M", "--policy", policy, "-o", "json", f"large.json,urgency={urgency}",
+                              "slow.json", cwd=tmp_path).stdout)
+        assert made["policy"] == policy and sum(model["budget_bytes"] for model in made["models"]) == 80 * MIB
+        worst = max(model["latency_s"] / model["sufficient_latency_s"] for model in made["models"])
+        return [model["budget_bytes"] for model in made["models"]], worst
+
+    for urgency in 1, 2:
+        score = {name: seconds / weights for name, (weights, seconds) in sizes.items()}
+        score["large"] *= urgency
+        demand = {name: weights + 2 * MIB for name, (weights, _) in sizes.items()}
+        want = [(demand[n] / sum(demand.values()) + score[n] / sum(score.values())) / 2 * 80 * MIB for n in sizes]
+        assert plan("eq1", urgency)[0] == pytest.approx(want, abs=2)
+    assert plan("equal")[0] == plan("equal", 2)[0] == [40 * MIB] * 2
+    large, slow = plan("minmax")[0]
+    assert large > 40 * MIB > slow  # which hides its reads behind what it computes
+    assert plan("minmax")[1] < 0.8 * min(plan("eq1")[1], plan("equal")[1])
