@@ -14,7 +14,11 @@ static int show_version(int argc, char **argv);
 static int show_help(int argc, char **argv);
 
 static const struct swn_cli_command common[] = {
-    {"version", show_version, "show the version", "Usage: %s version\n"},
+    {"version", show_version, "show the version",
+     "Usage: %s version [-o table|json|csv]\n"
+     "\n"
+     "  -o, --output FORMAT  table (default), json or csv\n"
+     "  -h, --help           show this text\n"},
     {"help", show_help, "show help, also of one command", "Usage: %s help [COMMAND]\n"},
 };
 #define COMMON (sizeof common / sizeof *common)
@@ -113,11 +117,19 @@ static void overview(FILE *out)
 
 static int show_version(int argc, char **argv)
 {
-    if (argc > 1) {
-        swn_cli_error("unexpected argument '%s'", argv[1]);
+    static const char *const texts[] = {
+        "%s " SWAPNET_VERSION "\n",
+        "{\"schema\": 1, \"program\": \"%s\", \"version\": \"" SWAPNET_VERSION "\"}\n",
+        "program,version\n%s," SWAPNET_VERSION "\n",
+    };
+    int format = SWN_CLI_TABLE, rc = swn_cli_only_format(argc, argv, SWN_CLI_CSV, &format);
+    if (rc)
+        return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
+    if (optind < argc) {
+        swn_cli_error("unexpected argument '%s'", argv[optind]);
         return SWN_CLI_USAGE;
     }
-    printf("%s " SWAPNET_VERSION "\n", cli->program);
+    printf(texts[format], cli->program);
     return SWN_CLI_OK;
 }
 

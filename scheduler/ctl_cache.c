@@ -10,13 +10,15 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "ctl_output.h"
 #include "swn_cache.h"
 #include "swn_paths.h"
 #include "swn_size.h"
 
 struct request {
     char dir[PATH_MAX];
-    int json, all;
+    int format; /* enum swn_cli_format; -1: not given */
+    int all;
     char **words; /* behind the verb */
     int word_count;
 };
@@ -35,8 +37,7 @@ static int find_dir(struct request *r, const char *given)
 
 /* ---- ls ---- */
 
-static void print_json(const struct request *r, const struct swn_cache_entry *list, size_t count, uint64_t sum,
-                       uint64_t cap)
+static json_t *stores_json(const struct swn_cache_entry *list, size_t count)
 {
     json_t *stores = json_array();
     for (size_t i = 0; i < count; i++) {
@@ -45,11 +46,25 @@ static void print_json(const struct request *r, const struct swn_cache_entry *li
                                                 (json_int_t)list[i].bytes, "used_ns", (json_int_t)list[i].used_ns,
                                                 "source", source ? source : json_null(), "stale", list[i].stale));
     }
-    json_t *j = json_pack("{s:i s:s* s:I s:o s:o}", "schema", 1, "directory", r->dir, "bytes", (json_int_t)sum,
-                          "cap_bytes", cap ? json_integer((json_int_t)cap) : json_null(), "stores", stores);
-    json_dumpf(j, stdout, JSON_INDENT(2));
-    putchar('\n');
+    return stores;
+}
+
+static void print_json(const struct request *r, const struct swn_cache_entry *list, size_t count, uint64_t sum,
+                       uint64_t cap)
+{
+    json_t *j =
+        json_pack("{s:i s:s* s:I s:o s:o}", "schema", 1, "directory", r->dir, "bytes", (json_int_t)sum, "cap_bytes",
+                  cap ? json_integer((json_int_t)cap) : json_null(), "stores", stores_json(list, count));
+    ctl_print_json(j);
     json_decref(j);
+}
+
+static void print_csv(const struct swn_cache_entry *list, size_t count)
+{
+    static const char *const keys[] = {"name", "bytes", "used_ns", "source", "stale"};
+    json_t *stores = stores_json(list, count);
+    ctl_print_csv(keys, sizeof keys / sizeof *keys, stores);
+    json_decref(stores);
 }
 
 static void print_table(const struct request *r, const struct swn_cache_entry *list, size_t count, uint64_t sum,
@@ -90,7 +105,10 @@ static int list(const struct request *r)
     }
     for (size_t i = 0; i < count; i++)
         sum += entries[i].bytes;
-    (r->json ? print_json : print_table)(r, entries, count, sum, cap);
+    if (r->format == SWN_CLI_CSV)
+        print_csv(entries, count);
+    else
+        (r->format == SWN_CLI_JSON ? print_json : print_table)(r, entries, count, sum, cap);
     swn_cache_list_free(entries, count);
     return SWN_CLI_OK;
 }
@@ -197,7 +215,7 @@ static int take_options(struct request *r, int argc, char **argv)
         } else if (opt == 'a') {
             r->all = 1;
         } else if (opt == 'o') {
-            if ((r->json = swn_cli_format(optarg, SWN_CLI_JSON)) < 0)
+            if ((r->format = swn_cli_format(optarg, SWN_CLI_CSV)) < 0)
                 return -EINVAL;
         } else {
             swn_cli_bad_option(argv, opt);
@@ -215,13 +233,17 @@ static int take_options(struct request *r, int argc, char **argv)
 
 int ctl_cache(int argc, char **argv)
 {
-    struct request r = {0};
+    struct request r = {.format = -1};
     int rc = take_options(&r, argc, argv);
     if (rc)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
     const char *verb = argv[optind];
     if (strcmp(verb, "ls") == 0)
         return list(&r);
+    if (r.format >= 0) {
+        swn_cli_error("--output is for ls");
+        return SWN_CLI_USAGE;
+    }
     if (strcmp(verb, "rm") == 0)
         return remove_some(&r);
     if (strcmp(verb, "cap") == 0)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "ctl_output.h"
 #include "ctl_processes.h"
 #include "swn_control.h"
 #include "swn_process.h"
@@ -91,19 +92,12 @@ int ctl_ask_daemon_of(const char *pid, const char *request, json_t **out)
 
 /* ---- total and drain ---- */
 
-/* Nothing but --help, and `words` arguments. 0, 1 when help was shown, -EINVAL. */
-static int take_words(int argc, char **argv, int words)
+/* The format, and `words` arguments. 0, 1 when help was shown, -EINVAL. */
+static int take_words(int argc, char **argv, int words, int *format)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    int opt;
-    while ((opt = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        if (opt == 'h') {
-            swn_cli_help(argv[0]);
-            return 1;
-        }
-        swn_cli_bad_option(argv, opt);
-        return -EINVAL;
-    }
+    int rc = swn_cli_only_format(argc, argv, SWN_CLI_CSV, format);
+    if (rc)
+        return rc;
     if (argc - optind != words) {
         swn_cli_error("%s; see 'swapnetctl help %s'", argc - optind < words ? "something is missing" : "too many words",
                       argv[0]);
@@ -150,11 +144,33 @@ static void print_keepers(const json_t *answer)
     }
 }
 
+static void print_total(const json_t *answer)
+{
+    char a[32], b[32];
+    uint64_t bytes = (uint64_t)json_integer_value(json_object_get(answer, "total_bytes"));
+    uint64_t leased = (uint64_t)json_integer_value(json_object_get(answer, "leased_bytes"));
+    printf("total %s, leased %s%s\n", swn_format_mib(a, bytes), swn_format_mib(b, leased),
+           leased > bytes ? ": processes are giving back" : "");
+    print_keepers(answer);
+}
+
+/* Of those that keep, the numbers. */
+static void print_total_csv(json_t *answer)
+{
+    static const char *const keys[] = {"total_bytes", "leased_bytes", "least_bytes", "keepers"};
+    size_t i;
+    json_t *keeper, *pids = json_array();
+    json_array_foreach(json_object_get(answer, "keepers"), i, keeper)
+        json_array_append(pids, json_object_get(keeper, "pid"));
+    json_object_set_new(answer, "keepers", pids);
+    ctl_print_csv_row(keys, sizeof keys / sizeof *keys, answer);
+}
+
 int ctl_total(int argc, char **argv)
 {
     uint64_t bytes = 0;
-    char request[96], a[32], b[32];
-    int rc = take_words(argc, argv, 1);
+    char request[96];
+    int format = SWN_CLI_TABLE, rc = take_words(argc, argv, 1, &format);
     if (rc)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
     if (strcmp(argv[optind], "auto") && (swn_parse_size(argv[optind], &bytes) || !bytes)) {
@@ -165,25 +181,32 @@ int ctl_total(int argc, char **argv)
     json_t *answer = tell(request);
     if (!answer)
         return SWN_CLI_FAILURE;
-    bytes = (uint64_t)json_integer_value(json_object_get(answer, "total_bytes"));
-    uint64_t leased = (uint64_t)json_integer_value(json_object_get(answer, "leased_bytes"));
-    printf("total %s, leased %s%s\n", swn_format_mib(a, bytes), swn_format_mib(b, leased),
-           leased > bytes ? ": processes are giving back" : "");
-    print_keepers(answer);
+    if (format == SWN_CLI_JSON)
+        ctl_print_json(answer);
+    else if (format == SWN_CLI_CSV)
+        print_total_csv(answer);
+    else
+        print_total(answer);
     json_decref(answer);
     return SWN_CLI_OK;
 }
 
 int ctl_drain(int argc, char **argv)
 {
-    int rc = take_words(argc, argv, 0);
+    static const char *const keys[] = {"draining", "processes"};
+    int format = SWN_CLI_TABLE, rc = take_words(argc, argv, 0, &format);
     if (rc)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
     json_t *answer = tell("{\"op\":\"drain\"}");
     if (!answer)
         return SWN_CLI_FAILURE;
-    printf("swapnetd takes no more processes, and ends when %" JSON_INTEGER_FORMAT " more have ended\n",
-           json_integer_value(json_object_get(answer, "processes")));
+    if (format == SWN_CLI_JSON)
+        ctl_print_json(answer);
+    else if (format == SWN_CLI_CSV)
+        ctl_print_csv_row(keys, sizeof keys / sizeof *keys, answer);
+    else
+        printf("swapnetd takes no more processes, and ends when %" JSON_INTEGER_FORMAT " more have ended\n",
+               json_integer_value(json_object_get(answer, "processes")));
     json_decref(answer);
     return SWN_CLI_OK;
 }

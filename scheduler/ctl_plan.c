@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "ctl_output.h"
 #include "swn_cut.h"
 #include "swn_divide.h"
 #include "swn_model.h"
@@ -214,12 +215,12 @@ static int look_ahead(const struct what_if *w, struct candidate *c)
 
 /* --- what comes out --- */
 
-/* At most so many of the points, and whether there are more. */
-static void print_points(const struct candidate *c, size_t most)
+/* The first of the points, and whether there are more. */
+static void print_points(const struct candidate *c)
 {
-    for (size_t i = 1; i < c->blocks && i <= most; i++)
+    for (size_t i = 1; i < c->blocks && i <= POINTS_SHOWN; i++)
         printf("%s%zu", i > 1 ? " " : "", c->first[i]);
-    puts(c->blocks && c->blocks - 1 > most ? " …" : "");
+    puts(c->blocks && c->blocks - 1 > POINTS_SHOWN ? " …" : "");
 }
 
 static const char *ms_text(char out[32], double s)
@@ -242,7 +243,7 @@ static void print_table(const struct what_if *w)
         printf("%-24s %12s %12s %7.3g %10s %10s %10s  %6zu  ", x->name, swn_format_mib(a, swn_predict_demand(&p)),
                swn_format_mib(b, x->budget), x->urgency, ms_text(c, x->sufficient_s), ms_text(d, x->library_s),
                ms_text(e, x->blocks_s), x->blocks);
-        print_points(x, POINTS_SHOWN);
+        print_points(x);
     }
 }
 
@@ -251,7 +252,7 @@ static json_t *seconds(double s)
     return s < 0 ? json_null() : json_real(s);
 }
 
-static void print_json(const struct what_if *w)
+static json_t *models_json(const struct what_if *w)
 {
     json_t *models = json_array();
     for (size_t i = 0; i < w->n; i++) {
@@ -268,43 +269,26 @@ static void print_json(const struct what_if *w)
                               seconds(x->sufficient_s), "latency_s", seconds(x->library_s), "blocks_latency_s",
                               seconds(x->blocks_s), "block_count", (json_int_t)x->blocks, "points", points));
     }
+    return models;
+}
+
+static void print_json(const struct what_if *w)
+{
     json_t *j = json_pack("{s:i s:I s:s s:f s:o}", "schema", 1, "total_bytes", (json_int_t)w->total, "policy",
-                          swn_divide_name(w->policy), "delta", w->delta, "models", models);
+                          swn_divide_name(w->policy), "delta", w->delta, "models", models_json(w));
     json_dumpf(j, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(j);
 }
 
-static void csv_text(const char *text)
-{
-    putchar('"');
-    for (; *text; text++)
-        printf(*text == '"' ? "\"\"" : "%c", *text);
-    putchar('"');
-}
-
-static void csv_seconds(double s)
-{
-    if (s >= 0)
-        printf(",%.9g", s);
-    else
-        putchar(',');
-}
-
 static void print_csv(const struct what_if *w)
 {
-    puts("name,demand_bytes,budget_bytes,urgency,sufficient_latency_s,latency_s,blocks_latency_s,block_count,points");
-    for (size_t i = 0; i < w->n; i++) {
-        const struct candidate *x = &w->c[i];
-        struct swn_predict p = swn_model_predict(&x->m);
-        csv_text(x->name);
-        printf(",%" PRIu64 ",%" PRIu64 ",%g", swn_predict_demand(&p), x->budget, x->urgency);
-        csv_seconds(x->sufficient_s);
-        csv_seconds(x->library_s);
-        csv_seconds(x->blocks_s);
-        printf(",%zu,", x->blocks);
-        print_points(x, SIZE_MAX);
-    }
+    static const char *const keys[] = {
+        "name",      "demand_bytes",     "budget_bytes", "urgency", "sufficient_latency_s",
+        "latency_s", "blocks_latency_s", "block_count",  "points"};
+    json_t *models = models_json(w);
+    ctl_print_csv(keys, sizeof keys / sizeof *keys, models);
+    json_decref(models);
 }
 
 int ctl_plan(int argc, char **argv)

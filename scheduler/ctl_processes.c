@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "ctl_output.h"
 #include "ctl_processes.h"
 #include "swn_control.h"
 #include "swn_size.h"
@@ -201,27 +202,17 @@ json_t *ctl_collect(const struct ctl_filter *r)
 
 /* ---- printing ---- */
 
-static void print_json(json_t *root)
-{
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
-    if (text)
-        puts(text);
-    free(text);
-}
-
 /* One cell as text; names are a stranger's, so no control character of theirs reaches the terminal. */
-static const char *cell(char *buf, size_t size, json_t *value, enum kind kind, int format)
+static const char *cell(char *buf, size_t size, json_t *value, enum kind kind)
 {
     char mib[32];
     if (json_is_null(value))
-        snprintf(buf, size, "%s", format == SWN_CLI_TABLE ? "-" : "");
+        snprintf(buf, size, "-");
     else if (kind == TEXT)
         snprintf(buf, size, "%s", json_string_value(value));
-    else if (kind == URGENCY)
-        snprintf(buf, size, "%g", json_real_value(value));
-    else if (kind == BYTES && format == SWN_CLI_TABLE)
+    else if (kind == BYTES)
         snprintf(buf, size, "%s", swn_format_mib(mib, (uint64_t)json_integer_value(value)));
-    else if (kind == NANOSECONDS && format == SWN_CLI_TABLE)
+    else if (kind == NANOSECONDS)
         snprintf(buf, size, "%.3f s", (double)json_integer_value(value) / 1e9);
     else
         snprintf(buf, size, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
@@ -249,7 +240,7 @@ static void print_kept(const json_t *process)
         printf("%7s beyond its budgets: %s of weights that a device keeps for good\n", "", swn_format_mib(text, kept));
 }
 
-static void print_table(json_t *root)
+static void print_table(const json_t *root)
 {
     json_t *processes = json_object_get(root, "processes");
     size_t i;
@@ -264,49 +255,23 @@ static void print_table(json_t *root)
     {
         for (size_t c = 0; c < COLUMNS; c++)
             if (columns[c].title)
-                printf(
-                    "%s%*s", c ? " " : "", columns[c].width,
-                    cell(buf, sizeof(buf), json_object_get(process, columns[c].key), columns[c].kind, SWN_CLI_TABLE));
+                printf("%s%*s", c ? " " : "", columns[c].width,
+                       cell(buf, sizeof(buf), json_object_get(process, columns[c].key), columns[c].kind));
         putchar('\n');
         print_kept(process);
     }
 }
 
-static void print_csv_cell(const char *text)
+static void print_csv(const json_t *root)
 {
-    if (!strpbrk(text, ",\" ")) {
-        fputs(text, stdout);
-        return;
-    }
-    putchar('"');
-    for (; *text; text++)
-        printf("%s%c", *text == '"' ? "\"" : "", *text);
-    putchar('"');
-}
-
-static void print_csv(json_t *root)
-{
-    json_t *processes = json_object_get(root, "processes");
-    size_t i;
-    json_t *process;
-    char buf[1024];
+    const char *keys[COLUMNS];
     for (size_t c = 0; c < COLUMNS; c++)
-        printf("%s%s", c ? "," : "", columns[c].key);
-    putchar('\n');
-    json_array_foreach(processes, i, process)
-    {
-        for (size_t c = 0; c < COLUMNS; c++) {
-            if (c)
-                putchar(',');
-            print_csv_cell(
-                cell(buf, sizeof(buf), json_object_get(process, columns[c].key), columns[c].kind, SWN_CLI_CSV));
-        }
-        putchar('\n');
-    }
+        keys[c] = columns[c].key;
+    ctl_print_csv(keys, COLUMNS, json_object_get(root, "processes"));
 }
 
 void ctl_print(json_t *root, int format)
 {
-    static void (*const print[])(json_t *) = {print_table, print_json, print_csv};
+    static void (*const print[])(const json_t *) = {print_table, ctl_print_json, print_csv};
     print[format](root);
 }

@@ -22,7 +22,7 @@ enum { OPT_SHOW = 256, OPT_DISK };
 
 struct options {
     const char *output, *show; /* may be NULL */
-    int disk;
+    int disk, budget, store;   /* which of them were given */
     /* What is found afterwards has to be new, and an old profile stays until there is one: it is written into a
      * directory of its own beside the old one. */
     char directory[PATH_MAX], made[PATH_MAX];
@@ -54,6 +54,7 @@ static int take_options(struct options *o, int argc, char **argv)
         } else if (opt == OPT_DISK) {
             o->disk = 1;
         } else if (opt == 'b' || opt == 's') {
+            *(opt == 'b' ? &o->budget : &o->store) = 1;
             if (setenv(opt == 'b' ? "SWAPNET_BUDGET" : "SWAPNET_STORE", optarg, 1))
                 return -EINVAL;
         } else {
@@ -65,6 +66,14 @@ static int take_options(struct options *o, int argc, char **argv)
     o->count = argc - optind;
     if ((o->count != 0) + (o->show != NULL) + o->disk != 1 || (o->output && !o->output[0])) {
         swn_cli_error("give a command to run, or --disk, or --show with a profile; see 'swapnetctl help profile'");
+        return -EINVAL;
+    }
+    if (o->show && (o->output || o->budget || o->store)) {
+        swn_cli_error("--show takes no other option: for programs, the profile itself is JSON");
+        return -EINVAL;
+    }
+    if (o->disk && o->budget) {
+        swn_cli_error("--disk runs nothing that a budget could be for");
         return -EINVAL;
     }
     return 0;

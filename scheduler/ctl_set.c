@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "ctl_output.h"
 #include "ctl_processes.h"
 #include "swn_label.h"
 #include "swn_size.h"
@@ -107,22 +108,22 @@ static int ask(json_t *request, const char *pid, json_t **out, int *is_daemon)
 
 static int report(json_t *answer, const char *pid, int format)
 {
+    static const char *const keys[] = {"pid", "budget_bytes", "urgency", "bound"};
     char mib[32];
     const char *error = json_string_value(json_object_get(answer, "error"));
     if (error) {
         swn_cli_error("process %s: %s; nothing was changed", pid, error);
         return SWN_CLI_FAILURE;
     }
-    if (format == SWN_CLI_JSON) {
-        char *text = json_dumps(answer, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-        puts(text ? text : "");
-        free(text);
-        return SWN_CLI_OK;
-    }
-    printf("process %s: budget %s, urgency %g%s\n", pid,
-           swn_format_mib(mib, (uint64_t)json_integer_value(json_object_get(answer, "budget_bytes"))),
-           json_number_value(json_object_get(answer, "urgency")),
-           json_is_false(json_object_get(answer, "bound")) ? "; it is giving back what it has above that" : "");
+    if (format == SWN_CLI_JSON)
+        ctl_print_json(answer);
+    else if (format == SWN_CLI_CSV)
+        ctl_print_csv_row(keys, sizeof keys / sizeof *keys, answer);
+    else
+        printf("process %s: budget %s, urgency %g%s\n", pid,
+               swn_format_mib(mib, (uint64_t)json_integer_value(json_object_get(answer, "budget_bytes"))),
+               json_number_value(json_object_get(answer, "urgency")),
+               json_is_false(json_object_get(answer, "bound")) ? "; it is giving back what it has above that" : "");
     return SWN_CLI_OK;
 }
 
@@ -149,7 +150,7 @@ static int set(char **words, int count, int format)
 
 int ctl_set(int argc, char **argv)
 {
-    int format = SWN_CLI_TABLE, rc = swn_cli_only_format(argc, argv, SWN_CLI_JSON, &format);
+    int format = SWN_CLI_TABLE, rc = swn_cli_only_format(argc, argv, SWN_CLI_CSV, &format);
     if (rc)
         return rc > 0 ? SWN_CLI_OK : SWN_CLI_USAGE;
     if (argc - optind < 2) {

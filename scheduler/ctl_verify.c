@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "ctl_output.h"
 #include "ctl_processes.h"
 #include "swn_paths.h"
 #include "swn_results.h"
@@ -62,7 +63,7 @@ static int take_options(struct verify *v, int argc, char **argv)
             swn_cli_help(argv[0]);
             return 1;
         } else if (opt == 'o') {
-            if ((v->format = swn_cli_format(optarg, SWN_CLI_JSON)) < 0)
+            if ((v->format = swn_cli_format(optarg, SWN_CLI_CSV)) < 0)
                 return -EINVAL;
         } else if (opt == 'b' || opt == 's' || opt == OPT_MEMORY) {
             const char *name = opt == 'b' ? "SWAPNET_BUDGET" : opt == 's' ? "SWAPNET_STORE" : "SWAPNET_MEMORY";
@@ -285,18 +286,38 @@ static json_t *difference_json(const struct verify *v)
                      swn_results_describe(b, d->stream[1], d->place, swapped, sizeof swapped));
 }
 
-static void print_json(const struct verify *v, const char *verdict)
+static json_t *runs_json(const struct verify *v)
 {
     json_t *runs = json_array();
     for (int i = 0; i < RUNS; i++)
         if (v->runs[i].done)
             json_array_append_new(runs, run_json(&v->runs[i], i));
+    return runs;
+}
+
+static void print_json(const struct verify *v, const char *verdict)
+{
     json_t *j = json_pack("{s:i s:s s:I s:o s:o}", "schema", 1, "verdict", verdict, "budget_bytes",
-                          (json_int_t)v->budget_bytes, "runs", runs, "first_difference", difference_json(v));
-    char *text = j ? json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
-    puts(text ? text : "{}");
-    free(text);
+                          (json_int_t)v->budget_bytes, "runs", runs_json(v), "first_difference", difference_json(v));
+    ctl_print_json(j);
     json_decref(j);
+}
+
+/* A line for each run. */
+static void print_csv(const struct verify *v, const char *verdict)
+{
+    static const char *const keys[] = {"verdict",    "budget_bytes",   "swapnet",          "exit_status",
+                                       "seconds",    "processes",      "results",          "unseen",
+                                       "peak_bytes", "streamed_bytes", "over_budget_bytes"};
+    json_t *runs = runs_json(v), *run;
+    size_t i;
+    json_array_foreach(runs, i, run)
+    {
+        json_object_set_new(run, "verdict", json_string(verdict));
+        json_object_set_new(run, "budget_bytes", json_integer((json_int_t)v->budget_bytes));
+    }
+    ctl_print_csv(keys, sizeof keys / sizeof *keys, runs);
+    json_decref(runs);
 }
 
 static void print_runs(const struct verify *v)
@@ -363,6 +384,8 @@ static int answer(struct verify *v)
     const char *verdict = same ? "same" : repeats ? "different" : "undetermined";
     if (v->format == SWN_CLI_JSON) {
         print_json(v, verdict);
+    } else if (v->format == SWN_CLI_CSV) {
+        print_csv(v, verdict);
     } else {
         print_runs(v);
         if (same)

@@ -39,7 +39,7 @@ static const struct swn_cli_command commands[] = {
      "  -b, --budget SIZE    memory for tensors; without: a quarter of what they take without swapnet\n"
      "      --memory SIZE    memory for the whole process\n"
      "  -s, --store DIR      where block stores, spill files and what is recorded go\n"
-     "  -o, --output FORMAT  table (default) or json\n"
+     "  -o, --output FORMAT  table (default), json or csv\n"
      "  -h, --help           show this text\n"
      "\n"
      "Exit status: 0: the same bits; 4: others; 5: the program does not repeat itself; 1: it could not be found out; 2 "
@@ -66,25 +66,31 @@ static const struct swn_cli_command commands[] = {
      "  -o, --output FORMAT  table (default), json or csv\n"
      "  -h, --help           show this text\n"},
     {"set", ctl_set, "change the budget or the urgency of a program",
-     "Usage: swapnetctl set [-o table|json] PID|NAME [budget=SIZE|auto] [urgency=NUMBER]\n"
+     "Usage: swapnetctl set [-o table|json|csv] PID|NAME [budget=SIZE|auto] [urgency=NUMBER]\n"
      "\n"
      "Changes what is given, all of it or nothing, while the program runs. Under swapnetd the budget is a fixed part "
      "of\n"
      "the total; budget=auto leaves it to the policy again. Urgency is from 0.001 to 1000, 1 is ordinary.\n"
      "\n"
-     "  -o, --output FORMAT  table (default) or json\n"
+     "  -o, --output FORMAT  table (default), json or csv\n"
      "  -h, --help           show this text\n"
      "\n"
      "Exit status: 0; 1 when it is refused, which says what would be accepted; 2 for wrong usage.\n"},
     {"total", ctl_total, "change what swapnetd divides",
-     "Usage: swapnetctl total SIZE|auto\n"
+     "Usage: swapnetctl total [-o table|json|csv] SIZE|auto\n"
      "\n"
      "All programs together get SIZE from now on. Those that lose give back first. auto: what swapnetd was started\n"
-     "with, a size or a share of memory, counts again.\n"},
-    {"drain", ctl_drain, "let swapnetd end when its programs have",
-     "Usage: swapnetctl drain\n"
+     "with, a size or a share of memory, counts again.\n"
      "\n"
-     "swapnetd takes no more programs, and ends when those it serves have ended.\n"},
+     "  -o, --output FORMAT  table (default), json or csv\n"
+     "  -h, --help           show this text\n"},
+    {"drain", ctl_drain, "let swapnetd end when its programs have",
+     "Usage: swapnetctl drain [-o table|json|csv]\n"
+     "\n"
+     "swapnetd takes no more programs, and ends when those it serves have ended.\n"
+     "\n"
+     "  -o, --output FORMAT  table (default), json or csv\n"
+     "  -h, --help           show this text\n"},
     {"profile", ctl_profile, "run a program and measure its layers",
      "Usage: swapnetctl profile [-o FILE] [-b SIZE] [-s DIR] [--] COMMAND [ARGUMENT]...\n"
      "       swapnetctl profile --disk [-o FILE] [-s DIR]\n"
@@ -117,13 +123,13 @@ static const struct swn_cli_command commands[] = {
      "\n"
      "Exit status: 0; 1 when the total is too small or a file cannot be read; 2 for wrong usage.\n"},
     {"cache", ctl_cache, "look after the cache of block stores",
-     "Usage: swapnetctl cache ls [-o table|json]\n"
+     "Usage: swapnetctl cache ls [-o table|json|csv]\n"
      "       swapnetctl cache rm NAME...|--all\n"
      "       swapnetctl cache cap [SIZE|none]\n"
      "\n"
      "Shows the block stores that checkpoints have in the cache, removes some, shows or sets how large all may be.\n"
      "\n"
-     "  -o, --output FORMAT  table (default) or json\n"
+     "  -o, --output FORMAT  table (default), json or csv\n"
      "      --all            remove every store\n"
      "  -s, --store DIR      the cache directory (SWAPNET_STORE)\n"
      "  -h, --help           show this text\n"

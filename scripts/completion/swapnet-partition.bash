@@ -22,6 +22,10 @@ _swapnet_partition()
         mapfile -t COMPREPLY < <(compgen -f -W "jetson-nx jetson-nano raspberry-pi-3b-plus raspberry-pi-4b" -- "$cur")
         return
         ;;
+    version:-o | version:--output)
+        mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur")
+        return
+        ;;
     build:-s | build:--store)
         mapfile -t COMPREPLY < <(compgen -d -- "$cur")
         return
@@ -37,6 +41,7 @@ _swapnet_partition()
     plan) words="--budget --blocks --profile --device --delta --curve --output --help" ;;
     table) words="--blocks --profile --device --output --help" ;;
     extract) words="--output --skip --help" ;;
+    version) words="--output --help" ;;
     esac
     if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")

@@ -59,7 +59,7 @@ _swapnetctl()
         case $prev in
         -b | --budget | --memory) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
         -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
-        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json" -- "$cur") ;;
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
         *)
             if [[ $cur == -* ]]; then
                 mapfile -t COMPREPLY < <(compgen -W "--budget --memory --store --output --help --" -- "$cur")
@@ -90,7 +90,7 @@ _swapnetctl()
         ;;
     set)
         case $prev in
-        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json" -- "$cur") ;;
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
         *)
             if [[ $cur == -* ]]; then
                 mapfile -t COMPREPLY < <(compgen -W "--output --help" -- "$cur")
@@ -103,7 +103,18 @@ _swapnetctl()
             ;;
         esac
         ;;
-    total) mapfile -t COMPREPLY < <(compgen -W "auto 256M 512M 1G 2G 4G" -- "$cur") ;;
+    total | drain | version)
+        case $prev in
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
+        *)
+            if [[ $cur == -* || $command != total ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "--output --help" -- "$cur")
+            else
+                mapfile -t COMPREPLY < <(compgen -W "auto 256M 512M 1G 2G 4G" -- "$cur")
+            fi
+            ;;
+        esac
+        ;;
     profile)
         case $prev in
         -o | --output | --show) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
@@ -138,7 +149,7 @@ _swapnetctl()
         ;;
     cache)
         case $prev in
-        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json" -- "$cur") ;;
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
         -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
         cap) mapfile -t COMPREPLY < <(compgen -W "none 10G 20G 50G" -- "$cur") ;;
         *)

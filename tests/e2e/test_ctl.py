@@ -316,6 +316,15 @@ def test_set_does_not_pass_the_daemon_by(runtime):
     assert fails(result, 1, "the daemon of process 900001 does not answer") and process.requests == [{"op": "status"}]
 
 
+def test_set_without_a_daemon(runtime):
+    """What the process answers, in each format."""
+    Fake(runtime, 900001, stats(900001, budget_bytes=64 << 20, bound=False))
+    def changed(form):
+        return ctl("set", "900001", "budget=64M", "-o", form, env={"XDG_RUNTIME_DIR": str(runtime)}).stdout
+    assert changed("csv") == "pid,budget_bytes,urgency,bound\n900001,67108864,2.5,false\n"
+    assert json.loads(changed("json"))["bound"] is False and "it is giving back" in changed("table")
+
+
 def test_set_asks_the_daemon_of_the_process(runtime, tmp_path):
     """Not that of the environment, which may be another user's."""
     (tmp_path / "theirs").mkdir(mode=0o700)
@@ -448,10 +457,14 @@ def test_help_and_version():
     assert ctl("list", "--help").stdout == ctl("help", "status").stdout
     version = ctl("version").stdout
     assert version.startswith("swapnetctl ") and version == ctl("--version").stdout
+    number = version.split()[1]
+    assert json.loads(ctl("version", "-o", "json").stdout) == {"schema": 1, "program": "swapnetctl", "version": number}
+    assert ctl("version", "-o", "csv").stdout == f"program,version\nswapnetctl,{number}\n"
 
 
 @pytest.mark.parametrize("args", [("nonsense",), ("--nonsense",), ("help", "nonsense"), ("help", "run", "x"),
-                                  ("version", "x")])
+                                  ("version", "x"), ("version", "-o", "xml"), ("total", "-o", "xml", "64M"),
+                                  ("drain", "now"), ("cache", "cap", "-o", "json"), ("cache", "rm", "-o", "csv", "--all")])
 def test_usage_errors(args):
     assert fails(ctl(*args), 2)
 

@@ -72,3 +72,5 @@ def test_words_of_completions(prefix):
     assert "auto" in completions(prefix, "swapnetctl", "total", "")
     assert completions(prefix, "swapnetctl", "run", "--name", "x", "--daemon", "o") == ["off"]
     assert completions(prefix, "swapnetctl", "set", "1", "bud") == ["budget="]
+    for command in "set", "total", "drain", "version", "verify", "cache":
+        assert "csv" in completions(prefix, "swapnetctl", command, "-o", ""), command

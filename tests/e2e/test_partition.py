@@ -4,6 +4,8 @@ power: the old store or the new one, whole, and nothing else (FAULTS 4 to 11).
 The faults from outside need strace, and root for mounts; without those a test is skipped.
 """
 import collections
+import csv
+import io
 import json
 import os
 import pathlib
@@ -297,6 +299,8 @@ def test_cache_commands(checkpoints, disk):
     assert listed["schema"] == 1 and listed["bytes"] == os.path.getsize(a) + os.path.getsize(b)
     assert [(s["source"], s["stale"]) for s in listed["stores"]] == [(f"{disk}/a.pth", False), (f"{disk}/b.pth", True)]
     assert "gone or changed" in ctl("ls")
+    rows = [{key: value if isinstance(value, str) else json.dumps(value) for key, value in s.items()} for s in listed["stores"]]
+    assert list(csv.DictReader(io.StringIO(ctl("ls", "-o", "csv")))) == rows
     part("build", "-q", f"{disk}/a.pth", "-s", f"{disk}/cache")  # marks it as used
     ctl("cap", str(os.path.getsize(a) + os.path.getsize(b) - 1))
     assert os.listdir(f"{disk}/cache") and os.path.exists(a) and not os.path.exists(b)

@@ -106,6 +106,9 @@ def test_exit_codes(disk):
     run(CTL, "profile", code=125)
     run(CTL, "profile", "-o", f"{disk}/nowhere/p.json", "--", "true", code=125)
     run(CTL, "profile", "--show", f"{disk}/nothing", code=1)
+    for option in "-o", "-b", "-s":  # which would do nothing
+        assert "no other option" in run(CTL, "profile", "--show", DEVICES[0], option, "64M", code=125).stderr
+    assert "budget" in run(CTL, "profile", "--disk", "-b", "64M", code=125).stderr
 
 
 def test_all_of_the_memory(disk):

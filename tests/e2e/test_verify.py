@@ -1,4 +1,6 @@
 """`swapnetctl verify`: the same bits in all that a program computes, and what it says where they are not the same."""
+import csv
+import io
 import json
 import os
 import signal
@@ -74,6 +76,18 @@ def test_what_people_see(torch113, disk):
     assert lines[0].split()[0] == "RUN" and lines[1].startswith("without swapnet ") and lines[2].startswith("with swapnet ")
     assert lines[-1].startswith("The same bits in all ")
     assert float(lines[1].split()[5]) > 24 and float(lines[2].split()[5]) <= 8
+
+
+def test_csv(torch113, disk):
+    """A line for each run."""
+    done = subprocess.run([CTL, "verify", "-o", "csv", "-b", "12M", "-s", disk, "--", torch113.python,
+                           harness.PROGRAMS / "verified.py", "-", "alone"],
+                          env=harness.clean_env({"SWAPNET_DAEMON": "off"}), capture_output=True, text=True, timeout=200)
+    plain, under = csv.DictReader(io.StringIO(done.stdout))
+    assert done.returncode == 0 and (plain["swapnet"], under["swapnet"]) == ("false", "true"), done
+    for row in plain, under:
+        assert (row["verdict"], row["budget_bytes"], row["exit_status"]) == ("same", str(12 * harness.MIB), "0")
+    assert plain["results"] == under["results"] and plain["streamed_bytes"] == "0" < under["streamed_bytes"]
 
 
 @pytest.mark.slow
