@@ -74,10 +74,10 @@ int swn_lease_has_daemon(const char *path)
         return 0;
     err = connect(fd, (const struct sockaddr *)&sa, sizeof sa) ? errno : 0;
     close(fd);
-    return !err || err == EAGAIN || (err == ECONNREFUSED && !was_stopped(path) && swn_lease_held(path));
+    return !err || err == EAGAIN || (err == ECONNREFUSED && !was_stopped(path) && swn_lease_held(path, 0));
 }
 
-int swn_lease_held(const char *socket)
+int swn_lease_held(const char *socket, pid_t but)
 {
     char path[PATH_MAX];
     json_t *root, *entry;
@@ -91,7 +91,8 @@ int swn_lease_held(const char *socket)
     {
         json_int_t pid = json_integer_value(json_object_get(entry, "pid"));
         json_int_t start = json_integer_value(json_object_get(entry, "start"));
-        if (!held && pid > 0 && pid <= INT_MAX && json_integer_value(json_object_get(entry, "lease_bytes")) > 0)
+        if (!held && pid > 0 && pid <= INT_MAX && pid != but &&
+            json_integer_value(json_object_get(entry, "lease_bytes")) > 0)
             held = swn_process_lives((pid_t)pid, (uint64_t)start) != 0;
     }
     json_decref(root);

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* Where it lies: beside the socket. 0 or -ENAMETOOLONG. */
 int swn_lease_path(const char *socket, char *out, size_t size);
@@ -18,7 +19,8 @@ int swn_lease_open(const char *path, json_t **out);
  * killed, and another one is about to follow it, which will count on what its programs leave. One that was told to end
  * is not waited for. */
 int swn_lease_has_daemon(const char *socket);
-/* 1: a process that lives has a lease on the record beside that socket, or others may not look into it; 0: none has. */
-int swn_lease_held(const char *socket);
+/* 1: a process that lives, other than `but` (0: whichever), has a lease on the record beside that socket, or others may
+ * not look into it; 0: none has. */
+int swn_lease_held(const char *socket, pid_t but);
 
 #endif

@@ -18,6 +18,7 @@
 #include "swn_dial.h"
 #include "swn_engine_priv.h"
 #include "swn_follower.h"
+#include "swn_lease_record.h"
 #include "swn_needs.h"
 #include "swn_own.h"
 #include "swn_process.h"
@@ -53,9 +54,10 @@ struct swn_client {
     uint64_t seq;   /* of a lease that is not confirmed yet, 0: none */
     /* No daemon came, so that its user's own budget alone counts, until one gives a lease. Engine lock. */
     int alone;
-    int gives_up;    /* it is to be alone when none comes */
-    int why;         /* the last attempt has failed */
-    int64_t seen_ms; /* when a daemon was there last, or when we began to look for one */
+    int gives_up; /* it is to be alone when none comes */
+    int why;      /* the last attempt has failed */
+    /* When a daemon was there last, or others still had leases of it, or when we began to look for one. */
+    int64_t seen_ms;
     int64_t retry_ms, next_dial, look_ms, next_look, next_settle, next_curve;
     struct swn_needs said; /* what the daemon knows of us */
     uint64_t said_cap;
@@ -317,6 +319,20 @@ static uint64_t memory_alone(void)
     return inherited ? inherited : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* What others have by leases of a daemon that is dead is theirs, and the next one counts it: the minimum has to do. */
+static int waits_for_others(struct swn_client *c)
+{
+    char mib[32];
+    if (!swn_lease_held(c->path, getpid()))
+        return 0;
+    c->seen_ms = swn_control_now_ms();
+    if (!c->warned++)
+        swn_say(
+            "no swapnetd answers at %s: %s; going on with %s until one does, or no program with a lease of it is left",
+            c->path, strerror(c->why), swn_format_mib(mib, swn_engine_one.goal_bytes));
+    return 1;
+}
+
 /* No daemon is there, and none will be: as if none had been when the program began. Should one come nevertheless, it is
  * obeyed. */
 static void go_alone(struct swn_client *c)
@@ -401,7 +417,8 @@ static void try_again(struct swn_client *c, unsigned *chance)
     c->next_dial = now + c->retry_ms / 2 + (int64_t)((unsigned)rand_r(chance) % (unsigned)c->retry_ms);
     c->retry_ms = c->retry_ms * 2 < LAST_RETRY_MS ? c->retry_ms * 2 : LAST_RETRY_MS;
     connect_now(c);
-    if (c->link < 0 && last < INT64_MAX && swn_control_now_ms() >= c->seen_ms + swn_client_alone_ms)
+    if (c->link < 0 && last < INT64_MAX && swn_control_now_ms() >= c->seen_ms + swn_client_alone_ms &&
+        !waits_for_others(c))
         go_alone(c);
 }
 

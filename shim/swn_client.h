@@ -3,8 +3,8 @@
  * SWAPNET_DAEMON=auto registers with the daemon whose socket is there when the program starts; =PATH with that one, now
  * or whenever it answers. Until it does the process has its minimum; from then on it obeys the last lease it got, also
  * when the daemon dies. With auto, one that got none goes on as without a daemon when none has been there for ten
- * seconds. Nothing here ever waits for the daemon, but for a moment at the very start, so that the first
- * tensors need not be squeezed into the minimum.
+ * seconds, and nobody else lives who has a lease on its record. Nothing here ever waits for the daemon, but for a
+ * moment at the very start, so that the first tensors need not be squeezed into the minimum.
  */
 #ifndef SWN_CLIENT_H
 #define SWN_CLIENT_H
@@ -15,8 +15,8 @@
 
 struct swn_engine;
 
-/* With SWAPNET_DAEMON=auto, and without a lease: when no daemon has been there for so long, none will be. Tests have
- * less time. */
+/* With SWAPNET_DAEMON=auto, and without a lease: when no daemon has been there for so long, none will be. The record is
+ * looked at as often. Tests have less time. */
 extern int64_t swn_client_alone_ms;
 /* Registers, if a daemon is to rule. After the engine has started, with no lock held. */
 void swn_client_start(const struct swn_config *config);

@@ -519,15 +519,49 @@ static void strangers_are_not_asked(void *arg)
     CHECK(poll(&p, 1, 1500) == 0);
 }
 
-static void put_record(const char *directory, uint64_t start, uint64_t bytes, int whole)
+static void put_record(const char *directory, pid_t pid, uint64_t start, uint64_t bytes, int whole)
 {
     char path[400];
     snprintf(path, sizeof path, "%s/swapnetd.leases", directory);
     FILE *f = fopen(path, "w");
     CHECK(f);
-    fprintf(f, "{\"schema\":1,\"leases\":[{\"pid\":%d,\"start\":%llu,\"lease_bytes\":%llu}]%s", getpid(),
+    fprintf(f, "{\"schema\":1,\"leases\":[{\"pid\":%d,\"start\":%llu,\"lease_bytes\":%llu}]%s", pid,
             (unsigned long long)start, (unsigned long long)bytes, whole ? "}" : "");
     CHECK(fclose(f) == 0);
+}
+
+/* Its daemon was killed before it gave a lease. As long as another one lives that has one, what there is beside the
+ * minimum may be that one's; a lease of its own, from before an exec, is nobody else's. */
+static void newcomer_leaves_others_theirs(void *arg)
+{
+    (void)arg;
+    char directory[300];
+    uint64_t start;
+    pid_t holder = fork();
+    if (!holder) {
+        alarm(60); /* it would outlive a test that fails */
+        pause();
+        _exit(0);
+    }
+    CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    snprintf(directory, sizeof directory, "%s/swapnet", getenv("XDG_RUNTIME_DIR"));
+    CHECK(swn_process_start(holder, &start) == 0);
+    put_record(directory, holder, start, 100 * MIB, 1);
+    play_daemon("swapnet/swapnetd.sock");
+    strcpy(e->config.daemon_path, config.daemon_path);
+    close(listen_fd);
+    swn_client_alone_ms = 200;
+    e->cap_bytes = 64 * MIB; /* the user's own */
+    swn_client_start(&e->config);
+    for (int i = 0; i < 12; i++) {
+        usleep(100000);
+        CHECK(budget_now() == 8 * MIB);
+    }
+    CHECK(kill(holder, SIGKILL) == 0 && waitpid(holder, NULL, 0) == holder);
+    CHECK(swn_process_start(getpid(), &start) == 0);
+    put_record(directory, getpid(), start, 100 * MIB, 1);
+    while (budget_now() != 64 * MIB)
+        usleep(1000);
 }
 
 static void which_daemon(void *arg)
@@ -555,12 +589,12 @@ static void which_daemon(void *arg)
     uint64_t start;
     CHECK(swn_process_start(getpid(), &start) == 0);
     for (unsigned way = 0; way < 4; way++) {
-        put_record(directory, way == 1 ? start + 1 : start, way == 2 ? 0 : MIB, way != 3);
+        put_record(directory, getpid(), way == 1 ? start + 1 : start, way == 2 ? 0 : MIB, way != 3);
         config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
         CHECK(swn_dial_find(&config) == 0 && (strcmp(config.daemon_path, path) == 0) == (way == 0));
     }
     /* And unless it was told to end. */
-    put_record(directory, start, MIB, 1);
+    put_record(directory, getpid(), start, MIB, 1);
     CHECK(strlen(directory) + sizeof "/swapnetd.stopped" <= sizeof path);
     sprintf(path, "%s/swapnetd.stopped", directory);
     close(open(path, O_WRONLY | O_CREAT, 0600));
@@ -584,6 +618,7 @@ IN_A_CHILD(grandchild_has_what_there_was, 60)
 #endif
 IN_A_CHILD(descriptors_that_were_closed, 60)
 IN_A_CHILD(strangers_are_not_asked, 60)
+IN_A_CHILD(newcomer_leaves_others_theirs, 60)
 IN_A_CHILD(which_daemon, 60)
 
 int main(void)
@@ -603,6 +638,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_descriptors_that_were_closed),
         cmocka_unit_test(test_strangers_are_not_asked),
+        cmocka_unit_test(test_newcomer_leaves_others_theirs),
         cmocka_unit_test(test_which_daemon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
