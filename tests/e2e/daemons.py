@@ -101,13 +101,13 @@ def daemon(place, *args, **options):
 class Dnn:
     """One serve.py under swapnet."""
 
-    def __init__(self, place, layers, **extra):
+    def __init__(self, place, layers, enter=None, **extra):
         self.directory = tempfile.mkdtemp(prefix="swapnet-e2e-", dir=os.environ.get("SWAPNET_TEST_DIR", "/var/tmp"))
         self.report = f"{self.directory}/report"
         env = {"LD_PRELOAD": str(harness.LIBRARY), "SWAPNET_STORE": f"{self.directory}/store",
                "XDG_RUNTIME_DIR": place} | extra
         self.process = subprocess.Popen([TORCH.python, SERVE, self.report, str(layers)], env=harness.clean_env(env),
-                                        stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                        stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=enter)
         self.pid = self.process.pid
         self.place = place
 
