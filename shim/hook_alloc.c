@@ -203,21 +203,30 @@ static void *ordinary_alloc(size_t n)
     return p;
 }
 
-void swn_hooks_settle(void)
+static void settle(void (*what)(void))
 {
     if (inside)
         return;
     inside++; /* the hook's own test tensors come through here */
-    swn_engine_after_alloc();
+    what();
     inside--;
+}
+
+void swn_hooks_settle(void)
+{
+    settle(swn_engine_after_alloc);
 }
 
 void *swn_hook_alloc_cpu(size_t n)
 {
     if (!inside)
         pthread_once(&once, start);
-    if (!swn_engine_running() || n < SWN_GRANULE)
+    if (!swn_engine_running())
         return ordinary_alloc(n);
+    if (n < SWN_GRANULE) {
+        settle(swn_engine_install_hook);
+        return ordinary_alloc(n);
+    }
     int strict;
     void *p = swn_trial_alloc(n);
     if (p)

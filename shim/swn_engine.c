@@ -377,10 +377,9 @@ void swn_engine_count_small(long long bytes)
 }
 
 /* The hook costs every operator a little, so it is installed when the first range leaves, not before. */
-void swn_engine_after_alloc(void)
+void swn_engine_install_hook(void)
 {
     struct swn_engine *e = &swn_engine_one;
-    swn_client_after_fork();
     if (!atomic_load_explicit(&e->want_hook, memory_order_relaxed))
         return;
     int none = 0;
@@ -392,6 +391,12 @@ void swn_engine_after_alloc(void)
                 refused);
     atomic_store(&e->hook_state, refused ? 3 : 2);
     atomic_store(&e->want_hook, 0);
+}
+
+void swn_engine_after_alloc(void)
+{
+    swn_client_after_fork();
+    swn_engine_install_hook();
 }
 
 int swn_engine_owns(uintptr_t addr)

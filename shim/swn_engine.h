@@ -31,6 +31,9 @@ int swn_engine_free(void *p);
 void swn_engine_count_small(long long bytes);
 /* Called by the allocation hook with no lock held: does what could not be done under the lock. */
 void swn_engine_after_alloc(void);
+/* The part of it that small allocations do as well: a program may make no others when a smaller budget begins to count,
+ * and weights that left then are to be watched. A fork is not told by them. */
+void swn_engine_install_hook(void);
 
 /* Keeps [p, p+n) writable for the kernel while a system call writes it. */
 int swn_engine_owns(uintptr_t addr);

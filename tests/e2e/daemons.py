@@ -101,12 +101,12 @@ def daemon(place, *args, **options):
 class Dnn:
     """One serve.py under swapnet."""
 
-    def __init__(self, place, layers, enter=None, **extra):
+    def __init__(self, place, layers, *more, enter=None, **extra):
         self.directory = tempfile.mkdtemp(prefix="swapnet-e2e-", dir=os.environ.get("SWAPNET_TEST_DIR", "/var/tmp"))
         self.report = f"{self.directory}/report"
         env = {"LD_PRELOAD": str(harness.LIBRARY), "SWAPNET_STORE": f"{self.directory}/store",
                "XDG_RUNTIME_DIR": place} | extra
-        self.process = subprocess.Popen([TORCH.python, SERVE, self.report, str(layers)], env=harness.clean_env(env),
+        self.process = subprocess.Popen([TORCH.python, SERVE, self.report, str(layers), *more], env=harness.clean_env(env),
                                         stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=enter)
         self.pid = self.process.pid
         self.place = place

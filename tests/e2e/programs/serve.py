@@ -1,7 +1,8 @@
-"""A DNN that serves until it is told to end: serve.py REPORT [LAYERS] [SECONDS].
+"""A DNN that serves until it is told to end: serve.py REPORT [LAYERS] [SECONDS] [CHECKPOINT].
 
 Every inference must give the bits of the first one; what they are, and how many there were, goes to REPORT, again and
-again, so that a test can watch. A line on standard input, or its end, ends it.
+again, so that a test can watch. A line on standard input, or its end, ends it. The weights are loaded from CHECKPOINT, which is
+written first if it is not there.
 """
 import hashlib
 import json
@@ -18,6 +19,10 @@ torch.manual_seed(layers)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(*[m for _ in range(layers) for m in (torch.nn.Linear(1024, 1024), torch.nn.ReLU())])
 data = torch.randn(4, 1024)
+if len(sys.argv) > 4:
+    if not os.path.exists(sys.argv[4]):
+        torch.save(model.state_dict(), sys.argv[4])
+    model.load_state_dict(torch.load(sys.argv[4]))
 expected, inferences, times = None, 0, []
 
 
