@@ -133,9 +133,11 @@ class Group:
             with contextlib.suppress(FileNotFoundError):  # a kernel without swap accounting
                 self._write("memory.swap.max", 0)
             return
-        self._write("memory.limit_in_bytes", limit_bytes)
-        with contextlib.suppress(FileNotFoundError):
-            self._write("memory.memsw.limit_in_bytes", limit_bytes)
+        names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]  # the second is never the smaller one
+        grows = int(self._read(names[0])) < limit_bytes
+        for name in reversed(names) if grows else names:
+            with contextlib.suppress(FileNotFoundError):
+                self._write(name, limit_bytes)
 
     def enter(self):
         """Moves the calling process in: for subprocess's preexec_fn. "0" means the writer itself."""

@@ -162,3 +162,52 @@ def test_lives_in_a_hard_limit():
         assert usage.rc == 0 and usage.oom_kills == 0, usage
         assert record["values"] == expected["values"]
         assert stats["streamed_bytes"] > 0 and stats["over_budget_bytes"] == 0, stats
+
+
+NEIGHBOUR = """
+import sys, time
+held = []
+for _ in range(10):
+    held.append(bytearray(b"x" * (4 << 20)))
+    time.sleep(0.5)
+print("has it", flush=True)
+sys.stdin.readline()
+"""
+
+
+def unreclaimable(group):
+    """Bytes that no limit can take away."""
+    return sum(group.usage()[:3])
+
+
+@needs_torch
+@pytest.mark.slow
+def test_memory_that_becomes_less(place):
+    """In a cgroup whose limit comes down, and in which somebody else takes more and more: auto gives way before the kernel has
+    to kill, and takes what is free again."""
+    if why := cgroup.why_not():
+        pytest.skip(why)
+    with cgroup.Group("less") as group, dnns() as make:
+        group.limit(1 << 30)
+        dnn = make(place, 32, enter=group.enter, SWAPNET_BUDGET="auto")  # 128 MiB of weights
+        dnn.goes_on(3)
+        roomy = dnn.stats()
+        assert roomy["budget_bytes"] > 128 * MIB and roomy["streamed_bytes"] == 0, roomy
+        end = time.monotonic() + 60
+        while (budget := dnn.stats()["budget_bytes"]) > 96 * MIB:
+            assert time.monotonic() < end, budget
+            group.limit(unreclaimable(group) + 16 * MIB)
+            dnn.goes_on(1)
+            time.sleep(0.5)
+        group.limit(unreclaimable(group) + 48 * MIB)
+        time.sleep(4)
+        before = dnn.stats()["budget_bytes"]
+        other = subprocess.Popen(["/usr/bin/python3", "-c", NEIGHBOUR], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 preexec_fn=group.enter)
+        assert other.stdout.readline() == b"has it\n"
+        wait_for(lambda: (now := dnn.stats())["resident_bytes"] <= now["budget_bytes"] < before - 20 * MIB, 20)
+        dnn.goes_on(2)
+        other.communicate(b"\n")
+        wait_for(lambda: dnn.stats()["budget_bytes"] > before - 8 * MIB, 20, "what is free again is not taken")
+        assert dnn.stats()["streamed_bytes"] > 0 and (other.returncode, group.oom_kills()) == (0, 0)
+        assert dnn.end() == (plain_bits(32), "")
