@@ -7,6 +7,7 @@ import subprocess
 import time
 
 TAIL_BYTES = 2000
+OUT_OF_MEMORY = "out of memory"
 
 
 class Ended(Exception):
@@ -93,7 +94,7 @@ class Worker:
     def _how_it_ended(self):
         code = self._process.wait(30)
         if self.group.oom_kills():
-            return "out of memory"
+            return OUT_OF_MEMORY
         if code < 0:
             return f"killed by {signal.Signals(-code).name}"
         return f"exit code {code}"

@@ -134,9 +134,9 @@ class Dnn:
 
 
 class Fleet:
-    """All DNNs of a scenario under one variant. `title` names log and statistics files."""
+    """All DNNs of a scenario under one variant, each with its weights file. `title` names log and statistics files."""
 
-    def __init__(self, setup, title, variant, names, group, sampler, timeout, cpus, extra_env=None):
+    def __init__(self, setup, title, variant, names, weights, group, sampler, timeout, cpus, extra_env=None):
         self.title, self.variant, self.group, self.sampler = title, variant, group, sampler
         self.dnns = []
         member = _Member(group)
@@ -144,7 +144,7 @@ class Fleet:
         try:
             for i, (name, model) in enumerate(names):
                 worker = variants.start(setup, variant, model, member, f"{title}-{name}",
-                                        extra_env=extra_env, cpus=cpus[i])
+                                        extra_env=extra_env, cpus=cpus[i], weights=weights[name])
                 self.dnns.append(Dnn(name, model, worker, timeout))
             for dnn in self.dnns:
                 try:

@@ -19,6 +19,7 @@ import results
 import table
 import variants
 import weights_file
+from child import OUT_OF_MEMORY
 from fleet import Daemon, Fleet
 from options import add_output, list_of
 from sampler import Sampler
@@ -33,14 +34,15 @@ SCENARIOS = {
     "uav": (325, (("YOLOv3", "yolov3"), ("ResNet-101", "resnet101"))),
 }
 POLICIES = ("equal", "eq1", "minmax")
-SUFFICIENT, MMAP = "sufficient memory", "mmap"
-VARIANTS = (SUFFICIENT, MMAP, *POLICIES)
+SUFFICIENT, MMAP, CONTROL = "sufficient memory", "mmap", "not enforced"
+VARIANTS = (SUFFICIENT, MMAP, *POLICIES, CONTROL)
+CONTROL_POLICY = "eq1"
 # A camera delivers the next frame after so many times what an inference takes with sufficient
 # memory; by then the one before has to be done.
 PERIOD = 1.5
 GOAL = 1.062  # SwapNet: 6.2 % on average
 COLUMNS = ("variant", "model", "MiB", "budget", "latency ms", "x sufficient", "limit", "x limit",
-           "waited ms", "missed", "read/pass", "same bits", "note")
+           "waited ms", "missed", "read/pass", "peak", "allowed", "same bits", "note")
 
 
 def progress(text):
@@ -78,9 +80,19 @@ class Scenario:
         self.cpus = share_cpus(len(self.names))
         self.config.threads = len(self.cpus[0])
         self.models = sorted({model for _, model in self.names})
+        self.weights = self._own_weights()
+        self.control = None
         self.facts, self.fleets, self.daemons, self.budgets = {}, {}, {}, {}
         self.bandwidths = []
         self.periods = {}
+
+    def _own_weights(self):
+        """By DNN: one that maps another one's file would find what that has read in the page cache."""
+        found = {}
+        for name, model in self.names:
+            shared = self.config.weights(model)
+            found[name] = shared if shared not in found.values() else self.config.weights(name)
+        return found
 
     def measure(self):
         for model in self.models:
@@ -88,12 +100,15 @@ class Scenario:
             found, _ = measuring.measure(self.config, model, self.config.weights(model))
             self.facts[model] = measuring.with_base(found, self.config, self.sampler,
                                                     self.group_kind, model, self.config.timeout)
+        for name, model in self.names:
+            if self.weights[name] != self.config.weights(model):
+                weights_file.copy(self.config.weights(model), self.weights[name])
         facts = [self.facts[model] for _, model in self.names]
         self.total = self.weights_mib * plan.MIB + sum(
             f.activation_bytes + f.weight_bytes - f.streamable_bytes for f in facts)
         self.base = sum(f.base_bytes for f in facts)
-        self.limit = (self.base + self.total + len(facts) * plan.SLACK_BYTES
-                      + max(f.file_bytes for f in facts))
+        self.allowed = self.total + len(facts) * plan.SLACK_BYTES  # beyond base
+        self.limit = self.base + self.allowed + max(f.file_bytes for f in facts)
 
     def _start(self, variant):
         progress(f"{self.name}: {variant}: building")
@@ -102,15 +117,16 @@ class Scenario:
         kind, env = variants.PLAIN, None
         if variant == MMAP:
             kind = variants.MMAP
-            for model in self.models:
-                weights_file.drop_page_cache(self.config.weights(model))
-        elif variant in POLICIES:
+            for path in self.weights.values():
+                weights_file.drop_page_cache(path)
+        elif variant in (*POLICIES, CONTROL):
             kind = variants.SWAPNET
-            self.daemons[variant] = Daemon(self.config.library, self.total, variant)
-            env = self.daemons[variant].env
+            policy = CONTROL_POLICY if variant == CONTROL else variant
+            self.daemons[variant] = Daemon(self.config.library, self.total, policy)
+            env = self.daemons[variant].env | ({"SWAPNET_ENFORCE": "0"} if variant == CONTROL else {})
         measuring.warm_libraries(self.config, self.models[0])
         group = self.group_kind(f"swapnet-bench-{title}", limit)
-        fleet = Fleet(self.config, title, kind, self.names, group, self.sampler,
+        fleet = Fleet(self.config, title, kind, self.names, self.weights, group, self.sampler,
                       self.config.timeout, self.cpus, env)
         self.fleets[variant] = fleet
         latencies = fleet.together(lambda dnn: dnn.without_pause(self.config.warm_up))
@@ -124,9 +140,27 @@ class Scenario:
             self.periods = {name: PERIOD * statistics.median(found[len(found) // 3:])
                             for name, found in latencies.items()}
 
+    def _run_control(self):
+        """Without enforcement they must not get through: else the limit, and the peaks, prove nothing."""
+        self._start(CONTROL)
+        fleet = self.fleets.pop(CONTROL)
+        try:
+            ended = [dnn.ended for dnn in fleet.dnns if dnn.ended]
+            held = self.sampler.peaks(fleet.group)["held"] if fleet.group.limited else 0
+        finally:
+            fleet.close()
+            self.daemons.pop(CONTROL).close()
+        self.control = {
+            "scenario": self.name, "variant": CONTROL, "dnn": "all",
+            "over_base_bytes": held - self.base if held else None, "allowed_bytes": self.allowed,
+            "killed": sum(end == OUT_OF_MEMORY for end in ended),
+            "note": ", ".join(f"{ended.count(end)} of {len(fleet.dnns)}: {end}" for end in sorted({*ended}))}
+
     def run(self):
         self.measure()
-        wanted = [SUFFICIENT, *(v for v in self.config.variants if v != SUFFICIENT)]
+        if CONTROL in self.config.variants:
+            self._run_control()
+        wanted = [SUFFICIENT, *(v for v in self.config.variants if v not in (SUFFICIENT, CONTROL))]
         for variant in wanted:
             self._start(variant)
         for number in range(self.config.rounds):
@@ -144,8 +178,8 @@ class Scenario:
             fleet.close()
         for daemon in self.daemons.values():
             daemon.close()
-        for model in self.models:
-            weights_file.remove(self.config.weights(model))
+        for path in self.weights.values():
+            weights_file.remove(path)
 
     # --- results ---
 
@@ -188,6 +222,8 @@ class Scenario:
             found = [self._row(variant, dnn) for dnn in fleet.dnns]
             yield from found
             yield self._summary(variant, found)
+        if self.control:
+            yield self.control
 
     def _row(self, variant, dnn):
         label = f"{self.fleets[variant].title}-{dnn.name}"
@@ -228,14 +264,13 @@ class Scenario:
             "missed": sum(row["missed"] for row in found), "read_per_pass": None,
             "same_bits": all(row["same_bits"] for row in found),
             "over_base_bytes": held - self.base if held else None,
-            "note": ", ".join(filter(None, [
-                None if variant == SUFFICIENT else f"worst {worst:.2f}",
-                f"peak {(held - self.base) / plan.MIB:.0f} MiB over base" if held else None]))}
+            "allowed_bytes": None if variant == SUFFICIENT else self.allowed,
+            "note": "" if variant == SUFFICIENT else f"worst {worst:.2f}"}
 
 
 def _distance(row):
     """How many times the limit it takes; None where there is none."""
-    return row["ratio"] / row["limit_ratio"] if row["ratio"] and row["limit_ratio"] else None
+    return row["ratio"] / row["limit_ratio"] if row.get("ratio") and row.get("limit_ratio") else None
 
 
 def _text(value, form):
@@ -243,37 +278,71 @@ def _text(value, form):
 
 
 def _cells(row):
-    latency, missed = row["latency_s"], row["missed"]
-    return (row["variant"], row["dnn"], mib(row["weight_bytes"]), mib(row["budget_bytes"]),
-            number(latency and latency * 1e3, ".0f"), number(row["ratio"], ".3f"),
-            number(row["limit_ratio"], ".3f"), number(_distance(row), ".3f"),
-            number(row["waited_s"] and row["waited_s"] * 1e3, ".0f"),
-            number(missed / row["released"] if row["released"] else None, ".0%"),
-            mib(row["read_per_pass"]), same_bits(row["same_bits"]), row["note"])
+    latency, waited, released = row.get("latency_s"), row.get("waited_s"), row.get("released")
+    return (row["variant"], row["dnn"], mib(row.get("weight_bytes")), mib(row.get("budget_bytes")),
+            number(latency and latency * 1e3, ".0f"), number(row.get("ratio"), ".3f"),
+            number(row.get("limit_ratio"), ".3f"), number(_distance(row), ".3f"),
+            number(waited and waited * 1e3, ".0f"),
+            number(row["missed"] / released if released else None, ".0%"),
+            mib(row.get("read_per_pass")), mib(row.get("over_base_bytes")), mib(row.get("allowed_bytes")),
+            same_bits(row.get("same_bits")), row["note"])
 
 
-def shortfalls(rows):
-    """What a reader of the table should not have to find."""
-    means = {row["variant"]: row for row in rows if row["dnn"] == "all"}
-    ratios = {p: means[p]["ratio"] for p in POLICIES if p in means and means[p]["ratio"]}
-    best = min(ratios.values(), default=None)
-    if best is None or best > GOAL:
-        yield (f"the best allocator takes {_text(best, '.3f')} of sufficient memory (goal {GOAL}); "
-               + ", ".join(f"{p}: {_text(_distance(means[p]), '.3f')} of what the disk allows"
-                           for p in ratios))
-    for row in rows:
-        if row["variant"] in POLICIES and not row["same_bits"]:
-            yield f"{row['variant']}: {row['dnn']}: other bits, or no result"
-    worst = {p: means[p]["worst_ratio"] for p in ratios}
+def _means(rows):
+    return {row["variant"]: row for row in rows if row["dnn"] == "all" and row["variant"] in POLICIES}
+
+
+def verdict(rows):
+    """(text, whether it falls short) of the best allocator's mean: the goal counts where the disk allows it, else how far
+    it is to that."""
+    means = _means(rows)
+    if not means:
+        return "no allocator ran", False
+    best = min((row["ratio"] for row in means.values() if row["ratio"]), default=None)
+    limit = min((row["limit_ratio"] for row in means.values() if row["limit_ratio"]), default=None)
+    text = (f"the best allocator takes {_text(best, '.3f')} of sufficient memory (goal {GOAL}; the disk allows "
+            f"{_text(limit, '.3f')}); "
+            + ", ".join(f"{p}: {_text(_distance(row), '.3f')} of what it allows" for p, row in means.items()))
+    return text, best is None or best > GOAL and (limit is None or limit <= GOAL)
+
+
+def _worst_shortfalls(means):
+    worst = {p: row["worst_ratio"] for p, row in means.items() if row["ratio"]}
     if "minmax" in worst and worst["minmax"] > min(worst.values()) * 1.01:
         yield ("minmax is not the best for the slowest: "
                + ", ".join(f"{p} {r:.3f}" for p, r in worst.items()))
 
 
+def _control_shortfalls(row, limited):
+    over = (row["over_base_bytes"] or 0) - row["allowed_bytes"]
+    if limited and not row["killed"] and over <= 0:
+        yield f"{CONTROL}: nothing was killed, and the peak is {-over / plan.MIB:.0f} MiB below what is allowed"
+
+
+def shortfalls(rows, limited=True):
+    """What a reader of the table should not have to find. limited: there were hard limits."""
+    if not limited:
+        yield "no memory limit could be set: what they took was not judged"
+    means, (text, falls_short) = _means(rows), verdict(rows)
+    yield from [text] if falls_short else []
+    yield from _worst_shortfalls(means)
+    for row in rows:
+        if row["variant"] in POLICIES and not row["same_bits"]:
+            yield f"{row['variant']}: {row['dnn']}: other bits, or no result"
+    for variant, row in means.items():
+        excess = (row["over_base_bytes"] or 0) - row["allowed_bytes"]
+        if excess > 0:
+            yield f"{variant}: peak is {excess / plan.MIB:.0f} MiB over base + total + 32 MiB for each DNN"
+    for row in rows:
+        if row["variant"] == CONTROL:
+            yield from _control_shortfalls(row, limited)
+
+
 def parse(argv=None):
     parser = argparse.ArgumentParser(
         prog="bench/scenario.py", description="Several DNNs in one budget: sufficient memory, "
-        "memory-mapped weights, and swapnet with each way to divide the budget.")
+        "memory-mapped weights, and swapnet with each way to divide the budget. The exit status is 1 if something "
+        "falls short of its goal.")
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO",
                         help=f"of {', '.join(SCENARIOS)}; default: all")
     parser.add_argument("--variants", type=list_of(VARIANTS), default=list(VARIANTS), metavar="A,B",
@@ -307,7 +376,7 @@ def main():
     group_kind, no_limit = cgroup.find()
     if no_limit:
         progress(f"{no_limit}: every variant runs WITHOUT a memory limit")
-    sampler, document = Sampler(), []
+    sampler, document, short = Sampler(), [], []
     for name in config.scenarios:
         scenario = Scenario(config, name, sampler, group_kind)
         try:
@@ -322,15 +391,20 @@ def main():
               "sufficient memory")
         cells = [_cells(row) for row in rows]
         grid = table.markdown_grid if config.markdown else table.grid
-        print(grid(COLUMNS, cells), flush=True)
-        for line in shortfalls(rows):
+        print(grid(COLUMNS, cells))
+        print(verdict(rows)[0], flush=True)
+        missed = list(shortfalls(rows, group_kind.limited))
+        for line in missed:
             progress(f"falls short: {name}: {line}")
+        short += missed
         document.append({"scenario": name, "weights_mib": scenario.weights_mib,
                          "total_bytes": scenario.total, "limit_bytes": scenario.limit,
-                         "bandwidth": speed, "limited": group_kind.limited, "rows": rows})
+                         "bandwidth": speed, "limited": group_kind.limited, "rows": rows,
+                         "shortfalls": missed})
     if config.json:
         Path(config.json).write_text(json.dumps({"schema": 1, "scenarios": document}, indent=1))
+    return 1 if short else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -67,13 +67,13 @@ def stats_file(setup, label):
     return setup.out / f"{label}.stats.json"
 
 
-def start(setup, variant, model, group, label, budget_bytes=None, extra_env=None, cpus=None):
+def start(setup, variant, model, group, label, budget_bytes=None, extra_env=None, cpus=None, weights=None):
     """A Worker of this variant in this cgroup, and on these CPUs. label names its log and
-    statistics files."""
+    statistics files; weights is a file of its own, where the model's is another one's."""
     if variant in OF_NCNN:
         argv, env = _ncnn_worker(setup, variant, model), plain_environment()
     else:
-        argv, env = _torch_worker(setup, variant, model, label, budget_bytes)
+        argv, env = _torch_worker(setup, variant, model, label, budget_bytes, weights or setup.weights(model))
     if cpus:
         argv = ["taskset", "-c", ",".join(map(str, cpus)), *argv]
     if variant == SWAPNET or variant in WITHOUT:
@@ -94,12 +94,12 @@ def _ncnn_worker(setup, variant, model):
             "--model", str(setup.ncnn(model)), *OF_NCNN[variant]]
 
 
-def _torch_worker(setup, variant, model, label, budget_bytes):
+def _torch_worker(setup, variant, model, label, budget_bytes, weights):
     python, env = setup.interpreter(model), plain_environment()
     if variant == ACCELERATE:
         python, env["PYTHONPATH"] = pythons.with_accelerate(model in TRANSFORMERS)
     argv = [python, str(HERE / "worker.py"), "--model", model,
-            "--variant", _WORKER_VARIANT.get(variant, "plain"), "--weights", str(setup.weights(model))]
+            "--variant", _WORKER_VARIANT.get(variant, "plain"), "--weights", str(weights)]
     if variant == ACCELERATE:
         offload = setup.out / f"{label}.offload"
         shutil.rmtree(offload, ignore_errors=True)
