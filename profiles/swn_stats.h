@@ -45,6 +45,7 @@ struct swn_stats {
     uint64_t plan_since_ns;         /* and when it came into force */
     uint64_t budget_since_ns;       /* when the budget was set last; 0: it is the first */
     uint64_t bound_ns;              /* and when it came to be the limit */
+    uint64_t in_flight_ns;          /* and when all had ended that was under way then; 0: not all has */
     uint64_t unified_elided_bytes;  /* of tensors that went to a device without a copy */
     uint64_t unified_copied_bytes;  /* and of those that were copied there */
     uint64_t device_budget_bytes;   /* of cards, for weights that come and go: SWAPNET_DEVICE_BUDGET, or what was

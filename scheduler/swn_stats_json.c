@@ -62,6 +62,7 @@ static const struct field {
     FIELD(NUMBER, plan_since_ns),
     FIELD(NUMBER, budget_since_ns),
     FIELD(NUMBER, bound_ns),
+    FIELD(NUMBER, in_flight_ns),
     FIELD(NUMBER, unified_elided_bytes),
     FIELD(NUMBER, unified_copied_bytes),
     FIELD(NUMBER, device_budget_bytes),

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 16u
+#define SWN_ATEN_ABI 17u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -92,6 +92,7 @@ struct swn_op {
     unsigned total;       /* arguments, and pieces of them */
     struct swn_arg slice; /* what slice_lend has lent */
     uint64_t begin_ns;
+    uint64_t seq; /* its number, of all operators */
     int visits;
     struct swn_op *prev_open, *next_open;
     int unlisted; /* begun before a fork of which this is the child */

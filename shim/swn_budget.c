@@ -153,7 +153,8 @@ static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct
     if (e->goal_bytes == e->config.budget_bytes)
         e->promised_bytes = e->goal_bytes;
     e->goal_bytes = bytes;
-    e->goal_since_ns = begin;
+    e->goal_since_ns = e->in_flight_ns = begin;
+    e->goal_seq = e->seq;
     if (grows || !e->config.enforce)
         set_limit(e, bytes);
     struct swn_budgeter *b = budgeter(e);
@@ -191,6 +192,18 @@ int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_ch
     out->budget_bytes = e->goal_bytes;
     pthread_mutex_unlock(&e->lock);
     return err;
+}
+
+/* What an operator that was running has, or a read that was under way fills, leaves when that ends. */
+uint64_t swn_budget_in_flight_ns(const struct swn_engine *e)
+{
+    for (const struct swn_op *op = e->open_ops; op; op = op->next_open)
+        if (op->seq <= e->goal_seq)
+            return 0;
+    for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        if (f->state == SWN_FRAME_FILLING && f->start_ns <= e->goal_since_ns)
+            return 0;
+    return e->in_flight_ns;
 }
 
 /* The thread is the parent's. Its memory is lost: nobody can say where it stood. */

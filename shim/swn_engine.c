@@ -635,6 +635,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->plan_since_ns = e->plan_since_ns;
     out->budget_since_ns = e->goal_since_ns;
     out->bound_ns = e->bound_ns;
+    out->in_flight_ns = swn_budget_in_flight_ns(e);
     out->fetch_path = e->fetch ? swn_fetch_path_name(swn_fetch_path_now(e->fetch)) : "none";
     out->torch_version = e->half ? e->half->version : "unknown";
     out->state = e->goal_bytes < e->config.budget_bytes ? "shrinking" : "running";

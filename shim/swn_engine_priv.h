@@ -104,6 +104,8 @@ struct swn_engine {
     uint64_t promised_bytes;       /* the limit from which it is on its way: more than that is too much in any case */
     uint64_t goal_since_ns;        /* when the goal was set */
     uint64_t bound_ns;             /* when the limit came to be the goal */
+    uint64_t goal_seq;             /* the last operator that had begun by then */
+    uint64_t in_flight_ns;         /* when the last of these ended, and of the reads that were under way */
     struct swn_budgeter *budgeter; /* made by the first change of the budget */
     struct swn_client *client;     /* where a daemon rules, or is to rule */
     uint64_t cap_bytes;            /* the user's budget, which no lease exceeds; 0: none */
@@ -312,6 +314,7 @@ int swn_policy_widen(struct swn_engine *e, size_t size);
 
 /* swn_budget.c */
 void swn_budget_fork_child(struct swn_engine *e);
+uint64_t swn_budget_in_flight_ns(const struct swn_engine *e);
 
 /* swn_order glue, swn_nodes.c */
 struct swn_node *swn_node_of(struct swn_engine *e, uint32_t id);

@@ -83,6 +83,8 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     if (!err)
         note_read(e, f, now);
     e->read_done_ns = now;
+    if (f->start_ns <= e->goal_since_ns)
+        e->in_flight_ns = now;
     if (e->trace) {
         char name[SWN_TRACE_NAME];
         snprintf(name, sizeof name, "block %u", f->range_id);

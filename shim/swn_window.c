@@ -288,7 +288,7 @@ void swn_engine_op_begin(struct swn_op *op)
     pthread_mutex_lock(&e->lock);
     struct swn_thread_state *t = swn_window_thread(e);
     swn_load_expect_no_more(e, 1);
-    e->seq++;
+    op->seq = ++e->seq;
     op->unlisted = 0;
     op->prev_open = NULL;
     op->next_open = e->open_ops;
@@ -403,6 +403,8 @@ void swn_engine_op_end(struct swn_op *op)
         swn_policy_plan(e, t);
         swn_swapin_ahead(e, t);
     }
+    if (op->seq <= e->goal_seq)
+        e->in_flight_ns = swn_now_ns();
     if (e->goal_bytes < e->config.budget_bytes)
         pthread_cond_broadcast(&e->changed); /* what was in use can go now */
     pthread_mutex_unlock(&e->lock);

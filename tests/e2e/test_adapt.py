@@ -26,4 +26,5 @@ def test_changes_of_the_budget(torch113, disk):
         assert len(changes) == CHANGES and {c["grows"] for c in changes} == {True, False}, way
         for c in changes:
             assert c["asked_ns"] < c["told_ns"] <= c["bound_ns"] <= c["plan_ns"] <= c["next_ns"], (way, c)
+            assert c["told_ns"] <= c["in_flight_ns"] <= c["bound_ns"], (way, c)
         assert ran["inferences"] > 8, way

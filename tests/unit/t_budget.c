@@ -193,12 +193,20 @@ static void operator_that_stands_still(void *arg)
     }
     CHECK(!strcmp(stats.state, "shrinking"));
     CHECK(stats.resident_bytes <= 20 * MIB + 8 * MIB);
+    CHECK(stats.in_flight_ns == 0 && stats.budget_since_ns);
+    uint64_t until = swn_now_ns();
     op_close(&op);
+    swn_engine_stats(&stats);
+    CHECK(stats.in_flight_ns >= until);
     CHECK(swn_engine_set_budget(12 * MIB, 20000, &change) == 0);
     check_bound(12 * MIB);
     CHECK(tensor_right(&big, big.own));
+    set(14 * MIB);
+    op_open(&op, in, uses, 1); /* begun later */
     swn_engine_stats(&stats);
     CHECK(!strcmp(stats.state, "running"));
+    CHECK(stats.in_flight_ns == stats.budget_since_ns);
+    op_close(&op);
 }
 
 /* While a change is on its way nobody was promised the new limit, but the old one was. */
@@ -369,6 +377,53 @@ static void plan_for_a_larger_budget(void *arg)
     CHECK(e->plans > plans && stats.plan_since_ns == since);
 }
 
+static struct swn_io table;
+static _Atomic int held;
+
+static ssize_t held_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
+{
+    while (held)
+        usleep(1000);
+    return swn_io_sys.pread(ctx, fd, buf, len, off);
+}
+
+static int reading(void)
+{
+    int filling = 0;
+    pthread_mutex_lock(&e->lock);
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        filling += f->state == SWN_FRAME_FILLING;
+    pthread_mutex_unlock(&e->lock);
+    return filling;
+}
+
+/* Its bytes are in flight until it is done, although no operator waits for it. */
+static void read_that_stands_still(void *arg)
+{
+    (void)arg;
+    struct swn_budget_change change;
+    struct swn_stats stats;
+    table = swn_io_sys;
+    table.pread = held_pread;
+    CHECK(engine_begin(12 * MIB, SWN_CONFIG_PREAD, &table) == 0);
+    make_weights();
+    pass_until_settled();
+    while (reading())
+        usleep(1000);
+    held = 1;
+    for (unsigned i = 0; !reading(); i++) /* until one has left room to read ahead into */
+        op_read(&weights[i]);
+    CHECK(swn_engine_set_budget(14 * MIB, 0, &change) == 0);
+    swn_engine_stats(&stats);
+    CHECK(stats.budget_since_ns && stats.in_flight_ns == 0);
+    uint64_t until = swn_now_ns();
+    held = 0;
+    while (reading())
+        usleep(1000);
+    swn_engine_stats(&stats);
+    CHECK(stats.in_flight_ns >= until);
+}
+
 static void *set_often(void *arg)
 {
     uint64_t chance = (uint64_t)(uintptr_t)arg * 0x9E3779B97F4A7C15ULL + 1;
@@ -410,6 +465,7 @@ ALONE(random_walk, 90)
 ALONE(idle_process_shrinks, 60)
 ALONE(grows_past_the_window, 60)
 ALONE(operator_that_stands_still, 60)
+ALONE(read_that_stands_still, 60)
 ALONE(above_the_old_limit_too, 60)
 ALONE(changes_while_weights_leave, 60)
 ALONE(below_the_minimum, 60)
@@ -424,6 +480,7 @@ int main(void)
         cmocka_unit_test(idle_process_shrinks_alone),
         cmocka_unit_test(grows_past_the_window_alone),
         cmocka_unit_test(operator_that_stands_still_alone),
+        cmocka_unit_test(read_that_stands_still_alone),
         cmocka_unit_test(above_the_old_limit_too_alone),
         cmocka_unit_test(changes_while_weights_leave_alone),
         cmocka_unit_test(below_the_minimum_alone),

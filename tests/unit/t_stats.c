@@ -55,6 +55,7 @@ static const char *const numbers[] = {
     "plan_since_ns",
     "budget_since_ns",
     "bound_ns",
+    "in_flight_ns",
     "unified_elided_bytes",
     "unified_copied_bytes",
     "device_budget_bytes",
