@@ -8,13 +8,18 @@ by `set` and by `total`, with the messages that swapnetctl sends. All times are 
 
 told            until the library knows it
 bound           until the limit is the new budget, and what counts is within it
+in flight       how much of that, once it was told, passed before the operators and reads then under way had ended: what
+                these have can leave no sooner
+beyond it       the rest
 plan            until the plan for it is in force as well: what is in flight goes on under it
 next inference  until the first inference begins after that, less what the one in flight had still to do
 with its rest   the same with it, for which there is no limit
 
 Moments are the library's and the program's own, of one clock. Changes that had to write weights which were never on the
 disk are listed apart, as they go by the disk's speed (HOLES rule 12). The bits of all inferences have to be those of a
-run without swapnet, what counts never more than the budget once that is bound, and 99 of 100 times within their limit.
+run without swapnet, what counts never more than the budget once that is bound, and all times within their limit. On a
+machine that others use a thread of the library may find no processor for longer than that: what they used is printed,
+and --quantile 0.99 judges 99 of 100 changes.
 """
 import argparse
 import bisect
@@ -39,6 +44,7 @@ BIN = HERE.parent / "build" / "release" / "bin"
 MIB = 1 << 20
 WAYS = ("process", "set", "total")
 BOUND_MS = 74  # the paper's best figure is 64 to 74 ms
+BEYOND_MS = 10  # that, less the block in flight
 PLAN_MS = 100  # to the first inference under the new plan
 MEMORY = "/dev/shm"  # where sockets and leases are, as /run is
 PATIENCE_S = 10
@@ -73,6 +79,7 @@ class Change:
     asked_ns: int
     told_ns: int
     bound_ns: int
+    in_flight_ns: int
     plan_ns: int
     spilled: int
     over: int
@@ -81,6 +88,9 @@ class Change:
 
     def ms(self, until):
         return (until - self.asked_ns) / 1e6
+
+    def in_flight_ms(self):
+        return (self.in_flight_ns - self.told_ns) / 1e6
 
 
 class Program:
@@ -148,6 +158,7 @@ class Program:
             self.until(lambda: self.lease()["counted_bytes"] <= now["budget_bytes"], "swapnetd was not told")
         return Change(grows=now["budget_bytes"] > before["budget_bytes"], asked_ns=begin,
                       told_ns=now["budget_since_ns"], bound_ns=now["bound_ns"],
+                      in_flight_ns=min(now["in_flight_ns"] or now["bound_ns"], now["bound_ns"]),
                       plan_ns=max(now["plan_since_ns"], now["bound_ns"]),
                       spilled=now["spilled_bytes"] - before["spilled_bytes"],
                       over=max(0, now["resident_bytes"] - now["budget_bytes"]))
@@ -214,6 +225,8 @@ def lines(way, changes):
         if group:
             yield way, name, "told", [c.ms(c.told_ns) for c in group], None
             yield way, name, "bound", [c.ms(c.bound_ns) for c in group], BOUND_MS
+            yield way, name, "in flight", [c.in_flight_ms() for c in group], None
+            yield way, name, "beyond it", [c.ms(c.bound_ns) - c.in_flight_ms() for c in group], BEYOND_MS
             yield way, name, "plan", [c.ms(c.plan_ns) for c in group], PLAN_MS
             yield way, name, "next inference", [c.ms(c.next_ns - c.rest_ns) for c in group], PLAN_MS
             yield way, name, "with its rest", [c.ms(c.next_ns) for c in group], None
@@ -222,7 +235,14 @@ def lines(way, changes):
         yield way, "smaller, bytes to write", "bound", wrote, None
 
 
-def report(rows, markdown):
+def busy_s():
+    """Processor time that this machine has given to anybody, and to us and what we started and waited for."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, *interrupts = map(int, file.readline().split()[1:9])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK"), sum(os.times()[:4])
+
+
+def report(rows, markdown, quantile):
     if markdown:
         print("| through | changes | until | count | limit ms | median | 99 % | most |")
         print("|:--|:--|:--|--:|--:|--:|--:|--:|")
@@ -232,11 +252,12 @@ def report(rows, markdown):
         print(form.format("through", "changes", "until", "count", "limit", "median", "99 %", "most ms"))
     missed = []
     for way, name, what, ms, limit in rows:
-        worst = percentile(ms, 0.99)
+        judged = percentile(ms, quantile)
         print(form.format(way, name, what, len(ms), f"{limit:.0f}" if limit else "", f"{percentile(ms, 0.5):.2f}",
-                          f"{worst:.2f}", f"{max(ms):.2f}"))
-        if limit and worst > limit:
-            missed.append(f"through {way}, {name}, {what}: {worst:.1f} ms at the 99th percentile, of {limit:.0f}")
+                          f"{percentile(ms, 0.99):.2f}", f"{max(ms):.2f}"))
+        if limit and judged > limit:
+            missed.append(f"through {way}, {name}, {what}: {judged:.1f} ms at quantile {quantile:g}, of {limit:.0f}; "
+                          f"over it {sum(value > limit for value in ms)} times of {len(ms)}")
     return missed
 
 
@@ -250,10 +271,12 @@ def main():
     parser.add_argument("--most", type=int, default=230, help="MiB")
     parser.add_argument("--pause", type=float, default=40, help="most ms between two changes")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--quantile", type=float, default=1, help="which has to be within the limits; default: 1, all")
     parser.add_argument("--dir", default="/var/tmp", help="on the disk that is to be measured")
     parser.add_argument("--json", metavar="FILE", help="write all changes as JSON as well")
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
+    begin, (all_begin, own_begin) = time.monotonic(), busy_s()
     expected, latency_ms = plain_bits(args)
     rows, counts, missed, written = [], [], [], {"latency_ms": latency_ms, "ways": {}}
     for way in args.ways:
@@ -270,7 +293,10 @@ def main():
         written["ways"][way] = {"inferences": len(ran["begins"]), "same_bits": same, "over": over,
                                 "changes": [dataclasses.asdict(c) for c in changes]}
         rows += lines(way, changes)
-    missed += report(rows, args.markdown)
+    missed += report(rows, args.markdown, args.quantile)
+    took, (all_end, own_end) = time.monotonic() - begin, busy_s()
+    others = (all_end - all_begin - own_end + own_begin) / took
+    counts.append(f"others used {others:.1f} of {os.cpu_count()} CPUs meanwhile")
     print("\n".join(["", f"an inference with everything in memory, without swapnet: {latency_ms:.1f} ms", *counts]))
     if args.json:
         pathlib.Path(args.json).write_text(json.dumps(written, indent=1) + "\n")
