@@ -29,7 +29,9 @@ static int ask(const char *path, const char *request, uid_t also, json_t **out)
         return -ENOENT;
     if (rc == 0 && uid != 0 && uid != geteuid() && (uid != also || also == (uid_t)-1))
         rc = -EPERM; /* anybody's answer */
-    if (rc == 0 && !json_is_object(*out = json_loads(text, JSON_REJECT_DUPLICATES, NULL))) {
+    if (rc == 0)
+        *out = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    if (rc == 0 && !json_is_object(*out)) { /* a macro, which names its argument twice */
         json_decref(*out);
         *out = NULL;
         rc = -EPROTO;

@@ -307,6 +307,15 @@ def test_a_daemon_with_very_many(runtime):
     result = status(runtime, "-o", "json")
     assert result.returncode == 0 and len(json.loads(result.stdout)["processes"]) >= 4096, result.stderr
 
+    def most_memory(times):
+        process = subprocess.Popen([CTL, "top", "-o", "csv", "-d", "0.1", "-n", str(times)], stdout=subprocess.DEVNULL,
+                                   env=harness.clean_env({"XDG_RUNTIME_DIR": str(runtime)}))
+        _, code, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(code)
+        assert process.returncode == 0
+        return usage.ru_maxrss
+    assert most_memory(10) < most_memory(1) + (4 << 10), "top keeps what it has shown"
+
 
 def test_set_does_not_pass_the_daemon_by(runtime):
     """Whoever it serves would be told one thing by us and another one by it."""
