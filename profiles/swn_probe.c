@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "swn_fetch.h"
+#include "swn_probe_refs.h"
 #include "swn_scratch.h"
 
 #define PAGE ((uint64_t)4096)
@@ -16,6 +17,7 @@
 struct probe {
     struct swn_scratch scratch;
     struct swn_fetch *fetch;
+    struct swn_probe_refs refs;
     uint64_t left;
 };
 
@@ -35,13 +37,16 @@ static int open_probe(struct probe *b, const struct swn_profile *p, const struct
     b->left = MOST_BYTES;
     int rc = swn_scratch_open(&b->scratch, io, dir, (size_t)largest, 0);
     struct swn_fetch_opts opts = {.io = io, .best_path = SWN_FETCH_URING};
-    return rc ? rc : swn_fetch_start(&b->fetch, &opts);
+    if (!rc)
+        rc = swn_fetch_start(&b->fetch, &opts);
+    return rc ? rc : swn_probe_refs_open(&b->refs, io, b->scratch.file);
 }
 
 static void close_probe(struct probe *b)
 {
     if (b->fetch)
         swn_fetch_stop(b->fetch);
+    swn_probe_refs_close(&b->refs);
     swn_scratch_close(&b->scratch);
 }
 
@@ -69,6 +74,24 @@ static int read_batch(struct probe *b, uint64_t bytes, int depth, double *second
     return rc;
 }
 
+static int make_room(struct swn_profile_layer *l)
+{
+    struct swn_profile_read *reads = realloc(l->reads, (l->read_count + ROUNDS) * sizeof *reads);
+    l->reads = reads ? reads : l->reads;
+    struct swn_profile_release *releases = realloc(l->releases, (l->release_count + ROUNDS) * sizeof *releases);
+    l->releases = releases ? releases : l->releases;
+    return reads && releases ? 0 : -ENOMEM;
+}
+
+/* Layers of one model hardly differ in how many references they have to the byte, and then nobody could tell what a
+ * byte takes from what a reference takes: so each comes with its own number, and with more. */
+static size_t references_of(const struct swn_profile_layer *l, int round)
+{
+    static const size_t more[ROUNDS] = {0, 16, 64};
+    uint64_t n = (l->l.depth ? l->l.depth : 1) + more[round];
+    return n < SWN_PROBE_REFS ? (size_t)n : SWN_PROBE_REFS;
+}
+
 static int probe_layer(struct probe *b, struct swn_profile_layer *l)
 {
     uint64_t bytes = whole_pages(l->l.bytes);
@@ -78,19 +101,20 @@ static int probe_layer(struct probe *b, struct swn_profile_layer *l)
     uint64_t all = bytes * (uint64_t)depth * ROUNDS;
     if (all > b->left)
         return 0;
-    struct swn_profile_read *grown = realloc(l->reads, (l->read_count + ROUNDS) * sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    l->reads = grown;
+    int rc = make_room(l);
     b->left -= all;
-    for (int i = 0; i < ROUNDS; i++) {
-        double seconds;
-        int rc = read_batch(b, bytes, depth, &seconds);
+    for (int i = 0; !rc && i < ROUNDS; i++) {
+        size_t references = references_of(l, i);
+        double seconds, in = 0, out = 0;
+        rc = read_batch(b, bytes, depth, &seconds);
+        if (!rc)
+            rc = swn_probe_refs_time(&b->refs, references, &in, &out);
         if (rc)
             return rc;
-        l->reads[l->read_count++] = (struct swn_profile_read){bytes, seconds};
+        l->reads[l->read_count++] = (struct swn_profile_read){bytes, seconds + in, references};
+        l->releases[l->release_count++] = (struct swn_profile_release){out, references};
     }
-    return 0;
+    return rc;
 }
 
 int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir)
@@ -100,9 +124,11 @@ int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir)
         return -ENODATA;
     int rc = open_probe(&b, p, io, dir);
     size_t step = p->layer_count > MOST_LAYERS ? p->layer_count / MOST_LAYERS : 1;
-    double first;
+    double first, in, out;
     if (!rc)
         rc = read_batch(&b, PAGE, 1, &first); /* the queue's thread is awake now */
+    if (!rc)
+        rc = swn_probe_refs_time(&b.refs, SWN_PROBE_REFS, &in, &out); /* and these have page tables */
     for (size_t i = 0; !rc && i < p->layer_count; i += step)
         rc = probe_layer(&b, &p->layers[i]);
     close_probe(&b);

@@ -1,8 +1,8 @@
-/* swn_probe.h - how long reads take where nothing was streamed while a model was profiled.
+/* swn_probe.h - how long layers take to come and to go where nothing was streamed while a model was profiled.
  *
  * Writes a scratch file into a directory of block stores and reads pieces of the sizes of the model's layers, a few at
- * once as when layers are read ahead, through the fetch queue that streams weights. For programs, which may take
- * seconds and hundreds of MiB of disk.
+ * once as when layers are read ahead, through the fetch queue that streams weights; registers as many references as a
+ * layer has, and more, and lets go of them. For programs, which may take seconds and hundreds of MiB of disk.
  */
 #ifndef SWN_PROBE_H
 #define SWN_PROBE_H
@@ -10,7 +10,7 @@
 #include "swn_io.h"
 #include "swn_profile.h"
 
-/* Adds reads to the layers of p. 0 or -errno. Bytes read in all are bounded, whatever the profile says. */
+/* Adds reads and releases to the layers of p. 0 or -errno. Bytes read in all are bounded, whatever the profile says. */
 int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir);
 
 #endif

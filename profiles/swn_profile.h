@@ -31,9 +31,16 @@ enum {
     SWN_ETA = 8,
 };
 
+/* references: as many as it took; 0: nobody counted, see swn_profile_fit. */
 struct swn_profile_read {
     uint64_t bytes;
     double seconds;
+    uint64_t references;
+};
+
+struct swn_profile_release {
+    double seconds;
+    uint64_t references;
 };
 
 struct swn_profile_layer {
@@ -43,7 +50,7 @@ struct swn_profile_layer {
     uint64_t slice_bytes;      /* its operator can take it in slices that are multiples of it; 0: only whole */
     struct swn_profile_read *reads;
     size_t read_count;
-    double *releases; /* seconds */
+    struct swn_profile_release *releases;
     size_t release_count;
 };
 
@@ -90,7 +97,12 @@ char *swn_profile_text(const struct swn_profile *p);
 int swn_profile_save(const struct swn_profile *p, const char *path);
 
 /* Fits the coefficients from the layers' measurements, into c, known and fit[]; those that cannot be fitted are left
- * out, with the reason in fit[].rc. Reads that brought part of a layer count as one reference. 0 or -ENOMEM. */
+ * out, with the reason in fit[].rc. Where references were not counted they are the layer's, and of a read that brought
+ * part of it one. 0 or -ENOMEM. */
 int swn_profile_fit(struct swn_profile *p);
+
+/* Why a coefficient that was fitted (one bit) says little, as a sentence's end, by the layers' measurements; NULL: it
+ * says what it should, or there is no memory to find out. Static. */
+const char *swn_profile_doubt(const struct swn_profile *p, unsigned bit);
 
 #endif

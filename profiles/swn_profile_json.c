@@ -210,6 +210,19 @@ static json_t *take_samples(struct reader *r, json_t *object, const char *key)
     return array && json_array_size(array) ? array : NULL;
 }
 
+/* The sample's number i; 0: older files have none. */
+static uint64_t check_references(struct reader *r, json_t *sample, size_t i, const char *what)
+{
+    json_t *value = json_array_get(sample, i);
+    if (!value)
+        return 0;
+    if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > MOST_DEPTH) {
+        fail(r, "\"%s\": references must be a whole number from 1 to %lld", what, (long long)MOST_DEPTH);
+        return 0;
+    }
+    return (uint64_t)json_integer_value(value);
+}
+
 static void take_reads(struct reader *r, json_t *object, struct swn_profile_layer *l)
 {
     json_t *array = take_samples(r, object, "swap_in"), *value;
@@ -224,13 +237,14 @@ static void take_reads(struct reader *r, json_t *object, struct swn_profile_laye
     json_array_foreach(array, i, value)
     {
         json_t *bytes = json_array_get(value, 0);
-        if (!json_is_array(value) || json_array_size(value) != 2 || !json_is_integer(bytes) ||
-            json_integer_value(bytes) < 1 || json_integer_value(bytes) > MOST_BYTES) {
-            fail(r, "\"swap_in\" must hold pairs of bytes and seconds");
+        if (!json_is_array(value) || json_array_size(value) < 2 || json_array_size(value) > 3 ||
+            !json_is_integer(bytes) || json_integer_value(bytes) < 1 || json_integer_value(bytes) > MOST_BYTES) {
+            fail(r, "\"swap_in\" must hold bytes, seconds and references");
             return;
         }
         l->reads[l->read_count++] = (struct swn_profile_read){(uint64_t)json_integer_value(bytes),
-                                                              check_seconds(r, json_array_get(value, 1), "swap_in")};
+                                                              check_seconds(r, json_array_get(value, 1), "swap_in"),
+                                                              check_references(r, value, 2, "swap_in")};
     }
 }
 
@@ -245,7 +259,13 @@ static void take_releases(struct reader *r, json_t *object, struct swn_profile_l
         r->err = -ENOMEM;
         return;
     }
-    json_array_foreach(array, i, value) l->releases[l->release_count++] = check_seconds(r, value, "swap_out");
+    json_array_foreach(array, i, value)
+    {
+        int pair = json_is_array(value) && json_array_size(value) == 2;
+        l->releases[l->release_count++] =
+            (struct swn_profile_release){check_seconds(r, pair ? json_array_get(value, 0) : value, "swap_out"),
+                                         pair ? check_references(r, value, 1, "swap_out") : 0};
+    }
 }
 
 static void take_layer(struct reader *r, json_t *object, struct swn_profile *p)
@@ -525,13 +545,26 @@ static json_t *fits_value(const struct swn_profile *p)
     return object;
 }
 
+/* With its references, if they were counted. */
+static json_t *sample_value(json_t *sample, uint64_t references)
+{
+    if (references)
+        json_array_append_new(sample, count_value(references));
+    return sample;
+}
+
 static json_t *layer_value(const struct swn_profile_layer *l)
 {
     json_t *reads = json_array(), *releases = json_array();
     for (size_t i = 0; i < l->read_count; i++)
-        json_array_append_new(reads, json_pack("[I f]", (json_int_t)l->reads[i].bytes, l->reads[i].seconds));
+        json_array_append_new(reads,
+                              sample_value(json_pack("[I f]", (json_int_t)l->reads[i].bytes, l->reads[i].seconds),
+                                           l->reads[i].references));
     for (size_t i = 0; i < l->release_count; i++)
-        json_array_append_new(releases, json_real(l->releases[i]));
+        json_array_append_new(releases,
+                              l->releases[i].references
+                                  ? sample_value(json_pack("[f]", l->releases[i].seconds), l->releases[i].references)
+                                  : json_real(l->releases[i].seconds));
     return json_pack("{s:o s:o s:o s:o s:o s:o s:o s:o s:o}", "name", text_value(l->name), "bytes",
                      count_value(l->l.bytes), "depth", count_value(l->l.depth), "flops", count_value(l->l.flops),
                      "compute_s", seconds_value(l->l.compute_s), "activation_bytes", count_value(l->activation_bytes),

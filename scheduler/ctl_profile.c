@@ -88,17 +88,20 @@ static void print_fit(FILE *out, const struct swn_profile *p, int which, const c
         fprintf(out, "  %-10s not fitted: %s\n", what, swn_fit_error(f->rc));
     else
         fprintf(out,
-                "  %-10s %zu measurements, %zu of them outliers; R^2 %.3f, residuals %.3f ms rms, %.3f ms at most\n",
+                "  %-10s %zu measurements, %zu of them outliers; R^2 %.3f, residuals %.4f ms rms, %.4f ms at most\n",
                 what, f->fit.samples, f->fit.outliers, f->fit.r2, f->fit.rms * 1e3, f->fit.worst * 1e3);
 }
 
 static void print_coefficient(FILE *out, const struct swn_profile *p, unsigned bit, const char *name, double value,
                               const char *unit)
 {
+    const char *doubt = swn_profile_doubt(p, bit);
     if (p->known & bit)
         fprintf(out, "  %-6s %11.4g %s%s\n", name, value, unit, p->estimates & bit ? " (estimate)" : "");
     else
         fprintf(out, "  %-6s %11s %s\n", name, "-", unit);
+    if (doubt)
+        fprintf(out, "         %s\n", doubt);
 }
 
 static void print_report(FILE *out, const struct swn_profile *p)
@@ -169,15 +172,17 @@ static int default_budget(void)
     return setenv("SWAPNET_BUDGET", text, 1) || setenv("SWAPNET_DAEMON", "off", 1) ? -errno : 0;
 }
 
-/* Reads of layers' sizes where nothing was streamed, so that alpha and beta can be fitted all the same. */
-static void probe_disk(struct swn_profile *p)
+/* Swap-ins and swap-outs of layers like these, where the run had none or none that tell the coefficients apart. 0 or
+ * -ENOMEM. */
+static int probe_disk(struct swn_profile *p)
 {
     char dir[PATH_MAX];
     int rc = ctl_disk_dir(dir, sizeof dir);
     if (!rc)
         rc = swn_probe(p, &swn_io_sys, dir);
     if (rc)
-        swn_cli_error("cannot measure the disk: %s; alpha and beta are left out", strerror(-rc));
+        swn_cli_error("cannot measure the disk: %s; some coefficients are left out", strerror(-rc));
+    return swn_profile_fit(p);
 }
 
 /* Whatever else has that name (a pipe, a device, a link) is not ours to replace. 0 or -errno; said. */
@@ -212,19 +217,16 @@ static int finish(const struct options *o)
 {
     struct swn_profile *p;
     char why[SWN_PROFILE_WHY];
-    size_t reads = 0;
     int rc = swn_profile_load(&p, o->made, why);
     if (rc) {
         swn_cli_error("no profile came of it: %s", why);
         return SWN_CLI_FAILURE;
     }
-    for (size_t i = 0; i < p->layer_count; i++)
-        reads += p->layers[i].read_count;
+    rc = swn_profile_fit(p);
     if (!p->layer_count)
         swn_cli_error("the program read no weights again and again: there is nothing to fit");
-    else if (!reads)
-        probe_disk(p);
-    rc = swn_profile_fit(p);
+    else if (!rc && (p->fit[SWN_FIT_IN].rc || p->fit[SWN_FIT_OUT].rc))
+        rc = probe_disk(p);
     char *base = strrchr(o->command[o->count > 1], '/');
     char *name = strdup(base ? base + 1 : o->command[o->count > 1]);
     if (name && *name) {

@@ -93,7 +93,8 @@ static void take_latency(struct swn_model *m, const struct swn_profile *p)
     m->latency_s = p->latency_s;
     if (p->latency_s > 0 && p->busy_latency_s > p->latency_s)
         m->contention = p->busy_latency_s / p->latency_s - 1;
-    double each = p->c.beta / (double)SWN_PROFILE_BUSY_READ; /* counted per read */
+    /* Counted per read. */
+    double each = swn_predict_read_s(m->layers, m->n, p->c.beta) / (double)SWN_PROFILE_BUSY_READ;
     m->busy_alpha = p->busy_alpha > each ? p->busy_alpha - each : 0;
 }
 

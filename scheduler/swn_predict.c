@@ -68,11 +68,21 @@ static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, str
     return n;
 }
 
+double swn_predict_read_s(const struct swn_layer *layers, size_t n, double beta)
+{
+    uint64_t references = 0, reads = 0;
+    for (size_t i = 0; i < n; i++) {
+        references += layers[i].depth;
+        reads += layers[i].bytes >= SWN_PREDICT_STREAMED;
+    }
+    return reads ? beta * (double)references / (double)reads : beta;
+}
+
 static int predict(const struct swn_predict *p, struct swn_plan_node *nodes, size_t n, uint64_t weights, double alpha,
                    struct swn_plan *out)
 {
     double speed = alpha > 0 ? 1e-9 / alpha : 1e9; /* bytes per ns; 0 s per byte: no disk is that fast */
-    return swn_plan_predict(nodes, n, weights, speed, p->c.beta * 1e9, out);
+    return swn_plan_predict(nodes, n, weights, speed, swn_predict_read_s(p->layers, p->n, p->c.beta) * 1e9, out);
 }
 
 /* Part of the time. */

@@ -29,8 +29,12 @@ struct swn_predict {
     uint64_t other_bytes;                /* everything that is not a weight: activations, inputs */
     const struct swn_predict_more *more; /* of each layer, or NULL */
     double busy_alpha; /* seconds per byte that the disk takes while the program computes; 0: what c says */
-    double contention;                   /* what computing takes longer while the disk is kept reading: 0.07 is 7 % */
+    double contention; /* what computing takes longer while the disk is kept reading: 0.07 is 7 % */
 };
+
+/* What a read of one of the layers takes beside its bytes, in seconds: a read brings one weight, and with it come the
+ * references of all that is read with it. */
+double swn_predict_read_s(const struct swn_layer *layers, size_t n, double beta);
 
 /* What it can use: all weights and the other bytes. */
 uint64_t swn_predict_demand(const struct swn_predict *p);

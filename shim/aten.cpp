@@ -144,6 +144,7 @@ struct Thread {
     bool lent = false;    // it has been lent weights of a device
     bool fetches = false; // it copies from there to the processor, which has the bytes of all weights
     uint64_t flops = 0;   // of operators that were not, since the last one that was
+    swn_small small{};    // likewise
     swn_op op;
     std::array<c10::StorageImpl *, SWN_OP_ARGS> storages;
     std::array<c10::Storage, SWN_OP_ARGS> held;
@@ -364,12 +365,19 @@ void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
         swn_devswap_give_up(inputs);
     t.lent = shared && swn_devswap_lend();
     t.op.flops = host->count_flops && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
+    t.op.small = {};
+    if (host->count_flops)
+        swn_small_add(t.op.small, op.flops, op.use.data(), op.use.size(), inputs, host->lo, host->hi);
     if (!t.op.n) {
         t.flops += t.op.flops;
+        t.small.count += t.op.small.count;
+        t.small.bytes += t.op.small.bytes;
         return;
     }
     t.op.flops_before = t.flops;
+    t.op.small_before = t.small;
     t.flops = 0;
+    t.small = {};
     host->op_begin(&t.op);
     t.open = true;
     if (t.op.skip)

@@ -2,10 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "swn_aten.h"
-
 namespace
 {
+
+// What is larger lies in the arena, or is no parameter of the program's own making.
+constexpr size_t small_bytes = 65536;
 
 void add(swn_flops_op &op, const at::Tensor &tensor)
 {
@@ -44,7 +45,58 @@ void convolution(swn_flops_op &op, c10::ArrayRef<const c10::IValue> inputs)
         op.kind = SWN_FLOPS_CONV_TRANSPOSE;
 }
 
+enum class Place { never, always, if_trained };
+
+Place place_of(swn_flops_kind kind, swn_use use, size_t i)
+{
+    switch (kind) {
+    case SWN_FLOPS_CONV:
+    case SWN_FLOPS_CONV_TRANSPOSE:
+    case SWN_FLOPS_LINEAR:
+    case SWN_FLOPS_BATCH_NORM:
+    case SWN_FLOPS_NORM:
+        return i ? Place::always : Place::never;
+    case SWN_FLOPS_EMBEDDING:
+        return i ? Place::never : Place::always;
+    case SWN_FLOPS_ENCODER:
+    case SWN_FLOPS_RNN:
+        return use == SWN_USE_WEIGHT ? Place::always : Place::never;
+    case SWN_FLOPS_ATTENTION:
+        return Place::never;
+    default:
+        return use == SWN_USE_WEIGHT ? Place::if_trained : Place::never;
+    }
+}
+
+void add_small(swn_small &small, const at::Tensor &tensor, Place place, uintptr_t lo, uintptr_t hi)
+{
+    if (!tensor.defined() || !tensor.is_cpu() || !tensor.unsafeGetTensorImpl()->has_storage() ||
+        tensor.nbytes() >= small_bytes || (place == Place::if_trained && !(tensor.requires_grad() && tensor.is_leaf())))
+        return;
+    const c10::StorageImpl *storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    auto data = storage ? reinterpret_cast<uintptr_t>(storage->data_ptr().get()) : 0;
+    if (!data || (data >= lo && data < hi))
+        return;
+    small.count++;
+    small.bytes += tensor.nbytes();
+}
+
 } // namespace
+
+void swn_small_add(swn_small &small, swn_flops_kind kind, const signed char *use, size_t uses,
+                   c10::ArrayRef<const c10::IValue> inputs, uintptr_t lo, uintptr_t hi)
+{
+    for (size_t i = 0; i < inputs.size(); i++) {
+        Place place = place_of(kind, i < uses ? static_cast<swn_use>(use[i]) : SWN_USE_READ, i);
+        if (place == Place::never)
+            continue;
+        if (inputs[i].isTensor())
+            add_small(small, inputs[i].toTensor(), place, lo, hi);
+        else if (inputs[i].isTensorList())
+            for (const at::Tensor &tensor : inputs[i].toTensorVector())
+                add_small(small, tensor, place, lo, hi);
+    }
+}
 
 uint64_t swn_flops_of(swn_flops_kind kind, const signed char *use, size_t uses, c10::ArrayRef<const c10::IValue> inputs)
 {

@@ -77,6 +77,11 @@ struct swn_rows {
     uint64_t shape; /* a hash of what the bits of the result may depend on, but for the slices; not 0 */
 };
 
+/* Parameters of a layer that are too small to come and go: biases, and what norms have. */
+struct swn_small {
+    size_t count, bytes;
+};
+
 /* One outermost operator of one thread, from op_begin to op_end. */
 struct swn_op {
     const char *name; /* static or owned by the operator's schema */
@@ -86,6 +91,7 @@ struct swn_op {
     int skip;              /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
     uint64_t flops;        /* of this operator; 0 unless the host counts them, see swn_flops.h */
     uint64_t flops_before; /* and of those since the thread's last one that were not announced: no tensor of interest */
+    struct swn_small small, small_before; /* likewise */
     unsigned n;
     struct swn_arg args[SWN_OP_ARGS + SWN_OP_PIECES];
 

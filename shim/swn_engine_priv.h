@@ -54,11 +54,12 @@ struct swn_thread_state {
     uint64_t ready_ns;   /* when it began */
     unsigned index;
     uint64_t next_plan_try;
-    uint64_t pass_ns;      /* when the pass under way began */
-    uint64_t flops;        /* since the last visit; while there is a record */
-    size_t other;          /* most of everything that is not a weight since then, likewise */
-    uintptr_t slicing;     /* where the next slice of the weight begins that its operator is going through; 0: none */
-    uintptr_t slicing_end; /* and where what it needs of it ends */
+    uint64_t pass_ns;       /* when the pass under way began */
+    uint64_t flops;         /* since the last visit; while there is a record */
+    struct swn_small small; /* likewise */
+    size_t other;           /* most of everything that is not a weight since then, likewise */
+    uintptr_t slicing;      /* where the next slice of the weight begins that its operator is going through; 0: none */
+    uintptr_t slicing_end;  /* and where what it needs of it ends */
     struct swn_load_run *checking;   /* the checksum that goes along with it, see swn_load_check.c; NULL: none yet */
     struct swn_places *places;       /* of its activations; NULL before its first pass has ended */
     struct swn_row_reading *reading; /* kept for the next rows that it looks up, see swn_rows.c; or NULL */

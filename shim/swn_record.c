@@ -34,6 +34,7 @@ struct weight {
     struct swn_profile_read reads[READS];
     unsigned read_count;
     uint64_t flops, other;
+    struct swn_small small;
 };
 
 struct swn_record {
@@ -84,15 +85,16 @@ static void add(struct ring *ring, double ns)
     ring->s[ring->n++ % TIMES] = (float)(ns / 1e9);
 }
 
-void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, uint64_t flops, size_t other)
+void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, const struct swn_thread_state *t)
 {
     struct weight *w = weight_of(r, node);
     r->computed++;
     if (!w || r->disturbed)
         return;
     add(&w->compute, ns);
-    w->flops = flops;
-    w->other = other; /* of the first passes it holds weights that were not known for such yet */
+    w->flops = t->flops;
+    w->small = t->small;
+    w->other = t->other; /* of the first passes it holds weights that were not known for such yet */
 }
 
 void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns)
@@ -100,7 +102,7 @@ void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t b
     struct weight *w = weight_of(r, node);
     r->reads++;
     if (w)
-        w->reads[w->read_count++ % READS] = (struct swn_profile_read){bytes, ns / 1e9};
+        w->reads[w->read_count++ % READS] = (struct swn_profile_read){bytes, ns / 1e9, 0};
 }
 
 void swn_record_released(struct swn_record *r, const struct swn_node *node, double ns)
@@ -179,6 +181,8 @@ static double contention(const struct swn_record *r)
     return ratio > 1 ? ratio : 1;
 }
 
+/* What comes and goes here is the weight: the other references of its layer are never taken away, so with it the layer
+ * is there with all of them. */
 static int put_samples(struct swn_profile_layer *l, const struct weight *w)
 {
     double times[TIMES];
@@ -190,19 +194,22 @@ static int put_samples(struct swn_profile_layer *l, const struct weight *w)
             return -ENOMEM;
         memcpy(l->reads, w->reads, reads * sizeof *l->reads);
         l->read_count = reads;
+        for (size_t i = 0; i < reads; i++)
+            l->reads[i].references = l->l.depth;
     }
     n = copy_ring(&w->release, times);
     if (n) {
         l->releases = calloc(n, sizeof *l->releases);
         if (!l->releases)
             return -ENOMEM;
-        memcpy(l->releases, times, n * sizeof *l->releases);
         l->release_count = n;
+        for (size_t i = 0; i < n; i++)
+            l->releases[i] = (struct swn_profile_release){times[i], l->l.depth};
     }
     return 0;
 }
 
-/* A weight comes in as one reference per tensor; the engine's weights are tensors. */
+/* A layer is a weight and the small parameters that go with it: each tensor is a reference. */
 static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
 {
     const struct swn_range *r = swn_node_of(e, id)->range;
@@ -212,8 +219,8 @@ static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
     struct swn_profile_layer *l = swn_profile_add(p, name);
     if (!l || !w)
         return -ENOMEM;
-    l->l.bytes = swn_weight_bytes(r);
-    l->l.depth = 1;
+    l->l.bytes = swn_weight_bytes(r) + w->small.bytes;
+    l->l.depth = 1 + w->small.count;
     l->l.flops = w->flops < (uint64_t)1 << 59 ? w->flops : (uint64_t)1 << 59;
     l->activation_bytes = w->other;
     l->slice_bytes = r->slice_unit;
@@ -237,8 +244,8 @@ static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most)
 static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size_t n, struct swn_load_place *places)
 {
     int rc = 0;
+    size_t small = 0;
     p->torch_version = strdup(e->half ? e->half->version : "unknown");
-    p->other_bytes = e->other_peak_ever;
     p->passes = e->record->pass_count;
     size_t passes = e->record->undisturbed < PASSES ? (size_t)e->record->undisturbed : PASSES;
     p->latency_s = passes ? swn_median(e->record->passes, passes) : -1;
@@ -249,7 +256,10 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
         const struct swn_range *r = swn_node_of(e, ids[i])->range;
         rc = put(e, p, ids[i]);
         places[i] = (struct swn_load_place){r->file, r->extent};
+        small += rc ? 0 : p->layers[i].l.bytes - swn_weight_bytes(r);
     }
+    /* Small parameters are counted among everything that is no weight, and are part of layers here. */
+    p->other_bytes = e->other_peak_ever > small ? e->other_peak_ever - small : 0;
     return rc;
 }
 

@@ -163,16 +163,16 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
 static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, int joined, uint64_t now)
 {
     struct swn_node *last = t->last_node ? swn_node_of(e, t->last_node) : NULL;
-    if (last && now > t->ready_ns) {
-        double took = (double)(now - t->ready_ns);
+    double took = now > t->ready_ns ? (double)(now - t->ready_ns) : 0;
+    if (last && took > 0)
         last->compute_ns = last->compute_ns > 0 ? last->compute_ns * 0.7 + took * 0.3 : took;
-        if (e->record)
-            swn_record_computed(e->record, last, took, t->flops, t->other);
-    }
+    if (last && e->record) /* also where its operator reads the next one as well, and nothing is its own */
+        swn_record_computed(e->record, last, took, t);
     swn_lodge_step(e, last);
     if (last)
         last->allocs = swn_places_clock(t);
     t->flops = 0;
+    t->small = (struct swn_small){0};
     t->other = 0;
     t->last_node = e->nodes[r->node].id;
     if (last) {
@@ -193,11 +193,13 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     t->pass_ns = now;
 }
 
-/* Operations and activations belong to the weight that was read last. */
-static void note_other(struct swn_engine *e, struct swn_thread_state *t, uint64_t flops)
+/* Operations, small parameters and activations belong to the weight that was read last. */
+static void note_other(struct swn_engine *e, struct swn_thread_state *t, uint64_t flops, struct swn_small small)
 {
     size_t other = swn_policy_other(e);
     t->flops += flops;
+    t->small.count += small.count;
+    t->small.bytes += small.bytes;
     t->other = other > t->other ? other : t->other;
 }
 
@@ -305,14 +307,14 @@ void swn_engine_op_begin(struct swn_op *op)
     swn_guest_resolve(e, op);
     add_pieces(e, op);
     if (e->record && t)
-        note_other(e, t, op->flops_before);
+        note_other(e, t, op->flops_before, op->small_before);
     for (int writes = 1; writes >= 0; writes--)
         for (unsigned i = 0; i < op->total; i++)
             if ((op->args[i].use >= SWN_USE_WRITE) == writes)
                 begin_arg(e, op, &op->args[i], t);
     lend_all(e, op, t);
     if (e->record && t)
-        note_other(e, t, op->flops);
+        note_other(e, t, op->flops, op->small);
     if (op->visits) {
         swn_swapin_ahead(e, t);
         t->ready_ns = swn_now_ns();

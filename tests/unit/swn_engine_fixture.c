@@ -173,6 +173,7 @@ void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *use
     op->n = n;
     op->copies = 0;
     op->flops = op->flops_before = 0;
+    op->small = op->small_before = (struct swn_small){0};
     for (unsigned i = 0; i < n; i++) {
         op->args[i].word = &tensors[i]->word;
         op->args[i].data = (uintptr_t)__atomic_load_n(&tensors[i]->word, __ATOMIC_ACQUIRE);

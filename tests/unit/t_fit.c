@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdlib.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -164,15 +165,15 @@ static void test_profile(void **state)
     (void)state;
     struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, "test");
     struct swn_profile_read reads[60];
-    double releases[60];
+    struct swn_profile_release releases[60];
     for (size_t i = 0; i < 60; i++) {
         char name[16];
         snprintf(name, sizeof name, "layer%zu", i);
         struct swn_profile_layer *l = swn_profile_add(p, name);
         l->l = (struct swn_layer){(uint64_t)uniform(1e5, 1e7), (uint64_t)uniform(1, 7), (uint64_t)uniform(1e6, 1e9), 0};
         l->l.compute_s = GAMMA * (double)l->l.flops * uniform(0.95, 1.05);
-        reads[i] = (struct swn_profile_read){l->l.bytes, ALPHA * (double)l->l.bytes + BETA * (double)l->l.depth};
-        releases[i] = ETA * (double)l->l.depth;
+        reads[i] = (struct swn_profile_read){l->l.bytes, ALPHA * (double)l->l.bytes + BETA * (double)l->l.depth, 0};
+        releases[i] = (struct swn_profile_release){ETA * (double)l->l.depth, 0};
     }
     for (size_t i = 0; i < 60; i++) {
         p->layers[i].reads = &reads[i];
@@ -195,13 +196,60 @@ static void test_profile(void **state)
     swn_profile_free(p);
 }
 
+static const char *doubt_of(double beta, double eta, int vary, unsigned bit, struct swn_profile *p)
+{
+    for (size_t i = 0; i < p->layer_count; i++) {
+        struct swn_profile_layer *l = &p->layers[i];
+        l->l.depth = vary ? 1 + i % 7 : 5;
+        double noise = uniform(0.9, 1.1), bytes = ALPHA * (double)l->l.bytes;
+        l->reads[0] = (struct swn_profile_read){l->l.bytes, bytes * noise + beta * (double)l->l.depth, 0};
+        l->releases[0] = (struct swn_profile_release){eta > 0 ? eta * (double)l->l.depth : 1e-6 * noise, 0};
+    }
+    assert_int_equal(swn_profile_fit(p), 0);
+    assert_true(p->known & bit);
+    p->fit[SWN_FIT_IN].fit.c[1] = 0; /* as in a profile that was read from a file */
+    const char *doubt = swn_profile_doubt(p, bit);
+    return doubt ? doubt : "";
+}
+
+/* What measurements do not tell is said, and what they do is not doubted. */
+static void test_doubts(void **state)
+{
+    (void)state;
+    struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, "test");
+    for (size_t i = 0; i < 60; i++) {
+        struct swn_profile_layer *l = swn_profile_add(p, "layer");
+        l->l.bytes = (uint64_t)uniform(1e5, 1e6);
+        l->l.flops = 1000 + i;
+        l->l.compute_s = i % 2 ? 1e-3 : 3e-3; /* whatever it computes */
+        l->reads = calloc(1, sizeof *l->reads);
+        l->releases = calloc(1, sizeof *l->releases);
+        l->read_count = l->release_count = 1;
+    }
+    assert_string_equal(doubt_of(1e-3, ETA, 1, SWN_ALPHA, p), "");
+    assert_string_equal(doubt_of(1e-3, ETA, 1, SWN_BETA, p), "");
+    assert_string_equal(doubt_of(1e-3, ETA, 1, SWN_ETA, p), "");
+    assert_true(strstr(doubt_of(1e-3, ETA, 0, SWN_BETA, p), "same number"));
+    assert_true(strstr(doubt_of(1e-3, ETA, 0, SWN_ETA, p), "same number"));
+    assert_true(strstr(doubt_of(1e-7, ETA, 1, SWN_BETA, p), "references"));
+    assert_true(strstr(doubt_of(1e-3, 0, 1, SWN_ETA, p), "explains little"));
+    assert_true(strstr(doubt_of(1e-3, ETA, 1, SWN_GAMMA, p), "operations explain little"));
+    /* a layer that came with more references than are its own */
+    for (size_t i = 0; i < 60; i++)
+        p->layers[i].reads[0].references = p->layers[i].releases[0].references = 10 * p->layers[i].l.depth;
+    assert_int_equal(swn_profile_fit(p), 0);
+    assert_near(p->c.beta, 1e-4, 0.05);
+    assert_near(p->c.eta, ETA / 10, 1e-3);
+    swn_profile_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),   cmocka_unit_test(test_noise_and_outliers),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_not_negative),
         cmocka_unit_test(test_median),  cmocka_unit_test(test_online),
-        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_profile), cmocka_unit_test(test_doubts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

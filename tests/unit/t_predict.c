@@ -134,6 +134,17 @@ static void test_busy_profile(void **state)
     swn_profile_free(p);
 }
 
+/* With the one weight that is read come the references of all that stays beside it. */
+static void test_reads(void **state)
+{
+    (void)state;
+    struct swn_layer some[] = {{MIB, 1, 0, 1e-3}, {4096, 4, 0, 1e-3}, {MIB, 1, 0, 1e-3}, {MIB, 9, 0, 1e-3}};
+    assert_true(swn_predict_read_s(some, 1, 1e-4) == 1e-4);
+    double all = swn_predict_read_s(some, 4, 1e-4);
+    assert_true(all > 4.999e-4 && all < 5.001e-4);
+    assert_true(swn_predict_read_s(&some[1], 1, 1e-4) == 1e-4); /* nothing is read */
+}
+
 static void test_curve(void **state)
 {
     (void)state;
@@ -189,8 +200,9 @@ static void test_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),         cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
-        cmocka_unit_test(test_busy_profile), cmocka_unit_test(test_curve),      cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_ends),   cmocka_unit_test(test_contention),   cmocka_unit_test(test_busy_disk),
+        cmocka_unit_test(test_reads),  cmocka_unit_test(test_busy_profile), cmocka_unit_test(test_curve),
+        cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,11 +51,11 @@ static struct swn_profile *example(void)
         l->slice_bytes = 65536u * (unsigned)i;
         l->read_count = 2;
         l->reads = calloc(2, sizeof *l->reads);
-        l->reads[0] = (struct swn_profile_read){l->l.bytes, 1e-3};
-        l->reads[1] = (struct swn_profile_read){l->l.bytes / 2, 6e-4};
+        l->reads[0] = (struct swn_profile_read){l->l.bytes, 1e-3, 0};
+        l->reads[1] = (struct swn_profile_read){l->l.bytes / 2, 6e-4, 3};
         l->release_count = 1;
         l->releases = calloc(1, sizeof *l->releases);
-        l->releases[0] = 1e-6;
+        l->releases[0] = (struct swn_profile_release){1e-6, (uint64_t)i};
     }
     p->layers[4].l.compute_s = -1;
     return p;
@@ -91,7 +91,10 @@ static void test_round_trip(void **state)
         assert_int_equal(q->layers[i].read_count, 2);
         assert_int_equal(q->layers[i].slice_bytes, p->layers[i].slice_bytes);
         assert_int_equal(q->layers[i].reads[1].bytes, p->layers[i].reads[1].bytes);
+        assert_int_equal(q->layers[i].reads[0].references, 0);
+        assert_int_equal(q->layers[i].reads[1].references, 3);
         assert_int_equal(q->layers[i].release_count, 1);
+        assert_int_equal(q->layers[i].releases[0].references, i);
     }
     assert_true(q->layers[4].l.compute_s < 0);
     swn_profile_free(p);
@@ -221,7 +224,12 @@ static void test_refused(void **state)
     refuse(LAYER(",\"swap_in\":[[1]]"), "swap_in");
     refuse(LAYER(",\"swap_in\":[[0,1]]"), "swap_in");
     refuse(LAYER(",\"swap_in\":[[1,-1]]"), "swap_in");
+    refuse(LAYER(",\"swap_in\":[[1,1,0]]"), "references");
+    refuse(LAYER(",\"swap_in\":[[1,1,1.5]]"), "references");
+    refuse(LAYER(",\"swap_in\":[[1,1,1,1]]"), "swap_in");
     refuse(LAYER(",\"swap_in\":3"), "swap_in");
+    refuse(LAYER(",\"swap_out\":[[1]]"), "swap_out");
+    refuse(LAYER(",\"swap_out\":[[1,-1]]"), "references");
     refuse(LAYER(",\"swap_out\":[null]"), "swap_out");
     refuse(LAYER(",\"colour\":1"), "layer 0: unknown key \"colour\"");
     refuse(MODEL(",\"passes\":true,\"layers\":[]"), "passes");

@@ -77,7 +77,7 @@ def batch(seed):
 
 
 _TORCHVISION_MODELS = {
-    "vgg19": "vgg", "resnet101": "resnet", "resnet152": "resnet",
+    "vgg19": "vgg", "resnet18": "resnet", "resnet101": "resnet", "resnet152": "resnet",
     "vit_b_16": "vision_transformer", "mobilenet_v2": "mobilenetv2",
 }
 

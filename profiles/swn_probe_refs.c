@@ -1,0 +1,72 @@
+#define _GNU_SOURCE
+#include "swn_probe_refs.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+static int make_tensor(struct swn_probe_refs *p, size_t i)
+{
+    size_t fresh;
+    struct swn_range *r = p->range[i] = swn_arena_alloc(p->arena, SWN_PAGE, &fresh);
+    if (!r)
+        return -ENOMEM;
+    memset((void *)r->addr, (int)i + 1, SWN_PAGE);
+    int rc = swn_residency_spill(&p->res, r);
+    struct swn_frame *f = rc ? NULL : swn_pool_keep(p->pool, r->addr - swn_arena_lo(p->arena), SWN_PAGE);
+    p->frame[i] = f;
+    if (f)
+        memset(swn_pool_rw(p->pool, f), (int)i + 1, SWN_PAGE);
+    return rc ? rc : f ? 0 : -ENOMEM;
+}
+
+int swn_probe_refs_open(struct swn_probe_refs *p, const struct swn_io *io, struct swn_extent_file *file)
+{
+    *p = (struct swn_probe_refs){.file = file, .res = {.pagemap_fd = -1}};
+    int rc = swn_arena_create(&p->arena, SWN_PROBE_REFS * SWN_GRANULE);
+    if (!rc)
+        rc = swn_pool_create(&p->pool, SWN_GRANULE, SWN_PROBE_REFS * SWN_GRANULE);
+    if (!rc)
+        rc = swn_residency_init(&p->res, io, p->arena);
+    p->res.pool = p->pool;
+    p->res.spill = file;
+    for (size_t i = 0; !rc && i < SWN_PROBE_REFS; i++)
+        rc = make_tensor(p, i);
+    return rc;
+}
+
+void swn_probe_refs_close(struct swn_probe_refs *p)
+{
+    for (size_t i = 0; i < SWN_PROBE_REFS; i++) {
+        if (p->frame[i])
+            swn_pool_release(p->pool, p->frame[i]);
+        if (p->range[i])
+            swn_residency_free(&p->res, p->range[i], 0);
+    }
+    swn_residency_fini(&p->res);
+    if (p->pool)
+        swn_pool_destroy(p->pool);
+    if (p->arena)
+        swn_arena_destroy(p->arena);
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+int swn_probe_refs_time(struct swn_probe_refs *p, size_t n, double *in_s, double *out_s)
+{
+    int rc = 0;
+    double begin = now_s();
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = swn_residency_publish(&p->res, p->range[i], p->frame[i], SWN_PAGE);
+    double there = now_s();
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = swn_residency_remap(&p->res, p->range[i]);
+    *in_s = there - begin;
+    *out_s = now_s() - there;
+    return rc;
+}
