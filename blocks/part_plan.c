@@ -335,6 +335,8 @@ int part_plan(int argc, char **argv)
     const char *lacks = swn_model_lacks(&p.m);
     if (lacks && (p.points || p.model_opts.profile || p.model_opts.device))
         swn_cli_error("no latencies: it is not known %s", lacks);
+    if (swn_model_converted(&p.m, why))
+        swn_cli_error("%s", why);
     rc = lacks && p.points ? SWN_CLI_USAGE : make_plan(&p);
     if (rc == SWN_CLI_OK)
         (json ? print_json : print_table)(&p);

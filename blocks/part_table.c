@@ -171,6 +171,8 @@ int part_table(int argc, char **argv)
     const char *lacks = swn_model_lacks(&m);
     if (lacks)
         swn_cli_error("it is not known %s", lacks);
+    if (swn_model_converted(&m, why))
+        swn_cli_error("%s", why);
     rc = lacks ? SWN_CLI_USAGE : show(&m, blocks, json);
     swn_model_free(&m);
     return rc;

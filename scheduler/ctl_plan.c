@@ -143,6 +143,8 @@ static int load(const struct what_if *w, struct candidate *c)
     const char *lacks = swn_model_lacks(&c->m);
     if (lacks)
         swn_cli_error("%s: no latencies: it is not known %s", c->name, lacks);
+    if (swn_model_converted(&c->m, why))
+        swn_cli_error("%s: %s", c->name, why);
     struct swn_predict p = swn_model_predict(&c->m);
     rc = lacks ? 0 : swn_predict_curve(&p, c->curve, CURVE);
     c->timed = !lacks && !rc;

@@ -224,24 +224,70 @@ static int load_times(struct swn_profile **out, const char *path, char why[SWN_M
     return rc;
 }
 
-/* Measured times are the measured device's; elsewhere only operations count. */
+/* What an operation takes where the times were measured; 0: nobody can tell. */
+static double gamma_here(const struct swn_model *m)
+{
+    double seconds = 0, flops = 0;
+    for (size_t i = 0; i < m->n; i++)
+        if (m->layers[i].flops && m->layers[i].compute_s > 0) {
+            seconds += m->layers[i].compute_s;
+            flops += (double)m->layers[i].flops;
+        }
+    return flops > 0 ? seconds / flops : m->known & SWN_GAMMA ? m->c.gamma : 0;
+}
+
+/* Measured times are the measured device's. Elsewhere operations count; and where a layer has none that are counted, it
+ * takes as much longer than here as operations do. */
 static void apply_device(struct swn_model *m, const struct swn_profile *device)
 {
+    double here = gamma_here(m);
     take_coefficients(m, device);
     m->latency_s = -1;
     m->contention = m->busy_alpha = 0;
-    for (size_t i = 0; i < m->n; i++)
-        if ((device->known & SWN_GAMMA) && m->layers[i].flops)
-            m->layers[i].compute_s = -1;
+    for (size_t i = 0; i < m->n; i++) {
+        struct swn_layer *l = &m->layers[i];
+        if (l->flops && device->known & SWN_GAMMA)
+            l->compute_s = -1;
+        if (!(l->compute_s > 0))
+            continue;
+        if (!(device->known & SWN_GAMMA)) {
+            m->foreign++;
+        } else if (here > 0) {
+            m->slower = device->c.gamma / here;
+            l->compute_s *= m->slower;
+            m->scaled++;
+        } else {
+            l->compute_s = -1;
+            m->lost++;
+        }
+    }
 }
 
 static void look_over(struct swn_model *m)
 {
-    size_t times = 0;
     for (size_t i = 0; i < m->n; i++)
-        times += m->layers[i].compute_s >= 0 || (m->layers[i].flops && (m->known & SWN_GAMMA));
-    m->timed = times > 0;
-    m->untimed = times ? m->n - times : 0;
+        m->timed |= m->layers[i].compute_s >= 0 || (m->layers[i].flops && (m->known & SWN_GAMMA));
+}
+
+int swn_model_converted(const struct swn_model *m, char text[SWN_MODEL_WHY])
+{
+    if (m->foreign)
+        snprintf(
+            text, SWN_MODEL_WHY,
+            "the device profile does not say how fast it computes: the times of %zu of %zu layers are those of the "
+            "machine that they were measured on",
+            m->foreign, m->n);
+    else if (m->scaled)
+        snprintf(text, SWN_MODEL_WHY,
+                 "%zu of %zu layers have no operations that are counted: their times are the measured ones times %.3g, "
+                 "as much as an operation takes longer on the device",
+                 m->scaled, m->n, m->slower);
+    else if (m->lost)
+        snprintf(text, SWN_MODEL_WHY,
+                 "%zu of %zu layers have no operations that are counted, and nothing says how much longer they take on "
+                 "the device: they are left out of the latencies",
+                 m->lost, m->n);
+    return m->foreign || m->scaled || m->lost;
 }
 
 int swn_model_load(struct swn_model *out, const char *path, const struct swn_model_opts *opts, char why[SWN_MODEL_WHY])

@@ -28,9 +28,12 @@ struct swn_model {
     struct swn_predict_more *more; /* of each */
     size_t n;
     struct swn_coefficients c;
-    unsigned known;       /* of the coefficients */
-    int timed;            /* some layer has a measured time or operations: t_ex is not nothing */
-    size_t untimed;       /* layers that have neither, where others do */
+    unsigned known; /* of the coefficients */
+    int timed;      /* some layer has a measured time or operations: t_ex is not nothing */
+    /* Of the layers' measured times, with a device: so many still are the measured machine's, are those times `slower`,
+     * or are lost, as nothing says what they are there. */
+    size_t foreign, scaled, lost;
+    double slower;
     uint64_t other_bytes; /* 0 where nobody measured it */
     double contention;    /* as in struct swn_predict; 0 where nobody measured it */
     double busy_alpha;    /* the same */
@@ -43,6 +46,10 @@ void swn_model_free(struct swn_model *m);
 
 /* What the library needs: at least alpha, and times. NULL, or what is missing. Static. */
 const char *swn_model_lacks(const struct swn_model *m);
+
+/* Whether measured times could not be told for the device from operations alone: then *text says what became of them.
+ */
+int swn_model_converted(const struct swn_model *m, char text[SWN_MODEL_WHY]);
 
 struct swn_predict swn_model_predict(const struct swn_model *m);
 

@@ -238,6 +238,29 @@ def test_devices(example):
     assert "no-such-device" in run(PARTITION, "plan", "-b", "40M", "-d", "no-such-device", example, code=1).stderr
 
 
+def test_plan_for_device(example, tmp_path):
+    """Times are the device's, also of layers without operations that are counted."""
+    made = json.loads(example.read_text())
+    for layer in made["layers"][::4]:
+        layer["flops"] = 0
+    some = tmp_path / "some.json"
+    some.write_text(json.dumps(made))
+
+    def ex_s(*args):
+        done = run(PARTITION, "plan", "-b", "1G", "-n", 1, "-o", "json", *args)
+        block, = json.loads(done.stdout)["blocks"]
+        return block["ex_s"], done.stderr
+    gamma = json.loads((harness.REPO / "profiles" / "devices" / "jetson-nx.json").read_text())["coefficients"]["gamma_s_per_flop"]
+    assert ex_s(some)[0] == pytest.approx(24 * 0.002) and not ex_s(some)[1]
+    seconds, said = ex_s("-d", "jetson-nx", example)
+    assert seconds == pytest.approx(24 * 1e7 * gamma) and not said
+    # an operation takes 2e-10 s where the profile was made: the others are as much faster as these
+    seconds, said = ex_s("-d", "jetson-nx", some)
+    assert seconds == pytest.approx(24 * 1e7 * gamma) and said.count("6 of 24 layers") == said.count("\n") == 1
+    assert "6 of 24 layers" in run(CTL, "plan", "-t", "80M", "-d", "jetson-nx", some).stderr
+    assert "6 of 24 layers" in run(PARTITION, "table", "-n", 2, "-d", "jetson-nx", some).stderr
+
+
 def test_plan_of_profile(example):
     plan = json.loads(run(PARTITION, "plan", "-b", "40M", "-o", "json", "--curve", example).stdout)
     total = sum((1 + i % 5) * MIB for i in range(24))

@@ -145,6 +145,43 @@ static void test_reads(void **state)
     assert_true(swn_predict_read_s(&some[1], 1, 1e-4) == 1e-4); /* nothing is read */
 }
 
+/* Times of a machine are no other's. */
+static void test_device(void **state)
+{
+    (void)state;
+    char paths[2][40] = {"/tmp/t_predict.XXXXXX.json", "/tmp/t_predict.XXXXXX.json"}, why[SWN_MODEL_WHY] = "";
+    struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, "app.py");
+    struct swn_profile *device = swn_profile_new(SWN_PROFILE_DEVICE, "slow");
+    close(mkstemps(paths[0], 5));
+    close(mkstemps(paths[1], 5));
+    swn_profile_add(p, "counted")->l = (struct swn_layer){MIB, 1, 1000000, 1e-3};
+    swn_profile_add(p, "not")->l = (struct swn_layer){MIB, 1, 0, 2e-3};
+    device->c = (struct swn_coefficients){.alpha = 1e-9, .gamma = 3e-9};
+    for (int i = 0; i < 3; i++) { /* three times as slow; the same, nothing to compare with; nobody knows */
+        struct swn_model m;
+        struct swn_model_opts opts = {.device = paths[1]};
+        device->known = SWN_ALPHA | (i < 2 ? SWN_GAMMA : 0u);
+        p->layers[0].l.compute_s = i == 1 ? -1 : 1e-3;
+        assert_int_equal(swn_profile_save(p, paths[0]), 0);
+        assert_int_equal(swn_profile_save(device, paths[1]), 0);
+        assert_int_equal(swn_model_load(&m, paths[0], &opts, why), 0);
+        double counted = swn_delay_of(&m.c, &m.layers[0]).ex, other = m.layers[1].compute_s;
+        assert_int_equal(swn_model_converted(&m, why), 1);
+        if (i == 0)
+            assert_true(counted > 2.9e-3 && counted < 3.1e-3 && other > 5.9e-3 && other < 6.1e-3 &&
+                        strstr(why, "1 of 2 layers") && strstr(why, "times 3,"));
+        else if (i == 1)
+            assert_true(other < 0 && strstr(why, "left out"));
+        else
+            assert_true(other > 1.9e-3 && other < 2.1e-3 && strstr(why, "2 of 2 layers are those of"));
+        swn_model_free(&m);
+    }
+    unlink(paths[0]);
+    unlink(paths[1]);
+    swn_profile_free(p);
+    swn_profile_free(device);
+}
+
 static void test_curve(void **state)
 {
     (void)state;
@@ -200,9 +237,9 @@ static void test_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),   cmocka_unit_test(test_contention),   cmocka_unit_test(test_busy_disk),
-        cmocka_unit_test(test_reads),  cmocka_unit_test(test_busy_profile), cmocka_unit_test(test_curve),
-        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_ends),  cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
+        cmocka_unit_test(test_reads), cmocka_unit_test(test_device),     cmocka_unit_test(test_busy_profile),
+        cmocka_unit_test(test_curve), cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
