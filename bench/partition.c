@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     unsigned char *file;
     size_t file_bytes;
     double begin = now_ms();
-    if (!nodes || swn_table_make(&table, &m))
+    if (!nodes || swn_table_make(&table, &m, 0))
         return 1;
     double made = now_ms() - begin;
     if (swn_table_write(table, &m, &file, &file_bytes))

@@ -14,7 +14,5 @@
 int part_model_option(struct swn_model_opts *opts, int opt);
 /* A number from 1 up; else says so and returns -EINVAL. */
 int part_parse_count(const char *text, size_t *count);
-/* Where the lookup table of a store lies; 0 when the model is not a store. */
-int part_table_path(const struct swn_model *m, char *out, size_t size);
 
 #endif

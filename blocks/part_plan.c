@@ -61,19 +61,10 @@ static int too_small(const struct plan *p, uint64_t needed)
 static int cut_by_time(struct plan *p)
 {
     uint64_t memory = swn_partition_memory(p->budget_bytes, p->delta);
-    struct swn_table *table;
-    char path[4200];
-    int rc = -ENODATA;
-    if (!p->wanted && part_table_path(&p->m, path, sizeof path) && !swn_table_load(&table, &p->sums, path)) {
-        rc = swn_table_for_budget(table, &p->sums, p->budget_bytes, p->delta, &p->blocks, p->first, &p->part);
-        swn_table_free(table);
-        p->from_table = !rc;
-    }
-    if (rc == -ENODATA && p->wanted)
-        rc = swn_partition_best(&p->sums, p->blocks = p->wanted, memory, p->first, &p->part);
-    else if (rc == -ENODATA)
-        rc = swn_partition_for_budget(&p->sums, p->budget_bytes, p->delta, &p->blocks, p->first, &p->part);
-    return rc;
+    if (p->wanted)
+        return swn_partition_best(&p->sums, p->blocks = p->wanted, memory, p->first, &p->part);
+    return swn_table_plan(p->m.store_path, &p->sums, p->budget_bytes, p->delta, &p->blocks, p->first, &p->part,
+                          &p->from_table);
 }
 
 static int cut_by_memory(struct plan *p)

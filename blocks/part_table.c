@@ -34,12 +34,6 @@ int part_parse_count(const char *text, size_t *count)
     return 0;
 }
 
-int part_table_path(const struct swn_model *m, char *out, size_t size)
-{
-    int n = m->store_path ? snprintf(out, size, "%s%s", m->store_path, SWN_TABLE_SUFFIX) : -1;
-    return n > 0 && (size_t)n < size;
-}
-
 static void print_points(const struct swn_table_row *row, uint32_t blocks)
 {
     for (uint32_t i = 0; i + 1 < blocks; i++)
@@ -97,10 +91,14 @@ static void print_json(const struct swn_table *t, size_t blocks)
 static int get_table(struct swn_table **out, const struct swn_model *m, const struct swn_part_model *sums)
 {
     char path[4200];
-    int is_store = part_table_path(m, path, sizeof path);
-    if (is_store && swn_table_load(out, sums, path) == 0)
-        return 0;
-    int rc = swn_table_make(out, sums);
+    int is_store = swn_table_path(m->store_path, path, sizeof path);
+    size_t lists = m->n < SWN_TABLE_BLOCKS ? m->n : SWN_TABLE_BLOCKS; /* a plan may have made fewer */
+    if (is_store && swn_table_load(out, sums, path) == 0) {
+        if ((*out)->lists == lists)
+            return 0;
+        swn_table_free(*out);
+    }
+    int rc = swn_table_make(out, sums, 0);
     int saved = !rc && is_store ? swn_table_save(*out, sums, path) : 0;
     if (rc)
         swn_cli_error("no memory");

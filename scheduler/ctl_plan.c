@@ -16,6 +16,7 @@
 #include "swn_model.h"
 #include "swn_partition.h"
 #include "swn_size.h"
+#include "swn_table.h"
 
 #define CURVE 24
 #define POINTS_SHOWN 64 /* in the table; the other formats have all */
@@ -196,7 +197,9 @@ static int cut(const struct what_if *w, struct candidate *c)
     int rc = swn_partition_model(&sums, c->m.layers, c->m.n, &c->m.c);
     if (rc)
         return rc;
-    rc = room ? swn_partition_for_budget(&sums, room, w->delta, &c->blocks, c->first, &part) : -ENOSPC;
+    const char *store = c->timed ? c->m.store_path : NULL;
+    int from_table;
+    rc = room ? swn_table_plan(store, &sums, room, w->delta, &c->blocks, c->first, &part, &from_table) : -ENOSPC;
     c->blocks = rc ? 0 : c->blocks;
     c->blocks_s = rc || !c->timed ? -1 : part.latency_s;
     swn_partition_model_free(&sums);

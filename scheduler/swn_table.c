@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "swn_cut.h"
 
@@ -37,20 +38,29 @@ static void reverse(struct swn_table_list *l)
     }
 }
 
+static double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 /* From the most memory down: the best partition, then the best with less memory than that one takes, and so on. Each
  * takes the place of the one before if it is not slower. */
-static int make_list(struct swn_table_list *l, const struct swn_part_model *m, size_t *first)
+static int make_list(struct swn_table_list *l, const struct swn_part_model *m, size_t *first, double until_s)
 {
     uint64_t memory = l->most_memory;
     l->complete = 1;
     while (l->rows < SWN_TABLE_ROWS) {
         struct swn_part part;
+        if (until_s > 0 && cpu_s() > until_s)
+            return -ETIME;
         int rc = swn_partition_best(m, l->blocks, memory, first, &part);
         if (rc)
             break;
         if (!part.exact)
             l->complete = 0;
-        if (l->rows && part.latency_s <= l->row[l->rows - 1].part.latency_s) {
+        while (l->rows && part.latency_s <= l->row[l->rows - 1].part.latency_s) {
             l->rows--;
             free((void *)l->row[l->rows].points);
         }
@@ -84,8 +94,9 @@ static size_t list_bytes(const struct swn_table_list *l)
     return 24 + l->rows * (16 + 4 * (size_t)(l->blocks - 1));
 }
 
-int swn_table_make(struct swn_table **out, const struct swn_part_model *m)
+int swn_table_make(struct swn_table **out, const struct swn_part_model *m, double most_s)
 {
+    double until_s = most_s > 0 ? cpu_s() + most_s : 0;
     struct swn_table *t = calloc(1, sizeof *t);
     size_t *first = calloc(m->layers, sizeof *first), bytes = 64; /* of the file so far */
     int rc = t && first ? 0 : -ENOMEM;
@@ -97,13 +108,14 @@ int swn_table_make(struct swn_table **out, const struct swn_part_model *m)
     for (size_t n = 1; !rc && n <= SWN_TABLE_BLOCKS && n <= m->layers; n++) {
         struct swn_table_list *l = &t->list[t->lists++];
         *l = (struct swn_table_list){.blocks = (uint32_t)n, .most_memory = most_memory(m, n)};
-        rc = make_list(l, m, first);
+        rc = make_list(l, m, first, until_s);
         bytes += list_bytes(l);
-        if (bytes > SWN_TABLE_BYTES) {
+        if (bytes > SWN_TABLE_BYTES || rc == -ETIME) {
             for (uint32_t i = 0; i < l->rows; i++)
                 free((void *)l->row[i].points);
             free(l->row);
             t->lists--;
+            rc = 0;
             break;
         }
     }

@@ -43,8 +43,9 @@ struct swn_table {
     void *memory;
 };
 
-/* For 1 to SWN_TABLE_BLOCKS blocks, as far as the file may be large. 0 or -ENOMEM. */
-int swn_table_make(struct swn_table **out, const struct swn_part_model *m);
+/* For 1 to SWN_TABLE_BLOCKS blocks, as far as the file may be large, and as `most_s` of processor time allows (0: any):
+ * large budgets come first. 0 or -ENOMEM. */
+int swn_table_make(struct swn_table **out, const struct swn_part_model *m, double most_s);
 void swn_table_free(struct swn_table *t);
 
 /* Of the list for so many blocks: the fastest row within the memory. NULL: there is none, or no such list. */
@@ -64,5 +65,14 @@ int swn_table_read(struct swn_table **out, const struct swn_part_model *m, const
 /* The same with a file. 0, one of the above, or -errno of the file. */
 int swn_table_save(const struct swn_table *t, const struct swn_part_model *m, const char *path);
 int swn_table_load(struct swn_table **out, const struct swn_part_model *m, const char *path);
+
+/* As swn_partition_for_budget, for a store, or another model (NULL): looks up in the table beside the store, which is
+ * made if there is none for this model, as far as that is soon done, and kept where it can be; else searches. Another
+ * file in its place stays. */
+int swn_table_plan(const char *store_path, const struct swn_part_model *m, uint64_t budget_bytes, double delta,
+                   size_t *blocks, size_t *first, struct swn_part *out, int *from_table);
+
+/* Where a store's table lies; 0 when that is too long, or store_path NULL. */
+int swn_table_path(const char *store_path, char *out, size_t size);
 
 #endif

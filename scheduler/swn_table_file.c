@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "swn_table.h"
@@ -198,6 +199,11 @@ int swn_table_load(struct swn_table **out, const struct swn_part_model *m, const
 {
     char *bytes;
     size_t len;
+    struct stat st;
+    if (stat(path, &st))
+        return -errno;
+    if (!S_ISREG(st.st_mode)) /* reading a fifo would wait for whoever writes to it */
+        return -EINVAL;
     int rc = swn_textfile_read(path, SWN_TABLE_BYTES, &bytes, &len);
     if (rc)
         return rc;

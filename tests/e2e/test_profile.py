@@ -180,7 +180,8 @@ def test_names_from_store(torch213, disk):
     plan = json.loads(run(PARTITION, "plan", "-b", "20M", "-p", made, "-o", "json", "--curve=4", f"{disk}/s.store").stdout)
     assert sum(block["layers"] for block in plan["blocks"]) == 12
     assert plan["latency_s"] > 0 and plan["library"]["latency_s"] > 0 and len(plan["curve"]) == 4
-    # a table is computed once and used
+    # a table is computed once, unasked, and used
+    assert plan["from_table"] and os.path.getsize(f"{disk}/s.store.table") > 32
     run(PARTITION, "table", "-p", made, f"{disk}/s.store")
     assert os.path.getsize(f"{disk}/s.store.table") < MIB
     again = json.loads(run(PARTITION, "plan", "-b", "20M", "-p", made, "-o", "json", "--curve=4", f"{disk}/s.store").stdout)
@@ -211,10 +212,10 @@ def test_table_of_a_deep_model(disk):
                    {"alpha_s_per_byte": 1e-9, "beta_s_per_reference": 1e-5, "eta_s_per_reference": 1e-6}}, f)
     run(PARTITION, "build", "-q", f"{disk}/m.safetensors", "-o", f"{disk}/s")
 
-    def plan(budget, *args):
-        return json.loads(run(PARTITION, "plan", "-b", budget, "-p", f"{disk}/p.json", "-o", "json", *args, f"{disk}/s").stdout)
+    def plan(budget, *args, model="s"):
+        return json.loads(run(PARTITION, "plan", "-b", budget, "-p", f"{disk}/p.json", "-o", "json", *args, f"{disk}/{model}").stdout)
     budgets = [at * 20 // n for n in range(21, 41)]
-    searched = [plan(budget) for budget in budgets]
+    searched = [plan(budget, model="m.safetensors") for budget in budgets]
     run(PARTITION, "table", "-p", f"{disk}/p.json", f"{disk}/s")
     found = [plan(budget) for budget in budgets]
     assert not any(p["from_table"] for p in searched) and sum(p["from_table"] and not p["exact"] for p in found) >= 3, found
@@ -224,6 +225,52 @@ def test_table_of_a_deep_model(disk):
     assert not plan(budgets[0], "-n", searched[0]["block_count"])["from_table"]
     table = run(PARTITION, "plan", "-b", budgets[0], "-p", f"{disk}/p.json", f"{disk}/s").stdout
     assert ("(from the table)" in table) == found[0]["from_table"]
+
+
+def test_a_plan_keeps_its_table(disk):
+    """The first plan of a store makes the table beside it, the next ones use it; where none can be, both plan without."""
+    sizes = [(1 << 18) * (1 + i * 7 % 5) for i in range(20)]
+    tensors, at = {}, 0
+    for i, size in enumerate(sizes):
+        tensors[f"l{i}.weight"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+        at += size
+    header = json.dumps(tensors).encode()
+    with open(f"{disk}/m.safetensors", "wb") as f:
+        f.write(len(header).to_bytes(8, "little") + header + bytes(at))
+    layers = [{"name": f"l{i}.weight", "bytes": size, "depth": 1, "compute_s": 1e-5 * (1 + i % 3)}
+              for i, size in enumerate(sizes)]
+    with open(f"{disk}/p.json", "w") as f:
+        json.dump({"schema": 1, "kind": "model", "name": "m", "other_bytes": 0, "layers": layers, "coefficients":
+                   {"alpha_s_per_byte": 1e-9, "beta_s_per_reference": 1e-5, "eta_s_per_reference": 1e-6}}, f)
+    run(PARTITION, "build", "-q", f"{disk}/m.safetensors", "-o", f"{disk}/s")
+    table = f"{disk}/s.table"
+
+    def plan():
+        made = json.loads(run(PARTITION, "plan", "-b", at // 2, "-p", f"{disk}/p.json", "-o", "json", f"{disk}/s").stdout)
+        return made.pop("from_table"), made
+
+    def what_if():
+        return run(CTL, "plan", "--total", at * 3 // 4, "-o", "json", f"{disk}/s,profile={disk}/p.json").stdout
+    tabled, first = plan()
+    inode = os.stat(table).st_ino
+    assert tabled and plan() == (True, first) and os.stat(table).st_ino == inode
+    answer = what_if()
+    assert os.stat(table).st_ino == inode  # read, not made again
+    os.unlink(table)
+    assert what_if() == answer and os.path.exists(table)
+    for other in (b"notes of somebody", b""):  # not ours: it stays
+        with open(table, "wb") as f:
+            f.write(other)
+        assert plan() == (False, first) and what_if() == answer
+        with open(table, "rb") as f:
+            assert f.read() == other
+    os.unlink(table)
+    os.mkfifo(table)  # nobody writes to it
+    assert plan() == (False, first)
+    os.unlink(table)
+    with harness.mounted("--bind", disk, at=disk):
+        subprocess.run(["mount", "-o", "remount,bind,ro", disk], check=True)
+        assert plan() == (False, first) and what_if() == answer and not os.path.exists(table)
 
 
 # ---- planning ----
