@@ -114,12 +114,15 @@ static void put_offer(struct swd_client *c)
     send_message(c, &m);
 }
 
-void swd_flush(struct swd *d, struct swd_client *c)
+/* With its lease, which has to be on record then. */
+static void flush(struct swd *d, struct swd_client *c, int lease_too)
 {
     int had = c->out_have || c->offered;
     size_t sent = send_some(c);
-    put_offer(c);
-    sent += send_some(c);
+    if (lease_too) {
+        put_offer(c);
+        sent += send_some(c);
+    }
     if (!c->out_have && c->out_room > OUT_STEP) {
         free(c->out);
         c->out = NULL;
@@ -133,6 +136,11 @@ void swd_flush(struct swd *d, struct swd_client *c)
         c->failed = 1;
     if (had)
         listen_for(d, c);
+}
+
+void swd_flush(struct swd *d, struct swd_client *c)
+{
+    flush(d, c, 1);
 }
 
 /* Said when the book is on record and all that was to be said before has been. */
@@ -445,6 +453,11 @@ void swd_reap(struct swd *d)
     for (struct swd_client **link = &d->clients; *link;) {
         struct swd_client *c = *link;
         int64_t when = due(c);
+        /* Where it is the daemon that was stopped, what it had to say may have room by now. */
+        if (when >= 0 && now >= when && c->out_have) {
+            flush(d, c, 0);
+            when = due(c);
+        }
         if (!c->failed && (when < 0 || now < when)) {
             link = &c->next;
             continue;

@@ -241,6 +241,28 @@ def test_a_program_that_never_reads(place):
         assert d.list()[os.getpid()]["counted_bytes"]
 
 
+@pytest.mark.slow
+def test_a_daemon_that_was_stopped(place):
+    """For longer than it waits for those who read nothing: who has read meanwhile is not taken for one of them."""
+    with daemon(place, "--total", "100M") as d, d.dial() as s:
+        s.sendall(b'{"op":"hello","version":1,"name":"reader","minimum":1048576,"demand":20971520}\n')
+        s.sendall(b'{"op":"list"}\n' * 2500)
+        lines = s.makefile()
+        for _ in range(100):
+            lines.readline()
+        wait_for(lambda: os.getpid() in d.list())
+        os.kill(d.process.pid, signal.SIGSTOP)
+        try:
+            for _ in range(200):
+                lines.readline()
+            time.sleep(10.5)
+        finally:
+            os.kill(d.process.pid, signal.SIGCONT)
+        for _ in range(2000):
+            assert lines.readline(), "it was hung up on"
+        assert d.list()[os.getpid()]["state"] != "away"
+
+
 def test_a_program_that_reads_late(place):
     """It hears of the lease that counts, not of all those before it one by one, which would take it ever further behind."""
     changes = 4000
