@@ -9,6 +9,7 @@ import pytest
 
 import cgroup
 import harness
+import pressure
 from daemons import CTL, daemon, dnns, family, leased, plain_bits, wait_for
 from harness import MIB
 
@@ -67,6 +68,25 @@ def test_auto(place):
         assert dnn.stats()["budget_bytes"] == 32 * MIB
         assert "error" not in dnn.ask({"op": "set", "budget": 0})
         wait_for(lambda: dnn.stats()["budget_bytes"] > 100 * MIB, 10, "and auto follows again")
+        assert dnn.end() == (plain_bits(16), "")
+
+
+@needs_torch
+@pytest.mark.slow
+def test_auto_under_pressure(place):
+    """It falls as long as somebody waits for memory, and comes back."""
+    if why := pressure.why_not():
+        pytest.skip(why)
+    told = pressure.Told(place, available=60 * MIB)
+    with dnns() as make:
+        dnn = make(place, 16, enter=told.enter, SWAPNET_BUDGET="auto")  # 64 MiB of weights
+        dnn.goes_on(2)
+        wait_for(lambda: dnn.stats()["budget_bytes"] > 64 * MIB)
+        told.say(available=60 * MIB, percent=40)
+        wait_for(lambda: (now := dnn.stats())["resident_bytes"] <= now["budget_bytes"] < 50 * MIB, 20, "nothing is given back")
+        told.say(available=60 * MIB)
+        lowest = min(dnn.stats()["budget_bytes"] for _ in range(100))
+        wait_for(lambda: dnn.stats()["budget_bytes"] > lowest + 8 * MIB, 20, "it never recovers")
         assert dnn.end() == (plain_bits(16), "")
 
 
