@@ -198,6 +198,28 @@ static void with_streaming(void *arg)
     swn_profile_free(p);
 }
 
+/* Every layer takes longer now and then, and in every pass some do. What all are said to take is a pass. */
+static void tails(void *arg)
+{
+    char path[300] = "";
+    double sum = 0;
+    (void)arg;
+    run(128 * MIB, "/dev/null");
+    for (unsigned k = 0; k < 4 * PASSES; k++)
+        for (unsigned i = 0; i < WEIGHTS; i++) {
+            read_counted(&weights[i], 0, 100, 0);
+            usleep((k + i) % 4 ? 1000 : 2000);
+        }
+    profile_path(path, sizeof path);
+    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
+    CHECK(swn_record_save(e) == 0);
+    struct swn_profile *p = load(path);
+    for (size_t i = 0; i < p->layer_count; i++)
+        sum += p->layers[i].l.compute_s;
+    CHECK(p->layer_count == WEIGHTS && sum > 0.9 * p->latency_s && sum < 1.1 * p->latency_s);
+    swn_profile_free(p);
+}
+
 /* An operator that reads several weights: what it computes belongs to the last of them, whatever the others were
  * thought to compute before that one was known. */
 static void several(void *arg)
@@ -284,6 +306,12 @@ static void test_with_streaming(void **state)
     assert_int_equal(run_alone(with_streaming, NULL, 60), 0);
 }
 
+static void test_tails(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(tails, NULL, 60), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_with_streaming),
         cmocka_unit_test(test_busy_disk),
         cmocka_unit_test(test_several),
+        cmocka_unit_test(test_tails),
         cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
