@@ -99,10 +99,19 @@ class Run:
                 f"stats: {self.stats}\nstderr (last 40 lines):\n{tail}")
 
 
+def same_kernels():
+    """Which slices have the bits of the whole depends on the math libraries' kernels, and they choose by processor: with
+    AVX-512 OpenBLAS has others for small products, and MKL goes by sizes. Tests that count slices want the same ones
+    everywhere."""
+    if " avx2 " not in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        return {}
+    return {"OPENBLAS_CORETYPE": "Haswell", "MKL_CBWR": "AVX2,STRICT"}
+
+
 def clean_env(extra=None):
     """This process's environment without anything that changes what is measured, plus `extra`."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("SWAPNET") and k != "LD_PRELOAD"}
-    env |= {
+    env |= same_kernels() | {
         "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2",
         "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
         # The plain run goes on beside: threads that spin would take its cores.
