@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "swn_fetch.h"
 #include "swn_fit.h"
 #include "swn_scratch.h"
+#include "swn_seconds.h"
 
 /* A measurement is of what the disk reads in SAMPLE_S, but of several times what one read waits for it, or nobody could
  * tell that too few are in flight; and of more than a few reads, unless that takes LONG_S. On a busy machine single
@@ -45,13 +45,6 @@ struct grid {
     size_t sample; /* bytes */
     size_t at;     /* in the scratch file, where the next one is read: elsewhere each time */
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* A stretch of `bytes` in a queue of its own. */
 static int read_stretch(struct grid *g, unsigned depth, size_t request, size_t bytes, double *seconds)
@@ -129,9 +122,9 @@ static void lay_out(struct grid *g)
 /* In turns, so that what others do to the disk meanwhile is shared by all, and to and fro. */
 static int measure(struct grid *g)
 {
-    double begin = now_s(), round_s = 0;
-    while (g->rounds < ROUNDS && now_s() - begin + round_s < READ_S) {
-        double since = now_s();
+    double begin = swn_seconds(), round_s = 0;
+    while (g->rounds < ROUNDS && swn_seconds() - begin + round_s < READ_S) {
+        double since = swn_seconds();
         for (size_t i = 0; i < g->count; i++) {
             struct cell *c = &g->cells[g->rounds % 2 ? g->count - 1 - i : i];
             int rc = read_stretch(g, c->depth, c->request, g->sample, &c->seconds[g->rounds]);
@@ -139,7 +132,7 @@ static int measure(struct grid *g)
                 return rc;
         }
         g->rounds++;
-        round_s = now_s() - since;
+        round_s = swn_seconds() - since;
     }
     return 0;
 }

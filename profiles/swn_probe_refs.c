@@ -3,7 +3,8 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
+
+#include "swn_seconds.h"
 
 static int make_tensor(struct swn_probe_refs *p, size_t i)
 {
@@ -50,23 +51,16 @@ void swn_probe_refs_close(struct swn_probe_refs *p)
         swn_arena_destroy(p->arena);
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 int swn_probe_refs_time(struct swn_probe_refs *p, size_t n, double *in_s, double *out_s)
 {
     int rc = 0;
-    double begin = now_s();
+    double begin = swn_seconds();
     for (size_t i = 0; !rc && i < n; i++)
         rc = swn_residency_publish(&p->res, p->range[i], p->frame[i], SWN_PAGE);
-    double there = now_s();
+    double there = swn_seconds();
     for (size_t i = 0; !rc && i < n; i++)
         rc = swn_residency_remap(&p->res, p->range[i]);
     *in_s = there - begin;
-    *out_s = now_s() - there;
+    *out_s = swn_seconds() - there;
     return rc;
 }

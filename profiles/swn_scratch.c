@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "swn_huge.h"
+#include "swn_seconds.h"
 
 #define STEP ((size_t)4 << 20)
 
@@ -42,21 +42,14 @@ static int make_memory(struct swn_scratch *s, size_t bytes)
     return 0;
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 int swn_scratch_open(struct swn_scratch *s, const struct swn_io *io, const char *dir, size_t bytes, double most_s)
 {
     *s = (struct swn_scratch){0};
     int rc = make_memory(s, bytes);
     if (!rc)
         rc = swn_spill_open(&s->file, io, dir);
-    double begin = now_s();
-    while (!rc && s->bytes < bytes && (!s->bytes || !(most_s > 0) || now_s() - begin < most_s)) {
+    double begin = swn_seconds();
+    while (!rc && s->bytes < bytes && (!s->bytes || !(most_s > 0) || swn_seconds() - begin < most_s)) {
         size_t n = bytes - s->bytes < STEP ? bytes - s->bytes : STEP;
         uint64_t off; /* one behind the other */
         rc = swn_spill_write(s->file, (char *)s->buf + s->bytes, n, &off);
@@ -79,7 +72,7 @@ static void done(struct swn_fetch_job *job, int err)
 {
     struct swn_scratch_read *r = job->user;
     r->err = err;
-    r->back_s = now_s();
+    r->back_s = swn_seconds();
     sem_post(&r->back);
 }
 
@@ -92,7 +85,7 @@ int swn_scratch_submit(const struct swn_scratch *s, struct swn_fetch *queue, siz
                                            .len = bytes,
                                            .done = done,
                                            .user = r},
-                                   .begun_s = now_s()};
+                                   .begun_s = swn_seconds()};
     sem_init(&r->back, 0, 0);
     int rc = swn_fetch_submit(queue, &r->job, 0);
     if (rc)

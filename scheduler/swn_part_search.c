@@ -247,10 +247,12 @@ static int find_coarse(const struct swn_part_model *m, size_t blocks, uint64_t m
     struct swn_part_model coarse = {.layers = n, .bytes = malloc((n + 1) * sizeof *m->bytes)};
     coarse.in = malloc(3 * (n + 1) * sizeof *m->in);
     int rc = coarse.bytes && coarse.in ? 0 : -ENOMEM;
-    for (size_t i = 0; !rc && i <= n; i++) {
-        size_t at = i < n ? i * each : m->layers;
+    if (!rc) {
         coarse.ex = coarse.in + n + 1;
         coarse.out = coarse.ex + n + 1;
+    }
+    for (size_t i = 0; !rc && i <= n; i++) {
+        size_t at = i < n ? i * each : m->layers;
         coarse.bytes[i] = m->bytes[at];
         coarse.in[i] = m->in[at];
         coarse.ex[i] = m->ex[at];

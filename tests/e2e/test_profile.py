@@ -194,17 +194,23 @@ def test_names_from_store(torch213, disk):
         == pytest.approx(plan["latency_s"], rel=1e-9)
 
 
-def test_table_of_a_deep_model(disk):
-    """Which has more cuts than a table keeps: what is looked up is nearly as good as what is searched."""
-    chance = random.Random(1)
-    sizes = [4096 * chance.randrange(1, 20) for _ in range(240)]
+def write_checkpoint(path, sizes):
+    """Layers of so many bytes, all zero; returns how many that are."""
     tensors, at = {}, 0
     for i, size in enumerate(sizes):
         tensors[f"l{i}.weight"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
         at += size
     header = json.dumps(tensors).encode()
-    with open(f"{disk}/m.safetensors", "wb") as f:
+    with open(path, "wb") as f:
         f.write(len(header).to_bytes(8, "little") + header + bytes(at))
+    return at
+
+
+def test_table_of_a_deep_model(disk):
+    """Which has more cuts than a table keeps: what is looked up is nearly as good as what is searched."""
+    chance = random.Random(1)
+    sizes = [4096 * chance.randrange(1, 20) for _ in range(240)]
+    at = write_checkpoint(f"{disk}/m.safetensors", sizes)
     layers = [{"name": f"l{i}.weight", "bytes": size, "depth": 1, "compute_s": chance.uniform(1e-5, 1e-4)}
               for i, size in enumerate(sizes)]
     with open(f"{disk}/p.json", "w") as f:
@@ -230,13 +236,7 @@ def test_table_of_a_deep_model(disk):
 def test_a_plan_keeps_its_table(disk):
     """The first plan of a store makes the table beside it, the next ones use it; where none can be, both plan without."""
     sizes = [(1 << 18) * (1 + i * 7 % 5) for i in range(20)]
-    tensors, at = {}, 0
-    for i, size in enumerate(sizes):
-        tensors[f"l{i}.weight"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
-        at += size
-    header = json.dumps(tensors).encode()
-    with open(f"{disk}/m.safetensors", "wb") as f:
-        f.write(len(header).to_bytes(8, "little") + header + bytes(at))
+    at = write_checkpoint(f"{disk}/m.safetensors", sizes)
     layers = [{"name": f"l{i}.weight", "bytes": size, "depth": 1, "compute_s": 1e-5 * (1 + i % 3)}
               for i, size in enumerate(sizes)]
     with open(f"{disk}/p.json", "w") as f:

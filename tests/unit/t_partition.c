@@ -15,6 +15,7 @@
 #include "swn_partition.h"
 #include "swn_pass.h"
 #include "swn_random.h"
+#include "swn_slowness.h"
 
 #define MOST 11
 #define DEEP 1000
@@ -152,35 +153,15 @@ static void test_paper_counts(void **state)
     swn_partition_model_free(&m);
 }
 
-static double cpu_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-/* How many times longer this machine, which may be emulated, takes for a chain of products than the one on which the
- * time was set: it took 0.155 ms for 100,000. */
-static double slowness(void)
-{
-    double least = 1e9;
-    for (int k = 0; k < 5; k++) {
-        double begin = cpu_ms();
-        volatile double from = 1, to;
-        double x = from;
-        for (int i = 0; i < 100000; i++)
-            x = x * 1.0000001 + 1e-9;
-        to = x;
-        (void)to;
-        double took = cpu_ms() - begin;
-        least = took < least ? took : least;
-    }
-    return least > 0.155 ? least / 0.155 : 1;
-}
-
 /* So much slower is no machine of its own. Products are what an emulator is best at; the search, most of which is
  * memory and branches, takes longer than they say. */
 #define EMULATED 3
+
+static double most_time_ms(void)
+{
+    double slower = slowness();
+    return TIMED ? 5 * slower * (slower > EMULATED ? 2 : 1) : 1e9;
+}
 
 /* The budget's partition is the best, and in time: the least of three, for what else the machine does. */
 static void plan_in_time(const struct swn_part_model *m, unsigned percent, size_t *first, double most_ms)
@@ -213,7 +194,7 @@ static void test_deep(void **state)
                                                       {7.1e-10, 5.25e-5, 2.9e-11, 1.4e-4}};
     struct swn_layer *layers = calloc(DEEP, sizeof *layers);
     size_t *first = calloc(DEEP, sizeof *first);
-    const double slower = slowness(), most = TIMED ? 5 * slower * (slower > EMULATED ? 2 : 1) : 1e9;
+    const double most = most_time_ms();
     for (size_t i = 0; i < DEEP; i++)
         layers[i] =
             (struct swn_layer){100000 + rnd_below(2000000), 1 + rnd_below(6), (1 + rnd_below(100)) * 1000000, -1};
@@ -266,7 +247,7 @@ static void test_real_shapes(void **state)
     static const struct swn_coefficients nx = {7.1e-10, 5.25e-5, 2.9e-11, 1.4e-4};
     static struct swn_layer layers[256];
     static size_t first[256];
-    const double slower = slowness(), most = TIMED ? 5 * slower * (slower > EMULATED ? 2 : 1) : 1e9;
+    const double most = most_time_ms();
     for (int k = 0; k < 2; k++) {
         struct swn_part_model m;
         size_t n = k ? transformer_48(layers) : resnet_152(layers);

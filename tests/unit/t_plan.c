@@ -12,6 +12,7 @@
 
 #include "swn_engine_priv.h"
 #include "swn_plan.h"
+#include "swn_slowness.h"
 #include "swn_random.h"
 
 #define KIB ((uint64_t)1 << 10)
@@ -349,13 +350,6 @@ static void room_for_several_reads(void **state)
 }
 
 /* In processor time: others may be at work on the machine. */
-static double cpu_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
 /* What the budget's thread does for a new budget (swn_policy_make_plan), which with plots is two plans, and what
  * `swapnet-partition plan` does. In ms: the least of a few times, of more where that is not below `most`, as others on
  * the machine share its caches. */
@@ -393,25 +387,6 @@ static uint64_t transformer_nodes(struct swn_plan_node *nodes, size_t n)
         total += nodes[i].bytes;
     }
     return total;
-}
-
-/* How many times longer this machine, which may be emulated, takes for a chain of products than the one on which the
- * time for plans was set: it took 0.155 ms for 100,000. */
-static double slowness(void)
-{
-    double least = 1e9;
-    for (int k = 0; k < 5; k++) {
-        double begin = cpu_ms();
-        volatile double from = 1, to;
-        double x = from;
-        for (int i = 0; i < 100000; i++)
-            x = x * 1.0000001 + 1e-9;
-        to = x;
-        (void)to;
-        double took = cpu_ms() - begin;
-        least = took < least ? took : least;
-    }
-    return least > 0.155 ? least / 0.155 : 1;
 }
 
 /* A new budget for a model of 1,000 layers takes less than 5 ms: of small layers and large ones, in slices or not, and
