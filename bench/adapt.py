@@ -38,6 +38,7 @@ import tempfile
 import time
 
 import options
+import pythons
 
 HERE = pathlib.Path(__file__).resolve().parent
 BIN = HERE.parent / "build" / "release" / "bin"
@@ -108,7 +109,7 @@ class Program:
                                            stderr=subprocess.DEVNULL)
             self.until(lambda: os.path.exists(self.name), "swapnetd does not listen")
             env["SWAPNET_DAEMON"], limit = self.name, []
-        app = [sys.executable, str(HERE / "adapt_app.py"), args.model, str(args.threads)]
+        app = [args.python, str(HERE / "adapt_app.py"), args.model, str(args.threads)]
         self.process = subprocess.Popen([BIN / "swapnetctl", "run", *limit, "-s", str(store), "--", *app], env=env,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.socket = f"{self.place}/swapnet/{self.process.pid}.sock"
@@ -174,7 +175,7 @@ class Program:
 
 def plain_bits(args):
     """And how long an inference takes, in ms, with everything in memory."""
-    app = [sys.executable, str(HERE / "adapt_app.py"), args.model, str(args.threads)]
+    app = [args.python, str(HERE / "adapt_app.py"), args.model, str(args.threads)]
     with subprocess.Popen(app, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           env={**os.environ, **WAITING}) as process:
         process.stdout.readline()
@@ -272,10 +273,12 @@ def main():
     parser.add_argument("--pause", type=float, default=40, help="most ms between two changes")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quantile", type=float, default=1, help="which has to be within the limits; default: 1, all")
+    parser.add_argument("--python", help="interpreter with torch; default: this or the system's")
     parser.add_argument("--dir", default="/var/tmp", help="on the disk that is to be measured")
     parser.add_argument("--json", metavar="FILE", help="write all changes as JSON as well")
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
+    args.python = pythons.with_torchvision(args.python)
     begin, (all_begin, own_begin) = time.monotonic(), busy_s()
     expected, latency_ms = plain_bits(args)
     rows, counts, missed, written = [], [], [], {"latency_ms": latency_ms, "ways": {}}

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 
+import pythons
+
 REPO = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = ("start and import, s", "add of 64 numbers, us", "linear 8 x 512, us")
 
@@ -53,9 +55,10 @@ def measure(python, runtime, library):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--python", help="interpreter with torch; default: this or the system's")
     parser.add_argument("--build", type=pathlib.Path, default=REPO / "build" / "release")
     options = parser.parse_args()
+    options.python = pythons.with_torchvision(options.python)
     library, runtime = options.build / "lib" / "libswapnet.so", options.build / "tests" / "standin" / "libcudart.so.12"
     for path in library, runtime:
         if not path.exists():
