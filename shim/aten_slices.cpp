@@ -79,15 +79,28 @@ swn_cuts even_cuts(size_t storage_bytes, size_t bytes)
     return cuts;
 }
 
-// From here on the operator takes the weight at its own address. If that keeps happening to this shape, longer slices
-// are tried for the times to come.
-at::Tensor whole_this_time(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape)
+// If slices as they are keep failing this shape, longer ones are tried for the times to come. true: the weight may be cut
+// into such ones by now.
+bool lengthened(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape)
 {
     size_t all = what.weight.storage().nbytes(), next = host->slices_refused(op, arg, shape, 0, 0);
-    while (next)
-        next = host->slices_refused(op, arg, shape, next, swn_same_in_slices(what, even_cuts(all, next)));
-    host->slice_lend(op, arg, all, 1); // no such piece
-    return {};
+    bool right = false;
+    while (next) {
+        right = swn_same_in_slices(what, even_cuts(all, next));
+        next = host->slices_refused(op, arg, shape, next, right);
+    }
+    return right;
+}
+
+// The slices of the weight, if all of them are of whole rows and give the right bits.
+bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, swn_cuts &cuts)
+{
+    cuts.n = host->slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
+    if (swn_each_part(what, cuts, [](const swn_part &) { return true; }))
+        return swn_same_in_slices(what, cuts);
+    if (offered)
+        host->slices_offer(op, arg, offered);
+    return false;
 }
 
 // `where` says of each part where its rows are; nullptr: nowhere any more.
@@ -122,14 +135,11 @@ at::Tensor with_smaller_copies(const swn_sliced &what)
 at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, uint64_t shape)
 {
     swn_cuts cuts;
-    cuts.n = host->slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
-    if (!swn_each_part(what, cuts, [](const swn_part &) { return true; })) {
-        if (offered)
-            host->slices_offer(op, arg, offered);
-        return whole_this_time(op, arg, what, shape);
+    if (!right_slices(op, arg, what, offered, cuts) &&
+        !(lengthened(op, arg, what, shape) && right_slices(op, arg, what, nullptr, cuts))) {
+        host->slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address
+        return {};
     }
-    if (!swn_same_in_slices(what, cuts))
-        return whole_this_time(op, arg, what, shape);
     at::Tensor out = part_by_part(what, cuts, [&](const swn_part &part) -> const char * {
         auto from = static_cast<const char *>(host->slice_lend(op, arg, part.off, part.bytes));
         return from ? from + part.skip : nullptr; // cut differently meanwhile

@@ -401,24 +401,25 @@ void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r)
 }
 
 /* Before there is a plan: a weight that does not fit the window is lent in slices from the start. `arg` is the only one
- * that uses it, and has not touched it yet. 1: so it is now. */
+ * that uses it, and has not touched it yet. Where it is cut into others, it is cut anew. 1: so it is now. */
 int swn_policy_slice_early(struct swn_engine *e, struct swn_arg *arg)
 {
     struct swn_range *lead = arg->range;
-    size_t bytes = lead->len, unit = lead->slice_unit;
+    size_t bytes = swn_weight_len(lead), unit = lead->slice_unit;
     /* Without a pool nothing has left yet, or a forked child has not computed yet. */
-    if (!e->pool || e->planned || arg->frame || lead->rest || lead->written ||
+    if (!e->pool || e->planned || arg->frame || (lead->rest && !lead->sliced) || lead->written ||
         atomic_load(&lead->state) != SWN_STREAMED || lead->readers != arg->reading)
         return 0;
     size_t least = 2 * (size_t)swn_plan_slice(unit, 0);
     if (least > window(e))
         swn_policy_widen(e, least);
-    struct swn_plan_node whole = {.bytes = bytes, .piece = swn_plan_slice(unit, window(e))};
+    struct swn_plan_node whole = {.bytes = bytes, .piece = swn_plan_slice(unit, window(e)), .sliced = 1};
     size_t piece = (size_t)whole.piece;
     if (bytes <= window(e) || 2 * piece > window(e))
         return 0;
     lead->readers -= arg->reading;
     int err = 0;
+    join_as_planned(e, lead, &whole);
     for (size_t at = piece; at < bytes && !err; at += piece)
         err = swn_plan_cuts(&whole, at) ? cut(e, lead, at) : 0;
     lead->readers += arg->reading;

@@ -149,16 +149,19 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     struct swn_slicing *s = r ? &r->slicing : NULL;
     if (r && !tried && r->slice_unit && e->plans >= s->plan)
         s->refused += REFUSED;
-    if (r && s->refused >= RECURS) {
+    /* Before there is a plan nothing else is served by slices as they are, and each pass that reads the weight through
+     * its mapping may take long: what is right this once is better than that. */
+    if (r && s->refused >= (e->planned ? RECURS : REFUSED)) {
         size_t window = e->pool ? swn_pool_window(e->pool) : 0;
         next = right ? 0 : longer(e, r, tried ? tried : (size_t)swn_plan_slice(r->slice_unit, window));
         if (right) {
             set_unit(e, r, tried);
             s->budget = e->goal_bytes;
-        } else if (!next) {
+            swn_policy_slice_early(e, &op->args[index]);
+        } else if (!next && s->refused >= RECURS) {
             give_up(e, r, shape);
         }
-        if (!next) {
+        if (right || (!next && s->refused >= RECURS)) {
             s->refused = 0;
             s->accepted = 0;
             s->plan = right ? e->plans + 1 : 0;

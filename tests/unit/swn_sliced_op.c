@@ -24,19 +24,29 @@ size_t op_take_slices(struct swn_op *op, const struct tensor *t, size_t row_byte
     return n;
 }
 
-/* As aten_slices.cpp does it. 0: the operator takes its weight whole. */
-static int tried(struct swn_op *op, size_t row_bytes)
+static int are_right(struct swn_op *op, size_t row_bytes)
 {
     static __thread size_t bytes[4096];
-    size_t n = op_slices(op, 0, bytes, 4096), next = 0;
+    size_t n = op_slices(op, 0, bytes, 4096);
     int right = 1;
     for (size_t i = 0; i < n; i++)
         right &= bytes[i] >= op_right_from && bytes[i] % row_bytes == 0;
-    if (right)
+    return right;
+}
+
+/* As aten_slices.cpp does it. 0: the operator takes its weight whole. */
+static int tried(struct swn_op *op, size_t row_bytes)
+{
+    size_t next = 0;
+    int right = 0;
+    if (are_right(op, row_bytes))
         return 1;
-    do
-        next = swn_slice_refused(op, 0, op_shape, next, next && next >= op_right_from);
-    while (next);
+    do {
+        right = next && next >= op_right_from;
+        next = swn_slice_refused(op, 0, op_shape, next, right);
+    } while (next);
+    if (right && are_right(op, row_bytes))
+        return 1;
     CHECK(swn_slice_lend(op, 0, op->args[0].bytes, 1) == NULL);
     return 0;
 }

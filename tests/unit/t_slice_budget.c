@@ -14,6 +14,7 @@
 #define SMALL 12
 #define SMALL_BYTES ((size_t)256 << 10)
 #define NARROW (14 * MIB)
+#define BETWEEN (25 * MIB)
 #define WIDE (40 * MIB) /* less than all weights take */
 #define TRIES 6
 
@@ -101,6 +102,18 @@ static void lengthened_in_a_large_one(void *arg)
     end();
 }
 
+/* Before there is a plan one refusal is enough: whoever reads such a weight through its mapping may take long. */
+static void lengthened_before_a_plan(void *arg)
+{
+    (void)arg;
+    begin(BETWEEN);
+    op_right_from = 4 * MIB;
+    passes(2); /* at first there may be room for one of them */
+    CHECK(!e->planned && passes(1) > 1 && range()->slice_unit >= op_right_from);
+    CHECK(passes(12) > 1 && e->planned && range()->slice_unit >= op_right_from);
+    end();
+}
+
 /* Longer slices for which there is still room stay as they are. */
 static void lengthened_and_still_right(void *arg)
 {
@@ -129,6 +142,7 @@ static void lengthened_and_still_right(void *arg)
 
 IN_SOME_CHILD(given_up_in_a_small_one)
 IN_SOME_CHILD(lengthened_in_a_large_one)
+IN_SOME_CHILD(lengthened_before_a_plan)
 IN_SOME_CHILD(lengthened_and_still_right)
 
 int main(void)
@@ -136,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_given_up_in_a_small_one),
         cmocka_unit_test(test_lengthened_in_a_large_one),
+        cmocka_unit_test(test_lengthened_before_a_plan),
         cmocka_unit_test(test_lengthened_and_still_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
