@@ -168,9 +168,10 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     uint64_t shape = swn_shape_of(what);
     const swn_rows rows = {what.row_bytes, static_cast<size_t>(what.block),
                            what.block > 1 ? static_cast<size_t>(at::get_num_threads()) : 1, shape};
-    if (!op->args[arg].sliced)
-        host->slices_offer(op, arg, &rows);
+    size_t supposed = op->args[arg].sliced ? 0 : host->slices_offer(op, arg, &rows);
     try {
+        if (supposed && !swn_same_in_slices(what, even_cuts(what.weight.storage().nbytes(), supposed)))
+            lengthened(op, arg, what, shape);
         if (op->args[arg].sliced) {
             at::Tensor out = lent_in_slices(op, arg, what, cuttable ? &rows : nullptr, shape);
             if (out.defined())

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 17u
+#define SWN_ATEN_ABI 18u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -112,8 +112,9 @@ struct swn_host {
     void (*op_begin)(struct swn_op *op);
     void (*op_end)(struct swn_op *op);
     /* By the operator's own thread, between the two: its kernel can take the weight args[arg] in slices. It may be
-     * `sliced` from then on, else when there is a plan. Of one that is: not as it is cut, as slices end within rows. */
-    void (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+     * `sliced` from then on, else when there is a plan. Of one that is: not as it is cut, as slices end within rows.
+     * Returns the length of slices to be tried as if it were cut into them, for what is told of it; 0: none. */
+    size_t (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
     /* The slices of a `sliced` argument, in their order. Returns how many kinds; 0: more than `most`. */
     size_t (*slices_list)(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
     /* The kernel has to take a `sliced` argument whole: for this shape slices as they are (tried 0), or of `tried`

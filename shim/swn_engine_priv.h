@@ -399,7 +399,7 @@ struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *
                                  int next_pass);
 
 /* swn_slice.c: the first four as in swn_aten.h, without the lock */
-void swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+size_t swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
 size_t swn_slice_list(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
 size_t swn_slice_refused(struct swn_op *op, unsigned arg, uint64_t shape, size_t tried, int right);
 const void *swn_slice_lend(struct swn_op *op, unsigned arg, size_t off, size_t bytes);

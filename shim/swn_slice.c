@@ -98,10 +98,19 @@ static struct swn_range *weight_of(const struct swn_arg *arg)
     return r && r->id == arg->range_id && r->lead == r && r->addr == arg->data && !r->guest ? r : NULL;
 }
 
-void swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows *rows)
+/* While a model is profiled in memory nothing is cut, and still the profile has to say in which slices its weights can
+ * be lent: those that a narrow window would get, or longer ones where they are not right. */
+static size_t supposed(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
+{
+    size_t slice = e->record && !e->pool && !arg->sliced ? (size_t)swn_plan_slice(r->slice_unit, 0) : 0;
+    return slice <= swn_weight_len(r) / 2 ? slice : 0;
+}
+
+size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows *rows)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];
+    size_t to_try = 0;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = weight_of(arg);
     if (r)
@@ -111,10 +120,13 @@ void swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows *r
         if (r->slice_unit || worth_slicing(e, bytes))
             set_unit(e, r, fitting_unit(r->slice_unit, rows, bytes));
         /* At any time before the plan: the first time it may still have been in memory. */
-        if (r->slice_unit)
+        if (r->slice_unit) {
             swn_policy_slice_early(e, arg);
+            to_try = supposed(e, arg, r);
+        }
     }
     pthread_mutex_unlock(&e->lock);
+    return to_try;
 }
 
 /* Slices after those of `tried` bytes; 0: those are the longest. */

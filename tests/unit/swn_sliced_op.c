@@ -34,18 +34,22 @@ static int are_right(struct swn_op *op, size_t row_bytes)
     return right;
 }
 
-/* As aten_slices.cpp does it. 0: the operator takes its weight whole. */
-static int tried(struct swn_op *op, size_t row_bytes)
+/* As aten_slices.cpp has them, both. */
+static int lengthened(struct swn_op *op)
 {
     size_t next = 0;
-    int right = 0;
-    if (are_right(op, row_bytes))
-        return 1;
+    int right;
     do {
         right = next && next >= op_right_from;
         next = swn_slice_refused(op, 0, op_shape, next, right);
     } while (next);
-    if (right && are_right(op, row_bytes))
+    return right;
+}
+
+/* 0: the operator takes its weight whole. */
+static int tried(struct swn_op *op, size_t row_bytes)
+{
+    if (are_right(op, row_bytes) || (lengthened(op) && are_right(op, row_bytes)))
         return 1;
     CHECK(swn_slice_lend(op, 0, op->args[0].bytes, 1) == NULL);
     return 0;
@@ -56,8 +60,9 @@ size_t op_sliced_by(struct tensor *t, const struct swn_rows *rows, size_t most)
     static const enum swn_use weight = SWN_USE_WEIGHT;
     struct swn_op op;
     op_open(&op, &t, &weight, 1);
-    if (!op.args[0].sliced)
-        swn_slice_offer(&op, 0, rows);
+    size_t supposed = op.args[0].sliced ? 0 : swn_slice_offer(&op, 0, rows);
+    if (supposed && supposed < op_right_from)
+        lengthened(&op);
     size_t n = op.args[0].sliced && tried(&op, rows->bytes) ? op_take_slices(&op, t, rows->bytes, most) : 0;
     if (!n || most < n) /* its own address is right, too */
         CHECK(tensor_right(t, (uintptr_t)__atomic_load_n(&t->word, __ATOMIC_ACQUIRE)));

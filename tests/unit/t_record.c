@@ -1,6 +1,6 @@
 /* Description: a profile holds every weight in the order it is read, what was done with it, and outlives the model. */
 #define _GNU_SOURCE
-#include "swn_engine_fixture.h"
+#include "swn_sliced_op.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -258,6 +258,42 @@ static void several(void *arg)
     swn_profile_free(p);
 }
 
+/* A plan for any budget has to know in which slices a weight can be lent, though none is while all are in memory. */
+static void slices(void *arg)
+{
+    static const size_t right_from[] = {0, 3 * MIB, SIZE_MAX};
+    const size_t row = 4096, bytes = 16 * MIB;
+    struct tensor large[3];
+    (void)arg;
+    CHECK(engine_begin(128 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    CHECK(swn_record_create(&e->record) == 0);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(tensor_make(&large[i], bytes + i * 65536, i + 1));
+    op_age();
+    for (unsigned k = 0; k < 8; k++)
+        for (unsigned i = 0; i < 3; i++) {
+            op_shape = i + 1;
+            op_right_from = right_from[i];
+            CHECK(op_sliced(&large[i], row, SIZE_MAX) == 0);
+        }
+    profile_path(e->config.profile_path, sizeof e->config.profile_path);
+    CHECK(swn_record_save(e) == 0);
+    struct swn_profile *p = load(e->config.profile_path);
+    CHECK(p->layer_count == 3);
+    for (unsigned i = 0; i < 3; i++) {
+        const struct swn_profile_layer *l = &p->layers[i];
+        size_t of = (l->l.bytes - bytes) / 65536;
+        CHECK(of < 3 && l->slice_bytes == (of == 0 ? 65536 : of == 1 ? 4 * MIB : 0));
+    }
+    swn_profile_free(p);
+}
+
+static void test_slices(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(slices, NULL, 60), 0);
+}
+
 static void test_several(void **state)
 {
     (void)state;
@@ -319,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_with_streaming),
         cmocka_unit_test(test_busy_disk),
         cmocka_unit_test(test_several),
+        cmocka_unit_test(test_slices),
         cmocka_unit_test(test_tails),
         cmocka_unit_test(test_empty),
     };
