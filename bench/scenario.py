@@ -75,7 +75,8 @@ def share_cpus(count):
     ticks = interrupt_ticks()
     cpus = sorted(os.sched_getaffinity(0), key=lambda cpu: (-ticks.get(cpu, 0), cpu))
     each = max(1, len(cpus) // count)
-    return [[cpus[(i * each + k) % len(cpus)] for k in range(each)] for i in range(count)]
+    to_and_fro = cpus + cpus[::-1]  # those that are shared are the ones with the fewest
+    return [[to_and_fro[(i * each + k) % len(to_and_fro)] for k in range(each)] for i in range(count)]
 
 
 class Scenario:
