@@ -66,10 +66,13 @@ struct swn_range {
     int on_device; /* so many devices have its pages, by our doing */
     int filling;   /* its extent is being written by shim/swn_fill.c, and its mapping has not got that yet */
 
-    /* where its bytes are on disk, valid while STREAMED (and for HOME ranges never) */
+    /* where its bytes are on disk, valid while STREAMED */
     struct swn_extent_file *file;
     uint64_t extent;
     uint64_t extent_epoch; /* fork epoch in which the extent was written */
+    /* of a HOME range: the file in which that extent is left to it, so that the pieces of a tensor lie side by side
+     * there in whatever order they come and go; or NULL */
+    struct swn_extent_file *berth;
 
     struct swn_departure *departure; /* its bytes are being written behind (shim/swn_behind.h), or NULL */
 
@@ -101,7 +104,11 @@ struct swn_range {
     struct swn_range *rest; /* the next piece, or NULL */
     size_t slice_unit;      /* of a lead whose operator can take it in slices: multiples of so many bytes; else 0 */
     struct swn_slicing slicing;
-    int sliced; /* of a lead: the plan wants what is not kept lent slice by slice */
+    /* of a lead: the plan wants what is not kept lent slice by slice; it has these many bytes at its start in one piece,
+     * and pieces of so many after it. It may be cut otherwise yet, and is tried again so many times. */
+    int sliced;
+    size_t planned_head, planned_piece;
+    unsigned cut_otherwise;
 
     struct swn_range *prev, *next; /* all live ranges, oldest first */
 };

@@ -175,6 +175,7 @@ static void left_home(struct swn_residency *s, struct swn_range *r)
 static void name_extent(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
 {
     file->refs++;
+    r->berth = NULL;
     r->file = file;
     r->extent = off;
     r->extent_epoch = s->fork_epoch;
@@ -214,14 +215,39 @@ void swn_residency_stay(struct swn_range *r)
     leave_undo(r, SWN_HOME);
 }
 
+/* Whether the range's place in the spill file is nobody else's: not a child's either, who may have it mapped. */
+static int has_berth(const struct swn_residency *s, const struct swn_range *r)
+{
+    return r->berth == s->spill && r->extent_epoch == s->fork_epoch;
+}
+
+/* Where the range is written. All that is here of a tensor in pieces gets its places at once. */
+static uint64_t berth_of(struct swn_residency *s, struct swn_range *r)
+{
+    if (has_berth(s, r))
+        return r->extent;
+    size_t bytes = 0;
+    for (struct swn_range *p = r->lead; p; p = p->rest)
+        bytes += p->span;
+    uint64_t off = swn_spill_lay_out(s->spill, bytes);
+    for (struct swn_range *p = r->lead; p; p = p->rest) {
+        if (p != r && (state_of(p) != SWN_HOME || has_berth(s, p)))
+            continue;
+        p->berth = s->spill;
+        p->extent = off + (p->addr - r->lead->addr);
+        p->extent_epoch = s->fork_epoch;
+    }
+    return r->extent;
+}
+
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    uint64_t off;
     int err = swn_residency_leave(s, r);
     if (err)
         return err;
-    err = swn_spill_write(s->spill, (void *)r->addr, size, &off);
+    uint64_t off = berth_of(s, r);
+    err = swn_spill_write(s->spill, (void *)r->addr, size, off);
     if (err) {
         swn_residency_stay(r);
         return err;
@@ -307,6 +333,7 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r)
 static void forget_extent(struct swn_residency *s, struct swn_range *r)
 {
     drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
+    r->berth = r->filling ? NULL : r->file;
     r->file = NULL;
     r->published = 0;
     s->home_bytes += r->size;

@@ -27,6 +27,7 @@ int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const 
         return -ENOMEM;
     f->io = io;
     pthread_mutex_init(&f->dropped_lock, NULL);
+    pthread_cond_init(&f->punched, NULL);
     int err = swn_make_dirs(dir);
     if (err) {
         free(f);
@@ -90,6 +91,22 @@ static void punch(struct swn_extent_file *f, uint64_t off, uint64_t size)
     f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, size);
 }
 
+/* A hole that has just been taken from the list. With the lock, which is not held meanwhile. */
+static void punch_out(struct swn_extent_file *f, struct swn_hole *h)
+{
+    h->next = f->punching;
+    f->punching = h;
+    pthread_mutex_unlock(&f->dropped_lock);
+    punch(f, h->off, h->size);
+    pthread_mutex_lock(&f->dropped_lock);
+    struct swn_hole **link = &f->punching;
+    while (*link != h)
+        link = &(*link)->next;
+    *link = h->next;
+    free(h);
+    pthread_cond_broadcast(&f->punched);
+}
+
 static int write_once(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
 {
     int err = -EINVAL;
@@ -116,22 +133,52 @@ int swn_spill_write_at(struct swn_extent_file *f, const void *buf, size_t size, 
     return err;
 }
 
-uint64_t swn_spill_place(struct swn_extent_file *f, size_t size)
+uint64_t swn_spill_lay_out(struct swn_extent_file *f, uint64_t bytes)
 {
     uint64_t off = f->tail;
-    f->tail += size;
-    f->live_bytes += size;
+    f->tail += bytes;
     return off;
 }
 
-int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t *off)
+uint64_t swn_spill_place(struct swn_extent_file *f, size_t size)
 {
-    int err = swn_spill_write_at(f, buf, size, f->tail);
+    f->live_bytes += size;
+    return swn_spill_lay_out(f, size);
+}
+
+static struct swn_hole **overlapping(struct swn_hole **list, uint64_t off, size_t size)
+{
+    struct swn_hole **link = list;
+    while (*link && ((*link)->off >= off + size || (*link)->off + (*link)->size <= off))
+        link = &(*link)->next;
+    return link;
+}
+
+/* What is to be punched out there, or is being, is before anything is written. */
+static void punch_first(struct swn_extent_file *f, uint64_t off, size_t size)
+{
+    pthread_mutex_lock(&f->dropped_lock);
+    for (;;) {
+        while (*overlapping(&f->punching, off, size))
+            pthread_cond_wait(&f->punched, &f->dropped_lock);
+        struct swn_hole **link = overlapping(&f->dropped, off, size), *h = *link;
+        if (!h)
+            break;
+        *link = h->next;
+        punch_out(f, h);
+    }
+    pthread_mutex_unlock(&f->dropped_lock);
+}
+
+int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
+{
+    punch_first(f, off, size);
+    int err = swn_spill_write_at(f, buf, size, off);
     if (err) {
-        punch(f, f->tail, size);
+        punch(f, off, size);
         return err;
     }
-    *off = swn_spill_place(f, size);
+    f->live_bytes += size;
     f->written_bytes += size;
     return 0;
 }
@@ -197,14 +244,12 @@ int swn_spill_punch(struct swn_extent_file *f)
 {
     pthread_mutex_lock(&f->dropped_lock);
     struct swn_hole *h = f->dropped;
-    if (h)
+    if (h) {
         f->dropped = h->next;
+        punch_out(f, h);
+    }
     pthread_mutex_unlock(&f->dropped_lock);
-    if (!h)
-        return 0;
-    punch(f, h->off, h->size);
-    free(h);
-    return 1;
+    return h != NULL;
 }
 
 void swn_spill_uncache(struct swn_extent_file *f, uint64_t off, size_t size)

@@ -1,8 +1,8 @@
 /* swn_spill.h - the spill file: where the bytes of a range go before its pages may leave.
  *
- * One unlinked file per process in the store directory. Extents are appended at multiples of 4096 and never rewritten;
- * a dropped extent is punched out of the file, so the disk space comes back although offsets do not. Not thread-safe,
- * but for swn_spill_write_at and swn_spill_punch. Errors are -errno.
+ * One unlinked file per process in the store directory. Extents are laid out one behind the other at multiples of 4096;
+ * a dropped extent is punched out of the file, so the disk space comes back although the offset stays its owner's, who
+ * may write there again. Not thread-safe, but for swn_spill_write_at and swn_spill_punch. Errors are -errno.
  */
 #ifndef SWN_SPILL_H
 #define SWN_SPILL_H
@@ -24,8 +24,10 @@ struct swn_extent_file {
     uint64_t tail;
     uint64_t live_bytes;
     uint64_t written_bytes;
-    struct swn_hole *dropped; /* extents that swn_spill_punch will punch out */
+    struct swn_hole *dropped;  /* extents that swn_spill_punch will punch out */
+    struct swn_hole *punching; /* those that it is at */
     pthread_mutex_t dropped_lock;
+    pthread_cond_t punched;
     int defer;      /* see swn_spill_defer */
     char dir[4096]; /* for messages */
 };
@@ -37,9 +39,11 @@ void swn_spill_close(struct swn_extent_file *f);
 /* 0: the program has closed a descriptor of it. Its mappings go on; nothing can be read, written or mapped. */
 int swn_spill_is_ours(const struct swn_extent_file *f);
 
-/* Writes `size` bytes (a multiple of 4096) from page-aligned memory; *off is where. On error nothing is kept. The bytes
- * are out of the page cache when it returns. */
-int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t *off);
+/* Where `bytes` (a multiple of 4096) can be, and nothing else is: no more than an offset. */
+uint64_t swn_spill_lay_out(struct swn_extent_file *f, uint64_t bytes);
+/* Writes `size` bytes (a multiple of 4096) from page-aligned memory to where that is laid out, and is not written or
+ * has been dropped. On error nothing is kept. The bytes are out of the page cache when it returns. */
+int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off);
 /* The same in two steps, the second of which any thread may make: where `size` bytes are to be, and writing them there.
  * What became nothing is dropped by the caller. */
 uint64_t swn_spill_place(struct swn_extent_file *f, size_t size);

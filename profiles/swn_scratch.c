@@ -51,8 +51,8 @@ int swn_scratch_open(struct swn_scratch *s, const struct swn_io *io, const char 
     double begin = swn_seconds();
     while (!rc && s->bytes < bytes && (!s->bytes || !(most_s > 0) || swn_seconds() - begin < most_s)) {
         size_t n = bytes - s->bytes < STEP ? bytes - s->bytes : STEP;
-        uint64_t off; /* one behind the other */
-        rc = swn_spill_write(s->file, (char *)s->buf + s->bytes, n, &off);
+        uint64_t off = swn_spill_lay_out(s->file, n); /* one behind the other */
+        rc = swn_spill_write(s->file, (char *)s->buf + s->bytes, n, off);
         s->off = s->bytes ? s->off : off;
         s->bytes += rc ? 0 : n;
     }

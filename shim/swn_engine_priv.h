@@ -256,8 +256,6 @@ int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
 void swn_policy_spilled(struct swn_engine *e, size_t size, int err);
 void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r);
 void swn_policy_evict(void *engine, struct swn_frame *f);
-void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r);
-int swn_policy_slice_early(struct swn_engine *e, struct swn_arg *arg);
 void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
 size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most);
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
@@ -286,6 +284,20 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
 void swn_policy_drop_draft(struct swn_draft *d);
 int swn_policy_make_plan(struct swn_draft *d);
 int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d);
+
+/* swn_cut.c */
+int swn_cut_in_use(const struct swn_range *r);
+/* Before there is a plan: half the budget for the head of a weight that is larger than all of it. */
+void swn_cut_oversize(struct swn_engine *e, struct swn_range *r);
+/* Before there is a plan: a weight that does not fit the window is lent in slices from the start. `arg` is the only one
+ * that uses it, and has not touched it yet. Where it is cut into others, it is cut anew. 1: so it is now. */
+int swn_cut_early(struct swn_engine *e, struct swn_arg *arg);
+/* Cuts the weight as the plan says, and tells its pieces what becomes of them. 0, or -EBUSY when it is in use: it stays
+ * whole until the plan is tried again. One in slices may keep cuts that are in nobody's plan, see swn_cut_again. */
+int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node);
+/* When the plan came, of two pieces that are to be one slice one was at its own address and the other was not, or was
+ * in use. Now that its operator is about to ask for slices they are made alike. */
+void swn_cut_again(struct swn_engine *e, struct swn_arg *arg);
 
 /* swn_policy_drift.c */
 /* A thread has begun another pass. With several threads this is not everybody's. */

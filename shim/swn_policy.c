@@ -29,11 +29,6 @@
  * to 3.1 us, and letting go of it 0.5 us, on a busy virtual machine. */
 #define PLOT_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
 
-static size_t window(struct swn_engine *e)
-{
-    return e->pool ? swn_pool_window(e->pool) : 0;
-}
-
 /* Everything that is in use and not a weight of the order: activations, inputs, optimizer state. Free pages kept warm
  * are not in it: they go first when room is needed. */
 size_t swn_policy_other(struct swn_engine *e)
@@ -318,115 +313,6 @@ double swn_policy_disk_speed(struct swn_engine *e, double *latency_ns)
     return 1 / c[0];
 }
 
-static int in_use(const struct swn_range *r)
-{
-    return r->pins || r->departure || r->readers || (r->frame && r->frame->users);
-}
-
-/* Cuts the weight whose first piece is `lead` so that a piece ends `at` bytes from its start. 0, or -EBUSY. */
-static int cut(struct swn_engine *e, struct swn_range *lead, size_t at)
-{
-    struct swn_range *r = lead;
-    while (r && r->addr + r->span <= lead->addr + at)
-        r = r->rest;
-    if (!r || r->addr == lead->addr + at)
-        return 0;
-    if (in_use(r))
-        return -EBUSY;
-    if (swn_residency_unshare(&e->res, r))
-        return -EBUSY;
-    if (r->published && swn_residency_remap(&e->res, r))
-        swn_policy_home(e, r, 0);
-    swn_policy_drop_frame(e, r);
-    if (!swn_arena_split(e->arena, r, lead->addr + at - r->addr))
-        return -ENOMEM;
-    if (atomic_load(&r->state) == SWN_STREAMED)
-        r->file->refs++;
-    return 0;
-}
-
-/* Whether the two pieces can be one again at no cost: neither holds anything that would have to be read once more. */
-static int joinable(const struct swn_range *a, const struct swn_range *b)
-{
-    int state = atomic_load(&a->state);
-    if (state != atomic_load(&b->state) || in_use(a) || in_use(b) || a->frame || b->frame || a->shared || b->shared ||
-        a->published || b->published || a->written != b->written || a->io_failed || b->io_failed ||
-        a->foreign_map != b->foreign_map)
-        return 0;
-    return state == SWN_HOME || (state == SWN_STREAMED && a->file == b->file && a->extent + a->span == b->extent &&
-                                 a->extent_epoch == b->extent_epoch);
-}
-
-/* What a piece of a weight in slices holds is read again, once, if that is in the way of joining it: slices that nobody
- * planned are shorter than those which are known to have the right bits. */
-static void empty_for_joining(struct swn_engine *e, struct swn_range *r)
-{
-    if (atomic_load(&r->state) != SWN_STREAMED || in_use(r) || !r->frame)
-        return;
-    if (r->published && swn_residency_remap(&e->res, r))
-        return;
-    swn_policy_drop_frame(e, r);
-}
-
-/* Joins the pieces between which the plan has no cut, so that they do not become ever smaller from plan to plan. */
-static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
-{
-    for (struct swn_range *r = lead; r->rest;) {
-        int planned = swn_plan_cuts(node, r->rest->addr - lead->addr);
-        if (!planned && node->sliced) {
-            empty_for_joining(e, r);
-            empty_for_joining(e, r->rest);
-        }
-        if (planned || !joinable(r, r->rest)) {
-            r = r->rest;
-            continue;
-        }
-        if (atomic_load(&r->state) == SWN_STREAMED)
-            r->rest->file->refs--;
-        swn_arena_join(e->arena, r);
-    }
-}
-
-/* Before there is a plan: half the budget for the head of a weight that is larger than all of it. */
-void swn_policy_cut_oversize(struct swn_engine *e, struct swn_range *r)
-{
-    size_t step = r->slice_unit ? r->slice_unit : SWN_GRANULE;
-    size_t head = e->config.budget_bytes / 2 / step * step;
-    if (!head || e->planned || r->len <= e->config.budget_bytes || r->lead != r || r->rest || !swn_is_weight(r) ||
-        r->written || atomic_load(&r->state) != SWN_STREAMED || cut(e, r, head))
-        return;
-    r->keep = 1;
-    r->rest->keep = 0;
-    r->rest->oversize = 1;
-}
-
-/* Before there is a plan: a weight that does not fit the window is lent in slices from the start. `arg` is the only one
- * that uses it, and has not touched it yet. Where it is cut into others, it is cut anew. 1: so it is now. */
-int swn_policy_slice_early(struct swn_engine *e, struct swn_arg *arg)
-{
-    struct swn_range *lead = arg->range;
-    size_t bytes = swn_weight_len(lead), unit = lead->slice_unit;
-    /* Without a pool nothing has left yet, or a forked child has not computed yet. */
-    if (!e->pool || e->planned || arg->frame || (lead->rest && !lead->sliced) || lead->written ||
-        atomic_load(&lead->state) != SWN_STREAMED || lead->readers != arg->reading)
-        return 0;
-    size_t least = 2 * (size_t)swn_plan_slice(unit, 0);
-    if (least > window(e))
-        swn_policy_widen(e, least);
-    struct swn_plan_node whole = {.bytes = bytes, .piece = swn_plan_slice(unit, window(e)), .sliced = 1};
-    size_t piece = (size_t)whole.piece;
-    if (bytes <= window(e) || 2 * piece > window(e))
-        return 0;
-    lead->readers -= arg->reading;
-    int err = 0;
-    join_as_planned(e, lead, &whole);
-    for (size_t at = piece; at < bytes && !err; at += piece)
-        err = swn_plan_cuts(&whole, at) ? cut(e, lead, at) : 0;
-    lead->readers += arg->reading;
-    arg->remap = 0;
-    return lead->sliced = arg->sliced = !err && lead->rest;
-}
-
 static void say_oversize(struct swn_engine *e, size_t bytes)
 {
     char a[32], b[32];
@@ -436,39 +322,16 @@ static void say_oversize(struct swn_engine *e, size_t bytes)
                 swn_format_mib(a, bytes), swn_format_mib(b, e->config.budget_bytes));
 }
 
-/* Cuts the weight where the plan wants pieces of it to come and go on their own. 0, or -errno of `cut`. */
-static int cut_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
-{
-    if (node->keep)
-        return 0;
-    size_t bytes = (size_t)node->bytes, at = (size_t)node->keep_head / SWN_GRANULE * SWN_GRANULE;
-    size_t piece = node->piece ? (size_t)node->piece : bytes;
-    int err = 0;
-    for (; at < bytes && !err; at += piece)
-        err = swn_plan_cuts(node, at) ? cut(e, lead, at) : 0;
-    return err;
-}
-
 /* Tells every weight, or every piece of one whose head alone is kept, what has become of it. 0, or -EBUSY when one that
  * is to be cut is in use: it stays whole until the plan is tried again. */
 static int apply(struct swn_engine *e, const struct swn_plan_node *nodes, const uint32_t *ids, size_t n)
 {
     int busy = 0;
     for (size_t i = 0; i < n; i++) {
-        const struct swn_plan_node *node = &nodes[i];
-        struct swn_range *lead = swn_node_of(e, ids[i])->range;
-        join_as_planned(e, lead, node);
-        if (cut_as_planned(e, lead, node))
+        if (swn_cut_apply(e, swn_node_of(e, ids[i])->range, &nodes[i]))
             busy = -EBUSY;
-        lead->sliced = node->sliced;
-        if (node->oversize)
-            say_oversize(e, (size_t)node->bytes);
-        for (struct swn_range *r = lead; r; r = r->rest) {
-            r->keep = node->keep || r->addr + r->span <= lead->addr + node->keep_head;
-            r->oversize = !r->keep && node->oversize;
-            if (!r->keep && r->frame && r->frame->kept && !in_use(r))
-                swn_policy_unkeep(e, r);
-        }
+        if (nodes[i].oversize)
+            say_oversize(e, (size_t)nodes[i].bytes);
     }
     return busy;
 }

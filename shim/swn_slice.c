@@ -121,12 +121,23 @@ size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows 
             set_unit(e, r, fitting_unit(r->slice_unit, rows, bytes));
         /* At any time before the plan: the first time it may still have been in memory. */
         if (r->slice_unit) {
-            swn_policy_slice_early(e, arg);
+            swn_cut_early(e, arg);
             to_try = supposed(e, arg, r);
         }
     }
     pthread_mutex_unlock(&e->lock);
     return to_try;
+}
+
+/* The shortest slice that the weight is cut into, or would be: the first that kernels compute in another way. */
+static size_t shortest(const struct swn_engine *e, const struct swn_range *lead)
+{
+    if (!lead->rest)
+        return (size_t)swn_plan_slice(lead->slice_unit, e->pool ? swn_pool_window(e->pool) : 0);
+    size_t bytes = lead->len;
+    for (const struct swn_range *r = lead->rest; r; r = r->rest)
+        bytes = r->len < bytes ? r->len : bytes;
+    return (bytes + lead->slice_unit - 1) / lead->slice_unit * lead->slice_unit;
 }
 
 /* Slices after those of `tried` bytes; 0: those are the longest. */
@@ -159,17 +170,16 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = weight_of(&op->args[index]);
     struct swn_slicing *s = r ? &r->slicing : NULL;
-    if (r && !tried && r->slice_unit && e->plans >= s->plan)
+    if (r && !tried && r->slice_unit && e->plans >= s->plan && !r->cut_otherwise)
         s->refused += REFUSED;
     /* Before there is a plan nothing else is served by slices as they are, and each pass that reads the weight through
      * its mapping may take long: what is right this once is better than that. */
     if (r && s->refused >= (e->planned ? RECURS : REFUSED)) {
-        size_t window = e->pool ? swn_pool_window(e->pool) : 0;
-        next = right ? 0 : longer(e, r, tried ? tried : (size_t)swn_plan_slice(r->slice_unit, window));
+        next = right ? 0 : longer(e, r, tried ? tried : shortest(e, r));
         if (right) {
             set_unit(e, r, tried);
             s->budget = e->goal_bytes;
-            swn_policy_slice_early(e, &op->args[index]);
+            swn_cut_early(e, &op->args[index]);
         } else if (!next && s->refused >= RECURS) {
             give_up(e, r, shape);
         }
@@ -188,6 +198,7 @@ size_t swn_slice_list(struct swn_op *op, unsigned index, struct swn_slices *slic
     struct swn_engine *e = &swn_engine_one;
     size_t n = 0;
     pthread_mutex_lock(&e->lock);
+    swn_cut_again(e, &op->args[index]);
     struct swn_range *r = op->args[index].range;
     for (; r; r = r->rest) {
         if (n && slices[n - 1].bytes == r->len) {
@@ -268,8 +279,10 @@ void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
     }
     /* Not in slices after all: pages of its mapping have been read. */
     struct swn_range *r = arg->sliced == 1 && alive ? arg->range->rest : NULL;
-    for (; r; r = r->rest)
+    for (; r; r = r->rest) {
         swn_window_forget(e, r);
+        swn_policy_settle(e, r);
+    }
     arg->remap = arg->sliced == 1;
 }
 

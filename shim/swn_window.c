@@ -376,7 +376,7 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     if (arg->remap)
         swn_window_forget(e, r);
     swn_rows_end(e, arg);
-    swn_policy_cut_oversize(e, r);
+    swn_cut_oversize(e, r);
     swn_policy_settle(e, r);
 }
 

@@ -632,7 +632,8 @@ static void registers(void **state)
     void *page = NULL;
     assert_int_equal(posix_memalign(&page, SWN_PAGE, SIZE), 0);
     memcpy(page, shadow, SIZE);
-    assert_int_equal(swn_spill_write(store, page, SIZE, &off), 0);
+    off = swn_spill_lay_out(store, SIZE);
+    assert_int_equal(swn_spill_write(store, page, SIZE, off), 0);
     free(page);
     for (int from_home = 0; from_home < 2; from_home++) {
         struct swn_range *r = filled(5);
@@ -704,6 +705,43 @@ static void shares(void **state)
     assert_int_equal(spill->live_bytes, 0);
 }
 
+/* What has left once goes to its own place again, and pieces that leave one by one lie as they do in memory: so they can
+ * be one again. Not where a child may have the old place mapped. */
+static void lies_side_by_side(void **state)
+{
+    (void)state;
+    struct swn_range *r = new_range(3 * SWN_GRANULE);
+    struct swn_range *b = swn_arena_split(arena, r, SWN_GRANULE), *c = swn_arena_split(arena, b, SWN_GRANULE);
+    memset((void *)r->addr, 7, 3 * SWN_GRANULE);
+    assert_int_equal(swn_residency_spill(&res, c), 0);
+    assert_int_equal(swn_residency_spill(&res, r), 0);
+    assert_int_equal(swn_residency_spill(&res, b), 0);
+    uint64_t first = r->extent;
+    assert_int_equal(b->extent, first + SWN_GRANULE);
+    assert_int_equal(c->extent, first + 2 * SWN_GRANULE);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(swn_residency_home(&res, b, 0), 0);
+        assert_int_equal(swn_residency_home(&res, c, i), 0);
+        bytes_of(b)[0] = (unsigned char)i;
+        assert_int_equal(swn_residency_spill(&res, c), 0);
+        assert_int_equal(swn_residency_spill(&res, b), 0);
+        assert_int_equal(b->extent, first + SWN_GRANULE);
+        assert_int_equal(c->extent, first + 2 * SWN_GRANULE);
+        assert_int_equal(bytes_of(b)[0], i);
+        assert_int_equal(bytes_of(c)[1], i ? 0 : 7);
+    }
+    assert_int_equal(spill->live_bytes, 3 * SWN_GRANULE);
+    assert_int_equal(spill->tail, 3 * SWN_GRANULE);
+
+    assert_int_equal(swn_residency_home(&res, b, 0), 0);
+    res.fork_epoch++;
+    assert_int_equal(swn_residency_spill(&res, b), 0);
+    assert_true(b->extent >= first + 3 * SWN_GRANULE);
+    struct swn_range *pieces[] = {c, b, r};
+    for (int i = 0; i < 3; i++)
+        swn_residency_free(&res, pieces[i], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -713,6 +751,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(failing_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(registers, setup, teardown),
         cmocka_unit_test_setup_teardown(shares, setup, teardown),
+        cmocka_unit_test_setup_teardown(lies_side_by_side, setup, teardown),
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test_setup_teardown(no_store_is_lost, setup, teardown),
 #endif

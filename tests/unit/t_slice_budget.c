@@ -1,7 +1,9 @@
 /* Description: what became of taking a weight in slices within one budget is not what becomes of it within another. */
 #define _GNU_SOURCE
+#include "swn_plan.h"
 #include "swn_sliced_op.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -128,6 +130,52 @@ static void lengthened_and_still_right(void *arg)
     end();
 }
 
+/* Whether the weight has the plan's pieces, and no others. */
+static int cut_as(const struct swn_range *lead, const struct swn_plan_node *node)
+{
+    size_t cuts = 0, planned = 0;
+    for (const struct swn_range *r = lead->rest; r; r = r->rest, cuts++)
+        if (!swn_plan_cuts(node, r->addr - lead->addr))
+            return 0;
+    for (size_t at = UNIT; at < node->bytes; at += UNIT)
+        planned += (size_t)swn_plan_cuts(node, at);
+    return cuts == planned;
+}
+
+/* Plans come one after the other, each with another head that is kept. What one of them has left at its own address and
+ * what the next one reads for it are one slice all the same, once an operator asks; until then slices that nobody has
+ * planned are no reason for longer ones. */
+static void cut_as_planned_when_asked(void *arg)
+{
+    (void)arg;
+    static const size_t heads[] = {12, 20, 16, 40, 33, 0, 24, 28};
+    begin(WIDE);
+    passes(12);
+    CHECK(e->planned);
+    struct swn_range *lead = swn_arena_find(e->arena, large[0].own);
+    unsigned otherwise = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        struct swn_plan_node node = {
+            .bytes = LARGE_BYTES, .unit = UNIT, .sliced = 1, .piece = 12 * UNIT, .keep_head = heads[i] * UNIT};
+        pthread_mutex_lock(&e->lock);
+        e->plan_dirty = 0; /* it would be in the way */
+        CHECK(swn_cut_apply(e, lead, &node) == 0);
+        otherwise += lead->cut_otherwise > 0;
+        pthread_mutex_unlock(&e->lock);
+        op_right_from = 12 * UNIT; /* more than some of the pieces that are left over */
+        CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) > 1);
+        CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) > 1);
+        CHECK(!lead->cut_otherwise && cut_as(lead, &node) && lead->slice_unit == UNIT);
+        CHECK(tensor_right(&large[0], large[0].own));
+        pthread_mutex_lock(&e->lock);
+        CHECK(swn_policy_bring_home(e, lead, 0) == 0);
+        pthread_mutex_unlock(&e->lock);
+        op_right_from = 0;
+    }
+    CHECK(otherwise > 1); /* else this says nothing */
+    end();
+}
+
 /* Plans go by what operators and reads happened to take: where the disk is slow beside the operators of a test, which
  * compute nothing, one weight may come whole for good. That is no matter of budgets, so such a run says nothing. */
 #define IN_SOME_CHILD(name)                                                                                            \
@@ -144,6 +192,7 @@ IN_SOME_CHILD(given_up_in_a_small_one)
 IN_SOME_CHILD(lengthened_in_a_large_one)
 IN_SOME_CHILD(lengthened_before_a_plan)
 IN_SOME_CHILD(lengthened_and_still_right)
+IN_SOME_CHILD(cut_as_planned_when_asked)
 
 int main(void)
 {
@@ -152,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_lengthened_in_a_large_one),
         cmocka_unit_test(test_lengthened_before_a_plan),
         cmocka_unit_test(test_lengthened_and_still_right),
+        cmocka_unit_test(test_cut_as_planned_when_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -132,6 +134,13 @@ static void no_names_left(void)
     closedir(d);
 }
 
+/* Where nothing has been yet. */
+static int write_new(struct swn_extent_file *f, const void *buf, size_t size, uint64_t *off)
+{
+    *off = swn_spill_lay_out(f, size);
+    return swn_spill_write(f, buf, size, *off);
+}
+
 static void writes_and_reads(void **state)
 {
     (void)state;
@@ -141,7 +150,7 @@ static void writes_and_reads(void **state)
     static const size_t sizes[] = {4096, 65536, BIG, 4096 * 3, 5 * MIB};
     uint64_t at[5], end = 0;
     for (size_t i = 0; i < 5; i++) {
-        assert_int_equal(swn_spill_write(file, data + i * 4096 * (sizes[i] < BIG), sizes[i], &at[i]), 0);
+        assert_int_equal(write_new(file, data + i * 4096 * (sizes[i] < BIG), sizes[i], &at[i]), 0);
         assert_int_equal(at[i], end);
         end += sizes[i];
         assert_int_equal(file->tail, end);
@@ -162,9 +171,9 @@ static void drop_punches(void **state)
     (void)state;
     uint64_t a, b, c;
     open_file();
-    assert_int_equal(swn_spill_write(file, data, 4 * MIB, &a), 0);
-    assert_int_equal(swn_spill_write(file, data + MIB, MIB, &b), 0);
-    assert_int_equal(swn_spill_write(file, data, 2 * MIB, &c), 0);
+    assert_int_equal(write_new(file, data, 4 * MIB, &a), 0);
+    assert_int_equal(write_new(file, data + MIB, MIB, &b), 0);
+    assert_int_equal(write_new(file, data, 2 * MIB, &c), 0);
     long long full = blocks();
     assert_true(full >= (long long)(7 * MIB));
     swn_spill_drop(file, a, 4 * MIB);
@@ -173,9 +182,9 @@ static void drop_punches(void **state)
     assert_int_equal(file->written_bytes, 7 * MIB);
     check_back(b, data + MIB, MIB);
     check_back(c, data, 2 * MIB);
-    /* Offsets do not come back: what is punched is never written again. */
+    /* Offsets stay their owner's. */
     uint64_t d;
-    assert_int_equal(swn_spill_write(file, data, MIB, &d), 0);
+    assert_int_equal(write_new(file, data, MIB, &d), 0);
     assert_int_equal(d, 7 * MIB);
     swn_spill_drop(file, b, MIB);
     swn_spill_drop(file, c, 2 * MIB);
@@ -186,12 +195,10 @@ static void drop_punches(void **state)
 
 static void expect_failure(int err)
 {
-    uint64_t off = 4242, live = file->live_bytes, tail = file->tail, written = file->written_bytes;
+    uint64_t off, live = file->live_bytes, written = file->written_bytes;
     long long before = blocks();
-    assert_int_equal(swn_spill_write(file, data, BIG, &off), err);
-    assert_int_equal(off, 4242);
+    assert_int_equal(write_new(file, data, BIG, &off), err);
     assert_int_equal(file->live_bytes, live);
-    assert_int_equal(file->tail, tail);
     assert_int_equal(file->written_bytes, written);
     assert_true(blocks() <= before + 65536);
 }
@@ -206,7 +213,7 @@ static void errors_leave_nothing(void **state)
         open_file();
         assert_true(direct || file->fetch.direct_fd == -1);
         fault.calls = fault.from = fault.to = 0;
-        assert_int_equal(swn_spill_write(file, data + MIB, MIB, &first), 0);
+        assert_int_equal(write_new(file, data + MIB, MIB, &first), 0);
         for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
             for (int nth = 0; nth < 3; nth++) {
                 fault.calls = 0;
@@ -218,8 +225,8 @@ static void errors_leave_nothing(void **state)
         }
         fault.to = 0;
         /* Nothing is broken for good. */
-        assert_int_equal(swn_spill_write(file, data, BIG, &next), 0);
-        assert_int_equal(next, first + MIB);
+        assert_int_equal(write_new(file, data, BIG, &next), 0);
+        assert_true(next >= first + MIB);
         check_back(first, data + MIB, MIB);
         check_back(next, data, BIG);
         if (!direct) {
@@ -244,7 +251,7 @@ static void repeats(void **state)
             fault.from = nth;
             fault.to = nth + (errors[i] == -EIO ? SWN_FETCH_RETRIES : 50);
             fault.err = errors[i];
-            assert_int_equal(swn_spill_write(file, data, BIG, &off), 0);
+            assert_int_equal(write_new(file, data, BIG, &off), 0);
             assert_int_equal(fault.calls, 3 + fault.to - fault.from);
             check_back(off, data, BIG);
             swn_spill_drop(file, off, BIG);
@@ -269,7 +276,7 @@ static void falls_back_to_the_cache(void **state)
         fault.from = nth;
         fault.to = nth + 1;
         fault.err = -EINVAL;
-        assert_int_equal(swn_spill_write(file, data, BIG, &off), 0);
+        assert_int_equal(write_new(file, data, BIG, &off), 0);
         assert_int_equal(fault.calls, nth + 1 + 3);
         check_back(off, data, BIG);
     }
@@ -294,7 +301,7 @@ static void short_writes(void **state)
                 fault.to = forever ? 1 << 30 : 2;
                 fault.err = 0;
                 fault.shorten = counts[i];
-                assert_int_equal(swn_spill_write(file, data, size, &off), 0);
+                assert_int_equal(write_new(file, data, size, &off), 0);
                 check_back(off, data, size);
                 swn_spill_drop(file, off, size);
             }
@@ -321,7 +328,7 @@ static void without_tmpfile(void **state)
     fault.no_tmpfile = 1;
     open_file();
     no_names_left();
-    assert_int_equal(swn_spill_write(file, data, MIB, &off), 0);
+    assert_int_equal(write_new(file, data, MIB, &off), 0);
     check_back(off, data, MIB);
 }
 
@@ -382,7 +389,7 @@ static void drops_later(void **state)
     open_file();
     swn_spill_defer(file);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(swn_spill_write(file, data, MIB, &off[i]), 0);
+        assert_int_equal(write_new(file, data, MIB, &off[i]), 0);
     long long full = blocks();
     swn_spill_drop(file, off[0], MIB);
     swn_spill_drop(file, off[1], MIB);
@@ -399,9 +406,60 @@ static void drops_later(void **state)
     fault.calls = 0;
     fault.to = 1;
     fault.err = -ENOSPC;
-    assert_int_equal(swn_spill_write(file, data, MIB, &off[0]), 0);
+    assert_int_equal(write_new(file, data, MIB, &off[0]), 0);
     assert_int_equal(swn_spill_punch(file), 0);
     check_back(off[0], data, MIB);
+}
+
+/* An owner that comes back to its place finds no hole there later, whatever was dropped beside it. */
+static void writes_where_it_was(void **state)
+{
+    (void)state;
+    uint64_t off[3];
+    open_file();
+    swn_spill_defer(file);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(write_new(file, data, MIB, &off[i]), 0);
+    long long full = blocks();
+    for (int i = 0; i < 3; i++)
+        swn_spill_drop(file, off[i], MIB);
+    assert_int_equal(swn_spill_write(file, data + MIB, MIB, off[1]), 0);
+    assert_int_equal(file->live_bytes, MIB);
+    assert_int_equal(file->written_bytes, 4 * MIB);
+    while (swn_spill_punch(file))
+        ;
+    check_back(off[1], data + MIB, MIB);
+    assert_true(blocks() < full / 2);
+    assert_int_equal(file->tail, 3 * MIB);
+}
+
+/* Another thread punches all the time. */
+static void *punching(void *stop)
+{
+    while (!atomic_load((_Atomic int *)stop))
+        swn_spill_punch(file);
+    return NULL;
+}
+
+static void waits_for_a_hole(void **state)
+{
+    (void)state;
+    uint64_t off[2];
+    _Atomic int stop = 0;
+    pthread_t thread;
+    open_file();
+    swn_spill_defer(file);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(write_new(file, data, MIB, &off[i]), 0);
+    assert_int_equal(pthread_create(&thread, NULL, punching, &stop), 0);
+    for (int i = 0; i < 200; i++) {
+        size_t at = (size_t)(i % 5) * 4096;
+        swn_spill_drop(file, off[i % 2], MIB);
+        assert_int_equal(swn_spill_write(file, data + at, MIB, off[i % 2]), 0);
+        check_back(off[i % 2], data + at, MIB);
+    }
+    atomic_store(&stop, 1);
+    pthread_join(thread, NULL);
 }
 
 int main(void)
@@ -416,6 +474,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_tmpfile, setup, teardown),
         cmocka_unit_test_setup_teardown(directories, setup, teardown),
         cmocka_unit_test_setup_teardown(drops_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(writes_where_it_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(waits_for_a_hole, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

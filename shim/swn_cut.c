@@ -1,0 +1,199 @@
+/* Large weights in pieces that come and go on their own: where the plan has them cut, and before there is one. */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "swn_engine_priv.h"
+#include "swn_plan.h"
+
+/* So often a weight in slices that could not be cut as planned is tried again, before what it does get counts. */
+#define TRIES 8
+
+static size_t window_of(struct swn_engine *e)
+{
+    return e->pool ? swn_pool_window(e->pool) : 0;
+}
+
+int swn_cut_in_use(const struct swn_range *r)
+{
+    return r->pins || r->departure || r->readers || (r->frame && r->frame->users);
+}
+
+/* Cuts the weight whose first piece is `lead` so that a piece ends `at` bytes from its start. 0, or -EBUSY. */
+static int cut(struct swn_engine *e, struct swn_range *lead, size_t at)
+{
+    struct swn_range *r = lead;
+    while (r && r->addr + r->span <= lead->addr + at)
+        r = r->rest;
+    if (!r || r->addr == lead->addr + at)
+        return 0;
+    if (swn_cut_in_use(r))
+        return -EBUSY;
+    if (swn_residency_unshare(&e->res, r))
+        return -EBUSY;
+    if (r->published && swn_residency_remap(&e->res, r))
+        swn_policy_home(e, r, 0);
+    swn_policy_drop_frame(e, r);
+    if (!swn_arena_split(e->arena, r, lead->addr + at - r->addr))
+        return -ENOMEM;
+    if (atomic_load(&r->state) == SWN_STREAMED)
+        r->file->refs++;
+    return 0;
+}
+
+/* Whether the two pieces can be one again at no cost: neither holds anything that would have to be read once more. */
+static int joinable(const struct swn_range *a, const struct swn_range *b)
+{
+    int state = atomic_load(&a->state);
+    if (state != atomic_load(&b->state) || swn_cut_in_use(a) || swn_cut_in_use(b) || a->frame || b->frame || a->shared || b->shared ||
+        a->published || b->published || a->written != b->written || a->io_failed || b->io_failed ||
+        a->foreign_map != b->foreign_map)
+        return 0;
+    return state == SWN_HOME || (state == SWN_STREAMED && a->file == b->file && a->extent + a->span == b->extent &&
+                                 a->extent_epoch == b->extent_epoch);
+}
+
+/* What a piece of a weight in slices holds is read again, once, if that is in the way of joining it: slices that nobody
+ * planned are shorter than those which are known to have the right bits. */
+static void empty_for_joining(struct swn_engine *e, struct swn_range *r)
+{
+    if (atomic_load(&r->state) != SWN_STREAMED || swn_cut_in_use(r) || !r->frame)
+        return;
+    if (r->published && swn_residency_remap(&e->res, r))
+        return;
+    swn_policy_drop_frame(e, r);
+}
+
+/* Joins the pieces between which the plan has no cut, so that they do not become ever smaller from plan to plan. */
+static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
+{
+    for (struct swn_range *r = lead; r->rest;) {
+        int planned = swn_plan_cuts(node, r->rest->addr - lead->addr);
+        if (!planned && node->sliced) {
+            empty_for_joining(e, r);
+            empty_for_joining(e, r->rest);
+        }
+        if (planned || !joinable(r, r->rest)) {
+            r = r->rest;
+            continue;
+        }
+        if (atomic_load(&r->state) == SWN_STREAMED)
+            r->rest->file->refs--;
+        swn_arena_join(e->arena, r);
+    }
+}
+
+void swn_cut_oversize(struct swn_engine *e, struct swn_range *r)
+{
+    size_t step = r->slice_unit ? r->slice_unit : SWN_GRANULE;
+    size_t head = e->config.budget_bytes / 2 / step * step;
+    if (!head || e->planned || r->len <= e->config.budget_bytes || r->lead != r || r->rest || !swn_is_weight(r) ||
+        r->written || atomic_load(&r->state) != SWN_STREAMED || cut(e, r, head))
+        return;
+    r->keep = 1;
+    r->rest->keep = 0;
+    r->rest->oversize = 1;
+}
+
+int swn_cut_early(struct swn_engine *e, struct swn_arg *arg)
+{
+    struct swn_range *lead = arg->range;
+    size_t bytes = swn_weight_len(lead), unit = lead->slice_unit;
+    /* Without a pool nothing has left yet, or a forked child has not computed yet. */
+    if (!e->pool || e->planned || arg->frame || (lead->rest && !lead->sliced) || lead->written ||
+        atomic_load(&lead->state) != SWN_STREAMED || lead->readers != arg->reading)
+        return 0;
+    size_t least = 2 * (size_t)swn_plan_slice(unit, 0);
+    if (least > window_of(e))
+        swn_policy_widen(e, least);
+    struct swn_plan_node whole = {.bytes = bytes, .piece = swn_plan_slice(unit, window_of(e)), .sliced = 1};
+    size_t piece = (size_t)whole.piece;
+    if (bytes <= window_of(e) || 2 * piece > window_of(e))
+        return 0;
+    lead->readers -= arg->reading;
+    int err = 0;
+    join_as_planned(e, lead, &whole);
+    for (size_t at = piece; at < bytes && !err; at += piece)
+        err = swn_plan_cuts(&whole, at) ? cut(e, lead, at) : 0;
+    lead->readers += arg->reading;
+    arg->remap = 0;
+    return lead->sliced = arg->sliced = !err && lead->rest;
+}
+
+/* Cuts the weight where the plan wants pieces of it to come and go on their own. 0, or -errno of `cut`. */
+static int cut_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
+{
+    if (node->keep)
+        return 0;
+    size_t bytes = (size_t)node->bytes, at = (size_t)node->keep_head / SWN_GRANULE * SWN_GRANULE;
+    size_t piece = node->piece ? (size_t)node->piece : bytes;
+    int err = 0;
+    for (; at < bytes && !err; at += piece)
+        err = swn_plan_cuts(node, at) ? cut(e, lead, at) : 0;
+    return err;
+}
+
+/* Whether a piece ends where the plan has no cut. */
+static int cut_otherwise(const struct swn_range *lead, const struct swn_plan_node *node)
+{
+    const struct swn_range *r = lead->rest;
+    while (r && swn_plan_cuts(node, r->addr - lead->addr))
+        r = r->rest;
+    return r != NULL;
+}
+
+static void tell_pieces(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
+{
+    for (struct swn_range *r = lead; r; r = r->rest) {
+        r->keep = node->keep || r->addr + r->span <= lead->addr + node->keep_head;
+        r->oversize = !r->keep && node->oversize;
+        if (!r->keep && r->frame && r->frame->kept && !swn_cut_in_use(r))
+            swn_policy_unkeep(e, r);
+    }
+}
+
+int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
+{
+    join_as_planned(e, lead, node);
+    int busy = cut_as_planned(e, lead, node) ? -EBUSY : 0;
+    lead->sliced = node->sliced;
+    lead->planned_head = (size_t)node->keep_head;
+    lead->planned_piece = (size_t)node->piece;
+    lead->cut_otherwise = node->sliced && cut_otherwise(lead, node) ? TRIES : 0;
+    tell_pieces(e, lead, node);
+    return busy;
+}
+
+/* Of two pieces that are to be one slice one is here and the other is not. What is kept is as well at its own address
+ * as in a frame; what is not leaves a little earlier than it would. */
+static void make_alike(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
+{
+    for (struct swn_range *r = lead; r->rest; r = r->rest) {
+        int home = atomic_load(&r->state) == SWN_HOME;
+        struct swn_range *in = home ? r : r->rest, *out = home ? r->rest : r;
+        if (swn_plan_cuts(node, r->rest->addr - lead->addr) || atomic_load(&in->state) != SWN_HOME ||
+            atomic_load(&out->state) != SWN_STREAMED || swn_cut_in_use(in) || swn_cut_in_use(out) || in->shared ||
+            out->shared)
+            continue;
+        if (r->rest->addr >= lead->addr + node->keep_head || swn_policy_bring_home(e, out, 0))
+            swn_policy_spill(e, in);
+    }
+}
+
+void swn_cut_again(struct swn_engine *e, struct swn_arg *arg)
+{
+    struct swn_range *lead = arg->range;
+    if (!e->planned || !lead->cut_otherwise)
+        return;
+    struct swn_plan_node node = {.bytes = swn_weight_bytes(lead),
+                                 .piece = lead->planned_piece,
+                                 .keep_head = lead->planned_head,
+                                 .sliced = 1};
+    lead->readers -= arg->reading;
+    if (!cut_as_planned(e, lead, &node)) {
+        make_alike(e, lead, &node);
+        join_as_planned(e, lead, &node);
+    }
+    lead->readers += arg->reading;
+    tell_pieces(e, lead, &node);
+    lead->cut_otherwise = cut_otherwise(lead, &node) ? lead->cut_otherwise - 1 : 0;
+}
