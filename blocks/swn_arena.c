@@ -336,6 +336,8 @@ void swn_arena_join(struct swn_arena *a, struct swn_range *r)
     struct swn_range *p = r->rest;
     if (p->berth != r->berth || p->extent != r->extent + r->span || p->extent_epoch != r->extent_epoch)
         r->berth = NULL;
+    if (p->extent_turn > r->extent_turn)
+        r->extent_turn = p->extent_turn;
     set_owner(a, p, r);
     r->rest = p->rest;
     r->len = p->addr + p->len - r->addr;

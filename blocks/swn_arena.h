@@ -70,6 +70,7 @@ struct swn_range {
     struct swn_extent_file *file;
     uint64_t extent;
     uint64_t extent_epoch; /* fork epoch in which the extent was written */
+    uint64_t extent_turn;  /* another one: other bytes, though they may be in the same place */
     /* of a HOME range: the file in which that extent is left to it, so that the pieces of a tensor lie side by side
      * there in whatever order they come and go; or NULL */
     struct swn_extent_file *berth;

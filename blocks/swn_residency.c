@@ -176,6 +176,7 @@ static void name_extent(struct swn_residency *s, struct swn_range *r, struct swn
 {
     file->refs++;
     r->berth = NULL;
+    r->extent_turn = ++s->turns;
     r->file = file;
     r->extent = off;
     r->extent_epoch = s->fork_epoch;

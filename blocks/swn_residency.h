@@ -31,6 +31,7 @@ struct swn_residency {
     struct swn_pool *pool;         /* borrowed; may be NULL until something is fetched */
     struct swn_extent_file *spill; /* borrowed; NULL: nothing can be spilled */
     int pagemap_fd;                /* -1: pages cannot be inspected, nothing is ever streamed */
+    uint64_t turns;                /* of extents, see swn_arena.h */
     uint64_t fork_epoch;           /* extents of an earlier epoch may be mapped by a child and are not punched out */
     size_t home_bytes;             /* of HOME ranges */
     uint64_t stray_pages;          /* page-cache pages read through mappings */

@@ -13,7 +13,7 @@ struct place {
     struct swn_range *range;
     uint32_t id;
     struct swn_extent_file *file;
-    uint64_t extent, off;
+    uint64_t extent, off, turn;
     int whole; /* it is all of its extent */
 };
 
@@ -28,6 +28,7 @@ static int look(struct swn_engine *e, struct swn_range *r, uintptr_t at, size_t 
                           .id = r->id,
                           .file = r->file,
                           .extent = r->extent,
+                          .turn = r->extent_turn,
                           .off = r->extent + (at - r->addr),
                           .whole = at == r->addr && len == r->len};
     return 1;
@@ -37,7 +38,7 @@ static int still_there(const struct place *p)
 {
     const struct swn_range *r = p->range;
     return r->id == p->id && atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && r->file == p->file &&
-           r->extent == p->extent;
+           r->extent == p->extent && r->extent_turn == p->turn;
 }
 
 /* What was read is what was stored: once more if not, as a bit may have flipped on the way. */

@@ -52,6 +52,10 @@ struct swn_thread_state {
     uint64_t last_visit; /* engine's visit number */
     uint32_t last_node;  /* whose computing is being timed */
     uint64_t ready_ns;   /* when it began */
+    unsigned open;       /* operators under way, one in the other */
+    uint64_t left_ns;    /* when the last one of them ended */
+    uint64_t idle_ns;    /* of the time that is computing's: nothing was, but the program waited for its next input */
+    uint64_t pass_idle;  /* the same since the pass began */
     unsigned index;
     uint64_t next_plan_try;
     uint64_t pass_ns;       /* when the pass under way began */

@@ -38,7 +38,7 @@ struct run {
     uintptr_t lo, hi;
     const struct swn_range *range; /* when it was planned; not to be followed later */
     struct swn_extent_file *file;
-    uint64_t off;
+    uint64_t off, turn;
     char *buf;
     int held; /* the file is */
     int own;  /* its own address serves instead */
@@ -215,7 +215,7 @@ static int add_page(struct swn_engine *e, struct swn_row_reading *rd, uintptr_t 
         return 0;
     if (!joins) {
         last = &rd->runs[rd->n++];
-        *last = (struct run){.lo = at, .range = r, .file = r->file, .off = off, .buf = rd->buf + *used, .reading = rd};
+        *last = (struct run){.lo = at, .range = r, .file = r->file, .off = off, .turn = r->extent_turn, .buf = rd->buf + *used, .reading = rd};
     }
     last->hi = at + SWN_PAGE;
     *used += more;
@@ -305,6 +305,7 @@ static void confirm(struct swn_engine *e, struct swn_row_reading *rd)
         struct run *run = &rd->runs[i];
         struct swn_range *r = in_extent(e, run->lo);
         run->own |= !r || r->file != run->file || r->extent + (run->lo - r->addr) != run->off ||
+                    r->extent_turn != run->turn ||
                     run->hi > r->addr + swn_round_up(r->len, SWN_PAGE);
         rd->strays |= run->own;
         char name[4200];

@@ -16,6 +16,9 @@
 #include "swn_load.h"
 #include "swn_record.h"
 
+/* Longer than what Python and PyTorch do between two operators. */
+#define IDLE_LEAST_NS (uint64_t)2000000
+
 static __thread struct swn_thread_state *self_state;
 
 struct swn_thread_state *swn_window_self(void)
@@ -163,7 +166,10 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
 static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, int joined, uint64_t now)
 {
     struct swn_node *last = t->last_node ? swn_node_of(e, t->last_node) : NULL;
-    double took = now > t->ready_ns ? (double)(now - t->ready_ns) : 0;
+    uint64_t since = t->ready_ns + t->idle_ns;
+    double took = now > since ? (double)(now - since) : 0;
+    t->pass_idle += t->idle_ns;
+    t->idle_ns = 0;
     if (last && took > 0)
         last->compute_ns = last->compute_ns > 0 ? last->compute_ns * 0.7 + took * 0.3 : took;
     if (last && e->record) /* also where its operator reads the next one as well, and nothing is its own */
@@ -189,8 +195,23 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     swn_places_passed(e, t);
     swn_policy_passed(e);
     if (e->record && passes)
-        swn_record_pass(e, (double)(now - t->pass_ns));
+        swn_record_pass(e, (double)(now - t->pass_ns) - (double)t->pass_idle);
     t->pass_ns = now;
+    t->pass_idle = 0;
+}
+
+/* Between its operators a program does other things. Where that takes long it is no part of an inference: it waits for
+ * the next input, or makes one. */
+static void begin_counting(struct swn_thread_state *t, uint64_t now)
+{
+    if (!t->open++ && t->left_ns && now > t->left_ns + IDLE_LEAST_NS)
+        t->idle_ns += now - t->left_ns;
+}
+
+static void end_counting(struct swn_thread_state *t, uint64_t now)
+{
+    if (!t->open || !--t->open)
+        t->left_ns = now;
 }
 
 /* Operations, small parameters and activations belong to the weight that was read last. */
@@ -297,7 +318,9 @@ void swn_engine_op_begin(struct swn_op *op)
     if (e->open_ops)
         e->open_ops->prev_open = op;
     e->open_ops = op;
-    if (!t)
+    if (t)
+        begin_counting(t, op->begin_ns);
+    else
         op->n = 0; /* no memory for a cursor: everything at its own address */
     op->skip = op->copies && op->n == 2 && swn_load_move(e, op);
     if (prepared)
@@ -383,7 +406,7 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
 void swn_engine_op_end(struct swn_op *op)
 {
     struct swn_engine *e = &swn_engine_one;
-    uint64_t now = op->visits && e->trace ? swn_now_ns() : 0;
+    uint64_t now = swn_now_ns();
     pthread_mutex_lock(&e->lock);
     if (!op->unlisted) {
         *(op->prev_open ? &op->prev_open->next_open : &e->open_ops) = op->next_open;
@@ -391,6 +414,8 @@ void swn_engine_op_end(struct swn_op *op)
             op->next_open->prev_open = op->prev_open;
     }
     struct swn_thread_state *t = self_state;
+    if (t)
+        end_counting(t, now);
     for (unsigned i = 0; i < op->total; i++) {
         if (op->args[i].sliced)
             swn_slice_end(e, op, &op->args[i]);
@@ -399,7 +424,7 @@ void swn_engine_op_end(struct swn_op *op)
     if (t)
         t->slicing = 0;
     if (op->visits && t) {
-        if (now)
+        if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
         swn_policy_window(e);
         swn_policy_plan(e, t);
@@ -430,5 +455,5 @@ void swn_window_fork_child(struct swn_engine *e)
     }
     e->open_ops = NULL;
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
-        t->listed = t == self_state, t->slicing = 0, t->checking = NULL; /* its operator will never end here */
+        t->listed = t == self_state, t->slicing = 0, t->checking = NULL, t->open = 0; /* its operator never ends here */
 }

@@ -208,7 +208,7 @@ static void tails(void *arg)
     for (unsigned k = 0; k < 4 * PASSES; k++)
         for (unsigned i = 0; i < WEIGHTS; i++) {
             read_counted(&weights[i], 0, 100, 0);
-            usleep((k + i) % 4 ? 1000 : 2000);
+            usleep((k + i) % 4 ? 500 : 1000);
         }
     profile_path(path, sizeof path);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
@@ -217,6 +217,31 @@ static void tails(void *arg)
     for (size_t i = 0; i < p->layer_count; i++)
         sum += p->layers[i].l.compute_s;
     CHECK(p->layer_count == WEIGHTS && sum > 0.9 * p->latency_s && sum < 1.1 * p->latency_s);
+    swn_profile_free(p);
+}
+
+/* A program that waits for its next input computes nothing meanwhile: not its last layer either. */
+static void idle(void *arg)
+{
+    char path[300] = "";
+    double sum = 0;
+    (void)arg;
+    run(128 * MIB, "/dev/null");
+    for (unsigned k = 0; k < 4 * PASSES; k++) {
+        for (unsigned i = 0; i < WEIGHTS; i++)
+            read_counted(&weights[i], 0, 100, 0);
+        usleep(50000);
+    }
+    for (size_t i = 0; i < e->node_count; i++)
+        sum += e->nodes[i].range ? e->nodes[i].compute_ns / 1e9 : 0;
+    CHECK(sum < 0.04);
+    profile_path(path, sizeof path);
+    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
+    CHECK(swn_record_save(e) == 0);
+    struct swn_profile *p = load(path);
+    CHECK(p->layer_count == WEIGHTS && p->latency_s < 0.04);
+    for (size_t i = 0; i < p->layer_count; i++)
+        CHECK(p->layers[i].l.compute_s < 0.04);
     swn_profile_free(p);
 }
 
@@ -342,6 +367,12 @@ static void test_with_streaming(void **state)
     assert_int_equal(run_alone(with_streaming, NULL, 60), 0);
 }
 
+static void test_idle(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(idle, NULL, 90), 0);
+}
+
 static void test_tails(void **state)
 {
     (void)state;
@@ -356,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_busy_disk),
         cmocka_unit_test(test_several),
         cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_idle),
         cmocka_unit_test(test_tails),
         cmocka_unit_test(test_empty),
     };
