@@ -109,8 +109,8 @@ int swn_parse_budget(const char *text, uint64_t *bytes, const char **why)
                              : "is not a size: use e.g. 256M or 2G";
         return rc;
     }
-    if (value < SWN_BUDGET_MIN_BYTES) {
-        *why = "is below the minimum: give at least 8M (8 MiB)";
+    if (value < SWN_BUDGET_LEAST_BYTES) {
+        *why = "is below the minimum: give at least 4M (4 MiB)";
         return -EINVAL;
     }
     *bytes = value;

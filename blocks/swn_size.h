@@ -8,7 +8,11 @@
 
 #include <stdint.h>
 
-/* Below this the pool, its tables and one read in flight leave nothing to run a model in. */
+/* The least that anybody may ask for: below this the pool, its tables and one read in flight leave nothing to run a
+ * model in. */
+#define SWN_BUDGET_LEAST_BYTES (UINT64_C(4) << 20)
+/* The least that a program has for which nobody asked: that of a process without a lease yet, or of which nothing is
+ * known, and what is left to tensors where the rest of a process takes all of its memory. */
 #define SWN_BUDGET_MIN_BYTES (UINT64_C(8) << 20)
 
 /* DIGITS[.DIGITS][K|M|G|T][B|iB], units are powers of 1024, letters in either case; a fraction needs a unit and is

@@ -7,7 +7,7 @@ static const struct swn_cli_command commands[] = {
      "\n"
      "Runs COMMAND with libswapnet.so in front of LD_PRELOAD. Options win over SWAPNET_* in the environment.\n"
      "\n"
-     "  -b, --budget SIZE   memory for tensors, e.g. 256M or 1.5G (at least 8M); auto: what there is;\n"
+     "  -b, --budget SIZE   memory for tensors, e.g. 256M or 1.5G (at least 4M); auto: what there is;\n"
      "                      N%: activations and that share of the weights, with --profile\n"
      "      --profile FILE  the model profile that N% is of, see 'swapnetctl help profile'\n"
      "      --memory SIZE   memory for the whole process, interpreter and libraries included\n"

@@ -467,8 +467,10 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
 /* Activations, and the least window: less than that is exceeded at once. Before there is a plan nobody knows. */
 size_t swn_policy_minimum(struct swn_engine *e)
 {
-    size_t least = e->planned ? swn_policy_other_needed(e) + LEAST_WINDOW : 0;
-    return least > SWN_BUDGET_MIN_BYTES ? least : SWN_BUDGET_MIN_BYTES;
+    if (!e->planned)
+        return e->goal_bytes < SWN_BUDGET_MIN_BYTES ? e->goal_bytes : SWN_BUDGET_MIN_BYTES;
+    size_t least = swn_policy_other_needed(e) + LEAST_WINDOW;
+    return least > SWN_BUDGET_LEAST_BYTES ? least : SWN_BUDGET_LEAST_BYTES;
 }
 
 /* Brings one weight to where the plan wants it; called when an operator is done with it. */

@@ -32,6 +32,7 @@ class Case:
 
 CASES = [
     Case("infer mlp"),
+    Case("infer mlp-narrow 8", budget=4, quick="1.13"),  # the least there is
     Case("infer convnet", budget=20),
     Case("infer tall 8", budget=64, quick="1.13"),
     Case("threads tall", budget=64, quick="2.13"),

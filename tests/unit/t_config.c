@@ -102,7 +102,7 @@ static void errors(void **state)
                                "--budget N% --profile FILE "
                                "has it; or give a size such as 256M"},
         {"SWAPNET_MEMORY=auto", "SWAPNET_MEMORY='auto' is not to be had here: give a size such as 256M"},
-        {"SWAPNET_BUDGET=1M", "SWAPNET_BUDGET='1M' is below the minimum: give at least 8M (8 MiB)"},
+        {"SWAPNET_BUDGET=1M", "SWAPNET_BUDGET='1M' is below the minimum: give at least 4M (4 MiB)"},
         {"SWAPNET_BUDGET=-1", "SWAPNET_BUDGET='-1' is not a size: use e.g. 256M or 2G"},
         {"SWAPNET_BUDGET=1\n2", "SWAPNET_BUDGET='1?2' is not a size: use e.g. 256M or 2G"},
         {"SWAPNET_DAEMON=on", "SWAPNET_DAEMON='on' is no way to a daemon: use auto, off or the absolute path of its "

@@ -78,9 +78,9 @@ static void budgets(void **state)
         int rc;
         const char *part; /* of the reason */
     } rows[] = {
-        {"8M", 0, ""},
-        {"8388607", -EINVAL, "8 MiB"},
-        {"0", -EINVAL, "8 MiB"},
+        {"4M", 0, ""},
+        {"4194303", -EINVAL, "4 MiB"},
+        {"0", -EINVAL, "4 MiB"},
         {"50%", -EINVAL,
          "a percentage needs the model's size: swapnetctl run --budget N% --profile FILE has it; or give a size such "
          "as 256M"},
@@ -94,7 +94,7 @@ static void budgets(void **state)
         const char *why = "";
         assert_int_equal(swn_parse_budget(rows[i].text, &bytes, &why), rows[i].rc);
         assert_non_null(strstr(why, rows[i].part));
-        assert_int_equal(bytes, rows[i].rc ? 42 : SWN_BUDGET_MIN_BYTES);
+        assert_int_equal(bytes, rows[i].rc ? 42 : SWN_BUDGET_LEAST_BYTES);
     }
 }
 

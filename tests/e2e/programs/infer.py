@@ -1,5 +1,5 @@
-"""Inferences of a small model: infer.py OUT mlp|mlp-batch|mlp-deep|tall|convnet [INFERENCES [watch]]. The plainest
-program there is; `watch` notes the library's counters after each."""
+"""Inferences of a small model: infer.py OUT mlp|mlp-batch|mlp-narrow|mlp-deep|tall|convnet [INFERENCES [watch]]. The
+plainest program there is; `watch` notes the library's counters after each."""
 import torch
 
 import _models
@@ -10,6 +10,7 @@ kind, inferences = args[0], int(args[1]) if len(args) > 1 else 4
 make, data = {
     "mlp": (_models.mlp, _models.rows),
     "mlp-batch": (_models.mlp, _models.batch),
+    "mlp-narrow": (lambda: _models.mlp(384), lambda seed: _models.rows(seed, width=384)),  # 13.5 MiB
     "mlp-deep": (lambda: _models.mlp(depth=64), _models.rows),  # 256 MiB
     "tall": (_models.tall, _models.rows),
     "convnet": (_models.convnet, _models.image),
