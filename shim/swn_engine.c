@@ -281,7 +281,10 @@ void *swn_engine_alloc(size_t n, int *strict)
         placed = swn_places_find(e, t, n, &place); /* where a frame was until now */
     }
     size_t need = alone || expected ? 0 : fresh_bytes(e, placed ? &place : NULL, n);
+    size_t kept = e->kept_bytes, wanted = swn_policy_other_held(e) + need;
     int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
+    if (e->planned && e->kept_bytes < kept)
+        swn_policy_note_shortage(e, wanted);
     if (!over && !alone && !expected &&
         fresh_bytes(e, placed ? &place : NULL, n) > need) /* the warm pages were what had to go */
         over = swn_policy_make_room(e, swn_round_up(n, SWN_GRANULE), NULL);

@@ -316,6 +316,8 @@ int swn_policy_offer_room(struct swn_engine *e, size_t bytes);
  * read it again; UINT64_MAX: it cannot be had. Nothing leaves. */
 uint64_t swn_policy_room_ns(struct swn_engine *e, size_t bytes);
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
+/* Weights that were to stay have left for a tensor with which everything else would take `other`. */
+void swn_policy_note_shortage(struct swn_engine *e, size_t other);
 /* Whether `bytes` more fit once pages that nobody uses have gone. */
 int swn_policy_fits_free(struct swn_engine *e, size_t bytes);
 int swn_policy_give(struct swn_engine *e, int desperate);

@@ -368,6 +368,16 @@ int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_ra
     return err;
 }
 
+/* The next plan leaves room for it, or all there is beside the window. What is seen is no more than there was room for,
+ * as idle activations are written out: by that alone each plan would keep weights that leave in its first pass. */
+void swn_policy_note_shortage(struct swn_engine *e, size_t other)
+{
+    size_t most = e->goal_bytes > window(e) ? e->goal_bytes - window(e) : 0;
+    other = other < most ? other : most;
+    if (other > e->other_peak)
+        e->other_peak = other;
+}
+
 /* Before there is a plan, room that nobody needs is lent to the window, so that the next weights are read while one is
  * computed with. It is taken back before anything has to leave for it. */
 void swn_policy_lend_room(struct swn_engine *e, size_t bytes)
