@@ -28,6 +28,7 @@ class Config(variants.Setup):
     curve: str | None       # file to draw into
     json: str | None
     markdown: bool
+    disk: int | None = None     # MB/s that all reads together are held to
 
 
 def _points(text):
@@ -82,4 +83,5 @@ def parse(argv=None):
         variants=args.variants, rounds=args.rounds or rounds, curve=args.curve,
         passes=args.passes, threads=args.threads,
         python=pythons.with_torchvision(args.python), library=args.library.resolve(),
-        out=args.dir.resolve(), timeout=args.timeout, json=args.json, markdown=args.markdown)
+        out=args.dir.resolve(), timeout=args.timeout, json=args.json, markdown=args.markdown,
+        disk=args.disk)

@@ -13,6 +13,7 @@ import load_config
 import load_run
 import load_table
 import plan
+import slow_disk
 import table
 import variants
 from child import Worker
@@ -155,6 +156,7 @@ def main():
         signal.signal(number, signal.default_int_handler)
     config = load_config.parse()
     config.out.mkdir(parents=True, exist_ok=True)
+    slow_disk.throttle(config.out, config.disk)
     for text in config.missing:
         progress(text)
     bench = LoadBench(config)

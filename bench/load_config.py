@@ -29,6 +29,7 @@ class Config:
     markdown: bool
     keep: bool
     extra_env: dict     # for swapnet's variants only
+    disk: int | None = None     # MB/s that all reads together are held to
 
 
 def _installed(args):
@@ -97,4 +98,4 @@ def parse(argv=None):
                   accelerate=accelerate, missing=missing, library=args.library.resolve(),
                   out=args.dir.resolve(), threads=args.threads, timeout=args.timeout,
                   json=args.json, markdown=args.markdown, keep=args.keep,
-                  extra_env=dict(item.split("=", 1) for item in args.env))
+                  extra_env=dict(item.split("=", 1) for item in args.env), disk=args.disk)

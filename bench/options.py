@@ -17,11 +17,19 @@ def list_of(allowed):
     return parse
 
 
+def _speed(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of MB/s")
+    return int(text)
+
+
 def add_output(parser):
     """What is measured, where, and how it is printed."""
     parser.add_argument("--json", metavar="FILE", help="write all results as JSON as well")
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
     parser.add_argument("--library", type=Path, default=variants.DEFAULT_LIBRARY,
                         help="libswapnet.so; default: the release build")
+    parser.add_argument("--disk", type=_speed, metavar="MB/S",
+                        help="let all reads together be no faster than this, as on a slow disk")
     parser.add_argument("--dir", type=Path, default=variants.HERE / "out",
                         help="work directory, on the disk to measure; default: bench/out")

@@ -14,6 +14,7 @@ import plan
 import plot
 import pythons
 import results
+import slow_disk
 import table
 import variants
 import weights_file
@@ -190,6 +191,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     config = options.parse()
     config.out.mkdir(parents=True, exist_ok=True)
+    slow_disk.throttle(config.out, config.disk)
     _library_present(config)
     _models_present(config)
     _accelerate_present(config)

@@ -16,6 +16,7 @@ import facts as measuring
 import plan
 import pythons
 import results
+import slow_disk
 import table
 import variants
 import weights_file
@@ -59,6 +60,7 @@ class Config(variants.Setup):
     timeout: float
     json: str | None
     markdown: bool
+    disk: int | None = None     # MB/s that all reads together are held to
 
 
 def interrupt_ticks():
@@ -374,13 +376,14 @@ def parse(argv=None):
         scenarios=args.scenarios or list(SCENARIOS), variants=args.variants, rounds=args.rounds,
         slot=args.slot, warm_up=args.warm_up, timeout=args.timeout, threads=None,
         python=pythons.with_torchvision(args.python), library=args.library.resolve(),
-        out=args.dir.resolve(), json=args.json, markdown=args.markdown)
+        out=args.dir.resolve(), json=args.json, markdown=args.markdown, disk=args.disk)
 
 
 def main():
     config = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     config.out.mkdir(parents=True, exist_ok=True)
+    slow_disk.throttle(config.out, config.disk)
     if not config.library.exists():
         raise SystemExit(f"scenario: {config.library} is not built: run scripts/build first")
     group_kind, no_limit = cgroup.find()

@@ -2,6 +2,7 @@
 
 ncnn itself is only where scripts/bench has put it, so a module that computes one small network takes its place."""
 import json
+import os
 import subprocess
 import sys
 
@@ -19,6 +20,7 @@ import plan  # noqa: E402
 import plot  # noqa: E402
 import results  # noqa: E402
 import samples  # noqa: E402
+import slow_disk  # noqa: E402
 import table  # noqa: E402
 import variants  # noqa: E402
 from sampler import Sampler  # noqa: E402
@@ -200,3 +202,32 @@ def test_conversion_is_kept_for_the_same_network(directory, tmp_path, monkeypatc
     assert len(made) == 3
     assert (where / "refused").read_text() == "not converted: pnnx ended with exit code 1\n"
     assert str(pnnx) in (where / "pnnx.log").read_text()
+
+
+SLOWED = """
+import os, pathlib, sys, time
+sys.path.insert(0, {bench!r})
+import slow_disk
+path = pathlib.Path(sys.argv[1])
+slow_disk.throttle(path.parent, 20)
+begin = time.monotonic()
+os.posix_fadvise(fd := os.open(path, os.O_RDONLY), 0, 0, os.POSIX_FADV_DONTNEED)
+while os.read(fd, 1 << 20):
+    pass
+print(time.monotonic() - begin)
+"""
+
+
+def test_slow_disk(disk):
+    """10 MB at 20 MB/s; and no cgroup is left behind."""
+    path = disk / "file"
+    with open(path, "wb") as file:
+        file.write(bytes(10_000_000))
+        os.fsync(file.fileno())
+    left = set(slow_disk.ROOT.glob("swapnet-disk-*"))
+    done = subprocess.run([sys.executable, "-c", SLOWED.format(bench=str(BENCH)), path], capture_output=True, text=True,
+                          timeout=60)
+    if "blkio controller" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0 and float(done.stdout) > 0.4, done
+    assert set(slow_disk.ROOT.glob("swapnet-disk-*")) <= left
