@@ -176,7 +176,7 @@ def test_forked_child_registers(place):
         assert child["bits"] == before["bits"] and len(child["bits"]) == 1
         both = wait_for(lambda: len(d.list()) == 2 and d.list())
         assert sorted(both) == sorted([one.pid, child["pid"]])
-        assert both[child["pid"]]["budget_bytes"] >= 4 * MIB and leased(d.ask({"op": "list"})) <= 100 * MIB
+        assert both[child["pid"]]["budget_bytes"] >= 8 * MIB and leased(d.ask({"op": "list"})) <= 100 * MIB
         os.kill(child["pid"], signal.SIGKILL)
         wait_for(lambda: list(d.list()) == [one.pid])
 
@@ -193,7 +193,7 @@ def test_grandchildren(place):
         wait_for(lambda: len(now := d.list()) == 3 and all(p["state"] == "running" for p in now.values()))
         listing = d.ask({"op": "list"})
         assert sorted(p["pid"] for p in listing["processes"]) == sorted(pids)
-        assert all(p["budget_bytes"] >= 4 * MIB for p in listing["processes"]) and leased(listing) <= 150 * MIB
+        assert all(p["budget_bytes"] >= 8 * MIB for p in listing["processes"]) and leased(listing) <= 150 * MIB
         for pid in pids[:0:-1]:
             os.kill(pid, signal.SIGKILL)
             wait_for(lambda: pid not in d.list())
