@@ -344,12 +344,7 @@ at::Tensor swn_stripes_compute(const swn_stripe_work &work, uint64_t whole_cost_
         known.ways[i].cost_ns =
             known.ways[i].bits == SWN_STRIPE_DIFFERS ? 0 : host->stripes_room(work.bytes_of(shape.cuts[i]));
     unsigned way = decide(work, shape);
-    // Longer ones than there is room for are never tried.
-    auto differs = [](const swn_stripe_way &at) { return at.bits == SWN_STRIPE_DIFFERS; };
-    bool none = std::all_of(known.ways + 1, known.ways + known.n, [&](const swn_stripe_way &at) {
-        return differs(at) || (at.bits == SWN_STRIPE_UNTRIED && at.cost_ns == SWN_STRIPE_NO_ROOM);
-    }) && (known.n == 1 || std::any_of(known.ways + 1, known.ways + known.n, differs));
-    if (!way && none)
+    if (!way && swn_stripe_refused(&known))
         host->stripes_count(0, 1);
     Clock clock;
     at::Tensor out = way ? in_stripes(work, shape.cuts[way]) : work.what.whole();

@@ -104,3 +104,15 @@ struct swn_stripe_step swn_stripe_next(const struct swn_stripe_known *known)
     }
     return (struct swn_stripe_step){best, 0};
 }
+
+int swn_stripe_refused(const struct swn_stripe_known *known)
+{
+    int differ = known->n == 1; /* nothing can be cut at all */
+    for (unsigned i = 1; i < known->n; i++) {
+        const struct swn_stripe_way *way = &known->ways[i];
+        if (way->bits == SWN_STRIPE_SAME || (way->bits == SWN_STRIPE_UNTRIED && has_room(way)))
+            return 0;
+        differ |= way->bits == SWN_STRIPE_DIFFERS;
+    }
+    return differ;
+}

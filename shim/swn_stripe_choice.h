@@ -45,6 +45,10 @@ struct swn_stripe_step {
  * as long as they will. */
 struct swn_stripe_step swn_stripe_next(const struct swn_stripe_known *known);
 
+/* Whether it comes whole since stripes have other bits: all that were tried, and no others are left that would be.
+ * Those for which there is no room never are. */
+int swn_stripe_refused(const struct swn_stripe_known *known);
+
 #ifdef __cplusplus
 }
 #endif

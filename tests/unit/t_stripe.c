@@ -275,6 +275,28 @@ static void longer_ones_later(void **state)
     is_next(&known, 2, 0); /* the next would gain less than a tenth */
 }
 
+/* Only if some were tried, and none can be any more. Longer ones for which there is no room never are. */
+static void refused_by_those_with_room(void **state)
+{
+    (void)state;
+    struct swn_stripe_known known = some_ways();
+    known.ways[0].cost_ns = known.ways[1].cost_ns = known.ways[2].cost_ns = SWN_STRIPE_NO_ROOM;
+    assert_false(swn_stripe_refused(&known));
+    known.ways[3].bits = known.ways[4].bits = SWN_STRIPE_DIFFERS;
+    assert_false(swn_stripe_refused(&known));
+    known.ways[5].bits = SWN_STRIPE_DIFFERS;
+    assert_true(swn_stripe_refused(&known));
+    known.ways[2].cost_ns = 0; /* there is room by now */
+    assert_false(swn_stripe_refused(&known));
+    known.ways[2] = (struct swn_stripe_way){2048, SWN_STRIPE_SAME, 0, SWN_STRIPE_NO_ROOM};
+    assert_false(swn_stripe_refused(&known));
+    for (unsigned i = 1; i < known.n; i++)
+        known.ways[i] = (struct swn_stripe_way){8192 >> i, SWN_STRIPE_UNTRIED, 0, SWN_STRIPE_NO_ROOM};
+    assert_false(swn_stripe_refused(&known));
+    known.n = 1;
+    assert_true(swn_stripe_refused(&known));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +307,7 @@ int main(void)
         cmocka_unit_test(whole_where_it_fits),
         cmocka_unit_test(stripes_where_there_is_no_room),
         cmocka_unit_test(longer_ones_later),
+        cmocka_unit_test(refused_by_those_with_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
