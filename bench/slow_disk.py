@@ -43,6 +43,8 @@ def throttle(directory, mb_per_s):
         (group / LIMIT).write_text(f"{number} {mb_per_s * MB}")
         (group / "cgroup.procs").write_text(str(os.getpid()))
     except OSError as error:
+        if group.exists():
+            group.rmdir()
         raise SystemExit(f"--disk: reads can't be throttled here (root and the blkio controller of cgroup v1 are "
                          f"needed): {error}") from None
     atexit.register(_leave, group)
