@@ -30,4 +30,11 @@ static inline double slowness(void)
     return least > 0.155 ? least / 0.155 : 1;
 }
 
+/* Whether to time it once more: three times, and where the least is not below `most`, up to thirty, as others on the
+ * machine share its caches. */
+static inline int time_again(int done, double least, double most)
+{
+    return done < 3 || (done < 30 && least >= most);
+}
+
 #endif

@@ -163,9 +163,6 @@ static double most_time_ms(void)
     return TIMED ? 5 * slower * (slower > EMULATED ? 2 : 1) : 1e9;
 }
 
-/* What shares a cache with others takes up to twice as long for tens of ms: so often it may try. */
-#define TRIES 30
-
 /* The budget's partition is the best, and in time, but for what else the machine does. */
 static void plan_in_time(const struct swn_part_model *m, unsigned percent, size_t *first, double most_ms)
 {
@@ -173,7 +170,7 @@ static void plan_in_time(const struct swn_part_model *m, unsigned percent, size_
     size_t n;
     struct swn_part part;
     double least = 1e9;
-    for (int i = 0; i < 3 || (i < TRIES && least >= most_ms); i++) {
+    for (int i = 0; time_again(i, least, most_ms); i++) {
         double begin = cpu_ms();
         assert_int_equal(swn_partition_for_budget(m, budget, 0.036, &n, first, &part), 0);
         double took = cpu_ms() - begin;

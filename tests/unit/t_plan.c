@@ -356,7 +356,7 @@ static void room_for_several_reads(void **state)
 static double time_plan(struct swn_draft *d, struct swn_plan_node *nodes, double most)
 {
     double least = 1e9;
-    for (int i = 0; i < 3 || (least >= most && i < 30); i++) {
+    for (int i = 0; time_again(i, least, most); i++) {
         memcpy(d->nodes, nodes, d->n * sizeof *nodes);
         double begin = cpu_ms();
         assert_int_equal(swn_policy_make_plan(d), 0);
