@@ -13,7 +13,7 @@
 #define SWN_BUDGET_LEAST_BYTES (UINT64_C(4) << 20)
 /* The least that a program has for which nobody asked: that of a process without a lease yet, or of which nothing is
  * known, and what is left to tensors where the rest of a process takes all of its memory. */
-#define SWN_BUDGET_MIN_BYTES (UINT64_C(8) << 20)
+#define SWN_BUDGET_UNASKED_BYTES (UINT64_C(8) << 20)
 
 /* DIGITS[.DIGITS][K|M|G|T][B|iB], units are powers of 1024, letters in either case; a fraction needs a unit and is
  * rounded down to whole bytes. 0 and *bytes; -EINVAL: not a size (signs and blanks included), -ERANGE: does not fit 64

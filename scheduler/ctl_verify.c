@@ -101,7 +101,7 @@ static int default_budget(const struct verify *v)
     if (is_set("SWAPNET_BUDGET") || is_set("SWAPNET_MEMORY") || ctl_has_daemon())
         return 0;
     snprintf(text, sizeof text, "%llu",
-             (unsigned long long)(bytes > SWN_BUDGET_MIN_BYTES ? bytes : SWN_BUDGET_MIN_BYTES));
+             (unsigned long long)(bytes > SWN_BUDGET_UNASKED_BYTES ? bytes : SWN_BUDGET_UNASKED_BYTES));
     return setenv("SWAPNET_BUDGET", text, 1) ? -errno : 0;
 }
 

@@ -68,8 +68,8 @@ static void follow_memory(struct swd *d, enum look look)
     if (look == PRESSED)
         m.pressure = SWN_PRESSURE_NOW;
     uint64_t total = swn_follow_total(&d->follow, &m, swn_book_resident(&d->book)) >> 20 << 20;
-    if (total < SWN_BUDGET_MIN_BYTES)
-        total = SWN_BUDGET_MIN_BYTES;
+    if (total < SWN_BUDGET_UNASKED_BYTES)
+        total = SWN_BUDGET_UNASKED_BYTES;
     uint64_t moved = total > d->book.total ? total - d->book.total : d->book.total - total;
     if (look == FIRST || moved >= d->book.total / LEAST_MOVE) {
         d->book.total = total;

@@ -130,7 +130,7 @@ static json_t *keepers(const struct swn_book *b)
  * be had, or not by then. But nobody else gets any of it, and as they end the leases come down to the total. */
 static void total(struct swd *d, struct swd_client *c, uint64_t bytes)
 {
-    if (bytes && bytes < SWN_BUDGET_MIN_BYTES) {
+    if (bytes && bytes < SWN_BUDGET_UNASKED_BYTES) {
         swd_answer_error(c, "the total has to be 8 MiB at least");
         return;
     }

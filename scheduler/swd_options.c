@@ -45,7 +45,7 @@ static int set_total(struct swd_options *o, const char *value)
         return 0;
     }
     uint64_t bytes;
-    if (swn_parse_size(value, &bytes) || bytes < SWN_BUDGET_MIN_BYTES || bytes > SWN_WIRE_BYTES_MOST)
+    if (swn_parse_size(value, &bytes) || bytes < SWN_BUDGET_UNASKED_BYTES || bytes > SWN_WIRE_BYTES_MOST)
         return -EINVAL;
     o->total = bytes;
     return 0;

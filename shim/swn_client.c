@@ -503,7 +503,7 @@ void swn_client_after_fork(void)
         return;
     pthread_mutex_lock(&wishes);
     if (!lease_now(e))
-        swn_engine_set_budget(SWN_BUDGET_MIN_BYTES, 0, &change); /* what it had was the parent's lease */
+        swn_engine_set_budget(SWN_BUDGET_UNASKED_BYTES, 0, &change); /* what it had was the parent's lease */
     pthread_mutex_unlock(&wishes);
 }
 

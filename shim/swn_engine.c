@@ -145,7 +145,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     }
     e->config = *config;
     if (config->daemon_path[0]) /* until the daemon says otherwise, HOLES rule 12 */
-        e->config.budget_bytes = SWN_BUDGET_MIN_BYTES;
+        e->config.budget_bytes = SWN_BUDGET_UNASKED_BYTES;
     e->goal_bytes = e->config.budget_bytes;
     e->cap_bytes = config->budget_bytes;
     e->urgency = config->urgency > 0 ? config->urgency : 1;

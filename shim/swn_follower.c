@@ -55,11 +55,11 @@ static uint64_t there_is(struct swn_follower *f, uint64_t resident, uint64_t ano
     if (f->machine)
         bytes = f->of_machine;
     if (f->whole.limit && !swn_whole_read(&rss, ""))
-        bytes = least_of(bytes, swn_whole_budget(&f->whole, &rss, anon, SWN_BUDGET_MIN_BYTES));
+        bytes = least_of(bytes, swn_whole_budget(&f->whole, &rss, anon, SWN_BUDGET_UNASKED_BYTES));
     if (!bytes || bytes == UINT64_MAX)
         return 0;
     bytes = least_of(bytes, f->most);
-    return bytes > SWN_BUDGET_MIN_BYTES ? bytes >> 20 << 20 : SWN_BUDGET_MIN_BYTES;
+    return bytes > SWN_BUDGET_UNASKED_BYTES ? bytes >> 20 << 20 : SWN_BUDGET_UNASKED_BYTES;
 }
 
 void swn_follower_first(struct swn_config *config)
@@ -76,7 +76,7 @@ void swn_follower_first(struct swn_config *config)
     if (config->memory_bytes && !swn_whole_read(&rss, "")) {
         one.whole.least = rss.anon + rss.file;
         one.whole.least_file = rss.file;
-        if (one.whole.least + SWN_BUDGET_MIN_BYTES > config->memory_bytes)
+        if (one.whole.least + SWN_BUDGET_UNASKED_BYTES > config->memory_bytes)
             swn_say("the program alone takes %s of the %s of SWAPNET_MEMORY: its tensors get no more than 8 MiB",
                     swn_format_mib(a, one.whole.least), swn_format_mib(b, config->memory_bytes));
     }

@@ -148,8 +148,9 @@ static void too_little_room(void *arg)
     CHECK(e->plan_dirty);
 }
 
-/* Where two activations at once leave no room for weights beside the window, the one that an operator is using is written
- * out. What is seen of them is then less than they need: no plan may take the difference for room, pass after pass. */
+/* Where two activations at once leave no room for weights beside the window, the one that an operator is using is
+ * written out. What is seen of them is then less than they need: no plan may take the difference for room, pass after
+ * pass. */
 static void room_for_what_leaves(void *arg)
 {
     static struct tensor weights[24];
@@ -186,10 +187,8 @@ IN_A_CHILD(room_for_what_leaves, 60)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_disk),
-        cmocka_unit_test(test_other_operators),
-        cmocka_unit_test(test_not_at_once),
-        cmocka_unit_test(test_too_little_room),
+        cmocka_unit_test(test_another_disk),         cmocka_unit_test(test_other_operators),
+        cmocka_unit_test(test_not_at_once),          cmocka_unit_test(test_too_little_room),
         cmocka_unit_test(test_room_for_what_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
