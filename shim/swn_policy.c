@@ -232,7 +232,9 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard
     }
     int fresh = atomic_load(&r->state) == SWN_STREAMED; /* else it counts already */
     swn_policy_make_room(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
-    return swn_policy_home(e, r, discard);
+    int err = swn_policy_home(e, r, discard);
+    swn_engine_note_peak(e);
+    return err;
 }
 
 /* An input (a mask, a table, the same image over and over) that left while a model was built comes back when it is read
@@ -248,8 +250,10 @@ void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
     uint32_t n = ++r->out_reads;
     if (r->recalled && !e->plan_dirty) {
         r->recalled = 0;
-        if (swn_policy_fits_free(e, size))
+        if (swn_policy_fits_free(e, size)) {
             swn_policy_home(e, r, 0);
+            swn_engine_note_peak(e);
+        }
     } else if (!r->recalled && n > 1 && !(n & (n - 1))) {
         r->recalled = 1;
         e->plan_dirty = 1;
