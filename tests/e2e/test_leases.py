@@ -237,9 +237,10 @@ def test_a_hundred_processes(place):
                     os.waitpid(dead, 0)
                 listing = d.ask({"op": "list"})
                 assert leased(listing) == listing["leased_bytes"] <= total, listing
-            # When it is quiet again: the dead have nothing, and everybody who lives has a lease.
-            wait_for(lambda: all(p["state"] == "running" for p in d.list().values()), 20)
-            assert sorted(d.list()) == sorted(running)
+            # When it is quiet again, the last newcomers have said hello and the last of the dead have been noticed: the dead
+            # have nothing, and everybody who lives has a lease.
+            wait_for(lambda: sorted(there := d.list()) == sorted(running)
+                     and all(p["state"] == "running" for p in there.values()), 20)
             assert all(p["budget_bytes"] >= p["minimum_bytes"] for p in d.list().values())
         finally:
             for pid in running:
