@@ -142,7 +142,7 @@ def _run_text(run):
 
 
 def _write_json(bench):
-    document = {"schema": 1, "limited": bench.group_kind.limited,
+    document = {"schema": 1, "limited": bench.group_kind.limited, "disk_mb_per_s": bench.config.disk,
                 "load_average": load_table.load_average(), "rows": bench.rows,
                 "shortfalls": load_table.shortfalls(bench.rows)}
     with open(bench.config.json, "w", encoding="utf-8") as file:

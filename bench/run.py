@@ -180,8 +180,8 @@ def _models_present(config):
 
 
 def _write_json(bench):
-    document = {"schema": 1, "limited": bench.group_kind.limited, "models": bench.details,
-                "rows": bench.rows, "shortfalls": results.shortfalls(bench.rows)}
+    document = {"schema": 1, "limited": bench.group_kind.limited, "disk_mb_per_s": bench.config.disk,
+                "models": bench.details, "rows": bench.rows, "shortfalls": results.shortfalls(bench.rows)}
     with open(bench.config.json, "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
 

@@ -415,7 +415,8 @@ def main():
                          "bandwidth": speed, "limited": group_kind.limited, "rows": rows,
                          "shortfalls": missed})
     if config.json:
-        Path(config.json).write_text(json.dumps({"schema": 1, "scenarios": document}, indent=1))
+        Path(config.json).write_text(json.dumps({"schema": 1, "disk_mb_per_s": config.disk, "scenarios": document},
+                                                indent=1))
     return 1 if short else 0
 
 

@@ -25,8 +25,8 @@ def _disk_of(directory):
 
 
 def _leave(group):
-    (ROOT / "cgroup.procs").write_text(str(os.getpid()))
     try:
+        (ROOT / "cgroup.procs").write_text(str(os.getpid()))
         group.rmdir()
     except OSError:
         pass  # something that we started still lives: its cgroup stays with it

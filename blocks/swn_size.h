@@ -15,6 +15,12 @@
  * known, and what is left to tensors where the rest of a process takes all of its memory. */
 #define SWN_BUDGET_UNASKED_BYTES (UINT64_C(8) << 20)
 
+/* That, or `most` where even less was asked for. */
+static inline uint64_t swn_budget_unasked(uint64_t most)
+{
+    return most < SWN_BUDGET_UNASKED_BYTES ? most : SWN_BUDGET_UNASKED_BYTES;
+}
+
 /* DIGITS[.DIGITS][K|M|G|T][B|iB], units are powers of 1024, letters in either case; a fraction needs a unit and is
  * rounded down to whole bytes. 0 and *bytes; -EINVAL: not a size (signs and blanks included), -ERANGE: does not fit 64
  * bits. *bytes is untouched on error. */

@@ -346,7 +346,8 @@ static void go_alone(struct swn_client *c)
     uint64_t all = memory_alone(), bytes = least_of(e->cap_bytes, all);
     int forked = e->forked;
     pthread_mutex_unlock(&e->lock);
-    swn_engine_set_budget(bytes, 0, &change); /* more than the minimum that it had */
+    if (swn_engine_set_budget(bytes, 0, &change) == -ERANGE) /* a cap below what it can do with */
+        come_near(&bytes, &change);
     pthread_mutex_unlock(&wishes);
     if (!forked) /* its parent says it */
         swn_say("no swapnetd answers at %s: %s; going on without, within %s%s", c->path, strerror(c->why),
@@ -503,7 +504,7 @@ void swn_client_after_fork(void)
         return;
     pthread_mutex_lock(&wishes);
     if (!lease_now(e))
-        swn_engine_set_budget(SWN_BUDGET_UNASKED_BYTES, 0, &change); /* what it had was the parent's lease */
+        swn_engine_set_budget(swn_budget_unasked(e->cap_bytes), 0, &change); /* what it had was the parent's lease */
     pthread_mutex_unlock(&wishes);
 }
 

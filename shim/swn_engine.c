@@ -145,7 +145,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     }
     e->config = *config;
     if (config->daemon_path[0]) /* until the daemon says otherwise, HOLES rule 12 */
-        e->config.budget_bytes = SWN_BUDGET_UNASKED_BYTES;
+        e->config.budget_bytes = swn_budget_unasked(config->budget_bytes);
     e->goal_bytes = e->config.budget_bytes;
     e->cap_bytes = config->budget_bytes;
     e->urgency = config->urgency > 0 ? config->urgency : 1;
@@ -281,13 +281,15 @@ void *swn_engine_alloc(size_t n, int *strict)
         placed = swn_places_find(e, t, n, &place); /* where a frame was until now */
     }
     size_t need = alone || expected ? 0 : fresh_bytes(e, placed ? &place : NULL, n);
-    size_t kept = e->kept_bytes, wanted = swn_policy_other_held(e) + need;
+    size_t kept = e->kept_bytes, wanted = swn_policy_other_held(e);
+    if (!placed && !alone && !expected) /* a place is held already */
+        wanted += swn_round_up(n, SWN_GRANULE);
     int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
-    if (e->planned && e->kept_bytes < kept)
-        swn_policy_note_shortage(e, wanted);
     if (!over && !alone && !expected &&
         fresh_bytes(e, placed ? &place : NULL, n) > need) /* the warm pages were what had to go */
         over = swn_policy_make_room(e, swn_round_up(n, SWN_GRANULE), NULL);
+    if (e->planned && e->kept_bytes < kept)
+        swn_policy_note_shortage(e, wanted);
     if (over && e->config.strict) {
         *strict = 1;
         pthread_mutex_unlock(&e->lock);

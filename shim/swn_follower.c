@@ -59,7 +59,7 @@ static uint64_t there_is(struct swn_follower *f, uint64_t resident, uint64_t ano
     if (!bytes || bytes == UINT64_MAX)
         return 0;
     bytes = least_of(bytes, f->most);
-    return bytes > SWN_BUDGET_UNASKED_BYTES ? bytes >> 20 << 20 : SWN_BUDGET_UNASKED_BYTES;
+    return bytes > SWN_BUDGET_UNASKED_BYTES ? bytes >> 20 << 20 : swn_budget_unasked(f->most);
 }
 
 void swn_follower_first(struct swn_config *config)

@@ -472,7 +472,7 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
 size_t swn_policy_minimum(struct swn_engine *e)
 {
     if (!e->planned)
-        return e->goal_bytes < SWN_BUDGET_UNASKED_BYTES ? e->goal_bytes : SWN_BUDGET_UNASKED_BYTES;
+        return swn_budget_unasked(e->goal_bytes);
     size_t least = swn_policy_other_needed(e) + LEAST_WINDOW;
     return least > SWN_BUDGET_LEAST_BYTES ? least : SWN_BUDGET_LEAST_BYTES;
 }

@@ -55,6 +55,16 @@ def test_too_little_for_the_program_itself(place):
 
 
 @needs_torch
+def test_the_smaller_of_two(place):
+    """Also below what a program has for which nobody asked."""
+    with dnns() as make:
+        dnn = make(place, 8, SWAPNET_MEMORY="2G", SWAPNET_BUDGET="6M")
+        dnn.goes_on(2)
+        assert dnn.stats()["budget_bytes"] == 6 * MIB
+        assert dnn.end()[0] == plain_bits(8)
+
+
+@needs_torch
 def test_auto(place):
     with open("/proc/meminfo") as f:
         total = int(f.readline().split()[1]) << 10

@@ -112,6 +112,25 @@ def test_daemon_killed_at_each_step(place):
 
 
 @needs_torch
+def test_a_cap_below_what_is_unasked(place):
+    """A budget of its own below the 8 MiB that a program has until it hears of a lease: it counts then too, and when there
+    is no daemon any more."""
+    with dnns() as make:
+        with daemon(place, "--total", "200M") as d:
+            d.process.send_signal(signal.SIGSTOP)
+            dnn = make(place, 8, SWAPNET_BUDGET="5M")
+            dnn.goes_on(1)
+            assert dnn.stats()["budget_bytes"] == 5 * MIB
+            d.process.send_signal(signal.SIGCONT)
+            wait_for(lambda: d.list().get(dnn.pid, {}).get("state") == "running")
+            dnn.goes_on(2)
+            assert dnn.stats()["budget_bytes"] == d.list()[dnn.pid]["budget_bytes"] == 5 * MIB
+        dnn.goes_on(2)
+        assert dnn.stats()["budget_bytes"] == 5 * MIB
+        assert dnn.end()[0] == plain_bits(8)
+
+
+@needs_torch
 def test_newcomer_before_the_next_daemon(place):
     """One that starts in the second in which the daemon is dead is as its others: the next one's."""
     d = Daemon(place, "--total", "200M")
