@@ -7,8 +7,11 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "swn_store_fixture.h"
@@ -60,4 +63,79 @@ struct swn_store *swn_store_made(void)
     if (rc)
         fail_msg("open: %d %s", rc, swn_fix.why);
     return s;
+}
+
+unsigned char *swn_store_slurp(const char *name, size_t *size)
+{
+    struct stat st;
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    *size = (size_t)st.st_size;
+    unsigned char *bytes = malloc(*size + 1);
+    assert_non_null(bytes);
+    assert_int_equal(read(fd, bytes, *size), (ssize_t)*size);
+    close(fd);
+    return bytes;
+}
+
+void swn_store_spit(const char *name, const void *bytes, size_t size)
+{
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, size), (ssize_t)size);
+    close(fd);
+}
+
+int swn_store_files(void)
+{
+    int n = 0;
+    DIR *d = opendir(swn_fix.dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));)
+        n += e->d_name[0] != '.' || strlen(e->d_name) > 2;
+    closedir(d);
+    return n;
+}
+
+void swn_store_is_right(const struct swn_store *s)
+{
+    size_t size;
+    unsigned char *bytes = swn_store_slurp(s->path, &size);
+    assert_int_equal(s->total_bytes, size);
+    assert_int_equal(s->source_count, 1);
+    assert_string_equal(s->sources[0].path, swn_fix.model.path);
+    assert_memory_equal(&s->sources[0].identity, &swn_fix.model.file.identity, sizeof swn_fix.model.file.identity);
+    assert_int_equal(s->tensor_count, SWN_TEST_TENSORS);
+    assert_int_equal(s->extent_count, SWN_TEST_STORAGES - 1); /* the unused one is left out */
+    uint64_t end = s->extents[0].off;
+    for (size_t i = 0; i < s->extent_count; i++) {
+        const struct swn_store_extent *e = &s->extents[i];
+        assert_int_equal(e->off % 4096, 0);
+        assert_int_equal(e->off, end);
+        end = (e->off + e->bytes + 4095) / 4096 * 4096;
+        assert_memory_equal(bytes + e->off, swn_fix.model.bytes + e->source_off, e->bytes);
+        for (uint64_t k = e->off + e->bytes; k < end; k++)
+            assert_int_equal(bytes[k], 0);
+        assert_int_equal(swn_store_check(e, bytes + e->off), 0);
+        assert_ptr_equal(swn_store_find(s, 0, e->source_off, e->bytes), e);
+    }
+    assert_int_equal(end, size);
+    for (size_t i = 0; i < s->tensor_count; i++) {
+        const struct swn_store_tensor *t = &s->tensors[i];
+        size_t k = 0;
+        while (strcmp(swn_fix.model.tensors[k].name, t->name) != 0)
+            assert_true(++k < SWN_TEST_TENSORS);
+        const struct swn_ckpt_tensor *m = &swn_fix.model.tensors[k];
+        assert_int_equal(t->dtype, m->dtype);
+        assert_int_equal(t->ndim, m->ndim);
+        assert_memory_equal(t->shape, m->shape, m->ndim * sizeof *m->shape);
+        assert_memory_equal(t->stride, m->stride, m->ndim * sizeof *m->stride);
+        assert_int_equal(t->off, m->off);
+        assert_int_equal(s->extents[t->extent].source_off, swn_fix.model.storages[m->storage].off);
+        size_t name_len = strlen(s->layers[t->layer].name);
+        assert_memory_equal(s->layers[t->layer].name, t->name, name_len);
+        assert_true(name_len ? t->name[name_len] == '.' : !strchr(t->name, '.'));
+    }
+    free(bytes);
 }

@@ -23,4 +23,14 @@ int swn_store_teardown(void **state);
 void swn_store_make(const struct swn_store_opts *opts);
 struct swn_store *swn_store_made(void);
 
+/* All bytes of a file; the caller frees them. */
+unsigned char *swn_store_slurp(const char *name, size_t *size);
+void swn_store_spit(const char *name, const void *bytes, size_t size);
+
+/* How many files the fixture's directory has. */
+int swn_store_files(void);
+
+/* That a store holds the fixture's model, whatever its order. */
+void swn_store_is_right(const struct swn_store *s);
+
 #endif
