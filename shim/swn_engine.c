@@ -280,13 +280,13 @@ void *swn_engine_alloc(size_t n, int *strict)
         swn_lodge_vacate(e, n);
         placed = swn_places_find(e, t, n, &place); /* where a frame was until now */
     }
-    size_t need = alone || expected ? 0 : fresh_bytes(e, placed ? &place : NULL, n);
+    int counts = !alone && !expected;
+    size_t need = counts ? fresh_bytes(e, placed ? &place : NULL, n) : 0;
     size_t kept = e->kept_bytes, wanted = swn_policy_other_held(e);
-    if (!placed && !alone && !expected) /* a place is held already */
+    if (counts && !placed) /* a place is held already */
         wanted += swn_round_up(n, SWN_GRANULE);
     int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
-    if (!over && !alone && !expected &&
-        fresh_bytes(e, placed ? &place : NULL, n) > need) /* the warm pages were what had to go */
+    if (!over && counts && fresh_bytes(e, placed ? &place : NULL, n) > need) /* the warm pages were what had to go */
         over = swn_policy_make_room(e, swn_round_up(n, SWN_GRANULE), NULL);
     if (e->planned && e->kept_bytes < kept)
         swn_policy_note_shortage(e, wanted);

@@ -250,10 +250,8 @@ void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
     uint32_t n = ++r->out_reads;
     if (r->recalled && !e->plan_dirty) {
         r->recalled = 0;
-        if (swn_policy_fits_free(e, size)) {
-            swn_policy_home(e, r, 0);
-            swn_engine_note_peak(e);
-        }
+        if (swn_policy_fits_free(e, size))
+            swn_policy_bring_home(e, r, 0);
     } else if (!r->recalled && n > 1 && !(n & (n - 1))) {
         r->recalled = 1;
         e->plan_dirty = 1;

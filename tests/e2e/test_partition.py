@@ -667,8 +667,8 @@ def test_interrupted(checkpoints, disk, name):
     sweep = Sweep(checkpoints, disk)
     # strace passes the signal on, but would be the one to report it. Under nohup, and in the background of a shell without
     # job control, it is ignored: programs leave that as it is, and so does the partitioner.
-    done = run("env", f"--default-signal={name}", "bash", "-c", 'strace -f -o /dev/null -e "inject=fallocate:signal=$0" "$@"; exit $?', f"SIG{name}",
-               *sweep.command)
+    done = run("env", f"--default-signal={name}", "bash", "-c",
+               'strace -f -o /dev/null -e "inject=fallocate:signal=$0" "$@"; exit $?', f"SIG{name}", *sweep.command)
     assert done.returncode in (-number, 128 + number) and done.stdout == "", done
     assert os.listdir(disk) == ["s"] and sweep.store.read_bytes() == sweep.old_bytes
 
