@@ -15,10 +15,10 @@
  * known, and what is left to tensors where the rest of a process takes all of its memory. */
 #define SWN_BUDGET_UNASKED_BYTES (UINT64_C(8) << 20)
 
-/* That, or `most` where even less was asked for. */
+/* That, or `most` where even less was asked for; 0: nothing was. */
 static inline uint64_t swn_budget_unasked(uint64_t most)
 {
-    return most < SWN_BUDGET_UNASKED_BYTES ? most : SWN_BUDGET_UNASKED_BYTES;
+    return most && most < SWN_BUDGET_UNASKED_BYTES ? most : SWN_BUDGET_UNASKED_BYTES;
 }
 
 /* DIGITS[.DIGITS][K|M|G|T][B|iB], units are powers of 1024, letters in either case; a fraction needs a unit and is

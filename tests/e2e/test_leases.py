@@ -114,13 +114,14 @@ def test_daemon_killed_at_each_step(place):
 @needs_torch
 def test_a_cap_below_what_is_unasked(place):
     """A budget of its own below the 8 MiB that a program has until it hears of a lease: it counts then too, and when there
-    is no daemon any more."""
+    is no daemon any more. One without has the 8."""
     with dnns() as make:
         with daemon(place, "--total", "200M") as d:
             d.process.send_signal(signal.SIGSTOP)
-            dnn = make(place, 8, SWAPNET_BUDGET="5M")
-            dnn.goes_on(1)
-            assert dnn.stats()["budget_bytes"] == 5 * MIB
+            dnn, free = make(place, 8, SWAPNET_BUDGET="5M"), make(place, 8)
+            for each in dnn, free:
+                each.goes_on(1)
+            assert (dnn.stats()["budget_bytes"], free.stats()["budget_bytes"]) == (5 * MIB, 8 * MIB)
             d.process.send_signal(signal.SIGCONT)
             wait_for(lambda: d.list().get(dnn.pid, {}).get("state") == "running")
             dnn.goes_on(2)
