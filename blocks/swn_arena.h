@@ -132,11 +132,12 @@ struct swn_piece {
  * yet. */
 struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh);
 /* Cuts a live range `at` bytes from its start (a multiple of SWN_GRANULE, inside it): r keeps the front, the new piece
- * gets the rest, in the same state, with its part of the extent. Nobody may be using r, and it has no frame. NULL: no
- * memory for a descriptor, nothing changed. Every piece is given back by a swn_arena_free of its own. */
+ * gets the rest, in the same state, with its part of the extent. Nobody may be using r, and its frame, if it has one, is
+ * for the caller to cut as well. NULL: no memory for a descriptor, nothing changed. Every piece is given back by a
+ * swn_arena_free of its own. */
 struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size_t at);
 /* Undoes a cut: r takes over r->rest, which is gone then. Both are in the same state, HOME or STREAMED from extents
- * that follow one another, have no frames, and nobody is using them. */
+ * that follow one another, nobody is using them, and their frames are for the caller to join. */
 void swn_arena_join(struct swn_arena *a, struct swn_range *r);
 /* What swn_arena_alloc(len) would say is fresh; 0: it would be served from warm pages. */
 size_t swn_arena_fresh(struct swn_arena *a, size_t len);

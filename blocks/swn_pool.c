@@ -322,6 +322,32 @@ struct swn_frame *swn_pool_keep(struct swn_pool *p, uint64_t arena_off, size_t s
     return f;
 }
 
+struct swn_frame *swn_pool_cut(struct swn_pool *p, struct swn_frame *f, size_t at)
+{
+    struct swn_frame *rest = frame_new(p);
+    if (!rest)
+        return NULL;
+    rest->off = f->off + at;
+    rest->size = f->size - at;
+    rest->kept = 1;
+    rest->state = f->state;
+    rest->copy = f->copy;
+    f->size = at;
+    return rest;
+}
+
+static void put_by(struct swn_pool *p, struct swn_frame *f)
+{
+    f->next = p->spare;
+    p->spare = f;
+}
+
+void swn_pool_join(struct swn_pool *p, struct swn_frame *f, struct swn_frame *rest)
+{
+    f->size += rest->size;
+    put_by(p, rest);
+}
+
 void swn_pool_release(struct swn_pool *p, struct swn_frame *f)
 {
     if (f->kept) {
@@ -332,8 +358,7 @@ void swn_pool_release(struct swn_pool *p, struct swn_frame *f)
             link = &(*link)->next;
         *link = f->next;
     }
-    f->next = p->spare;
-    p->spare = f;
+    put_by(p, f);
 }
 
 struct swn_frame *swn_pool_first(struct swn_pool *p)

@@ -18,6 +18,46 @@ int swn_cut_in_use(const struct swn_range *r)
     return r->pins || r->departure || r->readers || (r->frame && r->frame->users);
 }
 
+/* Whether all of it is in a frame that stays, and that frame is what its address names: as much of it as is wanted can
+ * go, or stay, where it is. */
+static int stays(const struct swn_range *r)
+{
+    const struct swn_frame *f = r->frame;
+    return f && f->kept && f->state != SWN_FRAME_FILLING && r->published == f->size;
+}
+
+/* Gives up whatever frame it has, and what is mapped of it. */
+static void empty(struct swn_engine *e, struct swn_range *r)
+{
+    if (r->published && swn_residency_remap(&e->res, r))
+        swn_policy_home(e, r, 0);
+    swn_policy_drop_frame(e, r);
+}
+
+/* Cuts one range, and what of it stays. 0, or -ENOMEM. */
+static int split(struct swn_engine *e, struct swn_range *r, size_t at)
+{
+    struct swn_frame *f = stays(r) ? swn_pool_cut(e->pool, r->frame, at) : NULL;
+    if (!f)
+        empty(e, r);
+    struct swn_range *rest = swn_arena_split(e->arena, r, at);
+    if (!rest) {
+        if (f)
+            swn_pool_join(e->pool, r->frame, f);
+        return -ENOMEM;
+    }
+    if (f) {
+        rest->frame = f;
+        rest->published = f->size;
+        r->published = at;
+        f->range = rest;
+        f->range_id = rest->id;
+    }
+    if (atomic_load(&r->state) == SWN_STREAMED)
+        r->file->refs++;
+    return 0;
+}
+
 /* Cuts the weight whose first piece is `lead` so that a piece ends `at` bytes from its start. 0, or -EBUSY. */
 static int cut(struct swn_engine *e, struct swn_range *lead, size_t at)
 {
@@ -30,30 +70,35 @@ static int cut(struct swn_engine *e, struct swn_range *lead, size_t at)
         return -EBUSY;
     if (swn_residency_unshare(&e->res, r))
         return -EBUSY;
-    if (r->published && swn_residency_remap(&e->res, r))
-        swn_policy_home(e, r, 0);
-    swn_policy_drop_frame(e, r);
-    if (!swn_arena_split(e->arena, r, lead->addr + at - r->addr))
-        return -ENOMEM;
-    if (atomic_load(&r->state) == SWN_STREAMED)
-        r->file->refs++;
-    return 0;
+    return split(e, r, lead->addr + at - r->addr);
 }
 
 /* Whether the two pieces can be one again at no cost: neither holds anything that would have to be read once more. */
 static int joinable(const struct swn_range *a, const struct swn_range *b)
 {
-    int state = atomic_load(&a->state);
-    if (state != atomic_load(&b->state) || swn_cut_in_use(a) || swn_cut_in_use(b) || a->frame || b->frame || a->shared || b->shared ||
-        a->published || b->published || a->written != b->written || a->io_failed || b->io_failed ||
-        a->foreign_map != b->foreign_map)
+    int state = atomic_load(&a->state), both_stay = stays(a) && stays(b);
+    if (state != atomic_load(&b->state) || swn_cut_in_use(a) || swn_cut_in_use(b) || a->shared || b->shared ||
+        (!both_stay && (a->frame || b->frame || a->published || b->published)) || a->written != b->written ||
+        a->io_failed || b->io_failed || a->foreign_map != b->foreign_map)
         return 0;
     return state == SWN_HOME || (state == SWN_STREAMED && a->file == b->file && a->extent + a->span == b->extent &&
                                  a->extent_epoch == b->extent_epoch);
 }
 
+static void join(struct swn_engine *e, struct swn_range *r)
+{
+    if (atomic_load(&r->state) == SWN_STREAMED)
+        r->rest->file->refs--;
+    if (r->frame) {
+        r->published += r->rest->published;
+        swn_pool_join(e->pool, r->frame, r->rest->frame);
+    }
+    swn_arena_join(e->arena, r);
+}
+
 /* What a piece of a weight in slices holds is read again, once, if that is in the way of joining it: slices that nobody
- * planned are shorter than those which are known to have the right bits. */
+ * planned are shorter than those which are known to have the right bits. Not what is to stay: what it is joined with
+ * comes to it. */
 static void empty_for_joining(struct swn_engine *e, struct swn_range *r)
 {
     if (atomic_load(&r->state) != SWN_STREAMED || swn_cut_in_use(r) || !r->frame)
@@ -68,17 +113,17 @@ static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const 
 {
     for (struct swn_range *r = lead; r->rest;) {
         int planned = swn_plan_cuts(node, r->rest->addr - lead->addr);
-        if (!planned && node->sliced) {
-            empty_for_joining(e, r);
-            empty_for_joining(e, r->rest);
+        int head = r->rest->addr < lead->addr + node->keep_head;
+        if (!planned && node->sliced && !joinable(r, r->rest)) {
+            if (!head || !stays(r))
+                empty_for_joining(e, r);
+            if (!head || !stays(r->rest))
+                empty_for_joining(e, r->rest);
         }
-        if (planned || !joinable(r, r->rest)) {
+        if (planned || !joinable(r, r->rest))
             r = r->rest;
-            continue;
-        }
-        if (atomic_load(&r->state) == SWN_STREAMED)
-            r->rest->file->refs--;
-        swn_arena_join(e->arena, r);
+        else
+            join(e, r);
     }
 }
 
@@ -153,8 +198,9 @@ static void tell_pieces(struct swn_engine *e, struct swn_range *lead, const stru
 
 int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
 {
-    join_as_planned(e, lead, node);
+    /* In this order: of a head that is to be shorter the rest stays. */
     int busy = cut_as_planned(e, lead, node) ? -EBUSY : 0;
+    join_as_planned(e, lead, node);
     lead->sliced = node->sliced;
     lead->planned_head = (size_t)node->keep_head;
     lead->planned_piece = (size_t)node->piece;
@@ -174,23 +220,46 @@ static void make_alike(struct swn_engine *e, struct swn_range *lead, const struc
             atomic_load(&out->state) != SWN_STREAMED || swn_cut_in_use(in) || swn_cut_in_use(out) || in->shared ||
             out->shared)
             continue;
-        if (r->rest->addr >= lead->addr + node->keep_head || swn_policy_bring_home(e, out, 0))
+        if (r->rest->addr >= lead->addr + node->keep_head || stays(out) || swn_policy_bring_home(e, out, 0))
             swn_policy_spill(e, in);
     }
 }
 
-void swn_cut_again(struct swn_engine *e, struct swn_arg *arg)
+/* What the plan has added to a head that stays comes to it now. The lock is let go of while it is read, but none of the
+ * pieces is joined or cut that has been arrived at. */
+static void complete_head(struct swn_engine *e, struct swn_range *lead, struct swn_thread_state *t)
+{
+    if (!stays(lead) || !t)
+        return;
+    for (struct swn_range *r = lead->rest; r && r->keep; r = r->rest) {
+        struct swn_arg arg = {.use = SWN_USE_WEIGHT,
+                              .ours = 1,
+                              .reading = 1,
+                              .data = r->addr,
+                              .bytes = r->len,
+                              .range = r,
+                              .range_id = r->id};
+        r->readers++;
+        if (swn_reads_streamed(&arg) && !stays(r)) {
+            swn_swapin_claim(e, &arg, t, 1);
+            swn_window_lend(e, &arg, t);
+        }
+        swn_window_end_arg(e, &arg);
+    }
+}
+
+void swn_cut_again(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *lead = arg->range;
     if (!e->planned || !lead->cut_otherwise)
         return;
-    struct swn_plan_node node = {.bytes = swn_weight_bytes(lead),
-                                 .piece = lead->planned_piece,
-                                 .keep_head = lead->planned_head,
-                                 .sliced = 1};
+    struct swn_plan_node node = {
+        .bytes = swn_weight_bytes(lead), .piece = lead->planned_piece, .keep_head = lead->planned_head, .sliced = 1};
     lead->readers -= arg->reading;
     if (!cut_as_planned(e, lead, &node)) {
         make_alike(e, lead, &node);
+        tell_pieces(e, lead, &node);
+        complete_head(e, lead, t);
         join_as_planned(e, lead, &node);
     }
     lead->readers += arg->reading;

@@ -299,9 +299,9 @@ int swn_cut_early(struct swn_engine *e, struct swn_arg *arg);
 /* Cuts the weight as the plan says, and tells its pieces what becomes of them. 0, or -EBUSY when it is in use: it stays
  * whole until the plan is tried again. One in slices may keep cuts that are in nobody's plan, see swn_cut_again. */
 int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node);
-/* When the plan came, of two pieces that are to be one slice one was at its own address and the other was not, or was
- * in use. Now that its operator is about to ask for slices they are made alike. */
-void swn_cut_again(struct swn_engine *e, struct swn_arg *arg);
+/* When the plan came, of two pieces that are to be one slice one was at its own address, or stays, and the other did
+ * not, or was in use. Now that its operator, t's, is about to ask for slices they are made alike. */
+void swn_cut_again(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
 
 /* swn_policy_drift.c */
 /* A thread has begun another pass. With several threads this is not everybody's. */

@@ -198,7 +198,7 @@ size_t swn_slice_list(struct swn_op *op, unsigned index, struct swn_slices *slic
     struct swn_engine *e = &swn_engine_one;
     size_t n = 0;
     pthread_mutex_lock(&e->lock);
-    swn_cut_again(e, &op->args[index]);
+    swn_cut_again(e, &op->args[index], swn_window_thread(e));
     struct swn_range *r = op->args[index].range;
     for (; r; r = r->rest) {
         if (n && slices[n - 1].bytes == r->len) {

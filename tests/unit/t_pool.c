@@ -547,6 +547,35 @@ static void kept_frames(void **state)
     swn_pool_release(pool, a);
 }
 
+/* What is cut off a kept frame, or joined with one, stays where it is and as it is. */
+static void kept_frames_cut(void **state)
+{
+    (void)state;
+    if (!swn_probe_removes())
+        skip();
+    assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
+    long long before = blocks();
+    struct swn_frame *a = swn_pool_keep(pool, 4 * MIB, 3 * MIB);
+    a->state = SWN_FRAME_USED;
+    unsigned char *bytes = swn_pool_rw(pool, a);
+    memset(bytes, 3, a->size);
+    struct swn_frame *b = swn_pool_cut(pool, a, MIB), *c = swn_pool_cut(pool, b, MIB);
+    assert_true(b->kept && c->kept && b->state == SWN_FRAME_USED);
+    assert_true(a->size == MIB && b->size == MIB && c->size == MIB);
+    assert_ptr_equal(swn_pool_rw(pool, b), bytes + MIB);
+    assert_ptr_equal(swn_pool_rw(pool, c), bytes + 2 * MIB);
+    assert_null(swn_pool_first(pool));
+    assert_int_equal(blocks(), before + (long long)(3 * MIB));
+    swn_pool_release(pool, c);
+    assert_int_equal(blocks(), before + (long long)(2 * MIB));
+    swn_pool_join(pool, a, b);
+    assert_int_equal(a->size, 2 * MIB);
+    for (size_t i = 0; i < a->size; i += 4096)
+        assert_int_equal(bytes[i], 3);
+    swn_pool_release(pool, a);
+    assert_int_equal(blocks(), before);
+}
+
 static void read_only_view(void **state)
 {
     (void)state;
@@ -699,6 +728,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(closed_memfd, setup, teardown),
         cmocka_unit_test_setup_teardown(resizing, setup, teardown),
         cmocka_unit_test_setup_teardown(kept_frames, setup, teardown),
+        cmocka_unit_test_setup_teardown(kept_frames_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(read_only_view, setup, teardown),
         cmocka_unit_test(collapsed),
         cmocka_unit_test_setup_teardown(huge_pages, setup, teardown),

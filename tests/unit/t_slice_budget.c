@@ -176,6 +176,50 @@ static void cut_as_planned_when_asked(void *arg)
     end();
 }
 
+static uint64_t bytes_read(void)
+{
+    struct swn_fetch_stats s;
+    pthread_mutex_lock(&e->lock);
+    swn_fetch_stats_get(e->fetch, &s);
+    pthread_mutex_unlock(&e->lock);
+    return s.bytes;
+}
+
+/* What two plans both keep of a weight is not read again for the second one: not where it keeps less, nor more. */
+static void head_is_read_once(void *arg)
+{
+    (void)arg;
+    static const size_t heads[] = {12, 40, 36, 24, 48, 47};
+    enum { PIECE = 8 };
+    begin(WIDE);
+    passes(12);
+    CHECK(e->planned);
+    struct swn_range *lead = swn_arena_find(e->arena, large[0].own);
+    pthread_mutex_lock(&e->lock);
+    if (atomic_load(&lead->state) == SWN_HOME)
+        CHECK(swn_policy_spill(e, lead) == 0);
+    pthread_mutex_unlock(&e->lock);
+    size_t before = 0;
+    for (unsigned i = 0; i < 6; i++) {
+        struct swn_plan_node node = {
+            .bytes = LARGE_BYTES, .unit = UNIT, .sliced = 1, .piece = PIECE * UNIT, .keep_head = heads[i] * UNIT};
+        pthread_mutex_lock(&e->lock);
+        e->plan_dirty = 0;
+        CHECK(swn_cut_apply(e, lead, &node) == 0);
+        pthread_mutex_unlock(&e->lock);
+        uint64_t begin = bytes_read();
+        CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) > 1);
+        /* A slice or two may have been read ahead when the plan came. */
+        size_t grown = heads[i] > before ? heads[i] - before : 0, streamed = LARGE_BYTES / UNIT - heads[i];
+        CHECK(bytes_read() - begin <= (streamed + grown + 2 * PIECE) * UNIT);
+        CHECK(cut_as(lead, &node));
+        CHECK(lead->frame && lead->frame->kept && lead->published == node.keep_head);
+        CHECK(tensor_right(&large[0], large[0].own));
+        before = heads[i];
+    }
+    end();
+}
+
 /* Plans go by what operators and reads happened to take: where the disk is slow beside the operators of a test, which
  * compute nothing, one weight may come whole for good. That is no matter of budgets, so such a run says nothing. */
 #define IN_SOME_CHILD(name)                                                                                            \
@@ -193,15 +237,14 @@ IN_SOME_CHILD(lengthened_in_a_large_one)
 IN_SOME_CHILD(lengthened_before_a_plan)
 IN_SOME_CHILD(lengthened_and_still_right)
 IN_SOME_CHILD(cut_as_planned_when_asked)
+IN_SOME_CHILD(head_is_read_once)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_given_up_in_a_small_one),
-        cmocka_unit_test(test_lengthened_in_a_large_one),
-        cmocka_unit_test(test_lengthened_before_a_plan),
-        cmocka_unit_test(test_lengthened_and_still_right),
-        cmocka_unit_test(test_cut_as_planned_when_asked),
+        cmocka_unit_test(test_given_up_in_a_small_one),   cmocka_unit_test(test_lengthened_in_a_large_one),
+        cmocka_unit_test(test_lengthened_before_a_plan),  cmocka_unit_test(test_lengthened_and_still_right),
+        cmocka_unit_test(test_cut_as_planned_when_asked), cmocka_unit_test(test_head_is_read_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
