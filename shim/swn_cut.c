@@ -97,8 +97,7 @@ static void join(struct swn_engine *e, struct swn_range *r)
 }
 
 /* What a piece of a weight in slices holds is read again, once, if that is in the way of joining it: slices that nobody
- * planned are shorter than those which are known to have the right bits. Not what is to stay: what it is joined with
- * comes to it. */
+ * planned are shorter than those which are known to have the right bits. */
 static void empty_for_joining(struct swn_engine *e, struct swn_range *r)
 {
     if (atomic_load(&r->state) != SWN_STREAMED || swn_cut_in_use(r) || !r->frame)
@@ -108,12 +107,13 @@ static void empty_for_joining(struct swn_engine *e, struct swn_range *r)
     swn_policy_drop_frame(e, r);
 }
 
-/* Joins the pieces between which the plan has no cut, so that they do not become ever smaller from plan to plan. */
-static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
+/* Joins the pieces between which the plan has no cut, so that they do not become ever smaller from plan to plan.
+ * `spare`: not by emptying what stays of the head, which the rest of it may yet come to. */
+static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node, int spare)
 {
     for (struct swn_range *r = lead; r->rest;) {
         int planned = swn_plan_cuts(node, r->rest->addr - lead->addr);
-        int head = r->rest->addr < lead->addr + node->keep_head;
+        int head = spare && r->rest->addr < lead->addr + node->keep_head;
         if (!planned && node->sliced && !joinable(r, r->rest)) {
             if (!head || !stays(r))
                 empty_for_joining(e, r);
@@ -156,7 +156,7 @@ int swn_cut_early(struct swn_engine *e, struct swn_arg *arg)
         return 0;
     lead->readers -= arg->reading;
     int err = 0;
-    join_as_planned(e, lead, &whole);
+    join_as_planned(e, lead, &whole, 0);
     for (size_t at = piece; at < bytes && !err; at += piece)
         err = swn_plan_cuts(&whole, at) ? cut(e, lead, at) : 0;
     lead->readers += arg->reading;
@@ -198,9 +198,11 @@ static void tell_pieces(struct swn_engine *e, struct swn_range *lead, const stru
 
 int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
 {
+    if (lead->sliced && lead->readers) /* who has begun to take slices takes them all as they are */
+        return -EBUSY;
     /* In this order: of a head that is to be shorter the rest stays. */
     int busy = cut_as_planned(e, lead, node) ? -EBUSY : 0;
-    join_as_planned(e, lead, node);
+    join_as_planned(e, lead, node, 1);
     lead->sliced = node->sliced;
     lead->planned_head = (size_t)node->keep_head;
     lead->planned_piece = (size_t)node->piece;
@@ -225,13 +227,16 @@ static void make_alike(struct swn_engine *e, struct swn_range *lead, const struc
     }
 }
 
-/* What the plan has added to a head that stays comes to it now. The lock is let go of while it is read, but none of the
- * pieces is joined or cut that has been arrived at. */
+/* Where some of the head stays, the rest of it comes to it now. The lock is let go of while it is read, but no plan
+ * cuts a weight that has a reader. */
 static void complete_head(struct swn_engine *e, struct swn_range *lead, struct swn_thread_state *t)
 {
-    if (!stays(lead) || !t)
+    struct swn_range *r = lead;
+    while (r && r->keep && !stays(r))
+        r = r->rest;
+    if (!r || !r->keep || !t)
         return;
-    for (struct swn_range *r = lead->rest; r && r->keep; r = r->rest) {
+    for (r = lead; r && r->keep; r = r->rest) {
         struct swn_arg arg = {.use = SWN_USE_WEIGHT,
                               .ours = 1,
                               .reading = 1,
@@ -256,11 +261,14 @@ void swn_cut_again(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_
     struct swn_plan_node node = {
         .bytes = swn_weight_bytes(lead), .piece = lead->planned_piece, .keep_head = lead->planned_head, .sliced = 1};
     lead->readers -= arg->reading;
-    if (!cut_as_planned(e, lead, &node)) {
+    /* Not under the slices of another thread. */
+    if (!lead->readers && !cut_as_planned(e, lead, &node)) {
         make_alike(e, lead, &node);
         tell_pieces(e, lead, &node);
+        lead->readers += arg->reading;
         complete_head(e, lead, t);
-        join_as_planned(e, lead, &node);
+        lead->readers -= arg->reading;
+        join_as_planned(e, lead, &node, 0);
     }
     lead->readers += arg->reading;
     tell_pieces(e, lead, &node);
