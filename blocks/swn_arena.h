@@ -110,6 +110,7 @@ struct swn_range {
     int sliced;
     size_t planned_head, planned_piece;
     unsigned cut_otherwise;
+    uint64_t cut_for; /* the operator for which that is on purpose */
 
     struct swn_range *prev, *next; /* all live ranges, oldest first */
 };

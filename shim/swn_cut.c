@@ -253,10 +253,31 @@ static void complete_head(struct swn_engine *e, struct swn_range *lead, struct s
     }
 }
 
-void swn_cut_again(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+int swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, size_t unit)
 {
     struct swn_range *lead = arg->range;
-    if (!e->planned || !lead->cut_otherwise)
+    size_t window = window_of(e), piece = lead->planned_piece > unit ? lead->planned_piece / unit * unit : unit;
+    struct swn_plan_node node = {.bytes = swn_weight_bytes(lead),
+                                 .piece = 2 * piece <= window ? piece : unit,
+                                 .keep_head = lead->planned_head / unit * unit,
+                                 .sliced = 1};
+    if (!lead->sliced || lead->written || unit > window || lead->readers != arg->reading)
+        return 0;
+    lead->readers -= arg->reading;
+    int busy = cut_as_planned(e, lead, &node);
+    make_alike(e, lead, &node);
+    join_as_planned(e, lead, &node, 0);
+    tell_pieces(e, lead, &node);
+    lead->readers += arg->reading;
+    lead->cut_otherwise = TRIES;
+    lead->cut_for = op->seq;
+    return !busy && !cut_otherwise(lead, &node);
+}
+
+void swn_cut_again(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    struct swn_range *lead = arg->range;
+    if (!e->planned || !lead->cut_otherwise || lead->cut_for == op->seq)
         return;
     struct swn_plan_node node = {
         .bytes = swn_weight_bytes(lead), .piece = lead->planned_piece, .keep_head = lead->planned_head, .sliced = 1};

@@ -299,9 +299,12 @@ int swn_cut_early(struct swn_engine *e, struct swn_arg *arg);
 /* Cuts the weight as the plan says, and tells its pieces what becomes of them. 0, or -EBUSY when it is in use: it stays
  * whole until the plan is tried again. One in slices may keep cuts that are in nobody's plan, see swn_cut_again. */
 int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node);
+/* While there is a plan: for this operator, which is the only one that uses the weight and has not touched it yet, slices
+ * are whole units of so many bytes; for the next one they are as planned again. 1: so they are. */
+int swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, size_t unit);
 /* When the plan came, of two pieces that are to be one slice one was at its own address, or stays, and the other did
  * not, or was in use. Now that its operator, t's, is about to ask for slices they are made alike. */
-void swn_cut_again(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
+void swn_cut_again(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t);
 
 /* swn_policy_drift.c */
 /* A thread has begun another pass. With several threads this is not everybody's. */

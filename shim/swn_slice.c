@@ -160,9 +160,10 @@ static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
     }
 }
 
-/* That is tried out already, when it happens, for one operator. The next ones get other slices only if it keeps
- * happening: a program that has another batch once, or another number of threads, goes on as before. Slices only become
- * longer, and waiting twice as long each time, so that plans do not go to and fro. */
+/* That is tried out already, when it happens, for one operator, and where longer slices are right, that one has them.
+ * The next ones get other slices only if it keeps happening: a program that has another batch once, or another number
+ * of threads, goes on as before. Slices only become longer, and waiting twice as long each time, so that plans do not
+ * go to and fro. */
 size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size_t tried, int right)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -174,20 +175,22 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
         s->refused += REFUSED;
     /* Before there is a plan nothing else is served by slices as they are, and each pass that reads the weight through
      * its mapping may take long: what is right this once is better than that. */
-    if (r && s->refused >= (e->planned ? RECURS : REFUSED)) {
+    int recurs = r && s->refused >= (e->planned ? RECURS : REFUSED);
+    if (recurs || (r && r->slice_unit && e->planned))
         next = right ? 0 : longer(e, r, tried ? tried : shortest(e, r));
-        if (right) {
-            set_unit(e, r, tried);
-            s->budget = e->goal_bytes;
-            swn_cut_early(e, &op->args[index]);
-        } else if (!next && s->refused >= RECURS) {
-            give_up(e, r, shape);
-        }
-        if (right || (!next && s->refused >= RECURS)) {
-            s->refused = 0;
-            s->accepted = 0;
-            s->plan = right ? e->plans + 1 : 0;
-        }
+    if (right && r && e->planned)
+        swn_cut_once(e, op, &op->args[index], tried);
+    if (recurs && right) {
+        set_unit(e, r, tried);
+        s->budget = e->goal_bytes;
+        swn_cut_early(e, &op->args[index]);
+    } else if (recurs && !next && s->refused >= RECURS) {
+        give_up(e, r, shape);
+    }
+    if (recurs && (right || (!next && s->refused >= RECURS))) {
+        s->refused = 0;
+        s->accepted = 0;
+        s->plan = right ? e->plans + 1 : 0;
     }
     pthread_mutex_unlock(&e->lock);
     return next;
@@ -198,7 +201,7 @@ size_t swn_slice_list(struct swn_op *op, unsigned index, struct swn_slices *slic
     struct swn_engine *e = &swn_engine_one;
     size_t n = 0;
     pthread_mutex_lock(&e->lock);
-    swn_cut_again(e, &op->args[index], swn_window_thread(e));
+    swn_cut_again(e, op, &op->args[index], swn_window_thread(e));
     struct swn_range *r = op->args[index].range;
     for (; r; r = r->rest) {
         if (n && slices[n - 1].bytes == r->len) {

@@ -264,6 +264,33 @@ static void plan_between_slices(void *arg)
     end();
 }
 
+/* Slices that are too short for one operator are longer for that one, rather than none: a weight that comes whole is
+ * read through its mapping. The plan stays as it is, and so are the slices of the next one. */
+static void longer_for_one(void *arg)
+{
+    (void)arg;
+    begin(WIDE);
+    passes(12);
+    struct swn_range *lead = swn_arena_find(e->arena, large[0].own);
+    struct swn_plan_node node = {
+        .bytes = LARGE_BYTES, .unit = UNIT, .sliced = 1, .piece = 11 * UNIT, .keep_head = 23 * UNIT};
+    pthread_mutex_lock(&e->lock);
+    e->plan_dirty = 0;
+    if (atomic_load(&lead->state) == SWN_HOME)
+        CHECK(swn_policy_spill(e, lead) == 0);
+    CHECK(swn_cut_apply(e, lead, &node) == 0);
+    pthread_mutex_unlock(&e->lock);
+    CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) > 1 && cut_as(lead, &node));
+    uint64_t strays = e->res.stray_pages;
+    op_right_from = 12 * UNIT;
+    CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) > 1 && lead->slice_unit == UNIT);
+    op_right_from = 0;
+    CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) > 1 && cut_as(lead, &node) && lead->slice_unit == UNIT);
+    CHECK(e->res.stray_pages == strays);
+    CHECK(tensor_right(&large[0], large[0].own));
+    end();
+}
+
 /* Plans go by what operators and reads happened to take: where the disk is slow beside the operators of a test, which
  * compute nothing, one weight may come whole for good. That is no matter of budgets, so such a run says nothing. */
 #define IN_SOME_CHILD(name)                                                                                            \
@@ -283,6 +310,7 @@ IN_SOME_CHILD(lengthened_and_still_right)
 IN_SOME_CHILD(cut_as_planned_when_asked)
 IN_SOME_CHILD(head_is_read_once)
 IN_SOME_CHILD(plan_between_slices)
+IN_SOME_CHILD(longer_for_one)
 
 int main(void)
 {
@@ -290,7 +318,7 @@ int main(void)
         cmocka_unit_test(test_given_up_in_a_small_one),   cmocka_unit_test(test_lengthened_in_a_large_one),
         cmocka_unit_test(test_lengthened_before_a_plan),  cmocka_unit_test(test_lengthened_and_still_right),
         cmocka_unit_test(test_cut_as_planned_when_asked), cmocka_unit_test(test_head_is_read_once),
-        cmocka_unit_test(test_plan_between_slices),
+        cmocka_unit_test(test_plan_between_slices),       cmocka_unit_test(test_longer_for_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
