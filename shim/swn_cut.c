@@ -253,7 +253,7 @@ static void complete_head(struct swn_engine *e, struct swn_range *lead, struct s
     }
 }
 
-int swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, size_t unit)
+void swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, size_t unit)
 {
     struct swn_range *lead = arg->range;
     size_t window = window_of(e), piece = lead->planned_piece > unit ? lead->planned_piece / unit * unit : unit;
@@ -262,16 +262,15 @@ int swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg *
                                  .keep_head = lead->planned_head / unit * unit,
                                  .sliced = 1};
     if (!lead->sliced || lead->written || unit > window || lead->readers != arg->reading)
-        return 0;
+        return;
     lead->readers -= arg->reading;
-    int busy = cut_as_planned(e, lead, &node);
+    cut_as_planned(e, lead, &node);
     make_alike(e, lead, &node);
     join_as_planned(e, lead, &node, 0);
     tell_pieces(e, lead, &node);
     lead->readers += arg->reading;
     lead->cut_otherwise = TRIES;
     lead->cut_for = op->seq;
-    return !busy && !cut_otherwise(lead, &node);
 }
 
 void swn_cut_again(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)

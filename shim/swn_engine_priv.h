@@ -300,8 +300,8 @@ int swn_cut_early(struct swn_engine *e, struct swn_arg *arg);
  * whole until the plan is tried again. One in slices may keep cuts that are in nobody's plan, see swn_cut_again. */
 int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node);
 /* While there is a plan: for this operator, which is the only one that uses the weight and has not touched it yet, slices
- * are whole units of so many bytes; for the next one they are as planned again. 1: so they are. */
-int swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, size_t unit);
+ * are whole units of so many bytes, where that can be had; for the next one they are as planned again. */
+void swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, size_t unit);
 /* When the plan came, of two pieces that are to be one slice one was at its own address, or stays, and the other did
  * not, or was in use. Now that its operator, t's, is about to ask for slices they are made alike. */
 void swn_cut_again(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t);

@@ -186,6 +186,14 @@ static uint64_t bytes_read(void)
     return s.bytes;
 }
 
+static void not_at_home(struct swn_range *r)
+{
+    pthread_mutex_lock(&e->lock);
+    if (atomic_load(&r->state) == SWN_HOME)
+        CHECK(swn_policy_spill(e, r) == 0);
+    pthread_mutex_unlock(&e->lock);
+}
+
 /* What two plans both keep of a weight is not read again for the second one: not where it keeps less, nor more. */
 static void head_is_read_once(void *arg)
 {
@@ -196,10 +204,7 @@ static void head_is_read_once(void *arg)
     passes(12);
     CHECK(e->planned);
     struct swn_range *lead = swn_arena_find(e->arena, large[0].own);
-    pthread_mutex_lock(&e->lock);
-    if (atomic_load(&lead->state) == SWN_HOME)
-        CHECK(swn_policy_spill(e, lead) == 0);
-    pthread_mutex_unlock(&e->lock);
+    not_at_home(lead);
     size_t before = 0;
     for (unsigned i = 0; i < 6; i++) {
         struct swn_plan_node node = {
@@ -240,10 +245,9 @@ static void plan_between_slices(void *arg)
     struct swn_range *lead = swn_arena_find(e->arena, large[0].own);
     struct tensor *t = &large[0];
     struct swn_op op;
+    not_at_home(lead);
     pthread_mutex_lock(&e->lock);
     e->plan_dirty = 0;
-    if (atomic_load(&lead->state) == SWN_HOME)
-        CHECK(swn_policy_spill(e, lead) == 0);
     CHECK(swn_cut_apply(e, lead, &nodes[0]) == 0);
     pthread_mutex_unlock(&e->lock);
     op_open(&op, &t, &use, 1);
@@ -274,10 +278,9 @@ static void longer_for_one(void *arg)
     struct swn_range *lead = swn_arena_find(e->arena, large[0].own);
     struct swn_plan_node node = {
         .bytes = LARGE_BYTES, .unit = UNIT, .sliced = 1, .piece = 11 * UNIT, .keep_head = 23 * UNIT};
+    not_at_home(lead);
     pthread_mutex_lock(&e->lock);
     e->plan_dirty = 0;
-    if (atomic_load(&lead->state) == SWN_HOME)
-        CHECK(swn_policy_spill(e, lead) == 0);
     CHECK(swn_cut_apply(e, lead, &node) == 0);
     pthread_mutex_unlock(&e->lock);
     CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) > 1 && cut_as(lead, &node));
