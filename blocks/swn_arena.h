@@ -59,6 +59,7 @@ struct swn_range {
     uint32_t id;             /* never reused while the process lives; 0 when free */
     uint64_t place;          /* [place, place + span) is its own, and below the size of the arena */
     struct swn_guest *guest; /* the mapping it is part of, or NULL: the arena's own memory */
+    int untouched;           /* HOME, and nothing has been written since it got pages that none was made of yet */
     int pins;                /* running operators and system calls that may write it: it must not leave */
     int readers;             /* running operators that read it at its own address */
     int registered;          /* so often the program has given its pages to a device's driver (shim/swn_registered.h) */

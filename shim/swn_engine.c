@@ -22,6 +22,7 @@
 #include "swn_keep_locks.h"
 #include "swn_load.h"
 #include "swn_own.h"
+#include "swn_populate.h"
 #include "swn_record.h"
 #include "swn_registered.h"
 #include "swn_size.h"
@@ -307,6 +308,7 @@ void *swn_engine_alloc(size_t n, int *strict)
         e->filled += alone ? 0 : fresh;
         swn_places_born(t, r);
         r->alloc_seq = r->last_use = e->seq;
+        r->untouched = fresh != 0;
         e->res.home_bytes += r->size;
         e->live_bytes += swn_round_up(n, SWN_PAGE);
         if (e->live_bytes > e->demand_peak)
@@ -365,6 +367,8 @@ int swn_engine_free(void *p)
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
     if (r && r->addr == (uintptr_t)p && r->lead == r) {
+        if (r->pins && e->populate) /* its operator gave the storage other memory */
+            swn_populate_end(e->populate, r->addr);
         swn_trial_count(-(long long)r->len);
         swn_load_expect_freed(e, r);
         swn_places_died(r);
@@ -550,6 +554,7 @@ void swn_engine_postfork_child(void)
     swn_load_fork_child();
     swn_device_fork_child();
     swn_behind_fork_child(e);
+    swn_populate_fork_child(&e->populate);
     if (e->record)
         swn_record_fork_child(e->record);
     swn_window_fork_child(e);

@@ -14,6 +14,7 @@
 #include "swn_engine_priv.h"
 #include "swn_guest.h"
 #include "swn_load.h"
+#include "swn_populate.h"
 #include "swn_record.h"
 
 /* Longer than what Python and PyTorch do between two operators. */
@@ -263,7 +264,8 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
     arg->borrowed = 0;
     arg->frame = NULL;
-    arg->remap = arg->pinned = arg->reading = arg->visited = arg->ours = arg->rows = arg->unchecked = 0;
+    arg->remap = arg->pinned = arg->reading = arg->visited = arg->ours = arg->rows = arg->unchecked =
+        arg->populating = 0;
     arg->range = r;
     if (!r)
         return;
@@ -279,9 +281,12 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
                 p->written = 1;
             e->plan_dirty = 1;
         }
-        if (atomic_load(&r->state) == SWN_STREAMED) {
-            swn_policy_bring_home(e, r, arg->use == SWN_USE_OVERWRITE && overwrites_all(op, arg, r));
-        }
+        int all = arg->use == SWN_USE_OVERWRITE && overwrites_all(op, arg, r), fresh = r->untouched;
+        r->untouched = 0;
+        if (atomic_load(&r->state) == SWN_STREAMED)
+            fresh = !swn_policy_bring_home(e, r, all);
+        if (all && fresh && atomic_load(&r->state) == SWN_HOME)
+            arg->populating = swn_populate_begin(&e->populate, r->addr, swn_round_up(r->len, SWN_PAGE));
         return;
     }
     if (r->shared && !r->pins)
@@ -374,6 +379,8 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     struct swn_range *r = arg->range;
     if (!r)
         return;
+    if (arg->populating && e->populate)
+        swn_populate_end(e->populate, arg->data);
     if (arg->borrowed && arg->word) {
         void *expected = (void *)arg->borrowed;
         /* A lost exchange means that the storage was given other memory meanwhile (resize_, set_): leave that alone. */
