@@ -110,6 +110,7 @@ struct swn_range {
      * and pieces of so many after it. It may be cut otherwise yet, and is tried again so many times. */
     int sliced;
     size_t planned_head, planned_piece;
+    size_t slice; /* of a lead: a piece of several times so many bytes is lent as several slices; 0: as one */
     unsigned cut_otherwise;
     uint64_t cut_for; /* the operator for which that is on purpose */
 

@@ -56,7 +56,7 @@ struct problem {
     double bytes_per_ns, latency_ns;
     double *elapsed;        /* part of a pass's computing that is done in the middle of the node's; 0: there is none */
     double most_saved;      /* of all nodes */
-    unsigned char *slices;  /* whether the node can be lent in slices through a window of slices_window */
+    uint64_t *slices;       /* in what slices the node can be lent through a window of slices_window; 0: in none */
     uint64_t slices_window; /* 0: not known */
     int crowded;            /* a window need not hold what one operator wants at once */
     struct swn_steps steps;
@@ -73,11 +73,13 @@ uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
     return (slice + unit - 1) / unit * unit;
 }
 
-/* Whether there is room for one slice that is read while another computes. */
-static int fits_slices(const struct swn_plan_node *node, uint64_t window)
+/* The slices of which there is room for one that is read while another computes, or 0. */
+static uint64_t fitting_slice(const struct swn_plan_node *node, uint64_t window)
 {
-    return node->unit && node->bytes >= SLICED_LEAST && node->unit <= window / 2 &&
-           2 * swn_plan_slice(node->unit, window) <= window;
+    if (!node->unit || node->bytes < SLICED_LEAST || node->unit > window / 2)
+        return 0;
+    uint64_t slice = swn_plan_slice(node->unit, window);
+    return 2 * slice <= window ? slice : 0;
 }
 
 double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
@@ -93,13 +95,18 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
 static void look_for_slices(struct problem *p, uint64_t window)
 {
     for (size_t i = 0; i < p->n && p->slices_window != window; i++)
-        p->slices[i] = (unsigned char)fits_slices(&p->nodes[i], window);
+        p->slices[i] = fitting_slice(&p->nodes[i], window);
     p->slices_window = window;
+}
+
+static uint64_t slice_of(const struct problem *p, const struct swn_plan_node *node)
+{
+    return p->slices[node - p->nodes];
 }
 
 static int sliceable(const struct problem *p, const struct swn_plan_node *node)
 {
-    return p->slices[node - p->nodes];
+    return slice_of(p, node) != 0;
 }
 
 /* How much of the node may be streamed. */
@@ -119,18 +126,17 @@ static uint64_t resident(const struct swn_plan_node *node)
     return node->keep ? node->bytes : node->keep_head;
 }
 
-/* Of a node that may be cut: streams `tail` bytes, or a little more; no more than it may. */
+/* Of a node that may be cut: streams `tail` bytes, or a little more; no more than it may. What is kept of one that
+ * comes in slices is whole slices, too: then its cuts are the same however much of it is kept, and that they give the
+ * right bits has to be tried once, not with every plan. */
 static void set_tail(const struct problem *p, struct swn_plan_node *node, uint64_t tail, const struct candidate *at)
 {
-    int slices = sliceable(p, node);
-    uint64_t step = slices ? node->unit : CUT_STEP, most = tail_most(p, node, at);
-    if (tail >= TAIL_LEAST && slices && tail < LEAST_SLICE)
-        tail = LEAST_SLICE;
+    uint64_t slice = slice_of(p, node), step = slice ? slice : CUT_STEP, most = tail_most(p, node, at);
+    if (tail >= TAIL_LEAST && tail < slice)
+        tail = slice;
     uint64_t head = tail < TAIL_LEAST ? node->bytes : tail < node->bytes ? (node->bytes - tail) / step * step : 0;
     if (node->bytes - head > most)
         head = (node->bytes - most + step - 1) / step * step;
-    if (slices && head < LEAST_SLICE)
-        head = 0;
     node->keep = head >= node->bytes;
     node->keep_head = node->keep ? 0 : head;
 }
@@ -138,11 +144,9 @@ static void set_tail(const struct problem *p, struct swn_plan_node *node, uint64
 /* How much longer the kept head of a node that may be cut can become, at most `room`. */
 static uint64_t head_growth(const struct problem *p, const struct swn_plan_node *node, uint64_t room)
 {
-    int slices = sliceable(p, node);
-    uint64_t step = slices ? node->unit : CUT_STEP, least_tail = slices ? LEAST_SLICE : 0;
-    uint64_t tail = node->bytes - node->keep_head, most = tail > least_tail ? tail - least_tail : 0;
-    uint64_t more = (room < most ? room : most) / step * step;
-    return slices && node->keep_head + more < LEAST_SLICE ? 0 : more;
+    uint64_t slice = slice_of(p, node), step = slice ? slice : CUT_STEP;
+    uint64_t tail = node->bytes - node->keep_head, most = tail > slice ? tail - slice : 0;
+    return (room < most ? room : most) / step * step;
 }
 
 /* What of the node needs memory of its own because it does not fit the window. */
@@ -268,7 +272,7 @@ static uint64_t settle(const struct problem *p, const struct candidate *at, uint
         c->keep_head += more;
         kept += more;
     }
-    return kept;
+    return fill(p, room, kept); /* with what is smaller than a slice */
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -324,7 +328,7 @@ static int set_pieces(const struct problem *p, struct swn_plan_node *node, const
     uint64_t tail = node->bytes - node->keep_head, piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
     node->sliced = !node->keep && !node->oversize && sliceable(p, node);
     if (node->sliced)
-        node->piece = swn_plan_slice(node->unit, at->window);
+        node->piece = slice_of(p, node);
     else if (at->pieces && !node->keep && !node->oversize && tail >= CUT_LEAST)
         node->piece = piece > LEAST_PIECE ? piece : LEAST_PIECE;
     else
@@ -525,7 +529,7 @@ static int open_problem(struct problem *p, double compute_ns)
     double before = 0;
     p->by_size = p->n <= UINT32_MAX ? sort_by_size(p->nodes, p->n) : NULL;
     p->elapsed = malloc(p->n * sizeof *p->elapsed);
-    p->slices = malloc(p->n);
+    p->slices = malloc(p->n * sizeof *p->slices);
     if (!p->by_size || !p->elapsed || !p->slices)
         return -ENOMEM;
     for (size_t i = 0; i < p->n; i++) {

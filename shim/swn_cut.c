@@ -161,6 +161,7 @@ int swn_cut_early(struct swn_engine *e, struct swn_arg *arg)
         err = swn_plan_cuts(&whole, at) ? cut(e, lead, at) : 0;
     lead->readers += arg->reading;
     arg->remap = 0;
+    lead->slice = piece;
     return lead->sliced = arg->sliced = !err && lead->rest;
 }
 
@@ -205,7 +206,7 @@ int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn
     join_as_planned(e, lead, node, 1);
     lead->sliced = node->sliced;
     lead->planned_head = (size_t)node->keep_head;
-    lead->planned_piece = (size_t)node->piece;
+    lead->planned_piece = lead->slice = (size_t)node->piece;
     lead->cut_otherwise = node->sliced && cut_otherwise(lead, node) ? TRIES : 0;
     tell_pieces(e, lead, node);
     return busy;
@@ -269,6 +270,7 @@ void swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg 
     join_as_planned(e, lead, &node, 0);
     tell_pieces(e, lead, &node);
     lead->readers += arg->reading;
+    lead->slice = (size_t)node.piece;
     lead->cut_otherwise = TRIES;
     lead->cut_for = op->seq;
 }
@@ -292,5 +294,23 @@ void swn_cut_again(struct swn_engine *e, const struct swn_op *op, struct swn_arg
     }
     lead->readers += arg->reading;
     tell_pieces(e, lead, &node);
+    lead->slice = lead->planned_piece;
     lead->cut_otherwise = cut_otherwise(lead, &node) ? lead->cut_otherwise - 1 : 0;
+}
+
+void swn_cut_unkept(struct swn_engine *e, const struct swn_op *op, const struct swn_arg *arg, struct swn_range *r)
+{
+    struct swn_range *lead = r->lead;
+    size_t slice = swn_slice_bytes(r), at = r->addr - lead->addr, end = at + r->len;
+    if (!r->keep || r->frame || slice == r->len || lead->readers != arg->reading ||
+        atomic_load(&r->state) != SWN_STREAMED || !swn_policy_offer_room(e, swn_round_up(r->len, SWN_PAGE)))
+        return;
+    lead->readers -= arg->reading;
+    for (size_t next = at + slice; next < end && !cut(e, lead, next); next += slice)
+        ;
+    lead->readers += arg->reading;
+    for (; r && r->addr < lead->addr + end; r = r->rest)
+        r->keep = 0;
+    lead->cut_otherwise = TRIES;
+    lead->cut_for = op->seq;
 }

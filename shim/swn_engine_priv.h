@@ -306,6 +306,9 @@ void swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg 
 /* When the plan came, of two pieces that are to be one slice one was at its own address, or stays, and the other did
  * not, or was in use. Now that its operator, t's, is about to ask for slices they are made alike. */
 void swn_cut_again(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t);
+/* r, of which the operator is about to take a slice, is to stay, has not come yet, and there is no room for it any more:
+ * the budget has become smaller, and the plan for that has not come yet. It comes through the window, in slices. */
+void swn_cut_unkept(struct swn_engine *e, const struct swn_op *op, const struct swn_arg *arg, struct swn_range *r);
 
 /* swn_policy_drift.c */
 /* A thread has begun another pass. With several threads this is not everybody's. */
@@ -422,6 +425,9 @@ struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *
 
 /* swn_slice.c: the first four as in swn_aten.h, without the lock */
 size_t swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+/* The length of the slices in which a piece is lent. What of a weight is kept lies in one piece, and is lent in the same
+ * slices as the rest: wherever a plan cuts, these are the same then, and need not be tried again. */
+size_t swn_slice_bytes(const struct swn_range *r);
 size_t swn_slice_list(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
 size_t swn_slice_refused(struct swn_op *op, unsigned arg, uint64_t shape, size_t tried, int right);
 const void *swn_slice_lend(struct swn_op *op, unsigned arg, size_t off, size_t bytes);

@@ -196,6 +196,12 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     return next;
 }
 
+size_t swn_slice_bytes(const struct swn_range *r)
+{
+    size_t slice = r->lead->slice;
+    return slice && (r->addr - r->lead->addr) % slice == 0 && r->len % slice == 0 ? slice : r->len;
+}
+
 size_t swn_slice_list(struct swn_op *op, unsigned index, struct swn_slices *slices, size_t most)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -204,23 +210,25 @@ size_t swn_slice_list(struct swn_op *op, unsigned index, struct swn_slices *slic
     swn_cut_again(e, op, &op->args[index], swn_window_thread(e));
     struct swn_range *r = op->args[index].range;
     for (; r; r = r->rest) {
-        if (n && slices[n - 1].bytes == r->len) {
-            slices[n - 1].count++;
-            continue;
+        size_t bytes = swn_slice_bytes(r);
+        if (!n || slices[n - 1].bytes != bytes) {
+            if (n == most)
+                break;
+            slices[n++] = (struct swn_slices){bytes, 0};
         }
-        if (n == most)
-            break;
-        slices[n++] = (struct swn_slices){r->len, 1};
+        slices[n - 1].count += r->len / bytes;
     }
     pthread_mutex_unlock(&e->lock);
     return r ? 0 : n;
 }
 
-/* The piece of the weight that is just these bytes, or NULL. */
+/* The piece of the weight that these bytes are a slice of, or NULL. */
 static struct swn_range *piece_at(struct swn_engine *e, const struct swn_arg *arg, size_t off, size_t bytes)
 {
     struct swn_range *r = off < arg->bytes ? swn_arena_find(e->arena, arg->data + off) : NULL;
-    return r && r->lead == arg->range && r->addr == arg->data + off && r->len == bytes ? r : NULL;
+    if (!r || r->lead != arg->range || swn_slice_bytes(r) != bytes || (arg->data + off - r->addr) % bytes)
+        return NULL;
+    return r;
 }
 
 void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, const struct swn_range *r)
@@ -236,15 +244,19 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
     pthread_mutex_lock(&e->lock);
     uint64_t begin = swn_now_ns();
     struct swn_thread_state *t = swn_window_thread(e);
-    swn_window_end_arg(e, slice);
-    *slice = (struct swn_arg){.use = SWN_USE_WEIGHT, .ours = 1};
     struct swn_range *r = bytes ? piece_at(e, arg, off, bytes) : NULL;
-    t->slicing = 0;
-    if (r) {
+    int lent = r && slice->range == r && slice->range_id == r->id; /* it is, for the slice before this one */
+    if (!lent) {
+        swn_window_end_arg(e, slice);
+        *slice = (struct swn_arg){.use = SWN_USE_WEIGHT, .ours = 1};
+        t->slicing = 0;
+    }
+    e->slices += r != NULL;
+    if (r && !lent) {
+        swn_cut_unkept(e, op, arg, r);
         arg->sliced = 2;
-        e->slices++;
         slice->data = r->addr;
-        slice->bytes = bytes;
+        slice->bytes = r->len;
         slice->range = r;
         slice->range_id = r->id;
         slice->reading = 1;
@@ -258,12 +270,13 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
             swn_window_lend(e, slice, t);
             swn_load_slice(e, t, slice);
         }
-    } else if (bytes) {
+    } else if (bytes && !r) {
         arg->sliced = 1; /* from here on by its own address */
     }
     swn_swapin_ahead(e, t);
     t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */
-    const void *at = r ? (void *)(slice->borrowed ? slice->borrowed : slice->data) : NULL;
+    const void *at =
+        r ? (char *)(slice->borrowed ? slice->borrowed : slice->data) + (arg->data + off - r->addr) : NULL;
     pthread_mutex_unlock(&e->lock);
     return at;
 }

@@ -294,6 +294,100 @@ static void longer_for_one(void *arg)
     end();
 }
 
+static size_t slices_of(struct tensor *t, size_t *bytes, size_t most)
+{
+    static const enum swn_use use = SWN_USE_WEIGHT;
+    struct swn_op op;
+    op_open(&op, &t, &use, 1);
+    CHECK(op.args[0].sliced);
+    size_t n = op_slices(&op, 0, bytes, most);
+    op_close(&op);
+    return n;
+}
+
+/* However much of a weight a plan keeps, it is the same slices: that they give the right bits has to be tried once, and
+ * not in the moment of every change of the budget, in which there may be no room to try anything. */
+static void same_whatever_stays(void *arg)
+{
+    (void)arg;
+    static const size_t heads[] = {0, 24, 12, 48, 36};
+    static size_t bytes[4096];
+    begin(WIDE);
+    passes(12);
+    struct swn_range *lead = swn_arena_find(e->arena, large[0].own);
+    not_at_home(lead);
+    size_t n = 0;
+    for (unsigned i = 0; i < 5; i++) {
+        struct swn_plan_node node = {
+            .bytes = LARGE_BYTES, .unit = UNIT, .sliced = 1, .piece = 12 * UNIT, .keep_head = heads[i] * UNIT};
+        pthread_mutex_lock(&e->lock);
+        e->plan_dirty = 0;
+        CHECK(swn_cut_apply(e, lead, &node) == 0);
+        pthread_mutex_unlock(&e->lock);
+        size_t now = slices_of(&large[0], bytes, 4096);
+        CHECK(now == (n ? n : now));
+        n = now;
+        CHECK(n == LARGE_BYTES / node.piece);
+        for (size_t k = 0; k + 1 < n; k++)
+            CHECK(bytes[k] == node.piece);
+        CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) == n && cut_as(lead, &node));
+        CHECK(tensor_right(&large[0], large[0].own));
+    }
+    end();
+}
+
+/* Nothing of it is in memory, nor on its way. */
+static void not_in_memory(struct swn_range *lead)
+{
+    int coming = 1;
+    not_at_home(lead);
+    for (int ms = 0; coming; ms++) {
+        CHECK(ms < 10000);
+        pthread_mutex_lock(&e->lock);
+        coming = 0;
+        for (struct swn_range *r = lead; r; r = r->rest)
+            if (r->frame && r->frame->state == SWN_FRAME_FILLING)
+                coming = 1;
+            else if (r->frame && r->frame->kept)
+                swn_policy_unkeep(e, r);
+            else if (r->frame)
+                swn_policy_drop_frame(e, r);
+        pthread_mutex_unlock(&e->lock);
+        usleep(1000);
+    }
+}
+
+/* The budget has become smaller and the plan is still that of the larger one: what was to stay of a weight, and for
+ * which there is no room now, comes through the window, and not page by page through its mapping. */
+static void no_room_for_what_stays(void *arg)
+{
+    (void)arg;
+    begin(WIDE);
+    passes(12);
+    struct swn_range *lead = swn_arena_find(e->arena, large[0].own);
+    struct swn_plan_node node = {
+        .bytes = LARGE_BYTES, .unit = UNIT, .sliced = 1, .piece = 12 * UNIT, .keep_head = 96 * UNIT};
+    set(NARROW);
+    passes(2);
+    not_in_memory(lead);
+    pthread_mutex_lock(&e->lock);
+    e->plan_dirty = 0;
+    CHECK(swn_cut_apply(e, lead, &node) == 0 && lead->keep && lead->len == node.keep_head);
+    CHECK(!lead->frame && lead->len > e->config.budget_bytes);
+    uint64_t strays = e->res.stray_pages, over = e->over_budget_peak;
+    pthread_mutex_unlock(&e->lock);
+    CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) == LARGE_BYTES / node.piece);
+    CHECK(e->res.stray_pages == strays && e->over_budget_peak == over);
+    set(WIDE);
+    pthread_mutex_lock(&e->lock);
+    CHECK(swn_cut_apply(e, lead, &node) == 0);
+    pthread_mutex_unlock(&e->lock);
+    CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) == LARGE_BYTES / node.piece);
+    CHECK(e->res.stray_pages == strays);
+    CHECK(tensor_right(&large[0], large[0].own));
+    end();
+}
+
 /* Plans go by what operators and reads happened to take: where the disk is slow beside the operators of a test, which
  * compute nothing, one weight may come whole for good. That is no matter of budgets, so such a run says nothing. */
 #define IN_SOME_CHILD(name)                                                                                            \
@@ -314,6 +408,8 @@ IN_SOME_CHILD(cut_as_planned_when_asked)
 IN_SOME_CHILD(head_is_read_once)
 IN_SOME_CHILD(plan_between_slices)
 IN_SOME_CHILD(longer_for_one)
+IN_SOME_CHILD(same_whatever_stays)
+IN_SOME_CHILD(no_room_for_what_stays)
 
 int main(void)
 {
@@ -322,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_lengthened_before_a_plan),  cmocka_unit_test(test_lengthened_and_still_right),
         cmocka_unit_test(test_cut_as_planned_when_asked), cmocka_unit_test(test_head_is_read_once),
         cmocka_unit_test(test_plan_between_slices),       cmocka_unit_test(test_longer_for_one),
+        cmocka_unit_test(test_same_whatever_stays),       cmocka_unit_test(test_no_room_for_what_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
