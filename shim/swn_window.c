@@ -264,8 +264,8 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
     arg->borrowed = 0;
     arg->frame = NULL;
-    arg->remap = arg->pinned = arg->reading = arg->visited = arg->ours = arg->rows = arg->unchecked =
-        arg->populating = 0;
+    arg->remap = arg->pinned = arg->reading = arg->visited = arg->ours = arg->rows = arg->unchecked = arg->populating =
+        0;
     arg->range = r;
     if (!r)
         return;
@@ -281,11 +281,12 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
                 p->written = 1;
             e->plan_dirty = 1;
         }
-        int all = arg->use == SWN_USE_OVERWRITE && overwrites_all(op, arg, r), fresh = r->untouched;
+        int streamed = atomic_load(&r->state) == SWN_STREAMED;
+        int all = (streamed || r->untouched) && arg->use == SWN_USE_OVERWRITE && overwrites_all(op, arg, r);
         r->untouched = 0;
-        if (atomic_load(&r->state) == SWN_STREAMED)
-            fresh = !swn_policy_bring_home(e, r, all);
-        if (all && fresh && atomic_load(&r->state) == SWN_HOME)
+        if (streamed && swn_policy_bring_home(e, r, all))
+            return;
+        if (all && atomic_load(&r->state) == SWN_HOME)
             arg->populating = swn_populate_begin(&e->populate, r->addr, swn_round_up(r->len, SWN_PAGE));
         return;
     }
