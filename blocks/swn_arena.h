@@ -106,8 +106,8 @@ struct swn_range {
     struct swn_range *rest; /* the next piece, or NULL */
     size_t slice_unit;      /* of a lead whose operator can take it in slices: multiples of so many bytes; else 0 */
     struct swn_slicing slicing;
-    /* of a lead: the plan wants what is not kept lent slice by slice; it has these many bytes at its start in one piece,
-     * and pieces of so many after it. It may be cut otherwise yet, and is tried again so many times. */
+    /* of a lead: the plan wants what is not kept lent slice by slice; it has these many bytes at its start in one
+     * piece, and pieces of so many after it. It may be cut otherwise yet, and is tried again so many times. */
     int sliced;
     size_t planned_head, planned_piece;
     size_t slice; /* of a lead: a piece of several times so many bytes is lent as several slices; 0: as one */
@@ -135,8 +135,8 @@ struct swn_piece {
  * yet. */
 struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh);
 /* Cuts a live range `at` bytes from its start (a multiple of SWN_GRANULE, inside it): r keeps the front, the new piece
- * gets the rest, in the same state, with its part of the extent. Nobody may be using r, and its frame, if it has one, is
- * for the caller to cut as well. NULL: no memory for a descriptor, nothing changed. Every piece is given back by a
+ * gets the rest, in the same state, with its part of the extent. Nobody may be using r, and its frame, if it has one,
+ * is for the caller to cut as well. NULL: no memory for a descriptor, nothing changed. Every piece is given back by a
  * swn_arena_free of its own. */
 struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size_t at);
 /* Undoes a cut: r takes over r->rest, which is gone then. Both are in the same state, HOME or STREAMED from extents

@@ -81,8 +81,8 @@ struct swn_frame *swn_pool_keep(struct swn_pool *p, uint64_t arena_off, size_t s
 /* A frame in memory of the caller's, who keeps it for as long as the frame lives. It is in no other frame's way, and
  * has no read-only view. */
 struct swn_frame *swn_pool_lodge(struct swn_pool *p, void *at, size_t size);
-/* Cuts a kept frame that nobody is using and nothing is read into: f has its first `at` bytes (whole pages) from now on,
- * the result the others. What is mapped stays mapped. NULL: no memory for a descriptor, nothing changed. */
+/* Cuts a kept frame that nobody is using and nothing is read into: f has its first `at` bytes (whole pages) from now
+ * on, the result the others. What is mapped stays mapped. NULL: no memory for a descriptor, nothing changed. */
 struct swn_frame *swn_pool_cut(struct swn_pool *p, struct swn_frame *f, size_t at);
 /* Undoes a cut: f takes over what `rest` holds, right behind it. */
 void swn_pool_join(struct swn_pool *p, struct swn_frame *f, struct swn_frame *rest);

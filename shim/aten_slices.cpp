@@ -79,8 +79,8 @@ swn_cuts even_cuts(size_t storage_bytes, size_t bytes)
     return cuts;
 }
 
-// If slices as they are keep failing this shape, longer ones are tried for the times to come. true: the weight may be cut
-// into such ones by now.
+// If slices as they are keep failing this shape, longer ones are tried for the times to come. true: the weight may be
+// cut into such ones by now.
 bool lengthened(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape)
 {
     size_t all = what.weight.storage().nbytes(), next = host->slices_refused(op, arg, shape, 0, 0);

@@ -62,7 +62,7 @@ struct swn_arg {
     int rows;   /* 1: not all of it is in memory, rows_copy reads those that are wanted; 2: did so, and nothing else */
     int ours;   /* a slice: nobody but our kernel sees where it is */
     int populating; /* a thread of ours makes its pages (shim/swn_populate.h) */
-    int unchecked; /* its mapping serves, and a checksum is to be looked at before the operator ends */
+    int unchecked;  /* its mapping serves, and a checksum is to be looked at before the operator ends */
 };
 
 /* So many slices of a weight, one behind the other. */

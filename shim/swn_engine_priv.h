@@ -89,8 +89,8 @@ struct swn_engine {
     uint64_t spilled_before; /* written to spill files that the program has closed */
     struct swn_residency res;
     struct swn_fetch *fetch;
-    struct swn_reads liked;    /* what the disk's profile says, without measurements; depth 0: there is none */
-    struct swn_behind *behind; /* NULL until something is written behind */
+    struct swn_reads liked;        /* what the disk's profile says, without measurements; depth 0: there is none */
+    struct swn_behind *behind;     /* NULL until something is written behind */
     struct swn_populate *populate; /* NULL until a tensor is filled for which there are no pages yet */
     struct swn_order *order;
     struct swn_trace *trace;
@@ -300,14 +300,15 @@ int swn_cut_early(struct swn_engine *e, struct swn_arg *arg);
 /* Cuts the weight as the plan says, and tells its pieces what becomes of them. 0, or -EBUSY when it is in use: it stays
  * whole until the plan is tried again. One in slices may keep cuts that are in nobody's plan, see swn_cut_again. */
 int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node);
-/* While there is a plan: for this operator, which is the only one that uses the weight and has not touched it yet, slices
- * are whole units of so many bytes, where that can be had; for the next one they are as planned again. */
+/* While there is a plan: for this operator, which is the only one that uses the weight and has not touched it yet,
+ * slices are whole units of so many bytes, where that can be had; for the next one they are as planned again. */
 void swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, size_t unit);
 /* When the plan came, of two pieces that are to be one slice one was at its own address, or stays, and the other did
  * not, or was in use. Now that its operator, t's, is about to ask for slices they are made alike. */
 void swn_cut_again(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t);
-/* r, of which the operator is about to take a slice, is to stay, has not come yet, and there is no room for it any more:
- * the budget has become smaller, and the plan for that has not come yet. It comes through the window, in slices. */
+/* r, of which the operator is about to take a slice, is to stay, has not come yet, and there is no room for it any
+ * more: the budget has become smaller, and the plan for that has not come yet. It comes through the window, in slices.
+ */
 void swn_cut_unkept(struct swn_engine *e, const struct swn_op *op, const struct swn_arg *arg, struct swn_range *r);
 
 /* swn_policy_drift.c */
@@ -425,8 +426,8 @@ struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *
 
 /* swn_slice.c: the first four as in swn_aten.h, without the lock */
 size_t swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
-/* The length of the slices in which a piece is lent. What of a weight is kept lies in one piece, and is lent in the same
- * slices as the rest: wherever a plan cuts, these are the same then, and need not be tried again. */
+/* The length of the slices in which a piece is lent. What of a weight is kept lies in one piece, and is lent in the
+ * same slices as the rest: wherever a plan cuts, these are the same then, and need not be tried again. */
 size_t swn_slice_bytes(const struct swn_range *r);
 size_t swn_slice_list(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
 size_t swn_slice_refused(struct swn_op *op, unsigned arg, uint64_t shape, size_t tried, int right);

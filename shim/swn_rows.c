@@ -215,7 +215,13 @@ static int add_page(struct swn_engine *e, struct swn_row_reading *rd, uintptr_t 
         return 0;
     if (!joins) {
         last = &rd->runs[rd->n++];
-        *last = (struct run){.lo = at, .range = r, .file = r->file, .off = off, .turn = r->extent_turn, .buf = rd->buf + *used, .reading = rd};
+        *last = (struct run){.lo = at,
+                             .range = r,
+                             .file = r->file,
+                             .off = off,
+                             .turn = r->extent_turn,
+                             .buf = rd->buf + *used,
+                             .reading = rd};
     }
     last->hi = at + SWN_PAGE;
     *used += more;
@@ -305,8 +311,7 @@ static void confirm(struct swn_engine *e, struct swn_row_reading *rd)
         struct run *run = &rd->runs[i];
         struct swn_range *r = in_extent(e, run->lo);
         run->own |= !r || r->file != run->file || r->extent + (run->lo - r->addr) != run->off ||
-                    r->extent_turn != run->turn ||
-                    run->hi > r->addr + swn_round_up(r->len, SWN_PAGE);
+                    r->extent_turn != run->turn || run->hi > r->addr + swn_round_up(r->len, SWN_PAGE);
         rd->strays |= run->own;
         char name[4200];
         if (run->err && !e->said_read++)

@@ -275,8 +275,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
     }
     swn_swapin_ahead(e, t);
     t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */
-    const void *at =
-        r ? (char *)(slice->borrowed ? slice->borrowed : slice->data) + (arg->data + off - r->addr) : NULL;
+    const void *at = r ? (char *)(slice->borrowed ? slice->borrowed : slice->data) + (arg->data + off - r->addr) : NULL;
     pthread_mutex_unlock(&e->lock);
     return at;
 }

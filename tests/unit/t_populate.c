@@ -172,7 +172,7 @@ static void forked(void *arg)
         swn_engine_postfork_child();
         CHECK(!e->populate);
         op_close(&op);
-#ifndef __SANITIZE_THREAD__ /* which does not let a child start threads */
+#ifndef __SANITIZE_THREAD__    /* which does not let a child start threads */
         make_empty(&t, LARGE); /* this process has a thread of its own */
         open_one(&op, &t, SWN_USE_OVERWRITE);
         CHECK(op.args[0].populating);

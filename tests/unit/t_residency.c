@@ -705,8 +705,8 @@ static void shares(void **state)
     assert_int_equal(spill->live_bytes, 0);
 }
 
-/* What has left once goes to its own place again, and pieces that leave one by one lie as they do in memory: so they can
- * be one again. Not where a child may have the old place mapped. */
+/* What has left once goes to its own place again, and pieces that leave one by one lie as they do in memory: so they
+ * can be one again. Not where a child may have the old place mapped. */
 static void lies_side_by_side(void **state)
 {
     (void)state;
