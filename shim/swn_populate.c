@@ -43,7 +43,7 @@ static void *populate(void *arg)
         p->busy = 0;
         if (failed)
             p->refused = 1, p->at = p->end;
-        pthread_cond_signal(&p->idle);
+        pthread_cond_broadcast(&p->idle); /* the operator, and whoever frees the tensor meanwhile */
     }
     return NULL;
 }

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 
 import torch
 
@@ -33,6 +34,10 @@ if mode == "family":
         thread.start()
     for thread in threads:
         thread.join()
+    # MKL's allocator spins for ever in a child that is forked while a thread is ending, with or without swapnet: Python's
+    # join returns before that.
+    while any(os.path.exists(f"/proc/self/task/{thread.native_id}") for thread in threads):
+        time.sleep(0.001)
     child = os.fork()
     if not child:
         infer(images[2])
