@@ -146,9 +146,18 @@ int swn_pool_in_the_way(const struct swn_pool *p, const struct swn_frame *f, siz
     return f->off < LODGED && window != p->window && f->off + f->size > (window < p->window ? window : p->window);
 }
 
+/* The end of the window goes, where nothing stands. */
+static void cut_end(struct swn_pool *p, size_t window)
+{
+    p->closed = 0;
+    punch(p, p->rw + window, window, p->window - window);
+    memset(p->asked + window / SWN_HUGE, 0, p->window_max / SWN_HUGE - window / SWN_HUGE);
+    p->window = window;
+}
+
 int swn_pool_resize(struct swn_pool *p, size_t window)
 {
-    size_t before = p->window;
+    size_t before = p->window, held = 0;
     if (window > p->window_max)
         return -EINVAL;
     p->limit = window < before ? window : before;
@@ -156,21 +165,24 @@ int swn_pool_resize(struct swn_pool *p, size_t window)
     if (p->head >= p->limit)
         p->head = 0;
     for (struct swn_frame *f = p->frames; f; f = f->next)
-        if (swn_pool_in_the_way(p, f, window))
-            return -EBUSY;
+        if (swn_pool_in_the_way(p, f, window) && f->off + f->size > held)
+            held = f->off + f->size;
+    if (held) {
+        if (held < before && window < before)
+            cut_end(p, held);
+        return -EBUSY;
+    }
     if (window == before) {
         close_ring(p);
         return 0;
     }
-    p->closed = 0;
     /* What comes to the window was its beginning's second view, or one of an earlier window's. */
+    p->closed = 0;
     int err = window > before ? map_views(p, before, before, window - before) : 0;
     if (err)
         return err;
-    if (window < before) {
-        punch(p, p->rw + window, window, before - window);
-        memset(p->asked + window / SWN_HUGE, 0, p->window_max / SWN_HUGE - window / SWN_HUGE);
-    }
+    if (window < before)
+        cut_end(p, window);
     p->window = p->limit = window;
     p->waits = 0;
     close_ring(p);

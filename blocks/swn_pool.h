@@ -58,8 +58,9 @@ void swn_pool_destroy(struct swn_pool *p);
 
 size_t swn_pool_window(const struct swn_pool *p);
 size_t swn_pool_window_most(const struct swn_pool *p);
-/* Changes the size of the window. -EBUSY when a frame stands in the way of that: no new one is placed there, and a
- * later call succeeds when it is gone. -ENOMEM, or -EBADF where the program has closed the memfd: it stays as it is. */
+/* Changes the size of the window. -EBUSY when a frame stands in the way of that: no new one is placed there, what is to
+ * go behind the last such frame goes at once, and a later call succeeds when there is none. -ENOMEM, or -EBADF where
+ * the program has closed the memfd: it stays as it is. */
 int swn_pool_resize(struct swn_pool *p, size_t window);
 /* Whether this frame does: it has a byte in the part to be given up, or goes on behind an end that is about to move. */
 int swn_pool_in_the_way(const struct swn_pool *p, const struct swn_frame *f, size_t window);

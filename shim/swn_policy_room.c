@@ -155,7 +155,7 @@ static int is_held(struct swn_engine *e, size_t bytes)
         if (!swn_pool_in_the_way(e->pool, f, bytes))
             continue;
         if (f->users || f->state == SWN_FRAME_FILLING)
-            held = 1;
+            held |= !swn_swapin_cancel(e, f);
         else
             swn_policy_evict(e, f);
     }

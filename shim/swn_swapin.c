@@ -186,17 +186,21 @@ static int room_will_come(struct swn_engine *e)
     return 0;
 }
 
-/* Takes back one read ahead that has not begun. */
+int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
+{
+    if (f->lodged || f->state != SWN_FRAME_FILLING || f->users || !f->range || swn_fetch_cancel(e->fetch, &f->job))
+        return 0;
+    f->range->frame = NULL;
+    swn_frame_file(f)->refs--;
+    swn_swapin_free(e, f);
+    return 1;
+}
+
 static int cancel_one(struct swn_engine *e)
 {
-    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
-        if (f->lodged || f->state != SWN_FRAME_FILLING || f->users || !f->range || swn_fetch_cancel(e->fetch, &f->job))
-            continue;
-        f->range->frame = NULL;
-        swn_frame_file(f)->refs--;
-        swn_swapin_free(e, f);
-        return 1;
-    }
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (swn_swapin_cancel(e, f))
+            return 1;
     return 0;
 }
 

@@ -107,6 +107,55 @@ static void called_off(void *arg)
     end();
 }
 
+static unsigned coming(void)
+{
+    unsigned n = 0;
+    for (const struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        n += !f->kept && f->state == SWN_FRAME_FILLING;
+    return n;
+}
+
+/* A window that is to be narrower is as narrow at once as what is in use allows: reads that have not begun are called
+ * off, as whoever asks for room next would otherwise be over the budget. */
+static void at_once(void *arg)
+{
+    static const enum swn_use use = SWN_USE_WEIGHT;
+    struct swn_op op, next;
+    const struct swn_frame *f = NULL;
+    unsigned i = 0;
+    (void)arg;
+    begin_planned();
+    for (; i < 50 * WEIGHTS; i++) {
+        struct tensor *now = &weights[i % WEIGHTS], *then = &weights[(i + 1) % WEIGHTS];
+        op_open(&op, &now, &use, 1);
+        swn_fetch_pause(e->fetch);
+        f = swn_arena_find(e->arena, then->own)->frame;
+        if (f && (f->state != SWN_FRAME_READY || f->kept || goes_around_the_end(f)))
+            f = NULL;
+        op_close(&op);
+        if (f) {
+            op_open(&next, &then, &use, 1);
+            if (coming() && f->off + f->size < swn_pool_window(e->pool))
+                break;
+            op_close(&next);
+        }
+        f = NULL;
+        swn_fetch_resume(e->fetch);
+    }
+    CHECK(f && i < 50 * WEIGHTS);
+    size_t end_of_it = f->off + f->size, resident = swn_engine_resident(e);
+    size_t window = swn_pool_window(e->pool);
+    pthread_mutex_lock(&e->lock);
+    CHECK(swn_policy_resize_window(e, SWN_GRANULE) == -EBUSY);
+    CHECK(swn_pool_window(e->pool) == end_of_it && e->window_goal == SWN_GRANULE);
+    CHECK(swn_engine_resident(e) <= resident - (window - end_of_it));
+    e->plan_dirty = 1;
+    pthread_mutex_unlock(&e->lock);
+    swn_fetch_resume(e->fetch);
+    op_close(&next);
+    end();
+}
+
 /* A program that has closed the memory's file keeps the window that there is, and is planned for as ever. */
 static void never(void *arg)
 {
@@ -146,16 +195,15 @@ static void little_address_space(void *arg)
 
 IN_A_CHILD(later, 60)
 IN_A_CHILD(called_off, 60)
+IN_A_CHILD(at_once, 60)
 IN_A_CHILD(never, 60)
 IN_A_CHILD(little_address_space, 60)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_later),
-        cmocka_unit_test(test_called_off),
-        cmocka_unit_test(test_never),
-        cmocka_unit_test(test_little_address_space),
+        cmocka_unit_test(test_later), cmocka_unit_test(test_called_off),           cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_never), cmocka_unit_test(test_little_address_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
