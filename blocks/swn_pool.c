@@ -176,13 +176,15 @@ int swn_pool_resize(struct swn_pool *p, size_t window)
         close_ring(p);
         return 0;
     }
-    /* What comes to the window was its beginning's second view, or one of an earlier window's. */
-    p->closed = 0;
-    int err = window > before ? map_views(p, before, before, window - before) : 0;
-    if (err)
-        return err;
-    if (window < before)
+    if (window < before) {
         cut_end(p, window);
+    } else {
+        p->closed = 0;
+        /* What comes to the window was its beginning's second view, or one of an earlier window's. */
+        int err = map_views(p, before, before, window - before);
+        if (err)
+            return err;
+    }
     p->window = p->limit = window;
     p->waits = 0;
     close_ring(p);

@@ -359,7 +359,7 @@ int swn_swapin_await(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
 void swn_swapin_release(struct swn_engine *e, struct swn_frame *f);
 /* Frees a frame that no range has and nobody claims or fills. */
 void swn_swapin_free(struct swn_engine *e, struct swn_frame *f);
-/* 1: it was being read ahead, the read had not begun, and the frame is gone. */
+/* 1: its read had not begun and will not, and the frame can go: it is for the caller to drop. */
 int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f);
 /* Fetches what the learned order says this thread will want next, as far as its share of the window goes. */
 void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t);

@@ -138,10 +138,8 @@ void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r)
     r->frame = NULL;
     f->range = NULL;
     if (f->state == SWN_FRAME_FILLING) {
-        if (swn_fetch_cancel(e->fetch, &f->job))
+        if (!swn_swapin_cancel(e, f))
             return;
-        swn_frame_file(f)->refs--;
-        f->state = SWN_FRAME_USED; /* fetch_done will not, so whoever waits for it finds a frame that can go */
         pthread_cond_broadcast(&e->changed);
     }
     if (f->users)

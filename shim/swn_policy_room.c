@@ -154,8 +154,8 @@ static int is_held(struct swn_engine *e, size_t bytes)
         n = f->next;
         if (!swn_pool_in_the_way(e->pool, f, bytes))
             continue;
-        if (f->users || f->state == SWN_FRAME_FILLING)
-            held |= !swn_swapin_cancel(e, f);
+        if (f->users || (f->state == SWN_FRAME_FILLING && !swn_swapin_cancel(e, f)))
+            held = 1;
         else
             swn_policy_evict(e, f);
     }

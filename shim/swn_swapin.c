@@ -188,19 +188,21 @@ static int room_will_come(struct swn_engine *e)
 
 int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
 {
-    if (f->lodged || f->state != SWN_FRAME_FILLING || f->users || !f->range || swn_fetch_cancel(e->fetch, &f->job))
+    if (f->state != SWN_FRAME_FILLING || swn_fetch_cancel(e->fetch, &f->job))
         return 0;
-    f->range->frame = NULL;
     swn_frame_file(f)->refs--;
-    swn_swapin_free(e, f);
+    f->state = SWN_FRAME_USED; /* fetch_done will not, so whoever waits for it finds a frame that can go */
     return 1;
 }
 
+/* Takes back one read ahead that has not begun. */
 static int cancel_one(struct swn_engine *e)
 {
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (swn_swapin_cancel(e, f))
+        if (!f->lodged && !f->users && f->range && swn_swapin_cancel(e, f)) {
+            swn_policy_drop_frame(e, f->range);
             return 1;
+        }
     return 0;
 }
 

@@ -14,26 +14,13 @@ import harness
 CTL = harness.BUILD / "bin" / "swapnetctl"
 
 
-def run_session(command, timeout=200, **options):
-    """As subprocess.run, but nothing that the command started lives on when it takes too long: tests that measure come
-    after these."""
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                          **options) as process:
-        try:
-            out, err = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
-
-
 def verify(torch, disk, *program, code=0, options=("-b", "12M"), env=None):
     """The JSON document, and standard error."""
     name, *args = program
-    done = run_session([CTL, "verify", "-o", "json", "-s", disk / "store", *options, "--", torch.python,
-                        harness.PROGRAMS / f"{name}.py", disk / "record.json", *args], cwd=disk,
-                       env=harness.clean_env({"SWAPNET_DAEMON": "off"} | (env or {})))
-    assert done.returncode == code, done
+    done = harness.Process([CTL, "verify", "-o", "json", "-s", disk / "store", *options, "--", torch.python,
+                            harness.PROGRAMS / f"{name}.py", disk / "record.json", *args], cwd=disk,
+                           env={"SWAPNET_DAEMON": "off"} | (env or {})).finish(200)
+    assert done.rc == code, done.describe()
     assert not list(disk.glob("store/verify-*")), "what was recorded is still there"
     return json.loads(done.stdout) if done.stdout else None, done.stderr
 
