@@ -23,6 +23,7 @@
 /* Lines of one client before the next one's turn. */
 #define TURN 16
 #define ACCEPT_PAUSE_MS 100
+#define SAY_ACCEPT_MS 60000
 
 int64_t swd_now_ms(void)
 {
@@ -372,7 +373,12 @@ void swd_accept(struct swd *d)
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             /* The connection stays pending, and epoll would say so at once again. */
-            d->accept_after_ms = swd_now_ms() + ACCEPT_PAUSE_MS;
+            int64_t now = swd_now_ms();
+            if (now >= d->say_accept_after_ms) {
+                swd_say("cannot accept connections: %s; those who ask wait until it can", strerror(errno));
+                d->say_accept_after_ms = now + SAY_ACCEPT_MS;
+            }
+            d->accept_after_ms = now + ACCEPT_PAUSE_MS;
             epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->listen_fd, NULL);
         }
         return;

@@ -18,7 +18,7 @@
 
 #include "swn_partition.h"
 
-#define SWN_TABLE_BYTES ((size_t)1 << 20) /* no file is larger */
+#define SWN_TABLE_BYTES ((size_t)1000000) /* no file is larger */
 #define SWN_TABLE_BLOCKS 32
 #define SWN_TABLE_ROWS 96 /* per number of blocks */
 #define SWN_TABLE_NEAR 0.01

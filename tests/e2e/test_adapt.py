@@ -1,5 +1,6 @@
 """bench/adapt.py: another budget for a program that computes, asked for directly and through swapnetd."""
 import json
+import statistics
 import subprocess
 
 import pytest
@@ -7,11 +8,13 @@ import pytest
 import harness
 
 CHANGES = 10
+BOUND_NS = 74e6  # as bench/adapt.py's limit
 
 
 @pytest.mark.alone
 def test_changes_of_the_budget(torch113, disk):
-    """Bits, counts and limits as they should be; how long it takes is for the benchmark to say."""
+    """Bits, counts and limits as they should be. How long each takes is for the benchmark to say; here, on a machine that
+    may be busy, only that half of them are bound in time."""
     out = disk / "out.json"
     done = subprocess.run([torch113.python, harness.REPO / "bench" / "adapt.py", "--model", "mobilenet_v2", "--ways",
                            "process,total", "--changes", str(CHANGES), "--least", "20", "--most", "36", "--pause", "20",
@@ -27,4 +30,5 @@ def test_changes_of_the_budget(torch113, disk):
         for c in changes:
             assert c["asked_ns"] < c["told_ns"] <= c["bound_ns"] <= c["plan_ns"] <= c["next_ns"], (way, c)
             assert c["told_ns"] <= c["in_flight_ns"] <= c["bound_ns"], (way, c)
+        assert statistics.median(c["bound_ns"] - c["in_flight_ns"] for c in changes) < BOUND_NS, way
         assert ran["inferences"] > 8, way

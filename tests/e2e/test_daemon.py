@@ -315,6 +315,7 @@ def test_out_of_descriptors(place):
         os.kill(away, signal.SIGKILL)
         os.waitpid(away, 0)
         wait_for(lambda: not d.list())
+        assert d.end().count("cannot accept connections: Too many open files") == 1
 
 
 # ---- begin and end ----

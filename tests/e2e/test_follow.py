@@ -82,6 +82,28 @@ def test_auto(place):
 
 
 @needs_torch
+@pytest.mark.alone
+def test_auto_in_a_moment_of_pressure(place, disk):
+    """The kernel's trigger makes it fall at once; by its average nobody would have noticed."""
+    if why := pressure.why_not_real():
+        pytest.skip(why)
+    told = pressure.Told(place, available=60 * MIB, percent=None)
+    with dnns() as make:
+        dnn = make(place, 16, enter=told.enter, SWAPNET_BUDGET="auto")  # 64 MiB of weights
+        dnn.goes_on(2)
+
+        def budget():
+            return dnn.stats()["budget_bytes"]
+        wait_for(lambda: pressure.average() < 1 and budget() > 88 * MIB, 60)  # 0.75 * (60 + 64)
+        with pressure.moment(disk) as why_none:
+            if why := why_none():
+                pytest.skip(why)
+            wait_for(lambda: budget() < 86 * MIB, 5, "the budget stays what it is")
+        assert pressure.average() < 10
+        assert dnn.end() == (plain_bits(16), "")
+
+
+@needs_torch
 @pytest.mark.slow
 def test_auto_under_pressure(place):
     """It falls as long as somebody waits for memory, and comes back."""

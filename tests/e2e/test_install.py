@@ -56,16 +56,30 @@ def completions(prefix, program, *words):
     return done.stdout.split()
 
 
+def help_of(program, *words):
+    return subprocess.run([harness.BUILD / "bin" / program, "help", *words], capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_completions(prefix, program):
     """Every command, and every option that its help names."""
-    def help_of(*words):
-        return subprocess.run([harness.BUILD / "bin" / program, "help", *words], capture_output=True, text=True, check=True).stdout
-    commands = re.findall(r"^  (\w+) ", help_of(), flags=re.M)
+    commands = re.findall(r"^  (\w+) ", help_of(program), flags=re.M)
     assert len(commands) >= 6 and set(commands) <= set(completions(prefix, program, ""))
     for command in commands:
-        options = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", help_of(command), flags=re.M))
+        options = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", help_of(program, command), flags=re.M))
         assert options <= set(completions(prefix, program, command, "--")), command
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_manuals(program):
+    """It has every command, and every option that the command's help names, by both its names."""
+    manual = (harness.REPO / "docs" / "man" / f"{program}.1.scd").read_text()
+    missing = []
+    for command in re.findall(r"^  (\w+) ", help_of(program), flags=re.M):
+        names = re.findall(r"^ +(?:(-\w), )?(--[a-z-]+)", help_of(program, command), flags=re.M)
+        missing += [command] * (f"*{program} {command}" not in manual)
+        missing += [name for name in sum(names, ()) if name and not re.search(rf"(?<![\w-]){name}(?![\w-])", manual)]
+    assert not set(missing) - {"-h", "--help"}
 
 
 def test_words_of_completions(prefix):

@@ -68,6 +68,24 @@ def test_restart_with_less_and_no_record(place):
         d.kill()
 
 
+@pytest.mark.alone
+def test_share_in_a_moment_of_pressure(place, disk):
+    """The kernel's trigger makes it fall at once; by its average nobody would have noticed."""
+    if why := pressure.why_not_real():
+        pytest.skip(why)
+    told = pressure.Told(place, available=100 * MIB, percent=None)
+    with daemon(place, "--total", "80%", preexec_fn=told.enter) as d:
+        def total():
+            return d.ask({"op": "list"})["total_bytes"]
+        wait_for(lambda: pressure.average() < 1 and total() == 80 * MIB, 60, "somebody waits for memory all the time")
+        with pressure.moment(disk) as why_none:
+            if why := why_none():
+                pytest.skip(why)
+            wait_for(lambda: total() <= 76 * MIB, 5, "the total stays what it is")
+        assert pressure.average() < 10
+        wait_for(lambda: total() > 76 * MIB, 60, "it never recovers")
+
+
 @pytest.mark.slow
 def test_share_under_pressure(place):
     """A share of memory falls while somebody waits for memory, and when there is less; programs follow it, down and up."""

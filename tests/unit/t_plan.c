@@ -377,10 +377,11 @@ static void slice_nodes(struct swn_plan_node *nodes, size_t n)
     }
 }
 
-/* 250 layers of a transformer, 12 GiB: attention's two weights, 12 and 4 MiB, and two of 16 MiB. */
-static uint64_t transformer_nodes(struct swn_plan_node *nodes, size_t n)
+/* n / 4 layers of a transformer, 250 of them of 12 GiB: attention's two weights, 12 and 4 MiB, and two of 16 MiB; times
+ * `wide`. */
+static uint64_t transformer_nodes(struct swn_plan_node *nodes, size_t n, uint64_t wide)
 {
-    static const uint64_t sizes[] = {12 * MIB, 4 * MIB, 16 * MIB, 16 * MIB};
+    const uint64_t sizes[] = {12 * MIB * wide, 4 * MIB * wide, 16 * MIB * wide, 16 * MIB * wide};
     uint64_t total = 0;
     memset(nodes, 0, n * sizeof *nodes);
     for (size_t i = 0; i < n; i++) {
@@ -400,8 +401,9 @@ static void a_thousand_layers(void **state)
     const double most = 5 * slowness();
     if (SLOWER > 1)
         skip();
-    for (int kind = 0; kind < 4; kind++) {
-        uint64_t total = kind < 2 ? random_nodes(nodes, 1000, 1) : transformer_nodes(nodes, 1000);
+    for (size_t kind = 0; kind < 6; kind++) { /* 7, 12 and 36 GiB */
+        static const uint64_t wide[] = {0, 1, 3};
+        uint64_t total = kind < 2 ? random_nodes(nodes, 1000, 1) : transformer_nodes(nodes, 1000, wide[kind / 2]);
         if (kind % 2)
             slice_nodes(nodes, 1000);
         for (int plots = 0; plots < 2; plots++) {
