@@ -167,27 +167,31 @@ static void eq1_is_the_papers(void **state)
  * models' sizes, i.e. latencies in the ratio of their squares. VGG's own latency does not matter then. */
 static void the_papers_budgets(void **state)
 {
-    static const double sizes[] = {548, 170, 236, 207};
-    static const uint64_t published[] = {475, 102, 142, 124};
-    static const double rsu_sizes[] = {548, 170, 170, 236, 236};
-    static const uint64_t rsu_published[] = {520, 119, 119, 165, 165};
-    struct swn_divide_dnn dnn[5] = {{0}};
+    static const struct {
+        double total, size[5];
+        uint64_t published[5], minimum; /* minimum: of the first, in MB */
+        size_t n;
+    } scenarios[] = {{843, {548, 170, 236, 207}, {475, 102, 142, 124}, 475, 4},
+                     {1088, {548, 170, 170, 236, 236}, {520, 119, 119, 165, 165}, 520, 5},
+                     {325, {170, 236}, {136, 189}, 0, 2}};
     uint64_t bytes[5];
     const double mb = 1e6;
     (void)state;
-    for (int scenario = 0; scenario < 2; scenario++) {
-        size_t n = scenario ? 5 : 4;
-        const double *size = scenario ? rsu_sizes : sizes;
-        const uint64_t *expected = scenario ? rsu_published : published;
+    for (size_t s = 0; s < sizeof scenarios / sizeof *scenarios; s++) {
+        struct swn_divide_dnn dnn[5] = {{0}};
+        size_t n = scenarios[s].n;
         for (size_t i = 0; i < n; i++) {
-            dnn[i].demand_bytes = dnn[i].weight_bytes = (uint64_t)(size[i] * mb);
-            dnn[i].latency_s = size[i] * size[i] * 1e-5;
+            double size = scenarios[s].size[i];
+            dnn[i].demand_bytes = dnn[i].weight_bytes = (uint64_t)(size * mb);
+            dnn[i].latency_s = size * size * 1e-5;
         }
-        dnn[0].min_bytes = expected[0] * (uint64_t)mb;
-        dnn[0].latency_s = 0.3;
-        assert_int_equal(swn_divide(SWN_DIVIDE_EQ1, dnn, n, (uint64_t)((scenario ? 1088 : 843) * mb), bytes), 0);
+        if (scenarios[s].minimum) {
+            dnn[0].min_bytes = scenarios[s].minimum * (uint64_t)mb;
+            dnn[0].latency_s = 0.3;
+        }
+        assert_int_equal(swn_divide(SWN_DIVIDE_EQ1, dnn, n, (uint64_t)(scenarios[s].total * mb), bytes), 0);
         for (size_t i = 0; i < n; i++)
-            assert_int_equal((uint64_t)((double)bytes[i] / mb + 0.5), expected[i]);
+            assert_int_equal((uint64_t)((double)bytes[i] / mb + 0.5), scenarios[s].published[i]);
     }
 }
 
