@@ -103,13 +103,16 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
     uint64_t weights = budget_bytes > taken ? budget_bytes - taken : 0;
     double slower = p->busy_alpha > p->c.alpha ? p->busy_alpha - p->c.alpha : 0;
     int rc = n ? predict(p, nodes, n, weights, p->c.alpha, out) : -EINVAL;
-    if (!rc && (p->contention > 0 || slower > 0) && out->latency_ns > 0) {
-        double busy = (double)out->streamed_bytes * p->c.alpha * 1e9 / out->latency_ns; /* part of the time */
-        for (size_t i = 0; i < n; i++)
-            nodes[i].compute_ns *= 1 + p->contention * (busy < 1 ? busy : 1);
+    double longer = 1;
+    int rounds = slower > 0 ? ROUNDS : p->contention > 0;
+    for (int round = 0; !rc && out->latency_ns > 0 && round < rounds; round++) {
         /* The disk has the processors to itself while the program waits for it: so long, says the plan before. */
-        for (int round = 0; !rc && round < (slower > 0 ? ROUNDS : 1); round++)
-            rc = predict(p, nodes, n, weights, p->c.alpha + slower * computing(out), out);
+        double alpha = p->c.alpha + slower * computing(out), before = longer;
+        double busy = (double)out->streamed_bytes * alpha * 1e9 / out->latency_ns; /* part of the time */
+        longer = 1 + p->contention * (busy < 1 ? busy : 1);
+        for (size_t i = 0; i < n; i++)
+            nodes[i].compute_ns *= longer / before;
+        rc = predict(p, nodes, n, weights, alpha, out);
     }
     free(own);
     return rc ? rc : (int)n;
