@@ -211,10 +211,10 @@ static int look_ahead(const struct what_if *w, struct candidate *c)
     struct swn_predict p = swn_model_predict(&c->m);
     struct swn_plan plan;
     c->library_s = c->sufficient_s = -1;
-    if (c->timed && swn_predict_plan(&p, c->budget, NULL, &plan) > 0) {
+    if (c->timed && swn_predict_plan(&p, c->budget, NULL, &plan) > 0)
         c->library_s = plan.latency_ns / 1e9;
-        c->sufficient_s = plan.compute_ns / 1e9;
-    }
+    if (c->timed && swn_predict_plan(&p, swn_predict_demand(&p), NULL, &plan) > 0)
+        c->sufficient_s = plan.latency_ns / 1e9;
     return cut(w, c);
 }
 

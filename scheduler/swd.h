@@ -54,7 +54,7 @@ struct swd {
     int drifted;    /* what processes say of themselves did */
     int cpus_changed;
     int64_t accept_after_ms;     /* out of descriptors: not before then */
-    int64_t say_accept_after_ms; /* and it was said: not again before then */
+    int64_t say_accept_after_ms; /* that was said: not again before then */
     int64_t next_tick_ms;
     struct swn_lease_total total; /* as on record */
     int64_t save_after_ms;        /* it could not be written: not before then */

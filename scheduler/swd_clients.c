@@ -375,7 +375,7 @@ void swd_accept(struct swd *d)
             /* The connection stays pending, and epoll would say so at once again. */
             int64_t now = swd_now_ms();
             if (now >= d->say_accept_after_ms) {
-                swd_say("cannot accept connections: %s; those who ask wait until it can", strerror(errno));
+                swd_say("cannot accept connections: %s; it tries again ten times a second", strerror(errno));
                 d->say_accept_after_ms = now + SAY_ACCEPT_MS;
             }
             d->accept_after_ms = now + ACCEPT_PAUSE_MS;

@@ -221,8 +221,8 @@ static void least_times(const struct swn_step *steps, size_t count, double *comp
     }
 }
 
-/* What one pass leaves for the next is what it found: all that follow take as long. `before`: when it began. Not for
- * what is lodged, which is more than is looked at. */
+/* What one pass leaves for the next is what it found: all that follow take as long. `before`: when it began. Not with
+ * a lodger, whose state is not compared. */
 static int is_steady(const struct run *r, const struct run *before)
 {
     double later = r->end - before->end, near = ROUNDING * r->end;
@@ -252,7 +252,7 @@ static double simulate(struct run *r, struct lodger *l, double limit_ns)
         for (size_t k = 0; k < r->count; k++)
             for (size_t again = 0; again < r->steps[k].times; again++)
                 run_step(r, &r->steps[k], l, i++);
-        if (!l && left < PASSES && is_steady(r, &before))
+        if (!l && left < PASSES && left > 1 && is_steady(r, &before))
             return r->end - before.end;
     }
     return (r->end - first_end) / COUNTED;

@@ -5,18 +5,20 @@ mount namespace of its own; needs root.
     process = subprocess.Popen([...], preexec_fn=told.enter)
     told.say(available=200 << 20, percent=30)
 
-And memory that somebody really waits for, which the kernel tells whoever asked it to by PSI triggers:
+And memory that somebody really waits for, which the kernel tells whoever asked for it by PSI triggers:
 
-    with pressure.moment(directory):
-        ...
+    pressure.falls_in_a_moment(directory, lambda: budget() < 86 << 20)
 """
-import contextlib
 import ctypes
 import functools
 import os
+import select
 import subprocess
 import sys
 import tempfile
+import time
+
+import pytest
 
 import cgroup
 
@@ -33,26 +35,25 @@ class Told:
     """percent None: what the kernel itself says of waiting."""
 
     def __init__(self, directory, available, percent=0):
-        self._files = {f"{directory}/meminfo": "/proc/meminfo"}
-        if percent is not None:
-            self._files[f"{directory}/pressure"] = "/proc/pressure/memory"
+        self._memory, self._waiting = f"{directory}/meminfo", None if percent is None else f"{directory}/pressure"
         self.say(available, percent)
 
     def say(self, available, percent=0):
         """Memory that is to be had, in bytes, and the time in which somebody waited for some."""
-        texts = (f"MemAvailable: {available >> 10} kB\n",
-                 f"some avg10={percent or 0:.2f} avg60=0.00 avg300=0.00 total=0\n")
-        for path, text in zip(self._files, texts):
-            with open(path, "w") as f:
-                f.write(text)
+        with open(self._memory, "w") as f:
+            f.write(f"MemAvailable: {available >> 10} kB\n")
+        if self._waiting:
+            with open(self._waiting, "w") as f:
+                f.write(f"some avg10={percent:.2f} avg60=0.00 avg300=0.00 total=0\n")
 
     def enter(self):
         """For subprocess's preexec_fn."""
         if _libc.unshare(CLONE_NEWNS):
             raise OSError(ctypes.get_errno(), "no mount namespace can be made")
         _mount("none", "/", MS_REC | MS_PRIVATE)
-        for ours, theirs in self._files.items():
-            _mount(ours, theirs, MS_BIND)
+        _mount(self._memory, "/proc/meminfo", MS_BIND)
+        if self._waiting:
+            _mount(self._waiting, "/proc/pressure/memory", MS_BIND)
 
 
 @functools.cache
@@ -68,54 +69,69 @@ def why_not():
 
 # ---- that is real ----
 
-# Writing a file in a group that has no room for its pages: each write waits until others are on the disk.
+_PRESSURE = "/proc/pressure/memory"
+_TRIGGER = b"some 200000 2000000\0"
+_MOST_AVERAGE = 10  # percent; from there on the average alone would tell
+# Writing a file in a group that has no room for its pages: each write waits until others are on the disk. A seventh of
+# the time or less, which a trigger tells of within seconds, before the average of ten is that high.
 _WAITS = """
-import os, sys
+import itertools, os, sys, time
 waited = lambda: int(open("/proc/pressure/memory").readline().rpartition("=")[2])
-until = waited() + int(sys.argv[2])
+until = waited() + 100_000
 with open(sys.argv[1], "wb", buffering=0) as f:
-    while waited() < until:
-        for part in range(96):
-            os.pwrite(f.fileno(), bytes(1 << 20), part << 20)
-            if waited() >= until:
-                break
+    for part in itertools.count():
+        os.pwrite(f.fileno(), bytes(1 << 20), part % 96 << 20)
+        if waited() >= until:
+            time.sleep(0.55)
+            until = waited() + 100_000
 """
-MOMENT_US = 600_000  # more than a trigger waits for, and not enough for avg10 to exceed what it may be
-_MOST_SECONDS = 20
 
 
-def average():
-    """The part of the last ten seconds in which somebody waited for memory, in percent."""
-    with open("/proc/pressure/memory") as f:
+def _average():
+    with open(_PRESSURE) as f:
         return float(f.readline().split("avg10=")[1].split()[0])
 
 
-@contextlib.contextmanager
-def moment(directory):
-    """Somebody begins to wait for memory, for about half a second in all. Yields a function: why nobody did, or None."""
-    path = os.path.join(directory, "written")
-    with cgroup.Group("pressed") as group:
-        group.limit(32 << 20)
-        process = subprocess.Popen([sys.executable, "-c", _WAITS, path, str(MOMENT_US)], preexec_fn=group.enter)
-        try:
-            def why_none():
-                try:
-                    return f"a writer ended with {rc}" if (rc := process.wait(_MOST_SECONDS)) else None
-                except subprocess.TimeoutExpired:
-                    return "nobody waits for memory that writes more of a file than its group has room for"
-            yield why_none
-        finally:
-            process.kill()
-            process.wait()
-            os.unlink(path)
-
-
-@functools.cache
 def why_not_real():
     """Why there are no PSI triggers here, or nothing that they could tell of; None when there are."""
     try:
-        with open("/proc/pressure/memory", "wb", buffering=0) as f:
-            f.write(b"some 200000 2000000\0")
+        with open(_PRESSURE, "wb", buffering=0) as f:
+            f.write(_TRIGGER)
     except OSError as error:
         return f"no PSI triggers: {error}"
-    return why_not() or cgroup.why_not()
+    if why := why_not() or cgroup.why_not():
+        return why
+    end = time.monotonic() + 60
+    while _average() >= 1:
+        if time.monotonic() > end:
+            return "others wait for memory all the time"
+        time.sleep(0.5)
+    return None
+
+
+def falls_in_a_moment(directory, fallen):
+    """fallen() comes true once somebody has waited for memory for a moment, too short for the average to tell. Skips
+    where that cannot be brought about."""
+    highest, told = 0, None
+    with cgroup.Group("pressed") as group, open(_PRESSURE, "wb", buffering=0) as trigger:
+        trigger.write(_TRIGGER)
+        poll = select.poll()
+        poll.register(trigger, select.POLLPRI)
+        group.limit(32 << 20)
+        process = subprocess.Popen([sys.executable, "-c", _WAITS, os.path.join(directory, "written")],
+                                   preexec_fn=group.enter)
+        try:
+            end = time.monotonic() + 20
+            while not fallen():
+                if not told and poll.poll(20):
+                    told = time.monotonic()
+                    process.kill()
+                highest = max(highest, _average())
+                assert not told or time.monotonic() < told + 8, "the kernel told of it, and nothing fell"
+                if not told and time.monotonic() > end:
+                    pytest.skip("nobody waits for memory who writes more of a file than its group has room for")
+        finally:
+            process.kill()
+            process.wait()
+    if highest >= _MOST_AVERAGE:
+        pytest.skip("others wait for memory here, too: it may be the average that told")

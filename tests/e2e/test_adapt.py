@@ -8,13 +8,13 @@ import pytest
 import harness
 
 CHANGES = 10
-BOUND_NS = 74e6  # as bench/adapt.py's limit
+BOUND_NS = 74e6  # as bench/adapt.py has it
 
 
 @pytest.mark.alone
 def test_changes_of_the_budget(torch113, disk):
     """Bits, counts and limits as they should be. How long each takes is for the benchmark to say; here, on a machine that
-    may be busy, only that half of them are bound in time."""
+    may be busy, only that half of the smaller budgets are bound in time."""
     out = disk / "out.json"
     done = subprocess.run([torch113.python, harness.REPO / "bench" / "adapt.py", "--model", "mobilenet_v2", "--ways",
                            "process,total", "--changes", str(CHANGES), "--least", "20", "--most", "36", "--pause", "20",
@@ -30,5 +30,6 @@ def test_changes_of_the_budget(torch113, disk):
         for c in changes:
             assert c["asked_ns"] < c["told_ns"] <= c["bound_ns"] <= c["plan_ns"] <= c["next_ns"], (way, c)
             assert c["told_ns"] <= c["in_flight_ns"] <= c["bound_ns"], (way, c)
-        assert statistics.median(c["bound_ns"] - c["in_flight_ns"] for c in changes) < BOUND_NS, way
+        shrinks = [c["bound_ns"] - c["asked_ns"] for c in changes if not c["grows"]]
+        assert statistics.median(shrinks) < BOUND_NS, way
         assert ran["inferences"] > 8, way

@@ -94,12 +94,8 @@ def test_auto_in_a_moment_of_pressure(place, disk):
 
         def budget():
             return dnn.stats()["budget_bytes"]
-        wait_for(lambda: pressure.average() < 1 and budget() > 88 * MIB, 60)  # 0.75 * (60 + 64)
-        with pressure.moment(disk) as why_none:
-            if why := why_none():
-                pytest.skip(why)
-            wait_for(lambda: budget() < 86 * MIB, 5, "the budget stays what it is")
-        assert pressure.average() < 10
+        wait_for(lambda: budget() > 88 * MIB)  # 0.75 * (60 + 64)
+        pressure.falls_in_a_moment(disk, lambda: budget() < 86 * MIB)
         assert dnn.end() == (plain_bits(16), "")
 
 

@@ -348,6 +348,17 @@ def test_what_if_deep(tmp_path):
     assert plan("table").rstrip().endswith(" 63 64 …")
 
 
+def test_what_if_memory_is_shared(tmp_path):
+    """What reading takes from computing is in the latency within a budget, not in that with sufficient memory."""
+    layers = [{"name": f"l{i}.weight", "bytes": 4 * MIB, "depth": 1, "compute_s": 0.004} for i in range(24)]
+    (tmp_path / "app.json").write_text(json.dumps({
+        "schema": 1, "kind": "model", "name": "app", "other_bytes": 0, "layers": layers, "latency_s": 0.096,
+        "busy_latency_s": 0.144, "coefficients": {"alpha_s_per_byte": 4e-10, "beta_s_per_reference": 0, "eta_s_per_reference": 0}}))
+    model, = json.loads(run(CTL, "plan", "-t", "40M", "-o", "json", tmp_path / "app.json").stdout)["models"]
+    assert model["sufficient_latency_s"] == pytest.approx(0.096)
+    assert 0.1 < model["latency_s"] < 0.144
+
+
 @pytest.mark.parametrize("args", [("--delta", "1"), ("--delta", "x"), ("--curve=1",), ("--curve=x",), ("-n", "0"),
                                   ("-p",), ("--nonsense",)])
 def test_plan_usage(example, args):
