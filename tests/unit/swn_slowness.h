@@ -30,6 +30,17 @@ static inline double slowness(void)
     return least > 0.155 ? least / 0.155 : 1;
 }
 
+/* So much slower is no machine of its own. Products are what an emulator is best at; a search, most of which is memory
+ * and branches, takes longer than they say. */
+#define EMULATED 3
+
+/* What takes `ms` on the machine for which times were set may take so long here. */
+static inline double here_ms(double ms)
+{
+    double slower = slowness();
+    return ms * slower * (slower > EMULATED ? 2 : 1);
+}
+
 /* Whether to time it once more: three times, and where the least is not below `most`, up to thirty, as others on the
  * machine share its caches. */
 static inline int time_again(int done, double least, double most)

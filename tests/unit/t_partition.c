@@ -153,14 +153,9 @@ static void test_paper_counts(void **state)
     swn_partition_model_free(&m);
 }
 
-/* So much slower is no machine of its own. Products are what an emulator is best at; the search, most of which is
- * memory and branches, takes longer than they say. */
-#define EMULATED 3
-
 static double most_time_ms(void)
 {
-    double slower = slowness();
-    return TIMED ? 5 * slower * (slower > EMULATED ? 2 : 1) : 1e9;
+    return TIMED ? here_ms(5) : 1e9;
 }
 
 /* The budget's partition is the best, and in time, but for what else the machine does. */

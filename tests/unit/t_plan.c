@@ -400,7 +400,7 @@ static void a_thousand_layers(void **state)
 {
     (void)state;
     static struct swn_plan_node nodes[1000], planned[1000];
-    const double most = 5 * slowness();
+    const double most = here_ms(5);
     if (SLOWER > 1)
         skip();
     for (size_t kind = 0; kind < 6; kind++) { /* 7, 12 and 36 GiB */
