@@ -2,9 +2,8 @@
  *
  * Reads are served in order by one disk and may begin when the window has room; a node, or a slice of one, computes
  * when it is there and its predecessor is done. Four passes, of which the last two count, or fewer where one leaves the
- * window and the disk as it found them. A search simulates a hundred
- * candidates, so what they need of memory is kept from one to the next, and one that is certain to be too slow is not
- * followed to its end.
+ * window and the disk as it found them. A search simulates a hundred candidates, so what they need of memory is kept
+ * from one to the next, and one that is certain to be too slow is not followed to its end.
  *
  * Not thread-safe: a swn_steps belongs to one caller. Times in nanoseconds.
  */
