@@ -127,6 +127,7 @@ int swn_arena_create(struct swn_arena **out, size_t bytes)
         return -ENOMEM;
     }
     a->base = swn_round_up((uintptr_t)base, SWN_HUGE);
+    swn_huge_refuse(a->base, bytes);
     a->granules = bytes / SWN_GRANULE;
     a->owner_bytes = swn_round_up(a->granules * sizeof *a->owner, SWN_PAGE);
     void *owner =
@@ -599,7 +600,8 @@ struct swn_guest *swn_arena_guest(const struct swn_arena *a, uintptr_t addr)
 struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t hi)
 {
     size_t bytes = swn_round_up((hi - lo) / SWN_PAGE * sizeof *a->owner, SWN_PAGE);
-    size_t count = swn_round_up(hi - lo, SWN_GRANULE) / SWN_GRANULE;
+    size_t huge = hi - lo < SWN_HUGE ? 0 : HUGE_GRANULES;
+    size_t count = swn_round_up(hi - lo, SWN_GRANULE) / SWN_GRANULE + huge;
     struct hole **place = first_fit(&a->cold, count);
     if (!place)
         return NULL;
@@ -619,7 +621,9 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
         g->next = atomic_load(&a->guests);
         atomic_store(&a->guests, g);
     }
-    g->place = hole_take(a, place, count, 0) * SWN_GRANULE;
+    g->at = hole_take(a, place, count, 0);
+    g->granules = count;
+    g->place = g->at * SWN_GRANULE + (huge ? (lo - g->at * SWN_GRANULE) % SWN_HUGE : 0);
     g->lo = lo;
     __atomic_store_n(&g->hi, hi, __ATOMIC_RELEASE);
     return g;
@@ -627,7 +631,7 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
 
 void swn_arena_leave(struct swn_arena *a, struct swn_guest *g)
 {
-    hole_add(a, &a->cold, g->place / SWN_GRANULE, swn_round_up(g->hi - g->lo, SWN_GRANULE) / SWN_GRANULE);
+    hole_add(a, &a->cold, g->at, g->granules);
     __atomic_store_n(&g->hi, 0, __ATOMIC_RELEASE);
     madvise((void *)g->owner, g->owner_bytes, MADV_DONTNEED);
 }

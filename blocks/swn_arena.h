@@ -187,7 +187,8 @@ struct swn_guest {
     uintptr_t lo, hi;                   /* hi is 0 when it is gone */
     _Atomic(struct swn_range *) *owner; /* per page */
     size_t owner_bytes;
-    uint64_t place;
+    uint64_t place;               /* of a large one: as far from where a huge page begins as lo is */
+    size_t at, granules;          /* of the arena's address space, for that */
     struct swn_extent_file *file; /* the caller's: what was mapped, at which offset */
     uint64_t file_off;
     struct swn_guest *next;

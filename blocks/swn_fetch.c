@@ -182,6 +182,20 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
     return 0;
 }
 
+/* Caller holds the lock; it is let go meanwhile. */
+static void prepare(struct swn_fetch *f, const struct piece *p)
+{
+    struct swn_fetch_job *job = p->job;
+    while (job->prepare && job->prepared < p->at + p->len) {
+        size_t from = job->prepared, left = job->len - from;
+        job->prepared += left < SWN_FETCH_PREPARE ? left : SWN_FETCH_PREPARE;
+        size_t upto = job->prepared;
+        pthread_mutex_unlock(&f->lock);
+        job->prepare(job, from, upto);
+        pthread_mutex_lock(&f->lock);
+    }
+}
+
 /* What a read of the piece gave. 1: the piece is finished (or given up), 0: *p is what remains to be read.
  * Caller holds the lock. */
 static int account(struct swn_fetch *f, struct piece *p, ssize_t res)
@@ -319,12 +333,14 @@ static void *pread_thread(void *arg)
     pthread_mutex_lock(&f->lock);
     for (;;) {
         struct piece p = {0};
-        if (take_piece(f, &p))
+        if (take_piece(f, &p)) {
+            prepare(f, &p);
             read_whole_piece(f, &p);
-        else if (f->stopping)
+        } else if (f->stopping) {
             break;
-        else
+        } else {
             wait_for_work(f);
+        }
     }
     pthread_mutex_unlock(&f->lock);
     return NULL;
@@ -344,8 +360,10 @@ static void issue(struct swn_fetch *f, unsigned slot)
 static void issue_all(struct swn_fetch *f)
 {
     for (unsigned i = 0; i < f->slot_count; i++)
-        if (!f->slots[i].job && take_piece(f, &f->slots[i]))
+        if (!f->slots[i].job && take_piece(f, &f->slots[i])) {
+            prepare(f, &f->slots[i]);
             issue(f, i);
+        }
 }
 
 static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
@@ -452,7 +470,7 @@ int swn_fetch_submit(struct swn_fetch *f, struct swn_fetch_job *job, int urgent)
     pthread_mutex_lock(&f->lock);
     int err = f->stopping ? -ESHUTDOWN : 0;
     if (!err) {
-        job->issued = job->told = 0;
+        job->issued = job->told = job->prepared = 0;
         job->telling = 0;
         job->inflight = job->retries = job->err = 0;
         job->state = QUEUED;

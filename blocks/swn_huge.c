@@ -44,3 +44,21 @@ int swn_huge_collapse(void *at, size_t bytes)
             return -errno;
     return madvise(at, bytes, MADV_COLLAPSE) ? -errno : 0;
 }
+
+void swn_huge_refuse(uintptr_t at, size_t bytes)
+{
+    if (bytes)
+        madvise((void *)at, bytes, MADV_NOHUGEPAGE); /* a kernel that knows of none makes none */
+}
+
+void swn_huge_advise(uintptr_t at, size_t bytes)
+{
+    uintptr_t end = at + bytes, from = (at + SWN_HUGE - 1) / SWN_HUGE * SWN_HUGE, to = end / SWN_HUGE * SWN_HUGE;
+    if (from >= to) {
+        swn_huge_refuse(at, bytes);
+        return;
+    }
+    swn_huge_refuse(at, from - at);
+    madvise((void *)from, to - from, MADV_HUGEPAGE);
+    swn_huge_refuse(to, end - to);
+}

@@ -1,10 +1,17 @@
-/* swn_huge.h - huge pages for shared memory that the disk is read into.
+/* swn_huge.h - huge pages for what the disk is read into, and for tensors.
  *
- * A virtual disk (virtio-blk) moves every page of a direct read by itself, and pinning costs by the page: into huge
- * pages such disks have been seen to read 1.5 times as fast. Left to itself the kernel gives shared memory none
+ * Shared memory: a virtual disk (virtio-blk) moves every page of a direct read by itself, and pinning costs by the
+ * page: into huge pages such disks have been seen to read 1.5 times as fast. Left to itself the kernel gives shared
+ * memory none
  * (/sys/kernel/mm/transparent_hugepage/shmem_enabled is "never" nearly everywhere), but since Linux 6.1 it makes them
  * of what lies there when asked to (MADV_COLLAPSE), unless the administrator denies it or the process does without
  * (PR_SET_THP_DISABLE). Nothing else changes: an older kernel, or memory too fragmented, is no error to anybody.
+ *
+ * Private memory: going through weights in small pages costs some percent, as each has to be found (on a virtual
+ * machine twice over), and 512 faults instead of one cost more than twice the time of one. But a huge page that several
+ * tensors have a part of stays while any of them does, beyond what is counted. So the kernel is told, tensor by tensor,
+ * where it may make some and where it may not, whatever /sys/kernel/mm/transparent_hugepage/enabled says of memory that
+ * nobody said anything of ("always" on Debian); "never" is never.
  *
  * Stateless and thread-safe.
  */
@@ -25,5 +32,11 @@ void *swn_huge_map(int fd, uint64_t off, size_t bytes, int prot);
  * memory from then on, which is zero where there was none. 0; -errno: in parts, or not at all, and what was there
  * stands as it was. */
 int swn_huge_collapse(void *at, size_t bytes);
+
+/* Private memory of one tensor that has no pages yet, or some: those huge pages that lie in [at, at+bytes) whole are
+ * made at once when they are first touched, and no other that has a part of it. Whole pages. */
+void swn_huge_advise(uintptr_t at, size_t bytes);
+/* None at all there. */
+void swn_huge_refuse(uintptr_t at, size_t bytes);
 
 #endif

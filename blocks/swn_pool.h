@@ -8,7 +8,7 @@
  * fetcher, read-only for operators, so that a stray store through a borrowed pointer traps instead of changing bytes.
  * Both mappings are MADV_DONTFORK and MAP_SHARED: direct reads never target memory that a fork may duplicate.
  *
- * Not thread-safe. Errors are -errno.
+ * Not thread-safe, but where it says so. Errors are -errno.
  */
 #ifndef SWN_POOL_H
 #define SWN_POOL_H
@@ -79,6 +79,9 @@ struct swn_frame *swn_pool_place(struct swn_pool *p, size_t size, enum swn_pool_
                                  void (*evict)(void *ctx, struct swn_frame *f), void *ctx);
 /* A frame outside the window, at the place that belongs to arena offset `arena_off`. */
 struct swn_frame *swn_pool_keep(struct swn_pool *p, uint64_t arena_off, size_t size);
+/* Makes huge pages of a kept frame's memory: of those that begin in [from, upto) of it and end within it. Any thread
+ * may call this for a frame that lives. */
+void swn_pool_make_huge(struct swn_pool *p, const struct swn_frame *f, size_t from, size_t upto);
 /* A frame in memory of the caller's, who keeps it for as long as the frame lives. It is in no other frame's way, and
  * has no read-only view. */
 struct swn_frame *swn_pool_lodge(struct swn_pool *p, void *at, size_t size);

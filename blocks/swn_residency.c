@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "swn_huge.h"
 #include "swn_own.h"
 
 /* /proc/self/pagemap, Documentation/admin-guide/mm/pagemap.rst */
@@ -100,7 +101,10 @@ static int map_anonymous_at(uintptr_t addr, size_t bytes)
 {
     void *at = mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? -errno : 0;
+    if (at == MAP_FAILED)
+        return -errno;
+    swn_huge_refuse(addr, bytes);
+    return 0;
 }
 
 static int map_anonymous(const struct swn_range *r)
@@ -353,6 +357,7 @@ int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard
         err = map_anonymous(r);
         if (err)
             return err;
+        swn_huge_advise(r->addr, size);
         r->foreign_map = 0;
     } else {
         /* An atomic no-op store gives every page its private copy, whatever other threads do to it meanwhile. */

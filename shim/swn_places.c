@@ -253,8 +253,10 @@ static void smooth(struct swn_engine *e)
     for (struct swn_thread_state *t = e->threads; t; t = t->next) {
         const struct swn_plot *plot = t->places ? t->places->plot : NULL;
         for (size_t at = 0; plot && at + SWN_HUGE <= swn_plot_bytes(plot); at += SWN_HUGE)
-            if (is_solid(e, plot, at))
+            if (is_solid(e, plot, at)) {
+                swn_huge_advise(swn_plot_addr(e->arena, plot) + at, SWN_HUGE);
                 (void)swn_huge_collapse((void *)(swn_plot_addr(e->arena, plot) + at), SWN_HUGE);
+            }
     }
 }
 

@@ -493,6 +493,7 @@ void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
     struct swn_frame *kept = swn_pool_keep(e->pool, r->place, size);
     if (!kept)
         return;
+    swn_pool_make_huge(e->pool, kept, 0, size);
     memcpy(swn_pool_rw(e->pool, kept), swn_pool_rw(e->pool, f), size);
     kept->state = SWN_FRAME_USED;
     kept->copy = f->copy;

@@ -108,6 +108,14 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* What stays is in huge pages. Those of the window are there already. */
+static void prepare_kept(struct swn_fetch_job *job, size_t from, size_t upto)
+{
+    struct swn_frame *f = job->user;
+    size_t before = f->size - job->len; /* encoded bytes come to the frame's end */
+    swn_pool_make_huge(swn_engine_one.pool, f, from ? from + before : 0, upto + before);
+}
+
 /* Submits the read that fills f with the first bytes of r. NULL when the queue takes no more. */
 static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct swn_frame *f, const void *owner,
                               int urgent)
@@ -125,6 +133,7 @@ static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct 
                                     .buf = swn_pool_rw(e->pool, f),
                                     .len = f->size,
                                     .done = fetch_done,
+                                    .prepare = f->kept ? prepare_kept : NULL,
                                     .user = f};
     f->copy = NULL;
     swn_encoded_prepare(f);

@@ -511,6 +511,9 @@ static void guests(void **state)
     struct swn_guest *other = swn_arena_invite(a, hi, hi + 3000 * SWN_PAGE);
     assert_true(other && other != again);
     assert_ptr_equal(swn_arena_guest(a, hi), other);
+    /* A large one's pages are huge where its places' are. */
+    assert_true(other->place % SWN_HUGE == hi % SWN_HUGE && again->place % SWN_GRANULE == 0);
+    assert_true(other->place + 3000 * SWN_PAGE <= (other->at + other->granules) * SWN_GRANULE);
     swn_arena_leave(a, again);
     swn_arena_leave(a, other);
     assert_null(swn_arena_invite(a, lo, lo + ARENA + SWN_GRANULE)); /* more places than there are */

@@ -331,6 +331,59 @@ static void truncated_and_cancelled(void **state)
     free(buf);
 }
 
+/* Memory is made ready part by part, each before anything is read into it where one thread reads. */
+static struct {
+    size_t upto;
+    unsigned parts;
+    int alone;
+} ready;
+
+static void prepare(struct swn_fetch_job *j, size_t from, size_t upto)
+{
+    assert_true(from == ready.upto && upto > from && upto <= j->len);
+    assert_true(upto - from == SWN_FETCH_PREPARE || upto == j->len);
+    for (size_t at = from; ready.alone && at < upto; at += 4096)
+        assert_int_equal(((unsigned char *)j->buf)[at], 0xEE);
+    ready.upto = upto;
+    ready.parts++;
+}
+
+static void prepared(void **state)
+{
+    (void)state;
+    size_t len = 2 * SWN_FETCH_PREPARE + FILE_BYTES / 2;
+    assert_int_equal(ftruncate(file.fd, (off_t)len), 0); /* zeros behind the content */
+    char *buf = aligned_alloc(4096, len);
+    for (int path = 0; path < 3; path++) {
+        reset();
+        fault.no_ring = path > 0;
+        fault.no_direct = path > 1;
+        memset(buf, 0xEE, len);
+        ready.upto = ready.parts = 0;
+        ready.alone = !path;
+        struct swn_fetch *f;
+        struct swn_fetch_opts opts = {.io = &table, .best_path = SWN_FETCH_URING};
+        assert_int_equal(swn_fetch_start(&f, &opts), 0);
+        pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+        int left = 1;
+        struct job job = {.lock = &lock, .cond = &cond, .left = &left};
+        job.job = (struct swn_fetch_job){
+            .file = &file, .len = len, .buf = buf, .done = done, .prepare = prepare, .user = &job};
+        assert_int_equal(swn_fetch_submit(f, &job.job, 0), 0);
+        pthread_mutex_lock(&lock);
+        while (left)
+            pthread_cond_wait(&cond, &lock);
+        pthread_mutex_unlock(&lock);
+        swn_fetch_stop(f);
+        assert_true(!job.err && ready.parts == 3 && ready.upto == len);
+        assert_memory_equal(buf, content, FILE_BYTES);
+        assert_true(!buf[FILE_BYTES] && !buf[len - 1]);
+    }
+    free(buf);
+    assert_int_equal(ftruncate(file.fd, (off_t)FILE_BYTES), 0);
+}
+
 int main(void)
 {
     char path[512];
@@ -353,6 +406,7 @@ int main(void)
         cmocka_unit_test(paths),       cmocka_unit_test(nth_failure),
         cmocka_unit_test(interrupted), cmocka_unit_test(truncated_and_cancelled),
         cmocka_unit_test(overtaken),   cmocka_unit_test(later_for_ever),
+        cmocka_unit_test(prepared),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     free(content);

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "swn_arena.h"
 #include "swn_huge.h"
 #include "swn_pool.h"
 #include "swn_probe.h"
@@ -714,6 +715,33 @@ static void huge_pages(void **state)
     assert_int_equal(huge_kib(rw), WINDOW_MAX / KIB);
 }
 
+/* What stays is in huge pages as far as these are its own, at its weight's address as well; and goes as it came. */
+static void kept_in_huge_pages(void **state)
+{
+    (void)state;
+    needs_huge_pages();
+    struct swn_frame *f = swn_pool_keep(pool, 3 * MIB, 6 * MIB); /* MiB 4 to 8 are whole huge pages */
+    assert_non_null(f);
+    swn_pool_make_huge(pool, f, 0, 2 * MIB); /* part by part, as it is read */
+    assert_int_equal(huge_kib(swn_pool_rw(pool, f)), 2 * KIB);
+    swn_pool_make_huge(pool, f, 2 * MIB, 6 * MIB);
+    memset(swn_pool_rw(pool, f), 7, f->size);
+    assert_int_equal(huge_kib(swn_pool_rw(pool, f)), 4 * KIB);
+    assert_int_equal(blocks(), 6 * MIB);
+    char *room = mmap(NULL, 16 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_ptr_not_equal(room, MAP_FAILED);
+    char *own = (char *)swn_round_up((uintptr_t)room, SWN_HUGE) + 3 * MIB; /* as the arena has it */
+    assert_int_equal(swn_pool_lend(pool, f, own, f->size), 0);
+    for (size_t i = 0; i < f->size; i += 4096)
+        assert_int_equal(((volatile char *)own)[i], 7);
+    assert_int_equal(swn_smaps_kib((uintptr_t)own, "FilePmdMapped") + huge_kib(own), 4 * KIB);
+    own[3 * MIB] = 8; /* a private copy of one page, as ever */
+    assert_int_equal(((char *)swn_pool_rw(pool, f))[3 * MIB], 7);
+    munmap(room, 16 * MIB);
+    swn_pool_release(pool, f);
+    assert_int_equal(blocks(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -734,6 +762,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(read_only_view, setup, teardown),
         cmocka_unit_test(collapsed),
         cmocka_unit_test_setup_teardown(huge_pages, setup, teardown),
+        cmocka_unit_test_setup_teardown(kept_in_huge_pages, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,144 @@
+/* Description: which of a tensor's pages are huge, so that its memory is faster and nobody else's is taken. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/mman.h>
+
+#include "swn_engine_fixture.h"
+#include "swn_huge.h"
+#include "swn_smaps.h"
+
+#define HUGE_KIB ((long)(SWN_HUGE >> 10))
+
+static char *reserve(size_t bytes)
+{
+    char *at = mmap(NULL, bytes + SWN_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    return (char *)swn_round_up((uintptr_t)at, SWN_HUGE);
+}
+
+/* In huge pages, of all mappings that [at, at+bytes) has fallen into. */
+static long huge_kib(const char *at, size_t bytes)
+{
+    long kib = 0;
+    for (size_t off = 0; off < bytes;) {
+        size_t size = (size_t)swn_smaps_kib((uintptr_t)at + off, "Size") << 10, next = off;
+        kib += swn_smaps_kib((uintptr_t)at + off, "AnonHugePages");
+        while (next < bytes && next - off < size)
+            next += SWN_PAGE;
+        off = next;
+    }
+    return kib;
+}
+
+/* Whether this kernel makes any of private memory at once: not "never", no emulator, memory not too fragmented. */
+static int makes_huge_pages(void)
+{
+    char *at = reserve(SWN_HUGE);
+    madvise(at, SWN_HUGE, MADV_HUGEPAGE);
+    memset(at, 1, SWN_HUGE);
+    int does = huge_kib(at, SWN_HUGE) == HUGE_KIB;
+    if (!does)
+        print_message("skipped: no huge pages here\n");
+    return does;
+}
+
+static void inside_only(void **state)
+{
+    (void)state;
+    if (!makes_huge_pages())
+        skip();
+    char *at = reserve(6 * SWN_HUGE);
+    swn_huge_refuse((uintptr_t)at, 6 * SWN_HUGE);
+    swn_huge_advise((uintptr_t)at + MIB, 3 * SWN_HUGE); /* two are its own, and half of two more */
+    memset(at, 1, 5 * SWN_HUGE);
+    assert_int_equal(huge_kib(at, 6 * SWN_HUGE), 2 * HUGE_KIB);
+    assert_int_equal(huge_kib(at + SWN_HUGE, SWN_HUGE), 2 * HUGE_KIB);
+}
+
+static void untouched_is_none(void **state)
+{
+    (void)state;
+    if (!makes_huge_pages())
+        skip();
+    char *at = reserve(4 * SWN_HUGE);
+    swn_huge_advise((uintptr_t)at, 4 * SWN_HUGE);
+    at[SWN_HUGE] = 1;
+    assert_int_equal(huge_kib(at, 4 * SWN_HUGE), HUGE_KIB);
+}
+
+/* Another tensor where one with huge pages has been: it shares none of them with its neighbours. */
+static void shorter_after(void **state)
+{
+    (void)state;
+    if (!makes_huge_pages())
+        skip();
+    char *at = reserve(4 * SWN_HUGE);
+    swn_huge_advise((uintptr_t)at, 4 * SWN_HUGE);
+    memset(at, 1, 4 * SWN_HUGE);
+    madvise(at, 4 * SWN_HUGE, MADV_DONTNEED);
+    swn_huge_advise((uintptr_t)at + SWN_HUGE / 2, SWN_HUGE);
+    memset(at + SWN_HUGE / 2, 1, SWN_HUGE);
+    assert_int_equal(huge_kib(at, 4 * SWN_HUGE), 0);
+}
+
+/* The engine's tensors: the huge pages that are whole within one are there, and no byte more than is counted. */
+static void tensors(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(64 * MIB, SWN_CONFIG_AUTO, &swn_io_sys) == 0);
+    struct swn_engine *e = &swn_engine_one;
+    struct tensor t[4];
+    static const size_t lens[] = {5 * MIB, 3 * MIB, MIB, 7 * MIB};
+    long all = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(tensor_make(&t[i], lens[i], i + 1));
+        uintptr_t from = swn_round_up(t[i].own, SWN_HUGE), to = (t[i].own + lens[i]) / SWN_HUGE * SWN_HUGE;
+        long kib = to > from ? (long)((to - from) >> 10) : 0;
+        CHECK(!kib || huge_kib((char *)from, SWN_HUGE) == kib);
+        all += kib;
+    }
+    CHECK(all >= 4 * HUGE_KIB);
+    uintptr_t lo = swn_arena_lo(e->arena);
+    CHECK(huge_kib((char *)lo, 16 * MIB) == all);
+    CHECK(swn_engine_resident(e) == 16 * MIB);
+    for (unsigned i = 0; i < 4; i++)
+        tensor_free(&t[i]);
+    pthread_mutex_lock(&e->lock);
+    while (swn_arena_warm_bytes(e->arena))
+        CHECK(swn_policy_give(e, 0) == 0);
+    pthread_mutex_unlock(&e->lock);
+    /* A row of small ones where they were. */
+    struct tensor small[16];
+    for (unsigned i = 0; i < 16; i++)
+        CHECK(tensor_make(&small[i], MIB, i + 1));
+    CHECK(small[0].own == lo && huge_kib((char *)lo, 16 * MIB) == 0);
+    for (unsigned i = 0; i < 16; i++)
+        tensor_free(&small[i]);
+    engine_is_empty();
+}
+
+static void test_tensors(void **state)
+{
+    (void)state;
+    if (!makes_huge_pages())
+        skip();
+    assert_int_equal(run_alone(tensors, NULL, 60), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inside_only),
+        cmocka_unit_test(untouched_is_none),
+        cmocka_unit_test(shorter_after),
+        cmocka_unit_test(test_tensors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
