@@ -61,9 +61,6 @@ struct swn_profile_fit {
 };
 enum { SWN_FIT_IN, SWN_FIT_EX, SWN_FIT_OUT, SWN_FITS };
 
-/* Bytes; what a read takes beyond those is in it. */
-#define SWN_PROFILE_BUSY_READ ((uint64_t)2 << 20)
-
 struct swn_profile {
     enum swn_profile_kind kind;
     char *name, *source, *torch_version; /* source and torch_version may be NULL */
@@ -78,7 +75,7 @@ struct swn_profile {
     uint64_t passes;
     double latency_s;      /* median time of a pass; below 0: not known */
     double busy_latency_s; /* the same while the disk is kept reading */
-    double busy_alpha;     /* seconds per byte of what it reads then, SWN_PROFILE_BUSY_READ at a time */
+    double busy_alpha;     /* seconds per byte of what it reads then, in reads as swn_predict_read_bytes has them */
     struct swn_profile_layer *layers;
     size_t layer_count;
 };

@@ -94,7 +94,7 @@ static void take_latency(struct swn_model *m, const struct swn_profile *p)
     if (p->latency_s > 0 && p->busy_latency_s > p->latency_s)
         m->contention = p->busy_latency_s / p->latency_s - 1;
     /* Counted per read. */
-    double each = swn_predict_read_s(m->layers, m->n, p->c.beta) / (double)SWN_PROFILE_BUSY_READ;
+    double each = swn_predict_read_s(m->layers, m->n, p->c.beta) / (double)swn_predict_read_bytes(m->layers, m->n);
     m->busy_alpha = p->busy_alpha > each ? p->busy_alpha - each : 0;
 }
 

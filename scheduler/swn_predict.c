@@ -8,6 +8,9 @@
 /* swn_plan.c cuts what is larger, into pieces of half as much at least; two of those have to be in the window. */
 #define CUT_FROM (16 * MIB)
 #define LEAST_WINDOW (4 * MIB)
+/* Such a piece. */
+#define MOST_READ (8.0 * MIB)
+#define PAGE ((uint64_t)4096)
 /* Each takes what the one before says; after three they differ by less than measurements do. */
 #define ROUNDS 3
 
@@ -76,6 +79,18 @@ double swn_predict_read_s(const struct swn_layer *layers, size_t n, double beta)
         reads += layers[i].bytes >= SWN_PREDICT_STREAMED;
     }
     return reads ? beta * (double)references / (double)reads : beta;
+}
+
+uint64_t swn_predict_read_bytes(const struct swn_layer *layers, size_t n)
+{
+    double sum = 0, weighted = 0;
+    for (size_t i = 0; i < n; i++) {
+        double bytes = layers[i].bytes >= SWN_PREDICT_STREAMED ? (double)layers[i].bytes : 0;
+        sum += bytes;
+        weighted += bytes * (bytes < MOST_READ ? bytes : MOST_READ);
+    }
+    uint64_t bytes = sum > 0 ? (uint64_t)(weighted / sum) : SWN_PREDICT_STREAMED;
+    return bytes / PAGE * PAGE;
 }
 
 static int predict(const struct swn_predict *p, struct swn_plan_node *nodes, size_t n, uint64_t weights, double alpha,

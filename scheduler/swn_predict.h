@@ -36,6 +36,10 @@ struct swn_predict {
  * references of all that is read with it. */
 double swn_predict_read_s(const struct swn_layer *layers, size_t n, double beta);
 
+/* In how many bytes at once most bytes are read: the layers' sizes, each counted by its bytes, as those that are large
+ * come in pieces. A multiple of a page. */
+uint64_t swn_predict_read_bytes(const struct swn_layer *layers, size_t n);
+
 /* What it can use: all weights and the other bytes. */
 uint64_t swn_predict_demand(const struct swn_predict *p);
 /* Below it the library reads layers through mappings, which is slower by an order: a window for the largest layer, or

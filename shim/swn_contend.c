@@ -7,12 +7,10 @@
 #include <time.h>
 
 #include "swn_fetch.h"
-#include "swn_profile.h"
 #include "swn_scratch.h"
 #include "swn_thread.h"
 
-/* As layers are read: of some MiB, and the next one asked for before this one is there. */
-#define READ_BYTES ((size_t)SWN_PROFILE_BUSY_READ)
+/* As layers are read: the next one is asked for before this one is there. */
 #define AHEAD 2
 /* Less says nothing of its speed. */
 #define LEAST_BYTES SWN_CONTEND_BYTES
@@ -25,6 +23,7 @@ struct swn_contend {
     const char *dir;
     unsigned depth; /* and piece_bytes: as the program's own queue */
     size_t piece_bytes;
+    size_t read_bytes;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t told;
@@ -73,7 +72,7 @@ static void read_all(struct swn_contend *c, struct swn_fetch *fetch, const struc
             await(c, &reads[first++ % AHEAD], &back_s);
             continue;
         }
-        size_t len = s->bytes - at < READ_BYTES ? s->bytes - at : READ_BYTES;
+        size_t len = s->bytes - at < c->read_bytes ? s->bytes - at : c->read_bytes;
         if (swn_scratch_submit(s, fetch, at, len, &reads[next % AHEAD]))
             break;
         next++;
@@ -102,7 +101,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue)
+struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue,
+                                      size_t bytes)
 {
     struct swn_contend *c = calloc(1, sizeof *c);
     if (!c)
@@ -111,6 +111,7 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, 
     c->dir = dir;
     c->depth = queue->depth;
     c->piece_bytes = queue->request_bytes;
+    c->read_bytes = bytes;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->told, NULL);
     if (swn_thread_start(&c->thread, run, c)) {

@@ -19,8 +19,10 @@
 struct swn_contend;
 
 /* A thread that makes a scratch file in the directory of block stores, and then waits to be told. It reads with that
- * queue. NULL: none to be had. io and dir outlive it. */
-struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue);
+ * queue, `bytes` at a time (whole pages, at most half of SWN_CONTEND_BYTES). NULL: none to be had. io and dir outlive
+ * it. */
+struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue,
+                                      size_t bytes);
 /* Whether there is something to read. */
 int swn_contend_ready(struct swn_contend *c);
 /* From now on it reads all the time, or no more: then the reads that are under way are its last. */

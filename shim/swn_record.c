@@ -9,6 +9,7 @@
 
 #include "swn_contend.h"
 #include "swn_load.h"
+#include "swn_predict.h"
 #include "swn_profile.h"
 
 /* Lock rank is the loader's lock, then the engine's; swn_load_tensor only tries the former. */
@@ -19,9 +20,11 @@
 #define PASSES 256
 /* Once a program has settled down, so many passes in which the disk rests, and so many in which it does not, by turns.
  * The first of each is half of one and half of the other. */
-#define SETTLED 8
-#define TURN 4
-#define TURNS 8
+#define SETTLED 4
+#define TURN 3
+#define TURNS 10
+/* So many passes say what one takes. */
+#define ENOUGH_PASSES 8
 /* By so much at most layers' medians add up to less than the median of passes. */
 #define TAIL_MOST 1.4
 
@@ -153,6 +156,17 @@ static int has_room(struct swn_engine *e)
     return !e->forked && swn_engine_resident(e) + 2 * SWN_CONTEND_BYTES <= e->config.budget_bytes;
 }
 
+/* At a time, were weights streamed. */
+static size_t read_bytes(const struct swn_engine *e)
+{
+    struct swn_layer *layers = calloc(e->node_count + 1, sizeof *layers);
+    for (size_t i = 0; layers && i < e->node_count; i++)
+        layers[i].bytes = e->nodes[i].range ? swn_weight_bytes(e->nodes[i].range) : 0;
+    size_t bytes = swn_predict_read_bytes(layers, layers ? e->node_count : 0);
+    free(layers);
+    return bytes;
+}
+
 void swn_record_pass(struct swn_engine *e, double ns)
 {
     struct swn_record *r = e->record;
@@ -167,7 +181,7 @@ void swn_record_pass(struct swn_engine *e, double ns)
         swn_contend_set(r->contend, 0);
         r->disturbed = 0;
     } else if (!r->contend && !streams && r->pass_count == SETTLED && has_room(e)) {
-        r->contend = swn_contend_start(e->io, e->config.store_dir, &e->liked);
+        r->contend = swn_contend_start(e->io, e->config.store_dir, &e->liked, read_bytes(e));
     } else if (r->contend && r->turn <= TURN * TURNS && swn_contend_ready(r->contend)) {
         take_turns(r, ns);
         if (r->turn > TURN * TURNS)
@@ -291,7 +305,7 @@ static void add_up_to_a_pass(const struct swn_record *r, struct swn_profile *p, 
     size_t n = copy_ring(&r->computed_passes, times);
     for (size_t i = 0; i < in_order; i++)
         sum += p->layers[i].l.compute_s > 0 ? p->layers[i].l.compute_s : 0;
-    double factor = n >= SETTLED && sum > 0 ? swn_median(times, n) / sum : 1;
+    double factor = n >= ENOUGH_PASSES && sum > 0 ? swn_median(times, n) / sum : 1;
     for (size_t i = 0; i < in_order && factor > 1 && factor < TAIL_MOST; i++)
         if (p->layers[i].l.compute_s > 0)
             p->layers[i].l.compute_s *= factor;

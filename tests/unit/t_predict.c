@@ -113,6 +113,19 @@ static void test_busy_disk(void **state)
     }
 }
 
+/* Most bytes of a model are in its large layers, but none comes in more than a piece. */
+static void test_read_bytes(void **state)
+{
+    (void)state;
+    struct swn_layer sizes[] = {{.bytes = MIB}, {.bytes = 3 * MIB}, {.bytes = 32768}, {.bytes = 150 * MIB}};
+    assert_int_equal(swn_predict_read_bytes(sizes, 1), MIB);
+    assert_int_equal(swn_predict_read_bytes(sizes, 2), (MIB + 9 * MIB) / 4 / 4096 * 4096);
+    assert_int_equal(swn_predict_read_bytes(sizes, 3), swn_predict_read_bytes(sizes, 2));
+    uint64_t most = swn_predict_read_bytes(sizes, 4);
+    assert_true(most > 7 * MIB && most < 8 * MIB && most % 4096 == 0);
+    assert_int_equal(swn_predict_read_bytes(sizes, 0), SWN_PREDICT_STREAMED);
+}
+
 /* What each read costs beside its bytes is counted once. */
 static void test_busy_profile(void **state)
 {
@@ -128,7 +141,7 @@ static void test_busy_profile(void **state)
     p->known = SWN_ALPHA | SWN_BETA;
     p->c = (struct swn_coefficients){.alpha = 1e-9, .beta = 1e-4};
     for (int i = 0; i < 3; i++) {
-        p->busy_alpha = (double[]){-1, 1e-4 / (2 * MIB), 3e-9 + 1e-4 / (2 * MIB)}[i];
+        p->busy_alpha = (double[]){-1, 1e-4 / MIB, 3e-9 + 1e-4 / MIB}[i];
         assert_int_equal(swn_profile_save(p, path), 0);
         int rc = swn_model_load(&m, path, &none, why);
         if (rc)
@@ -246,7 +259,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends),  cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
-        cmocka_unit_test(test_reads), cmocka_unit_test(test_device),     cmocka_unit_test(test_busy_profile),
+        cmocka_unit_test(test_reads), cmocka_unit_test(test_device),     cmocka_unit_test(test_read_bytes),
+        cmocka_unit_test(test_busy_profile),
         cmocka_unit_test(test_curve), cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,7 +158,7 @@ static void busy_disk(void *arg)
 {
     (void)arg;
     run(128 * MIB, "/dev/null");
-    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->liked);
+    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->liked, 3 * MIB);
     for (int i = 0; i < 3000 && !swn_contend_ready(c); i++)
         usleep(10000);
     CHECK(swn_contend_ready(c) && swn_contend_alpha(c) == 0);
