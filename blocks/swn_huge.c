@@ -6,9 +6,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Of Linux 5.14 and 6.1, later than the headers we build with. */
+/* Of Linux 5.14, 5.4 and 6.1, later than the headers we may be built with. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLD
+#define MADV_COLD 20
 #endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -49,6 +52,13 @@ void swn_huge_refuse(uintptr_t at, size_t bytes)
 {
     if (bytes)
         madvise((void *)at, bytes, MADV_NOHUGEPAGE); /* a kernel that knows of none makes none */
+}
+
+void swn_huge_divide(uintptr_t at, size_t bytes)
+{
+    /* The advice is about single pages, so the kernel has to make some; when they leave nobody asks how cold they are.
+     */
+    madvise((void *)at, bytes, MADV_COLD);
 }
 
 void swn_huge_advise(uintptr_t at, size_t bytes)

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,20 +23,77 @@ int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct 
     memset(s, 0, sizeof *s);
     s->io = io;
     s->arena = a;
+    s->huge = calloc((swn_arena_hi(a) - swn_arena_lo(a)) / SWN_HUGE + 1, 1);
+    if (!s->huge)
+        return -ENOMEM;
     s->pagemap_fd = swn_own(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-    return s->pagemap_fd < 0 ? -errno : 0;
+    int err = s->pagemap_fd < 0 ? -errno : 0;
+    if (err)
+        free(s->huge);
+    return err;
 }
 
-void swn_residency_fini(struct swn_residency *s)
+static void close_pagemap(struct swn_residency *s)
 {
     if (s->pagemap_fd >= 0)
         swn_own_close(s->pagemap_fd);
 }
 
+void swn_residency_fini(struct swn_residency *s)
+{
+    close_pagemap(s);
+    free(s->huge);
+}
+
+static unsigned char *huge_at(const struct swn_residency *s, uintptr_t at)
+{
+    return &s->huge[(at - swn_arena_lo(s->arena)) / SWN_HUGE];
+}
+
+/* Of memory that the program has mapped nothing is known. */
+static int is_arenas(const struct swn_residency *s, uintptr_t at)
+{
+    return at >= swn_arena_lo(s->arena) && at < swn_arena_hi(s->arena);
+}
+
+void swn_residency_made_huge(struct swn_residency *s, uintptr_t at)
+{
+    *huge_at(s, at) = 1;
+}
+
+void swn_residency_fresh(struct swn_residency *s, struct swn_range *r)
+{
+    uintptr_t end = r->addr + swn_round_up(r->len, SWN_PAGE);
+    if (r->guest)
+        return;
+    swn_huge_advise(r->addr, end - r->addr);
+    for (uintptr_t at = swn_round_up(r->addr, SWN_HUGE); at + SWN_HUGE <= end; at += SWN_HUGE)
+        swn_residency_made_huge(s, at);
+}
+
+/* Before the pages of [at, end) go, which are the arena's: those that stay of the huge pages at its ends are small. */
+static void part_with(struct swn_residency *s, uintptr_t at, uintptr_t end)
+{
+    for (uintptr_t next; is_arenas(s, at) && at < end; at = next) {
+        unsigned char *huge = huge_at(s, at);
+        next = at / SWN_HUGE * SWN_HUGE + SWN_HUGE;
+        next = next < end ? next : end;
+        if (*huge && next - at < SWN_HUGE)
+            swn_huge_divide(at, next - at);
+        *huge = 0;
+    }
+}
+
+void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes)
+{
+    part_with(s, at, at + bytes);
+    madvise((void *)at, bytes, MADV_DONTNEED);
+}
+
 /* For a child, which has pages of its own, and where the program has closed ours. */
 static void reopen(struct swn_residency *s)
 {
-    swn_residency_fini(s);
+    close_pagemap(s);
     s->pagemap_fd = swn_own(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 }
 
@@ -89,6 +147,7 @@ static int map_at(struct swn_residency *s, const struct swn_range *r, int how, c
 {
     void *at = (void *)r->addr;
     size_t size = swn_round_up(r->len, SWN_PAGE);
+    part_with(s, r->addr, r->addr + size);
     int err = s->io->mmap(s->io->ctx, &at, size, PROT_READ | PROT_WRITE, how | MAP_FIXED | MAP_NORESERVE,
                           file->fetch.fd, off);
     if (!err && r->guest) /* as the rest of the program's mapping is */
@@ -97,8 +156,9 @@ static int map_at(struct swn_residency *s, const struct swn_range *r, int how, c
 }
 
 /* Ordinary pages in place of what is there; they are zero. */
-static int map_anonymous_at(uintptr_t addr, size_t bytes)
+static int map_anonymous_at(struct swn_residency *s, uintptr_t addr, size_t bytes)
 {
+    part_with(s, addr, addr + bytes);
     void *at = mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
@@ -107,10 +167,10 @@ static int map_anonymous_at(uintptr_t addr, size_t bytes)
     return 0;
 }
 
-static int map_anonymous(const struct swn_range *r)
+static int map_anonymous(struct swn_residency *s, const struct swn_range *r)
 {
     /* A lodged place that a child inherits as a hole is one up to its last granule's end. */
-    return map_anonymous_at(r->addr, r->lodges ? r->span : swn_round_up(r->len, SWN_PAGE));
+    return map_anonymous_at(s, r->addr, r->lodges ? r->span : swn_round_up(r->len, SWN_PAGE));
 }
 
 /* First half of a departure: from here on a store faults. */
@@ -171,7 +231,7 @@ static void left_home(struct swn_residency *s, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (r->span > size) /* warm pages behind the last one asked for */
-        madvise((void *)(r->addr + size), r->span - size, MADV_DONTNEED);
+        swn_residency_drop(s, r->addr + size, r->span - size);
     s->home_bytes -= r->size;
     r->size = size;
 }
@@ -354,10 +414,10 @@ int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard
     if (err)
         return err;
     if (discard) {
-        err = map_anonymous(r);
+        err = map_anonymous(s, r);
         if (err)
             return err;
-        swn_huge_advise(r->addr, size);
+        swn_residency_fresh(s, r);
         r->foreign_map = 0;
     } else {
         /* An atomic no-op store gives every page its private copy, whatever other threads do to it meanwhile. */
@@ -436,7 +496,7 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
         warm = 0;
     } else if (r->foreign_map) {
         /* Its address space must be ordinary memory again before anybody else gets it. */
-        if (map_anonymous(r))
+        if (map_anonymous(s, r))
             return; /* out of mappings: the range is lost, not reused */
         warm = 0;
     }
@@ -445,7 +505,7 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
     else
         s->home_bytes -= r->size;
     if (!warm)
-        madvise((void *)r->addr, r->span, MADV_DONTNEED);
+        swn_residency_drop(s, r->addr, r->span);
     if (later)
         swn_arena_free_mapped(s->arena, r);
     else
@@ -456,7 +516,7 @@ void swn_residency_tidy(struct swn_residency *s)
 {
     struct swn_piece piece;
     while (swn_arena_take_mapped(s->arena, &piece))
-        if (!map_anonymous_at(piece.addr, piece.bytes)) /* else out of mappings: it is lost, not used again */
+        if (!map_anonymous_at(s, piece.addr, piece.bytes)) /* else out of mappings: it is lost, not used again */
             swn_arena_unmapped(s->arena, &piece);
 }
 

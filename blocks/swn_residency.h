@@ -36,10 +36,18 @@ struct swn_residency {
     size_t home_bytes;             /* of HOME ranges */
     uint64_t stray_pages;          /* page-cache pages read through mappings */
     uint64_t recalls;              /* transitions undone by a store */
+    unsigned char *huge;           /* of the arena, for each SWN_HUGE: it may be one huge page */
 };
 
 int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct swn_arena *a);
 void swn_residency_fini(struct swn_residency *s);
+
+/* Memory that has been given to a range, not all of which has pages: those within it may be huge (swn_huge.h). */
+void swn_residency_fresh(struct swn_residency *s, struct swn_range *r);
+/* One is. */
+void swn_residency_made_huge(struct swn_residency *s, uintptr_t at);
+/* Gives back the pages of arena memory that is nobody's, and no more than those are kept by the kernel. */
+void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes);
 
 struct swn_pages {
     size_t own;    /* private copies: somebody wrote */

@@ -19,7 +19,6 @@
 #include "swn_fill.h"
 #include "swn_follower.h"
 #include "swn_guest.h"
-#include "swn_huge.h"
 #include "swn_keep_locks.h"
 #include "swn_load.h"
 #include "swn_own.h"
@@ -305,7 +304,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     } else {
         r = swn_arena_alloc(e->arena, n, &fresh);
         if (r && fresh && !alone && !expected)
-            swn_huge_advise(r->addr, swn_round_up(n, SWN_PAGE));
+            swn_residency_fresh(&e->res, r);
     }
     if (r) {
         e->filled += alone ? 0 : fresh;

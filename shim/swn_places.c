@@ -239,6 +239,13 @@ static int is_solid(const struct swn_engine *e, const struct swn_plot *plot, siz
     return !swn_plot_fresh(plot, at, SWN_HUGE);
 }
 
+static void make_huge(struct swn_engine *e, uintptr_t at)
+{
+    swn_huge_advise(at, SWN_HUGE);
+    if (!swn_huge_collapse((void *)at, SWN_HUGE))
+        swn_residency_made_huge(&e->res, at);
+}
+
 /* Slices are read into plots, and into huge pages a disk may read twice as fast (blocks/swn_huge.h). All that a pass
  * has been through is counted: making huge pages of it takes no more memory. Between the pass that has filled in pages
  * and this nothing is lodged in a plot, for pages that are being read into do not move. */
@@ -253,10 +260,8 @@ static void smooth(struct swn_engine *e)
     for (struct swn_thread_state *t = e->threads; t; t = t->next) {
         const struct swn_plot *plot = t->places ? t->places->plot : NULL;
         for (size_t at = 0; plot && at + SWN_HUGE <= swn_plot_bytes(plot); at += SWN_HUGE)
-            if (is_solid(e, plot, at)) {
-                swn_huge_advise(swn_plot_addr(e->arena, plot) + at, SWN_HUGE);
-                (void)swn_huge_collapse((void *)(swn_plot_addr(e->arena, plot) + at), SWN_HUGE);
-            }
+            if (is_solid(e, plot, at))
+                make_huge(e, swn_plot_addr(e->arena, plot) + at);
     }
 }
 

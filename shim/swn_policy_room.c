@@ -2,7 +2,6 @@
  * plan's to say (swn_policy.c). */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sys/mman.h>
 
 #include "swn_behind.h"
 #include "swn_engine_priv.h"
@@ -92,7 +91,7 @@ static void trim_warm(struct swn_engine *e, size_t bytes, int plots)
         if (need <= e->config.budget_bytes ||
             (!swn_arena_trim(e->arena, over, &piece) && (!plots || !swn_arena_trim_plots(e->arena, over, &piece))))
             return;
-        madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
+        swn_residency_drop(&e->res, piece.addr, piece.bytes);
         e->dropped += piece.bytes;
     }
 }
@@ -231,7 +230,7 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     size_t before = swn_engine_resident(e);
     swn_lodge_evict(e);
     if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
-        madvise((void *)piece.addr, piece.bytes, MADV_DONTNEED);
+        swn_residency_drop(&e->res, piece.addr, piece.bytes);
         e->dropped += piece.bytes;
         return 0;
     }

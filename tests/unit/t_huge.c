@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include "swn_engine_fixture.h"
@@ -132,13 +133,67 @@ static void test_tensors(void **state)
     assert_int_equal(run_alone(tensors, NULL, 60), 0);
 }
 
+/* 1: the page is part of a huge one, 0: it is not, -1: the kernel does not tell. */
+static int is_of_a_huge_page(uintptr_t at)
+{
+    uint64_t entry = 0, flags = 0;
+    int map = open("/proc/self/pagemap", O_RDONLY), kinds = open("/proc/kpageflags", O_RDONLY), known;
+    known = pread(map, &entry, 8, (off_t)(at / SWN_PAGE * 8)) == 8 && entry & ((1ULL << 55) - 1);
+    known = known && pread(kinds, &flags, 8, (off_t)((entry & ((1ULL << 55) - 1)) * 8)) == 8;
+    close(map);
+    close(kinds);
+    return known ? (int)(flags >> 22 & 1) : -1; /* KPF_THP */
+}
+
+/* Of a huge page that is given back in part the kernel keeps no more than the rest. */
+static void given_back_in_part(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(64 * MIB, SWN_CONFIG_AUTO, &swn_io_sys) == 0);
+    struct swn_engine *e = &swn_engine_one;
+    struct tensor large, small;
+    CHECK(tensor_make(&large, 8 * MIB, 1));
+    uintptr_t at = large.own;
+    CHECK(is_of_a_huge_page(at) == 1 && is_of_a_huge_page(at + 7 * MIB) == 1);
+    tensor_free(&large);
+    pthread_mutex_lock(&e->lock);
+    struct swn_piece piece;
+    CHECK(swn_arena_warm_bytes(e->arena) == 8 * MIB && swn_arena_trim(e->arena, MIB, &piece));
+    CHECK(piece.addr == at + 7 * MIB);
+    swn_residency_drop(&e->res, piece.addr, piece.bytes);
+    pthread_mutex_unlock(&e->lock);
+    CHECK(is_of_a_huge_page(at + 7 * MIB - SWN_PAGE) == 0 && is_of_a_huge_page(at) == 1);
+    /* The same where what is there leaves for the disk. */
+    CHECK(tensor_make(&small, MIB, 2) && small.own == at);
+    pthread_mutex_lock(&e->lock);
+    CHECK(swn_policy_spill(e, swn_arena_find(e->arena, at)) == 0);
+    pthread_mutex_unlock(&e->lock);
+    CHECK(is_of_a_huge_page(at + MIB) == 0 && is_of_a_huge_page(at + 2 * MIB) == 1);
+    CHECK(tensor_right(&small, at));
+    tensor_free(&small);
+    engine_is_empty();
+}
+
+static void test_given_back_in_part(void **state)
+{
+    (void)state;
+    char *at = makes_huge_pages() ? reserve(SWN_HUGE) : NULL;
+    if (!at)
+        skip();
+    madvise(at, SWN_HUGE, MADV_HUGEPAGE);
+    memset(at, 1, SWN_HUGE);
+    if (is_of_a_huge_page((uintptr_t)at) != 1) {
+        print_message("skipped: /proc/kpageflags cannot be read\n");
+        skip();
+    }
+    assert_int_equal(run_alone(given_back_in_part, NULL, 60), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inside_only),
-        cmocka_unit_test(untouched_is_none),
-        cmocka_unit_test(shorter_after),
-        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(inside_only),  cmocka_unit_test(untouched_is_none),       cmocka_unit_test(shorter_after),
+        cmocka_unit_test(test_tensors), cmocka_unit_test(test_given_back_in_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
