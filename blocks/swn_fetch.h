@@ -49,8 +49,9 @@ struct swn_fetch_job {
      * into what lies behind. 0, or -errno, which ends the job with that. */
     int (*arrived)(struct swn_fetch_job *job, size_t upto);
     /* May be NULL. Bytes [from, upto) are read next, so their memory may be made ready: called on a fetch thread with
-     * no lock of the queue held, for one part of SWN_FETCH_PREPARE bytes (the last may be shorter) after the other.
-     * Where several threads read, one may read into a part while another is still at this. */
+     * no lock of the queue held, once for each part of SWN_FETCH_PREPARE bytes (the last may be shorter). With a ring
+     * that is part after part, each before anything is read into it; where several threads read, one may be at another
+     * part, or reading into this one already. */
     void (*prepare)(struct swn_fetch_job *job, size_t from, size_t upto);
     /* private to the queue */
     struct swn_fetch_job *next;

@@ -71,6 +71,14 @@ static void open_around_the_end(struct swn_op *op)
     CHECK(!"a window that is a ring");
 }
 
+static int resize_window(size_t bytes)
+{
+    pthread_mutex_lock(&e->lock);
+    int rc = swn_policy_resize_window(e, bytes);
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
 /* It is widened when the operator is done, and room for that is not made before. */
 static void later(void *arg)
 {
@@ -79,7 +87,7 @@ static void later(void *arg)
     begin_planned();
     open_around_the_end(&op);
     size_t window = swn_pool_window(e->pool), kept = e->kept_bytes, home = e->res.home_bytes;
-    CHECK(swn_policy_resize_window(e, window + MIB) == -EBUSY);
+    CHECK(resize_window(window + MIB) == -EBUSY);
     CHECK(swn_pool_window(e->pool) == window && e->window_goal == window + MIB);
     CHECK(e->kept_bytes == kept && e->res.home_bytes == home);
     uint64_t next = e->threads->next_plan_try;
@@ -100,7 +108,7 @@ static void called_off(void *arg)
     begin_planned();
     open_around_the_end(&op);
     size_t window = swn_pool_window(e->pool);
-    CHECK(swn_policy_resize_window(e, window + MIB) == -EBUSY);
+    CHECK(resize_window(window + MIB) == -EBUSY);
     swn_policy_give(e, 0);
     CHECK(e->window_goal <= window && swn_pool_window(e->pool) <= window && e->plan_dirty);
     op_close(&op);
@@ -163,9 +171,9 @@ static void never(void *arg)
     begin_planned();
     close(swn_pool_fd(e->pool));
     size_t window = swn_pool_window(e->pool);
-    for (int rc; (rc = swn_policy_resize_window(e, window / 2)) != 0; passes(1))
+    for (int rc; (rc = resize_window(window / 2)) != 0; passes(1))
         CHECK(rc == -EBUSY); /* what is ahead is still coming */
-    CHECK(swn_policy_resize_window(e, window) == -EBADF);
+    CHECK(resize_window(window) == -EBADF);
     CHECK(swn_pool_window(e->pool) == window / 2 && e->window_goal == window / 2);
     uint64_t plans = e->plans;
     e->plan_dirty = 1;
