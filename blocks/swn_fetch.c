@@ -14,6 +14,7 @@
 #define PREAD_THREADS 3u
 #define BLOCK ((size_t)4096)
 #define STALLED_MS 500
+#define PREPARE SWN_FETCH_PREPARE
 /* Of what may be on its way: that much may belong to several jobs. */
 #define TOGETHER_PART 4
 #define LOOK_MS 3
@@ -159,7 +160,7 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
         return 0;
     for (int q = 0; q < 2; q++) {
         struct swn_fetch_job *job = f->queue[q].first;
-        if (!job)
+        if (!job || job->preparing)
             continue;
         size_t len = job->len - job->issued < f->piece_bytes ? job->len - job->issued : f->piece_bytes;
         if (!may_issue(f, job, len, !q))
@@ -186,14 +187,22 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
 static void prepare(struct swn_fetch *f, const struct piece *p)
 {
     struct swn_fetch_job *job = p->job;
-    while (job->prepare && job->prepared < p->at + p->len) {
-        size_t from = job->prepared, left = job->len - from;
-        job->prepared += left < SWN_FETCH_PREPARE ? left : SWN_FETCH_PREPARE;
-        size_t upto = job->prepared;
+    if (!job->prepare || job->prepared >= p->at + p->len)
+        return;
+    uint64_t begin = now_ns();
+    job->preparing = 1; /* no other thread reads into what is being made ready */
+    while (job->prepared < p->at + p->len) {
+        size_t from = job->prepared, left = job->len - from, upto = from + (left < PREPARE ? left : PREPARE);
         pthread_mutex_unlock(&f->lock);
         job->prepare(job, from, upto);
         pthread_mutex_lock(&f->lock);
+        job->prepared = upto;
     }
+    job->preparing = 0;
+    if (f->inflight == 1)
+        f->busy_since += now_ns() - begin; /* it was not the disk that was */
+    if (!f->has_ring)
+        pthread_cond_broadcast(&f->work);
 }
 
 /* What a read of the piece gave. 1: the piece is finished (or given up), 0: *p is what remains to be read.
@@ -471,7 +480,7 @@ int swn_fetch_submit(struct swn_fetch *f, struct swn_fetch_job *job, int urgent)
     int err = f->stopping ? -ESHUTDOWN : 0;
     if (!err) {
         job->issued = job->told = job->prepared = 0;
-        job->telling = 0;
+        job->telling = job->preparing = 0;
         job->inflight = job->retries = job->err = 0;
         job->state = QUEUED;
         job->urgent = urgent;

@@ -22,7 +22,7 @@
 #define SWN_FETCH_PIECE ((size_t)1 << 20)
 #define SWN_FETCH_MOST_DEPTH 64u
 #define SWN_FETCH_MOST_PIECE ((size_t)16 << 20)
-#define SWN_FETCH_PREPARE ((size_t)16 << 20)
+#define SWN_FETCH_PREPARE ((size_t)4 << 20)
 
 enum swn_fetch_path { SWN_FETCH_URING, SWN_FETCH_PREAD, SWN_FETCH_BUFFERED };
 
@@ -49,14 +49,13 @@ struct swn_fetch_job {
      * into what lies behind. 0, or -errno, which ends the job with that. */
     int (*arrived)(struct swn_fetch_job *job, size_t upto);
     /* May be NULL. Bytes [from, upto) are read next, so their memory may be made ready: called on a fetch thread with
-     * no lock of the queue held, once for each part of SWN_FETCH_PREPARE bytes (the last may be shorter). With a ring
-     * that is part after part, each before anything is read into it; where several threads read, one may be at another
-     * part, or reading into this one already. */
+     * no lock of the queue held, for one part of SWN_FETCH_PREPARE bytes (the last may be shorter) after the other,
+     * before anything is read into it. */
     void (*prepare)(struct swn_fetch_job *job, size_t from, size_t upto);
     /* private to the queue */
     struct swn_fetch_job *next;
     size_t issued, told, prepared;
-    int inflight, retries, err, state, urgent, telling;
+    int inflight, retries, err, state, urgent, telling, preparing;
 };
 
 struct swn_fetch_opts {

@@ -40,7 +40,8 @@ void swn_huge_advise(uintptr_t at, size_t bytes);
 void swn_huge_refuse(uintptr_t at, size_t bytes);
 
 /* Before a part of one is given back, [at, at+bytes) within it: it becomes small pages. Otherwise the kernel would keep
- * all of it until it is short of memory. Some 0.1 ms. Linux 5.4; an older kernel keeps it. */
+ * all of it until it is short of memory. Some 0.1 ms. Linux 5.4; an older kernel keeps it, and so does any one where a
+ * forked child has it as well, or it is locked or being written from or read into. */
 void swn_huge_divide(uintptr_t at, size_t bytes);
 
 #endif

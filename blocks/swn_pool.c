@@ -34,7 +34,9 @@ struct swn_pool {
     size_t head;  /* where the next frame is tried first */
     struct swn_frame *frames, *spare;
     unsigned char *asked; /* for each SWN_HUGE of the window: it is a huge page, or was refused */
-    _Atomic unsigned refusals;
+    unsigned refusals;
+    _Atomic unsigned kept_refusals;
+    int kept_small; /* what stays gets none */
 };
 
 static int make_maps(struct swn_pool *p)
@@ -337,15 +339,20 @@ struct swn_frame *swn_pool_keep(struct swn_pool *p, uint64_t arena_off, size_t s
     return f;
 }
 
+void swn_pool_keep_small(struct swn_pool *p)
+{
+    p->kept_small = 1;
+}
+
 void swn_pool_make_huge(struct swn_pool *p, const struct swn_frame *f, size_t from, size_t upto)
 {
     uintptr_t at = (uintptr_t)swn_pool_rw(p, f);
     uintptr_t first = swn_round_up(at + from, SWN_HUGE), end = swn_round_up(at + upto, SWN_HUGE);
     if (end > at + f->size)
         end = (at + f->size) / SWN_HUGE * SWN_HUGE;
-    if (first < end && atomic_load_explicit(&p->refusals, memory_order_relaxed) < REFUSALS_MOST &&
+    if (first < end && !p->kept_small && atomic_load(&p->kept_refusals) < REFUSALS_MOST &&
         swn_huge_collapse((void *)first, end - first))
-        atomic_fetch_add(&p->refusals, 1);
+        atomic_fetch_add(&p->kept_refusals, 1);
 }
 
 struct swn_frame *swn_pool_cut(struct swn_pool *p, struct swn_frame *f, size_t at)

@@ -79,6 +79,8 @@ struct swn_frame *swn_pool_place(struct swn_pool *p, size_t size, enum swn_pool_
                                  void (*evict)(void *ctx, struct swn_frame *f), void *ctx);
 /* A frame outside the window, at the place that belongs to arena offset `arena_off`. */
 struct swn_frame *swn_pool_keep(struct swn_pool *p, uint64_t arena_off, size_t size);
+/* Kept frames are never made of huge pages. Before there are any. */
+void swn_pool_keep_small(struct swn_pool *p);
 /* Makes huge pages of a kept frame's memory: of those that begin in [from, upto) of it and end within it. Any thread
  * may call this for a frame that lives. */
 void swn_pool_make_huge(struct swn_pool *p, const struct swn_frame *f, size_t from, size_t upto);

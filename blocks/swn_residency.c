@@ -28,8 +28,10 @@ int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct 
         return -ENOMEM;
     s->pagemap_fd = swn_own(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
     int err = s->pagemap_fd < 0 ? -errno : 0;
-    if (err)
+    if (err) {
         free(s->huge);
+        s->huge = NULL;
+    }
     return err;
 }
 
@@ -71,23 +73,32 @@ void swn_residency_fresh(struct swn_residency *s, struct swn_range *r)
         swn_residency_made_huge(s, at);
 }
 
-/* Before the pages of [at, end) go, which are the arena's: those that stay of the huge pages at its ends are small. */
+/* Before the pages of [at, end) go: what stays of the huge pages at its ends is small from now on. */
 static void part_with(struct swn_residency *s, uintptr_t at, uintptr_t end)
 {
     for (uintptr_t next; is_arenas(s, at) && at < end; at = next) {
-        unsigned char *huge = huge_at(s, at);
         next = at / SWN_HUGE * SWN_HUGE + SWN_HUGE;
         next = next < end ? next : end;
-        if (*huge && next - at < SWN_HUGE)
-            swn_huge_divide(at, next - at);
-        *huge = 0;
+        if (!*huge_at(s, at) || next - at == SWN_HUGE)
+            continue;
+        swn_huge_divide(at, next - at);
+        *huge_at(s, at) = 0;
     }
+}
+
+/* They have gone. */
+static void parted(struct swn_residency *s, uintptr_t at, uintptr_t end)
+{
+    for (; is_arenas(s, at) && at < end; at = at / SWN_HUGE * SWN_HUGE + SWN_HUGE)
+        *huge_at(s, at) = 0;
 }
 
 void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes)
 {
     part_with(s, at, at + bytes);
     madvise((void *)at, bytes, MADV_DONTNEED);
+    parted(s, at, at + bytes);
+    swn_huge_refuse(at, bytes); /* whoever gets it next may have other neighbours there */
 }
 
 /* For a child, which has pages of its own, and where the program has closed ours. */
@@ -123,6 +134,23 @@ static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct sw
     return 0;
 }
 
+int swn_residency_knows_huge(struct swn_residency *s)
+{
+    struct swn_pages pages = {0};
+    int fd = memfd_create("swapnet-probe", MFD_CLOEXEC), knows = 1;
+    void *at = fd >= 0 && !ftruncate(fd, SWN_HUGE) ? swn_huge_map(fd, 0, SWN_HUGE, PROT_READ | PROT_WRITE) : MAP_FAILED;
+    if (at != MAP_FAILED && !swn_huge_collapse(at, SWN_HUGE) &&
+        mmap(at, SWN_HUGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == at) {
+        (void)*(volatile char *)at;
+        knows = !scan(s, (uintptr_t)at, SWN_HUGE, &pages) && !pages.own;
+    }
+    if (at != MAP_FAILED)
+        munmap(at, SWN_HUGE);
+    if (fd >= 0)
+        close(fd);
+    return knows;
+}
+
 int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out)
 {
     return scan(s, r->addr, swn_round_up(r->len, SWN_PAGE), out);
@@ -150,6 +178,8 @@ static int map_at(struct swn_residency *s, const struct swn_range *r, int how, c
     part_with(s, r->addr, r->addr + size);
     int err = s->io->mmap(s->io->ctx, &at, size, PROT_READ | PROT_WRITE, how | MAP_FIXED | MAP_NORESERVE,
                           file->fetch.fd, off);
+    if (!err)
+        parted(s, r->addr, r->addr + size);
     if (!err && r->guest) /* as the rest of the program's mapping is */
         madvise((void *)r->addr, size, MADV_RANDOM);
     return err;
@@ -163,6 +193,7 @@ static int map_anonymous_at(struct swn_residency *s, uintptr_t addr, size_t byte
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return -errno;
+    parted(s, addr, addr + bytes);
     swn_huge_refuse(addr, bytes);
     return 0;
 }

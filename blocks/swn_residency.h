@@ -42,9 +42,13 @@ struct swn_residency {
 int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct swn_arena *a);
 void swn_residency_fini(struct swn_residency *s);
 
+/* Whether the kernel tells a file's huge page that is mapped whole from a private copy. Those of 2022 to 2024 (before
+ * 6.11 and its backports) do not: every one would look written. */
+int swn_residency_knows_huge(struct swn_residency *s);
+
 /* Memory that has been given to a range, not all of which has pages: those within it may be huge (swn_huge.h). */
 void swn_residency_fresh(struct swn_residency *s, struct swn_range *r);
-/* One is. */
+/* The one at `at` may be. */
 void swn_residency_made_huge(struct swn_residency *s, uintptr_t at);
 /* Gives back the pages of arena memory that is nobody's, and no more than those are kept by the kernel. */
 void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes);

@@ -242,8 +242,8 @@ static int is_solid(const struct swn_engine *e, const struct swn_plot *plot, siz
 static void make_huge(struct swn_engine *e, uintptr_t at)
 {
     swn_huge_advise(at, SWN_HUGE);
-    if (!swn_huge_collapse((void *)at, SWN_HUGE))
-        swn_residency_made_huge(&e->res, at);
+    swn_residency_made_huge(&e->res, at); /* if not now, then when it is filled again */
+    (void)swn_huge_collapse((void *)at, SWN_HUGE);
 }
 
 /* Slices are read into plots, and into huge pages a disk may read twice as fast (blocks/swn_huge.h). All that a pass

@@ -78,6 +78,8 @@ static int make_pool(struct swn_engine *e)
         if (err)
             return err;
         e->res.pool = e->pool;
+        if (!swn_residency_knows_huge(&e->res))
+            swn_pool_keep_small(e->pool);
         e->window_goal = swn_policy_first_window(e);
         swn_pool_resize(e->pool, e->window_goal);
     }

@@ -14,7 +14,7 @@
 
 /* Less is filled before the thread has woken. */
 #define LEAST ((size_t)256 << 10)
-/* What the end of an operator may have to wait for: some 60 microseconds. */
+/* What the end of an operator may have to wait for: some 60 microseconds, or the 0.3 ms of a huge page. */
 #define PIECE ((size_t)256 << 10)
 
 struct swn_populate {

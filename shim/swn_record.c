@@ -24,7 +24,7 @@
 #define TURN 3
 #define TURNS 10
 /* So many passes say what one takes. */
-#define ENOUGH_PASSES 8
+#define ENOUGH_PASSES (SETTLED + TURN)
 /* By so much at most layers' medians add up to less than the median of passes. */
 #define TAIL_MOST 1.4
 

@@ -258,10 +258,9 @@ static void test_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),  cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
-        cmocka_unit_test(test_reads), cmocka_unit_test(test_device),     cmocka_unit_test(test_read_bytes),
-        cmocka_unit_test(test_busy_profile),
-        cmocka_unit_test(test_curve), cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_ends),         cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
+        cmocka_unit_test(test_reads),        cmocka_unit_test(test_device),     cmocka_unit_test(test_read_bytes),
+        cmocka_unit_test(test_busy_profile), cmocka_unit_test(test_curve),      cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
