@@ -14,7 +14,6 @@
 #define PREAD_THREADS 3u
 #define BLOCK ((size_t)4096)
 #define STALLED_MS 500
-#define PREPARE SWN_FETCH_PREPARE
 /* Of what may be on its way: that much may belong to several jobs. */
 #define TOGETHER_PART 4
 #define LOOK_MS 3
@@ -192,7 +191,8 @@ static void prepare(struct swn_fetch *f, const struct piece *p)
     uint64_t begin = now_ns();
     job->preparing = 1; /* no other thread reads into what is being made ready */
     while (job->prepared < p->at + p->len) {
-        size_t from = job->prepared, left = job->len - from, upto = from + (left < PREPARE ? left : PREPARE);
+        size_t from = job->prepared, left = job->len - from;
+        size_t upto = from + (left < SWN_FETCH_PREPARE ? left : SWN_FETCH_PREPARE);
         pthread_mutex_unlock(&f->lock);
         job->prepare(job, from, upto);
         pthread_mutex_lock(&f->lock);

@@ -2,10 +2,10 @@
  *
  * Shared memory: a virtual disk (virtio-blk) moves every page of a direct read by itself, and pinning costs by the
  * page: into huge pages such disks have been seen to read 1.5 times as fast. Left to itself the kernel gives shared
- * memory none
- * (/sys/kernel/mm/transparent_hugepage/shmem_enabled is "never" nearly everywhere), but since Linux 6.1 it makes them
- * of what lies there when asked to (MADV_COLLAPSE), unless the administrator denies it or the process does without
- * (PR_SET_THP_DISABLE). Nothing else changes: an older kernel, or memory too fragmented, is no error to anybody.
+ * memory none (/sys/kernel/mm/transparent_hugepage/shmem_enabled is "never" nearly everywhere), but since Linux 6.1 it
+ * makes them of what lies there when asked to (MADV_COLLAPSE), unless the administrator denies it or the process does
+ * without (PR_SET_THP_DISABLE). Nothing else changes: an older kernel, or memory too fragmented, is no error to
+ * anybody.
  *
  * Private memory: going through weights in small pages costs some percent, as each has to be found (on a virtual
  * machine twice over), and 512 faults instead of one cost more than twice the time of one. But a huge page that several

@@ -36,7 +36,6 @@ struct swn_pool {
     unsigned char *asked; /* for each SWN_HUGE of the window: it is a huge page, or was refused */
     unsigned refusals;
     _Atomic unsigned kept_refusals;
-    int kept_small; /* what stays gets none */
 };
 
 static int make_maps(struct swn_pool *p)
@@ -341,7 +340,7 @@ struct swn_frame *swn_pool_keep(struct swn_pool *p, uint64_t arena_off, size_t s
 
 void swn_pool_keep_small(struct swn_pool *p)
 {
-    p->kept_small = 1;
+    p->kept_refusals = REFUSALS_MOST;
 }
 
 void swn_pool_make_huge(struct swn_pool *p, const struct swn_frame *f, size_t from, size_t upto)
@@ -350,8 +349,7 @@ void swn_pool_make_huge(struct swn_pool *p, const struct swn_frame *f, size_t fr
     uintptr_t first = swn_round_up(at + from, SWN_HUGE), end = swn_round_up(at + upto, SWN_HUGE);
     if (end > at + f->size)
         end = (at + f->size) / SWN_HUGE * SWN_HUGE;
-    if (first < end && !p->kept_small && atomic_load(&p->kept_refusals) < REFUSALS_MOST &&
-        swn_huge_collapse((void *)first, end - first))
+    if (first < end && atomic_load(&p->kept_refusals) < REFUSALS_MOST && swn_huge_collapse((void *)first, end - first))
         atomic_fetch_add(&p->kept_refusals, 1);
 }
 

@@ -101,8 +101,7 @@ static void tensors(void *arg)
     for (unsigned i = 0; i < 4; i++) {
         CHECK(tensor_make(&t[i], lens[i], i + 1));
         uintptr_t from = swn_round_up(t[i].own, SWN_HUGE), to = (t[i].own + lens[i]) / SWN_HUGE * SWN_HUGE;
-        long kib = to > from ? (long)((to - from) >> 10) : 0;
-        all += kib;
+        all += to > from ? (long)((to - from) >> 10) : 0;
     }
     CHECK(all >= 4 * HUGE_KIB);
     uintptr_t lo = swn_arena_lo(e->arena);
@@ -145,6 +144,17 @@ static int is_of_a_huge_page(uintptr_t at)
     return known ? (int)(flags >> 22 & 1) : -1; /* KPF_THP */
 }
 
+/* The last MiB of what is warm. Returns where it was. */
+static uintptr_t give_back(struct swn_engine *e)
+{
+    struct swn_piece piece;
+    pthread_mutex_lock(&e->lock);
+    CHECK(swn_arena_warm_bytes(e->arena) == 8 * MIB && swn_arena_trim(e->arena, MIB, &piece));
+    swn_residency_drop(&e->res, piece.addr, piece.bytes);
+    pthread_mutex_unlock(&e->lock);
+    return piece.addr;
+}
+
 /* Of a huge page that is given back in part the kernel keeps no more than the rest. */
 static void given_back_in_part(void *arg)
 {
@@ -159,12 +169,7 @@ static void given_back_in_part(void *arg)
         return;
     }
     tensor_free(&large);
-    pthread_mutex_lock(&e->lock);
-    struct swn_piece piece;
-    CHECK(swn_arena_warm_bytes(e->arena) == 8 * MIB && swn_arena_trim(e->arena, MIB, &piece));
-    CHECK(piece.addr == at + 7 * MIB);
-    swn_residency_drop(&e->res, piece.addr, piece.bytes);
-    pthread_mutex_unlock(&e->lock);
+    CHECK(give_back(e) == at + 7 * MIB);
     CHECK(is_of_a_huge_page(at + 7 * MIB - SWN_PAGE) == 0 && is_of_a_huge_page(at) == 1);
     /* The same where what is there leaves for the disk. */
     CHECK(tensor_make(&small, MIB, 2) && small.own == at);
@@ -186,11 +191,7 @@ static void not_taken_along(void *arg)
     int strict;
     uintptr_t at = (uintptr_t)swn_engine_alloc(8 * MIB, &strict);
     CHECK(at && swn_engine_free((void *)at)); /* without having been touched */
-    pthread_mutex_lock(&e->lock);
-    struct swn_piece piece;
-    CHECK(swn_arena_warm_bytes(e->arena) == 8 * MIB && swn_arena_trim(e->arena, MIB, &piece));
-    swn_residency_drop(&e->res, piece.addr, piece.bytes);
-    pthread_mutex_unlock(&e->lock);
+    CHECK(give_back(e) == at + 7 * MIB);
     struct tensor t;
     CHECK(tensor_make(&t, 7 * MIB, 1) && t.own == at);
     long there = huge_kib((char *)at, 8 * MIB);
