@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "swn_engine_fixture.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -100,6 +101,29 @@ const char *engine_store_dir(void)
     return path;
 }
 
+/* A thread that begins uses the allocator, and its lock, held at a fork, is held in the child for ever: in sanitizers'
+ * allocator, that is, the C library's knows of forks. */
+static void await_threads(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    for (int busy = 1; busy; usleep(100)) {
+        DIR *dir = opendir("/proc/self/task");
+        CHECK(dir);
+        busy = 0;
+        for (struct dirent *d; (d = readdir(dir));) {
+            char path[300], line[512] = "";
+            snprintf(path, sizeof path, "/proc/self/task/%s/stat", d->d_name);
+            FILE *f = d->d_name[0] == '.' || atoi(d->d_name) == getpid() ? NULL : fopen(path, "re");
+            if (f && fgets(line, sizeof line, f))
+                busy |= !strstr(line, ") S ");
+            if (f)
+                fclose(f);
+        }
+        closedir(dir);
+    }
+#endif
+}
+
 int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io *io)
 {
     static struct swn_config config;
@@ -119,6 +143,7 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
         fprintf(stderr, "engine: %s\n", why);
     else
         swn_engine_set_half(&half);
+    await_threads();
     return err;
 }
 
