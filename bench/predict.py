@@ -6,9 +6,10 @@
 A point p is a budget of other + p % of the weights, or the least that there is a plan for, if that is more. Each run
 within a budget stands between two profiles of the model in memory, and is compared with the mean of what `swapnetctl
 plan` predicts from either, so that both see the same minutes of the machine and its disk. Medians over the rounds; the
-goal is a prediction within 10 % of what is measured. *drift* is the most by which the program in memory changed its
-pace between the two profiles of one run: where that is over 10 %, the machine was not fit for measuring, and the round
-does not count; *rounds* says how many do. The exit status is 1 where a prediction is further off, or no round counts.
+goal is a prediction within 10 % of what is measured. *drift* is the most that changed between the two profiles of one
+run: the pace of the program in memory, or what is predicted for this budget, as when the disk's did. Where that is over
+10 %, the machine was not fit for measuring, and the round does not count; *rounds* says how many do. The exit status is
+1 where a prediction is further off, or no round counts.
 """
 import argparse
 import json
@@ -21,6 +22,7 @@ import sys
 import tempfile
 
 import pythons
+import slow_disk
 import variants
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -44,8 +46,10 @@ def main():
     options.add_argument("--inferences", type=int, default=24)
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--dir", default="/var/tmp", help="on the disk that is to be measured")
+    options.add_argument("--disk", type=int, metavar="MB/S", help="hold the disk to this speed")
     options.add_argument("--json", help="write all numbers to this file")
     args = options.parse_args()
+    slow_disk.throttle(args.dir, args.disk)
     rows = []
     store = tempfile.mkdtemp(prefix="swapnet-predict-", dir=args.dir)
     try:
@@ -91,8 +95,9 @@ def one_round(args, model, number, store):
         measured = float(run(BIN / "swapnetctl", "run", "-b", budget, "-s", store, "--", *app))
         later, _ = profiled(app, after, store)
         predictions = [plan(path, budget)["latency_s"] * 1e3 for path in (before, after)]
+        drift = max((later / plain - 1, predictions[1] / predictions[0] - 1), key=abs)
         row = {"model": model, "round": number, "point": point, "budget_bytes": budget, "plain_ms": (plain + later) / 2,
-               "drift": later / plain - 1, "predicted_ms": statistics.mean(predictions), "measured_ms": measured}
+               "drift": drift, "predicted_ms": statistics.mean(predictions), "measured_ms": measured}
         print(row, file=sys.stderr, flush=True)
         yield row
         plain = later
