@@ -28,6 +28,7 @@
 
 static struct swn_layer layers[LAYERS];
 static struct swn_scratch scratch;
+static size_t scratch_at;
 static struct swn_fetch *fetch;
 
 /* One pass, two threads. */
@@ -56,8 +57,13 @@ static void read_block(size_t first, size_t end)
     for (size_t i = first; i < end + AHEAD; i++) {
         if (i >= first + AHEAD && swn_scratch_await(&reads[i % AHEAD]))
             abort();
-        if (i < end && swn_scratch_submit(&scratch, fetch, 0, (size_t)layers[i].bytes, &reads[i % AHEAD]))
+        if (i >= end)
+            continue;
+        size_t bytes = (size_t)layers[i].bytes;
+        scratch_at = scratch_at + bytes <= scratch.bytes ? scratch_at : 0;
+        if (swn_scratch_submit(&scratch, fetch, scratch_at, bytes, &reads[i % AHEAD]))
             abort();
+        scratch_at += bytes;
     }
 }
 
@@ -123,7 +129,7 @@ static int fit(struct swn_coefficients *c, const char *dir)
 static int open_disk(const char *dir)
 {
     struct swn_fetch_opts opts = {.io = &swn_io_sys, .best_path = SWN_FETCH_URING};
-    int rc = swn_scratch_open(&scratch, &swn_io_sys, dir, LARGEST, 0);
+    int rc = swn_scratch_open(&scratch, &swn_io_sys, dir, LAYERS * LARGEST / 2, SWN_SCRATCH_WINDOW, 0);
     return rc ? rc : swn_fetch_start(&fetch, &opts);
 }
 

@@ -10,15 +10,21 @@
 
 #define PAGE ((uint64_t)4096)
 #define LARGEST ((uint64_t)256 << 20)
+/* More than caches hold, in so far as the model is more. */
+#define FILE_BYTES ((uint64_t)128 << 20)
 #define MOST_LAYERS ((size_t)96)
 #define ROUNDS 3
 #define MOST_BYTES ((uint64_t)4 << 30)
+/* What is larger is read in parts, as the library does. */
+#define PART ((uint64_t)8 << 20)
+_Static_assert(2 * PART <= SWN_SCRATCH_WINDOW, "two are under way at once");
 
 struct probe {
     struct swn_scratch scratch;
     struct swn_fetch *fetch;
     struct swn_probe_refs refs;
     uint64_t left;
+    uint64_t at; /* in the scratch file, where the next read begins: one behind the other */
 };
 
 static uint64_t whole_pages(uint64_t bytes)
@@ -29,13 +35,12 @@ static uint64_t whole_pages(uint64_t bytes)
 
 static int open_probe(struct probe *b, const struct swn_profile *p, const struct swn_io *io, const char *dir)
 {
-    uint64_t largest = PAGE;
-    for (size_t i = 0; i < p->layer_count; i++) {
-        uint64_t bytes = whole_pages(p->layers[i].l.bytes);
-        largest = bytes > largest ? bytes : largest;
-    }
+    uint64_t bytes = PAGE;
+    for (size_t i = 0; i < p->layer_count; i++)
+        bytes += whole_pages(p->layers[i].l.bytes);
+    bytes = bytes < FILE_BYTES ? bytes : FILE_BYTES;
     b->left = MOST_BYTES;
-    int rc = swn_scratch_open(&b->scratch, io, dir, (size_t)largest, 0);
+    int rc = swn_scratch_open(&b->scratch, io, dir, (size_t)bytes, SWN_SCRATCH_WINDOW, 0);
     struct swn_fetch_opts opts = {.io = io, .best_path = SWN_FETCH_URING};
     if (!rc)
         rc = swn_fetch_start(&b->fetch, &opts);
@@ -55,22 +60,51 @@ static void close_probe(struct probe *b)
 #define DEPTH 8
 #define WINDOW ((uint64_t)8 << 20)
 
-/* *seconds: of each of `depth` reads. All have ended when this returns. */
-static int read_batch(struct probe *b, uint64_t bytes, int depth, double *seconds)
+static int submit(struct probe *b, uint64_t bytes, struct swn_scratch_read *r)
+{
+    b->at = b->at + bytes <= b->scratch.bytes ? b->at : 0;
+    int rc = swn_scratch_submit(&b->scratch, b->fetch, (size_t)b->at, (size_t)bytes, r);
+    b->at += bytes;
+    return rc;
+}
+
+/* `count` reads of so many bytes, `depth` of them at once. *seconds: from the first one's beginning to the last one's
+ * end. All have ended when this returns. */
+static int read_all(struct probe *b, uint64_t bytes, uint64_t count, unsigned depth, double *seconds)
 {
     struct swn_scratch_read reads[DEPTH];
-    int rc = 0, submitted = 0;
-    double end = 0;
-    while (!rc && submitted < depth) {
-        rc = swn_scratch_submit(&b->scratch, b->fetch, 0, (size_t)bytes, &reads[submitted]);
-        submitted += !rc;
+    uint64_t submitted = 0, ended = 0;
+    double begin = 0, end = 0;
+    int rc = 0;
+    for (;;) {
+        if (!rc && submitted < count && submitted - ended < depth) {
+            struct swn_scratch_read *r = &reads[submitted % DEPTH];
+            rc = submit(b, bytes, r);
+            begin = submitted ? begin : r->begun_s;
+            submitted += !rc;
+        } else if (ended < submitted) {
+            struct swn_scratch_read *r = &reads[ended++ % DEPTH];
+            int err = swn_scratch_await(r);
+            rc = rc ? rc : err;
+            end = r->back_s > end ? r->back_s : end;
+        } else {
+            break;
+        }
     }
-    for (int i = 0; i < submitted; i++) {
-        int err = swn_scratch_await(&reads[i]);
-        rc = rc ? rc : err;
-        end = reads[i].back_s > end ? reads[i].back_s : end;
+    *seconds = end - begin;
+    return rc;
+}
+
+/* *bytes: of a layer, of which whole parts are read if it is large. *seconds: what it takes. */
+static int read_layer(struct probe *b, uint64_t *bytes, double *seconds)
+{
+    if (*bytes > PART) {
+        *bytes -= *bytes % PART;
+        return read_all(b, PART, *bytes / PART, 2, seconds);
     }
-    *seconds = submitted ? (end - reads[0].begun_s) / depth : 0;
+    unsigned depth = *bytes < WINDOW / DEPTH ? DEPTH : (unsigned)(WINDOW / *bytes);
+    int rc = read_all(b, *bytes, depth, depth, seconds);
+    *seconds /= depth;
     return rc;
 }
 
@@ -97,8 +131,7 @@ static int probe_layer(struct probe *b, struct swn_profile_layer *l)
     uint64_t bytes = whole_pages(l->l.bytes);
     if (!bytes)
         return 0;
-    int depth = bytes > WINDOW ? 1 : bytes < WINDOW / DEPTH ? DEPTH : (int)(WINDOW / bytes);
-    uint64_t all = bytes * (uint64_t)depth * ROUNDS;
+    uint64_t all = (bytes > WINDOW ? bytes : WINDOW) * ROUNDS;
     if (all > b->left)
         return 0;
     int rc = make_room(l);
@@ -106,7 +139,7 @@ static int probe_layer(struct probe *b, struct swn_profile_layer *l)
     for (int i = 0; !rc && i < ROUNDS; i++) {
         size_t references = references_of(l, i);
         double seconds, in = 0, out = 0;
-        rc = read_batch(b, bytes, depth, &seconds);
+        rc = read_layer(b, &bytes, &seconds);
         if (!rc)
             rc = swn_probe_refs_time(&b->refs, references, &in, &out);
         if (rc)
@@ -126,7 +159,7 @@ int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir)
     size_t step = p->layer_count > MOST_LAYERS ? p->layer_count / MOST_LAYERS : 1;
     double first, in, out;
     if (!rc)
-        rc = read_batch(&b, PAGE, 1, &first); /* the queue's thread is awake now */
+        rc = read_all(&b, PAGE, 1, 1, &first); /* the queue's thread is awake now */
     if (!rc)
         rc = swn_probe_refs_time(&b.refs, SWN_PROBE_REFS, &in, &out); /* and these have page tables */
     for (size_t i = 0; !rc && i < p->layer_count; i += step)

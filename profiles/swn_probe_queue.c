@@ -164,7 +164,7 @@ static int write_down(struct grid *g, struct swn_reads *out)
 int swn_probe_queue(struct swn_reads *out, const struct swn_io *io, const char *dir)
 {
     struct grid g = {.io = io};
-    int rc = swn_scratch_open(&g.scratch, io, dir, SCRATCH_BYTES, WRITE_S);
+    int rc = swn_scratch_open(&g.scratch, io, dir, SCRATCH_BYTES, SCRATCH_BYTES, WRITE_S);
     if (!rc)
         rc = choose_sample(&g);
     if (!rc) {

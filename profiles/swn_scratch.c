@@ -10,10 +10,10 @@
 
 #define STEP ((size_t)4 << 20)
 
-/* Disks and file systems make short work of zeros. */
-static void fill(uint64_t *words, size_t n)
+/* Disks and file systems make short work of zeros, and of what is there twice. */
+static void fill(uint64_t *words, size_t n, uint64_t at)
 {
-    uint64_t x = 88172645463325252ULL;
+    uint64_t x = 88172645463325252ULL + at;
     for (size_t i = 0; i < n; i++) {
         x ^= x << 13;
         x ^= x >> 7;
@@ -38,21 +38,23 @@ static int make_memory(struct swn_scratch *s, size_t bytes)
     s->buf = map;
     s->mapped = whole;
     swn_huge_collapse(map, whole); /* where the pool would have none, this has none either */
-    fill(map, bytes / sizeof(uint64_t));
+    s->room = bytes;
     return 0;
 }
 
-int swn_scratch_open(struct swn_scratch *s, const struct swn_io *io, const char *dir, size_t bytes, double most_s)
+int swn_scratch_open(struct swn_scratch *s, const struct swn_io *io, const char *dir, size_t bytes, size_t room,
+                     double most_s)
 {
     *s = (struct swn_scratch){0};
-    int rc = make_memory(s, bytes);
+    int rc = make_memory(s, bytes < room ? bytes : room);
     if (!rc)
         rc = swn_spill_open(&s->file, io, dir);
     double begin = swn_seconds();
     while (!rc && s->bytes < bytes && (!s->bytes || !(most_s > 0) || swn_seconds() - begin < most_s)) {
-        size_t n = bytes - s->bytes < STEP ? bytes - s->bytes : STEP;
+        size_t step = s->room < STEP ? s->room : STEP, n = bytes - s->bytes < step ? bytes - s->bytes : step;
         uint64_t off = swn_spill_lay_out(s->file, n); /* one behind the other */
-        rc = swn_spill_write(s->file, (char *)s->buf + s->bytes, n, off);
+        fill(s->buf, n / sizeof(uint64_t), s->bytes);
+        rc = swn_spill_write(s->file, s->buf, n, off);
         s->off = s->bytes ? s->off : off;
         s->bytes += rc ? 0 : n;
     }
@@ -79,9 +81,12 @@ static void done(struct swn_fetch_job *job, int err)
 int swn_scratch_submit(const struct swn_scratch *s, struct swn_fetch *queue, size_t at, size_t bytes,
                        struct swn_scratch_read *r)
 {
+    if (bytes > s->room || at > s->bytes || bytes > s->bytes - at)
+        return -EINVAL;
+    size_t place = at % s->room; /* one behind the other, as in a window, as far as they fit */
     *r = (struct swn_scratch_read){.job = {.file = &s->file->fetch,
                                            .off = s->off + at,
-                                           .buf = (char *)s->buf + at,
+                                           .buf = (char *)s->buf + (bytes <= s->room - place ? place : 0),
                                            .len = bytes,
                                            .done = done,
                                            .user = r},

@@ -13,7 +13,7 @@
 /* As layers are read: the next one is asked for before this one is there. */
 #define AHEAD 2
 /* Less says nothing of its speed. */
-#define LEAST_BYTES SWN_CONTEND_BYTES
+#define LEAST_BYTES ((size_t)32 << 20)
 /* A disk that takes longer to write all of it is read from less. */
 #define MOST_S 2.0
 #define LAST_READ_S 2
@@ -89,7 +89,7 @@ static void *run(void *arg)
     struct swn_fetch *fetch = NULL;
     struct swn_fetch_opts opts = {
         .io = c->io, .depth = c->depth, .piece_bytes = c->piece_bytes, .best_path = SWN_FETCH_URING};
-    int rc = swn_scratch_open(&s, c->io, c->dir, SWN_CONTEND_BYTES, MOST_S);
+    int rc = swn_scratch_open(&s, c->io, c->dir, SWN_CONTEND_BYTES, SWN_SCRATCH_WINDOW, MOST_S);
     if (!rc)
         rc = swn_fetch_start(&fetch, &opts);
     atomic_store(&c->ready, !rc);

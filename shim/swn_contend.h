@@ -13,13 +13,13 @@
 #include "swn_io.h"
 #include "swn_reads.h"
 
-/* Of disk, and of memory that no budget counts. More than processors' caches hold. */
-#define SWN_CONTEND_BYTES ((size_t)32 << 20)
+/* Of the scratch file: more than caches hold. Its memory, SWN_SCRATCH_WINDOW, is counted by no budget. */
+#define SWN_CONTEND_BYTES ((size_t)64 << 20)
 
 struct swn_contend;
 
 /* A thread that makes a scratch file in the directory of block stores, and then waits to be told. It reads with that
- * queue, `bytes` at a time (whole pages, at most half of SWN_CONTEND_BYTES). NULL: none to be had. io and dir outlive
+ * queue, `bytes` at a time (whole pages, at most half of SWN_SCRATCH_WINDOW). NULL: none to be had. io and dir outlive
  * it. */
 struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue,
                                       size_t bytes);

@@ -11,6 +11,7 @@
 #include "swn_load.h"
 #include "swn_predict.h"
 #include "swn_profile.h"
+#include "swn_scratch.h"
 
 /* Lock rank is the loader's lock, then the engine's; swn_load_tensor only tries the former. */
 
@@ -153,7 +154,7 @@ void swn_record_fork_child(struct swn_record *r)
 /* Twice what it takes: what the program needs next is not known. */
 static int has_room(struct swn_engine *e)
 {
-    return !e->forked && swn_engine_resident(e) + 2 * SWN_CONTEND_BYTES <= e->config.budget_bytes;
+    return !e->forked && swn_engine_resident(e) + 2 * SWN_SCRATCH_WINDOW <= e->config.budget_bytes;
 }
 
 /* At a time, were weights streamed. */
