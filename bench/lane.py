@@ -62,10 +62,10 @@ class Lane:
         return (self._last["read_bytes"] - self._first_read_bytes) / self.passes
 
     def same_bits(self, expected):
-        """Every output equals the plain program's for the same input; None without any output."""
+        """Every output equals the plain program's for the same input, and all of that are equal; None without any."""
         if not self.hashes:
             return None
-        return all(hashes == expected.get(index) for index, hashes in self.hashes.items())
+        return all(len(hashes) == 1 and hashes == expected.get(index) for index, hashes in self.hashes.items())
 
     def _slow(self):
         return bool(self._last) and self._last["seconds"] > SLOW_SECONDS
