@@ -22,7 +22,6 @@ import sys
 import tempfile
 
 import pythons
-import slow_disk
 import variants
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -46,10 +45,8 @@ def main():
     options.add_argument("--inferences", type=int, default=24)
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--dir", default="/var/tmp", help="on the disk that is to be measured")
-    options.add_argument("--disk", type=int, metavar="MB/S", help="hold the disk to this speed")
     options.add_argument("--json", help="write all numbers to this file")
     args = options.parse_args()
-    slow_disk.throttle(args.dir, args.disk)
     rows = []
     store = tempfile.mkdtemp(prefix="swapnet-predict-", dir=args.dir)
     try:
