@@ -57,7 +57,8 @@ def row(lane, model, point, facts, budget, bandwidths, plain, stats_path):
         "over_base_bytes": peaks["held"] - facts.base_bytes if peaks["held"] else None,
         "file_peak_bytes": peaks["file"], "usage_peak_bytes": lane.worker.group.usage_peak(),
         "same_bits": lane.same_bits(plain.hashes),
-        "outputs": {index: sorted(hashes) for index, hashes in lane.hashes.items()}, "deviation": lane.deviation, "ended": lane.ended,
+        "outputs": {index: sorted(hashes) for index, hashes in lane.hashes.items()},
+        "deviation": lane.deviation, "ended": lane.ended,
         "idle_cpu_s": lane.idle_cpu_seconds,
         "stats": read_stats(stats_path) if lane.variant == variants.SWAPNET else None}
     # With the window that swapnet really had: what it has to read beside it.

@@ -12,8 +12,6 @@
 
 /* As layers are read: the next one is asked for before this one is there. */
 #define AHEAD 2
-/* Less says nothing of its speed. */
-#define LEAST_BYTES ((size_t)32 << 20)
 /* A disk that takes longer to write all of it is read from less. */
 #define MOST_S 2.0
 #define LAST_READ_S 2
@@ -125,7 +123,7 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, 
 double swn_contend_alpha(struct swn_contend *c)
 {
     pthread_mutex_lock(&c->lock);
-    double alpha = c->bytes >= LEAST_BYTES ? c->seconds / (double)c->bytes : 0;
+    double alpha = c->bytes >= SWN_CONTEND_LEAST ? c->seconds / (double)c->bytes : 0;
     pthread_mutex_unlock(&c->lock);
     return alpha;
 }

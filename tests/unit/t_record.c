@@ -12,7 +12,6 @@
 #include "swn_contend.h"
 #include "swn_profile.h"
 #include "swn_record.h"
-#include "swn_scratch.h"
 
 #define WEIGHTS 12
 #define WEIGHT_BYTES ((size_t)1 << 20)
@@ -168,7 +167,7 @@ static void busy_disk(void *arg)
     for (int i = 0; i < 3000 && !(swn_contend_alpha(c) > 0); i++)
         usleep(10000);
     double alpha = swn_contend_alpha(c), passed = (double)(swn_now_ns() - begin) / 1e9;
-    CHECK(alpha > 0 && alpha * (double)SWN_SCRATCH_WINDOW <= passed);
+    CHECK(alpha > 0 && alpha * (double)SWN_CONTEND_LEAST <= passed);
     swn_contend_set(c, 0);
     swn_contend_stop(c);
 }
