@@ -28,7 +28,6 @@
 
 static struct swn_layer layers[LAYERS];
 static struct swn_scratch scratch;
-static size_t scratch_at;
 static struct swn_fetch *fetch;
 
 /* One pass, two threads. */
@@ -60,10 +59,8 @@ static void read_block(size_t first, size_t end)
         if (i >= end)
             continue;
         size_t bytes = (size_t)layers[i].bytes;
-        scratch_at = scratch_at + bytes <= scratch.bytes ? scratch_at : 0;
-        if (swn_scratch_submit(&scratch, fetch, scratch_at, bytes, &reads[i % AHEAD]))
+        if (swn_scratch_submit(&scratch, fetch, swn_scratch_next(&scratch, bytes), bytes, &reads[i % AHEAD]))
             abort();
-        scratch_at += bytes;
     }
 }
 

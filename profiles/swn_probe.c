@@ -24,7 +24,6 @@ struct probe {
     struct swn_fetch *fetch;
     struct swn_probe_refs refs;
     uint64_t left;
-    uint64_t at; /* in the scratch file, where the next read begins: one behind the other */
 };
 
 static uint64_t whole_pages(uint64_t bytes)
@@ -62,10 +61,8 @@ static void close_probe(struct probe *b)
 
 static int submit(struct probe *b, uint64_t bytes, struct swn_scratch_read *r)
 {
-    b->at = b->at + bytes <= b->scratch.bytes ? b->at : 0;
-    int rc = swn_scratch_submit(&b->scratch, b->fetch, (size_t)b->at, (size_t)bytes, r);
-    b->at += bytes;
-    return rc;
+    size_t at = swn_scratch_next(&b->scratch, (size_t)bytes);
+    return swn_scratch_submit(&b->scratch, b->fetch, at, (size_t)bytes, r);
 }
 
 /* `count` reads of so many bytes, `depth` of them at once. *seconds: from the first one's beginning to the last one's

@@ -43,7 +43,6 @@ struct grid {
     struct cell cells[CELLS];
     size_t count, rounds;
     size_t sample; /* bytes */
-    size_t at;     /* in the scratch file, where the next one is read: elsewhere each time */
 };
 
 /* A stretch of `bytes` in a queue of its own. */
@@ -51,20 +50,17 @@ static int read_stretch(struct grid *g, unsigned depth, size_t request, size_t b
 {
     struct swn_fetch_opts opts = {.io = g->io, .depth = depth, .piece_bytes = request, .best_path = SWN_FETCH_URING};
     struct swn_fetch *f;
-    if (g->at + bytes > g->scratch.bytes)
-        g->at = 0;
     struct swn_scratch_read r;
     int rc = swn_fetch_start(&f, &opts);
     if (rc)
         return rc;
-    rc = swn_scratch_submit(&g->scratch, f, g->at, bytes, &r);
+    rc = swn_scratch_submit(&g->scratch, f, swn_scratch_next(&g->scratch, bytes), bytes, &r);
     if (!rc)
         rc = swn_scratch_await(&r);
     *seconds = r.back_s - r.begun_s;
     if (!rc && swn_fetch_path_now(f) == SWN_FETCH_BUFFERED)
         rc = -EOPNOTSUPP;
     swn_fetch_stop(f);
-    g->at += bytes;
     return rc;
 }
 

@@ -70,6 +70,13 @@ void swn_scratch_close(struct swn_scratch *s)
     *s = (struct swn_scratch){0};
 }
 
+size_t swn_scratch_next(struct swn_scratch *s, size_t bytes)
+{
+    size_t at = s->next + bytes <= s->bytes ? s->next : 0;
+    s->next = at + bytes;
+    return at;
+}
+
 static void done(struct swn_fetch_job *job, int err)
 {
     struct swn_scratch_read *r = job->user;

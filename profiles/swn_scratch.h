@@ -20,7 +20,7 @@ struct swn_scratch {
     size_t bytes; /* in the file, from `off` on */
     size_t room;  /* in memory: no read is larger */
     uint64_t off;
-    size_t mapped; /* private */
+    size_t mapped, next; /* private */
 };
 
 /* What the library's windows are like: little, and used again and again. */
@@ -31,6 +31,10 @@ struct swn_scratch {
 int swn_scratch_open(struct swn_scratch *s, const struct swn_io *io, const char *dir, size_t bytes, size_t room,
                      double most_s);
 void swn_scratch_close(struct swn_scratch *s);
+
+/* Where to read `bytes` next: elsewhere each time, one behind the other, and from the beginning again where the file
+ * ends. */
+size_t swn_scratch_next(struct swn_scratch *s, size_t bytes);
 
 /* A read of it on its way. */
 struct swn_scratch_read {
