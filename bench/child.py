@@ -5,8 +5,12 @@ import selectors
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 TAIL_BYTES = 2000
+QUIET_LOOK_SECONDS = 0.02
+# OpenBLAS's threads wait for more work for 0.1 s before they sleep; whoever computes for longer is not waiting.
+QUIET_MOST_SECONDS = 1.0
 OUT_OF_MEMORY = "out of memory"
 
 
@@ -56,6 +60,27 @@ class Worker:
         except BrokenPipeError:
             raise Ended(self._how_it_ended()) from None
         return self.answer(timeout)
+
+    def wait_until_quiet(self):
+        """Until no thread of the process uses a processor. Those of math libraries keep spinning when an inference is
+        over, on what the next one to be measured wants to compute with."""
+        end = time.monotonic() + QUIET_MOST_SECONDS
+        used = self._cpu_ns()
+        while time.monotonic() < end:
+            time.sleep(QUIET_LOOK_SECONDS)
+            before, used = used, self._cpu_ns()
+            if used - before < QUIET_LOOK_SECONDS * 1e9 / 10:
+                return
+
+    def _cpu_ns(self):
+        """What all threads have used so far; of one that has ended nothing is known."""
+        total = 0
+        for task in Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
+            try:
+                total += int(task.read_text(encoding="ascii").split()[0])
+            except OSError:
+                pass
+        return total
 
     def quit(self, timeout=30):
         """Let the worker end by itself (its library writes its statistics then)."""

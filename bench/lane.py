@@ -35,6 +35,7 @@ class Lane:
                 break
         if not self.ended:
             self.passes, self._first_read_bytes = 0, self._last["read_bytes"]
+            self.worker.wait_until_quiet()
 
     def require(self):
         """Give up with the worker's own words if it has ended."""
@@ -52,6 +53,8 @@ class Lane:
             answer = self._infer()
             if answer:
                 self.latencies.append(answer["seconds"])
+        if not self.ended:
+            self.worker.wait_until_quiet()
 
     def latency(self):
         return statistics.median(self.latencies) if self.latencies else None

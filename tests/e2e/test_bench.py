@@ -108,6 +108,28 @@ def run(directory):
     sampler.close()
 
 
+@pytest.mark.parametrize("used, looks", [
+    ([0, 20e6, 40e6, 40e6, 60e6], 4),           # until one look finds that nothing was used
+    ([0] + [i * 20e6 for i in range(1, 12)], 9)  # which may never be
+])
+def test_what_still_spins_is_waited_for(monkeypatch, used, looks):
+    now, seen = [0.0], iter(used)
+    monkeypatch.setattr(child.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(child.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(child, "QUIET_MOST_SECONDS", 7.5 * child.QUIET_LOOK_SECONDS)
+    worker = object.__new__(child.Worker)
+    worker._cpu_ns = lambda: next(seen)
+    worker.wait_until_quiet()
+    assert len(used) - len(list(seen)) == looks
+
+
+def test_what_a_process_has_used(run):
+    lane = run()
+    before = lane.worker._cpu_ns()
+    lane.round(1)
+    assert 0 < before < lane.worker._cpu_ns()
+
+
 @pytest.mark.parametrize("lean", [False, True])
 def test_ncnn_computes_what_pytorch_computes(run, directory, lean):
     """In single precision and with as many threads; lean, without what has the weights twice."""
