@@ -12,6 +12,8 @@ import models
 import serving
 import weights
 
+DIGESTS = 32
+
 
 def build(args):
     if args.variant == "plain":
@@ -35,9 +37,15 @@ def build_offloaded(args):
     return offload.load(model, offload.place(model, args.room), args.checkpoint, args.offload)
 
 
+def digest(output):
+    """Of all bytes, part by part: where two outputs differ says what made them differ."""
+    data = memoryview(output.contiguous().numpy()).cast("B")
+    step = -(-len(data) // DIGESTS)
+    return " ".join(hashlib.sha256(data[at:at + step]).hexdigest()[:16] for at in range(0, len(data), step))
+
+
 def infer(name, model, index):
-    return serving.infer(model, models.make_input(name, index), lambda output: {
-        "hash": hashlib.sha256(output.contiguous().numpy().tobytes()).hexdigest()})
+    return serving.infer(model, models.make_input(name, index), lambda output: {"hash": digest(output)})
 
 
 def main():
