@@ -54,6 +54,39 @@ struct Product : swn_sliced {
     }
 };
 
+// A matrix times a contiguous [k, n] weight as it is: a slice of rows of the weight goes with a slice of columns of the
+// matrix, and what comes of them adds up. Rounded as numbers of 4 bytes or more are, the sum so far is what the library
+// would have had in the result at that point.
+struct Sum : swn_sliced {
+    const at::Tensor *bias; // nullptr: none
+    const at::Scalar &beta, &alpha;
+
+    Sum(const at::Tensor *bias_, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta_,
+        const at::Scalar &alpha_)
+        : swn_sliced(mat1, mat2, mat2.size(0), {mat1.size(0), mat2.size(1)}, 1, true, 1, false, true), bias(bias_),
+          beta(beta_), alpha(alpha_)
+    {
+    }
+
+    at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
+    {
+        at::Tensor a = from.narrow(1, row, count), b = slice_of(*this, rows_at, count);
+        return bias ? at::cpu::addmm(*bias, a, b, beta, alpha) : at::cpu::mm(a, b);
+    }
+
+    void add_part(at::Tensor &sum, const at::Tensor &from, const void *rows_at, int64_t row,
+                  int64_t count) const override
+    {
+        at::cpu::addmm_out(sum, sum, from.narrow(1, row, count), slice_of(*this, rows_at, count), 1, alpha);
+    }
+
+    void add_to(swn_key &key) const override
+    {
+        key.add({5, 0, 0});
+        swn_add_bias(key, bias, beta, alpha);
+    }
+};
+
 // A contiguous weight times a vector.
 struct VectorProduct : swn_sliced {
     const at::Tensor *bias;
@@ -105,6 +138,11 @@ at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &mat1, const at::T
         return {}; // PyTorch says what is wrong with that
     if (swn_sliceable(mat2) && mat2.stride(0) == 1 && mat2.stride(1) == mat2.size(0))
         return swn_compute_in_slices(Product(bias, mat1, mat2, beta, alpha, false, then));
+    if (!then && swn_sliceable(mat2) && mat2.itemsize() >= 4 && swn_plainly_laid_out(mat2)) {
+        at::Tensor out = swn_compute_in_slices(Sum(bias, mat1, mat2, beta, alpha));
+        if (out.defined())
+            return out;
+    }
     if (swn_sliceable(mat1) && swn_plainly_laid_out(mat1))
         return swn_compute_in_slices(Product(bias, mat1, mat2, beta, alpha, true, then));
     return {};

@@ -92,6 +92,29 @@ bool lengthened(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape
     return right;
 }
 
+// In how many rows at once the math library goes through what is summed over: OpenBLAS in 320 floats or 256 doubles on
+// processors with AVX2, MKL in 384 of either; those with AVX-512 have others. Which it is shows in the bits. 0: in none
+// of these.
+int64_t summed_block(const swn_sliced &what)
+{
+    for (int64_t rows : {384, 320, 256, 448, 512, 640})
+        if (rows <= what.rows / 2 && what.weight.nbytes() == what.weight.storage().nbytes() &&
+            swn_same_in_slices(what, even_cuts(what.weight.nbytes(), static_cast<size_t>(rows) * what.row_bytes)))
+            return rows;
+    return 0;
+}
+
+// In what slices it can take the weight. false: in none, or nobody wants to know. May throw PyTorch's errors.
+bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape, swn_rows &rows)
+{
+    int64_t block = !what.summed                            ? what.block
+                    : host->slices_wanted(op, arg, shape) ? summed_block(what)
+                                                            : 0;
+    size_t threads = block > 1 && !what.summed ? static_cast<size_t>(at::get_num_threads()) : 1;
+    rows = {what.row_bytes, static_cast<size_t>(block), threads, shape, what.summed};
+    return block > 0;
+}
+
 // The slices of the weight, if all of them are of whole rows and give the right bits.
 bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, swn_cuts &cuts)
 {
@@ -106,12 +129,11 @@ bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_ro
 // `where` says of each part where its rows are; nullptr: nowhere any more.
 template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const swn_cuts &cuts, Where where)
 {
-    at::Tensor out = at::empty(what.sizes, what.input.options());
+    at::Tensor out = what.summed ? at::Tensor() : at::empty(what.sizes, what.input.options());
     bool done = swn_each_part(what, cuts, [&](const swn_part &part) {
         auto rows = static_cast<const char *>(where(part));
         if (rows)
-            out.narrow(what.dim, part.row * what.width, part.count * what.width)
-                .copy_(what.part_of(what.input, rows, part.row, part.count));
+            what.put_part(out, what.input, rows, part.row, part.count);
         return rows != nullptr;
     });
     return done ? out : at::Tensor();
@@ -166,14 +188,14 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     if (!op->args[arg].sliced && !cuttable)
         return {};
     uint64_t shape = swn_shape_of(what);
-    const swn_rows rows = {what.row_bytes, static_cast<size_t>(what.block),
-                           what.block > 1 ? static_cast<size_t>(at::get_num_threads()) : 1, shape};
-    size_t supposed = op->args[arg].sliced ? 0 : host->slices_offer(op, arg, &rows);
     try {
+        swn_rows rows;
+        bool offers = cuttable && (!what.summed || !op->args[arg].sliced) && rows_to_offer(op, arg, what, shape, rows);
+        size_t supposed = offers && !op->args[arg].sliced ? host->slices_offer(op, arg, &rows) : 0;
         if (supposed && !swn_same_in_slices(what, even_cuts(what.weight.storage().nbytes(), supposed)))
             lengthened(op, arg, what, shape);
         if (op->args[arg].sliced) {
-            at::Tensor out = lent_in_slices(op, arg, what, cuttable ? &rows : nullptr, shape);
+            at::Tensor out = lent_in_slices(op, arg, what, offers ? &rows : nullptr, shape);
             if (out.defined())
                 return out;
         }

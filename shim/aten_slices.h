@@ -6,6 +6,10 @@
 // strides and cuts and as many threads, on random numbers, in memory that is a few MiB mapped over and over. An
 // operator that fails is computed whole; what that says of the next ones is the engine's to judge (swn_slice.c).
 //
+// A weight that multiplies as it is, [k, n], has rows along what is summed over: slices of it give parts that add up to
+// the result (`summed`). A math library goes through such a sum in blocks of rows as well, one added to what the ones
+// before gave, so slices of whole blocks have the bits of the whole.
+//
 // A weight may be some rows of a larger tensor (the projections of an attention layer, the experts of a mixture): then
 // the slices are that tensor's, and only those are fetched in which such rows lie.
 #ifndef SWN_ATEN_SLICES_H
@@ -70,6 +74,20 @@ class swn_sliced
     // The share of `count` rows from `row` on, which are at `rows_at`. `from` is the input, or in a trial what stands
     // for it.
     virtual at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const = 0;
+    // Of one that is summed: adds the share of rows that are not the first ones to what those before have given.
+    virtual void add_part(at::Tensor &, const at::Tensor &, const void *, int64_t, int64_t) const
+    {
+    }
+    // The share of these rows, in the result `out`. Parts are put in their order.
+    void put_part(at::Tensor &out, const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const
+    {
+        if (!summed)
+            out.narrow(dim, row * width, count * width).copy_(part_of(from, rows_at, row, count));
+        else if (row)
+            add_part(out, from, rows_at, row, count);
+        else
+            out = part_of(from, rows_at, row, count);
+    }
 
     const at::Tensor &input, &weight;
     const at::ScalarType type; // of all of them
@@ -81,13 +99,15 @@ class swn_sliced
     const bool doubtful;       // activations are used in this place as well
     const int64_t block;       // rows that kernels compute with at once, in registers and vectors
     const bool copied;         // kernels may copy all of the weight into an order of their own first
+    const bool summed;         // each row has a part in all of the result; then there is no dim, width and block
 
   protected:
     swn_sliced(const at::Tensor &input_, const at::Tensor &weight_, int64_t rows_, at::DimVector sizes_, int64_t dim_,
-               bool doubtful_, int64_t block_, bool copied_)
+               bool doubtful_, int64_t block_, bool copied_, bool summed_ = false)
         : input(input_), weight(weight_), type(weight_.scalar_type()), rows(rows_),
           row_bytes(weight_.nbytes() / static_cast<size_t>(rows_)), sizes(std::move(sizes_)), dim(dim_),
-          width(sizes[static_cast<size_t>(dim_)] / rows_), doubtful(doubtful_), block(block_), copied(copied_)
+          width(sizes[static_cast<size_t>(dim_)] / rows_), doubtful(doubtful_), block(block_), copied(copied_),
+          summed(summed_)
     {
     }
 };

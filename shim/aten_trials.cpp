@@ -77,12 +77,17 @@ Found same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period,
     }
     if (!expect.sizes().equals(what.sizes) || !expect.is_contiguous())
         return Found::differs;
+    at::Tensor sum;
     bool same = swn_each_part(what, cuts, [&](const swn_part &part) {
-        at::Tensor got =
-            what.part_of(from, first + static_cast<size_t>(part.row) * what.row_bytes, part.row, part.count);
+        const char *rows_at = first + static_cast<size_t>(part.row) * what.row_bytes;
+        if (what.summed) {
+            what.put_part(sum, from, rows_at, part.row, part.count);
+            return true;
+        }
+        at::Tensor got = what.part_of(from, rows_at, part.row, part.count);
         return swn_same_bits(got, expect.narrow(what.dim, part.row * what.width, part.count * what.width));
     });
-    return same ? Found::same : Found::differs;
+    return same && (!what.summed || swn_same_bits(sum, expect)) ? Found::same : Found::differs;
 }
 
 // Whether its result could be taken for a copy of the weight.

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 18u
+#define SWN_ATEN_ABI 19u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -76,6 +76,7 @@ struct swn_rows {
     size_t block;   /* rows that the kernel computes with at once: better multiples of so many, */
     size_t threads; /* and of so many times that */
     uint64_t shape; /* a hash of what the bits of the result may depend on, but for the slices; not 0 */
+    int exact;      /* others than of whole blocks are not right */
 };
 
 /* Parameters of a layer that are too small to come and go: biases, and what norms have. */
@@ -116,6 +117,8 @@ struct swn_host {
      * `sliced` from then on, else when there is a plan. Of one that is: not as it is cut, as slices end within rows.
      * Returns the length of slices to be tried as if it were cut into them, for what is told of it; 0: none. */
     size_t (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+    /* Whether such an offer would be of interest, before its kernel goes to lengths to find out what to offer. */
+    int (*slices_wanted)(struct swn_op *op, unsigned arg, uint64_t shape);
     /* The slices of a `sliced` argument, in their order. Returns how many kinds; 0: more than `most`. */
     size_t (*slices_list)(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
     /* The kernel has to take a `sliced` argument whole: for this shape slices as they are (tried 0), or of `tried`

@@ -220,6 +220,7 @@ void swn_engine_host(struct swn_host *out)
                              .op_begin = swn_engine_op_begin,
                              .op_end = swn_engine_op_end,
                              .slices_offer = swn_slice_offer,
+                             .slices_wanted = swn_slice_wanted,
                              .slices_list = swn_slice_list,
                              .slices_refused = swn_slice_refused,
                              .slice_lend = swn_slice_lend,

@@ -428,6 +428,7 @@ struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *
 
 /* swn_slice.c: the first four as in swn_aten.h, without the lock */
 size_t swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+int swn_slice_wanted(struct swn_op *op, unsigned arg, uint64_t shape);
 /* The length of the slices in which a piece is lent. What of a weight is kept lies in one piece, and is lent in the
  * same slices as the rest: wherever a plan cuts, these are the same then, and need not be tried again. */
 size_t swn_slice_bytes(const struct swn_range *r);

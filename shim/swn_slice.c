@@ -27,13 +27,18 @@ static uint64_t lcm(uint64_t a, uint64_t b)
     return found >> 32 ? 0 : found;
 }
 
-/* Cuts fall on whole rows and on granules of the arena; and on whole blocks of rows for every thread, or at least for
- * one, where that makes the shortest slices hardly longer. 0: they never meet within the weight. */
+/* Cuts fall on whole rows and on granules of the arena; and on whole blocks of rows, where it has to be; or on those
+ * for every thread, or at least for one, where that makes the shortest slices hardly longer. 0: they never meet within
+ * the weight. */
 static size_t unit_of(const struct swn_rows *rows, size_t bytes)
 {
     size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)swn_gcd(SWN_GRANULE, rows->bytes);
     if (finest >= most)
         return 0;
+    if (rows->exact) {
+        uint64_t unit = lcm(finest, rows->block);
+        return unit && unit <= most / 2 ? rows->bytes * (size_t)unit : 0;
+    }
     uint64_t slice = swn_plan_slice(rows->bytes * finest, 0);
     for (int each = 1; each >= 0; each--) {
         uint64_t unit = lcm(finest, each ? rows->block * rows->threads : rows->block);
@@ -46,7 +51,7 @@ static size_t unit_of(const struct swn_rows *rows, size_t bytes)
 /* As it is, or, where others have rows of another length in the same weight, one that fits all of them. */
 static size_t fitting_unit(size_t unit, const struct swn_rows *rows, size_t bytes)
 {
-    if (unit && unit % rows->bytes == 0)
+    if (unit && unit % (rows->bytes * (rows->exact ? rows->block : 1)) == 0)
         return unit;
     size_t own = unit_of(rows, bytes);
     if (!unit || !own)
@@ -127,6 +132,16 @@ size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows 
     }
     pthread_mutex_unlock(&e->lock);
     return to_try;
+}
+
+int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = weight_of(&op->args[index]);
+    int wanted = r && r->slicing.given_up_for != shape && (r->slice_unit || worth_slicing(e, swn_weight_len(r)));
+    pthread_mutex_unlock(&e->lock);
+    return wanted;
 }
 
 /* The shortest slice that the weight is cut into, or would be: the first that kernels compute in another way. */

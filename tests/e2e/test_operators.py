@@ -6,12 +6,12 @@ import harness
 
 # MiB: less than the largest weight, enough for two of its slices.
 BUDGETS = {"conv1d": 14, "conv3d": 22, "grouped": 14, "lstm": 14, "gru": 14, "attention": 14, "cross": 14, "encoder": 14,
-          "batches": 14, "experts": 14, "vectors": 14, "transposed": 14}
+          "batches": 14, "experts": 14, "vectors": 14, "transposed": 14, "sums": 26}
 ROWS = ["bags", "lookups"]
 SLOW = ["conv3d", "encoder", "gru"]
 # Of other types the bits are compared; whether they come in slices is up to the trial.
 OTHER = {"1.13": "float64", "2.13": "bfloat16"}
-TYPED = ["conv1d", "grouped", "attention", "batches", "vectors", "bags"]
+TYPED = ["conv1d", "grouped", "attention", "batches", "vectors", "bags", "sums"]
 
 
 def _whole(torch, kind, dtype):

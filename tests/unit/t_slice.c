@@ -180,6 +180,37 @@ static void rows_of_convolutions(void *arg)
     engine_is_empty();
 }
 
+/* Rows that are summed over: slices of whole blocks or none. */
+static void blocks_and_no_others(void *arg)
+{
+    static const struct {
+        size_t row, block, unit;
+        int sliced;
+    } of[] = {
+        {2048 * 4, 256, (size_t)32 << 16, 1}, /* 2 MiB */
+        {4096 * 4, 384, (size_t)96 << 16, 0}, /* 6 MiB: no two of them fit */
+        {1000 * 4, 320, 0, 0},                /* rows and granules meet after as much as there is */
+    };
+    CHECK(engine_begin(BUDGET, *(enum swn_config_fetch *)arg, NULL) == 0);
+    CHECK(tensor_make(&small[0], SMALL_BYTES, 1));
+    for (unsigned i = 0; i < sizeof of / sizeof of[0]; i++) {
+        CHECK(tensor_make(&large[0], LARGE_BYTES / of[i].row * of[i].row, 100 + i));
+        op_read(&small[0]);
+        struct swn_rows rows = {.bytes = of[i].row, .block = of[i].block, .threads = 1, .shape = 1, .exact = 1};
+        size_t n = op_sliced_by(&large[0], &rows, SIZE_MAX);
+        CHECK(swn_arena_find(e->arena, large[0].own)->slice_unit == of[i].unit);
+        CHECK(of[i].sliced ? n > 2 : n == 0);
+        /* Who can take any rows is served by these as well. */
+        rows.exact = 0;
+        rows.block = 1;
+        CHECK(!of[i].unit || op_sliced_by(&large[0], &rows, SIZE_MAX) == n);
+        CHECK(!of[i].unit || swn_arena_find(e->arena, large[0].own)->slice_unit == of[i].unit);
+        tensor_free(&large[0]);
+    }
+    tensor_free(&small[0]);
+    engine_is_empty();
+}
+
 /* A recurrent layer goes through its weight once for every step. */
 static void again_in_one_operator(void *arg)
 {
@@ -639,6 +670,7 @@ static void run(void (*test)(void *))
 ON_EACH_PATH(slice_by_slice)
 ON_EACH_PATH(each_slice_once)
 ON_EACH_PATH(rows_of_convolutions)
+ON_EACH_PATH(blocks_and_no_others)
 ON_EACH_PATH(again_in_one_operator)
 ON_EACH_PATH(a_part)
 ON_EACH_PATH(left_later)
@@ -663,6 +695,7 @@ int main(void)
         cmocka_unit_test(test_slice_by_slice),
         cmocka_unit_test(test_each_slice_once),
         cmocka_unit_test(test_rows_of_convolutions),
+        cmocka_unit_test(test_blocks_and_no_others),
         cmocka_unit_test(test_again_in_one_operator),
         cmocka_unit_test(test_a_part),
         cmocka_unit_test(test_left_later),

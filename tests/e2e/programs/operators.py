@@ -126,6 +126,21 @@ elif kind == "vectors":  # 16
         result(f"columns{i}", F.linear(numbers(1024, 3, seed=i).t(), one))  # of an input that is not contiguous
 
     passes(multiply)
+elif kind == "sums":  # 32 each, multiplied by as they are: a row of the weight is what is summed over
+    one, other, bias = weight(8192, many(1024)), weight(16384, many(512)), weight(many(512))
+
+    def add_up(i):
+        for rows in (64, 1, 7):
+            x, y = numbers(rows, 8192, seed=i), numbers(rows, 16384, seed=i)
+            result(f"mm{i}.{rows}", x @ one)
+            result(f"addmm{i}.{rows}", torch.addmm(bias, y, other))
+        result(f"scaled{i}", torch.addmm(numbers(7, 1, seed=i), x, one, beta=0.5, alpha=2))
+        result(f"forgotten{i}", torch.addmm(torch.full((many(512),), float("nan"), dtype=dtype), y, other, beta=0))
+        result(f"three{i}", numbers(2, 3, 8192, seed=i) @ one)
+        result(f"columns{i}", numbers(16384, 5, seed=i).t() @ other)
+        result(f"some{i}", numbers(3, 2048, seed=i) @ one[1024:3072])
+
+    passes(add_up)
 elif kind == "bags":  # 48
     ids = torch.Generator().manual_seed(3)
     table = weight(many(16384), 768)

@@ -56,7 +56,7 @@ elif kind == "products":
             record.tensor(f"addmm{i}", torch.addmm(bias, x, weight.t(), beta=0.5, alpha=2))
             record.tensor(f"full{i}", torch.addmm(wide, x, weight.t()))
             record.tensor(f"mm{i}", torch.mm(y, square.t()))
-            record.tensor(f"plain{i}", y @ square)  # not transposed: cannot be cut along its rows
+            record.tensor(f"plain{i}", y @ square)  # as it is: its rows are what is summed over
             record.tensor(f"matmul{i}", y @ square.t())
             for name, refused in (("addmm", lambda: torch.addmm(bias, x, weight.t(), beta=1j)),
                                   ("addmv", lambda: torch.addmv(bias, weight, x[0], alpha=1j))):
