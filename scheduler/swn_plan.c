@@ -13,9 +13,7 @@
 /* A weight from this size up may be cut in two: its head is kept, its tail is streamed. Smaller ones are worth neither
  * the second read nor the page tables. */
 #define CUT_LEAST (16 * MIB)
-/* One that its operator can take in slices, from this size up, which is two of them. */
-#define SLICED_LEAST (4 * MIB)
-/* It is worth it for those that take much of the budget, and for these. */
+/* Slices are worth it for weights that take much of the budget, and for these. */
 #define LARGE_LEAST (16 * MIB)
 #define LARGE_PART 8
 /* Cuts fall on granules of the arena. */
@@ -24,13 +22,17 @@
 #define LEAST_PIECE (8 * MIB)
 #define MOST_PIECES 24
 /* The slices that an operator takes one after the other: large enough for the disk and the kernel, small enough that
- * the window holds several. */
-#define LEAST_SLICE (2 * MIB)
+ * the window holds several. In a window for which two of these are too much they are half of it. */
+#define LEAST_SLICE (SWN_PLAN_NARROW_WINDOW / 2)
 #define MOST_SLICE (8 * MIB)
+#define SHORTEST_SLICE (MIB / 4)
 /* A tail shorter than this is kept too. */
 #define TAIL_LEAST MIB
-/* Windows are tried from this up; below it a read is too small for the disk to run at speed. */
+/* Windows are tried from this up; below it a read is too small for the disk to run at speed. Where there is hardly more
+ * for all weights a narrower one is better than none. */
 #define LEAST_WINDOW MIB
+#define SCANT (4 * MIB)
+#define SCANT_WINDOW (MIB / 2)
 /* A window of one read means one read at a time, begun when its predecessor has been computed with: that part of the
  * budget, up to what the fetch queue has in flight, is well spent on the disk's depth. */
 #define WINDOW_PART 32
@@ -56,6 +58,7 @@ struct problem {
     double bytes_per_ns, latency_ns;
     double *elapsed;        /* part of a pass's computing that is done in the middle of the node's; 0: there is none */
     double most_saved;      /* of all nodes */
+    uint64_t cut_least;     /* smaller ones are never cut */
     uint64_t *slices;       /* in what slices the node can be lent through a window of slices_window; 0: in none */
     uint64_t slices_window; /* 0: not known */
     int crowded;            /* a window need not hold what one operator wants at once */
@@ -64,22 +67,29 @@ struct problem {
 
 int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes)
 {
-    return bytes >= LARGE_LEAST || (bytes >= SLICED_LEAST && bytes > budget_bytes / LARGE_PART);
+    return bytes >= LARGE_LEAST || (bytes >= SWN_PLAN_SLICED_LEAST && bytes > budget_bytes / LARGE_PART);
 }
 
 uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
 {
-    uint64_t slice = window / 4 < LEAST_SLICE ? LEAST_SLICE : window / 4 > MOST_SLICE ? MOST_SLICE : window / 4;
-    return (slice + unit - 1) / unit * unit;
+    uint64_t least = window / 2 < LEAST_SLICE ? window / 2 : LEAST_SLICE;
+    uint64_t slice = window / 4 < least ? least : window / 4 > MOST_SLICE ? MOST_SLICE : window / 4;
+    if (slice <= SHORTEST_SLICE)
+        return (SHORTEST_SLICE + unit - 1) / unit * unit;
+    /* Of the short ones two have to fit. */
+    return slice < LEAST_SLICE && slice > unit ? slice / unit * unit : (slice + unit - 1) / unit * unit;
 }
 
-/* The slices of which there is room for one that is read while another computes, or 0. */
-static uint64_t fitting_slice(const struct swn_plan_node *node, uint64_t window)
+/* The slices of which there is room for one that is read while another computes, or 0. Short ones only where there is
+ * no choice: a disk is slower with them, and math libraries compute small products in other ways. */
+static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_node *node, uint64_t window)
 {
-    if (!node->unit || node->bytes < SLICED_LEAST || node->unit > window / 2)
+    if (window < SWN_PLAN_NARROW_WINDOW && p->budget >= 2 * SWN_PLAN_NARROW_WINDOW)
+        return 0;
+    if (!node->unit || node->bytes < SWN_PLAN_SLICED_LEAST || node->unit > window / 2)
         return 0;
     uint64_t slice = swn_plan_slice(node->unit, window);
-    return 2 * slice <= window ? slice : 0;
+    return 2 * slice <= window && 2 * slice <= node->bytes ? slice : 0;
 }
 
 double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
@@ -95,7 +105,7 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
 static void look_for_slices(struct problem *p, uint64_t window)
 {
     for (size_t i = 0; i < p->n && p->slices_window != window; i++)
-        p->slices[i] = fitting_slice(&p->nodes[i], window);
+        p->slices[i] = fitting_slice(p, &p->nodes[i], window);
     p->slices_window = window;
 }
 
@@ -220,7 +230,7 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
     for (;;) {
         struct swn_plan_node *pick = NULL;
         uint64_t most = 0;
-        for (size_t i = p->n; i-- > 0 && p->nodes[p->by_size[i]].bytes >= SLICED_LEAST;) {
+        for (size_t i = p->n; i-- > 0 && p->nodes[p->by_size[i]].bytes >= p->cut_least;) {
             struct swn_plan_node *c = &p->nodes[p->by_size[i]];
             uint64_t tail = c->bytes - resident(c);
             if (c->keep_head && !c->oversize && tail > most && tail <= room - kept) {
@@ -451,7 +461,8 @@ static struct candidate *list_candidates(const struct problem *p, const uint64_t
     struct candidate *all = malloc((count * WIDTHS * WAYS + 1) * sizeof *all);
     uint64_t largest = p->nodes[p->by_size[p->n - 1]].bytes;
     uint64_t narrowest = p->budget / WINDOW_PART < DEPTH_WINDOW ? p->budget / WINDOW_PART : DEPTH_WINDOW;
-    narrowest = narrowest < LEAST_WINDOW ? LEAST_WINDOW : narrowest;
+    uint64_t least = p->budget < SCANT ? SCANT_WINDOW : LEAST_WINDOW;
+    narrowest = narrowest < least ? least : narrowest;
     unsigned stride = p->n > MANY_NODES ? 2 : 1;
     *n = 0;
     for (size_t i = 0; all && i < count; i++) {
@@ -532,8 +543,11 @@ static int open_problem(struct problem *p, double compute_ns)
     p->slices = malloc(p->n * sizeof *p->slices);
     if (!p->by_size || !p->elapsed || !p->slices)
         return -ENOMEM;
+    p->cut_least = CUT_LEAST;
     for (size_t i = 0; i < p->n; i++) {
         const struct swn_plan_node *node = &p->nodes[i];
+        if (node->unit && node->bytes < p->cut_least)
+            p->cut_least = node->bytes;
         p->elapsed[i] = compute_ns > 0 ? (before + node->compute_ns / 2) / compute_ns : 1;
         before += node->compute_ns;
         p->most_saved = node->saved > p->most_saved ? node->saved : p->most_saved;

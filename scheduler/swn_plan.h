@@ -83,7 +83,13 @@ int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
 /* Whether a weight that its operator can take in slices takes so much of the budget that it is worth it. */
 int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes);
 
+/* Below this it never is. */
+#define SWN_PLAN_SLICED_LEAST ((uint64_t)512 << 10)
+
 /* The length of slices, in whole units, of a weight that is lent through such a window; two of them have to fit. */
 uint64_t swn_plan_slice(uint64_t unit, uint64_t window);
+
+/* The narrowest window that has two slices of full length; those of narrower ones are shorter. */
+#define SWN_PLAN_NARROW_WINDOW ((uint64_t)4 << 20)
 
 #endif

@@ -13,7 +13,6 @@ namespace
 
 const swn_host *host;
 
-constexpr size_t least_bytes = 4u << 20;  // smaller weights come whole
 constexpr size_t least_slice = 1u << 20;  // of those that we cut ourselves
 constexpr size_t least_part = 256u << 10; // of what an operator uses: less is read by its own address
 
@@ -34,8 +33,8 @@ int argument_of(const swn_op *op, const at::Tensor &weight)
 bool swn_sliceable(const at::Tensor &weight)
 {
     auto type = weight.scalar_type();
-    return weight.has_storage() && weight.storage().nbytes() >= least_bytes && weight.nbytes() >= least_part &&
-           swn_simple(weight, type) && swn_computed(type);
+    return weight.has_storage() && weight.nbytes() >= least_part && swn_simple(weight, type) && swn_computed(type) &&
+           weight.storage().nbytes() >= host->slices_least();
 }
 
 bool swn_computed(at::ScalarType type)
@@ -107,9 +106,7 @@ int64_t summed_block(const swn_sliced &what)
 // In what slices it can take the weight. false: in none, or nobody wants to know. May throw PyTorch's errors.
 bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape, swn_rows &rows)
 {
-    int64_t block = !what.summed                            ? what.block
-                    : host->slices_wanted(op, arg, shape) ? summed_block(what)
-                                                            : 0;
+    int64_t block = !what.summed ? what.block : host->slices_wanted(op, arg, shape) ? summed_block(what) : 0;
     size_t threads = block > 1 && !what.summed ? static_cast<size_t>(at::get_num_threads()) : 1;
     rows = {what.row_bytes, static_cast<size_t>(block), threads, shape, what.summed};
     return block > 0;

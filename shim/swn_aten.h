@@ -119,6 +119,8 @@ struct swn_host {
     size_t (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
     /* Whether such an offer would be of interest, before its kernel goes to lengths to find out what to offer. */
     int (*slices_wanted)(struct swn_op *op, unsigned arg, uint64_t shape);
+    /* Of how many bytes a weight is at least for which any of this is of interest, within the budget as it is. */
+    size_t (*slices_least)(void);
     /* The slices of a `sliced` argument, in their order. Returns how many kinds; 0: more than `most`. */
     size_t (*slices_list)(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
     /* The kernel has to take a `sliced` argument whole: for this shape slices as they are (tried 0), or of `tried`

@@ -147,7 +147,7 @@ int swn_cut_early(struct swn_engine *e, struct swn_arg *arg)
     if (!e->pool || e->planned || arg->frame || (lead->rest && !lead->sliced) || lead->written ||
         atomic_load(&lead->state) != SWN_STREAMED || lead->readers != arg->reading)
         return 0;
-    size_t least = 2 * (size_t)swn_plan_slice(unit, 0);
+    size_t least = 2 * (size_t)swn_plan_slice(unit, SWN_PLAN_NARROW_WINDOW);
     if (least > window_of(e))
         swn_policy_widen(e, least);
     struct swn_plan_node whole = {.bytes = bytes, .piece = swn_plan_slice(unit, window_of(e)), .sliced = 1};

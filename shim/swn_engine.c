@@ -194,6 +194,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
             swn_say("no memory for a profile; going on without");
         atomic_store(&e->want_hook, 1); /* also where everything fits */
     }
+    swn_slice_set_least(e);
     start_control(e);
     atomic_store(&e->running, 1);
     return 0;
@@ -221,6 +222,7 @@ void swn_engine_host(struct swn_host *out)
                              .op_end = swn_engine_op_end,
                              .slices_offer = swn_slice_offer,
                              .slices_wanted = swn_slice_wanted,
+                             .slices_least = swn_slice_least,
                              .slices_list = swn_slice_list,
                              .slices_refused = swn_slice_refused,
                              .slice_lend = swn_slice_lend,

@@ -114,6 +114,7 @@ struct swn_engine {
     uint64_t in_flight_ns;         /* when the last of these ended, and of the reads that were under way */
     struct swn_budgeter *budgeter; /* made by the first change of the budget */
     struct swn_client *client;     /* where a daemon rules, or is to rule */
+    _Atomic size_t slices_least;   /* smaller weights come whole within the goal */
     uint64_t cap_bytes;            /* the user's budget, which no lease exceeds; 0: none */
     double urgency;
 
@@ -426,9 +427,12 @@ uint32_t swn_places_clock(const struct swn_thread_state *t);
 struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *t, size_t size, uint32_t until,
                                  int next_pass);
 
-/* swn_slice.c: the first four as in swn_aten.h, without the lock */
+/* swn_slice.c: what is declared in swn_aten.h, too, is called without the lock */
 size_t swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
 int swn_slice_wanted(struct swn_op *op, unsigned arg, uint64_t shape);
+size_t swn_slice_least(void);
+/* The budget is another one. */
+void swn_slice_set_least(struct swn_engine *e);
 /* The length of the slices in which a piece is lent. What of a weight is kept lies in one piece, and is lent in the
  * same slices as the rest: wherever a plan cuts, these are the same then, and need not be tried again. */
 size_t swn_slice_bytes(const struct swn_range *r);

@@ -15,7 +15,7 @@
 
 #define MIB ((size_t)1 << 20)
 #define WINDOW_MOST ((size_t)4 << 30)
-#define LEAST_WINDOW MIB /* of a plan, see swn_plan.c */
+#define LEAST_WINDOW (MIB / 2) /* of a plan, see swn_plan.c */
 /* Inputs up to this part of the budget may come back to stay. */
 #define RECALL_PART 32
 

@@ -17,6 +17,8 @@
  */
 #define FIRST_PATIENCE 4
 #define MOST_PATIENCE (1u << 20)
+/* From this size up kernels always offer a weight, as a copy of part of it may be all that there is room for. */
+#define SLICED_ALWAYS ((uint64_t)4 << 20)
 /* So many times as large or as small, and a budget is another one. */
 #define OTHER_BUDGET 2
 
@@ -39,10 +41,10 @@ static size_t unit_of(const struct swn_rows *rows, size_t bytes)
         uint64_t unit = lcm(finest, rows->block);
         return unit && unit <= most / 2 ? rows->bytes * (size_t)unit : 0;
     }
-    uint64_t slice = swn_plan_slice(rows->bytes * finest, 0);
+    uint64_t slice = swn_plan_slice(rows->bytes * finest, SWN_PLAN_NARROW_WINDOW);
     for (int each = 1; each >= 0; each--) {
         uint64_t unit = lcm(finest, each ? rows->block * rows->threads : rows->block);
-        if (unit && unit < most && swn_plan_slice(rows->bytes * unit, 0) <= slice + slice / 8)
+        if (unit && unit < most && swn_plan_slice(rows->bytes * unit, SWN_PLAN_NARROW_WINDOW) <= slice + slice / 8)
             return rows->bytes * (size_t)unit;
     }
     return rows->bytes * finest;
@@ -107,7 +109,8 @@ static struct swn_range *weight_of(const struct swn_arg *arg)
  * be lent: those that a narrow window would get, or longer ones where they are not right. */
 static size_t supposed(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
 {
-    size_t slice = e->record && !e->pool && !arg->sliced ? (size_t)swn_plan_slice(r->slice_unit, 0) : 0;
+    size_t slice =
+        e->record && !e->pool && !arg->sliced ? (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW) : 0;
     return slice <= swn_weight_len(r) / 2 ? slice : 0;
 }
 
@@ -134,6 +137,19 @@ size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows 
     return to_try;
 }
 
+size_t swn_slice_least(void)
+{
+    return atomic_load_explicit(&swn_engine_one.slices_least, memory_order_relaxed);
+}
+
+void swn_slice_set_least(struct swn_engine *e)
+{
+    uint64_t least = SWN_PLAN_SLICED_LEAST;
+    while (!e->record && least < SLICED_ALWAYS && !swn_plan_worth_slicing(least + 1, e->goal_bytes))
+        least *= 2;
+    atomic_store_explicit(&e->slices_least, (size_t)least, memory_order_relaxed);
+}
+
 int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -148,7 +164,7 @@ int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
 static size_t shortest(const struct swn_engine *e, const struct swn_range *lead)
 {
     if (!lead->rest)
-        return (size_t)swn_plan_slice(lead->slice_unit, e->pool ? swn_pool_window(e->pool) : 0);
+        return (size_t)swn_plan_slice(lead->slice_unit, e->pool ? swn_pool_window(e->pool) : SWN_PLAN_NARROW_WINDOW);
     size_t bytes = lead->len;
     for (const struct swn_range *r = lead->rest; r; r = r->rest)
         bytes = r->len < bytes ? r->len : bytes;

@@ -158,23 +158,33 @@ static double most_time_ms(void)
     return TIMED ? here_ms(5) : 1e9;
 }
 
+struct timed_partition {
+    const struct swn_part_model *model;
+    uint64_t budget;
+    size_t n, *first;
+    struct swn_part *part;
+};
+
+static double time_partition(void *arg)
+{
+    struct timed_partition *t = arg;
+    double begin = cpu_ms();
+    int rc = swn_partition_for_budget(t->model, t->budget, 0.036, &t->n, t->first, t->part);
+    return rc ? 1e9 : cpu_ms() - begin;
+}
+
 /* The budget's partition is the best, and in time, but for what else the machine does. */
 static void plan_in_time(const struct swn_part_model *m, unsigned percent, size_t *first, double most_ms)
 {
     uint64_t budget = m->bytes[m->layers] / 100 * percent;
-    size_t n;
     struct swn_part part;
-    double least = 1e9;
-    for (int i = 0; time_again(i, least, most_ms); i++) {
-        double begin = cpu_ms();
-        assert_int_equal(swn_partition_for_budget(m, budget, 0.036, &n, first, &part), 0);
-        double took = cpu_ms() - begin;
-        least = took < least ? took : least;
-    }
+    struct timed_partition t = {m, budget, .first = first, .part = &part};
+    double least = least_ms(time_partition, &t, most_ms);
+    assert_true(least < 1e9);
     assert_true(part.exact && part.memory_bytes <= swn_partition_memory(budget, 0.036));
     assert_true(part.latency_s >= m->ex[m->layers] && part.latency_s >= m->in[m->layers]);
     if (getenv("SWN_SHOW"))
-        print_message("%u %%: %zu blocks, %.2f of %.2f ms\n", percent, n, least, most_ms);
+        print_message("%u %%: %zu blocks, %.2f of %.2f ms\n", percent, t.n, least, most_ms);
     assert_true(least < most_ms);
 }
 
