@@ -1,5 +1,6 @@
-"""predict_app.py MODEL INFERENCES THREADS: prints the median latency in ms of the later half of the inferences."""
-import statistics
+"""predict_app.py MODEL THREADS: a program that answers each line of stdin, a number of inferences, with how long each of
+them took, in seconds, as a line of JSON; the first answer comes when the model is there. It ends with its input."""
+import json
 import sys
 import time
 
@@ -7,12 +8,15 @@ import torch
 
 import models
 
-name, inferences, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+name, threads = sys.argv[1], int(sys.argv[2])
 torch.set_num_threads(threads)
-model, data, times = models.build(name), models.make_input(name, 0), []
+model, data = models.build(name), models.make_input(name, 0)
+print("[]", flush=True)
 with torch.no_grad():
-    for _ in range(inferences):
-        begin = time.perf_counter()
-        model(data)
-        times.append((time.perf_counter() - begin) * 1e3)
-print(statistics.median(times[inferences // 2:]), flush=True)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            begin = time.perf_counter()
+            model(data)
+            times.append(time.perf_counter() - begin)
+        print(json.dumps(times), flush=True)

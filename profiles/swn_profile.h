@@ -76,6 +76,7 @@ struct swn_profile {
     double latency_s;      /* median time of a pass; below 0: not known */
     double busy_latency_s; /* the same while the disk is kept reading */
     double busy_alpha;     /* seconds per byte of what it reads then, in reads as swn_predict_read_bytes has them */
+    double watching_s;     /* of latency_s, what it takes to watch operators; nobody does where all weights fit */
     struct swn_profile_layer *layers;
     size_t layer_count;
 };

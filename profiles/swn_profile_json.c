@@ -404,6 +404,7 @@ static struct swn_profile *begin_profile(struct reader *r, json_t *root)
                                         "latency_s",
                                         "busy_latency_s",
                                         "busy_alpha_s_per_byte",
+                                        "watching_s",
                                         "coefficients",
                                         "estimates",
                                         "fit",
@@ -447,6 +448,7 @@ static int read_profile(struct reader *r, json_t *root, struct swn_profile **out
         p->latency_s = take_seconds_or_null(r, root, "latency_s");
         p->busy_latency_s = take_seconds_or_null(r, root, "busy_latency_s");
         p->busy_alpha = take_seconds_or_null(r, root, "busy_alpha_s_per_byte");
+        p->watching_s = take_seconds_or_null(r, root, "watching_s");
         take_layers(r, root, p);
     }
     if (r->err)
@@ -589,6 +591,7 @@ static int write_model(const struct swn_profile *p, json_t *root)
     rc |= json_object_set_new(root, "latency_s", seconds_value(p->latency_s));
     rc |= json_object_set_new(root, "busy_latency_s", seconds_value(p->busy_latency_s));
     rc |= json_object_set_new(root, "busy_alpha_s_per_byte", seconds_value(p->busy_alpha));
+    rc |= json_object_set_new(root, "watching_s", seconds_value(p->watching_s));
     if (p->torch_version)
         rc |= json_object_set_new(root, "torch_version", text_value(p->torch_version));
     json_t *layers = json_array();

@@ -140,6 +140,8 @@ static void print_layers(const struct swn_profile *p)
         printf("; a pass took %.3f ms (median of %llu)", p->latency_s * 1e3, (unsigned long long)p->passes);
     if (p->latency_s > 0 && p->busy_latency_s > 0)
         printf(", %.1f %% more while the disk is read from", 100 * (p->busy_latency_s / p->latency_s - 1));
+    if (p->latency_s > 0 && p->watching_s > 0)
+        printf(", %.1f %% less where nothing has to be watched", 100 * p->watching_s / p->latency_s);
     printf("\n\n");
 }
 

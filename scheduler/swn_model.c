@@ -91,6 +91,7 @@ static void take_coefficients(struct swn_model *m, const struct swn_profile *p)
 static void take_latency(struct swn_model *m, const struct swn_profile *p)
 {
     m->latency_s = p->latency_s;
+    m->watching_s = p->watching_s > 0 ? p->watching_s : 0;
     if (p->latency_s > 0 && p->busy_latency_s > p->latency_s)
         m->contention = p->busy_latency_s / p->latency_s - 1;
     /* Counted per read. */
@@ -243,7 +244,7 @@ static void apply_device(struct swn_model *m, const struct swn_profile *device)
     double here = gamma_here(m);
     take_coefficients(m, device);
     m->latency_s = -1;
-    m->contention = m->busy_alpha = 0;
+    m->contention = m->busy_alpha = m->watching_s = 0;
     for (size_t i = 0; i < m->n; i++) {
         struct swn_layer *l = &m->layers[i];
         if (l->flops && device->known & SWN_GAMMA)
@@ -346,5 +347,6 @@ struct swn_predict swn_model_predict(const struct swn_model *m)
                                 .c = m->c,
                                 .other_bytes = m->other_bytes,
                                 .contention = m->contention,
-                                .busy_alpha = m->busy_alpha};
+                                .busy_alpha = m->busy_alpha,
+                                .watching_s = m->watching_s};
 }

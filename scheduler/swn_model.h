@@ -37,6 +37,7 @@ struct swn_model {
     uint64_t other_bytes; /* 0 where nobody measured it */
     double contention;    /* as in struct swn_predict; 0 where nobody measured it */
     double busy_alpha;    /* the same */
+    double watching_s;    /* the same */
     double latency_s;     /* measured, in the profile's run; below 0: not known */
 };
 

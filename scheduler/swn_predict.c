@@ -129,6 +129,8 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
             nodes[i].compute_ns *= longer / before;
         rc = predict(p, nodes, n, weights, alpha, out);
     }
+    if (!rc && !out->streamed_bytes && out->latency_ns > p->watching_s * 1e9)
+        out->latency_ns -= p->watching_s * 1e9;
     free(own);
     return rc ? rc : (int)n;
 }

@@ -30,6 +30,7 @@ struct swn_predict {
     const struct swn_predict_more *more; /* of each layer, or NULL */
     double busy_alpha; /* seconds per byte that the disk takes while the program computes; 0: what c says */
     double contention; /* what computing takes longer while the disk is kept reading: 0.07 is 7 % */
+    double watching_s; /* of computing all layers, what does not have to be where nothing streams */
 };
 
 /* What a read of one of the layers takes beside its bytes, in seconds: a read brings one weight, and with it come the

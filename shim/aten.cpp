@@ -565,6 +565,8 @@ void register_kernels()
     swn_fills_register(*kernels, host);
 }
 
+at::CallbackHandle hook;
+
 const char *enable()
 {
     try {
@@ -573,12 +575,25 @@ const char *enable()
         ours_registered = !any_kernel_replaced();
         if (ours_registered)
             register_kernels();
-        at::addGlobalCallback(
+        hook = at::addGlobalCallback(
             at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
     } catch (...) {
         return "its operator hook was refused";
     }
     return nullptr;
+}
+
+int watching(int on)
+{
+    try {
+        if (on)
+            at::reenableCallback(hook);
+        else
+            at::disableCallback(hook);
+    } catch (...) {
+        return -1;
+    }
+    return 0;
 }
 
 const char *enable_device()
@@ -620,5 +635,6 @@ void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)
 }
 
 extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
-const swn_half swn_aten_half = {SWN_ATEN_ABI, attach,           enable,           enable_device,    swn_watch_begin,
-                                raise_oom,    swn_unified_idle, swn_unified_trim, swn_unified_part, TORCH_VERSION};
+const swn_half swn_aten_half = {SWN_ATEN_ABI,     attach,           enable,       watching,
+                                enable_device,    swn_watch_begin,  raise_oom,    swn_unified_idle,
+                                swn_unified_trim, swn_unified_part, TORCH_VERSION};

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 19u
+#define SWN_ATEN_ABI 20u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -232,6 +232,9 @@ struct swn_half {
     const char *(*attach)(const struct swn_host *host);
     /* Installs the operator hook. Allocates tensors: the caller holds no lock. 0, or a static text as above. */
     const char *(*enable)(void);
+    /* Takes the operator hook away (0), or puts it back. Operators that are under way end as they began. Allocates no
+     * tensors: the caller may hold the engine's lock. 0 or -1. */
+    int (*watching)(int on);
     /* Stands before PyTorch's copies to and from host->device_type. As above. */
     const char *(*enable_device)(void);
     /* Calls `result` for every result of every outermost operator from now on, in the operator's own thread. As above.

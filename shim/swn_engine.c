@@ -278,6 +278,8 @@ void *swn_engine_alloc(size_t n, int *strict)
     int expected = swn_load_expected(e, n);
     int alone = n > e->config.budget_bytes && e->config.enforce && !expected; /* makes room for itself, below */
     struct swn_thread_state *t = alone || expected ? NULL : swn_window_self();
+    if (e->record && swn_record_alloc(e) && t)
+        swn_window_lost(t);
     struct swn_place place;
     int placed = swn_places_find(e, t, n, &place);
     if (!placed && e->lodged_bytes && !expected) {

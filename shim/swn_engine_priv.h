@@ -372,6 +372,8 @@ void swn_window_fork_child(struct swn_engine *e);
 void swn_window_thread_exit(void);
 /* This thread's, or NULL: it has run no operator yet. */
 struct swn_thread_state *swn_window_self(void);
+/* The next weight that it reads does not follow the one that it was seen reading last. */
+void swn_window_lost(struct swn_thread_state *t);
 /* The same, made if need be; NULL without memory for it. */
 struct swn_thread_state *swn_window_thread(struct swn_engine *e);
 /* Lends a claimed argument's bytes to the operator: by pointer or at its own address. */

@@ -12,6 +12,7 @@
 #include "swn_predict.h"
 #include "swn_profile.h"
 #include "swn_scratch.h"
+#include "swn_unwatch.h"
 
 /* Lock rank is the loader's lock, then the engine's; swn_load_tensor only tries the former. */
 
@@ -19,11 +20,15 @@
 #define TIMES 32
 #define READS 16
 #define PASSES 256
-/* Once a program has settled down, so many passes in which the disk rests, and so many in which it does not, by turns.
- * The first of each is half of one and half of the other. */
+/* Once a program has settled down, so many passes of each kind, by turns. The first of a turn is half of the kind
+ * before. */
 #define SETTLED 4
 #define TURN 3
-#define TURNS 10
+#define TURNS 15
+/* The disk rests; it rests, and operators are not watched; it does not rest. */
+enum { RESTED, UNWATCHED, BUSY, KINDS };
+/* In a program that waits more than so much of a pass between operators, passes without the hook are not told apart. */
+#define IDLE_MOST 0.05
 /* So many passes say what one takes. */
 #define ENOUGH_PASSES (SETTLED + TURN)
 /* By so much at most layers' medians add up to less than the median of passes. */
@@ -53,9 +58,10 @@ struct swn_record {
     /* What those took between which the disk was made busy, and those in which it was. */
     struct swn_contend *contend;
     struct ring rested, contended;
-    double busy_alpha;           /* what the disk gave then; 0: not known */
-    unsigned turn;               /* passes since it was begun to take turns */
-    int disturbed;               /* what is computed now does not count */
+    double busy_alpha; /* what the disk gave then; 0: not known */
+    unsigned turn;     /* passes since it was begun to take turns */
+    int disturbed;     /* what is computed now does not count */
+    struct swn_unwatch unwatch;
     size_t computed;             /* times since it was last written down */
     struct swn_profile *written; /* or NULL */
 };
@@ -127,34 +133,58 @@ static size_t copy_ring(const struct ring *ring, double out[TIMES])
     return n;
 }
 
-static int is_busy(unsigned pass)
+/* Twice what it takes: what the program needs next is not known. */
+static int has_room(struct swn_engine *e)
 {
-    return pass / TURN % 2 && pass / TURN < TURNS;
+    return !e->forked && swn_engine_resident(e) + 2 * SWN_SCRATCH_WINDOW <= e->config.budget_bytes;
+}
+
+static int kind_of(unsigned pass)
+{
+    return pass / TURN < TURNS ? (int)(pass / TURN % KINDS) : RESTED;
+}
+
+static void make_busy(struct swn_record *r, unsigned pass)
+{
+    int busy = kind_of(pass) == BUSY;
+    if (busy != (kind_of(pass - 1) == BUSY))
+        swn_contend_set(r->contend, busy);
+    r->disturbed |= busy;
 }
 
 /* A pass of its turns has ended. */
-static void take_turns(struct swn_record *r, double ns)
+static void take_turns(struct swn_record *r, double ns, double idle_ns)
 {
     unsigned pass = r->turn++;
-    if (pass % TURN && pass / TURN < TURNS)
-        add(is_busy(pass) ? &r->contended : &r->rested, ns);
-    if (is_busy(pass) != is_busy(pass + 1))
-        swn_contend_set(r->contend, is_busy(pass + 1));
-    if (is_busy(pass))
+    int kind = kind_of(pass), first = !(pass % TURN), waits = idle_ns > IDLE_MOST * ns;
+    if (!first && pass / TURN < TURNS && kind != UNWATCHED)
+        add(kind == BUSY ? &r->contended : &r->rested, ns);
+    if (kind == BUSY)
         r->busy_alpha = swn_contend_alpha(r->contend);
-    r->disturbed = is_busy(pass) || is_busy(pass + 1); /* the last read may take a little longer than the pass */
+    r->disturbed = kind == BUSY; /* the last read may take a little longer than the pass */
+    swn_unwatch_pass(&r->unwatch, !first && kind == RESTED && !waits);
+    if (kind != UNWATCHED && kind_of(pass + 1) == UNWATCHED && !waits && swn_unwatch_begin(&r->unwatch, TURN)) {
+        r->turn += TURN;
+        r->disturbed = 1;
+    } else {
+        make_busy(r, pass + 1);
+    }
+}
+
+int swn_record_alloc(struct swn_engine *e)
+{
+    struct swn_record *r = e->record;
+    int resumed = r->unwatch.left && !has_room(e) ? swn_unwatch_end(&r->unwatch, e->half)
+                                                  : swn_unwatch_alloc(&r->unwatch, e->half, e->allocs);
+    if (resumed && r->contend)
+        make_busy(r, r->turn);
+    return resumed;
 }
 
 void swn_record_fork_child(struct swn_record *r)
 {
     r->contend = NULL; /* its thread does not exist here; its lock may be held: not destroyed, just forgotten */
     r->disturbed = 0;
-}
-
-/* Twice what it takes: what the program needs next is not known. */
-static int has_room(struct swn_engine *e)
-{
-    return !e->forked && swn_engine_resident(e) + 2 * SWN_SCRATCH_WINDOW <= e->config.budget_bytes;
 }
 
 /* At a time, were weights streamed. */
@@ -168,7 +198,7 @@ static size_t read_bytes(const struct swn_engine *e)
     return bytes;
 }
 
-void swn_record_pass(struct swn_engine *e, double ns)
+void swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
 {
     struct swn_record *r = e->record;
     int streams = r->reads != 0;
@@ -184,9 +214,11 @@ void swn_record_pass(struct swn_engine *e, double ns)
     } else if (!r->contend && !streams && r->pass_count == SETTLED && has_room(e)) {
         r->contend = swn_contend_start(e->io, e->config.store_dir, &e->liked, read_bytes(e));
     } else if (r->contend && r->turn <= TURN * TURNS && swn_contend_ready(r->contend)) {
-        take_turns(r, ns);
+        take_turns(r, ns, idle_ns);
         if (r->turn > TURN * TURNS)
             swn_contend_end(r->contend);
+    } else {
+        swn_unwatch_pass(&r->unwatch, 0);
     }
 }
 
@@ -272,6 +304,7 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
     double times = contention(e->record);
     p->busy_latency_s = passes && times > 0 ? times * p->latency_s : -1;
     p->busy_alpha = times > 0 && e->record->busy_alpha > 0 ? e->record->busy_alpha : -1;
+    p->watching_s = swn_unwatch_cost(&e->record->unwatch);
     for (size_t i = 0; !rc && i < n; i++) {
         const struct swn_range *r = swn_node_of(e, ids[i])->range;
         rc = put(e, p, ids[i]);

@@ -17,8 +17,12 @@ void swn_record_computed(struct swn_record *r, const struct swn_node *node, doub
                          const struct swn_thread_state *t);
 void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns);
 void swn_record_released(struct swn_record *r, const struct swn_node *node, double ns);
-/* Where no weights are read, and there is room for it, the disk is made busy for some of the passes. */
-void swn_record_pass(struct swn_engine *e, double ns);
+/* Without the idle_ns that came between its operators. Where no weights are read, and there is room for it, the disk is
+ * made busy for some of the passes, and others go by unwatched. */
+void swn_record_pass(struct swn_engine *e, double ns, double idle_ns);
+/* A tensor has been made: e->allocs of them by now. 1: the thread's next operator is not the one after its last one, as
+ * some went by unwatched. */
+int swn_record_alloc(struct swn_engine *e);
 
 /* In a forked child. */
 void swn_record_fork_child(struct swn_record *r);

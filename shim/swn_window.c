@@ -52,6 +52,13 @@ struct swn_thread_state *swn_window_thread(struct swn_engine *e)
     return t;
 }
 
+void swn_window_lost(struct swn_thread_state *t)
+{
+    t->last_node = 0;
+    t->cursor.before = t->cursor.at = 0;
+    t->left_ns = 0;
+}
+
 void swn_window_thread_exit(void)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -196,7 +203,7 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     swn_places_passed(e, t);
     swn_policy_passed(e);
     if (e->record && passes)
-        swn_record_pass(e, (double)(now - t->pass_ns) - (double)t->pass_idle);
+        swn_record_pass(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
     t->pass_ns = now;
     t->pass_idle = 0;
 }

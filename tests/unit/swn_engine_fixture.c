@@ -72,13 +72,25 @@ static const char *accept_enable(void)
     return NULL;
 }
 
+int engine_watched = 1;
+
+static int accept_watching(int on)
+{
+    engine_watched = on;
+    return 0;
+}
+
 static void no_part(uintptr_t data, size_t bytes)
 {
     (void)data, (void)bytes;
 }
 
-static const struct swn_half half = {
-    .abi = SWN_ATEN_ABI, .attach = accept_attach, .enable = accept_enable, .device_part = no_part, .version = "0.0"};
+static const struct swn_half half = {.abi = SWN_ATEN_ABI,
+                                     .attach = accept_attach,
+                                     .enable = accept_enable,
+                                     .watching = accept_watching,
+                                     .device_part = no_part,
+                                     .version = "0.0"};
 
 static void on_fault(int sig, siginfo_t *info, void *context)
 {

@@ -44,6 +44,8 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
 extern size_t engine_device_budget;
 /* SWAPNET_DISK of the next; may be NULL. */
 extern const char *engine_disk;
+/* Whether it wants to see operators. */
+extern int engine_watched;
 /* Its store directory, which the test may make before. Static. */
 const char *engine_store_dir(void);
 

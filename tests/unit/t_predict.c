@@ -90,6 +90,24 @@ static void test_contention(void **state)
     assert_true(contended.latency_ns == alone.latency_ns);
 }
 
+/* Operators are watched where something streams. */
+static void test_watching(void **state)
+{
+    (void)state;
+    struct swn_predict p = model(1e-10);
+    uint64_t budgets[] = {swn_predict_least(&p) + MIB * 4, swn_predict_demand(&p)};
+    for (int i = 0; i < 2; i++) {
+        struct swn_plan watched, plan;
+        p.watching_s = 0;
+        assert_true(swn_predict_plan(&p, budgets[i], NULL, &watched) > 0);
+        assert_true((watched.streamed_bytes != 0) == !i);
+        p.watching_s = 0.1 * watched.latency_ns / 1e9;
+        assert_true(swn_predict_plan(&p, budgets[i], NULL, &plan) > 0);
+        double part = plan.latency_ns / watched.latency_ns;
+        assert_true(i ? part > 0.899 && part < 0.901 : part == 1);
+    }
+}
+
 /* The disk is slower while the program computes, but not while that waits for it; and never faster than by itself. */
 static void test_busy_disk(void **state)
 {
@@ -258,9 +276,10 @@ static void test_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),         cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
-        cmocka_unit_test(test_reads),        cmocka_unit_test(test_device),     cmocka_unit_test(test_read_bytes),
-        cmocka_unit_test(test_busy_profile), cmocka_unit_test(test_curve),      cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_ends),       cmocka_unit_test(test_contention),   cmocka_unit_test(test_busy_disk),
+        cmocka_unit_test(test_watching),   cmocka_unit_test(test_reads),        cmocka_unit_test(test_device),
+        cmocka_unit_test(test_read_bytes), cmocka_unit_test(test_busy_profile), cmocka_unit_test(test_curve),
+        cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

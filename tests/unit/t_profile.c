@@ -42,6 +42,7 @@ static struct swn_profile *example(void)
     p->latency_s = 0.125;
     p->busy_latency_s = 0.25;
     p->busy_alpha = 4e-10;
+    p->watching_s = 0.01;
     for (int i = 0; i < 5; i++) {
         char name[32];
         snprintf(name, sizeof name, "features.%d.weight", i);
@@ -78,7 +79,7 @@ static void test_round_trip(void **state)
     assert_int_equal(q->other_bytes, p->other_bytes);
     assert_int_equal(q->passes, p->passes);
     assert_true(q->latency_s == p->latency_s && q->busy_latency_s == p->busy_latency_s);
-    assert_true(q->busy_alpha == p->busy_alpha);
+    assert_true(q->busy_alpha == p->busy_alpha && q->watching_s == p->watching_s);
     assert_int_equal(q->known, p->known);
     assert_true(q->c.alpha > p->c.alpha * 0.999 && q->c.alpha < p->c.alpha * 1.001);
     assert_int_equal(q->fit[SWN_FIT_IN].fit.samples, p->fit[SWN_FIT_IN].fit.samples);
@@ -180,7 +181,7 @@ static void test_accepted(void **state)
     p = read_text(LAYER(",\"compute_s\":null"));
     assert_int_equal(p->layer_count, 1);
     assert_true(p->layers[0].l.compute_s < 0 && p->latency_s < 0 && p->busy_latency_s < 0 && p->busy_alpha < 0 &&
-                !p->known);
+                p->watching_s < 0 && !p->known);
     swn_profile_free(p);
 }
 
