@@ -16,6 +16,8 @@
 /* Each new sample takes so much from all older ones: about the last 200 count. */
 #define FADE 0.995
 #define ONLINE_LEAST 16
+/* So many times what was expected. */
+#define OUTLIER_ONLINE 8
 
 static int by_value(const void *a, const void *b)
 {
@@ -171,14 +173,20 @@ const char *swn_fit_error(int err)
     }
 }
 
+double swn_online_mean(const struct swn_online *o)
+{
+    return o->samples >= ONLINE_LEAST && o->x > 0 ? o->y / o->x : 0;
+}
+
 void swn_online_add(struct swn_online *o, double x, double y)
 {
     if (!isfinite(x) || !isfinite(y) || x < 0 || y < 0)
         return;
-    double c[2];
-    /* One disk that was busy with something else is not worth two hundred samples. */
-    if (swn_online_get(o, c) == 0 && y > 8 * (c[0] * x + c[1]))
-        y = 8 * (c[0] * x + c[1]);
+    double c[2], mean = swn_online_mean(o);
+    double expected = swn_online_get(o, c) == 0 ? c[0] * x + c[1] : mean * x;
+    /* One disk that was busy with something else, or a process that was stopped, is not worth two hundred samples. */
+    if (expected > 0 && y > OUTLIER_ONLINE * expected)
+        y = OUTLIER_ONLINE * expected;
     o->n = o->n * FADE + 1;
     o->x = o->x * FADE + x;
     o->y = o->y * FADE + y;

@@ -15,6 +15,7 @@
 /* A disk that takes longer to write all of it is read from less. */
 #define MOST_S 2.0
 #define LAST_READ_S 2
+#define STOPPED 20
 
 struct swn_contend {
     const struct swn_io *io;
@@ -42,6 +43,13 @@ static int wanted(struct swn_contend *c, int may_wait)
     return go_on;
 }
 
+/* What takes so many times as long as the reads before is no reading: the whole process was stopped meanwhile (SIGSTOP,
+ * a frozen cgroup, a machine that slept). */
+static int was_stopped(const struct swn_contend *c, size_t bytes, double seconds)
+{
+    return c->bytes >= SWN_CONTEND_LEAST / 4 && seconds * (double)c->bytes > STOPPED * c->seconds * (double)bytes;
+}
+
 /* *back_s: when the one before came. */
 static void await(struct swn_contend *c, struct swn_scratch_read *r, double *back_s)
 {
@@ -49,9 +57,12 @@ static void await(struct swn_contend *c, struct swn_scratch_read *r, double *bac
     double begun = r->begun_s > *back_s ? r->begun_s : *back_s;
     if (err) /* a disk that fails is not a busy one; the program's own reads will say so */
         return;
+    double took = r->back_s > begun ? r->back_s - begun : 0;
     pthread_mutex_lock(&c->lock);
-    c->bytes += r->job.len;
-    c->seconds += r->back_s > begun ? r->back_s - begun : 0;
+    if (!was_stopped(c, r->job.len, took)) {
+        c->bytes += r->job.len;
+        c->seconds += took;
+    }
     pthread_mutex_unlock(&c->lock);
     *back_s = r->back_s;
 }

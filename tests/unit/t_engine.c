@@ -433,6 +433,8 @@ static void stalled_too_long(void *arg)
 {
     bad_disk(*(enum swn_config_fetch *)arg);
     struct tensor *t = pick_streamed();
+    passes(4);
+    double latency, speed = swn_policy_disk_speed(e, &latency);
     atomic_store(&stall_off, extent_of(t));
     atomic_store(&stall_ms, 3000);
     swn_swapin_wait_ms = 300;
@@ -446,6 +448,7 @@ static void stalled_too_long(void *arg)
     passes(1);
     sleep_ms(3200);
     passes(3);
+    CHECK(swn_policy_disk_speed(e, &latency) > speed / 4);
     CHECK(counters().read_errors == 0);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);

@@ -3,9 +3,11 @@
 #include "swn_sliced_op.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -153,7 +155,19 @@ static void without_streaming(void *arg)
     swn_profile_free(p);
 }
 
-/* What it says of the disk is what was read, and not more than passed meanwhile. */
+static void stopped_for_a_while(void)
+{
+    pid_t parent = getpid(), child = fork();
+    if (!child) {
+        kill(parent, SIGSTOP);
+        usleep(1500000);
+        kill(parent, SIGCONT);
+        _exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, NULL, 0) == child);
+}
+
+/* What it says of the disk is what was read, and not more than passed meanwhile; not at all while nothing ran. */
 static void busy_disk(void *arg)
 {
     (void)arg;
@@ -168,6 +182,11 @@ static void busy_disk(void *arg)
         usleep(10000);
     double alpha = swn_contend_alpha(c), passed = (double)(swn_now_ns() - begin) / 1e9;
     CHECK(alpha > 0 && alpha * (double)SWN_CONTEND_LEAST <= passed);
+    begin = swn_now_ns();
+    stopped_for_a_while();
+    usleep(100000);
+    passed = (double)(swn_now_ns() - begin) / 1e9;
+    CHECK(passed > 1 && swn_contend_alpha(c) < 3 * alpha + 1e-9);
     swn_contend_set(c, 0);
     swn_contend_stop(c);
 }
