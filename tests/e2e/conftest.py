@@ -11,12 +11,31 @@ import harness
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: more than about 20 s, left out by -m 'not slow'")
+    config.addinivalue_line("markers", "halved: each parameter is met with either PyTorch, but not in all combinations: the "
+                            "others are slow")
     config.addinivalue_line("markers", "unified: of devices; `ctest -L unified` runs them too")
     config.addinivalue_line("markers", "alone: compares times, or what memory there is; scripts/test runs nothing beside it")
 
 
+def _halve(items):
+    """With an even number of bits set in its number among those of one test and one PyTorch a combination is for one of
+    the two, with an odd number for the other: so each of several parameters comes to be met with both."""
+    seen = collections.Counter()
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        if item.get_closest_marker("halved") and len(params) > 1 and "torch" in params:
+            newer = params["torch"] is harness.TORCH213
+            key = item.path, item.originalname, newer
+            if (seen[key].bit_count() + newer) % 2:
+                item.add_marker("slow")
+            seen[key] += 1
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """The files with most tests first: where several run at once (pytest-xdist), the short ones fill up the end."""
+    """Marks what is slow for its number; -m comes after. The files with most tests come first: where several run at once
+    (pytest-xdist), the short ones fill up the end."""
+    _halve(items)
     tests = collections.Counter(item.path for item in items)
     items.sort(key=lambda item: (-tests[item.path], item.path))
 

@@ -8,7 +8,7 @@ import pytest
 import harness
 from harness import MIB
 
-pytestmark = pytest.mark.unified
+pytestmark = [pytest.mark.unified, pytest.mark.halved]
 STANDIN = harness.BUILD / "tests" / "standin"
 MLP = 48  # MiB
 

@@ -57,6 +57,7 @@ def test_percentage_without_a_store(torch113, disk):
     _assert_off(run)
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("value", ["0", "1M"])
 def test_budget_below_the_minimum(torch, value, disk):
     run = _run(torch, disk, "infer", "mlp", env={"SWAPNET_BUDGET": value})
@@ -101,6 +102,7 @@ def _assert_said_once(run, store):
     assert len(lines) <= 2 and len(run.own_lines()) <= len(lines) + 1, run.describe()
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("size", ["64k", "16M", "40M"])
 def test_full_disk(torch, size, disk):
     """The weights stay in memory when there is no room for them; the excess is reported, the numbers are right."""

@@ -20,6 +20,7 @@ def _fetched(torch, path, **options):
     return run
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("path", ["uring", "pread", "buffered"])
 def test_path(torch, path):
     if path == "uring" and (why := harness.uring_refused()):

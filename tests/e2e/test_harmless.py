@@ -125,6 +125,7 @@ def _other_preload(name):
     return found
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("name", OTHER_PRELOADS)
 def test_beside_another_preload(torch, name, order):

@@ -215,6 +215,7 @@ def flip(path, offset):
         file.write(bytes([byte ^ 4]))
 
 
+@pytest.mark.halved
 @each_113
 @pytest.mark.parametrize("program", ["load_model pth", "deferred_bytes read", "deferred_bytes write", "own_address"])
 def test_damaged_extent(torch, program, disk):

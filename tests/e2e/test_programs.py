@@ -115,6 +115,7 @@ quick_on_113 = pytest.mark.parametrize(
 CLOSING = [(harness.TORCH113, "here"), (harness.TORCH213, "daemon"), (harness.TORCH213, "loaded"), (harness.TORCH213, "raw")]
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize(
     "torch, how",
     [pytest.param(t, how, id=f"{how}-torch{t.name}", marks=[] if (t, how) in CLOSING else [pytest.mark.slow])

@@ -9,7 +9,7 @@ import pytest
 import harness
 from harness import MIB
 
-pytestmark = pytest.mark.unified
+pytestmark = [pytest.mark.unified, pytest.mark.halved]
 STANDIN = harness.BUILD / "tests" / "standin"
 SHARING = ["xavier", "orin", "thor"]  # the device reads the tensors' own bytes
 UNIFIED = ["nano", *SHARING]
