@@ -16,9 +16,6 @@
 /* Slices are worth it for weights that take much of the budget, and for these. */
 #define LARGE_LEAST (16 * MIB)
 #define LARGE_PART 8
-/* Where the disk takes longer than computing, also for these. */
-#define GAINS_LEAST (4 * MIB)
-#define GAINS_PART 64
 /* Cuts fall on granules of the arena. */
 #define CUT_STEP ((uint64_t)65536)
 /* A streamed weight may be cut further, so that reading it can begin before the whole of it has room. */
@@ -71,12 +68,6 @@ struct problem {
 int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes)
 {
     return bytes >= LARGE_LEAST || (bytes >= SWN_PLAN_SLICED_LEAST && bytes > budget_bytes / LARGE_PART);
-}
-
-int swn_plan_gains_by_slices(uint64_t bytes, uint64_t budget_bytes, double compute_ns, double bytes_per_ns)
-{
-    return bytes >= GAINS_LEAST && bytes > budget_bytes / GAINS_PART && compute_ns > 0 &&
-           compute_ns * bytes_per_ns < (double)bytes;
 }
 
 uint64_t swn_plan_slice(uint64_t unit, uint64_t window)

@@ -83,12 +83,6 @@ int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
 /* Whether a weight that its operator can take in slices takes so much of the budget that it is worth it. */
 int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes);
 
-/* Whether it is for one that takes less of it, as the disk takes longer for the weight than its operator does: what is
- * read whole needs a window of two such weights, or reading waits for computing. Matrices of transformers with few
- * tokens are of this kind. Where operators take longer than the disk they gain nothing, and parts of a product are
- * slower than the whole. bytes_per_ns: what the disk gives. */
-int swn_plan_gains_by_slices(uint64_t bytes, uint64_t budget_bytes, double compute_ns, double bytes_per_ns);
-
 /* Below this it never is. */
 #define SWN_PLAN_SLICED_LEAST ((uint64_t)512 << 10)
 
