@@ -1,9 +1,9 @@
 /* swn_unwatch.h - what it costs a program that its operators are watched.
  *
- * A profile watches all of them; a run in which everything fits watches none, and MobileNetV2's passes of 20 ms are up
- * to a tenth shorter for it. So some passes of a profile go by without the hook. Nothing tells then where one ends, but
- * that a pass makes as many tensors as the one before: passes are timed from first allocation to first allocation, with
- * the hook and without it. The engine lock is held in all calls.
+ * A profile watches all of them; a run in which everything fits watches none, and MobileNetV2's passes of 20 ms were
+ * predicted up to a tenth too long for it. So some passes of a profile go by without the hook. Nothing tells then where
+ * one ends, but that a pass makes as many tensors as the one before: passes are timed from first allocation to first
+ * allocation, with the hook and without it. The engine lock is held in all calls.
  */
 #ifndef SWN_UNWATCH_H
 #define SWN_UNWATCH_H
