@@ -309,8 +309,8 @@ double swn_policy_disk_speed(struct swn_engine *e, double *latency_ns)
     swn_fetch_stats_get(e->fetch, &s);
     if (s.bytes <= 8 * MIB + e->row_bytes || s.busy_ns <= e->row_ns)
         return SWN_FIRST_BYTES_PER_NS;
-    double mean = swn_online_mean(&e->disk) > 0 ? 1 / swn_online_mean(&e->disk)
-                                                : (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
+    double known = swn_online_mean(&e->disk);
+    double mean = known > 0 ? 1 / known : (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
     if (swn_online_get(&e->disk, c) || !(c[0] > 0) || 1 / c[0] > 4 * mean || 1 / c[0] < mean / 4)
         return mean; /* a line through a cloud says nothing */
     *latency_ns = c[1] < READ_LEAST_NS ? READ_LEAST_NS : c[1] > READ_MOST_NS ? READ_MOST_NS : c[1];

@@ -17,7 +17,6 @@
 /* Lock rank is the loader's lock, then the engine's; swn_load_tensor only tries the former. */
 
 /* The newest ones: a program's first passes are not like those that follow. */
-#define TIMES 32
 #define READS 16
 #define PASSES 256
 /* Once a program has settled down, so many passes of each kind, by turns. The first of a turn is half of the kind
@@ -34,14 +33,9 @@ enum { RESTED, UNWATCHED, BUSY, KINDS };
 /* By so much at most layers' medians add up to less than the median of passes. */
 #define TAIL_MOST 1.4
 
-struct ring {
-    float s[TIMES];
-    unsigned n;
-};
-
 struct weight {
     uint32_t id; /* of the node; another one may have its place later */
-    struct ring compute, release;
+    struct swn_times compute, release;
     struct swn_profile_read reads[READS];
     unsigned read_count;
     uint64_t flops, other;
@@ -53,11 +47,11 @@ struct swn_record {
     size_t room;
     double passes[PASSES];
     uint64_t pass_count, undisturbed; /* of the latter are the times */
-    struct ring computed_passes;      /* of those in which nothing was read: what computing all layers takes */
+    struct swn_times computed_passes; /* of those in which nothing was read: what computing all layers takes */
     size_t reads;                     /* in this pass */
     /* What those took between which the disk was made busy, and those in which it was. */
     struct swn_contend *contend;
-    struct ring rested, contended;
+    struct swn_times rested, contended;
     double busy_alpha; /* what the disk gave then; 0: not known */
     unsigned turn;     /* passes since it was begun to take turns */
     int disturbed;     /* what is computed now does not count */
@@ -93,18 +87,13 @@ static struct weight *weight_of(struct swn_record *r, const struct swn_node *nod
     return w;
 }
 
-static void add(struct ring *ring, double ns)
-{
-    ring->s[ring->n++ % TIMES] = (float)(ns / 1e9);
-}
-
 void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, const struct swn_thread_state *t)
 {
     struct weight *w = weight_of(r, node);
     r->computed++;
     if (!w || r->disturbed)
         return;
-    add(&w->compute, ns);
+    swn_times_add(&w->compute, ns);
     w->flops = t->flops;
     w->small = t->small;
     w->other = t->other; /* of the first passes it holds weights that were not known for such yet */
@@ -122,15 +111,7 @@ void swn_record_released(struct swn_record *r, const struct swn_node *node, doub
 {
     struct weight *w = weight_of(r, node);
     if (w)
-        add(&w->release, ns);
-}
-
-static size_t copy_ring(const struct ring *ring, double out[TIMES])
-{
-    size_t n = ring->n < TIMES ? ring->n : TIMES;
-    for (size_t i = 0; i < n; i++)
-        out[i] = (double)ring->s[i];
-    return n;
+        swn_times_add(&w->release, ns);
 }
 
 /* Twice what it takes: what the program needs next is not known. */
@@ -158,7 +139,7 @@ static void take_turns(struct swn_record *r, double ns, double idle_ns)
     unsigned pass = r->turn++;
     int kind = kind_of(pass), first = !(pass % TURN), waits = idle_ns > IDLE_MOST * ns;
     if (!first && pass / TURN < TURNS && kind != UNWATCHED)
-        add(kind == BUSY ? &r->contended : &r->rested, ns);
+        swn_times_add(kind == BUSY ? &r->contended : &r->rested, ns);
     if (kind == BUSY)
         r->busy_alpha = swn_contend_alpha(r->contend);
     r->disturbed = kind == BUSY; /* the last read may take a little longer than the pass */
@@ -207,7 +188,7 @@ void swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
     if (!r->disturbed)
         r->passes[r->undisturbed++ % PASSES] = ns / 1e9;
     if (!r->disturbed && !streams)
-        add(&r->computed_passes, ns);
+        swn_times_add(&r->computed_passes, ns);
     if (r->contend && streams) {
         swn_contend_set(r->contend, 0);
         r->disturbed = 0;
@@ -225,11 +206,9 @@ void swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
 /* How many times as long a pass takes while the disk is read from; 0: not known. */
 static double contention(const struct swn_record *r)
 {
-    double rested[TIMES], contended[TIMES];
-    size_t a = copy_ring(&r->rested, rested), b = copy_ring(&r->contended, contended);
-    if (a < TURN || b < TURN)
+    if (r->rested.n < TURN || r->contended.n < TURN)
         return 0;
-    double ratio = swn_median(contended, b) / swn_median(rested, a);
+    double ratio = swn_times_median(&r->contended) / swn_times_median(&r->rested);
     return ratio > 1 ? ratio : 1;
 }
 
@@ -237,8 +216,8 @@ static double contention(const struct swn_record *r)
  * is there with all of them. */
 static int put_samples(struct swn_profile_layer *l, const struct weight *w)
 {
-    double times[TIMES];
-    size_t n = copy_ring(&w->compute, times), reads = w->read_count < READS ? w->read_count : READS;
+    double times[SWN_TIMES];
+    size_t n = swn_times_copy(&w->compute, times), reads = w->read_count < READS ? w->read_count : READS;
     l->l.compute_s = n ? swn_median(times, n) : -1;
     if (reads) {
         l->reads = calloc(reads, sizeof *l->reads);
@@ -249,7 +228,7 @@ static int put_samples(struct swn_profile_layer *l, const struct weight *w)
         for (size_t i = 0; i < reads; i++)
             l->reads[i].references = l->l.depth;
     }
-    n = copy_ring(&w->release, times);
+    n = swn_times_copy(&w->release, times);
     if (n) {
         l->releases = calloc(n, sizeof *l->releases);
         if (!l->releases)
@@ -335,11 +314,10 @@ static void put_names(struct swn_profile *p, const struct swn_load_place *places
  * else. */
 static void add_up_to_a_pass(const struct swn_record *r, struct swn_profile *p, size_t in_order)
 {
-    double times[TIMES], sum = 0;
-    size_t n = copy_ring(&r->computed_passes, times);
+    double sum = 0;
     for (size_t i = 0; i < in_order; i++)
         sum += p->layers[i].l.compute_s > 0 ? p->layers[i].l.compute_s : 0;
-    double factor = n >= ENOUGH_PASSES && sum > 0 ? swn_median(times, n) / sum : 1;
+    double factor = r->computed_passes.n >= ENOUGH_PASSES && sum > 0 ? swn_times_median(&r->computed_passes) / sum : 1;
     for (size_t i = 0; i < in_order && factor > 1 && factor < TAIL_MOST; i++)
         if (p->layers[i].l.compute_s > 0)
             p->layers[i].l.compute_s *= factor;

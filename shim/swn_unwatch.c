@@ -1,9 +1,6 @@
 #include "swn_unwatch.h"
 
-#include <string.h>
-
 #include "swn_engine_priv.h"
-#include "swn_fit.h"
 
 /* After so many passes with as many allocations as the one before, the next ones will have as many. */
 #define ALIKE 2
@@ -11,11 +8,6 @@
 #define ENOUGH 4
 /* Of a pass. What makes more of a difference is not the hook. */
 #define MOST_COST 0.3
-
-static void add(struct swn_unwatch_times *t, uint64_t ns)
-{
-    t->s[t->n++ % SWN_UNWATCH_TIMES] = (double)ns / 1e9;
-}
 
 void swn_unwatch_pass(struct swn_unwatch *u, int counts)
 {
@@ -47,7 +39,7 @@ static void count_watched(struct swn_unwatch *u, uint64_t number, uint64_t now)
     u->alike = allocs == u->allocs ? u->alike + 1 : 0;
     u->allocs = allocs;
     if (u->counts && u->alike)
-        add(&u->watched, now - u->first_ns);
+        swn_times_add(&u->watched, (double)(now - u->first_ns));
 }
 
 int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64_t number)
@@ -56,7 +48,7 @@ int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64
         return 0;
     uint64_t now = swn_now_ns();
     if (u->left)
-        add(&u->unwatched, now - u->first_ns);
+        swn_times_add(&u->unwatched, (double)(now - u->first_ns));
     else if (u->first)
         count_watched(u, number, now);
     u->begun = 0;
@@ -72,18 +64,11 @@ int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64
     return 0;
 }
 
-static double median(const struct swn_unwatch_times *t)
-{
-    double times[SWN_UNWATCH_TIMES];
-    memcpy(times, t->s, sizeof times);
-    return swn_median(times, t->n < SWN_UNWATCH_TIMES ? t->n : SWN_UNWATCH_TIMES);
-}
-
 double swn_unwatch_cost(const struct swn_unwatch *u)
 {
     if (u->watched.n < ENOUGH || u->unwatched.n < ENOUGH)
         return -1;
-    double watched = median(&u->watched), cost = watched - median(&u->unwatched);
+    double watched = swn_times_median(&u->watched), cost = watched - swn_times_median(&u->unwatched);
     if (cost > MOST_COST * watched)
         return -1;
     return cost > 0 ? cost : 0;

@@ -11,18 +11,11 @@
 #include <stdint.h>
 
 #include "swn_aten.h"
-
-#define SWN_UNWATCH_TIMES 32
-
-/* The newest ones. */
-struct swn_unwatch_times {
-    double s[SWN_UNWATCH_TIMES];
-    unsigned n;
-};
+#include "swn_times.h"
 
 /* Zeroed: nothing is known, and operators are watched. */
 struct swn_unwatch {
-    struct swn_unwatch_times watched, unwatched;
+    struct swn_times watched, unwatched;
     int begun, counts; /* a watched pass, without an allocation yet; whether the one before is a measurement */
     uint64_t first;    /* allocation of this pass; 0: it is not known */
     uint64_t first_ns;

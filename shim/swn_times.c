@@ -1,0 +1,22 @@
+#include "swn_times.h"
+
+#include "swn_fit.h"
+
+void swn_times_add(struct swn_times *t, double ns)
+{
+    t->s[t->n++ % SWN_TIMES] = (float)(ns / 1e9);
+}
+
+size_t swn_times_copy(const struct swn_times *t, double out[SWN_TIMES])
+{
+    size_t n = t->n < SWN_TIMES ? t->n : SWN_TIMES;
+    for (size_t i = 0; i < n; i++)
+        out[i] = (double)t->s[i];
+    return n;
+}
+
+double swn_times_median(const struct swn_times *t)
+{
+    double times[SWN_TIMES];
+    return swn_median(times, swn_times_copy(t, times));
+}

@@ -1,0 +1,20 @@
+/* swn_times.h - the newest times of something, in seconds; zeroed, there are none. Not thread-safe. */
+#ifndef SWN_TIMES_H
+#define SWN_TIMES_H
+
+#include <stddef.h>
+
+#define SWN_TIMES 32
+
+struct swn_times {
+    float s[SWN_TIMES];
+    unsigned n; /* that there ever were */
+};
+
+void swn_times_add(struct swn_times *t, double ns);
+/* Returns how many. */
+size_t swn_times_copy(const struct swn_times *t, double out[SWN_TIMES]);
+/* 0 of none. */
+double swn_times_median(const struct swn_times *t);
+
+#endif
