@@ -109,7 +109,7 @@ struct swn_range {
     /* of a lead: the plan wants what is not kept lent slice by slice; it has these many bytes at its start in one
      * piece, and pieces of so many after it. It may be cut otherwise yet, and is tried again so many times. */
     int sliced;
-    size_t planned_head, planned_piece;
+    size_t planned_keep, planned_piece;
     size_t slice; /* of a lead: a piece of several times so many bytes is lent as several slices; 0: as one */
     unsigned cut_otherwise;
     uint64_t cut_for; /* the operator for which that is on purpose */

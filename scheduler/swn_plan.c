@@ -16,6 +16,9 @@
 /* Slices are worth it for weights that take much of the budget, and for these. */
 #define LARGE_LEAST (16 * MIB)
 #define LARGE_PART 8
+/* Where the disk takes longer than computing, also for these. */
+#define GAINS_LEAST (4 * MIB)
+#define GAINS_PART 64
 /* Cuts fall on granules of the arena. */
 #define CUT_STEP ((uint64_t)65536)
 /* A streamed weight may be cut further, so that reading it can begin before the whole of it has room. */
@@ -41,6 +44,9 @@
 /* Above so many nodes, sizes that are within a half of each other count as equal, else within an eighth; and windows
  * are tried in steps of one largest node, else of half of one. A plan has to be there in 5 ms (t_plan: for 36 GiB). */
 #define MANY_NODES 256
+/* The disk is taken for a slow one in that part of the passes: a plan is not the best for the disk as it was measured
+ * if another one that takes a little longer on it is much faster when it is slow. */
+#define SLOW_PART 0.25
 /* Sums in another order differ by less than this part of them. */
 #define ROUNDING 1e-9
 
@@ -49,13 +55,20 @@ struct candidate {
     int heads_first, pieces;
 };
 
+/* What of the disk a plan has to reckon with: so many bytes in a ns, in that part of the passes. */
+struct speed {
+    double bytes_per_ns, part;
+};
+
 /* What all candidates share. */
 struct problem {
     struct swn_plan_node *nodes;
     size_t n;
     uint32_t *by_size; /* indices of the nodes, smallest first */
     uint64_t budget, total;
-    double bytes_per_ns, latency_ns;
+    const struct speed *speed; /* that the disk may have, slowest first */
+    unsigned speeds;
+    double latency_ns;
     double *elapsed;        /* part of a pass's computing that is done in the middle of the node's; 0: there is none */
     double most_saved;      /* of all nodes */
     uint64_t cut_least;     /* smaller ones are never cut */
@@ -68,6 +81,12 @@ struct problem {
 int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes)
 {
     return bytes >= LARGE_LEAST || (bytes >= SWN_PLAN_SLICED_LEAST && bytes > budget_bytes / LARGE_PART);
+}
+
+int swn_plan_gains_by_slices(uint64_t bytes, uint64_t budget_bytes, double compute_ns, double bytes_per_ns)
+{
+    return bytes >= GAINS_LEAST && bytes > budget_bytes / GAINS_PART && compute_ns > 0 &&
+           compute_ns * bytes_per_ns < (double)bytes;
 }
 
 uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
@@ -133,7 +152,7 @@ static int may_cut(const struct problem *p, const struct swn_plan_node *node, co
 /* Bytes of the node that stay resident. */
 static uint64_t resident(const struct swn_plan_node *node)
 {
-    return node->keep ? node->bytes : node->keep_head;
+    return node->keep ? node->bytes : node->keep_bytes;
 }
 
 /* Of a node that may be cut: streams `tail` bytes, or a little more; no more than it may. What is kept of one that
@@ -148,14 +167,14 @@ static void set_tail(const struct problem *p, struct swn_plan_node *node, uint64
     if (node->bytes - head > most)
         head = (node->bytes - most + step - 1) / step * step;
     node->keep = head >= node->bytes;
-    node->keep_head = node->keep ? 0 : head;
+    node->keep_bytes = node->keep ? 0 : head;
 }
 
 /* How much longer the kept head of a node that may be cut can become, at most `room`. */
 static uint64_t head_growth(const struct problem *p, const struct swn_plan_node *node, uint64_t room)
 {
     uint64_t slice = slice_of(p, node), step = slice ? slice : CUT_STEP;
-    uint64_t tail = node->bytes - node->keep_head, most = tail > slice ? tail - slice : 0;
+    uint64_t tail = node->bytes - node->keep_bytes, most = tail > slice ? tail - slice : 0;
     return (room < most ? room : most) / step * step;
 }
 
@@ -175,7 +194,7 @@ static uint64_t choose(const struct problem *p, const struct candidate *at, uint
     for (size_t i = 0; i < p->n; i++) {
         struct swn_plan_node *node = &p->nodes[i];
         node->keep = 0;
-        node->keep_head = 0;
+        node->keep_bytes = 0;
         /* More than the whole budget: neither kept nor in any window. */
         node->oversize = node->bytes > p->budget && !sliceable(p, node);
         forced += node->oversize ? 0 : forced_bytes(p, node, at);
@@ -233,7 +252,7 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
         for (size_t i = p->n; i-- > 0 && p->nodes[p->by_size[i]].bytes >= p->cut_least;) {
             struct swn_plan_node *c = &p->nodes[p->by_size[i]];
             uint64_t tail = c->bytes - resident(c);
-            if (c->keep_head && !c->oversize && tail > most && tail <= room - kept) {
+            if (c->keep_bytes && !c->oversize && tail > most && tail <= room - kept) {
                 pick = c;
                 most = tail;
             }
@@ -242,7 +261,7 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
             struct swn_plan_node *c = &p->nodes[p->by_size[whole - 1]];
             if (c->bytes <= most)
                 break;
-            if (!c->keep && !c->oversize && !c->keep_head && c->bytes <= room - kept) {
+            if (!c->keep && !c->oversize && !c->keep_bytes && c->bytes <= room - kept) {
                 pick = c;
                 break;
             }
@@ -251,7 +270,7 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
             return kept;
         kept += pick->bytes - resident(pick);
         pick->keep = 1;
-        pick->keep_head = 0;
+        pick->keep_bytes = 0;
     }
 }
 
@@ -279,7 +298,7 @@ static uint64_t settle(const struct problem *p, const struct candidate *at, uint
         if (c->keep || !may_cut(p, c, at))
             continue;
         uint64_t more = head_growth(p, c, room - kept);
-        c->keep_head += more;
+        c->keep_bytes += more;
         kept += more;
     }
     return fill(p, room, kept); /* with what is smaller than a slice */
@@ -335,7 +354,7 @@ static void keep_all(struct swn_plan_node *nodes, size_t n, struct swn_plan *out
 /* In which pieces what is not kept of the node comes. 1: in some that at->pieces alone allows. */
 static int set_pieces(const struct problem *p, struct swn_plan_node *node, const struct candidate *at)
 {
-    uint64_t tail = node->bytes - node->keep_head, piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
+    uint64_t tail = node->bytes - node->keep_bytes, piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
     node->sliced = !node->keep && !node->oversize && sliceable(p, node);
     if (node->sliced)
         node->piece = slice_of(p, node);
@@ -354,12 +373,37 @@ static int is_crowded(const struct problem *p, uint64_t window)
     for (size_t i = 0; i < p->n; i++) {
         const struct swn_plan_node *node = &p->nodes[i];
         int elsewhere = node->keep || node->sliced || node->bytes > p->budget;
-        together += elsewhere ? 0 : node->bytes - node->keep_head;
+        together += elsewhere ? 0 : node->bytes - node->keep_bytes;
         if (together > window && (node->joined || (i && p->nodes[i - 1].joined)))
             return 1;
         together = node->joined ? together : 0;
     }
     return 0;
+}
+
+/* What a pass that reads so many bytes takes at least. */
+static double least_time(const struct speed *speed, double read, double compute_ns)
+{
+    double reading = read / speed->bytes_per_ns;
+    return reading > compute_ns ? reading : compute_ns;
+}
+
+/* What it takes on average of the disk's speeds. INFINITY: more than `limit_ns`. */
+static double time_of(struct problem *p, uint64_t window, double read, double compute_ns, double limit_ns)
+{
+    double least = 0, sum = 0;
+    for (unsigned i = 0; i < p->speeds; i++)
+        least += p->speed[i].part * least_time(&p->speed[i], read, compute_ns);
+    for (unsigned i = 0; i < p->speeds && sum + least <= limit_ns; i++) {
+        const struct speed *speed = &p->speed[i];
+        double reading = read / speed->bytes_per_ns;
+        least -= speed->part * least_time(speed, read, compute_ns);
+        double took = swn_steps_pass(&p->steps, p->nodes, p->n, window, speed->bytes_per_ns, p->latency_ns, 0,
+                                     (limit_ns - sum - least) / speed->part);
+        /* The last pass that is simulated reads nothing for the next. */
+        sum += speed->part * (took > reading ? took : reading);
+    }
+    return sum + least <= limit_ns ? sum : INFINITY;
 }
 
 /* One candidate: nothing larger than at->cap goes through the window, except in slices. 0: it is none, takes longer
@@ -384,8 +428,8 @@ static int try_candidate(struct problem *p, const struct candidate *at, double l
         if (!p->nodes[i].oversize)
             continue;
         uint64_t head = room - kept < p->nodes[i].bytes ? room - kept : p->nodes[i].bytes;
-        p->nodes[i].keep_head = head / (2 * MIB) * (2 * MIB);
-        kept += p->nodes[i].keep_head;
+        p->nodes[i].keep_bytes = head / (2 * MIB) * (2 * MIB);
+        kept += p->nodes[i].keep_bytes;
     }
     out->window_bytes = at->window;
     out->kept_bytes = kept;
@@ -394,15 +438,13 @@ static int try_candidate(struct problem *p, const struct candidate *at, double l
     int pieces = 0;
     for (size_t i = 0; i < p->n; i++) {
         pieces |= set_pieces(p, &p->nodes[i], at);
-        uint64_t tail = p->nodes[i].keep ? 0 : p->nodes[i].bytes - p->nodes[i].keep_head;
+        uint64_t tail = p->nodes[i].keep ? 0 : p->nodes[i].bytes - p->nodes[i].keep_bytes;
         out->streamed_bytes += tail;
         read += (double)tail * (1 - p->nodes[i].saved);
     }
-    double least = read / p->bytes_per_ns;
-    if (least > limit_ns || (at->pieces && !pieces) || (!p->crowded && is_crowded(p, at->window)))
+    if ((at->pieces && !pieces) || (!p->crowded && is_crowded(p, at->window)))
         return 0;
-    double took = swn_steps_pass(&p->steps, p->nodes, p->n, at->window, p->bytes_per_ns, p->latency_ns, 0, limit_ns);
-    out->latency_ns = took > least ? took : least; /* the last pass that is simulated reads nothing for the next */
+    out->latency_ns = time_of(p, at->window, read, out->compute_ns, limit_ns);
     return out->latency_ns <= limit_ns;
 }
 
@@ -491,8 +533,10 @@ static struct candidate *list_candidates(const struct problem *p, const uint64_t
 static int is_settled(const struct problem *p, const struct swn_plan *best, double least, uint64_t room)
 {
     uint64_t reads = p->total > room ? p->total - room : 0;
-    double reading = (double)reads * (1 - p->most_saved) / p->bytes_per_ns;
-    double fastest = (reading > best->compute_ns ? reading : best->compute_ns) * (1 - ROUNDING);
+    double fastest = 0;
+    for (unsigned i = 0; i < p->speeds; i++)
+        fastest += p->speed[i].part * (1 - ROUNDING) *
+                   least_time(&p->speed[i], (double)reads * (1 - p->most_saved), best->compute_ns);
     return best->streamed_bytes < reads && best->latency_ns <= (fastest < least ? fastest : least) * (1 + NOISE);
 }
 
@@ -562,17 +606,17 @@ static void map_all(const struct problem *p, struct swn_plan *out)
         struct swn_plan_node *node = &p->nodes[i];
         node->keep = node->sliced = 0;
         node->oversize = 1;
-        node->keep_head = node->piece = 0;
+        node->keep_bytes = node->piece = 0;
         out->streamed_bytes += node->bytes;
     }
-    out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, p->bytes_per_ns, p->latency_ns);
+    out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, p->speed[0].bytes_per_ns, p->latency_ns);
 }
 
 static uint64_t mapped_bytes(const struct problem *p)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < p->n; i++)
-        bytes += p->nodes[i].oversize ? p->nodes[i].bytes - p->nodes[i].keep_head : 0;
+        bytes += p->nodes[i].oversize ? p->nodes[i].bytes - p->nodes[i].keep_bytes : 0;
     return bytes;
 }
 
@@ -621,14 +665,14 @@ static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
     return rc < 0 ? rc : 0;
 }
 
-int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
-                  struct swn_plan *out)
+static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct speed *speed, unsigned speeds,
+                double latency_ns, struct swn_plan *out)
 {
     if (!n)
         return -EINVAL;
     memset(out, 0, sizeof *out);
     struct problem p = {
-        .nodes = nodes, .n = n, .budget = budget, .bytes_per_ns = bytes_per_ns, .latency_ns = latency_ns};
+        .nodes = nodes, .n = n, .budget = budget, .speed = speed, .speeds = speeds, .latency_ns = latency_ns};
     uint64_t *caps = malloc((n + MORE_CAPS) * sizeof *caps);
     if (!caps)
         return -ENOMEM;
@@ -637,7 +681,7 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         out->compute_ns += nodes[i].compute_ns;
         caps[i] = nodes[i].bytes;
         nodes[i].keep = nodes[i].oversize = nodes[i].sliced = 0;
-        nodes[i].keep_head = nodes[i].piece = 0;
+        nodes[i].keep_bytes = nodes[i].piece = 0;
     }
     int rc = 0;
     if (p.total <= budget)
@@ -649,10 +693,17 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
     return rc;
 }
 
+int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+                  struct swn_plan *out)
+{
+    return make(nodes, n, budget, &(struct speed){bytes_per_ns, 1}, 1, latency_ns, out);
+}
+
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                      struct swn_plan *out)
 {
-    int rc = swn_plan_make(nodes, n, budget, bytes_per_ns * SWN_PLAN_CAUTION, latency_ns, out);
+    const struct speed speeds[] = {{bytes_per_ns * SWN_PLAN_CAUTION, SLOW_PART}, {bytes_per_ns, 1 - SLOW_PART}};
+    int rc = make(nodes, n, budget, speeds, 2, latency_ns, out);
     if (!rc && out->streamed_bytes)
         out->latency_ns = swn_plan_simulate(nodes, n, out->window_bytes, bytes_per_ns, latency_ns);
     return rc;
@@ -670,7 +721,7 @@ int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         struct swn_plan_node *node = &nodes[i];
         uint64_t slice = node->unit ? swn_plan_slice(node->unit, window) : 0;
         node->keep = 0;
-        node->keep_head = 0;
+        node->keep_bytes = 0;
         node->sliced = node->bytes > window && slice && 2 * slice <= window;
         node->piece = node->sliced ? slice : 0;
         node->oversize = node->bytes > window && !node->sliced;

@@ -23,21 +23,11 @@ struct swn_plan_node {
     int joined;        /* its operator reads the next node as well, and wants both at once */
     /* out */
     int keep;
-    int sliced;         /* what is not kept is lent slice by slice, so the window need not hold all of it */
-    uint64_t piece;     /* what is not kept comes in pieces of this size; 0: all at once */
-    uint64_t keep_head; /* of a node that is not kept whole: bytes from its start that are kept all the same */
-    int oversize;       /* what is not kept does not fit the window either: served by the mapping */
+    int sliced;          /* what is not kept is lent slice by slice, so the window need not hold all of it */
+    uint64_t piece;      /* what is not kept comes in pieces of this size; 0: all at once */
+    uint64_t keep_bytes; /* of a node that is not kept whole: so much is kept all the same, see swn_plan_pieces.h */
+    int oversize;        /* what is not kept does not fit the window either: served by the mapping */
 };
-
-/* Whether the node is cut `at` bytes from its start. The last piece is never smaller than the others, but up to twice
- * as large: math libraries compute very small products in another way, and then with other bits. */
-static inline int swn_plan_cuts(const struct swn_plan_node *node, uint64_t at)
-{
-    if (node->keep || !at || at < node->keep_head || at >= node->bytes)
-        return 0;
-    return at == node->keep_head ||
-           (node->piece && (at - node->keep_head) % node->piece == 0 && node->bytes - at >= node->piece);
-}
 
 struct swn_plan {
     uint64_t window_bytes;
@@ -61,13 +51,12 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
 
 /* What one direct read costs beyond its bytes where nobody has measured it; NVMe and virtio disks take 50 to 200 us. */
 #define SWN_PLAN_READ_NS 100e3
-/* Disks have slower hours than the one that was measured. A plan that counts on less reads ahead earlier, which costs
- * nothing when the disk is fast after all. */
+/* Disks have slower hours than the one that was measured, in which they give this part of it. */
 #define SWN_PLAN_CAUTION 0.6
 
-/* The plan that the library makes, with SWN_PLAN_CAUTION and without counting on anything spare, and in
- * out->latency_ns how long it takes when the disk is as fast as it was measured, and slices are lodged in what is.
- * Errors as swn_plan_make. */
+/* The plan that the library makes: the best for a disk that has such an hour now and then, without counting on anything
+ * spare; and in out->latency_ns how long it takes when the disk is as fast as it was measured, and slices are lodged in
+ * what is. Errors as swn_plan_make. */
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                      struct swn_plan *out);
 
@@ -82,6 +71,12 @@ int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
 
 /* Whether a weight that its operator can take in slices takes so much of the budget that it is worth it. */
 int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes);
+
+/* Whether it is for one that takes less of it, as the disk takes longer for the weight than its operator does: what is
+ * read whole needs a window of two such weights, or reading waits for computing. Matrices of transformers with few
+ * tokens are of this kind. Where operators take longer than the disk they gain nothing, and parts of a product are
+ * slower than the whole. bytes_per_ns: what the disk gives. */
+int swn_plan_gains_by_slices(uint64_t bytes, uint64_t budget_bytes, double compute_ns, double bytes_per_ns);
 
 /* Below this it never is. */
 #define SWN_PLAN_SLICED_LEAST ((uint64_t)512 << 10)

@@ -15,11 +15,11 @@
 /* Sums in another order differ by less than this part of them. */
 #define ROUNDING 1e-9
 
-/* One step of a pass, or several in a row that are the same: reads, then computing. */
+/* One step of a pass, or several in a row that are the same: computing with what is kept, reads, then computing. */
 struct swn_step {
     uint64_t bytes, piece;   /* to be read, in parts of so many; 0: nothing */
     double read_ns, last_ns; /* of one part, and of the last one, which may be shorter */
-    double compute_ns;
+    double before_ns, compute_ns;
     size_t times;
     uint64_t spare; /* for this step to be lodged in; 0: it must not be */
     uint64_t room;  /* spare while this step computes */
@@ -73,8 +73,8 @@ static void set_reads(struct swn_step *step, const struct disk *d, double saved)
 /* Those of a node whose operator gets all of it at once. */
 static struct swn_step step_of(const struct swn_plan_node *node, const struct disk *d)
 {
-    uint64_t tail = node->keep ? 0 : node->bytes - node->keep_head, piece = node->piece ? node->piece : tail;
-    double publish = !node->oversize && (node->keep_head || piece < tail) ? PUBLISH_NS_PER_BYTE : 0;
+    uint64_t tail = node->keep ? 0 : node->bytes - node->keep_bytes, piece = node->piece ? node->piece : tail;
+    double publish = !node->oversize && (node->keep_bytes || piece < tail) ? PUBLISH_NS_PER_BYTE : 0;
     struct swn_step step = {.bytes = tail,
                             .piece = piece,
                             .compute_ns = node->compute_ns + (double)tail * publish,
@@ -86,19 +86,19 @@ static struct swn_step step_of(const struct swn_plan_node *node, const struct di
     return step;
 }
 
-/* Those of one whose operator takes it in slices: its kept head, slices of the same size, and the last one, which is up
- * to twice as large. Returns how many. */
+/* Those of one whose operator takes it in slices: slices of the same size, and the last one, which is up to twice as
+ * large, each of them after its share of the kept ones. Returns how many. */
 static size_t steps_of(const struct swn_plan_node *node, const struct disk *d, int lodging, struct swn_step *to)
 {
     size_t n = 0;
-    uint64_t tail = node->bytes - node->keep_head, same = tail >= 2 * node->piece ? tail / node->piece - 1 : 0;
+    uint64_t tail = node->bytes - node->keep_bytes, same = tail >= 2 * node->piece ? tail / node->piece - 1 : 0;
     double each = node->compute_ns / (double)node->bytes;
-    if (node->keep_head)
-        to[n++] = (struct swn_step){.compute_ns = each * (double)node->keep_head, .times = 1, .room = node->spare};
+    double before = each * (double)node->keep_bytes / (double)(same + 1);
     for (int last = !same; tail && last < 2; last++) {
         uint64_t bytes = last ? tail - same * node->piece : node->piece;
         to[n] = (struct swn_step){.bytes = bytes,
                                   .piece = bytes,
+                                  .before_ns = before,
                                   .compute_ns = each * (double)bytes,
                                   .times = last ? 1 : same,
                                   .spare = lodging ? node->spare : 0,
@@ -196,6 +196,7 @@ static void read_step(struct run *r, const struct swn_step *step, struct lodger 
 
 static void run_step(struct run *r, const struct swn_step *step, struct lodger *l, size_t i)
 {
+    r->end += step->before_ns;
     if (step->bytes) {
         read_step(r, step, l, i);
         r->end = r->end > r->disk_free ? r->end : r->disk_free;
@@ -216,7 +217,7 @@ static void least_times(const struct swn_step *steps, size_t count, double *comp
         const struct swn_step *s = &steps[i];
         double times = (double)s->times;
         uint64_t parts = !s->bytes || s->mapped ? s->mapped && s->bytes : (s->bytes + s->piece - 1) / s->piece;
-        *compute += times * s->compute_ns;
+        *compute += times * (s->before_ns + s->compute_ns);
         *read += parts ? times * ((double)(parts - 1) * s->read_ns + s->last_ns) : 0;
     }
 }
@@ -265,7 +266,7 @@ double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, si
     size_t all = 0, reading = 0;
     struct run run = {.window = window};
     struct lodger lodger = {0};
-    s->step = reserve(s->step, &s->step_room, 3 * n, sizeof *s->step);
+    s->step = reserve(s->step, &s->step_room, 2 * n, sizeof *s->step);
     if (!s->step)
         return 0;
     for (size_t i = 0; i < n; i++) {

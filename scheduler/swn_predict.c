@@ -40,11 +40,18 @@ uint64_t swn_predict_least(const struct swn_predict *p)
     return least < demand ? least : demand;
 }
 
+/* 0 s per byte: no disk is that fast. */
+static double bytes_per_ns(double alpha)
+{
+    return alpha > 0 ? 1e-9 / alpha : 1e9;
+}
+
 static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, double ns)
 {
     struct swn_plan_node node = {.bytes = p->layers[i].bytes, .compute_ns = ns};
     const struct swn_predict_more *more = p->more ? &p->more[i] : NULL;
-    if (more && swn_plan_worth_slicing(node.bytes, budget_bytes))
+    if (more && (swn_plan_worth_slicing(node.bytes, budget_bytes) ||
+                 swn_plan_gains_by_slices(node.bytes, budget_bytes, ns, bytes_per_ns(p->c.alpha))))
         node.unit = more->slice_bytes;
     if (more && more->activation_bytes && more->activation_bytes < p->other_bytes)
         node.spare = p->other_bytes - more->activation_bytes;
@@ -96,8 +103,8 @@ uint64_t swn_predict_read_bytes(const struct swn_layer *layers, size_t n)
 static int predict(const struct swn_predict *p, struct swn_plan_node *nodes, size_t n, uint64_t weights, double alpha,
                    struct swn_plan *out)
 {
-    double speed = alpha > 0 ? 1e-9 / alpha : 1e9; /* bytes per ns; 0 s per byte: no disk is that fast */
-    return swn_plan_predict(nodes, n, weights, speed, swn_predict_read_s(p->layers, p->n, p->c.beta) * 1e9, out);
+    return swn_plan_predict(nodes, n, weights, bytes_per_ns(alpha),
+                            swn_predict_read_s(p->layers, p->n, p->c.beta) * 1e9, out);
 }
 
 /* Part of the time. */

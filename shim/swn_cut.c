@@ -4,6 +4,7 @@
 
 #include "swn_engine_priv.h"
 #include "swn_plan.h"
+#include "swn_plan_pieces.h"
 
 /* So often a weight in slices that could not be cut as planned is tried again, before what it does get counts. */
 #define TRIES 8
@@ -108,16 +109,16 @@ static void empty_for_joining(struct swn_engine *e, struct swn_range *r)
 }
 
 /* Joins the pieces between which the plan has no cut, so that they do not become ever smaller from plan to plan.
- * `spare`: not by emptying what stays of the head, which the rest of it may yet come to. */
+ * `spare`: not by emptying what stays of what is kept, which the rest of it may yet come to. */
 static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node, int spare)
 {
     for (struct swn_range *r = lead; r->rest;) {
-        int planned = swn_plan_cuts(node, r->rest->addr - lead->addr);
-        int head = spare && r->rest->addr < lead->addr + node->keep_head;
+        size_t at = r->rest->addr - lead->addr;
+        int planned = swn_plan_cuts(node, at), kept = spare && swn_plan_keeps(node, at, at + 1);
         if (!planned && node->sliced && !joinable(r, r->rest)) {
-            if (!head || !stays(r))
+            if (!kept || !stays(r))
                 empty_for_joining(e, r);
-            if (!head || !stays(r->rest))
+            if (!kept || !stays(r->rest))
                 empty_for_joining(e, r->rest);
         }
         if (planned || !joinable(r, r->rest))
@@ -125,6 +126,15 @@ static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const 
         else
             join(e, r);
     }
+}
+
+/* Cuts the weight where the plan wants pieces of it to come and go on their own. 0, or -errno of `cut`. */
+static int cut_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
+{
+    int err = 0;
+    for (uint64_t at = swn_plan_next_cut(node, 0); at < node->bytes && !err; at = swn_plan_next_cut(node, at))
+        err = cut(e, lead, (size_t)at);
+    return err;
 }
 
 void swn_cut_oversize(struct swn_engine *e, struct swn_range *r)
@@ -155,27 +165,12 @@ int swn_cut_early(struct swn_engine *e, struct swn_arg *arg)
     if (bytes <= window_of(e) || 2 * piece > window_of(e))
         return 0;
     lead->readers -= arg->reading;
-    int err = 0;
     join_as_planned(e, lead, &whole, 0);
-    for (size_t at = piece; at < bytes && !err; at += piece)
-        err = swn_plan_cuts(&whole, at) ? cut(e, lead, at) : 0;
+    int err = cut_as_planned(e, lead, &whole);
     lead->readers += arg->reading;
     arg->remap = 0;
     lead->slice = piece;
     return lead->sliced = arg->sliced = !err && lead->rest;
-}
-
-/* Cuts the weight where the plan wants pieces of it to come and go on their own. 0, or -errno of `cut`. */
-static int cut_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
-{
-    if (node->keep)
-        return 0;
-    size_t bytes = (size_t)node->bytes, at = (size_t)node->keep_head / SWN_GRANULE * SWN_GRANULE;
-    size_t piece = node->piece ? (size_t)node->piece : bytes;
-    int err = 0;
-    for (; at < bytes && !err; at += piece)
-        err = swn_plan_cuts(node, at) ? cut(e, lead, at) : 0;
-    return err;
 }
 
 /* Whether a piece ends where the plan has no cut. */
@@ -190,7 +185,7 @@ static int cut_otherwise(const struct swn_range *lead, const struct swn_plan_nod
 static void tell_pieces(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node)
 {
     for (struct swn_range *r = lead; r; r = r->rest) {
-        r->keep = node->keep || r->addr + r->span <= lead->addr + node->keep_head;
+        r->keep = swn_plan_keeps(node, r->addr - lead->addr, r->addr + r->len - lead->addr);
         r->oversize = !r->keep && node->oversize;
         if (!r->keep && r->frame && r->frame->kept && !swn_cut_in_use(r))
             swn_policy_unkeep(e, r);
@@ -201,11 +196,11 @@ int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn
 {
     if (lead->sliced && lead->readers) /* who has begun to take slices takes them all as they are */
         return -EBUSY;
-    /* In this order: of a head that is to be shorter the rest stays. */
+    /* In this order: where less is to be kept than before, the rest stays. */
     int busy = cut_as_planned(e, lead, node) ? -EBUSY : 0;
     join_as_planned(e, lead, node, 1);
     lead->sliced = node->sliced;
-    lead->planned_head = (size_t)node->keep_head;
+    lead->planned_keep = (size_t)node->keep_bytes;
     lead->planned_piece = lead->slice = (size_t)node->piece;
     lead->cut_otherwise = node->sliced && cut_otherwise(lead, node) ? TRIES : 0;
     tell_pieces(e, lead, node);
@@ -219,38 +214,40 @@ static void make_alike(struct swn_engine *e, struct swn_range *lead, const struc
     for (struct swn_range *r = lead; r->rest; r = r->rest) {
         int home = atomic_load(&r->state) == SWN_HOME;
         struct swn_range *in = home ? r : r->rest, *out = home ? r->rest : r;
-        if (swn_plan_cuts(node, r->rest->addr - lead->addr) || atomic_load(&in->state) != SWN_HOME ||
+        size_t at = r->rest->addr - lead->addr;
+        if (swn_plan_cuts(node, at) || atomic_load(&in->state) != SWN_HOME ||
             atomic_load(&out->state) != SWN_STREAMED || swn_cut_in_use(in) || swn_cut_in_use(out) || in->shared ||
             out->shared)
             continue;
-        if (r->rest->addr >= lead->addr + node->keep_head || stays(out) || swn_policy_bring_home(e, out, 0))
+        if (!swn_plan_keeps(node, at, at + 1) || stays(out) || swn_policy_bring_home(e, out, 0))
             swn_policy_spill(e, in);
     }
 }
 
-/* Where some of the head stays, the rest of it comes to it now. The lock is let go of while it is read, but no plan
- * cuts a weight that has a reader. */
-static void complete_head(struct swn_engine *e, struct swn_range *lead, struct swn_thread_state *t)
+/* Where some of what is kept in one piece stays, the rest of it comes to it now. The lock is let go of while it is
+ * read, but no plan cuts a weight that has a reader. */
+static void complete_kept(struct swn_engine *e, struct swn_range *lead, struct swn_thread_state *t)
 {
-    struct swn_range *r = lead;
-    while (r && r->keep && !stays(r))
-        r = r->rest;
-    if (!r || !r->keep || !t)
-        return;
-    for (r = lead; r && r->keep; r = r->rest) {
-        struct swn_arg arg = {.use = SWN_USE_WEIGHT,
-                              .ours = 1,
-                              .reading = 1,
-                              .data = r->addr,
-                              .bytes = r->len,
-                              .range = r,
-                              .range_id = r->id};
-        r->readers++;
-        if (swn_reads_streamed(&arg) && !stays(r)) {
-            swn_swapin_claim(e, &arg, t, 1);
-            swn_window_lend(e, &arg, t);
+    struct swn_range *end = lead;
+    for (struct swn_range *r = lead; t && r; r = end) {
+        int some = 0;
+        for (end = r; end && end->keep == r->keep; end = end->rest)
+            some |= end->keep && stays(end);
+        for (; some && r != end; r = r->rest) {
+            struct swn_arg arg = {.use = SWN_USE_WEIGHT,
+                                  .ours = 1,
+                                  .reading = 1,
+                                  .data = r->addr,
+                                  .bytes = r->len,
+                                  .range = r,
+                                  .range_id = r->id};
+            r->readers++;
+            if (swn_reads_streamed(&arg) && !stays(r)) {
+                swn_swapin_claim(e, &arg, t, 1);
+                swn_window_lend(e, &arg, t);
+            }
+            swn_window_end_arg(e, &arg);
         }
-        swn_window_end_arg(e, &arg);
     }
 }
 
@@ -260,7 +257,7 @@ void swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg 
     size_t window = window_of(e), piece = lead->planned_piece > unit ? lead->planned_piece / unit * unit : unit;
     struct swn_plan_node node = {.bytes = swn_weight_bytes(lead),
                                  .piece = 2 * piece <= window ? piece : unit,
-                                 .keep_head = lead->planned_head / unit * unit,
+                                 .keep_bytes = lead->planned_keep / unit * unit,
                                  .sliced = 1};
     if (!lead->sliced || lead->written || unit > window || lead->readers != arg->reading)
         return;
@@ -281,14 +278,14 @@ void swn_cut_again(struct swn_engine *e, const struct swn_op *op, struct swn_arg
     if (!e->planned || !lead->cut_otherwise || lead->cut_for == op->seq)
         return;
     struct swn_plan_node node = {
-        .bytes = swn_weight_bytes(lead), .piece = lead->planned_piece, .keep_head = lead->planned_head, .sliced = 1};
+        .bytes = swn_weight_bytes(lead), .piece = lead->planned_piece, .keep_bytes = lead->planned_keep, .sliced = 1};
     lead->readers -= arg->reading;
     /* Not under the slices of another thread. */
     if (!lead->readers && !cut_as_planned(e, lead, &node)) {
         make_alike(e, lead, &node);
         tell_pieces(e, lead, &node);
         lead->readers += arg->reading;
-        complete_head(e, lead, t);
+        complete_kept(e, lead, t);
         lead->readers -= arg->reading;
         join_as_planned(e, lead, &node, 0);
     }

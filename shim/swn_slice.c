@@ -62,12 +62,18 @@ static size_t fitting_unit(size_t unit, const struct swn_rows *rows, size_t byte
     return both && both < bytes / SWN_GRANULE ? (size_t)both * SWN_GRANULE : unit;
 }
 
-/* A profile is for any budget. */
-static int worth_slicing(const struct swn_engine *e, size_t bytes)
+/* A profile is for any budget. What an operator takes, and what the disk gives, is known once there has been a plan. */
+static int worth_slicing(struct swn_engine *e, const struct swn_range *r)
 {
+    size_t bytes = swn_weight_len(r);
+    double latency_ns;
     if (e->config.without & SWN_WITHOUT_SLICES)
         return 0;
-    return swn_plan_worth_slicing(bytes, e->record && !e->pool ? 0 : e->goal_bytes);
+    if (swn_plan_worth_slicing(bytes, e->record && !e->pool ? 0 : e->goal_bytes))
+        return 1;
+    return e->planned && r->node >= 0 &&
+           swn_plan_gains_by_slices(bytes, e->goal_bytes, e->nodes[r->node].compute_ns,
+                                    swn_policy_disk_speed(e, &latency_ns));
 }
 
 static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
@@ -125,7 +131,7 @@ size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows 
         forget_other_budget(e, r);
     if (r && !given_up(&r->slicing, rows->shape)) {
         size_t bytes = swn_weight_len(r);
-        if (r->slice_unit || worth_slicing(e, bytes))
+        if (r->slice_unit || worth_slicing(e, r))
             set_unit(e, r, fitting_unit(r->slice_unit, rows, bytes));
         /* At any time before the plan: the first time it may still have been in memory. */
         if (r->slice_unit) {
@@ -155,7 +161,7 @@ int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = weight_of(&op->args[index]);
-    int wanted = r && r->slicing.given_up_for != shape && (r->slice_unit || worth_slicing(e, swn_weight_len(r)));
+    int wanted = r && r->slicing.given_up_for != shape && (r->slice_unit || worth_slicing(e, r));
     pthread_mutex_unlock(&e->lock);
     return wanted;
 }

@@ -13,6 +13,7 @@
 
 #include "swn_engine_priv.h"
 #include "swn_plan.h"
+#include "swn_plan_pieces.h"
 #include "swn_plan_steps.h"
 #include "swn_slowness.h"
 #include "swn_random.h"
@@ -52,19 +53,19 @@ static void check(const struct swn_plan_node *nodes, size_t n, uint64_t budget, 
     double compute = 0;
     for (size_t i = 0; i < n; i++) {
         assert_false(nodes[i].keep && nodes[i].oversize);
-        assert_true(nodes[i].keep_head <= nodes[i].bytes);
-        assert_true(!nodes[i].keep_head || !nodes[i].keep);
-        kept += nodes[i].keep ? nodes[i].bytes : nodes[i].keep_head;
-        streamed += nodes[i].keep ? 0 : nodes[i].bytes - nodes[i].keep_head;
+        assert_true(nodes[i].keep_bytes <= nodes[i].bytes);
+        assert_true(!nodes[i].keep_bytes || !nodes[i].keep);
+        kept += nodes[i].keep ? nodes[i].bytes : nodes[i].keep_bytes;
+        streamed += nodes[i].keep ? 0 : nodes[i].bytes - nodes[i].keep_bytes;
         /* Left to the mapping: what no window could hold, and what the chosen one cannot. */
         assert_true(nodes[i].bytes <= budget || nodes[i].oversize || nodes[i].sliced);
         assert_true(!nodes[i].oversize || nodes[i].bytes > plan->window_bytes);
-        uint64_t tail = nodes[i].bytes - nodes[i].keep_head;
+        uint64_t tail = nodes[i].bytes - nodes[i].keep_bytes;
         if (nodes[i].sliced) {
             assert_false(nodes[i].keep || nodes[i].oversize);
             assert_true(nodes[i].unit && nodes[i].piece && nodes[i].piece % nodes[i].unit == 0);
             /* Whatever is kept of it, the same slices. */
-            assert_int_equal(nodes[i].keep_head % nodes[i].piece, 0);
+            assert_int_equal(nodes[i].keep_bytes % nodes[i].piece, 0);
             assert_true(tail >= nodes[i].piece || tail == nodes[i].bytes);
             /* No slice is small, where there is a choice: math libraries compute small products in other ways. */
             uint64_t last = 0, least = budget < 8 * MIB && plan->window_bytes < 4 * MIB ? 256 * KIB : 2 * MIB;
@@ -148,7 +149,7 @@ static void within_the_budget(void **state)
         check(nodes, n, budget, &plan);
         for (size_t i = 0; i < n; i++) {
             oversize += nodes[i].oversize != 0;
-            heads += nodes[i].keep_head != 0;
+            heads += nodes[i].keep_bytes != 0;
         }
     }
     assert_true(oversize > 10 && heads > 0);
@@ -197,7 +198,7 @@ static double best_of_all(const struct swn_plan_node *given, size_t n, uint64_t 
         for (size_t i = 0; i < n; i++) {
             nodes[i].keep = set >> i & 1;
             nodes[i].oversize = 0;
-            nodes[i].keep_head = 0;
+            nodes[i].keep_bytes = 0;
             kept += nodes[i].keep ? nodes[i].bytes : 0;
             if (!nodes[i].keep && nodes[i].bytes > largest)
                 largest = nodes[i].bytes;
@@ -478,7 +479,7 @@ static void vgg(void **state)
         for (size_t i = 0; i < 13; i++)
             assert_false(nodes[i].oversize);
         if (budget < 392 && budget >= 256)
-            assert_true(nodes[13].keep_head > 0); /* what is left over keeps its head */
+            assert_true(nodes[13].keep_bytes > 0); /* what is left over keeps its head */
         if (budget >= 432) { /* the largest layer is cut: its head stays, its tail goes through the window */
             double least = (double)(total - budget * MIB) / BANDWIDTH;
             least = budget * MIB > total || least < plan.compute_ns ? plan.compute_ns : least;
@@ -631,7 +632,7 @@ static void nothing_kept(void **state)
         assert_int_equal(nodes[14].oversize, nodes[14].bytes > plan.window_bytes);
         check(nodes, 16, budget * MIB, &plan);
         for (size_t i = 0; i < 16; i++)
-            assert_true(!nodes[i].keep && !nodes[i].keep_head);
+            assert_true(!nodes[i].keep && !nodes[i].keep_bytes);
     }
     assert_int_equal(swn_plan_ring(nodes, 0, MIB, BANDWIDTH, LATENCY, &plan), -EINVAL);
 }
@@ -661,6 +662,33 @@ static void whole_huge_pages(void **state)
     assert_int_equal(plan.window_bytes, MIB);
 }
 
+/* GPT-2 of 12 blocks whose matrices can be taken in slices of half of them, but for two, and a head of a third of all
+ * weights in rows: where computing takes as long as reading what a budget leaves, neither waits long for the other. The
+ * window and what each read costs are in it, so it is not the limit; with the head's kept rows first it was 1.43. */
+static void neither_waits_in_gpt2(void **state)
+{
+    (void)state;
+    static const struct swn_plan_node block[] = {
+        {.bytes = 27 * MIB / 4, .compute_ns = 1.03e6, .unit = 27 * MIB / 8},
+        {.bytes = 9 * MIB / 4, .compute_ns = 0.7e6},
+        {.bytes = 9 * MIB, .compute_ns = 1.5e6, .unit = 9 * MIB / 2},
+        {.bytes = 9 * MIB, .compute_ns = 1.25e6},
+    };
+    struct swn_plan_node nodes[49] = {0};
+    struct swn_plan plan;
+    for (size_t i = 0; i < 48; i++)
+        nodes[i] = block[i % 4];
+    nodes[48] = (struct swn_plan_node){.bytes = 2356 * MIB / 16, .compute_ns = 23e6, .unit = 192 * KIB};
+    for (unsigned i = 0; i < 6; i++) {
+        double speed = 2 + 0.25 * i;
+        for (uint64_t budget = 160; budget <= 440; budget += 20) {
+            assert_int_equal(swn_plan_predict(nodes, 49, budget * MIB, speed, LATENCY, &plan), 0);
+            double reading = (double)(471 - budget) * (double)MIB / speed;
+            assert_true(plan.latency_ns <= 1.27 * (reading > plan.compute_ns ? reading : plan.compute_ns));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -682,6 +710,7 @@ int main(void)
         cmocka_unit_test(vgg_lodged),
         cmocka_unit_test(half_the_bytes),
         cmocka_unit_test(whole_huge_pages),
+        cmocka_unit_test(neither_waits_in_gpt2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -417,6 +417,50 @@ static void to_and_fro(void *arg)
     end();
 }
 
+/* Operators that take so many times two milliseconds together; a longer time between two is no computing. */
+static void compute(unsigned times)
+{
+    while (times--) {
+        struct swn_op op = {.name = "aten::test"};
+        swn_engine_op_begin(&op);
+        usleep(1000);
+        swn_engine_op_end(&op);
+        usleep(1000);
+    }
+}
+
+/* A weight that takes a little of the budget has slices if the disk takes longer for it than its operator, and comes
+ * whole where computing takes longer anyway. */
+static void little_by_little(void *arg)
+{
+    enum { N = 12 };
+    struct tensor some[N];
+    const size_t rows = 1024, bytes = rows * ROW_BYTES; /* 6 MiB: less than an eighth */
+    for (unsigned slow = 0; slow < 2; slow++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (!child) {
+            CHECK(engine_begin(52 * MIB, *(enum swn_config_fetch *)arg, NULL) == 0);
+            for (unsigned i = 0; i < N; i++)
+                CHECK(tensor_make(&some[i], bytes, i + 1));
+            op_age();
+            size_t taken = 0, planned = 0;
+            for (unsigned k = 0; k < 60 && (slow ? planned < 4 : taken < 4 * N); k++, planned += e->planned != 0)
+                for (unsigned i = 0; i < N; i++) {
+                    taken += op_sliced(&some[i], ROW_BYTES, SIZE_MAX) > 1;
+                    compute(slow ? 40 : 0);
+                }
+            double latency_ns, speed = swn_policy_disk_speed(e, &latency_ns);
+            /* Where a processor is emulated, looking at the bytes takes longer than reading them. */
+            int gains = swn_plan_gains_by_slices(bytes, e->goal_bytes, e->nodes[0].compute_ns, speed);
+            CHECK(e->planned && (slow ? !taken : taken >= 4 * N || !gains));
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+}
+
 /* Where only some of those that come can have slices, these have them. */
 static void some_of_them(void *arg)
 {
@@ -680,6 +724,7 @@ ON_EACH_PATH(refused_once)
 ON_EACH_PATH(longer_slices)
 ON_EACH_PATH(never_right)
 ON_EACH_PATH(to_and_fro)
+ON_EACH_PATH(little_by_little)
 ON_EACH_PATH(some_of_them)
 ON_EACH_PATH(rows_of_two_lengths)
 ON_EACH_PATH(written)
@@ -705,6 +750,7 @@ int main(void)
         cmocka_unit_test(test_longer_slices),
         cmocka_unit_test(test_never_right),
         cmocka_unit_test(test_to_and_fro),
+        cmocka_unit_test(test_little_by_little),
         cmocka_unit_test(test_some_of_them),
         cmocka_unit_test(test_rows_of_two_lengths),
         cmocka_unit_test(test_written),
