@@ -19,6 +19,8 @@
 /* Where the disk takes longer than computing, also for these. */
 #define GAINS_LEAST (4 * MIB)
 #define GAINS_PART 64
+/* If it has to read for so much of the time that a pass computes. */
+#define SHORT_PART 0.65
 /* Cuts fall on granules of the arena. */
 #define CUT_STEP ((uint64_t)65536)
 /* A streamed weight may be cut further, so that reading it can begin before the whole of it has room. */
@@ -87,6 +89,11 @@ int swn_plan_gains_by_slices(uint64_t bytes, uint64_t budget_bytes, double compu
 {
     return bytes >= GAINS_LEAST && bytes > budget_bytes / GAINS_PART && compute_ns > 0 &&
            compute_ns * bytes_per_ns < (double)bytes;
+}
+
+int swn_plan_short_of_disk(uint64_t total, uint64_t budget, double compute_ns, double bytes_per_ns)
+{
+    return total > budget && (double)(total - budget) > SHORT_PART * compute_ns * bytes_per_ns;
 }
 
 uint64_t swn_plan_slice(uint64_t unit, uint64_t window)

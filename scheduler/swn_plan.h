@@ -75,8 +75,13 @@ int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes);
 /* Whether it is for one that takes less of it, as the disk takes longer for the weight than its operator does: what is
  * read whole needs a window of two such weights, or reading waits for computing. Matrices of transformers with few
  * tokens are of this kind. Where operators take longer than the disk they gain nothing, and parts of a product are
- * slower than the whole. bytes_per_ns: what the disk gives. */
+ * slower than the whole. Only where a pass is short of the disk. bytes_per_ns: what that gives. */
 int swn_plan_gains_by_slices(uint64_t bytes, uint64_t budget_bytes, double compute_ns, double bytes_per_ns);
+
+/* Whether a pass is: whether reading what of the weights does not fit the budget takes a good part of the time in which
+ * they are computed with, so that the disk must not wait. Else ResNet-152's last convolutions came in slices, which
+ * are slower, for nothing. total: bytes of all weights; budget: what there is for them. */
+int swn_plan_short_of_disk(uint64_t total, uint64_t budget, double compute_ns, double bytes_per_ns);
 
 /* Below this it never is. */
 #define SWN_PLAN_SLICED_LEAST ((uint64_t)512 << 10)

@@ -46,12 +46,25 @@ static double bytes_per_ns(double alpha)
     return alpha > 0 ? 1e-9 / alpha : 1e9;
 }
 
-static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, double ns)
+/* Whether a pass within that budget is short of the disk. */
+static int short_of_disk(const struct swn_predict *p, uint64_t budget_bytes)
+{
+    uint64_t total = 0, taken = always_there(p);
+    double ns = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        total += p->layers[i].bytes >= SWN_PREDICT_STREAMED ? p->layers[i].bytes : 0;
+        ns += swn_delay_of(&p->c, &p->layers[i]).ex * 1e9;
+    }
+    return swn_plan_short_of_disk(total, budget_bytes > taken ? budget_bytes - taken : 0, ns, bytes_per_ns(p->c.alpha));
+}
+
+static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, int is_short,
+                                    double ns)
 {
     struct swn_plan_node node = {.bytes = p->layers[i].bytes, .compute_ns = ns};
     const struct swn_predict_more *more = p->more ? &p->more[i] : NULL;
     if (more && (swn_plan_worth_slicing(node.bytes, budget_bytes) ||
-                 swn_plan_gains_by_slices(node.bytes, budget_bytes, ns, bytes_per_ns(p->c.alpha))))
+                 (is_short && swn_plan_gains_by_slices(node.bytes, budget_bytes, ns, bytes_per_ns(p->c.alpha)))))
         node.unit = more->slice_bytes;
     if (more && more->activation_bytes && more->activation_bytes < p->other_bytes)
         node.spare = p->other_bytes - more->activation_bytes;
@@ -64,10 +77,11 @@ static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, str
 {
     size_t n = 0;
     double first = 0;
+    int is_short = short_of_disk(p, budget_bytes);
     for (size_t i = 0; i < p->n; i++) {
         double ns = swn_delay_of(&p->c, &p->layers[i]).ex * 1e9;
         if (p->layers[i].bytes >= SWN_PREDICT_STREAMED)
-            nodes[n++] = node_of(p, i, budget_bytes, ns);
+            nodes[n++] = node_of(p, i, budget_bytes, is_short, ns);
         else if (n)
             nodes[n - 1].compute_ns += ns;
         else

@@ -162,6 +162,7 @@ struct swn_engine {
         untracked, live_bytes, demand_peak;
     uint64_t live_recent;   /* most live bytes of late */
     double plan_compute_ns; /* a pass with everything in memory, as the plan in force has it */
+    int plan_short;         /* its passes are short of the disk, see swn_plan.h */
     struct swn_drift drift;
     struct swn_fetch *fork_paused;
     int forked;

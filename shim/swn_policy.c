@@ -448,6 +448,9 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     e->plan_goal = d->goal;
     e->planned_other = d->other;
     e->plan_compute_ns = d->plan.compute_ns;
+    e->plan_short =
+        swn_plan_short_of_disk(d->plan.kept_bytes + d->plan.streamed_bytes, d->goal > d->other ? d->goal - d->other : 0,
+                               d->plan.compute_ns, d->bytes_per_ns);
     swn_policy_drift_begin(e, d->bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);
