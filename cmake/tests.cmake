@@ -48,7 +48,7 @@ set(t_awake_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=sched_getaffinity -Wl,--wrap=s
 # The clock, which is the simulated disk's.
 set(t_probe_queue_LINK -Wl,--wrap=clock_gettime)
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
-set(unit_tests_without_threads t_config t_cut t_divide t_order t_pickle t_plan t_reads t_results t_safetensors t_size t_zip)
+set(unit_tests_without_threads t_config t_cut t_divide t_order t_pickle t_plan t_plan_pieces t_reads t_results t_safetensors t_size t_unwatch t_zip)
 foreach(source IN LISTS unit_tests)
     get_filename_component(name ${source} NAME_WE)
     if(SWAPNET_SANITIZE MATCHES thread AND name IN_LIST unit_tests_without_threads)

@@ -20,3 +20,13 @@ double swn_times_median(const struct swn_times *t)
     double times[SWN_TIMES];
     return swn_median(times, swn_times_copy(t, times));
 }
+
+/* Of a normal distribution the median of n varies by 1.25 deviations / sqrt(n), and its quartiles are 1.35 apart. */
+double swn_times_variance(const struct swn_times *t)
+{
+    double times[SWN_TIMES];
+    size_t n = swn_times_copy(t, times);
+    swn_median(times, n); /* sorts them */
+    double deviation = n ? (times[n - 1 - n / 4] - times[n / 4]) / 1.35 : 0;
+    return n ? 1.25 * 1.25 * deviation * deviation / (double)n : 0;
+}

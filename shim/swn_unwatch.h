@@ -35,7 +35,7 @@ int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64
 /* The hook is put back though passes are left. As above. */
 int swn_unwatch_end(struct swn_unwatch *u, const struct swn_half *half);
 
-/* Seconds of a pass; below 0: not known. */
+/* Seconds of a pass; 0 where it is not more than how passes vary; below 0: not known. */
 double swn_unwatch_cost(const struct swn_unwatch *u);
 
 #endif
