@@ -106,8 +106,8 @@ struct swn_range {
     struct swn_range *rest; /* the next piece, or NULL */
     size_t slice_unit;      /* of a lead whose operator can take it in slices: multiples of so many bytes; else 0 */
     struct swn_slicing slicing;
-    /* of a lead: the plan wants what is not kept lent slice by slice; it has these many bytes at its start in one
-     * piece, and pieces of so many after it. It may be cut otherwise yet, and is tried again so many times. */
+    /* of a lead: the plan wants what is not kept lent slice by slice; so many bytes of it are kept, and its pieces have
+     * so many (swn_plan_pieces.h). It may be cut otherwise yet, and is tried again so many times. */
     int sliced;
     size_t planned_keep, planned_piece;
     size_t slice; /* of a lead: a piece of several times so many bytes is lent as several slices; 0: as one */

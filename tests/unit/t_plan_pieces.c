@@ -9,7 +9,7 @@
 #include "swn_plan_pieces.h"
 
 #define PIECE ((uint64_t)1000)
-#define MOST 200
+#define MOST 300
 
 /* One whose last slice is `more` bytes longer than the others. */
 static struct swn_plan_node slices(uint64_t count, uint64_t kept, uint64_t more)
@@ -53,25 +53,39 @@ static void more_of_it_includes_less(void **state)
         }
 }
 
-/* Among any slices in a row there are about as many kept ones as among all. */
+/* Among any slices in a row there are about as many kept ones as among all; of many slices, which would take as many
+ * mappings, some in a row go together. */
 static void spread_evenly(void **state)
 {
     (void)state;
     for (uint64_t count = 2; count <= MOST; count++)
         for (uint64_t kept = 1; kept < count; kept++) {
             struct swn_plan_node node = slices(count, kept, 0);
-            uint64_t run = 0, longest = 0, gap = 0, widest = 0;
+            uint64_t run = 0, longest = 0, gap = 0, widest = 0, turns = 0, together = (count + 95) / 96;
             for (uint64_t i = 0; i < count; i++) {
                 run = keeps(&node, i) ? run + 1 : 0;
                 gap = keeps(&node, i) ? 0 : gap + 1;
+                turns += gap == 1;
                 longest = run > longest ? run : longest;
                 widest = gap > widest ? gap : widest;
             }
             /* In perfect turns it were kept / streamed, rounded up. */
             uint64_t streamed = count - kept;
-            assert_true(longest <= 2 * ((kept + streamed - 1) / streamed));
-            assert_true(widest <= 2 * ((streamed + kept - 1) / kept));
+            assert_true(longest <= 2 * together * ((kept + streamed - 1) / streamed));
+            assert_true(widest <= 2 * together * ((streamed + kept - 1) / kept));
+            assert_true(turns <= 96);
         }
+}
+
+/* One that was cut before there was a plan for it. */
+static void no_slices_yet(void **state)
+{
+    (void)state;
+    struct swn_plan_node node = {.bytes = 10 * PIECE, .sliced = 1};
+    for (uint64_t at = 0; at <= node.bytes; at += PIECE)
+        assert_false(swn_plan_cuts(&node, at));
+    assert_int_equal(swn_plan_next_cut(&node, 0), node.bytes);
+    assert_false(swn_plan_keeps(&node, 0, PIECE));
 }
 
 static void cut_where_something_streams(void **state)
@@ -139,6 +153,7 @@ int main(void)
         cmocka_unit_test(more_of_it_includes_less),
         cmocka_unit_test(spread_evenly),
         cmocka_unit_test(cut_where_something_streams),
+        cmocka_unit_test(no_slices_yet),
         cmocka_unit_test(heads),
         cmocka_unit_test(next_cut_leaves_none_out),
     };
