@@ -177,8 +177,8 @@ static void set_tail(const struct problem *p, struct swn_plan_node *node, uint64
     node->keep_bytes = node->keep ? 0 : head;
 }
 
-/* How much longer the kept head of a node that may be cut can become, at most `room`. */
-static uint64_t head_growth(const struct problem *p, const struct swn_plan_node *node, uint64_t room)
+/* How much more of a node that may be cut can be kept, at most `room`. */
+static uint64_t keep_growth(const struct problem *p, const struct swn_plan_node *node, uint64_t room)
 {
     uint64_t slice = slice_of(p, node), step = slice ? slice : CUT_STEP;
     uint64_t tail = node->bytes - node->keep_bytes, most = tail > slice ? tail - slice : 0;
@@ -304,7 +304,7 @@ static uint64_t settle(const struct problem *p, const struct candidate *at, uint
         struct swn_plan_node *c = &p->nodes[i];
         if (c->keep || !may_cut(p, c, at))
             continue;
-        uint64_t more = head_growth(p, c, room - kept);
+        uint64_t more = keep_growth(p, c, room - kept);
         c->keep_bytes += more;
         kept += more;
     }

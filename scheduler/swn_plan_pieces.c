@@ -1,8 +1,9 @@
 #include "swn_plan_pieces.h"
 
-/* Kept and streamed slices of one weight take turns no more often: what is kept in between is a mapping, of which a
- * process has 65,530. */
-#define MOST_TURNS 96
+/* Slices take turns in groups of those that begin in the same so many bytes: how long slices are goes by the window,
+ * and another one is no reason to keep other bytes. In at most so many groups, as each kept one is a mapping. */
+#define GROUP_BYTES ((uint64_t)8 << 20)
+#define MOST_GROUPS 64
 
 /* The slices of a node, of which the last one has the rest. */
 static uint64_t slices_of(const struct swn_plan_node *node)
@@ -15,27 +16,41 @@ static uint64_t slices_of(const struct swn_plan_node *node)
 static uint64_t rank(uint64_t k, uint64_t count)
 {
     uint64_t before = 0;
-    for (uint64_t bit = 1; bit < count; bit *= 2)
-        if (k & bit) /* those that have 0 here, and the same below */
-            before += (count - k % bit + 2 * bit - 1) / (2 * bit);
+    for (unsigned bit = 0; count > (uint64_t)1 << bit; bit++)
+        if (k >> bit & 1) /* those that have 0 here, and the same below */
+            before += (count - (k & (((uint64_t)1 << bit) - 1)) + ((uint64_t)2 << bit) - 1) >> (bit + 1);
     return before;
 }
 
-/* How many slices begin to stream before this one does, the less of the node is kept: by groups of neighbours from its
- * end on, of which the first one in the node may be smaller. The last slice is the first to stream: it has another
- * length, and would be one with a kept one before it. */
-static uint64_t place_in_turn(uint64_t slice, uint64_t count)
+/* How many slices but for the last one begin before `at`. */
+static uint64_t slices_before(const struct swn_plan_node *node, uint64_t at)
 {
-    uint64_t group = (count + MOST_TURNS - 1) / MOST_TURNS, groups = (count + group - 1) / group;
-    uint64_t k = count - 1 - slice, before = rank(k / group, groups);
-    uint64_t missing = before > rank(groups - 1, groups) ? groups * group - count : 0;
-    return before * group - missing + k % group;
+    uint64_t n = (at + node->piece - 1) / node->piece, most = slices_of(node) - 1;
+    return n < most ? n : most;
 }
 
+/* How many slices begin to stream before this one does, the less of the node is kept: the last one first, as it has
+ * another length, and would be one with a kept one before it; then group by group, each from its end on. */
+static uint64_t place_in_turn(const struct swn_plan_node *node, uint64_t slice)
+{
+    uint64_t bytes = GROUP_BYTES, before = 1;
+    if (slice + 1 == slices_of(node))
+        return 0;
+    while ((node->bytes - 1) / bytes >= MOST_GROUPS)
+        bytes *= 2;
+    uint64_t groups = (node->bytes - 1) / bytes + 1, own = slice * node->piece / bytes;
+    uint64_t turn = rank(groups - 1 - own, groups);
+    for (uint64_t g = 0; g < groups; g++)
+        if (rank(groups - 1 - g, groups) < turn)
+            before += slices_before(node, (g + 1) * bytes) - slices_before(node, g * bytes);
+    return before + slices_before(node, (own + 1) * bytes) - 1 - slice;
+}
+
+/* Of one that is not kept whole something does. */
 static int streams(const struct swn_plan_node *node, uint64_t slice)
 {
     uint64_t count = slices_of(node), kept = node->keep_bytes / node->piece;
-    return place_in_turn(slice, count) < count - (kept < count ? kept : count);
+    return place_in_turn(node, slice) < count - (kept < count ? kept : count - 1);
 }
 
 static int in_slices(const struct swn_plan_node *node)

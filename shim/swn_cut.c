@@ -299,7 +299,7 @@ void swn_cut_unkept(struct swn_engine *e, const struct swn_op *op, const struct 
 {
     struct swn_range *lead = r->lead;
     size_t slice = swn_slice_bytes(r), at = r->addr - lead->addr, end = at + r->len;
-    if (!r->keep || r->frame || slice == r->len || lead->readers != arg->reading ||
+    if (!r->keep || r->frame || (slice == r->len && slice > window_of(e)) || lead->readers != arg->reading ||
         atomic_load(&r->state) != SWN_STREAMED || !swn_policy_offer_room(e, swn_round_up(r->len, SWN_PAGE)))
         return;
     lead->readers -= arg->reading;

@@ -22,6 +22,8 @@
 /* A read that others are queued behind seems to cost nothing beyond its bytes; one behind a stall, anything. */
 #define READ_LEAST_NS 50e3
 #define READ_MOST_NS 1e6
+/* Of the computing for which passes become short of the disk. */
+#define STILL_SHORT 0.75
 /* A window is whole granules, and small tensors come and go between two large ones. Without plots there is room for
  * that whenever activations are not at their peak. */
 #define PLOT_MARGIN (2 * SWN_GRANULE)
@@ -326,7 +328,7 @@ static void say_oversize(struct swn_engine *e, size_t bytes)
                 swn_format_mib(a, bytes), swn_format_mib(b, e->config.budget_bytes));
 }
 
-/* Tells every weight, or every piece of one whose head alone is kept, what has become of it. 0, or -EBUSY when one that
+/* Tells every weight, or every piece of one of which some is kept, what has become of it. 0, or -EBUSY when one that
  * is to be cut is in use: it stays whole until the plan is tried again. */
 static int apply(struct swn_engine *e, const struct swn_plan_node *nodes, const uint32_t *ids, size_t n)
 {
@@ -352,6 +354,12 @@ static size_t recalled_bytes(struct swn_engine *e)
     return bytes;
 }
 
+/* A small weight that was taken in slices while the disk was slower than now is not worth that any more. */
+static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
+{
+    return e->plan_short || swn_plan_worth_slicing(swn_weight_bytes(r), e->goal_bytes) ? r->slice_unit : 0;
+}
+
 /* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out)
 {
@@ -366,7 +374,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
         out->nodes[i] =
             (struct swn_plan_node){.bytes = swn_weight_bytes(node->range),
                                    .compute_ns = node->compute_ns,
-                                   .unit = node->range->slice_unit,
+                                   .unit = unit_of(e, node->range),
                                    .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
                                    .spare = peak > node->other_need ? peak - node->other_need : 0,
                                    .saved = swn_encoded_choose(e, node->range, out->bytes_per_ns)};
@@ -426,6 +434,15 @@ static void say_plan(const struct swn_draft *d)
             d->read_ns / 1e6, d->plan.latency_ns / 1e6);
 }
 
+/* Whether its passes are short of the disk. Those that were are for a little longer, so that slices of small weights do
+ * not come and go with every plan. */
+static int is_short(const struct swn_engine *e, const struct swn_draft *d)
+{
+    uint64_t budget = d->keep && d->goal > d->other ? d->goal - d->other : 0;
+    return swn_plan_short_of_disk(d->plan.kept_bytes + d->plan.streamed_bytes, budget,
+                                  d->plan.compute_ns * (e->plan_short ? STILL_SHORT : 1), d->bytes_per_ns);
+}
+
 /* Puts a plan into force. -EAGAIN: a weight that it knows is gone, -EBUSY: it is in force, but what is in use keeps
  * part of it from being carried out now; it is tried again. */
 int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
@@ -437,6 +454,7 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
         swn_places_refuse(e);
     int uncut = apply(e, d->nodes, d->ids, d->n);
     e->planned = 1;
+    e->plan_short = is_short(e, d);
     int err = swn_policy_resize_window(e, swn_round_up(d->plan.window_bytes, SWN_GRANULE));
     swn_pool_ring(e->pool);
     if (uncut || err == -ENOMEM) /* one that can never be as wide stays as it is */
@@ -448,9 +466,6 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     e->plan_goal = d->goal;
     e->planned_other = d->other;
     e->plan_compute_ns = d->plan.compute_ns;
-    e->plan_short =
-        swn_plan_short_of_disk(d->plan.kept_bytes + d->plan.streamed_bytes, d->goal > d->other ? d->goal - d->other : 0,
-                               d->plan.compute_ns, d->bytes_per_ns);
     swn_policy_drift_begin(e, d->bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);

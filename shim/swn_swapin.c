@@ -240,7 +240,7 @@ void swn_swapin_claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thre
         return;
     struct swn_frame *f = r->frame;
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    /* A head that is to stay goes where it stays: the window has to hold its tail. */
+    /* A piece that is to stay goes where it stays: the window has to hold the others. */
     if (!f && r->keep && r->lead->rest)
         f = keep_start(e, r);
     if (!f && size <= window_room(e)) {

@@ -21,12 +21,22 @@ double swn_times_median(const struct swn_times *t)
     return swn_median(times, swn_times_copy(t, times));
 }
 
+/* Of n sorted ones, more than two. */
+static double quartile(const double *times, size_t n, double part)
+{
+    double at = part * (double)(n + 1) - 1;
+    size_t i = (size_t)at;
+    return times[i] + (at - (double)i) * (times[i + 1] - times[i]);
+}
+
 /* Of a normal distribution the median of n varies by 1.25 deviations / sqrt(n), and its quartiles are 1.35 apart. */
 double swn_times_variance(const struct swn_times *t)
 {
     double times[SWN_TIMES];
     size_t n = swn_times_copy(t, times);
+    if (n <= 2)
+        return 0;
     swn_median(times, n); /* sorts them */
-    double deviation = n ? (times[n - 1 - n / 4] - times[n / 4]) / 1.35 : 0;
-    return n ? 1.25 * 1.25 * deviation * deviation / (double)n : 0;
+    double deviation = (quartile(times, n, 0.75) - quartile(times, n, 0.25)) / 1.35;
+    return 1.25 * 1.25 * deviation * deviation / (double)n;
 }

@@ -8,6 +8,7 @@
 #define ENOUGH 4
 /* Of a pass. What makes more of a difference is not the hook. */
 #define MOST_COST 0.3
+
 void swn_unwatch_pass(struct swn_unwatch *u, int counts)
 {
     u->begun = 1;

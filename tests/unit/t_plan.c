@@ -458,6 +458,8 @@ static void all_passes_alike(void **state)
             nodes[i].sliced = !nodes[i].keep && nodes[i].bytes >= 2 * MIB && rnd() % 2;
             nodes[i].oversize = nodes[i].oversize && !nodes[i].sliced;
             nodes[i].piece = nodes[i].sliced ? 64 * KIB + rnd() % (window / 2) : 0;
+            uint64_t pieces = nodes[i].sliced ? nodes[i].bytes / nodes[i].piece : 0;
+            nodes[i].keep_bytes = pieces > 1 ? rnd() % pieces * nodes[i].piece : 0;
         }
         double bandwidth = uniform(0.2, 4), latency = uniform(0, 2) * LATENCY;
         double all = swn_steps_pass(&steps, nodes, n, window, bandwidth, latency, 1, INFINITY);
@@ -662,6 +664,24 @@ static void whole_huge_pages(void **state)
     assert_int_equal(plan.window_bytes, MIB);
 }
 
+/* Small weights come in slices where the disk takes longer for them than their operator, and for all that does not fit
+ * for most of the pass. */
+static void which_small_weights_gain(void **state)
+{
+    (void)state;
+    const uint64_t weight = 8 * MIB, budget = 256 * MIB;
+    const double reading = (double)weight / BANDWIDTH;
+    assert_true(swn_plan_gains_by_slices(weight, budget, 0.9 * reading, BANDWIDTH));
+    assert_false(swn_plan_gains_by_slices(weight, budget, 1.1 * reading, BANDWIDTH));
+    assert_false(swn_plan_gains_by_slices(weight, budget, 0, BANDWIDTH)); /* nobody knows yet */
+    assert_false(swn_plan_gains_by_slices(weight / 2 - 1, budget, 0.1 * reading, BANDWIDTH));
+    assert_false(swn_plan_gains_by_slices(weight, 64 * weight, 0.9 * reading, BANDWIDTH));
+    assert_true(swn_plan_short_of_disk(budget + weight, budget, 1.5 * reading, BANDWIDTH));
+    assert_false(swn_plan_short_of_disk(budget + weight, budget, 1.6 * reading, BANDWIDTH));
+    assert_false(swn_plan_short_of_disk(budget, budget, 0, BANDWIDTH));
+    assert_false(swn_plan_short_of_disk(weight, budget, 0, BANDWIDTH));
+}
+
 /* GPT-2 of 12 blocks whose matrices can be taken in slices of half of them, but for two, and a head of a third of all
  * weights in rows: where computing takes as long as reading what a budget leaves, neither waits long for the other. The
  * window and what each read costs are in it, so it is not the limit; with the head's kept rows first it was 1.43. */
@@ -710,6 +730,7 @@ int main(void)
         cmocka_unit_test(vgg_lodged),
         cmocka_unit_test(half_the_bytes),
         cmocka_unit_test(whole_huge_pages),
+        cmocka_unit_test(which_small_weights_gain),
         cmocka_unit_test(neither_waits_in_gpt2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

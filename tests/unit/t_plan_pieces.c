@@ -8,8 +8,10 @@
 
 #include "swn_plan_pieces.h"
 
-#define PIECE ((uint64_t)1000)
-#define MOST 300
+#define PIECE ((uint64_t)2 << 20)
+#define MOST 400
+#define STEP (PIECE / 8)
+#define GROUP 4 /* slices of 8 MiB */
 
 /* One whose last slice is `more` bytes longer than the others. */
 static struct swn_plan_node slices(uint64_t count, uint64_t kept, uint64_t more)
@@ -31,9 +33,9 @@ static int keeps(const struct swn_plan_node *node, uint64_t i)
 static void exactly_as_much_as_planned(void **state)
 {
     (void)state;
-    for (uint64_t count = 1; count <= MOST; count++)
-        for (uint64_t kept = 0; kept < count; kept++) {
-            struct swn_plan_node node = slices(count, kept, count % 3 * 400);
+    for (uint64_t count = 1; count <= MOST; count += 1 + count / 12)
+        for (uint64_t kept = 0; kept < count; kept += 1 + count / 32) {
+            struct swn_plan_node node = slices(count, kept, count % 3 * PIECE / 3);
             uint64_t found = 0;
             for (uint64_t i = 0; i < count; i++)
                 found += (uint64_t)keeps(&node, i);
@@ -45,23 +47,23 @@ static void exactly_as_much_as_planned(void **state)
 static void more_of_it_includes_less(void **state)
 {
     (void)state;
-    for (uint64_t count = 1; count <= MOST; count++)
-        for (uint64_t kept = 1; kept < count; kept++) {
+    for (uint64_t count = 1; count <= MOST; count += 1 + count / 12)
+        for (uint64_t kept = 1; kept < count; kept += 1 + count / 32) {
             struct swn_plan_node more = slices(count, kept, 0), less = slices(count, kept - 1, 0);
             for (uint64_t i = 0; i < count; i++)
                 assert_true(keeps(&more, i) || !keeps(&less, i));
         }
 }
 
-/* Among any slices in a row there are about as many kept ones as among all; of many slices, which would take as many
- * mappings, some in a row go together. */
+/* Among any groups of slices in a row there are about as many kept ones as among all; of very many slices, which would
+ * take as many mappings, groups are larger. */
 static void spread_evenly(void **state)
 {
     (void)state;
-    for (uint64_t count = 2; count <= MOST; count++)
-        for (uint64_t kept = 1; kept < count; kept++) {
+    for (uint64_t count = 2; count <= MOST; count += 1 + count / 12)
+        for (uint64_t kept = 1; kept < count; kept += 1 + count / 32) {
             struct swn_plan_node node = slices(count, kept, 0);
-            uint64_t run = 0, longest = 0, gap = 0, widest = 0, turns = 0, together = (count + 95) / 96;
+            uint64_t run = 0, longest = 0, gap = 0, widest = 0, turns = 0, group = GROUP * (1 + (count > 64 * GROUP));
             for (uint64_t i = 0; i < count; i++) {
                 run = keeps(&node, i) ? run + 1 : 0;
                 gap = keeps(&node, i) ? 0 : gap + 1;
@@ -69,12 +71,44 @@ static void spread_evenly(void **state)
                 longest = run > longest ? run : longest;
                 widest = gap > widest ? gap : widest;
             }
-            /* In perfect turns it were kept / streamed, rounded up. */
+            /* In perfect turns it were kept / streamed, rounded up, and a group that is cut in two. */
             uint64_t streamed = count - kept;
-            assert_true(longest <= 2 * together * ((kept + streamed - 1) / streamed));
-            assert_true(widest <= 2 * together * ((streamed + kept - 1) / kept));
-            assert_true(turns <= 96);
+            assert_true(longest <= 2 * group * ((kept + streamed - 1) / streamed + 1));
+            assert_true(widest <= 2 * group * ((streamed + kept - 1) / kept + 1));
+            assert_true(turns <= 34);
+            if (count > 16 * GROUP && kept > count / 3 && streamed > count / 3)
+                assert_true(longest <= count / 4 && widest <= count / 4);
         }
+}
+
+/* Slices of twice the length keep the same bytes, those of other lengths most of them: of other plans, or of an
+ * operator that alone has them. */
+static void the_same_bytes_in_longer_slices(void **state)
+{
+    (void)state;
+    for (uint64_t count = 40; count <= 250; count += 21)
+        for (uint64_t kept = count / 4; kept < count; kept += count / 8)
+            for (uint64_t longer = PIECE + (1 << 20); longer <= 4 * PIECE; longer += 1 << 20) {
+                struct swn_plan_node node = slices(count, kept, PIECE / 2), other = node;
+                uint64_t both = 0;
+                other.piece = longer;
+                for (uint64_t at = 0; at < node.bytes; at += PIECE / 2)
+                    both += swn_plan_keeps(&node, at, at + 1) && swn_plan_keeps(&other, at, at + 1) ? PIECE / 2 : 0;
+                assert_true(both <= kept * PIECE);
+                assert_true(longer == 2 * PIECE ? both >= kept * PIECE * 9 / 10 : 2 * both + longer >= kept * PIECE);
+            }
+}
+
+static void some_of_it_streams(void **state)
+{
+    (void)state;
+    /* As where twice as long slices are wanted of one of which all but one is kept. */
+    struct swn_plan_node node = slices(9, 8, 0);
+    node.piece = 2 * PIECE;
+    assert_false(swn_plan_keeps(&node, 0, node.bytes));
+    assert_true(swn_plan_keeps(&node, 0, 6 * PIECE) && swn_plan_cuts(&node, 6 * PIECE));
+    node = slices(1, 1, 0);
+    assert_false(swn_plan_keeps(&node, 0, node.bytes));
 }
 
 /* One that was cut before there was a plan for it. */
@@ -93,7 +127,7 @@ static void cut_where_something_streams(void **state)
     (void)state;
     for (uint64_t count = 1; count <= 40; count++)
         for (uint64_t kept = 0; kept < count; kept++) {
-            struct swn_plan_node node = slices(count, kept, count % 2 * 900);
+            struct swn_plan_node node = slices(count, kept, count % 2 * (PIECE - 4));
             for (uint64_t at = 0; at <= node.bytes + PIECE; at += PIECE / 4) {
                 uint64_t i = at / PIECE;
                 int boundary = at && at % PIECE == 0 && i < count;
@@ -124,9 +158,9 @@ static void check_walk(const struct swn_plan_node *node)
 {
     uint64_t at = 0;
     do {
-        uint64_t next = at + 1;
+        uint64_t next = at - at % STEP + STEP;
         while (next < node->bytes && !swn_plan_cuts(node, next))
-            next++;
+            next += STEP;
         assert_int_equal(swn_plan_next_cut(node, at), next < node->bytes ? next : node->bytes);
         at = next;
     } while (at < node->bytes);
@@ -137,7 +171,7 @@ static void next_cut_leaves_none_out(void **state)
     (void)state;
     for (uint64_t count = 1; count <= 12; count++)
         for (uint64_t kept = 0; kept < count; kept++) {
-            struct swn_plan_node node = slices(count, kept, count % 3 * 450);
+            struct swn_plan_node node = slices(count, kept, count % 3 * PIECE / 3);
             check_walk(&node);
             node.sliced = 0;
             check_walk(&node);
@@ -152,8 +186,10 @@ int main(void)
         cmocka_unit_test(exactly_as_much_as_planned),
         cmocka_unit_test(more_of_it_includes_less),
         cmocka_unit_test(spread_evenly),
-        cmocka_unit_test(cut_where_something_streams),
+        cmocka_unit_test(the_same_bytes_in_longer_slices),
+        cmocka_unit_test(some_of_it_streams),
         cmocka_unit_test(no_slices_yet),
+        cmocka_unit_test(cut_where_something_streams),
         cmocka_unit_test(heads),
         cmocka_unit_test(next_cut_leaves_none_out),
     };
