@@ -16,7 +16,8 @@ void swn_times_add(struct swn_times *t, double ns);
 size_t swn_times_copy(const struct swn_times *t, double out[SWN_TIMES]);
 /* 0 of none. */
 double swn_times_median(const struct swn_times *t);
-/* Of that median among those of other times like these, in square seconds: as their quartiles have it; 0 of less than three. */
+/* Of that median among those of other times like these, in square seconds: as their quartiles have it; 0 of less than
+ * three. */
 double swn_times_variance(const struct swn_times *t);
 
 #endif
