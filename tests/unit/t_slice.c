@@ -242,12 +242,14 @@ static void a_part(void *arg)
         for (before = first; before->rest != last; before = before->rest)
             off += before->len;
         CHECK(n > 3 && !last->keep && !last->frame);
+        size_t bytes = swn_slice_bytes(before); /* of kept ones in a row the last one */
+        off += before->len - bytes;
         op.args[0] = (struct swn_arg){.word = &t->word, .data = t->own, .bytes = t->len, .use = weight, .from = off};
-        op.args[0].upto = off + before->len;
+        op.args[0].upto = off + bytes;
         swn_engine_op_begin(&op);
         CHECK(op.args[0].sliced);
-        const void *at = swn_slice_lend(&op, 0, off, before->len);
-        CHECK(at && tensor_right_part(t, (uintptr_t)at, off, before->len));
+        const void *at = swn_slice_lend(&op, 0, off, bytes);
+        CHECK(at && tensor_right_part(t, (uintptr_t)at, off, bytes));
         CHECK(!last->frame);
         swn_slice_lend(&op, 0, 0, 0);
         op_close(&op);
