@@ -385,9 +385,9 @@ def test_what_if(example):
         made = json.loads(plan("-o", "json", *args).stdout)
         assert sum(model["budget_bytes"] for model in made["models"]) <= made["total_bytes"]
         return made["models"]
-    two = ("-t", "80M", f"{example},name=a", f"{example},name=b,urgency=8")
+    two = ("-t", "66M", f"{example},name=a", f"{example},name=b,urgency=8")
     equal = models("--policy", "equal", *two)
-    assert [model["budget_bytes"] for model in equal] == [40 * MIB] * 2
+    assert [model["budget_bytes"] for model in equal] == [33 * MIB] * 2
     assert equal[0]["latency_s"] == equal[1]["latency_s"] > equal[0]["sufficient_latency_s"] > 0
     assert equal[0]["block_count"] == len(equal[0]["points"]) + 1 >= 4
     first, second = models(*two)
