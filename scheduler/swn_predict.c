@@ -46,16 +46,21 @@ static double bytes_per_ns(double alpha)
     return alpha > 0 ? 1e-9 / alpha : 1e9;
 }
 
+/* What of the budget there is for weights that come and go. */
+static uint64_t for_weights(const struct swn_predict *p, uint64_t budget_bytes)
+{
+    uint64_t taken = always_there(p);
+    return budget_bytes > taken ? budget_bytes - taken : 0;
+}
+
 /* Whether a pass within that budget is short of the disk. */
 static int short_of_disk(const struct swn_predict *p, uint64_t budget_bytes)
 {
-    uint64_t total = 0, taken = always_there(p);
     double ns = 0;
-    for (size_t i = 0; i < p->n; i++) {
-        total += p->layers[i].bytes >= SWN_PREDICT_STREAMED ? p->layers[i].bytes : 0;
+    for (size_t i = 0; i < p->n; i++)
         ns += swn_delay_of(&p->c, &p->layers[i]).ex * 1e9;
-    }
-    return swn_plan_short_of_disk(total, budget_bytes > taken ? budget_bytes - taken : 0, ns, bytes_per_ns(p->c.alpha));
+    return swn_plan_short_of_disk(swn_predict_demand(p) - always_there(p), for_weights(p, budget_bytes), ns,
+                                  bytes_per_ns(p->c.alpha));
 }
 
 static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, int is_short,
@@ -131,12 +136,11 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
                      struct swn_plan *out)
 {
     struct swn_plan_node *own = nodes ? NULL : calloc(p->n + 1, sizeof *own);
-    uint64_t taken = always_there(p);
     if (!nodes && !own)
         return -ENOMEM;
     nodes = nodes ? nodes : own;
     size_t n = make_nodes(p, budget_bytes, nodes);
-    uint64_t weights = budget_bytes > taken ? budget_bytes - taken : 0;
+    uint64_t weights = for_weights(p, budget_bytes);
     double slower = p->busy_alpha > p->c.alpha ? p->busy_alpha - p->c.alpha : 0;
     int rc = n ? predict(p, nodes, n, weights, p->c.alpha, out) : -EINVAL;
     double longer = 1;
