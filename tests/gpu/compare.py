@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -64,12 +65,20 @@ class Machine:
     def __init__(self, options, scratch):
         self.options, self.scratch = options, scratch
         self.deadline = time.monotonic() + options.minutes * 60
-        self.runs = 0
+        self.runs, self.lock = 0, threading.Lock()
+
+    def log(self, command, env, done, seconds):
+        if not self.options.log:
+            return
+        settings = {k: v for k, v in env.items() if k.startswith(("SWAPNET", "GPU_", "STANDIN"))}
+        with self.lock, self.options.log.open("a") as log:
+            log.write(f"{' '.join(map(str, command))}\n{settings}\nstatus {done.returncode}, {seconds:.1f} s\n{done.stderr}\n")
 
     def run(self, *args, budget=None, **settings):
         """work.py with these arguments; under swapnet when there is a budget, in bytes."""
-        self.runs += 1
-        where = self.scratch / str(self.runs)
+        with self.lock:
+            self.runs += 1
+            where = self.scratch / str(self.runs)
         where.mkdir()
         env = {k: v for k, v in os.environ.items() if not k.startswith("SWAPNET") and k != "LD_PRELOAD"}
         env |= {"PYTHONDONTWRITEBYTECODE": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
@@ -85,12 +94,14 @@ class Machine:
         if seconds <= 0:
             return Run({}, {}, {}, [], "not reached in time")
         command = [self.options.python, HERE / "work.py", where / "record.json", *map(str, args)]
+        started = time.monotonic()
         try:
             done = subprocess.run(command, env=env, cwd=where, capture_output=True, text=True,
                                   timeout=min(seconds, self.options.minutes * 12), stdin=subprocess.DEVNULL, check=False)
         except subprocess.TimeoutExpired:
             return Run({}, {}, {}, [], "did not end")
         lines = [line for line in done.stderr.splitlines() if line.startswith("swapnet:")]
+        self.log(command, env, done, time.monotonic() - started)
         record, stats = _json(where / "record.json"), _json(where / "stats.json")
         shutil.rmtree(where)
         run = Run(record.get("values", {}), record.get("notes", {}), stats, lines)
@@ -340,21 +351,25 @@ def main():
     parser.add_argument("--standin", help="nano, xavier, orin, thor or discrete: no GPU but tests/standin")
     parser.add_argument("--small", action="store_true", help="small models, few runs: tries the script itself")
     parser.add_argument("--minutes", type=float, default=60, help="for all of it; what is not reached then has failed")
+    parser.add_argument("--jobs", type=int, help="so many processes at once, of those that nobody measures")
+    parser.add_argument("--log", type=pathlib.Path, help="gets what every process has to say")
     options = parser.parse_args()
     size, table = SMALL if options.small else FULL, Table()
     with tempfile.TemporaryDirectory(prefix="swapnet-gpu-", dir=os.environ.get("SWAPNET_TEST_DIR", "/var/tmp")) as scratch:
         machine = Machine(options, pathlib.Path(scratch))
-        # Processes side by side would share the device's time, which only the stand-in's users do not measure.
-        with concurrent.futures.ThreadPoolExecutor(4 if options.standin else 1) as pool:
+        # Processes side by side share the device's time and memory, which nobody measures of a stand-in.
+        jobs = options.jobs or (4 if options.standin else 1)
+        with (concurrent.futures.ThreadPoolExecutor(jobs) as pool,
+              concurrent.futures.ThreadPoolExecutor(jobs if options.standin else 1) as alone):
             facts = about(machine, size, table)
             checkpoints = facts and saved(machine, (size.moved, *size.models), table)
             if checkpoints:
                 shares = bool(facts["attributes"]["integrated"])
                 speed = disk_speed(checkpoints[size.models[-1]][0], table) if shares else facts["pinned_bytes_per_s"]
                 moved(machine, size, table, checkpoints[size.moved], pool)
-                leaks(machine, size, table, shares, pool)
+                leaks(machine, size, table, shares, alone)
                 ruled(machine, size, table, shares, pool)
-                latencies(machine, size, table, checkpoints, speed, shares, pool)
+                latencies(machine, size, table, checkpoints, speed, shares, alone)
     table.say()
     table.say(f"{machine.runs} processes, {len(table.failures)} failures")
     for failure in table.failures:
