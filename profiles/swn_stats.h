@@ -54,6 +54,7 @@ struct swn_stats {
     uint64_t device_peak_bytes;     /* and at its highest */
     uint64_t device_kept_bytes;     /* of such weights that got PyTorch's memory, or a graph keeps beyond that */
     uint64_t device_swap_ins;
+    uint64_t device_pinned_bytes;  /* of ours, copies of such weights, for which the budget has room */
     uint64_t device_swapped_bytes; /* read from disk for them */
     uint64_t device_stall_ns;      /* operators waiting for them */
     double urgency;                /* 1 is ordinary */

@@ -70,6 +70,7 @@ static const struct field {
     FIELD(NUMBER, device_peak_bytes),
     FIELD(NUMBER, device_kept_bytes),
     FIELD(NUMBER, device_swap_ins),
+    FIELD(NUMBER, device_pinned_bytes),
     FIELD(NUMBER, device_swapped_bytes),
     FIELD(NUMBER, device_stall_ns),
     FIELD(REAL, urgency),

@@ -13,6 +13,7 @@ static const struct swn_cuda_entry runtime[] = {
     {"cudaEventSynchronize", offsetof(struct swn_cuda_swap, event_synchronize)},
     {"cudaEventDestroy", offsetof(struct swn_cuda_swap, event_destroy)},
     {"cudaMemcpyAsync", offsetof(struct swn_cuda_swap, memcpy_async)},
+    {"cudaStreamWaitEvent", offsetof(struct swn_cuda_swap, stream_wait)},
 };
 
 static const struct swn_cuda_entry driver[] = {

@@ -20,6 +20,7 @@ struct swn_cuda_swap {
     int (*event_synchronize)(void *event);
     int (*event_destroy)(void *event);
     int (*memcpy_async)(void *to, const void *from, size_t bytes, int kind, void *stream);
+    int (*stream_wait)(void *stream, void *event, unsigned flags);
 };
 
 /* CUmemAllocationProp and CUmemAccessDesc */

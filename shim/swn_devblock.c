@@ -10,6 +10,7 @@
 #define BLOCK_PART 16
 #define BLOCK_MOST ((size_t)32 << 20)
 #define SIZES 8
+#define CHUNKS 2
 
 size_t swn_devblock_from(const struct swn_devswap *s, uint32_t id)
 {
@@ -81,11 +82,11 @@ void swn_devblock_free(struct swn_devswap *s, struct block *b)
     free(b);
 }
 
-/* Mapping takes a while for each chunk, so they are not of the least size there is. */
 size_t swn_devblock_chunk(size_t unit, size_t capacity)
 {
     size_t block = capacity / BLOCK_PART < BLOCK_MOST ? capacity / BLOCK_PART : BLOCK_MOST;
-    return swn_round_up(block / SIZES > unit ? block / SIZES : unit, unit);
+    size_t chunk = swn_round_up(block / CHUNKS, unit);
+    return chunk > unit ? chunk : 0;
 }
 
 size_t swn_devblock_cost(const struct block *b)

@@ -8,6 +8,10 @@
 
 /* A buffer that is larger than a block by less than this part of it is about as large. */
 #define NEAR_PART 4
+/* One that is among this part of the blocks, in the order in which they are needed last, is needed nearly last. Of a
+ * few none is. */
+#define LAST_PART 4
+#define FEW 4
 
 static _Atomic uint64_t resident_bytes, peak_bytes;
 
@@ -29,8 +33,9 @@ static void note_held(struct swn_devswap *s, size_t bytes, int sign)
 
 int swn_devbuffer_take(struct swn_devswap *s, struct block *b, struct swn_devbuffer *out)
 {
-    int err = 0;
+    int err;
     swn_devblock_set(s, b, LEAVING); /* nobody records an event any more */
+    err = swn_devflight_land(s, b->flight);
     pthread_mutex_unlock(&s->lock);
     for (struct use *u = b->uses; u && !err; u = u->next)
         err = s->pool.swap.event_synchronize(u->event);
@@ -57,20 +62,52 @@ int swn_devbuffer_drop(struct swn_devswap *s, struct swn_devbuffer buffer)
     return err;
 }
 
-/* The block that is needed last of those that nobody uses, and whose buffers have so many bytes. For one that was asked
- * for (or none: for good) any will do; for one that is read ahead, only what is needed later. */
-static struct block *victim(const struct swn_devswap *s, const struct block *wanted, size_t least, size_t most)
+/* Whether a is needed later than b. */
+static int later(const struct block *a, const struct block *b)
+{
+    return a->next_use != b->next_use ? a->next_use > b->next_use : a->last_use < b->last_use;
+}
+
+/* The block that is needed last of those that nobody uses, whose buffers have so many bytes, and, if `after` is one,
+ * that are needed before it. */
+static struct block *last_needed(const struct swn_devswap *s, const struct block *wanted, size_t least, size_t most,
+                                 const struct block *after)
 {
     struct block *best = NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct block *b = s->blocks[i];
         if (b->state != IN || b->users || b->dying || b->buffer.bytes < least || b->buffer.bytes > most ||
-            (wanted && !wanted->users && b->next_use <= wanted->next_use))
+            (wanted && !wanted->users && b->next_use <= wanted->next_use) || (after && !later(after, b)))
             continue;
-        if (!best || b->next_use > best->next_use || (b->next_use == best->next_use && b->last_use < best->last_use))
+        if (!best || later(b, best))
             best = b;
     }
     return best;
+}
+
+/* The device has done with all that was launched. */
+static int is_quiet(const struct swn_devswap *s, const struct block *b)
+{
+    int err = b->flight > s->landed;
+    for (const struct use *u = b->uses; u && !err; u = u->next)
+        if ((err = s->pool.swap.event_query(u->event)))
+            s->pool.cuda.last_error();
+    return !err;
+}
+
+/* Who is to leave for `wanted`: of what is read ahead, only what is needed later; for one that was asked for (or none:
+ * for good) any will do. Best is who is needed last, but where that is who was used last, the device may not have come
+ * to him yet, or his bytes are still on their way. Rather than wait for that, one of those goes that are needed
+ * shortly before him. */
+static struct block *victim(const struct swn_devswap *s, const struct block *wanted, size_t least, size_t most)
+{
+    struct block *best = last_needed(s, wanted, least, most, NULL), *b = best;
+    size_t in = 0;
+    for (size_t i = 0; best && i < s->count; i++)
+        in += s->blocks[i]->state == IN;
+    for (size_t skips = in > FEW ? (in - FEW) / LAST_PART : 0; b && !is_quiet(s, b); skips--)
+        b = skips ? last_needed(s, wanted, least, most, b) : NULL;
+    return b ? b : best;
 }
 
 static int make(struct swn_devswap *s, struct swn_devbuffer *out)
@@ -132,13 +169,23 @@ void swn_devbuffer_spare(struct swn_devswap *s, struct swn_devbuffer buffer)
         swn_devbuffer_drop(s, buffer);
 }
 
+static int take_spare(struct swn_devswap *s, size_t bytes, size_t largest, struct swn_devbuffer *out)
+{
+    size_t before = swn_devspares_bytes(&s->spare);
+    int err = swn_devspares_take(&s->spare, &s->pool, bytes, largest, out);
+    size_t lost = err ? before - swn_devspares_bytes(&s->spare) : 0;
+    if (lost)
+        note_held(s, lost, -1);
+    return err;
+}
+
 /* What was made for b, beside what was there. */
 static int made(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
 {
     if (out->bytes == b->bytes)
         return 0;
     swn_devbuffer_spare(s, *out);
-    return swn_devspares_take(&s->spare, &s->pool, b->bytes, b->bytes, out) ? -EAGAIN : 0;
+    return take_spare(s, b->bytes, b->bytes, out) ? -EAGAIN : 0;
 }
 
 /* To make one, or to give one up, may stop the device, so that has to come to an end. It does: where no buffer does for
@@ -148,7 +195,7 @@ int swn_devbuffer_find(struct swn_devswap *s, const struct block *b, struct swn_
 {
     /* Those who have claimed room find it, whatever the others have got. */
     size_t more = most(s) > s->claimed ? most(s) - s->claimed : 0, largest = b->users ? b->bytes + more : SIZE_MAX;
-    if (!swn_devspares_take(&s->spare, &s->pool, b->bytes, largest, out))
+    if (!take_spare(s, b->bytes, largest, out))
         return 0;
     struct swn_devbuffer taken;
     size_t lacks = b->bytes - (s->pool.way->fixed ? swn_devspares_bytes(&s->spare) : 0);

@@ -617,6 +617,15 @@ void swn_device_follow_budget(void)
     }
 }
 
+void swn_device_wake(void)
+{
+    pthread_mutex_lock(&devices_lock);
+    for (struct device *d = devices; d < devices + DEVICES; d++)
+        if (d->swapper)
+            swn_devswap_wake(d->swapper);
+    pthread_mutex_unlock(&devices_lock);
+}
+
 /* In-place operators are seen by the hook only. */
 int swn_device_watch(void)
 {

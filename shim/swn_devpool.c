@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "swn_arena.h"
+#include "swn_devchunks.h"
 #include "swn_engine.h"
 
 /* A stage is this part of the budget, which it counts against. */
@@ -136,137 +137,11 @@ static int leave_managed(struct swn_devpool *p, struct swn_devbuffer *b)
     return attach(p, b, SWN_CUDA_ATTACH_HOST);
 }
 
-/* --- the card's memory --- */
-
-static struct swn_cuda_memory_kind kind_of(const struct swn_devpool *p)
-{
-    return (struct swn_cuda_memory_kind){.type = SWN_CUDA_MEMORY_PINNED,
-                                         .location = {.type = SWN_CUDA_LOCATION_DEVICE, .id = p->device}};
-}
-
-static int open_mapped(struct swn_devpool *p)
-{
-    struct swn_cuda_memory_kind kind = kind_of(p);
-    int has = 0;
-    int err = swn_cuda_find_virtual(&p->driver);
-    if (!err)
-        err = p->driver.device_attribute(&has, SWN_CUDA_VIRTUAL_MEMORY, p->device);
-    if (!err && !has)
-        err = -ENOSYS;
-    return err ? err : p->driver.granularity(&p->unit, &kind, 0);
-}
-
-struct swn_devchunk {
-    unsigned long long handle;
-    struct swn_devchunk *next;
-};
-
-static struct swn_devchunk *chunk_new(struct swn_devpool *p)
-{
-    struct swn_cuda_memory_kind kind = kind_of(p);
-    struct swn_devchunk *c = calloc(1, sizeof *c);
-    if (c && p->driver.create(&c->handle, p->unit, &kind, 0)) {
-        free(c);
-        return NULL;
-    }
-    return c;
-}
-
-/* What the driver does not take back stays in the buffer. */
-static int drop_mapped(struct swn_devpool *p, struct swn_devbuffer *b)
-{
-    while (b->chunks) {
-        struct swn_devchunk *c = b->chunks;
-        int err = p->driver.release(c->handle);
-        if (err)
-            return err;
-        b->chunks = c->next;
-        free(c);
-    }
-    return 0;
-}
-
-static int make_mapped(struct swn_devpool *p, struct swn_devbuffer *b)
-{
-    b->chunks = NULL;
-    for (size_t off = 0; off < b->bytes; off += p->unit) {
-        struct swn_devchunk *c = chunk_new(p);
-        if (!c) {
-            drop_mapped(p, b);
-            return -ENOMEM;
-        }
-        c->next = b->chunks;
-        b->chunks = c;
-    }
-    return 0;
-}
-
-void swn_devpool_divide(const struct swn_devpool *p, struct swn_devbuffer *from, size_t bytes, struct swn_devbuffer *to)
-{
-    struct swn_devchunk *first = from->chunks, **end = &first;
-    for (size_t off = 0; off < bytes; off += p->unit)
-        end = &(*end)->next;
-    from->chunks = *end;
-    from->bytes -= bytes;
-    *end = NULL;
-    *to = (struct swn_devbuffer){.bytes = bytes, .chunks = first};
-}
-
-void swn_devpool_join(struct swn_devbuffer *to, struct swn_devbuffer *from)
-{
-    struct swn_devchunk **end = &from->chunks;
-    while (*end)
-        end = &(*end)->next;
-    *end = to->chunks;
-    to->chunks = from->chunks;
-    to->bytes += from->bytes;
-    *from = (struct swn_devbuffer){0};
-}
-
-/* Chunks are taken out one by one, as they were put in: the driver wants whole mappings. Returns how many are out. */
-static size_t unmap_chunks(struct swn_devpool *p, char *at, size_t chunks, int *err)
-{
-    size_t i = 0;
-    for (*err = 0; i < chunks; i++)
-        if ((*err = p->driver.unmap((uintptr_t)at + i * p->unit, p->unit)))
-            break;
-    return i;
-}
-
-/* The buffer's first chunks. 0, or an error: none are in. */
-static int map_chunks(struct swn_devpool *p, const struct swn_devbuffer *b, char *at, size_t chunks)
-{
-    struct swn_cuda_access access = {.location = {.type = SWN_CUDA_LOCATION_DEVICE, .id = p->device},
-                                     .access = SWN_CUDA_READ_WRITE};
-    const struct swn_devchunk *c = b->chunks;
-    size_t in = 0;
-    int err = 0, undone;
-    for (; in < chunks && !err; c = c->next, in += !err)
-        err = p->driver.map((uintptr_t)at + in * p->unit, p->unit, 0, c->handle, 0);
-    if (!err)
-        err = p->driver.set_access((uintptr_t)at, chunks * p->unit, &access, 1);
-    if (err && unmap_chunks(p, at, in, &undone) < in)
-        return -EFAULT;
-    return err;
-}
-
-static int enter_mapped(struct swn_devpool *p, struct swn_devbuffer *b, char *at)
-{
-    b->address = at;
-    return map_chunks(p, b, at, b->bytes / p->unit);
-}
-
-static int leave_mapped(struct swn_devpool *p, struct swn_devbuffer *b)
-{
-    int err;
-    size_t out = unmap_chunks(p, b->address, b->bytes / p->unit, &err);
-    if (err && out && map_chunks(p, b, b->address, out))
-        return -EFAULT;
-    return err;
-}
-
 static int make_stages(struct swn_devpool *p)
 {
+    for (unsigned i = 0; p->stage_bytes && i < SWN_DEVPOOL_FLIGHTS; i++)
+        if (forget(p, p->swap.event_create(&p->flights[i], SWN_CUDA_EVENT_QUIET)))
+            return -ENOMEM;
     for (unsigned i = 0; p->stage_bytes && i < SWN_DEVPOOL_STAGES; i++) {
         struct stage *s = &p->stages[i];
         s->memory = map_pages(p->stage_bytes);
@@ -292,6 +167,69 @@ int swn_devpool_send(struct swn_devpool *p, unsigned i, char *to, size_t n)
     return err ? err : forget(p, p->swap.event_record(s->event, p->stream));
 }
 
+/* In huge pages, if there are any: the driver takes hold of them in half of the time. Private memory has them where
+ * shared memory has not, and no fork duplicates it, either. */
+static char *map_huge(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    if (madvise(at, bytes, MADV_DONTFORK)) {
+        munmap(at, bytes);
+        return NULL;
+    }
+    madvise(at, bytes, MADV_HUGEPAGE);
+    return at;
+}
+
+char *swn_devpool_pin(struct swn_devpool *p, size_t bytes)
+{
+    char *memory = map_huge(bytes);
+    if (!memory)
+        return NULL;
+    swn_devpool_count((long long)bytes);
+    if (!forget(p, p->cuda.host_register(memory, bytes, SWN_CUDA_REGISTER_MAPPED)))
+        return memory;
+    munmap(memory, bytes);
+    swn_devpool_count(-(long long)bytes);
+    return NULL;
+}
+
+int swn_devpool_unpin(struct swn_devpool *p, char *memory, size_t bytes)
+{
+    int err = forget(p, p->cuda.host_unregister(memory));
+    if (err)
+        return err;
+    munmap(memory, bytes);
+    swn_devpool_count(-(long long)bytes);
+    return 0;
+}
+
+int swn_devpool_send_pinned(struct swn_devpool *p, char *to, const char *from, size_t n)
+{
+    return forget(p, p->swap.memcpy_async(to, from, n, SWN_CUDA_HOST_TO_DEVICE, p->stream));
+}
+
+static void *event_of(const struct swn_devpool *p, uint64_t flight)
+{
+    return p->flights[flight % SWN_DEVPOOL_FLIGHTS];
+}
+
+int swn_devpool_depart(struct swn_devpool *p, uint64_t flight)
+{
+    return forget(p, p->swap.event_record(event_of(p, flight), p->stream));
+}
+
+int swn_devpool_arrived(struct swn_devpool *p, uint64_t flight)
+{
+    return forget(p, p->swap.event_synchronize(event_of(p, flight)));
+}
+
+int swn_devpool_follow(struct swn_devpool *p, uint64_t flight, void *stream)
+{
+    return forget(p, p->swap.stream_wait(stream, event_of(p, flight), 0));
+}
+
 int swn_devpool_sent(struct swn_devpool *p)
 {
     return forget(p, p->cuda.stream_synchronize(p->stream));
@@ -303,8 +241,9 @@ static const struct swn_devpool_way registered = {"registered", 0,       open_pa
                                                   enter_buffer, nothing, nothing};
 static const struct swn_devpool_way managed = {
     "managed", 0, open_pages, make_managed, drop_managed, enter_buffer, hand_over_managed, leave_managed};
-static const struct swn_devpool_way mapped = {"mapped",     1,       open_mapped, make_mapped, drop_mapped,
-                                              enter_mapped, nothing, leave_mapped};
+static const struct swn_devpool_way mapped = {
+    "mapped",          1,       swn_devchunks_open, swn_devchunks_make, swn_devchunks_drop,
+    swn_devchunks_map, nothing, swn_devchunks_unmap};
 
 static size_t stage_bytes(size_t budget)
 {

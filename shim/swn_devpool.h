@@ -4,25 +4,28 @@
  *   managed     the driver's own, attached to the host while it is filled and to the device while it is used. Likewise.
  *   mapped      the device's memory. Every block has an address of its own for as long as it lives, at which memory is
  *               mapped while it is there; a kernel that reads it at any other time faults, and never reads anything
- *               else (HOLES rule 13). It is filled through buffers of ours. Memory is in chunks of one unit each, any
+ *               else (HOLES rule 13). It is filled through buffers of ours. Memory is in chunks (swn_devchunks.h), any
  *               of which do for any block.
  *
  * A block that is not there has an address, too (swn_devpool_reserve): that at which it will be, or one where nobody
  * can read anything.
  *
- * Not thread-safe, but that swn_devpool_reserve and _unreserve may be called by any thread while one thread calls the
- * others. All calls concern that thread's current device. Results are 0, a cudaError_t, a CUresult, or -errno.
+ * Not thread-safe, but that swn_devpool_reserve, _unreserve and _follow may be called by any thread while one thread
+ * calls the others. All calls concern that thread's current device. Results are 0, a cudaError_t, a CUresult, or
+ * -errno.
  */
 #ifndef SWN_DEVPOOL_H
 #define SWN_DEVPOOL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "swn_cuda.h"
 #include "swn_cuda_swap.h"
 #include "swn_unified.h"
 
 #define SWN_DEVPOOL_STAGES 2
+#define SWN_DEVPOOL_FLIGHTS 3
 
 struct swn_devchunk;
 
@@ -41,6 +44,7 @@ struct swn_devpool {
     struct swn_unified_traits traits;
     int device;
     size_t unit;        /* sizes of buffers are multiples of it */
+    size_t large;       /* of chunks, where that is more than a unit; a multiple of it */
     size_t stage_bytes; /* 0: no stages */
     void *stream;       /* our own: copies, and attaching */
     struct stage {
@@ -48,6 +52,7 @@ struct swn_devpool {
         void *event;
         int pinned;
     } stages[SWN_DEVPOOL_STAGES];
+    void *flights[SWN_DEVPOOL_FLIGHTS]; /* events */
 };
 
 struct swn_devpool_way {
@@ -79,20 +84,30 @@ int swn_devpool_begin(struct swn_devpool *p);
 void swn_devpool_count(long long bytes);
 void swn_devpool_fork_child(void);
 
-/* Of buffers that can be divided: `bytes` of `from`, which has as many, come to be `to`, which has none; and all of
- * `from` becomes a part of `to`. */
-void swn_devpool_divide(const struct swn_devpool *p, struct swn_devbuffer *from, size_t bytes,
-                        struct swn_devbuffer *to);
-void swn_devpool_join(struct swn_devbuffer *to, struct swn_devbuffer *from);
-
 /* Address space for a block, where nothing is. NULL: there is none. */
 char *swn_devpool_reserve(struct swn_devpool *p, size_t bytes);
 void swn_devpool_unreserve(struct swn_devpool *p, char *at, size_t bytes);
 
 /* Memory for stage i that the device has done with: to be filled with up to stage_bytes. NULL: an error. */
 char *swn_devpool_stage(struct swn_devpool *p, unsigned i);
-/* Sends n bytes of it to the device, where nothing reads them before swn_devpool_sent. */
+/* Sends n bytes of it to the device, where they are once what was sent has arrived. */
 int swn_devpool_send(struct swn_devpool *p, unsigned i, char *to, size_t n);
+/* Memory of ours from which the device's bus is served at its full speed; it counts. NULL: there is none to be had. */
+char *swn_devpool_pin(struct swn_devpool *p, size_t bytes);
+/* What was sent of it has arrived. 0, or an error: it is the driver's, and still counts. */
+int swn_devpool_unpin(struct swn_devpool *p, char *memory, size_t bytes);
+/* Sends n bytes of it, which stay as they are until they have arrived. */
+int swn_devpool_send_pinned(struct swn_devpool *p, char *to, const char *from, size_t n);
+
+/* A flight is what was sent since the one before. At most SWN_DEVPOOL_FLIGHTS of them, numbered one after the other,
+ * are under way: whoever begins another waits for the oldest to arrive. */
+int swn_devpool_depart(struct swn_devpool *p, uint64_t flight);
+/* Waits until it has arrived. */
+int swn_devpool_arrived(struct swn_devpool *p, uint64_t flight);
+/* What is launched on this stream from now on begins when it has arrived. It is under way, and no other takes its place
+ * meanwhile. */
+int swn_devpool_follow(struct swn_devpool *p, uint64_t flight, void *stream);
+/* Waits for all that was sent. */
 int swn_devpool_sent(struct swn_devpool *p);
 
 #endif

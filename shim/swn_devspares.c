@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "swn_devchunks.h"
+
 int swn_devspares_put(struct swn_devspares *s, const struct swn_devpool *p, const struct swn_devbuffer *buffer)
 {
     if (p->way->fixed && s->n) {
         struct swn_devbuffer joined = *buffer;
-        swn_devpool_join(&s->all[0], &joined);
+        swn_devchunks_join(&s->all[0], &joined);
         return 0;
     }
     if (s->n == s->room) {
@@ -28,13 +30,11 @@ static void take_out(struct swn_devspares *s, size_t i, struct swn_devbuffer *ou
     s->all[i] = s->all[--s->n];
 }
 
-int swn_devspares_take(struct swn_devspares *s, const struct swn_devpool *p, size_t bytes, size_t largest,
+int swn_devspares_take(struct swn_devspares *s, struct swn_devpool *p, size_t bytes, size_t largest,
                        struct swn_devbuffer *out)
 {
-    if (p->way->fixed && s->n && s->all[0].bytes > bytes) {
-        swn_devpool_divide(p, &s->all[0], bytes, out);
-        return 0;
-    }
+    if (p->way->fixed && s->n && s->all[0].bytes > bytes)
+        return swn_devchunks_divide(p, &s->all[0], bytes, out);
     size_t best = s->n;
     for (size_t i = 0; i < s->n; i++)
         if (s->all[i].bytes >= bytes && s->all[i].bytes <= largest &&

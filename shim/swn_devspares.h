@@ -17,9 +17,9 @@ struct swn_devspares {
 
 /* The buffer is one of them from now on; of those that can be divided there is one only. 0 or -ENOMEM. */
 int swn_devspares_put(struct swn_devspares *s, const struct swn_devpool *p, const struct swn_devbuffer *buffer);
-/* The smallest of at least `bytes` and at most `largest`; as many bytes, where they can be divided. 0, or -ENOENT:
- * there is none. */
-int swn_devspares_take(struct swn_devspares *s, const struct swn_devpool *p, size_t bytes, size_t largest,
+/* The smallest of at least `bytes` and at most `largest`; as many bytes, where they can be divided. 0; -ENOENT: there
+ * is none; -ENOMEM: there was, and some of it is lost. */
+int swn_devspares_take(struct swn_devspares *s, struct swn_devpool *p, size_t bytes, size_t largest,
                        struct swn_devbuffer *out);
 /* Any, or all that can be divided. 0 or -ENOENT. */
 int swn_devspares_any(struct swn_devspares *s, struct swn_devbuffer *out);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "swn_arena.h"
+#include "swn_devcopy.h"
 #include "swn_devswap_priv.h"
 #include "swn_engine_priv.h"
 #include "swn_thread.h"
@@ -58,6 +59,8 @@ void *swn_devswap_stays(const struct swn_devweight *w)
 {
     struct block *b = w->block;
     pthread_mutex_lock(&b->swapper->lock);
+    while (b->kept && b->state == IN && b->flight > b->swapper->landed)
+        pthread_cond_wait(&b->swapper->changed, &b->swapper->lock);
     void *at = b->kept && b->state == IN ? b->buffer.address + w->off : NULL;
     pthread_mutex_unlock(&b->swapper->lock);
     return at;
@@ -146,26 +149,26 @@ static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned
     return 0;
 }
 
-/* 0, or -EAGAIN: not yet. */
-static int all_in(struct swn_devweight *const *w, unsigned n)
+/* 0, or -EAGAIN: not yet. landed: a graph knows nothing of flights, so they have to have arrived. */
+static int all_in(const struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, int landed)
 {
     int err = 0;
     for (unsigned i = 0; i < n; i++) {
         if (w[i]->block->failed)
             return -EIO;
-        if (w[i]->block->state != IN)
+        if (w[i]->block->state != IN || (landed && w[i]->block->flight > s->landed))
             err = -EAGAIN;
     }
     return err;
 }
 
-static int await(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, uint64_t until)
+static int await(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, uint64_t until, int landed)
 {
-    int err = all_in(w, n);
+    int err = all_in(s, w, n, landed);
     if (err != -EAGAIN)
         return err;
     uint64_t begin = swn_now_ns();
-    while ((err = all_in(w, n)) == -EAGAIN)
+    while ((err = all_in(s, w, n, landed)) == -EAGAIN)
         if (s->broken || swn_cond_wait_until(&s->changed, &s->lock, until)) {
             err = -ETIMEDOUT;
             break;
@@ -191,8 +194,10 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
         if (moved)
             swn_devorder_look_ahead(s);
         pthread_cond_broadcast(&s->changed);
-        err = await(s, w, n, until);
+        err = await(s, w, n, until, *captured);
         for (unsigned i = 0; i < n && !err; i++) {
+            if (!*captured && swn_devflight_follow(s, w[i]->block, stream))
+                err = -EIO;
             addresses[i] = w[i]->block->buffer.address + w[i]->off;
             if (*captured)
                 swn_devblock_keep(s, w[i]->block, KEPT_FOR_GRAPHS);
@@ -252,7 +257,7 @@ int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, 
         return -ENOMEM;
     s->pool = *pool;
     if (s->pool.way->fixed)
-        s->pool.unit = swn_devblock_chunk(pool->unit, capacity_bytes);
+        s->pool.large = swn_devblock_chunk(pool->unit, capacity_bytes);
     pool = &s->pool;
     s->capacity = capacity_bytes / pool->unit * pool->unit;
     s->counted = counted;
@@ -284,6 +289,11 @@ void swn_devswap_resize(struct swn_devswap *s, size_t capacity_bytes, int shrink
     pthread_mutex_unlock(&s->lock);
 }
 
+void swn_devswap_wake(struct swn_devswap *s)
+{
+    pthread_cond_broadcast(&s->changed);
+}
+
 size_t swn_devswap_held(struct swn_devswap *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -296,12 +306,14 @@ void swn_devswap_fork_child(void)
 {
     swn_devpool_fork_child();
     swn_devbuffer_fork_child();
+    swn_devcopy_fork_child();
 }
 
 void swn_devswap_stats(struct swn_stats *out)
 {
     swn_devwork_stats(out);
     swn_devbuffer_stats(out);
+    swn_devcopy_stats(out);
     out->device_stall_ns = atomic_load(&stall_ns);
     out->device_kept_bytes += atomic_load(&excess_bytes);
 }

@@ -27,6 +27,8 @@ int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, 
  * it is counted, two of the largest blocks always have room, or no operator could have them; a card's own memory has
  * the room that was asked for, and what does not fit is not taken on. */
 void swn_devswap_resize(struct swn_devswap *s, size_t capacity_bytes, int shrinks);
+/* Its thread looks whether there is something to do. Without any lock, so that it may miss that. */
+void swn_devswap_wake(struct swn_devswap *s);
 /* By all blocks that are there, and buffers without one. */
 size_t swn_devswap_held(struct swn_devswap *s);
 

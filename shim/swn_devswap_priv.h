@@ -56,7 +56,11 @@ struct block {
     uint64_t asked;    /* when the first of its users came, in visits */
     uint64_t next_use; /* in visits from now, SWN_DEVSWAP_NEVER: not foreseen */
     uint64_t last_use;
-    int ahead; /* is to be brought before it is asked for */
+    int ahead;       /* is to be brought before it is asked for */
+    uint64_t flight; /* with which it came last; what is launched may have to wait for it */
+    unsigned came;   /* how often */
+    char *copy;      /* pinned memory with its bytes, once it is `copied`; NULL: none */
+    int copied;
     unsigned mark, tried;
 };
 
@@ -84,8 +88,10 @@ struct swn_devswap {
     uint64_t visits;
     unsigned marks, tries;
     pthread_t thread;
-    int broken; /* its thread could not begin */
-    int retry;  /* it has something to do that a capture holds up */
+    uint64_t departed, landed; /* the last flight that has begun, and the last one that is known to have arrived */
+    int no_copies;             /* the driver does not pin memory for them */
+    int broken;                /* its thread could not begin */
+    int retry;                 /* it has something to do that a capture holds up */
 };
 
 /* swn_devblock.c. The index of the first block that was made no earlier. */
@@ -95,7 +101,7 @@ struct block *swn_devblock_new(struct swn_devswap *s, size_t bytes);
 void swn_devblock_free(struct swn_devswap *s, struct block *b);
 /* Sizes are few, so that buffers go from one block to another: multiples of this. */
 size_t swn_devblock_step(const struct swn_devswap *s);
-/* Device memory comes in chunks of so many bytes, where it is mapped: they divide the largest block. */
+/* The size of large chunks (swn_devchunks.h), 0: there are none. */
 size_t swn_devblock_chunk(size_t unit, size_t capacity);
 /* What it takes of the room. */
 size_t swn_devblock_cost(const struct block *b);
@@ -126,6 +132,21 @@ int swn_devbuffer_shrink(struct swn_devswap *s);
 /* Bytes in all buffers, now and at most; without lock. */
 void swn_devbuffer_stats(struct swn_stats *out);
 void swn_devbuffer_fork_child(void);
+
+/* swn_devflight.c. What is sent from `begin` on is b's flight, and under way from `end` on; 0 or an error. May wait. */
+int swn_devflight_begin(struct swn_devswap *s);
+int swn_devflight_end(struct swn_devswap *s, struct block *b);
+/* Until it has arrived. 0 or an error. May wait. */
+int swn_devflight_land(struct swn_devswap *s, uint64_t flight);
+/* What is launched on the stream from now on finds b there. 0 or an error. */
+int swn_devflight_follow(struct swn_devswap *s, const struct block *b, void *stream);
+
+/* swn_devcopy.c. Gives b a copy to be sent from, if there is room and it is worth it; to be filled. May wait. */
+void swn_devcopy_make(struct swn_devswap *s, struct block *b);
+/* Gives up b's, if it has one. May wait. */
+void swn_devcopy_drop(struct swn_devswap *s, struct block *b);
+/* One goes where others want the room. 1: one has. May wait. */
+int swn_devcopy_give(struct swn_devswap *s);
 
 /* swn_devwork.c. What the swapper's thread runs, with the swapper; it never ends. */
 void *swn_devswap_work(void *swapper);

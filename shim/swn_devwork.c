@@ -30,34 +30,51 @@ static int send_staged(struct swn_devswap *s, const struct swn_devweight *w, cha
     return 0;
 }
 
-static int fill(struct swn_devswap *s, struct block *b)
+/* Its weights' bytes: to where the device reads them, to the copy that is sent from, or through stages. 0 or an error.
+ * Lock held, may wait. */
+static int read_weights(struct swn_devswap *s, struct block *b)
 {
+    char *to = b->buffer.host ? b->buffer.host : b->copy;
     struct swn_devread count = {0};
     int err = 0;
-    pthread_mutex_lock(&s->lock);
-    for (struct swn_devweight *w = b->weights; w && !err; w = w->next) {
+    for (struct swn_devweight *w = b->copied ? NULL : b->weights; w && !err; w = w->next) {
         if (w->gone)
             continue;
         b->reading = w;
         pthread_mutex_unlock(&s->lock);
-        if (b->buffer.host)
-            swn_devread(&swn_engine_one, w->data, 0, w->bytes, b->buffer.host + w->off, &count);
+        if (to)
+            swn_devread(&swn_engine_one, w->data, 0, w->bytes, to + w->off, &count);
         else
             err = send_staged(s, w, b->buffer.address + w->off, &count);
         pthread_mutex_lock(&s->lock);
         b->reading = NULL;
         pthread_cond_broadcast(&s->changed);
     }
-    pthread_mutex_unlock(&s->lock);
-    if (!b->buffer.host && swn_devpool_sent(&s->pool))
-        err = -EIO;
-    if (!err)
-        err = s->pool.way->hand_over(&s->pool, &b->buffer);
+    b->copied = b->copy != NULL;
     atomic_fetch_add(&swapped_bytes, count.disk_bytes);
     if (count.bounced && !atomic_exchange(&said_bounce, 1))
         swn_say(
             "the kernel does not read from the disk straight into memory of the device: weights go through the page "
             "cache");
+    return err;
+}
+
+/* 0, and it is there, or on its way where operators can be launched behind that; or an error. Lock held, may wait. */
+static int fill(struct swn_devswap *s, struct block *b)
+{
+    int sends = !b->buffer.host, err = sends ? swn_devflight_begin(s) : 0;
+    if (!err)
+        err = read_weights(s, b);
+    if (!err && b->copy)
+        err = swn_devpool_send_pinned(&s->pool, b->buffer.address, b->copy, b->used);
+    if (!err && sends)
+        err = swn_devflight_end(s, b);
+    pthread_mutex_unlock(&s->lock);
+    if (!err)
+        err = s->pool.way->hand_over(&s->pool, &b->buffer);
+    else if (sends)
+        swn_devpool_sent(&s->pool); /* part of it may be under way */
+    pthread_mutex_lock(&s->lock);
     return err;
 }
 
@@ -74,15 +91,20 @@ static int bring(struct swn_devswap *s, struct block *b)
     s->claimed += b->users ? buffer.bytes - b->bytes : 0;
     b->state = FILLING;
     b->buffer = buffer;
+    swn_devcopy_make(s, b);
     pthread_mutex_unlock(&s->lock);
     err = s->pool.way->enter(&s->pool, &b->buffer, b->at);
-    int left = err == -EFAULT;
-    if (!err && (err = fill(s, b)))
-        left = s->pool.way->leave(&s->pool, &b->buffer) != 0;
     pthread_mutex_lock(&s->lock);
+    int left = err == -EFAULT;
+    if (!err && (err = fill(s, b))) {
+        pthread_mutex_unlock(&s->lock);
+        left = s->pool.way->leave(&s->pool, &b->buffer) != 0;
+        pthread_mutex_lock(&s->lock);
+    }
     swn_devblock_set(s, b, err ? OUT : IN);
     b->failed = err != 0;
     b->lost |= left;
+    b->came += !err;
     if (!err)
         atomic_fetch_add(&swap_ins, 1);
     else if (!left)
@@ -120,6 +142,7 @@ static int bury(struct swn_devswap *s, struct block *b)
             return 0;
         swn_devbuffer_drop(s, buffer);
     }
+    swn_devcopy_drop(s, b);
     swn_devblock_free(s, b);
     while (!s->count && !swn_devspares_any(&s->spare, &buffer)) /* nobody is left who could want them */
         swn_devbuffer_drop(s, buffer);
@@ -169,7 +192,7 @@ static int step(struct swn_devswap *s)
     while ((dead = next_dead(s)))
         if (bury(s, dead))
             return 1;
-    if (swn_devbuffer_shrink(s))
+    if (swn_devbuffer_shrink(s) || swn_devcopy_give(s))
         return 1;
     struct block *b = next_mover(s);
     struct swn_devbuffer buffer;
@@ -184,7 +207,10 @@ static int step(struct swn_devswap *s)
         if (bring(s, b))
             return 1;
     }
-    return 0;
+    if (s->landed == s->departed)
+        return 0;
+    swn_devflight_land(s, s->departed); /* from here on operators need not ask the device to wait */
+    return 1;
 }
 
 void *swn_devswap_work(void *swapper)

@@ -15,6 +15,7 @@
 #include "swn_behind.h"
 #include "swn_engine_priv.h"
 #include "swn_client.h"
+#include "swn_devcopy.h"
 #include "swn_device.h"
 #include "swn_fill.h"
 #include "swn_follower.h"
@@ -277,6 +278,8 @@ void *swn_engine_alloc(size_t n, int *strict)
     swn_load_expect_no_more(e, 0);
     int expected = swn_load_expected(e, n);
     int alone = n > e->config.budget_bytes && e->config.enforce && !expected; /* makes room for itself, below */
+    if (!alone && !expected)
+        swn_devcopy_vacate(e, n);
     struct swn_thread_state *t = alone || expected ? NULL : swn_window_self();
     if (e->record && swn_record_alloc(e) && t)
         swn_window_lost(t);

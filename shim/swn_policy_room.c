@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "swn_behind.h"
+#include "swn_devcopy.h"
 #include "swn_engine_priv.h"
 #include "swn_size.h"
 
@@ -228,6 +229,8 @@ int swn_policy_give(struct swn_engine *e, int desperate)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
+    if (!desperate && before > e->goal_bytes && swn_devcopy_ask(e, before - e->goal_bytes))
+        return -ENOMEM; /* at once, but soon */
     swn_lodge_evict(e);
     if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
@@ -270,6 +273,8 @@ static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *sp
         return 0;
     if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
         trim_warm(e, bytes, 1);
+    if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
+        swn_devcopy_ask(e, swn_engine_resident(e) + bytes - e->config.budget_bytes);
     int spills = swn_engine_resident(e) + bytes > e->config.budget_bytes && can_spill(e);
     e->pressed |= spills;
     write_behind(e, bytes, spare);

@@ -48,6 +48,7 @@ struct launch {
     void (*call)(void *arg);
     void *arg;
     int unlocked; /* the call is the program's */
+    int waiter;   /* the argument says for what it waits */
     unsigned attached, us, n;
     void *to;          /* or NULL; the kernel copies its one stretch there at its end */
     unsigned long sum; /* of what it reads, when it was launched */
@@ -188,9 +189,12 @@ EXPORT int standin_kernel_reads(void)
     return kernel_reads;
 }
 
-/* Whether k has to wait for what was launched before it: on its own stream, and on the legacy one if either is that. */
+/* Whether k has to wait for what was launched before it: on its own stream, and on the legacy one if either is that; or
+ * for an event. */
 static int waits(const struct launch *k)
 {
+    if (k->waiter && standin_waits(k->arg))
+        return 1;
     for (const struct launch *j = queue; j != k; j = j->next)
         if (j->device == k->device && (j->stream == k->stream || standin_legacy(j->stream, k->stream)))
             return 1;
@@ -324,6 +328,32 @@ void standin_enqueue(void *stream, void (*call)(void *arg), void *arg)
     enqueue(k);
 }
 
+void standin_enqueue_waiter(void *stream, void (*call)(void *arg), void *arg)
+{
+    struct launch *k = calloc(1, sizeof *k);
+    k->stream = stream;
+    k->call = call;
+    k->arg = arg;
+    k->waiter = 1;
+    enqueue(k);
+}
+
+static int waiting(const void *stream)
+{
+    for (struct launch *k = queue; k; k = k->next)
+        if (k->waiter && k->device == current && k->stream == stream)
+            return 1;
+    return 0;
+}
+
+EXPORT void standin_await(void *stream)
+{
+    standin_begin();
+    while (waiting(stream))
+        pthread_cond_wait(&standin_moved, &standin_lock);
+    standin_end(OK);
+}
+
 EXPORT int cudaLaunchHostFunc(void *stream, void (*call)(void *arg), void *arg)
 {
     struct launch *k = calloc(1, sizeof *k);
@@ -342,8 +372,7 @@ static void launch(struct launch *k, const void *const *stretches, const size_t 
         k->stretches[k->n] = stretches[k->n];
         k->bytes[k->n] = bytes[k->n];
     }
-    standin_begin();
-    standin_end(OK);
+    standin_await(k->stream); /* what is read is not there before */
     k->sum = sum(k);
     standin_begin();
     if (!in_use) {

@@ -20,6 +20,8 @@ void standin_trim(void);
 /* Launches a kernel that reads n stretches of memory at its beginning and, `us` microseconds later, at its end. What
  * the device cannot reach, or what has changed meanwhile, ends the program. */
 void standin_launch(void *stream, unsigned us, const void *const *stretches, const size_t *bytes, unsigned n);
+/* Waits for the events for which the stream was told to wait; launching does, too. */
+void standin_await(void *stream);
 /* Whether this thread is a kernel's that is reading memory; for handlers of faults. */
 int standin_kernel_reads(void);
 /* The device has read [host, host + bytes), or has written it by a copy. If that is registered, it must be the pages
@@ -89,6 +91,7 @@ int cudaStreamCreateWithFlags(void **stream, unsigned flags);
 int cudaStreamDestroy(void *stream); /* the last one only is known to be */
 int cudaStreamIsCapturing(void *stream, int *status);
 int cudaThreadExchangeStreamCaptureMode(int *mode);
+int cudaStreamWaitEvent(void *stream, void *event, unsigned flags);
 int cudaEventCreateWithFlags(void **event, unsigned flags);
 int cudaEventRecord(void *event, void *stream);
 int cudaEventQuery(void *event);

@@ -43,6 +43,9 @@ struct memory *standin_find(const void *p, int by_device);
 void standin_forget(struct memory *m);
 /* call(arg), with the lock, when everything that was launched before it on that stream is done. */
 void standin_enqueue(void *stream, void (*call)(void *arg), void *arg);
+/* The same; nothing that comes after it on the stream is launched before standin_waits(arg) is 0. */
+void standin_enqueue_waiter(void *stream, void (*call)(void *arg), void *arg);
+int standin_waits(const void *waiter);
 /* A kernel that reads `from` for a while, and leaves it at `to`. */
 void standin_copy_back(void *stream, void *to, const void *from, size_t bytes);
 /* Registered memory: takes hold of its pages, lets go of them, and ends the program where those behind [p, p + bytes)

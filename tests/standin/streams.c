@@ -15,6 +15,7 @@
 struct event {
     int device;
     unsigned pending; /* records of it that are not there yet */
+    unsigned recorded, users;
     int gone;
 };
 
@@ -132,11 +133,54 @@ EXPORT int cudaEventCreateWithFlags(void **event, unsigned flags)
     return standin_end(OK);
 }
 
+static void free_unused(struct event *e)
+{
+    if (!e->pending && !e->users && e->gone)
+        free(e);
+}
+
 static void is_there(void *arg)
 {
     struct event *e = arg;
-    if (!--e->pending && e->gone)
-        free(e);
+    --e->pending;
+    free_unused(e);
+}
+
+/* A stream that waits for an event as it is now. */
+struct waiter {
+    struct event *event;
+    unsigned record;
+};
+
+int standin_waits(const void *waiter)
+{
+    const struct waiter *w = waiter;
+    return (int)(w->event->recorded - w->event->pending - w->record) < 0;
+}
+
+static void has_waited(void *arg)
+{
+    struct waiter *w = arg;
+    w->event->users--;
+    free_unused(w->event);
+    free(w);
+}
+
+EXPORT int cudaStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    struct event *e = event;
+    struct waiter *w = malloc(sizeof *w);
+    standin_begin();
+    if (!w || flags || standin_made_to_fail()) {
+        free(w);
+        return standin_end(INVALID);
+    }
+    if (standin_is_captured(stream))
+        standin_broken("a graph waits for an event outside of it", event);
+    e->users++;
+    *w = (struct waiter){.event = e, .record = e->recorded};
+    standin_enqueue_waiter(stream, has_waited, w);
+    return standin_end(OK);
 }
 
 EXPORT int cudaEventRecord(void *event, void *stream)
@@ -152,6 +196,7 @@ EXPORT int cudaEventRecord(void *event, void *stream)
     if (standin_made_to_fail())
         return standin_end(INVALID);
     e->pending++;
+    e->recorded++;
     standin_enqueue(getenv("STANDIN_EVENTS_ELSEWHERE") ? ELSEWHERE : stream, is_there, e);
     return standin_end(OK);
 }
@@ -178,8 +223,7 @@ EXPORT int cudaEventDestroy(void *event)
     struct event *e = event;
     standin_begin();
     e->gone = 1;
-    if (!e->pending)
-        free(e);
+    free_unused(e);
     return standin_end(OK);
 }
 

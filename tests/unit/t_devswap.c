@@ -109,6 +109,7 @@ static int read_on(unsigned i, void *on, unsigned us)
     int captured = 0, err = swn_device_swaps(held[i]) ? swn_device_begin(&held[i], 1, on, &at, &captured) : 0;
     if (err)
         return err;
+    standin_await(on);
     CHECK(tensor_right(&weights[i], (uintptr_t)standin_view(at)));
     const void *stretch = at;
     standin_launch(on, us, &stretch, &weights[i].len, 1);
@@ -181,6 +182,69 @@ static void swapped(void *device)
     CHECK(standin_live(STANDIN_RESERVED) + standin_live(STANDIN_PHYSICAL) + standin_live(STANDIN_MANAGED) == 0);
 }
 
+/* What comes again and again is sent from pinned memory, for which the budget has room; and nothing else is read. */
+static void copied(void *device)
+{
+    static const size_t size = WEIGHT_BYTES;
+    begin_with(device, 96 * MIB, MAPPED_BUDGET, &size, 1);
+    give_all();
+    pass();
+    CHECK(counters().device_pinned_bytes == 0); /* it might all be here to stay */
+    for (int i = 0; i < 4; i++)
+        pass();
+    struct swn_stats before = counters();
+    CHECK(before.device_pinned_bytes > 4 * MIB && before.device_pinned_bytes <= WEIGHTS * MIB);
+    CHECK(standin_live(STANDIN_REGISTERED) > 2); /* stages are */
+    unsigned changes = standin_changes();
+    pass();
+    CHECK(counters().device_swap_ins > before.device_swap_ins);
+    CHECK(standin_changes() == changes);
+    CHECK(counters().over_budget_bytes == 0);
+    cudaDeviceSynchronize();
+    take_all();
+    settle();
+    CHECK(counters().device_pinned_bytes == 0 && standin_live(STANDIN_REGISTERED) == 2);
+}
+
+static void until_pinned(int any)
+{
+    for (int i = 0; i < 100 && (counters().device_pinned_bytes > 0) != any; i++)
+        any ? pass() : (void)usleep(10000);
+    CHECK((counters().device_pinned_bytes > 0) == any);
+}
+
+/* Others who want the room have it: a smaller budget, a tensor; no copy is made where there is none to spare. */
+static void copies_go(void *device)
+{
+    static const size_t size = WEIGHT_BYTES;
+    struct swn_budget_change change;
+    struct tensor other;
+    begin_with(device, 96 * MIB, MAPPED_BUDGET, &size, 1);
+    give_all();
+    until_pinned(1);
+    uint64_t spilled = counters().spilled_bytes;
+    CHECK(!swn_engine_set_budget(30 * MIB, 10000, &change) && change.bound);
+    CHECK(counters().resident_bytes <= 30 * MIB && counters().spilled_bytes == spilled);
+    until_pinned(0);
+    pass();
+    pass();
+    CHECK(counters().device_pinned_bytes == 0);
+    CHECK(!swn_engine_set_budget(96 * MIB, 10000, &change) && change.bound);
+    until_pinned(1);
+    for (int i = 0; i < 3; i++)
+        pass();
+    uint64_t pinned = counters().device_pinned_bytes;
+    CHECK(tensor_make(&other, 68 * MIB, 99));
+    CHECK(counters().device_pinned_bytes < pinned);
+    for (int i = 0; i < 3; i++)
+        pass();
+    CHECK(tensor_right(&other, other.own) && counters().over_budget_bytes == 0);
+    tensor_free(&other);
+    until_pinned(1);
+    cudaDeviceSynchronize();
+    take_all();
+}
+
 /* What the stand-in says when a child that breaks a rule is ended by it. */
 static void broken_by(void (*child)(void *device, int to), void *device, char *said, size_t room)
 {
@@ -222,6 +286,36 @@ static void mixed(void *device)
     take_all();
     settle();
     CHECK(standin_live(STANDIN_RESERVED) + standin_live(STANDIN_PHYSICAL) + standin_live(STANDIN_MANAGED) == 0);
+}
+
+/* Much memory is in few chunks, since each takes the driver a while. Where the first blocks took large ones alone, some
+ * are made into small ones for others; that comes to rest, and nothing of the room is lost. */
+static void chunks(void *device)
+{
+    static const size_t l = 8 * MIB, m = 6 * MIB - 5000,
+                        sizes[] = {l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, m, m, m, m, m, m, m, m};
+    begin_with(device, 200 * MIB, 128 * MIB, sizes, sizeof sizes / sizeof sizes[0]);
+    for (unsigned i = 0; i < 16; i++)
+        give(i);
+    for (unsigned i = 0; i < 16; i++)
+        CHECK(!read_on(i, stream, 100));
+    CHECK(standin_live(STANDIN_PHYSICAL) == 32);
+    for (unsigned i = 16; i < WEIGHTS; i++)
+        give(i);
+    uint64_t swap_ins = counters().device_swap_ins;
+    unsigned changes = 0, same = 0;
+    for (int i = 0; i < 80 && same < 4; i++) {
+        pass();
+        same = standin_changes() == changes ? same + 1 : 0;
+        changes = standin_changes();
+    }
+    CHECK(same == 4 && standin_live(STANDIN_PHYSICAL) > 32 && standin_live(STANDIN_PHYSICAL) < 64);
+    CHECK(counters().device_swap_ins > swap_ins && counters().device_kept_bytes == 0);
+    CHECK(counters().device_peak_bytes == 128 * MIB && counters().device_resident_bytes == 128 * MIB);
+    cudaDeviceSynchronize();
+    take_all();
+    settle();
+    CHECK(standin_live(STANDIN_RESERVED) + standin_live(STANDIN_PHYSICAL) == 0);
 }
 
 /* An operator that needs nearly all of the room has it, though small blocks were given large buffers before. */
@@ -657,7 +751,10 @@ static void without_virtual_memory(void *device)
 
 static const struct device_case cases[] = {
     {"swapped", swapped, "nano xavier orin discrete"},
+    {"copied", copied, "discrete"},
+    {"copies_go", copies_go, "discrete"},
     {"mixed", mixed, "nano xavier orin discrete"},
+    {"chunks", chunks, "discrete"},
     {"moved_out", moved_out, "nano xavier"},
     {"ahead", ahead, "nano xavier orin discrete"},
     {"closed_faults", closed_faults, "nano xavier orin discrete"},

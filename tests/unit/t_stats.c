@@ -63,6 +63,7 @@ static const char *const numbers[] = {
     "device_peak_bytes",
     "device_kept_bytes",
     "device_swap_ins",
+    "device_pinned_bytes",
     "device_swapped_bytes",
     "device_stall_ns",
 };
