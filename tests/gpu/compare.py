@@ -25,6 +25,7 @@ import rules
 MIB = 1 << 20
 GRANULE = 2 * MIB  # of memory that is mapped on a card
 WAYS = ["pageable", "registered", "managed"]
+PARTS = ["moves", "leaks", "rules", "models"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -353,8 +354,15 @@ def main():
     parser.add_argument("--minutes", type=float, default=60, help="for all of it; what is not reached then has failed")
     parser.add_argument("--jobs", type=int, help="so many processes at once, of those that nobody measures")
     parser.add_argument("--log", type=pathlib.Path, help="gets what every process has to say")
+    parser.add_argument("--parts", default=",".join(PARTS), help="of the tables; default %(default)s")
+    parser.add_argument("--ways", help="to common memory, of auto and those that SWAPNET_UNIFIED has")
     options = parser.parse_args()
+    parts, ways = options.parts.split(","), options.ways.split(",") if options.ways else ["auto", *WAYS, "off"]
+    if not {*parts} <= {*PARTS} or not {*ways} <= {"auto", *WAYS, "off"}:
+        parser.error(f"--parts has {', '.join(PARTS)}; --ways has auto, {', '.join(WAYS)} and off")
     size, table = SMALL if options.small else FULL, Table()
+    size = dataclasses.replace(size, ways=tuple(w for w in size.ways if w in ways),
+                               crossings=tuple(c for c in size.crossings if c[0] in ways))
     with tempfile.TemporaryDirectory(prefix="swapnet-gpu-", dir=os.environ.get("SWAPNET_TEST_DIR", "/var/tmp")) as scratch:
         machine = Machine(options, pathlib.Path(scratch))
         # Processes side by side share the device's time and memory, which nobody measures of a stand-in.
@@ -366,10 +374,14 @@ def main():
             if checkpoints:
                 shares = bool(facts["attributes"]["integrated"])
                 speed = disk_speed(checkpoints[size.models[-1]][0], table) if shares else facts["pinned_bytes_per_s"]
-                moved(machine, size, table, checkpoints[size.moved], pool)
-                leaks(machine, size, table, shares, alone)
-                ruled(machine, size, table, shares, pool)
-                latencies(machine, size, table, checkpoints, speed, shares, alone)
+                if "moves" in parts:
+                    moved(machine, size, table, checkpoints[size.moved], pool)
+                if "leaks" in parts:
+                    leaks(machine, size, table, shares, alone)
+                if "rules" in parts:
+                    ruled(machine, size, table, shares, pool)
+                if "models" in parts:
+                    latencies(machine, size, table, checkpoints, speed, shares, alone)
     table.say()
     table.say(f"{machine.runs} processes, {len(table.failures)} failures")
     for failure in table.failures:
