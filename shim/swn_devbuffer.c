@@ -169,6 +169,7 @@ void swn_devbuffer_spare(struct swn_devswap *s, struct swn_devbuffer buffer)
         swn_devbuffer_drop(s, buffer);
 }
 
+/* 0; -EAGAIN: some of the memory has been lost; -ENOENT: there is none. */
 static int take_spare(struct swn_devswap *s, size_t bytes, size_t largest, struct swn_devbuffer *out)
 {
     size_t before = swn_devspares_bytes(&s->spare);
@@ -176,7 +177,7 @@ static int take_spare(struct swn_devswap *s, size_t bytes, size_t largest, struc
     size_t lost = err ? before - swn_devspares_bytes(&s->spare) : 0;
     if (lost)
         note_held(s, lost, -1);
-    return err;
+    return lost ? -EAGAIN : err ? -ENOENT : 0;
 }
 
 /* What was made for b, beside what was there. */
@@ -195,10 +196,12 @@ int swn_devbuffer_find(struct swn_devswap *s, const struct block *b, struct swn_
 {
     /* Those who have claimed room find it, whatever the others have got. */
     size_t more = most(s) > s->claimed ? most(s) - s->claimed : 0, largest = b->users ? b->bytes + more : SIZE_MAX;
-    if (!take_spare(s, b->bytes, largest, out))
-        return 0;
+    int err = take_spare(s, b->bytes, largest, out);
+    if (err != -ENOENT)
+        return err;
     struct swn_devbuffer taken;
-    size_t lacks = b->bytes - (s->pool.way->fixed ? swn_devspares_bytes(&s->spare) : 0);
+    size_t spare = s->pool.way->fixed ? swn_devspares_bytes(&s->spare) : 0, lacks = b->bytes;
+    lacks -= spare < b->bytes ? spare : 0; /* else they could not be divided */
     *out = (struct swn_devbuffer){.bytes = lacks};
     int room = s->held + lacks <= most(s);
     if (room && !make(s, out))

@@ -99,8 +99,12 @@ static size_t take(struct swn_devbuffer *from, size_t size, size_t bytes, struct
 static int split(struct swn_devpool *p, struct swn_devbuffer *from)
 {
     struct swn_devbuffer one = {0};
-    if (!p->large || take(from, p->large, p->large, &one) || p->driver.release(one.chunks->handle))
+    if (!p->large || take(from, p->large, p->large, &one))
         return -ENOMEM;
+    if (p->driver.release(one.chunks->handle)) {
+        swn_devchunks_join(from, &one);
+        return -ENOMEM;
+    }
     free(one.chunks);
     for (size_t done = 0; done < p->large; done += p->unit) {
         if (add(p, from, p->unit))

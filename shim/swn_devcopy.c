@@ -12,32 +12,50 @@
 
 /* One part in so many of the budget is left to whatever comes. */
 #define OTHERS 8
-/* Who needs the room waits so long, and says so again after so long, as nobody may have heard it. */
-#define LONGEST_WAIT_NS 1000000000u
+/* Who needs the room waits no longer for nothing to happen, and says so again after so long, as nobody may have heard
+ * it. */
+#define PATIENCE_NS 500000000u
 #define TELL_NS 2000000u
+/* After a refusal of the driver's, so many blocks come without one. */
+#define PAUSE 64
 
 static _Atomic size_t held_bytes, wanted_back;
+
+/* When they were asked for last, when they became fewer last since, and how many there were then. Engine lock. */
+static struct {
+    uint64_t asked, fewer;
+    size_t held;
+} hope;
 
 static size_t size_of(const struct block *b)
 {
     return swn_round_up(b->used, SWN_PAGE);
 }
 
+/* Beside what is used, and what activations of passes will want again. */
 static int has_room(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
+    size_t used = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena), other = swn_policy_other_held(e);
+    size_t peak = e->planned ? swn_policy_other_peak(e) : 0, again = peak > other ? peak - other : 0;
     int fits = !atomic_load(&wanted_back) && e->goal_bytes >= e->config.budget_bytes &&
-               swn_policy_fits_free(e, bytes + e->goal_bytes / OTHERS);
+               used + again + bytes + e->goal_bytes / OTHERS <= e->goal_bytes && swn_policy_fits_free(e, bytes);
+    if (fits) {
+        atomic_fetch_add(&held_bytes, bytes);
+        swn_engine_note_peak(e);
+    }
     pthread_mutex_unlock(&e->lock);
     return fits;
 }
 
-static void has_changed(void)
+static void has_gone(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    swn_engine_note_peak(e);
+    atomic_fetch_sub(&held_bytes, bytes);
+    size_t wanted = atomic_load(&wanted_back);
+    atomic_store(&wanted_back, wanted > bytes && atomic_load(&held_bytes) ? wanted - bytes : 0);
     pthread_cond_broadcast(&e->changed); /* a budget that shrinks may wait for it */
     pthread_mutex_unlock(&e->lock);
 }
@@ -47,16 +65,19 @@ void swn_devcopy_make(struct swn_devswap *s, struct block *b)
     size_t bytes = size_of(b);
     /* Memory that a device shares with us is where its weights are already. And what comes for the first time may be
      * here to stay. */
-    if (!s->pool.way->fixed || s->counted || s->no_copies || b->copy || !b->came || !has_room(bytes))
+    if (!s->pool.way->fixed || s->counted || b->copy || !b->came)
         return;
-    pthread_mutex_unlock(&s->lock); /* the driver takes its time */
-    char *copy = swn_devpool_pin(&s->pool, bytes);
-    if (copy) {
-        atomic_fetch_add(&held_bytes, bytes);
-        has_changed();
+    if (s->no_copies) {
+        s->no_copies--;
+        return;
     }
+    pthread_mutex_unlock(&s->lock); /* the driver takes its time */
+    int fits = has_room(bytes);
+    char *copy = fits ? swn_devpool_pin(&s->pool, bytes) : NULL;
+    if (fits && !copy)
+        has_gone(bytes);
     pthread_mutex_lock(&s->lock);
-    s->no_copies |= !copy;
+    s->no_copies = fits && !copy ? PAUSE : 0;
     b->copy = copy;
 }
 
@@ -70,52 +91,71 @@ void swn_devcopy_drop(struct swn_devswap *s, struct block *b)
     b->copied = 0;
     swn_devflight_land(s, b->flight);
     pthread_mutex_unlock(&s->lock);
-    if (!swn_devpool_unpin(&s->pool, copy, bytes)) /* else it is the driver's, and still counts */
-        atomic_fetch_sub(&held_bytes, bytes);
-    has_changed();
+    if (swn_devpool_unpin(&s->pool, copy, bytes))
+        swn_devpool_count((long long)bytes); /* it does not go when it is asked to */
+    has_gone(bytes);
     pthread_mutex_lock(&s->lock);
-    size_t wanted = atomic_load(&wanted_back);
-    while (wanted && !atomic_compare_exchange_weak(&wanted_back, &wanted, wanted > bytes ? wanted - bytes : 0))
-        ;
+}
+
+/* Whether a's goes before b's: what stays on the device has no need of one, then what is needed last. */
+static int before(const struct block *a, const struct block *b)
+{
+    return !a->kept != !b->kept ? a->kept != NOT_KEPT : a->next_use > b->next_use;
 }
 
 int swn_devcopy_give(struct swn_devswap *s)
 {
+    struct block *best = NULL;
     if (!atomic_load(&wanted_back))
         return 0;
-    struct block *last = NULL; /* that is needed */
     for (size_t i = 0; i < s->count; i++)
-        if (s->blocks[i]->copy && (!last || s->blocks[i]->next_use > last->next_use))
-            last = s->blocks[i];
-    if (last)
-        swn_devcopy_drop(s, last);
-    else if (!atomic_load(&held_bytes))
-        atomic_store(&wanted_back, 0);
-    return last != NULL;
+        if (s->blocks[i]->copy && (!best || before(s->blocks[i], best)))
+            best = s->blocks[i];
+    if (best)
+        swn_devcopy_drop(s, best);
+    return best != NULL;
+}
+
+size_t swn_devcopy_bytes(void)
+{
+    return atomic_load_explicit(&held_bytes, memory_order_relaxed);
 }
 
 int swn_devcopy_ask(struct swn_engine *e, size_t bytes)
 {
-    if (!atomic_load(&held_bytes))
+    size_t held = atomic_load(&held_bytes);
+    uint64_t now = held ? swn_now_ns() : 0;
+    if (!held)
         return 0;
+    if (held < hope.held || now - hope.asked > 2 * PATIENCE_NS)
+        hope.fewer = now;
+    hope.held = held;
+    hope.asked = now;
     atomic_store(&wanted_back, bytes + e->goal_bytes / OTHERS);
     swn_device_wake();
-    return 1;
+    return now - hope.fewer < PATIENCE_NS;
 }
 
 void swn_devcopy_vacate(struct swn_engine *e, size_t bytes)
 {
-    uint64_t until = 0;
-    while (atomic_load(&held_bytes)) {
-        size_t need = swn_engine_resident(e) + swn_arena_fresh(e->arena, bytes), limit = e->config.budget_bytes;
-        if (!e->config.enforce || need <= limit || !swn_devcopy_ask(e, need - limit))
+    while (atomic_load(&held_bytes) && e->config.enforce) {
+        size_t need = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena) + bytes, limit = e->config.budget_bytes;
+        if (need <= limit || !swn_devcopy_ask(e, need - limit))
             return;
-        uint64_t now = swn_now_ns();
-        until = until ? until : now + LONGEST_WAIT_NS;
-        if (now >= until)
-            return;
-        swn_cond_wait_until(&e->changed, &e->lock, now + TELL_NS < until ? now + TELL_NS : until);
+        swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + TELL_NS);
     }
+}
+
+void swn_devcopy_vacate_for(struct swn_engine *e, const struct swn_op *op)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; atomic_load(&held_bytes) && i < op->n; i++) {
+        const struct swn_range *r =
+            op->args[i].use >= SWN_USE_WRITE ? swn_arena_find(e->arena, op->args[i].data) : NULL;
+        bytes += r && atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_STREAMED ? r->size : 0;
+    }
+    if (bytes)
+        swn_devcopy_vacate(e, bytes);
 }
 
 void swn_devcopy_stats(struct swn_stats *out)

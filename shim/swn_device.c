@@ -61,6 +61,7 @@ static int found;
 
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* after which no other is taken */
 static struct device devices[DEVICES];
+static struct swn_devswap *_Atomic swappers[DEVICES];    /* of them; those who want something wait for no driver */
 static const struct swn_unified_backend *_Atomic newest; /* for the statistics, which wait for no driver */
 
 static _Atomic uint64_t elided_bytes, copied_bytes;
@@ -376,6 +377,7 @@ static struct swn_devswap *swapper_of(struct device *d, size_t capacity)
     if (!d->swapper && swn_devswap_start(&d->swapper, &d->pool, capacity, d->backend != NULL))
         d->swapper = NULL;
     struct swn_devswap *s = d->swapper;
+    atomic_store(&swappers[d - devices], s);
     pthread_mutex_unlock(&devices_lock);
     return s;
 }
@@ -619,11 +621,11 @@ void swn_device_follow_budget(void)
 
 void swn_device_wake(void)
 {
-    pthread_mutex_lock(&devices_lock);
-    for (struct device *d = devices; d < devices + DEVICES; d++)
-        if (d->swapper)
-            swn_devswap_wake(d->swapper);
-    pthread_mutex_unlock(&devices_lock);
+    for (int i = 0; i < DEVICES; i++) {
+        struct swn_devswap *s = atomic_load(&swappers[i]);
+        if (s)
+            swn_devswap_wake(s);
+    }
 }
 
 /* In-place operators are seen by the hook only. */

@@ -185,24 +185,19 @@ static char *map_huge(size_t bytes)
 char *swn_devpool_pin(struct swn_devpool *p, size_t bytes)
 {
     char *memory = map_huge(bytes);
-    if (!memory)
-        return NULL;
-    swn_devpool_count((long long)bytes);
-    if (!forget(p, p->cuda.host_register(memory, bytes, SWN_CUDA_REGISTER_MAPPED)))
-        return memory;
-    munmap(memory, bytes);
-    swn_devpool_count(-(long long)bytes);
-    return NULL;
+    if (memory && forget(p, p->cuda.host_register(memory, bytes, SWN_CUDA_REGISTER_MAPPED))) {
+        munmap(memory, bytes);
+        memory = NULL;
+    }
+    return memory;
 }
 
 int swn_devpool_unpin(struct swn_devpool *p, char *memory, size_t bytes)
 {
     int err = forget(p, p->cuda.host_unregister(memory));
-    if (err)
-        return err;
-    munmap(memory, bytes);
-    swn_devpool_count(-(long long)bytes);
-    return 0;
+    if (!err)
+        munmap(memory, bytes);
+    return err;
 }
 
 int swn_devpool_send_pinned(struct swn_devpool *p, char *to, const char *from, size_t n)

@@ -92,9 +92,9 @@ void swn_devpool_unreserve(struct swn_devpool *p, char *at, size_t bytes);
 char *swn_devpool_stage(struct swn_devpool *p, unsigned i);
 /* Sends n bytes of it to the device, where they are once what was sent has arrived. */
 int swn_devpool_send(struct swn_devpool *p, unsigned i, char *to, size_t n);
-/* Memory of ours from which the device's bus is served at its full speed; it counts. NULL: there is none to be had. */
+/* Memory of ours from which the device's bus is served at its full speed; who asks counts it. NULL: there is none. */
 char *swn_devpool_pin(struct swn_devpool *p, size_t bytes);
-/* What was sent of it has arrived. 0, or an error: it is the driver's, and still counts. */
+/* What was sent of it has arrived. 0, or an error: it is the driver's for good. */
 int swn_devpool_unpin(struct swn_devpool *p, char *memory, size_t bytes);
 /* Sends n bytes of it, which stay as they are until they have arrived. */
 int swn_devpool_send_pinned(struct swn_devpool *p, char *to, const char *from, size_t n);

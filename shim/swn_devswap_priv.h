@@ -89,9 +89,10 @@ struct swn_devswap {
     unsigned marks, tries;
     pthread_t thread;
     uint64_t departed, landed; /* the last flight that has begun, and the last one that is known to have arrived */
-    int no_copies;             /* the driver does not pin memory for them */
-    int broken;                /* its thread could not begin */
-    int retry;                 /* it has something to do that a capture holds up */
+    int no_copies;             /* for so many blocks, as the driver has refused memory */
+    unsigned turns;
+    int broken; /* its thread could not begin */
+    int retry;  /* it has something to do that a capture holds up */
 };
 
 /* swn_devblock.c. The index of the first block that was made no earlier. */

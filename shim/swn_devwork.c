@@ -192,9 +192,12 @@ static int step(struct swn_devswap *s)
     while ((dead = next_dead(s)))
         if (bury(s, dead))
             return 1;
-    if (swn_devbuffer_shrink(s) || swn_devcopy_give(s))
+    if (swn_devbuffer_shrink(s))
         return 1;
-    struct block *b = next_mover(s);
+    struct block *b = next_job(s);
+    if (!(b && b->users && ++s->turns % 2) && swn_devcopy_give(s)) /* by turns with what operators wait for */
+        return 1;
+    b = next_mover(s);
     struct swn_devbuffer buffer;
     if (b) {
         if (!swn_devbuffer_take(s, b, &buffer))

@@ -63,7 +63,7 @@ size_t swn_engine_resident(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
     return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_window(e->pool) : 0) +
-           e->kept_bytes + (small > 0 ? (size_t)small : 0) - swn_load_expected_bytes(e);
+           e->kept_bytes + (small > 0 ? (size_t)small : 0) + swn_devcopy_bytes() - swn_load_expected_bytes(e);
 }
 
 void swn_engine_note_peak(struct swn_engine *e)
@@ -279,7 +279,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     int expected = swn_load_expected(e, n);
     int alone = n > e->config.budget_bytes && e->config.enforce && !expected; /* makes room for itself, below */
     if (!alone && !expected)
-        swn_devcopy_vacate(e, n);
+        swn_devcopy_vacate(e, swn_round_up(n, SWN_GRANULE));
     struct swn_thread_state *t = alone || expected ? NULL : swn_window_self();
     if (e->record && swn_record_alloc(e) && t)
         swn_window_lost(t);

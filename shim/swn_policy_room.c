@@ -13,6 +13,8 @@
 #define FIRST_WINDOW_MOST (32 * MIB)
 /* Room made ahead of need: enough for the largest weights of most models. */
 #define BEHIND_PART 4
+/* Whoever goes only some time after he is asked to is asked when this part of the budget is left. */
+#define SOON_PART 16
 #define BEHIND_MOST (32 * MIB)
 
 static size_t window(struct swn_engine *e)
@@ -273,8 +275,9 @@ static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *sp
         return 0;
     if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
         trim_warm(e, bytes, 1);
-    if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
-        swn_devcopy_ask(e, swn_engine_resident(e) + bytes - e->config.budget_bytes);
+    size_t soon = swn_engine_resident(e) + bytes + e->goal_bytes / SOON_PART;
+    if (swn_devcopy_bytes() && soon > e->config.budget_bytes)
+        swn_devcopy_ask(e, soon - e->config.budget_bytes);
     int spills = swn_engine_resident(e) + bytes > e->config.budget_bytes && can_spill(e);
     e->pressed |= spills;
     write_behind(e, bytes, spare);

@@ -11,6 +11,7 @@
 
 #include "swn_behind.h"
 #include "swn_client.h"
+#include "swn_devcopy.h"
 #include "swn_engine_priv.h"
 #include "swn_guest.h"
 #include "swn_load.h"
@@ -322,6 +323,7 @@ void swn_engine_op_begin(struct swn_op *op)
     swn_guest_woken(op);
     int prepared = op->copies && op->n == 2 && swn_load_prepare(op);
     pthread_mutex_lock(&e->lock);
+    swn_devcopy_vacate_for(e, op);
     struct swn_thread_state *t = swn_window_thread(e);
     swn_load_expect_no_more(e, 1);
     op->seq = ++e->seq;

@@ -653,6 +653,8 @@ EXPORT int cudaHostUnregister(void *p)
         return standin_end(NOT_REGISTERED);
     if (standin_unsafe())
         return standin_end(CAPTURE_UNSUPPORTED);
+    if (standin_made_to_fail())
+        return standin_end(INVALID);
     for (struct launch *k = queue; k; k = k->next)
         for (unsigned i = 0; i < k->n; i++)
             if (standin_find(k->stretches[i], 1) == m)

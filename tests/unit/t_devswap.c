@@ -222,6 +222,7 @@ static void copies_go(void *device)
     begin_with(device, 96 * MIB, MAPPED_BUDGET, &size, 1);
     give_all();
     until_pinned(1);
+    CHECK(counters().small_bytes < 8 * MIB && counters().demand_bytes < 48 * MIB); /* nobody's need */
     uint64_t spilled = counters().spilled_bytes;
     CHECK(!swn_engine_set_budget(30 * MIB, 10000, &change) && change.bound);
     CHECK(counters().resident_bytes <= 30 * MIB && counters().spilled_bytes == spilled);
@@ -243,6 +244,31 @@ static void copies_go(void *device)
     until_pinned(1);
     cudaDeviceSynchronize();
     take_all();
+}
+
+/* A copy that the driver does not let go of is lost, and counts; nobody waits for it, and there are others. */
+static void copy_lost(void *device)
+{
+    static const size_t size = WEIGHT_BYTES;
+    struct swn_budget_change change;
+    begin_with(device, 96 * MIB, MAPPED_BUDGET, &size, 1);
+    give_all();
+    for (int i = 0; i < 5; i++)
+        pass();
+    until_pinned(1);
+    cudaDeviceSynchronize();
+    wait_for_quiet();
+    uint64_t small = counters().small_bytes, spilled = counters().spilled_bytes;
+    standin_fail(1);
+    CHECK(!swn_engine_set_budget(33 * MIB, 10000, &change) && change.bound);
+    standin_fail(0);
+    CHECK(counters().small_bytes > small && counters().spilled_bytes == spilled);
+    until_pinned(0);
+    pass();
+    CHECK(!swn_engine_set_budget(96 * MIB, 10000, &change) && change.bound);
+    until_pinned(1);
+    cudaDeviceSynchronize();
+    _exit(0); /* what is lost stays */
 }
 
 /* What the stand-in says when a child that breaks a rule is ended by it. */
@@ -753,6 +779,7 @@ static const struct device_case cases[] = {
     {"swapped", swapped, "nano xavier orin discrete"},
     {"copied", copied, "discrete"},
     {"copies_go", copies_go, "discrete"},
+    {"copy_lost", copy_lost, "discrete"},
     {"mixed", mixed, "nano xavier orin discrete"},
     {"chunks", chunks, "discrete"},
     {"moved_out", moved_out, "nano xavier"},
