@@ -66,14 +66,12 @@ static size_t fitting_unit(size_t unit, const struct swn_rows *rows, size_t byte
 static int worth_slicing(struct swn_engine *e, const struct swn_range *r)
 {
     size_t bytes = swn_weight_len(r);
-    double latency_ns;
     if (e->config.without & SWN_WITHOUT_SLICES)
         return 0;
     if (swn_plan_worth_slicing(bytes, e->record && !e->pool ? 0 : e->goal_bytes))
         return 1;
     return e->planned && e->plan_short && r->node >= 0 &&
-           swn_plan_gains_by_slices(bytes, e->goal_bytes, e->nodes[r->node].compute_ns,
-                                    swn_policy_disk_speed(e, &latency_ns));
+           swn_plan_gains_by_slices(bytes, e->goal_bytes, e->nodes[r->node].compute_ns, e->drift.speed);
 }
 
 static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)

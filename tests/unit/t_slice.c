@@ -452,9 +452,8 @@ static void little_by_little(void *arg)
                     taken += op_sliced(&some[i], ROW_BYTES, SIZE_MAX) > 1;
                     compute(slow == EVERYWHERE ? 40 : slow == ELSEWHERE && i + 1 == N ? 200 : 0);
                 }
-            double latency_ns;
             pthread_mutex_lock(&e->lock);
-            double speed = swn_policy_disk_speed(e, &latency_ns);
+            double speed = e->drift.speed;
             pthread_mutex_unlock(&e->lock);
             /* Where a processor is emulated, looking at the bytes takes longer than reading them. */
             int gains = swn_plan_gains_by_slices(bytes, e->goal_bytes, 2 * e->nodes[0].compute_ns, speed);
