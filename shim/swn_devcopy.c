@@ -21,9 +21,9 @@
 
 static _Atomic size_t held_bytes, wanted_back;
 
-/* When they were asked for last, when they became fewer last since, and how many there were then. Engine lock. */
+/* When they were asked for last, how many there were then, and since when. Engine lock. */
 static struct {
-    uint64_t asked, fewer;
+    uint64_t asked, changed;
     size_t held;
 } hope;
 
@@ -127,13 +127,13 @@ int swn_devcopy_ask(struct swn_engine *e, size_t bytes)
     uint64_t now = held ? swn_now_ns() : 0;
     if (!held)
         return 0;
-    if (held < hope.held || now - hope.asked > 2 * PATIENCE_NS)
-        hope.fewer = now;
+    if (held != hope.held || now - hope.asked > 2 * PATIENCE_NS)
+        hope.changed = now;
     hope.held = held;
     hope.asked = now;
     atomic_store(&wanted_back, bytes + e->goal_bytes / OTHERS);
     swn_device_wake();
-    return now - hope.fewer < PATIENCE_NS;
+    return now - hope.changed < PATIENCE_NS;
 }
 
 void swn_devcopy_vacate(struct swn_engine *e, size_t bytes)

@@ -231,8 +231,8 @@ int swn_policy_give(struct swn_engine *e, int desperate)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
-    if (!desperate && before > e->goal_bytes && swn_devcopy_ask(e, before - e->goal_bytes))
-        return -ENOMEM; /* at once, but soon */
+    if (before > e->goal_bytes && swn_devcopy_ask(e, before - e->goal_bytes))
+        return -ENOMEM; /* not yet, but without a write, and before anything that operators use */
     swn_lodge_evict(e);
     if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);

@@ -79,6 +79,7 @@ static unsigned use_all(void)
         int captured = 0, comes = swn_device_swaps(held[i]);
         if (comes)
             CHECK(!swn_device_begin(&held[i], 1, NULL, &now, &captured));
+        standin_await(NULL);
         CHECK(tensor_right(&weights[i], (uintptr_t)standin_view(now)));
         if (comes)
             swn_device_end(&held[i], 1, NULL, captured);

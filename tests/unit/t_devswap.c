@@ -239,7 +239,8 @@ static void copies_go(void *device)
     CHECK(counters().device_pinned_bytes < pinned);
     for (int i = 0; i < 3; i++)
         pass();
-    CHECK(tensor_right(&other, other.own) && counters().over_budget_bytes == 0);
+    CHECK(tensor_right(&other, other.own));
+    CHECK(counters().over_budget_bytes == 0);
     tensor_free(&other);
     until_pinned(1);
     cudaDeviceSynchronize();
