@@ -103,11 +103,14 @@ static int before(const struct block *a, const struct block *b)
     return !a->kept != !b->kept ? a->kept != NOT_KEPT : a->next_use > b->next_use;
 }
 
+int swn_devcopy_wanted(void)
+{
+    return atomic_load(&wanted_back) != 0;
+}
+
 int swn_devcopy_give(struct swn_devswap *s)
 {
     struct block *best = NULL;
-    if (!atomic_load(&wanted_back))
-        return 0;
     for (size_t i = 0; i < s->count; i++)
         if (s->blocks[i]->copy && (!best || before(s->blocks[i], best)))
             best = s->blocks[i];

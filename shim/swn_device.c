@@ -36,9 +36,9 @@ struct device {
     void *stream;                              /* our own, for buffers; NULL: there are none */
     int swaps;                                 /* weights can come and go there, in this: */
     struct swn_devpool pool;
-    struct swn_devswap *swapper; /* NULL until one does */
-    size_t largest;              /* weight that was to go there; guarded by the engine's lock */
-    _Atomic size_t room;         /* for weights in a card's memory; 0: it is not crowded, and its user said nothing */
+    struct swn_devswap *_Atomic swapper; /* NULL until one does; whoever wants something of it waits for no lock */
+    size_t largest;                      /* weight that was to go there; guarded by the engine's lock */
+    _Atomic size_t room; /* for weights in a card's memory; 0: it is not crowded, and its user said nothing */
 };
 
 /* What swn_device_open gave out. */
@@ -61,7 +61,6 @@ static int found;
 
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* after which no other is taken */
 static struct device devices[DEVICES];
-static struct swn_devswap *_Atomic swappers[DEVICES];    /* of them; those who want something wait for no driver */
 static const struct swn_unified_backend *_Atomic newest; /* for the statistics, which wait for no driver */
 
 static _Atomic uint64_t elided_bytes, copied_bytes;
@@ -374,10 +373,9 @@ static size_t capacity_of(const struct swn_engine *e, const struct device *d)
 static struct swn_devswap *swapper_of(struct device *d, size_t capacity)
 {
     pthread_mutex_lock(&devices_lock);
-    if (!d->swapper && swn_devswap_start(&d->swapper, &d->pool, capacity, d->backend != NULL))
-        d->swapper = NULL;
     struct swn_devswap *s = d->swapper;
-    atomic_store(&swappers[d - devices], s);
+    if (!s && !swn_devswap_start(&s, &d->pool, capacity, d->backend != NULL))
+        d->swapper = s;
     pthread_mutex_unlock(&devices_lock);
     return s;
 }
@@ -621,8 +619,8 @@ void swn_device_follow_budget(void)
 
 void swn_device_wake(void)
 {
-    for (int i = 0; i < DEVICES; i++) {
-        struct swn_devswap *s = atomic_load(&swappers[i]);
+    for (struct device *d = devices; d < devices + DEVICES; d++) {
+        struct swn_devswap *s = d->swapper;
         if (s)
             swn_devswap_wake(s);
     }

@@ -146,7 +146,9 @@ int swn_devflight_follow(struct swn_devswap *s, const struct block *b, void *str
 void swn_devcopy_make(struct swn_devswap *s, struct block *b);
 /* Gives up b's, if it has one. May wait. */
 void swn_devcopy_drop(struct swn_devswap *s, struct block *b);
-/* One goes where others want the room. 1: one has. May wait. */
+/* Whether others want the room. Without lock. */
+int swn_devcopy_wanted(void);
+/* One goes for that. 1: one has. May wait. */
 int swn_devcopy_give(struct swn_devswap *s);
 
 /* swn_devwork.c. What the swapper's thread runs, with the swapper; it never ends. */

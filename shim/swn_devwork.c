@@ -186,6 +186,13 @@ static struct block *next_mover(const struct swn_devswap *s)
     return NULL;
 }
 
+/* Copies go by turns with what operators wait for. */
+static int has_to_wait(struct swn_devswap *s)
+{
+    const struct block *job = next_job(s);
+    return job && job->users && ++s->turns % 2;
+}
+
 static int step(struct swn_devswap *s)
 {
     struct block *dead;
@@ -194,10 +201,9 @@ static int step(struct swn_devswap *s)
             return 1;
     if (swn_devbuffer_shrink(s))
         return 1;
-    struct block *b = next_job(s);
-    if (!(b && b->users && ++s->turns % 2) && swn_devcopy_give(s)) /* by turns with what operators wait for */
+    if (swn_devcopy_wanted() && !has_to_wait(s) && swn_devcopy_give(s))
         return 1;
-    b = next_mover(s);
+    struct block *b = next_mover(s);
     struct swn_devbuffer buffer;
     if (b) {
         if (!swn_devbuffer_take(s, b, &buffer))

@@ -13,9 +13,9 @@
 #define FIRST_WINDOW_MOST (32 * MIB)
 /* Room made ahead of need: enough for the largest weights of most models. */
 #define BEHIND_PART 4
+#define BEHIND_MOST (32 * MIB)
 /* Whoever goes only some time after he is asked to is asked when this part of the budget is left. */
 #define SOON_PART 16
-#define BEHIND_MOST (32 * MIB)
 
 static size_t window(struct swn_engine *e)
 {

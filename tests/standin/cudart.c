@@ -319,21 +319,23 @@ static void synchronize_all(void)
     standin_settle();
 }
 
-void standin_enqueue(void *stream, void (*call)(void *arg), void *arg)
+static struct launch *new_call(void *stream, void (*call)(void *arg), void *arg)
 {
     struct launch *k = calloc(1, sizeof *k);
     k->stream = stream;
     k->call = call;
     k->arg = arg;
-    enqueue(k);
+    return k;
+}
+
+void standin_enqueue(void *stream, void (*call)(void *arg), void *arg)
+{
+    enqueue(new_call(stream, call, arg));
 }
 
 void standin_enqueue_waiter(void *stream, void (*call)(void *arg), void *arg)
 {
-    struct launch *k = calloc(1, sizeof *k);
-    k->stream = stream;
-    k->call = call;
-    k->arg = arg;
+    struct launch *k = new_call(stream, call, arg);
     k->waiter = 1;
     enqueue(k);
 }
@@ -356,10 +358,7 @@ EXPORT void standin_await(void *stream)
 
 EXPORT int cudaLaunchHostFunc(void *stream, void (*call)(void *arg), void *arg)
 {
-    struct launch *k = calloc(1, sizeof *k);
-    k->stream = stream;
-    k->call = call;
-    k->arg = arg;
+    struct launch *k = new_call(stream, call, arg);
     k->unlocked = 1;
     standin_begin();
     enqueue(k);
