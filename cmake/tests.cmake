@@ -14,7 +14,8 @@ if(unit_tests)
     target_link_libraries(swn_unit INTERFACE swn_options swn_scheduler ${CMOCKA_LIBRARY})
     if(unit_helpers)
         add_library(swn_unit_helpers STATIC ${unit_helpers})
-        target_include_directories(swn_unit_helpers PRIVATE ${PROJECT_SOURCE_DIR}/tests/unit ${CMOCKA_HEADERS})
+        target_include_directories(swn_unit_helpers PRIVATE
+            ${PROJECT_SOURCE_DIR}/tests/unit ${PROJECT_SOURCE_DIR}/tests/standin ${CMOCKA_HEADERS})
         target_link_libraries(swn_unit_helpers PRIVATE swn_options PUBLIC swn_scheduler)
         target_link_libraries(swn_unit INTERFACE swn_unit_helpers)
     endif()
@@ -26,7 +27,7 @@ if(unit_tests)
     endif()
 endif()
 include(cmake/standin.cmake)
-foreach(name t_unified t_device t_devswap t_registered t_bounce)
+foreach(name t_unified t_device t_devswap t_devcopy t_registered t_bounce)
     set(${name}_LIBRARIES standin-cudart)
     set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/standin)
 endforeach()
@@ -76,7 +77,7 @@ target_compile_definitions(t_alloc PRIVATE
     STANDIN_C10="$<TARGET_FILE:standin-c10>" STANDIN_HALF="$<TARGET_FILE:standin-c10-half>")
 add_dependencies(t_alloc standin-c10 standin-c10-half)
 
-set_tests_properties(t_unified t_device t_devswap t_registered t_bounce PROPERTIES LABELS unified)
+set_tests_properties(t_unified t_device t_devswap t_devcopy t_registered t_bounce PROPERTIES LABELS unified)
 
 # With `ctest -L unified` comes all that concerns devices; scripts/test runs pytest itself, and leaves out these by -LE e2e.
 if(SWAPNET_HALVES AND NOT CMAKE_CROSSCOMPILING)

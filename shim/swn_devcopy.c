@@ -10,8 +10,6 @@
 #include "swn_engine_priv.h"
 #include "swn_thread.h"
 
-/* One part in so many of the budget is left to whatever comes. */
-#define OTHERS 8
 /* Who needs the room waits no longer for nothing to happen, and says so again after so long, as nobody may have heard
  * it. */
 #define PATIENCE_NS 500000000u
@@ -40,7 +38,8 @@ static int has_room(size_t bytes)
     size_t used = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena), other = swn_policy_other_held(e);
     size_t peak = e->planned ? swn_policy_other_peak(e) : 0, again = peak > other ? peak - other : 0;
     int fits = !atomic_load(&wanted_back) && e->goal_bytes >= e->config.budget_bytes &&
-               used + again + bytes + e->goal_bytes / OTHERS <= e->goal_bytes && swn_policy_fits_free(e, bytes);
+               used + again + bytes + e->goal_bytes / SWN_DEVICE_OTHERS <= e->goal_bytes &&
+               swn_policy_fits_free(e, bytes);
     if (fits) {
         atomic_fetch_add(&held_bytes, bytes);
         swn_engine_note_peak(e);
@@ -134,7 +133,7 @@ int swn_devcopy_ask(struct swn_engine *e, size_t bytes)
         hope.changed = now;
     hope.held = held;
     hope.asked = now;
-    atomic_store(&wanted_back, bytes + e->goal_bytes / OTHERS);
+    atomic_store(&wanted_back, bytes + e->goal_bytes / SWN_DEVICE_OTHERS);
     swn_device_wake();
     return now - hope.changed < PATIENCE_NS;
 }

@@ -18,8 +18,6 @@
 #include "swn_unified.h"
 
 #define DEVICES 16
-/* What may not leave takes no more than leaves so much of the budget to everything else. */
-#define OTHERS 8 /* one part in so many */
 /* Where not all weights fit, those that come and go have another part, and room for so many of the largest. */
 #define LARGEST 3
 /* A card whose user says nothing is PyTorch's, until this part of its memory is all that is left: half of that is for
@@ -201,14 +199,14 @@ static int in_a_store(const struct swn_range *r)
 /* Bytes of the budget for weights that come and go. */
 static size_t wanted(const struct swn_engine *e, const struct device *d)
 {
-    size_t part = e->goal_bytes / OTHERS, most = LARGEST * d->largest;
+    size_t part = e->goal_bytes / SWN_DEVICE_OTHERS, most = LARGEST * d->largest;
     return most > part ? most : part;
 }
 
 /* Those that what may not leave must leave to others, to what comes and goes, and to how that gets there. */
 static size_t set_aside(const struct swn_engine *e, const struct device *d)
 {
-    size_t part = e->goal_bytes / OTHERS;
+    size_t part = e->goal_bytes / SWN_DEVICE_OTHERS;
     return d->swaps ? part + wanted(e, d) + SWN_DEVPOOL_STAGES * d->pool.stage_bytes : part;
 }
 
@@ -595,7 +593,7 @@ void swn_device_fork_child(void)
 /* What is left over of a budget that has grown is for weights, which had to do without until now. */
 static size_t left_over(struct swn_engine *e, size_t held)
 {
-    size_t others = swn_engine_resident(e) + e->goal_bytes / OTHERS;
+    size_t others = swn_engine_resident(e) + e->goal_bytes / SWN_DEVICE_OTHERS;
     others = others > held ? others - held : 0;
     return others < e->goal_bytes ? e->goal_bytes - others : 0;
 }

@@ -12,6 +12,10 @@
 #include "swn_config.h"
 #include "swn_stats.h"
 
+/* What may not leave, or is there for speed only, takes no more than leaves one part in so many of SWAPNET_BUDGET to
+ * everything else. */
+#define SWN_DEVICE_OTHERS 8
+
 /* Whether there is a CUDA runtime in this process and it is to be used: then tensors may come to go to a device.
  * Initialises nothing. Once, before all others. */
 int swn_device_start(const struct swn_config *config);

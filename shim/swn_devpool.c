@@ -49,13 +49,17 @@ static int nothing(struct swn_devpool *p, struct swn_devbuffer *b)
 
 /* --- ordinary memory, registered --- */
 
-/* Shared, and not a forked child's: direct reads never land in memory that a fork may duplicate (HOLES rule 6). */
-static char *map_pages(size_t bytes)
+/* MAP_SHARED or MAP_PRIVATE. No forked child's: direct reads never land in memory that a fork may duplicate (HOLES
+ * rule 6). */
+static char *map_pages(size_t bytes, int sharing)
 {
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         return NULL;
-    madvise(at, bytes, MADV_DONTFORK);
+    if (madvise(at, bytes, MADV_DONTFORK)) {
+        munmap(at, bytes);
+        return NULL;
+    }
     return at;
 }
 
@@ -68,7 +72,7 @@ static int open_pages(struct swn_devpool *p)
 static int make_registered(struct swn_devpool *p, struct swn_devbuffer *b)
 {
     void *device;
-    b->host = map_pages(b->bytes);
+    b->host = map_pages(b->bytes, MAP_SHARED);
     if (!b->host)
         return -ENOMEM;
     int err = forget(p, p->cuda.host_register(b->host, b->bytes, SWN_CUDA_REGISTER_MAPPED));
@@ -144,7 +148,7 @@ static int make_stages(struct swn_devpool *p)
             return -ENOMEM;
     for (unsigned i = 0; p->stage_bytes && i < SWN_DEVPOOL_STAGES; i++) {
         struct stage *s = &p->stages[i];
-        s->memory = map_pages(p->stage_bytes);
+        s->memory = map_pages(p->stage_bytes, MAP_SHARED);
         if (!s->memory || forget(p, p->swap.event_create(&s->event, SWN_CUDA_EVENT_QUIET)))
             return -ENOMEM;
         /* Else the copies are not asynchronous, and no less right. */
@@ -167,24 +171,13 @@ int swn_devpool_send(struct swn_devpool *p, unsigned i, char *to, size_t n)
     return err ? err : forget(p, p->swap.event_record(s->event, p->stream));
 }
 
-/* In huge pages, if there are any: the driver takes hold of them in half of the time. Private memory has them where
- * shared memory has not, and no fork duplicates it, either. */
-static char *map_huge(size_t bytes)
-{
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
-        return NULL;
-    if (madvise(at, bytes, MADV_DONTFORK)) {
-        munmap(at, bytes);
-        return NULL;
-    }
-    madvise(at, bytes, MADV_HUGEPAGE);
-    return at;
-}
-
 char *swn_devpool_pin(struct swn_devpool *p, size_t bytes)
 {
-    char *memory = map_huge(bytes);
+    char *memory = map_pages(bytes, MAP_PRIVATE);
+    /* The driver takes hold of huge pages in half of the time, and private memory has them where shared memory has not.
+     */
+    if (memory)
+        madvise(memory, bytes, MADV_HUGEPAGE);
     if (memory && forget(p, p->cuda.host_register(memory, bytes, SWN_CUDA_REGISTER_MAPPED))) {
         munmap(memory, bytes);
         memory = NULL;

@@ -2,8 +2,7 @@
  * weights there and right, whatever is launched runs to its end on the bytes that it was given, the room is kept to,
  * what is needed next is there before it is asked for, and a weight that is not there can be read by nobody. */
 #define _GNU_SOURCE
-#include "swn_device_cases.h"
-#include "swn_engine_fixture.h"
+#include "swn_swapped_weights.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,122 +15,13 @@
 
 #include <cmocka.h>
 
-#include "standin.h"
-#include "swn_device.h"
 #include "swn_thread.h"
-
-#define WEIGHTS 24
-#define WEIGHT_BYTES (MIB - 12345)
-#define MAPPED_BUDGET (8 * MIB)
-#define SHARED_BUDGET (12 * MIB) /* of which 3 are for what comes and goes */
-
-static struct tensor weights[WEIGHTS];
-static struct swn_device_memory *held[WEIGHTS];
-static void *closed[WEIGHTS];
-static void *const stream = (void *)0x10;
 
 static int second_thread;
 int __wrap_swn_threads_many(void);
 int __wrap_swn_threads_many(void)
 {
     return second_thread;
-}
-
-static struct swn_stats counters(void)
-{
-    struct swn_stats stats;
-    swn_engine_stats(&stats);
-    return stats;
-}
-
-static int is_card(const char *device)
-{
-    return !strcmp(device, "discrete");
-}
-
-static void begin_with(const char *device, size_t budget, size_t card, const size_t *sizes, size_t kinds)
-{
-    struct swn_host host;
-    standin_be(device);
-    engine_device_budget = is_card(device) ? card : 0;
-    CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, NULL));
-    swn_engine_host(&host);
-    CHECK(host.device_type == SWN_DEVICE_CUDA);
-    for (unsigned i = 0; i < WEIGHTS; i++)
-        CHECK(tensor_make(&weights[i], sizes[i % kinds], i + 1));
-}
-
-static void begin(const char *device)
-{
-    static const size_t size = WEIGHT_BYTES;
-    begin_with(device, SHARED_BUDGET, MAPPED_BUDGET, &size, 1);
-}
-
-static void give(unsigned i)
-{
-    enum swn_way way = (enum swn_way)swn_device_way(0, weights[i].own, weights[i].len, 1);
-    CHECK(way != SWN_WAY_COPY);
-    held[i] = swn_device_open(0, way, weights[i].own, weights[i].len, &closed[i]);
-    CHECK(held[i]);
-}
-
-static unsigned give_all(void)
-{
-    unsigned come_and_go = 0;
-    for (unsigned i = 0; i < WEIGHTS; i++) {
-        give(i);
-        come_and_go += swn_device_swaps(held[i]) != 0;
-    }
-    return come_and_go;
-}
-
-static void settle(void)
-{
-    for (int i = 0; i < 5000 && (counters().device_resident_bytes || standin_live(STANDIN_RESERVED)); i++)
-        usleep(1000);
-}
-
-static void take_all(void)
-{
-    for (unsigned i = 0; i < WEIGHTS; i++) {
-        if (held[i])
-            CHECK(!device_let_go(held[i]));
-        held[i] = NULL;
-        tensor_free(&weights[i]);
-    }
-    engine_is_empty();
-}
-
-/* An operator that reads weight i on a stream: what it launches goes on reading for a while. */
-static int read_on(unsigned i, void *on, unsigned us)
-{
-    void *at = closed[i];
-    int captured = 0, err = swn_device_swaps(held[i]) ? swn_device_begin(&held[i], 1, on, &at, &captured) : 0;
-    if (err)
-        return err;
-    standin_await(on);
-    CHECK(tensor_right(&weights[i], (uintptr_t)standin_view(at)));
-    const void *stretch = at;
-    standin_launch(on, us, &stretch, &weights[i].len, 1);
-    if (swn_device_swaps(held[i]))
-        swn_device_end(&held[i], 1, on, captured);
-    return 0;
-}
-
-static void pass(void)
-{
-    for (unsigned i = 0; i < WEIGHTS; i++)
-        CHECK(!read_on(i, stream, 500));
-}
-
-/* Until nothing has been brought for a while. */
-static void wait_for_quiet(void)
-{
-    uint64_t before = UINT64_MAX, now;
-    for (int i = 0; i < 100 && (now = counters().device_swap_ins) != before; i++) {
-        before = now;
-        usleep(20000);
-    }
 }
 
 /* A program that leaves time between its operators finds what comes next there already, once it has been through. */
@@ -180,96 +70,6 @@ static void swapped(void *device)
     settle();
     CHECK(counters().device_resident_bytes == 0);
     CHECK(standin_live(STANDIN_RESERVED) + standin_live(STANDIN_PHYSICAL) + standin_live(STANDIN_MANAGED) == 0);
-}
-
-/* What comes again and again is sent from pinned memory, for which the budget has room; and nothing else is read. */
-static void copied(void *device)
-{
-    static const size_t size = WEIGHT_BYTES;
-    begin_with(device, 96 * MIB, MAPPED_BUDGET, &size, 1);
-    give_all();
-    pass();
-    CHECK(counters().device_pinned_bytes == 0); /* it might all be here to stay */
-    for (int i = 0; i < 4; i++)
-        pass();
-    struct swn_stats before = counters();
-    CHECK(before.device_pinned_bytes > 4 * MIB && before.device_pinned_bytes <= WEIGHTS * MIB);
-    CHECK(standin_live(STANDIN_REGISTERED) > 2); /* stages are */
-    unsigned changes = standin_changes();
-    pass();
-    CHECK(counters().device_swap_ins > before.device_swap_ins);
-    CHECK(standin_changes() == changes);
-    CHECK(counters().over_budget_bytes == 0);
-    cudaDeviceSynchronize();
-    take_all();
-    settle();
-    CHECK(counters().device_pinned_bytes == 0 && standin_live(STANDIN_REGISTERED) == 2);
-}
-
-static void until_pinned(int any)
-{
-    for (int i = 0; i < 100 && (counters().device_pinned_bytes > 0) != any; i++)
-        any ? pass() : (void)usleep(10000);
-    CHECK((counters().device_pinned_bytes > 0) == any);
-}
-
-/* Others who want the room have it: a smaller budget, a tensor; no copy is made where there is none to spare. */
-static void copies_go(void *device)
-{
-    static const size_t size = WEIGHT_BYTES;
-    struct swn_budget_change change;
-    struct tensor other;
-    begin_with(device, 96 * MIB, MAPPED_BUDGET, &size, 1);
-    give_all();
-    until_pinned(1);
-    CHECK(counters().small_bytes < 8 * MIB && counters().demand_bytes < 48 * MIB); /* nobody's need */
-    uint64_t spilled = counters().spilled_bytes;
-    CHECK(!swn_engine_set_budget(30 * MIB, 10000, &change) && change.bound);
-    CHECK(counters().resident_bytes <= 30 * MIB && counters().spilled_bytes == spilled);
-    until_pinned(0);
-    pass();
-    pass();
-    CHECK(counters().device_pinned_bytes == 0);
-    CHECK(!swn_engine_set_budget(96 * MIB, 10000, &change) && change.bound);
-    until_pinned(1);
-    for (int i = 0; i < 3; i++)
-        pass();
-    uint64_t pinned = counters().device_pinned_bytes;
-    CHECK(tensor_make(&other, 68 * MIB, 99));
-    CHECK(counters().device_pinned_bytes < pinned);
-    for (int i = 0; i < 3; i++)
-        pass();
-    CHECK(tensor_right(&other, other.own));
-    CHECK(counters().over_budget_bytes == 0);
-    tensor_free(&other);
-    until_pinned(1);
-    cudaDeviceSynchronize();
-    take_all();
-}
-
-/* A copy that the driver does not let go of is lost, and counts; nobody waits for it, and there are others. */
-static void copy_lost(void *device)
-{
-    static const size_t size = WEIGHT_BYTES;
-    struct swn_budget_change change;
-    begin_with(device, 96 * MIB, MAPPED_BUDGET, &size, 1);
-    give_all();
-    for (int i = 0; i < 5; i++)
-        pass();
-    until_pinned(1);
-    cudaDeviceSynchronize();
-    wait_for_quiet();
-    uint64_t small = counters().small_bytes, spilled = counters().spilled_bytes;
-    standin_fail(1);
-    CHECK(!swn_engine_set_budget(33 * MIB, 10000, &change) && change.bound);
-    standin_fail(0);
-    CHECK(counters().small_bytes > small && counters().spilled_bytes == spilled);
-    until_pinned(0);
-    pass();
-    CHECK(!swn_engine_set_budget(96 * MIB, 10000, &change) && change.bound);
-    until_pinned(1);
-    cudaDeviceSynchronize();
-    _exit(0); /* what is lost stays */
 }
 
 /* What the stand-in says when a child that breaks a rule is ended by it. */
@@ -778,9 +578,6 @@ static void without_virtual_memory(void *device)
 
 static const struct device_case cases[] = {
     {"swapped", swapped, "nano xavier orin discrete"},
-    {"copied", copied, "discrete"},
-    {"copies_go", copies_go, "discrete"},
-    {"copy_lost", copy_lost, "discrete"},
     {"mixed", mixed, "nano xavier orin discrete"},
     {"chunks", chunks, "discrete"},
     {"moved_out", moved_out, "nano xavier"},
