@@ -29,10 +29,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 CTL = HERE.parent / "build" / "release" / "bin" / "swapnetctl"
 MOST_ERROR = 0.1
 MODELS = ("resnet101", "vgg19", "vit_b_16", "mobilenet_v2", "gpt2")
+# Those that go on after a stop are often put on one processor together, and then some take turns there for passes on end:
+# one process of MobileNetV2 took twice as long as another one, for all of its life.
+EACH_ITS_PROCESSOR = {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
 # Inferences of a turn; what was read ahead in the turns of others flatters the first one, which is not counted.
 TURN = 8
-# Until a profile has seen what it wants to see of the disk, and the newest 32 passes, of which the layers' times are.
-SETTLING, COUNTED = 6, 4
+# Until a profile has seen what it wants to see of the disk, and turns enough for medians that do not go by which minute of a
+# shared machine they saw; with the newest of the former they are the 128 passes of which the layers' times are.
+SETTLING, COUNTED = 6, 8
 
 
 class Process:
@@ -43,7 +47,8 @@ class Process:
         command = [CTL, *prefix, "-s", store, "--", python, HERE / "predict_app.py", model, args.threads]
         self.errors = tempfile.TemporaryFile()
         self.child = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                      stderr=self.errors, text=True, start_new_session=True)
+                                      stderr=self.errors, text=True, start_new_session=True,
+                                      env={**os.environ, **EACH_ITS_PROCESSOR})
         self.turns = []
         self.answer()
         self.signal(signal.SIGSTOP)
@@ -142,7 +147,7 @@ def main():
     options.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     options.add_argument("--points", nargs="+", type=int, default=[25, 50, 75, 100])
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--threads", type=int, default=0, help="of the model; 0: PyTorch's own number")
     options.add_argument("--dir", default="/var/tmp", help="on the disk that is to be measured")
     options.add_argument("--json", help="write all numbers to this file")
     args = options.parse_args()
