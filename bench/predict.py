@@ -36,7 +36,7 @@ EACH_ITS_PROCESSOR = {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
 TURN = 8
 # Until a profile has seen what it wants to see of the disk, and turns enough for medians that do not go by which minute of a
 # shared machine they saw; with the newest of the former they are the 128 passes of which the layers' times are.
-SETTLING, COUNTED = 6, 8
+SETTLING, COUNTED = 10, 8
 
 
 class Process:

@@ -23,9 +23,13 @@
  * before. */
 #define SETTLED 4
 #define TURN 3
-#define TURNS 15
+#define TURNS 25
 /* The disk rests; it rests, and operators are not watched; it does not rest. */
 enum { RESTED, UNWATCHED, BUSY, KINDS };
+/* What is computed is counted in the first passes of a weight, and again so often, as shapes may change. Counting takes
+ * time, so those later passes are not measured. */
+#define COUNTED_FIRST 4
+#define COUNTED_EVERY 16
 /* In a program that waits more than so much of a pass between operators, passes without the hook are not told apart. */
 #define IDLE_MOST 0.05
 /* So many passes say what one takes. */
@@ -49,12 +53,20 @@ struct swn_record {
     uint64_t pass_count, undisturbed; /* of the latter are the times */
     struct swn_times computed_passes; /* of those in which nothing was read: what computing all layers takes */
     size_t reads;                     /* in this pass */
-    /* What those took between which the disk was made busy, and those in which it was. */
     struct swn_contend *contend;
-    struct swn_times rested, contended;
-    double busy_alpha; /* what the disk gave then; 0: not known */
-    unsigned turn;     /* passes since it was begun to take turns */
-    int disturbed;     /* what is computed now does not count */
+    /* Passes without it, and what a pass of a turn takes longer in which it makes the disk busy than in those before
+     * and after: what a machine that others use does for some seconds is in all three. */
+    struct swn_times rested, longer;
+    struct {
+        double sum, rested, busy; /* ns: of this turn's passes; means of the newest turns, busy 0: there is one since */
+        unsigned n;
+    } mean;
+    double busy_alpha;      /* what the disk gave then; 0: not known */
+    unsigned turn;          /* passes since it was begun to take turns */
+    int disturbed;          /* what is computed now does not count */
+    int counting;           /* the half counts, in this pass */
+    int counted;            /* all of it, the operator with which it began included */
+    uint64_t counted_until; /* pass */
     struct swn_unwatch unwatch;
     size_t computed;             /* times since it was last written down */
     struct swn_profile *written; /* or NULL */
@@ -63,7 +75,16 @@ struct swn_record {
 int swn_record_create(struct swn_record **out)
 {
     *out = calloc(1, sizeof **out);
-    return *out ? 0 : -ENOMEM;
+    if (!*out)
+        return -ENOMEM;
+    (*out)->counting = (*out)->counted = 1;
+    return 0;
+}
+
+const int *swn_record_counts(const struct swn_record *r)
+{
+    static const int never = 0;
+    return r ? &r->counting : &never;
 }
 
 /* NULL when there is no memory: then it is not recorded. */
@@ -82,21 +103,39 @@ static struct weight *weight_of(struct swn_record *r, const struct swn_node *nod
         r->room = room;
     }
     struct weight *w = &r->weights[i];
-    if (w->id != node->id)
+    if (w->id != node->id) {
         *w = (struct weight){.id = node->id};
+        r->counted_until = r->pass_count + COUNTED_FIRST;
+    }
     return w;
+}
+
+static int is_measured(const struct swn_record *r)
+{
+    return !r->disturbed && (!r->counting || r->pass_count < r->counted_until);
+}
+
+/* For the pass that begins. */
+static void count_or_not(struct swn_record *r)
+{
+    int before = r->counting, turns = r->contend && r->turn && r->turn <= TURN * TURNS;
+    r->counting = r->pass_count < r->counted_until || (!turns && r->pass_count % COUNTED_EVERY < 2);
+    r->counted = before && r->counting;
 }
 
 void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, const struct swn_thread_state *t)
 {
     struct weight *w = weight_of(r, node);
     r->computed++;
-    if (!w || r->disturbed)
+    if (!w)
         return;
-    swn_times_add(&w->compute, ns);
-    w->flops = t->flops;
-    w->small = t->small;
+    if (r->counted) {
+        w->flops = t->flops;
+        w->small = t->small;
+    }
     w->other = t->other; /* of the first passes it holds weights that were not known for such yet */
+    if (is_measured(r))
+        swn_times_add(&w->compute, ns);
 }
 
 void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns)
@@ -133,13 +172,34 @@ static void make_busy(struct swn_record *r, unsigned pass)
     r->disturbed |= busy;
 }
 
+/* Passes of a turn of that kind have been added up. */
+static void end_turn(struct swn_record *r, int kind)
+{
+    double mean = r->mean.n ? r->mean.sum / r->mean.n : 0;
+    r->mean.sum = r->mean.n = 0;
+    if (kind == BUSY)
+        r->mean.busy = mean;
+    if (kind != RESTED)
+        return;
+    if (r->mean.busy > 0 && r->mean.rested > 0 && mean > 0)
+        swn_times_add(&r->longer, r->mean.busy - (r->mean.rested + mean) / 2);
+    r->mean.rested = mean;
+    r->mean.busy = 0;
+}
+
 /* A pass of its turns has ended. */
 static void take_turns(struct swn_record *r, double ns, double idle_ns)
 {
     unsigned pass = r->turn++;
     int kind = kind_of(pass), first = !(pass % TURN), waits = idle_ns > IDLE_MOST * ns;
-    if (!first && pass / TURN < TURNS && kind != UNWATCHED)
-        swn_times_add(kind == BUSY ? &r->contended : &r->rested, ns);
+    if (!first && pass / TURN < TURNS && kind != UNWATCHED) {
+        r->mean.sum += ns;
+        r->mean.n++;
+        if (kind == RESTED)
+            swn_times_add(&r->rested, ns);
+    }
+    if (pass % TURN == TURN - 1 && pass / TURN < TURNS)
+        end_turn(r, kind);
     if (kind == BUSY)
         r->busy_alpha = swn_contend_alpha(r->contend);
     r->disturbed = kind == BUSY; /* the last read may take a little longer than the pass */
@@ -182,12 +242,12 @@ static size_t read_bytes(const struct swn_engine *e)
 void swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
 {
     struct swn_record *r = e->record;
-    int streams = r->reads != 0;
+    int streams = r->reads != 0, measured = is_measured(r);
     r->reads = 0;
     r->pass_count++;
-    if (!r->disturbed)
+    if (measured)
         r->passes[r->undisturbed++ % PASSES] = ns / 1e9;
-    if (!r->disturbed && !streams)
+    if (measured && !streams)
         swn_times_add(&r->computed_passes, ns);
     if (r->contend && streams) {
         swn_contend_set(r->contend, 0);
@@ -201,15 +261,16 @@ void swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
     } else {
         swn_unwatch_pass(&r->unwatch, 0);
     }
+    count_or_not(r);
 }
 
 /* How many times as long a pass takes while the disk is read from; 0: not known. */
 static double contention(const struct swn_record *r)
 {
-    if (r->rested.n < TURN || r->contended.n < TURN)
+    double rested = swn_times_median(&r->rested);
+    if (!r->longer.n || !(rested > 0))
         return 0;
-    double ratio = swn_times_median(&r->contended) / swn_times_median(&r->rested);
-    return ratio > 1 ? ratio : 1;
+    return 1 + swn_times_believed(swn_times_median(&r->longer), swn_times_variance(&r->longer)) / rested;
 }
 
 /* What comes and goes here is the weight: the other references of its layer are never taken away, so with it the layer

@@ -40,3 +40,8 @@ double swn_times_variance(const struct swn_times *t)
     double deviation = (quartile(times, n, 0.75) - quartile(times, n, 0.25)) / 1.35;
     return 1.25 * 1.25 * deviation * deviation / (double)n;
 }
+
+double swn_times_believed(double difference, double variance)
+{
+    return difference > 0 && difference * difference > variance ? difference - variance / difference : 0;
+}

@@ -22,4 +22,9 @@ double swn_times_median(const struct swn_times *t);
  * three. */
 double swn_times_variance(const struct swn_times *t);
 
+/* What is to be believed of a difference whose variance this is, in seconds: it, less what is to be expected of how it
+ * varies (James and Stein's estimate, its positive part). All of it where times are alike, nothing where it is no more
+ * than its standard error. */
+double swn_times_believed(double difference, double variance);
+
 #endif

@@ -64,9 +64,7 @@ int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64
     return 0;
 }
 
-/* The difference of two medians, less what is to be expected of how passes vary (James and Stein's estimate, its
- * positive part): all of it where they are alike, nothing where it is no more than its standard error. On a busy
- * machine VGG-19's hook seemed to cost 8 %. */
+/* The difference of two medians, as far as it is to be believed: on a busy machine VGG-19's hook seemed to cost 8 %. */
 double swn_unwatch_cost(const struct swn_unwatch *u)
 {
     if (u->watched.n < ENOUGH || u->unwatched.n < ENOUGH)
@@ -75,5 +73,5 @@ double swn_unwatch_cost(const struct swn_unwatch *u)
     double variance = swn_times_variance(&u->watched) + swn_times_variance(&u->unwatched);
     if (cost > MOST_COST * watched)
         return -1;
-    return cost > 0 && cost * cost > variance ? cost - variance / cost : 0;
+    return swn_times_believed(cost, variance);
 }
