@@ -364,10 +364,9 @@ void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
     if (shared && t.shown)
         swn_devswap_give_up(inputs);
     t.lent = shared && swn_devswap_lend();
-    bool counts = __atomic_load_n(host->count_flops, __ATOMIC_RELAXED);
-    t.op.flops = counts && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
+    t.op.flops = host->count_flops && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
     t.op.small = {};
-    if (counts)
+    if (host->count_flops)
         swn_small_add(t.op.small, op.flops, op.use.data(), op.use.size(), inputs, host->lo, host->hi);
     if (!t.op.n) {
         t.flops += t.op.flops;

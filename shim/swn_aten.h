@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 21u
+#define SWN_ATEN_ABI 20u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 #define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
@@ -110,7 +110,7 @@ struct swn_host {
     uint32_t abi;
     uintptr_t lo, hi;        /* tensors of interest lie here */
     const uintptr_t *mapped; /* or between these two addresses, which change */
-    const int *count_flops;  /* whether to; changes */
+    int count_flops;
     void (*op_begin)(struct swn_op *op);
     void (*op_end)(struct swn_op *op);
     /* By the operator's own thread, between the two: its kernel can take the weight args[arg] in slices. It may be

@@ -218,7 +218,7 @@ void swn_engine_host(struct swn_host *out)
                              .lo = swn_arena_lo(e->arena),
                              .hi = swn_arena_hi(e->arena),
                              .mapped = swn_guest_bounds,
-                             .count_flops = swn_record_counts(e->record),
+                             .count_flops = e->record != NULL,
                              .op_begin = swn_engine_op_begin,
                              .op_end = swn_engine_op_end,
                              .slices_offer = swn_slice_offer,

@@ -26,10 +26,6 @@
 #define TURNS 25
 /* The disk rests; it rests, and operators are not watched; it does not rest. */
 enum { RESTED, UNWATCHED, BUSY, KINDS };
-/* What is computed is counted in the first passes of a weight, and again so often, as shapes may change. Counting takes
- * time, so those later passes are not measured. */
-#define COUNTED_FIRST 4
-#define COUNTED_EVERY 16
 /* In a program that waits more than so much of a pass between operators, passes without the hook are not told apart. */
 #define IDLE_MOST 0.05
 /* So many passes say what one takes. */
@@ -61,12 +57,9 @@ struct swn_record {
         double sum, rested, busy; /* ns: of this turn's passes; means of the newest turns, busy 0: there is one since */
         unsigned n;
     } mean;
-    double busy_alpha;      /* what the disk gave then; 0: not known */
-    unsigned turn;          /* passes since it was begun to take turns */
-    int disturbed;          /* what is computed now does not count */
-    int counting;           /* the half counts, in this pass */
-    int counted;            /* all of it, the operator with which it began included */
-    uint64_t counted_until; /* pass */
+    double busy_alpha; /* what the disk gave then; 0: not known */
+    unsigned turn;     /* passes since it was begun to take turns */
+    int disturbed;     /* what is computed now does not count */
     struct swn_unwatch unwatch;
     size_t computed;             /* times since it was last written down */
     struct swn_profile *written; /* or NULL */
@@ -75,16 +68,7 @@ struct swn_record {
 int swn_record_create(struct swn_record **out)
 {
     *out = calloc(1, sizeof **out);
-    if (!*out)
-        return -ENOMEM;
-    (*out)->counting = (*out)->counted = 1;
-    return 0;
-}
-
-const int *swn_record_counts(const struct swn_record *r)
-{
-    static const int never = 0;
-    return r ? &r->counting : &never;
+    return *out ? 0 : -ENOMEM;
 }
 
 /* NULL when there is no memory: then it is not recorded. */
@@ -103,39 +87,21 @@ static struct weight *weight_of(struct swn_record *r, const struct swn_node *nod
         r->room = room;
     }
     struct weight *w = &r->weights[i];
-    if (w->id != node->id) {
+    if (w->id != node->id)
         *w = (struct weight){.id = node->id};
-        r->counted_until = r->pass_count + COUNTED_FIRST;
-    }
     return w;
-}
-
-static int is_measured(const struct swn_record *r)
-{
-    return !r->disturbed && (!r->counting || r->pass_count < r->counted_until);
-}
-
-/* For the pass that begins. */
-static void count_or_not(struct swn_record *r)
-{
-    int before = r->counting, turns = r->contend && r->turn && r->turn <= TURN * TURNS;
-    r->counting = r->pass_count < r->counted_until || (!turns && r->pass_count % COUNTED_EVERY < 2);
-    r->counted = before && r->counting;
 }
 
 void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, const struct swn_thread_state *t)
 {
     struct weight *w = weight_of(r, node);
     r->computed++;
-    if (!w)
+    if (!w || r->disturbed)
         return;
-    if (r->counted) {
-        w->flops = t->flops;
-        w->small = t->small;
-    }
+    swn_times_add(&w->compute, ns);
+    w->flops = t->flops;
+    w->small = t->small;
     w->other = t->other; /* of the first passes it holds weights that were not known for such yet */
-    if (is_measured(r))
-        swn_times_add(&w->compute, ns);
 }
 
 void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns)
@@ -242,12 +208,12 @@ static size_t read_bytes(const struct swn_engine *e)
 void swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
 {
     struct swn_record *r = e->record;
-    int streams = r->reads != 0, measured = is_measured(r);
+    int streams = r->reads != 0;
     r->reads = 0;
     r->pass_count++;
-    if (measured)
+    if (!r->disturbed)
         r->passes[r->undisturbed++ % PASSES] = ns / 1e9;
-    if (measured && !streams)
+    if (!r->disturbed && !streams)
         swn_times_add(&r->computed_passes, ns);
     if (r->contend && streams) {
         swn_contend_set(r->contend, 0);
@@ -261,7 +227,6 @@ void swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
     } else {
         swn_unwatch_pass(&r->unwatch, 0);
     }
-    count_or_not(r);
 }
 
 /* How many times as long a pass takes while the disk is read from; 0: not known. */

@@ -12,9 +12,6 @@ struct swn_record;
 /* 0 or -ENOMEM. */
 int swn_record_create(struct swn_record **out);
 
-/* Whether operations and small parameters are to be counted now: not in most passes, since it takes as long as to watch
- * operators does. NULL: never. */
-const int *swn_record_counts(const struct swn_record *r);
 /* From the read of weight `node` to the next one's: ns without waiting, and what its thread has counted meanwhile. */
 void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns,
                          const struct swn_thread_state *t);

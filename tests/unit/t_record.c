@@ -405,29 +405,6 @@ static void always_watched(void *arg)
     swn_profile_free(p);
 }
 
-/* Operations are counted now and then, and of whole passes only; what they are later is what is written down. */
-static void now_and_then(void *arg)
-{
-    (void)arg;
-    run(16 * MIB, "/dev/null");
-    const int *counts = swn_record_counts(e->record);
-    unsigned counted = 0;
-    for (unsigned k = 0; k < 161; k++)
-        for (unsigned i = 0; i < WEIGHTS; i++) {
-            counted += *counts != 0;
-            read_counted(&weights[i], 0, *counts ? 700 + i : 0, *counts ? 2 : 0);
-        }
-    CHECK(counted >= 161 / 16 * 2 * WEIGHTS && counted < 161 / 6 * WEIGHTS);
-    struct swn_profile *p = saved();
-    CHECK(p->layer_count == WEIGHTS);
-    for (size_t i = 0; i < WEIGHTS; i++) {
-        size_t which = (size_t)(p->layers[i].l.bytes - WEIGHT_BYTES) / 65536;
-        CHECK(p->layers[i].l.flops == 700 + which && p->layers[i].l.depth == 1 + 2 + 1);
-    }
-    swn_profile_free(p);
-    CHECK(!*swn_record_counts(NULL));
-}
-
 /* A process without weights, started by one that has some, inherits its settings. */
 static void empty(void *arg)
 {
@@ -486,12 +463,6 @@ static void test_idle(void **state)
     assert_int_equal(run_alone(idle, NULL, 90), 0);
 }
 
-static void test_now_and_then(void **state)
-{
-    (void)state;
-    assert_int_equal(run_alone(now_and_then, NULL, 60), 0);
-}
-
 static void test_tails(void **state)
 {
     (void)state;
@@ -508,7 +479,6 @@ int main(void)
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_unwatched),
         cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_now_and_then),
         cmocka_unit_test(test_tails),
         cmocka_unit_test(test_empty),
     };
