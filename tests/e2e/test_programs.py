@@ -35,6 +35,7 @@ CASES = [
     Case("infer mlp-narrow 8", budget=4, quick="1.13"),  # the least there is
     Case("infer convnet", budget=20),
     Case("infer tall 8", budget=64, quick="1.13"),
+    Case("observed", budget=20),
     Case("threads tall", budget=64, quick="2.13"),
     Case("inplace_update"),
     Case("train sgd", budget=20, live=True, quick="1.13"),
