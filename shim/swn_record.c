@@ -147,8 +147,9 @@ static void end_turn(struct swn_record *r, int kind)
         r->mean.busy = mean;
     if (kind != RESTED)
         return;
+    /* Between the two, of which the one before is two turns away. */
     if (r->mean.busy > 0 && r->mean.rested > 0 && mean > 0)
-        swn_times_add(&r->longer, r->mean.busy - (r->mean.rested + mean) / 2);
+        swn_times_add(&r->longer, r->mean.busy - (r->mean.rested + 2 * mean) / 3);
     r->mean.rested = mean;
     r->mean.busy = 0;
 }

@@ -155,6 +155,54 @@ static void without_streaming(void *arg)
     swn_profile_free(p);
 }
 
+static int disk_busy;
+void __real_swn_contend_set(struct swn_contend *c, int busy);
+void __wrap_swn_contend_set(struct swn_contend *c, int busy);
+void __wrap_swn_contend_set(struct swn_contend *c, int busy)
+{
+    disk_busy = busy;
+    __real_swn_contend_set(c, busy);
+}
+
+/* A machine that becomes slower all the time, or for some seconds now and then, says nothing of the disk; a busy disk
+ * does all the same. */
+static double busy_by(double ramp_ns, unsigned wave, double busy_ns)
+{
+    char path[300] = "";
+    run(128 * MIB, "/dev/null");
+    for (unsigned k = 0; k < 400; k++) {
+        double ns = 1e7 + ramp_ns * k + (wave && k / wave % 2 ? 5e6 : 0);
+        pthread_mutex_lock(&e->lock);
+        swn_record_pass(e, ns + (disk_busy ? busy_ns : 0), 0);
+        pthread_mutex_unlock(&e->lock);
+        usleep(2000);
+    }
+    profile_path(path, sizeof path);
+    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
+    CHECK(swn_record_save(e) == 0);
+    struct swn_profile *p = load(path);
+    CHECK(p->busy_latency_s >= p->latency_s && p->latency_s > 0);
+    double by = (p->busy_latency_s - p->latency_s) / p->latency_s;
+    swn_profile_free(p);
+    return by;
+}
+
+static void drifting(void *arg)
+{
+    const double *of = arg;
+    double by = busy_by(of[0], (unsigned)of[1], of[2]);
+    CHECK(by >= of[3] && by <= of[4]);
+}
+
+static void test_drifting(void **state)
+{
+    (void)state;
+    double cases[][5] = {{0, 0, 0, 0, 1e-6},      {5e4, 0, 0, 0, 1e-6},      {0, 40, 0, 0, 0.01},
+                         {0, 0, 1e6, 0.09, 0.11}, {2e4, 0, 1e6, 0.05, 0.11}, {0, 40, 1e6, 0.05, 0.12}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(run_alone(drifting, cases[i], 60), 0);
+}
+
 static void stopped_for_a_while(void)
 {
     pid_t parent = getpid(), child = fork();
@@ -475,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_without_streaming),
         cmocka_unit_test(test_with_streaming),
         cmocka_unit_test(test_busy_disk),
+        cmocka_unit_test(test_drifting),
         cmocka_unit_test(test_several),
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_unwatched),
