@@ -170,13 +170,16 @@ static double busy_by(double ramp_ns, unsigned wave, double busy_ns)
 {
     char path[300] = "";
     run(128 * MIB, "/dev/null");
-    for (unsigned k = 0; k < 400; k++) {
-        double ns = 1e7 + ramp_ns * k + (wave && k / wave % 2 ? 5e6 : 0);
+    unsigned turns = 0; /* passes since it was busy first; it is when there is a file to be read */
+    for (unsigned k = 0; k < 20000 && turns < 80; k++) {
+        turns += turns || disk_busy;
+        double ns = 1e7 + ramp_ns * turns + (wave && turns / wave % 2 ? 5e6 : 0);
         pthread_mutex_lock(&e->lock);
         swn_record_pass(e, ns + (disk_busy ? busy_ns : 0), 0);
         pthread_mutex_unlock(&e->lock);
-        usleep(2000);
+        usleep(turns ? 100 : 2000);
     }
+    CHECK(turns == 80);
     profile_path(path, sizeof path);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
     CHECK(swn_record_save(e) == 0);
