@@ -16,7 +16,7 @@ if(unit_tests)
         add_library(swn_unit_helpers STATIC ${unit_helpers})
         target_include_directories(swn_unit_helpers PRIVATE
             ${PROJECT_SOURCE_DIR}/tests/unit ${PROJECT_SOURCE_DIR}/tests/standin ${CMOCKA_HEADERS})
-        target_link_libraries(swn_unit_helpers PRIVATE swn_options PUBLIC swn_scheduler)
+        target_link_libraries(swn_unit_helpers PRIVATE swn_options PUBLIC swn_scheduler ${CMOCKA_LIBRARY})
         target_link_libraries(swn_unit INTERFACE swn_unit_helpers)
     endif()
     # libc before the shim's archive: a test's own read() must not pull our interposer in.

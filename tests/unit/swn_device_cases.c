@@ -15,9 +15,16 @@
 #include "swn_device.h"
 #include "swn_engine_fixture.h"
 
-void run_device_cases(const struct device_case *cases, size_t n)
+struct all {
+    const struct device_case *cases;
+    size_t n;
+};
+
+static void run_all(void **state)
 {
     static const char *const devices[] = {"nano", "xavier", "orin", "thor", "discrete"};
+    const struct device_case *cases = ((const struct all *)*state)->cases;
+    size_t n = ((const struct all *)*state)->n;
     const char *only = getenv("T_DEVICE_CASE");
     for (size_t c = 0; c < n; c++)
         for (size_t d = 0; d < sizeof devices / sizeof devices[0]; d++) {
@@ -30,6 +37,13 @@ void run_device_cases(const struct device_case *cases, size_t n)
                 fprintf(stderr, "%s on %s: %d\n", cases[c].name, device, status);
             assert_int_equal(status, 0);
         }
+}
+
+int run_device_cases(const struct device_case *cases, size_t n)
+{
+    struct all all = {cases, n};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(run_all, &all)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 struct let_go {

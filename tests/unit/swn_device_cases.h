@@ -11,8 +11,9 @@ struct device_case {
     const char *devices;        /* names, in one string */
 };
 
-/* Runs them all, in cmocka's test. The environment's T_DEVICE_CASE names one that is to run alone. */
-void run_device_cases(const struct device_case *cases, size_t n);
+/* Runs them all, as one of cmocka's tests, and returns what main does. The environment's T_DEVICE_CASE names one that
+ * is to run alone. */
+int run_device_cases(const struct device_case *cases, size_t n);
 
 struct swn_device_memory;
 /* Lets go of it, and waits for that, which the engine does for a moment only. 0, or -errno or a cudaError_t's

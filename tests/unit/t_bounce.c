@@ -6,14 +6,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
 
 #include "standin.h"
 #include "swn_device.h"
@@ -152,14 +148,7 @@ static const struct device_case cases[] = {
     {"not_direct", not_direct, "nano orin"},
 };
 
-static void all(void **state)
-{
-    (void)state;
-    run_device_cases(cases, sizeof cases / sizeof cases[0]);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_device_cases(cases, sizeof cases / sizeof cases[0]);
 }

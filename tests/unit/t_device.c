@@ -6,13 +6,9 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 #include "standin.h"
 #include "swn_cuda.h"
@@ -347,14 +343,7 @@ static const struct device_case cases[] = {
     {"repeated", repeated, "nano xavier orin thor"},
 };
 
-static void all(void **state)
-{
-    (void)state;
-    run_device_cases(cases, sizeof cases / sizeof cases[0]);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_device_cases(cases, sizeof cases / sizeof cases[0]);
 }

@@ -6,14 +6,10 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 #include "swn_thread.h"
 
@@ -602,14 +598,7 @@ static const struct device_case cases[] = {
     {"without_virtual_memory", without_virtual_memory, "discrete"},
 };
 
-static void all(void **state)
-{
-    (void)state;
-    run_device_cases(cases, sizeof cases / sizeof cases[0]);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_device_cases(cases, sizeof cases / sizeof cases[0]);
 }

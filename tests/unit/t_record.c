@@ -102,6 +102,13 @@ static void profile_path(char *path, size_t size)
     snprintf(path, size, "%s/profile.json", getenv("XDG_RUNTIME_DIR"));
 }
 
+static struct swn_profile *saved(void)
+{
+    profile_path(e->config.profile_path, sizeof e->config.profile_path);
+    CHECK(swn_record_save(e) == 0);
+    return load(e->config.profile_path);
+}
+
 static unsigned long long read_bytes(void)
 {
     unsigned long long bytes = 0;
@@ -138,14 +145,10 @@ static void in_turns(void)
 
 static void without_streaming(void *arg)
 {
-    char path[300] = "";
     (void)arg;
     run(128 * MIB, "/dev/null");
     in_turns();
-    profile_path(path, sizeof path);
-    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_save(e) == 0);
-    struct swn_profile *p = load(path);
+    struct swn_profile *p = saved();
     check(p);
     for (size_t i = 0; i < WEIGHTS; i++)
         CHECK(p->layers[i].read_count == 0);
@@ -168,7 +171,6 @@ void __wrap_swn_contend_set(struct swn_contend *c, int busy)
  * does all the same. */
 static double busy_by(double ramp_ns, unsigned wave, double busy_ns)
 {
-    char path[300] = "";
     run(128 * MIB, "/dev/null");
     unsigned turns = 0; /* passes since it was busy first; it is when there is a file to be read */
     for (unsigned k = 0; k < 20000 && turns < 80; k++) {
@@ -180,10 +182,7 @@ static double busy_by(double ramp_ns, unsigned wave, double busy_ns)
         usleep(turns ? 100 : 2000);
     }
     CHECK(turns == 80);
-    profile_path(path, sizeof path);
-    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_save(e) == 0);
-    struct swn_profile *p = load(path);
+    struct swn_profile *p = saved();
     CHECK(p->busy_latency_s >= p->latency_s && p->latency_s > 0);
     double by = (p->busy_latency_s - p->latency_s) / p->latency_s;
     swn_profile_free(p);
@@ -271,7 +270,6 @@ static void with_streaming(void *arg)
 /* Every layer takes longer now and then, and in every pass some do. What all are said to take is a pass. */
 static void tails(void *arg)
 {
-    char path[300] = "";
     double sum = 0;
     (void)arg;
     run(128 * MIB, "/dev/null");
@@ -280,10 +278,7 @@ static void tails(void *arg)
             read_counted(&weights[i], 0, 100, 0);
             usleep((k + i) % 4 ? 500 : 1000);
         }
-    profile_path(path, sizeof path);
-    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_save(e) == 0);
-    struct swn_profile *p = load(path);
+    struct swn_profile *p = saved();
     for (size_t i = 0; i < p->layer_count; i++)
         sum += p->layers[i].l.compute_s;
     CHECK(p->layer_count == WEIGHTS && sum > 0.9 * p->latency_s && sum < 1.1 * p->latency_s);
@@ -293,7 +288,6 @@ static void tails(void *arg)
 /* A program that waits for its next input computes nothing meanwhile: not its last layer either. */
 static void idle(void *arg)
 {
-    char path[300] = "";
     double sum = 0;
     (void)arg;
     run(128 * MIB, "/dev/null");
@@ -305,10 +299,7 @@ static void idle(void *arg)
     for (size_t i = 0; i < e->node_count; i++)
         sum += e->nodes[i].range ? e->nodes[i].compute_ns / 1e9 : 0;
     CHECK(sum < 0.04);
-    profile_path(path, sizeof path);
-    snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_save(e) == 0);
-    struct swn_profile *p = load(path);
+    struct swn_profile *p = saved();
     CHECK(p->layer_count == WEIGHTS && p->latency_s < 0.04);
     for (size_t i = 0; i < p->layer_count; i++)
         CHECK(p->layers[i].l.compute_s < 0.04);
@@ -410,13 +401,6 @@ static void making_pass(unsigned made, useconds_t to_watch)
             tensor_free(&result);
         }
     }
-}
-
-static struct swn_profile *saved(void)
-{
-    profile_path(e->config.profile_path, sizeof e->config.profile_path);
-    CHECK(swn_record_save(e) == 0);
-    return load(e->config.profile_path);
 }
 
 /* Some passes of a profile go by without the hook, and what it costs is how much shorter those are. Nothing else that

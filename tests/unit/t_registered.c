@@ -5,14 +5,10 @@
 #include "swn_engine_fixture.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 #include "standin.h"
 #include "swn_behind.h"
@@ -442,14 +438,7 @@ static const struct device_case cases[] = {
     {"forwarded", forwarded, "orin"},
 };
 
-static void every(void **state)
-{
-    (void)state;
-    run_device_cases(cases, sizeof cases / sizeof cases[0]);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_device_cases(cases, sizeof cases / sizeof cases[0]);
 }
