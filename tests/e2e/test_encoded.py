@@ -7,6 +7,7 @@ from harness import both
 BUDGET = 36  # MiB; the model has 88, two layers of 20
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("kind", ["bf16", "fp16", "mixed", "full"])
 def test_equal_bits(torch, kind):
     """Whole weights, slices of large ones, rows of a table, and every weight's own address."""

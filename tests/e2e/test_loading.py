@@ -393,7 +393,7 @@ def test_descriptors_do_not_grow(torch, number, height):
     assert counts[-1] <= max(counts[:len(counts) // 2]), counts
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@pytest.mark.parametrize("kind", ["gpt2", pytest.param("llama", marks=pytest.mark.slow)])
 def test_transformers(torch213, kind):
     """from_pretrained of safetensors: nothing of the weights is read, nor copied."""
     path = checkpoint(torch213, kind)

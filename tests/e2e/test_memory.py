@@ -115,11 +115,13 @@ def _check_control_fails(torch, program, budget):
 PROGRAMS = [(("infer", "mlp-deep", "6"), 64), (("infer", "mlp-deep", "6"), 128)]
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("program, budget", PROGRAMS, ids=lambda p: "-".join(p) if isinstance(p, tuple) else f"{p}M")
 def test_limit(torch, program, budget):
     _check(torch, program, budget)
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("program, budget", PROGRAMS, ids=lambda p: "-".join(p) if isinstance(p, tuple) else f"{p}M")
 def test_control_is_killed(torch, program, budget):
     _check_control_fails(torch, program, budget)

@@ -233,7 +233,7 @@ def llama(torch):
     return path
 
 
-@pytest.mark.parametrize("device, budget", [("thor", 16), ("orin", 40), ("orin", 30)])
+@pytest.mark.parametrize("device, budget", [("thor", 16), pytest.param("orin", 40, marks=pytest.mark.slow), ("orin", 30)])
 def test_device_map(torch213, device, budget):
     """from_pretrained(device_map=...) copies no weight either; nor are they kept for the thread that its progress bar
     leaves behind, where each has an address of its own."""
@@ -317,7 +317,7 @@ def test_label():
 @pytest.mark.parametrize("device", [pytest.param("discrete", marks=pytest.mark.slow), "orin"])
 def test_gpu_script(torch113, torch213, device):
     """All of tests/gpu/run, in small, where it can go without a GPU; and what it says where there is none."""
-    python = (torch113 if device == "discrete" else torch213).python
+    python = (torch213 if device == "discrete" else torch113).python
     command = [harness.REPO / "tests" / "gpu" / "run", "--python", python, "--build", harness.BUILD]
     env = harness.clean_env()
     done = subprocess.run([*command, "--standin", device, "--small"], capture_output=True, text=True, env=env)

@@ -363,7 +363,7 @@ def indexed():
     """TorchScript leaves indices out: of a list of them the first may be no tensor, and the next one comes and goes."""
     if not os.path.exists(args[0]):
         state = {str(i): torch.randn(WIDTH, WIDTH) for i in range(DEPTH)}
-        torch.save(state | {"indices": torch.randint(WIDTH, (32768,))}, args[0])
+        torch.save(state | {"indices": torch.randint(WIDTH, (8192,))}, args[0])
     state = {name: t.to(device) for name, t in torch.load(args[0]).items()}
     script = torch.jit.CompilationUnit("def columns(t, i):\n    return t[:, i]\n")
     for i in range(DEPTH):
