@@ -244,6 +244,8 @@ static double contention(const struct swn_record *r)
     double usual = r->busy_alpha > 0 ? USUAL_S_PER_BYTE / r->busy_alpha : 0, usually_varies = usual * usual / 4;
     if (!(usual > 0))
         longer = swn_times_believed(longer, varies);
+    else if (r->longer.n <= 2) /* nobody knows how they vary */
+        longer = usual;
     else if (varies > 0)
         longer = (longer * usually_varies + usual * varies) / (usually_varies + varies);
     return 1 + (longer > 0 ? longer : 0);
