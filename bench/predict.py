@@ -109,8 +109,11 @@ def sizes(args, model, store):
     """Bytes of its weights, of everything else, and the least budget there is a plan for: what a short profile says."""
     path = f"{store}/sizes.json"
     process = Process(args, model, store, "profile", "-o", path)
-    process.turn()
-    process.end()
+    try:
+        process.turn()
+        process.end()
+    finally:
+        process.kill()
     with open(path) as text:
         made = json.load(text)
     weights, other = sum(layer["bytes"] for layer in made["layers"]), made["other_bytes"]
@@ -159,6 +162,7 @@ def main():
     options.add_argument("--dir", default="/var/tmp", help="on the disk that is to be measured")
     options.add_argument("--json", help="write all numbers to this file")
     args = options.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or those that are stopped stay, with all their memory
     rows = []
     store = tempfile.mkdtemp(prefix="swapnet-predict-", dir=args.dir)
     try:
