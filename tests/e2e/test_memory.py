@@ -115,14 +115,18 @@ def _check_control_fails(torch, program, budget):
 PROGRAMS = [(("infer", "mlp-deep", "6"), 64), (("infer", "mlp-deep", "6"), 128)]
 
 
-@pytest.mark.halved
-@pytest.mark.parametrize("program, budget", PROGRAMS, ids=lambda p: "-".join(p) if isinstance(p, tuple) else f"{p}M")
+def each_program(test):
+    """The same halves for a limit and for the control of that limit."""
+    ids = lambda p: "-".join(p) if isinstance(p, tuple) else f"{p}M"
+    return pytest.mark.halved(pytest.mark.parametrize("program, budget", PROGRAMS, ids=ids)(test))
+
+
+@each_program
 def test_limit(torch, program, budget):
     _check(torch, program, budget)
 
 
-@pytest.mark.halved
-@pytest.mark.parametrize("program, budget", PROGRAMS, ids=lambda p: "-".join(p) if isinstance(p, tuple) else f"{p}M")
+@each_program
 def test_control_is_killed(torch, program, budget):
     _check_control_fails(torch, program, budget)
 
