@@ -97,8 +97,7 @@ static void join(struct swn_engine *e, struct swn_range *r)
     swn_arena_join(e->arena, r);
 }
 
-/* What a piece of a weight in slices holds is read again, once, if that is in the way of joining it: slices that nobody
- * planned are shorter than those which are known to have the right bits. */
+/* What a piece holds is read again, once, if that is in the way of joining it. */
 static void empty_for_joining(struct swn_engine *e, struct swn_range *r)
 {
     if (atomic_load(&r->state) != SWN_STREAMED || swn_cut_in_use(r) || !r->frame)
@@ -108,17 +107,19 @@ static void empty_for_joining(struct swn_engine *e, struct swn_range *r)
     swn_policy_drop_frame(e, r);
 }
 
-/* Joins the pieces between which the plan has no cut, so that they do not become ever smaller from plan to plan.
- * `spare`: not by emptying what stays of what is kept, which the rest of it may yet come to. */
+/* Joins the pieces between which the plan has no cut, so that they do not become ever smaller from plan to plan: slices
+ * that nobody planned are shorter than those which are known to have the right bits, and what is streamed is lent by
+ * pointer only where it is whole. `spare`: not by emptying what stays of what is kept, which the rest of it may yet
+ * come to. */
 static void join_as_planned(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node, int spare)
 {
     for (struct swn_range *r = lead; r->rest;) {
         size_t at = r->rest->addr - lead->addr;
-        int planned = swn_plan_cuts(node, at), kept = spare && swn_plan_keeps(node, at, at + 1);
-        if (!planned && node->sliced && !joinable(r, r->rest)) {
-            if (!kept || !stays(r))
+        int planned = swn_plan_cuts(node, at), kept = swn_plan_keeps(node, at, at + 1);
+        if (!planned && (node->sliced || !kept) && !joinable(r, r->rest)) {
+            if (!kept || !spare || !stays(r))
                 empty_for_joining(e, r);
-            if (!kept || !stays(r->rest))
+            if (!kept || !spare || !stays(r->rest))
                 empty_for_joining(e, r->rest);
         }
         if (planned || !joinable(r, r->rest))
@@ -205,6 +206,14 @@ int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn
     lead->cut_otherwise = node->sliced && cut_otherwise(lead, node) ? TRIES : 0;
     tell_pieces(e, lead, node);
     return busy;
+}
+
+void swn_cut_rejoin(struct swn_engine *e, struct swn_range *lead)
+{
+    struct swn_plan_node node = {
+        .bytes = swn_weight_bytes(lead), .piece = lead->planned_piece, .keep_bytes = lead->planned_keep};
+    if (e->planned && lead->lead == lead && lead->rest && !lead->sliced && !(lead->keep && !node.keep_bytes))
+        join_as_planned(e, lead, &node, 1);
 }
 
 /* Of two pieces that are to be one slice one is here and the other is not. What is kept is as well at its own address

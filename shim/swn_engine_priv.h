@@ -302,6 +302,9 @@ int swn_cut_early(struct swn_engine *e, struct swn_arg *arg);
 /* Cuts the weight as the plan says, and tells its pieces what becomes of them. 0, or -EBUSY when it is in use: it stays
  * whole until the plan is tried again. One in slices may keep cuts that are in nobody's plan, see swn_cut_again. */
 int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node);
+/* When the plan came, pieces of a weight that is to come whole again were in use, or partly in memory. Now that an
+ * operator is done with it, those that have left are joined. */
+void swn_cut_rejoin(struct swn_engine *e, struct swn_range *lead);
 /* While there is a plan: for this operator, which is the only one that uses the weight and has not touched it yet,
  * slices are whole units of so many bytes, where that can be had; for the next one they are as planned again. */
 void swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, size_t unit);

@@ -438,6 +438,9 @@ void swn_engine_op_end(struct swn_op *op)
             swn_slice_end(e, op, &op->args[i]);
         swn_window_end_arg(e, &op->args[i]);
     }
+    for (unsigned i = 0; i < op->n; i++)
+        if (op->args[i].visited && op->args[i].range->id == op->args[i].range_id)
+            swn_cut_rejoin(e, op->args[i].range);
     if (t)
         t->slicing = 0;
     if (op->visits && t) {

@@ -319,6 +319,37 @@ static void longer_for_one(void *arg)
     end();
 }
 
+/* Slices of it are in the window when a plan comes that has it whole: it is, so that it is lent by pointer. Pieces that
+ * are in use then are joined when an operator is done with them. */
+static void whole_again(void *arg)
+{
+    (void)arg;
+    begin(WIDE);
+    passes(12);
+    struct swn_range *lead = swn_arena_find(e->arena, large[0].own);
+    struct swn_plan_node nodes[] = {{.bytes = LARGE_BYTES, .unit = UNIT, .sliced = 1, .piece = LARGE_BYTES / 4},
+                                    {.bytes = LARGE_BYTES, .unit = UNIT}};
+    for (int used = 0; used < 2; used++) {
+        not_at_home(lead);
+        pthread_mutex_lock(&e->lock);
+        e->plan_dirty = 0;
+        CHECK(swn_cut_apply(e, lead, &nodes[0]) == 0);
+        pthread_mutex_unlock(&e->lock);
+        CHECK(op_sliced(&large[0], ROW_BYTES, SIZE_MAX) == 4);
+        pthread_mutex_lock(&e->lock);
+        struct swn_range *last = lead->rest->rest->rest;
+        CHECK(last->frame || lead->frame);
+        last->pins += used;
+        CHECK(swn_cut_apply(e, lead, &nodes[1]) == 0 && !lead->sliced);
+        CHECK(used ? lead->rest == last : cut_as(lead, &nodes[1]));
+        last->pins -= used;
+        pthread_mutex_unlock(&e->lock);
+        op_read(&large[0]);
+        CHECK(cut_as(lead, &nodes[1]) && tensor_right(&large[0], large[0].own));
+    }
+    end();
+}
+
 static size_t slices_of(struct tensor *t, size_t *bytes, size_t most)
 {
     static const enum swn_use use = SWN_USE_WEIGHT;
@@ -433,17 +464,24 @@ IN_SOME_CHILD(cut_as_planned_when_asked)
 IN_SOME_CHILD(kept_is_read_once)
 IN_SOME_CHILD(plan_between_slices)
 IN_SOME_CHILD(longer_for_one)
+IN_SOME_CHILD(whole_again)
 IN_SOME_CHILD(same_whatever_stays)
 IN_SOME_CHILD(no_room_for_what_stays)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_given_up_in_a_small_one),   cmocka_unit_test(test_lengthened_in_a_large_one),
-        cmocka_unit_test(test_lengthened_before_a_plan),  cmocka_unit_test(test_lengthened_and_still_right),
-        cmocka_unit_test(test_cut_as_planned_when_asked), cmocka_unit_test(test_kept_is_read_once),
-        cmocka_unit_test(test_plan_between_slices),       cmocka_unit_test(test_longer_for_one),
-        cmocka_unit_test(test_same_whatever_stays),       cmocka_unit_test(test_no_room_for_what_stays),
+        cmocka_unit_test(test_given_up_in_a_small_one),
+        cmocka_unit_test(test_lengthened_in_a_large_one),
+        cmocka_unit_test(test_lengthened_before_a_plan),
+        cmocka_unit_test(test_lengthened_and_still_right),
+        cmocka_unit_test(test_cut_as_planned_when_asked),
+        cmocka_unit_test(test_kept_is_read_once),
+        cmocka_unit_test(test_plan_between_slices),
+        cmocka_unit_test(test_longer_for_one),
+        cmocka_unit_test(test_whole_again),
+        cmocka_unit_test(test_same_whatever_stays),
+        cmocka_unit_test(test_no_room_for_what_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
