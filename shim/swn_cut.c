@@ -208,10 +208,18 @@ int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn
     return busy;
 }
 
+/* The plan's, of a weight that is not kept whole. */
+static struct swn_plan_node planned_node(const struct swn_range *lead, int sliced)
+{
+    return (struct swn_plan_node){.bytes = swn_weight_bytes(lead),
+                                  .piece = lead->planned_piece,
+                                  .keep_bytes = lead->planned_keep,
+                                  .sliced = sliced};
+}
+
 void swn_cut_rejoin(struct swn_engine *e, struct swn_range *lead)
 {
-    struct swn_plan_node node = {
-        .bytes = swn_weight_bytes(lead), .piece = lead->planned_piece, .keep_bytes = lead->planned_keep};
+    struct swn_plan_node node = planned_node(lead, 0);
     if (e->planned && lead->lead == lead && lead->rest && !lead->sliced && !(lead->keep && !node.keep_bytes))
         join_as_planned(e, lead, &node, 1);
 }
@@ -286,8 +294,7 @@ void swn_cut_again(struct swn_engine *e, const struct swn_op *op, struct swn_arg
     struct swn_range *lead = arg->range;
     if (!e->planned || !lead->cut_otherwise || lead->cut_for == op->seq)
         return;
-    struct swn_plan_node node = {
-        .bytes = swn_weight_bytes(lead), .piece = lead->planned_piece, .keep_bytes = lead->planned_keep, .sliced = 1};
+    struct swn_plan_node node = planned_node(lead, 1);
     lead->readers -= arg->reading;
     /* Not under the slices of another thread. */
     if (!lead->readers && !cut_as_planned(e, lead, &node)) {

@@ -438,14 +438,14 @@ void swn_engine_op_end(struct swn_op *op)
             swn_slice_end(e, op, &op->args[i]);
         swn_window_end_arg(e, &op->args[i]);
     }
-    for (unsigned i = 0; i < op->n; i++)
-        if (op->args[i].visited && op->args[i].range->id == op->args[i].range_id)
-            swn_cut_rejoin(e, op->args[i].range);
     if (t)
         t->slicing = 0;
     if (op->visits && t) {
         if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
+        for (unsigned i = 0; i < op->n; i++)
+            if (op->args[i].visited && op->args[i].range->id == op->args[i].range_id)
+                swn_cut_rejoin(e, op->args[i].range);
         swn_policy_window(e);
         swn_policy_plan(e, t);
         swn_swapin_ahead(e, t);
