@@ -152,7 +152,8 @@ def differs(reference, run):
     if run.why or reference.why:
         return run.why or f"plain: {reference.why}"
     names = [name for name in reference.values if run.values.get(name) != reference.values[name]]
-    return f"different: {', '.join(names[:3])}" if names else ""
+    apart = run.notes.get("first_from_last")
+    return f"different: {', '.join(names[:3])}{f' (first from last: {apart})' if apart else ''}" if names else ""
 
 
 def about(machine, size, table):
