@@ -110,7 +110,7 @@ static int fit(struct swn_coefficients *c, const char *dir)
             return -ENOMEM;
         l->l = layers[i];
     }
-    int rc = p ? swn_probe(p, &swn_io_sys, dir) : -ENOMEM;
+    int rc = p ? swn_probe(p, &swn_io_sys, dir, NULL) : -ENOMEM;
     if (!rc)
         rc = swn_profile_fit(p);
     if (!rc)

@@ -51,6 +51,8 @@ set(t_record_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=swn_contend_set -Wl,--wrap=sw
 set(t_awake_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=sched_getaffinity -Wl,--wrap=swn_cond_wait_until)
 # The clock, which is the simulated disk's.
 set(t_probe_queue_LINK -Wl,--wrap=clock_gettime)
+# References, which need real files.
+set(t_probe_LINK -Wl,--wrap=swn_probe_refs_open -Wl,--wrap=swn_probe_refs_close -Wl,--wrap=swn_probe_refs_time)
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
 set(unit_tests_without_threads t_config t_cut t_divide t_order t_pickle t_plan t_plan_pieces t_reads t_results t_safetensors t_size t_unwatch t_zip)
 foreach(source IN LISTS unit_tests)

@@ -23,7 +23,6 @@ struct probe {
     struct swn_scratch scratch;
     struct swn_fetch *fetch;
     struct swn_probe_refs refs;
-    uint64_t left;
 };
 
 static uint64_t whole_pages(uint64_t bytes)
@@ -32,15 +31,17 @@ static uint64_t whole_pages(uint64_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-static int open_probe(struct probe *b, const struct swn_profile *p, const struct swn_io *io, const char *dir)
+static int open_probe(struct probe *b, const struct swn_profile *p, const struct swn_io *io, const char *dir,
+                      const struct swn_reads *queue)
 {
     uint64_t bytes = PAGE;
     for (size_t i = 0; i < p->layer_count; i++)
         bytes += whole_pages(p->layers[i].l.bytes);
     bytes = bytes < FILE_BYTES ? bytes : FILE_BYTES;
-    b->left = MOST_BYTES;
     int rc = swn_scratch_open(&b->scratch, io, dir, (size_t)bytes, SWN_SCRATCH_WINDOW, 0);
     struct swn_fetch_opts opts = {.io = io, .best_path = SWN_FETCH_URING};
+    if (queue)
+        opts.depth = queue->depth, opts.piece_bytes = queue->request_bytes;
     if (!rc)
         rc = swn_fetch_start(&b->fetch, &opts);
     return rc ? rc : swn_probe_refs_open(&b->refs, io, b->scratch.file);
@@ -54,62 +55,78 @@ static void close_probe(struct probe *b)
     swn_scratch_close(&b->scratch);
 }
 
-/* Reads under way at once, as when layers are read ahead: so many as a window would hold, and the queue has in flight.
- * One alone would say what it costs to wait for a disk. Of a large one that is little. */
+/* Reads under way at once, as when layers are read ahead: so many as a window would hold, but two of large ones. */
 #define DEPTH 8
 #define WINDOW ((uint64_t)8 << 20)
 
-static int submit(struct probe *b, uint64_t bytes, struct swn_scratch_read *r)
+/* What is read of one layer in one round: several times it, if it is small, and whole parts of it, if it is large. */
+struct stretch {
+    struct swn_profile_layer *layer;
+    int round;
+    uint64_t bytes; /* of each read */
+    unsigned reads;
+    unsigned layers; /* in all of them */
+    double seconds;  /* that they take */
+};
+
+static struct stretch stretch_of(struct swn_profile_layer *l, int round)
 {
-    size_t at = swn_scratch_next(&b->scratch, (size_t)bytes);
-    return swn_scratch_submit(&b->scratch, b->fetch, at, (size_t)bytes, r);
+    uint64_t bytes = whole_pages(l->l.bytes);
+    struct stretch s = {.layer = l, .round = round, .bytes = bytes, .reads = DEPTH, .layers = DEPTH};
+    if (bytes > PART)
+        s.bytes = PART, s.reads = (unsigned)(bytes / PART), s.layers = 1;
+    else if (bytes >= WINDOW / DEPTH)
+        s.reads = s.layers = (unsigned)(WINDOW / bytes);
+    return s;
 }
 
-/* `count` reads of so many bytes, `depth` of them at once. *seconds: from the first one's beginning to the last one's
- * end. All have ended when this returns. */
-static int read_all(struct probe *b, uint64_t bytes, uint64_t count, unsigned depth, double *seconds)
+static uint64_t all_of(const struct stretch *s)
+{
+    return s->bytes * s->reads;
+}
+
+/* One after the other without a pause, as in a pass that the disk is the bottleneck of: what is read of a layer alone
+ * would have its wait for a disk that has nothing else to do, and for the last piece of its own, in its time. So a
+ * read's time begins when the one before came. All have ended when this returns. */
+static int read_all(struct probe *b, struct stretch *stretches, size_t count)
 {
     struct swn_scratch_read reads[DEPTH];
-    uint64_t submitted = 0, ended = 0;
-    double begin = 0, end = 0;
+    struct stretch *of[DEPTH];
+    size_t first = 0, next = 0, stretch = 0;
+    unsigned done = 0; /* of the stretch */
+    uint64_t flight = 0;
+    double back_s = 0;
     int rc = 0;
     for (;;) {
-        if (!rc && submitted < count && submitted - ended < depth) {
-            struct swn_scratch_read *r = &reads[submitted % DEPTH];
-            rc = submit(b, bytes, r);
-            begin = submitted ? begin : r->begun_s;
-            submitted += !rc;
-        } else if (ended < submitted) {
-            struct swn_scratch_read *r = &reads[ended++ % DEPTH];
+        struct stretch *s = &stretches[stretch];
+        size_t under_way = next - first;
+        if (!rc && stretch < count && (under_way < 2 || (under_way < DEPTH && flight + s->bytes <= WINDOW))) {
+            size_t at = swn_scratch_next(&b->scratch, (size_t)s->bytes);
+            of[next % DEPTH] = s;
+            rc = swn_scratch_submit(&b->scratch, b->fetch, at, (size_t)s->bytes, &reads[next % DEPTH]);
+            next += !rc;
+            flight += rc ? 0 : s->bytes;
+            done = rc || done + 1 < s->reads ? done + 1 : 0;
+            stretch += !done;
+        } else if (under_way) {
+            struct swn_scratch_read *r = &reads[first % DEPTH];
             int err = swn_scratch_await(r);
+            double begun = r->begun_s > back_s ? r->begun_s : back_s;
             rc = rc ? rc : err;
-            end = r->back_s > end ? r->back_s : end;
+            of[first % DEPTH]->seconds += r->back_s > begun ? r->back_s - begun : 0;
+            back_s = r->back_s > back_s ? r->back_s : back_s;
+            flight -= of[first++ % DEPTH]->bytes;
         } else {
-            break;
+            return rc;
         }
     }
-    *seconds = end - begin;
-    return rc;
-}
-
-/* *bytes: of a layer, of which whole parts are read if it is large. *seconds: what it takes. */
-static int read_layer(struct probe *b, uint64_t *bytes, double *seconds)
-{
-    if (*bytes > PART) {
-        *bytes -= *bytes % PART;
-        return read_all(b, PART, *bytes / PART, 2, seconds);
-    }
-    unsigned depth = *bytes < WINDOW / DEPTH ? DEPTH : (unsigned)(WINDOW / *bytes);
-    int rc = read_all(b, *bytes, depth, depth, seconds);
-    *seconds /= depth;
-    return rc;
 }
 
 static int make_room(struct swn_profile_layer *l)
 {
-    struct swn_profile_read *reads = realloc(l->reads, (l->read_count + ROUNDS) * sizeof *reads);
+    struct swn_profile_read *reads = realloc(l->reads, (l->read_count + 1) * sizeof *reads);
     l->reads = reads ? reads : l->reads;
-    struct swn_profile_release *releases = realloc(l->releases, (l->release_count + ROUNDS) * sizeof *releases);
+    struct swn_profile_release *releases = realloc(l->releases, (l->release_count + 1) * sizeof *releases);
     l->releases = releases ? releases : l->releases;
     return reads && releases ? 0 : -ENOMEM;
 }
@@ -123,44 +140,64 @@ static size_t references_of(const struct swn_profile_layer *l, int round)
     return n < SWN_PROBE_REFS ? (size_t)n : SWN_PROBE_REFS;
 }
 
-static int probe_layer(struct probe *b, struct swn_profile_layer *l)
+/* The references' part of what a stretch took, and the two in the profile. */
+static int note(struct probe *b, const struct stretch *s)
 {
-    uint64_t bytes = whole_pages(l->l.bytes);
-    if (!bytes)
-        return 0;
-    uint64_t all = (bytes > WINDOW ? bytes : WINDOW) * ROUNDS;
-    if (all > b->left)
-        return 0;
+    struct swn_profile_layer *l = s->layer;
+    size_t references = references_of(l, s->round);
+    double in = 0, out = 0;
     int rc = make_room(l);
-    b->left -= all;
-    for (int i = 0; !rc && i < ROUNDS; i++) {
-        size_t references = references_of(l, i);
-        double seconds, in = 0, out = 0;
-        rc = read_layer(b, &bytes, &seconds);
-        if (!rc)
-            rc = swn_probe_refs_time(&b->refs, references, &in, &out);
-        if (rc)
-            return rc;
-        l->reads[l->read_count++] = (struct swn_profile_read){bytes, seconds + in, references};
-        l->releases[l->release_count++] = (struct swn_profile_release){out, references};
-    }
+    if (!rc)
+        rc = swn_probe_refs_time(&b->refs, references, &in, &out);
+    if (rc)
+        return rc;
+    l->reads[l->read_count++] =
+        (struct swn_profile_read){all_of(s) / s->layers, s->seconds / s->layers + in, references};
+    l->releases[l->release_count++] = (struct swn_profile_release){out, references};
+    return 0;
+}
+
+/* Which layers are read how often, in the order in which a pass has them. */
+static size_t choose(const struct swn_profile *p, struct stretch *out)
+{
+    size_t n = 0, step = p->layer_count > MOST_LAYERS ? p->layer_count / MOST_LAYERS : 1;
+    uint64_t left = MOST_BYTES;
+    for (int round = 0; round < ROUNDS; round++)
+        for (size_t i = 0; i < p->layer_count; i += step) {
+            struct stretch s = stretch_of(&p->layers[i], round);
+            if (!s.bytes || all_of(&s) > left)
+                continue;
+            left -= all_of(&s);
+            out[n++] = s;
+        }
+    return n;
+}
+
+static int probe(struct probe *b, struct stretch *stretches, size_t n)
+{
+    /* The queue's thread is awake after the first of these, and the disk is busy. */
+    struct stretch begin = {.bytes = PAGE, .reads = DEPTH};
+    double in, out;
+    int rc = read_all(b, &begin, 1);
+    if (!rc)
+        rc = read_all(b, stretches, n);
+    if (!rc)
+        rc = swn_probe_refs_time(&b->refs, SWN_PROBE_REFS, &in, &out); /* these have page tables now */
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = note(b, &stretches[i]);
     return rc;
 }
 
-int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir)
+int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, const struct swn_reads *queue)
 {
     struct probe b = {0};
     if (!p->layer_count)
         return -ENODATA;
-    int rc = open_probe(&b, p, io, dir);
-    size_t step = p->layer_count > MOST_LAYERS ? p->layer_count / MOST_LAYERS : 1;
-    double first, in, out;
+    struct stretch *stretches = calloc(p->layer_count, ROUNDS * sizeof *stretches);
+    int rc = stretches ? open_probe(&b, p, io, dir, queue) : -ENOMEM;
     if (!rc)
-        rc = read_all(&b, PAGE, 1, 1, &first); /* the queue's thread is awake now */
-    if (!rc)
-        rc = swn_probe_refs_time(&b.refs, SWN_PROBE_REFS, &in, &out); /* and these have page tables */
-    for (size_t i = 0; !rc && i < p->layer_count; i += step)
-        rc = probe_layer(&b, &p->layers[i]);
+        rc = probe(&b, stretches, choose(p, stretches));
     close_probe(&b);
+    free(stretches);
     return rc;
 }

@@ -10,7 +10,8 @@
 #include "swn_io.h"
 #include "swn_profile.h"
 
-/* Adds reads and releases to the layers of p. 0 or -errno. Bytes read in all are bounded, whatever the profile says. */
-int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir);
+/* Adds reads and releases to the layers of p. queue: how the disk is read (swn_disk.h); NULL, or a depth of 0: as
+ * without a device profile. 0 or -errno. Bytes read in all are bounded, whatever the profile says. */
+int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, const struct swn_reads *queue);
 
 #endif

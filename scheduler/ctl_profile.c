@@ -179,9 +179,12 @@ static int default_budget(void)
 static int probe_disk(struct swn_profile *p)
 {
     char dir[PATH_MAX];
+    struct swn_reads queue;
     int rc = ctl_disk_dir(dir, sizeof dir);
-    if (!rc)
-        rc = swn_probe(p, &swn_io_sys, dir);
+    if (!rc) {
+        queue = ctl_disk_queue(dir);
+        rc = swn_probe(p, &swn_io_sys, dir, &queue);
+    }
     if (rc)
         swn_cli_error("cannot measure the disk: %s; some coefficients are left out", strerror(-rc));
     return swn_profile_fit(p);

@@ -18,10 +18,10 @@
 
 #include "swn_arena.h"
 #include "swn_huge.h"
+#include "swn_kernel_does.h"
 #include "swn_pool.h"
-#include "swn_probe.h"
-#include "swn_smaps.h"
 #include "swn_random.h"
+#include "swn_smaps.h"
 
 #ifndef MADV_COLLAPSE /* of Linux 6.1 */
 #define MADV_COLLAPSE 25

@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "swn_probe.h"
-#include "swn_residency.h"
+#include "swn_kernel_does.h"
 #include "swn_random.h"
+#include "swn_residency.h"
 
 #define MIB ((size_t)1 << 20)
 #define PAGES 21

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "swn_probe.h"
+#include "swn_kernel_does.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Whether the kernel does what it says, for tests of what follows from it. An emulator (qemu-user) answers "done" to
  * advice that it ignores. Each probe prints why when the answer is no. */
-#ifndef SWN_PROBE_H
-#define SWN_PROBE_H
+#ifndef SWN_KERNEL_DOES_H
+#define SWN_KERNEL_DOES_H
 
 /* MADV_REMOVE gives the pages of a memfd back. */
 int swn_probe_removes(void);
