@@ -190,7 +190,7 @@ static int probe(struct probe *b, struct stretch *stretches, size_t n)
 
 int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, const struct swn_reads *queue)
 {
-    struct probe b = {0};
+    struct probe b = {.refs = {.res = {.pagemap_fd = -1}}}; /* closed also where it was never opened */
     if (!p->layer_count)
         return -ENODATA;
     struct stretch *stretches = calloc(p->layer_count, ROUNDS * sizeof *stretches);

@@ -108,8 +108,8 @@ static void test_watching(void **state)
     }
 }
 
-/* The disk is slower while the program computes, but not while that waits for it. Where it was faster then, it was never
- * as slow as it was by itself at another time. */
+/* The disk is slower while the program computes, but not while that waits for it. One that was faster then is no slower
+ * at rest. */
 static void test_busy_disk(void **state)
 {
     (void)state;

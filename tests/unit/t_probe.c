@@ -37,17 +37,21 @@ static void pass(uint64_t until_ns)
 }
 
 /* References have no disk below them here: each takes the same. */
+static int refs_open;
+
 int __wrap_swn_probe_refs_open(struct swn_probe_refs *p, const struct swn_io *io, struct swn_extent_file *file);
 int __wrap_swn_probe_refs_open(struct swn_probe_refs *p, const struct swn_io *io, struct swn_extent_file *file)
 {
     (void)p, (void)io, (void)file;
+    refs_open = 1;
     return 0;
 }
 
 void __wrap_swn_probe_refs_close(struct swn_probe_refs *p);
 void __wrap_swn_probe_refs_close(struct swn_probe_refs *p)
 {
-    (void)p;
+    assert_true(refs_open || p->res.pagemap_fd < 0); /* 0 would be somebody's standard input */
+    refs_open = 0;
 }
 
 int __wrap_swn_probe_refs_time(struct swn_probe_refs *p, size_t n, double *in_s, double *out_s);
@@ -134,6 +138,24 @@ static void bad_disk(void **state)
     swn_sim_disk.fails_at = 0;
 }
 
+static int refuse(void *ctx, const char *path, int flags, mode_t mode)
+{
+    (void)ctx, (void)path, (void)flags, (void)mode;
+    return -EACCES;
+}
+
+static void no_scratch_file(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {MIB};
+    struct swn_io io = swn_sim_disk_io;
+    struct swn_profile *p = profile_of(sizes, 1);
+    io.open = refuse;
+    assert_int_equal(swn_probe(p, &io, "/tmp", NULL), -EACCES);
+    assert_true(!p->layers[0].read_count);
+    swn_profile_free(p);
+}
+
 static void nothing_to_probe(void **state)
 {
     (void)state;
@@ -148,10 +170,8 @@ int main(void)
     swn_sim_disk.now_ns = now_ns;
     swn_sim_disk.pass = pass;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(busy_all_the_time),
-        cmocka_unit_test(with_the_librarys_queue),
-        cmocka_unit_test(bad_disk),
-        cmocka_unit_test(nothing_to_probe),
+        cmocka_unit_test(busy_all_the_time), cmocka_unit_test(with_the_librarys_queue), cmocka_unit_test(bad_disk),
+        cmocka_unit_test(no_scratch_file),   cmocka_unit_test(nothing_to_probe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
