@@ -69,10 +69,17 @@ static json_t *entry(json_t *answer)
     return e;
 }
 
+/* One that ends while it is asked hangs up. Asked again, it is not there; or it is, and hung up for another reason. */
+static int query(const char *path, char **text)
+{
+    int rc = swn_control_query(path, "status", text);
+    return rc == -ECONNRESET || rc == -EPIPE || rc == -EPROTO ? swn_control_query(path, "status", text) : rc;
+}
+
 static void ask(json_t *processes, const char *path, const char *pid)
 {
     char *text = NULL;
-    int rc = swn_control_query(path, "status", &text);
+    int rc = query(path, &text);
     if (rc == -ECONNREFUSED || rc == -ENOENT)
         return; /* its process is gone */
     json_t *answer = rc == 0 ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;

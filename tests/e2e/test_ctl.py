@@ -426,6 +426,31 @@ def test_status_of_one_that_talks_nonsense(runtime, answer):
     assert result.stderr.startswith("swapnetctl: process 900001 ") and result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("answered", [False, True], ids=["resets", "closes"])
+@pytest.mark.parametrize("ends", [True, False], ids=["ends", "stays"])
+def test_status_of_one_that_hangs_up(runtime, answered, ends):
+    """One that ends while it is asked is as gone as one that ended before; one that stays has to be told of."""
+    ending = Fake(runtime, 900001, None)
+
+    def hang_up():
+        for _ in range(1 if ends else 2):
+            client, _ = ending.socket.accept()
+            if answered:
+                client.recv(4096)
+            if ends:
+                ending.socket.close()
+            client.close()  # what is not read makes it a reset
+    thread = threading.Thread(target=hang_up, daemon=True)
+    thread.start()
+    Fake(runtime, 900002, stats(900002))
+    result = status(runtime, "-o", "json")
+    thread.join(10)
+    assert not thread.is_alive() and result.returncode == 0
+    assert [p["pid"] for p in ours(json.loads(result.stdout), 900001, 900002)] == [900002]
+    assert ("process 900001 does not answer" in result.stderr) == (not ends)
+    ending.socket.close()
+
+
 def test_status_of_one_that_lies_about_types(runtime):
     Fake(runtime, 900001, stats(900001, name=None, budget_bytes="much", state=[1], stall_ns=1.5))
     process, = ours(json.loads(status(runtime, "-o", "json").stdout), 900001)
