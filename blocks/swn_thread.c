@@ -2,9 +2,10 @@
 #define _GNU_SOURCE
 #include "swn_thread.h"
 
+#include <errno.h>
 #include <limits.h>
-#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +17,53 @@
 #define SLICE_NS 100000
 
 int (*swn_thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = pthread_create;
+
+static cpu_set_t openmps;
+static int openmp_binds;
+/* A child has the numbers, and not the thread. */
+static _Atomic pid_t stays, stays_in;
+
+void swn_thread_beside_openmp(const cpu_set_t *all)
+{
+    openmps = *all;
+    openmp_binds = 1;
+}
+
+void swn_thread_stays(void)
+{
+    if (atomic_load(&stays_in) == getpid())
+        return; /* there is one */
+    atomic_store(&stays, (pid_t)syscall(SYS_gettid));
+    atomic_store(&stays_in, getpid());
+}
+
+int swn_thread_processors(cpu_set_t *out)
+{
+    pid_t other = openmp_binds && atomic_load(&stays_in) == getpid() ? atomic_load(&stays) : 0;
+    if (other && !sched_getaffinity(other, sizeof *out, out))
+        return 0;
+    if (sched_getaffinity(0, sizeof *out, out))
+        return -errno;
+    cpu_set_t both;
+    CPU_AND(&both, out, &openmps);
+    if (openmp_binds && CPU_EQUAL(&both, out)) /* or somebody else has bound it since */
+        *out = openmps;
+    return 0;
+}
+
+/* 0 or an errno. A processor that was taken away since is not insisted on. */
+static int create(pthread_t *out, pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+    cpu_set_t set;
+    int rc = EINVAL;
+    if (!openmp_binds)
+        return swn_thread_create(out, attr, fn, arg);
+    if (!swn_thread_processors(&set) && !pthread_attr_setaffinity_np(attr, sizeof set, &set))
+        rc = swn_thread_create(out, attr, fn, arg);
+    if (rc == EINVAL && !sched_getaffinity(0, sizeof set, &set) && !pthread_attr_setaffinity_np(attr, sizeof set, &set))
+        rc = swn_thread_create(out, attr, fn, arg);
+    return rc;
+}
 
 int swn_thread_start(pthread_t *out, void *(*fn)(void *), void *arg)
 {
@@ -32,7 +80,7 @@ int swn_thread_start(pthread_t *out, void *(*fn)(void *), void *arg)
     sigfillset(&all);
     rc = pthread_sigmask(SIG_SETMASK, &all, &old);
     if (!rc) {
-        rc = swn_thread_create(out, &attr, fn, arg);
+        rc = create(out, &attr, fn, arg);
         pthread_sigmask(SIG_SETMASK, &old, NULL);
     }
     pthread_attr_destroy(&attr);

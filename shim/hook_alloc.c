@@ -20,6 +20,7 @@
 #include "swn_engine_priv.h"
 #include "swn_follower.h"
 #include "swn_hooks.h"
+#include "swn_openmp.h"
 #include "swn_verify.h"
 
 /* The linkage names of the two C++ functions; both take and return plain words, so C can stand in for them. */
@@ -94,6 +95,7 @@ static const struct swn_half *load_half(const char *c10, char *why, size_t why_s
         snprintf(why, why_size, "cannot use %s: %s", path, lib ? "it belongs to another swapnet" : dlerror());
         return NULL;
     }
+    swn_openmp_look(lib);
     return h;
 }
 

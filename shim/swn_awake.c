@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "swn_engine_priv.h"
+#include "swn_thread.h"
 
 /* So much a new wait says of the next one. */
 #define NEWEST 0.125
@@ -29,7 +30,7 @@ static int is_late(uint64_t begin_ns)
 static int has_one_processor(void)
 {
     cpu_set_t set;
-    return !sched_getaffinity(0, sizeof set, &set) && CPU_COUNT(&set) == 1;
+    return !swn_thread_processors(&set) && CPU_COUNT(&set) == 1;
 }
 
 int swn_awake_worth(const struct swn_awake *a, uint64_t begin_ns)

@@ -253,3 +253,24 @@ def test_steps_aside_in_a_set_user_id_program(disk):
     # Loaded both times: as an ordinary program it starts, set-user-ID it does not, and says nothing.
     assert done.stdout == "True 90000.0\nTrue 90000.0\n" and done.stderr == "", (done.stdout, done.stderr)
     assert [path.name for path in (disk / "store").glob("*.json")] == ["0755.json"]
+
+
+@pytest.mark.parametrize("binding", [{"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}, {"OMP_PLACES": "threads"},
+                                     {"GOMP_CPU_AFFINITY": "0-1023"}, {}], ids=["bind", "places", "gomp", "none"])
+def test_openmp_binds_the_program(torch, binding):
+    """OpenMP binds the program's threads to a processor each; swapnet's are none of them, and would read only while the
+    thread that started them does not compute."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("one processor")
+    with harness.disk_dir() as where:
+        plain, swapped = (harness.start(torch, "bound", cpus[-1], where=where / name, budget=budget, env=binding).finish(120)
+                          for name, budget in (("plain", None), ("swapped", 24)))
+    assert plain.record and swapped.record, (plain.describe(), swapped.describe())
+    harness.assert_same(plain, swapped)
+    harness.assert_streamed(swapped)
+    notes = swapped.record["notes"]
+    assert notes["main"] == plain.record["notes"]["main"] == (cpus[:1] if binding else cpus)
+    ours = {name: where for name, where in notes["threads"].items() if name.startswith("swn-")}
+    assert "swn-fetch" in ours and all(where == cpus for where in ours.values()), notes
+    assert all(where == cpus[-1:] for where in notes["moved"].values()), notes

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -74,11 +75,93 @@ static void test_another_policy_stays(void **state)
     assert_int_equal(after.runtime, before.runtime);
 }
 
+static cpu_set_t got;
+static int stop;
+static pthread_t staying;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t told = PTHREAD_COND_INITIALIZER;
+
+static void *look(void *arg)
+{
+    (void)arg;
+    sched_getaffinity(0, sizeof got, &got);
+    return NULL;
+}
+
+static void *stay(void *arg)
+{
+    swn_thread_stays();
+    look(arg);
+    pthread_mutex_lock(&lock);
+    stop = 0;
+    pthread_cond_broadcast(&told);
+    while (!stop)
+        pthread_cond_wait(&told, &lock);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void started_on(const cpu_set_t *wanted)
+{
+    pthread_t thread;
+    cpu_set_t says;
+    assert_int_equal(swn_thread_processors(&says), 0);
+    assert_int_equal(swn_thread_start(&thread, look, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_true(CPU_EQUAL(&got, wanted) && CPU_EQUAL(&says, wanted));
+}
+
+/* A program whose threads OpenMP has bound, each to a processor. */
+static void beside_openmp(void **state)
+{
+    (void)state;
+    cpu_set_t all, one, other;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    if (CPU_COUNT(&all) < 2)
+        skip();
+    CPU_ZERO(&one);
+    CPU_ZERO(&other);
+    for (size_t i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, CPU_COUNT(&one) ? &other : &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    started_on(&one);
+    swn_thread_beside_openmp(&all);
+    started_on(&all);
+    swn_thread_beside_openmp(&other); /* the caller's processor is none of OpenMP's: somebody else has chosen it */
+    started_on(&one);
+    swn_thread_beside_openmp(&all);
+    stop = -1;
+    assert_int_equal(swn_thread_start(&staying, stay, NULL), 0);
+    pthread_mutex_lock(&lock);
+    while (stop)
+        pthread_cond_wait(&told, &lock);
+    pthread_mutex_unlock(&lock);
+    assert_true(CPU_EQUAL(&got, &all));
+    started_on(&all);
+    assert_int_equal(pthread_setaffinity_np(staying, sizeof other, &other), 0); /* as `taskset -a` does */
+    started_on(&other);
+    pid_t child = fork();
+    if (!child) { /* which has no such thread */
+        cpu_set_t set;
+        _exit(swn_thread_processors(&set) || !CPU_EQUAL(&set, &all));
+    }
+    int status = -1;
+    assert_true(waitpid(child, &status, 0) == child && !status);
+    pthread_mutex_lock(&lock);
+    stop = 1;
+    pthread_cond_broadcast(&told);
+    pthread_mutex_unlock(&lock);
+    pthread_join(staying, NULL);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shortest_slices),
         cmocka_unit_test(test_another_policy_stays),
+        cmocka_unit_test(beside_openmp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
