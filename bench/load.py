@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 
@@ -21,6 +22,7 @@ from sampler import Sampler
 
 POINT = 0.25
 BASE_INFERENCES = 4
+ALONE_RUNS = 5
 
 
 def progress(text):
@@ -102,7 +104,8 @@ class LoadBench:
             progress(f"{model.name}: writing the checkpoint")
             self._ask(model, "save")
         facts = self._facts(model)
-        alone_s = json.loads(self._ask(model, "alone"))["seconds"]
+        alone_s = statistics.median(json.loads(self._ask(model, "alone"))["seconds"]
+                                    for _ in range(ALONE_RUNS))
         budget = plan.budget(facts, POINT)
         limit = plan.cgroup_limit(facts, budget)
         progress(f"{model.name}: weights {facts.weight_bytes >> 20} MiB, base "

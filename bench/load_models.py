@@ -8,6 +8,8 @@ import torch
 
 
 PROMPT_TOKENS = 32
+# Allocations below this size are never streamed by swapnet: they come from the checkpoint as in any program.
+STREAMABLE_BYTES = 64 * 1024
 
 
 def _config(name, narrow=False):
@@ -37,13 +39,15 @@ def construct(model, seed=0, narrow=False):
 
 
 def construct_alone(model):
-    """The same modules and tensors with hardly a number in them: what loading costs then is
-    Python's own. from_pretrained goes by the sizes of a configuration, load_state_dict does not."""
+    """The same modules and tensors, those of which nothing but their size makes loading longer with
+    hardly a number in them: what loading costs then is Python's and PyTorch's own. from_pretrained
+    goes by the sizes of a configuration, load_state_dict does not."""
     if model.loading == "from_pretrained":
         return construct(model, narrow=True)
     built = construct(model)
     for tensor in [*built.parameters(), *built.buffers()]:
-        tensor.data = tensor.data.new_zeros([1] * tensor.dim())
+        if tensor.numel() * tensor.element_size() >= STREAMABLE_BYTES:
+            tensor.data = tensor.data.new_zeros([1] * tensor.dim())
     return built
 
 

@@ -8,7 +8,6 @@ import argparse
 import hashlib
 import json
 import os
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -17,12 +16,10 @@ import torch
 
 import load_models
 import offload
+import weights_file
 from load_list import MODELS
 from tensor_peak import peak_tensor_bytes
 
-# Allocations below this size are never streamed by swapnet.
-STREAMABLE_BYTES = 64 * 1024
-ALONE_ROUNDS = 5
 LIBRARIES = {"torchvision": ("torchvision",),
              "transformers": ("transformers.models.gpt2.modeling_gpt2",
                               "transformers.models.llama.modeling_llama", "safetensors.torch")}
@@ -79,23 +76,20 @@ def time_construction(model, narrow=False):
     return time.perf_counter() - start
 
 
-def load_alone(model, built, directory):
-    """Seconds to load the checkpoint that has hardly a number in it."""
+def alone(model, args, answers):
+    """What of loading is Python's and PyTorch's, whoever brings the weights: the first load of a
+    program, as the others are."""
+    directory = load_models.alone(Path(args.checkpoint).parent)
+    built = None if model.loading == "from_pretrained" else load_models.construct_alone(model)
+    warm_up(model, args)
     making = time_construction(model, narrow=True) if built is None else 0
+    weights_file.drop_page_cache(directory / model.file)
     start = time.perf_counter()
     if built is None:
         load_models.from_pretrained(model, directory)
     else:
         built.load_state_dict(torch.load(directory / model.file))
-    return time.perf_counter() - start - making
-
-
-def alone(model, args, answers):
-    """What of loading is Python's: nothing of it comes from the disk, and no tensor has a size."""
-    directory = load_models.alone(Path(args.checkpoint).parent)
-    built = None if model.loading == "from_pretrained" else load_models.construct_alone(model)
-    seconds = [load_alone(model, built, directory) for _ in range(ALONE_ROUNDS + 1)]
-    print(json.dumps({"seconds": max(0, statistics.median(seconds[1:]))}), file=answers)
+    print(json.dumps({"seconds": max(0, time.perf_counter() - start - making)}), file=answers)
 
 
 def warm_up(model, args):
@@ -154,7 +148,7 @@ def measure(model, args, answers):
     built, making = peak_tensor_bytes(lambda: made(model, args))
     infer(model, built, 0)
     _, activations = peak_tensor_bytes(lambda: infer(model, built, 0))
-    total, streamable = load_models.streamable(built, STREAMABLE_BYTES)
+    total, streamable = load_models.streamable(built, load_models.STREAMABLE_BYTES)
     allocated = 0 if model.loading == "from_pretrained" else total  # else they lie in a mapped file
     print(json.dumps({"weight_bytes": total, "streamable_bytes": streamable,
                       "activation_bytes": activations, "making_bytes": making,
