@@ -51,39 +51,35 @@ int swn_thread_processors(cpu_set_t *out)
     return 0;
 }
 
-/* 0 or an errno. A processor that was taken away since is not insisted on. */
-static int create(pthread_t *out, pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+/* 0 or an errno. */
+static int create(pthread_t *out, int placed, void *(*fn)(void *), void *arg)
 {
+    pthread_attr_t attr;
     cpu_set_t set;
-    int rc = EINVAL;
-    if (!openmp_binds)
-        return swn_thread_create(out, attr, fn, arg);
-    if (!swn_thread_processors(&set) && !pthread_attr_setaffinity_np(attr, sizeof set, &set))
-        rc = swn_thread_create(out, attr, fn, arg);
-    if (rc == EINVAL && !sched_getaffinity(0, sizeof set, &set) && !pthread_attr_setaffinity_np(attr, sizeof set, &set))
-        rc = swn_thread_create(out, attr, fn, arg);
+    int rc = pthread_attr_init(&attr);
+    if (rc)
+        return rc;
+    /* A refused size leaves the default stack: larger than wanted, never wrong. */
+    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
+    if (placed && !swn_thread_processors(&set))
+        (void)pthread_attr_setaffinity_np(&attr, sizeof set, &set);
+    rc = swn_thread_create(out, &attr, fn, arg);
+    pthread_attr_destroy(&attr);
     return rc;
 }
 
 int swn_thread_start(pthread_t *out, void *(*fn)(void *), void *arg)
 {
-    pthread_attr_t attr;
     sigset_t all, old;
-    int rc = pthread_attr_init(&attr);
-
-    if (rc)
-        return -rc;
-    /* A refused size leaves the default stack: larger than wanted, never wrong. */
-    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
-
     /* The mask is inherited; setting it inside the thread would leave a moment in which a signal can land there. */
     sigfillset(&all);
-    rc = pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (!rc) {
-        rc = create(out, &attr, fn, arg);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-    }
-    pthread_attr_destroy(&attr);
+    int rc = pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (rc)
+        return -rc;
+    rc = create(out, openmp_binds, fn, arg);
+    if (rc && openmp_binds) /* processors that are gone, or a sandbox: then where its starter runs */
+        rc = create(out, 0, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
     return -rc;
 }
 

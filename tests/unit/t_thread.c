@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "swn_thread.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -111,10 +112,24 @@ static void started_on(const cpu_set_t *wanted)
     assert_true(CPU_EQUAL(&got, wanted) && CPU_EQUAL(&says, wanted));
 }
 
+static int refused;
+
+static int refuse_affinity(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+    cpu_set_t set, own;
+    pthread_attr_getaffinity_np(attr, sizeof set, &set);
+    sched_getaffinity(0, sizeof own, &own);
+    CPU_AND(&own, &own, &set);
+    int placed = CPU_COUNT(&set) < CPU_SETSIZE && !CPU_COUNT(&own);
+    refused += placed;
+    return placed ? EPERM : pthread_create(out, attr, fn, arg);
+}
+
 /* A program whose threads OpenMP has bound, each to a processor. */
 static void beside_openmp(void **state)
 {
     (void)state;
+    pthread_t placed;
     cpu_set_t all, one, other;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     if (CPU_COUNT(&all) < 2)
@@ -141,6 +156,11 @@ static void beside_openmp(void **state)
     started_on(&all);
     assert_int_equal(pthread_setaffinity_np(staying, sizeof other, &other), 0); /* as `taskset -a` does */
     started_on(&other);
+    swn_thread_create = refuse_affinity; /* as a sandbox may */
+    assert_int_equal(swn_thread_start(&placed, look, NULL), 0);
+    pthread_join(placed, NULL);
+    assert_true(refused == 1 && CPU_EQUAL(&got, &one));
+    swn_thread_create = pthread_create;
     pid_t child = fork();
     if (!child) { /* which has no such thread */
         cpu_set_t set;
