@@ -392,7 +392,6 @@ static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
 static void *first_thread(void *arg)
 {
     struct swn_fetch *f = arg;
-    swn_thread_stays();
     int ring = f->path == SWN_FETCH_URING && f->io->ring_setup(f->io->ctx, &f->ring, f->slot_count) == 0;
     pthread_mutex_lock(&f->lock);
     f->has_ring = ring;

@@ -20,8 +20,7 @@ int (*swn_thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
 
 static cpu_set_t openmps;
 static int openmp_binds;
-/* A child has the numbers, and not the thread. */
-static _Atomic pid_t stays, stays_in;
+static _Atomic pid_t stays; /* 0: none */
 
 void swn_thread_beside_openmp(const cpu_set_t *all)
 {
@@ -31,22 +30,28 @@ void swn_thread_beside_openmp(const cpu_set_t *all)
 
 void swn_thread_stays(void)
 {
-    if (atomic_load(&stays_in) == getpid())
-        return; /* there is one */
-    atomic_store(&stays, (pid_t)syscall(SYS_gettid));
-    atomic_store(&stays_in, getpid());
+    pid_t none = 0;
+    atomic_compare_exchange_strong(&stays, &none, (pid_t)syscall(SYS_gettid));
+}
+
+void swn_thread_fork_child(void)
+{
+    cpu_set_t set;
+    pid_t parents = atomic_exchange(&stays, 0);
+    if (parents && !sched_getaffinity(parents, sizeof set, &set))
+        openmps = set;
 }
 
 int swn_thread_processors(cpu_set_t *out)
 {
-    pid_t other = openmp_binds && atomic_load(&stays_in) == getpid() ? atomic_load(&stays) : 0;
+    pid_t other = openmp_binds ? atomic_load(&stays) : 0;
     if (other && !sched_getaffinity(other, sizeof *out, out))
         return 0;
     if (sched_getaffinity(0, sizeof *out, out))
         return -errno;
     cpu_set_t both;
     CPU_AND(&both, out, &openmps);
-    if (openmp_binds && CPU_EQUAL(&both, out)) /* or somebody else has bound it since */
+    if (openmp_binds && CPU_EQUAL(&both, out)) /* or somebody else has bound it before */
         *out = openmps;
     return 0;
 }

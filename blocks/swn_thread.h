@@ -26,6 +26,8 @@ void swn_thread_beside_openmp(const cpu_set_t *all);
  * for whoever binds the process to other processors (swapnetd, taskset -a) binds this one, too. The first one counts.
  */
 void swn_thread_stays(void);
+/* In a forked child, which has no such thread: its own run where the parent's did. */
+void swn_thread_fork_child(void);
 /* Where a thread of ours that the caller started now would run. 0 or -errno. */
 int swn_thread_processors(cpu_set_t *out);
 

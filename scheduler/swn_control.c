@@ -114,6 +114,7 @@ static void serve(struct swn_control *c, int fd)
 static void *control_main(void *arg)
 {
     struct swn_control *c = arg;
+    swn_thread_stays(); /* started before swapnetd knows of the process, let alone binds it */
     pthread_setname_np(pthread_self(), "swn-control");
     for (;;) {
         struct pollfd p[2] = {{.fd = c->listen_fd, .events = POLLIN},

@@ -30,6 +30,7 @@ void swn_hook_free_cpu(void *p) __asm__("_ZN3c108free_cpuEPv") __attribute__((vi
 static void *(*real_alloc)(size_t);
 static void (*real_free)(void *);
 static const struct swn_half *half;
+static void *half_lib;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __thread int inside;
 static _Atomic int counting; /* the engine is off, and `swapnetctl verify` wants to know what the program takes */
@@ -95,7 +96,7 @@ static const struct swn_half *load_half(const char *c10, char *why, size_t why_s
         snprintf(why, why_size, "cannot use %s: %s", path, lib ? "it belongs to another swapnet" : dlerror());
         return NULL;
     }
-    swn_openmp_look(lib);
+    half_lib = lib;
     return h;
 }
 
@@ -148,6 +149,8 @@ static void start(void)
     }
     if (!err && !(half = load_half(c10, why, sizeof why)))
         err = -ENOENT;
+    if (!err)
+        swn_openmp_look(half_lib);
     if (!err)
         err = swn_engine_start(&config, why, sizeof why);
     if (!err) {

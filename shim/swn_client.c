@@ -427,6 +427,7 @@ static void *client_main(void *arg)
 {
     struct swn_client *c = arg;
     unsigned chance = (unsigned)getpid();
+    swn_thread_stays();
     pthread_setname_np(pthread_self(), SWN_CLIENT_THREAD); /* the daemon looks for it */
     for (;;) {
         if (c->link < 0) {

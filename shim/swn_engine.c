@@ -560,6 +560,7 @@ void swn_engine_postfork_child(void)
     struct swn_engine *e = &swn_engine_one;
     if (!swn_engine_running())
         return;
+    swn_thread_fork_child();
     init_sync(e);
     swn_load_fork_child();
     swn_device_fork_child();

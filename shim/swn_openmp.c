@@ -3,11 +3,23 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <stdlib.h>
 
 #include "swn_thread.h"
 
 /* Of a place: a core has a few. */
 #define PROCESSORS 256
+
+/* Only these have it bind anything. Asked without need, Intel's and LLVM's would initialise themselves, which reads the
+ * environment for good and may end the process where there are two of them: that is the program's to bring about. */
+static int may_bind(void)
+{
+    static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]))
+            return 1;
+    return 0;
+}
 
 /* OpenMP 4.5, as in GCC since 6 and in Intel's and LLVM's: wheels and distributions have one or the other, under names
  * of their own. */
@@ -15,6 +27,8 @@ void swn_openmp_look(void *lib)
 {
     int (*proc_bind)(void), (*num_places)(void), (*num_procs)(int);
     void (*proc_ids)(int, int *);
+    if (!may_bind())
+        return;
     *(void **)&proc_bind = dlsym(lib, "omp_get_proc_bind");
     *(void **)&num_places = dlsym(lib, "omp_get_num_places");
     *(void **)&num_procs = dlsym(lib, "omp_get_place_num_procs");

@@ -255,22 +255,29 @@ def test_steps_aside_in_a_set_user_id_program(disk):
     assert [path.name for path in (disk / "store").glob("*.json")] == ["0755.json"]
 
 
-@pytest.mark.parametrize("binding", [{"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}, {"OMP_PLACES": "threads"},
-                                     {"GOMP_CPU_AFFINITY": "0-1023"}, {}], ids=["bind", "places", "gomp", "none"])
-def test_openmp_binds_the_program(torch, binding):
+CPUS = sorted(os.sched_getaffinity(0))
+
+
+BIND = {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
+
+
+@pytest.mark.parametrize("binding, when", [
+    pytest.param(BIND, "late", id="bind"), pytest.param(BIND, "early", id="bind-early"),
+    pytest.param({"OMP_PLACES": "threads"}, "late", id="places"),
+    pytest.param({"GOMP_CPU_AFFINITY": " ".join(map(str, CPUS))}, "late", id="gomp"), pytest.param({}, "late", id="none")])
+def test_openmp_binds_the_program(torch, binding, when):
     """OpenMP binds the program's threads to a processor each; swapnet's are none of them, and would read only while the
-    thread that started them does not compute."""
-    cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) < 2:
+    thread that started them does not compute. Where the user binds all, also before most of swapnet's are there, all are bound."""
+    if len(CPUS) < 2:
         pytest.skip("one processor")
     with harness.disk_dir() as where:
-        plain, swapped = (harness.start(torch, "bound", cpus[-1], where=where / name, budget=budget, env=binding).finish(120)
+        plain, swapped = (harness.start(torch, "bound", CPUS[-1], when, where=where / name, budget=budget, env=binding).finish(120)
                           for name, budget in (("plain", None), ("swapped", 24)))
     assert plain.record and swapped.record, (plain.describe(), swapped.describe())
     harness.assert_same(plain, swapped)
     harness.assert_streamed(swapped)
     notes = swapped.record["notes"]
-    assert notes["main"] == plain.record["notes"]["main"] == (cpus[:1] if binding else cpus)
-    ours = {name: where for name, where in notes["threads"].items() if name.startswith("swn-")}
-    assert "swn-fetch" in ours and all(where == cpus for where in ours.values()), notes
-    assert all(where == cpus[-1:] for where in notes["moved"].values()), notes
+    assert notes["main"] == plain.record["notes"]["main"] == (CPUS[:1] if binding else CPUS)
+    ours = [(name, where) for name, where in notes["threads"] if name.startswith("swn-")]
+    assert "swn-fetch" in dict(ours) and all(where == (CPUS if when == "late" else CPUS[-1:]) for _, where in ours), notes
+    assert all(where == CPUS[-1:] for _, where in notes["moved"]), notes

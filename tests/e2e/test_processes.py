@@ -236,18 +236,21 @@ def test_set_through_its_own_socket(place):
 # ---- CPUs ----
 
 @needs_torch
-def test_cpus(place):
+@pytest.mark.parametrize("binding", [{}, {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}], ids=["free", "openmp"])
+def test_cpus(place, binding):
+    """Also of threads that start later, and where OpenMP had bound the program to others."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("one CPU")
-    with daemon(place, "--total", "200M", "--cpus", f"{cpus[0]},{cpus[1]}") as d, dnns() as make:
-        one = make(place, 4)
+    with daemon(place, "--total", "60M", "--cpus", f"{cpus[0]},{cpus[1]}") as d, dnns() as make:
+        one = make(place, 10, **binding)
         one.goes_on(2)
         assert os.sched_getaffinity(one.pid) == {cpus[0], cpus[1]}
-        two = make(place, 4)
+        two = make(place, 10, **binding)  # now they stream, with threads that were not there when the daemon bound them
         two.goes_on(2)
         assert os.sched_getaffinity(one.pid) | os.sched_getaffinity(two.pid) == {cpus[0], cpus[1]}
         assert not os.sched_getaffinity(one.pid) & os.sched_getaffinity(two.pid)
+        wait_for(lambda: one.stats()["swap_ins"] > 0)
         for tid in os.listdir(f"/proc/{one.pid}/task"):
             assert os.sched_getaffinity(int(tid)) == os.sched_getaffinity(one.pid)
         one.end()

@@ -161,10 +161,12 @@ static void beside_openmp(void **state)
     pthread_join(placed, NULL);
     assert_true(refused == 1 && CPU_EQUAL(&got, &one));
     swn_thread_create = pthread_create;
+    assert_int_equal(sched_setaffinity(0, sizeof other, &other), 0);
     pid_t child = fork();
-    if (!child) { /* which has no such thread */
+    if (!child) { /* which has no such thread, but is bound as its parent is */
         cpu_set_t set;
-        _exit(swn_thread_processors(&set) || !CPU_EQUAL(&set, &all));
+        swn_thread_fork_child();
+        _exit(swn_thread_processors(&set) || !CPU_EQUAL(&set, &other));
     }
     int status = -1;
     assert_true(waitpid(child, &status, 0) == child && !status);
