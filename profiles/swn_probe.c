@@ -76,7 +76,8 @@ static struct stretch stretch_of(struct swn_profile_layer *l, int round)
     if (bytes > PART)
         s.bytes = PART, s.reads = (unsigned)(bytes / PART), s.layers = 1;
     else if (bytes >= WINDOW / DEPTH)
-        s.reads = s.layers = (unsigned)(WINDOW / bytes);
+        s.reads = s.layers =
+            bytes <= WINDOW / 2 ? (unsigned)(WINDOW / bytes) : 2; /* one may come before the one ahead */
     return s;
 }
 
@@ -157,33 +158,36 @@ static int note(struct probe *b, const struct stretch *s)
     return 0;
 }
 
-/* Which layers are read how often, in the order in which a pass has them. */
+/* Which layers are read, all rounds of each, in the order in which a pass has them, and before them what nobody counts.
+ */
 static size_t choose(const struct swn_profile *p, struct stretch *out)
 {
-    size_t n = 0, step = p->layer_count > MOST_LAYERS ? p->layer_count / MOST_LAYERS : 1;
+    size_t n = 0, chosen, step = (p->layer_count + MOST_LAYERS - 1) / MOST_LAYERS;
     uint64_t left = MOST_BYTES;
-    for (int round = 0; round < ROUNDS; round++)
-        for (size_t i = 0; i < p->layer_count; i += step) {
-            struct stretch s = stretch_of(&p->layers[i], round);
-            if (!s.bytes || all_of(&s) > left)
-                continue;
-            left -= all_of(&s);
-            out[n++] = s;
+    out[n++] = (struct stretch){.bytes = PAGE, .reads = DEPTH, .layers = DEPTH};
+    for (size_t i = 0; i < p->layer_count; i += step) {
+        struct stretch s = stretch_of(&p->layers[i], 0);
+        if (!s.bytes || ROUNDS * all_of(&s) > left)
+            continue;
+        left -= ROUNDS * all_of(&s);
+        out[n++] = s;
+    }
+    chosen = n;
+    for (int round = 1; round < ROUNDS; round++)
+        for (size_t i = 1; i < chosen; i++) {
+            out[n] = out[i];
+            out[n++].round = round;
         }
     return n;
 }
 
 static int probe(struct probe *b, struct stretch *stretches, size_t n)
 {
-    /* The queue's thread is awake after the first of these, and the disk is busy. */
-    struct stretch begin = {.bytes = PAGE, .reads = DEPTH};
     double in, out;
-    int rc = read_all(b, &begin, 1);
-    if (!rc)
-        rc = read_all(b, stretches, n);
+    int rc = read_all(b, stretches, n);
     if (!rc)
         rc = swn_probe_refs_time(&b->refs, SWN_PROBE_REFS, &in, &out); /* these have page tables now */
-    for (size_t i = 0; !rc && i < n; i++)
+    for (size_t i = 1; !rc && i < n; i++)
         rc = note(b, &stretches[i]);
     return rc;
 }
@@ -193,7 +197,7 @@ int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, c
     struct probe b = {.refs = {.res = {.pagemap_fd = -1}}}; /* closed also where it was never opened */
     if (!p->layer_count)
         return -ENODATA;
-    struct stretch *stretches = calloc(p->layer_count, ROUNDS * sizeof *stretches);
+    struct stretch *stretches = calloc(p->layer_count + 1, ROUNDS * sizeof *stretches);
     int rc = stretches ? open_probe(&b, p, io, dir, queue) : -ENOMEM;
     if (!rc)
         rc = probe(&b, stretches, choose(p, stretches));

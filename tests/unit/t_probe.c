@@ -21,6 +21,8 @@
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
 #define REFERENCE_S 1e-6
+/* On a machine that has no time for the probe for a while the disk comes to rest after all. */
+#define TRIES 3
 
 static uint64_t now_ns(void)
 {
@@ -98,11 +100,16 @@ static void busy_all_the_time(void **state)
     (void)state;
     static const uint64_t large[] = {7 * MIB, 2 * MIB, 9 * MIB, 20 * MIB, 7 * MIB},
                           small[] = {600 * KIB, 70 * KIB, 900 * KIB, 300 * KIB, MIB, 130 * KIB, 800 * KIB};
+    double of_large = 0, of_small = 0;
+    int good = 0;
     swn_sim_disk_reset(8e-3, 200e6);
     swn_sim_disk.write_rate = 1e12;
-    double of_large = alpha_of(large, sizeof large / sizeof *large, NULL);
-    double of_small = alpha_of(small, sizeof small / sizeof *small, NULL);
-    if (of_large < 4.9 || of_large > 5.7 || of_small < 4.9 || of_small > 8)
+    for (int i = 0; i < TRIES && !good; i++) {
+        of_large = alpha_of(large, sizeof large / sizeof *large, NULL);
+        of_small = alpha_of(small, sizeof small / sizeof *small, NULL);
+        good = of_large > 4.9 && of_large < 5.7 && of_small > 4.9 && of_small < 8;
+    }
+    if (!good)
         fail_msg("%.2f and %.2f ns a byte instead of 5.3 and 6.5", of_large, of_small);
 }
 
@@ -115,8 +122,10 @@ static void with_the_librarys_queue(void **state)
     swn_sim_disk_reset(5e-3, 1e9);
     swn_sim_disk.write_rate = 1e12;
     double usual = alpha_of(sizes, sizeof sizes / sizeof *sizes, &none);
+    assert_int_equal(swn_sim_disk.largest, SWN_FETCH_PIECE);
+    swn_sim_disk.largest = 0;
     double of_little = alpha_of(sizes, sizeof sizes / sizeof *sizes, &little);
-    assert_true(swn_sim_disk.largest >= 512 * KIB);
+    assert_int_equal(swn_sim_disk.largest, 512 * KIB);
     if (of_little < 2 * usual)
         fail_msg("%.2f ns a byte with two small requests in flight, %.2f with the usual ones", of_little, usual);
 }
@@ -136,6 +145,25 @@ static void bad_disk(void **state)
         swn_profile_free(p);
     }
     swn_sim_disk.fails_at = 0;
+}
+
+/* Of a model that is too large for all of it to be read, some layers, each as often as every other. */
+static void much_to_read(void **state)
+{
+    (void)state;
+    uint64_t sizes[200];
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        sizes[i] = (1 + i % 5) * 20 * MIB;
+    swn_sim_disk_reset(0, 1e15);
+    struct swn_profile *p = profile_of(sizes, sizeof sizes / sizeof *sizes);
+    assert_int_equal(swn_probe(p, &swn_sim_disk_io, "/tmp", NULL), 0);
+    size_t read = 0;
+    for (size_t i = 0; i < p->layer_count; i++) {
+        assert_true(p->layers[i].read_count == 0 || p->layers[i].read_count == 3);
+        read += p->layers[i].read_count;
+    }
+    assert_true(read > 3 * 10 && read <= 3 * 96 && swn_sim_disk.bytes <= 4096 * MIB + MIB);
+    swn_profile_free(p);
 }
 
 static int refuse(void *ctx, const char *path, int flags, mode_t mode)
@@ -170,7 +198,8 @@ int main(void)
     swn_sim_disk.now_ns = now_ns;
     swn_sim_disk.pass = pass;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(busy_all_the_time), cmocka_unit_test(with_the_librarys_queue), cmocka_unit_test(bad_disk),
+        cmocka_unit_test(busy_all_the_time), cmocka_unit_test(with_the_librarys_queue),
+        cmocka_unit_test(bad_disk),          cmocka_unit_test(much_to_read),
         cmocka_unit_test(no_scratch_file),   cmocka_unit_test(nothing_to_probe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
