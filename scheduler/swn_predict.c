@@ -51,7 +51,10 @@ static double bytes_per_ns(double alpha)
  * (GPT-2 within 25 % was predicted to take a quarter longer than it did). */
 static double resting_alpha(const struct swn_predict *p)
 {
-    return p->busy_alpha > 0 && p->busy_alpha < p->c.alpha ? p->busy_alpha : p->c.alpha;
+    if (!(p->busy_alpha > 0) || p->busy_alpha >= p->c.alpha)
+        return p->c.alpha;
+    /* It comes less what a read costs beside its bytes, which of small reads is most, and not known so well. */
+    return p->busy_alpha > p->c.alpha / 2 ? p->busy_alpha : p->c.alpha / 2;
 }
 
 /* What of the budget there is for weights that come and go. */

@@ -28,7 +28,8 @@ struct swn_predict {
     struct swn_coefficients c;
     uint64_t other_bytes;                /* everything that is not a weight: activations, inputs */
     const struct swn_predict_more *more; /* of each layer, or NULL */
-    double busy_alpha; /* seconds per byte that the disk takes while the program computes; 0: what c says */
+    double busy_alpha; /* seconds per byte that the disk takes while the program computes; 0: what c says. At rest it
+                        * takes no more than that, whatever c says */
     double contention; /* what computing takes longer while the disk is kept reading: 0.07 is 7 % */
     double watching_s; /* of computing all layers, what does not have to be where nothing streams */
 };

@@ -131,6 +131,9 @@ static void test_busy_disk(void **state)
         assert_true(swn_predict_plan(&fast, budget, NULL, &alone) > 0);
         assert_true(swn_predict_plan(&busy, budget, NULL, &plan) > 0);
         assert_true(plan.latency_ns == alone.latency_ns);
+        busy.busy_alpha = alpha / 20; /* no disk is that much faster */
+        assert_true(swn_predict_plan(&busy, budget, NULL, &plan) > 0);
+        assert_true(plan.latency_ns == alone.latency_ns);
     }
 }
 
