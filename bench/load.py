@@ -18,6 +18,7 @@ import slow_disk
 import table
 import variants
 from child import Worker
+from load_list import ALONE
 from sampler import Sampler
 
 POINT = 0.25
@@ -100,7 +101,8 @@ class LoadBench:
         return (making["anon"], peaks["anon"]), 0 if mapped else max(making["file"], peaks["file"])
 
     def _run_model(self, model):
-        if not load_run.checkpoint(self.config, model).exists():
+        path = load_run.checkpoint(self.config, model)
+        if not (path.exists() and (path.parent / ALONE).exists()):
             progress(f"{model.name}: writing the checkpoint")
             self._ask(model, "save")
         facts = self._facts(model)

@@ -1,6 +1,9 @@
 """The models of the loading benchmark by name; needs no PyTorch."""
 from dataclasses import dataclass
 
+# Beside a checkpoint: that of the same model with hardly a number in its weights.
+ALONE = "without-weights"
+
 
 @dataclass(frozen=True)
 class Model:

@@ -6,6 +6,7 @@ import os
 
 import torch
 
+from load_list import ALONE
 
 PROMPT_TOKENS = 32
 # Allocations below this size are never streamed by swapnet: they come from the checkpoint as in any program.
@@ -53,7 +54,7 @@ def construct_alone(model):
 
 def alone(directory):
     """Where the checkpoint of such a model is, beside the real one."""
-    return directory / "alone"
+    return directory / ALONE
 
 
 def construct_on_meta(model, narrow=False):

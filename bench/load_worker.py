@@ -80,8 +80,8 @@ def alone(model, args, answers):
     """What of loading is Python's and PyTorch's, whoever brings the weights: the first load of a
     program, as the others are."""
     directory = load_models.alone(Path(args.checkpoint).parent)
-    built = None if model.loading == "from_pretrained" else load_models.construct_alone(model)
     warm_up(model, args)
+    built = None if model.loading == "from_pretrained" else load_models.construct_alone(model)
     making = time_construction(model, narrow=True) if built is None else 0
     weights_file.drop_page_cache(directory / model.file)
     start = time.perf_counter()
