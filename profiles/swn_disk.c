@@ -20,6 +20,15 @@ int swn_disk_path(char *out, size_t size, const char *dir, dev_t dev)
     return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
+int swn_disk_find(char *out, size_t size, const char *named, const char *dir, dev_t dev)
+{
+    if (!*named)
+        return swn_disk_path(out, size, dir, dev);
+    if (!strcmp(named, "off"))
+        return -ENOENT;
+    return (size_t)snprintf(out, size, "%s", named) < size ? 0 : -ENAMETOOLONG;
+}
+
 const char *swn_disk_name(char buf[64], dev_t dev)
 {
     char path[64], target[PATH_MAX];

@@ -16,6 +16,10 @@
 /* For a directory on device `dev`. 0 or -ENAMETOOLONG. */
 int swn_disk_path(char *out, size_t size, const char *dir, dev_t dev);
 
+/* Where the library looks: what SWAPNET_DISK (`named`) says, or, where that is "", swn_disk_path. 0; -ENOENT: it says
+ * "off"; -ENAMETOOLONG. */
+int swn_disk_find(char *out, size_t size, const char *named, const char *dir, dev_t dev);
+
 /* What the kernel calls the disk, "nvme0n1p2", or "8:1" where it does not say. Returns buf. */
 const char *swn_disk_name(char buf[64], dev_t dev);
 

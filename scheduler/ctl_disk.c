@@ -26,13 +26,11 @@ int ctl_disk_dir(char *dir, size_t size)
 struct swn_reads ctl_disk_queue(const char *dir)
 {
     char path[PATH_MAX + 64], why[SWN_PROFILE_WHY];
-    const char *named = getenv("SWAPNET_DISK");
+    const char *set = getenv("SWAPNET_DISK"), *named = set ? set : "";
     struct swn_reads queue = {0};
-    struct stat st;
-    int rc = -ENOENT;
-    if (named && *named)
-        rc = strcmp(named, "off") != 0 ? swn_disk_queue(&queue, named, why) : -ENOENT;
-    else if (!stat(dir, &st) && !swn_disk_path(path, sizeof path, dir, st.st_dev))
+    struct stat st = {0};
+    int rc = !*named && stat(dir, &st) ? -errno : swn_disk_find(path, sizeof path, named, dir, st.st_dev);
+    if (!rc)
         rc = swn_disk_queue(&queue, path, why);
     return rc ? (struct swn_reads){0} : queue;
 }

@@ -15,13 +15,10 @@ void swn_queue_look_up(struct swn_engine *e)
 {
     char path[PATH_MAX + 64], why[SWN_PROFILE_WHY];
     const char *named = e->config.disk_path;
-    struct stat st;
-    if (!strcmp(named, "off"))
+    struct stat st = {0};
+    if (!named[0] && e->io->fstat(e->io->ctx, e->spill->fetch.fd, &st))
         return;
-    if (named[0])
-        strcpy(path, named);
-    else if (e->io->fstat(e->io->ctx, e->spill->fetch.fd, &st) ||
-             swn_disk_path(path, sizeof path, e->config.store_dir, st.st_dev))
+    if (swn_disk_find(path, sizeof path, named, e->config.store_dir, st.st_dev))
         return;
     int rc = swn_disk_queue(&e->liked, path, why);
     if (rc && (named[0] || rc != -ENOENT))
