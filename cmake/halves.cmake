@@ -45,7 +45,8 @@ function(swn_half python)
 
     add_library(aten-${name} MODULE ${aten_sources})
     set_target_properties(aten-${name} PROPERTIES
-        PREFIX "" CXX_STANDARD ${standard} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/swapnet)
+        PREFIX "" CXX_STANDARD ${standard} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/swapnet
+        DEFINE_SYMBOL "") # or nobody else could use its precompiled headers
     target_include_directories(aten-${name} SYSTEM PRIVATE ${torch_INCLUDES})
     # Without NDEBUG the inline functions of the headers are not those that the libraries were built with.
     target_compile_definitions(aten-${name} PRIVATE

@@ -31,6 +31,8 @@ foreach(half IN LISTS SWAPNET_HALVES)
     get_target_property(value aten-${half} INCLUDE_DIRECTORIES)
     target_include_directories(standin-${half} SYSTEM PRIVATE ${value})
     target_link_libraries(standin-${half} PRIVATE standin-cudart)
+    # Three quarters of its 40 s of compiling.
+    target_precompile_headers(standin-${half} REUSE_FROM aten-${half})
     set_target_properties(standin-${half} PROPERTIES
-        PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/standin)
+        PREFIX "" DEFINE_SYMBOL "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/standin)
 endforeach()
