@@ -105,6 +105,14 @@ def plan(profile, budget):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["models"][0]
 
 
+def measured_once(profile):
+    """What a prediction is made of, besides its layers: the disk, at rest and beside passes, and passes beside the disk."""
+    with open(profile) as text:
+        made = json.load(text)
+    return {"alpha": made.get("coefficients", {}).get("alpha_s_per_byte"), "busy_alpha": made["busy_alpha_s_per_byte"],
+            "contention": (made["busy_latency_s"] or made["latency_s"]) / made["latency_s"] - 1}
+
+
 def sizes(args, model, store):
     """Bytes of its weights, of everything else, and the least budget there is a plan for: what a short profile says."""
     path = f"{store}/sizes.json"
@@ -148,8 +156,9 @@ def one_round(args, model, number, store, size):
                "plain_ms": profiled.latency(), "predicted_ms": plan(path, budget)["latency_s"] * 1e3,
                "measured_ms": processes[point].latency(),
                "paired_ms": ratio * statistics.median(profiled.turns[-PROFILED // TURN:]),
-               "turns_ms": processes[point].counted()}
-        print({key: row[key] for key in row if key != "turns_ms"}, file=sys.stderr, flush=True)
+               **measured_once(path)}
+        print(row, file=sys.stderr, flush=True)
+        row["turns_ms"] = processes[point].counted()
         yield row
 
 
