@@ -15,6 +15,7 @@
 #define MOST_LAYERS ((size_t)96)
 #define ROUNDS 3
 #define MOST_BYTES ((uint64_t)4 << 30)
+#define ALONE 32 /* reads with nothing before them */
 /* What is larger is read in parts, as the library does. */
 #define PART ((uint64_t)8 << 20)
 _Static_assert(2 * PART <= SWN_SCRATCH_WINDOW, "two are under way at once");
@@ -123,6 +124,25 @@ static int read_all(struct probe *b, struct stretch *stretches, size_t count)
     }
 }
 
+/* Reads of one layer at a time, each with nothing before it: what they take longer than those in a row. */
+static int read_alone(struct probe *b, const struct stretch *stretches, size_t n, double *wait_s)
+{
+    double waits[ALONE];
+    for (size_t i = 0; i < ALONE; i++) {
+        const struct stretch *s = &stretches[1 + i % (n - 1)];
+        struct swn_scratch_read r;
+        size_t at = swn_scratch_next(&b->scratch, (size_t)s->bytes);
+        int rc = swn_scratch_submit(&b->scratch, b->fetch, at, (size_t)s->bytes, &r);
+        rc = rc ? rc : swn_scratch_await(&r);
+        if (rc)
+            return rc;
+        waits[i] = r.back_s - r.begun_s - s->seconds / s->reads;
+    }
+    *wait_s = swn_median(waits, ALONE);
+    *wait_s = *wait_s > 0 ? *wait_s : 0;
+    return 0;
+}
+
 static int make_room(struct swn_profile_layer *l)
 {
     struct swn_profile_read *reads = realloc(l->reads, (l->read_count + 1) * sizeof *reads);
@@ -163,7 +183,7 @@ static int note(struct probe *b, const struct stretch *s)
 static size_t choose(const struct swn_profile *p, struct stretch *out)
 {
     size_t n = 0, chosen, step = (p->layer_count + MOST_LAYERS - 1) / MOST_LAYERS;
-    uint64_t left = MOST_BYTES;
+    uint64_t left = MOST_BYTES - ALONE * PART;
     out[n++] = (struct stretch){.bytes = PAGE, .reads = DEPTH, .layers = DEPTH};
     for (size_t i = 0; i < p->layer_count; i += step) {
         struct stretch s = stretch_of(&p->layers[i], 0);
@@ -181,10 +201,12 @@ static size_t choose(const struct swn_profile *p, struct stretch *out)
     return n;
 }
 
-static int probe(struct probe *b, struct stretch *stretches, size_t n)
+static int probe(struct probe *b, struct stretch *stretches, size_t n, double *wait_s)
 {
     double in, out;
     int rc = read_all(b, stretches, n);
+    if (!rc && n > 1)
+        rc = read_alone(b, stretches, n, wait_s);
     if (!rc)
         rc = swn_probe_refs_time(&b->refs, SWN_PROBE_REFS, &in, &out); /* these have page tables now */
     for (size_t i = 1; !rc && i < n; i++)
@@ -200,7 +222,7 @@ int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, c
     struct stretch *stretches = calloc(p->layer_count + 1, ROUNDS * sizeof *stretches);
     int rc = stretches ? open_probe(&b, p, io, dir, queue) : -ENOMEM;
     if (!rc)
-        rc = probe(&b, stretches, choose(p, stretches));
+        rc = probe(&b, stretches, choose(p, stretches), &p->wait_s);
     close_probe(&b);
     free(stretches);
     return rc;

@@ -10,8 +10,9 @@
 #include "swn_io.h"
 #include "swn_profile.h"
 
-/* Adds reads and releases to the layers of p. queue: how the disk is read (swn_disk.h); NULL, or a depth of 0: as
- * without a device profile. 0 or -errno. Bytes read in all are bounded, whatever the profile says. */
+/* Adds reads and releases to the layers of p, and how long a read waits. queue: how the disk is read (swn_disk.h);
+ * NULL, or a depth of 0: as without a device profile. 0 or -errno. Bytes read in all are bounded, whatever the profile
+ * says. */
 int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, const struct swn_reads *queue);
 
 #endif

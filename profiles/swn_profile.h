@@ -46,6 +46,7 @@ struct swn_profile_release {
 struct swn_profile_layer {
     char *name;
     struct swn_layer l;
+    double own_s;              /* of l.compute_s, until its operator is done; below 0: not known */
     uint64_t activation_bytes; /* most tensors that are no weights, while it computes */
     uint64_t slice_bytes;      /* its operator can take it in slices that are multiples of it; 0: only whole */
     struct swn_profile_read *reads;
@@ -76,6 +77,7 @@ struct swn_profile {
     double latency_s;      /* median time of a pass; below 0: not known */
     double busy_latency_s; /* the same while the disk is kept reading */
     double busy_alpha;     /* seconds per byte of what it reads then, in reads as swn_predict_read_bytes has them */
+    double wait_s;         /* what a read takes longer before which none is under way */
     double watching_s;     /* of latency_s, what it takes to watch operators; nobody does where all weights fit */
     struct swn_profile_layer *layers;
     size_t layer_count;

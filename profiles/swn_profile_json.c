@@ -270,8 +270,9 @@ static void take_releases(struct reader *r, json_t *object, struct swn_profile_l
 
 static void take_layer(struct reader *r, json_t *object, struct swn_profile *p)
 {
-    static const char *const known[] = {"name",        "bytes",   "depth",    "flops", "compute_s", "activation_bytes",
-                                        "slice_bytes", "swap_in", "swap_out", NULL};
+    static const char *const known[] = {
+        "name",        "bytes",   "depth",    "flops", "compute_s", "own_s", "activation_bytes",
+        "slice_bytes", "swap_in", "swap_out", NULL};
     if (!json_is_object(object)) {
         fail(r, "it must be an object");
         return;
@@ -288,6 +289,7 @@ static void take_layer(struct reader *r, json_t *object, struct swn_profile *p)
     l->l.depth = take_count(r, object, "depth", MOST_DEPTH, 1);
     l->l.flops = take_count(r, object, "flops", MOST_FLOPS, 0);
     l->l.compute_s = take_seconds_or_null(r, object, "compute_s");
+    l->own_s = take_seconds_or_null(r, object, "own_s");
     l->activation_bytes = take_count(r, object, "activation_bytes", MOST_BYTES, 0);
     l->slice_bytes = take_count(r, object, "slice_bytes", MOST_BYTES, 0);
     take_reads(r, object, l);
@@ -404,6 +406,7 @@ static struct swn_profile *begin_profile(struct reader *r, json_t *root)
                                         "latency_s",
                                         "busy_latency_s",
                                         "busy_alpha_s_per_byte",
+                                        "wait_s",
                                         "watching_s",
                                         "coefficients",
                                         "estimates",
@@ -448,6 +451,7 @@ static int read_profile(struct reader *r, json_t *root, struct swn_profile **out
         p->latency_s = take_seconds_or_null(r, root, "latency_s");
         p->busy_latency_s = take_seconds_or_null(r, root, "busy_latency_s");
         p->busy_alpha = take_seconds_or_null(r, root, "busy_alpha_s_per_byte");
+        p->wait_s = take_seconds_or_null(r, root, "wait_s");
         p->watching_s = take_seconds_or_null(r, root, "watching_s");
         take_layers(r, root, p);
     }
@@ -567,10 +571,11 @@ static json_t *layer_value(const struct swn_profile_layer *l)
                               l->releases[i].references
                                   ? sample_value(json_pack("[f]", l->releases[i].seconds), l->releases[i].references)
                                   : json_real(l->releases[i].seconds));
-    return json_pack("{s:o s:o s:o s:o s:o s:o s:o s:o s:o}", "name", text_value(l->name), "bytes",
+    return json_pack("{s:o s:o s:o s:o s:o s:o s:o s:o s:o s:o}", "name", text_value(l->name), "bytes",
                      count_value(l->l.bytes), "depth", count_value(l->l.depth), "flops", count_value(l->l.flops),
-                     "compute_s", seconds_value(l->l.compute_s), "activation_bytes", count_value(l->activation_bytes),
-                     "slice_bytes", count_value(l->slice_bytes), "swap_in", reads, "swap_out", releases);
+                     "compute_s", seconds_value(l->l.compute_s), "own_s", seconds_value(l->own_s), "activation_bytes",
+                     count_value(l->activation_bytes), "slice_bytes", count_value(l->slice_bytes), "swap_in", reads,
+                     "swap_out", releases);
 }
 
 static json_t *queue_value(const struct swn_reads *q)
@@ -591,6 +596,7 @@ static int write_model(const struct swn_profile *p, json_t *root)
     rc |= json_object_set_new(root, "latency_s", seconds_value(p->latency_s));
     rc |= json_object_set_new(root, "busy_latency_s", seconds_value(p->busy_latency_s));
     rc |= json_object_set_new(root, "busy_alpha_s_per_byte", seconds_value(p->busy_alpha));
+    rc |= json_object_set_new(root, "wait_s", seconds_value(p->wait_s));
     rc |= json_object_set_new(root, "watching_s", seconds_value(p->watching_s));
     if (p->torch_version)
         rc |= json_object_set_new(root, "torch_version", text_value(p->torch_version));

@@ -78,6 +78,16 @@ static void add_more(struct swn_predict_more *more, const struct swn_profile_lay
 {
     more->slice_bytes = larger(more->slice_bytes, l->slice_bytes);
     more->activation_bytes = larger(more->activation_bytes, l->activation_bytes);
+    more->own += l->own_s > 0 && l->l.compute_s > 0 ? l->own_s : 0;
+}
+
+/* Of all that was added up. */
+static void end_more(struct swn_model *m)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        double own = m->layers[i].compute_s > 0 ? m->more[i].own / m->layers[i].compute_s : 0;
+        m->more[i].own = own < 1 ? own : 1;
+    }
 }
 
 static void take_coefficients(struct swn_model *m, const struct swn_profile *p)
@@ -92,6 +102,7 @@ static void take_latency(struct swn_model *m, const struct swn_profile *p)
 {
     m->latency_s = p->latency_s;
     m->watching_s = p->watching_s > 0 ? p->watching_s : 0;
+    m->wait_s = p->wait_s > 0 ? p->wait_s : 0;
     if (p->latency_s > 0 && p->busy_latency_s > p->latency_s)
         m->contention = p->busy_latency_s / p->latency_s - 1;
     /* Counted per read. */
@@ -110,6 +121,7 @@ static int from_profile(struct swn_model *m, const struct swn_profile *p, char w
         add_more(&m->more[i], &p->layers[i]);
         rc = add(m, p->layers[i].name, &p->layers[i].l);
     }
+    end_more(m);
     m->other_bytes = p->other_bytes;
     take_latency(m, p);
     take_coefficients(m, p);
@@ -143,6 +155,7 @@ static int take_times(struct swn_model *m, const struct swn_profile *p, char why
             m->layers[at].compute_s =
                 (m->layers[at].compute_s > 0 ? m->layers[at].compute_s : 0) + p->layers[i].l.compute_s;
     }
+    end_more(m);
     m->other_bytes = p->other_bytes;
     take_latency(m, p);
     if (found)
@@ -244,7 +257,7 @@ static void apply_device(struct swn_model *m, const struct swn_profile *device)
     double here = gamma_here(m);
     take_coefficients(m, device);
     m->latency_s = -1;
-    m->contention = m->busy_alpha = m->watching_s = 0;
+    m->contention = m->busy_alpha = m->watching_s = m->wait_s = 0;
     for (size_t i = 0; i < m->n; i++) {
         struct swn_layer *l = &m->layers[i];
         if (l->flops && device->known & SWN_GAMMA)
@@ -348,5 +361,6 @@ struct swn_predict swn_model_predict(const struct swn_model *m)
                                 .other_bytes = m->other_bytes,
                                 .contention = m->contention,
                                 .busy_alpha = m->busy_alpha,
+                                .wait_s = m->wait_s,
                                 .watching_s = m->watching_s};
 }

@@ -70,7 +70,7 @@ struct problem {
     uint64_t budget, total;
     const struct speed *speed; /* that the disk may have, slowest first */
     unsigned speeds;
-    double latency_ns;
+    double latency_ns, wait_ns;
     double *elapsed;        /* part of a pass's computing that is done in the middle of the node's; 0: there is none */
     double most_saved;      /* of all nodes */
     uint64_t cut_least;     /* smaller ones are never cut */
@@ -118,13 +118,18 @@ static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_nod
     return 2 * slice <= window && 2 * slice <= node->bytes ? slice : 0;
 }
 
+static double simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, const struct swn_plan_disk *disk)
+{
+    struct swn_steps steps = {0};
+    double took = swn_steps_pass(&steps, nodes, n, window, disk, 1, INFINITY);
+    swn_steps_free(&steps);
+    return took;
+}
+
 double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
                          double latency_ns)
 {
-    struct swn_steps steps = {0};
-    double took = swn_steps_pass(&steps, nodes, n, window, bytes_per_ns, latency_ns, 1, INFINITY);
-    swn_steps_free(&steps);
-    return took;
+    return simulate(nodes, n, window, &(struct swn_plan_disk){bytes_per_ns, latency_ns, 0});
 }
 
 /* That divides, and is asked several times for each candidate: it is found out once for each window. */
@@ -405,8 +410,9 @@ static double time_of(struct problem *p, uint64_t window, double read, double co
         const struct speed *speed = &p->speed[i];
         double reading = read / speed->bytes_per_ns;
         least -= speed->part * least_time(speed, read, compute_ns);
-        double took = swn_steps_pass(&p->steps, p->nodes, p->n, window, speed->bytes_per_ns, p->latency_ns, 0,
-                                     (limit_ns - sum - least) / speed->part);
+        const struct swn_plan_disk disk = {speed->bytes_per_ns, p->latency_ns, p->wait_ns};
+        double took =
+            swn_steps_pass(&p->steps, p->nodes, p->n, window, &disk, 0, (limit_ns - sum - least) / speed->part);
         /* The last pass that is simulated reads nothing for the next. */
         sum += speed->part * (took > reading ? took : reading);
     }
@@ -673,13 +679,18 @@ static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
 }
 
 static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct speed *speed, unsigned speeds,
-                double latency_ns, struct swn_plan *out)
+                double latency_ns, double wait_ns, struct swn_plan *out)
 {
     if (!n)
         return -EINVAL;
     memset(out, 0, sizeof *out);
-    struct problem p = {
-        .nodes = nodes, .n = n, .budget = budget, .speed = speed, .speeds = speeds, .latency_ns = latency_ns};
+    struct problem p = {.nodes = nodes,
+                        .n = n,
+                        .budget = budget,
+                        .speed = speed,
+                        .speeds = speeds,
+                        .latency_ns = latency_ns,
+                        .wait_ns = wait_ns};
     uint64_t *caps = malloc((n + MORE_CAPS) * sizeof *caps);
     if (!caps)
         return -ENOMEM;
@@ -703,16 +714,17 @@ static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const st
 int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                   struct swn_plan *out)
 {
-    return make(nodes, n, budget, &(struct speed){bytes_per_ns, 1}, 1, latency_ns, out);
+    return make(nodes, n, budget, &(struct speed){bytes_per_ns, 1}, 1, latency_ns, 0, out);
 }
 
-int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
                      struct swn_plan *out)
 {
-    const struct speed speeds[] = {{bytes_per_ns * SWN_PLAN_CAUTION, SLOW_PART}, {bytes_per_ns, 1 - SLOW_PART}};
-    int rc = make(nodes, n, budget, speeds, 2, latency_ns, out);
+    const struct speed speeds[] = {{disk->bytes_per_ns * SWN_PLAN_CAUTION, SLOW_PART},
+                                   {disk->bytes_per_ns, 1 - SLOW_PART}};
+    int rc = make(nodes, n, budget, speeds, 2, disk->read_ns, disk->wait_ns, out);
     if (!rc && out->streamed_bytes)
-        out->latency_ns = swn_plan_simulate(nodes, n, out->window_bytes, bytes_per_ns, latency_ns);
+        out->latency_ns = simulate(nodes, n, out->window_bytes, disk);
     return rc;
 }
 

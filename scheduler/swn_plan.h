@@ -17,6 +17,7 @@
 struct swn_plan_node {
     uint64_t bytes;
     double compute_ns; /* from the moment its operator has its weights to the next node's */
+    double own_ns;     /* of that, until its operator is done, and needs them no more; 0: nobody knows, all of it */
     double saved;      /* the part of its bytes that a read need not bring, as they are stored in fewer: 0 to below 1 */
     uint64_t unit;     /* its operator can take it slice by slice, in multiples of so many bytes; 0: only whole */
     uint64_t spare;    /* memory left for activations that nobody needs from its operator to the next node's */
@@ -54,10 +55,17 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
 /* Disks have slower hours than the one that was measured, in which they give this part of it. */
 #define SWN_PLAN_CAUTION 0.6
 
+struct swn_plan_disk {
+    double bytes_per_ns;
+    double read_ns; /* what each read costs beyond its bytes, whatever else is under way */
+    double wait_ns; /* what a read takes longer before which nothing is: one that waits for room in the window, until
+                     * its bytes begin to come; 0 where read_ns has it */
+};
+
 /* The plan that the library makes: the best for a disk that has such an hour now and then, without counting on anything
  * spare; and in out->latency_ns how long it takes when the disk is as fast as it was measured, and slices are lodged in
  * what is. Errors as swn_plan_make. */
-int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
                      struct swn_plan *out);
 
 /* Which of n > 0 plans to take: of those whose time is within three percent of the least the one that reads least, then

@@ -17,9 +17,9 @@
 
 /* One step of a pass, or several in a row that are the same: computing with what is kept, reads, then computing. */
 struct swn_step {
-    uint64_t bytes, piece;   /* to be read, in parts of so many; 0: nothing */
-    double read_ns, last_ns; /* of one part, and of the last one, which may be shorter */
-    double before_ns, compute_ns;
+    uint64_t bytes, piece;                  /* to be read, in parts of so many; 0: nothing */
+    double read_ns, last_ns;                /* of one part, and of the last one, which may be shorter */
+    double before_ns, compute_ns, after_ns; /* what was read can go before the last one */
     size_t times;
     uint64_t spare; /* for this step to be lodged in; 0: it must not be */
     uint64_t room;  /* spare while this step computes */
@@ -52,32 +52,34 @@ static void *reserve(void *at, size_t *room, size_t n, size_t size)
 
 /* ---- the steps of a pass ---- */
 
-struct disk {
-    double bytes_per_ns, latency_ns;
-};
-
-static double read_time(const struct disk *d, uint64_t bytes, double saved)
+static double read_time(const struct swn_plan_disk *d, uint64_t bytes, double saved)
 {
-    return d->latency_ns + (double)bytes * (1 - saved) / d->bytes_per_ns;
+    return d->read_ns + (double)bytes * (1 - saved) / d->bytes_per_ns;
 }
 
-static void set_reads(struct swn_step *step, const struct disk *d, double saved)
+static void set_reads(struct swn_step *step, const struct swn_plan_disk *d, double saved)
 {
-    uint64_t last = step->piece ? step->bytes % step->piece : 0;
+    uint64_t last = step->piece < step->bytes ? step->bytes % step->piece : 0; /* most come at once: no division */
     step->read_ns = read_time(d, step->piece, saved);
     step->last_ns = last ? read_time(d, last, saved) : step->read_ns;
     if (step->mapped)
         step->read_ns = step->last_ns = (double)step->bytes / d->bytes_per_ns * MAPPING_PENALTY;
 }
 
+static double own_time(const struct swn_plan_node *node)
+{
+    return node->own_ns > 0 && node->own_ns < node->compute_ns ? node->own_ns : node->compute_ns;
+}
+
 /* Those of a node whose operator gets all of it at once. */
-static struct swn_step step_of(const struct swn_plan_node *node, const struct disk *d)
+static struct swn_step step_of(const struct swn_plan_node *node, const struct swn_plan_disk *d)
 {
     uint64_t tail = node->keep ? 0 : node->bytes - node->keep_bytes, piece = node->piece ? node->piece : tail;
     double publish = !node->oversize && (node->keep_bytes || piece < tail) ? PUBLISH_NS_PER_BYTE : 0;
     struct swn_step step = {.bytes = tail,
                             .piece = piece,
-                            .compute_ns = node->compute_ns + (double)tail * publish,
+                            .compute_ns = own_time(node) + (double)tail * publish,
+                            .after_ns = node->compute_ns - own_time(node),
                             .times = 1,
                             .room = node->spare,
                             .mapped = node->oversize};
@@ -88,11 +90,12 @@ static struct swn_step step_of(const struct swn_plan_node *node, const struct di
 
 /* Those of one whose operator takes it in slices: slices of the same size, and the last one, which is up to twice as
  * large, each of them after its share of the kept ones. Returns how many. */
-static size_t steps_of(const struct swn_plan_node *node, const struct disk *d, int lodging, struct swn_step *to)
+static size_t steps_of(const struct swn_plan_node *node, const struct swn_plan_disk *d, int lodging,
+                       struct swn_step *to)
 {
     size_t n = 0;
     uint64_t tail = node->bytes - node->keep_bytes, same = tail >= 2 * node->piece ? tail / node->piece - 1 : 0;
-    double each = node->compute_ns / (double)node->bytes;
+    double each = own_time(node) / (double)node->bytes;
     double before = each * (double)node->keep_bytes / (double)(same + 1);
     for (int last = !same; tail && last < 2; last++) {
         uint64_t bytes = last ? tail - same * node->piece : node->piece;
@@ -100,6 +103,7 @@ static size_t steps_of(const struct swn_plan_node *node, const struct disk *d, i
                                   .piece = bytes,
                                   .before_ns = before,
                                   .compute_ns = each * (double)bytes,
+                                  .after_ns = last ? node->compute_ns - own_time(node) : 0,
                                   .times = last ? 1 : same,
                                   .spare = lodging ? node->spare : 0,
                                   .room = node->spare};
@@ -161,11 +165,13 @@ struct run {
     struct swn_held *held; /* first in, first out */
     size_t oldest, newest;
     uint64_t window, used;
+    double wait_ns;        /* from when a read is asked for until its bytes begin to come */
     double disk_free, end; /* until when the disk reads what was asked for; when the step before is done */
 };
 
 /* Reads what the step needs, part by part. l: it may be lodged, as step i; or NULL. */
-static void read_step(struct run *r, const struct swn_step *step, struct lodger *l, size_t i)
+static inline __attribute__((always_inline)) void read_step(struct run *r, const struct swn_step *step,
+                                                            struct lodger *l, size_t i)
 {
     double begin = r->disk_free;
     uint64_t bytes = step->bytes, piece;
@@ -185,8 +191,8 @@ static void read_step(struct run *r, const struct swn_step *step, struct lodger 
         for (; r->used + piece > r->window && r->oldest < r->newest; r->oldest++) {
             const struct swn_held *old = &r->held[r->oldest];
             r->used -= old->bytes;
-            if (old->until > begin)
-                begin = old->until;
+            if (old->until + r->wait_ns > begin)
+                begin = old->until + r->wait_ns;
         }
         r->used += piece;
         begin += took;
@@ -194,7 +200,8 @@ static void read_step(struct run *r, const struct swn_step *step, struct lodger 
     r->disk_free = begin;
 }
 
-static void run_step(struct run *r, const struct swn_step *step, struct lodger *l, size_t i)
+static inline __attribute__((always_inline)) void run_step(struct run *r, const struct swn_step *step, struct lodger *l,
+                                                           size_t i)
 {
     r->end += step->before_ns;
     if (step->bytes) {
@@ -205,6 +212,7 @@ static void run_step(struct run *r, const struct swn_step *step, struct lodger *
     uint64_t has = step->mapped ? 0 : step->bytes - (l ? l->at[i] : 0);
     if (has)
         r->held[r->newest++] = (struct swn_held){.bytes = has, .until = r->end};
+    r->end += step->after_ns;
     if (l)
         l->end[i] = r->end;
 }
@@ -216,8 +224,8 @@ static void least_times(const struct swn_step *steps, size_t count, double *comp
     for (size_t i = 0; i < count; i++) {
         const struct swn_step *s = &steps[i];
         double times = (double)s->times;
-        uint64_t parts = !s->bytes || s->mapped ? s->mapped && s->bytes : (s->bytes + s->piece - 1) / s->piece;
-        *compute += times * (s->before_ns + s->compute_ns);
+        uint64_t parts = !s->bytes ? 0 : s->mapped || s->bytes <= s->piece ? 1 : (s->bytes + s->piece - 1) / s->piece;
+        *compute += times * (s->before_ns + s->compute_ns + s->after_ns);
         *read += parts ? times * ((double)(parts - 1) * s->read_ns + s->last_ns) : 0;
     }
 }
@@ -237,7 +245,7 @@ static int is_steady(const struct run *r, const struct run *before)
     return same;
 }
 
-static double simulate(struct run *r, struct lodger *l, double limit_ns)
+static inline __attribute__((always_inline)) double simulate(struct run *r, struct lodger *l, double limit_ns)
 {
     double first_end = 0, compute, read;
     size_t i = 0;
@@ -260,20 +268,23 @@ static double simulate(struct run *r, struct lodger *l, double limit_ns)
 }
 
 double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, size_t n, uint64_t window,
-                      double bytes_per_ns, double latency_ns, int lodging, double limit_ns)
+                      const struct swn_plan_disk *disk, int lodging, double limit_ns)
 {
-    const struct disk disk = {bytes_per_ns, latency_ns};
     size_t all = 0, reading = 0;
-    struct run run = {.window = window};
+    struct run run = {.window = window, .wait_ns = disk->wait_ns};
     struct lodger lodger = {0};
     s->step = reserve(s->step, &s->step_room, 2 * n, sizeof *s->step);
     if (!s->step)
         return 0;
     for (size_t i = 0; i < n; i++) {
         if (nodes[i].sliced)
-            run.count += steps_of(&nodes[i], &disk, lodging, s->step + run.count);
+            run.count += steps_of(&nodes[i], disk, lodging, s->step + run.count);
         else
-            s->step[run.count++] = step_of(&nodes[i], &disk);
+            s->step[run.count++] = step_of(&nodes[i], disk);
+        /* What reads nothing follows the step before; where a lodger asks what is spare meanwhile, on its own. */
+        const struct swn_step *own = &s->step[run.count - 1];
+        if (!lodging && !nodes[i].sliced && !own->bytes && run.count > 1)
+            s->step[--run.count - 1].after_ns += own->compute_ns + own->after_ns;
     }
     for (size_t i = 0; i < run.count; i++) {
         all += s->step[i].times;
@@ -284,9 +295,9 @@ double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, si
         return 0;
     run.steps = s->step;
     run.held = s->held;
-    double took = lodging && !lodger_make(&lodger, s->step, run.count, all)
-                      ? 0
-                      : simulate(&run, lodging ? &lodger : NULL, limit_ns);
+    double took = lodging && !lodger_make(&lodger, s->step, run.count, all) ? 0
+                  : lodging                                                 ? simulate(&run, &lodger, limit_ns)
+                                                                            : simulate(&run, NULL, limit_ns);
     lodger_drop(&lodger);
     return took;
 }

@@ -30,6 +30,6 @@ void swn_steps_free(struct swn_steps *s);
 /* One pass under what nodes[] say is kept and sliced. lodging: slices for which the window has no room are read into
  * what is spare. INFINITY: more than `limit_ns`, however the rest goes. 0: there is no memory to find out. */
 double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, size_t n, uint64_t window,
-                      double bytes_per_ns, double latency_ns, int lodging, double limit_ns);
+                      const struct swn_plan_disk *disk, int lodging, double limit_ns);
 
 #endif

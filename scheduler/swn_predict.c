@@ -82,6 +82,8 @@ static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint6
     if (more && (swn_plan_worth_slicing(node.bytes, budget_bytes) ||
                  (is_short && swn_plan_gains_by_slices(node.bytes, budget_bytes, ns, bytes_per_ns(resting_alpha(p))))))
         node.unit = more->slice_bytes;
+    if (more)
+        node.own_ns = more->own * ns;
     if (more && more->activation_bytes && more->activation_bytes < p->other_bytes)
         node.spare = p->other_bytes - more->activation_bytes;
     return node;
@@ -133,8 +135,10 @@ uint64_t swn_predict_read_bytes(const struct swn_layer *layers, size_t n)
 static int predict(const struct swn_predict *p, struct swn_plan_node *nodes, size_t n, uint64_t weights, double alpha,
                    struct swn_plan *out)
 {
-    return swn_plan_predict(nodes, n, weights, bytes_per_ns(alpha),
-                            swn_predict_read_s(p->layers, p->n, p->c.beta) * 1e9, out);
+    const struct swn_plan_disk disk = {.bytes_per_ns = bytes_per_ns(alpha),
+                                       .read_ns = swn_predict_read_s(p->layers, p->n, p->c.beta) * 1e9,
+                                       .wait_ns = p->wait_s * 1e9};
+    return swn_plan_predict(nodes, n, weights, &disk, out);
 }
 
 /* Part of the time. */
@@ -161,8 +165,10 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
         double alpha = resting + slower * computing(out), before = longer;
         double busy = (double)out->streamed_bytes * alpha * 1e9 / out->latency_ns; /* part of the time */
         longer = 1 + p->contention * (busy < 1 ? busy : 1);
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++) {
             nodes[i].compute_ns *= longer / before;
+            nodes[i].own_ns *= longer / before;
+        }
         rc = predict(p, nodes, n, weights, alpha, out);
     }
     if (!rc && !out->streamed_bytes && out->latency_ns > p->watching_s * 1e9)

@@ -20,6 +20,7 @@
 struct swn_predict_more {
     uint64_t slice_bytes;      /* its operator can take it in multiples of so many bytes; 0: only whole */
     uint64_t activation_bytes; /* most that is not a weight while it computes; 0: not known */
+    double own;                /* part of its time until its operator is done; 0: not known */
 };
 
 struct swn_predict {
@@ -31,6 +32,7 @@ struct swn_predict {
     double busy_alpha; /* seconds per byte that the disk takes while the program computes; 0: what c says. At rest it
                         * takes no more than that, whatever c says */
     double contention; /* what computing takes longer while the disk is kept reading: 0.07 is 7 % */
+    double wait_s;     /* what a read takes longer before which none is under way; 0: nothing */
     double watching_s; /* of computing all layers, what does not have to be where nothing streams */
 };
 

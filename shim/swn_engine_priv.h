@@ -28,11 +28,11 @@
 struct swn_node {
     struct swn_range *range;
     uint32_t id;
-    uint32_t then; /* what was read next, the last time */
-    int joined;    /* by the same operator */
-    double compute_ns;
-    uint32_t allocs;   /* of its pass, made when the next node is read */
-    size_t other_need; /* most of everything that is not a weight, from its operator to the next node's */
+    uint32_t then;             /* what was read next, the last time */
+    int joined;                /* by the same operator */
+    double compute_ns, own_ns; /* as in struct swn_plan_node */
+    uint32_t allocs;           /* of its pass, made when the next node is read */
+    size_t other_need;         /* most of everything that is not a weight, from its operator to the next node's */
 };
 #define SWN_NODE_BITS 20
 #define SWN_NODE_MOST ((size_t)1 << SWN_NODE_BITS)
@@ -52,6 +52,7 @@ struct swn_thread_state {
     uint64_t last_visit; /* engine's visit number */
     uint32_t last_node;  /* whose computing is being timed */
     uint64_t ready_ns;   /* when it began */
+    uint64_t own_ns;     /* until its operator was done; 0: it is not */
     unsigned open;       /* operators under way, one in the other */
     uint64_t left_ns;    /* when the last one of them ended */
     uint64_t idle_ns;    /* of the time that is computing's: nothing was, but the program waited for its next input */

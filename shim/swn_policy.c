@@ -374,6 +374,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
         out->nodes[i] =
             (struct swn_plan_node){.bytes = swn_weight_bytes(node->range),
                                    .compute_ns = node->compute_ns,
+                                   .own_ns = node->own_ns,
                                    .unit = unit_of(e, node->range),
                                    .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
                                    .spare = peak > node->other_need ? peak - node->other_need : 0,
@@ -400,7 +401,8 @@ void swn_policy_drop_draft(struct swn_draft *d)
 static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_node *nodes, struct swn_plan *out)
 {
     uint64_t budget = d->goal > other ? d->goal - other : 0;
-    return d->keep ? swn_plan_predict(nodes, d->n, budget, d->bytes_per_ns, d->read_ns, out)
+    const struct swn_plan_disk disk = {d->bytes_per_ns, d->read_ns, 0};
+    return d->keep ? swn_plan_predict(nodes, d->n, budget, &disk, out)
                    : swn_plan_ring(nodes, d->n, budget, d->bytes_per_ns, d->read_ns, out);
 }
 

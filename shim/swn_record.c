@@ -38,7 +38,7 @@ enum { RESTED, UNWATCHED, BUSY, KINDS };
 
 struct weight {
     uint32_t id; /* of the node; another one may have its place later */
-    struct swn_times compute, release;
+    struct swn_times compute, own, release;
     struct swn_profile_read reads[READS];
     unsigned read_count;
     uint64_t flops, other;
@@ -95,13 +95,15 @@ static struct weight *weight_of(struct swn_record *r, const struct swn_node *nod
     return w;
 }
 
-void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, const struct swn_thread_state *t)
+void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, double own_ns,
+                         const struct swn_thread_state *t)
 {
     struct weight *w = weight_of(r, node);
     r->computed++;
     if (!w || r->disturbed)
         return;
     swn_times_add(&w->compute, ns);
+    swn_times_add(&w->own, own_ns);
     w->flops = t->flops;
     w->small = t->small;
     w->other = t->other; /* of the first passes it holds weights that were not known for such yet */
@@ -258,6 +260,7 @@ static int put_samples(struct swn_profile_layer *l, const struct weight *w)
     double times[SWN_TIMES];
     size_t n = swn_times_copy(&w->compute, times), reads = w->read_count < READS ? w->read_count : READS;
     l->l.compute_s = n ? swn_median(times, n) : -1;
+    l->own_s = n ? swn_times_median(&w->own) : -1;
     if (reads) {
         l->reads = calloc(reads, sizeof *l->reads);
         if (!l->reads)
@@ -358,8 +361,10 @@ static void add_up_to_a_pass(const struct swn_record *r, struct swn_profile *p, 
         sum += p->layers[i].l.compute_s > 0 ? p->layers[i].l.compute_s : 0;
     double factor = r->computed_passes.n >= ENOUGH_PASSES && sum > 0 ? swn_times_median(&r->computed_passes) / sum : 1;
     for (size_t i = 0; i < in_order && factor > 1 && factor < TAIL_MOST; i++)
-        if (p->layers[i].l.compute_s > 0)
+        if (p->layers[i].l.compute_s > 0) {
             p->layers[i].l.compute_s *= factor;
+            p->layers[i].own_s *= factor;
+        }
 }
 
 /* What is known now, in place of what was known before. 0 or -ENOMEM. Engine lock held. */

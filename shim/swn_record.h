@@ -12,8 +12,9 @@ struct swn_record;
 /* 0 or -ENOMEM. */
 int swn_record_create(struct swn_record **out);
 
-/* From the read of weight `node` to the next one's: ns without waiting, and what its thread has counted meanwhile. */
-void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns,
+/* From the read of weight `node` to the next one's: ns without waiting, own_ns of them until its operator was done, and
+ * what its thread has counted meanwhile. */
+void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, double own_ns,
                          const struct swn_thread_state *t);
 void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns);
 void swn_record_released(struct swn_record *r, const struct swn_node *node, double ns);

@@ -43,6 +43,8 @@ static uint64_t random_nodes(struct swn_plan_node *nodes, size_t n, double speed
     }
     for (size_t i = 0; i < n; i++)
         nodes[i].compute_ns = uniform(0, 2) * speed * (double)total / BANDWIDTH / (double)n;
+    for (size_t i = 0; i < n; i += 2)
+        nodes[i].own_ns = uniform(0, 1) * nodes[i].compute_ns;
     return total;
 }
 
@@ -442,6 +444,50 @@ static void a_thousand_layers(void **state)
     }
 }
 
+/* MobileNetV2's classifier, and after it the layers that the next pass begins with, which no weight is read for: while
+ * these compute no more of it can be read ahead than the window holds, and it has gone from there when it is done. */
+static void what_follows_an_operator(void **state)
+{
+    (void)state;
+    struct swn_plan_node node = {
+        .bytes = 8 * MIB, .compute_ns = 10e6, .own_ns = 0.5e6, .unit = MIB, .sliced = 1, .piece = MIB};
+    double own = swn_plan_simulate(&node, 1, 2 * MIB, BANDWIDTH, 0);
+    double late = 6.0 * (double)MIB / BANDWIDTH; /* six of the eight slices */
+    assert_true(own > 9.5e6 + late && own < 10e6 + late);
+    node.own_ns = 0; /* nobody knows: for all we know each slice takes its eighth of it */
+    double all = swn_plan_simulate(&node, 1, 2 * MIB, BANDWIDTH, 0);
+    assert_true(all > 10e6 * 0.999 && all < 10e6 + (double)MIB / BANDWIDTH);
+    /* Whole weights leave the window before what follows them: the next one comes meanwhile. */
+    struct swn_plan_node whole[2] = {{.bytes = MIB, .compute_ns = 2e6}, {.bytes = MIB, .compute_ns = 2e6}};
+    double reading = (double)MIB / BANDWIDTH;
+    double held = swn_plan_simulate(whole, 2, MIB, BANDWIDTH, 0);
+    assert_true(held > (4e6 + 2 * reading) * 0.999 && held < (4e6 + 2 * reading) * 1.001);
+    whole[0].own_ns = whole[1].own_ns = 0.5e6;
+    double left = swn_plan_simulate(whole, 2, MIB, BANDWIDTH, 0);
+    assert_true(left > 4e6 * 0.999 && left < 4e6 * 1.001);
+}
+
+/* Where the window has room for one weight only, each read waits for the disk's answer; where there is room for the
+ * next one meanwhile, the disk is busy all the time. */
+static void reads_that_wait(void **state)
+{
+    (void)state;
+    struct swn_plan_node nodes[4];
+    for (size_t i = 0; i < 4; i++)
+        nodes[i] = (struct swn_plan_node){.bytes = MIB, .compute_ns = 0.1e6};
+    struct swn_steps steps = {0};
+    struct swn_plan_disk disk = {BANDWIDTH, 0, 0};
+    double narrow[2], wide[2];
+    for (int i = 0; i < 2; i++) {
+        narrow[i] = swn_steps_pass(&steps, nodes, 4, MIB, &disk, 0, INFINITY);
+        wide[i] = swn_steps_pass(&steps, nodes, 4, 3 * MIB, &disk, 0, INFINITY);
+        disk.wait_ns = LATENCY;
+    }
+    swn_steps_free(&steps);
+    assert_true(fabs(narrow[1] - narrow[0] - 4 * LATENCY) < 1);
+    assert_true(fabs(wide[1] - wide[0]) < 1);
+}
+
 /* A pass that leaves the window and the disk as it found them says what all four would: those with a lodger, which has
  * no room for anything here, are run to the end. */
 static void all_passes_alike(void **state)
@@ -461,10 +507,13 @@ static void all_passes_alike(void **state)
             uint64_t pieces = nodes[i].sliced ? nodes[i].bytes / nodes[i].piece : 0;
             nodes[i].keep_bytes = pieces > 1 ? rnd() % pieces * nodes[i].piece : 0;
         }
-        double bandwidth = uniform(0.2, 4), latency = uniform(0, 2) * LATENCY;
-        double all = swn_steps_pass(&steps, nodes, n, window, bandwidth, latency, 1, INFINITY);
-        double early = swn_steps_pass(&steps, nodes, n, window, bandwidth, latency, 0, INFINITY);
+        struct swn_plan_disk disk = {uniform(0.2, 4), uniform(0, 2) * LATENCY, 0};
+        double ready = swn_steps_pass(&steps, nodes, n, window, &disk, 0, INFINITY);
+        disk.wait_ns = uniform(0, 2) * LATENCY;
+        double all = swn_steps_pass(&steps, nodes, n, window, &disk, 1, INFINITY);
+        double early = swn_steps_pass(&steps, nodes, n, window, &disk, 0, INFINITY);
         assert_true(fabs(early - all) <= 1e-8 * all);
+        assert_true(early >= ready * (1 - 1e-8));
     }
     swn_steps_free(&steps);
 }
@@ -545,7 +594,8 @@ static void vgg_lodged(void **state)
     struct swn_plan same;
     assert_int_equal(swn_plan_make(again, 16, total / 2, BANDWIDTH, LATENCY, &same), 0);
     assert_true(same.window_bytes == plan.window_bytes && same.streamed_bytes == plan.streamed_bytes);
-    assert_int_equal(swn_plan_predict(again, 16, total / 2, BANDWIDTH, LATENCY, &same), 0);
+    const struct swn_plan_disk disk = {BANDWIDTH, LATENCY, 0};
+    assert_int_equal(swn_plan_predict(again, 16, total / 2, &disk, &same), 0);
     double predicted = swn_plan_simulate(again, 16, same.window_bytes, BANDWIDTH, LATENCY);
     assert_true(same.latency_ns > predicted * 0.9999 && same.latency_ns < predicted * 1.0001);
     nodes[12].spare = 0; /* the last convolution needs all there is */
@@ -701,8 +751,9 @@ static void neither_waits_in_gpt2(void **state)
     nodes[48] = (struct swn_plan_node){.bytes = 2356 * MIB / 16, .compute_ns = 23e6, .unit = 192 * KIB};
     for (unsigned i = 0; i < 6; i++) {
         double speed = 2 + 0.25 * i;
+        const struct swn_plan_disk disk = {speed, LATENCY, 0};
         for (uint64_t budget = 160; budget <= 440; budget += 20) {
-            assert_int_equal(swn_plan_predict(nodes, 49, budget * MIB, speed, LATENCY, &plan), 0);
+            assert_int_equal(swn_plan_predict(nodes, 49, budget * MIB, &disk, &plan), 0);
             double reading = (double)(471 - budget) * (double)MIB / speed;
             assert_true(plan.latency_ns <= 1.27 * (reading > plan.compute_ns ? reading : plan.compute_ns));
         }
@@ -721,6 +772,8 @@ int main(void)
         cmocka_unit_test(resnet_101),
         cmocka_unit_test(room_for_several_reads),
         cmocka_unit_test(a_thousand_layers),
+        cmocka_unit_test(what_follows_an_operator),
+        cmocka_unit_test(reads_that_wait),
         cmocka_unit_test(all_passes_alike),
         cmocka_unit_test(vgg),
         cmocka_unit_test(vgg_sliced),

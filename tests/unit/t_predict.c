@@ -200,8 +200,18 @@ static void test_device(void **state)
     close(mkstemps(paths[0], 5));
     close(mkstemps(paths[1], 5));
     swn_profile_add(p, "counted")->l = (struct swn_layer){MIB, 1, 1000000, 1e-3};
+    p->layers[0].own_s = 0.25e-3;
+    p->wait_s = 1e-4;
     swn_profile_add(p, "not")->l = (struct swn_layer){MIB, 1, 0, 2e-3};
     device->c = (struct swn_coefficients){.alpha = 1e-9, .gamma = 3e-9};
+    struct swn_model here;
+    p->c = (struct swn_coefficients){.alpha = 1e-9};
+    p->known = SWN_ALPHA;
+    assert_int_equal(swn_profile_save(p, paths[0]), 0);
+    assert_int_equal(swn_model_load(&here, paths[0], &(struct swn_model_opts){0}, why), 0);
+    assert_true(swn_model_predict(&here).wait_s == 1e-4);
+    swn_model_free(&here);
+    p->known = 0;
     for (int i = 0; i < 3; i++) { /* three times as slow; the same, nothing to compare with; nobody knows */
         struct swn_model m;
         struct swn_model_opts opts = {.device = paths[1]};
@@ -212,6 +222,9 @@ static void test_device(void **state)
         assert_int_equal(swn_model_load(&m, paths[0], &opts, why), 0);
         double counted = swn_delay_of(&m.c, &m.layers[0]).ex, other = m.layers[1].compute_s;
         assert_int_equal(swn_model_converted(&m, why), 1);
+        double own = i == 1 ? 0 : 0.25; /* of a layer's time, whatever that is there */
+        assert_true(m.more[0].own > own - 1e-6 && m.more[0].own < own + 1e-6 && m.more[1].own == 0);
+        assert_true(swn_model_predict(&m).wait_s == 0);
         if (i == 0)
             assert_true(counted > 2.9e-3 && counted < 3.1e-3 && other > 5.9e-3 && other < 6.1e-3 &&
                         strstr(why, "1 of 2 layers") && strstr(why, "times 3,"));

@@ -78,8 +78,8 @@ static struct swn_profile *profile_of(const uint64_t *sizes, size_t n)
     return p;
 }
 
-/* Nanoseconds a byte, of layers of these sizes. */
-static double alpha_of(const uint64_t *sizes, size_t n, const struct swn_reads *queue)
+/* Nanoseconds a byte, of layers of these sizes. wait_s: of a read alone; or NULL. */
+static double alpha_of(const uint64_t *sizes, size_t n, const struct swn_reads *queue, double *wait_s)
 {
     struct swn_profile *p = profile_of(sizes, n);
     assert_int_equal(swn_probe(p, &swn_sim_disk_io, "/tmp", queue), 0);
@@ -89,28 +89,33 @@ static double alpha_of(const uint64_t *sizes, size_t n, const struct swn_reads *
     assert_int_equal(swn_profile_fit(p), 0);
     assert_true(p->known & SWN_ALPHA);
     double alpha = p->c.alpha * 1e9;
+    if (wait_s)
+        *wait_s = p->wait_s;
     swn_profile_free(p);
     return alpha;
 }
 
 /* 5 ns a byte, of which nothing can be had for 8 ms. The queue has little of several reads on the way at once, so that
- * a byte takes 5.3 and, of small layers, 6.5; if the disk came to rest between them, it would be 6 and 13. */
+ * a byte takes 5.3 and, of small layers, 6.5; if the disk came to rest between them, it would be 6 and 13. One that
+ * nothing is read before waits for those 8 ms; of small ones some of that is in what they take in a row already. */
 static void busy_all_the_time(void **state)
 {
     (void)state;
     static const uint64_t large[] = {7 * MIB, 2 * MIB, 9 * MIB, 20 * MIB, 7 * MIB},
                           small[] = {600 * KIB, 70 * KIB, 900 * KIB, 300 * KIB, MIB, 130 * KIB, 800 * KIB};
-    double of_large = 0, of_small = 0;
+    double of_large = 0, of_small = 0, large_waits = 0, small_waits = 0;
     int good = 0;
     swn_sim_disk_reset(8e-3, 200e6);
     swn_sim_disk.write_rate = 1e12;
     for (int i = 0; i < TRIES && !good; i++) {
-        of_large = alpha_of(large, sizeof large / sizeof *large, NULL);
-        of_small = alpha_of(small, sizeof small / sizeof *small, NULL);
-        good = of_large > 4.9 && of_large < 5.7 && of_small > 4.9 && of_small < 8;
+        of_large = alpha_of(large, sizeof large / sizeof *large, NULL, &large_waits);
+        of_small = alpha_of(small, sizeof small / sizeof *small, NULL, &small_waits);
+        good = of_large > 4.9 && of_large < 5.7 && of_small > 4.9 && of_small < 8 && large_waits > 5e-3 &&
+               large_waits < 9e-3 && small_waits > 5e-3 && small_waits < 9e-3;
     }
     if (!good)
-        fail_msg("%.2f and %.2f ns a byte instead of 5.3 and 6.5", of_large, of_small);
+        fail_msg("%.2f and %.2f ns a byte instead of 5.3 and 6.5; %.2f and %.2f ms alone instead of 7 to 8", of_large,
+                 of_small, large_waits * 1e3, small_waits * 1e3);
 }
 
 /* As the library reads it: a disk that is far away gives less where too little is in flight. */
@@ -121,10 +126,10 @@ static void with_the_librarys_queue(void **state)
     struct swn_reads little = {.depth = 2, .request_bytes = 512 * KIB}, none = {0};
     swn_sim_disk_reset(5e-3, 1e9);
     swn_sim_disk.write_rate = 1e12;
-    double usual = alpha_of(sizes, sizeof sizes / sizeof *sizes, &none);
+    double usual = alpha_of(sizes, sizeof sizes / sizeof *sizes, &none, NULL);
     assert_int_equal(swn_sim_disk.largest, SWN_FETCH_PIECE);
     swn_sim_disk.largest = 0;
-    double of_little = alpha_of(sizes, sizeof sizes / sizeof *sizes, &little);
+    double of_little = alpha_of(sizes, sizeof sizes / sizeof *sizes, &little, NULL);
     assert_int_equal(swn_sim_disk.largest, 512 * KIB);
     if (of_little < 2 * usual)
         fail_msg("%.2f ns a byte with two small requests in flight, %.2f with the usual ones", of_little, usual);

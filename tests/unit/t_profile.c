@@ -42,12 +42,14 @@ static struct swn_profile *example(void)
     p->latency_s = 0.125;
     p->busy_latency_s = 0.25;
     p->busy_alpha = 4e-10;
+    p->wait_s = 0.0001;
     p->watching_s = 0.01;
     for (int i = 0; i < 5; i++) {
         char name[32];
         snprintf(name, sizeof name, "features.%d.weight", i);
         struct swn_profile_layer *l = swn_profile_add(p, name);
         l->l = (struct swn_layer){1000000u * (unsigned)(i + 1), 1 + (unsigned)i % 2, 1u << (10 + i), 0.001 * (i + 1)};
+        l->own_s = 0.0005 * (i + 1);
         l->activation_bytes = 4096;
         l->slice_bytes = 65536u * (unsigned)i;
         l->read_count = 2;
@@ -79,7 +81,7 @@ static void test_round_trip(void **state)
     assert_int_equal(q->other_bytes, p->other_bytes);
     assert_int_equal(q->passes, p->passes);
     assert_true(q->latency_s == p->latency_s && q->busy_latency_s == p->busy_latency_s);
-    assert_true(q->busy_alpha == p->busy_alpha && q->watching_s == p->watching_s);
+    assert_true(q->busy_alpha == p->busy_alpha && q->wait_s == p->wait_s && q->watching_s == p->watching_s);
     assert_int_equal(q->known, p->known);
     assert_true(q->c.alpha > p->c.alpha * 0.999 && q->c.alpha < p->c.alpha * 1.001);
     assert_int_equal(q->fit[SWN_FIT_IN].fit.samples, p->fit[SWN_FIT_IN].fit.samples);
@@ -89,6 +91,7 @@ static void test_round_trip(void **state)
         assert_int_equal(q->layers[i].l.bytes, p->layers[i].l.bytes);
         assert_int_equal(q->layers[i].l.depth, p->layers[i].l.depth);
         assert_int_equal(q->layers[i].l.flops, p->layers[i].l.flops);
+        assert_true(q->layers[i].own_s == p->layers[i].own_s);
         assert_int_equal(q->layers[i].read_count, 2);
         assert_int_equal(q->layers[i].slice_bytes, p->layers[i].slice_bytes);
         assert_int_equal(q->layers[i].reads[1].bytes, p->layers[i].reads[1].bytes);
