@@ -17,7 +17,7 @@
 #define WINDOW_MOST ((size_t)4 << 30)
 #define LEAST_WINDOW (MIB / 2) /* of a plan, see swn_plan.c */
 /* Inputs up to this part of the budget may come back to stay. */
-#define RECALL_PART 32
+#define RECALL_PART 16
 
 /* A read that others are queued behind seems to cost nothing beyond its bytes; one behind a stall, anything. */
 #define READ_LEAST_NS 50e3
