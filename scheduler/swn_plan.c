@@ -461,9 +461,6 @@ static int try_candidate(struct problem *p, const struct candidate *at, double l
     return out->latency_ns <= limit_ns;
 }
 
-/* So much of the predicted time is noise; fewer bytes read are not. */
-#define NOISE 0.03
-
 /* Of plans that are all fast enough; equal ones are the same plan to whoever carries it out. */
 static int better(const struct swn_plan *a, const struct swn_plan *b)
 {
@@ -481,7 +478,7 @@ size_t swn_plan_choose(const struct swn_plan *plans, size_t n)
     for (size_t i = 0; i < n; i++)
         least = plans[i].latency_ns < least ? plans[i].latency_ns : least;
     for (size_t i = 0; i < n; i++)
-        if (plans[i].latency_ns <= least * (1 + NOISE) && (best == n || better(&plans[i], &plans[best])))
+        if (plans[i].latency_ns <= least * (1 + SWN_PLAN_NOISE) && (best == n || better(&plans[i], &plans[best])))
             best = i;
     return best;
 }
@@ -550,7 +547,8 @@ static int is_settled(const struct problem *p, const struct swn_plan *best, doub
     for (unsigned i = 0; i < p->speeds; i++)
         fastest += p->speed[i].part * (1 - ROUNDING) *
                    least_time(&p->speed[i], (double)reads * (1 - p->most_saved), best->compute_ns);
-    return best->streamed_bytes < reads && best->latency_ns <= (fastest < least ? fastest : least) * (1 + NOISE);
+    return best->streamed_bytes < reads &&
+           best->latency_ns <= (fastest < least ? fastest : least) * (1 + SWN_PLAN_NOISE);
 }
 
 /* The best of all windows into *at. 1; 0: none is wide enough for anything; -ENOMEM. */
@@ -565,7 +563,7 @@ static int best_candidate(struct problem *p, const uint64_t *caps, size_t count,
         if (found && is_settled(p, &plans[best], least, p->budget - all[i].window))
             break;
         plans[found] = *empty;
-        if (!try_candidate(p, &all[i], least * (1 + NOISE), &plans[found]))
+        if (!try_candidate(p, &all[i], least * (1 + SWN_PLAN_NOISE), &plans[found]))
             continue;
         all[found++] = all[i];
         int fastest = plans[found - 1].latency_ns < least;
@@ -643,7 +641,7 @@ static void widen_to_huge(struct problem *p, struct candidate *at, const struct 
     if (wide.window == at->window || !try_candidate(p, at, INFINITY, &plan))
         return;
     uint64_t mapped = mapped_bytes(p);
-    if (!try_candidate(p, &wide, plan.latency_ns * (1 + NOISE), &widened) || mapped_bytes(p) > mapped)
+    if (!try_candidate(p, &wide, plan.latency_ns * (1 + SWN_PLAN_NOISE), &widened) || mapped_bytes(p) > mapped)
         return;
     for (size_t i = 0; i < p->n; i++) /* as this candidate has them */
         if (p->nodes[i].oversize && p->nodes[i].bytes <= wide.window)

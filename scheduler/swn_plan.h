@@ -52,6 +52,8 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
 
 /* What one direct read costs beyond its bytes where nobody has measured it; NVMe and virtio disks take 50 to 200 us. */
 #define SWN_PLAN_READ_NS 100e3
+/* So much of a predicted time is noise; fewer bytes read are not. */
+#define SWN_PLAN_NOISE 0.03
 /* Disks have slower hours than the one that was measured, in which they give this part of it. */
 #define SWN_PLAN_CAUTION 0.6
 

@@ -406,12 +406,26 @@ static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_no
                    : swn_plan_ring(nodes, d->n, budget, d->bytes_per_ns, d->read_ns, out);
 }
 
+/* No plan for so much takes less: it computes with everything, and reads what does not fit. */
+static double least_time(const struct swn_draft *d, size_t other)
+{
+    double read = other < d->goal ? -(double)(d->goal - other) : 0;
+    for (size_t i = 0; i < d->n; i++)
+        read += (double)d->nodes[i].bytes * (1 - d->nodes[i].saved);
+    double reading = read / d->bytes_per_ns;
+    return reading > d->plan.compute_ns ? reading : d->plan.compute_ns;
+}
+
 /* A pure function of the draft: no lock is needed. */
 int swn_policy_make_plan(struct swn_draft *d)
 {
     int err = make_plan(d, d->other, d->nodes, &d->plan);
     size_t other = d->other > d->plot_extra ? d->other - d->plot_extra : 0;
-    struct swn_plan_node *nodes = !err && d->plot_extra ? malloc(d->n * sizeof *nodes) : NULL;
+    /* Plots are not given up for what may be noise, and where no more than that can be gained, nobody has to look. */
+    d->unplot = 0;
+    int look =
+        !err && d->plot_extra && d->plan.latency_ns > (least_time(d, other) + d->plot_gain_ns) * (1 + SWN_PLAN_NOISE);
+    struct swn_plan_node *nodes = look ? malloc(d->n * sizeof *nodes) : NULL;
     struct swn_plan unplotted;
     if (!nodes)
         return err;

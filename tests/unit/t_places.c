@@ -294,6 +294,9 @@ static void refused(void *arg)
     CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other);
     double plotted_ns = d.plan.latency_ns;
     d.plot_gain_ns = 0;
+    d.plot_extra = 16 * 1024; /* less to be read, but by less than what predictions are worth */
+    CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other);
+    d.plot_extra = MIB;
     CHECK(swn_policy_make_plan(&d) == 0 && d.unplot && d.other == other - MIB && d.plan.latency_ns < plotted_ns);
     CHECK(swn_policy_adopt(e, &d) == 0);
     pthread_mutex_unlock(&e->lock);
