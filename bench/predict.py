@@ -110,7 +110,7 @@ def measured_once(profile):
     with open(profile) as text:
         made = json.load(text)
     return {"alpha": made.get("coefficients", {}).get("alpha_s_per_byte"), "busy_alpha": made["busy_alpha_s_per_byte"],
-            "contention": (made["busy_latency_s"] or made["latency_s"]) / made["latency_s"] - 1}
+            "contention": made["busy_latency_s"] / made["latency_s"] - 1 if made["busy_latency_s"] else None}
 
 
 def sizes(args, model, store):

@@ -59,7 +59,7 @@ static double read_time(const struct swn_plan_disk *d, uint64_t bytes, double sa
 
 static void set_reads(struct swn_step *step, const struct swn_plan_disk *d, double saved)
 {
-    uint64_t last = step->piece < step->bytes ? step->bytes % step->piece : 0; /* most come at once: no division */
+    uint64_t last = step->piece != step->bytes ? step->bytes % step->piece : 0; /* most come at once: no division */
     step->read_ns = read_time(d, step->piece, saved);
     step->last_ns = last ? read_time(d, last, saved) : step->read_ns;
     if (step->mapped)
@@ -282,9 +282,10 @@ double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, si
         else
             s->step[run.count++] = step_of(&nodes[i], disk);
         /* What reads nothing follows the step before; where a lodger asks what is spare meanwhile, on its own. */
-        const struct swn_step *own = &s->step[run.count - 1];
-        if (!lodging && !nodes[i].sliced && !own->bytes && run.count > 1)
-            s->step[--run.count - 1].after_ns += own->compute_ns + own->after_ns;
+        if (!lodging && !nodes[i].sliced && run.count > 1 && !s->step[run.count - 1].bytes) {
+            const struct swn_step *own = &s->step[--run.count];
+            s->step[run.count - 1].after_ns += own->compute_ns + own->after_ns;
+        }
     }
     for (size_t i = 0; i < run.count; i++) {
         all += s->step[i].times;

@@ -430,7 +430,8 @@ int swn_policy_make_plan(struct swn_draft *d)
     if (!nodes)
         return err;
     memcpy(nodes, d->nodes, d->n * sizeof *nodes);
-    d->unplot = !make_plan(d, other, nodes, &unplotted) && unplotted.latency_ns + d->plot_gain_ns < d->plan.latency_ns;
+    d->unplot = !make_plan(d, other, nodes, &unplotted) &&
+                (unplotted.latency_ns + d->plot_gain_ns) * (1 + SWN_PLAN_NOISE) < d->plan.latency_ns;
     if (d->unplot) {
         memcpy(d->nodes, nodes, d->n * sizeof *nodes);
         d->plan = unplotted;

@@ -294,10 +294,13 @@ static void refused(void *arg)
     CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other);
     double plotted_ns = d.plan.latency_ns;
     d.plot_gain_ns = 0;
-    d.plot_extra = 16 * 1024; /* less to be read, but by less than what predictions are worth */
-    CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other);
-    d.plot_extra = MIB;
     CHECK(swn_policy_make_plan(&d) == 0 && d.unplot && d.other == other - MIB && d.plan.latency_ns < plotted_ns);
+    /* What is gained beside what plots gain is less than predictions are worth. */
+    d.plot_gain_ns = 0.99 * (plotted_ns - d.plan.latency_ns);
+    d.other = other;
+    CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other && d.plan.latency_ns == plotted_ns);
+    d.plot_gain_ns = 0;
+    CHECK(swn_policy_make_plan(&d) == 0 && d.unplot);
     CHECK(swn_policy_adopt(e, &d) == 0);
     pthread_mutex_unlock(&e->lock);
     swn_policy_drop_draft(&d);

@@ -90,6 +90,32 @@ static void test_contention(void **state)
     assert_true(contended.latency_ns == alone.latency_ns);
 }
 
+/* A window for one weight only: each is read when the one before has been computed with, and waits for the disk's
+ * answer; it has gone when its own operator is done, which leaves the rest of its time for the next one to come. */
+static void test_narrow(void **state)
+{
+    (void)state;
+    struct swn_predict_more more[LAYERS] = {0};
+    struct swn_predict p = model(1e-9);
+    struct swn_plan ready, waits, early;
+    p.more = more;
+    uint64_t budget = swn_predict_least(&p);
+    assert_true(swn_predict_plan(&p, budget, NULL, &ready) > 0 && ready.streamed_bytes > 0);
+    p.wait_s = 1e-3;
+    assert_true(swn_predict_plan(&p, budget, NULL, &waits) > 0);
+    assert_true(waits.latency_ns > ready.latency_ns + 4e6 && waits.latency_ns < ready.latency_ns + LAYERS * 1e6);
+    for (size_t i = 0; i < LAYERS; i++)
+        more[i].own = 0.2;
+    assert_true(swn_predict_plan(&p, budget, NULL, &early) > 0);
+    assert_true(early.latency_ns < waits.latency_ns * 0.95);
+    p.contention = 0.5; /* an operator's part stays what it was */
+    assert_true(swn_predict_plan(&p, budget, NULL, &waits) > 0);
+    for (size_t i = 0; i < LAYERS; i++)
+        more[i].own = 0;
+    assert_true(swn_predict_plan(&p, budget, NULL, &early) > 0);
+    assert_true(waits.latency_ns < early.latency_ns * 0.95);
+}
+
 /* Operators are watched where something streams. */
 static void test_watching(void **state)
 {
@@ -295,10 +321,10 @@ static void test_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),       cmocka_unit_test(test_contention),   cmocka_unit_test(test_busy_disk),
-        cmocka_unit_test(test_watching),   cmocka_unit_test(test_reads),        cmocka_unit_test(test_device),
-        cmocka_unit_test(test_read_bytes), cmocka_unit_test(test_busy_profile), cmocka_unit_test(test_curve),
-        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_ends),   cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
+        cmocka_unit_test(test_narrow), cmocka_unit_test(test_watching),   cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_device), cmocka_unit_test(test_read_bytes), cmocka_unit_test(test_busy_profile),
+        cmocka_unit_test(test_curve),  cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
