@@ -320,7 +320,7 @@ def test_gpu_script(torch113, torch213, device):
     python = (torch213 if device == "discrete" else torch113).python
     command = [harness.REPO / "tests" / "gpu" / "run", "--python", python, "--build", harness.BUILD]
     env = harness.clean_env()
-    done = subprocess.run([*command, "--standin", device, "--small"], capture_output=True, text=True, env=env)
+    done = subprocess.run([*command, "--standin", device, "--small", "--jobs", "2"], capture_output=True, text=True, env=env)
     assert done.returncode == 0 and "0 failures" in done.stdout, done.stdout + done.stderr
     none = subprocess.run([*command, "--ctest"], capture_output=True, text=True, env=env | {"CUDA_VISIBLE_DEVICES": ""})
     assert none.returncode == 77 and none.stdout.startswith("gpu: skipped: "), none.stdout + none.stderr
