@@ -150,13 +150,14 @@ def one_round(args, model, number, store, size):
             process.kill()
     spread = max(process.spread() for process in processes.values())
     profiled = processes[None]
+    made_of = measured_once(path)
     for point, budget in budgets.items():
         ratio = statistics.median(mine / its for mine, its in zip(processes[point].counted(), profiled.counted()))
         row = {"model": model, "round": number, "point": point, "budget_bytes": budget, "spread": spread,
                "plain_ms": profiled.latency(), "predicted_ms": plan(path, budget)["latency_s"] * 1e3,
                "measured_ms": processes[point].latency(),
                "paired_ms": ratio * statistics.median(profiled.turns[-PROFILED // TURN:]),
-               **measured_once(path)}
+               **made_of}
         print(row, file=sys.stderr, flush=True)
         row["turns_ms"] = processes[point].counted()
         yield row
