@@ -178,6 +178,15 @@ double swn_online_mean(const struct swn_online *o)
     return o->samples >= ONLINE_LEAST && o->x > 0 ? o->y / o->x : 0;
 }
 
+void swn_online_fade(struct swn_online *o)
+{
+    o->n *= FADE;
+    o->x *= FADE;
+    o->y *= FADE;
+    o->xx *= FADE;
+    o->xy *= FADE;
+}
+
 void swn_online_add(struct swn_online *o, double x, double y)
 {
     if (!isfinite(x) || !isfinite(y) || x < 0 || y < 0)
@@ -187,11 +196,12 @@ void swn_online_add(struct swn_online *o, double x, double y)
     /* One disk that was busy with something else, or a process that was stopped, is not worth two hundred samples. */
     if (expected > 0 && y > OUTLIER_ONLINE * expected)
         y = OUTLIER_ONLINE * expected;
-    o->n = o->n * FADE + 1;
-    o->x = o->x * FADE + x;
-    o->y = o->y * FADE + y;
-    o->xx = o->xx * FADE + x * x;
-    o->xy = o->xy * FADE + x * y;
+    swn_online_fade(o);
+    o->n += 1;
+    o->x += x;
+    o->y += y;
+    o->xx += x * x;
+    o->xy += x * y;
     o->samples++;
 }
 

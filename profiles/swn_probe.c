@@ -220,9 +220,12 @@ int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, c
     if (!p->layer_count)
         return -ENODATA;
     struct stretch *stretches = calloc(p->layer_count + 1, ROUNDS * sizeof *stretches);
+    double wait_s = 0;
     int rc = stretches ? open_probe(&b, p, io, dir, queue) : -ENOMEM;
     if (!rc)
-        rc = probe(&b, stretches, choose(p, stretches), &p->wait_s);
+        rc = probe(&b, stretches, choose(p, stretches), &wait_s);
+    if (!rc && p->wait_s < 0) /* else it is known of a disk beside the program */
+        p->wait_s = wait_s;
     close_probe(&b);
     free(stretches);
     return rc;

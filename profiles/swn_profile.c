@@ -10,7 +10,7 @@ struct swn_profile *swn_profile_new(enum swn_profile_kind kind, const char *name
     if (!p)
         return NULL;
     p->kind = kind;
-    p->latency_s = p->busy_latency_s = p->busy_alpha = p->wait_s = p->watching_s = -1;
+    p->latency_s = p->busy_latency_s = p->busy_alpha = p->rest_alpha = p->read_s = p->wait_s = p->watching_s = -1;
     for (size_t i = 0; i < SWN_FITS; i++)
         p->fit[i].rc = -ENODATA;
     p->name = strdup(name);

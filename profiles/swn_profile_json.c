@@ -406,6 +406,8 @@ static struct swn_profile *begin_profile(struct reader *r, json_t *root)
                                         "latency_s",
                                         "busy_latency_s",
                                         "busy_alpha_s_per_byte",
+                                        "rest_alpha_s_per_byte",
+                                        "read_s",
                                         "wait_s",
                                         "watching_s",
                                         "coefficients",
@@ -451,6 +453,8 @@ static int read_profile(struct reader *r, json_t *root, struct swn_profile **out
         p->latency_s = take_seconds_or_null(r, root, "latency_s");
         p->busy_latency_s = take_seconds_or_null(r, root, "busy_latency_s");
         p->busy_alpha = take_seconds_or_null(r, root, "busy_alpha_s_per_byte");
+        p->rest_alpha = take_seconds_or_null(r, root, "rest_alpha_s_per_byte");
+        p->read_s = take_seconds_or_null(r, root, "read_s");
         p->wait_s = take_seconds_or_null(r, root, "wait_s");
         p->watching_s = take_seconds_or_null(r, root, "watching_s");
         take_layers(r, root, p);
@@ -596,6 +600,8 @@ static int write_model(const struct swn_profile *p, json_t *root)
     rc |= json_object_set_new(root, "latency_s", seconds_value(p->latency_s));
     rc |= json_object_set_new(root, "busy_latency_s", seconds_value(p->busy_latency_s));
     rc |= json_object_set_new(root, "busy_alpha_s_per_byte", seconds_value(p->busy_alpha));
+    rc |= json_object_set_new(root, "rest_alpha_s_per_byte", seconds_value(p->rest_alpha));
+    rc |= json_object_set_new(root, "read_s", seconds_value(p->read_s));
     rc |= json_object_set_new(root, "wait_s", seconds_value(p->wait_s));
     rc |= json_object_set_new(root, "watching_s", seconds_value(p->watching_s));
     if (p->torch_version)

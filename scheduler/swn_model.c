@@ -105,6 +105,12 @@ static void take_latency(struct swn_model *m, const struct swn_profile *p)
     m->wait_s = p->wait_s > 0 ? p->wait_s : 0;
     if (p->latency_s > 0 && p->busy_latency_s > p->latency_s)
         m->contention = p->busy_latency_s / p->latency_s - 1;
+    if (p->busy_alpha > 0 && p->read_s >= 0) {
+        m->busy_alpha = p->busy_alpha;
+        m->rest_alpha = p->rest_alpha > 0 ? p->rest_alpha : 0;
+        m->read_s = p->read_s;
+        return;
+    }
     /* Counted per read. */
     double each = swn_predict_read_s(m->layers, m->n, p->c.beta) / (double)swn_predict_read_bytes(m->layers, m->n);
     m->busy_alpha = p->busy_alpha > each ? p->busy_alpha - each : 0;
@@ -257,7 +263,7 @@ static void apply_device(struct swn_model *m, const struct swn_profile *device)
     double here = gamma_here(m);
     take_coefficients(m, device);
     m->latency_s = -1;
-    m->contention = m->busy_alpha = m->watching_s = m->wait_s = 0;
+    m->contention = m->busy_alpha = m->rest_alpha = m->read_s = m->watching_s = m->wait_s = 0;
     for (size_t i = 0; i < m->n; i++) {
         struct swn_layer *l = &m->layers[i];
         if (l->flops && device->known & SWN_GAMMA)
@@ -361,6 +367,8 @@ struct swn_predict swn_model_predict(const struct swn_model *m)
                                 .other_bytes = m->other_bytes,
                                 .contention = m->contention,
                                 .busy_alpha = m->busy_alpha,
+                                .rest_alpha = m->rest_alpha,
+                                .read_s = m->read_s,
                                 .wait_s = m->wait_s,
                                 .watching_s = m->watching_s};
 }

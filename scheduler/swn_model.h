@@ -36,8 +36,8 @@ struct swn_model {
     double slower;
     uint64_t other_bytes;      /* 0 where nobody measured it */
     double contention;         /* as in struct swn_predict; 0 where nobody measured it */
-    double busy_alpha;         /* the same */
-    double wait_s, watching_s; /* the same */
+    double busy_alpha, rest_alpha;     /* the same */
+    double read_s, wait_s, watching_s; /* the same */
     double latency_s;          /* measured, in the profile's run; below 0: not known */
 };
 

@@ -70,7 +70,7 @@ struct problem {
     uint64_t budget, total;
     const struct speed *speed; /* that the disk may have, slowest first */
     unsigned speeds;
-    double latency_ns, wait_ns;
+    struct swn_plan_disk disk; /* but for its speed */
     double *elapsed;        /* part of a pass's computing that is done in the middle of the node's; 0: there is none */
     double most_saved;      /* of all nodes */
     uint64_t cut_least;     /* smaller ones are never cut */
@@ -129,7 +129,7 @@ static double simulate(const struct swn_plan_node *nodes, size_t n, uint64_t win
 double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
                          double latency_ns)
 {
-    return simulate(nodes, n, window, &(struct swn_plan_disk){bytes_per_ns, latency_ns, 0});
+    return simulate(nodes, n, window, &(struct swn_plan_disk){.bytes_per_ns = bytes_per_ns, .read_ns = latency_ns});
 }
 
 /* That divides, and is asked several times for each candidate: it is found out once for each window. */
@@ -410,7 +410,8 @@ static double time_of(struct problem *p, uint64_t window, double read, double co
         const struct speed *speed = &p->speed[i];
         double reading = read / speed->bytes_per_ns;
         least -= speed->part * least_time(speed, read, compute_ns);
-        const struct swn_plan_disk disk = {speed->bytes_per_ns, p->latency_ns, p->wait_ns};
+        struct swn_plan_disk disk = p->disk;
+        disk.bytes_per_ns = speed->bytes_per_ns;
         double took =
             swn_steps_pass(&p->steps, p->nodes, p->n, window, &disk, 0, (limit_ns - sum - least) / speed->part);
         /* The last pass that is simulated reads nothing for the next. */
@@ -478,7 +479,7 @@ size_t swn_plan_choose(const struct swn_plan *plans, size_t n)
     for (size_t i = 0; i < n; i++)
         least = plans[i].latency_ns < least ? plans[i].latency_ns : least;
     for (size_t i = 0; i < n; i++)
-        if (plans[i].latency_ns <= least * (1 + SWN_PLAN_NOISE) && (best == n || better(&plans[i], &plans[best])))
+        if (plans[i].latency_ns <= least * (1 + SWN_PLAN_TIE) && (best == n || better(&plans[i], &plans[best])))
             best = i;
     return best;
 }
@@ -547,8 +548,7 @@ static int is_settled(const struct problem *p, const struct swn_plan *best, doub
     for (unsigned i = 0; i < p->speeds; i++)
         fastest += p->speed[i].part * (1 - ROUNDING) *
                    least_time(&p->speed[i], (double)reads * (1 - p->most_saved), best->compute_ns);
-    return best->streamed_bytes < reads &&
-           best->latency_ns <= (fastest < least ? fastest : least) * (1 + SWN_PLAN_NOISE);
+    return best->streamed_bytes < reads && best->latency_ns <= (fastest < least ? fastest : least) * (1 + SWN_PLAN_TIE);
 }
 
 /* The best of all windows into *at. 1; 0: none is wide enough for anything; -ENOMEM. */
@@ -563,7 +563,7 @@ static int best_candidate(struct problem *p, const uint64_t *caps, size_t count,
         if (found && is_settled(p, &plans[best], least, p->budget - all[i].window))
             break;
         plans[found] = *empty;
-        if (!try_candidate(p, &all[i], least * (1 + SWN_PLAN_NOISE), &plans[found]))
+        if (!try_candidate(p, &all[i], least * (1 + SWN_PLAN_TIE), &plans[found]))
             continue;
         all[found++] = all[i];
         int fastest = plans[found - 1].latency_ns < least;
@@ -620,7 +620,7 @@ static void map_all(const struct problem *p, struct swn_plan *out)
         node->keep_bytes = node->piece = 0;
         out->streamed_bytes += node->bytes;
     }
-    out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, p->speed[0].bytes_per_ns, p->latency_ns);
+    out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, p->speed[0].bytes_per_ns, p->disk.read_ns);
 }
 
 static uint64_t mapped_bytes(const struct problem *p)
@@ -677,18 +677,12 @@ static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
 }
 
 static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct speed *speed, unsigned speeds,
-                double latency_ns, double wait_ns, struct swn_plan *out)
+                const struct swn_plan_disk *disk, struct swn_plan *out)
 {
     if (!n)
         return -EINVAL;
     memset(out, 0, sizeof *out);
-    struct problem p = {.nodes = nodes,
-                        .n = n,
-                        .budget = budget,
-                        .speed = speed,
-                        .speeds = speeds,
-                        .latency_ns = latency_ns,
-                        .wait_ns = wait_ns};
+    struct problem p = {.nodes = nodes, .n = n, .budget = budget, .speed = speed, .speeds = speeds, .disk = *disk};
     uint64_t *caps = malloc((n + MORE_CAPS) * sizeof *caps);
     if (!caps)
         return -ENOMEM;
@@ -712,7 +706,8 @@ static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const st
 int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
                   struct swn_plan *out)
 {
-    return make(nodes, n, budget, &(struct speed){bytes_per_ns, 1}, 1, latency_ns, 0, out);
+    return make(nodes, n, budget, &(struct speed){bytes_per_ns, 1}, 1, &(struct swn_plan_disk){.read_ns = latency_ns},
+                out);
 }
 
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
@@ -720,7 +715,7 @@ int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, con
 {
     const struct speed speeds[] = {{disk->bytes_per_ns * SWN_PLAN_CAUTION, SLOW_PART},
                                    {disk->bytes_per_ns, 1 - SLOW_PART}};
-    int rc = make(nodes, n, budget, speeds, 2, disk->read_ns, disk->wait_ns, out);
+    int rc = make(nodes, n, budget, speeds, 2, disk, out);
     if (!rc && out->streamed_bytes)
         out->latency_ns = simulate(nodes, n, out->window_bytes, disk);
     return rc;

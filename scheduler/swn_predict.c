@@ -51,6 +51,8 @@ static double bytes_per_ns(double alpha)
  * (GPT-2 within 25 % was predicted to take a quarter longer than it did). */
 static double resting_alpha(const struct swn_predict *p)
 {
+    if (p->rest_alpha > 0)
+        return p->rest_alpha;
     if (!(p->busy_alpha > 0) || p->busy_alpha >= p->c.alpha)
         return p->c.alpha;
     /* It comes less what a read costs beside its bytes, which of small reads is most, and not known so well. */
@@ -135,9 +137,15 @@ uint64_t swn_predict_read_bytes(const struct swn_layer *layers, size_t n)
 static int predict(const struct swn_predict *p, struct swn_plan_node *nodes, size_t n, uint64_t weights, double alpha,
                    struct swn_plan *out)
 {
-    const struct swn_plan_disk disk = {.bytes_per_ns = bytes_per_ns(alpha),
-                                       .read_ns = swn_predict_read_s(p->layers, p->n, p->c.beta) * 1e9,
-                                       .wait_ns = p->wait_s * 1e9};
+    struct swn_plan_disk disk = {.bytes_per_ns = bytes_per_ns(alpha),
+                                 .read_ns = swn_predict_read_s(p->layers, p->n, p->c.beta) * 1e9,
+                                 .wait_ns = p->wait_s * 1e9};
+    /* What of that is the disk's is known. The library lends a weight by one reference, and its thread is the
+     * program's. */
+    if (p->read_s > 0) {
+        disk.read_ns = p->read_s * 1e9;
+        disk.lend_ns = (p->c.beta + p->c.eta) * 1e9;
+    }
     return swn_plan_predict(nodes, n, weights, &disk, out);
 }
 

@@ -1,13 +1,16 @@
 #define _GNU_SOURCE
 #include "swn_contend.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "swn_fetch.h"
+#include "swn_pace.h"
 #include "swn_scratch.h"
+#include "swn_seconds.h"
 #include "swn_thread.h"
 
 /* As layers are read: the next one is asked for before this one is there. */
@@ -15,7 +18,17 @@
 /* A disk that takes longer to write all of it is read from less. */
 #define MOST_S 2.0
 #define LAST_READ_S 2
-#define STOPPED 20
+/* Rows of reads: short, long, short ones (struct swn_pace tells what a byte takes from what a read takes); after these
+ * nothing is under way for a moment, so that what comes then waits for the disk's answer. */
+#define ROWS 3
+#define SHORTER 4
+#define PAGE ((size_t)4096)
+/* Whoever waits does for whole series of them, at least so long, and at most. */
+#define REST_NS 20e6
+#define REST_MOST_MS 200
+
+/* What is asked of it. */
+enum { IDLE, BUSY, REST, ENDED };
 
 struct swn_contend {
     const struct swn_io *io;
@@ -26,69 +39,83 @@ struct swn_contend {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t told;
-    int busy, ended;
+    pthread_cond_t rested;
+    int task;
     _Atomic int ready;
-    uint64_t bytes; /* that came, and what they took */
-    double seconds;
+    /* Busy, and at rest. */
+    struct swn_pace pace[2];
+    uint64_t bytes[2];
 };
 
-/* Whether it is to read now, or, if it may wait for that, at all. */
+/* What is asked of it now, or, if it may wait for that, next. */
 static int wanted(struct swn_contend *c, int may_wait)
 {
     pthread_mutex_lock(&c->lock);
-    while (may_wait && !c->busy && !c->ended)
+    while (may_wait && c->task == IDLE)
         pthread_cond_wait(&c->told, &c->lock);
-    int go_on = c->busy && !c->ended;
+    int task = c->task;
     pthread_mutex_unlock(&c->lock);
-    return go_on;
+    return task;
 }
 
-/* What takes so many times as long as the reads before is no reading: the whole process was stopped meanwhile (SIGSTOP,
- * a frozen cgroup, a machine that slept). */
-static int was_stopped(const struct swn_contend *c, size_t bytes, double seconds)
+static size_t length(const struct swn_contend *c, unsigned at)
 {
-    return c->bytes >= SWN_CONTEND_LEAST / 4 && seconds * (double)c->bytes > STOPPED * c->seconds * (double)bytes;
+    size_t shorter = c->read_bytes / SHORTER / PAGE * PAGE;
+    return at / SWN_PACE_ROW % 2 || !shorter ? c->read_bytes : shorter;
 }
 
-/* *back_s: when the one before came. */
-static void await(struct swn_contend *c, struct swn_scratch_read *r, double *back_s)
+static void await(struct swn_contend *c, struct swn_scratch_read *r, int rest)
 {
     int err = swn_scratch_await(r);
-    double begun = r->begun_s > *back_s ? r->begun_s : *back_s;
     if (err) /* a disk that fails is not a busy one; the program's own reads will say so */
         return;
-    double took = r->back_s > begun ? r->back_s - begun : 0;
     pthread_mutex_lock(&c->lock);
-    if (!was_stopped(c, r->job.len, took)) {
-        c->bytes += r->job.len;
-        c->seconds += took;
-    }
+    swn_pace_add(&c->pace[rest], (double)r->job.len, r->begun_s * 1e9, r->back_s * 1e9);
+    c->bytes[rest] += r->job.len;
     pthread_mutex_unlock(&c->lock);
-    *back_s = r->back_s;
 }
 
-/* Over and over, for as long as it is wanted. */
-static void read_all(struct swn_contend *c, struct swn_fetch *fetch, const struct swn_scratch *s)
+/* Reads of one series, for as long as they are wanted: for what they are. 0, or a queue takes no more. */
+static int read_series(struct swn_contend *c, struct swn_fetch *fetch, const struct swn_scratch *s, size_t *at,
+                       int task)
 {
     struct swn_scratch_read reads[AHEAD];
-    size_t first = 0, next = 0, at = 0;
-    double back_s = 0;
-    for (;;) {
-        int more = next - first < AHEAD && wanted(c, next == first);
-        if (!more && next == first)
-            break;
+    unsigned first = 0, next = 0;
+    int rc = 0;
+    while (first < next || (!rc && next < ROWS * SWN_PACE_ROW && wanted(c, 0) == task)) {
+        int more = !rc && next - first < AHEAD && next < ROWS * SWN_PACE_ROW && wanted(c, 0) == task;
         if (!more) {
-            await(c, &reads[first++ % AHEAD], &back_s);
+            await(c, &reads[first++ % AHEAD], task == REST);
             continue;
         }
-        size_t len = s->bytes - at < c->read_bytes ? s->bytes - at : c->read_bytes;
-        if (swn_scratch_submit(s, fetch, at, len, &reads[next % AHEAD]))
-            break;
-        next++;
-        at = at + len < s->bytes ? at + len : 0;
+        size_t len = length(c, next);
+        *at = s->bytes - *at < len ? 0 : *at;
+        rc = swn_scratch_submit(s, fetch, *at, len, &reads[next % AHEAD]);
+        next += !rc;
+        *at += len;
     }
-    while (first < next)
-        await(c, &reads[first++ % AHEAD], &back_s);
+    return rc;
+}
+
+/* Over and over. */
+static void read_all(struct swn_contend *c, struct swn_fetch *fetch, const struct swn_scratch *s)
+{
+    double begin = 0;
+    size_t at = 0;
+    int task, before = IDLE, rc = 0;
+    while (!rc && (task = wanted(c, 1)) != ENDED) {
+        if (task != before)
+            begin = swn_seconds();
+        rc = read_series(c, fetch, s, &at, task);
+        before = task;
+        if (task == REST && (rc || swn_seconds() - begin > REST_NS / 1e9)) {
+            pthread_mutex_lock(&c->lock);
+            c->task = c->task == REST ? IDLE : c->task;
+            pthread_cond_signal(&c->rested);
+            pthread_mutex_unlock(&c->lock);
+            before = IDLE;
+        }
+    }
 }
 
 static void *run(void *arg)
@@ -123,6 +150,7 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, 
     c->read_bytes = bytes;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->told, NULL);
+    pthread_cond_init(&c->rested, NULL);
     if (swn_thread_start(&c->thread, run, c)) {
         free(c);
         return NULL;
@@ -131,12 +159,12 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, 
     return c;
 }
 
-double swn_contend_alpha(struct swn_contend *c)
+int swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out)
 {
     pthread_mutex_lock(&c->lock);
-    double alpha = c->bytes >= SWN_CONTEND_LEAST ? c->seconds / (double)c->bytes : 0;
+    int rc = c->bytes[rest] >= SWN_CONTEND_LEAST ? swn_pace_get(&c->pace[rest], out) : -ENODATA;
     pthread_mutex_unlock(&c->lock);
-    return alpha;
+    return rc;
 }
 
 int swn_contend_ready(struct swn_contend *c)
@@ -144,29 +172,45 @@ int swn_contend_ready(struct swn_contend *c)
     return atomic_load(&c->ready);
 }
 
-static void tell(struct swn_contend *c, int busy, int ended)
+static void tell(struct swn_contend *c, int task)
 {
     pthread_mutex_lock(&c->lock);
-    c->busy = busy;
-    c->ended = ended;
+    if (c->task != ENDED)
+        c->task = task;
     pthread_cond_signal(&c->told);
     pthread_mutex_unlock(&c->lock);
 }
 
 void swn_contend_set(struct swn_contend *c, int busy)
 {
-    tell(c, busy, 0);
+    tell(c, busy ? BUSY : IDLE);
+}
+
+void swn_contend_rest(struct swn_contend *c)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += REST_MOST_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    tell(c, REST);
+    pthread_mutex_lock(&c->lock);
+    while (c->task == REST && !pthread_cond_timedwait(&c->rested, &c->lock, &until))
+        ;
+    if (c->task == REST)
+        c->task = IDLE;
+    pthread_mutex_unlock(&c->lock);
 }
 
 void swn_contend_end(struct swn_contend *c)
 {
-    tell(c, 0, 1);
+    tell(c, ENDED);
 }
 
 void swn_contend_stop(struct swn_contend *c)
 {
     struct timespec until;
-    tell(c, 0, 1);
+    tell(c, ENDED);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += LAST_READ_S;
     if (pthread_timedjoin_np(c->thread, NULL, &until)) {
@@ -175,5 +219,6 @@ void swn_contend_stop(struct swn_contend *c)
     }
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->told);
+    pthread_cond_destroy(&c->rested);
     free(c);
 }

@@ -3,7 +3,8 @@
  * What a disk delivers goes through the same memory that operators read their weights from, and on a virtual machine
  * through processors of the host: with a disk of 3.5 GB/s convolutional networks take 7 % longer, on however many
  * threads. And what they cost the disk: the thread that reads waits for a processor as well, and where operators have
- * them all that same disk gives 2.5. Only for programs that are profiled. Thread-safe.
+ * them all that same disk gives 2.5. What they take of a program that waits for them is measured as well, in the same
+ * reads and in the same seconds. Only for programs that are profiled. Thread-safe.
  */
 #ifndef SWN_CONTEND_H
 #define SWN_CONTEND_H
@@ -11,6 +12,7 @@
 #include <stddef.h>
 
 #include "swn_io.h"
+#include "swn_plan.h"
 #include "swn_reads.h"
 
 /* Of the scratch file: more than caches hold. Its memory, SWN_SCRATCH_WINDOW, is counted by no budget. */
@@ -21,16 +23,19 @@
 struct swn_contend;
 
 /* A thread that makes a scratch file in the directory of block stores, and then waits to be told. It reads with that
- * queue, `bytes` at a time (whole pages, at most half of SWN_SCRATCH_WINDOW). NULL: none to be had. io and dir outlive
- * it. */
+ * queue, `bytes` at a time (whole pages, at most half of SWN_SCRATCH_WINDOW), and by turns a quarter of that. NULL: none
+ * to be had. io and dir outlive it. */
 struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue,
                                       size_t bytes);
 /* Whether there is something to read. */
 int swn_contend_ready(struct swn_contend *c);
 /* From now on it reads all the time, or no more: then the reads that are under way are its last. */
 void swn_contend_set(struct swn_contend *c, int busy);
-/* Seconds per byte of what has been read so far; 0 where that is too little to say. */
-double swn_contend_alpha(struct swn_contend *c);
+/* Reads a little while the caller waits for it: some hundredths of a second, or a fifth of one with a slow disk. */
+void swn_contend_rest(struct swn_contend *c);
+/* The disk as it was while it was busy, or while somebody waited for it (`rest`: 1). 0; -ENODATA: too little was read to
+ * say. */
+int swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out);
 /* It is not needed any more, and gives back what it has. */
 void swn_contend_end(struct swn_contend *c);
 /* The same, and c is gone. Waits for its last read, but for a disk that does not answer no longer than two seconds. */

@@ -15,7 +15,7 @@
 #include "swn_encoding.h"
 #include "swn_engine.h"
 #include "swn_fetch.h"
-#include "swn_fit.h"
+#include "swn_pace.h"
 #include "swn_order.h"
 #include "swn_plan.h"
 #include "swn_pool.h"
@@ -176,7 +176,7 @@ struct swn_engine {
         uint32_t id;
         size_t bytes;
     } expected;
-    struct swn_online disk;             /* ns of a read by its bytes */
+    struct swn_pace disk;
     uint64_t written_bytes, written_ns; /* by program threads that needed room */
     uint64_t read_done_ns;              /* when the last read was done */
     /* Of copies: bytes read, bytes that they decoded to, and the time that took, per encoding for the latter two. */
@@ -279,15 +279,15 @@ struct swn_draft {
     struct swn_plan_node *nodes;
     size_t n, other;
     uint64_t goal;                /* the budget for weights, the window and other */
-    double bytes_per_ns, read_ns; /* what the disk gives, and what a read costs beyond its bytes */
+    struct swn_plan_disk disk;
     int keep;                     /* what has room stays from pass to pass */
     size_t plot_extra;            /* how much of `other` is there only because activations have plots */
     double plot_gain_ns;          /* what a pass gains by these, all else being equal */
     int unplot;                   /* out: the plan is one without them, whose room weights have a better use for */
     struct swn_plan plan;
 };
-/* The disk as its last reads were, in bytes per ns, and what a read costs beyond its bytes. */
-double swn_policy_disk_speed(struct swn_engine *e, double *latency_ns);
+/* The disk as its last reads were. */
+struct swn_plan_disk swn_policy_disk(struct swn_engine *e);
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out);
 void swn_policy_drop_draft(struct swn_draft *d);
 int swn_policy_make_plan(struct swn_draft *d);

@@ -19,9 +19,6 @@
 /* Inputs up to this part of the budget may come back to stay. */
 #define RECALL_PART 16
 
-/* A read that others are queued behind seems to cost nothing beyond its bytes; one behind a stall, anything. */
-#define READ_LEAST_NS 50e3
-#define READ_MOST_NS 1e6
 /* Of the computing for which passes become short of the disk. */
 #define STILL_SHORT 0.75
 /* A window is whole granules, and small tensors come and go between two large ones. Without plots there is room for
@@ -298,25 +295,21 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
     return n;
 }
 
-/* The disk as its last reads were: time = latency + bytes / speed, fitted as they come in; before there are enough of
- * different sizes, bytes by time. Not all the time in which there was something to read, but of few reads: a process
- * that was stopped for a minute (SIGSTOP, a frozen cgroup) would take its disk for a slow one ever after. */
-double swn_policy_disk_speed(struct swn_engine *e, double *latency_ns)
+/* Before there are enough reads to tell, bytes by time. Not all the time in which there was something to read, but of
+ * few reads: a process that was stopped for a minute (SIGSTOP, a frozen cgroup) would take its disk for a slow one ever
+ * after. */
+struct swn_plan_disk swn_policy_disk(struct swn_engine *e)
 {
+    struct swn_plan_disk disk = {.bytes_per_ns = SWN_FIRST_BYTES_PER_NS, .read_ns = SWN_PLAN_READ_NS};
     struct swn_fetch_stats s;
-    double c[2];
-    *latency_ns = SWN_PLAN_READ_NS;
     if (!e->fetch)
-        return SWN_FIRST_BYTES_PER_NS;
+        return disk;
     swn_fetch_stats_get(e->fetch, &s);
     if (s.bytes <= 8 * MIB + e->row_bytes || s.busy_ns <= e->row_ns)
-        return SWN_FIRST_BYTES_PER_NS;
-    double known = swn_online_mean(&e->disk);
-    double mean = known > 0 ? 1 / known : (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
-    if (swn_online_get(&e->disk, c) || !(c[0] > 0) || 1 / c[0] > 4 * mean || 1 / c[0] < mean / 4)
-        return mean; /* a line through a cloud says nothing */
-    *latency_ns = c[1] < READ_LEAST_NS ? READ_LEAST_NS : c[1] > READ_MOST_NS ? READ_MOST_NS : c[1];
-    return 1 / c[0];
+        return disk;
+    if (swn_pace_get(&e->disk, &disk))
+        disk.bytes_per_ns = (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
+    return disk;
 }
 
 static void say_oversize(struct swn_engine *e, size_t bytes)
@@ -368,7 +361,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     size_t len = out->ids && out->nodes ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
         out->n = swn_policy_gather(e, out->ids, most);
-    out->bytes_per_ns = swn_policy_disk_speed(e, &out->read_ns);
+    out->disk = swn_policy_disk(e);
     for (size_t i = 0; i < out->n; i++) {
         struct swn_node *node = swn_node_of(e, out->ids[i]);
         out->nodes[i] =
@@ -378,7 +371,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
                                    .unit = unit_of(e, node->range),
                                    .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
                                    .spare = peak > node->other_need ? peak - node->other_need : 0,
-                                   .saved = swn_encoded_choose(e, node->range, out->bytes_per_ns)};
+                                   .saved = swn_encoded_choose(e, node->range, out->disk.bytes_per_ns)};
     }
     size_t plots = e->settling ? 0 : swn_arena_plot_bytes(e->arena);
     out->other = peak + recalled_bytes(e) + (plots ? PLOT_MARGIN : 0);
@@ -401,9 +394,8 @@ void swn_policy_drop_draft(struct swn_draft *d)
 static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_node *nodes, struct swn_plan *out)
 {
     uint64_t budget = d->goal > other ? d->goal - other : 0;
-    const struct swn_plan_disk disk = {d->bytes_per_ns, d->read_ns, 0};
-    return d->keep ? swn_plan_predict(nodes, d->n, budget, &disk, out)
-                   : swn_plan_ring(nodes, d->n, budget, d->bytes_per_ns, d->read_ns, out);
+    return d->keep ? swn_plan_predict(nodes, d->n, budget, &d->disk, out)
+                   : swn_plan_ring(nodes, d->n, budget, d->disk.bytes_per_ns, d->disk.read_ns, out);
 }
 
 /* No plan for so much takes less: it computes with everything, and reads what does not fit. */
@@ -412,7 +404,7 @@ static double least_time(const struct swn_draft *d, size_t other)
     double read = other < d->goal ? -(double)(d->goal - other) : 0;
     for (size_t i = 0; i < d->n; i++)
         read += (double)d->nodes[i].bytes * (1 - d->nodes[i].saved);
-    double reading = read / d->bytes_per_ns;
+    double reading = read / d->disk.bytes_per_ns;
     return reading > d->plan.compute_ns ? reading : d->plan.compute_ns;
 }
 
@@ -444,11 +436,11 @@ int swn_policy_make_plan(struct swn_draft *d)
 static void say_plan(const struct swn_draft *d)
 {
     char a[32], b[32], c[32], o[32];
-    swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s; disk %.0f MB/s and %.2f ms a read; "
-            "%.1f ms a pass predicted",
+    swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s; disk %.0f MB/s, %.2f ms a read and "
+            "%.2f ms for its answer; %.1f ms a pass predicted, %.1f of them computing",
             d->n, swn_format_mib(a, d->plan.kept_bytes), swn_format_mib(b, d->plan.streamed_bytes),
-            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->other), d->bytes_per_ns * 1e3,
-            d->read_ns / 1e6, d->plan.latency_ns / 1e6);
+            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->other), d->disk.bytes_per_ns * 1e3,
+            d->disk.read_ns / 1e6, d->disk.wait_ns / 1e6, d->plan.latency_ns / 1e6, d->plan.compute_ns / 1e6);
 }
 
 /* Whether its passes are short of the disk. Those that were are for a little longer, so that slices of small weights do
@@ -457,7 +449,7 @@ static int is_short(const struct swn_engine *e, const struct swn_draft *d)
 {
     uint64_t budget = d->keep && d->goal > d->other ? d->goal - d->other : 0;
     return swn_plan_short_of_disk(d->plan.kept_bytes + d->plan.streamed_bytes, budget,
-                                  d->plan.compute_ns * (e->plan_short ? STILL_SHORT : 1), d->bytes_per_ns);
+                                  d->plan.compute_ns * (e->plan_short ? STILL_SHORT : 1), d->disk.bytes_per_ns);
 }
 
 /* Puts a plan into force. -EAGAIN: a weight that it knows is gone, -EBUSY: it is in force, but what is in use keeps
@@ -483,7 +475,7 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
     e->plan_goal = d->goal;
     e->planned_other = d->other;
     e->plan_compute_ns = d->plan.compute_ns;
-    swn_policy_drift_begin(e, d->bytes_per_ns);
+    swn_policy_drift_begin(e, d->disk.bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);
     return 0;

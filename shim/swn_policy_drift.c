@@ -37,9 +37,8 @@ static void note_machine(struct swn_engine *e)
 {
     struct swn_drift *d = &e->drift;
     uint64_t now = swn_now_ns();
-    double latency_ns;
     if (!e->planned || e->plan_dirty || e->settling ||
-        (!differ(swn_policy_disk_speed(e, &latency_ns), d->speed, OTHER_SPEED) &&
+        (!differ(swn_policy_disk(e).bytes_per_ns, d->speed, OTHER_SPEED) &&
          !differ(computing(e), d->compute_ns, OTHER_COMPUTE))) {
         d->passes = 0;
         d->since_ns = now;

@@ -357,7 +357,7 @@ uint64_t swn_policy_room_ns(struct swn_engine *e, size_t bytes)
     need -= unused;
     /* What has to be written goes first (let_one_go). */
     size_t write = need < idle.home ? need : idle.home;
-    double latency_ns, read = 1 / swn_policy_disk_speed(e, &latency_ns);
+    double read = 1 / swn_policy_disk(e).bytes_per_ns;
     double wrote = e->written_bytes ? (double)e->written_ns / (double)e->written_bytes : read;
     return (uint64_t)((double)write * wrote + (double)need * read);
 }

@@ -60,9 +60,9 @@ struct swn_record {
         double sum, rested, busy; /* ns: of this turn's passes; means of the newest turns, busy 0: there is one since */
         unsigned n;
     } mean;
-    double busy_alpha; /* what the disk gave then; 0: not known */
-    unsigned turn;     /* passes since it was begun to take turns */
-    int disturbed;     /* what is computed now does not count */
+    struct swn_plan_disk busy, at_rest; /* the disk then, and right after it; bytes_per_ns 0: not known */
+    unsigned turn;                      /* passes since it was begun to take turns */
+    int disturbed;                      /* what is computed now does not count */
     struct swn_unwatch unwatch;
     size_t computed;             /* times since it was last written down */
     struct swn_profile *written; /* or NULL */
@@ -159,8 +159,17 @@ static void end_turn(struct swn_record *r, int kind)
     r->mean.busy = 0;
 }
 
-/* A pass of its turns has ended. */
-static void take_turns(struct swn_record *r, double ns, double idle_ns)
+/* What the disk gives a program that waits for it, in the same seconds; it is kept waiting. Returns the ns. */
+static uint64_t let_rest(struct swn_record *r)
+{
+    uint64_t begin = swn_now_ns();
+    swn_contend_rest(r->contend);
+    swn_contend_disk(r->contend, 1, &r->at_rest);
+    return swn_now_ns() - begin;
+}
+
+/* A pass of its turns has ended. How long the program has been kept waiting since, in ns. */
+static uint64_t take_turns(struct swn_record *r, double ns, double idle_ns)
 {
     unsigned pass = r->turn++;
     int kind = kind_of(pass), first = !(pass % TURN), waits = idle_ns > IDLE_MOST * ns;
@@ -173,7 +182,7 @@ static void take_turns(struct swn_record *r, double ns, double idle_ns)
     if (pass % TURN == TURN - 1 && pass / TURN < TURNS)
         end_turn(r, kind);
     if (kind == BUSY)
-        r->busy_alpha = swn_contend_alpha(r->contend);
+        swn_contend_disk(r->contend, 0, &r->busy);
     r->disturbed = kind == BUSY; /* the last read may take a little longer than the pass */
     swn_unwatch_pass(&r->unwatch, !first && kind == RESTED && !waits);
     if (kind != UNWATCHED && kind_of(pass + 1) == UNWATCHED && !waits && swn_unwatch_begin(&r->unwatch, TURN)) {
@@ -182,6 +191,7 @@ static void take_turns(struct swn_record *r, double ns, double idle_ns)
     } else {
         make_busy(r, pass + 1);
     }
+    return kind == BUSY && pass % TURN == TURN - 1 ? let_rest(r) : 0;
 }
 
 int swn_record_alloc(struct swn_engine *e)
@@ -211,8 +221,9 @@ static size_t read_bytes(const struct swn_engine *e)
     return bytes;
 }
 
-void swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
+uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
 {
+    uint64_t paused = 0;
     struct swn_record *r = e->record;
     int streams = r->reads != 0;
     r->reads = 0;
@@ -227,12 +238,13 @@ void swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
     } else if (!r->contend && !streams && r->pass_count == SETTLED && has_room(e)) {
         r->contend = swn_contend_start(e->io, e->config.store_dir, &e->liked, read_bytes(e));
     } else if (r->contend && r->turn <= TURN * TURNS && swn_contend_ready(r->contend)) {
-        take_turns(r, ns, idle_ns);
+        paused = take_turns(r, ns, idle_ns);
         if (r->turn > TURN * TURNS)
             swn_contend_end(r->contend);
     } else {
         swn_unwatch_pass(&r->unwatch, 0);
     }
+    return paused;
 }
 
 /* How many times as long a pass takes while the disk is read from; 0: not known. On a machine that others use what was
@@ -243,7 +255,7 @@ static double contention(const struct swn_record *r)
     if (!r->longer.n || !(rested > 0))
         return 0;
     double longer = swn_times_median(&r->longer) / rested, varies = swn_times_variance(&r->longer) / (rested * rested);
-    double usual = r->busy_alpha > 0 ? USUAL_S_PER_BYTE / r->busy_alpha : 0, usually_varies = usual * usual / 4;
+    double usual = USUAL_S_PER_BYTE * 1e9 * r->busy.bytes_per_ns, usually_varies = usual * usual / 4;
     if (!(usual > 0))
         longer = swn_times_believed(longer, varies);
     else if (r->longer.n <= 2) /* nobody knows how they vary */
@@ -314,6 +326,18 @@ static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most, size
     return n;
 }
 
+/* at_rest: NULL where how long passes take beside the disk is not known. */
+static void put_disk(struct swn_profile *p, const struct swn_plan_disk *busy, const struct swn_plan_disk *at_rest)
+{
+    if (!at_rest || !(busy->bytes_per_ns > 0))
+        return;
+    p->busy_alpha = 1e-9 / busy->bytes_per_ns;
+    p->read_s = busy->read_ns / 1e9;
+    p->wait_s = busy->wait_ns / 1e9;
+    if (at_rest->bytes_per_ns > 0)
+        p->rest_alpha = 1e-9 / at_rest->bytes_per_ns;
+}
+
 static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size_t n, struct swn_load_place *places)
 {
     int rc = 0;
@@ -324,7 +348,7 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
     p->latency_s = passes ? swn_median(e->record->passes, passes) : -1;
     double times = contention(e->record);
     p->busy_latency_s = passes && times > 0 ? times * p->latency_s : -1;
-    p->busy_alpha = times > 0 && e->record->busy_alpha > 0 ? e->record->busy_alpha : -1;
+    put_disk(p, &e->record->busy, times > 0 ? &e->record->at_rest : NULL);
     p->watching_s = swn_unwatch_cost(&e->record->unwatch);
     for (size_t i = 0; !rc && i < n; i++) {
         const struct swn_range *r = swn_node_of(e, ids[i])->range;

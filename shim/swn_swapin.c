@@ -58,7 +58,7 @@ static void note_read(struct swn_engine *e, const struct swn_frame *f, uint64_t 
     double ns = now > begin ? (double)(now - begin) : 0;
     /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
     if (!f->kept && f->written == swn_policy_written(e))
-        swn_online_add(&e->disk, (double)f->job.len, ns);
+        swn_pace_add(&e->disk, (double)f->job.len, (double)f->start_ns, (double)now);
     if (e->record && f->range && swn_is_weight(f->range))
         swn_record_read(e->record, &e->nodes[f->range->lead->node], f->job.len, ns);
 }

@@ -208,8 +208,8 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     swn_places_passed(e, t);
     swn_policy_passed(e);
     if (e->record && passes)
-        swn_record_pass(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
-    t->pass_ns = now;
+        now += swn_record_pass(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
+    t->ready_ns = t->pass_ns = now;
     t->pass_idle = 0;
 }
 

@@ -20,15 +20,14 @@ static struct swn_node nodes[3] = {{.range = &range, .compute_ns = COMPUTE_NS / 
                                    {.range = NULL, .compute_ns = 1e12}, /* gone */
                                    {.range = &range, .compute_ns = COMPUTE_NS / 2}};
 
-double __wrap_swn_policy_disk_speed(struct swn_engine *engine, double *latency_ns);
+struct swn_plan_disk __wrap_swn_policy_disk(struct swn_engine *engine);
 uint64_t __wrap_swn_now_ns(void);
 uint64_t __real_swn_now_ns(void);
 
-double __wrap_swn_policy_disk_speed(struct swn_engine *engine, double *latency_ns)
+struct swn_plan_disk __wrap_swn_policy_disk(struct swn_engine *engine)
 {
     (void)engine;
-    *latency_ns = 1e5;
-    return speed;
+    return (struct swn_plan_disk){.bytes_per_ns = speed, .read_ns = 1e5};
 }
 
 uint64_t __wrap_swn_now_ns(void)

@@ -430,9 +430,8 @@ static void stalled_read(void *arg)
 
 static double disk_speed(void)
 {
-    double latency;
     pthread_mutex_lock(&e->lock);
-    double speed = swn_policy_disk_speed(e, &latency);
+    double speed = swn_policy_disk(e).bytes_per_ns;
     pthread_mutex_unlock(&e->lock);
     return speed;
 }

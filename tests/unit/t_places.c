@@ -288,7 +288,7 @@ static void refused(void *arg)
     pthread_mutex_lock(&e->lock);
     CHECK(swn_policy_draft(e, swn_window_self(), &d) == 0);
     size_t other = d.other;
-    d.bytes_per_ns = 0.01; /* so slow a disk that every byte counts */
+    d.disk.bytes_per_ns = 0.01; /* so slow a disk that every byte counts */
     d.plot_extra = MIB;
     d.plot_gain_ns = 1e12;
     CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other);

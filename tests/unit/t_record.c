@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "swn_sliced_op.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -155,6 +156,7 @@ static void without_streaming(void *arg)
         CHECK(p->layers[i].read_count == 0);
     CHECK(p->busy_latency_s >= p->latency_s);
     CHECK(p->busy_alpha > 0 && p->busy_alpha < 1e-3);
+    CHECK(p->read_s < 1 && (p->rest_alpha < 0 || (p->rest_alpha > 0 && p->rest_alpha < 1e-3)));
     CHECK((p->known & (SWN_ALPHA | SWN_GAMMA)) == SWN_GAMMA);
     swn_profile_free(p);
 }
@@ -177,11 +179,19 @@ int __wrap_swn_contend_ready(struct swn_contend *c)
 }
 
 static double disk_alpha; /* 0: the disk's own; below: not known */
-double __real_swn_contend_alpha(struct swn_contend *c);
-double __wrap_swn_contend_alpha(struct swn_contend *c);
-double __wrap_swn_contend_alpha(struct swn_contend *c)
+int __real_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out);
+int __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out);
+int __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out)
 {
-    return disk_alpha > 0 ? disk_alpha : disk_alpha < 0 ? 0 : __real_swn_contend_alpha(c);
+    if (disk_alpha > 0)
+        *out = (struct swn_plan_disk){.bytes_per_ns = 1e-9 / disk_alpha, .read_ns = 1e5};
+    return disk_alpha > 0 ? 0 : disk_alpha < 0 ? -ENODATA : __real_swn_contend_disk(c, rest, out);
+}
+
+static double contend_alpha(struct swn_contend *c, int rest)
+{
+    struct swn_plan_disk disk;
+    return swn_contend_disk(c, rest, &disk) ? 0 : 1e-9 / disk.bytes_per_ns;
 }
 
 /* A machine that becomes slower all the time, or for some seconds now and then, says nothing of the disk; a busy disk
@@ -272,19 +282,49 @@ static void busy_disk(void *arg)
     struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->liked, 3 * MIB);
     for (int i = 0; i < 3000 && !swn_contend_ready(c); i++)
         usleep(10000);
-    CHECK(swn_contend_ready(c) && swn_contend_alpha(c) == 0);
+    CHECK(swn_contend_ready(c) && contend_alpha(c, 0) == 0);
     uint64_t begin = swn_now_ns();
     swn_contend_set(c, 1);
-    for (int i = 0; i < 3000 && !(swn_contend_alpha(c) > 0); i++)
+    for (int i = 0; i < 3000 && !(contend_alpha(c, 0) > 0); i++)
         usleep(10000);
-    double alpha = swn_contend_alpha(c), passed = (double)(swn_now_ns() - begin) / 1e9;
+    double alpha = contend_alpha(c, 0), passed = (double)(swn_now_ns() - begin) / 1e9;
     CHECK(alpha > 0 && alpha * (double)SWN_CONTEND_LEAST <= passed);
     begin = swn_now_ns();
     stopped_for_a_while();
     usleep(100000);
     passed = (double)(swn_now_ns() - begin) / 1e9;
-    CHECK(passed > 1 && swn_contend_alpha(c) < 3 * alpha + 1e-9);
+    CHECK(passed > 1 && contend_alpha(c, 0) < 3 * alpha + 1e-9);
+    CHECK(contend_alpha(c, 1) == 0);
     swn_contend_set(c, 0);
+    swn_contend_stop(c);
+}
+
+/* Whoever waits while it reads is not kept waiting for long, and it reads no more afterwards. */
+static void resting_disk(void *arg)
+{
+    (void)arg;
+    run(128 * MIB, "/dev/null");
+    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->liked, 3 * MIB);
+    for (int i = 0; i < 3000 && !swn_contend_ready(c); i++)
+        usleep(10000);
+    for (int i = 0; i < 200 && !(contend_alpha(c, 1) > 0); i++) {
+        uint64_t begin = swn_now_ns();
+        swn_contend_rest(c);
+        CHECK(swn_now_ns() - begin < 2000000000); /* a tenth of that, and what a busy machine makes of it */
+    }
+    CHECK(contend_alpha(c, 1) > 0 && contend_alpha(c, 0) == 0);
+    struct swn_plan_disk disk = {0};
+    for (int i = 0; i < 30; i++)
+        swn_contend_rest(c);
+    CHECK(swn_contend_disk(c, 1, &disk) == 0 && disk.bytes_per_ns > 0 && disk.read_ns >= 0 && disk.wait_ns >= 0);
+    usleep(100000); /* what was under way */
+    unsigned long long before = read_bytes();
+    usleep(100000);
+    CHECK(read_bytes() == before);
+    swn_contend_end(c);
+    uint64_t begin = swn_now_ns();
+    swn_contend_rest(c); /* there is nobody to wait for */
+    CHECK(swn_now_ns() - begin < 100000000);
     swn_contend_stop(c);
 }
 
@@ -529,6 +569,12 @@ static void test_without_streaming(void **state)
     assert_int_equal(run_alone(without_streaming, NULL, 60), 0);
 }
 
+static void test_resting_disk(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(resting_disk, NULL, 90), 0);
+}
+
 static void test_busy_disk(void **state)
 {
     (void)state;
@@ -566,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_without_streaming),
         cmocka_unit_test(test_with_streaming),
         cmocka_unit_test(test_busy_disk),
+        cmocka_unit_test(test_resting_disk),
         cmocka_unit_test(test_drifting),
         cmocka_unit_test(test_unsure),
         cmocka_unit_test(test_several),

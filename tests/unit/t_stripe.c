@@ -179,7 +179,7 @@ static void room_has_a_price(void *arg)
     e->seq++;
     uint64_t one = swn_stripes_room(left + MIB), four = swn_stripes_room(left + 4 * MIB);
     CHECK(one > 0 && four > 3 * one && four < 5 * one);
-    double latency_ns, read_ns = (double)MIB / swn_policy_disk_speed(e, &latency_ns);
+    double read_ns = (double)MIB / swn_policy_disk(e).bytes_per_ns;
     CHECK((double)one > read_ns);
     CHECK(swn_policy_written(e) == written);
     tensor_free(&second); /* its pages are there for others, warm or not */

@@ -1,0 +1,39 @@
+/* swn_pace.h - how fast a disk is, as its reads come in.
+ *
+ * A disk serves several reads at once, so what one of them took says little: rows of reads are looked at, each from
+ * when it was begun, or the row before was done, to when its last read was done. A row that was begun when nothing was
+ * under way waits for the disk's answer, one that others are queued before does not. The two are told apart, as plans
+ * differ in how many of each they have (struct swn_plan_disk).
+ *
+ * Older reads fade. Constant memory, no system calls; not thread-safe. Nanoseconds.
+ */
+#ifndef SWN_PACE_H
+#define SWN_PACE_H
+
+#include "swn_fit.h"
+#include "swn_plan.h"
+
+/* All zero to begin with. */
+struct swn_pace {
+    struct swn_online queued; /* of a read, by its bytes: the means of rows */
+    struct swn_online alone;  /* of a row, by its bytes */
+    double alone_reads;       /* in all of the latter, faded as they are */
+    double done_ns;           /* when the last read was done */
+    unsigned stalls;          /* in a row */
+    struct {
+        double bytes, ns;
+        unsigned reads;
+        int alone;
+    } row; /* that is not complete */
+};
+
+/* Reads in a row. */
+#define SWN_PACE_ROW 4
+
+/* A read of so many bytes that was asked for then, and was done then; in the order in which they were done. */
+void swn_pace_add(struct swn_pace *p, double bytes, double begun_ns, double done_ns);
+
+/* 0; -ENODATA, with *out as it was: there were not enough of either kind. */
+int swn_pace_get(const struct swn_pace *p, struct swn_plan_disk *out);
+
+#endif
