@@ -87,7 +87,8 @@ int main(int argc, char **argv)
             double t2 = now_ms();
             nodes_of(&m, nodes);
             double t3 = now_ms();
-            if (swn_plan_predict(nodes, n, budget, &(struct swn_plan_disk){1e-9 / c.alpha, 50e3, 0}, &made_plan))
+            if (swn_plan_predict(nodes, n, budget,
+                                 &(struct swn_plan_disk){.bytes_per_ns = 1e-9 / c.alpha, .read_ns = 50e3}, &made_plan))
                 return 1;
             search.ms[i] = t1 - t0;
             lookup.ms[i] = t2 - t1;

@@ -110,6 +110,7 @@ def measured_once(profile):
     with open(profile) as text:
         made = json.load(text)
     return {"alpha": made.get("coefficients", {}).get("alpha_s_per_byte"), "busy_alpha": made["busy_alpha_s_per_byte"],
+            "rest_alpha": made["rest_alpha_s_per_byte"], "read_s": made["read_s"], "wait_s": made["wait_s"],
             "contention": made["busy_latency_s"] / made["latency_s"] - 1 if made["busy_latency_s"] else None}
 
 

@@ -45,7 +45,7 @@ set(t_budget_LINK -Wl,--wrap=swn_policy_make_plan)
 # The disk and the clock.
 set(t_drift_LINK -Wl,--wrap=swn_policy_disk -Wl,--wrap=swn_now_ns)
 # The clock; whether the disk is being made busy, and what it gives then.
-set(t_record_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=swn_contend_set -Wl,--wrap=swn_contend_disk
+set(t_record_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=swn_contend_set -Wl,--wrap=swn_contend_disk -Wl,--wrap=swn_contend_rest
     -Wl,--wrap=swn_contend_ready)
 # The clock, processors, and sleep.
 set(t_awake_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=sched_getaffinity -Wl,--wrap=swn_cond_wait_until)

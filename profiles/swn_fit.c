@@ -15,7 +15,7 @@
 
 /* Each new sample takes so much from all older ones: about the last 200 count. */
 #define FADE 0.995
-#define ONLINE_LEAST 16
+#define ONLINE_LEAST 8
 /* So many times what was expected. */
 #define OUTLIER_ONLINE 8
 

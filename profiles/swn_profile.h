@@ -77,8 +77,8 @@ struct swn_profile {
     double latency_s;      /* median time of a pass; below 0: not known */
     double busy_latency_s; /* the same while the disk is kept reading */
     double busy_alpha;     /* seconds per byte of what it reads then; where read_s is not known, all that reads take */
-    double rest_alpha;     /* the same while the program waits */
-    double read_s;         /* what a read takes then besides its bytes */
+    double rest_alpha;     /* the same while the program waits for the disk */
+    double read_s;         /* what a read costs the disk besides its bytes, while that is kept reading */
     double wait_s;         /* what a read takes longer before which none is under way; then too, if it is known */
     double watching_s;     /* of latency_s, what it takes to watch operators; nobody does where all weights fit */
     struct swn_profile_layer *layers;

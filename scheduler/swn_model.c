@@ -105,7 +105,7 @@ static void take_latency(struct swn_model *m, const struct swn_profile *p)
     m->wait_s = p->wait_s > 0 ? p->wait_s : 0;
     if (p->latency_s > 0 && p->busy_latency_s > p->latency_s)
         m->contention = p->busy_latency_s / p->latency_s - 1;
-    if (p->busy_alpha > 0 && p->read_s >= 0) {
+    if (p->busy_alpha > 0 && p->read_s > 0) {
         m->busy_alpha = p->busy_alpha;
         m->rest_alpha = p->rest_alpha > 0 ? p->rest_alpha : 0;
         m->read_s = p->read_s;

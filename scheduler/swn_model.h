@@ -34,11 +34,11 @@ struct swn_model {
      * or are lost, as nothing says what they are there. */
     size_t foreign, scaled, lost;
     double slower;
-    uint64_t other_bytes;      /* 0 where nobody measured it */
-    double contention;         /* as in struct swn_predict; 0 where nobody measured it */
+    uint64_t other_bytes;              /* 0 where nobody measured it */
+    double contention;                 /* as in struct swn_predict; 0 where nobody measured it */
     double busy_alpha, rest_alpha;     /* the same */
     double read_s, wait_s, watching_s; /* the same */
-    double latency_s;          /* measured, in the profile's run; below 0: not known */
+    double latency_s;                  /* measured, in the profile's run; below 0: not known */
 };
 
 /* 0; -errno with a text in *why: -EINVAL what was read is wrong, -EILSEQ, -ENOENT and so on of the file. */

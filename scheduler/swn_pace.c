@@ -1,7 +1,5 @@
 #include "swn_pace.h"
 
-#include <errno.h>
-
 #define READ_LEAST_NS 20e3
 #define WAIT_MOST_NS 20e6
 /* What has faded to less than so many rows is no longer how the disk is. */
@@ -14,19 +12,19 @@
 /* A read that takes so many times what it should is none that the disk was slow with: somebody has stopped the process,
  * or the machine. Unless it is so for more than so many reads. */
 #define STALL 10
-#define STALL_NS 2e6
+#define STALL_NS 20e6
 #define STALLS 4
 #define SOME 3
-
-static int is_known(const struct swn_online *o)
-{
-    return o->n >= LEAST && swn_online_mean(o) > 0;
-}
 
 /* Of those of which there are some. */
 static double mean_of(const struct swn_online *o)
 {
     return o->samples >= SOME && o->x > 0 ? o->y / o->x : 0;
+}
+
+static int is_known(const struct swn_online *o)
+{
+    return o->n >= LEAST && mean_of(o) > 0;
 }
 
 /* Whether the process, or the machine, has been stopped meanwhile. */
@@ -65,15 +63,20 @@ static void end_row(struct swn_pace *p)
     p->row.reads = 0;
 }
 
+void swn_pace_skip(struct swn_pace *p, double done_ns)
+{
+    p->row.reads = 0;
+    p->done_ns = done_ns > p->done_ns ? done_ns : p->done_ns;
+}
+
 void swn_pace_add(struct swn_pace *p, double bytes, double begun_ns, double done_ns)
 {
     int alone = begun_ns >= p->done_ns;
     double ns = done_ns - (alone ? begun_ns : p->done_ns);
     if (p->row.reads && (alone || p->row.reads == SWN_PACE_ROW))
         end_row(p);
-    p->done_ns = done_ns;
     if (is_stalled(p, bytes, ns)) {
-        p->row.reads = 0;
+        swn_pace_skip(p, done_ns);
         return;
     }
     if (!p->row.reads) {
@@ -83,26 +86,27 @@ void swn_pace_add(struct swn_pace *p, double bytes, double begun_ns, double done
     p->row.bytes += bytes;
     p->row.ns += ns > 0 ? ns : 0;
     p->row.reads++;
+    p->done_ns = done_ns > p->done_ns ? done_ns : p->done_ns;
 }
 
 /* Of y = c[0] x + c[1]. 0, or it says nothing. */
 static int line(const struct swn_online *o, double c[2])
 {
-    double mean = swn_online_mean(o);
+    double mean = mean_of(o);
     return swn_online_get(o, c) || !(c[0] > 0) || c[0] > OTHER_SLOPE * mean || c[0] < mean / OTHER_SLOPE;
 }
 
-static void from_queued(const struct swn_online *o, struct swn_plan_disk *out)
+static unsigned from_queued(const struct swn_online *o, struct swn_plan_disk *out)
 {
     struct swn_online with = *o;
     double c[2];
     with.n += USUAL;
     with.y += USUAL * SWN_PLAN_READ_NS;
-    *out = (struct swn_plan_disk){.bytes_per_ns = 1 / swn_online_mean(o), .read_ns = SWN_PLAN_READ_NS};
-    if (!line(&with, c)) {
-        out->bytes_per_ns = 1 / c[0];
-        out->read_ns = c[1] < READ_LEAST_NS ? READ_LEAST_NS : c[1];
-    }
+    if (line(&with, c))
+        return SWN_PACE_SPEED;
+    out->bytes_per_ns = 1 / c[0];
+    out->read_ns = c[1] < READ_LEAST_NS ? READ_LEAST_NS : c[1];
+    return SWN_PACE_SPEED | SWN_PACE_READ;
 }
 
 /* What of a row's time is neither its bytes' nor its reads'. */
@@ -112,22 +116,22 @@ static double wait_of(double row_ns, double reads, double read_ns)
     return wait < 0 ? 0 : wait > WAIT_MOST_NS ? WAIT_MOST_NS : wait;
 }
 
-int swn_pace_get(const struct swn_pace *p, struct swn_plan_disk *out)
+unsigned swn_pace_get(const struct swn_pace *p, struct swn_plan_disk *out)
 {
+    const struct swn_online *queued = is_known(&p->queued) ? &p->queued : NULL;
     const struct swn_online *alone = is_known(&p->alone) ? &p->alone : NULL;
     double reads = alone ? p->alone_reads / alone->n : 0, c[2];
-    if (is_known(&p->queued)) {
-        from_queued(&p->queued, out);
-        if (alone)
-            out->wait_ns = wait_of(alone->y / alone->n - alone->x / alone->n / out->bytes_per_ns, reads, out->read_ns);
+    if (!queued && !alone)
         return 0;
-    }
-    if (!alone)
-        return -ENODATA;
-    *out = (struct swn_plan_disk){.bytes_per_ns = 1 / swn_online_mean(alone), .read_ns = SWN_PLAN_READ_NS};
-    if (!line(alone, c)) {
+    *out = (struct swn_plan_disk){.bytes_per_ns = 1 / mean_of(queued ? queued : alone), .read_ns = SWN_PLAN_READ_NS};
+    if (!queued && line(alone, c))
+        return SWN_PACE_SPEED;
+    unsigned known = queued ? from_queued(queued, out) : SWN_PACE_SPEED;
+    if (!queued) {
         out->bytes_per_ns = 1 / c[0];
         out->wait_ns = wait_of(c[1], reads, out->read_ns);
+    } else if (alone && known & SWN_PACE_READ) {
+        out->wait_ns = wait_of(alone->y / alone->n - alone->x / alone->n / out->bytes_per_ns, reads, out->read_ns);
     }
-    return 0;
+    return known | (!queued || (alone && known & SWN_PACE_READ) ? SWN_PACE_WAIT : 0);
 }

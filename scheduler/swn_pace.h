@@ -32,8 +32,14 @@ struct swn_pace {
 
 /* A read of so many bytes that was asked for then, and was done then; in the order in which they were done. */
 void swn_pace_add(struct swn_pace *p, double bytes, double begun_ns, double done_ns);
+/* One that says nothing of the disk as it usually is was done then. */
+void swn_pace_skip(struct swn_pace *p, double done_ns);
 
-/* 0; -ENODATA, with *out as it was: there were not enough of either kind. */
-int swn_pace_get(const struct swn_pace *p, struct swn_plan_disk *out);
+/* How fast it is, what a read costs, and how long its answer takes. */
+enum { SWN_PACE_SPEED = 1, SWN_PACE_READ = 2, SWN_PACE_WAIT = 4 };
+
+/* Which of these it knows. 0: none, and *out stays as it was. Else what is not known is what disks usually have; but
+ * without SWN_PACE_READ the speed has in it what reads cost. */
+unsigned swn_pace_get(const struct swn_pace *p, struct swn_plan_disk *out);
 
 #endif

@@ -420,6 +420,15 @@ static double time_of(struct problem *p, uint64_t window, double read, double co
     return sum + least <= limit_ns ? sum : INFINITY;
 }
 
+/* Whether one that the window would hold is left to the mapping: another candidate has it in the window. */
+static int maps_in_vain(const struct problem *p, uint64_t window)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->nodes[i].oversize && p->nodes[i].bytes <= window)
+            return 1;
+    return 0;
+}
+
 /* One candidate: nothing larger than at->cap goes through the window, except in slices. 0: it is none, takes longer
  * than `limit_ns`, or is the same as another one. */
 static int try_candidate(struct problem *p, const struct candidate *at, double limit_ns, struct swn_plan *out)
@@ -435,7 +444,7 @@ static int try_candidate(struct problem *p, const struct candidate *at, double l
         return 0;
     uint64_t kept = choose(p, at, rest);
     kept = settle(p, at, rest, kept);
-    if (kept > rest)
+    if (kept > rest || maps_in_vain(p, at->window))
         return 0;
     /* What the rounding left over keeps the head of a layer that is too large for anything else. */
     for (size_t i = 0; i < p->n; i++) {
@@ -643,9 +652,6 @@ static void widen_to_huge(struct problem *p, struct candidate *at, const struct 
     uint64_t mapped = mapped_bytes(p);
     if (!try_candidate(p, &wide, plan.latency_ns * (1 + SWN_PLAN_NOISE), &widened) || mapped_bytes(p) > mapped)
         return;
-    for (size_t i = 0; i < p->n; i++) /* as this candidate has them */
-        if (p->nodes[i].oversize && p->nodes[i].bytes <= wide.window)
-            return;
     *at = wide;
 }
 

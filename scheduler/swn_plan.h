@@ -54,8 +54,8 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
 #define SWN_PLAN_READ_NS 100e3
 /* So much of a predicted time is noise. */
 #define SWN_PLAN_NOISE 0.03
-/* And for so much of it fewer bytes are read: they are certain. More would not pay: of plans for GPT-2 within half of its
- * weights the one that read least of those within three percent took 5 % longer on the disk as it was measured. */
+/* And for so much of it fewer bytes are read: they are certain. More would not pay: of plans for GPT-2 within half of
+ * its weights the one that read least of those within three percent took 5 % longer on the disk as it was measured. */
 #define SWN_PLAN_TIE 0.01
 /* Disks have slower hours than the one that was measured, in which they give this part of it. */
 #define SWN_PLAN_CAUTION 0.6

@@ -78,12 +78,13 @@ static struct swn_step step_of(const struct swn_plan_node *node, const struct sw
     double publish = !node->oversize && (node->keep_bytes || piece < tail) ? PUBLISH_NS_PER_BYTE : 0;
     struct swn_step step = {.bytes = tail,
                             .piece = piece,
-                            .before_ns = tail && !node->oversize ? d->lend_ns : 0,
                             .compute_ns = own_time(node) + (double)tail * publish,
                             .after_ns = node->compute_ns - own_time(node),
                             .times = 1,
                             .room = node->spare,
                             .mapped = node->oversize};
+    if (tail && !node->oversize)
+        step.compute_ns += d->lend_ns;
     if (tail)
         set_reads(&step, d, node->saved);
     return step;
@@ -102,8 +103,8 @@ static size_t steps_of(const struct swn_plan_node *node, const struct swn_plan_d
         uint64_t bytes = last ? tail - same * node->piece : node->piece;
         to[n] = (struct swn_step){.bytes = bytes,
                                   .piece = bytes,
-                                  .before_ns = before + d->lend_ns,
-                                  .compute_ns = each * (double)bytes,
+                                  .before_ns = before,
+                                  .compute_ns = each * (double)bytes + d->lend_ns,
                                   .after_ns = last ? node->compute_ns - own_time(node) : 0,
                                   .times = last ? 1 : same,
                                   .spare = lodging ? node->spare : 0,

@@ -46,13 +46,13 @@ static double bytes_per_ns(double alpha)
     return alpha > 0 ? 1e-9 / alpha : 1e9;
 }
 
-/* Of a disk that nobody else's work keeps waiting. It is measured by itself, before or after what is read beside
+/* Of a disk that nobody else's work keeps waiting. Else it is measured by itself, before or after what is read beside
  * passes; a disk that was faster then, with less of the processors, was another disk, and passes will see that one
  * (GPT-2 within 25 % was predicted to take a quarter longer than it did). */
 static double resting_alpha(const struct swn_predict *p)
 {
-    if (p->rest_alpha > 0)
-        return p->rest_alpha;
+    if (p->rest_alpha > 0) /* in the same seconds and the same reads */
+        return p->busy_alpha > 0 && p->busy_alpha < p->rest_alpha ? p->busy_alpha : p->rest_alpha;
     if (!(p->busy_alpha > 0) || p->busy_alpha >= p->c.alpha)
         return p->c.alpha;
     /* It comes less what a read costs beside its bytes, which of small reads is most, and not known so well. */

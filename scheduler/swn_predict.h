@@ -30,7 +30,7 @@ struct swn_predict {
     uint64_t other_bytes;                /* everything that is not a weight: activations, inputs */
     const struct swn_predict_more *more; /* of each layer, or NULL */
     double busy_alpha; /* seconds per byte that the disk takes while the program computes; 0: what c says. At rest it
-                        * takes no more than that, whatever c says */
+                        * takes no more than that, whatever c and rest_alpha say */
     double rest_alpha; /* the same while it waits for the disk; 0: nobody knows, as c and busy_alpha say */
     double read_s;     /* what a read takes of the disk besides its bytes; 0: nobody knows, as c says */
     double contention; /* what computing takes longer while the disk is kept reading: 0.07 is 7 % */

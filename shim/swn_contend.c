@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "swn_contend.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,10 +21,12 @@
  * nothing is under way for a moment, so that what comes then waits for the disk's answer. */
 #define ROWS 3
 #define SHORTER 4
+/* No more needs to be read at once to tell these, and a slow disk's scratch file has no more. */
+#define MOST_READ ((size_t)4 << 20)
 #define PAGE ((size_t)4096)
 /* Whoever waits does for whole series of them, at least so long, and at most. */
-#define REST_NS 20e6
-#define REST_MOST_MS 200
+#define REST_S 0.02
+#define REST_MOST_NS (uint64_t)200000000
 
 /* What is asked of it. */
 enum { IDLE, BUSY, REST, ENDED };
@@ -61,7 +62,7 @@ static int wanted(struct swn_contend *c, int may_wait)
 static size_t length(const struct swn_contend *c, unsigned at)
 {
     size_t shorter = c->read_bytes / SHORTER / PAGE * PAGE;
-    return at / SWN_PACE_ROW % 2 || !shorter ? c->read_bytes : shorter;
+    return at / SWN_PACE_ROW % 2 ? c->read_bytes : shorter;
 }
 
 static void await(struct swn_contend *c, struct swn_scratch_read *r, int rest)
@@ -82,8 +83,10 @@ static int read_series(struct swn_contend *c, struct swn_fetch *fetch, const str
     struct swn_scratch_read reads[AHEAD];
     unsigned first = 0, next = 0;
     int rc = 0;
-    while (first < next || (!rc && next < ROWS * SWN_PACE_ROW && wanted(c, 0) == task)) {
+    for (;;) {
         int more = !rc && next - first < AHEAD && next < ROWS * SWN_PACE_ROW && wanted(c, 0) == task;
+        if (!more && first == next)
+            return rc;
         if (!more) {
             await(c, &reads[first++ % AHEAD], task == REST);
             continue;
@@ -94,7 +97,6 @@ static int read_series(struct swn_contend *c, struct swn_fetch *fetch, const str
         next += !rc;
         *at += len;
     }
-    return rc;
 }
 
 /* Over and over. */
@@ -108,7 +110,7 @@ static void read_all(struct swn_contend *c, struct swn_fetch *fetch, const struc
             begin = swn_seconds();
         rc = read_series(c, fetch, s, &at, task);
         before = task;
-        if (task == REST && (rc || swn_seconds() - begin > REST_NS / 1e9)) {
+        if (task == REST && (rc || swn_seconds() - begin > REST_S)) {
             pthread_mutex_lock(&c->lock);
             c->task = c->task == REST ? IDLE : c->task;
             pthread_cond_signal(&c->rested);
@@ -147,10 +149,10 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, 
     c->dir = dir;
     c->depth = queue->depth;
     c->piece_bytes = queue->request_bytes;
-    c->read_bytes = bytes;
+    c->read_bytes = bytes < MOST_READ ? bytes : MOST_READ;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->told, NULL);
-    pthread_cond_init(&c->rested, NULL);
+    swn_cond_init(&c->rested);
     if (swn_thread_start(&c->thread, run, c)) {
         free(c);
         return NULL;
@@ -159,12 +161,12 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, 
     return c;
 }
 
-int swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out)
+unsigned swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out)
 {
     pthread_mutex_lock(&c->lock);
-    int rc = c->bytes[rest] >= SWN_CONTEND_LEAST ? swn_pace_get(&c->pace[rest], out) : -ENODATA;
+    unsigned known = c->bytes[rest] >= SWN_CONTEND_LEAST ? swn_pace_get(&c->pace[rest], out) : 0;
     pthread_mutex_unlock(&c->lock);
-    return rc;
+    return known;
 }
 
 int swn_contend_ready(struct swn_contend *c)
@@ -188,14 +190,10 @@ void swn_contend_set(struct swn_contend *c, int busy)
 
 void swn_contend_rest(struct swn_contend *c)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += REST_MOST_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    uint64_t until = (uint64_t)(swn_seconds() * 1e9) + REST_MOST_NS;
     tell(c, REST);
     pthread_mutex_lock(&c->lock);
-    while (c->task == REST && !pthread_cond_timedwait(&c->rested, &c->lock, &until))
+    while (c->task == REST && !swn_cond_wait_until(&c->rested, &c->lock, until))
         ;
     if (c->task == REST)
         c->task = IDLE;

@@ -15,8 +15,8 @@
 #include "swn_encoding.h"
 #include "swn_engine.h"
 #include "swn_fetch.h"
-#include "swn_pace.h"
 #include "swn_order.h"
+#include "swn_pace.h"
 #include "swn_plan.h"
 #include "swn_pool.h"
 #include "swn_reads.h"
@@ -278,12 +278,12 @@ struct swn_draft {
     uint32_t *ids;
     struct swn_plan_node *nodes;
     size_t n, other;
-    uint64_t goal;                /* the budget for weights, the window and other */
+    uint64_t goal; /* the budget for weights, the window and other */
     struct swn_plan_disk disk;
-    int keep;                     /* what has room stays from pass to pass */
-    size_t plot_extra;            /* how much of `other` is there only because activations have plots */
-    double plot_gain_ns;          /* what a pass gains by these, all else being equal */
-    int unplot;                   /* out: the plan is one without them, whose room weights have a better use for */
+    int keep;            /* what has room stays from pass to pass */
+    size_t plot_extra;   /* how much of `other` is there only because activations have plots */
+    double plot_gain_ns; /* what a pass gains by these, all else being equal */
+    int unplot;          /* out: the plan is one without them, whose room weights have a better use for */
     struct swn_plan plan;
 };
 /* The disk as its last reads were. */

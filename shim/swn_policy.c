@@ -295,9 +295,9 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
     return n;
 }
 
-/* Before there are enough reads to tell, bytes by time. Not all the time in which there was something to read, but of
- * few reads: a process that was stopped for a minute (SIGSTOP, a frozen cgroup) would take its disk for a slow one ever
- * after. */
+/* As its reads were, one row by one. Only before there are enough of them all bytes by all the time in which there was
+ * something to read: a process that was stopped for a minute (SIGSTOP, a frozen cgroup) would take its disk for a slow
+ * one ever after. */
 struct swn_plan_disk swn_policy_disk(struct swn_engine *e)
 {
     struct swn_plan_disk disk = {.bytes_per_ns = SWN_FIRST_BYTES_PER_NS, .read_ns = SWN_PLAN_READ_NS};
@@ -307,7 +307,7 @@ struct swn_plan_disk swn_policy_disk(struct swn_engine *e)
     swn_fetch_stats_get(e->fetch, &s);
     if (s.bytes <= 8 * MIB + e->row_bytes || s.busy_ns <= e->row_ns)
         return disk;
-    if (swn_pace_get(&e->disk, &disk))
+    if (!swn_pace_get(&e->disk, &disk))
         disk.bytes_per_ns = (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
     return disk;
 }

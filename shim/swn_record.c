@@ -9,6 +9,7 @@
 
 #include "swn_contend.h"
 #include "swn_load.h"
+#include "swn_pace.h"
 #include "swn_predict.h"
 #include "swn_profile.h"
 #include "swn_scratch.h"
@@ -60,9 +61,11 @@ struct swn_record {
         double sum, rested, busy; /* ns: of this turn's passes; means of the newest turns, busy 0: there is one since */
         unsigned n;
     } mean;
-    struct swn_plan_disk busy, at_rest; /* the disk then, and right after it; bytes_per_ns 0: not known */
-    unsigned turn;                      /* passes since it was begun to take turns */
-    int disturbed;                      /* what is computed now does not count */
+    /* The disk then, and right after it, and what of that is known. */
+    struct swn_plan_disk busy, at_rest;
+    unsigned busy_known, rest_known;
+    unsigned turn; /* passes since it was begun to take turns */
+    int disturbed; /* what is computed now does not count */
     struct swn_unwatch unwatch;
     size_t computed;             /* times since it was last written down */
     struct swn_profile *written; /* or NULL */
@@ -164,7 +167,7 @@ static uint64_t let_rest(struct swn_record *r)
 {
     uint64_t begin = swn_now_ns();
     swn_contend_rest(r->contend);
-    swn_contend_disk(r->contend, 1, &r->at_rest);
+    r->rest_known = swn_contend_disk(r->contend, 1, &r->at_rest);
     return swn_now_ns() - begin;
 }
 
@@ -182,7 +185,7 @@ static uint64_t take_turns(struct swn_record *r, double ns, double idle_ns)
     if (pass % TURN == TURN - 1 && pass / TURN < TURNS)
         end_turn(r, kind);
     if (kind == BUSY)
-        swn_contend_disk(r->contend, 0, &r->busy);
+        r->busy_known = swn_contend_disk(r->contend, 0, &r->busy);
     r->disturbed = kind == BUSY; /* the last read may take a little longer than the pass */
     swn_unwatch_pass(&r->unwatch, !first && kind == RESTED && !waits);
     if (kind != UNWATCHED && kind_of(pass + 1) == UNWATCHED && !waits && swn_unwatch_begin(&r->unwatch, TURN)) {
@@ -326,16 +329,16 @@ static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most, size
     return n;
 }
 
-/* at_rest: NULL where how long passes take beside the disk is not known. */
-static void put_disk(struct swn_profile *p, const struct swn_plan_disk *busy, const struct swn_plan_disk *at_rest)
+static void put_disk(const struct swn_record *r, struct swn_profile *p)
 {
-    if (!at_rest || !(busy->bytes_per_ns > 0))
-        return;
-    p->busy_alpha = 1e-9 / busy->bytes_per_ns;
-    p->read_s = busy->read_ns / 1e9;
-    p->wait_s = busy->wait_ns / 1e9;
-    if (at_rest->bytes_per_ns > 0)
-        p->rest_alpha = 1e-9 / at_rest->bytes_per_ns;
+    if (r->busy_known & SWN_PACE_SPEED)
+        p->busy_alpha = 1e-9 / r->busy.bytes_per_ns;
+    if (r->busy_known & SWN_PACE_READ)
+        p->read_s = r->busy.read_ns / 1e9;
+    if (r->busy_known & SWN_PACE_WAIT)
+        p->wait_s = r->busy.wait_ns / 1e9;
+    if (r->busy_known & r->rest_known & SWN_PACE_READ)
+        p->rest_alpha = 1e-9 / r->at_rest.bytes_per_ns;
 }
 
 static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size_t n, struct swn_load_place *places)
@@ -348,7 +351,8 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
     p->latency_s = passes ? swn_median(e->record->passes, passes) : -1;
     double times = contention(e->record);
     p->busy_latency_s = passes && times > 0 ? times * p->latency_s : -1;
-    put_disk(p, &e->record->busy, times > 0 ? &e->record->at_rest : NULL);
+    if (times > 0)
+        put_disk(e->record, p);
     p->watching_s = swn_unwatch_cost(&e->record->unwatch);
     for (size_t i = 0; !rc && i < n; i++) {
         const struct swn_range *r = swn_node_of(e, ids[i])->range;

@@ -19,7 +19,8 @@ void swn_record_computed(struct swn_record *r, const struct swn_node *node, doub
 void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns);
 void swn_record_released(struct swn_record *r, const struct swn_node *node, double ns);
 /* Without the idle_ns that came between its operators. Where no weights are read, and there is room for it, the disk is
- * made busy for some of the passes, and others go by unwatched. */
+ * made busy for some of the passes, and others go by unwatched; and after some the caller waits a moment for the disk,
+ * a fifth of a second at most. Returns how long, in ns. */
 uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns);
 /* A tensor has been made: e->allocs of them by now. 1: the thread's next operator is not the one after its last one, as
  * some went by unwatched. */

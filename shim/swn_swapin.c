@@ -59,6 +59,8 @@ static void note_read(struct swn_engine *e, const struct swn_frame *f, uint64_t 
     /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
     if (!f->kept && f->written == swn_policy_written(e))
         swn_pace_add(&e->disk, (double)f->job.len, (double)f->start_ns, (double)now);
+    else
+        swn_pace_skip(&e->disk, (double)now);
     if (e->record && f->range && swn_is_weight(f->range))
         swn_record_read(e->record, &e->nodes[f->range->lead->node], f->job.len, ns);
 }
@@ -82,6 +84,8 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     e->swap_ins += !err;
     if (!err)
         note_read(e, f, now);
+    else
+        swn_pace_skip(&e->disk, (double)now);
     e->read_done_ns = now;
     if (f->start_ns <= e->goal_since_ns)
         e->in_flight_ns = now;

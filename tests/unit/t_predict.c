@@ -201,8 +201,64 @@ static void test_busy_profile(void **state)
             fail_msg("%d: %g instead of %g", i, alpha, wanted);
         swn_model_free(&m);
     }
+    /* Where it was measured by itself it is no part of the rest. */
+    p->busy_alpha = 4e-9;
+    p->read_s = 2e-4;
+    p->rest_alpha = 2e-9;
+    p->wait_s = 3e-4;
+    assert_int_equal(swn_profile_save(p, path), 0);
+    assert_int_equal(swn_model_load(&m, path, &none, why), 0);
+    struct swn_predict known = swn_model_predict(&m);
+    assert_true(known.busy_alpha == 4e-9 && known.rest_alpha == 2e-9 && known.read_s == 2e-4);
+    assert_true(known.wait_s == 3e-4);
+    swn_model_free(&m);
+    /* Another device has another disk. */
+    struct swn_model_opts nx = {.device = "jetson-nx"};
+    assert_int_equal(swn_model_load(&m, path, &nx, why), 0);
+    known = swn_model_predict(&m);
+    assert_true(!known.busy_alpha && !known.rest_alpha && !known.read_s && !known.wait_s);
+    swn_model_free(&m);
     unlink(path);
     swn_profile_free(p);
+}
+
+/* Where it is known what a read costs the disk, and what the disk gives at rest, that is what counts; references are
+ * the program's own time, for each weight that is read. */
+static void test_known_reads(void **state)
+{
+    (void)state;
+    struct swn_plan_node nodes[LAYERS];
+    struct swn_predict p = model(1e-10);
+    struct swn_plan plan, alone;
+    uint64_t budget = swn_predict_least(&p) + MIB * 4;
+    double reads = 0;
+    p.c.beta = p.c.eta = 0;
+    p.read_s = 1e-9;
+    assert_true(swn_predict_plan(&p, budget, NULL, &alone) > 0);
+    p.c.beta = 3e-6;
+    p.c.eta = 2e-6;
+    int n = swn_predict_plan(&p, budget, nodes, &plan);
+    assert_true(n > 0 && plan.streamed_bytes == alone.streamed_bytes);
+    for (int i = 0; i < n; i++)
+        reads += !nodes[i].keep;
+    double more = plan.latency_ns - alone.latency_ns;
+    assert_true(reads > 2 && more > 0.99 * reads * 5e3 && more < 1.01 * reads * 5e3);
+    /* A disk that everything waits for. */
+    p = model(3e-8);
+    p.c.beta = p.c.eta = 0;
+    assert_true(swn_predict_plan(&p, budget, NULL, &alone) > 0);
+    p.busy_alpha = 3e-8;
+    p.rest_alpha = 2e-8;
+    p.read_s = 1e-9;
+    assert_true(swn_predict_plan(&p, budget, NULL, &plan) > 0);
+    assert_true(plan.latency_ns < 0.75 * alone.latency_ns && plan.latency_ns > 0.66 * alone.latency_ns);
+    p.rest_alpha = 3e-8;
+    p.read_s = 1e-2;
+    n = swn_predict_plan(&p, budget, nodes, &plan);
+    reads = 0;
+    for (int i = 0; i < n; i++)
+        reads += !nodes[i].keep;
+    assert_true(plan.latency_ns > (double)plan.streamed_bytes * 30 + reads * 0.99e7);
 }
 
 /* With the one weight that is read come the references of all that stays beside it. */
@@ -321,10 +377,10 @@ static void test_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),   cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
-        cmocka_unit_test(test_narrow), cmocka_unit_test(test_watching),   cmocka_unit_test(test_reads),
-        cmocka_unit_test(test_device), cmocka_unit_test(test_read_bytes), cmocka_unit_test(test_busy_profile),
-        cmocka_unit_test(test_curve),  cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_ends),        cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
+        cmocka_unit_test(test_narrow),      cmocka_unit_test(test_watching),   cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_device),      cmocka_unit_test(test_read_bytes), cmocka_unit_test(test_busy_profile),
+        cmocka_unit_test(test_known_reads), cmocka_unit_test(test_curve),      cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

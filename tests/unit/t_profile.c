@@ -42,6 +42,8 @@ static struct swn_profile *example(void)
     p->latency_s = 0.125;
     p->busy_latency_s = 0.25;
     p->busy_alpha = 4e-10;
+    p->rest_alpha = 3e-10;
+    p->read_s = 0.0002;
     p->wait_s = 0.0001;
     p->watching_s = 0.01;
     for (int i = 0; i < 5; i++) {
@@ -81,7 +83,8 @@ static void test_round_trip(void **state)
     assert_int_equal(q->other_bytes, p->other_bytes);
     assert_int_equal(q->passes, p->passes);
     assert_true(q->latency_s == p->latency_s && q->busy_latency_s == p->busy_latency_s);
-    assert_true(q->busy_alpha == p->busy_alpha && q->wait_s == p->wait_s && q->watching_s == p->watching_s);
+    assert_true(q->busy_alpha == p->busy_alpha && q->rest_alpha == p->rest_alpha && q->read_s == p->read_s);
+    assert_true(q->wait_s == p->wait_s && q->watching_s == p->watching_s);
     assert_int_equal(q->known, p->known);
     assert_true(q->c.alpha > p->c.alpha * 0.999 && q->c.alpha < p->c.alpha * 1.001);
     assert_int_equal(q->fit[SWN_FIT_IN].fit.samples, p->fit[SWN_FIT_IN].fit.samples);
@@ -184,7 +187,7 @@ static void test_accepted(void **state)
     p = read_text(LAYER(",\"compute_s\":null"));
     assert_int_equal(p->layer_count, 1);
     assert_true(p->layers[0].l.compute_s < 0 && p->latency_s < 0 && p->busy_latency_s < 0 && p->busy_alpha < 0 &&
-                p->watching_s < 0 && !p->known);
+                p->rest_alpha < 0 && p->read_s < 0 && p->wait_s < 0 && p->watching_s < 0 && !p->known);
     swn_profile_free(p);
 }
 

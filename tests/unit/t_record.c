@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "swn_sliced_op.h"
 
-#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +12,7 @@
 #include <cmocka.h>
 
 #include "swn_contend.h"
+#include "swn_pace.h"
 #include "swn_profile.h"
 #include "swn_record.h"
 
@@ -145,6 +145,8 @@ static void in_turns(void)
     CHECK(read_bytes() == before);
 }
 
+static unsigned rests;
+
 static void without_streaming(void *arg)
 {
     (void)arg;
@@ -156,7 +158,8 @@ static void without_streaming(void *arg)
         CHECK(p->layers[i].read_count == 0);
     CHECK(p->busy_latency_s >= p->latency_s);
     CHECK(p->busy_alpha > 0 && p->busy_alpha < 1e-3);
-    CHECK(p->read_s < 1 && (p->rest_alpha < 0 || (p->rest_alpha > 0 && p->rest_alpha < 1e-3)));
+    CHECK(rests == 8 && p->rest_alpha > 0 && p->rest_alpha < 1e-3); /* once for each turn beside the disk */
+    CHECK(p->read_s > 0 && p->read_s < 1 && p->wait_s >= 0 && p->wait_s < 1);
     CHECK((p->known & (SWN_ALPHA | SWN_GAMMA)) == SWN_GAMMA);
     swn_profile_free(p);
 }
@@ -179,19 +182,27 @@ int __wrap_swn_contend_ready(struct swn_contend *c)
 }
 
 static double disk_alpha; /* 0: the disk's own; below: not known */
-int __real_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out);
-int __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out);
-int __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out)
+unsigned __real_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out);
+unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out);
+unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out)
 {
     if (disk_alpha > 0)
         *out = (struct swn_plan_disk){.bytes_per_ns = 1e-9 / disk_alpha, .read_ns = 1e5};
-    return disk_alpha > 0 ? 0 : disk_alpha < 0 ? -ENODATA : __real_swn_contend_disk(c, rest, out);
+    return disk_alpha > 0 ? SWN_PACE_SPEED : disk_alpha < 0 ? 0 : __real_swn_contend_disk(c, rest, out);
+}
+
+void __real_swn_contend_rest(struct swn_contend *c);
+void __wrap_swn_contend_rest(struct swn_contend *c);
+void __wrap_swn_contend_rest(struct swn_contend *c)
+{
+    rests++;
+    __real_swn_contend_rest(c);
 }
 
 static double contend_alpha(struct swn_contend *c, int rest)
 {
     struct swn_plan_disk disk;
-    return swn_contend_disk(c, rest, &disk) ? 0 : 1e-9 / disk.bytes_per_ns;
+    return swn_contend_disk(c, rest, &disk) ? 1e-9 / disk.bytes_per_ns : 0;
 }
 
 /* A machine that becomes slower all the time, or for some seconds now and then, says nothing of the disk; a busy disk
@@ -316,11 +327,17 @@ static void resting_disk(void *arg)
     struct swn_plan_disk disk = {0};
     for (int i = 0; i < 30; i++)
         swn_contend_rest(c);
-    CHECK(swn_contend_disk(c, 1, &disk) == 0 && disk.bytes_per_ns > 0 && disk.read_ns >= 0 && disk.wait_ns >= 0);
-    usleep(100000); /* what was under way */
-    unsigned long long before = read_bytes();
-    usleep(100000);
-    CHECK(read_bytes() == before);
+    unsigned known = swn_contend_disk(c, 1, &disk);
+    CHECK(known & SWN_PACE_READ && known & SWN_PACE_WAIT && disk.bytes_per_ns > 0 && disk.read_ns > 0);
+    /* Whenever it is told otherwise, also between two reads: it goes on. */
+    for (int i = 0; i < 500; i++) {
+        swn_contend_set(c, i % 2);
+        usleep((unsigned)i * 7 % 300);
+    }
+    struct swn_plan_disk after = {0};
+    for (int i = 0; i < 3; i++)
+        swn_contend_rest(c);
+    CHECK(swn_contend_disk(c, 1, &after) && memcmp(&after, &disk, sizeof disk));
     swn_contend_end(c);
     uint64_t begin = swn_now_ns();
     swn_contend_rest(c); /* there is nobody to wait for */
