@@ -133,6 +133,7 @@ static void *run(void *arg)
     atomic_store(&c->ready, !rc);
     if (!rc)
         read_all(c, fetch, &s);
+    atomic_store(&c->ready, 0); /* nobody waits for what is not read any more */
     if (fetch)
         swn_fetch_stop(fetch);
     swn_scratch_close(&s);

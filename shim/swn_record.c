@@ -245,6 +245,7 @@ uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
         if (r->turn > TURN * TURNS)
             swn_contend_end(r->contend);
     } else {
+        r->disturbed = 0; /* also where it has ended by itself, as its disk did */
         swn_unwatch_pass(&r->unwatch, 0);
     }
     return paused;
