@@ -18,7 +18,7 @@
 /* Of the scratch file: more than caches hold. Its memory, SWN_SCRATCH_WINDOW, is counted by no budget. */
 #define SWN_CONTEND_BYTES ((size_t)64 << 20)
 /* Less that was read says nothing of its speed. */
-#define SWN_CONTEND_LEAST ((size_t)32 << 20)
+#define SWN_CONTEND_LEAST ((size_t)8 << 20)
 
 struct swn_contend;
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "swn_sliced_op.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -158,8 +159,7 @@ static void without_streaming(void *arg)
         CHECK(p->layers[i].read_count == 0);
     CHECK(p->busy_latency_s >= p->latency_s);
     CHECK(p->busy_alpha > 0 && p->busy_alpha < 1e-3);
-    CHECK(rests == 8 && p->rest_alpha > 0 && p->rest_alpha < 1e-3); /* once for each turn beside the disk */
-    CHECK(p->read_s > 0 && p->read_s < 1 && p->wait_s >= 0 && p->wait_s < 1);
+    CHECK(rests == 8 && p->rest_alpha < 1e-3 && p->read_s < 1 && p->wait_s < 1); /* each turn beside the disk */
     CHECK((p->known & (SWN_ALPHA | SWN_GAMMA)) == SWN_GAMMA);
     swn_profile_free(p);
 }
@@ -182,13 +182,15 @@ int __wrap_swn_contend_ready(struct swn_contend *c)
 }
 
 static double disk_alpha; /* 0: the disk's own; below: not known */
+static unsigned disk_known = SWN_PACE_SPEED;
 unsigned __real_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out);
 unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out);
 unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_plan_disk *out)
 {
     if (disk_alpha > 0)
-        *out = (struct swn_plan_disk){.bytes_per_ns = 1e-9 / disk_alpha, .read_ns = 1e5};
-    return disk_alpha > 0 ? SWN_PACE_SPEED : disk_alpha < 0 ? 0 : __real_swn_contend_disk(c, rest, out);
+        *out =
+            (struct swn_plan_disk){.bytes_per_ns = (rest ? 2e-9 : 1e-9) / disk_alpha, .read_ns = 7e4, .wait_ns = 3e4};
+    return disk_alpha > 0 ? disk_known : disk_alpha < 0 ? 0 : __real_swn_contend_disk(c, rest, out);
 }
 
 void __real_swn_contend_rest(struct swn_contend *c);
@@ -228,8 +230,30 @@ static double busy_by(unsigned most, double ramp_ns, unsigned wave, double noise
     struct swn_profile *p = saved();
     CHECK(p->busy_latency_s >= p->latency_s && p->latency_s > 0);
     double by = (p->busy_latency_s - p->latency_s) / p->latency_s;
+    int known = disk_alpha > 0, all = disk_known & SWN_PACE_READ;
+    CHECK(fabs(p->busy_alpha - (known ? disk_alpha : -1)) < 1e-15);
+    CHECK(fabs(p->rest_alpha - (known && all ? disk_alpha / 2 : -1)) < 1e-15);
+    CHECK(fabs(p->read_s - (known && all ? 7e-5 : -1)) < 1e-12);
+    CHECK(fabs(p->wait_s - (known && disk_known & SWN_PACE_WAIT ? 3e-5 : -1)) < 1e-12);
     swn_profile_free(p);
     return by;
+}
+
+/* What is known of the disk is written down, and nothing else. */
+static void known_disk(void *arg)
+{
+    disk_known = *(unsigned *)arg;
+    disk_alpha = 0.48e-9;
+    busy_by(80, 0, 0, 1e4, 1e6);
+}
+
+static void test_known_disk(void **state)
+{
+    (void)state;
+    unsigned known[] = {SWN_PACE_SPEED, SWN_PACE_SPEED | SWN_PACE_READ, SWN_PACE_SPEED | SWN_PACE_WAIT,
+                        SWN_PACE_SPEED | SWN_PACE_READ | SWN_PACE_WAIT};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        assert_int_equal(run_alone(known_disk, &known[i], 60), 0);
 }
 
 static void drifting(void *arg)
@@ -328,7 +352,7 @@ static void resting_disk(void *arg)
     for (int i = 0; i < 30; i++)
         swn_contend_rest(c);
     unsigned known = swn_contend_disk(c, 1, &disk);
-    CHECK(known & SWN_PACE_READ && known & SWN_PACE_WAIT && disk.bytes_per_ns > 0 && disk.read_ns > 0);
+    CHECK(known & SWN_PACE_SPEED && disk.bytes_per_ns > 0 && disk.read_ns > 0 && disk.wait_ns >= 0);
     /* Whenever it is told otherwise, also between two reads: it goes on. */
     for (int i = 0; i < 500; i++) {
         swn_contend_set(c, i % 2);
@@ -628,6 +652,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_streaming),
         cmocka_unit_test(test_with_streaming),
+        cmocka_unit_test(test_known_disk),
         cmocka_unit_test(test_busy_disk),
         cmocka_unit_test(test_resting_disk),
         cmocka_unit_test(test_drifting),
