@@ -38,9 +38,11 @@ EACH_ITS_PROCESSOR = {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
 TURN = 4
 # Passes that a profile's times are medians of (SWN_TIMES).
 PROFILED = 128
-# Until a profile has seen what it wants to see of the disk, and turns enough for medians that do not go by which minute of a
-# shared machine they saw; with the newest of the former they are the passes that a profile is made of.
+# Until plans have settled, and turns enough for medians that do not go by which minute of a shared machine they saw. A
+# profile sees what it wants to see of the disk in its first 79 passes: it begins so late that these are in the counted turns,
+# but for the first few. A machine that had been idle gave a faster disk, and computed faster, for some ten seconds.
 SETTLING, COUNTED = 20, 16
+LATE = SETTLING + COUNTED - 21
 
 
 class Process:
@@ -140,10 +142,11 @@ def one_round(args, model, number, store, size):
             budgets[point] = max(int(other * 1.05 + weights * point / 100), least) + (1 << 20)
             processes[point] = Process(args, model, store, "run", "-b", budgets[point])
         order = list(processes)
-        for _ in range(SETTLING + COUNTED):
+        for turn in range(SETTLING + COUNTED):
             random.Random(number).shuffle(order)
             for key in order:
-                processes[key].turn()
+                if key or turn >= LATE:
+                    processes[key].turn()
         for key in args.points + [None]:
             processes[key].end()
     finally:
