@@ -173,7 +173,8 @@ const char *swn_fit_error(int err)
     }
 }
 
-double swn_online_mean(const struct swn_online *o)
+/* y by x, whatever the model; 0: it has not seen enough. */
+static double mean_of(const struct swn_online *o)
 {
     return o->samples >= ONLINE_LEAST && o->x > 0 ? o->y / o->x : 0;
 }
@@ -191,7 +192,7 @@ void swn_online_add(struct swn_online *o, double x, double y)
 {
     if (!isfinite(x) || !isfinite(y) || x < 0 || y < 0)
         return;
-    double c[2], mean = swn_online_mean(o);
+    double c[2], mean = mean_of(o);
     double expected = swn_online_get(o, c) == 0 ? c[0] * x + c[1] : mean * x;
     /* One disk that was busy with something else, or a process that was stopped, is not worth two hundred samples. */
     if (expected > 0 && y > OUTLIER_ONLINE * expected)

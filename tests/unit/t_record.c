@@ -309,15 +309,22 @@ static void stopped_for_a_while(void)
     CHECK(child > 0 && waitpid(child, NULL, 0) == child);
 }
 
+static struct swn_contend *contend(void)
+{
+    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->liked, 3 * MIB);
+    for (int i = 0; i < 3000 && !swn_contend_ready(c); i++)
+        usleep(10000);
+    CHECK(swn_contend_ready(c));
+    return c;
+}
+
 /* What it says of the disk is what was read, and not more than passed meanwhile; not at all while nothing ran. */
 static void busy_disk(void *arg)
 {
     (void)arg;
     run(128 * MIB, "/dev/null");
-    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->liked, 3 * MIB);
-    for (int i = 0; i < 3000 && !swn_contend_ready(c); i++)
-        usleep(10000);
-    CHECK(swn_contend_ready(c) && contend_alpha(c, 0) == 0);
+    struct swn_contend *c = contend();
+    CHECK(contend_alpha(c, 0) == 0);
     uint64_t begin = swn_now_ns();
     swn_contend_set(c, 1);
     for (int i = 0; i < 3000 && !(contend_alpha(c, 0) > 0); i++)
@@ -339,9 +346,7 @@ static void resting_disk(void *arg)
 {
     (void)arg;
     run(128 * MIB, "/dev/null");
-    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->liked, 3 * MIB);
-    for (int i = 0; i < 3000 && !swn_contend_ready(c); i++)
-        usleep(10000);
+    struct swn_contend *c = contend();
     for (int i = 0; i < 200 && !(contend_alpha(c, 1) > 0); i++) {
         uint64_t begin = swn_now_ns();
         swn_contend_rest(c);
