@@ -118,18 +118,12 @@ static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_nod
     return 2 * slice <= window && 2 * slice <= node->bytes ? slice : 0;
 }
 
-static double simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, const struct swn_plan_disk *disk)
+double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, const struct swn_plan_disk *disk)
 {
     struct swn_steps steps = {0};
     double took = swn_steps_pass(&steps, nodes, n, window, disk, 1, INFINITY);
     swn_steps_free(&steps);
     return took;
-}
-
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
-                         double latency_ns)
-{
-    return simulate(nodes, n, window, &(struct swn_plan_disk){.bytes_per_ns = bytes_per_ns, .read_ns = latency_ns});
 }
 
 /* That divides, and is asked several times for each candidate: it is found out once for each window. */
@@ -629,7 +623,9 @@ static void map_all(const struct problem *p, struct swn_plan *out)
         node->keep_bytes = node->piece = 0;
         out->streamed_bytes += node->bytes;
     }
-    out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, p->speed[0].bytes_per_ns, p->disk.read_ns);
+    struct swn_plan_disk disk = p->disk;
+    disk.bytes_per_ns = p->speed[0].bytes_per_ns;
+    out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, &disk);
 }
 
 static uint64_t mapped_bytes(const struct problem *p)
@@ -709,11 +705,10 @@ static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const st
     return rc;
 }
 
-int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
                   struct swn_plan *out)
 {
-    return make(nodes, n, budget, &(struct speed){bytes_per_ns, 1}, 1, &(struct swn_plan_disk){.read_ns = latency_ns},
-                out);
+    return make(nodes, n, budget, &(struct speed){disk->bytes_per_ns, 1}, 1, disk, out);
 }
 
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
@@ -723,11 +718,11 @@ int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, con
                                    {disk->bytes_per_ns, 1 - SLOW_PART}};
     int rc = make(nodes, n, budget, speeds, 2, disk, out);
     if (!rc && out->streamed_bytes)
-        out->latency_ns = simulate(nodes, n, out->window_bytes, disk);
+        out->latency_ns = swn_plan_simulate(nodes, n, out->window_bytes, disk);
     return rc;
 }
 
-int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
                   struct swn_plan *out)
 {
     if (!n)
@@ -746,6 +741,6 @@ int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, double
         out->streamed_bytes += node->bytes;
         out->compute_ns += node->compute_ns;
     }
-    out->latency_ns = swn_plan_simulate(nodes, n, window, bytes_per_ns, latency_ns);
+    out->latency_ns = swn_plan_simulate(nodes, n, window, disk);
     return 0;
 }

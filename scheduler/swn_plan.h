@@ -38,18 +38,6 @@ struct swn_plan {
     double compute_ns;
 };
 
-/* nodes in the order they are read. budget: bytes for kept weights and the window together. bytes_per_ns: what the disk
- * gives; latency_ns: what one read costs beyond its bytes. Returns 0, -EINVAL for n == 0, or -ENOMEM. */
-int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
-                  struct swn_plan *out);
-
-/* Steady-state time of one pass under what nodes[] say is kept and sliced: reads are served in order by one disk and
- * may begin when the window has room; a node, or a slice of one, computes when it is there and its predecessor is done
- * (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). Slices for which the window has no room are read
- * into what is spare from here to their node (lodging). 0 when there is no memory to find out. */
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, double bytes_per_ns,
-                         double latency_ns);
-
 /* What one direct read costs beyond its bytes where nobody has measured it; NVMe and virtio disks take 50 to 200 us. */
 #define SWN_PLAN_READ_NS 100e3
 /* So much of a predicted time is noise. */
@@ -68,6 +56,18 @@ struct swn_plan_disk {
     double lend_ns; /* what the program itself spends on each read, to be lent its bytes and to return them */
 };
 
+/* nodes in the order they are read; the fastest plan for exactly that disk. budget: bytes for kept weights and the window
+ * together. Returns 0, -EINVAL for n == 0, or -ENOMEM. */
+int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
+                  struct swn_plan *out);
+
+/* Steady-state time of one pass under what nodes[] say is kept and sliced: reads are served in order by one disk and
+ * may begin when the window has room; a node, or a slice of one, computes when it is there and its predecessor is done
+ * (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). Slices for which the window has no room are read
+ * into what is spare from here to their node (lodging). 0 when there is no memory to find out. */
+double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window,
+                         const struct swn_plan_disk *disk);
+
 /* The plan that the library makes: the best for a disk that has such an hour now and then, without counting on anything
  * spare; and in out->latency_ns how long it takes when the disk is as fast as it was measured, and slices are lodged in
  * what is. Errors as swn_plan_make. */
@@ -80,7 +80,7 @@ int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, con
 size_t swn_plan_choose(const struct swn_plan *plans, size_t n);
 
 /* Keeps nothing: nearly all of the budget is the window. What the kept set is measured against. As swn_plan_predict. */
-int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, double bytes_per_ns, double latency_ns,
+int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
                   struct swn_plan *out);
 
 /* Whether a weight that its operator can take in slices takes so much of the budget that it is worth it. */

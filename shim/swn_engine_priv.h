@@ -39,12 +39,28 @@ struct swn_node {
 
 /* How far the machine is from what the plan in force was made for, see swn_policy_drift.c. */
 struct swn_drift {
-    double speed, compute_ns; /* then: the disk's, in bytes per ns; and of all weights' operators together */
+    double planned_speed;     /* the disk's, in bytes per ns, when it was made */
+    double speed, compute_ns; /* then, or when it was looked at last; the latter of all weights' operators together */
     unsigned passes;          /* in a row, with others */
     uint64_t since_ns;        /* when these began */
-    unsigned plans;           /* made for that reason, up to some number */
+    int due;                  /* it is to be looked at */
+    unsigned plans;           /* made for that reason, up to some number; fewer after looks that came to nothing */
     unsigned short_passes;    /* in a row, that had too little for activations */
     uint64_t dropped;         /* what had been let go of when the last pass ended */
+};
+
+/* A plan in the making. The steps may be taken apart: making it needs no lock. */
+struct swn_draft {
+    uint32_t *ids;
+    struct swn_plan_node *nodes;
+    size_t n, other;
+    uint64_t goal; /* the budget for weights, the window and other */
+    struct swn_plan_disk disk;
+    int keep;            /* what has room stays from pass to pass */
+    size_t plot_extra;   /* how much of `other` is there only because activations have plots */
+    double plot_gain_ns; /* what a pass gains by these, all else being equal */
+    int unplot;          /* out: the plan is one without them, whose room weights have a better use for */
+    struct swn_plan plan;
 };
 
 struct swn_thread_state {
@@ -162,7 +178,7 @@ struct swn_engine {
     uint64_t slices, stripes, stripes_refused, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans,
         untracked, live_bytes, demand_peak;
     uint64_t live_recent;   /* most live bytes of late */
-    double plan_compute_ns; /* a pass with everything in memory, as the plan in force has it */
+    struct swn_draft in_force; /* the plan, once there is one */
     int plan_short;         /* its passes are short of the disk, see swn_plan.h */
     struct swn_drift drift;
     struct swn_fetch *fork_paused;
@@ -273,25 +289,14 @@ size_t swn_policy_other_held(struct swn_engine *e);
 size_t swn_policy_other_peak(const struct swn_engine *e);
 size_t swn_policy_other_needed(const struct swn_engine *e);
 size_t swn_policy_minimum(struct swn_engine *e);
-/* A plan in the making. The steps may be taken apart: making it needs no lock. */
-struct swn_draft {
-    uint32_t *ids;
-    struct swn_plan_node *nodes;
-    size_t n, other;
-    uint64_t goal; /* the budget for weights, the window and other */
-    struct swn_plan_disk disk;
-    int keep;            /* what has room stays from pass to pass */
-    size_t plot_extra;   /* how much of `other` is there only because activations have plots */
-    double plot_gain_ns; /* what a pass gains by these, all else being equal */
-    int unplot;          /* out: the plan is one without them, whose room weights have a better use for */
-    struct swn_plan plan;
-};
 /* The disk as its last reads were. */
 struct swn_plan_disk swn_policy_disk(struct swn_engine *e);
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out);
 void swn_policy_drop_draft(struct swn_draft *d);
 int swn_policy_make_plan(struct swn_draft *d);
-int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d);
+/* Puts it into force; then it is e->in_force, and *d empty. -EAGAIN: a weight that it knows is gone, -EBUSY: part of it
+ * could not be carried out now, and it is to be tried again. */
+int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d);
 
 /* swn_cut.c */
 int swn_cut_in_use(const struct swn_range *r);
@@ -320,8 +325,11 @@ void swn_cut_unkept(struct swn_engine *e, const struct swn_op *op, const struct 
 /* swn_policy_drift.c */
 /* A thread has begun another pass. With several threads this is not everybody's. */
 void swn_policy_passed(struct swn_engine *e);
-/* A plan is in force that counts on a disk of this speed. */
+/* The plan in force is right for the machine as it is now, and a disk of this speed. */
 void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns);
+/* Whether what is planned in the draft, for the machine as it is now, is worth putting into force. If so, the plan is
+ * dirty. */
+int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d);
 
 /* swn_policy_room.c */
 int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);

@@ -46,7 +46,7 @@ void swn_needs_read(struct swn_needs *n, int settle)
         n->weights = node_bytes(e);
         /* Warm pages make activations fast, and the window is there as long as anything was ever streamed. */
         n->demand = n->weights + other + other / 4 + 4 * MIB;
-        n->latency = e->plan_compute_ns / 1e9;
+        n->latency = e->in_force.plan.compute_ns / 1e9;
     } else {
         n->weights = e->live_bytes;
         n->demand = unplanned_demand(e, few);

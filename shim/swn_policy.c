@@ -395,7 +395,7 @@ static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_no
 {
     uint64_t budget = d->goal > other ? d->goal - other : 0;
     return d->keep ? swn_plan_predict(nodes, d->n, budget, &d->disk, out)
-                   : swn_plan_ring(nodes, d->n, budget, d->disk.bytes_per_ns, d->disk.read_ns, out);
+                   : swn_plan_ring(nodes, d->n, budget, &d->disk, out);
 }
 
 /* No plan for so much takes less: it computes with everything, and reads what does not fit. */
@@ -452,9 +452,7 @@ static int is_short(const struct swn_engine *e, const struct swn_draft *d)
                                   d->plan.compute_ns * (e->plan_short ? STILL_SHORT : 1), d->disk.bytes_per_ns);
 }
 
-/* Puts a plan into force. -EAGAIN: a weight that it knows is gone, -EBUSY: it is in force, but what is in use keeps
- * part of it from being carried out now; it is tried again. */
-int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
+int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
 {
     for (size_t i = 0; i < d->n; i++)
         if (!swn_node_of(e, d->ids[i]))
@@ -474,24 +472,28 @@ int swn_policy_adopt(struct swn_engine *e, const struct swn_draft *d)
         e->plan_since_ns = swn_now_ns();
     e->plan_goal = d->goal;
     e->planned_other = d->other;
-    e->plan_compute_ns = d->plan.compute_ns;
+    e->drift.planned_speed = d->disk.bytes_per_ns;
     swn_policy_drift_begin(e, d->disk.bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);
+    swn_policy_drop_draft(&e->in_force);
+    e->in_force = *d;
+    *d = (struct swn_draft){0};
     return 0;
 }
 
-/* A new plan, when the thread's order has been right for a whole cycle. */
+/* A new plan, when the thread's order has been right for a whole cycle; or a look whether there is a better one. */
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
 {
     struct swn_draft draft;
-    if (!e->plan_dirty || !e->pool || t->cursor.run < t->next_plan_try)
+    if ((!e->plan_dirty && !e->drift.due) || !e->pool || t->cursor.run < t->next_plan_try)
         return;
     t->next_plan_try = t->cursor.run + 16;
     if (swn_policy_draft(e, t, &draft))
         return;
-    if (!swn_policy_make_plan(&draft) && !swn_policy_adopt(e, &draft))
-        swn_load_learned(e, draft.ids, draft.n, t->cursor.anchor);
+    if (!swn_policy_make_plan(&draft) && (e->plan_dirty || swn_policy_outdated(e, &draft)) &&
+        !swn_policy_adopt(e, &draft))
+        swn_load_learned(e, e->in_force.ids, e->in_force.n, t->cursor.anchor);
     swn_policy_drop_draft(&draft);
 }
 

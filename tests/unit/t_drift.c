@@ -1,5 +1,6 @@
-/* Description: a plan is made anew where the disk or the operators have been others than it is for, for long, and less
- * often each time; and where pages go and come back in every pass for what it leaves too little. */
+/* Description: where the disk or the operators have been others than a plan is for, for long, it is looked at, and made
+ * anew if a better one is to be had, less often each time; and where pages go and come back in every pass for what it
+ * leaves too little. */
 #define _GNU_SOURCE
 #include "swn_engine_fixture.h"
 
@@ -35,16 +36,45 @@ uint64_t __wrap_swn_now_ns(void)
     return clock_ns ? clock_ns : __real_swn_now_ns();
 }
 
-/* After how many passes, of at most so many, a plan is due. */
+/* After how many passes, of at most so many, there is to be a look, or a plan. */
 static unsigned due_after(unsigned most)
 {
     for (unsigned i = 1; i <= most; i++) {
         clock_ns += PASS_NS;
         swn_policy_passed(e);
-        if (e->plan_dirty)
+        CHECK(!e->plan_dirty);
+        if (e->drift.due)
             return i;
     }
     return 0;
+}
+
+/* Eight weights, of which half fit. */
+#define WEIGHTS 8
+
+static void draft(struct swn_draft *d, struct swn_plan_node *planned, int keep)
+{
+    static uint32_t ids[WEIGHTS] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        planned[i] = (struct swn_plan_node){.bytes = 4 * MIB, .compute_ns = 4e6};
+    *d = (struct swn_draft){.ids = ids,
+                            .nodes = planned,
+                            .n = WEIGHTS,
+                            .goal = 16 * MIB,
+                            .disk = __wrap_swn_policy_disk(e),
+                            .keep = keep};
+    CHECK(swn_policy_make_plan(d) == 0);
+}
+
+/* The plan in force keeps nothing. Whether it is outdated by the one that is best now. */
+static int look(void)
+{
+    static struct swn_plan_node old[WEIGHTS], new[WEIGHTS];
+    struct swn_draft d;
+    if (!e->in_force.n)
+        draft(&e->in_force, old, 0);
+    draft(&d, new, 1);
+    return swn_policy_outdated(e, &d);
 }
 
 static void adopt(void)
@@ -69,21 +99,61 @@ static void another_disk(void *arg)
     (void)arg;
     begin();
     CHECK(due_after(100) == 0);
-    speed = SPEED * 1.2;
+    speed = SPEED * 1.05;
     CHECK(due_after(100) == 0);
-    speed = SPEED * 1.3;
+    speed = SPEED / 4; /* too slow to read all of them while they are computed with */
     CHECK(due_after(100) == 8);
+    CHECK(look() && e->plan_dirty);
     adopt();
     CHECK(due_after(100) == 0);
-    speed = SPEED;
+    speed = SPEED / 8;
     CHECK(due_after(100) == 16); /* the second time it takes longer */
+    CHECK(look() && e->plan_dirty);
     adopt();
-    speed = SPEED / 2;
+    speed = SPEED / 4;
     CHECK(due_after(31) == 0);
-    speed = SPEED; /* one pass as planned: from the beginning */
+    speed = SPEED / 8; /* one pass as planned: from the beginning */
     CHECK(due_after(1) == 0);
-    speed = SPEED / 2;
+    speed = SPEED / 4;
     CHECK(due_after(100) == 32);
+}
+
+/* A plan that is as good as any for the disk as it is now stays, and it is the next change that counts. */
+static void good_enough(void *arg)
+{
+    (void)arg;
+    begin();
+    speed = SPEED / 4;
+    CHECK(due_after(100) == 8 && look());
+    adopt();
+    speed = SPEED * 2;
+    CHECK(due_after(100) == 16);
+    CHECK(!look() && !e->plan_dirty);
+    CHECK(due_after(100) == 0);
+    speed = SPEED * 4;
+    CHECK(due_after(100) == 8); /* nothing was made anew for it */
+    CHECK(!look());
+    speed = SPEED * 8;
+    CHECK(due_after(100) == 8);
+    e->in_force.nodes[2].bytes += 4096; /* not the same weights any more */
+    CHECK(look() && e->plan_dirty);
+    adopt();
+    e->in_force.nodes[2].bytes -= 4096;
+    CHECK(!look());
+    e->in_force.n--;
+    CHECK(look());
+}
+
+/* Passes that are as slow as they were are no reason: the time to be had by another plan is. */
+static void mostly_kept(void *arg)
+{
+    static struct swn_plan_node old[WEIGHTS];
+    (void)arg;
+    begin();
+    draft(&e->in_force, old, 1);
+    speed = SPEED / 8;
+    CHECK(due_after(100) == 8);
+    CHECK(!look() && !e->plan_dirty);
 }
 
 static void other_operators(void *arg)
@@ -94,6 +164,8 @@ static void other_operators(void *arg)
     CHECK(due_after(100) == 0);
     nodes[2].compute_ns = COMPUTE_NS / 2 * 1.2;
     CHECK(due_after(100) == 8);
+    speed = SPEED / 4;
+    CHECK(look());
     adopt();
     nodes[0].compute_ns = nodes[2].compute_ns = COMPUTE_NS / 2;
     CHECK(due_after(100) == 16);
@@ -108,11 +180,11 @@ static void not_at_once(void *arg)
     for (unsigned i = 0; i < 1000; i++) {
         clock_ns += 900000;
         swn_policy_passed(e);
-        CHECK(!e->plan_dirty);
+        CHECK(!e->drift.due);
     }
     clock_ns += 200000000;
     swn_policy_passed(e);
-    CHECK(e->plan_dirty);
+    CHECK(e->drift.due);
     adopt();
     speed = SPEED;
     e->settling = 1;
@@ -178,6 +250,8 @@ static void room_for_what_leaves(void *arg)
 }
 
 IN_A_CHILD(another_disk, 60)
+IN_A_CHILD(good_enough, 60)
+IN_A_CHILD(mostly_kept, 60)
 IN_A_CHILD(other_operators, 60)
 IN_A_CHILD(not_at_once, 60)
 IN_A_CHILD(too_little_room, 60)
@@ -186,8 +260,9 @@ IN_A_CHILD(room_for_what_leaves, 60)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_disk),         cmocka_unit_test(test_other_operators),
-        cmocka_unit_test(test_not_at_once),          cmocka_unit_test(test_too_little_room),
+        cmocka_unit_test(test_another_disk),     cmocka_unit_test(test_good_enough),
+        cmocka_unit_test(test_mostly_kept),      cmocka_unit_test(test_other_operators),
+        cmocka_unit_test(test_not_at_once),      cmocka_unit_test(test_too_little_room),
         cmocka_unit_test(test_room_for_what_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

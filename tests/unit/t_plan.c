@@ -24,6 +24,10 @@
 #define BANDWIDTH 2.0 /* bytes per ns */
 #define LATENCY 1e5
 
+static const struct swn_plan_disk usual_disk = {.bytes_per_ns = BANDWIDTH, .read_ns = LATENCY};
+/* One whose reads cost nothing but their bytes. */
+static const struct swn_plan_disk prompt_disk = {.bytes_per_ns = BANDWIDTH};
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SLOWER 8
 #else
@@ -96,8 +100,8 @@ static void nothing_to_plan(void **state)
     (void)state;
     struct swn_plan_node node = {.bytes = MIB};
     struct swn_plan plan;
-    assert_int_equal(swn_plan_make(&node, 0, MIB, BANDWIDTH, LATENCY, &plan), -EINVAL);
-    assert_int_equal(swn_plan_make(NULL, 0, 0, BANDWIDTH, LATENCY, &plan), -EINVAL);
+    assert_int_equal(swn_plan_make(&node, 0, MIB, &usual_disk, &plan), -EINVAL);
+    assert_int_equal(swn_plan_make(NULL, 0, 0, &usual_disk, &plan), -EINVAL);
 }
 
 /* What is stored in half the bytes takes half the time to read, and no less of the window. */
@@ -110,8 +114,8 @@ static void half_the_bytes(void **state)
         nodes[i] = halved[i] = (struct swn_plan_node){.bytes = 8 * MIB, .compute_ns = 1e5};
         halved[i].saved = 0.5;
     }
-    assert_int_equal(swn_plan_make(nodes, 32, 64 * MIB, BANDWIDTH, 0, &plan), 0);
-    assert_int_equal(swn_plan_make(halved, 32, 64 * MIB, BANDWIDTH, 0, &half), 0);
+    assert_int_equal(swn_plan_make(nodes, 32, 64 * MIB, &prompt_disk, &plan), 0);
+    assert_int_equal(swn_plan_make(halved, 32, 64 * MIB, &prompt_disk, &half), 0);
     check(nodes, 32, 64 * MIB, &plan);
     assert_true(half.latency_ns > plan.latency_ns * 0.45 && half.latency_ns < plan.latency_ns * 0.55);
     assert_true(half.kept_bytes + half.window_bytes <= 64 * MIB && half.window_bytes >= 8 * MIB);
@@ -125,7 +129,7 @@ static void all_fits(void **state)
     for (int k = 0; k < 200; k++) {
         size_t n = 1 + rnd() % 64;
         uint64_t total = random_nodes(nodes, n, 1), budget = total + (k % 2 ? rnd() % total : 0);
-        assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+        assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
         for (size_t i = 0; i < n; i++)
             assert_int_equal(nodes[i].keep, 1);
         assert_int_equal(plan.kept_bytes, total);
@@ -145,7 +149,7 @@ static void within_the_budget(void **state)
         size_t n = 1 + rnd() % 48;
         uint64_t total = random_nodes(nodes, n, uniform(0, 3));
         uint64_t budget = 8 * MIB + (uint64_t)(uniform(0, 1.05) * (double)total);
-        assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+        assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
         check(nodes, n, budget, &plan);
         for (size_t i = 0; i < n; i++) {
             oversize += nodes[i].oversize != 0;
@@ -161,11 +165,11 @@ static void narrow_windows(void **state)
     (void)state;
     struct swn_plan plan;
     struct swn_plan_node small[2] = {{.bytes = 900 * KIB, .compute_ns = 1e6}, {.bytes = 600 * KIB, .compute_ns = 1e6}};
-    assert_int_equal(swn_plan_make(small, 2, 500 * KIB, BANDWIDTH, LATENCY, &plan), 0);
+    assert_int_equal(swn_plan_make(small, 2, 500 * KIB, &usual_disk, &plan), 0);
     assert_true(small[0].oversize && small[1].oversize);
     check(small, 2, 500 * KIB, &plan);
     /* A window of less than a MiB is better than none, where that is all there is. */
-    assert_int_equal(swn_plan_make(small, 2, 900 * KIB, BANDWIDTH, LATENCY, &plan), 0);
+    assert_int_equal(swn_plan_make(small, 2, 900 * KIB, &usual_disk, &plan), 0);
     assert_true(plan.window_bytes >= 600 * KIB && !small[1].oversize);
     check(small, 2, 900 * KIB, &plan);
     /* MobileNetV2's last layers within 4 MiB, and within 3: slices of one MiB or less. */
@@ -174,13 +178,13 @@ static void narrow_windows(void **state)
                                         {.bytes = 1200 * KIB, .compute_ns = 1e6},
                                         {.bytes = 1600 * KIB, .compute_ns = 3e6},
                                         {.bytes = 5000 * KIB, .compute_ns = 2e6, .unit = 320 * KIB}};
-        assert_int_equal(swn_plan_make(last, 4, budget, BANDWIDTH, LATENCY, &plan), 0);
+        assert_int_equal(swn_plan_make(last, 4, budget, &usual_disk, &plan), 0);
         assert_true(last[3].sliced && !last[2].oversize);
         check(last, 4, budget, &plan);
     }
     /* A layer that just fits the window next to one that just does not. */
     struct swn_plan_node close[3] = {{.bytes = 100 * MIB}, {.bytes = 110 * MIB}, {.bytes = 10 * MIB}};
-    assert_int_equal(swn_plan_make(close, 3, 105 * MIB, BANDWIDTH, LATENCY, &plan), 0);
+    assert_int_equal(swn_plan_make(close, 3, 105 * MIB, &usual_disk, &plan), 0);
     assert_true(plan.window_bytes > 0);
     assert_true(close[1].oversize);
     assert_false(close[2].oversize);
@@ -211,7 +215,7 @@ static double best_of_all(const struct swn_plan_node *given, size_t n, uint64_t 
                 if (window < largest || kept + window > budget || window == tried)
                     continue;
                 tried = window;
-                double t = swn_plan_simulate(nodes, n, window, BANDWIDTH, LATENCY);
+                double t = swn_plan_simulate(nodes, n, window, &usual_disk);
                 best = best < 0 || t < best ? t : best;
             }
     }
@@ -231,7 +235,7 @@ static void close_to_the_best(void **state)
         uint64_t budget = 8 * MIB + (uint64_t)(uniform(0.2, 1) * (double)total);
         if (total <= budget)
             continue;
-        assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+        assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
         double best = best_of_all(nodes, n, budget);
         if (best < 0) /* a layer larger than the budget: nothing to compare with */
             continue;
@@ -253,7 +257,7 @@ static void close_to_the_best(void **state)
 static double latency_at(struct swn_plan_node *nodes, size_t n, uint64_t budget)
 {
     struct swn_plan plan;
-    assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+    assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
     check(nodes, n, budget, &plan);
     return plan.latency_ns;
 }
@@ -327,7 +331,7 @@ static void resnet_101(void **state)
     for (size_t k = 0; k < 3; k++) {
         uint64_t budget = total * (uint64_t)percent[k] / 100;
         struct swn_plan plan;
-        assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+        assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
         check(nodes, n, budget, &plan);
         double least = (double)(total - budget + plan.window_bytes) / BANDWIDTH;
         least = least > 40e6 ? least : 40e6;
@@ -362,7 +366,7 @@ static void room_for_several_reads(void **state)
     for (uint64_t percent = 30; percent < 100; percent += 5) {
         struct swn_plan plan;
         uint64_t budget = total * percent / 100;
-        assert_int_equal(swn_plan_make(nodes, n, budget, BANDWIDTH, LATENCY, &plan), 0);
+        assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
         check(nodes, n, budget, &plan);
         assert_true(plan.window_bytes >= budget / 32);
     }
@@ -429,7 +433,7 @@ static void a_thousand_layers(void **state)
                                       .n = 1000,
                                       .other = 12 * MIB,
                                       .goal = total * part / 20 + 12 * MIB,
-                                      .disk = {.bytes_per_ns = BANDWIDTH, .read_ns = LATENCY},
+                                      .disk = usual_disk,
                                       .keep = 1,
                                       .plot_extra = plots ? 4 * MIB : 0};
                 double took = least_ms(time_plan, &(struct timed_plan){&d, nodes}, most);
@@ -449,19 +453,19 @@ static void what_follows_an_operator(void **state)
     (void)state;
     struct swn_plan_node node = {
         .bytes = 8 * MIB, .compute_ns = 10e6, .own_ns = 0.5e6, .unit = MIB, .sliced = 1, .piece = MIB};
-    double own = swn_plan_simulate(&node, 1, 2 * MIB, BANDWIDTH, 0);
+    double own = swn_plan_simulate(&node, 1, 2 * MIB, &prompt_disk);
     double late = 6.0 * (double)MIB / BANDWIDTH; /* six of the eight slices */
     assert_true(own > 9.5e6 + late && own < 10e6 + late);
     node.own_ns = 0; /* nobody knows: for all we know each slice takes its eighth of it */
-    double all = swn_plan_simulate(&node, 1, 2 * MIB, BANDWIDTH, 0);
+    double all = swn_plan_simulate(&node, 1, 2 * MIB, &prompt_disk);
     assert_true(all > 10e6 * 0.999 && all < 10e6 + (double)MIB / BANDWIDTH);
     /* Whole weights leave the window before what follows them: the next one comes meanwhile. */
     struct swn_plan_node whole[2] = {{.bytes = MIB, .compute_ns = 2e6}, {.bytes = MIB, .compute_ns = 2e6}};
     double reading = (double)MIB / BANDWIDTH;
-    double held = swn_plan_simulate(whole, 2, MIB, BANDWIDTH, 0);
+    double held = swn_plan_simulate(whole, 2, MIB, &prompt_disk);
     assert_true(held > (4e6 + 2 * reading) * 0.999 && held < (4e6 + 2 * reading) * 1.001);
     whole[0].own_ns = whole[1].own_ns = 0.5e6;
-    double left = swn_plan_simulate(whole, 2, MIB, BANDWIDTH, 0);
+    double left = swn_plan_simulate(whole, 2, MIB, &prompt_disk);
     assert_true(left > 4e6 * 0.999 && left < 4e6 * 1.001);
 }
 
@@ -537,7 +541,7 @@ static void vgg(void **state)
     struct swn_plan plan;
     for (uint64_t budget = 16; budget <= 560; budget += 16) {
         uint64_t total = vgg_nodes(nodes);
-        assert_int_equal(swn_plan_make(nodes, 16, budget * MIB, BANDWIDTH, LATENCY, &plan), 0);
+        assert_int_equal(swn_plan_make(nodes, 16, budget * MIB, &usual_disk, &plan), 0);
         check(nodes, 16, budget * MIB, &plan);
         for (size_t i = 0; i < 13; i++)
             assert_false(nodes[i].oversize);
@@ -563,7 +567,7 @@ static void vgg_sliced(void **state)
         uint64_t total = vgg_nodes(nodes);
         nodes[13].unit = 32 * 25088 * 4;
         nodes[14].unit = nodes[15].unit = 64 * KIB;
-        assert_int_equal(swn_plan_make(nodes, 16, budget * MIB, BANDWIDTH, LATENCY, &plan), 0);
+        assert_int_equal(swn_plan_make(nodes, 16, budget * MIB, &usual_disk, &plan), 0);
         check(nodes, 16, budget * MIB, &plan);
         if (budget * MIB >= total)
             break;
@@ -579,7 +583,7 @@ static void vgg_sliced(void **state)
     }
     /* A unit that no window holds twice is no use. */
     struct swn_plan_node wide[2] = {{.bytes = 64 * MIB, .unit = 33 * MIB}, {.bytes = 64 * MIB, .unit = 64 * KIB}};
-    assert_int_equal(swn_plan_make(wide, 2, 60 * MIB, BANDWIDTH, LATENCY, &plan), 0);
+    assert_int_equal(swn_plan_make(wide, 2, 60 * MIB, &usual_disk, &plan), 0);
     check(wide, 2, 60 * MIB, &plan);
     assert_true(wide[0].oversize && wide[1].sliced);
 }
@@ -594,24 +598,23 @@ static void vgg_lodged(void **state)
     uint64_t total = vgg_nodes(nodes), spare = 40 * MIB;
     for (size_t i = 13; i < 16; i++)
         nodes[i].unit = 64 * KIB;
-    assert_int_equal(swn_plan_make(nodes, 16, total / 2, BANDWIDTH, LATENCY, &plan), 0);
-    double without = swn_plan_simulate(nodes, 16, plan.window_bytes, BANDWIDTH, LATENCY);
+    assert_int_equal(swn_plan_make(nodes, 16, total / 2, &usual_disk, &plan), 0);
+    double without = swn_plan_simulate(nodes, 16, plan.window_bytes, &usual_disk);
     for (size_t i = 0; i < 16; i++)
         nodes[i].spare = spare;
-    double with = swn_plan_simulate(nodes, 16, plan.window_bytes, BANDWIDTH, LATENCY);
+    double with = swn_plan_simulate(nodes, 16, plan.window_bytes, &usual_disk);
     /* 40 MiB more that the disk can read ahead */
     assert_true(with < without - 0.8 * (double)spare / BANDWIDTH && with > without - 1.2 * (double)spare / BANDWIDTH);
     struct swn_plan_node again[16];
     memcpy(again, nodes, sizeof nodes);
     struct swn_plan same;
-    assert_int_equal(swn_plan_make(again, 16, total / 2, BANDWIDTH, LATENCY, &same), 0);
+    assert_int_equal(swn_plan_make(again, 16, total / 2, &usual_disk, &same), 0);
     assert_true(same.window_bytes == plan.window_bytes && same.streamed_bytes == plan.streamed_bytes);
-    const struct swn_plan_disk disk = {BANDWIDTH, LATENCY, 0, 0};
-    assert_int_equal(swn_plan_predict(again, 16, total / 2, &disk, &same), 0);
-    double predicted = swn_plan_simulate(again, 16, same.window_bytes, BANDWIDTH, LATENCY);
+    assert_int_equal(swn_plan_predict(again, 16, total / 2, &usual_disk, &same), 0);
+    double predicted = swn_plan_simulate(again, 16, same.window_bytes, &usual_disk);
     assert_true(same.latency_ns > predicted * 0.9999 && same.latency_ns < predicted * 1.0001);
     nodes[12].spare = 0; /* the last convolution needs all there is */
-    double late = swn_plan_simulate(nodes, 16, plan.window_bytes, BANDWIDTH, LATENCY);
+    double late = swn_plan_simulate(nodes, 16, plan.window_bytes, &usual_disk);
     assert_true(late > with + 0.5 * (double)spare / BANDWIDTH);
 }
 
@@ -620,6 +623,7 @@ static void vgg_lodged(void **state)
 static void several_at_once(void **state)
 {
     (void)state;
+    const struct swn_plan_disk slow = {.bytes_per_ns = 1, .read_ns = LATENCY};
     unsigned held = 0;
     for (int round = 0; round < 400; round++) {
         struct swn_plan_node nodes[48];
@@ -633,7 +637,7 @@ static void several_at_once(void **state)
             largest = nodes[i].bytes > largest ? nodes[i].bytes : largest;
         }
         uint64_t budget = 3 * largest + rnd_below(total - 3 * largest);
-        assert_int_equal(swn_plan_make(nodes, 48, budget, 1, 1e5, &plan), 0);
+        assert_int_equal(swn_plan_make(nodes, 48, budget, &slow, &plan), 0);
         check(nodes, 48, budget, &plan);
         for (size_t i = 0; i < 48; i += 4) {
             uint64_t both = (nodes[i].keep ? 0 : nodes[i].bytes) + (nodes[i + 1].keep ? 0 : nodes[i + 1].bytes);
@@ -642,7 +646,7 @@ static void several_at_once(void **state)
         }
         for (size_t i = 0; i < 48; i++)
             nodes[i].joined = i < 47; /* all of them in one operator */
-        assert_int_equal(swn_plan_make(nodes, 48, budget, 1, 1e5, &plan), 0);
+        assert_int_equal(swn_plan_make(nodes, 48, budget, &slow, &plan), 0);
         check(nodes, 48, budget, &plan);
     }
     assert_true(held > 400);
@@ -690,7 +694,7 @@ static void nothing_kept(void **state)
     for (uint64_t budget = 64; budget <= 640; budget += 96) {
         uint64_t total = vgg_nodes(nodes);
         nodes[13].unit = 32 * 25088 * 4;
-        assert_int_equal(swn_plan_ring(nodes, 16, budget * MIB, BANDWIDTH, LATENCY, &plan), 0);
+        assert_int_equal(swn_plan_ring(nodes, 16, budget * MIB, &usual_disk, &plan), 0);
         assert_int_equal(plan.streamed_bytes, total);
         assert_int_equal(plan.window_bytes, budget * MIB * 15 / 16);
         assert_int_equal(nodes[13].sliced, nodes[13].bytes > plan.window_bytes);
@@ -699,17 +703,18 @@ static void nothing_kept(void **state)
         for (size_t i = 0; i < 16; i++)
             assert_true(!nodes[i].keep && !nodes[i].keep_bytes);
     }
-    assert_int_equal(swn_plan_ring(nodes, 0, MIB, BANDWIDTH, LATENCY, &plan), -EINVAL);
+    assert_int_equal(swn_plan_ring(nodes, 0, MIB, &usual_disk, &plan), -EINVAL);
 }
 
 static struct swn_plan plan_of(struct swn_plan_node *nodes, const double (*layers)[2], size_t n, double budget_mib,
                                double speed)
 {
+    const struct swn_plan_disk disk = {.bytes_per_ns = speed, .read_ns = LATENCY};
     struct swn_plan plan;
     for (size_t i = 0; i < n; i++)
         nodes[i] =
             (struct swn_plan_node){.bytes = (uint64_t)(layers[i][0] * (double)MIB), .compute_ns = layers[i][1] * 1e6};
-    assert_int_equal(swn_plan_make(nodes, n, (uint64_t)(budget_mib * (double)MIB), speed, 1e5, &plan), 0);
+    assert_int_equal(swn_plan_make(nodes, n, (uint64_t)(budget_mib * (double)MIB), &disk, &plan), 0);
     return plan;
 }
 
