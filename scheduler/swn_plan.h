@@ -56,8 +56,8 @@ struct swn_plan_disk {
     double lend_ns; /* what the program itself spends on each read, to be lent its bytes and to return them */
 };
 
-/* nodes in the order they are read; the fastest plan for exactly that disk. budget: bytes for kept weights and the window
- * together. Returns 0, -EINVAL for n == 0, or -ENOMEM. */
+/* nodes in the order they are read; the fastest plan for exactly that disk. budget: bytes for kept weights and the
+ * window together. Returns 0, -EINVAL for n == 0, or -ENOMEM. */
 int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
                   struct swn_plan *out);
 

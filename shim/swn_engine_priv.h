@@ -177,9 +177,9 @@ struct swn_engine {
     uint64_t filled, dropped, placed;
     uint64_t slices, stripes, stripes_refused, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans,
         untracked, live_bytes, demand_peak;
-    uint64_t live_recent;   /* most live bytes of late */
+    uint64_t live_recent;      /* most live bytes of late */
     struct swn_draft in_force; /* the plan, once there is one */
-    int plan_short;         /* its passes are short of the disk, see swn_plan.h */
+    int plan_short;            /* its passes are short of the disk, see swn_plan.h */
     struct swn_drift drift;
     struct swn_fetch *fork_paused;
     int forked;

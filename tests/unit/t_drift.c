@@ -57,12 +57,8 @@ static void draft(struct swn_draft *d, struct swn_plan_node *planned, int keep)
     static uint32_t ids[WEIGHTS] = {1, 2, 3, 4, 5, 6, 7, 8};
     for (unsigned i = 0; i < WEIGHTS; i++)
         planned[i] = (struct swn_plan_node){.bytes = 4 * MIB, .compute_ns = 4e6};
-    *d = (struct swn_draft){.ids = ids,
-                            .nodes = planned,
-                            .n = WEIGHTS,
-                            .goal = 16 * MIB,
-                            .disk = __wrap_swn_policy_disk(e),
-                            .keep = keep};
+    *d = (struct swn_draft){
+        .ids = ids, .nodes = planned, .n = WEIGHTS, .goal = 16 * MIB, .disk = __wrap_swn_policy_disk(e), .keep = keep};
     CHECK(swn_policy_make_plan(d) == 0);
 }
 
@@ -260,9 +256,9 @@ IN_A_CHILD(room_for_what_leaves, 60)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_disk),     cmocka_unit_test(test_good_enough),
-        cmocka_unit_test(test_mostly_kept),      cmocka_unit_test(test_other_operators),
-        cmocka_unit_test(test_not_at_once),      cmocka_unit_test(test_too_little_room),
+        cmocka_unit_test(test_another_disk),         cmocka_unit_test(test_good_enough),
+        cmocka_unit_test(test_mostly_kept),          cmocka_unit_test(test_other_operators),
+        cmocka_unit_test(test_not_at_once),          cmocka_unit_test(test_too_little_room),
         cmocka_unit_test(test_room_for_what_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
