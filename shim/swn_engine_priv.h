@@ -39,11 +39,11 @@ struct swn_node {
 
 /* How far the machine is from what the plan in force was made for, see swn_policy_drift.c. */
 struct swn_drift {
-    double planned_speed;     /* the disk's, in bytes per ns, when it was made */
     double speed, compute_ns; /* then, or when it was looked at last; the latter of all weights' operators together */
     unsigned passes;          /* in a row, with others */
     uint64_t since_ns;        /* when these began */
     int due;                  /* it is to be looked at */
+    uint64_t looks;           /* after which it stayed */
     unsigned plans;           /* made for that reason, up to some number; fewer after looks that came to nothing */
     unsigned short_passes;    /* in a row, that had too little for activations */
     uint64_t dropped;         /* what had been let go of when the last pass ended */
@@ -327,6 +327,9 @@ void swn_cut_unkept(struct swn_engine *e, const struct swn_op *op, const struct 
 void swn_policy_passed(struct swn_engine *e);
 /* The plan in force is right for the machine as it is now, and a disk of this speed. */
 void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns);
+/* Whether passes under the draft's plan are short of the disk. Those that were are for a little longer, so that slices
+ * of small weights do not come and go with every plan. */
+int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft *d);
 /* Whether what is planned in the draft, for the machine as it is now, is worth putting into force. If so, the plan is
  * dirty. */
 int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d);

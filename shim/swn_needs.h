@@ -10,7 +10,7 @@
 struct swn_needs {
     uint64_t minimum, demand, weights, resident;
     double latency; /* seconds of a pass with all of it in memory; 0: not known yet */
-    uint64_t plans; /* changes with every new plan */
+    uint64_t plans; /* changes with every new plan, and when the one in force stays that of another machine */
     size_t points;
     struct swn_divide_point curve[SWN_WIRE_POINTS];
 };

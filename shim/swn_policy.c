@@ -276,9 +276,6 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
     uint32_t *cycle = malloc(most * sizeof *cycle);
     if (!cycle)
         return 0;
-    for (size_t i = 0; i < e->node_count; i++)
-        for (struct swn_range *r = e->nodes[i].range; r; r = r->rest)
-            r->oversize = 0;
     unsigned char *seen = calloc(e->node_count + 1, 1);
     for (struct swn_thread_state *t = e->threads; seen && t; t = t->next) {
         size_t len = swn_order_cycle(e->order, &t->cursor, cycle, most);
@@ -443,9 +440,7 @@ static void say_plan(const struct swn_draft *d)
             d->disk.read_ns / 1e6, d->disk.wait_ns / 1e6, d->plan.latency_ns / 1e6, d->plan.compute_ns / 1e6);
 }
 
-/* Whether its passes are short of the disk. Those that were are for a little longer, so that slices of small weights do
- * not come and go with every plan. */
-static int is_short(const struct swn_engine *e, const struct swn_draft *d)
+int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft *d)
 {
     uint64_t budget = d->keep && d->goal > d->other ? d->goal - d->other : 0;
     return swn_plan_short_of_disk(d->plan.kept_bytes + d->plan.streamed_bytes, budget,
@@ -457,11 +452,14 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
     for (size_t i = 0; i < d->n; i++)
         if (!swn_node_of(e, d->ids[i]))
             return -EAGAIN;
+    for (size_t i = 0; i < e->node_count; i++)
+        for (struct swn_range *r = e->nodes[i].range; r; r = r->rest)
+            r->oversize = 0;
     if (d->unplot)
         swn_places_refuse(e);
     int uncut = apply(e, d->nodes, d->ids, d->n);
     e->planned = 1;
-    e->plan_short = is_short(e, d);
+    e->plan_short = swn_policy_short_of_disk(e, d);
     int err = swn_policy_resize_window(e, swn_round_up(d->plan.window_bytes, SWN_GRANULE));
     swn_pool_ring(e->pool);
     if (uncut || err == -ENOMEM) /* one that can never be as wide stays as it is */
@@ -472,7 +470,6 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
         e->plan_since_ns = swn_now_ns();
     e->plan_goal = d->goal;
     e->planned_other = d->other;
-    e->drift.planned_speed = d->disk.bytes_per_ns;
     swn_policy_drift_begin(e, d->disk.bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);

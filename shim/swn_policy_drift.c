@@ -2,8 +2,8 @@
  * writes what had to leave, and operators wait for pages that are new; later what else runs comes and goes. Where the
  * disk or the operators have become others, another plan is made, and takes the place of the one in force if that, as
  * the machine is now, takes longer. */
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "swn_engine_priv.h"
 
@@ -37,45 +37,68 @@ void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns)
     e->drift.speed = bytes_per_ns;
     e->drift.compute_ns = computing(e);
     e->drift.passes = 0;
+    e->drift.since_ns = swn_now_ns();
     e->drift.due = 0;
 }
 
-/* How long a pass takes under the plan in force, if everything is as the draft has it. 0: not to be had. */
-static double as_it_is(const struct swn_draft *plan, const struct swn_draft *now)
+/* Where each weight is in the plan in force, plus one, by its node; NULL without memory. */
+static uint32_t *places_in_force(struct swn_engine *e)
 {
-    struct swn_plan_node *nodes = malloc(now->n * sizeof *nodes);
-    if (!nodes)
-        return 0;
-    for (size_t i = 0; i < now->n; i++) {
-        const struct swn_plan_node *node = &plan->nodes[i];
-        nodes[i] = now->nodes[i];
-        nodes[i].keep = node->keep;
-        nodes[i].sliced = node->sliced;
-        nodes[i].piece = node->piece;
-        nodes[i].keep_bytes = node->keep_bytes;
-        nodes[i].oversize = node->oversize;
+    uint32_t *at = calloc(e->node_count + 1, sizeof *at);
+    for (size_t i = 0; at && i < e->in_force.n; i++) {
+        struct swn_node *node = swn_node_of(e, e->in_force.ids[i]);
+        if (node)
+            at[node - e->nodes] = (uint32_t)i + 1;
     }
-    double ns = swn_plan_simulate(nodes, now->n, plan->plan.window_bytes, &now->disk);
+    return at;
+}
+
+/* How long a pass takes under the plan in force, if everything is as the draft has it, which may begin with another
+ * weight. INFINITY: it is for other weights. 0: there is no memory to find out. */
+static double as_it_is(struct swn_engine *e, const struct swn_draft *now)
+{
+    const struct swn_draft *plan = &e->in_force;
+    struct swn_plan_node *nodes = malloc(now->n * sizeof *nodes);
+    uint32_t *at = places_in_force(e);
+    double ns = plan->n == now->n ? 0 : INFINITY;
+    for (size_t i = 0; nodes && at && ns < INFINITY && i < now->n; i++) {
+        struct swn_node *node = swn_node_of(e, now->ids[i]);
+        const struct swn_plan_node *planned =
+            node && at[node - e->nodes] ? &plan->nodes[at[node - e->nodes] - 1] : NULL;
+        if (!planned || planned->bytes != now->nodes[i].bytes) {
+            ns = INFINITY;
+            break;
+        }
+        nodes[i] = now->nodes[i];
+        nodes[i].keep = planned->keep;
+        nodes[i].sliced = planned->sliced;
+        nodes[i].piece = planned->piece;
+        nodes[i].keep_bytes = planned->keep_bytes;
+        nodes[i].oversize = planned->oversize;
+        nodes[i].spare = swn_lodge_room(e, node);
+    }
+    if (nodes && at && ns < INFINITY)
+        ns = swn_plan_simulate(nodes, now->n, plan->plan.window_bytes, &now->disk);
     free(nodes);
+    free(at);
     return ns;
 }
 
-static int same_weights(const struct swn_draft *a, const struct swn_draft *b)
+/* The plan stays, and what is said of it to others is as the machine is now. */
+static void stay(struct swn_engine *e, const struct swn_draft *d)
 {
-    if (a->n != b->n || memcmp(a->ids, b->ids, a->n * sizeof *a->ids))
-        return 0;
-    for (size_t i = 0; i < a->n; i++)
-        if (a->nodes[i].bytes != b->nodes[i].bytes)
-            return 0;
-    return 1;
+    swn_policy_drift_begin(e, d->disk.bytes_per_ns);
+    e->in_force.plan.compute_ns = d->plan.compute_ns;
+    e->drift.plans -= e->drift.plans > 0;
+    e->drift.looks++;
 }
 
 int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d)
 {
     double better = d->plan.latency_ns + (d->unplot ? d->plot_gain_ns : 0);
-    if (same_weights(&e->in_force, d) && as_it_is(&e->in_force, d) <= better * (1 + SWN_PLAN_NOISE)) {
-        swn_policy_drift_begin(e, d->disk.bytes_per_ns);
-        e->drift.plans -= e->drift.plans > 0;
+    /* Only once a plan says that passes are short of the disk, operators offer slices that make a better one. */
+    if (swn_policy_short_of_disk(e, d) == e->plan_short && as_it_is(e, d) <= better * (1 + SWN_PLAN_NOISE)) {
+        stay(e, d);
         return 0;
     }
     e->drift.plans += e->drift.plans < PLANS_MOST;

@@ -3,6 +3,7 @@
  * leaves too little. */
 #define _GNU_SOURCE
 #include "swn_engine_fixture.h"
+#include "swn_needs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,15 +12,17 @@
 
 #define PASS_NS (uint64_t)300000000
 #define SPEED 2.0
-#define COMPUTE_NS 10e6
+/* Weights, of which half fit, and the operator of each; one more is gone. */
+#define WEIGHTS 8
+#define WEIGHT (4 * MIB)
+#define COMPUTE_NS 4e6
 
 static struct swn_engine *const e = &swn_engine_one;
 static double speed = SPEED;
 static uint64_t clock_ns;
 static struct swn_range range;
-static struct swn_node nodes[3] = {{.range = &range, .compute_ns = COMPUTE_NS / 2},
-                                   {.range = NULL, .compute_ns = 1e12}, /* gone */
-                                   {.range = &range, .compute_ns = COMPUTE_NS / 2}};
+static struct swn_node nodes[WEIGHTS + 1];
+static uint32_t ids[2 * WEIGHTS]; /* in order, twice */
 
 struct swn_plan_disk __wrap_swn_policy_disk(struct swn_engine *engine);
 uint64_t __wrap_swn_now_ns(void);
@@ -49,16 +52,23 @@ static unsigned due_after(unsigned most)
     return 0;
 }
 
-/* Eight weights, of which half fit. */
-#define WEIGHTS 8
-
-static void draft(struct swn_draft *d, struct swn_plan_node *planned, int keep)
+static void compute(double ns)
 {
-    static uint32_t ids[WEIGHTS] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (unsigned i = 0; i <= WEIGHTS; i++)
+        nodes[i].compute_ns = nodes[i].range ? ns : 1e12;
+}
+
+/* A plan for the machine as it is now, of an order that begins with that weight. */
+static void draft(struct swn_draft *d, struct swn_plan_node *planned, unsigned first, int keep)
+{
     for (unsigned i = 0; i < WEIGHTS; i++)
-        planned[i] = (struct swn_plan_node){.bytes = 4 * MIB, .compute_ns = 4e6};
-    *d = (struct swn_draft){
-        .ids = ids, .nodes = planned, .n = WEIGHTS, .goal = 16 * MIB, .disk = __wrap_swn_policy_disk(e), .keep = keep};
+        planned[i] = (struct swn_plan_node){.bytes = WEIGHT, .compute_ns = nodes[0].compute_ns};
+    *d = (struct swn_draft){.ids = ids + first,
+                            .nodes = planned,
+                            .n = WEIGHTS,
+                            .goal = WEIGHTS * WEIGHT / 2,
+                            .disk = __wrap_swn_policy_disk(e),
+                            .keep = keep};
     CHECK(swn_policy_make_plan(d) == 0);
 }
 
@@ -68,14 +78,20 @@ static int look(void)
     static struct swn_plan_node old[WEIGHTS], new[WEIGHTS];
     struct swn_draft d;
     if (!e->in_force.n)
-        draft(&e->in_force, old, 0);
-    draft(&d, new, 1);
+        draft(&e->in_force, old, 0, 0);
+    draft(&d, new, 3, 1);
     return swn_policy_outdated(e, &d);
 }
 
 static void adopt(void)
 {
+    struct swn_draft d = {.keep = 1, .disk.bytes_per_ns = speed};
+    for (unsigned i = 0; i <= WEIGHTS; i++)
+        d.plan.compute_ns += nodes[i].range ? nodes[i].compute_ns : 0;
+    d.plan.streamed_bytes = WEIGHTS * WEIGHT;
+    d.goal = WEIGHTS * WEIGHT / 2;
     e->plan_dirty = 0;
+    e->plan_short = swn_policy_short_of_disk(e, &d);
     swn_policy_drift_begin(e, speed);
 }
 
@@ -83,7 +99,14 @@ static void begin(void)
 {
     CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
     e->nodes = nodes;
-    e->node_count = 3;
+    e->node_count = WEIGHTS + 1;
+    for (unsigned i = 0; i <= WEIGHTS; i++) {
+        nodes[i] = (struct swn_node){.id = i + 1, .range = i == 1 ? NULL : &range};
+        ids[i ? i - 1 : 0] = i == 1 ? ids[0] : i + 1;
+    }
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        ids[WEIGHTS + i] = ids[i];
+    compute(COMPUTE_NS);
     e->planned = 1;
     clock_ns = 1;
     e->drift.plans = 0;
@@ -119,23 +142,25 @@ static void good_enough(void *arg)
 {
     (void)arg;
     begin();
-    speed = SPEED / 4;
-    CHECK(due_after(100) == 8 && look());
-    adopt();
     speed = SPEED * 2;
-    CHECK(due_after(100) == 16);
+    CHECK(due_after(100) == 8);
     CHECK(!look() && !e->plan_dirty);
     CHECK(due_after(100) == 0);
     speed = SPEED * 4;
     CHECK(due_after(100) == 8); /* nothing was made anew for it */
     CHECK(!look());
+    e->drift.plans = 2;
     speed = SPEED * 8;
-    CHECK(due_after(100) == 8);
+    CHECK(due_after(100) == 32);
+    CHECK(!look());
+    speed = SPEED * 4;
+    CHECK(due_after(100) == 16);
     e->in_force.nodes[2].bytes += 4096; /* not the same weights any more */
     CHECK(look() && e->plan_dirty);
     adopt();
     e->in_force.nodes[2].bytes -= 4096;
     CHECK(!look());
+    CHECK(!e->plan_dirty);
     e->in_force.n--;
     CHECK(look());
 }
@@ -146,24 +171,67 @@ static void mostly_kept(void *arg)
     static struct swn_plan_node old[WEIGHTS];
     (void)arg;
     begin();
-    draft(&e->in_force, old, 1);
+    speed = SPEED / 4;
+    adopt();
+    draft(&e->in_force, old, 0, 1);
     speed = SPEED / 8;
     CHECK(due_after(100) == 8);
     CHECK(!look() && !e->plan_dirty);
+}
+
+/* Whoever only asks what a plan would be takes nothing from the one in force. */
+static void asking_changes_nothing(void *arg)
+{
+    uint32_t gathered[WEIGHTS + 1];
+    (void)arg;
+    begin();
+    range.oversize = 1;
+    swn_policy_gather(e, gathered, WEIGHTS + 1);
+    CHECK(range.oversize);
+}
+
+/* Operators offer slices of small weights only where a plan says that its passes are short of the disk. */
+static void short_of_disk(void *arg)
+{
+    static struct swn_plan_node old[WEIGHTS];
+    (void)arg;
+    begin();
+    draft(&e->in_force, old, 0, 1);
+    CHECK(!e->plan_short && !look());
+    speed = SPEED / 8;
+    CHECK(look());
+    adopt();
+    CHECK(e->plan_short && !look());
+}
+
+/* What the daemon divides memory by is how the machine is, whatever the plan. */
+static void others_are_told(void *arg)
+{
+    struct swn_needs before = {0}, after = {0};
+    (void)arg;
+    begin();
+    CHECK(!look());
+    swn_needs_read(&before, 0);
+    compute(2 * COMPUTE_NS);
+    CHECK(!look());
+    swn_needs_read(&after, 0);
+    CHECK(after.plans != before.plans && after.latency > 1.9 * before.latency);
 }
 
 static void other_operators(void *arg)
 {
     (void)arg;
     begin();
-    nodes[0].compute_ns = COMPUTE_NS / 2 * 1.2;
+    nodes[0].compute_ns *= 1.2;
     CHECK(due_after(100) == 0);
-    nodes[2].compute_ns = COMPUTE_NS / 2 * 1.2;
+    compute(COMPUTE_NS * 1.2);
     CHECK(due_after(100) == 8);
-    speed = SPEED / 4;
-    CHECK(look());
+    CHECK(!look() && !e->plan_dirty);
+    compute(COMPUTE_NS / 8);
+    CHECK(due_after(100) == 8);
+    CHECK(look() && e->plan_dirty);
     adopt();
-    nodes[0].compute_ns = nodes[2].compute_ns = COMPUTE_NS / 2;
+    compute(COMPUTE_NS);
     CHECK(due_after(100) == 16);
 }
 
@@ -248,6 +316,9 @@ static void room_for_what_leaves(void *arg)
 IN_A_CHILD(another_disk, 60)
 IN_A_CHILD(good_enough, 60)
 IN_A_CHILD(mostly_kept, 60)
+IN_A_CHILD(short_of_disk, 60)
+IN_A_CHILD(asking_changes_nothing, 60)
+IN_A_CHILD(others_are_told, 60)
 IN_A_CHILD(other_operators, 60)
 IN_A_CHILD(not_at_once, 60)
 IN_A_CHILD(too_little_room, 60)
@@ -256,9 +327,15 @@ IN_A_CHILD(room_for_what_leaves, 60)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_disk),         cmocka_unit_test(test_good_enough),
-        cmocka_unit_test(test_mostly_kept),          cmocka_unit_test(test_other_operators),
-        cmocka_unit_test(test_not_at_once),          cmocka_unit_test(test_too_little_room),
+        cmocka_unit_test(test_another_disk),
+        cmocka_unit_test(test_good_enough),
+        cmocka_unit_test(test_mostly_kept),
+        cmocka_unit_test(test_short_of_disk),
+        cmocka_unit_test(test_asking_changes_nothing),
+        cmocka_unit_test(test_others_are_told),
+        cmocka_unit_test(test_other_operators),
+        cmocka_unit_test(test_not_at_once),
+        cmocka_unit_test(test_too_little_room),
         cmocka_unit_test(test_room_for_what_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
