@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,11 +219,29 @@ static void leave_place(const struct options *o)
         swn_cli_error("cannot remove %s: %s", o->directory, strerror(errno));
 }
 
-static int finish(const struct options *o)
+/* A profile is written when a program ends in the ordinary way. */
+static void say_why_none(int status)
+{
+    if (status > 128 && status < 128 + NSIG)
+        swn_cli_error("no profile came of it: signal %d (%s) ended the program before it wrote one", status - 128,
+                      strsignal(status - 128));
+    else
+        swn_cli_error(
+            "no profile came of it: the program (exit status %d) wrote none; it has to load PyTorch and to end "
+            "by itself, not by a signal or os._exit",
+            status);
+}
+
+static int finish(const struct options *o, int status)
 {
     struct swn_profile *p;
     char why[SWN_PROFILE_WHY];
-    int rc = swn_profile_load(&p, o->made, why);
+    int rc = access(o->made, F_OK) && errno == ENOENT ? -ENOENT : 0;
+    if (rc) {
+        say_why_none(status);
+        return SWN_CLI_FAILURE;
+    }
+    rc = swn_profile_load(&p, o->made, why);
     if (rc) {
         swn_cli_error("no profile came of it: %s", why);
         return SWN_CLI_FAILURE;
@@ -269,7 +288,7 @@ int ctl_profile(int argc, char **argv)
     rc = setenv("SWAPNET_PROFILE", o.made, 1) ? -errno : default_budget();
     if (!rc)
         rc = ctl_run_child(o.command, o.count, NULL);
-    int finished = rc < 0 ? CTL_RUN_FAILED : finish(&o);
+    int finished = rc < 0 ? CTL_RUN_FAILED : finish(&o, rc);
     if (rc < 0)
         swn_cli_error("cannot run it: %s", strerror(-rc));
     leave_place(&o);

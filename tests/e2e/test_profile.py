@@ -137,9 +137,11 @@ def test_disk(torch213, disk):
 
 def test_exit_codes(disk):
     run(CTL, "profile", "-o", f"{disk}/p.json", "--", "sh", "-c", "exit 3", code=3)
-    assert "no profile" in run(CTL, "profile", "-o", f"{disk}/p.json", "--", "true", code=1).stderr
+    none = run(CTL, "profile", "-o", f"{disk}/p.json", "--", "true", code=1).stderr
+    assert "no profile came of it: the program (exit status 0) wrote none; it has to load PyTorch" in none
     run(CTL, "profile", "-o", f"{disk}/p.json", "--", "/nonexistent/program", code=127)
-    run(CTL, "profile", "-o", f"{disk}/p.json", "--", "sh", "-c", "kill -9 $$", code=128 + 9)
+    killed = run(CTL, "profile", "-o", f"{disk}/p.json", "--", "sh", "-c", "kill -9 $$", code=128 + 9).stderr
+    assert "no profile came of it: signal 9 (Killed) ended the program" in killed
     run(CTL, "profile", code=125)
     run(CTL, "profile", "-o", f"{disk}/nowhere/p.json", "--", "true", code=125)
     run(CTL, "profile", "--show", f"{disk}/nothing", code=1)
