@@ -222,9 +222,12 @@ static void leave_place(const struct options *o)
 /* A profile is written when a program ends in the ordinary way. */
 static void say_why_none(int status)
 {
-    if (status > 128 && status < 128 + NSIG)
-        swn_cli_error("no profile came of it: signal %d (%s) ended the program before it wrote one", status - 128,
-                      strsignal(status - 128));
+    if (status >= CTL_RUN_FAILED && status <= 127)
+        swn_cli_error("no profile came of it");
+    else if (status > 128 && status < 128 + NSIG)
+        swn_cli_error(
+            "no profile came of it: the program ended before it wrote one, with status %d as of signal %d (%s)", status,
+            status - 128, strsignal(status - 128));
     else
         swn_cli_error(
             "no profile came of it: the program (exit status %d) wrote none; it has to load PyTorch and to end "

@@ -45,6 +45,7 @@ struct swn_drift {
     int due;                  /* it is to be looked at */
     uint64_t looks;           /* after which it stayed */
     unsigned plans;           /* made for that reason, up to some number; fewer after looks that came to nothing */
+    unsigned stays;           /* such looks in a row */
     unsigned short_passes;    /* in a row, that had too little for activations */
     uint64_t dropped;         /* what had been let go of when the last pass ended */
 };
@@ -330,8 +331,8 @@ void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns);
 /* Whether passes under the draft's plan are short of the disk. Those that were are for a little longer, so that slices
  * of small weights do not come and go with every plan. */
 int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft *d);
-/* Whether what is planned in the draft, for the machine as it is now, is worth putting into force. If so, the plan is
- * dirty. */
+/* Whether what is planned in the draft, for the machine as it is now, is worth putting into force. If so, or if there
+ * will be another draft that is, the plan is dirty. */
 int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d);
 
 /* swn_policy_room.c */

@@ -359,6 +359,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     if (len && t->cursor.run >= len)
         out->n = swn_policy_gather(e, out->ids, most);
     out->disk = swn_policy_disk(e);
+    int lodging = !(e->config.without & SWN_WITHOUT_LODGING);
     for (size_t i = 0; i < out->n; i++) {
         struct swn_node *node = swn_node_of(e, out->ids[i]);
         out->nodes[i] =
@@ -367,7 +368,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
                                    .own_ns = node->own_ns,
                                    .unit = unit_of(e, node->range),
                                    .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
-                                   .spare = peak > node->other_need ? peak - node->other_need : 0,
+                                   .spare = lodging && peak > node->other_need ? peak - node->other_need : 0,
                                    .saved = swn_encoded_choose(e, node->range, out->disk.bytes_per_ns)};
     }
     size_t plots = e->settling ? 0 : swn_arena_plot_bytes(e->arena);
@@ -447,6 +448,15 @@ int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft 
                                   d->plan.compute_ns * (e->plan_short ? STILL_SHORT : 1), d->disk.bytes_per_ns);
 }
 
+/* There is room for the longest of orders, and it stays for as long as the plan does. */
+static void give_back(struct swn_draft *d)
+{
+    uint32_t *ids = realloc(d->ids, d->n * sizeof *ids);
+    struct swn_plan_node *nodes = realloc(d->nodes, d->n * sizeof *nodes);
+    d->ids = ids ? ids : d->ids;
+    d->nodes = nodes ? nodes : d->nodes;
+}
+
 int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
 {
     for (size_t i = 0; i < d->n; i++)
@@ -476,6 +486,7 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
     swn_policy_drop_draft(&e->in_force);
     e->in_force = *d;
     *d = (struct swn_draft){0};
+    give_back(&e->in_force);
     return 0;
 }
 

@@ -12,7 +12,7 @@
 #define OTHER_COMPUTE 1.1
 /* For so many passes, and so long. Another plan costs a pass or two of reading what that keeps, and what comes and goes
  * all the time must not cost that all the time: with each the machine has to be another one for twice as many passes,
- * up to 2^PLANS_MOST, and for half as many after each look that found no better plan. */
+ * up to 2^PLANS_MOST, and for half as many after two looks in a row that found no better plan. */
 #define PASSES_LEAST 8u
 #define PLANS_MOST 6
 #define LEAST_NS (uint64_t)1000000000
@@ -89,20 +89,34 @@ static void stay(struct swn_engine *e, const struct swn_draft *d)
 {
     swn_policy_drift_begin(e, d->disk.bytes_per_ns);
     e->in_force.plan.compute_ns = d->plan.compute_ns;
-    e->drift.plans -= e->drift.plans > 0;
+    if (e->drift.stays++ % 2)
+        e->drift.plans -= e->drift.plans > 0;
     e->drift.looks++;
+}
+
+static void renew(struct swn_engine *e)
+{
+    e->drift.stays = 0;
+    e->drift.plans += e->drift.plans < PLANS_MOST;
+    e->plan_dirty = 1;
 }
 
 int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d)
 {
     double better = d->plan.latency_ns + (d->unplot ? d->plot_gain_ns : 0);
-    /* Only once a plan says that passes are short of the disk, operators offer slices that make a better one. */
-    if (swn_policy_short_of_disk(e, d) == e->plan_short && as_it_is(e, d) <= better * (1 + SWN_PLAN_NOISE)) {
-        stay(e, d);
+    int is_short = swn_policy_short_of_disk(e, d), behind = as_it_is(e, d) > better * (1 + SWN_PLAN_NOISE);
+    if (is_short != e->plan_short) {
+        /* Other weights come in slices then, of which this draft knows nothing: the next one does. */
+        swn_policy_drift_begin(e, d->disk.bytes_per_ns);
+        e->plan_short = is_short;
+        renew(e);
         return 0;
     }
-    e->drift.plans += e->drift.plans < PLANS_MOST;
-    return e->plan_dirty = 1;
+    if (behind)
+        renew(e);
+    else
+        stay(e, d);
+    return behind;
 }
 
 static void note_machine(struct swn_engine *e)

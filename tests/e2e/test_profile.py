@@ -141,7 +141,7 @@ def test_exit_codes(disk):
     assert "no profile came of it: the program (exit status 0) wrote none; it has to load PyTorch" in none
     run(CTL, "profile", "-o", f"{disk}/p.json", "--", "/nonexistent/program", code=127)
     killed = run(CTL, "profile", "-o", f"{disk}/p.json", "--", "sh", "-c", "kill -9 $$", code=128 + 9).stderr
-    assert "no profile came of it: signal 9 (Killed) ended the program" in killed
+    assert "no profile came of it" in killed and "signal 9 (Killed)" in killed
     run(CTL, "profile", code=125)
     run(CTL, "profile", "-o", f"{disk}/nowhere/p.json", "--", "true", code=125)
     run(CTL, "profile", "--show", f"{disk}/nothing", code=1)
