@@ -43,7 +43,7 @@ struct swn_drift {
     unsigned passes;          /* in a row, with others */
     uint64_t since_ns;        /* when these began */
     int due;                  /* it is to be looked at */
-    uint64_t looks;           /* after which it stayed */
+    uint64_t looks;           /* so far */
     unsigned plans;           /* made for that reason, up to some number; fewer after looks that came to nothing */
     unsigned stays;           /* such looks in a row */
     unsigned short_passes;    /* in a row, that had too little for activations */

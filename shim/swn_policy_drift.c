@@ -91,7 +91,6 @@ static void stay(struct swn_engine *e, const struct swn_draft *d)
     e->in_force.plan.compute_ns = d->plan.compute_ns;
     if (e->drift.stays++ % 2)
         e->drift.plans -= e->drift.plans > 0;
-    e->drift.looks++;
 }
 
 static void renew(struct swn_engine *e)
@@ -104,6 +103,7 @@ static void renew(struct swn_engine *e)
 int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d)
 {
     double better = d->plan.latency_ns + (d->unplot ? d->plot_gain_ns : 0);
+    e->drift.looks++;
     int is_short = swn_policy_short_of_disk(e, d), behind = as_it_is(e, d) > better * (1 + SWN_PLAN_NOISE);
     if (is_short != e->plan_short) {
         /* Other weights come in slices then, of which this draft knows nothing: the next one does. */

@@ -51,6 +51,7 @@ static const char *const numbers[] = {
     "passes",
     "read_errors",
     "plans",
+    "plan_looks",
     "plan_budget_bytes",
     "plan_since_ns",
     "budget_since_ns",
