@@ -239,16 +239,13 @@ static int finish(const struct options *o, int status)
 {
     struct swn_profile *p;
     char why[SWN_PROFILE_WHY];
-    int rc = access(o->made, F_OK) && errno == ENOENT ? -ENOENT : 0;
-    if (rc) {
+    int rc = swn_profile_load(&p, o->made, why);
+    if (rc == -ENOENT)
         say_why_none(status);
-        return SWN_CLI_FAILURE;
-    }
-    rc = swn_profile_load(&p, o->made, why);
-    if (rc) {
+    else if (rc)
         swn_cli_error("no profile came of it: %s", why);
+    if (rc)
         return SWN_CLI_FAILURE;
-    }
     rc = swn_profile_fit(p);
     if (!p->layer_count)
         swn_cli_error("the program read no weights again and again: there is nothing to fit");

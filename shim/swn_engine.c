@@ -653,7 +653,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->read_errors = e->read_errors;
     out->plans = e->plans;
     out->plan_looks = e->drift.looks;
-    out->plan_budget_bytes = e->plan_goal;
+    out->plan_budget_bytes = e->in_force.goal;
     out->plan_since_ns = e->plan_since_ns;
     out->budget_since_ns = e->goal_since_ns;
     out->bound_ns = e->bound_ns;

@@ -168,7 +168,7 @@ struct swn_engine {
     int pressed;                   /* the budget has been full */
     size_t window_goal, lent_from; /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_visit;
-    uint64_t plan_goal, plan_since_ns; /* the budget that the plan in force is for, and since when one for it is */
+    uint64_t plan_since_ns; /* since when there has been a plan in force for the budget that this one is for */
     size_t planned_other;
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
     uint64_t allocs;

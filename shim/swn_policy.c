@@ -476,9 +476,8 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
         return -EBUSY;
     e->plan_dirty = 0;
     e->plans++;
-    if (e->plan_goal != d->goal)
+    if (e->in_force.goal != d->goal)
         e->plan_since_ns = swn_now_ns();
-    e->plan_goal = d->goal;
     e->planned_other = d->other;
     swn_policy_drift_begin(e, d->disk.bytes_per_ns);
     if (e->config.verbose)

@@ -102,9 +102,8 @@ static void renew(struct swn_engine *e)
 
 int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d)
 {
-    double better = d->plan.latency_ns + (d->unplot ? d->plot_gain_ns : 0);
     e->drift.looks++;
-    int is_short = swn_policy_short_of_disk(e, d), behind = as_it_is(e, d) > better * (1 + SWN_PLAN_NOISE);
+    int is_short = swn_policy_short_of_disk(e, d);
     if (is_short != e->plan_short) {
         /* Other weights come in slices then, of which this draft knows nothing: the next one does. */
         swn_policy_drift_begin(e, d->disk.bytes_per_ns);
@@ -112,6 +111,8 @@ int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d)
         renew(e);
         return 0;
     }
+    double better = d->plan.latency_ns + (d->unplot ? d->plot_gain_ns : 0);
+    int behind = as_it_is(e, d) > better * (1 + SWN_PLAN_NOISE);
     if (behind)
         renew(e);
     else

@@ -307,6 +307,14 @@ static void too_little_room(void *arg)
     CHECK(e->plan_dirty);
 }
 
+/* Weights of half a MiB each, of which the budget has room for fewer, or for no activations beside them. */
+static void begin_with(struct tensor *weights, unsigned n)
+{
+    CHECK(engine_begin(12 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    for (unsigned i = 0; i < n; i++)
+        CHECK(tensor_make(&weights[i], MIB / 2, i + 1));
+}
+
 /* Where two activations at once leave no room for weights beside the window, the one that an operator is using is
  * written out. What is seen of them is then less than they need: no plan may take the difference for room, pass after
  * pass. */
@@ -314,9 +322,7 @@ static void room_for_what_leaves(void *arg)
 {
     static struct tensor weights[24];
     (void)arg;
-    CHECK(engine_begin(12 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
-    for (unsigned i = 0; i < 24; i++)
-        CHECK(tensor_make(&weights[i], MIB / 2, i + 1));
+    begin_with(weights, 24);
     uint64_t plans = 0;
     for (unsigned n = 0; n < 60; n++) {
         static const enum swn_use reads[] = {SWN_USE_INPUT};
@@ -342,9 +348,7 @@ static void a_look_in_passing(void *arg)
 {
     static struct tensor weights[40];
     (void)arg;
-    CHECK(engine_begin(12 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
-    for (unsigned i = 0; i < 40; i++)
-        CHECK(tensor_make(&weights[i], MIB / 2, i + 1));
+    begin_with(weights, 40);
     uint64_t plans = 0;
     enum { PLANNED, LOOKED_AT, PLANNED_ANEW } seen = PLANNED;
     for (unsigned n = 0; n < 1000 && seen != PLANNED_ANEW; n++) {
