@@ -27,7 +27,8 @@ struct swn_plot {
 struct swn_arena {
     uintptr_t base;
     size_t granules;
-    struct hole *warm, *cold, *spare_holes;
+    struct hole *warm[2], *cold, *spare_holes; /* warm: by enum swn_term */
+    size_t frontier;     /* the lowest granule that was ever given to the short term */
     struct hole *mapped; /* of freed ranges, and not to be used before what is mapped there has gone */
     struct swn_plot *plots;
     size_t warm_granules;
@@ -98,6 +99,15 @@ static struct hole **first_fit(struct hole **list, size_t count)
     return NULL;
 }
 
+static struct hole **last_fit(struct hole **list, size_t count)
+{
+    struct hole **last = NULL;
+    for (struct hole **link = list; *link; link = &(*link)->next)
+        if ((*link)->count >= count)
+            last = link;
+    return last;
+}
+
 /* Takes `count` granules from the beginning or the end of a piece. */
 static size_t hole_take(struct swn_arena *a, struct hole **link, size_t count, int end)
 {
@@ -128,7 +138,7 @@ int swn_arena_create(struct swn_arena **out, size_t bytes)
     }
     a->base = swn_round_up((uintptr_t)base, SWN_HUGE);
     swn_huge_refuse(a->base, bytes);
-    a->granules = bytes / SWN_GRANULE;
+    a->granules = a->frontier = bytes / SWN_GRANULE;
     a->owner_bytes = swn_round_up(a->granules * sizeof *a->owner, SWN_PAGE);
     void *owner =
         mmap(NULL, a->owner_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -149,7 +159,7 @@ void swn_arena_destroy(struct swn_arena *a)
     munmap((void *)a->owner, a->owner_bytes);
     while (a->plots)
         swn_arena_unplot(a, a->plots);
-    struct hole *lists[] = {a->warm, a->cold, a->mapped, a->spare_holes};
+    struct hole *lists[] = {a->warm[0], a->warm[1], a->cold, a->mapped, a->spare_holes};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (struct hole *h = lists[i], *n; h; h = n) {
             n = h->next;
@@ -186,17 +196,18 @@ struct site {
 };
 
 /* The smallest warm piece that will do; else the largest one that will together with the cold space next to it; else
- * cold space, first-fit from the lowest address: parameters allocated in a row lie in a row. 0 when there is none. */
-static int find_site(struct swn_arena *a, size_t count, struct site *out)
+ * cold space: for the long term first-fit from the lowest address, so that parameters allocated in a row lie in a row,
+ * for the short term from the highest. 0 when there is none. */
+static int find_site(struct swn_arena *a, size_t count, enum swn_term term, struct site *out)
 {
-    struct hole **best = best_fit(&a->warm, count);
+    struct hole **best = best_fit(&a->warm[term], count);
     *out = (struct site){.warm_from = best};
     if (best) {
         out->at = (*best)->at;
         out->warm = count;
         return 1;
     }
-    struct hole **warm = &a->warm, **cold = &a->cold;
+    struct hole **warm = &a->warm[term], **cold = &a->cold;
     while (*warm && *cold) { /* both lists ascend: neighbours meet */
         size_t warm_end = (*warm)->at + (*warm)->count, cold_end = (*cold)->at + (*cold)->count;
         int before = cold_end == (*warm)->at, behind = warm_end == (*cold)->at;
@@ -215,9 +226,11 @@ static int find_site(struct swn_arena *a, size_t count, struct site *out)
     }
     if (out->warm)
         return 1;
-    *out = (struct site){.cold_from = first_fit(&a->cold, count), .cold = count};
+    *out = (struct site){.cold_from = term == SWN_LONG_TERM ? first_fit(&a->cold, count) : last_fit(&a->cold, count),
+                         .cold = count};
     if (out->cold_from)
-        out->at = (*out->cold_from)->at;
+        out->at = term == SWN_LONG_TERM ? (*out->cold_from)->at
+                                        : (*out->cold_from)->at + (*out->cold_from)->count - count;
     return out->cold_from != NULL;
 }
 
@@ -227,12 +240,12 @@ static size_t fresh_bytes(const struct site *s, size_t len)
     return s->warm ? s->cold * SWN_GRANULE : swn_round_up(len, SWN_PAGE);
 }
 
-size_t swn_arena_fresh(struct swn_arena *a, size_t len)
+size_t swn_arena_fresh(struct swn_arena *a, size_t len, enum swn_term term)
 {
     struct site s;
     if (!len || len > a->granules * SWN_GRANULE)
         return swn_round_up(len, SWN_PAGE);
-    int found = find_site(a, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE, &s);
+    int found = find_site(a, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE, term, &s);
     return found ? fresh_bytes(&s, len) : swn_round_up(len, SWN_PAGE);
 }
 
@@ -272,53 +285,33 @@ static void range_begin(struct swn_arena *a, struct swn_range *r, size_t at, siz
     r->size = warm ? r->span : swn_round_up(len, SWN_PAGE);
     r->id = a->next_id++;
     r->node = -1;
-    r->lead = r;
     atomic_store_explicit(&r->state, SWN_HOME, memory_order_relaxed);
     r->place = at * SWN_GRANULE;
     link_last(a, r);
     set_owner(a, r, r);
 }
 
-struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh)
+struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, enum swn_term term, size_t *fresh)
 {
     if (!len || len > a->granules * SWN_GRANULE)
         return NULL;
     struct site site;
-    if (!find_site(a, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE, &site))
+    if (!find_site(a, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE, term, &site))
         return NULL;
     struct swn_range *r = range_new(a);
     if (!r)
         return NULL;
     if (site.warm)
         hole_take(a, site.warm_from, site.warm, 0);
-    if (site.cold) /* before the warm piece: its end */
-        hole_take(a, site.cold_from, site.cold, site.warm && (*site.cold_from)->at < site.at);
+    if (site.cold) /* before the warm piece, and for the short term: its end */
+        hole_take(a, site.cold_from, site.cold,
+                  site.warm ? (*site.cold_from)->at < site.at : term == SWN_SHORT_TERM);
     a->warm_granules -= site.warm;
+    if (term == SWN_SHORT_TERM && site.at < a->frontier)
+        a->frontier = site.at;
     range_begin(a, r, site.at, len, site.warm != 0);
     *fresh = fresh_bytes(&site, len);
     return r;
-}
-
-struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size_t at)
-{
-    struct swn_range *p = range_new(a);
-    if (!p)
-        return NULL;
-    *p = *r;
-    p->addr += at;
-    p->place += at;
-    p->len -= at;
-    p->size -= at;
-    p->span -= at;
-    p->extent += at;
-    p->id = a->next_id++;
-    p->node = -1;
-    p->prev = r;
-    *(r->next ? &r->next->prev : &a->last) = p;
-    r->next = r->rest = p;
-    r->len = r->size = r->span = at;
-    set_owner(a, p, p);
-    return p;
 }
 
 /* Takes r out of the list and puts its descriptor by. */
@@ -330,21 +323,6 @@ static void range_drop(struct swn_arena *a, struct swn_range *r)
     r->id = 0;
     r->next = a->spare_ranges;
     a->spare_ranges = r;
-}
-
-void swn_arena_join(struct swn_arena *a, struct swn_range *r)
-{
-    struct swn_range *p = r->rest;
-    if (p->berth != r->berth || p->extent != r->extent + r->span || p->extent_epoch != r->extent_epoch)
-        r->berth = NULL;
-    if (p->extent_turn > r->extent_turn)
-        r->extent_turn = p->extent_turn;
-    set_owner(a, p, r);
-    r->rest = p->rest;
-    r->len = p->addr + p->len - r->addr;
-    r->size += p->size;
-    r->span += p->span;
-    range_drop(a, p);
 }
 
 static struct swn_plot *plot_of(struct swn_arena *a, size_t at)
@@ -365,7 +343,8 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
     struct swn_plot *p = plot_of(a, at);
     if (p)
         p->taken -= count;
-    hole_add(a, p ? warm ? &p->warm : &p->cold : warm ? &a->warm : &a->cold, at, count);
+    struct hole **own = &a->warm[at < a->frontier ? SWN_LONG_TERM : SWN_SHORT_TERM];
+    hole_add(a, p ? warm ? &p->warm : &p->cold : warm ? own : &a->cold, at, count);
     if (warm)
         a->warm_granules += count;
 }
@@ -410,7 +389,8 @@ static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, siz
 
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
 {
-    return trim(a, &a->warm, &a->cold, bytes, out);
+    return trim(a, &a->warm[SWN_LONG_TERM], &a->cold, bytes, out) ||
+           trim(a, &a->warm[SWN_SHORT_TERM], &a->cold, bytes, out);
 }
 
 int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out)
@@ -429,7 +409,7 @@ void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p)
     *link = p->next;
     while (p->warm) {
         size_t count = p->warm->count;
-        hole_add(a, &a->warm, hole_take(a, &p->warm, count, 0), count);
+        hole_add(a, &a->warm[SWN_SHORT_TERM], hole_take(a, &p->warm, count, 0), count);
     }
     while (p->cold) {
         size_t count = p->cold->count;
@@ -528,13 +508,17 @@ struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes)
 {
     size_t count = swn_round_up(bytes, SWN_GRANULE) / SWN_GRANULE, at = 0;
     size_t align = count < HUGE_GRANULES ? 1 : HUGE_GRANULES;
-    const struct hole *from = count ? a->cold : NULL;
-    while (from && (at = swn_round_up(from->at, align)) + count > from->at + from->count)
-        from = from->next;
+    const struct hole *from = NULL;
+    for (const struct hole *h = count ? a->cold : NULL; h; h = h->next) {
+        size_t last = h->count < count ? 0 : (h->at + h->count - count) / align * align;
+        if (h->count >= count && last >= h->at) /* the highest that will do */
+            from = h, at = last;
+    }
     struct hole *spare = from ? hole_new(a, 0, 0, NULL) : NULL, *own = spare ? hole_new(a, at, count, NULL) : NULL;
     struct swn_plot *p = own ? calloc(1, sizeof *p) : NULL;
     if (p) {
         cut_out(a, &a->cold, at, count, &spare);
+        a->frontier = at < a->frontier ? at : a->frontier;
         *p = (struct swn_plot){.at = at, .count = count, .cold = own, .next = a->plots};
         a->plots = p;
     } else if (own) {
@@ -579,6 +563,24 @@ struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr)
     return atomic_load_explicit(&a->owner[(addr - a->base) / SWN_GRANULE], memory_order_acquire);
 }
 
+struct swn_range *swn_arena_in(const struct swn_arena *a, uintptr_t from, uintptr_t to)
+{
+    int own = from >= a->base && from < swn_arena_hi(a);
+    const struct swn_guest *g = own ? NULL : swn_arena_guest_in(a, from, to);
+    if (!own && !g)
+        return NULL;
+    uintptr_t lo = own ? a->base : g->lo, hi = own ? swn_arena_hi(a) : g->hi;
+    size_t unit = own ? SWN_GRANULE : SWN_PAGE;
+    from = from < lo ? lo : from;
+    to = to > hi ? hi : to;
+    for (size_t i = (from - lo) / unit; from < to && i <= (to - 1 - lo) / unit; i++) {
+        struct swn_range *r = atomic_load_explicit(&(own ? a->owner : g->owner)[i], memory_order_relaxed);
+        if (r)
+            return r;
+    }
+    return NULL;
+}
+
 struct swn_range *swn_arena_first(const struct swn_arena *a)
 {
     return a->first;
@@ -600,8 +602,8 @@ struct swn_guest *swn_arena_guest(const struct swn_arena *a, uintptr_t addr)
 struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t hi)
 {
     size_t bytes = swn_round_up((hi - lo) / SWN_PAGE * sizeof *a->owner, SWN_PAGE);
-    size_t huge = hi - lo < SWN_HUGE ? 0 : HUGE_GRANULES;
-    size_t count = swn_round_up(hi - lo, SWN_GRANULE) / SWN_GRANULE + huge;
+    /* Nobody else has a part of any of its chunks. */
+    size_t count = swn_round_up(hi - lo, SWN_GRANULE) / SWN_GRANULE + 3 * HUGE_GRANULES;
     struct hole **place = first_fit(&a->cold, count);
     if (!place)
         return NULL;
@@ -623,7 +625,7 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
     }
     g->at = hole_take(a, place, count, 0);
     g->granules = count;
-    g->place = g->at * SWN_GRANULE + (huge ? (lo - g->at * SWN_GRANULE) % SWN_HUGE : 0);
+    g->place = swn_round_up(g->at * SWN_GRANULE, SWN_HUGE) + lo % SWN_HUGE;
     g->lo = lo;
     __atomic_store_n(&g->hi, hi, __ATOMIC_RELEASE);
     return g;
@@ -650,7 +652,6 @@ struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uint
     r->guest = g;
     r->id = a->next_id++;
     r->node = -1;
-    r->lead = r;
     r->file = g->file;
     r->extent = g->file_off + (lo - g->lo);
     r->foreign_map = 1;

@@ -23,7 +23,6 @@ static inline size_t swn_round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-struct swn_frame;
 struct swn_extent_file;
 struct swn_places;
 
@@ -41,9 +40,9 @@ enum swn_state {
 
 /* What became of taking a weight in slices, see shim/swn_slice.c. */
 struct swn_slicing {
-    unsigned refused;      /* more with each operator that could not have it as it is cut, less with one that could */
+    unsigned refused;      /* more with each operator that could not have it in its slices, less with one that could */
     int accepted;          /* there was one that could since that was last looked at */
-    uint64_t plan;         /* from which on it is cut as its slice_unit says: until then neither counts */
+    uint64_t plan;         /* from which on its slices are as its slice_unit says: until then neither counts */
     uint64_t given_up_for; /* the shape that keeps coming and has the right bits in no slices; 0: none */
     unsigned others;       /* operators of other shapes since then, */
     unsigned patience;     /* and after how many it is tried again */
@@ -63,7 +62,7 @@ struct swn_range {
     int pins;                /* running operators and system calls that may write it: it must not leave */
     int readers;             /* running operators that read it at its own address */
     int registered;          /* so often the program has given its pages to a device's driver (shim/swn_registered.h) */
-    int orphaned;  /* of a lead: its tensor is gone, and it will be when nothing of it is registered any more */
+    int orphaned;  /* its tensor is gone, and it will be when nothing of it is registered any more */
     int on_device; /* so many devices have its pages, by our doing */
     int filling;   /* its extent is being written by shim/swn_fill.c, and its mapping has not got that yet */
 
@@ -72,17 +71,13 @@ struct swn_range {
     uint64_t extent;
     uint64_t extent_epoch; /* fork epoch in which the extent was written */
     uint64_t extent_turn;  /* another one: other bytes, though they may be in the same place */
-    /* of a HOME range: the file in which that extent is left to it, so that the pieces of a tensor lie side by side
-     * there in whatever order they come and go; or NULL */
+    /* of a HOME range: the file in which that extent is left to it, so that it is written there again; or NULL */
     struct swn_extent_file *berth;
 
     struct swn_departure *departure; /* its bytes are being written behind (shim/swn_behind.h), or NULL */
 
-    struct swn_frame *frame; /* copy in the pool, being read or ready */
-    size_t published;        /* bytes of the frame mapped at addr (0: none) */
-    int lodges;              /* a frame of another range's bytes has this memory, and no tensor does */
-    int shared;              /* STREAMED, and stores at addr go straight into the extent (see swn_residency_share) */
-    int foreign_map;         /* the mapping at addr is not the arena's own anonymous one */
+    int shared;      /* STREAMED, and stores at addr go straight into the extent (see swn_residency_share) */
+    int foreign_map; /* the mapping at addr is not the arena's own anonymous one */
 
     /* how it is used */
     uint64_t alloc_seq, last_use; /* in outermost operators */
@@ -91,8 +86,6 @@ struct swn_range {
     int recalled;       /* comes back as soon as the plan has room for it */
     int node;           /* index in the learned order, or -1 */
     int written;        /* mutated by an operator after it had been read as a weight */
-    int keep;           /* the plan wants it resident */
-    int oversize;       /* fits neither beside what is kept nor in the window: the mapping serves it */
     int io_failed;      /* a fetch failed for good: served by the mapping */
 
     /* where it is in the record of its thread's passes (shim/swn_places.c), which is the caller's; or NULL */
@@ -101,18 +94,11 @@ struct swn_range {
     uint32_t born;
     int plotted; /* its place was chosen: swn_plot_alloc made it */
 
-    /* A large tensor may be cut into pieces that come and go on their own; each is a range. */
-    struct swn_range *lead; /* its first piece, which counts for the order; itself when it is not cut */
-    struct swn_range *rest; /* the next piece, or NULL */
-    size_t slice_unit;      /* of a lead whose operator can take it in slices: multiples of so many bytes; else 0 */
+    /* A weight that its operator can take in slices, see shim/swn_slice.c. */
+    size_t slice_unit; /* multiples of so many bytes; 0: only whole */
+    int sliced;        /* what of it is not in memory is asked for slice by slice */
+    size_t slice;      /* of so many bytes each, but for the last */
     struct swn_slicing slicing;
-    /* of a lead: the plan wants what is not kept lent slice by slice; so many bytes of it are kept, and its pieces have
-     * so many (swn_plan_pieces.h). It may be cut otherwise yet, and is tried again so many times. */
-    int sliced;
-    size_t planned_keep, planned_piece;
-    size_t slice; /* of a lead: a piece of several times so many bytes is lent as several slices; 0: as one */
-    unsigned cut_otherwise;
-    uint64_t cut_for; /* the operator for which that is on purpose */
 
     struct swn_range *prev, *next; /* all live ranges, oldest first */
 };
@@ -131,19 +117,14 @@ struct swn_piece {
     size_t bytes;
 };
 
+/* What is made while an operator runs is mostly gone soon, and lies apart from what is there to stay, so that chunks of
+ * addresses hold weights and nothing else (see swn_pool.h). */
+enum swn_term { SWN_LONG_TERM, SWN_SHORT_TERM };
 /* A range for `len` bytes, or NULL when no address space or descriptor is left. *fresh: bytes of it that have no pages
  * yet. */
-struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, size_t *fresh);
-/* Cuts a live range `at` bytes from its start (a multiple of SWN_GRANULE, inside it): r keeps the front, the new piece
- * gets the rest, in the same state, with its part of the extent. Nobody may be using r, and its frame, if it has one,
- * is for the caller to cut as well. NULL: no memory for a descriptor, nothing changed. Every piece is given back by a
- * swn_arena_free of its own. */
-struct swn_range *swn_arena_split(struct swn_arena *a, struct swn_range *r, size_t at);
-/* Undoes a cut: r takes over r->rest, which is gone then. Both are in the same state, HOME or STREAMED from extents
- * that follow one another, nobody is using them, and their frames are for the caller to join. */
-void swn_arena_join(struct swn_arena *a, struct swn_range *r);
+struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, enum swn_term term, size_t *fresh);
 /* What swn_arena_alloc(len) would say is fresh; 0: it would be served from warm pages. */
-size_t swn_arena_fresh(struct swn_arena *a, size_t len);
+size_t swn_arena_fresh(struct swn_arena *a, size_t len, enum swn_term term);
 /* Address space for tensors whose places are chosen by the caller, apart from all others: swn_arena_alloc and
  * swn_arena_trim never take of it. It is the arena's, and begins where a huge page can if it has room for one. NULL: no
  * address space, or no memory for its tables. */
@@ -187,8 +168,8 @@ struct swn_guest {
     uintptr_t lo, hi;                   /* hi is 0 when it is gone */
     _Atomic(struct swn_range *) *owner; /* per page */
     size_t owner_bytes;
-    uint64_t place;               /* of a large one: as far from where a huge page begins as lo is */
-    size_t at, granules;          /* of the arena's address space, for that */
+    uint64_t place;               /* of lo among the arena's chunks: as far from where a huge page begins as lo is */
+    size_t at, granules;          /* of the arena's address space, for that: whole huge pages */
     struct swn_extent_file *file; /* the caller's: what was mapped, at which offset */
     uint64_t file_off;
     struct swn_guest *next;
@@ -207,6 +188,8 @@ struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uint
 
 /* The live range that contains addr, or NULL. O(1), lock-free. */
 struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr);
+/* The first live range that has a byte in [from, to), all of which is the arena's own or one guest's; or NULL. */
+struct swn_range *swn_arena_in(const struct swn_arena *a, uintptr_t from, uintptr_t to);
 /* Live ranges from the oldest to the newest. */
 struct swn_range *swn_arena_first(const struct swn_arena *a);
 

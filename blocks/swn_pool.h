@@ -1,14 +1,16 @@
-/* swn_pool.h - the memory that fetched extents land in.
+/* swn_pool.h - the memory that fetched extents land in: frames for chunks of addresses.
  *
- * One memfd. Its first part is the read window: frames are placed one behind the other, around and around, and their
- * pages stay in place when a frame is let go. The window is mapped once more behind its own end, so a frame that begins
- * before its end and goes on at its beginning is one piece of memory: what is let go in the order it came leaves no
- * gaps, and a window holds what its bytes say, as the planner counts. Behind the window every range has a place of its
- * own for the time it is kept resident after having been streamed. The memory is mapped twice: writable for the
- * fetcher, read-only for operators, so that a stray store through a borrowed pointer traps instead of changing bytes.
- * Both mappings are MADV_DONTFORK and MAP_SHARED: direct reads never target memory that a fork may duplicate.
+ * Addresses are divided into chunks of `unit` bytes, a huge page where the budget is no smaller than a few of them. A
+ * frame is `unit` bytes of one memfd and holds, for one chunk, the bytes of all weights or parts of weights that lie in
+ * it and are streamed: its parts. Frame and chunk are congruent modulo a huge page, so one entry of the page table maps
+ * the frame at the weights' own address. Any free frame will do for any chunk: there is nothing to fragment.
  *
- * Not thread-safe, but where it says so. Errors are -errno.
+ * The memfd is mapped once for the fetcher, and for nobody else; at a chunk's address a frame is mapped privately, by
+ * swn_residency. The fetcher's mapping is MAP_SHARED and MADV_DONTFORK: direct reads never target memory that a fork
+ * may duplicate. It exists only where frames have memory, and its page-table entries go when a frame is published, so
+ * that the process's RSS counts each page once.
+ *
+ * Not thread-safe. Errors are -errno.
  */
 #ifndef SWN_POOL_H
 #define SWN_POOL_H
@@ -19,91 +21,102 @@
 #include "swn_fetch.h"
 
 struct swn_range;
+struct swn_extent_file;
 struct swn_store_copy;
 
 enum swn_frame_state {
-    SWN_FRAME_FILLING, /* a fetch is on its way */
+    SWN_FRAME_FILLING, /* fetches are on their way */
     SWN_FRAME_READY,   /* fetched, not used yet */
-    SWN_FRAME_USED,    /* fetched and used at least once; may go as soon as users is 0 */
+    SWN_FRAME_USED,    /* fetched and used at least once; may go as soon as no operator holds its chunk */
+};
+
+struct swn_frame;
+
+/* Bytes of one range in a frame. */
+struct swn_part {
+    struct swn_range *range; /* NULL: it has other bytes by now, or is gone */
+    uint32_t range_id;
+    struct swn_frame *frame;
+    size_t at, bytes; /* in the chunk; whole pages */
+    size_t fill;      /* of them, those that the extent has */
+    struct swn_extent_file *file;
+    uint64_t off; /* where they are in it */
+    int there;    /* they have been read */
+    int mapped;   /* the range's address names them */
+    int repeated; /* a fetch did not match its checksum, and is being made once more */
+    uint64_t start_ns;
+    struct swn_fetch_job job;
+    /* The job reads chunks of an extent's copy to the part's end, and they are decoded to where they belong as they
+     * arrive; NULL: it reads the bytes themselves. */
+    const struct swn_store_copy *copy;
+    size_t first_chunk, chunk; /* of the copy, those that the part holds; the next to be decoded */
 };
 
 struct swn_frame {
-    struct swn_range *range; /* NULL: its range was freed while the fetch was under way */
-    uint32_t range_id;
-    uint64_t off; /* in the memfd; what ends behind the window's end goes on at its beginning */
-    size_t size;
+    uint64_t chunk;
+    uintptr_t addr; /* of its chunk; where the parts are at home */
+    size_t slot;    /* of the memfd */
     enum swn_frame_state state;
-    int users;    /* operators that hold it */
-    int kept;     /* lives behind the window, not part of it */
-    void *lodged; /* where it lies, if that is memory of the caller's and no part of the pool; else NULL */
-    int urgent, wanted;
-    int checked;                /* its file has checksums; 2: a fetch did not match, and is being repeated */
-    _Atomic int tainted;        /* the fault handler let a store through its read-only view */
-    const void *owner;          /* cursor it was fetched for */
-    uint64_t start_ns, written; /* when its read began, and what had been spilled by then */
-    struct swn_fetch_job job;
-    /* The job reads chunks of an extent's copy to the frame's end, and they are decoded to where they belong as they
-     * arrive; NULL: it reads the bytes themselves. */
-    const struct swn_store_copy *copy;
-    size_t first_chunk, chunk; /* of those that the frame holds; the next to be decoded */
-    uint64_t raw_off;          /* where the bytes themselves are */
-    struct swn_frame *next;    /* window frames, by offset, then lodged ones */
+    int kept;      /* the plan has it stay from pass to pass, beside the window */
+    int wanted;
+    const void *owner;          /* the cursor that it was fetched for */
+    uint64_t start_ns, written; /* when its reads began, and what had been spilled by then */
+    uint64_t last_use, visit;   /* in operators, and in weights read */
+    unsigned n, room, pending;  /* parts; those with a fetch under way */
+    struct swn_part *parts;
+    struct swn_frame *prev, *next; /* least recently used first */
+};
+
+/* One for each unit of the arena's addresses. */
+struct swn_chunk {
+    struct swn_frame *frame; /* or NULL */
+    uint32_t users;          /* operators that hold it */
+    uint32_t node;           /* the weight that it is planned with; 0: none */
+    unsigned char keep;      /* the plan wants it to stay */
 };
 
 struct swn_pool;
 
-/* window_max: most the window may ever be; arena_bytes: address space of the arena. */
-int swn_pool_create(struct swn_pool **out, size_t window_max, size_t arena_bytes);
+/* unit: a power of two, from SWN_GRANULE to SWN_HUGE. chunks: so many of them have addresses; as many frames can be. */
+int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks);
 void swn_pool_destroy(struct swn_pool *p);
+size_t swn_pool_unit(const struct swn_pool *p);
+struct swn_chunk *swn_pool_chunk(struct swn_pool *p, uint64_t chunk);
 
-size_t swn_pool_window(const struct swn_pool *p);
-size_t swn_pool_window_most(const struct swn_pool *p);
-/* Changes the size of the window. -EBUSY when a frame stands in the way of that: no new one is placed there, what is to
- * go behind the last such frame goes at once, and a later call succeeds when there is none. -ENOMEM, or -EBADF where
- * the program has closed the memfd: it stays as it is. */
-int swn_pool_resize(struct swn_pool *p, size_t window);
-/* Whether this frame does: it has a byte in the part to be given up, or goes on behind an end that is about to move. */
-int swn_pool_in_the_way(const struct swn_pool *p, const struct swn_frame *f, size_t window);
+/* A frame for a chunk that has none, with memory: of a free frame, or new. It has no parts yet, and is the most recently
+ * used. NULL: no memory, or -EBADF where the program has closed the memfd. */
+struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t addr);
+/* Whether a frame would have to get new memory. */
+int swn_pool_is_full(const struct swn_pool *p);
+/* Adds a part to a frame into which nothing is being read; NULL: no memory for it. Pointers to parts are good until the
+ * next one is added. */
+struct swn_part *swn_pool_part(struct swn_frame *f);
+/* Gives a frame back; its memory stays for the next one. */
+void swn_pool_put(struct swn_pool *p, struct swn_frame *f);
+/* Gives the memory of at most n free frames to the system. Returns of how many. */
+size_t swn_pool_trim(struct swn_pool *p, size_t n);
 
-/* The window is a ring from now on. Not before its size is planned: a frame that goes on at its beginning keeps it from
- * being widened for the next, and an operator may need both at once. */
-void swn_pool_ring(struct swn_pool *p);
+/* Bytes of all frames that have memory, of those that are free, and of those that are kept or not. */
+size_t swn_pool_bytes(const struct swn_pool *p);
+size_t swn_pool_free_bytes(const struct swn_pool *p);
+size_t swn_pool_kept(const struct swn_pool *p);   /* frames */
+size_t swn_pool_window(const struct swn_pool *p); /* frames */
+void swn_pool_set_kept(struct swn_pool *p, struct swn_frame *f, int kept);
 
-/* How much may be put out of the way for a new frame. */
-enum swn_pool_force { SWN_POOL_STALE, SWN_POOL_READY };
-
-/* Places a frame of `size` bytes in the window, evicting what `force` allows; evict() is called for each evicted frame
- * before its memory is reused, must not fail, and must not call the pool except swn_pool_release of that very frame
- * (which it must do). NULL when there is no place now. */
-struct swn_frame *swn_pool_place(struct swn_pool *p, size_t size, enum swn_pool_force force,
-                                 void (*evict)(void *ctx, struct swn_frame *f), void *ctx);
-/* A frame outside the window, at the place that belongs to arena offset `arena_off`. */
-struct swn_frame *swn_pool_keep(struct swn_pool *p, uint64_t arena_off, size_t size);
-/* Kept frames are never made of huge pages. Before there are any. */
-void swn_pool_keep_small(struct swn_pool *p);
-/* Makes huge pages of a kept frame's memory: of those that begin in [from, upto) of it and end within it. Any thread
- * may call this for a frame that lives. */
-void swn_pool_make_huge(struct swn_pool *p, const struct swn_frame *f, size_t from, size_t upto);
-/* A frame in memory of the caller's, who keeps it for as long as the frame lives. It is in no other frame's way, and
- * has no read-only view. */
-struct swn_frame *swn_pool_lodge(struct swn_pool *p, void *at, size_t size);
-/* Cuts a kept frame that nobody is using and nothing is read into: f has its first `at` bytes (whole pages) from now
- * on, the result the others. What is mapped stays mapped. NULL: no memory for a descriptor, nothing changed. */
-struct swn_frame *swn_pool_cut(struct swn_pool *p, struct swn_frame *f, size_t at);
-/* Undoes a cut: f takes over what `rest` holds, right behind it. */
-void swn_pool_join(struct swn_pool *p, struct swn_frame *f, struct swn_frame *rest);
-/* Gives a frame back; kept frames give their memory to the system. */
-void swn_pool_release(struct swn_pool *p, struct swn_frame *f);
+/* It is the most recently used one now. */
+void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t visit);
+/* Least recently used first; NULL: there is none. */
 struct swn_frame *swn_pool_first(struct swn_pool *p);
 
-void *swn_pool_rw(const struct swn_pool *p, const struct swn_frame *f); /* for the fetcher */
-void *swn_pool_ro(const struct swn_pool *p, const struct swn_frame *f); /* for operators; not of kept frames */
-/* Maps the frame's first bytes, whole pages, at `at`, private, in place of what is there. 0 or -errno. Where there is
- * no memory for the second of two mappings what was there stays instead of the frame's end. */
-int swn_pool_lend(const struct swn_pool *p, const struct swn_frame *f, void *at, size_t bytes);
-int swn_pool_fd(const struct swn_pool *p);
-/* The window frame whose read-only view contains addr, or NULL. Lock-free as far as the frame list stands still. */
-struct swn_frame *swn_pool_find_ro(const struct swn_pool *p, uintptr_t addr);
-int swn_pool_in_ro(const struct swn_pool *p, uintptr_t addr);
+/* The frame's memory, for the fetcher. */
+void *swn_pool_at(const struct swn_pool *p, const struct swn_frame *f);
+/* The fetcher's page-table entries of it go; the bytes stay. */
+void swn_pool_unsee(const struct swn_pool *p, const struct swn_frame *f);
+/* Maps [off, off + bytes) of the frame at `at`, private, in place of what is there. 0 or -errno. */
+int swn_pool_map(const struct swn_pool *p, const struct swn_frame *f, size_t off, size_t bytes, void *at);
+/* Frames never get huge pages: the kernel cannot tell those from private copies. Before there are any. */
+void swn_pool_keep_small(struct swn_pool *p);
+/* Whether frames are huge pages, as far as has been tried. */
+int swn_pool_is_huge(const struct swn_pool *p);
 
 #endif

@@ -170,19 +170,24 @@ static int state_of(const struct swn_range *r)
 }
 
 /* One mmap in place of what is there, so that a reader sees the old pages or the new ones, never a hole. */
-static int map_at(struct swn_residency *s, const struct swn_range *r, int how, const struct swn_extent_file *file,
-                  uint64_t off)
+static int map_bytes(struct swn_residency *s, const struct swn_range *r, uintptr_t addr, size_t size, int how,
+                     const struct swn_extent_file *file, uint64_t off)
 {
-    void *at = (void *)r->addr;
-    size_t size = swn_round_up(r->len, SWN_PAGE);
-    part_with(s, r->addr, r->addr + size);
+    void *at = (void *)addr;
+    part_with(s, addr, addr + size);
     int err = s->io->mmap(s->io->ctx, &at, size, PROT_READ | PROT_WRITE, how | MAP_FIXED | MAP_NORESERVE,
                           file->fetch.fd, off);
     if (!err)
-        parted(s, r->addr, r->addr + size);
+        parted(s, addr, addr + size);
     if (!err && r->guest) /* as the rest of the program's mapping is */
-        madvise((void *)r->addr, size, MADV_RANDOM);
+        madvise((void *)addr, size, MADV_RANDOM);
     return err;
+}
+
+static int map_at(struct swn_residency *s, const struct swn_range *r, int how, const struct swn_extent_file *file,
+                  uint64_t off)
+{
+    return map_bytes(s, r, r->addr, swn_round_up(r->len, SWN_PAGE), how, file, off);
 }
 
 /* Ordinary pages in place of what is there; they are zero. */
@@ -200,33 +205,41 @@ static int map_anonymous_at(struct swn_residency *s, uintptr_t addr, size_t byte
 
 static int map_anonymous(struct swn_residency *s, const struct swn_range *r)
 {
-    /* A lodged place that a child inherits as a hole is one up to its last granule's end. */
-    return map_anonymous_at(s, r->addr, r->lodges ? r->span : swn_round_up(r->len, SWN_PAGE));
+    return map_anonymous_at(s, r->addr, r->span); /* where a frame was mapped, up to the last granule's end */
+}
+
+static int protect(uintptr_t addr, size_t bytes, int prot)
+{
+    return mprotect((void *)addr, bytes, prot) ? -errno : 0;
 }
 
 /* First half of a departure: from here on a store faults. */
 static int leave_begin(struct swn_range *r)
 {
+    size_t size = swn_round_up(r->len, SWN_PAGE);
     atomic_store(&r->state, SWN_LEAVING);
-    if (mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ)) {
-        int err = -errno;
-        mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE);
-        return err;
-    }
-    return 0;
+    int err = protect(r->addr, size, PROT_READ);
+    if (err)
+        protect(r->addr, size, PROT_READ | PROT_WRITE);
+    return err;
 }
 
 /* The range stays what it was, writable again. A handler that is at the same thing is waited for, and none may begin:
  * its mprotect must not come late and undo the protection of the next departure, nor its RECALLED replace `state`. */
-static void leave_undo(struct swn_range *r, int state)
+static void leave_undo_part(struct swn_range *r, uintptr_t addr, size_t bytes, int state)
 {
     int now = SWN_LEAVING;
     while (!atomic_compare_exchange_strong(&r->state, &now, SWN_COMMIT) && now == SWN_RECALLING) {
         sched_yield();
         now = SWN_LEAVING;
     }
-    mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE);
+    protect(addr, bytes, PROT_READ | PROT_WRITE);
     atomic_store(&r->state, state);
+}
+
+static void leave_undo(struct swn_range *r, int state)
+{
+    leave_undo_part(r, r->addr, swn_round_up(r->len, SWN_PAGE), state);
 }
 
 /* Second half: from here on a store waits, and whatever gets mapped next is what it finds. -EBUSY when a store sent the
@@ -237,12 +250,14 @@ static int leave_commit(struct swn_range *r)
     return atomic_compare_exchange_strong(&r->state, &leaving, SWN_COMMIT) ? 0 : -EBUSY;
 }
 
-/* Both halves for a range whose bytes are in its extent already. -EBUSY also for private copies. */
-static int leave_clean(struct swn_residency *s, struct swn_range *r, struct swn_pages *pages)
+/* Both halves for bytes of a range that its extent has already. -EBUSY also for private copies. */
+static int leave_clean(struct swn_residency *s, struct swn_range *r, uintptr_t addr, size_t bytes,
+                       struct swn_pages *pages)
 {
-    int err = leave_begin(r);
+    atomic_store(&r->state, SWN_LEAVING);
+    int err = protect(addr, bytes, PROT_READ);
     if (!err)
-        err = swn_residency_scan(s, r, pages);
+        err = scan(s, addr, bytes, pages);
     if (!err && pages->own)
         err = -EBUSY;
     return err ? err : leave_commit(r);
@@ -276,7 +291,6 @@ static void name_extent(struct swn_residency *s, struct swn_range *r, struct swn
     r->extent = off;
     r->extent_epoch = s->fork_epoch;
     r->foreign_map = 1;
-    r->published = 0;
     r->shared = 0;
     atomic_store(&r->state, SWN_STREAMED);
 }
@@ -317,22 +331,14 @@ static int has_berth(const struct swn_residency *s, const struct swn_range *r)
     return r->berth == s->spill && r->extent_epoch == s->fork_epoch;
 }
 
-/* Where the range is written. All that is here of a tensor in pieces gets its places at once. */
+/* Where the range is written. */
 static uint64_t berth_of(struct swn_residency *s, struct swn_range *r)
 {
     if (has_berth(s, r))
         return r->extent;
-    size_t bytes = 0;
-    for (struct swn_range *p = r->lead; p; p = p->rest)
-        bytes += p->span;
-    uint64_t off = swn_spill_lay_out(s->spill, bytes);
-    for (struct swn_range *p = r->lead; p; p = p->rest) {
-        if (p != r && (state_of(p) != SWN_HOME || has_berth(s, p)))
-            continue;
-        p->berth = s->spill;
-        p->extent = off + (p->addr - r->lead->addr);
-        p->extent_epoch = s->fork_epoch;
-    }
+    r->berth = s->spill;
+    r->extent = swn_spill_lay_out(s->spill, r->span);
+    r->extent_epoch = s->fork_epoch;
     return r->extent;
 }
 
@@ -362,6 +368,7 @@ int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct 
     int err = map_at(s, r, MAP_PRIVATE, file, off);
     if (err)
         return err;
+    swn_residency_forget(s, r);
     if (state == SWN_HOME)
         left_home(s, r);
     else
@@ -391,13 +398,15 @@ static int share_fresh(struct swn_residency *s, struct swn_range *r)
 int swn_residency_share(struct swn_residency *s, struct swn_range *r)
 {
     struct swn_pages pages;
+    size_t size = swn_round_up(r->len, SWN_PAGE);
     if (r->shared)
         return 0;
     if (state_of(r) == SWN_HOME)
         return share_fresh(s, r);
-    if (state_of(r) != SWN_STREAMED || r->file != s->spill || r->extent_epoch != s->fork_epoch || r->published)
+    if (state_of(r) != SWN_STREAMED || r->file != s->spill || r->extent_epoch != s->fork_epoch ||
+        swn_residency_unmapped(s, r) < size)
         return -EBUSY;
-    int err = leave_clean(s, r, &pages);
+    int err = leave_clean(s, r, r->addr, size, &pages);
     if (!err)
         err = map_at(s, r, MAP_SHARED, r->file, r->extent);
     r->shared = !err;
@@ -431,7 +440,6 @@ static void forget_extent(struct swn_residency *s, struct swn_range *r)
     drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
     r->berth = r->filling ? NULL : r->file;
     r->file = NULL;
-    r->published = 0;
     s->home_bytes += r->size;
     atomic_store(&r->state, SWN_HOME);
 }
@@ -454,11 +462,63 @@ int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard
         /* An atomic no-op store gives every page its private copy, whatever other threads do to it meanwhile. */
         for (uintptr_t page = r->addr; page < r->addr + size; page += SWN_PAGE)
             atomic_fetch_or((_Atomic unsigned char *)page, 0);
-        if (r->published)
+        if (swn_residency_unmapped(s, r) < size)
             madvise((void *)r->addr, size, MADV_DOFORK);
     }
+    swn_residency_forget(s, r);
     forget_extent(s, r);
     return 0;
+}
+
+/* --- frames at their parts' addresses --- */
+
+struct swn_chunks swn_residency_chunks(const struct swn_residency *s, const struct swn_range *r)
+{
+    size_t unit = s->pool ? swn_pool_unit(s->pool) : SWN_HUGE;
+    return (struct swn_chunks){.first = r->place / unit, .end = (r->place + r->span - 1) / unit + 1};
+}
+
+uintptr_t swn_residency_chunk_at(const struct swn_residency *s, const struct swn_range *r, uint64_t chunk)
+{
+    return r->addr - r->place + chunk * swn_pool_unit(s->pool);
+}
+
+static struct swn_part *part_of(const struct swn_frame *f, const struct swn_range *r)
+{
+    for (unsigned i = 0; f && i < f->n; i++)
+        if (f->parts[i].range == r)
+            return &f->parts[i];
+    return NULL;
+}
+
+struct swn_part *swn_residency_mapped(const struct swn_residency *s, const struct swn_range *r, uintptr_t addr)
+{
+    if (!s->pool)
+        return NULL;
+    uint64_t chunk = (r->place + (addr - r->addr)) / swn_pool_unit(s->pool);
+    struct swn_part *p = part_of(swn_pool_chunk(s->pool, chunk)->frame, r);
+    return p && p->mapped ? p : NULL;
+}
+
+size_t swn_residency_unmapped(const struct swn_residency *s, const struct swn_range *r)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE), mapped = 0;
+    struct swn_chunks all = swn_residency_chunks(s, r);
+    for (uint64_t c = all.first; s->pool && c < all.end; c++) {
+        const struct swn_part *p = part_of(swn_pool_chunk(s->pool, c)->frame, r);
+        mapped += p && p->mapped ? p->fill : 0;
+    }
+    return size > mapped ? size - mapped : 0;
+}
+
+void swn_residency_forget(struct swn_residency *s, const struct swn_range *r)
+{
+    struct swn_chunks all = swn_residency_chunks(s, r);
+    for (uint64_t c = all.first; s->pool && c < all.end; c++) {
+        struct swn_part *p = part_of(swn_pool_chunk(s->pool, c)->frame, r);
+        if (p)
+            p->range = NULL;
+    }
 }
 
 static void populate(uintptr_t addr, size_t bytes)
@@ -471,56 +531,174 @@ static void populate(uintptr_t addr, size_t bytes)
         (void)*(volatile unsigned char *)page;
 }
 
-int swn_residency_publish(struct swn_residency *s, struct swn_range *r, struct swn_frame *f, size_t bytes)
+static int can_be_mapped(const struct swn_part *p)
 {
-    struct swn_pages pages;
-    if (state_of(r) != SWN_STREAMED)
-        return -EINVAL;
-    int err = leave_clean(s, r, &pages);
+    return p->range && p->there && !p->mapped && state_of(p->range) == SWN_STREAMED && !p->range->shared;
+}
+
+/* Parts that lie one behind the other: [first, end) of the frame's. */
+struct stretch {
+    struct swn_frame *f;
+    unsigned first, end;
+    uintptr_t addr;
+    size_t bytes;
+};
+
+/* The next one from part `from` on of parts for which `is` holds. 0: there is none. */
+static int next_stretch(struct swn_frame *f, unsigned from, int (*is)(const struct swn_part *), struct stretch *out)
+{
+    while (from < f->n && !is(&f->parts[from]))
+        from++;
+    unsigned end = from;
+    size_t at = from < f->n ? f->parts[from].at : 0, upto = at;
+    while (end < f->n && is(&f->parts[end]) && f->parts[end].at == upto)
+        upto += f->parts[end++].bytes;
+    *out = (struct stretch){.f = f, .first = from, .end = end, .addr = f->addr + at, .bytes = upto - at};
+    return end > from;
+}
+
+/* From here on a store into any of them faults. */
+static int stretch_leaves(const struct stretch *st)
+{
+    for (unsigned i = st->first; i < st->end; i++)
+        atomic_store(&st->f->parts[i].range->state, SWN_LEAVING);
+    return protect(st->addr, st->bytes, PROT_READ);
+}
+
+static void stretch_stays(const struct stretch *st)
+{
+    for (unsigned i = st->first; i < st->end; i++) {
+        struct swn_part *p = &st->f->parts[i];
+        leave_undo_part(p->range, st->f->addr + p->at, p->bytes, SWN_STREAMED);
+    }
+}
+
+/* The first part of it that was written to, or the end: parts before it are in COMMIT. `err`: of protecting them. */
+static unsigned first_written(struct swn_residency *s, const struct stretch *st, int err, size_t *touched)
+{
+    unsigned i = st->first;
+    for (; i < st->end && !err; i++) {
+        struct swn_part *p = &st->f->parts[i];
+        struct swn_pages pages;
+        if (scan(s, st->f->addr + p->at, p->bytes, &pages) || pages.own || leave_commit(p->range))
+            break;
+        *touched += p->mapped ? 0 : pages.mapped;
+    }
+    return i;
+}
+
+void swn_residency_publish(struct swn_residency *s, struct swn_frame *f, struct swn_range **written)
+{
+    struct stretch st;
+    *written = NULL;
+    for (unsigned from = 0; next_stretch(f, from, can_be_mapped, &st); from = st.end) {
+        size_t touched = 0;
+        int err = stretch_leaves(&st);
+        unsigned good = first_written(s, &st, err, &touched);
+        if (good < st.end) {
+            s->recalls++;
+            *written = f->parts[good].range;
+            stretch_stays(&st);
+            if (good == st.first) {
+                st.end = good + 1;
+                continue;
+            }
+            /* Those before it, on their own. */
+            st.end = good;
+            st.bytes = f->parts[good - 1].at + f->parts[good - 1].bytes - f->parts[st.first].at;
+            if (first_written(s, &st, stretch_leaves(&st), &touched) < st.end) {
+                stretch_stays(&st);
+                continue;
+            }
+        }
+        err = swn_pool_map(s->pool, f, f->parts[st.first].at, st.bytes, (void *)st.addr);
+        if (!err) /* A child must not see frames: we reuse them. Its fork handler maps the extents into the hole. */
+            madvise((void *)st.addr, st.bytes, MADV_DONTFORK);
+        for (unsigned i = st.first; i < st.end; i++)
+            f->parts[i].mapped = !err;
+        s->mappings++;
+        s->stray_pages += err ? 0 : touched;
+        stretch_stays(&st);
+        if (!err) {
+            swn_pool_unsee(s->pool, f);
+            populate(st.addr, st.bytes);
+        }
+    }
+}
+
+static int is_mapped(const struct swn_part *p)
+{
+    return p->range && p->mapped;
+}
+
+struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_frame *f)
+{
+    struct stretch st;
+    for (unsigned from = 0; next_stretch(f, from, is_mapped, &st); from = st.end) {
+        size_t touched = 0;
+        unsigned good = first_written(s, &st, stretch_leaves(&st), &touched), i = st.first;
+        for (; i < good; i++) {
+            struct swn_part *p = &f->parts[i];
+            if (map_bytes(s, p->range, f->addr + p->at, p->bytes, MAP_PRIVATE, p->file, p->off))
+                break;
+            p->mapped = 0;
+        }
+        stretch_stays(&st);
+        if (i < st.end) {
+            s->recalls++;
+            return f->parts[i].range;
+        }
+    }
+    return NULL;
+}
+
+/* Maps [addr, addr + bytes) of r's extent again, where nothing else is mapped. */
+static int remap_part(struct swn_residency *s, struct swn_range *r, uintptr_t addr, size_t bytes)
+{
+    struct swn_pages pages = {0};
+    uint64_t off = r->extent + (addr - r->addr);
+    int err = leave_clean(s, r, addr, bytes, &pages);
     if (!err)
-        err = swn_pool_lend(s->pool, f, (void *)r->addr, bytes);
-    leave_undo(r, SWN_STREAMED);
+        err = map_bytes(s, r, addr, bytes, MAP_PRIVATE, r->file, off);
     if (err) {
         s->recalls += err == -EBUSY;
+        leave_undo_part(r, addr, bytes, SWN_STREAMED);
         return err;
     }
     s->stray_pages += pages.mapped;
-    /* A child must not see pool pages: we reuse them. Its fork handler maps the extent into the hole. */
-    madvise((void *)r->addr, bytes, MADV_DONTFORK);
-    r->published = bytes;
-    populate(r->addr, bytes);
+    if (pages.mapped)
+        swn_spill_uncache(r->file, off, bytes);
+    atomic_store(&r->state, SWN_STREAMED);
     return 0;
 }
 
 int swn_residency_remap(struct swn_residency *s, struct swn_range *r)
 {
-    struct swn_pages pages;
     if (state_of(r) != SWN_STREAMED)
         return -EINVAL;
-    int err = leave_clean(s, r, &pages);
-    if (!err)
-        err = map_at(s, r, MAP_PRIVATE, r->file, r->extent);
-    if (err) {
-        s->recalls += err == -EBUSY;
-        leave_undo(r, SWN_STREAMED);
-        return err;
+    uintptr_t end = r->addr + swn_round_up(r->len, SWN_PAGE), from = r->addr;
+    size_t unit = s->pool ? swn_pool_unit(s->pool) : SWN_HUGE;
+    int err = 0;
+    for (uintptr_t at = r->addr; at < end && !err;) {
+        uintptr_t next = at + unit - (r->place + (at - r->addr)) % unit;
+        next = next < end ? next : end;
+        int mapped = swn_residency_mapped(s, r, at) != NULL;
+        if (mapped && from < at)
+            err = remap_part(s, r, from, at - from);
+        if (mapped)
+            from = next;
+        at = next;
     }
-    if (!r->published) {
-        s->stray_pages += pages.mapped;
-        if (pages.mapped)
-            swn_spill_uncache(r->file, r->extent, swn_round_up(r->len, SWN_PAGE));
-    }
-    r->published = 0;
-    atomic_store(&r->state, SWN_STREAMED);
-    return 0;
+    return !err && from < end ? remap_part(s, r, from, end - from) : err;
 }
 
 void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
     int streamed = state_of(r) == SWN_STREAMED;
+    swn_residency_forget(s, r);
     /* What stays mapped for now must be nobody's memory, and no page that anything else changes. */
-    int later = r->foreign_map && streamed && !r->guest && !r->plotted && !r->shared && !r->published;
+    int later = r->foreign_map && streamed && !r->guest && !r->plotted && !r->shared;
     if (r->guest) {
         warm = 1; /* whatever is mapped there is the program's */
     } else if (later) {
@@ -579,12 +757,14 @@ int swn_residency_trap(struct swn_residency *s, uintptr_t addr)
 
 void swn_residency_child(struct swn_residency *s)
 {
-    for (struct swn_range *r = swn_arena_first(s->arena); r; r = r->next) {
-        if (state_of(r) != SWN_STREAMED || !r->published)
-            continue;
-        map_at(s, r, MAP_PRIVATE, r->file, r->extent);
-        r->published = 0;
-        r->frame = NULL;
-    }
+    for (struct swn_frame *f = s->pool ? swn_pool_first(s->pool) : NULL; f; f = f->next)
+        for (unsigned i = 0; i < f->n; i++) {
+            struct swn_part *p = &f->parts[i];
+            if (p->range && p->mapped)
+                map_bytes(s, p->range, f->addr + p->at, p->bytes, MAP_PRIVATE, p->file, p->off);
+        }
+    if (s->pool)
+        swn_pool_destroy(s->pool);
+    s->pool = NULL;
     reopen(s);
 }

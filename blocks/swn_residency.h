@@ -1,11 +1,11 @@
 /* swn_residency.h - what stands behind a range's own address, and how that changes without anybody noticing.
  *
- *   HOME --spill--> STREAMED --home--> HOME          publish: STREAMED, with pool pages mapped at the address
+ *   HOME --spill--> STREAMED --home--> HOME          publish: STREAMED, with frames mapped at the address
  *
  * The address of a range always reads right: HOME ranges have ordinary pages, STREAMED ranges are a private mapping of
- * their extent in the spill file (or of a pool frame with the same bytes, when published), and a store into a STREAMED
- * range makes a private copy of its page, which is found by /proc/self/pagemap before the range's extent is believed
- * again.
+ * their extent in the spill file, or, chunk by chunk, of pool frames with the same bytes (published). A store into a
+ * STREAMED range makes a private copy of its page, which is found by /proc/self/pagemap before the range's extent, or
+ * another frame, is believed again. Nobody ever gets another address for a range's bytes.
  *
  * A range that leaves is made read-only (LEAVING) while its bytes are secured; a store that comes in that moment
  * faults, and swn_residency_trap, called by the SIGSEGV handler, sends the range back (RECALLED). Between the last look
@@ -36,6 +36,7 @@ struct swn_residency {
     size_t home_bytes;             /* of HOME ranges */
     uint64_t stray_pages;          /* page-cache pages read through mappings */
     uint64_t recalls;              /* transitions undone by a store */
+    uint64_t mappings;             /* made for frames */
     unsigned char *huge;           /* of the arena, for each SWN_HUGE: it may be one huge page */
 };
 
@@ -72,8 +73,8 @@ int swn_residency_spill(struct swn_residency *s, struct swn_range *r);
 int swn_residency_leave(struct swn_residency *s, struct swn_range *r);
 int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t off);
 void swn_residency_stay(struct swn_range *r);
-/* Whatever the range held is replaced by an extent of an immutable file: nothing is read. The caller has dropped its
- * frame, and nobody is using it. -EBUSY: pinned. On error the range is as it was. */
+/* Whatever the range held is replaced by an extent of an immutable file: nothing is read, and no frame has bytes of it
+ * any more. Nobody is using it. -EBUSY: pinned. On error the range is as it was. */
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off);
 
 /* For a range that is larger than any memory it could come home to: maps its extent in the spill file for writing, so
@@ -85,19 +86,37 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
 /* Ends it where nothing has been stored yet: the caller writes to the extent itself. */
 int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
 
-/* STREAMED -> HOME: ordinary pages with the same bytes; the extent is dropped and the frame is the caller's to release.
+/* STREAMED -> HOME: ordinary pages with the same bytes; the extent is dropped, and frames have no part of it any more.
  * discard: the bytes are about to be overwritten entirely; they become zero. */
 int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard);
 
-/* Maps the first `bytes` of frame f (which holds the same bytes) at the range's address. The range must be clean. */
-int swn_residency_publish(struct swn_residency *s, struct swn_range *r, struct swn_frame *f, size_t bytes);
+/* Maps what there is in the frame, and is not mapped yet, at its parts' addresses. A part whose range was written to is
+ * left out, and *written is such a range, or NULL: its own address has its bytes, and it had better come home. */
+void swn_residency_publish(struct swn_residency *s, struct swn_frame *f, struct swn_range **written);
+/* Maps the parts' extents again: the frame's memory is nobody's then but the fetcher's. NULL, or a range that was
+ * written to, or cannot be mapped: it has to come home first, and this to be repeated. */
+struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_frame *f);
+/* The part of the frame at `addr` that is mapped there, or NULL. */
+struct swn_part *swn_residency_mapped(const struct swn_residency *s, const struct swn_range *r, uintptr_t addr);
+/* The bytes of r that are read through the mapping of its extent: those that no frame is mapped for. */
+size_t swn_residency_unmapped(const struct swn_residency *s, const struct swn_range *r);
+/* No frame has bytes of r any more. */
+void swn_residency_forget(struct swn_residency *s, const struct swn_range *r);
 
-/* Maps the extent again, which lets go of pool or cache pages. -EBUSY: a store came; private copies exist; the range is
- * as it was (use swn_residency_home). */
+/* The chunks that r lies in, from the first to one behind the last. */
+struct swn_chunks {
+    uint64_t first, end;
+};
+struct swn_chunks swn_residency_chunks(const struct swn_residency *s, const struct swn_range *r);
+/* Where the chunk is that r lies in. */
+uintptr_t swn_residency_chunk_at(const struct swn_residency *s, const struct swn_range *r, uint64_t chunk);
+
+/* Maps the extent again where no frame is mapped, which lets go of cache pages. -EBUSY: a store came, or private copies
+ * exist; the range is as it was (use swn_residency_home). */
 int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
 
 /* Ends a range's life: drops its extent and gives it back to the arena; warm: leave its pages in place where they are
- * ordinary ones. Its frame is the caller's to release first. */
+ * ordinary ones. No frame has bytes of it any more. */
 void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm);
 /* Makes ordinary memory of what ranges that were mapped have left, so that it can be used again. A mapping costs as
  * much for a hundred tensors in a row as for one, and a model's checkpoint is freed in one go: so this is for later. */
@@ -107,7 +126,8 @@ void swn_residency_tidy(struct swn_residency *s);
  * about its fault, or waited for; 1: all is as the fault should have found it. */
 int swn_residency_trap(struct swn_residency *s, uintptr_t addr);
 
-/* In a forked child: whatever was published is a hole now and becomes a mapping of its extent. */
+/* In a forked child: whatever was published is a hole now and becomes a mapping of its extent. The pool is the parent's,
+ * and gone when this returns. */
 void swn_residency_child(struct swn_residency *s);
 
 #endif

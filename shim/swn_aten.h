@@ -14,9 +14,8 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 20u
+#define SWN_ATEN_ABI 21u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
-#define SWN_OP_PIECES 32 /* the engine's: further pieces of tensors that are cut */
 
 enum swn_use {
     SWN_USE_READ,      /* by an operator that is not known to let go of the pointer: own address only */
@@ -39,7 +38,6 @@ enum swn_device_type { SWN_DEVICE_NONE, SWN_DEVICE_CUDA, SWN_DEVICE_PRIVATEUSEON
 
 struct swn_range;
 struct swn_device_memory;
-struct swn_frame;
 struct swn_extent_file;
 struct swn_fill;
 
@@ -54,15 +52,13 @@ struct swn_arg {
     uintptr_t
         borrowed; /* what the engine put into *word, or 0: then the C++ half keeps the storage alive until op_end */
     struct swn_range *range;
-    struct swn_frame *frame;
     uint32_t range_id;
-    unsigned origin; /* the argument this is a piece of */
+    uint64_t first_chunk, end_chunk; /* of addresses, that it holds */
+    size_t slice;                    /* of a `sliced` one: so many bytes each, but for the last */
     int remap, pinned, reading, visited;
-    int sliced; /* 1: what of it is not kept waits for slice_lend, until when its own address serves it; 2: did so */
+    int sliced; /* 1: what of it is not in memory waits for slice_lend; 2: did so */
     int rows;   /* 1: not all of it is in memory, rows_copy reads those that are wanted; 2: did so, and nothing else */
-    int ours;   /* a slice: nobody but our kernel sees where it is */
     int populating; /* a thread of ours makes its pages (shim/swn_populate.h) */
-    int unchecked;  /* its mapping serves, and a checksum is to be looked at before the operator ends */
 };
 
 /* So many slices of a weight, one behind the other. */
@@ -95,10 +91,8 @@ struct swn_op {
     uint64_t flops_before; /* and of those since the thread's last one that were not announced: no tensor of interest */
     struct swn_small small, small_before; /* likewise */
     unsigned n;
-    struct swn_arg args[SWN_OP_ARGS + SWN_OP_PIECES];
+    struct swn_arg args[SWN_OP_ARGS];
 
-    unsigned total;       /* arguments, and pieces of them */
-    struct swn_arg slice; /* what slice_lend has lent */
     uint64_t begin_ns;
     uint64_t seq; /* its number, of all operators */
     int visits;

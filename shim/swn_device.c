@@ -184,16 +184,16 @@ static struct device *device_of(int index)
     return d->backend || d->swaps ? d : NULL;
 }
 
-/* The whole tensor at data, or its first piece; NULL: it is not the arena's, or not all of what is there. */
+/* The whole tensor at data; NULL: it is not the arena's, or not all of what is there. */
 static struct swn_range *whole(struct swn_engine *e, uintptr_t data, size_t bytes)
 {
     struct swn_range *r = swn_arena_find(e->arena, data);
-    return r && !r->guest && r->addr == data && r->lead == r && (r->rest || r->len == bytes) ? r : NULL;
+    return r && !r->guest && r->addr == data && r->len == bytes ? r : NULL;
 }
 
 static int in_a_store(const struct swn_range *r)
 {
-    return !r->rest && atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && r->file->immutable;
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && r->file->immutable;
 }
 
 /* Bytes of the budget for weights that come and go. */
@@ -252,16 +252,16 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     struct swn_range *r = g ? NULL : whole(e, data, bytes);
     if (r)
         swn_behind_recall(e, r);
-    int registered = g ? data + bytes <= g->hi : r && in_a_store(r), cut = r && r->rest;
+    int registered = g ? data + bytes <= g->hi : r && in_a_store(r);
     pthread_mutex_unlock(&e->lock);
     if (swn_device_programs(data) || (!registered && !(r && parameter)))
         return SWN_WAY_COPY;
     struct device *d = device_of(device); /* nothing of CUDA before there is a weight to move */
-    if (!d || (cut && !d->swaps && (d->backend->pins || !d->backend->shares)))
+    if (!d)
         return SWN_WAY_COPY;
     if (!d->backend && !crowded(d, device, bytes))
         return SWN_WAY_COPY;
-    if (d->backend && !d->backend->shares && (!d->swaps || (!cut && stays(e, d, bytes))))
+    if (d->backend && !d->backend->shares && (!d->swaps || stays(e, d, bytes)))
         return SWN_WAY_BUFFER;
     return registered ? SWN_WAY_REFERENCE : SWN_WAY_ALIAS;
 }
@@ -271,7 +271,7 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
 {
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = whole(e, data, bytes);
-    int err = r && !r->rest ? 0 : -EINVAL;
+    int err = r ? 0 : -EINVAL;
     if (!err) {
         swn_behind_recall(e, r);
         swn_load_verify(e, r);

@@ -44,12 +44,11 @@ static int still_there(const struct place *p)
 /* What was read is what was stored: once more if not, as a bit may have flipped on the way. */
 static int check(struct swn_engine *e, struct swn_fetch_file *own, const struct place *p, char *to, size_t size)
 {
-    struct swn_frame frame = {.checked = 1, .range_id = p->id};
-    frame.job.file = &p->file->fetch;
-    frame.job.off = p->off;
-    frame.job.len = size;
+    struct swn_part part = {.file = p->file, .range_id = p->id};
+    part.job.off = p->off;
+    part.job.len = size;
     size_t got;
-    for (int tries = 0; swn_load_check(&frame, to); tries++)
+    for (int tries = 0; swn_load_check(&part, to); tries++)
         if (tries || swn_read_blocks(e->io, own, to, size, p->off, &got))
             swn_engine_corrupt(p->file, p->id, p->off);
     return 0;

@@ -127,26 +127,26 @@ static uint64_t chunk_begin(const struct swn_store_copy *c, size_t chunk)
 static int decode(struct swn_fetch_job *job, size_t upto)
 {
     struct swn_engine *e = &swn_engine_one;
-    struct swn_frame *f = job->user;
-    const struct swn_store_copy *c = f->copy;
+    struct swn_part *p = job->user;
+    const struct swn_store_copy *c = p->copy;
     const struct source *s = (const void *)((const char *)job->file - offsetof(struct source, file.fetch));
-    char *frame = (char *)job->buf - (f->size - job->len);
+    char *part = (char *)job->buf - (p->fill - job->len);
     size_t first = (size_t)(c->chunks - s->store->chunks), done;
     uint64_t begin = job->off - c->off;
-    for (; (done = (f->chunk - f->first_chunk) * SWN_CHUNK) < f->size; f->chunk++) {
-        const struct swn_store_chunk *chunk = &c->chunks[f->chunk];
-        uint64_t from = chunk_begin(c, f->chunk), start = cpu_ns();
+    for (; (done = (p->chunk - p->first_chunk) * SWN_CHUNK) < p->fill; p->chunk++) {
+        const struct swn_store_chunk *chunk = &c->chunks[p->chunk];
+        uint64_t from = chunk_begin(c, p->chunk), start = cpu_ns();
         if (chunk->end - begin > upto)
             break;
-        size_t bytes = f->size - done < SWN_CHUNK ? f->size - done : SWN_CHUNK;
+        size_t bytes = p->fill - done < SWN_CHUNK ? p->fill - done : SWN_CHUNK;
         int err = swn_decode_chunk(chunk->encoding, (char *)job->buf + (from - begin), (size_t)(chunk->end - from),
-                                   frame + done, bytes);
+                                   part + done, bytes);
         atomic_fetch_add(&e->decode_ns[chunk->encoding], cpu_ns() - start);
         atomic_fetch_add(&e->decoded_bytes[chunk->encoding], bytes);
         atomic_fetch_add(&e->encoded_bytes, chunk->end - from);
-        if (!err && !s->chunks_verified[first + f->chunk]) {
-            err = XXH3_64bits(frame + done, bytes) == chunk->checksum ? 0 : -EILSEQ;
-            s->chunks_verified[first + f->chunk] = !err;
+        if (!err && !s->chunks_verified[first + p->chunk]) {
+            err = XXH3_64bits(part + done, bytes) == chunk->checksum ? 0 : -EILSEQ;
+            s->chunks_verified[first + p->chunk] = !err;
         }
         if (err)
             return err;
@@ -154,43 +154,42 @@ static int decode(struct swn_fetch_job *job, size_t upto)
     return 0;
 }
 
-void swn_encoded_prepare(struct swn_frame *f)
+void swn_encoded_prepare(struct swn_part *p)
 {
     struct source *s;
-    const struct swn_store_extent *x = copied(f->range, f->size, &s);
-    f->copy = NULL;
+    const struct swn_store_extent *x = copied(p->range, p->fill, &s);
+    p->copy = NULL;
     if (!x || !atomic_load(&use_of(s, x->copy)->pays))
         return;
     const struct swn_store_copy *c = x->copy;
-    uint64_t from = f->range->extent - x->off, to = from + f->size;
+    uint64_t from = p->off - x->off, to = from + p->fill;
     /* All of an extent, or pieces that were cut at granules of the arena. Nothing else could be decoded in place. */
     if (from % SWN_CHUNK || (to % SWN_CHUNK && to < swn_round_up(x->bytes, SWN_PAGE)))
         return;
     uint64_t lo = chunk_begin(c, (size_t)(from / SWN_CHUNK));
     uint64_t hi = chunk_begin(c, (size_t)swn_round_up(to, SWN_CHUNK) / SWN_CHUNK);
-    f->copy = c;
-    f->first_chunk = f->chunk = (size_t)(from / SWN_CHUNK);
-    f->raw_off = f->job.off;
-    f->job.off = c->off + lo;
-    f->job.len = (size_t)(hi - lo);
-    f->job.buf = (char *)f->job.buf + (f->size - f->job.len);
-    f->job.arrived = decode;
+    p->copy = c;
+    p->first_chunk = p->chunk = (size_t)(from / SWN_CHUNK);
+    p->job.off = c->off + lo;
+    p->job.len = (size_t)(hi - lo);
+    p->job.buf = (char *)p->job.buf + (p->fill - p->job.len);
+    p->job.arrived = decode;
 }
 
-int swn_encoded_retry(struct swn_engine *e, struct swn_frame *f, int err)
+int swn_encoded_retry(struct swn_engine *e, struct swn_part *p, int err)
 {
-    const struct source *s = (const void *)((const char *)f->job.file - offsetof(struct source, file.fetch));
-    if (!f->copy || err == -ECANCELED)
+    const struct source *s = (const void *)((const char *)p->job.file - offsetof(struct source, file.fetch));
+    if (!p->copy || err == -ECANCELED)
         return 0;
-    atomic_store(&use_of(s, f->copy)->bad, 1);
+    atomic_store(&use_of(s, p->copy)->bad, 1);
     if (!__atomic_fetch_add(&e->said_copy, 1, __ATOMIC_RELAXED))
         swn_say("the encoded copy at offset %llu of %s cannot be used (%s); block %u is read as it is",
-                (unsigned long long)f->copy->off, s->store->path,
-                err == -EILSEQ ? "its checksum does not match" : strerror(-err), f->range_id);
-    f->copy = NULL;
-    f->job.buf = (char *)f->job.buf - (f->size - f->job.len);
-    f->job.off = f->raw_off;
-    f->job.len = f->size;
-    f->job.arrived = NULL;
-    return swn_fetch_submit(e->fetch, &f->job, 1) == 0;
+                (unsigned long long)p->copy->off, s->store->path,
+                err == -EILSEQ ? "its checksum does not match" : strerror(-err), p->range_id);
+    p->copy = NULL;
+    p->job.buf = (char *)p->job.buf - (p->fill - p->job.len);
+    p->job.off = p->off;
+    p->job.len = p->fill;
+    p->job.arrived = NULL;
+    return swn_fetch_submit(e->fetch, &p->job, 1) == 0;
 }

@@ -23,9 +23,9 @@ void swn_encoded_forget(struct source *s);
  * that a read of it need not bring: 0 unless its copy is read. Engine lock held. */
 double swn_encoded_choose(struct swn_engine *e, const struct swn_range *lead, double disk_bytes_per_ns);
 
-/* f->job is to fill f with f->range: has it read the copy instead, if there is one that pays. Engine lock held. */
-void swn_encoded_prepare(struct swn_frame *f);
+/* p->job is to read p: has it read the copy instead, if there is one that pays. Engine lock held. */
+void swn_encoded_prepare(struct swn_part *p);
 /* The job failed. 1: it read a copy, and reads the bytes themselves now; 0: there is no other way. No lock held. */
-int swn_encoded_retry(struct swn_engine *e, struct swn_frame *f, int err);
+int swn_encoded_retry(struct swn_engine *e, struct swn_part *p, int err);
 
 #endif

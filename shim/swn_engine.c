@@ -62,8 +62,8 @@ void swn_say(const char *format, ...)
 size_t swn_engine_resident(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_window(e->pool) : 0) +
-           e->kept_bytes + (small > 0 ? (size_t)small : 0) + swn_devcopy_bytes() - swn_load_expected_bytes(e);
+    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_bytes(e->pool) : 0) +
+           (small > 0 ? (size_t)small : 0) + swn_devcopy_bytes() - swn_load_expected_bytes(e);
 }
 
 void swn_engine_note_peak(struct swn_engine *e)
@@ -71,8 +71,6 @@ void swn_engine_note_peak(struct swn_engine *e)
     size_t now = swn_engine_resident(e), other = swn_policy_other(e), held = swn_policy_other_held(e);
     if (now > e->peak_resident)
         e->peak_resident = now;
-    if (other > e->other_step)
-        e->other_step = other;
     if (e->node_live && other > e->other_peak_ever)
         e->other_peak_ever = other;
     if (held > e->other_peak) {
@@ -263,9 +261,14 @@ void swn_engine_host(struct swn_host *out)
 }
 
 /* Of a tensor of n bytes at its planned place, or wherever there is one. */
-static size_t fresh_bytes(const struct swn_engine *e, const struct swn_place *place, size_t n)
+static size_t fresh_bytes(const struct swn_engine *e, const struct swn_place *place, size_t n, enum swn_term term)
 {
-    return place ? swn_plot_fresh(place->plot, place->at, n) : swn_arena_fresh(e->arena, n);
+    return place ? swn_plot_fresh(place->plot, place->at, n) : swn_arena_fresh(e->arena, n, term);
+}
+
+static size_t kept_frames(const struct swn_engine *e)
+{
+    return e->pool ? swn_pool_kept(e->pool) : 0;
 }
 
 void *swn_engine_alloc(size_t n, int *strict)
@@ -285,19 +288,17 @@ void *swn_engine_alloc(size_t n, int *strict)
         swn_window_lost(t);
     struct swn_place place;
     int placed = swn_places_find(e, t, n, &place);
-    if (!placed && e->lodged_bytes && !expected) {
-        swn_lodge_vacate(e, n);
-        placed = swn_places_find(e, t, n, &place); /* where a frame was until now */
-    }
+    const struct swn_thread_state *self = swn_window_self();
+    enum swn_term term = self && self->open ? SWN_SHORT_TERM : SWN_LONG_TERM;
     int counts = !alone && !expected;
-    size_t need = counts ? fresh_bytes(e, placed ? &place : NULL, n) : 0;
-    size_t kept = e->kept_bytes, wanted = swn_policy_other_held(e);
+    size_t need = counts ? fresh_bytes(e, placed ? &place : NULL, n, term) : 0;
+    size_t kept = kept_frames(e), wanted = swn_policy_other_held(e);
     if (counts && !placed) /* a place is held already */
         wanted += swn_round_up(n, SWN_GRANULE);
     int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
-    if (!over && counts && fresh_bytes(e, placed ? &place : NULL, n) > need) /* the warm pages were what had to go */
+    if (!over && counts && fresh_bytes(e, placed ? &place : NULL, n, term) > need) /* the warm pages were what had to go */
         over = swn_policy_make_room(e, swn_round_up(n, SWN_GRANULE), NULL);
-    if (e->planned && e->kept_bytes < kept)
+    if (e->planned && kept_frames(e) < kept)
         swn_policy_note_shortage(e, wanted);
     if (over && e->config.strict) {
         *strict = 1;
@@ -310,7 +311,7 @@ void *swn_engine_alloc(size_t n, int *strict)
         e->placed += r->size;
         e->plots_rough |= fresh != 0;
     } else {
-        r = swn_arena_alloc(e->arena, n, &fresh);
+        r = swn_arena_alloc(e->arena, n, term, &fresh);
         if (r && fresh && !alone && !expected)
             swn_residency_fresh(&e->res, r);
     }
@@ -356,17 +357,15 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
            swn_engine_resident(e) + r->span <= e->config.budget_bytes + r->size;
 }
 
-void swn_engine_drop(struct swn_engine *e, struct swn_range *lead)
+void swn_engine_drop(struct swn_engine *e, struct swn_range *r)
 {
-    for (struct swn_range *r = lead, *next; r; r = next) {
-        next = r->rest;
-        swn_behind_recall(e, r);
-        swn_policy_drop_frame(e, r);
-        e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
-        int warm = worth_keeping_warm(e, r);
-        e->dropped += !warm && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
-        swn_residency_free(&e->res, r, warm);
-    }
+    swn_behind_recall(e, r);
+    struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
+    e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
+    int warm = worth_keeping_warm(e, r);
+    e->dropped += !warm && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
+    swn_residency_free(&e->res, r, warm);
+    swn_swapin_reap(e, &chunks);
 }
 
 int swn_engine_free(void *p)
@@ -376,7 +375,7 @@ int swn_engine_free(void *p)
         return 0;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
-    if (r && r->addr == (uintptr_t)p && r->lead == r) {
+    if (r && r->addr == (uintptr_t)p) {
         if (r->pins && e->populate) /* its operator gave the storage other memory */
             swn_populate_end(e->populate, r->addr);
         swn_trial_count(-(long long)r->len);
@@ -450,21 +449,6 @@ void swn_engine_unpin(const void *p, size_t n)
     pin(p, n, -1);
 }
 
-/* As swn_residency_trap. */
-static int repair(struct swn_engine *e, uintptr_t addr)
-{
-    if (swn_arena_find(e->arena, addr))
-        return swn_residency_trap(&e->res, addr);
-    if (e->pool && swn_pool_in_ro(e->pool, addr)) {
-        struct swn_frame *f = swn_pool_find_ro(e->pool, addr);
-        if (!f || !f->users)
-            return 0;
-        int first = !atomic_exchange(&f->tainted, 1);
-        return mprotect(swn_pool_ro(e->pool, f), f->size, PROT_READ | PROT_WRITE) ? 0 : 1 + first;
-    }
-    return 0;
-}
-
 int swn_engine_trap(uintptr_t addr)
 {
     static __thread uintptr_t last;
@@ -474,7 +458,7 @@ int swn_engine_trap(uintptr_t addr)
     if (addr != last)
         in_vain = 0;
     last = addr;
-    int done = in_vain < FAULTS_IN_VAIN ? repair(&swn_engine_one, addr) : 0;
+    int done = in_vain < FAULTS_IN_VAIN ? swn_residency_trap(&swn_engine_one.res, addr) : 0;
     in_vain = done == 2 ? 0 : in_vain + 1;
     return done != 0;
 }
@@ -535,7 +519,8 @@ void swn_engine_prefork(void)
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         if (r->shared)
             swn_residency_unshare(&e->res, r); /* what is written from now on is the parent's or the child's alone */
-        else if (r->published &&
+        else if (atomic_load(&r->state) == SWN_STREAMED &&
+                 swn_residency_unmapped(&e->res, r) < swn_round_up(r->len, SWN_PAGE) &&
                  (!swn_owns(r->file->fetch.fd) || (!swn_residency_scan(&e->res, r, &pages) && pages.own)))
             /* The child gets a fresh mapping for it: private copies must not be lost, and of a file that the program
              * has closed there are no more mappings. */
@@ -571,12 +556,9 @@ void swn_engine_postfork_child(void)
     swn_window_fork_child(e);
     swn_trial_fork_child(e);
     swn_rows_fork_child(e);
-    swn_lodge_fork_child(e);
     swn_residency_child(&e->res);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
-        r->frame = NULL;
         r->pins = r->readers = r->on_device = r->filling = 0;
-        r->keep = swn_is_weight(r) && atomic_load(&r->state) == SWN_HOME;
     }
     swn_registered_fork_child(e);
     if (e->fetch)
@@ -585,12 +567,10 @@ void swn_engine_postfork_child(void)
         swn_control_abandon(e->control);
     if (e->trace)
         swn_trace_abandon(e->trace);
-    if (e->pool)
-        swn_pool_destroy(e->pool);
     e->fetch = NULL;
     e->control = NULL;
     e->trace = NULL;
-    e->pool = e->res.pool = NULL;
+    e->pool = NULL;
     /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on
      * demand. */
     e->spill = e->res.spill = NULL;
@@ -598,7 +578,6 @@ void swn_engine_postfork_child(void)
     swn_budget_fork_child(e);
     swn_client_fork_child(e);
     swn_follower_fork_child(e);
-    e->kept_bytes = 0;
     e->row_bytes = e->row_ns = 0;
     e->row_waiters = 0;
     e->planned = 0;
@@ -621,8 +600,9 @@ void swn_engine_stats(struct swn_stats *out)
     out->demand_bytes = e->demand_peak;
     out->resident_bytes = swn_engine_resident(e);
     out->peak_resident_bytes = e->peak_resident > out->resident_bytes ? e->peak_resident : out->resident_bytes;
-    out->pool_bytes = e->pool ? swn_pool_window(e->pool) : 0;
-    out->kept_bytes = e->kept_bytes + e->node_home_bytes;
+    size_t kept = e->pool ? swn_pool_kept(e->pool) * swn_pool_unit(e->pool) : 0;
+    out->pool_bytes = e->pool ? swn_pool_bytes(e->pool) - kept : 0;
+    out->kept_bytes = kept + e->node_home_bytes;
     long long small = atomic_load(&e->small_bytes);
     out->small_bytes = small > 0 ? (uint64_t)small : 0;
     struct swn_fetch_stats fetch = {0};

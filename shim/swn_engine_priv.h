@@ -31,8 +31,6 @@ struct swn_node {
     uint32_t then;             /* what was read next, the last time */
     int joined;                /* by the same operator */
     double compute_ns, own_ns; /* as in struct swn_plan_node */
-    uint32_t allocs;           /* of its pass, made when the next node is read */
-    size_t other_need;         /* most of everything that is not a weight, from its operator to the next node's */
 };
 #define SWN_NODE_BITS 20
 #define SWN_NODE_MOST ((size_t)1 << SWN_NODE_BITS)
@@ -82,7 +80,6 @@ struct swn_thread_state {
     size_t other;           /* most of everything that is not a weight since then, likewise */
     uintptr_t slicing;      /* where the next slice of the weight begins that its operator is going through; 0: none */
     uintptr_t slicing_end;  /* and where what it needs of it ends */
-    struct swn_load_run *checking;   /* the checksum that goes along with it, see swn_load_check.c; NULL: none yet */
     struct swn_places *places;       /* of its activations; NULL before its first pass has ended */
     struct swn_row_reading *reading; /* kept for the next rows that it looks up, see swn_rows.c; or NULL */
     struct swn_row *rows;            /* likewise, in the order of their addresses */
@@ -148,14 +145,10 @@ struct swn_engine {
     uint64_t visits; /* weights read so far */
 
     size_t guest_bytes;     /* of files that the program mapped */
-    size_t kept_bytes;      /* pool memory behind the window */
     size_t node_home_bytes; /* HOME ranges that are nodes */
     size_t other_peak;      /* most of everything that is not a weight, in this pass */
     size_t other_before;    /* and in those before it, fading */
     size_t other_peak_ever; /* and since there are weights */
-    size_t other_step;      /* and since the last weight was read */
-    size_t lodged_bytes;    /* HOME ranges that hold frames */
-    size_t lodged_plotted;  /* those in plots */
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
@@ -215,10 +208,10 @@ extern const struct swn_io *swn_engine_io; /* the table the engine is started wi
 /* A tensor that is this many operators old when it is read is taken for a weight; residual connections are younger. */
 #define SWN_AGED_OPS 64
 
-/* Whether r is, or is a piece of, a weight of the order. */
+/* Whether r is a weight of the order. */
 static inline int swn_is_weight(const struct swn_range *r)
 {
-    return r->lead->node >= 0;
+    return r->node >= 0;
 }
 
 /* Whether an operator reads a range through this argument that is not home. */
@@ -227,27 +220,9 @@ static inline int swn_reads_streamed(const struct swn_arg *arg)
     return arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_STREAMED;
 }
 
-/* The file that a frame is, or was, filled from. */
-static inline struct swn_extent_file *swn_frame_file(const struct swn_frame *f)
+static inline size_t swn_weight_bytes(const struct swn_range *r)
 {
-    return (struct swn_extent_file *)((char *)(uintptr_t)f->job.file - offsetof(struct swn_extent_file, fetch));
-}
-
-static inline size_t swn_weight_bytes(const struct swn_range *lead)
-{
-    size_t bytes = 0;
-    for (const struct swn_range *r = lead; r; r = r->rest)
-        bytes += swn_round_up(r->len, SWN_PAGE);
-    return bytes;
-}
-
-/* The same without what its last page has beyond its end. */
-static inline size_t swn_weight_len(const struct swn_range *lead)
-{
-    size_t bytes = 0;
-    for (const struct swn_range *r = lead; r; r = r->rest)
-        bytes += r->len;
-    return bytes;
+    return swn_round_up(r->len, SWN_PAGE);
 }
 
 uint64_t swn_now_ns(void);
@@ -256,8 +231,8 @@ void swn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* swn_engine.c */
 size_t swn_engine_resident(struct swn_engine *e);
 void swn_engine_note_peak(struct swn_engine *e);
-/* The end of a tensor that is no weight any more, and of all of its pieces. */
-void swn_engine_drop(struct swn_engine *e, struct swn_range *lead);
+/* The end of a tensor that is no weight any more. */
+void swn_engine_drop(struct swn_engine *e, struct swn_range *r);
 /* Ends the program: a weight's bytes are not what was stored. */
 void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint64_t off) __attribute__((noreturn));
 
@@ -279,8 +254,8 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
 /* What follows from a spill of `size` bytes that ended with err. */
 void swn_policy_spilled(struct swn_engine *e, size_t size, int err);
-void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r);
-void swn_policy_evict(void *engine, struct swn_frame *f);
+/* Frames that have bytes of nobody else go: r has other bytes now, or is gone. */
+void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r);
 void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
 size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most);
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
@@ -298,30 +273,6 @@ int swn_policy_make_plan(struct swn_draft *d);
 /* Puts it into force; then it is e->in_force, and *d empty. -EAGAIN: a weight that it knows is gone, -EBUSY: part of it
  * could not be carried out now, and it is to be tried again. */
 int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d);
-
-/* swn_cut.c */
-int swn_cut_in_use(const struct swn_range *r);
-/* Before there is a plan: half the budget for the head of a weight that is larger than all of it. */
-void swn_cut_oversize(struct swn_engine *e, struct swn_range *r);
-/* Before there is a plan: a weight that does not fit the window is lent in slices from the start. `arg` is the only one
- * that uses it, and has not touched it yet. Where it is cut into others, it is cut anew. 1: so it is now. */
-int swn_cut_early(struct swn_engine *e, struct swn_arg *arg);
-/* Cuts the weight as the plan says, and tells its pieces what becomes of them. 0, or -EBUSY when it is in use: it stays
- * whole until the plan is tried again. One in slices may keep cuts that are in nobody's plan, see swn_cut_again. */
-int swn_cut_apply(struct swn_engine *e, struct swn_range *lead, const struct swn_plan_node *node);
-/* When the plan came, pieces of a weight that is to come whole again were in use, or partly in memory. Now that an
- * operator is done with it, those that have left are joined. */
-void swn_cut_rejoin(struct swn_engine *e, struct swn_range *lead);
-/* While there is a plan: for this operator, which is the only one that uses the weight and has not touched it yet,
- * slices are whole units of so many bytes, where that can be had; for the next one they are as planned again. */
-void swn_cut_once(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, size_t unit);
-/* When the plan came, of two pieces that are to be one slice one was at its own address, or stays, and the other did
- * not, or was in use. Now that its operator, t's, is about to ask for slices they are made alike. */
-void swn_cut_again(struct swn_engine *e, const struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t);
-/* r, of which the operator is about to take a slice, is to stay, has not come yet, and there is no room for it any
- * more: the budget has become smaller, and the plan for that has not come yet. It comes through the window, in slices.
- */
-void swn_cut_unkept(struct swn_engine *e, const struct swn_op *op, const struct swn_arg *arg, struct swn_range *r);
 
 /* swn_policy_drift.c */
 /* A thread has begun another pass. With several threads this is not everybody's. */
@@ -347,12 +298,10 @@ void swn_policy_note_shortage(struct swn_engine *e, size_t other);
 /* Whether `bytes` more fit once pages that nobody uses have gone. */
 int swn_policy_fits_free(struct swn_engine *e, size_t bytes);
 int swn_policy_give(struct swn_engine *e, int desperate);
-/* A kept weight is read anew from now on. */
-void swn_policy_unkeep(struct swn_engine *e, struct swn_range *r);
 size_t swn_policy_first_window(struct swn_engine *e);
-/* 0, -ENOMEM: there is no room; -EBUSY: what is in the way is in use, and it happens later (swn_policy_window); or
- * -EBADF: it cannot have another size. */
-int swn_policy_resize_window(struct swn_engine *e, size_t bytes);
+/* So many bytes of frames are for what comes and goes: whole ones, at least one. */
+void swn_policy_resize_window(struct swn_engine *e, size_t bytes);
+/* What it has beyond that goes as soon as nobody uses it. */
 void swn_policy_window(struct swn_engine *e);
 void swn_policy_lend_room(struct swn_engine *e, size_t bytes);
 int swn_policy_widen(struct swn_engine *e, size_t size);
@@ -368,16 +317,19 @@ void swn_node_remove(struct swn_engine *e, struct swn_range *r);
 
 /* swn_swapin.c */
 extern unsigned swn_swapin_wait_ms; /* longest wait of an operator for a read, then its mapping serves */
-/* Takes hold of the frame of a streamed weight: the one that is there or on its way, or, if `fresh`, a new one. It is
- * arg->frame then, unless the mapping has to serve. */
-void swn_swapin_claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t, int fresh);
-/* Waits until the claimed frame is filled. 0, or -1 when it will not be: the claim is given up. */
-int swn_swapin_await(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
-/* Gives a claimed frame back. */
-void swn_swapin_release(struct swn_engine *e, struct swn_frame *f);
-/* Frees a frame that no range has and nobody claims or fills. */
-void swn_swapin_free(struct swn_engine *e, struct swn_frame *f);
-/* 1: its read had not begun and will not, and the frame can go: it is for the caller to drop. */
+/* Sees to it that r's bytes in these chunks are in frames, or come. Where there is no place for one, the mapping serves.
+ * May release the lock. */
+void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,
+                      struct swn_thread_state *t);
+/* Waits until what is being read into the frames of these chunks is there. Releases the lock meanwhile. */
+void swn_swapin_await(struct swn_engine *e, const struct swn_chunks *chunks, struct swn_thread_state *t);
+/* Whether a frame can go: no operator holds its chunk, and nothing is being read into it. */
+int swn_swapin_may_go(const struct swn_engine *e, const struct swn_frame *f);
+/* Lets such a frame go. */
+void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f);
+/* Frees the frames of these chunks that have bytes of nobody any more. */
+void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks);
+/* Takes back the reads into it that have not begun. 1: none is left. */
 int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f);
 /* Fetches what the learned order says this thread will want next, as far as its share of the window goes. */
 void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t);
@@ -393,36 +345,14 @@ struct swn_thread_state *swn_window_self(void);
 void swn_window_lost(struct swn_thread_state *t);
 /* The same, made if need be; NULL without memory for it. */
 struct swn_thread_state *swn_window_thread(struct swn_engine *e);
-/* Lends a claimed argument's bytes to the operator: by pointer or at its own address. */
+/* The chunks in which bytes [from, upto) of arg's range lie are held for the operator, and no others any more. */
+void swn_window_hold(struct swn_engine *e, struct swn_arg *arg, size_t from, size_t upto);
+void swn_window_release(struct swn_engine *e, struct swn_arg *arg);
+/* Brings what arg holds into memory, at its own address. May release the lock. */
 void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
 void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg);
 /* Lets go of the pages that r's last reader read through its mapping. */
 void swn_window_forget(struct swn_engine *e, struct swn_range *r);
-
-/* swn_lodge.c */
-/* Another weight is about to be read: what the steps of `last` needed beside weights is known, if there is one. */
-void swn_lodge_step(struct swn_engine *e, struct swn_node *last);
-/* Bytes that the plan leaves for activations, and that nobody needs from the node's operator to the next one's. */
-size_t swn_lodge_room(const struct swn_engine *e, const struct swn_node *node);
-/* What is to be read ahead into warm pages. */
-struct swn_lodging {
-    struct swn_thread_state *t;
-    size_t room;     /* so many bytes may be lodged */
-    uint32_t allocs; /* it will have been used when so many allocations of this pass, or of the next, have been made */
-    int next_pass;
-};
-/* A frame in warm pages, or NULL. */
-struct swn_frame *swn_lodge(struct swn_engine *e, size_t size, const struct swn_lodging *want);
-/* Lets the frame go that `home` lodges. 0: it is in use, or still being filled. */
-int swn_lodge_expel(struct swn_engine *e, struct swn_range *home);
-/* Gives such a frame back, and its pages are warm again. */
-void swn_lodge_end(struct swn_engine *e, struct swn_frame *f);
-/* Lets one of them go that nobody is using. 0: there is none. */
-int swn_lodge_evict(struct swn_engine *e);
-/* Before `len` bytes are allocated: lets go of what is lodged where they need its place. May release the lock while it
- * waits for reads that are under way. */
-void swn_lodge_vacate(struct swn_engine *e, size_t len);
-void swn_lodge_fork_child(struct swn_engine *e);
 
 /* swn_places.c */
 struct swn_place {
@@ -440,26 +370,19 @@ int swn_places_find(struct swn_engine *e, struct swn_thread_state *t, size_t n, 
 /* t has allocated r; r is going to be freed. */
 void swn_places_born(struct swn_thread_state *t, struct swn_range *r);
 void swn_places_died(struct swn_range *r);
-/* How many allocations the pass under way has made. */
-uint32_t swn_places_clock(const struct swn_thread_state *t);
-/* Warm memory that no tensor of t's pass needs until it, or the next one, has made so many allocations; or NULL. */
-struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *t, size_t size, uint32_t until,
-                                 int next_pass);
-
 /* swn_slice.c: what is declared in swn_aten.h, too, is called without the lock */
 size_t swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
 int swn_slice_wanted(struct swn_op *op, unsigned arg, uint64_t shape);
 size_t swn_slice_least(void);
 /* The budget is another one. */
 void swn_slice_set_least(struct swn_engine *e);
-/* The length of the slices in which a piece is lent. What of a weight is kept lies in one piece, and is lent in the
- * same slices as the rest: wherever a plan cuts, these are the same then, and need not be tried again. */
-size_t swn_slice_bytes(const struct swn_range *r);
+/* The plan, or without one the window, has r's operator take it in slices; or not. */
+void swn_slice_set(struct swn_engine *e, struct swn_range *r, int sliced);
 size_t swn_slice_list(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
 size_t swn_slice_refused(struct swn_op *op, unsigned arg, uint64_t shape, size_t tried, int right);
 const void *swn_slice_lend(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
-/* The operator of t needs r next, a slice of arg, and those behind it as far as arg's tensor goes. NULL: no more. */
-void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, const struct swn_range *r);
+/* The operator of t needs what arg has from `off` on next, as far as its tensor goes. */
+void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, size_t off);
 /* The operator is done with a `sliced` argument. */
 void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
 int swn_slice_copy_room(size_t bytes);

@@ -76,14 +76,22 @@ void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
 /* The range ends; what stays mapped there, if anything, has its bytes. */
 static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
 {
-    if (!all_goes && r->published && swn_residency_remap(&e->res, r))
-        swn_policy_home(e, r, 0);
+    struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
+    for (uint64_t c = chunks.first; !all_goes && e->pool && c < chunks.end; c++) {
+        struct swn_range *written = NULL;
+        for (struct swn_frame *f; (f = swn_pool_chunk(e->pool, c)->frame);) {
+            written = f->pending ? NULL : swn_residency_unpublish(&e->res, f);
+            if (!written)
+                break;
+            swn_policy_home(e, written, 0);
+        }
+    }
     if (!all_goes && r->file != r->guest->file)
         swn_policy_bring_home(e, r, 0);
-    swn_node_remove(e, r->lead);
-    swn_policy_drop_frame(e, r);
+    swn_node_remove(e, r);
     e->live_bytes -= r->len;
     swn_residency_free(&e->res, r, 0);
+    swn_swapin_reap(e, &chunks);
 }
 
 void swn_guest_unmapping(void *addr, size_t len)
@@ -171,6 +179,6 @@ void swn_guest_resolve(struct swn_engine *e, struct swn_op *op)
         uintptr_t lo = swn_round_up(arg->data, SWN_PAGE), hi = (arg->data + arg->bytes) / SWN_PAGE * SWN_PAGE;
         struct swn_range *r = range_for(e, lo, hi);
         arg->data = r ? lo : 0;
-        arg->bytes = r ? hi - lo : 0;
+        arg->bytes = arg->upto = r ? hi - lo : 0;
     }
 }

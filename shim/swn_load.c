@@ -322,7 +322,7 @@ struct swn_range *swn_load_successor(const struct swn_range *r)
 /* A whole tensor from `buf - delta` on, whose last n bytes are to be read now; how much came before is *delta. */
 static int fills_rest(const struct swn_range *r, const void *buf, size_t n, size_t *delta)
 {
-    if (!r || r->lead != r || r->rest || r->pins || r->readers || r->frame)
+    if (!r || r->pins || r->readers)
         return 0;
     if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME && !r->shared)
         return 0;
@@ -382,6 +382,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
     done = done && !swn_residency_register(&e->res, r, &s->file, x->off);
     if (done) {
+        swn_policy_drop_frames(e, r);
         r->io_failed = 0;
         e->deferred += len - delta;
         e->node_home_bytes -= home;
@@ -450,7 +451,7 @@ static struct swn_extent_file *source_of(struct swn_engine *e, const struct swn_
         return op->move_file && untouched(e, from->data, from->bytes) ? op->move_file : NULL;
     }
     struct swn_range *s = swn_arena_find(e->arena, from->data);
-    if (!s || s->addr != from->data || s->len != op->args[0].bytes || s->lead != s || s->rest || s->pins ||
+    if (!s || s->addr != from->data || s->len != op->args[0].bytes || s->pins ||
         atomic_load(&s->state) != SWN_STREAMED || !s->file->immutable || !untouched(e, s->addr, s->len))
         return NULL;
     s->last_use = e->seq;
@@ -463,8 +464,7 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     struct swn_arg *to = &op->args[0];
     struct swn_range *r = swn_arena_find(e->arena, to->data);
     uint64_t off;
-    if (!to->word || !r || r->addr != to->data || r->len != to->bytes || r->lead != r || r->rest || r->pins ||
-        r->readers || (r->frame && r->frame->users))
+    if (!to->word || !r || r->addr != to->data || r->len != to->bytes || r->pins || r->readers)
         return 0;
     swn_behind_recall(e, r);
     int state = atomic_load(&r->state);
@@ -474,7 +474,7 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
         return 0;
     if (state == SWN_HOME && swn_is_weight(r))
         e->node_home_bytes -= size;
-    swn_policy_drop_frame(e, r);
+    swn_policy_drop_frames(e, r);
     r->io_failed = 0;
     r->last_use = e->seq;
     note_held(r);

@@ -67,20 +67,13 @@ struct swn_range *swn_load_successor(const struct swn_range *r);
  * lock held. */
 void swn_load_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first);
 
-/* swn_load_check.c. 0: what the job read for frame f is what the store held when it was built, or nobody can tell, or
- * it is a piece. Without locks. */
-int swn_load_check(const struct swn_frame *f, const void *bytes);
-/* Before r is read by other means than a fetch of all of it: unless that was done before, reads and checks the tensor
- * that it is, or is a piece of, and ends the program if that is not what the store held. Bytes that cannot be read stay
- * unchecked: whoever reads them will see. Engine lock held. */
+/* swn_load_check.c. 0: what was read for a part of a frame is what the store held when it was built, or nobody can
+ * tell. Without locks. */
+int swn_load_check(const struct swn_part *p, const void *bytes);
+/* Before r's bytes are used: unless that was done before, reads and checks the tensor that it is, and ends the program
+ * if that is not what the store held. Bytes that cannot be read stay unchecked: whoever reads them will see. Engine
+ * lock held. */
 void swn_load_verify(struct swn_engine *e, const struct swn_range *r);
-/* A slice has been lent to t's operator: one that is in a frame is checked along with those before and after it; t's
- * operator must not end without the next call. Engine lock held. */
-void swn_load_slice(struct swn_engine *e, struct swn_thread_state *t, const struct swn_arg *slice);
-/* The operator is done with the slices of `lead`, or, unless all_sliced, has read it otherwise: what is not checked by
- * now is read for that. Engine lock held. */
-void swn_load_slices_end(struct swn_engine *e, struct swn_thread_state *t, const struct swn_range *lead,
-                         int all_sliced);
 
 /* Where a file's bytes come from, for messages: FILE or "the spill file in DIR". */
 const char *swn_load_name(const struct swn_extent_file *f, char *out, size_t size);

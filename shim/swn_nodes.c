@@ -42,9 +42,8 @@ int swn_node_add(struct swn_engine *e, struct swn_range *r)
     r->node = (int)i;
     e->node_live++;
     e->plan_dirty = 1;
-    for (struct swn_range *p = r; p; p = p->rest)
-        if (atomic_load(&p->state) == SWN_HOME)
-            e->node_home_bytes += p->size;
+    if (atomic_load(&r->state) == SWN_HOME)
+        e->node_home_bytes += r->size;
     e->other_before = 0; /* what was counted as an activation so far was a weight */
     e->other_peak = e->other_peak_ever = swn_policy_other_held(e);
     return 1;
@@ -63,9 +62,8 @@ void swn_node_remove(struct swn_engine *e, struct swn_range *r)
             t->cursor.anchor = 0;
             swn_places_drop(e, t);
         }
-    for (struct swn_range *p = r; p; p = p->rest)
-        if (atomic_load(&p->state) == SWN_HOME)
-            e->node_home_bytes -= p->size;
+    if (atomic_load(&r->state) == SWN_HOME)
+        e->node_home_bytes -= r->size;
     n->range = NULL;
     n->id += (uint32_t)SWN_NODE_MOST;
     e->free_nodes[e->free_count++] = (uint32_t)r->node;

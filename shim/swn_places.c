@@ -233,8 +233,7 @@ static int is_solid(const struct swn_engine *e, const struct swn_plot *plot, siz
     const struct swn_range *r;
     for (size_t next = at; next < end && (r = swn_plot_holder(e->arena, plot, next, end - next));
          next = r->addr + r->span - swn_plot_addr(e->arena, plot))
-        if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->lodges || r->foreign_map ||
-            r->lead->registered || r->lead->on_device)
+        if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->foreign_map || r->registered || r->on_device)
             return 0;
     return !swn_plot_fresh(plot, at, SWN_HUGE);
 }
@@ -246,17 +245,13 @@ static void make_huge(struct swn_engine *e, uintptr_t at)
     (void)swn_huge_collapse((void *)at, SWN_HUGE);
 }
 
-/* Slices are read into plots, and into huge pages a disk may read twice as fast (blocks/swn_huge.h). All that a pass
- * has been through is counted: making huge pages of it takes no more memory. Between the pass that has filled in pages
- * and this nothing is lodged in a plot, for pages that are being read into do not move. */
+/* All that a pass has been through is counted: making huge pages of it takes no more memory. */
 static void smooth(struct swn_engine *e)
 {
     if (!is_rough(e) || e->settling)
         return;
     e->plots_rough = 0;
     e->plots_smoothed++;
-    while (e->lodged_plotted && swn_lodge_evict(e)) {
-    }
     for (struct swn_thread_state *t = e->threads; t; t = t->next) {
         const struct swn_plot *plot = t->places ? t->places->plot : NULL;
         for (size_t at = 0; plot && at + SWN_HUGE <= swn_plot_bytes(plot); at += SWN_HUGE)
@@ -325,9 +320,8 @@ static struct plan *goes_on(struct swn_places *s, size_t n)
     return NULL;
 }
 
-/* Memory of the plot that nobody has, and no tensor of the plan needs until the pass has made so many allocations;
- * `warm`: and that has its pages. */
-static int find_gap(struct swn_engine *e, const struct swn_places *s, size_t n, uint32_t until, int warm, size_t *out)
+/* Memory of the plot that nobody has, and no tensor of the plan needs until the pass has made so many allocations. */
+static int find_gap(struct swn_engine *e, const struct swn_places *s, size_t n, uint32_t until, size_t *out)
 {
     const struct record *pass = &s->plan->pass;
     uint32_t now = (uint32_t)s->now.n;
@@ -336,20 +330,11 @@ static int find_gap(struct swn_engine *e, const struct swn_places *s, size_t n, 
                                                at, size)) != SWN_NOWHERE) {
         const struct swn_range *r = swn_plot_holder(e->arena, s->plot, at, size);
         *out = at;
-        if (!r && (!warm || !swn_plot_fresh(s->plot, at, size)))
+        if (!r)
             return 1;
-        at = r ? r->addr + r->span - swn_plot_addr(e->arena, s->plot) : at + SWN_GRANULE;
+        at = r->addr + r->span - swn_plot_addr(e->arena, s->plot);
     }
     return 0;
-}
-
-/* Who has [at, at + n) and will not go; lodgers do. */
-static struct swn_range *holder_of(struct swn_engine *e, const struct swn_places *s, size_t at, size_t n)
-{
-    struct swn_range *r;
-    while ((r = swn_plot_holder(e->arena, s->plot, at, n)) && r->lodges && swn_lodge_expel(e, r)) {
-    }
-    return r;
 }
 
 /* A pass that no plan is for has the plot to itself. */
@@ -358,7 +343,7 @@ static int find_anywhere(struct swn_engine *e, const struct swn_places *s, size_
     const struct swn_range *r;
     *out = (struct swn_place){.plot = s->plot};
     while (out->at + swn_round_up(n, SWN_GRANULE) <= swn_plot_bytes(s->plot)) {
-        if (!(r = holder_of(e, s, out->at, n)))
+        if (!(r = swn_plot_holder(e->arena, s->plot, out->at, n)))
             return 1;
         out->at = r->addr + r->span - swn_plot_addr(e->arena, s->plot);
     }
@@ -375,10 +360,10 @@ int swn_places_find(struct swn_engine *e, struct swn_thread_state *t, size_t n, 
     const struct swn_slot *slot = &s->plan->pass.slots[s->now.n];
     if (slot->at == SWN_NOWHERE)
         return 0;
-    const struct swn_range *holder = holder_of(e, s, slot->at, n);
+    const struct swn_range *holder = swn_plot_holder(e->arena, s->plot, slot->at, n);
     s->plan->missed += holder != NULL;
     *out = (struct swn_place){.plot = s->plot, .at = slot->at};
-    return !holder || find_gap(e, s, n, slot->dies, 0, &out->at);
+    return !holder || find_gap(e, s, n, slot->dies, &out->at);
 }
 
 void swn_places_born(struct swn_thread_state *t, struct swn_range *r)
@@ -406,20 +391,4 @@ void swn_places_died(struct swn_range *r)
         s->now.slots[r->born].dies = (uint32_t)s->now.n;
     else if (r->born_pass + 1 == s->pass)
         s->last.slots[r->born].dies = (uint32_t)(s->last.n + s->now.n);
-}
-
-uint32_t swn_places_clock(const struct swn_thread_state *t)
-{
-    return t->places ? (uint32_t)t->places->now.n : 0;
-}
-
-struct swn_range *swn_places_gap(struct swn_engine *e, struct swn_thread_state *t, size_t size, uint32_t until,
-                                 int next_pass)
-{
-    struct swn_places *s = t->places;
-    size_t at, fresh;
-    if (!s || !s->plan || !s->plot || is_rough(e))
-        return NULL;
-    until += next_pass ? (uint32_t)s->plan->pass.n : 0;
-    return find_gap(e, s, size, until, 1, &at) ? swn_plot_alloc(e->arena, s->plot, at, size, &fresh) : NULL;
 }

@@ -7,15 +7,19 @@
 
 #include "swn_encoded.h"
 #include "swn_engine_priv.h"
+#include "swn_huge.h"
 #include "swn_in_memory.h"
 #include "swn_load.h"
 #include "swn_plan.h"
+#include "swn_plan_pieces.h"
 #include "swn_record.h"
 #include "swn_size.h"
 
 #define MIB ((size_t)1 << 20)
-#define WINDOW_MOST ((size_t)4 << 30)
 #define LEAST_WINDOW (MIB / 2) /* of a plan, see swn_plan.c */
+/* Chunks are no smaller, and the budget has so many of them. */
+#define UNIT_LEAST ((size_t)256 << 10)
+#define UNITS_LEAST 32
 /* Inputs up to this part of the budget may come back to stay. */
 #define RECALL_PART 16
 
@@ -33,13 +37,13 @@
 size_t swn_policy_other(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes - e->node_home_bytes - e->lodged_bytes + (small > 0 ? (size_t)small : 0);
+    return e->res.home_bytes - e->node_home_bytes + (small > 0 ? (size_t)small : 0);
 }
 
 /* The same, and room that is held for activations to come. */
 size_t swn_policy_other_held(struct swn_engine *e)
 {
-    return swn_policy_other(e) + swn_arena_plot_idle(e->arena) + e->lodged_plotted;
+    return swn_policy_other(e) + swn_arena_plot_idle(e->arena);
 }
 
 size_t swn_policy_other_peak(const struct swn_engine *e)
@@ -63,24 +67,26 @@ void swn_policy_look_at_disk(struct swn_engine *e)
             e->config.store_dir);
 }
 
+/* Of how many addresses a chunk is: a huge page, but where the budget has room for a few of those only. */
+static size_t unit_for(const struct swn_engine *e)
+{
+    size_t unit = SWN_HUGE;
+    while (unit > UNIT_LEAST && unit > e->goal_bytes / UNITS_LEAST)
+        unit /= 2;
+    return unit;
+}
+
 static int make_pool(struct swn_engine *e)
 {
     if (!e->pool) {
-        /* Address space for the budget it may yet be given, where there is plenty. */
-        size_t budget = e->goal_bytes, room = e->arena_bytes / 16;
-        size_t most = budget > room ? budget : room;
-        most = most < WINDOW_MOST ? most : WINDOW_MOST;
-        int err = swn_pool_create(&e->pool, most, e->arena_bytes);
-        /* Under ulimit -v; few windows come to be as wide as a budget. */
-        for (; err == -ENOMEM && most / 2 >= swn_policy_first_window(e); most /= 2)
-            err = swn_pool_create(&e->pool, most / 2, e->arena_bytes);
+        size_t unit = unit_for(e);
+        int err = swn_pool_create(&e->pool, unit, e->arena_bytes / unit);
         if (err)
             return err;
         e->res.pool = e->pool;
         if (!swn_residency_knows_huge(&e->res))
             swn_pool_keep_small(e->pool);
-        e->window_goal = swn_policy_first_window(e);
-        swn_pool_resize(e->pool, e->window_goal);
+        swn_policy_resize_window(e, swn_policy_first_window(e));
     }
     if (!e->spill) {
         int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
@@ -130,29 +136,18 @@ uint64_t swn_policy_written(const struct swn_engine *e)
     return e->spilled_before + (e->spill ? e->spill->written_bytes : 0);
 }
 
-/* Lets go of a range's frame. One that is still being filled goes when its read is done. */
-void swn_policy_drop_frame(struct swn_engine *e, struct swn_range *r)
+void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r)
 {
-    struct swn_frame *f = r->frame;
-    if (!f)
-        return;
-    r->frame = NULL;
-    f->range = NULL;
-    if (f->state == SWN_FRAME_FILLING) {
-        if (!swn_swapin_cancel(e, f))
-            return;
-        pthread_cond_broadcast(&e->changed);
-    }
-    if (f->users)
-        return; /* the last operator that holds it releases it */
-    swn_swapin_free(e, f);
+    struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
+    swn_residency_forget(&e->res, r);
+    swn_swapin_reap(e, &chunks);
 }
 
 int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard)
 {
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
-    if (!discard && !r->published)
+    if (!discard)
         swn_load_verify(e, r);
     int err = swn_residency_home(&e->res, r, discard);
     if (err)
@@ -160,28 +155,8 @@ int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard)
     e->filled += r->size;
     if (swn_is_weight(r))
         e->node_home_bytes += r->size;
-    swn_policy_drop_frame(e, r);
+    swn_policy_drop_frames(e, r);
     return 0;
-}
-
-/* Pool calls this for a frame that is in the way of a new one. */
-void swn_policy_evict(void *engine, struct swn_frame *f)
-{
-    struct swn_engine *e = engine;
-    uint64_t begin = e->record ? swn_now_ns() : 0;
-    struct swn_range *r = f->range;
-    struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->lead->node] : NULL;
-    if (r && r->published && swn_residency_remap(&e->res, r)) {
-        /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
-         * address must not keep naming a frame that gets other bytes. */
-        swn_policy_home(e, r, 0);
-        return;
-    }
-    if (r)
-        r->frame = NULL;
-    swn_pool_release(e->pool, f);
-    if (node)
-        swn_record_released(e->record, node, (double)(swn_now_ns() - begin));
 }
 
 void swn_policy_spilled(struct swn_engine *e, size_t size, int err)
@@ -218,8 +193,6 @@ int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
 /* The range gets ordinary pages, and room for them first: not twice where it is resident already. */
 int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard)
 {
-    if (r->frame && r->frame->kept && r->published && !r->frame->users)
-        swn_policy_unkeep(e, r);
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
     if (r->len > e->config.budget_bytes) {
@@ -242,7 +215,7 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard
 void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (!e->planned || r->node >= 0 || r->lead != r || r->rest || r->guest || r->readers || r->shared ||
+    if (!e->planned || r->node >= 0 || r->guest || r->readers || r->shared ||
         e->seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->config.budget_bytes / RECALL_PART ||
         atomic_load(&r->state) != SWN_STREAMED || r->file->immutable)
         return;
@@ -262,7 +235,7 @@ int swn_policy_share(struct swn_engine *e, struct swn_range *r)
 {
     if (!e->config.enforce || !e->half || atomic_load(&e->hook_state) == 3 || swn_policy_pool(e))
         return -EBUSY;
-    swn_policy_drop_frame(e, r);
+    swn_policy_drop_frames(e, r);
     int err = swn_residency_share(&e->res, r);
     if (!err)
         atomic_store(&e->want_hook, 1);
@@ -318,36 +291,67 @@ static void say_oversize(struct swn_engine *e, size_t bytes)
                 swn_format_mib(a, bytes), swn_format_mib(b, e->config.budget_bytes));
 }
 
-/* Tells every weight, or every piece of one of which some is kept, what has become of it. 0, or -EBUSY when one that
- * is to be cut is in use: it stays whole until the plan is tried again. */
-static int apply(struct swn_engine *e, const struct swn_plan_node *nodes, const uint32_t *ids, size_t n)
+/* Chunks are planned with the weight that is read first of those that lie in them: `ids` in their order. */
+static void assign_chunks(struct swn_engine *e, const uint32_t *ids, size_t n, size_t *count)
 {
-    int busy = 0;
     for (size_t i = 0; i < n; i++) {
-        if (swn_cut_apply(e, swn_node_of(e, ids[i])->range, &nodes[i]))
-            busy = -EBUSY;
+        struct swn_chunks all = swn_residency_chunks(&e->res, swn_node_of(e, ids[i])->range);
+        for (uint64_t c = all.first; c < all.end; c++)
+            swn_pool_chunk(e->pool, c)->node = 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct swn_chunks all = swn_residency_chunks(&e->res, swn_node_of(e, ids[i])->range);
+        count[i] = 0;
+        for (uint64_t c = all.first; c < all.end; c++) {
+            struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
+            if (chunk->node)
+                continue;
+            chunk->node = ids[i];
+            count[i]++;
+        }
+    }
+}
+
+/* Tells every chunk of the weights whether it stays. */
+static void apply(struct swn_engine *e, const struct swn_plan_node *nodes, const uint32_t *ids, size_t n)
+{
+    size_t unit = swn_pool_unit(e->pool), *count = malloc(n * sizeof *count);
+    if (count)
+        assign_chunks(e, ids, n, count);
+    free(count);
+    for (size_t i = 0; i < n; i++) {
+        struct swn_range *r = swn_node_of(e, ids[i])->range;
+        struct swn_chunks all = swn_residency_chunks(&e->res, r);
+        uint64_t at = 0;
+        for (uint64_t c = all.first; c < all.end; c++) {
+            struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
+            if (chunk->node != ids[i])
+                continue;
+            chunk->keep = (unsigned char)swn_plan_keeps(&nodes[i], at, at + unit);
+            at += unit;
+        }
+        swn_slice_set(e, r, nodes[i].sliced);
         if (nodes[i].oversize)
             say_oversize(e, (size_t)nodes[i].bytes);
     }
-    return busy;
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        swn_pool_set_kept(e->pool, f, swn_pool_chunk(e->pool, f->chunk)->keep);
 }
 
-/* Of ranges that are no weights, and are to come back, or have come to stay where there was no window for them: room
- * that the next plan leaves. */
+/* Of ranges that are no weights, and are to come back: room that the next plan leaves. */
 static size_t recalled_bytes(struct swn_engine *e)
 {
     size_t bytes = 0;
-    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
-        int stays = r->recalled || (r->frame && r->frame->kept && !swn_is_weight(r));
-        bytes += stays && atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(r->len, SWN_PAGE) : 0;
-    }
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        bytes += r->recalled && atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(r->len, SWN_PAGE) : 0;
     return bytes;
 }
 
 /* A small weight that was taken in slices while the disk was slower than now is not worth that any more. */
 static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
 {
-    return e->plan_short || swn_plan_worth_slicing(swn_weight_bytes(r), e->goal_bytes) ? r->slice_unit : 0;
+    int worth_it = e->plan_short || swn_plan_worth_slicing(r->len, e->goal_bytes);
+    return worth_it && r->slice_unit ? swn_round_up(r->slice_unit, swn_pool_unit(e->pool)) : 0;
 }
 
 /* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
@@ -359,18 +363,22 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     if (len && t->cursor.run >= len)
         out->n = swn_policy_gather(e, out->ids, most);
     out->disk = swn_policy_disk(e);
-    int lodging = !(e->config.without & SWN_WITHOUT_LODGING);
+    size_t *count = malloc((out->n + 1) * sizeof *count);
+    if (count)
+        assign_chunks(e, out->ids, out->n, count);
+    else
+        out->n = 0;
     for (size_t i = 0; i < out->n; i++) {
         struct swn_node *node = swn_node_of(e, out->ids[i]);
         out->nodes[i] =
-            (struct swn_plan_node){.bytes = swn_weight_bytes(node->range),
+            (struct swn_plan_node){.bytes = count[i] * swn_pool_unit(e->pool),
                                    .compute_ns = node->compute_ns,
                                    .own_ns = node->own_ns,
                                    .unit = unit_of(e, node->range),
                                    .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
-                                   .spare = lodging && peak > node->other_need ? peak - node->other_need : 0,
                                    .saved = swn_encoded_choose(e, node->range, out->disk.bytes_per_ns)};
     }
+    free(count);
     size_t plots = e->settling ? 0 : swn_arena_plot_bytes(e->arena);
     out->other = peak + recalled_bytes(e) + (plots ? PLOT_MARGIN : 0);
     out->goal = e->goal_bytes;
@@ -462,18 +470,13 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
     for (size_t i = 0; i < d->n; i++)
         if (!swn_node_of(e, d->ids[i]))
             return -EAGAIN;
-    for (size_t i = 0; i < e->node_count; i++)
-        for (struct swn_range *r = e->nodes[i].range; r; r = r->rest)
-            r->oversize = 0;
     if (d->unplot)
         swn_places_refuse(e);
-    int uncut = apply(e, d->nodes, d->ids, d->n);
     e->planned = 1;
+    apply(e, d->nodes, d->ids, d->n);
     e->plan_short = swn_policy_short_of_disk(e, d);
-    int err = swn_policy_resize_window(e, swn_round_up(d->plan.window_bytes, SWN_GRANULE));
-    swn_pool_ring(e->pool);
-    if (uncut || err == -ENOMEM) /* one that can never be as wide stays as it is */
-        return -EBUSY;
+    swn_policy_resize_window(e, d->plan.window_bytes);
+    swn_policy_window(e);
     e->plan_dirty = 0;
     e->plans++;
     if (e->in_force.goal != d->goal)
@@ -513,47 +516,21 @@ size_t swn_policy_minimum(struct swn_engine *e)
     return least > SWN_BUDGET_LEAST_BYTES ? least : SWN_BUDGET_LEAST_BYTES;
 }
 
+/* Whether the plan has some of it come and go. */
+static int streams(struct swn_engine *e, const struct swn_range *r)
+{
+    struct swn_chunks all = swn_residency_chunks(&e->res, r);
+    for (uint64_t c = all.first; c < all.end; c++)
+        if (!swn_pool_chunk(e->pool, c)->keep)
+            return 1;
+    return 0;
+}
+
 /* Brings one weight to where the plan wants it; called when an operator is done with it. */
 void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->planned || !swn_is_weight(r) || r->written || r->pins || r->readers)
+    if (!e->planned || !e->pool || !swn_is_weight(r) || r->written || r->pins || r->readers)
         return;
-    int state = atomic_load(&r->state);
-    if (!r->keep && state == SWN_HOME && e->allocs >= e->spill_retry) {
+    if (atomic_load(&r->state) == SWN_HOME && e->allocs >= e->spill_retry && streams(e, r))
         swn_policy_spill(e, r);
-        return;
-    }
-    struct swn_frame *f = r->frame;
-    if (!r->keep || state != SWN_STREAMED || !f || f->kept || f->users || f->state == SWN_FRAME_FILLING)
-        return;
-    size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (!swn_policy_fits_free(e, size)) /* pages of dead activations must not keep a weight out for good */
-        return;
-    /* Its bytes are in the window now: one copy, once, and it never has to be read again. */
-    struct swn_frame *kept = swn_pool_keep(e->pool, r->place, size);
-    if (!kept)
-        return;
-    swn_pool_make_huge(e->pool, kept, 0, size);
-    memcpy(swn_pool_rw(e->pool, kept), swn_pool_rw(e->pool, f), size);
-    kept->state = SWN_FRAME_USED;
-    kept->copy = f->copy;
-    if (r->published && swn_residency_remap(&e->res, r)) {
-        swn_pool_release(e->pool, kept);
-        swn_policy_home(e, r, 0);
-        return;
-    }
-    swn_policy_drop_frame(e, r);
-    int err = swn_residency_publish(&e->res, r, kept, size);
-    if (err) {
-        swn_pool_release(e->pool, kept);
-        if (err == -EBUSY)
-            swn_policy_home(e, r, 0);
-        return;
-    }
-    kept->range = r;
-    kept->range_id = r->id;
-    r->frame = kept;
-    e->kept_bytes += size;
-    e->filled += size;
-    swn_engine_note_peak(e);
 }

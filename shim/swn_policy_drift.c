@@ -75,7 +75,6 @@ static double as_it_is(struct swn_engine *e, const struct swn_draft *now)
         nodes[i].piece = planned->piece;
         nodes[i].keep_bytes = planned->keep_bytes;
         nodes[i].oversize = planned->oversize;
-        nodes[i].spare = swn_lodge_room(e, node);
     }
     if (nodes && at && ns < INFINITY)
         ns = swn_plan_simulate(nodes, now->n, plan->plan.window_bytes, &now->disk);

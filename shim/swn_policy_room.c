@@ -16,10 +16,13 @@
 #define BEHIND_MOST (32 * MIB)
 /* Whoever goes only some time after he is asked to is asked when this part of the budget is left. */
 #define SOON_PART 16
+/* A model that has not computed for so many operators may be idle. */
+#define IDLE_OPS 256
 
+/* Bytes of the frames that come and go, in use or free. */
 static size_t window(struct swn_engine *e)
 {
-    return e->pool ? swn_pool_window(e->pool) : 0;
+    return e->pool ? swn_pool_window(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;
 }
 
 /* The window before there is a plan. */
@@ -32,7 +35,7 @@ size_t swn_policy_first_window(struct swn_engine *e)
 
 static int may_leave(const struct swn_range *r)
 {
-    return atomic_load(&r->state) == SWN_HOME && !r->pins && !r->lodges;
+    return atomic_load(&r->state) == SWN_HOME && !r->pins;
 }
 
 /* An operator is reading it, or has just made it. */
@@ -41,10 +44,14 @@ static int at_work(const struct swn_engine *e, const struct swn_range *r)
     return r->readers || (r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2);
 }
 
-/* A kept weight that was streamed once, and that no operator is using. */
-static int kept_idle(const struct swn_range *r)
+/* Whether the plan has all of r stay. */
+static int stays(struct swn_engine *e, const struct swn_range *r)
 {
-    return r->frame && r->frame->kept && r->published && !r->frame->users && !r->readers;
+    struct swn_chunks all = swn_residency_chunks(&e->res, r);
+    for (uint64_t c = all.first; c < all.end; c++)
+        if (!e->pool || !swn_pool_chunk(e->pool, c)->keep)
+            return 0;
+    return 1;
 }
 
 /* The range whose leaving hurts least: what the plan streams, then what was used longest ago, kept weights and what is
@@ -56,7 +63,7 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         if (!may_leave(r) || r == spare)
             continue;
-        int class = r->readers ? 3 : at_work(e, r) ? 4 : swn_is_weight(r) && e->planned ? (r->keep ? 2 : 0) : 1;
+        int class = r->readers ? 3 : at_work(e, r) ? 4 : swn_is_weight(r) && e->planned ? (stays(e, r) ? 2 : 0) : 1;
         if (class >= 3 && !desperate)
             continue;
         if (!best || class < best_class || (class == best_class && r->last_use < best->last_use)) {
@@ -67,22 +74,25 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     return best;
 }
 
-/* It leaves without a write. */
-static struct swn_range *kept_victim(struct swn_engine *e, const struct swn_range *spare)
+/* Whether the frame is of a model that nobody computes with: for longer than a cycle of all weights takes. */
+static int is_idle(const struct swn_engine *e, const struct swn_frame *f)
 {
-    struct swn_range *best = NULL;
-    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        if (kept_idle(r) && r != spare && (!best || r->last_use > best->last_use))
-            best = r;
-    return best;
+    return f->last_use + IDLE_OPS < e->seq && e->visits > f->visit + 2 * e->node_live;
 }
 
-void swn_policy_unkeep(struct swn_engine *e, struct swn_range *r)
+/* The frame that leaves, without a write, before any range does; or, if `used`, also one that is in use in every pass:
+ * of those the one that was used last, which is needed last. */
+static struct swn_frame *frame_victim(struct swn_engine *e, int used)
 {
-    if (swn_residency_remap(&e->res, r))
-        swn_policy_home(e, r, 0);
-    else
-        swn_policy_drop_frame(e, r);
+    struct swn_frame *last = NULL;
+    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
+        if (!swn_swapin_may_go(e, f))
+            continue;
+        if ((!f->kept && !f->wanted) || is_idle(e, f))
+            return f;
+        last = f;
+    }
+    return used ? last : NULL;
 }
 
 /* Lets go of warm pages until `bytes` more fit; of those that a plan has a use for last, or not at all. */
@@ -128,14 +138,29 @@ static void say_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
             swn_format_mib(a, over), swn_format_mib(b, limit));
 }
 
-/* Lets one range go. 0, or -ENOMEM when nothing is left that could. */
+/* Gives the memory of frames that hold nothing to the system. 0: there were none. */
+static int trim_frames(struct swn_engine *e, size_t bytes)
+{
+    return e->pool && swn_pool_trim(e->pool, (bytes + swn_pool_unit(e->pool) - 1) / swn_pool_unit(e->pool));
+}
+
+static void let_frame_go(struct swn_engine *e, struct swn_frame *f)
+{
+    e->plan_dirty |= f->kept; /* the plan thought there was room for it */
+    swn_swapin_evict(e, f);
+    trim_frames(e, 1);
+}
+
+/* Lets one range or frame go: what the file has already before what has to be written. 0, or -ENOMEM when nothing is
+ * left that could. */
 static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int may_spill, int desperate, int *busy)
 {
-    struct swn_range *r = may_spill ? victim(e, spare, desperate) : NULL;
-    struct swn_range *kept = kept_victim(e, spare);
-    if (kept && (!r || (swn_is_weight(r) && r->keep && e->planned))) {
-        swn_policy_unkeep(e, kept);
-        e->plan_dirty = 1; /* the plan thought there was room for it */
+    struct swn_frame *f = frame_victim(e, 0);
+    struct swn_range *r = !f && may_spill ? victim(e, spare, desperate) : NULL;
+    if (!f && (!r || (swn_is_weight(r) && e->planned && stays(e, r))))
+        f = frame_victim(e, 1);
+    if (f) {
+        let_frame_go(e, f);
         return 0;
     }
     if (!r)
@@ -148,71 +173,35 @@ static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int m
     return err ? -ENOMEM : 0;
 }
 
-/* Whether a frame that is in use or still coming keeps the window from having so many bytes; others leave. */
-static int is_held(struct swn_engine *e, size_t bytes)
+void swn_policy_resize_window(struct swn_engine *e, size_t bytes)
 {
-    int held = 0;
-    for (struct swn_frame *f = swn_pool_first(e->pool), *n; f; f = n) {
-        n = f->next;
-        if (!swn_pool_in_the_way(e->pool, f, bytes))
-            continue;
-        if (f->users || (f->state == SWN_FRAME_FILLING && !swn_swapin_cancel(e, f)))
-            held = 1;
-        else
-            swn_policy_evict(e, f);
-    }
-    return held;
+    size_t unit = swn_pool_unit(e->pool);
+    bytes = swn_round_up(bytes, unit);
+    e->window_goal = bytes > unit ? bytes : unit;
 }
 
-static void keep_width(struct swn_engine *e)
-{
-    e->window_goal = window(e);
-    swn_pool_resize(e->pool, e->window_goal);
-}
-
-/* A plan counted on more. */
-static void give_up_width(struct swn_engine *e)
-{
-    keep_width(e);
-    e->plan_dirty |= e->planned;
-}
-
-int swn_policy_resize_window(struct swn_engine *e, size_t bytes)
-{
-    size_t most = swn_pool_window_most(e->pool), now;
-    bytes = bytes < most ? bytes : most;
-    int held = is_held(e, bytes);
-    do {
-        now = window(e);
-        if (!held && bytes > now && swn_policy_try_room(e, bytes - now, NULL))
-            return -ENOMEM;
-    } while (window(e) != now); /* it has given back what was lent to it, and needs as much more */
-    e->window_goal = bytes;
-    int err = swn_pool_resize(e->pool, bytes);
-    e->filled += !err && bytes > now ? bytes - now : 0;
-    if (!err || err == -EBUSY)
-        return err;
-    keep_width(e);
-    return -EBADF;
-}
-
-/* A window that could not change its size at once, because what is at its end was in use or still coming, does when it
- * is not; also to nothing, where everything comes to stay. */
 void swn_policy_window(struct swn_engine *e)
 {
-    if (!e->pool || e->window_goal == window(e) || swn_policy_resize_window(e, e->window_goal) != -ENOMEM)
-        return;
-    give_up_width(e); /* there is no room for more by now */
+    struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
+    for (struct swn_frame *next; f && window(e) > e->window_goal && !swn_pool_free_bytes(e->pool); f = next) {
+        next = f->next;
+        if (!f->kept && swn_swapin_may_go(e, f))
+            swn_swapin_evict(e, f);
+    }
+    if (window(e) > e->window_goal)
+        trim_frames(e, window(e) - e->window_goal);
 }
 
 /* 0: the window is as narrow as it was before room was lent to it. */
 static int take_back_room(struct swn_engine *e)
 {
-    size_t own = e->lent_from;
-    if (e->planned || !own || own >= window(e))
+    size_t own = e->lent_from, before = window(e);
+    if (e->planned || !own || own >= before)
         return 0;
     e->lent_from = 0;
-    return !swn_policy_resize_window(e, own);
+    swn_policy_resize_window(e, own);
+    swn_policy_window(e);
+    return window(e) < before;
 }
 
 /* As far as one can tell before there is a pool. */
@@ -233,7 +222,6 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     size_t before = swn_engine_resident(e);
     if (before > e->goal_bytes && swn_devcopy_ask(e, before - e->goal_bytes))
         return -ENOMEM; /* not yet, but without a write, and before anything that operators use */
-    swn_lodge_evict(e);
     if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
         e->dropped += piece.bytes;
@@ -243,8 +231,7 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     take_back_room(e); /* before anything has to be written */
     if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > swn_policy_first_window(e))
         swn_policy_resize_window(e, swn_policy_first_window(e));
-    if (e->pool && e->window_goal > window(e))
-        give_up_width(e);
+    trim_frames(e, before - (before < e->goal_bytes ? before : e->goal_bytes));
     swn_policy_window(e);
     if (swn_engine_resident(e) < before || swn_behind_wait(e))
         return 0;
@@ -283,7 +270,8 @@ static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *sp
     write_behind(e, bytes, spare);
     int busy = 0;
     while (swn_engine_resident(e) + bytes > e->config.budget_bytes &&
-           (take_back_room(e) || swn_lodge_evict(e) || swn_rows_trim(e)))
+           (trim_frames(e, swn_engine_resident(e) + bytes - e->config.budget_bytes) || take_back_room(e) ||
+            swn_rows_trim(e)))
         trim_warm(e, bytes, 1);
     for (int last = 0; last <= desperate; last++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
@@ -309,16 +297,13 @@ static struct idle idle_of(struct swn_engine *e)
 {
     int spills = may_spill(e);
     struct idle idle = {.unused = swn_arena_warm_bytes(e->arena) + swn_behind_bytes(e)};
-    if (!e->planned && e->lent_from && e->lent_from < window(e))
-        idle.unused += window(e) - e->lent_from;
     for (const struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         if (may_leave(r))
             idle.home += spills && !at_work(e, r) ? r->size : 0;
-        else if (kept_idle(r))
-            idle.copied += r->frame->size;
-    for (const struct swn_frame *f = e->lodged_bytes ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        if (f->lodged && f->range && !f->users && f->state != SWN_FRAME_FILLING)
-            idle.unused += f->size;
+    if (e->pool)
+        idle.unused += swn_pool_free_bytes(e->pool);
+    for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        *(f->kept ? &idle.copied : &idle.unused) += swn_swapin_may_go(e, f) ? swn_pool_unit(e->pool) : 0;
     idle.first = spills && !e->pool ? swn_policy_first_window(e) : 0;
     return idle;
 }
@@ -390,19 +375,11 @@ void swn_policy_note_shortage(struct swn_engine *e, size_t other)
 void swn_policy_lend_room(struct swn_engine *e, size_t bytes)
 {
     size_t most = e->config.budget_bytes / 3, now = window(e);
-    bytes = swn_round_up(bytes < most ? bytes : most, SWN_GRANULE);
-    if (e->planned || !now || bytes <= now || swn_engine_resident(e) + bytes - now > e->config.budget_bytes)
+    bytes = bytes < most ? bytes : most;
+    now = now > e->window_goal ? now : e->window_goal;
+    if (e->planned || !e->pool || bytes <= now || swn_engine_resident(e) + bytes - now > e->config.budget_bytes)
         return;
     size_t own = e->lent_from ? e->lent_from : now;
-    if (!swn_policy_resize_window(e, bytes))
-        e->lent_from = own;
-}
-
-/* Before there is a plan: a weight wider than the window gets a window it fits, as long as that leaves most of the
- * budget to everything else. */
-int swn_policy_widen(struct swn_engine *e, size_t size)
-{
-    if (size <= window(e) || size > e->config.budget_bytes / 3)
-        return 0;
-    return swn_policy_resize_window(e, swn_round_up(size, SWN_GRANULE)) == 0;
+    swn_policy_resize_window(e, bytes);
+    e->lent_from = own;
 }

@@ -19,40 +19,30 @@ struct swn_registration {
 static struct swn_registration *all;
 static _Atomic int said;
 
-static uintptr_t end_of(const struct swn_range *lead)
-{
-    const struct swn_range *r = lead;
-    while (r->rest)
-        r = r->rest;
-    return r->addr + r->span;
-}
-
 /* Calls `what` for each tensor that has a byte in [lo, hi), until one returns an error, which is returned. */
 static int each(struct swn_engine *e, uintptr_t lo, uintptr_t hi, int (*what)(struct swn_engine *, struct swn_range *))
 {
     int err = 0;
     for (uintptr_t at = lo; at < hi && !err;) {
         struct swn_range *r = swn_arena_find(e->arena, at);
-        if (!r || r->lodges) {
+        if (!r) {
             at = (at / SWN_PAGE + 1) * SWN_PAGE;
             continue;
         }
-        at = end_of(r->lead);
-        err = what(e, r->lead);
+        at = r->addr + r->span;
+        err = what(e, r);
     }
     return err;
 }
 
-/* From here on nothing of it leaves, is cut, or has other memory put in its place. It is no weight of the order, whose
- * plan would have a say in that, and counts as what is no weight does. */
-static int hold(struct swn_engine *e, struct swn_range *lead)
+/* From here on it does not leave, nor has other memory put in its place. It is no weight of the order, whose plan would
+ * have a say in that, and counts as what is no weight does. */
+static int hold(struct swn_engine *e, struct swn_range *r)
 {
-    swn_node_remove(e, lead);
-    for (struct swn_range *r = lead; r; r = r->rest) {
-        swn_behind_recall(e, r);
-        r->registered++;
-        r->pins++;
-    }
+    swn_node_remove(e, r);
+    swn_behind_recall(e, r);
+    r->registered++;
+    r->pins++;
     return 0;
 }
 
@@ -64,33 +54,25 @@ static int bring_home(struct swn_engine *e, struct swn_range *r)
         pthread_cond_wait(&e->changed, &e->lock);
     if (r->len > e->config.budget_bytes && atomic_load(&r->state) == SWN_STREAMED) {
         swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
-        swn_policy_drop_frame(e, r);
         return swn_policy_home(e, r, 0);
     }
     return swn_policy_bring_home(e, r, 0);
 }
 
-static int all_home(struct swn_engine *e, struct swn_range *lead)
+static int all_home(struct swn_engine *e, struct swn_range *r)
 {
-    for (struct swn_range *r = lead; r && r->registered; r = r->rest) {
-        int err = bring_home(e, r);
-        if (err)
-            return err;
-        if (atomic_load(&r->state) != SWN_HOME)
-            return -EBUSY;
-    }
-    return 0;
+    int err = r->registered ? bring_home(e, r) : 0;
+    return !err && r->registered && atomic_load(&r->state) != SWN_HOME ? -EBUSY : err;
 }
 
-static int release(struct swn_engine *e, struct swn_range *lead)
+static int release(struct swn_engine *e, struct swn_range *r)
 {
-    for (struct swn_range *r = lead; r; r = r->rest)
-        if (r->registered) {
-            r->registered--;
-            r->pins--;
-        }
-    if (lead->orphaned && !lead->registered)
-        swn_engine_drop(e, lead);
+    if (r->registered) {
+        r->registered--;
+        r->pins--;
+    }
+    if (r->orphaned && !r->registered)
+        swn_engine_drop(e, r);
     return 0;
 }
 
@@ -197,10 +179,10 @@ void swn_registered_gone(const void *p)
     pthread_mutex_unlock(&e->lock);
 }
 
-int swn_registered_keeps(struct swn_range *lead)
+int swn_registered_keeps(struct swn_range *r)
 {
-    lead->orphaned = lead->registered != 0;
-    return lead->orphaned;
+    r->orphaned = r->registered != 0;
+    return r->orphaned;
 }
 
 void swn_registered_fork_child(struct swn_engine *e)
@@ -212,8 +194,7 @@ void swn_registered_fork_child(struct swn_engine *e)
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         r->registered = 0;
     for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
-        for (next = r->next; next && next->lead == r; next = next->next)
-            ;
+        next = r->next;
         if (r->orphaned)
             swn_engine_drop(e, r);
     }

@@ -31,7 +31,7 @@ int swn_registered_by_us(const void *p);
 void swn_registered_gone(const void *p);
 
 /* A tensor is freed. 1: not yet, something of it is registered. Engine lock held. */
-int swn_registered_keeps(struct swn_range *lead);
+int swn_registered_keeps(struct swn_range *r);
 void swn_registered_fork_child(struct swn_engine *e);
 
 #endif

@@ -1,6 +1,5 @@
-/* Weights that their operator takes slice by slice: which ones can, and the lending of one slice after the other. The
- * kernel that does it is in aten_slices.cpp; no one else ever sees a slice's address, so it may lie in the pool
- * whatever threads there are. */
+/* Weights that their operator takes slice by slice: which ones can, and bringing one slice after the other to where it
+ * belongs. The kernel that does it is in aten_slices.cpp. */
 #define _GNU_SOURCE
 
 #include "swn_engine_priv.h"
@@ -29,9 +28,8 @@ static uint64_t lcm(uint64_t a, uint64_t b)
     return found >> 32 ? 0 : found;
 }
 
-/* Cuts fall on whole rows and on granules of the arena; and on whole blocks of rows, where it has to be; or on those
- * for every thread, or at least for one, where that makes the shortest slices hardly longer. 0: they never meet within
- * the weight. */
+/* Slices are whole rows, and whole blocks of them where they have to be; or those for every thread, or at least for one,
+ * where that makes the shortest slices hardly longer. 0: the weight has no two of them. */
 static size_t unit_of(const struct swn_rows *rows, size_t bytes)
 {
     size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)swn_gcd(SWN_GRANULE, rows->bytes);
@@ -65,7 +63,7 @@ static size_t fitting_unit(size_t unit, const struct swn_rows *rows, size_t byte
 /* A profile is for any budget. What an operator takes, and what the disk gives, is known once there has been a plan. */
 static int worth_slicing(struct swn_engine *e, const struct swn_range *r)
 {
-    size_t bytes = swn_weight_len(r);
+    size_t bytes = r->len;
     if (e->config.without & SWN_WITHOUT_SLICES)
         return 0;
     if (swn_plan_worth_slicing(bytes, e->record && !e->pool ? 0 : e->goal_bytes))
@@ -106,7 +104,7 @@ static int given_up(struct swn_slicing *s, uint64_t shape)
 static struct swn_range *weight_of(const struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
-    return r && r->id == arg->range_id && r->lead == r && r->addr == arg->data && !r->guest ? r : NULL;
+    return r && r->id == arg->range_id && r->addr == arg->data && !r->guest ? r : NULL;
 }
 
 /* While a model is profiled in memory nothing is cut, and still the profile has to say in which slices its weights can
@@ -115,7 +113,46 @@ static size_t supposed(const struct swn_engine *e, const struct swn_arg *arg, co
 {
     size_t slice =
         e->record && !e->pool && !arg->sliced ? (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW) : 0;
-    return slice <= swn_weight_len(r) / 2 ? slice : 0;
+    return slice <= r->len / 2 ? slice : 0;
+}
+
+static size_t window_of(const struct swn_engine *e)
+{
+    return e->pool ? e->window_goal : 0;
+}
+
+/* In what slices a weight comes through the window as it is: two of them have to fit. 0: in none. */
+static size_t fitting_slice(const struct swn_engine *e, const struct swn_range *r)
+{
+    size_t slice = r->slice_unit ? (size_t)swn_plan_slice(r->slice_unit, window_of(e)) : 0;
+    return slice && 2 * slice <= window_of(e) && 2 * slice <= r->len ? slice : 0;
+}
+
+void swn_slice_set(struct swn_engine *e, struct swn_range *r, int sliced)
+{
+    if (r->sliced && r->readers) /* who has begun to take slices takes them all as they are */
+        return;
+    r->slice = sliced ? fitting_slice(e, r) : 0;
+    r->sliced = r->slice != 0;
+}
+
+/* Before there is a plan: a weight that does not fit the window comes in slices from the start. */
+static void slice_early(struct swn_engine *e, struct swn_arg *arg)
+{
+    struct swn_range *r = arg->range;
+    size_t least = 2 * (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW);
+    /* Without a pool nothing has left yet, or a forked child has not computed yet. */
+    if (!e->pool || e->planned || arg->first_chunk < arg->end_chunk || r->written ||
+        atomic_load(&r->state) != SWN_STREAMED || r->readers != arg->reading)
+        return;
+    if (least > window_of(e) && least <= e->config.budget_bytes / 3)
+        swn_policy_resize_window(e, least);
+    if (r->len <= window_of(e))
+        return;
+    r->slice = fitting_slice(e, r);
+    r->sliced = arg->sliced = r->slice != 0;
+    arg->slice = r->slice;
+    arg->remap = 0;
 }
 
 size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows *rows)
@@ -128,12 +165,12 @@ size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows 
     if (r)
         forget_other_budget(e, r);
     if (r && !given_up(&r->slicing, rows->shape)) {
-        size_t bytes = swn_weight_len(r);
+        size_t bytes = r->len;
         if (r->slice_unit || worth_slicing(e, r))
             set_unit(e, r, fitting_unit(r->slice_unit, rows, bytes));
         /* At any time before the plan: the first time it may still have been in memory. */
         if (r->slice_unit) {
-            swn_cut_early(e, arg);
+            slice_early(e, arg);
             to_try = supposed(e, arg, r);
         }
     }
@@ -164,22 +201,19 @@ int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
     return wanted;
 }
 
-/* The shortest slice that the weight is cut into, or would be: the first that kernels compute in another way. */
-static size_t shortest(const struct swn_engine *e, const struct swn_range *lead)
+/* The shortest slice that the weight comes in, or would. */
+static size_t shortest(const struct swn_engine *e, const struct swn_range *r)
 {
-    if (!lead->rest)
-        return (size_t)swn_plan_slice(lead->slice_unit, e->pool ? swn_pool_window(e->pool) : SWN_PLAN_NARROW_WINDOW);
-    size_t bytes = lead->len;
-    for (const struct swn_range *r = lead->rest; r; r = r->rest)
-        bytes = r->len < bytes ? r->len : bytes;
-    return (bytes + lead->slice_unit - 1) / lead->slice_unit * lead->slice_unit;
+    size_t window = window_of(e);
+    return r->sliced ? r->slice
+                     : (size_t)swn_plan_slice(r->slice_unit, window ? window : (size_t)SWN_PLAN_NARROW_WINDOW);
 }
 
 /* Slices after those of `tried` bytes; 0: those are the longest. */
 static size_t longer(const struct swn_engine *e, const struct swn_range *r, size_t tried)
 {
     size_t next = 2 * tried;
-    return next <= swn_weight_len(r) / 2 && next <= e->goal_bytes / LONGEST_PART ? next : 0;
+    return next <= r->len / 2 && next <= e->goal_bytes / LONGEST_PART ? next : 0;
 }
 
 /* No slices are right for this shape. Where others are served by them, it alone comes whole. */
@@ -204,21 +238,22 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     struct swn_engine *e = &swn_engine_one;
     size_t next = 0;
     pthread_mutex_lock(&e->lock);
-    struct swn_range *r = weight_of(&op->args[index]);
+    struct swn_arg *arg = &op->args[index];
+    struct swn_range *r = weight_of(arg);
     struct swn_slicing *s = r ? &r->slicing : NULL;
-    if (r && !tried && r->slice_unit && e->plans >= s->plan && !r->cut_otherwise)
+    if (r && !tried && r->slice_unit && e->plans >= s->plan)
         s->refused += REFUSED;
     /* Before there is a plan nothing else is served by slices as they are, and each pass that reads the weight through
      * its mapping may take long: what is right this once is better than that. */
     int recurs = r && s->refused >= (e->planned ? RECURS : REFUSED);
     if (recurs || (r && r->slice_unit && e->planned))
         next = right ? 0 : longer(e, r, tried ? tried : shortest(e, r));
-    if (right && r && e->planned)
-        swn_cut_once(e, op, &op->args[index], tried);
+    if (right && r && arg->sliced && 2 * tried <= window_of(e))
+        arg->slice = tried; /* this once */
     if (recurs && right) {
         set_unit(e, r, tried);
         s->budget = e->goal_bytes;
-        swn_cut_early(e, &op->args[index]);
+        slice_early(e, arg);
     } else if (recurs && !next && s->refused >= RECURS) {
         give_up(e, r, shape);
     }
@@ -231,109 +266,69 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     return next;
 }
 
-size_t swn_slice_bytes(const struct swn_range *r)
-{
-    size_t slice = r->lead->slice;
-    return slice && (r->addr - r->lead->addr) % slice == 0 && r->len % slice == 0 ? slice : r->len;
-}
-
 size_t swn_slice_list(struct swn_op *op, unsigned index, struct swn_slices *slices, size_t most)
 {
     struct swn_engine *e = &swn_engine_one;
-    size_t n = 0;
     pthread_mutex_lock(&e->lock);
-    swn_cut_again(e, op, &op->args[index], swn_window_thread(e));
-    struct swn_range *r = op->args[index].range;
-    for (; r; r = r->rest) {
-        size_t bytes = swn_slice_bytes(r);
-        if (!n || slices[n - 1].bytes != bytes) {
-            if (n == most)
-                break;
-            slices[n++] = (struct swn_slices){bytes, 0};
-        }
-        slices[n - 1].count += r->len / bytes;
-    }
+    const struct swn_arg *arg = &op->args[index];
+    const struct swn_range *r = weight_of(arg);
+    size_t each = arg->slice, count = r && each ? r->len / each : 0, n = 0;
+    if (count > 1 && most >= 2)
+        slices[n++] = (struct swn_slices){each, count - 1};
+    if (count && most >= 2)
+        slices[n++] = (struct swn_slices){r->len - (count - 1) * each, 1};
     pthread_mutex_unlock(&e->lock);
-    return r ? 0 : n;
+    return n;
 }
 
-/* The piece of the weight that these bytes are a slice of, or NULL. */
-static struct swn_range *piece_at(struct swn_engine *e, const struct swn_arg *arg, size_t off, size_t bytes)
+void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, size_t off)
 {
-    struct swn_range *r = off < arg->bytes ? swn_arena_find(e->arena, arg->data + off) : NULL;
-    if (!r || r->lead != arg->range || swn_slice_bytes(r) != bytes || (arg->data + off - r->addr) % bytes)
-        return NULL;
-    return r;
-}
-
-void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, const struct swn_range *r)
-{
-    t->slicing = r ? r->addr : 0;
+    t->slicing = off < arg->upto ? arg->data + off : 0;
     t->slicing_end = arg->data + arg->upto;
 }
 
 const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
-    struct swn_arg *arg = &op->args[index], *slice = &op->slice;
+    struct swn_arg *arg = &op->args[index];
     pthread_mutex_lock(&e->lock);
     uint64_t begin = swn_now_ns();
     struct swn_thread_state *t = swn_window_thread(e);
-    struct swn_range *r = bytes ? piece_at(e, arg, off, bytes) : NULL;
-    int lent = r && slice->range == r && slice->range_id == r->id; /* it is, for the slice before this one */
-    if (!lent) {
-        swn_window_end_arg(e, slice);
-        *slice = (struct swn_arg){.use = SWN_USE_WEIGHT, .ours = 1};
-        t->slicing = 0;
-    }
-    e->slices += r != NULL;
-    if (r && !lent) {
-        swn_cut_unkept(e, op, arg, r);
+    struct swn_range *r = weight_of(arg);
+    int lent = r && bytes && off < r->len && bytes <= r->len - off;
+    if (lent) {
         arg->sliced = 2;
-        slice->data = r->addr;
-        slice->bytes = r->len;
-        slice->range = r;
-        slice->range_id = r->id;
-        slice->reading = 1;
-        r->readers++;
+        e->slices++;
         r->last_use = e->seq;
-        swn_slice_next(t, arg, r->rest);
-        if (swn_reads_streamed(slice)) {
-            if (!e->fetch)
-                swn_policy_pool(e);
-            swn_swapin_claim(e, slice, t, 1);
-            swn_window_lend(e, slice, t);
-            swn_load_slice(e, t, slice);
+        swn_slice_next(t, arg, off + bytes);
+        if (swn_reads_streamed(arg) && (e->fetch || !swn_policy_pool(e)) && e->pool) {
+            swn_window_hold(e, arg, off, off + bytes);
+            swn_window_lend(e, arg, t);
         }
-    } else if (bytes && !r) {
-        arg->sliced = 1; /* from here on by its own address */
+    } else {
+        swn_window_release(e, arg);
+        t->slicing = 0;
+        if (bytes)
+            arg->sliced = 1; /* from here on as its own address has it */
     }
     swn_swapin_ahead(e, t);
     t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */
-    const void *at = r ? (char *)(slice->borrowed ? slice->borrowed : slice->data) + (arg->data + off - r->addr) : NULL;
     pthread_mutex_unlock(&e->lock);
-    return at;
+    return lent ? (const char *)arg->data + off : NULL;
 }
 
 void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
 {
-    swn_window_end_arg(e, &op->slice);
-    op->slice = (struct swn_arg){0};
+    (void)op;
     int alive = arg->range && arg->range->id == arg->range_id;
-    struct swn_thread_state *t = swn_window_thread(e);
-    if (alive && t)
-        swn_load_slices_end(e, t, arg->range, arg->sliced == 2);
     if (alive && arg->sliced == 2) {
         arg->range->slicing.accepted = 1;
         arg->range->slicing.refused -= arg->range->slicing.refused > 0;
     }
-    /* Not in slices after all: pages of its mapping have been read. */
-    struct swn_range *r = arg->sliced == 1 && alive ? arg->range->rest : NULL;
-    for (; r; r = r->rest) {
-        swn_window_forget(e, r);
-        swn_policy_settle(e, r);
+    if (alive && arg->sliced == 1) { /* not in slices after all: pages of its mapping have been read */
+        swn_load_verify(e, arg->range);
+        arg->remap = 1;
     }
-    arg->remap = arg->sliced == 1;
 }
 
 /* Where a pass is laid out, the copy has its place in the plot like any other tensor. */
@@ -341,7 +336,7 @@ int swn_slice_copy_room(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    size_t placed = swn_arena_plot_idle(e->arena) + e->lodged_plotted;
+    size_t placed = swn_arena_plot_idle(e->arena);
     int fits = placed >= bytes || swn_policy_offer_room(e, bytes) == 0;
     pthread_mutex_unlock(&e->lock);
     return fits;

@@ -1,5 +1,5 @@
-/* Swap-in: bringing weights into the pool. Reads that an operator waits for, and those ahead of it, as the learned
- * order says. Nothing here waits for a particular frame to go, so a wrong guess costs a read and cannot hang. */
+/* Swap-in: bringing chunks of weights into frames, those that an operator waits for, and those ahead of it, as the
+ * learned order says. Nothing here waits for a particular frame to go, so a wrong guess costs a read and cannot hang. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -22,242 +22,321 @@ unsigned swn_swapin_wait_ms = 30000;
 
 /* --- frames --- */
 
-void swn_swapin_free(struct swn_engine *e, struct swn_frame *f)
+/* Whether it has bytes of any range still. */
+static int is_alive(const struct swn_frame *f)
 {
-    if (f->lodged) {
-        swn_lodge_end(e, f);
-        return;
+    for (unsigned i = 0; i < f->n; i++)
+        if (f->parts[i].range)
+            return 1;
+    return 0;
+}
+
+void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f)
+{
+    uint64_t begin = e->record ? swn_now_ns() : 0;
+    struct swn_range *r = f->n ? f->parts[0].range : NULL;
+    struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
+    /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
+     * address must not keep naming a frame that gets other bytes. */
+    f->pending++; /* it is nobody else's to give back */
+    while ((r = swn_residency_unpublish(&e->res, f)))
+        swn_policy_home(e, r, 0);
+    swn_pool_put(e->pool, f);
+    if (node)
+        swn_record_released(e->record, node, (double)(swn_now_ns() - begin));
+}
+
+void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks)
+{
+    for (uint64_t c = chunks->first; e->pool && c < chunks->end; c++) {
+        struct swn_frame *f = swn_pool_chunk(e->pool, c)->frame;
+        if (f && !f->pending && !is_alive(f))
+            swn_pool_put(e->pool, f);
     }
-    if (f->kept)
-        e->kept_bytes -= f->size;
-    swn_pool_release(e->pool, f);
 }
 
-void swn_swapin_release(struct swn_engine *e, struct swn_frame *f)
+int swn_swapin_may_go(const struct swn_engine *e, const struct swn_frame *f)
 {
-    if (--f->users || f->state == SWN_FRAME_FILLING || (f->range && !f->lodged))
-        return;
-    if (f->range) /* one that was lodged is not at home: activations want the place */
-        f->range->frame = NULL;
-    swn_swapin_free(e, f);
+    return !f->pending && !swn_pool_chunk(e->pool, f->chunk)->users;
 }
 
-/* How much of the window there is to place anything in: not the end that it is about to lose. */
-static size_t window_room(const struct swn_engine *e)
+/* The frame of the window that may go for another one and was used longest ago; or NULL. What was read ahead has to go
+ * only where nothing else can. */
+static struct swn_frame *stale_frame(struct swn_engine *e, int force)
 {
-    size_t window = swn_pool_window(e->pool);
-    return window < e->window_goal ? window : e->window_goal;
+    struct swn_frame *ahead = NULL;
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
+        if (f->kept || !swn_swapin_may_go(e, f))
+            continue;
+        if (!f->wanted)
+            return f;
+        ahead = f; /* the one that is wanted last, as they were read in order */
+    }
+    return force ? ahead : NULL;
 }
 
 /* --- reads --- */
 
 /* Reads are served one after the other: what this one took is the time since the one before was done. */
-static void note_read(struct swn_engine *e, const struct swn_frame *f, uint64_t now)
+static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t now)
 {
-    uint64_t begin = f->start_ns > e->read_done_ns ? f->start_ns : e->read_done_ns;
+    uint64_t begin = p->start_ns > e->read_done_ns ? p->start_ns : e->read_done_ns;
     double ns = now > begin ? (double)(now - begin) : 0;
     /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
-    if (!f->kept && f->written == swn_policy_written(e))
-        swn_pace_add(&e->disk, (double)f->job.len, (double)f->start_ns, (double)now);
+    if (!p->frame->kept && p->frame->written == swn_policy_written(e))
+        swn_pace_add(&e->disk, (double)p->job.len, (double)p->start_ns, (double)now);
     else
         swn_pace_skip(&e->disk, (double)now);
-    if (e->record && f->range && swn_is_weight(f->range))
-        swn_record_read(e->record, &e->nodes[f->range->lead->node], f->job.len, ns);
+    if (e->record && p->range && swn_is_weight(p->range))
+        swn_record_read(e->record, &e->nodes[p->range->node], p->job.len, ns);
+}
+
+static void read_failed(struct swn_engine *e, struct swn_part *p, int err)
+{
+    struct swn_range *r = p->range;
+    char name[4200];
+    e->read_errors++;
+    r->io_failed = 1;
+    p->range = NULL;
+    if (!e->said_read++)
+        swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", p->range_id,
+                (unsigned long long)p->job.off, p->job.len, swn_load_name(p->file, name, sizeof name), strerror(-err));
 }
 
 static void fetch_done(struct swn_fetch_job *job, int err)
 {
     struct swn_engine *e = &swn_engine_one;
-    struct swn_frame *f = job->user;
+    struct swn_part *p = job->user;
+    struct swn_frame *f = p->frame;
     uint64_t now = swn_now_ns();
-    if (err && swn_encoded_retry(e, f, err))
+    if (err && swn_encoded_retry(e, p, err))
         return;
-    if (!err && !f->copy && swn_load_check(f, job->buf)) {
-        if (f->checked++ == 1 && !swn_fetch_submit(e->fetch, job, 1))
+    if (!err && !p->copy && swn_load_check(p, job->buf)) {
+        if (!p->repeated++ && !swn_fetch_submit(e->fetch, job, 1))
             return; /* a bit may have flipped on the way: once more */
-        swn_engine_corrupt(swn_frame_file(f), f->range_id, job->off);
+        swn_engine_corrupt(p->file, p->range_id, job->off);
     }
     pthread_mutex_lock(&e->lock);
-    struct swn_range *r = f->range;
-    swn_frame_file(f)->refs--;
-    f->state = SWN_FRAME_READY;
+    p->file->refs--;
+    p->there = !err;
     e->swap_ins += !err;
     if (!err)
-        note_read(e, f, now);
+        note_read(e, p, now);
     else
         swn_pace_skip(&e->disk, (double)now);
     e->read_done_ns = now;
-    if (f->start_ns <= e->goal_since_ns)
+    if (p->start_ns <= e->goal_since_ns)
         e->in_flight_ns = now;
     if (e->trace) {
         char name[SWN_TRACE_NAME];
-        snprintf(name, sizeof name, "block %u", f->range_id);
-        swn_trace_span(e->trace, SWN_TRACK_DISK, 0, name, f->start_ns, now, job->len);
+        snprintf(name, sizeof name, "block %u", p->range_id);
+        swn_trace_span(e->trace, SWN_TRACK_DISK, 0, name, p->start_ns, now, job->len);
     }
-    if (err && r) {
-        const struct swn_extent_file *file = r->file;
-        char name[4200];
-        e->read_errors++;
-        r->io_failed = 1;
-        r->frame = NULL;
-        f->range = r = NULL;
-        if (!e->said_read++)
-            swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", f->range_id,
-                    (unsigned long long)job->off, job->len, swn_load_name(file, name, sizeof name), strerror(-err));
+    if (err && p->range)
+        read_failed(e, p, err);
+    if (!--f->pending) {
+        f->state = SWN_FRAME_READY;
+        if (!is_alive(f))
+            swn_pool_put(e->pool, f);
     }
-    if (!r && !f->users)
-        swn_swapin_free(e, f);
     swn_awake_tell(&e->awake);
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
 }
 
-/* What stays is in huge pages. Those of the window are there already. */
-static void prepare_kept(struct swn_fetch_job *job, size_t from, size_t upto)
+static int has_part(const struct swn_frame *f, const struct swn_range *r)
 {
-    struct swn_frame *f = job->user;
-    size_t before = f->size - job->len; /* encoded bytes come to the frame's end */
-    swn_pool_make_huge(swn_engine_one.pool, f, from ? from + before : 0, upto + before);
+    for (unsigned i = 0; i < f->n; i++)
+        if (f->parts[i].range == r)
+            return 1;
+    return 0;
 }
 
-/* Submits the read that fills f with the first bytes of r. NULL when the queue takes no more. */
-static struct swn_frame *fill(struct swn_engine *e, struct swn_range *r, struct swn_frame *f, const void *owner,
-                              int urgent)
+static int is_fetched(const struct swn_range *r)
 {
-    f->range = r;
-    f->range_id = r->id;
-    f->checked = r->file->immutable;
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && !r->shared && !r->io_failed;
+}
+
+/* Of r, which the frame has nothing of. 0: no memory for its description, and its mapping serves. */
+static int add_part(struct swn_frame *f, struct swn_range *r, size_t unit)
+{
+    uintptr_t lo = r->addr > f->addr ? r->addr : f->addr, end = r->addr + r->span, last = r->addr + r->len;
+    uintptr_t hi = end < f->addr + unit ? end : f->addr + unit, filled = swn_round_up(last, SWN_PAGE);
+    struct swn_part *p = swn_pool_part(f);
+    if (!p)
+        return 0;
+    p->range = r;
+    p->range_id = r->id;
+    p->at = lo - f->addr;
+    p->bytes = hi - lo;
+    p->fill = filled > lo ? (filled < hi ? filled : hi) - lo : 0;
+    p->file = r->file;
+    p->off = r->extent + (lo - r->addr);
+    p->there = !p->fill;
+    struct swn_part own = *p;
+    unsigned i = f->n - 1;
+    for (; i && f->parts[i - 1].at > own.at; i--)
+        f->parts[i] = f->parts[i - 1];
+    f->parts[i] = own;
+    return 1;
+}
+
+/* Ranges that have left the frame are forgotten. Nothing is being read into it. */
+static void compact(struct swn_frame *f)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < f->n; i++)
+        if (f->parts[i].range)
+            f->parts[n++] = f->parts[i];
+    f->n = n;
+}
+
+/* What is streamed of the chunk, and not in its frame yet, is read into it, unless something is being read already. */
+static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, int urgent)
+{
+    size_t unit = swn_pool_unit(e->pool);
+    if (f->pending)
+        return;
+    compact(f);
+    for (uintptr_t at = f->addr; at < f->addr + unit;) {
+        struct swn_range *r = swn_arena_in(e->arena, at, f->addr + unit);
+        if (!r)
+            break;
+        at = r->addr + r->span;
+        if (is_fetched(r) && !has_part(f, r) && !add_part(f, r, unit))
+            break;
+    }
     f->owner = owner;
     f->wanted = 1;
-    f->state = SWN_FRAME_FILLING;
     f->start_ns = swn_now_ns();
     f->written = swn_policy_written(e);
-    f->job = (struct swn_fetch_job){.file = &r->file->fetch,
-                                    .off = r->extent,
-                                    .buf = swn_pool_rw(e->pool, f),
-                                    .len = f->size,
-                                    .done = fetch_done,
-                                    .prepare = f->kept ? prepare_kept : NULL,
-                                    .user = f};
-    f->copy = NULL;
-    swn_encoded_prepare(f);
-    r->frame = f;
-    if (swn_fetch_submit(e->fetch, &f->job, urgent)) {
-        r->frame = NULL;
-        if (f->lodged)
-            swn_lodge_end(e, f);
-        else
-            swn_pool_release(e->pool, f);
+    for (unsigned i = 0; i < f->n; i++)
+        f->pending += !f->parts[i].there;
+    if (f->pending)
+        f->state = SWN_FRAME_FILLING;
+    for (unsigned i = 0; i < f->n; i++) {
+        struct swn_part *p = &f->parts[i];
+        if (p->there)
+            continue;
+        p->start_ns = f->start_ns;
+        p->job = (struct swn_fetch_job){.file = &p->file->fetch,
+                                        .off = p->off,
+                                        .buf = (char *)swn_pool_at(e->pool, f) + p->at,
+                                        .len = p->fill,
+                                        .done = fetch_done,
+                                        .user = p};
+        swn_encoded_prepare(p);
+        p->file->refs++;
+        if (swn_fetch_submit(e->fetch, &p->job, urgent)) {
+            p->file->refs--;
+            p->range = NULL;
+            f->pending--;
+        }
+    }
+}
+
+static size_t window_frames(const struct swn_engine *e)
+{
+    return e->window_goal / swn_pool_unit(e->pool);
+}
+
+/* Memory for one frame more. 0 or -ENOMEM: somebody's would have to go, or of those that `force` makes go nobody. */
+static int room_for_frame(struct swn_engine *e, const struct swn_range *spare, int force)
+{
+    size_t unit = swn_pool_unit(e->pool);
+    if (!swn_pool_is_full(e->pool))
+        return 0;
+    if (force)
+        return swn_policy_try_room(e, unit, spare);
+    return swn_policy_fits_free(e, unit) ? 0 : -ENOMEM;
+}
+
+/* A frame for the chunk of r, in which its bytes are, or come. force: an operator waits for it. NULL: there is none. */
+static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, uint64_t chunk, int force,
+                               const void *owner)
+{
+    struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
+    struct swn_frame *f = c->frame;
+    if (f) {
+        if (!has_part(f, r))
+            fill(e, f, owner, force);
+        return f;
+    }
+    int kept = c->keep && !room_for_frame(e, r, force), room = kept;
+    if (!room && swn_pool_window(e->pool) < window_frames(e))
+        room = !room_for_frame(e, r, force);
+    if (!room && (f = stale_frame(e, force))) {
+        swn_swapin_evict(e, f);
+        room = 1;
+    }
+    if (!room && force) /* its operator wants more at once than there is a window for */
+        room = !room_for_frame(e, r, force);
+    if (!room || c->frame)
+        return c->frame;
+    int fresh = swn_pool_is_full(e->pool);
+    f = swn_pool_take(e->pool, chunk, swn_residency_chunk_at(&e->res, r, chunk));
+    if (!f)
+        return NULL;
+    e->filled += fresh ? swn_pool_unit(e->pool) : 0;
+    swn_pool_set_kept(e->pool, f, kept);
+    fill(e, f, owner, force);
+    if (!f->n) {
+        swn_pool_put(e->pool, f);
         return NULL;
     }
-    r->file->refs++;
-    return f;
-}
-
-/* Begins to bring r into the window. NULL when there is no place that `force` could make. */
-static struct swn_frame *fetch_start(struct swn_engine *e, struct swn_range *r, enum swn_pool_force force,
-                                     const void *owner)
-{
-    size_t size = swn_round_up(r->len, SWN_PAGE);
-    /* What was read ahead has to go only where nothing else can. */
-    struct swn_frame *f = swn_pool_place(e->pool, size, SWN_POOL_STALE, swn_policy_evict, e);
-    if (!f && force != SWN_POOL_STALE)
-        f = swn_pool_place(e->pool, size, force, swn_policy_evict, e);
-    return f ? fill(e, r, f, owner, force == SWN_POOL_READY) : NULL;
-}
-
-/* Brings r to stay: too large for any window, or wanted resident by the plan. */
-static struct swn_frame *keep_start(struct swn_engine *e, struct swn_range *r)
-{
-    size_t bytes = swn_round_up(r->len, SWN_PAGE);
-    if (r->oversize || bytes > e->config.budget_bytes || swn_policy_try_room(e, bytes, r))
-        return NULL;
-    struct swn_frame *f = swn_pool_keep(e->pool, r->place, bytes);
-    if (!f || !fill(e, r, f, NULL, 1))
-        return NULL;
-    e->kept_bytes += bytes;
-    e->filled += bytes;
-    swn_engine_note_peak(e);
+    if (fresh)
+        swn_engine_note_peak(e);
     return f;
 }
 
 /* --- what an operator waits for --- */
 
-/* Whether the engine hands out the bytes to this argument, rather than leave it to the mapping. */
-static int lendable(const struct swn_engine *e, const struct swn_arg *arg)
-{
-    return swn_reads_streamed(arg) && arg->use > SWN_USE_ROWS && !arg->range->io_failed && !arg->range->shared &&
-           e->fetch;
-}
-
 /* Whether there will be more room soon: a read ahead is under way, and nobody waits for its frame. */
 static int room_will_come(struct swn_engine *e)
 {
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (!f->lodged && f->state == SWN_FRAME_FILLING && !f->users)
+        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users)
             return 1;
     return 0;
 }
 
 int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
 {
-    if (f->state != SWN_FRAME_FILLING || swn_fetch_cancel(e->fetch, &f->job))
-        return 0;
-    swn_frame_file(f)->refs--;
-    f->state = SWN_FRAME_USED; /* fetch_done will not, so whoever waits for it finds a frame that can go */
-    return 1;
+    for (unsigned i = 0; f->pending && i < f->n; i++) {
+        struct swn_part *p = &f->parts[i];
+        if (p->there || !p->range || swn_fetch_cancel(e->fetch, &p->job))
+            continue;
+        p->file->refs--;
+        p->range = NULL; /* fetch_done will not come for it */
+        f->pending--;
+    }
+    return !f->pending;
 }
 
 /* Takes back one read ahead that has not begun. */
 static int cancel_one(struct swn_engine *e)
 {
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (!f->lodged && !f->users && f->range && swn_swapin_cancel(e, f)) {
-            swn_policy_drop_frame(e, f->range);
+        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users && swn_swapin_cancel(e, f)) {
+            swn_swapin_evict(e, f);
             return 1;
         }
     return 0;
 }
 
-/* A frame in the window for r, which has none; if need be after reads ahead have arrived, since only then can their
- * frames go. */
-static struct swn_frame *window_frame(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,
+                      struct swn_thread_state *t)
 {
-    struct swn_range *r = arg->range;
     uint64_t until = swn_now_ns() + swn_swapin_wait_ms * 1000000ull;
-    for (;;) {
-        struct swn_frame *f = fetch_start(e, r, SWN_POOL_READY, t);
-        if (!f && cancel_one(e))
-            continue;
-        if (f || !room_will_come(e) || swn_cond_wait_until(&e->changed, &e->lock, until) || !lendable(e, arg) ||
-            r->frame)
-            return f ? f : r->frame;
-    }
-}
-
-void swn_swapin_claim(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t, int fresh)
-{
-    struct swn_range *r = arg->range;
-    if (r && r->frame && r->frame->lodged && !arg->ours)
-        swn_policy_drop_frame(e, r);
-    if (arg->frame || !lendable(e, arg) || (!r->frame && !fresh))
-        return;
-    struct swn_frame *f = r->frame;
-    size_t size = swn_round_up(r->len, SWN_PAGE);
-    /* A piece that is to stay goes where it stays: the window has to hold the others. */
-    if (!f && r->keep && r->lead->rest)
-        f = keep_start(e, r);
-    if (!f && size <= window_room(e)) {
-        f = r->oversize ? NULL : window_frame(e, arg, t);
-        if (!f && r->keep && lendable(e, arg)) /* its operator's others have the window */
-            f = keep_start(e, r);
-    } else if (!f && (e->planned || !swn_policy_widen(e, size) || !(f = fetch_start(e, r, SWN_POOL_READY, t)))) {
-        f = keep_start(e, r);
-    }
-    if (!f)
-        return;
-    f->users++;
-    arg->frame = f;
+    uint32_t id = r->id;
+    for (uint64_t c = chunks->first; c < chunks->end; c++)
+        while (r->id == id && is_fetched(r) && !place(e, r, c, 1, t)) {
+            /* If need be after reads ahead have arrived, since only then can their frames go. */
+            if (cancel_one(e))
+                continue;
+            if (!room_will_come(e) || swn_cond_wait_until(&e->changed, &e->lock, until))
+                return;
+        }
 }
 
 /* Until something has changed, but not for longer than a wait that began at begin_ns may take: then ETIMEDOUT. */
@@ -272,27 +351,35 @@ static int wait_for_change(struct swn_engine *e, uint64_t begin_ns)
     return 0;
 }
 
-int swn_swapin_await(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+static void promote(struct swn_engine *e, struct swn_frame *f)
 {
-    struct swn_range *r = arg->range;
-    struct swn_frame *f = arg->frame;
-    if (f->state == SWN_FRAME_FILLING && f->range == r) {
-        swn_fetch_promote(e->fetch, &f->job);
-        uint64_t begin = swn_now_ns();
-        while (f->range == r && f->state == SWN_FRAME_FILLING)
+    for (unsigned i = 0; i < f->n; i++)
+        if (!f->parts[i].there && f->parts[i].range)
+            swn_fetch_promote(e->fetch, &f->parts[i].job);
+}
+
+void swn_swapin_await(struct swn_engine *e, const struct swn_chunks *chunks, struct swn_thread_state *t)
+{
+    uint64_t begin = 0;
+    for (uint64_t c = chunks->first; c < chunks->end; c++) {
+        struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
+        int asked = 0;
+        while (chunk->frame && chunk->frame->pending) {
+            if (!asked++)
+                promote(e, chunk->frame);
+            begin = begin ? begin : swn_now_ns();
             if (wait_for_change(e, begin) == ETIMEDOUT)
                 break;
-        uint64_t end = swn_now_ns();
-        e->stall_ns += end - begin;
-        swn_awake_learn(&e->awake, end - begin);
-        if (e->trace)
-            swn_trace_span(e->trace, SWN_TRACK_STALL, t->index, "waiting", begin, end, f->size);
+        }
     }
-    if (f->range == r && f->state != SWN_FRAME_FILLING)
-        return 0;
-    arg->frame = NULL;
-    swn_swapin_release(e, f);
-    return -1;
+    if (!begin)
+        return;
+    uint64_t end = swn_now_ns();
+    e->stall_ns += end - begin;
+    swn_awake_learn(&e->awake, end - begin);
+    if (e->trace)
+        swn_trace_span(e->trace, SWN_TRACK_STALL, t->index, "waiting", begin, end,
+                       (chunks->end - chunks->first) * swn_pool_unit(e->pool));
 }
 
 /* --- reading ahead --- */
@@ -305,51 +392,49 @@ static size_t active_threads(struct swn_engine *e)
     return active ? active : 1;
 }
 
-static size_t share_of_window(struct swn_engine *e)
-{
-    return window_room(e) / active_threads(e);
-}
-
-/* How far ahead a thread looks. Frames that are there are marked as wanted first, all of them, so that no read that is
- * started then evicts what is needed a little later. */
+/* How far ahead a thread looks, in frames. Frames that are there are marked as wanted first, all of them, so that no
+ * read that is started then evicts what is needed a little later. */
 struct ahead {
     struct swn_thread_state *t;
-    size_t share, bytes;
-    int alone;                /* no other thread reads weights */
-    struct swn_lodging lodge; /* for the node that the walk has come to */
+    size_t share, frames;
+    uint64_t last; /* the chunk that was looked at last, plus one */
     int fetch;
 };
 
-/* A slice for which the window has no room. */
-static int lodge_one(struct swn_engine *e, struct ahead *a, struct swn_range *r)
+/* 0: no more fits ahead. */
+static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct swn_range *r, uint64_t chunk)
 {
-    if (!a->fetch || r->frame || r->keep || !r->lead->sliced)
+    struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
+    struct swn_frame *f = c->frame;
+    if (a->last == chunk + 1 || (f && f->kept && has_part(f, r)))
+        return 1;
+    a->last = chunk + 1;
+    if (a->frames >= a->share && !c->keep)
         return 0;
-    struct swn_frame *f = swn_lodge(e, swn_round_up(r->len, SWN_PAGE), &a->lodge);
-    return f && fill(e, r, f, a->t, 0);
+    if (f && has_part(f, r)) {
+        f->wanted = 1;
+        f->owner = a->t;
+    } else if (a->fetch && !place(e, r, chunk, 0, a->t)) {
+        return 0;
+    }
+    a->frames += !c->keep;
+    return 1;
 }
 
-/* 0: no more fits ahead. */
-static int prefetch_one(struct swn_engine *e, struct ahead *a, struct swn_range *r)
+/* From byte `from` to `upto` of r. */
+static int prefetch_bytes(struct swn_engine *e, struct ahead *a, const struct swn_range *r, size_t from, size_t upto)
 {
-    size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (atomic_load(&r->state) != SWN_STREAMED || r->shared || r->oversize || r->io_failed ||
-        (r->frame && r->frame->kept))
-        return 1;
-    if (r->frame && r->frame->lodged)
-        return 1;
-    if (a->bytes && a->bytes + size > a->share)
-        return lodge_one(e, a, r);
-    if (r->frame) {
-        r->frame->wanted = 1;
-        r->frame->owner = a->t;
-    } else if (r->keep && (r->lead->rest || size > window_room(e))) {
-        return 1; /* comes to stay when it is read */
-    } else if (a->fetch && !fetch_start(e, r, SWN_POOL_STALE, a->t)) {
-        return lodge_one(e, a, r);
-    }
-    a->bytes += size;
+    size_t unit = swn_pool_unit(e->pool);
+    uint64_t end = (r->place + upto + unit - 1) / unit;
+    for (uint64_t c = (r->place + from) / unit; is_fetched(r) && c < end; c++)
+        if (!prefetch_chunk(e, a, r, c))
+            return 0;
     return 1;
+}
+
+static int prefetch_one(struct swn_engine *e, struct ahead *a, const struct swn_range *r)
+{
+    return prefetch_bytes(e, a, r, 0, r->len);
 }
 
 /* What is likely to be read after r while nothing is learned yet: a store is in the order of execution, more or less,
@@ -378,7 +463,7 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
     if (!next || (previous && !as_expected(e, previous->range, r)))
         return;
     swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
-    struct ahead a = {.t = t, .share = share_of_window(e) / 2, .fetch = 1};
+    struct ahead a = {.t = t, .share = window_frames(e) / active_threads(e) / 2, .fetch = 1};
     /* What is foreseen of a mapped file may go round in circles, and past ranges that need no room. */
     for (size_t i = 0; next && !swn_is_weight(next) && i < CHAIN_MOST; i++) {
         if (!prefetch_one(e, &a, next))
@@ -391,35 +476,24 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
 static void walk_ahead(struct swn_engine *e, struct ahead *a)
 {
     struct swn_thread_state *t = a->t;
-    struct swn_node *here = swn_node_of(e, t->cursor.at);
-    a->lodge = (struct swn_lodging){.t = t};
-    if (here && a->alone) {
-        a->lodge.room = swn_lodge_room(e, here);
-        a->lodge.allocs = here->allocs;
-    }
-    struct swn_range *slice = t->slicing ? swn_arena_find(e->arena, t->slicing) : NULL;
-    for (struct swn_range *r = slice; r && r->addr < t->slicing_end; r = r->rest)
-        if (!prefetch_one(e, a, r))
-            return;
+    const struct swn_range *slice = t->slicing ? swn_arena_find(e->arena, t->slicing) : NULL;
+    if (slice && t->slicing_end > t->slicing && t->slicing_end <= slice->addr + slice->span &&
+        !prefetch_bytes(e, a, slice, t->slicing - slice->addr, t->slicing_end - slice->addr))
+        return;
     uint32_t before = t->cursor.before, at = t->cursor.at;
     size_t most = e->node_live + 2 < CHAIN_MOST ? e->node_live + 2 : CHAIN_MOST;
     for (size_t i = 0; i < most; i++) {
         uint32_t next = swn_order_next(e->order, before, at);
         struct swn_node *node = next ? swn_node_of(e, next) : NULL;
         if (!node) {
-            if (!a->bytes && a->fetch)
+            if (!a->frames && a->fetch)
                 prefetch_untried(e, t, before, at);
             return;
         }
         before = at;
         at = next;
-        size_t room = swn_lodge_room(e, node);
-        a->lodge.room = room < a->lodge.room ? room : a->lodge.room;
-        a->lodge.allocs = node->allocs;
-        a->lodge.next_pass |= next == t->cursor.anchor;
-        for (struct swn_range *r = node->range; r; r = r->rest)
-            if (!prefetch_one(e, a, r))
-                return;
+        if (!prefetch_one(e, a, node->range))
+            return;
     }
 }
 
@@ -430,9 +504,9 @@ void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         if (f->owner == t)
             f->wanted = 0;
-    size_t active = active_threads(e);
+    size_t share = window_frames(e) / active_threads(e);
     for (int fetch = 0; fetch < 2; fetch++) {
-        struct ahead a = {.t = t, .share = window_room(e) / active, .alone = active == 1, .fetch = fetch};
+        struct ahead a = {.t = t, .share = share ? share : 1, .fetch = fetch};
         walk_ahead(e, &a);
     }
 }

@@ -1,8 +1,6 @@
-/* Operator windows: what happens between "this operator is about to read these weights" and its end.
- *
- * With one program thread a weight is lent by pointer: the storage's data pointer names the pool frame while the
- * operator runs (assembly by reference, SwapNet 5.2). As soon as a second thread could copy that pointer out and keep
- * it, frames are mapped at the weight's own address instead, which stays right for ever. */
+/* Operator windows: what happens between "this operator is about to read these weights" and its end. The chunks in
+ * which they lie are brought into frames, mapped at their own address, and held until the operator ends. What an
+ * operator reads that nobody announced comes through the mapping of its extent: slower, and as right. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -76,63 +74,90 @@ void swn_window_thread_exit(void)
     self_state = NULL;
 }
 
-/* Lends r's bytes to the operator: by pointer or at its own address. */
-void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+void swn_window_hold(struct swn_engine *e, struct swn_arg *arg, size_t from, size_t upto)
 {
-    struct swn_range *r = arg->range;
-    struct swn_frame *f = arg->frame;
-    struct swn_pages pages;
-    if (f && f->kept && r->published) {
-        e->window_hits++;
+    const struct swn_range *r = arg->range;
+    size_t unit = swn_pool_unit(e->pool);
+    upto = upto < r->len ? upto : r->len;
+    if (from >= upto)
         return;
+    uint64_t first = (r->place + from) / unit, end = (r->place + upto + unit - 1) / unit;
+    for (uint64_t c = first; c < end; c++)
+        swn_pool_chunk(e->pool, c)->users++;
+    swn_window_release(e, arg);
+    arg->first_chunk = first;
+    arg->end_chunk = end;
+}
+
+void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
+{
+    for (uint64_t c = arg->first_chunk; e->pool && c < arg->end_chunk; c++) {
+        struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
+        struct swn_frame *f = chunk->frame;
+        chunk->users--;
+        if (!f)
+            continue;
+        f->wanted = 0;
+        if (!f->pending) /* else the read goes on, though nobody wants it any more */
+            f->state = SWN_FRAME_USED;
+        swn_pool_touch(e->pool, f, e->seq, e->visits);
     }
-    if (!f || swn_swapin_await(e, arg, t)) {
-        if (atomic_load(&r->state) != SWN_STREAMED)
-            return; /* came home while we waited */
-        /* The kernel may yet ask for slices, which are checked on their way. */
-        arg->unchecked = arg->use == SWN_USE_WEIGHT && r->lead == r && !r->rest;
-        if (!arg->unchecked)
-            swn_load_verify(e, r);
-        e->window_misses++;
-        arg->remap = !r->published;
-        /* Kernels go through a large matrix in several streams at once, and there is less memory than it needs: what
-         * the system reads ahead is gone before it is used. */
-        if (r->len > e->config.budget_bytes / 4 && !r->published)
-            madvise((void *)r->addr, swn_round_up(r->len, SWN_PAGE), MADV_RANDOM);
-        return;
-    }
-    if (swn_residency_scan(&e->res, r, &pages) || pages.own) {
-        /* Written behind our back: the private copies are the truth. */
-        arg->frame = NULL;
-        swn_policy_bring_home(e, r, 0);
-        swn_swapin_release(e, f);
-        e->window_misses++;
-        return;
-    }
-    if (!arg->ours && !f->copy && (r->lead != r || r->rest)) /* slices are checked as they go */
-        swn_load_verify(e, r);
-    if (!r->published && pages.mapped)
-        arg->remap = 1;
-    e->window_hits++;
-    if (f->kept) {
-        if (!r->published && swn_residency_publish(&e->res, r, f, f->size))
-            arg->remap = 1;
-    } else if (arg->ours) {
-        arg->borrowed = (uintptr_t)swn_pool_ro(e->pool, f);
-    } else if (!swn_threads_many() && arg->word && r->lead == r && !r->rest) {
-        arg->borrowed = (uintptr_t)swn_pool_ro(e->pool, f) + (arg->data - r->addr);
-        __atomic_store_n(arg->word, (void *)arg->borrowed, __ATOMIC_RELEASE);
-    } else if (!r->published && swn_residency_publish(&e->res, r, f, f->size)) {
-        arg->remap = 1;
+    arg->first_chunk = arg->end_chunk = 0;
+}
+
+/* Maps what has come of the chunks that arg holds at their addresses. */
+static void publish(struct swn_engine *e, const struct swn_arg *arg)
+{
+    for (uint64_t c = arg->first_chunk; c < arg->end_chunk; c++) {
+        struct swn_range *written = NULL;
+        for (struct swn_frame *f; (f = swn_pool_chunk(e->pool, c)->frame) && !f->pending;) {
+            for (unsigned i = 0; i < f->n; i++)
+                if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].copy)
+                    swn_load_verify(e, f->parts[i].range);
+            swn_residency_publish(&e->res, f, &written);
+            if (!written || swn_policy_bring_home(e, written, 0))
+                break;
+        }
     }
 }
 
-/* Frames that are there are held first, so that making place for one argument does not evict another's; then all reads
+/* Waits for what arg holds, and maps it. */
+void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    struct swn_range *r = arg->range;
+    struct swn_chunks chunks = {arg->first_chunk, arg->end_chunk};
+    swn_swapin_claim(e, r, &chunks, t);
+    swn_swapin_await(e, &chunks, t);
+    if (r->id != arg->range_id)
+        return;
+    publish(e, arg);
+    if (atomic_load(&r->state) != SWN_STREAMED) {
+        e->window_hits++; /* came home meanwhile */
+        return;
+    }
+    size_t unit = swn_pool_unit(e->pool), missing = 0;
+    for (uint64_t c = chunks.first; c < chunks.end; c++) {
+        uint64_t lo = c * unit > r->place ? c * unit - r->place : 0;
+        missing += lo < r->len && !swn_residency_mapped(&e->res, r, r->addr + lo);
+    }
+    e->window_hits += !missing;
+    e->window_misses += missing != 0;
+    if (!missing)
+        return;
+    swn_load_verify(e, r);
+    arg->remap = 1;
+    /* Kernels go through a large matrix in several streams at once, and there is less memory than it needs: what the
+     * system reads ahead is gone before it is used. */
+    if (r->len > e->config.budget_bytes / 4 && swn_residency_unmapped(&e->res, r) >= r->len)
+        madvise((void *)r->addr, swn_round_up(r->len, SWN_PAGE), MADV_RANDOM);
+}
+
+/* Chunks that are there are held first, so that making place for one argument does not evict another's; then all reads
  * that are missing are under way together; then they are waited for. */
 static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_state *t)
 {
     int any = 0;
-    for (unsigned i = 0; i < op->total; i++) {
+    for (unsigned i = 0; i < op->n; i++) {
         struct swn_arg *arg = &op->args[i];
         if (arg->use == SWN_USE_ROWS && arg->reading)
             swn_rows_begin(e, arg);
@@ -140,22 +165,31 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
             continue;
         if (arg->use != SWN_USE_READ) {
             any = 1;
-        } else if (!arg->range->published) {
+        } else {
             swn_load_verify(e, arg->range);
             arg->remap = 1;
         }
     }
     if (!any)
         return;
-    if (!e->fetch) /* a forked child that computes: it gets its own window and queue now */
+    if (!e->fetch || !e->pool) /* a forked child that computes: it gets its own window and queue now */
         swn_policy_pool(e);
-    for (int fresh = 0; fresh < 2; fresh++)
-        for (unsigned i = 0; i < op->total; i++)
-            if (!op->args[i].sliced)
-                swn_swapin_claim(e, &op->args[i], t, fresh);
-    for (unsigned i = 0; i < op->total; i++)
-        if (swn_reads_streamed(&op->args[i]) && op->args[i].use > SWN_USE_ROWS && !op->args[i].sliced)
-            swn_window_lend(e, &op->args[i], t);
+    if (!e->fetch || !e->pool)
+        return;
+    for (int step = 0; step < 3; step++)
+        for (unsigned i = 0; i < op->n; i++) {
+            struct swn_arg *arg = &op->args[i];
+            if (!swn_reads_streamed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared)
+                continue;
+            struct swn_chunks held = {arg->first_chunk, arg->end_chunk};
+            if (step == 0)
+                swn_window_hold(e, arg, arg->data - arg->range->addr + arg->from,
+                                arg->data - arg->range->addr + arg->upto);
+            else if (step == 1)
+                swn_swapin_claim(e, arg->range, &held, t);
+            else
+                swn_window_lend(e, arg, t);
+        }
 }
 
 /* Whether r counts as a weight from now on. */
@@ -187,9 +221,6 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     }
     if (last && e->record) /* also where its operator reads the next one as well, and nothing is its own */
         swn_record_computed(e->record, last, took, own, t);
-    swn_lodge_step(e, last);
-    if (last)
-        last->allocs = swn_places_clock(t);
     t->flops = 0;
     t->small = (struct swn_small){0};
     t->other = 0;
@@ -240,9 +271,9 @@ static void note_other(struct swn_engine *e, struct swn_thread_state *t, uint64_
 /* Whether nobody will want what the range holds now: not another thread, not this operator through another storage. */
 static int overwrites_all(const struct swn_op *op, const struct swn_arg *arg, const struct swn_range *r)
 {
-    uintptr_t end = r->lead->addr + swn_weight_bytes(r->lead);
+    uintptr_t end = r->addr + r->len;
     for (unsigned i = 0; i < op->n; i++)
-        if (i != arg->origin && op->args[i].data >= r->lead->addr && op->args[i].data < end)
+        if (&op->args[i] != arg && op->args[i].data >= r->addr && op->args[i].data < end)
             return 0;
     return arg->data == r->addr && arg->bytes >= r->len && !r->readers;
 }
@@ -250,34 +281,17 @@ static int overwrites_all(const struct swn_op *op, const struct swn_arg *arg, co
 /* Whether the operator will ask for this argument slice by slice. */
 static int comes_in_slices(const struct swn_arg *arg, const struct swn_range *r)
 {
-    return r && r->sliced && r->lead == r && r->rest && r->addr == arg->data && arg->use == SWN_USE_WEIGHT && arg->word;
-}
-
-/* A tensor that is cut into pieces is an argument per piece. Pieces that no longer fit the table are used as they are,
- * through their mappings. */
-static void add_pieces(struct swn_engine *e, struct swn_op *op)
-{
-    op->total = op->n;
-    for (unsigned i = 0; i < op->n; i++) {
-        struct swn_arg *arg = &op->args[i];
-        struct swn_range *r = swn_arena_find(e->arena, arg->data);
-        uintptr_t end = arg->data + arg->bytes;
-        arg->origin = i;
-        arg->sliced = comes_in_slices(arg, r);
-        while (r && !arg->sliced && arg->use != SWN_USE_ROWS && (r = r->rest) && r->addr < end &&
-               op->total < SWN_OP_ARGS + SWN_OP_PIECES)
-            op->args[op->total++] =
-                (struct swn_arg){.data = r->addr, .bytes = end - r->addr, .use = arg->use, .origin = i};
-    }
+    return r && r->sliced && r->addr == arg->data && arg->use == SWN_USE_WEIGHT && !r->guest;
 }
 
 static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
     arg->borrowed = 0;
-    arg->frame = NULL;
-    arg->remap = arg->pinned = arg->reading = arg->visited = arg->ours = arg->rows = arg->unchecked = arg->populating =
-        0;
+    arg->first_chunk = arg->end_chunk = 0;
+    arg->remap = arg->pinned = arg->reading = arg->visited = arg->rows = arg->populating = 0;
+    arg->sliced = comes_in_slices(arg, r);
+    arg->slice = arg->sliced ? r->slice : 0;
     arg->range = r;
     if (!r)
         return;
@@ -289,8 +303,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         arg->pinned = 1;
         r->pins++;
         if (swn_is_weight(r) && !r->written) {
-            for (struct swn_range *p = r->lead; p; p = p->rest)
-                p->written = 1;
+            r->written = 1;
             e->plan_dirty = 1;
         }
         int streamed = atomic_load(&r->state) == SWN_STREAMED;
@@ -308,12 +321,12 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         swn_policy_recall(e, r);
     arg->reading = 1;
     r->readers++;
-    if (arg->use == SWN_USE_WEIGHT && !twice && r->lead == r && is_weight(e, r)) {
+    if (arg->use == SWN_USE_WEIGHT && !twice && is_weight(e, r)) {
         visit(e, t, r, op->visits > 0, op->begin_ns);
         arg->visited = 1;
         op->visits++;
         if (arg->sliced) /* what is read next is this one, not what comes after it */
-            swn_slice_next(t, arg, swn_arena_find(e->arena, arg->data + arg->from));
+            swn_slice_next(t, arg, arg->from);
     }
 }
 
@@ -321,7 +334,6 @@ void swn_engine_op_begin(struct swn_op *op)
 {
     struct swn_engine *e = &swn_engine_one;
     op->visits = 0;
-    op->slice = (struct swn_arg){0};
     op->begin_ns = swn_now_ns();
     swn_client_after_fork();
     swn_guest_woken(op);
@@ -347,11 +359,10 @@ void swn_engine_op_begin(struct swn_op *op)
     if (op->skip)
         op->n = 0;
     swn_guest_resolve(e, op);
-    add_pieces(e, op);
     if (e->record && t)
         note_other(e, t, op->flops_before, op->small_before);
     for (int writes = 1; writes >= 0; writes--)
-        for (unsigned i = 0; i < op->total; i++)
+        for (unsigned i = 0; i < op->n; i++)
             if ((op->args[i].use >= SWN_USE_WRITE) == writes)
                 begin_arg(e, op, &op->args[i], t);
     lend_all(e, op, t);
@@ -364,26 +375,9 @@ void swn_engine_op_begin(struct swn_op *op)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* A store went through the read-only view of a frame: an operator that should only read wrote. Its bytes go home. */
-static void take_tainted(struct swn_engine *e, struct swn_range *r, struct swn_frame *f)
-{
-    swn_policy_make_room(e, f->size, r);
-    void *bytes = swn_pool_rw(e->pool, f);
-    if (!swn_residency_home(&e->res, r, 0)) {
-        if (swn_is_weight(r))
-            e->node_home_bytes += r->size;
-        memcpy((void *)r->addr, bytes, r->len);
-        r->written = 1;
-    }
-    mprotect(swn_pool_ro(e->pool, f), f->size, PROT_READ);
-    atomic_store(&f->tainted, 0);
-    r->frame = NULL;
-    f->range = NULL;
-}
-
 void swn_window_forget(struct swn_engine *e, struct swn_range *r)
 {
-    if (!r->readers && !r->shared && !r->published && atomic_load(&r->state) == SWN_STREAMED &&
+    if (!r->readers && !r->shared && atomic_load(&r->state) == SWN_STREAMED &&
         swn_residency_remap(&e->res, r) == -EBUSY)
         swn_policy_bring_home(e, r, 0);
 }
@@ -395,24 +389,9 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
         return;
     if (arg->populating && e->populate)
         swn_populate_end(e->populate, arg->data);
-    if (arg->borrowed && arg->word) {
-        void *expected = (void *)arg->borrowed;
-        /* A lost exchange means that the storage was given other memory meanwhile (resize_, set_): leave that alone. */
-        __atomic_compare_exchange_n(arg->word, &expected, (void *)arg->data, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-    }
-    int alive = r->id == arg->range_id;
-    if (arg->frame) {
-        if (alive && arg->frame->range == r && atomic_load(&arg->frame->tainted))
-            take_tainted(e, r, arg->frame);
-        if (arg->frame->state != SWN_FRAME_FILLING) /* else the read goes on, though nobody wants it any more */
-            arg->frame->state = SWN_FRAME_USED;
-        arg->frame->wanted = 0;
-        swn_swapin_release(e, arg->frame);
-    }
-    if (!alive)
+    swn_window_release(e, arg);
+    if (r->id != arg->range_id)
         return;
-    if (arg->unchecked && !arg->sliced)
-        swn_load_verify(e, r);
     r->pins -= arg->pinned;
     r->readers -= arg->reading;
     if (r->shared && !r->pins)
@@ -420,7 +399,6 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     if (arg->remap)
         swn_window_forget(e, r);
     swn_rows_end(e, arg);
-    swn_cut_oversize(e, r);
     swn_policy_settle(e, r);
 }
 
@@ -437,7 +415,7 @@ void swn_engine_op_end(struct swn_op *op)
     struct swn_thread_state *t = self_state;
     if (t)
         end_counting(t, now);
-    for (unsigned i = 0; i < op->total; i++) {
+    for (unsigned i = 0; i < op->n; i++) {
         if (op->args[i].sliced)
             swn_slice_end(e, op, &op->args[i]);
         swn_window_end_arg(e, &op->args[i]);
@@ -448,9 +426,6 @@ void swn_engine_op_end(struct swn_op *op)
         t->own_ns = now > t->ready_ns ? now - t->ready_ns : 0;
         if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
-        for (unsigned i = 0; i < op->n; i++)
-            if (op->args[i].visited && op->args[i].range->id == op->args[i].range_id)
-                swn_cut_rejoin(e, op->args[i].range);
         swn_policy_window(e);
         swn_policy_plan(e, t);
         swn_swapin_ahead(e, t);
@@ -462,23 +437,17 @@ void swn_engine_op_end(struct swn_op *op)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* In a child, the operators of other threads will never end: their storages get their own addresses back. The forking
- * thread's own may (a Python operator may fork): it holds nothing here any more, and is in no list. */
+/* In a child, the operators of other threads will never end. The forking thread's own may (a Python operator may fork):
+ * it holds nothing here any more, and is in no list. */
 void swn_window_fork_child(struct swn_engine *e)
 {
     for (struct swn_op *op = e->open_ops, *next; op; op = next) {
-        for (unsigned i = 0; i < op->n; i++) {
-            struct swn_arg *arg = &op->args[i];
-            if (arg->borrowed && *arg->word == (void *)arg->borrowed)
-                *arg->word = (void *)arg->data;
-        }
         next = op->next_open;
-        op->total = 0; /* not n: the C++ half has a storage to release for each */
+        op->n = 0;
         op->visits = 0;
-        op->slice = (struct swn_arg){0};
         op->unlisted = 1;
     }
     e->open_ops = NULL;
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
-        t->listed = t == self_state, t->slicing = 0, t->checking = NULL, t->open = 0; /* its operator never ends here */
+        t->listed = t == self_state, t->slicing = 0, t->open = 0; /* its operator never ends here */
 }
