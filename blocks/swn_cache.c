@@ -77,6 +77,8 @@ int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *
         rc = swn_why(why, -EPERM, "%s: belongs to another user", path);
     else if (s->source_count != 1 || !swn_identity_same_file(&s->sources[0].identity, &source))
         rc = swn_why(why, -ENOENT, "%s: the store is of another file", path);
+    else if (s->extent_count && !s->extents[0].sums)
+        rc = swn_why(why, -ENOTSUP, "%s: a store without checksums of its parts; it is built anew", path);
     if (rc) {
         swn_store_close(s, io);
         return rc;

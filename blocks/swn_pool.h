@@ -42,6 +42,7 @@ struct swn_part {
     struct swn_extent_file *file;
     uint64_t off; /* where they are in it */
     int there;    /* they have been read */
+    int checked;  /* and are what was stored */
     int mapped;   /* the range's address names them */
     int repeated; /* a fetch did not match its checksum, and is being made once more */
     uint64_t start_ns;

@@ -54,6 +54,7 @@ struct swn_store_extent {
     uint32_t layer;    /* index of the first layer that uses it */
     uint64_t source_off;
     uint64_t head; /* XXH3-64 of the first 4096 of `bytes`, or of all; where the store `has_heads` */
+    const uint64_t *sums; /* XXH3-64 of each SWN_CHUNK bytes, padding included; NULL: the store is of before these */
     const struct swn_store_copy *copy; /* NULL: there is none */
 };
 
@@ -108,6 +109,9 @@ void swn_store_close(struct swn_store *s, const struct swn_io *io);
 const struct swn_store_extent *swn_store_find(const struct swn_store *s, uint32_t source, uint64_t off, uint64_t bytes);
 /* 0 when the `extent->bytes` bytes at buf are what the extent held when the store was built, else -EILSEQ. */
 int swn_store_check(const struct swn_store_extent *extent, const void *buf);
+/* The same for `bytes` bytes from `off` of an extent that has sums, padding included: `off` is a multiple of SWN_CHUNK,
+ * and so is `bytes` unless they reach the end of the padding. -EINVAL: they are not. */
+int swn_store_check_part(const struct swn_store_extent *extent, uint64_t off, const void *buf, size_t bytes);
 
 /* The same, reading the extent from the store through `buffer_bytes` of memory and past the page cache, and once more
  * if it does not match. Other errors: of the reads. */

@@ -144,7 +144,41 @@ static int append(struct copy *k, const char *bytes, size_t size, char why[SWN_W
     return 0;
 }
 
-static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, char why[SWN_WHY])
+/* Where the parts of an extent are summed up. */
+struct summing {
+    XXH3_state_t *hash;
+    struct swn_disk_sum *next;
+    size_t in_part; /* bytes of the part that are in the hash */
+};
+
+static void sum_up(struct summing *s, const char *bytes, size_t size)
+{
+    while (size) {
+        size_t room = SWN_CHUNK - s->in_part, piece = size < room ? size : room;
+        XXH3_64bits_update(s->hash, bytes, piece);
+        s->in_part += piece;
+        bytes += piece;
+        size -= piece;
+        if (s->in_part < SWN_CHUNK)
+            continue;
+        s->next++->checksum = XXH3_64bits_digest(s->hash);
+        XXH3_64bits_reset(s->hash);
+        s->in_part = 0;
+    }
+}
+
+/* The last part, with `padding` zeros. */
+static void sum_end(struct summing *s, size_t padding)
+{
+    static const char zeros[SWN_BLOCK];
+    sum_up(s, zeros, padding);
+    if (s->in_part)
+        s->next++->checksum = XXH3_64bits_digest(s->hash);
+    XXH3_64bits_reset(s->hash);
+    s->in_part = 0;
+}
+
+static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, struct summing *sums, char why[SWN_WHY])
 {
     struct swn_disk_extent *e = &k->l->extents[i];
     const struct swn_layout_input *in = &k->l->inputs[i];
@@ -160,6 +194,7 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, char why[SW
             return rc;
         size_t piece = k->end - pos < e->bytes - at ? k->end - pos : e->bytes - at;
         XXH3_64bits_update(hash, k->window + (pos - k->start), piece);
+        sum_up(sums, k->window + (pos - k->start), piece);
         if (at < sizeof head)
             memcpy(head + at, k->window + (pos - k->start), piece < sizeof head - at ? piece : sizeof head - at);
         rc = append(k, k->window + (pos - k->start), piece, why);
@@ -173,6 +208,7 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, char why[SW
             return swn_why(why, -ECANCELED, "%s: cancelled", k->file.path);
     }
     e->checksum = XXH3_64bits_digest(hash);
+    sum_end(sums, (size_t)(SWN_BLOCK_UP(e->bytes) - e->bytes));
     k->l->heads[i].checksum = XXH3_64bits(head, e->bytes < sizeof head ? e->bytes : sizeof head);
     if (k->l->known && e->checksum != in->checksum)
         return swn_why(why, -EILSEQ, "%s: extent %u at offset %llu: the checksum does not match", in_path(k),
@@ -201,13 +237,15 @@ static int check_identities(const struct copy *k, char why[SWN_WHY])
 static int copy_all(struct copy *k, char why[SWN_WHY])
 {
     XXH3_state_t *hash = XXH3_createState();
-    if (!hash)
-        return swn_why(why, -ENOMEM, "no memory for a checksum");
-    int rc = 0;
+    struct summing sums = {.hash = XXH3_createState(), .next = k->l->sums};
+    int rc = hash && sums.hash ? 0 : swn_why(why, -ENOMEM, "no memory for a checksum");
     k->out_off = k->l->header.data_off;
+    if (!rc)
+        XXH3_64bits_reset(sums.hash);
     for (size_t i = 0; i < k->l->extent_count && !rc; i++)
-        rc = copy_extent(k, i, hash, why);
+        rc = copy_extent(k, i, hash, &sums, why);
     XXH3_freeState(hash);
+    XXH3_freeState(sums.hash);
     rc = rc ? rc : flush(k, why);
     if (!rc && k->copies && (rc = swn_copies_finish(k->copies, &k->l->header)))
         rc = write_error(k, rc, why);

@@ -16,7 +16,11 @@
  * there is one more record, how many, and behind all names one more text, the first of them and why.
  *
  * Versions 5 to 8 are 1 to 4 with a checksum more for each extent, of its first block: an array of records behind the
- * tensors (and the record of versions 3 and 4). This is what is written today.
+ * tensors (and the record of versions 3 and 4).
+ *
+ * Versions 9 to 16 are 1 to 8 with checksums of parts: behind all of these, for each extent in order, one of each
+ * SWN_CHUNK bytes of it, its padding included, so that whatever part of it is read can be checked. This is what is
+ * written today.
  *
  * Integers are little-endian, two's complement. Everything has one place only: what follows from something else (an
  * index, an offset, a sum) must agree with it, and all padding is zero. The header's checksum covers the header,
@@ -39,7 +43,8 @@
 #define SWN_STORE_COPIES 1u
 #define SWN_STORE_LACKS 2u
 #define SWN_STORE_HEADS 4u
-#define SWN_STORE_NEWEST (SWN_STORE_VERSION + SWN_STORE_COPIES + SWN_STORE_LACKS + SWN_STORE_HEADS)
+#define SWN_STORE_SUMS 8u
+#define SWN_STORE_NEWEST (SWN_STORE_VERSION + SWN_STORE_COPIES + SWN_STORE_LACKS + SWN_STORE_HEADS + SWN_STORE_SUMS)
 /* What a reader is asked to take into memory at most: about two million tensors. */
 #define SWN_STORE_TABLES_MAX (UINT64_C(256) << 20)
 
@@ -109,6 +114,10 @@ struct swn_disk_head {
     uint64_t checksum; /* of the extent's first SWN_BLOCK bytes, or of all where it has fewer */
 };
 
+struct swn_disk_sum {
+    uint64_t checksum;
+};
+
 _Static_assert(sizeof(struct swn_disk_header) == 136, "on disk");
 _Static_assert(sizeof(struct swn_disk_source) == 48, "on disk");
 _Static_assert(sizeof(struct swn_disk_layer) == 32, "on disk");
@@ -118,5 +127,6 @@ _Static_assert(sizeof(struct swn_disk_copy) == 24, "on disk");
 _Static_assert(sizeof(struct swn_disk_chunk) == 16, "on disk");
 _Static_assert(sizeof(struct swn_disk_lacking) == 8, "on disk");
 _Static_assert(sizeof(struct swn_disk_head) == 8, "on disk");
+_Static_assert(sizeof(struct swn_disk_sum) == 8, "on disk");
 
 #endif

@@ -222,7 +222,8 @@ int swn_layout_place(struct swn_layout *l, char why[SWN_WHY])
     struct swn_disk_header *h = &l->header;
     *h = (struct swn_disk_header){.magic = SWN_STORE_MAGIC,
                                   .version =
-                                      SWN_STORE_VERSION + SWN_STORE_HEADS + (l->skipped_count ? SWN_STORE_LACKS : 0),
+                                      SWN_STORE_VERSION + SWN_STORE_HEADS + SWN_STORE_SUMS +
+                                      (l->skipped_count ? SWN_STORE_LACKS : 0),
                                   .header_bytes = sizeof *h,
                                   .sources = l->source_count,
                                   .layers = l->layer_count,
@@ -231,14 +232,21 @@ int swn_layout_place(struct swn_layout *l, char why[SWN_WHY])
                                   .names_bytes = names_bytes(l)};
     for (size_t i = 0; i < l->tensor_count; i++)
         h->dims += 2 * (uint64_t)l->tensors[i].ndim;
+    l->sum_count = 0;
+    for (size_t i = 0; i < l->extent_count; i++)
+        l->sum_count += swn_sum_count(l->extents[i].bytes);
     h->data_off =
         SWN_BLOCK_UP(sizeof *h + l->source_count * sizeof(struct swn_disk_source) + l->layer_count * sizeof *l->layers +
                      l->extent_count * sizeof *l->extents + l->tensor_count * sizeof *l->tensors +
                      (l->skipped_count ? sizeof(struct swn_disk_lacking) : 0) + l->extent_count * sizeof *l->heads +
-                     h->dims * sizeof(int64_t) + h->names_bytes);
+                     l->sum_count * sizeof *l->sums + h->dims * sizeof(int64_t) + h->names_bytes);
     if (h->data_off > SWN_STORE_TABLES_MAX)
         return swn_why(why, -E2BIG, "the store's tables would take %llu bytes, more than the %llu allowed",
                        (unsigned long long)h->data_off, (unsigned long long)SWN_STORE_TABLES_MAX);
+    free(l->sums);
+    l->sums = calloc(l->sum_count + 1, sizeof *l->sums);
+    if (!l->sums)
+        return swn_why(why, -ENOMEM, "no memory for the tables of a store");
     h->total_bytes = h->data_off;
     for (size_t i = 0; i < l->extent_count; i++) {
         l->extents[i].off = h->total_bytes;
@@ -289,6 +297,7 @@ char *swn_layout_tables(struct swn_layout *l)
     if (l->skipped_count)
         put(&at, &(struct swn_disk_lacking){l->skipped_count}, sizeof(struct swn_disk_lacking));
     put(&at, l->heads, l->extent_count * sizeof *l->heads);
+    put(&at, l->sums, l->sum_count * sizeof *l->sums);
     for (size_t i = 0; i < l->tensor_count; i++) {
         put(&at, l->described[i]->shape, l->described[i]->ndim * sizeof(int64_t));
         put(&at, l->described[i]->stride, l->described[i]->ndim * sizeof(int64_t));
@@ -309,6 +318,7 @@ void swn_layout_free(struct swn_layout *l)
     free(l->layers);
     free(l->extents);
     free(l->heads);
+    free(l->sums);
     free(l->inputs);
     free(l->tensors);
     free(l->described);

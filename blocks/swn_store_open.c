@@ -204,6 +204,18 @@ const struct swn_store_extent *swn_store_find(const struct swn_store *s, uint32_
     return NULL;
 }
 
+int swn_store_check_part(const struct swn_store_extent *extent, uint64_t off, const void *buf, size_t bytes)
+{
+    uint64_t end = SWN_BLOCK_UP(extent->bytes);
+    if (!extent->sums || off % SWN_CHUNK || off > end || bytes > end - off || (bytes % SWN_CHUNK && off + bytes < end))
+        return -EINVAL;
+    const uint64_t *sum = extent->sums + off / SWN_CHUNK;
+    for (size_t at = 0; at < bytes; at += SWN_CHUNK)
+        if (XXH3_64bits((const char *)buf + at, bytes - at < SWN_CHUNK ? bytes - at : SWN_CHUNK) != *sum++)
+            return -EILSEQ;
+    return 0;
+}
+
 int swn_store_check(const struct swn_store_extent *extent, const void *buf)
 {
     return XXH3_64bits(buf, extent->bytes) == extent->checksum ? 0 : -EILSEQ;

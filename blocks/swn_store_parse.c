@@ -71,8 +71,19 @@ struct tables {
     const struct swn_disk_tensor *tensors;
     const struct swn_disk_lacking *lacking; /* NULL: nothing is */
     const struct swn_disk_head *heads;      /* NULL: not noted */
+    const struct swn_disk_sum *sums;        /* likewise */
     struct cursor dims, names;
 };
+
+/* Of all extents; more than there can be: UINT64_MAX. */
+static uint64_t count_sums(const struct swn_disk_extent *extents, uint64_t n)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (__builtin_add_overflow(count, swn_sum_count(extents[i].bytes), &count))
+            return UINT64_MAX;
+    return count;
+}
 
 static int find_tables(struct tables *t, const struct swn_store *s, const struct swn_disk_header *h)
 {
@@ -84,6 +95,8 @@ static int find_tables(struct tables *t, const struct swn_store *s, const struct
     t->tensors = take(&c, h->tensors, sizeof *t->tensors);
     t->lacking = swn_disk_has(h, SWN_STORE_LACKS) ? take(&c, 1, sizeof *t->lacking) : NULL;
     t->heads = swn_disk_has(h, SWN_STORE_HEADS) ? take(&c, h->extents, sizeof *t->heads) : NULL;
+    int sums = !c.bad && swn_disk_has(h, SWN_STORE_SUMS);
+    t->sums = sums ? take(&c, count_sums(t->extents, h->extents), sizeof *t->sums) : NULL;
     t->dims.at = take(&c, h->dims, sizeof(int64_t));
     t->dims.end = c.at;
     t->names.at = take(&c, h->names_bytes, 1);
@@ -153,6 +166,7 @@ static const char *parse_layers(struct swn_store *s, struct tables *t)
 
 static const char *parse_extents(struct swn_store *s, struct tables *t, const struct swn_disk_header *h)
 {
+    const struct swn_disk_sum *sums = t->sums;
     s->has_heads = t->heads != NULL;
     uint64_t off = h->data_off, bytes = 0, end = swn_disk_has(h, SWN_STORE_COPIES) ? h->data_end : h->total_bytes;
     for (size_t i = 0, layer = 0; i < s->extent_count; i++) {
@@ -174,7 +188,9 @@ static const char *parse_extents(struct swn_store *s, struct tables *t, const st
                                         .source = from->source,
                                         .layer = from->layer,
                                         .source_off = from->source_off,
-                                        .head = t->heads ? t->heads[i].checksum : 0};
+                                        .head = t->heads ? t->heads[i].checksum : 0,
+                                        .sums = sums ? &sums->checksum : NULL};
+        sums += sums ? swn_sum_count(from->bytes) : 0;
     }
     for (size_t i = 0; i < s->layer_count; i++) {
         bytes = 0;

@@ -47,6 +47,8 @@ struct swn_layout {
     size_t layer_count;
     struct swn_disk_extent *extents; /* checksums are filled in while writing */
     struct swn_disk_head *heads;     /* so are these */
+    struct swn_disk_sum *sums;       /* and these, of all extents one after the other */
+    uint64_t sum_count;
     struct swn_layout_input *inputs; /* per extent */
     size_t extent_count;
     int known; /* the inputs have checksums, that is, come from a store */
@@ -64,7 +66,12 @@ struct swn_layout {
  * replaces them before swn_layout_place. */
 int swn_layout_make(struct swn_layout *l, const struct swn_checkpoint *c, const struct swn_store_opts *opts,
                     char why[SWN_WHY]);
-/* Offsets and sizes: fills the header but for its checksums. */
+/* So many sums has an extent of so many bytes. */
+static inline uint64_t swn_sum_count(uint64_t bytes)
+{
+    return bytes / SWN_CHUNK + (bytes % SWN_CHUNK != 0);
+}
+/* Offsets and sizes: fills the header but for its checksums. -E2BIG, or -ENOMEM for sums. */
 int swn_layout_place(struct swn_layout *l, char why[SWN_WHY]);
 /* All bytes up to data_off, allocated, checksums included. NULL: no memory. */
 char *swn_layout_tables(struct swn_layout *l);

@@ -151,6 +151,7 @@ static int decode(struct swn_fetch_job *job, size_t upto)
         if (err)
             return err;
     }
+    p->checked = 1;
     return 0;
 }
 

@@ -30,6 +30,7 @@ struct swn_node {
     uint32_t id;
     uint32_t then;             /* what was read next, the last time */
     int joined;                /* by the same operator */
+    int oversize;              /* the plan has no window that it fits, nor is it taken in slices: the mapping serves it */
     double compute_ns, own_ns; /* as in struct swn_plan_node */
 };
 #define SWN_NODE_BITS 20

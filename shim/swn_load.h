@@ -67,9 +67,9 @@ struct swn_range *swn_load_successor(const struct swn_range *r);
  * lock held. */
 void swn_load_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first);
 
-/* swn_load_check.c. 0: what was read for a part of a frame is what the store held when it was built, or nobody can
- * tell. Without locks. */
-int swn_load_check(const struct swn_part *p, const void *bytes);
+/* swn_load_check.c. 0: what was read for a part of a frame is what the store held when it was built, and p->checked; or
+ * it cannot be told from this part alone. Without locks. */
+int swn_load_check(struct swn_part *p, const void *bytes);
 /* Before r's bytes are used: unless that was done before, reads and checks the tensor that it is, and ends the program
  * if that is not what the store held. Bytes that cannot be read stay unchecked: whoever reads them will see. Engine
  * lock held. */

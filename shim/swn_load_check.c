@@ -1,5 +1,7 @@
-/* What is read of a store against the checksums of its extents. One is looked at before the operator that reads the
- * extent first begins: in the frame where all of it is in one, else it is read for that. */
+/* What is read of a store against its checksums: every part that comes into a frame, each time, by the sums of its
+ * blocks. A store of before there were these has one checksum for each extent; that is looked at before the operator
+ * that reads the extent first begins: in the frame where all of it is in one, else it is read for that. So is what an
+ * operator reads through the mapping. */
 #define _GNU_SOURCE
 #include <errno.h>
 
@@ -27,18 +29,21 @@ static _Atomic unsigned char *verified(const struct source *s, const struct swn_
     return &s->verified[x - s->store->extents];
 }
 
-int swn_load_check(const struct swn_part *p, const void *bytes)
+int swn_load_check(struct swn_part *p, const void *bytes)
 {
     const struct source *s = swn_source_of(p->file);
-    if (!s || !s->store)
+    p->checked = !s || !s->store; /* nobody can tell */
+    if (p->checked)
         return 0;
     const struct swn_store_extent *x = swn_source_extent(s, p->job.off, p->job.len);
-    if (!x || x->off != p->job.off || swn_round_up(x->bytes, SWN_PAGE) != p->job.len || *verified(s, x))
-        return 0; /* one of several parts: before they are used */
-    int err = swn_store_check(x, bytes);
-    if (!err)
-        *verified(s, x) = 1;
-    return err;
+    int err = x ? swn_store_check_part(x, p->job.off - x->off, bytes, p->job.len) : -EINVAL;
+    if (x && err == -EINVAL && x->off == p->job.off && swn_round_up(x->bytes, SWN_PAGE) == p->job.len) {
+        err = swn_store_check(x, bytes);
+        if (!err)
+            *verified(s, x) = 1;
+    }
+    p->checked = !err;
+    return err == -EILSEQ ? err : 0; /* else it is one of several parts: before they are used */
 }
 
 /* The extent that r's bytes are of or from, if it has yet to be checked. */

@@ -331,6 +331,7 @@ static void apply(struct swn_engine *e, const struct swn_plan_node *nodes, const
             at += unit;
         }
         swn_slice_set(e, r, nodes[i].sliced);
+        e->nodes[r->node].oversize = nodes[i].oversize;
         if (nodes[i].oversize)
             say_oversize(e, (size_t)nodes[i].bytes);
     }
@@ -516,12 +517,22 @@ size_t swn_policy_minimum(struct swn_engine *e)
     return least > SWN_BUDGET_LEAST_BYTES ? least : SWN_BUDGET_LEAST_BYTES;
 }
 
-/* Whether the plan has some of it come and go. */
+/* Whether the chunk has bytes in a frame, or that would have to be in one. */
+static int has_streamed(struct swn_engine *e, const struct swn_range *r, uint64_t chunk)
+{
+    uintptr_t at = swn_residency_chunk_at(&e->res, r, chunk), end = at + swn_pool_unit(e->pool);
+    for (struct swn_range *next; (next = swn_arena_in(e->arena, at, end)); at = next->addr + next->span)
+        if (atomic_load(&next->state) == SWN_STREAMED)
+            return 1;
+    return 0;
+}
+
+/* Whether the plan has some of it come and go; or whether neighbours in its chunks do, which takes frames anyway. */
 static int streams(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks all = swn_residency_chunks(&e->res, r);
     for (uint64_t c = all.first; c < all.end; c++)
-        if (!swn_pool_chunk(e->pool, c)->keep)
+        if (!swn_pool_chunk(e->pool, c)->keep || has_streamed(e, r, c))
             return 1;
     return 0;
 }

@@ -112,7 +112,7 @@ static void publish(struct swn_engine *e, const struct swn_arg *arg)
         struct swn_range *written = NULL;
         for (struct swn_frame *f; (f = swn_pool_chunk(e->pool, c)->frame) && !f->pending;) {
             for (unsigned i = 0; i < f->n; i++)
-                if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].copy)
+                if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].checked)
                     swn_load_verify(e, f->parts[i].range);
             swn_residency_publish(&e->res, f, &written);
             if (!written || swn_policy_bring_home(e, written, 0))
@@ -152,6 +152,15 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
         madvise((void *)r->addr, swn_round_up(r->len, SWN_PAGE), MADV_RANDOM);
 }
 
+/* Whether the weight would push out everything else, and not fit even so. Before there is a plan its kernel may yet ask
+ * for slices. */
+static int is_too_large(const struct swn_engine *e, const struct swn_range *r)
+{
+    if (e->planned && r->node >= 0)
+        return e->nodes[r->node].oversize;
+    return r->len > e->config.budget_bytes / 2;
+}
+
 /* Chunks that are there are held first, so that making place for one argument does not evict another's; then all reads
  * that are missing are under way together; then they are waited for. */
 static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_state *t)
@@ -163,10 +172,9 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
             swn_rows_begin(e, arg);
         if (arg->use == SWN_USE_ROWS || !swn_reads_streamed(arg) || arg->sliced)
             continue;
-        if (arg->use != SWN_USE_READ) {
+        if (arg->use != SWN_USE_READ && !is_too_large(e, arg->range)) {
             any = 1;
         } else {
-            swn_load_verify(e, arg->range);
             arg->remap = 1;
         }
     }
@@ -179,7 +187,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     for (int step = 0; step < 3; step++)
         for (unsigned i = 0; i < op->n; i++) {
             struct swn_arg *arg = &op->args[i];
-            if (!swn_reads_streamed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared)
+            if (!swn_reads_streamed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared || arg->remap)
                 continue;
             struct swn_chunks held = {arg->first_chunk, arg->end_chunk};
             if (step == 0)
@@ -396,8 +404,10 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     r->readers -= arg->reading;
     if (r->shared && !r->pins)
         swn_residency_unshare(&e->res, r);
-    if (arg->remap)
+    if (arg->remap) { /* what it has read is checked before it ends */
+        swn_load_verify(e, r);
         swn_window_forget(e, r);
+    }
     swn_rows_end(e, arg);
     swn_policy_settle(e, r);
 }
