@@ -298,8 +298,9 @@ void engine_is_empty(void)
         pthread_mutex_lock(&e->lock);
         left = 0;
         for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
-            CHECK(f->users == 0);
-            CHECK(f->range == NULL);
+            CHECK(swn_pool_chunk(e->pool, f->chunk)->users == 0);
+            for (unsigned i = 0; i < f->n; i++)
+                CHECK(f->parts[i].range == NULL);
             left++;
         }
         pthread_mutex_unlock(&e->lock);
@@ -307,6 +308,6 @@ void engine_is_empty(void)
             usleep(1000);
     }
     CHECK(left == 0);
-    CHECK(e->kept_bytes == 0);
+    CHECK(!e->pool || swn_pool_kept(e->pool) == 0);
     CHECK(!e->spill || e->spill->live_bytes == 0);
 }
