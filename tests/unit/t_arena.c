@@ -126,7 +126,8 @@ static void warm_reuse(void **state)
     assert_int_equal(take(a, 4 * SWN_GRANULE)->addr, at_big);
     assert_int_equal(swn_arena_warm_bytes(a), 5 * SWN_GRANULE);
 
-    assert_int_equal(swn_arena_fresh(a, 5 * SWN_GRANULE, SWN_LONG_TERM), 5 * SWN_GRANULE); /* no cold space beside them */
+    assert_int_equal(swn_arena_fresh(a, 5 * SWN_GRANULE, SWN_LONG_TERM),
+                     5 * SWN_GRANULE); /* no cold space beside them */
     assert_int_equal(swn_arena_fresh(a, 4 * SWN_GRANULE, SWN_LONG_TERM), 0);
     assert_int_equal(take(a, 4 * SWN_GRANULE)->addr, at_big + 4 * SWN_GRANULE);
     assert_int_equal(take(a, SWN_GRANULE)->addr, at_small + 2 * SWN_GRANULE);

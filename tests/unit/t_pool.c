@@ -1,4 +1,5 @@
-/* Description: the read window as a ring, what may be evicted from it, and frames kept behind it. */
+/* Description: frames of the pool: their memory, which is used again and given back, their parts and their order, and
+ * where they are mapped. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,9 +9,12 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -28,23 +32,28 @@
 #endif
 #define KIB ((size_t)1024)
 #define MIB (KIB * KIB)
-#define WINDOW_MAX (16 * MIB)
-#define ARENA (64 * MIB)
+#define SMALL_UNIT (256 * KIB)
+#define CHUNKS 96
 
 static struct swn_pool *pool;
+static size_t unit;
 
-static int setup_unplanned(void **state)
+static int setup_of(size_t unit_bytes)
 {
-    (void)state;
-    return swn_pool_create(&pool, WINDOW_MAX, ARENA);
+    unit = unit_bytes;
+    return swn_pool_create(&pool, unit, CHUNKS);
 }
 
-static int setup(void **state)
+static int setup_small(void **state)
 {
-    int err = setup_unplanned(state);
-    if (!err)
-        swn_pool_ring(pool);
-    return err;
+    (void)state;
+    return setup_of(SMALL_UNIT);
+}
+
+static int setup_huge(void **state)
+{
+    (void)state;
+    return setup_of(SWN_HUGE);
 }
 
 static int teardown(void **state)
@@ -54,599 +63,371 @@ static int teardown(void **state)
     return 0;
 }
 
-static size_t evicted;
-static struct swn_frame *last_evicted;
-
-static void evict(void *ctx, struct swn_frame *f)
+static uintptr_t addr_of(uint64_t chunk)
 {
-    assert_ptr_equal(ctx, &evicted);
-    assert_int_equal(f->users, 0);
-    assert_int_not_equal(f->state, SWN_FRAME_FILLING);
-    evicted++;
-    last_evicted = f;
-    swn_pool_release(pool, f);
+    return ((uintptr_t)1 << 40) + chunk * unit;
 }
 
-static struct swn_frame *place(size_t size, enum swn_pool_force force)
+static struct swn_frame *take(uint64_t chunk)
 {
-    return swn_pool_place(pool, size, force, evict, &evicted);
+    struct swn_frame *f = swn_pool_take(pool, chunk, addr_of(chunk));
+    assert_non_null(f);
+    assert_ptr_equal(swn_pool_chunk(pool, chunk)->frame, f);
+    assert_true(f->chunk == chunk && f->addr == addr_of(chunk));
+    assert_true(f->n == 0 && f->pending == 0 && f->kept == 0 && f->wanted == 0 && !f->owner);
+    assert_int_equal(f->state, SWN_FRAME_FILLING);
+    return f;
 }
 
-static long long blocks(void)
+static void stamp(struct swn_frame *f, uint64_t with)
+{
+    uint64_t *at = swn_pool_at(pool, f);
+    for (size_t i = 0; i < unit / 8; i += 64)
+        at[i] = with + i;
+}
+
+static int has_stamp(const void *bytes, size_t off, size_t len, uint64_t with)
+{
+    const uint64_t *at = bytes;
+    for (size_t i = 0; i < len / 8; i += 64)
+        if (at[i] != with + off / 8 + i)
+            return 0;
+    return 1;
+}
+
+/* The pool's descriptor, as a program finds it that closes all it knows nothing of. */
+static int memfd(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    assert_non_null(dir);
+    int fd = -1;
+    for (struct dirent *d; (d = readdir(dir));) {
+        char path[300], link[64] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%s", d->d_name);
+        if (readlink(path, link, sizeof link - 1) > 0 && !strncmp(link, "/memfd:swapnet-pool", 19))
+            fd = atoi(d->d_name);
+    }
+    closedir(dir);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static long long memory(void)
 {
     struct stat st;
-    assert_int_equal(fstat(swn_pool_fd(pool), &st), 0);
+    assert_int_equal(fstat(memfd(), &st), 0);
     return (long long)st.st_blocks * 512;
 }
 
-/* Frames begin in the window, by offset, and never overlap, the last one with the first one neither. */
-static void check_frames(size_t expect)
-{
-    uint64_t end = 0;
-    size_t n = 0;
-    const struct swn_frame *first = swn_pool_first(pool);
-    for (const struct swn_frame *f = first; f; f = f->next, n++) {
-        assert_true(f->off >= end && f->off < swn_pool_window(pool));
-        assert_false(f->kept);
-        end = f->off + f->size;
-    }
-    assert_true(end <= swn_pool_window(pool) + (first ? first->off : 0));
-    assert_int_equal(n, expect);
-}
-
-static size_t count_frames(void)
-{
-    size_t n = 0;
-    for (const struct swn_frame *f = swn_pool_first(pool); f; f = f->next)
-        n++;
-    return n;
-}
-
-/* `held` frames in use at any time, let go in the order they came: there is room for the next one whenever its bytes
- * are free. */
-static void fifo_round(size_t held, size_t window, size_t largest, int uniform)
-{
-    struct swn_frame *queue[16];
-    size_t head = 0, tail = 0, in_use = 0;
-    assert_int_equal(swn_pool_resize(pool, window), 0);
-    for (int i = 0; i < 5000; i++) {
-        size_t size = uniform ? largest : (1 + rnd() % (largest / 4096)) * 4096;
-        while (tail - head == held || in_use + size > window) {
-            struct swn_frame *old = queue[head++ % 16];
-            old->state = SWN_FRAME_USED;
-            old->users--;
-            in_use -= old->size;
-        }
-        in_use += size;
-        struct swn_frame *f = place(size, SWN_POOL_STALE);
-        assert_non_null(f);
-        assert_int_equal(f->size, size);
-        assert_int_equal(f->state, SWN_FRAME_FILLING);
-        f->state = SWN_FRAME_READY;
-        f->wanted = 1;
-        f->users = 1;
-        queue[tail++ % 16] = f;
-        check_frames(count_frames());
-    }
-    while (swn_pool_first(pool))
-        swn_pool_release(pool, swn_pool_first(pool));
-}
-
-static void fifo_never_refuses(void **state)
+static void memory_is_used_again(void **state)
 {
     (void)state;
-    for (size_t held = 1; held <= 6; held++) {
-        fifo_round(held, (held + 1) * MIB, MIB, 0);
-        fifo_round(held, (held + 1) * MIB, MIB, 1);
-        fifo_round(held, held * MIB + 256 * KIB, MIB, 0);
-        fifo_round(held, held * MIB, MIB, 1);
-    }
-}
-
-static void ring_order(void **state)
-{
-    (void)state;
-    assert_int_equal(swn_pool_window(pool), 0);
-    assert_null(place(4096, SWN_POOL_READY)); /* no window yet */
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    assert_null(place(4 * MIB + 4096, SWN_POOL_READY));
     struct swn_frame *f[4];
-    for (size_t i = 0; i < 4; i++) {
-        f[i] = place(MIB, SWN_POOL_STALE);
-        assert_int_equal(f[i]->off, i * MIB);
+    assert_int_equal(swn_pool_unit(pool), unit);
+    assert_int_equal(swn_pool_bytes(pool), 0);
+    assert_true(swn_pool_is_full(pool));
+    for (unsigned i = 0; i < 4; i++) {
+        f[i] = take(10 * i);
+        stamp(f[i], 1000 * i);
     }
-    assert_null(place(MIB, SWN_POOL_READY)); /* all are being read */
-    evicted = 0;
-    f[0]->state = f[1]->state = SWN_FRAME_USED;
-    struct swn_frame *g = place(MIB / 2, SWN_POOL_STALE);
-    assert_non_null(g);
-    assert_int_equal(g->off, 0);
-    assert_int_equal(evicted, 1);
-    g = place(MIB, SWN_POOL_STALE);
-    assert_non_null(g);
-    assert_int_equal(g->off, MIB / 2); /* behind the last one, and over what stands there */
-    assert_int_equal(evicted, 2);
-    check_frames(4);
-    f[3]->state = SWN_FRAME_USED;
-    g = place(MIB, SWN_POOL_STALE);
-    assert_int_equal(g->off, 3 * MIB); /* passes what is in the way */
+    assert_int_equal(swn_pool_bytes(pool), 4 * unit);
+    assert_int_equal(swn_pool_window(pool), 4);
+    assert_true(swn_pool_is_full(pool));
+    assert_int_equal(memory(), 4 * unit);
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(has_stamp(swn_pool_at(pool, f[i]), 0, unit, 1000 * i));
+
+    /* Whatever chunk comes next gets what is free, and no new memory. */
+    void *was = swn_pool_at(pool, f[1]);
+    swn_pool_put(pool, f[1]);
+    assert_null(swn_pool_chunk(pool, 10)->frame);
+    assert_int_equal(swn_pool_bytes(pool), 4 * unit);
+    assert_int_equal(swn_pool_free_bytes(pool), unit);
+    assert_false(swn_pool_is_full(pool));
+    struct swn_frame *next = take(77);
+    assert_ptr_equal(swn_pool_at(pool, next), was);
+    assert_int_equal(swn_pool_free_bytes(pool), 0);
+    assert_int_equal(memory(), 4 * unit);
+    f[1] = next;
+    for (unsigned i = 0; i < 4; i++)
+        swn_pool_put(pool, f[i]);
+    assert_null(swn_pool_first(pool));
+    assert_int_equal(swn_pool_free_bytes(pool), 4 * unit);
 }
 
-/* What is free stays in one piece: two frames of a size fit a window of that much, whatever was there before. */
-static void no_room_wasted(void **state)
+/* What is given back starts from zeros; frames that are in use keep their bytes. */
+static void trims_what_is_free(void **state)
 {
     (void)state;
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    struct swn_frame *small = place(MIB, SWN_POOL_STALE), *first = place(2 * MIB, SWN_POOL_STALE);
-    assert_non_null(first);
-    assert_null(place(2 * MIB, SWN_POOL_READY));
-    small->state = SWN_FRAME_USED;
-    struct swn_frame *second = place(2 * MIB, SWN_POOL_STALE);
-    assert_non_null(second);
-    first->state = SWN_FRAME_USED;
-    struct swn_frame *third = place(2 * MIB, SWN_POOL_STALE);
-    assert_non_null(third);
-    second->state = SWN_FRAME_USED;
-    small = place(MIB / 2, SWN_POOL_STALE); /* where less is left than it takes there is still room for less */
-    assert_non_null(small);
-    check_frames(2);
+    if (!swn_probe_removes())
+        skip();
+    struct swn_frame *f[6];
+    for (unsigned i = 0; i < 6; i++) {
+        f[i] = take(i);
+        stamp(f[i], 50 * i);
+    }
+    assert_int_equal(swn_pool_trim(pool, 9), 0); /* none is */
+    swn_pool_put(pool, f[1]);
+    swn_pool_put(pool, f[3]);
+    swn_pool_put(pool, f[4]);
+    assert_int_equal(swn_pool_trim(pool, 0), 0);
+    assert_int_equal(swn_pool_trim(pool, 2), 2);
+    assert_int_equal(memory(), 4 * unit);
+    assert_int_equal(swn_pool_bytes(pool), 4 * unit);
+    assert_int_equal(swn_pool_free_bytes(pool), unit);
+    assert_int_equal(swn_pool_trim(pool, SIZE_MAX), 1);
+    assert_int_equal(swn_pool_bytes(pool), 3 * unit);
+    assert_int_equal(memory(), 3 * unit);
+    assert_true(swn_pool_is_full(pool));
+    for (unsigned i = 0; i < 6; i++)
+        if (i != 1 && i != 3 && i != 4)
+            assert_true(has_stamp(swn_pool_at(pool, f[i]), 0, unit, 50 * i));
+    for (unsigned i = 0; i < 3; i++) {
+        struct swn_frame *again = take(20 + i);
+        const char *bytes = swn_pool_at(pool, again);
+        for (size_t at = 0; at < unit; at += 4096)
+            assert_int_equal(bytes[at], 0);
+    }
+    assert_int_equal(memory(), 6 * unit);
 }
 
-static void eviction_rules(void **state)
+static void order_of_use(void **state)
 {
     (void)state;
-    static const struct {
-        enum swn_frame_state state;
-        int users, wanted, stale, ready; /* whether it may go under each force */
-    } rows[] = {
-        {SWN_FRAME_FILLING, 0, 0, 0, 0}, {SWN_FRAME_FILLING, 0, 1, 0, 0}, {SWN_FRAME_FILLING, 1, 0, 0, 0},
-        {SWN_FRAME_READY, 0, 0, 1, 1},   {SWN_FRAME_READY, 0, 1, 0, 1},   {SWN_FRAME_READY, 1, 0, 0, 0},
-        {SWN_FRAME_READY, 2, 1, 0, 0},   {SWN_FRAME_USED, 0, 0, 1, 1},    {SWN_FRAME_USED, 0, 1, 1, 1},
-        {SWN_FRAME_USED, 1, 0, 0, 0},    {SWN_FRAME_USED, 3, 1, 0, 0},
-    };
-    assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        for (int force = 0; force < 2; force++) {
-            struct swn_frame *f = place(2 * MIB, SWN_POOL_STALE);
-            assert_non_null(f);
-            f->state = rows[i].state;
-            f->users = rows[i].users;
-            f->wanted = rows[i].wanted;
-            evicted = 0;
-            struct swn_frame *g = place(4096, force ? SWN_POOL_READY : SWN_POOL_STALE);
-            int goes = force ? rows[i].ready : rows[i].stale;
-            assert_int_equal(g != NULL, goes);
-            assert_int_equal(evicted, goes);
-            if (goes)
-                assert_ptr_equal(last_evicted, f);
-            swn_pool_release(pool, goes ? g : f);
-        }
-    }
-    check_frames(0);
+    struct swn_frame *f[4];
+    for (unsigned i = 0; i < 4; i++)
+        f[i] = take(i);
+    assert_ptr_equal(swn_pool_first(pool), f[0]);
+    swn_pool_touch(pool, f[3], 5, 6); /* it is the last already */
+    assert_true(f[3]->last_use == 5 && f[3]->visit == 6 && !f[3]->next);
+    swn_pool_touch(pool, f[0], 7, 8);
+    swn_pool_touch(pool, f[2], 9, 10);
+    static const unsigned order[] = {1, 3, 0, 2};
+    struct swn_frame *walk = swn_pool_first(pool);
+    for (unsigned i = 0; i < 4; i++, walk = walk->next)
+        assert_ptr_equal(walk, f[order[i]]);
+    assert_null(walk);
+    swn_pool_put(pool, f[3]);
+    assert_ptr_equal(f[1]->next, f[0]);
+    assert_ptr_equal(f[0]->prev, f[1]);
+    swn_pool_put(pool, f[1]);
+    swn_pool_put(pool, f[2]);
+    assert_true(swn_pool_first(pool) == f[0] && !f[0]->next && !f[0]->prev);
 }
 
-static int stays(const struct swn_frame *f, enum swn_pool_force force)
-{
-    return f->users || f->state == SWN_FRAME_FILLING ||
-           (force == SWN_POOL_STALE && f->state == SWN_FRAME_READY && f->wanted);
-}
-
-/* Between two that stay, or around the window's end from the last of them to the first. */
-static size_t largest_gap(enum swn_pool_force force)
-{
-    uint64_t end = 0, gap = 0, first = 0;
-    size_t n = 0;
-    for (const struct swn_frame *f = swn_pool_first(pool); f; f = f->next) {
-        if (!stays(f, force))
-            continue;
-        if (!n++)
-            first = f->off;
-        else
-            gap = f->off - end > gap ? f->off - end : gap;
-        end = f->off + f->size;
-    }
-    uint64_t around = swn_pool_window(pool) + first - end;
-    return around > gap ? around : gap;
-}
-
-/* Frames come, are used and let go in any order. A place is refused exactly when no gap between what must stay is large
- * enough, so nothing ever waits for a particular frame. */
-static void out_of_order(void **state)
+static void kept_or_not(void **state)
 {
     (void)state;
-    size_t refused = 0, placed = 0;
-    assert_int_equal(swn_pool_resize(pool, 8 * MIB), 0);
-    for (int step = 0; step < 40000; step++) {
-        if (rnd() % 3 == 0) {
-            size_t size = (1 + rnd() % 512) * 4096;
-            enum swn_pool_force force = rnd() % 2 ? SWN_POOL_READY : SWN_POOL_STALE;
-            size_t gap = largest_gap(force), stay = 0, stay_after = 0;
-            for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next)
-                stay += (size_t)stays(f, force);
-            struct swn_frame *f = place(size, force);
-            assert_int_equal(f != NULL, gap >= size);
-            for (struct swn_frame *g = swn_pool_first(pool); g; g = g->next)
-                stay_after += (size_t)(g != f && stays(g, force));
-            assert_int_equal(stay_after, stay);
-            *(f ? &placed : &refused) += 1;
-            if (f)
-                f->wanted = rnd() % 2 != 0;
+    struct swn_frame *f[3];
+    for (unsigned i = 0; i < 3; i++)
+        f[i] = take(i);
+    swn_pool_set_kept(pool, f[0], 1);
+    swn_pool_set_kept(pool, f[0], 4); /* twice is once */
+    swn_pool_set_kept(pool, f[1], 1);
+    assert_true(swn_pool_kept(pool) == 2 && swn_pool_window(pool) == 1);
+    swn_pool_set_kept(pool, f[1], 0);
+    swn_pool_set_kept(pool, f[1], 0);
+    assert_true(swn_pool_kept(pool) == 1 && swn_pool_window(pool) == 2);
+    swn_pool_put(pool, f[0]);
+    assert_true(swn_pool_kept(pool) == 0 && swn_pool_window(pool) == 2);
+    take(5); /* of that frame's memory, and not kept */
+    assert_true(swn_pool_kept(pool) == 0 && swn_pool_window(pool) == 3);
+}
+
+/* As many as there are ranges in a chunk; a frame that is used again has none. */
+static void parts(void **state)
+{
+    (void)state;
+    struct swn_frame *f = take(3);
+    for (unsigned i = 0; i < 100; i++) {
+        struct swn_part *p = swn_pool_part(f);
+        assert_non_null(p);
+        assert_true(p == &f->parts[i] && f->n == i + 1 && p->frame == f && !p->range && !p->there && !p->mapped);
+        p->at = i * SWN_PAGE;
+        p->range_id = i + 1;
+    }
+    for (unsigned i = 0; i < 100; i++)
+        assert_true(f->parts[i].at == i * SWN_PAGE && f->parts[i].range_id == i + 1 && f->parts[i].frame == f);
+    swn_pool_put(pool, f);
+    f = take(9);
+    struct swn_part *p = swn_pool_part(f);
+    assert_true(p && p->at == 0 && p->range_id == 0 && p->frame == f);
+}
+
+/* Random use against a table of what each chunk has. */
+static void stress(void **state)
+{
+    static uint64_t stamps[CHUNKS];
+    size_t taken = 0, kept = 0, with_memory = 0, refilled = 0, trimmed = 0;
+    (void)state;
+    memset(stamps, 0, sizeof stamps);
+    for (uint64_t step = 1; step <= 3000; step++) {
+        uint64_t chunk = rnd_below(CHUNKS);
+        struct swn_frame *f = swn_pool_chunk(pool, chunk)->frame;
+        assert_int_equal(f != NULL, stamps[chunk] != 0);
+        if (rnd_below(8) == 0) {
+            size_t most = rnd_below(4), free = with_memory - taken, want = most < free ? most : free;
+            assert_int_equal(swn_pool_trim(pool, most), want);
+            with_memory -= want;
+            trimmed += want;
+        } else if (!f) {
+            int full = swn_pool_is_full(pool);
+            f = take(chunk);
+            with_memory += full != 0;
+            refilled += !full;
+            taken++;
+            stamps[chunk] = step << 20;
+            stamp(f, stamps[chunk]);
+        } else if (rnd_below(3) == 0) {
+            kept -= f->kept != 0;
+            swn_pool_put(pool, f);
+            stamps[chunk] = 0;
+            taken--;
         } else {
-            size_t n = count_frames();
-            if (!n)
-                continue;
-            struct swn_frame *f = swn_pool_first(pool);
-            for (size_t k = rnd() % n; k; k--)
-                f = f->next;
-            if (f->state == SWN_FRAME_FILLING) {
-                f->state = SWN_FRAME_READY;
-            } else if (f->users) {
-                f->users--;
-            } else if (rnd() % 8 == 0) {
-                swn_pool_release(pool, f);
-            } else {
-                f->state = SWN_FRAME_USED;
-                f->users = rnd() % 4 != 0;
-            }
+            assert_true(has_stamp(swn_pool_at(pool, f), 0, unit, stamps[chunk]));
+            int keep = rnd_below(2) != 0;
+            kept += (size_t)keep;
+            kept -= f->kept != 0;
+            swn_pool_set_kept(pool, f, keep);
+            swn_pool_touch(pool, f, step, step);
         }
-        check_frames(count_frames());
+        assert_int_equal(swn_pool_bytes(pool), with_memory * unit);
+        assert_int_equal(swn_pool_free_bytes(pool), (with_memory - taken) * unit);
+        assert_int_equal(swn_pool_kept(pool), kept);
+        assert_int_equal(swn_pool_window(pool), taken - kept);
+        size_t listed = 0;
+        for (struct swn_frame *g = swn_pool_first(pool); g; g = g->next, listed++)
+            assert_ptr_equal(swn_pool_chunk(pool, g->chunk)->frame, g);
+        assert_int_equal(listed, taken);
     }
-    assert_true(placed > 1000 && refused > 100);
-    /* Once everything is let go, the whole window can be had. */
-    for (struct swn_frame *f = swn_pool_first(pool); f; f = f->next) {
-        f->state = SWN_FRAME_USED;
-        f->users = 0;
-    }
-    assert_non_null(place(8 * MIB, SWN_POOL_STALE));
-    check_frames(1);
+    for (uint64_t chunk = 0; chunk < CHUNKS; chunk++)
+        if (stamps[chunk])
+            assert_true(has_stamp(swn_pool_at(pool, swn_pool_chunk(pool, chunk)->frame), 0, unit, stamps[chunk]));
+    assert_true(refilled > 100 && trimmed > 100); /* the dice were rolled as meant */
 }
 
-/* A frame that begins before the window's end and goes on at its beginning is one piece of memory, in both views and
- * where it is lent, and that of nobody else. */
-static void around_the_end(void **state)
+/* There are as many frames as chunks; one more has no memory, and nothing happens to the others. */
+static void no_more_memory(void **state)
 {
     (void)state;
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    struct swn_frame *a = place(3 * MIB, SWN_POOL_STALE), *b = place(MIB / 2, SWN_POOL_STALE);
-    a->state = SWN_FRAME_USED;
-    struct swn_frame *c = place(2 * MIB, SWN_POOL_STALE);
-    assert_non_null(c);
-    assert_int_equal(c->off, 3 * MIB + MIB / 2);
-    struct swn_frame *d = place(MIB + MIB / 2, SWN_POOL_STALE);
-    assert_non_null(d);
-    assert_int_equal(d->off, MIB + MIB / 2);
-    assert_null(place(4096, SWN_POOL_READY)); /* all of it is taken */
-    check_frames(3);
-    memset(swn_pool_rw(pool, b), 2, b->size);
-    memset(swn_pool_rw(pool, d), 4, d->size);
-    unsigned char *rw = swn_pool_rw(pool, c), *ro = swn_pool_ro(pool, c);
-    for (size_t i = 0; i < c->size; i++)
-        rw[i] = (unsigned char)(i * 11 + i / 4096);
-    assert_memory_equal(rw, ro, c->size);
-    assert_ptr_equal(swn_pool_find_ro(pool, (uintptr_t)ro + c->size - 1), c);
-    assert_ptr_equal(swn_pool_find_ro(pool, (uintptr_t)ro - 1), b);
-    static const size_t lengths[] = {4096, MIB / 2, MIB / 2 + 4096, 2 * MIB};
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        unsigned char *at = mmap(NULL, 3 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        assert_ptr_not_equal(at, MAP_FAILED);
-        assert_int_equal(swn_pool_lend(pool, c, at, lengths[i]), 0);
-        assert_memory_equal(at, rw, lengths[i]);
-        assert_int_equal(at[lengths[i]], 0);
-        munmap(at, 3 * MIB);
-    }
-    for (size_t i = 0; i < b->size; i += 4096)
-        assert_int_equal(((unsigned char *)swn_pool_ro(pool, b))[i], 2);
-    for (size_t i = 0; i < d->size; i += 4096)
-        assert_int_equal(((unsigned char *)swn_pool_ro(pool, d))[i], 4);
+    for (uint64_t i = 0; i < CHUNKS; i++)
+        take(i);
+    swn_pool_chunk(pool, 0)->users = 3;
+    assert_null(swn_pool_take(pool, 0, addr_of(0)));
+    assert_int_equal(swn_pool_window(pool), CHUNKS);
+    assert_non_null(swn_pool_chunk(pool, 0)->frame);
+    assert_int_equal(swn_pool_chunk(pool, 0)->users, 3);
+    struct swn_frame *one = swn_pool_chunk(pool, 7)->frame;
+    swn_pool_put(pool, one);
+    take(7);
+    struct swn_pool *none = NULL;
+    assert_int_equal(swn_pool_create(&none, SWN_HUGE, (size_t)1 << 38), -ENOMEM); /* 2^59 bytes of addresses */
+    assert_null(none);
 }
 
-/* Until it is made a ring nothing goes on behind its end, so it can be widened whatever is in use: then there is room
- * for two and a bit of the largest where a ring has room for all that fits. */
-static void unplanned(void **state)
+/* Somewhere congruent with the frame, of which nobody else has a huge page. */
+static char *room_for(size_t bytes, void **all)
+{
+    *all = mmap(NULL, bytes + 2 * SWN_HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_ptr_not_equal(*all, MAP_FAILED);
+    return (char *)swn_round_up((uintptr_t)*all, SWN_HUGE);
+}
+
+/* The same bytes, until somebody stores there: that is his copy. */
+static void mapped_privately(void **state)
 {
     (void)state;
-    for (size_t held = 1; held <= 6; held++) {
-        fifo_round(held, (held + 2) * MIB, MIB, 0);
-        fifo_round(held, (held + 1) * MIB, MIB, 1);
-    }
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    struct swn_frame *a = place(2 * MIB, SWN_POOL_STALE), *b = place(MIB, SWN_POOL_STALE);
-    a->state = SWN_FRAME_USED;
-    b->users = 1;
-    struct swn_frame *c = place(2 * MIB, SWN_POOL_STALE);
-    assert_true(c && c->off + c->size <= 4 * MIB);
-    c->users = 1;
-    assert_null(place(2 * MIB, SWN_POOL_READY));
-    assert_int_equal(swn_pool_resize(pool, 6 * MIB), 0);
-    struct swn_frame *d = place(2 * MIB, SWN_POOL_STALE);
-    assert_true(d && d->off == 4 * MIB);
-    swn_pool_ring(pool);
-    d->state = SWN_FRAME_USED;
-    b->users = c->users = 0;
-    b->state = c->state = SWN_FRAME_USED;
-    a = place(5 * MIB, SWN_POOL_STALE);
-    a->state = SWN_FRAME_USED;
-    a = place(2 * MIB, SWN_POOL_STALE);
-    assert_true(a && a->off == 5 * MIB);
-    memset(swn_pool_rw(pool, a), 6, a->size);
-    assert_memory_equal(swn_pool_rw(pool, a), swn_pool_ro(pool, a), a->size);
+    void *all;
+    char *at = room_for(unit, &all);
+    struct swn_frame *other = take(1), *f = take(2);
+    stamp(other, 7);
+    stamp(f, 1 << 30);
+    assert_int_equal(swn_pool_map(pool, f, 0, unit, at), 0);
+    assert_true(has_stamp(at, 0, unit, 1 << 30));
+    memset(at + SWN_PAGE, 0xEE, SWN_PAGE);
+    assert_true(has_stamp(swn_pool_at(pool, f), 0, unit, 1 << 30));
+    /* A part of it. */
+    assert_int_equal(swn_pool_map(pool, f, 2 * SWN_PAGE, 3 * SWN_PAGE, at + 2 * SWN_PAGE), 0);
+    assert_true(has_stamp(at + 2 * SWN_PAGE, 2 * SWN_PAGE, 3 * SWN_PAGE, 1 << 30));
+    assert_int_equal((unsigned char)at[SWN_PAGE], 0xEE);
+    /* The fetcher no longer sees the pages, which stay. */
+    swn_pool_unsee(pool, f);
+    assert_true(swn_smaps_kib((uintptr_t)swn_pool_at(pool, f), "Rss") <= (long)(unit / KIB)); /* the other's */
+    assert_true(has_stamp(at + 2 * SWN_PAGE, 2 * SWN_PAGE, 3 * SWN_PAGE, 1 << 30));
+    assert_true(has_stamp(swn_pool_at(pool, f), 0, unit, 1 << 30));
+    assert_true(has_stamp(swn_pool_at(pool, other), 0, unit, 7));
+    munmap(all, unit + 2 * SWN_HUGE);
 }
 
-/* The window's end does not move under a frame that goes on behind it, and no other such frame comes meanwhile. */
-static void resizing_a_ring(void **state)
-{
-    (void)state;
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    struct swn_frame *a = place(3 * MIB, SWN_POOL_STALE);
-    a->state = SWN_FRAME_USED;
-    struct swn_frame *b = place(2 * MIB, SWN_POOL_STALE), *c = place(MIB, SWN_POOL_STALE);
-    assert_true(b->off == 3 * MIB && c->off == MIB);
-    memset(swn_pool_rw(pool, b), 2, b->size);
-    memset(swn_pool_rw(pool, c), 3, c->size);
-    assert_int_equal(swn_pool_resize(pool, 6 * MIB), -EBUSY);
-    assert_int_equal(swn_pool_window(pool), 4 * MIB);
-    b->state = SWN_FRAME_USED;
-    struct swn_frame *d = place(MIB, SWN_POOL_STALE);
-    assert_true(d && d->off == 2 * MIB);
-    d->state = SWN_FRAME_USED;
-    d = place(2 * MIB, SWN_POOL_STALE);
-    assert_true(d && d->off == 2 * MIB);                 /* not at 3 MiB, around the end */
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0); /* never mind */
-    assert_int_equal(swn_pool_resize(pool, 6 * MIB), 0);
-    memset(swn_pool_rw(pool, d), 4, d->size);
-    struct swn_frame *e = place(2 * MIB, SWN_POOL_STALE), *f = place(MIB, SWN_POOL_STALE);
-    assert_true(e->off == 4 * MIB && f->off == 0);
-    memset(swn_pool_rw(pool, e), 5, e->size);
-    for (size_t i = 0; i < MIB; i += 4096) {
-        assert_int_equal(((unsigned char *)swn_pool_ro(pool, c))[i], 3);
-        assert_int_equal(((unsigned char *)swn_pool_ro(pool, d))[MIB + i], 4);
-        assert_int_equal(((unsigned char *)swn_pool_ro(pool, e))[MIB + i], 5);
-    }
-    c->state = d->state = e->state = SWN_FRAME_USED;
-    struct swn_frame *g = place(4 * MIB + MIB / 2, SWN_POOL_STALE);
-    assert_true(g && g->off == MIB);
-    g->state = f->state = SWN_FRAME_USED;
-    g = place(2 * MIB, SWN_POOL_STALE);
-    assert_true(g->off == 5 * MIB + MIB / 2);
-    assert_true(swn_pool_in_the_way(pool, g, 8 * MIB) && swn_pool_in_the_way(pool, g, 5 * MIB));
-    assert_false(swn_pool_in_the_way(pool, g, 6 * MIB));
-    swn_pool_release(pool, g);
-    assert_int_equal(swn_pool_resize(pool, 3 * MIB), 0); /* and back, over what was the ring's second view */
-    assert_int_equal(swn_pool_resize(pool, WINDOW_MAX), 0);
-    g = place(WINDOW_MAX, SWN_POOL_STALE);
-    assert_non_null(g);
-    for (size_t i = 0; i < WINDOW_MAX; i += 4096)
-        memcpy((char *)swn_pool_rw(pool, g) + i, &i, sizeof i);
-    for (size_t i = 0; i < WINDOW_MAX; i += 4096)
-        assert_memory_equal((const char *)swn_pool_ro(pool, g) + i, &i, sizeof i);
-}
-
-/* A frame never begins at the window's very end, which is its beginning. */
-static void at_the_very_end(void **state)
-{
-    (void)state;
-    assert_int_equal(swn_pool_resize(pool, 8 * MIB), 0);
-    struct swn_frame *a = place(4 * MIB, SWN_POOL_STALE);
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    a->state = SWN_FRAME_USED;
-    struct swn_frame *b = place(2 * MIB, SWN_POOL_STALE);
-    assert_true(b && b->off == 0);
-}
-
-/* A window that was to be narrower, and is not after all, is a ring all the same. */
-static void called_off(void **state)
-{
-    (void)state;
-    assert_int_equal(swn_pool_resize(pool, 8 * MIB), 0);
-    struct swn_frame *b = place(2 * MIB, SWN_POOL_STALE);
-    b->state = SWN_FRAME_USED;
-    b = place(6 * MIB, SWN_POOL_STALE);
-    assert_true(b && b->off == 2 * MIB);
-    b->users = 1;
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), -EBUSY);
-    swn_pool_ring(pool);
-    assert_int_equal(swn_pool_resize(pool, 8 * MIB), 0); /* never mind */
-    b->users = 0;
-    b->state = SWN_FRAME_USED;
-    place(5 * MIB, SWN_POOL_STALE)->state = SWN_FRAME_USED;
-    b = place(7 * MIB, SWN_POOL_STALE);
-    assert_true(b && b->off == 5 * MIB);
-}
-
-/* A program that closes the memfd keeps the window that there is. */
+/* Who closes everything keeps the frames that have memory, and gets no others. */
 static void closed_memfd(void **state)
 {
     (void)state;
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    close(swn_pool_fd(pool));
-    assert_int_equal(swn_pool_resize(pool, 6 * MIB), -EBADF);
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    struct swn_frame *a = place(4 * MIB, SWN_POOL_STALE);
-    assert_non_null(a);
-    memset(swn_pool_rw(pool, a), 1, a->size);
-    assert_memory_equal(swn_pool_rw(pool, a), swn_pool_ro(pool, a), a->size);
-    swn_pool_release(pool, a);
-    assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
-    assert_non_null(place(2 * MIB, SWN_POOL_STALE));
+    void *all;
+    char *at = room_for(unit, &all);
+    struct swn_frame *f = take(1), *g = take(2);
+    stamp(f, 5);
+    swn_pool_put(pool, g);
+    close(memfd());
+    g = take(3); /* what is free is enough */
+    stamp(g, 6);
+    assert_null(swn_pool_take(pool, 4, addr_of(4)));
+    assert_null(swn_pool_chunk(pool, 4)->frame);
+    assert_int_equal(swn_pool_map(pool, f, 0, unit, at), -EBADF);
+    assert_true(has_stamp(swn_pool_at(pool, f), 0, unit, 5) && has_stamp(swn_pool_at(pool, g), 0, unit, 6));
+    /* Another file with that number is not ours, */
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_null(swn_pool_take(pool, 4, addr_of(4)));
+    assert_int_equal(swn_pool_map(pool, f, 0, unit, at), -EBADF);
+    close(fd);
+    /* and the memory goes all the same. */
+    long before = swn_smaps_kib((uintptr_t)swn_pool_at(pool, g), "Rss");
+    uintptr_t was = (uintptr_t)swn_pool_at(pool, g);
+    swn_pool_put(pool, g);
+    assert_int_equal(swn_pool_trim(pool, 1), 1);
+    assert_true(swn_smaps_kib(was, "Rss") < before);
+    assert_int_equal(swn_pool_bytes(pool), unit);
+    munmap(all, unit + 2 * SWN_HUGE);
 }
 
-static void resizing(void **state)
+/* A child could see frames change under it. */
+static void hidden_from_children(void **state)
 {
     (void)state;
-    if (!swn_probe_removes())
+    struct swn_frame *f = take(1);
+    stamp(f, 5);
+    if (!swn_probe_hides_from_children())
         skip();
-    assert_int_equal(swn_pool_resize(pool, WINDOW_MAX + 1), -EINVAL);
-    assert_int_equal(swn_pool_resize(pool, WINDOW_MAX), 0);
-    struct swn_frame *low = place(2 * MIB, SWN_POOL_STALE), *high = place(2 * MIB, SWN_POOL_STALE);
-    memset(swn_pool_rw(pool, low), 1, 2 * MIB);
-    memset(swn_pool_rw(pool, high), 2, 2 * MIB);
-    long long full = blocks();
-    assert_in_range(full, 4 * MIB, WINDOW_MAX); /* huge pages are made ahead */
-    /* Every kind of frame stands in the way, even one that might be evicted. */
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB - 4096), -EBUSY);
-    high->state = SWN_FRAME_USED;
-    assert_int_equal(swn_pool_resize(pool, 2 * MIB), -EBUSY);
-    /* Behind them the window goes at once, */
-    assert_int_equal(swn_pool_window(pool), 4 * MIB);
-    assert_int_equal(blocks(), 4 * MIB);
-    /* ... and nothing new is placed in the part that is waiting to be given up. */
-    assert_null(place(4096, SWN_POOL_READY));
-    low->state = SWN_FRAME_USED;
-    low->users = 1;
-    assert_null(place(2 * MIB, SWN_POOL_READY));
-    low->users = 0;
-    low->state = SWN_FRAME_FILLING;
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    swn_pool_release(pool, high);
-    assert_int_equal(blocks(), 4 * MIB); /* window pages stay where they are */
-    assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
-    assert_int_equal(blocks(), 2 * MIB);
-    const unsigned char *bytes = swn_pool_ro(pool, low);
-    assert_int_equal(bytes[0], 1);
-    assert_int_equal(bytes[2 * MIB - 1], 1);
-    assert_null(place(4096, SWN_POOL_READY));
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    struct swn_frame *again = place(2 * MIB, SWN_POOL_STALE);
-    assert_int_equal(again->off, 2 * MIB);
-    swn_pool_release(pool, low);
-    swn_pool_release(pool, again);
-    assert_int_equal(swn_pool_resize(pool, 0), 0);
-    assert_int_equal(blocks(), 0);
-}
-
-static void kept_frames(void **state)
-{
-    (void)state;
-    if (!swn_probe_removes())
-        skip();
-    assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
-    long long before = blocks();
-    struct swn_frame *a = swn_pool_keep(pool, 4 * MIB, 2 * MIB), *b = swn_pool_keep(pool, 8 * MIB, 4 * MIB);
-    struct swn_frame *end = swn_pool_keep(pool, ARENA - 2 * MIB, 2 * MIB);
-    assert_true(a->kept && b->kept && end->kept);
-    assert_null(swn_pool_first(pool)); /* not part of the window */
-    memset(swn_pool_rw(pool, a), 3, a->size);
-    memset(swn_pool_rw(pool, b), 4, b->size);
-    memset(swn_pool_rw(pool, end), 5, end->size);
-    assert_int_equal(blocks(), before + (long long)(8 * MIB));
-    struct swn_frame *w = place(2 * MIB, SWN_POOL_STALE);
-    memset(swn_pool_rw(pool, w), 6, w->size);
-    const unsigned char *bytes = swn_pool_rw(pool, b);
-    for (size_t i = 0; i < b->size; i += 4096)
-        assert_int_equal(bytes[i], 4);
-    long long all = blocks();
-    swn_pool_release(pool, b);
-    assert_int_equal(blocks(), all - (long long)(4 * MIB));
-    bytes = swn_pool_rw(pool, a);
-    assert_int_equal(bytes[0], 3);
-    assert_int_equal(bytes[a->size - 1], 3);
-    swn_pool_release(pool, a);
-    swn_pool_release(pool, end);
-    assert_int_equal(blocks(), all - (long long)(8 * MIB));
-    assert_int_equal(*(unsigned char *)swn_pool_rw(pool, w), 6);
-    /* A place given back starts from zeros. */
-    a = swn_pool_keep(pool, 4 * MIB, 2 * MIB);
-    assert_int_equal(*(unsigned char *)swn_pool_rw(pool, a), 0);
-    swn_pool_release(pool, a);
-}
-
-/* What is cut off a kept frame, or joined with one, stays where it is and as it is. */
-static void kept_frames_cut(void **state)
-{
-    (void)state;
-    if (!swn_probe_removes())
-        skip();
-    assert_int_equal(swn_pool_resize(pool, 2 * MIB), 0);
-    long long before = blocks();
-    struct swn_frame *a = swn_pool_keep(pool, 4 * MIB, 3 * MIB);
-    a->state = SWN_FRAME_USED;
-    unsigned char *bytes = swn_pool_rw(pool, a);
-    memset(bytes, 3, a->size);
-    struct swn_frame *b = swn_pool_cut(pool, a, MIB), *c = swn_pool_cut(pool, b, MIB);
-    assert_true(b->kept && c->kept && b->state == SWN_FRAME_USED);
-    assert_true(a->size == MIB && b->size == MIB && c->size == MIB);
-    assert_ptr_equal(swn_pool_rw(pool, b), bytes + MIB);
-    assert_ptr_equal(swn_pool_rw(pool, c), bytes + 2 * MIB);
-    assert_null(swn_pool_first(pool));
-    assert_int_equal(blocks(), before + (long long)(3 * MIB));
-    swn_pool_release(pool, c);
-    assert_int_equal(blocks(), before + (long long)(2 * MIB));
-    swn_pool_join(pool, a, b);
-    assert_int_equal(a->size, 2 * MIB);
-    for (size_t i = 0; i < a->size; i += 4096)
-        assert_int_equal(bytes[i], 3);
-    swn_pool_release(pool, a);
-    assert_int_equal(blocks(), before);
-}
-
-static void read_only_view(void **state)
-{
-    (void)state;
-    assert_int_equal(swn_pool_resize(pool, 4 * MIB), 0);
-    struct swn_frame *f = place(MIB, SWN_POOL_STALE), *g = place(MIB, SWN_POOL_STALE);
-    unsigned char *rw = swn_pool_rw(pool, g), *ro = swn_pool_ro(pool, g);
-    assert_ptr_not_equal(rw, ro);
-    for (size_t i = 0; i < MIB; i++)
-        rw[i] = (unsigned char)(i * 7);
-    assert_memory_equal(rw, ro, MIB);
-
-    uintptr_t at = (uintptr_t)ro;
-    assert_ptr_equal(swn_pool_find_ro(pool, at), g);
-    assert_ptr_equal(swn_pool_find_ro(pool, at + MIB - 1), g);
-    assert_ptr_equal(swn_pool_find_ro(pool, at - 1), f);
-    assert_null(swn_pool_find_ro(pool, at + MIB));
-    assert_null(swn_pool_find_ro(pool, at - MIB - 1));
-    assert_null(swn_pool_find_ro(pool, 0));
-    assert_true(swn_pool_in_ro(pool, at + MIB));
-    assert_true(swn_pool_in_ro(pool, at - MIB + 2 * WINDOW_MAX - 1));
-    assert_false(swn_pool_in_ro(pool, at - MIB + 2 * WINDOW_MAX));
-    assert_false(swn_pool_in_ro(pool, at - MIB - 1));
-    assert_false(swn_pool_in_ro(pool, (uintptr_t)rw));
-
-    /* The store that traps is made by a child that builds a pool of its own: fork hides the pool's views from it. */
-    pid_t writer = fork();
-    assert_true(writer >= 0);
-    if (!writer) {
-        struct swn_pool *own;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
         signal(SIGSEGV, SIG_DFL);
-        if (swn_pool_create(&own, 2 * MIB, MIB) || swn_pool_resize(own, 2 * MIB))
-            _exit(1);
-        struct swn_frame *frame = swn_pool_place(own, 4096, SWN_POOL_STALE, evict, &evicted);
-        if (!frame)
-            _exit(2);
-        *(volatile unsigned char *)swn_pool_rw(own, frame) = 9;
-        if (*(volatile unsigned char *)swn_pool_ro(own, frame) != 9)
-            _exit(3);
-        *(volatile unsigned char *)swn_pool_ro(own, frame) = 1;
-        _exit(0);
+        _exit(*(volatile unsigned char *)swn_pool_at(pool, f) == 77);
     }
-    int fate = 0;
-    assert_int_equal(waitpid(writer, &fate, 0), writer);
-    assert_true(WIFSIGNALED(fate) && WTERMSIG(fate) == SIGSEGV);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV); /* MADV_DONTFORK */
+}
 
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(write(ends[1], "x", 1), 1);
-    assert_int_equal(read(ends[0], ro, 1), -1); /* the kernel refuses to store there, too */
-    assert_int_equal(errno, EFAULT);
-    assert_int_equal(read(ends[0], rw, 1), 1);
-    assert_int_equal(ro[0], 'x');
-    close(ends[0]);
-    close(ends[1]);
-    int hides = swn_probe_hides_from_children();
-    for (int view = 0; hides && view < 2; view++) {
-        pid_t pid = fork();
-        assert_true(pid >= 0);
-        if (!pid) {
-            signal(SIGSEGV, SIG_DFL);
-            *(volatile unsigned char *)(view ? rw : ro) = 1;
-            _exit(0);
-        }
-        int status = 0;
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV); /* MADV_DONTFORK */
+/* And where there is no frame there is nothing, so that a fetcher that errs does no harm. */
+static void nothing_between(void **state)
+{
+    (void)state;
+    struct swn_frame *f = take(1), *g = take(2);
+    volatile unsigned char *gone = swn_pool_at(pool, g);
+    swn_pool_put(pool, g);
+    swn_pool_trim(pool, 1);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        signal(SIGSEGV, SIG_DFL);
+        _exit(*gone == 77);
     }
-    assert_int_equal(ro[0], 'x');
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    stamp(f, 1);
 }
 
 static long huge_kib(const void *at)
@@ -693,76 +474,73 @@ static void collapsed(void **state)
     close(fd);
 }
 
-/* The window's pages are huge before anything is read into them; those outside it are nobody's. */
+/* A frame is one huge page before anything is read into it, also where it is mapped; the pages that somebody stores
+ * into are his own, small, and no more than those. */
 static void huge_pages(void **state)
 {
     (void)state;
     needs_huge_pages();
-    assert_int_equal(swn_pool_resize(pool, 5 * MIB), 0);
-    struct swn_frame *first = place(300 * KIB, SWN_POOL_STALE);
-    const void *rw = swn_pool_rw(pool, first);
-    assert_int_equal(huge_kib(rw), 4 * KIB);
-    struct swn_frame *second = place(4 * MIB, SWN_POOL_STALE);
-    memset(swn_pool_rw(pool, second), 2, second->size);
-    assert_int_equal(huge_kib(rw), 4 * KIB);
-    assert_true(blocks() <= (long long)(5 * MIB));
-    first->state = second->state = SWN_FRAME_USED;
-    swn_pool_release(pool, second);
-    assert_int_equal(swn_pool_resize(pool, 3 * MIB), 0);
-    assert_int_equal(swn_pool_resize(pool, WINDOW_MAX), 0);
-    second = place(WINDOW_MAX - 300 * KIB, SWN_POOL_STALE);
-    assert_non_null(second);
-    assert_int_equal(huge_kib(rw), WINDOW_MAX / KIB);
+    struct swn_frame *f = take(5);
+    assert_true(swn_pool_is_huge(pool));
+    assert_int_equal((uintptr_t)swn_pool_at(pool, f) % SWN_HUGE, 0);
+    assert_int_equal(huge_kib(swn_pool_at(pool, f)), SWN_HUGE / KIB);
+    stamp(f, 99);
+    assert_int_equal(huge_kib(swn_pool_at(pool, f)), SWN_HUGE / KIB);
+    assert_int_equal(memory(), SWN_HUGE);
+    void *all;
+    char *at = room_for(unit, &all);
+    assert_int_equal(swn_pool_map(pool, f, 0, unit, at), 0);
+    assert_true(has_stamp(at, 0, unit, 99));
+    assert_int_equal(swn_smaps_kib((uintptr_t)at, "FilePmdMapped") + huge_kib(at), SWN_HUGE / KIB);
+    at[3 * SWN_PAGE] = 1;
+    assert_int_equal(swn_smaps_kib((uintptr_t)at, "Private_Dirty"), SWN_PAGE / KIB);
+    assert_true(has_stamp(swn_pool_at(pool, f), 0, unit, 99));
+    munmap(all, unit + 2 * SWN_HUGE);
+    /* One that is used again has them still. */
+    swn_pool_put(pool, f);
+    f = take(6);
+    stamp(f, 3);
+    assert_int_equal(huge_kib(swn_pool_at(pool, f)), SWN_HUGE / KIB);
 }
 
-/* What stays is in huge pages as far as these are its own, at its weight's address as well; and goes as it came. */
-static void kept_in_huge_pages(void **state)
+/* Not where the kernel could not tell one from a private copy, nor where units are smaller. */
+static void small_pages(void **state)
 {
     (void)state;
-    needs_huge_pages();
-    struct swn_frame *f = swn_pool_keep(pool, 3 * MIB, 6 * MIB); /* MiB 4 to 8 are whole huge pages */
-    assert_non_null(f);
-    swn_pool_make_huge(pool, f, 0, 2 * MIB); /* part by part, as it is read */
-    assert_int_equal(huge_kib(swn_pool_rw(pool, f)), 2 * KIB);
-    swn_pool_make_huge(pool, f, 2 * MIB, 6 * MIB);
-    memset(swn_pool_rw(pool, f), 7, f->size);
-    assert_int_equal(huge_kib(swn_pool_rw(pool, f)), 4 * KIB);
-    assert_int_equal(blocks(), 6 * MIB);
-    char *room = mmap(NULL, 16 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    assert_ptr_not_equal(room, MAP_FAILED);
-    char *own = (char *)swn_round_up((uintptr_t)room, SWN_HUGE) + 3 * MIB; /* as the arena has it */
-    assert_int_equal(swn_pool_lend(pool, f, own, f->size), 0);
-    for (size_t i = 0; i < f->size; i += 4096)
-        assert_int_equal(((volatile char *)own)[i], 7);
-    assert_int_equal(swn_smaps_kib((uintptr_t)own, "FilePmdMapped") + huge_kib(own), 4 * KIB);
-    own[3 * MIB] = 8; /* a private copy of one page, as ever */
-    assert_int_equal(((char *)swn_pool_rw(pool, f))[3 * MIB], 7);
-    munmap(room, 16 * MIB);
-    swn_pool_release(pool, f);
-    assert_int_equal(blocks(), 0);
+    swn_pool_keep_small(pool);
+    assert_false(swn_pool_is_huge(pool));
+    struct swn_frame *f = take(5);
+    stamp(f, 99);
+    assert_true(huge_kib(swn_pool_at(pool, f)) <= 0);
+    struct swn_pool *other;
+    assert_int_equal(swn_pool_create(&other, SMALL_UNIT, 8), 0);
+    assert_false(swn_pool_is_huge(other));
+    swn_pool_destroy(other);
 }
+
+#define BOTH(test)                                                                                                     \
+    {#test " (small)", test, setup_small, teardown, NULL},                                                             \
+    {                                                                                                                  \
+#test " (huge)", test, setup_huge, teardown, NULL                                                              \
+    }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(ring_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(fifo_never_refuses, setup, teardown),
-        cmocka_unit_test_setup_teardown(no_room_wasted, setup, teardown),
-        cmocka_unit_test_setup_teardown(eviction_rules, setup, teardown),
-        cmocka_unit_test_setup_teardown(out_of_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(around_the_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(unplanned, setup_unplanned, teardown),
-        cmocka_unit_test_setup_teardown(resizing_a_ring, setup, teardown),
-        cmocka_unit_test_setup_teardown(at_the_very_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(called_off, setup_unplanned, teardown),
-        cmocka_unit_test_setup_teardown(closed_memfd, setup, teardown),
-        cmocka_unit_test_setup_teardown(resizing, setup, teardown),
-        cmocka_unit_test_setup_teardown(kept_frames, setup, teardown),
-        cmocka_unit_test_setup_teardown(kept_frames_cut, setup, teardown),
-        cmocka_unit_test_setup_teardown(read_only_view, setup, teardown),
+        BOTH(memory_is_used_again),
+        BOTH(trims_what_is_free),
+        BOTH(order_of_use),
+        BOTH(kept_or_not),
+        BOTH(parts),
+        BOTH(mapped_privately),
+        BOTH(closed_memfd),
+        BOTH(hidden_from_children),
+        BOTH(nothing_between),
+        cmocka_unit_test_setup_teardown(stress, setup_small, teardown),
+        cmocka_unit_test_setup_teardown(no_more_memory, setup_small, teardown),
         cmocka_unit_test(collapsed),
-        cmocka_unit_test_setup_teardown(huge_pages, setup, teardown),
-        cmocka_unit_test_setup_teardown(kept_in_huge_pages, setup, teardown),
+        cmocka_unit_test_setup_teardown(huge_pages, setup_huge, teardown),
+        cmocka_unit_test_setup_teardown(small_pages, setup_huge, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
