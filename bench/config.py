@@ -10,7 +10,9 @@ from options import add_output, list_of
 # As in models.py, which needs PyTorch; the command line must not.
 MODELS = ("vgg19", "resnet101", "resnet152", "vit_b_16", "mobilenet_v2")
 CURVE_MODELS = ("vgg19", "resnet152", "mobilenet_v2", "squeezenet1_1", "vit_b_16", "gpt2")
-KNOWN_MODELS = tuple(dict.fromkeys(MODELS + CURVE_MODELS))
+# Those with few tokens: a pass reads much for each millisecond that it computes.
+FEW_TOKENS = ("bert_base", "vit_l_32")
+KNOWN_MODELS = tuple(dict.fromkeys(MODELS + CURVE_MODELS + FEW_TOKENS))
 QUICK_MODELS = ("mobilenet_v2", "resnet101")
 POINTS = (0.5, 0.75, plan.FITS)
 ABLATION_POINTS = (0.25, 0.5)
@@ -31,7 +33,7 @@ class Config(variants.Setup):
     disk: int | None = None     # MB/s that all reads together are held to
 
 
-def _points(text):
+def parse_points(text):
     try:
         return [plan.parse_point(item.strip().rstrip("%")) for item in text.split(",")]
     except ValueError as error:
@@ -41,11 +43,11 @@ def _points(text):
 def parse(argv=None):
     parser = argparse.ArgumentParser(
         prog="bench/run.py", description="Latency, bytes read and memory of PyTorch models under "
-        "a memory budget: plain, memory-mapped, double-buffered by hand, with accelerate, in "
-        "ncnn, and with swapnet.")
+        "a memory budget: plain, plain with reads beside it, memory-mapped, double-buffered by "
+        "hand, with accelerate, in ncnn, and with swapnet.")
     parser.add_argument("--models", type=list_of(KNOWN_MODELS), metavar="A,B",
                         help=f"of {', '.join(KNOWN_MODELS)}; default: {', '.join(MODELS)}")
-    parser.add_argument("--points", type=_points, metavar="P,Q",
+    parser.add_argument("--points", type=parse_points, metavar="P,Q",
                         help="percent of the streamable weights that the budget pays for, or "
                         "'fits'; default: 50,75,fits")
     parser.add_argument("--variants", type=list_of(variants.ALL), default=list(variants.ALL),

@@ -3,7 +3,7 @@ import sys
 
 from plan import MIB
 
-COLOURS = {"plain": "#888888", "mmap": "#d62728", "double buffer": "#9467bd",
+COLOURS = {"plain": "#888888", "beside": "#17becf", "mmap": "#d62728", "double buffer": "#9467bd",
            "accelerate": "#ff7f0e", "ncnn": "#2ca02c", "ncnn lean": "#98df8a", "swapnet": "#1f77b4"}
 
 

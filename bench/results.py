@@ -29,18 +29,26 @@ def _note(lane, row):
         notes.append(stats.get("fetch_path", "") if stats else "no statistics: swapnet was off")
     if lane.idle_cpu_seconds > IDLE_CPU_SECONDS:
         notes.append(f"{lane.idle_cpu_seconds:.1f} s CPU while idle")
-    if lane.variant != variants.PLAIN and not lane.worker.group.limited:
+    if lane.variant not in (variants.PLAIN, variants.BESIDE) and not lane.worker.group.limited:
         notes.append("no limit")
     return ", ".join(filter(None, notes))
 
 
-def row(lane, model, point, facts, budget, bandwidths, plain, stats_path):
-    """One line of the table. plain is the lane of the plain program in the same round-robin."""
+def bound_seconds(beside_seconds, facts, budget, bandwidth):
+    """max(beside, (e - r) / BW); None where there is no beside."""
+    return beside_seconds and plan.limit_seconds(beside_seconds, facts, budget, bandwidth)
+
+
+def row(lane, model, point, facts, budget, bandwidths, plain, stats_path, beside=None):
+    """One line of the table. plain is the lane of the plain program in the same round-robin, beside that of the
+    program that reads beside it, if there is one."""
     latency, plain_latency = lane.latency(), plain.latency()
     bandwidth = statistics.median(bandwidths)
     is_plain = lane is plain
     # The limits are those of PyTorch's own computation.
     limited = not is_plain and lane.variant not in variants.OF_NCNN and plain_latency
+    beside_latency = beside.latency() if beside and limited else None
+    bound = bound_seconds(beside_latency, facts, budget, bandwidth)
     peaks = lane.sampler.peaks(lane.worker.group)
     result = {
         "model": model, "point": plan.point_name(point), "variant": lane.variant,
@@ -52,6 +60,8 @@ def row(lane, model, point, facts, budget, bandwidths, plain, stats_path):
         "bandwidth": bandwidth, "bandwidths": bandwidths,
         "limit_s": plan.limit_seconds(plain_latency, facts, budget, bandwidth) if limited else None,
         "layered_limit_s": plan.layered_limit_seconds(plain_latency, facts, budget, bandwidth) if limited else None,
+        "beside_s": beside_latency, "bound_s": bound,
+        "of_bound": latency / bound if latency and bound and lane is not beside else None,
         "must_read_bytes": plan.missing(facts, budget),
         "read_per_pass": lane.read_bytes_per_pass(),
         "over_base_bytes": peaks["held"] - facts.base_bytes if peaks["held"] else None,

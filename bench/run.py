@@ -73,7 +73,10 @@ class Bench:
         measuring.warm_libraries(self.config, model, self.ncnn)
         try:
             for variant in self.config.variants:
-                if variant != variants.PLAIN:
+                if variant == variants.BESIDE:  # which holds all weights, and is told what to read
+                    point_lanes.append(self._start(variant, model, _label(model, point, variant),
+                                                   budget=plan.missing(facts, budget)))
+                elif variant != variants.PLAIN:
                     given = budget
                     if variant == variants.ACCELERATE:  # to which activations mean nothing
                         given -= facts.activation_bytes
@@ -82,8 +85,9 @@ class Bench:
             title = f"{model} at {plan.point_name(point)}"
             bandwidths = self._rounds(title, model, point_lanes)
             self._finish(point_lanes[1:])
+            beside = next((lane for lane in point_lanes if lane.variant == variants.BESIDE), None)
             self.rows += [results.row(lane, model, point, facts, budget, bandwidths,
-                                      point_lanes[0], self._stats_path(model, point))
+                                      point_lanes[0], self._stats_path(model, point), beside)
                           for lane in point_lanes]
         finally:
             for lane in point_lanes[1:]:
@@ -152,6 +156,9 @@ def _library_present(config):
     if variants.SWAPNET in config.variants and not config.library.exists():
         progress(f"{config.library} is not built: the swapnet rows are left out")
         config.variants.remove(variants.SWAPNET)
+    if variants.BESIDE in config.variants and not config.beside().exists():
+        progress(f"{config.beside()} is not built: the rows of beside are left out")
+        config.variants.remove(variants.BESIDE)
 
 
 def _accelerate_present(config):

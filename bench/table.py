@@ -2,7 +2,7 @@
 from plan import MIB
 
 COLUMNS = ("model", "MiB", "point", "budget", "variant", "latency ms", "x plain", "limit ms",
-           "by layers", "limit/lat", "disk MB/s", "read/pass", "peak", "cache", "same bits", "note")
+           "by layers", "limit/lat", "beside", "bound", "x bound", "disk MB/s", "read/pass", "peak", "cache", "same bits", "note")
 LEFT = {"model", "variant", "program", "note"}
 
 
@@ -30,7 +30,9 @@ def _cells(row):
             row["variant"], number(latency and latency * 1e3, ".1f"),
             number(row["ratio"], ".2f"), number(limit and limit * 1e3, ".1f"),
             number(row["layered_limit_s"] and row["layered_limit_s"] * 1e3, ".1f"),
-            number(efficiency, ".2f"), number(row["bandwidth"] / 1e6, ".0f"),
+            number(efficiency, ".2f"), number(row["beside_s"] and row["beside_s"] * 1e3, ".1f"),
+            number(row["bound_s"] and row["bound_s"] * 1e3, ".1f"), number(row["of_bound"], ".2f"),
+            number(row["bandwidth"] / 1e6, ".0f"),
             mib(row["read_per_pass"]), mib(row["over_base_bytes"]),
             mib(row["file_peak_bytes"]), _outputs(row), row["note"])
 

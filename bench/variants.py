@@ -11,10 +11,10 @@ from pythons import plain_environment
 HERE = Path(__file__).resolve().parent
 DEFAULT_LIBRARY = HERE.parent / "build" / "release" / "lib" / "libswapnet.so"
 
-PLAIN, MMAP, DOUBLE, ACCELERATE, NCNN, NCNN_LEAN, SWAPNET = (
-    "plain", "mmap", "double buffer", "accelerate", "ncnn", "ncnn lean", "swapnet")
-ALL = (PLAIN, MMAP, DOUBLE, ACCELERATE, NCNN, NCNN_LEAN, SWAPNET)
-_WORKER_VARIANT = {PLAIN: "plain", MMAP: "mmap", DOUBLE: "double", ACCELERATE: "accelerate",
+PLAIN, BESIDE, MMAP, DOUBLE, ACCELERATE, NCNN, NCNN_LEAN, SWAPNET = (
+    "plain", "beside", "mmap", "double buffer", "accelerate", "ncnn", "ncnn lean", "swapnet")
+ALL = (PLAIN, BESIDE, MMAP, DOUBLE, ACCELERATE, NCNN, NCNN_LEAN, SWAPNET)
+_WORKER_VARIANT = {PLAIN: "plain", BESIDE: "beside", MMAP: "mmap", DOUBLE: "double", ACCELERATE: "accelerate",
                    SWAPNET: "plain"}
 # swapnet with parts left out (SWAPNET_WITHOUT), for bench/run.py --ablations.
 WITHOUT = {"no prefetch": "prefetch", "no kept set": "kept", "no slices": "slices",
@@ -24,7 +24,7 @@ WITHOUT = {"no prefetch": "prefetch", "no kept set": "kept", "no slices": "slice
 # Another framework: no PyTorch in it, and a model that was converted. What its worker is told besides.
 OF_NCNN = {NCNN: (), NCNN_LEAN: ("--lean",)}
 # Those that need another PyTorch than torchvision's.
-TRANSFORMERS = ("gpt2",)
+TRANSFORMERS = ("gpt2", "bert_base")
 
 
 @dataclass
@@ -50,6 +50,10 @@ class Setup:
         """A directory with what ncnn loads."""
         return self.out / f"{model}.ncnn"
 
+    def beside(self):
+        """What was made of beside.c, with the library."""
+        return self.library.parent / "libbench-beside.so"
+
     def interpreter(self, model):
         return pythons.PYTHON_213 if model in TRANSFORMERS else self.python
 
@@ -69,7 +73,8 @@ def stats_file(setup, label):
 
 def start(setup, variant, model, group, label, budget_bytes=None, extra_env=None, cpus=None, weights=None):
     """A Worker of this variant in this cgroup, and on these CPUs. label names its log and
-    statistics files; weights is a file of its own, where the model's is another one's."""
+    statistics files; weights is a file of its own, where the model's is another one's. The budget
+    of beside is what it reads in a pass."""
     if variant in OF_NCNN:
         argv, env = _ncnn_worker(setup, variant, model), plain_environment()
     else:
@@ -100,6 +105,8 @@ def _torch_worker(setup, variant, model, label, budget_bytes, weights):
         python, env["PYTHONPATH"] = pythons.with_accelerate(model in TRANSFORMERS)
     argv = [python, str(HERE / "worker.py"), "--model", model,
             "--variant", _WORKER_VARIANT.get(variant, "plain"), "--weights", str(weights)]
+    if variant == BESIDE:
+        argv += ["--helper", str(setup.beside()), "--pass-bytes", str(budget_bytes)]
     if variant == ACCELERATE:
         offload = setup.out / f"{label}.offload"
         shutil.rmtree(offload, ignore_errors=True)

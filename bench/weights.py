@@ -56,11 +56,12 @@ def tensor_at(buffer, entry, base=0):
 
 
 def named_tensors(model):
-    """Every parameter and buffer itself, by state_dict name (state_dict gives detached ones); a
-    tied one under each of its names."""
+    """Every parameter and buffer of the state_dict itself, by its name there (state_dict gives
+    detached ones); a tied one under each of its names."""
     return {f"{prefix}.{name}".lstrip("."): tensor
             for own in ("_parameters", "_buffers") for prefix, module in model.named_modules()
-            for name, tensor in getattr(module, own).items() if tensor is not None}
+            for name, tensor in getattr(module, own).items()
+            if tensor is not None and name not in module._non_persistent_buffers_set}
 
 
 def read_one(path, entry):

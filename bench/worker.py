@@ -18,6 +18,11 @@ DIGESTS = 32
 def build(args):
     if args.variant == "plain":
         return models.build(args.model)
+    if args.variant == "beside":
+        import beside
+        model = models.build(args.model)
+        beside.Beside(model, args.weights, args.pass_bytes, models.STREAMABLE_BYTES, args.helper)
+        return model
     if args.variant == "accelerate":
         return build_offloaded(args)
     model = models.build_untouched(args.model)
@@ -51,8 +56,10 @@ def infer(name, model, index):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, choices=models.NAMES)
-    parser.add_argument("--variant", required=True, choices=("plain", "mmap", "double", "accelerate"))
-    parser.add_argument("--weights", help="aligned weights file, for mmap and double")
+    parser.add_argument("--variant", required=True, choices=("plain", "beside", "mmap", "double", "accelerate"))
+    parser.add_argument("--weights", help="aligned weights file, for beside, mmap and double")
+    parser.add_argument("--pass-bytes", type=int, help="to read in each pass, for beside")
+    parser.add_argument("--helper", help="libbench-beside.so, for beside")
     parser.add_argument("--checkpoint", help="a state_dict, for accelerate")
     parser.add_argument("--room", type=int, help="bytes of weights in memory, for accelerate")
     parser.add_argument("--offload", help="an empty directory, for accelerate")

@@ -1,4 +1,5 @@
-"""bench/run.py's rows of another framework: what is asked of it, when its numbers count, and how the table tells.
+"""bench/run.py's rows of another framework, and of reads beside a computation: what is asked of them, when their numbers
+count, and how the table tells.
 
 ncnn itself is only where scripts/bench has put it, so a module that computes one small network takes its place."""
 import json
@@ -224,6 +225,90 @@ def test_conversion_is_kept_for_the_same_network(directory, tmp_path, monkeypatc
     assert len(made) == 3
     assert (where / "refused").read_text() == "not converted: pnnx ended with exit code 1\n"
     assert str(pnnx) in (where / "pnnx.log").read_text()
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """A file of MobileNetV2's, on a disk."""
+    if why := harness.TORCH113.missing():
+        pytest.skip(why)
+    with harness.disk_dir() as directory:
+        path = directory / "weights"
+        subprocess.run([harness.TORCH113.python, BENCH / "measure_model.py", "--model", "mobilenet_v2", "--weights", path],
+                       check=True, capture_output=True, env=harness.clean_env(), timeout=300)
+        yield path
+
+
+@pytest.fixture
+def torch_lane(torch113, tmp_path):
+    """torch_lane(*arguments): a lane of bench/worker.py with MobileNetV2, after its first passes."""
+    workers, sampler = [], Sampler()
+
+    def start(*arguments):
+        argv = [torch113.python, BENCH / "worker.py", "--model", "mobilenet_v2", *arguments]
+        workers.append(child.Worker(argv, NoGroup(), harness.clean_env(), tmp_path / "log"))
+        lane = lanes.Lane(arguments[1], workers[-1], sampler, 60)
+        lane.build(120)
+        lane.warm_up()
+        lane.require()
+        return lane
+    yield start
+    for worker in workers:
+        worker.close()
+    sampler.close()
+
+
+@pytest.mark.parametrize("pass_bytes, passes", [
+    (5_500_000, 40),    # no whole number of requests, and far less than there is time for
+    (300_000_000, 20),  # far more: it waits, as whoever has to read it would
+    (0, 10)])
+def test_what_is_read_beside(torch_lane, weights, pass_bytes, passes):
+    """As much as it should be, and nothing else changes: the same outputs, without a thread of its own."""
+    lane = torch_lane("--variant", "beside", "--weights", weights, "--pass-bytes", str(pass_bytes), "--helper",
+                      harness.LIBRARY.parent / "libbench-beside.so")
+    lane.round(passes)
+    assert lane.ended is None, lane.worker.log_tail()
+    assert abs(lane.read_bytes_per_pass() - pass_bytes) <= 0.05 * pass_bytes
+    plain = torch_lane("--variant", "plain")
+    plain.round(lanes.INPUTS)
+    assert lane.same_bits(plain.hashes)
+    threads = [len(os.listdir(f"/proc/{each.worker.pid}/task")) for each in (lane, plain)]
+    assert threads[0] == threads[1]
+
+
+def test_reads_that_fail_beside_end_the_program(torch_lane, weights, tmp_path):
+    """Or a shorter file would make a faster bound."""
+    path = weights.parent / "short"
+    path.write_bytes(weights.read_bytes()[:4 * harness.MIB])
+    lane = torch_lane("--variant", "beside", "--weights", path, "--pass-bytes", str(8 * harness.MIB), "--helper",
+                      harness.LIBRARY.parent / "libbench-beside.so")
+    os.truncate(path, harness.MIB)
+    lane.round(5)
+    assert lane.ended == "exit code 1" and "reading beside" in lane.worker.log_tail()
+
+
+def test_the_table_tells_the_bound(directory):
+    """Of reads that cost processor, and of a disk that is slower than that; there is none without the variant."""
+    made = {}
+    for name, seconds in (("plain", 0.010), ("beside", 0.015), ("swapnet", 0.030)):
+        made[name] = lanes.Lane(name, child.Worker(["true"], NoGroup(), None, directory / "log"), Sampler(), 30)
+        made[name].latencies = [seconds]
+    facts = plan.Facts(weight_bytes=8 << 20, streamable_bytes=8 << 20, activation_bytes=0, peak_alloc_bytes=0)
+
+    def cells(name, bandwidth, beside):
+        row = results.row(made[name], "vgg19", 0.5, facts, 4 << 20, [bandwidth], made["plain"], directory / "no-stats",
+                          beside)
+        line = table.markdown([row]).splitlines()[-1].split("|")[1:]
+        found = dict(zip(table.COLUMNS, (cell.strip() for cell in line)))
+        return found["beside"], found["bound"], found["x bound"], found["limit ms"]
+    assert cells("swapnet", 1e9, made["beside"]) == ("15.0", "15.0", "2.00", "10.0")
+    assert cells("swapnet", (4 << 20) / 0.020, made["beside"]) == ("15.0", "20.0", "1.50", "20.0")
+    assert cells("swapnet", 1e9, None) == ("", "", "", "10.0")
+    assert cells("beside", 1e9, made["beside"]) == ("15.0", "15.0", "", "10.0")
+    assert cells("plain", 1e9, made["beside"]) == ("", "", "", "")
+    for lane in made.values():
+        lane.sampler.close()
+        lane.worker.close()
 
 
 SLOWED = """
