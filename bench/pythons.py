@@ -11,6 +11,8 @@ PYTHON_213 = str(ROOT / ".deps" / "torch-2.13" / "bin" / "python")
 # Where scripts/bench puts accelerate and ncnn: apart from the virtual environments of the tests.
 BASELINES = ROOT / "build" / "bench"
 NCNN = BASELINES / "ncnn"
+# And torchvision for PyTorch 2.13, as a PYTHONPATH.
+TORCHVISION_213 = str(BASELINES / "torchvision-2.13")
 
 
 def plain_environment():
