@@ -121,7 +121,8 @@ class Engine:
                 lane.worker.close()
 
     def _start(self, model, series, point, build, budget):
-        label = f"engine-{model}-{plan.point_name(point)}-{series}-{build}".replace(" ", "-").replace("%", "")
+        at = point if point == plan.FITS else f"{point * 100:g}"
+        label = f"engine-{model}-{at}-{series}-{build}".replace(" ", "-")
         argv, env = self._argv(model, series)
         if build == IN_MEMORY:
             env = variants.plain_environment() | env

@@ -38,11 +38,11 @@ def row(given, in_memory, old, new, alone_s, sampler):
     made = {**given, "in_memory_s": memory_s, "old_s": old_s, "new_s": new_s, "ratio": _over(new_s, old_s),
             "paired": _paired(old, new),
             "alone_s": alone_s, "of_alone": _over(new_s, alone_s), "bandwidth": disk, "bound_s": bound,
-            "same_bits": bool(old.same_bits(in_memory.hashes) and new.same_bits(in_memory.hashes)),
             "note": "; ".join(_notes(old, new))}
     for name, lane in (("old", old), ("new", new)):
         made |= {f"{name}_latencies_s": lane.latencies, f"{name}_of_bound": _over(lane.latency(), bound),
                  f"{name}_read": lane.read_bytes_per_pass(), f"{name}_peak_bytes": sampler.peaks(lane.worker.group)["held"],
+                 f"{name}_same_bits": bool(lane.same_bits(in_memory.hashes)),
                  f"{name}_stats": results.read_stats(lane.stats_path)}
     return made
 
@@ -51,13 +51,18 @@ def _ms(seconds):
     return number(seconds and seconds * 1e3, ".1f")
 
 
+def _bits(row):
+    other = [name for name in ("old", "new") if not row[f"{name}_same_bits"]]
+    return f"NO: {', '.join(other)}" if other else "yes"
+
+
 def _cells(row):
     return (row["series"], row["model"], row["point"], mib(row["budget_bytes"]), _ms(row["in_memory_s"]),
             _ms(row["old_s"]), _ms(row["new_s"]), number(row["ratio"], ".3f"), number(row["paired"], ".3f"),
             number(row["of_alone"], ".3f"),
             _ms(row["bound_s"]), number(row["old_of_bound"], ".2f"), number(row["new_of_bound"], ".2f"),
             f"{row['bandwidth'] / 1e6:.0f}", mib(row["must_read_bytes"]), mib(row["old_read"]), mib(row["new_read"]),
-            mib(row["old_peak_bytes"]), mib(row["new_peak_bytes"]), "yes" if row["same_bits"] else "NO", row["note"])
+            mib(row["old_peak_bytes"]), mib(row["new_peak_bytes"]), _bits(row), row["note"])
 
 
 def means(rows):
@@ -76,7 +81,7 @@ def markdown(rows):
 
 
 def _missed(row):
-    if not row["new_s"] or not row["same_bits"]:
+    if not row["new_s"] or not row["new_same_bits"]:
         yield row["note"] or "other bits than the program in memory"
     elif row["series"] == "a" and row["ratio"] and row["ratio"] > GOAL_ROW:
         yield f"{row['ratio']:.3f} times the old build (goal {GOAL_ROW})"

@@ -311,6 +311,39 @@ def test_the_table_tells_the_bound(directory):
         lane.worker.close()
 
 
+def test_two_builds(tmp_path):
+    """What a change of the machine between rounds does to medians it does not do to the rounds' own ratios; and a goal
+    is missed by the new build only."""
+    import engine_table
+    made = {}
+    for name, rounds in (("memory", [[1.0], [1.0], [1.0]]), ("old", [[1.0], [2.0], [9.0]]), ("new", [[0.9], [2.4], [7.2]])):
+        lane = lanes.Lane(name, child.Worker(["true"], NoGroup(), None, tmp_path / "log"), Sampler(), 30)
+        lane.rounds, lane.latencies, lane.hashes = rounds, sum(rounds, []), {0: {"bits"}}
+        lane.stats_path = tmp_path / "no-stats"
+        made[name] = lane
+
+    def row(series, alone_s=None):
+        return engine_table.row({"series": series, "model": "vgg19", "point": "50 %", "budget_bytes": 1 << 20,
+                                 "must_read_bytes": 3_000_000, "bandwidths": [1e6]}, made["memory"], made["old"],
+                                made["new"], alone_s, made["new"].sampler)
+    found = row("a")
+    assert found["ratio"] == pytest.approx(1.2) and found["paired"] == pytest.approx(0.9)
+    assert found["bound_s"] == 3 and found["new_of_bound"] == pytest.approx(0.8)
+    assert engine_table.shortfalls([found])[0] == "a: vgg19 at 50 %: 1.200 times the old build (goal 1.03)"
+    assert engine_table.shortfalls([row("b", 2.0)]) == [
+        "b: vgg19 at 50 %: 1.200 times the same without a second thread (goal 1.03)"]
+    assert not engine_table.shortfalls([row("b", 2.4), row("c")])
+    made["old"].hashes = {0: {"others"}}
+    assert not engine_table.shortfalls([row("c")]) and "| NO: old |" in engine_table.markdown([row("c")])
+    made["new"].hashes = {0: {"others"}}
+    assert engine_table.shortfalls([row("c")])
+    assert "old: no statistics, swapnet was off; new: no statistics" in engine_table.markdown([row("c")])
+    assert engine_table.means([found, {**found, "ratio": 1 / 1.2}]) == {"a": pytest.approx(1)}
+    for lane in made.values():
+        lane.sampler.close()
+        lane.worker.close()
+
+
 SLOWED = """
 import os, pathlib, sys, time
 sys.path.insert(0, {bench!r})
