@@ -42,6 +42,8 @@ def serve(name, threads):
     torch.set_num_threads(threads)
     with torch.no_grad():
         model = models.build_untouched(name)  # random weights take minutes, and their values no time in an inference
+        if name in models.OF_TOKENS:
+            model.model.tie_weights()  # GPT-2's first and last layer; memory of its own for each tensor parts them
         for tensor in model.state_dict().values():
             tensor.fill_(0.01 if tensor.is_floating_point() else 0)
         tensors = {tensor.data_ptr(): tensor for tensor in model.state_dict().values()}
