@@ -12,11 +12,19 @@
 
 #include "swn_huge.h"
 #include "swn_own.h"
+#include "swn_pagemap_proof.h"
 
 /* /proc/self/pagemap, Documentation/admin-guide/mm/pagemap.rst */
 #define PM_PRESENT (1ULL << 63)
 #define PM_SWAPPED (1ULL << 62)
 #define PM_FILE (1ULL << 61)
+
+static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct swn_pages *out);
+
+static int ask(void *s, uintptr_t addr, size_t bytes, struct swn_pages *out)
+{
+    return scan(s, addr, bytes, out);
+}
 
 int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct swn_arena *a)
 {
@@ -27,10 +35,11 @@ int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct 
     if (!s->huge)
         return -ENOMEM;
     s->pagemap_fd = swn_own(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-    int err = s->pagemap_fd < 0 ? -errno : 0;
+    int err = s->pagemap_fd < 0 ? -errno : swn_pagemap_proof(ask, s);
     if (err) {
-        free(s->huge);
+        swn_residency_fini(s);
         s->huge = NULL;
+        s->pagemap_fd = -1;
     }
     return err;
 }

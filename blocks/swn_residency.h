@@ -40,6 +40,7 @@ struct swn_residency {
     unsigned char *huge;           /* of the arena, for each SWN_HUGE: it may be one huge page */
 };
 
+/* -EBADMSG: the page map can be read and does not tell which pages have been written (swn_pagemap_proof.h). */
 int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct swn_arena *a);
 void swn_residency_fini(struct swn_residency *s);
 

@@ -40,6 +40,8 @@ foreach(call malloc calloc realloc mmap mprotect memfd_create ftruncate)
 endforeach()
 set(t_alloc_LINK -Wl,--wrap=swn_verify_memory)
 set(t_pages_LINK -Wl,--wrap=sysconf)
+# What the page map says.
+set(t_pagemap_proof_LINK -Wl,--wrap=pread)
 # What changes while a plan is made without the lock.
 set(t_budget_LINK -Wl,--wrap=swn_policy_make_plan)
 # The disk and the clock.

@@ -178,8 +178,12 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     e->arena_bytes = swn_arena_hi(e->arena) - swn_arena_lo(e->arena);
     err = swn_residency_init(&e->res, e->io, e->arena);
     if (err) {
-        snprintf(why, why_size, "cannot open /proc/self/pagemap: %s; it is needed to see which weights were written",
-                 strerror(-err));
+        if (err == -EBADMSG)
+            snprintf(why, why_size, "/proc/self/pagemap does not tell which pages have been written; stores into "
+                                    "weights would be lost");
+        else
+            snprintf(why, why_size, "cannot use /proc/self/pagemap: %s; it is needed to see which weights were written",
+                     strerror(-err));
         return err;
     }
     e->res.spill = e->spill;

@@ -328,6 +328,12 @@ def odd_gemm():
 
 
 @functools.cache
+def zero_pagemap():
+    """Builds zero_pagemap.c, a preload whose page map says nothing, once per session."""
+    return _built("zero_pagemap")
+
+
+@functools.cache
 def hurry():
     """Builds hurry.c, a preload that has time pass faster for C++, once per session."""
     return _built("hurry", "-ldl")
