@@ -179,8 +179,9 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     err = swn_residency_init(&e->res, e->io, e->arena);
     if (err) {
         if (err == -EBADMSG)
-            snprintf(why, why_size, "/proc/self/pagemap does not tell which pages have been written; stores into "
-                                    "weights would be lost");
+            snprintf(why, why_size,
+                     "/proc/self/pagemap does not tell which pages have been written; stores into "
+                     "weights would be lost");
         else
             snprintf(why, why_size, "cannot use /proc/self/pagemap: %s; it is needed to see which weights were written",
                      strerror(-err));
@@ -352,6 +353,8 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
     if (e->planned && e->planned_other > other && e->planned_other - other > most)
         most = e->planned_other - other;
     if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->node >= 0)
+        return 0;
+    if (r->held) /* the kernel may not have taken the bytes out of them yet */
         return 0;
     /* Room for a plot is planned for. What small tensors exceed the budget by is no reason to let all of this go: the
      * next allocation takes what it has to. */

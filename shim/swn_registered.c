@@ -19,8 +19,8 @@ struct swn_registration {
 static struct swn_registration *all;
 static _Atomic int said;
 
-/* Calls `what` for each tensor that has a byte in [lo, hi), until one returns an error, which is returned. */
-static int each(struct swn_engine *e, uintptr_t lo, uintptr_t hi, int (*what)(struct swn_engine *, struct swn_range *))
+int swn_registered_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
+                        int (*what)(struct swn_engine *, struct swn_range *))
 {
     int err = 0;
     for (uintptr_t at = lo; at < hi && !err;) {
@@ -35,9 +35,7 @@ static int each(struct swn_engine *e, uintptr_t lo, uintptr_t hi, int (*what)(st
     return err;
 }
 
-/* From here on it does not leave, nor has other memory put in its place. It is no weight of the order, whose plan would
- * have a say in that, and counts as what is no weight does. */
-static int hold(struct swn_engine *e, struct swn_range *r)
+int swn_registered_hold(struct swn_engine *e, struct swn_range *r)
 {
     swn_node_remove(e, r);
     swn_behind_recall(e, r);
@@ -59,24 +57,24 @@ static int bring_home(struct swn_engine *e, struct swn_range *r)
     return swn_policy_bring_home(e, r, 0);
 }
 
-static int all_home(struct swn_engine *e, struct swn_range *r)
+int swn_registered_home(struct swn_engine *e, struct swn_range *r)
 {
     int err = r->registered ? bring_home(e, r) : 0;
     return !err && r->registered && atomic_load(&r->state) != SWN_HOME ? -EBUSY : err;
 }
 
-static int release(struct swn_engine *e, struct swn_range *r)
+int swn_registered_release(struct swn_engine *e, struct swn_range *r)
 {
     if (r->registered) {
         r->registered--;
         r->pins--;
     }
-    if (r->orphaned && !r->registered)
+    if (r->orphaned && r->registered == r->held)
         swn_engine_drop(e, r);
     return 0;
 }
 
-static int concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
+int swn_registered_concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
 {
     return swn_engine_running() &&
            ((lo < swn_arena_hi(e->arena) && hi > swn_arena_lo(e->arena)) ||
@@ -89,7 +87,7 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
     struct swn_engine *e = &swn_engine_one;
     uintptr_t lo = (uintptr_t)p, hi = lo + bytes;
     *out = NULL;
-    if (hi <= lo || !concerns_us(e, lo, hi))
+    if (hi <= lo || !swn_registered_concerns_us(e, lo, hi))
         return 0;
     struct swn_registration *r = calloc(1, sizeof *r);
     if (!r)
@@ -100,16 +98,16 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
     pthread_mutex_lock(&e->lock);
     swn_load_expect_no_more(e, 0);
     swn_guest_cover(e, lo, hi);
-    each(e, lo, hi, hold);
+    swn_registered_each(e, lo, hi, swn_registered_hold);
     pthread_mutex_unlock(&e->lock);
     /* A device that shares its bytes would see what the program has this one write there. Who comes to share them now
      * has said so before he looks whether they are held, and is found by this; or he finds that they are. */
     if (e->half)
         e->half->device_part(lo, hi - lo);
     pthread_mutex_lock(&e->lock);
-    int err = each(e, lo, hi, all_home);
+    int err = swn_registered_each(e, lo, hi, swn_registered_home);
     if (err)
-        each(e, lo, hi, release);
+        swn_registered_each(e, lo, hi, swn_registered_release);
     swn_engine_note_peak(e);
     pthread_mutex_unlock(&e->lock);
     swn_hooks_settle();
@@ -126,7 +124,7 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
 
 static void undo(struct swn_engine *e, struct swn_registration *r)
 {
-    each(e, r->lo / SWN_PAGE * SWN_PAGE, r->hi, release);
+    swn_registered_each(e, r->lo / SWN_PAGE * SWN_PAGE, r->hi, swn_registered_release);
     free(r);
 }
 
@@ -181,7 +179,7 @@ void swn_registered_gone(const void *p)
 
 int swn_registered_keeps(struct swn_range *r)
 {
-    r->orphaned = r->registered != 0;
+    r->orphaned = r->registered > r->held;
     return r->orphaned;
 }
 
@@ -192,7 +190,7 @@ void swn_registered_fork_child(struct swn_engine *e)
         free(r);
     }
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        r->registered = 0;
+        r->registered = r->held = 0;
     for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
         next = r->next;
         if (r->orphaned)

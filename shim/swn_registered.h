@@ -30,6 +30,20 @@ int swn_registered_by_us(const void *p);
 /* The driver has let go of what was registered at p. No lock held. */
 void swn_registered_gone(const void *p);
 
+/* The steps of that, for whoever else has pages of tensors (swn_kernel_holds.c). Engine lock held, but for the first.
+ */
+int swn_registered_concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi);
+/* Calls `what` for each tensor that has a byte in [lo, hi), until one returns an error, which is returned. */
+int swn_registered_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
+                        int (*what)(struct swn_engine *, struct swn_range *));
+/* From here on nothing of it leaves, is cut, or has other memory put in its place. It is no weight of the order, whose
+ * plan would have a say in that, and counts as what is no weight does. 0. */
+int swn_registered_hold(struct swn_engine *e, struct swn_range *r);
+/* What is held comes home. 0 or -errno. May release the lock. */
+int swn_registered_home(struct swn_engine *e, struct swn_range *r);
+/* Undoes one hold. 0. */
+int swn_registered_release(struct swn_engine *e, struct swn_range *r);
+
 /* A tensor is freed. 1: not yet, something of it is registered. Engine lock held. */
 int swn_registered_keeps(struct swn_range *r);
 void swn_registered_fork_child(struct swn_engine *e);

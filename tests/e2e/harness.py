@@ -334,6 +334,12 @@ def zero_pagemap():
 
 
 @functools.cache
+def zero_copy():
+    """Builds zero_copy.c, a library for programs/zero_copy.py, once per session."""
+    return _built("zero_copy")
+
+
+@functools.cache
 def hurry():
     """Builds hurry.c, a preload that has time pass faster for C++, once per session."""
     return _built("hurry", "-ldl")

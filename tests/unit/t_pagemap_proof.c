@@ -187,8 +187,10 @@ static void the_engine_does_not_start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_truth),     cmocka_unit_test(lies),
-        cmocka_unit_test(locked_memory), cmocka_unit_test(a_map_that_cannot_be_read),
+        cmocka_unit_test(the_truth),
+        cmocka_unit_test(lies),
+        cmocka_unit_test(locked_memory),
+        cmocka_unit_test(a_map_that_cannot_be_read),
         cmocka_unit_test(the_engine_does_not_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
