@@ -7,8 +7,14 @@
 #include <sys/mman.h>
 
 #include "swn_huge.h"
+#include "swn_reserve.h"
 
 #define HUGE_GRANULES (SWN_HUGE / SWN_GRANULE)
+/* The part that is open grows by an eighth of itself, and by this at most. */
+#define OPEN_PART 8
+#define OPEN_MOST ((size_t)(64 << 20) / SWN_GRANULE)
+/* So much address space is set apart for the short term at once. */
+#define SHORT_AT_ONCE ((size_t)(8 << 20) / SWN_GRANULE)
 
 /* Free address space, in granules, as two sorted lists: warm pieces (pages in place) and cold ones. The lists are short
  * (activations come and go at the same few places), so a linear best-fit scan beats a tree here. */
@@ -27,14 +33,16 @@ struct swn_plot {
 struct swn_arena {
     uintptr_t base;
     size_t granules;
-    struct hole *warm[2], *cold, *spare_holes; /* warm: by enum swn_term */
-    size_t frontier;     /* the lowest granule that was ever given to the short term */
+    size_t open; /* so many granules, from the first on, are memory; the others are reserved only */
+    int sealed;  /* nothing is handed out any more */
+    struct hole *warm[2], *cold[2], *spare_holes; /* by enum swn_term */
+    unsigned char *term;                          /* of each huge page's addresses: what they are for */
     struct hole *mapped; /* of freed ranges, and not to be used before what is mapped there has gone */
     struct swn_plot *plots;
     size_t warm_granules;
     struct swn_range *first, *last, *spare_ranges;
     uint32_t next_id;
-    _Atomic(struct swn_range *) *owner; /* per granule; reserved address space, touched where used */
+    _Atomic(struct swn_range *) *owner; /* per granule; of those that are not open it can only be read */
     size_t owner_bytes;
     _Atomic(struct swn_guest *) guests; /* never taken out of the list, only used again */
 };
@@ -91,14 +99,6 @@ static struct hole **best_fit(struct hole **list, size_t count)
     return best;
 }
 
-static struct hole **first_fit(struct hole **list, size_t count)
-{
-    for (struct hole **link = list; *link; link = &(*link)->next)
-        if ((*link)->count >= count)
-            return link;
-    return NULL;
-}
-
 static struct hole **last_fit(struct hole **list, size_t count)
 {
     struct hole **last = NULL;
@@ -106,6 +106,14 @@ static struct hole **last_fit(struct hole **list, size_t count)
         if ((*link)->count >= count)
             last = link;
     return last;
+}
+
+static struct hole **first_fit(struct hole **list, size_t count)
+{
+    for (struct hole **link = list; *link; link = &(*link)->next)
+        if ((*link)->count >= count)
+            return link;
+    return NULL;
 }
 
 /* Takes `count` granules from the beginning or the end of a piece. */
@@ -125,25 +133,25 @@ int swn_arena_create(struct swn_arena **out, size_t bytes)
     struct swn_arena *a = calloc(1, sizeof *a);
     if (!a)
         return -ENOMEM;
-    void *base = MAP_FAILED;
-    size_t least = bytes / 64;
-    for (; bytes >= least && bytes >= SWN_GRANULE; bytes /= 2) {
-        base = mmap(NULL, bytes + SWN_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (base != MAP_FAILED)
+    void *base = NULL;
+    for (size_t least = bytes / 64; bytes >= least && bytes >= SWN_GRANULE; bytes /= 2)
+        if ((base = swn_reserve(bytes)))
             break;
-    }
-    if (base == MAP_FAILED) {
+    if (!base) {
         free(a);
         return -ENOMEM;
     }
-    a->base = swn_round_up((uintptr_t)base, SWN_HUGE);
+    a->base = (uintptr_t)base;
     swn_huge_refuse(a->base, bytes);
-    a->granules = a->frontier = bytes / SWN_GRANULE;
+    a->granules = bytes / SWN_GRANULE;
+    a->term = calloc(a->granules / HUGE_GRANULES + 1, 1);
     a->owner_bytes = swn_round_up(a->granules * sizeof *a->owner, SWN_PAGE);
-    void *owner =
-        mmap(NULL, a->owner_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (owner == MAP_FAILED || !(a->cold = hole_new(a, 0, a->granules, NULL))) {
-        munmap(base, bytes + SWN_HUGE);
+    void *owner = swn_reserve_zeros(a->owner_bytes);
+    if (!owner || !a->term || !(a->cold[SWN_LONG_TERM] = hole_new(a, 0, a->granules, NULL))) {
+        swn_reserve_release(base, bytes);
+        if (owner)
+            swn_reserve_release(owner, a->owner_bytes);
+        free(a->term);
         free(a);
         return -ENOMEM;
     }
@@ -155,11 +163,11 @@ int swn_arena_create(struct swn_arena **out, size_t bytes)
 
 void swn_arena_destroy(struct swn_arena *a)
 {
-    munmap((void *)a->base, a->granules * SWN_GRANULE);
-    munmap((void *)a->owner, a->owner_bytes);
+    swn_reserve_release((void *)a->base, a->granules * SWN_GRANULE);
+    swn_reserve_release((void *)a->owner, a->owner_bytes);
     while (a->plots)
         swn_arena_unplot(a, a->plots);
-    struct hole *lists[] = {a->warm[0], a->warm[1], a->cold, a->mapped, a->spare_holes};
+    struct hole *lists[] = {a->warm[0], a->warm[1], a->cold[0], a->cold[1], a->mapped, a->spare_holes};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (struct hole *h = lists[i], *n; h; h = n) {
             n = h->next;
@@ -176,6 +184,7 @@ void swn_arena_destroy(struct swn_arena *a)
             n = r->next;
             free(r);
         }
+    free(a->term);
     free(a);
 }
 
@@ -186,7 +195,38 @@ uintptr_t swn_arena_lo(const struct swn_arena *a)
 
 uintptr_t swn_arena_hi(const struct swn_arena *a)
 {
-    return a->base + a->granules * SWN_GRANULE;
+    return a->base + __atomic_load_n(&a->granules, __ATOMIC_RELAXED) * SWN_GRANULE;
+}
+
+static int open_to(struct swn_arena *a, size_t end)
+{
+    uintptr_t at = a->base + a->open * SWN_GRANULE;
+    size_t bytes = (end - a->open) * SWN_GRANULE;
+    size_t table = a->open * sizeof *a->owner / SWN_PAGE * SWN_PAGE, table_end = end * sizeof *a->owner;
+    int err = swn_reserve_open((char *)a->owner + table, swn_round_up(table_end - table, SWN_PAGE));
+    if (!err)
+        err = swn_reserve_open((void *)at, bytes);
+    if (err)
+        return err;
+    swn_reserve_dump((void *)at, bytes, 1);
+    a->open = end;
+    return 0;
+}
+
+/* Before the granules up to `end` are anybody's. What is open is one mapping, since it only grows, in few steps: by no
+ * more than is needed where that fills it (mlockall) or a limit leaves no room for more. 0 or -errno. */
+static int open_upto(struct swn_arena *a, size_t end)
+{
+    if (end <= a->open)
+        return 0;
+    size_t step = a->open / OPEN_PART, least = swn_round_up(end, HUGE_GRANULES);
+    step = step < OPEN_MOST ? step : OPEN_MOST;
+    size_t most = swn_round_up(a->open + step, HUGE_GRANULES);
+    least = least < a->granules ? least : a->granules;
+    most = most < least ? least : most < a->granules ? most : a->granules;
+    if (most > least && !swn_reserve_is_locked((void *)(a->base + a->open * SWN_GRANULE)) && !open_to(a, most))
+        return 0;
+    return open_to(a, least);
 }
 
 /* Where a tensor goes: `warm` granules of a warm piece, and `cold` ones that lie before or behind it. */
@@ -196,8 +236,7 @@ struct site {
 };
 
 /* The smallest warm piece that will do; else the largest one that will together with the cold space next to it; else
- * cold space: for the long term first-fit from the lowest address, so that parameters allocated in a row lie in a row,
- * for the short term from the highest. 0 when there is none. */
+ * cold space, first-fit from the lowest address: parameters allocated in a row lie in a row. 0 when there is none. */
 static int find_site(struct swn_arena *a, size_t count, enum swn_term term, struct site *out)
 {
     struct hole **best = best_fit(&a->warm[term], count);
@@ -207,7 +246,7 @@ static int find_site(struct swn_arena *a, size_t count, enum swn_term term, stru
         out->warm = count;
         return 1;
     }
-    struct hole **warm = &a->warm[term], **cold = &a->cold;
+    struct hole **warm = &a->warm[term], **cold = &a->cold[term];
     while (*warm && *cold) { /* both lists ascend: neighbours meet */
         size_t warm_end = (*warm)->at + (*warm)->count, cold_end = (*cold)->at + (*cold)->count;
         int before = cold_end == (*warm)->at, behind = warm_end == (*cold)->at;
@@ -226,12 +265,43 @@ static int find_site(struct swn_arena *a, size_t count, enum swn_term term, stru
     }
     if (out->warm)
         return 1;
-    *out = (struct site){.cold_from = term == SWN_LONG_TERM ? first_fit(&a->cold, count) : last_fit(&a->cold, count),
-                         .cold = count};
+    *out = (struct site){.cold_from = first_fit(&a->cold[term], count), .cold = count};
     if (out->cold_from)
-        out->at = term == SWN_LONG_TERM ? (*out->cold_from)->at
-                                        : (*out->cold_from)->at + (*out->cold_from)->count - count;
+        out->at = (*out->cold_from)->at;
     return out->cold_from != NULL;
+}
+
+/* Takes whole huge pages' addresses for the short term, at least `count` granules: *at. 0 when there are none. */
+static int set_apart(struct swn_arena *a, size_t count, size_t *at)
+{
+    count = swn_round_up(count, HUGE_GRANULES);
+    struct hole **from = &a->cold[SWN_LONG_TERM];
+    while (*from && (*at = swn_round_up((*from)->at, HUGE_GRANULES)) + count > (*from)->at + (*from)->count)
+        from = &(*from)->next;
+    struct hole *h = *from, *before = h && *at > h->at ? hole_new(a, h->at, *at - h->at, h) : NULL;
+    if (!h || (*at > h->at && !before))
+        return 0;
+    if (before)
+        *from = before, from = &before->next;
+    h->count -= *at + count - h->at;
+    h->at = *at + count;
+    if (!h->count)
+        hole_drop(a, from);
+    memset(a->term + *at / HUGE_GRANULES, SWN_SHORT_TERM, count / HUGE_GRANULES);
+    return 1;
+}
+
+/* As find_site. What is for the short term gets space of its own; where there is no more, either takes the other's. */
+static int find_room(struct swn_arena *a, size_t count, enum swn_term term, struct site *out)
+{
+    size_t at, apart = count > SHORT_AT_ONCE ? count : SHORT_AT_ONCE;
+    if (find_site(a, count, term, out))
+        return 1;
+    if (term == SWN_SHORT_TERM && (set_apart(a, apart, &at) || set_apart(a, apart = count, &at))) {
+        hole_add(a, &a->cold[SWN_SHORT_TERM], at, swn_round_up(apart, HUGE_GRANULES));
+        return find_site(a, count, term, out);
+    }
+    return find_site(a, count, term == SWN_LONG_TERM ? SWN_SHORT_TERM : SWN_LONG_TERM, out);
 }
 
 /* Bytes of a tensor there that are counted as new. */
@@ -275,6 +345,47 @@ static void link_last(struct swn_arena *a, struct swn_range *r)
     a->last = r;
 }
 
+size_t swn_arena_used(const struct swn_arena *a)
+{
+    const struct hole *last = a->cold[SWN_LONG_TERM];
+    while (last && last->next)
+        last = last->next;
+    return (last && last->at + last->count == a->granules ? last->at : a->granules) * SWN_GRANULE;
+}
+
+void swn_arena_shrink(struct swn_arena *a, size_t bytes)
+{
+    size_t used = swn_arena_used(a) / SWN_GRANULE, to = bytes / SWN_GRANULE, was = a->granules;
+    to = to > used ? to : used;
+    if (to >= was)
+        return;
+    struct hole **last = &a->cold[SWN_LONG_TERM];
+    while ((*last)->next)
+        last = &(*last)->next;
+    hole_take(a, last, was - to, 1);
+    /* Before the addresses are somebody else's. */
+    __atomic_store_n(&a->granules, to, __ATOMIC_SEQ_CST);
+    a->open = a->open < to ? a->open : to;
+    swn_reserve_release((void *)(a->base + to * SWN_GRANULE), (was - to) * SWN_GRANULE);
+}
+
+static void close_holes(const struct swn_arena *a, const struct hole *h)
+{
+    for (; h && h->at < a->open; h = h->next) {
+        size_t end = h->at + h->count < a->open ? h->at + h->count : a->open;
+        swn_reserve_close((void *)(a->base + h->at * SWN_GRANULE), (end - h->at) * SWN_GRANULE);
+    }
+}
+
+void swn_arena_seal(struct swn_arena *a)
+{
+    a->sealed = 1;
+    close_holes(a, a->cold[SWN_LONG_TERM]);
+    close_holes(a, a->cold[SWN_SHORT_TERM]);
+    for (const struct swn_plot *p = a->plots; p; p = p->next)
+        close_holes(a, p->cold);
+}
+
 /* A range for granules that have been taken out of the lists. `warm`: some of them have pages. */
 static void range_begin(struct swn_arena *a, struct swn_range *r, size_t at, size_t len, int warm)
 {
@@ -296,19 +407,17 @@ struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, enum swn_term
     if (!len || len > a->granules * SWN_GRANULE)
         return NULL;
     struct site site;
-    if (!find_site(a, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE, term, &site))
+    size_t count = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE;
+    if (a->sealed || !find_room(a, count, term, &site) || open_upto(a, site.at + count))
         return NULL;
     struct swn_range *r = range_new(a);
     if (!r)
         return NULL;
     if (site.warm)
         hole_take(a, site.warm_from, site.warm, 0);
-    if (site.cold) /* before the warm piece, and for the short term: its end */
-        hole_take(a, site.cold_from, site.cold,
-                  site.warm ? (*site.cold_from)->at < site.at : term == SWN_SHORT_TERM);
+    if (site.cold) /* before the warm piece: its end */
+        hole_take(a, site.cold_from, site.cold, site.warm && (*site.cold_from)->at < site.at);
     a->warm_granules -= site.warm;
-    if (term == SWN_SHORT_TERM && site.at < a->frontier)
-        a->frontier = site.at;
     range_begin(a, r, site.at, len, site.warm != 0);
     *fresh = fresh_bytes(&site, len);
     return r;
@@ -323,6 +432,11 @@ static void range_drop(struct swn_arena *a, struct swn_range *r)
     r->id = 0;
     r->next = a->spare_ranges;
     a->spare_ranges = r;
+}
+
+static enum swn_term term_of(const struct swn_arena *a, size_t at)
+{
+    return a->term[at / HUGE_GRANULES] ? SWN_SHORT_TERM : SWN_LONG_TERM;
 }
 
 static struct swn_plot *plot_of(struct swn_arena *a, size_t at)
@@ -343,8 +457,8 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
     struct swn_plot *p = plot_of(a, at);
     if (p)
         p->taken -= count;
-    struct hole **own = &a->warm[at < a->frontier ? SWN_LONG_TERM : SWN_SHORT_TERM];
-    hole_add(a, p ? warm ? &p->warm : &p->cold : warm ? own : &a->cold, at, count);
+    enum swn_term term = term_of(a, at);
+    hole_add(a, p ? warm ? &p->warm : &p->cold : warm ? &a->warm[term] : &a->cold[term], at, count);
     if (warm)
         a->warm_granules += count;
 }
@@ -367,7 +481,8 @@ int swn_arena_take_mapped(struct swn_arena *a, struct swn_piece *out)
 
 void swn_arena_unmapped(struct swn_arena *a, const struct swn_piece *piece)
 {
-    hole_add(a, &a->cold, (piece->addr - a->base) / SWN_GRANULE, piece->bytes / SWN_GRANULE);
+    size_t at = (piece->addr - a->base) / SWN_GRANULE;
+    hole_add(a, &a->cold[term_of(a, at)], at, piece->bytes / SWN_GRANULE);
 }
 
 /* From one pair of lists. */
@@ -389,8 +504,8 @@ static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, siz
 
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
 {
-    return trim(a, &a->warm[SWN_LONG_TERM], &a->cold, bytes, out) ||
-           trim(a, &a->warm[SWN_SHORT_TERM], &a->cold, bytes, out);
+    return trim(a, &a->warm[SWN_LONG_TERM], &a->cold[SWN_LONG_TERM], bytes, out) ||
+           trim(a, &a->warm[SWN_SHORT_TERM], &a->cold[SWN_SHORT_TERM], bytes, out);
 }
 
 int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out)
@@ -413,7 +528,7 @@ void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p)
     }
     while (p->cold) {
         size_t count = p->cold->count;
-        hole_add(a, &a->cold, hole_take(a, &p->cold, count, 0), count);
+        hole_add(a, &a->cold[SWN_SHORT_TERM], hole_take(a, &p->cold, count, 0), count);
     }
     free(p);
 }
@@ -506,34 +621,29 @@ static void cut_out(struct swn_arena *a, struct hole **link, size_t at, size_t c
 
 struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes)
 {
-    size_t count = swn_round_up(bytes, SWN_GRANULE) / SWN_GRANULE, at = 0;
-    size_t align = count < HUGE_GRANULES ? 1 : HUGE_GRANULES;
-    const struct hole *from = NULL;
-    for (const struct hole *h = count ? a->cold : NULL; h; h = h->next) {
-        size_t last = h->count < count ? 0 : (h->at + h->count - count) / align * align;
-        if (h->count >= count && last >= h->at) /* the highest that will do */
-            from = h, at = last;
-    }
-    struct hole *spare = from ? hole_new(a, 0, 0, NULL) : NULL, *own = spare ? hole_new(a, at, count, NULL) : NULL;
+    size_t count = swn_round_up(bytes, SWN_GRANULE) / SWN_GRANULE, at;
+    struct hole *own = count ? hole_new(a, 0, count, NULL) : NULL;
     struct swn_plot *p = own ? calloc(1, sizeof *p) : NULL;
-    if (p) {
-        cut_out(a, &a->cold, at, count, &spare);
-        a->frontier = at < a->frontier ? at : a->frontier;
+    if (p && set_apart(a, count, &at)) {
+        own->at = at;
         *p = (struct swn_plot){.at = at, .count = count, .cold = own, .next = a->plots};
         a->plots = p;
-    } else if (own) {
-        hole_drop(a, &own);
+        if (count % HUGE_GRANULES)
+            hole_add(a, &a->cold[SWN_SHORT_TERM], at + count, HUGE_GRANULES - count % HUGE_GRANULES);
+        return p;
     }
-    if (spare)
-        hole_drop(a, &spare);
-    return p;
+    if (own)
+        hole_drop(a, &own);
+    free(p);
+    return NULL;
 }
 
 struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t at, size_t len, size_t *fresh)
 {
     size_t first = p->at + at / SWN_GRANULE, count = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE;
     size_t warm = overlap(p->warm, first, count), cold = overlap(p->cold, first, count);
-    struct hole *spare = count && warm + cold == count ? hole_new(a, 0, 0, NULL) : NULL;
+    int free = count && warm + cold == count && !a->sealed && !open_upto(a, first + count);
+    struct hole *spare = free ? hole_new(a, 0, 0, NULL) : NULL;
     struct swn_range *r = spare ? range_new(a) : NULL;
     if (r) {
         cut_out(a, &p->warm, first, count, &spare);
@@ -602,9 +712,10 @@ struct swn_guest *swn_arena_guest(const struct swn_arena *a, uintptr_t addr)
 struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t hi)
 {
     size_t bytes = swn_round_up((hi - lo) / SWN_PAGE * sizeof *a->owner, SWN_PAGE);
-    /* Nobody else has a part of any of its chunks. */
+    /* They are only a place to be named by: at the end, so that nothing is opened for them. Nobody else has a part of
+     * any of its chunks. */
     size_t count = swn_round_up(hi - lo, SWN_GRANULE) / SWN_GRANULE + 3 * HUGE_GRANULES;
-    struct hole **place = first_fit(&a->cold, count);
+    struct hole **place = last_fit(&a->cold[SWN_LONG_TERM], count);
     if (!place)
         return NULL;
     struct swn_guest *g = atomic_load(&a->guests);
@@ -623,7 +734,7 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
         g->next = atomic_load(&a->guests);
         atomic_store(&a->guests, g);
     }
-    g->at = hole_take(a, place, count, 0);
+    g->at = hole_take(a, place, count, 1);
     g->granules = count;
     g->place = swn_round_up(g->at * SWN_GRANULE, SWN_HUGE) + lo % SWN_HUGE;
     g->lo = lo;
@@ -633,7 +744,7 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
 
 void swn_arena_leave(struct swn_arena *a, struct swn_guest *g)
 {
-    hole_add(a, &a->cold, g->at, g->granules);
+    hole_add(a, &a->cold[SWN_LONG_TERM], g->at, g->granules);
     __atomic_store_n(&g->hi, 0, __ATOMIC_RELEASE);
     madvise((void *)g->owner, g->owner_bytes, MADV_DONTNEED);
 }

@@ -4,10 +4,11 @@
  * model lie in layer order. Address space is handed out in granules; memory is counted in pages. A freed range may keep
  * its pages ("warm"): the next tensor that fits takes them over without a fault and without zeroing.
  *
- * Pure bookkeeping: the arena calls mmap once, to reserve, and never touches, maps or drops a page itself; the caller
- * does what `swn_arena_*` tells it to. Not thread-safe, except swn_arena_find, which may race with everything (a signal
- * handler uses it) and then sees the old or the new owner of an address. Errors are -errno. Range descriptors belong to
- * the arena and are never given back to the system, so that a racing reader never follows a dead pointer.
+ * Pure bookkeeping: the arena reserves, and opens what it hands out for the first time (swn_reserve.h), but never
+ * touches, maps or drops a page itself; the caller does what `swn_arena_*` tells it to. Not thread-safe, except
+ * swn_arena_find, which may race with everything (a signal handler uses it) and then sees the old or the new owner of
+ * an address. Errors are -errno. Range descriptors belong to the arena and are never given back to the system, so that
+ * a racing reader never follows a dead pointer.
  */
 #ifndef SWN_ARENA_H
 #define SWN_ARENA_H
@@ -111,6 +112,13 @@ int swn_arena_create(struct swn_arena **out, size_t bytes);
 void swn_arena_destroy(struct swn_arena *a);
 uintptr_t swn_arena_lo(const struct swn_arena *a);
 uintptr_t swn_arena_hi(const struct swn_arena *a);
+
+/* So far its address space has been given to tensors, plots and guests. */
+size_t swn_arena_used(const struct swn_arena *a);
+/* Gives back address space from there on, or from `bytes` on if that is more: swn_arena_hi is lower then. */
+void swn_arena_shrink(struct swn_arena *a, size_t bytes);
+/* Hands out nothing any more, and closes what is free and has no pages. */
+void swn_arena_seal(struct swn_arena *a);
 
 /* A piece of address space to be used or dropped. */
 struct swn_piece {

@@ -7,11 +7,16 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "swn_arena.h"
 #include "swn_huge.h"
 #include "swn_random.h"
+#include "swn_smaps.h"
 
 #define GRANULES 1024
 #define ARENA (GRANULES * SWN_GRANULE)
@@ -635,6 +640,94 @@ static void plots(void **state)
     assert_null(swn_arena_plot(a, 1));
 }
 
+/* Memory that the process may write, in KiB. */
+static long data_kib(void)
+{
+    char line[128];
+    long kib = -1;
+    FILE *f = fopen("/proc/self/status", "re");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (!strncmp(line, "VmData:", 7))
+            kib = strtol(line + 7, NULL, 10);
+    fclose(f);
+    return kib;
+}
+
+/* What is not handed out yet is no memory of the process: not before, and not much more than what is. */
+static void opens_as_it_goes(void **state)
+{
+    (void)state;
+    struct swn_arena *a;
+    long before = data_kib(), given = 0;
+    assert_int_equal(swn_arena_create(&a, (size_t)4 << 30), 0);
+    assert_true(data_kib() - before < 1024);
+    for (int i = 0; i < 300; i++) {
+        size_t len = SWN_GRANULE * (1 + (size_t)i % 40);
+        struct swn_range *r = take(a, len);
+        *(volatile char *)(r->addr + len - 1) = 1;
+        given += (long)(r->span >> 10);
+        assert_true(data_kib() - before <= given + given / 8 + 4096 + 1024);
+        assert_true(swn_smaps_kib(swn_arena_lo(a), "Size") >= given); /* one mapping */
+        assert_null(swn_arena_find(a, swn_arena_hi(a) - 1));
+    }
+    struct swn_plot *p = swn_arena_plot(a, 100 * SWN_GRANULE);
+    size_t fresh;
+    struct swn_range *r = swn_plot_alloc(a, p, 60 * SWN_GRANULE, 40 * SWN_GRANULE, &fresh);
+    assert_non_null(r);
+    *(volatile char *)(r->addr + r->span - 1) = 1;
+    swn_arena_destroy(a);
+    assert_true(data_kib() - before < 1024);
+}
+
+/* A guest's place is only a name: nothing is opened for it, nor behind it. */
+static void guests_open_nothing(void **state)
+{
+    (void)state;
+    struct swn_arena *a;
+    assert_int_equal(swn_arena_create(&a, (size_t)4 << 30), 0);
+    long before = data_kib();
+    assert_non_null(swn_arena_invite(a, (uintptr_t)1 << 40, ((uintptr_t)1 << 40) + ((uintptr_t)2 << 30)));
+    assert_int_equal(take(a, SWN_GRANULE)->addr, swn_arena_lo(a));
+    assert_true(data_kib() - before < 16384); /* the guest's table, and what the tensor's granule lies in */
+    swn_arena_destroy(a);
+}
+
+static int is_mapped(uintptr_t at)
+{
+    unsigned char in;
+    return !mincore((void *)at, SWN_PAGE, &in);
+}
+
+static void gives_space_back(void **state)
+{
+    struct swn_arena *a = *state;
+    struct swn_range *r = take(a, 100 * SWN_GRANULE), *s = take(a, 100 * SWN_GRANULE);
+    uintptr_t lo = swn_arena_lo(a), hi = swn_arena_hi(a);
+    size_t fresh;
+    assert_int_equal(swn_arena_used(a), 200 * SWN_GRANULE);
+    swn_arena_shrink(a, 300 * SWN_GRANULE);
+    assert_int_equal(swn_arena_hi(a), lo + 300 * SWN_GRANULE);
+    assert_true(is_mapped(lo + 300 * SWN_GRANULE - SWN_PAGE));
+    assert_false(is_mapped(lo + 300 * SWN_GRANULE));
+    assert_false(is_mapped(hi - SWN_PAGE));
+    assert_null(swn_arena_find(a, hi - SWN_PAGE));
+    assert_null(swn_arena_alloc(a, 101 * SWN_GRANULE, &fresh));
+    memset((void *)take(a, 100 * SWN_GRANULE)->addr, 1, 100 * SWN_GRANULE);
+    swn_arena_shrink(a, 0); /* all of it is in use */
+    assert_int_equal(swn_arena_hi(a), lo + 300 * SWN_GRANULE);
+    swn_arena_free(a, r, 0);
+    memset((void *)s->addr, 2, s->len);
+    swn_arena_seal(a);
+    assert_null(swn_arena_alloc(a, SWN_GRANULE, &fresh));
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], (void *)lo, 1), -1); /* closed */
+    assert_int_equal(write(ends[1], (void *)s->addr, 1), 1);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -650,6 +743,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(guests, setup, teardown),
         cmocka_unit_test_setup_teardown(plots, setup, teardown),
         cmocka_unit_test_setup_teardown(stress, setup, teardown),
+        cmocka_unit_test(opens_as_it_goes),
+        cmocka_unit_test(guests_open_nothing),
+        cmocka_unit_test_setup_teardown(gives_space_back, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
