@@ -13,6 +13,7 @@
 #include "swn_huge.h"
 #include "swn_own.h"
 #include "swn_pagemap_proof.h"
+#include "swn_reserve.h"
 
 /* /proc/self/pagemap, Documentation/admin-guide/mm/pagemap.rst */
 #define PM_PRESENT (1ULL << 63)
@@ -105,7 +106,7 @@ static void parted(struct swn_residency *s, uintptr_t at, uintptr_t end)
 void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes)
 {
     part_with(s, at, at + bytes);
-    madvise((void *)at, bytes, MADV_DONTNEED);
+    swn_reserve_drop((void *)at, bytes);
     parted(s, at, at + bytes);
     swn_huge_refuse(at, bytes); /* whoever gets it next may have other neighbours there */
 }
@@ -190,6 +191,8 @@ static int map_bytes(struct swn_residency *s, const struct swn_range *r, uintptr
         parted(s, addr, addr + size);
     if (!err && r->guest) /* as the rest of the program's mapping is */
         madvise((void *)addr, size, MADV_RANDOM);
+    if (!err && !r->guest)
+        swn_reserve_dump((void *)addr, size, 0);
     return err;
 }
 
@@ -473,6 +476,7 @@ int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard
             atomic_fetch_or((_Atomic unsigned char *)page, 0);
         if (swn_residency_unmapped(s, r) < size)
             madvise((void *)r->addr, size, MADV_DOFORK);
+        swn_reserve_dump((void *)r->addr, size, 1);
     }
     swn_residency_forget(s, r);
     forget_extent(s, r);
@@ -538,6 +542,14 @@ static void populate(uintptr_t addr, size_t bytes)
 #endif
     for (uintptr_t page = addr; page < addr + bytes; page += SWN_PAGE)
         (void)*(volatile unsigned char *)page;
+}
+
+/* A child must not see frames: we reuse them. Its fork handler maps the extents into the hole. Nor is what the file has
+ * in core dumps. */
+static void leave_out(void *at, size_t bytes)
+{
+    madvise(at, bytes, MADV_DONTFORK);
+    swn_reserve_dump(at, bytes, 0);
 }
 
 static int can_be_mapped(const struct swn_part *p)
@@ -621,8 +633,8 @@ void swn_residency_publish(struct swn_residency *s, struct swn_frame *f, struct 
             }
         }
         err = swn_pool_map(s->pool, f, f->parts[st.first].at, st.bytes, (void *)st.addr);
-        if (!err) /* A child must not see frames: we reuse them. Its fork handler maps the extents into the hole. */
-            madvise((void *)st.addr, st.bytes, MADV_DONTFORK);
+        if (!err)
+            leave_out((void *)st.addr, st.bytes);
         for (unsigned i = st.first; i < st.end; i++)
             f->parts[i].mapped = !err;
         s->mappings++;
