@@ -12,47 +12,39 @@
 #include "swn_arena.h"
 #include "swn_huge.h"
 #include "swn_own.h"
+#include "swn_reserve.h"
 
 /* After so many refusals the memory is too fragmented, or the kernel too old. */
 #define REFUSALS_MOST 3
-/* Of the reserved addresses so much more gets a table of slots at a time. */
-#define FIRST_SLOTS 64
+/* Addresses for so many bytes of frames are reserved at a time. */
+#define SLAB ((size_t)64 << 20)
 
 enum slot { SLOT_EMPTY, SLOT_FREE, SLOT_TAKEN };
 
 struct swn_pool {
     int fd;
     size_t unit, chunks;
-    char *at;         /* the fetcher's mapping, where slots have memory */
-    size_t room;      /* of addresses */
-    unsigned char *slots;
-    size_t slot_count, slot_room, free, taken, kept;
+    char **slabs; /* the fetcher's mappings, where slots have memory */
+    size_t slab_count;
+    unsigned char *slots; /* of all slabs */
+    size_t slot_count, free, taken, kept;
     struct swn_chunk *table; /* reserved addresses, touched where used */
     struct swn_frame *first, *last, *spare;
     unsigned refusals;
     int huge;
 };
 
-static void *reserve(size_t bytes, int prot)
-{
-    void *at = mmap(NULL, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at != MAP_FAILED)
-        madvise(at, bytes, MADV_DONTDUMP);
-    return at;
-}
-
 int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks)
 {
     struct swn_pool *p = calloc(1, sizeof *p);
     if (!p)
         return -ENOMEM;
-    *p = (struct swn_pool){.unit = unit, .chunks = chunks, .room = chunks * unit + SWN_HUGE, .huge = unit == SWN_HUGE};
+    *p = (struct swn_pool){.unit = unit, .chunks = chunks, .huge = unit == SWN_HUGE};
     p->fd = swn_own(memfd_create("swapnet-pool", MFD_CLOEXEC));
-    p->at = reserve(p->room, PROT_NONE);
-    p->table = reserve(chunks * sizeof *p->table, PROT_READ | PROT_WRITE);
-    int err = p->fd < 0 || (void *)p->at == MAP_FAILED || (void *)p->table == MAP_FAILED ? -errno : 0;
-    if (!err && ftruncate(p->fd, (off_t)(chunks * unit)))
-        err = -errno;
+    int err = p->fd < 0 ? -errno : 0;
+    p->table = calloc(chunks, sizeof *p->table); /* touched where used */
+    if (!err && !p->table)
+        err = -ENOMEM;
     if (err) {
         swn_pool_destroy(p);
         return err;
@@ -63,10 +55,10 @@ int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks)
 
 void swn_pool_destroy(struct swn_pool *p)
 {
-    if ((void *)p->at != MAP_FAILED)
-        munmap(p->at, p->room);
-    if ((void *)p->table != MAP_FAILED)
-        munmap(p->table, p->chunks * sizeof *p->table);
+    for (size_t i = 0; i < p->slab_count; i++)
+        swn_reserve_release(p->slabs[i], SLAB);
+    free(p->slabs);
+    free(p->table);
     if (p->fd >= 0)
         swn_own_close(p->fd);
     struct swn_frame *lists[] = {p->first, p->spare};
@@ -92,7 +84,8 @@ struct swn_chunk *swn_pool_chunk(struct swn_pool *p, uint64_t chunk)
 
 static char *slot_at(const struct swn_pool *p, size_t slot)
 {
-    return (char *)swn_round_up((uintptr_t)p->at, SWN_HUGE) + slot * p->unit;
+    size_t each = SLAB / p->unit;
+    return p->slabs[slot / each] + slot % each * p->unit;
 }
 
 /* By address where the program has closed the descriptor; locked pages (mlockall) go by descriptor only. */
@@ -103,14 +96,25 @@ static void punch(const struct swn_pool *p, size_t slot)
         madvise(slot_at(p, slot), p->unit, MADV_REMOVE);
 }
 
-static int grow_slots(struct swn_pool *p)
+/* Addresses for more slots. */
+static int add_slab(struct swn_pool *p)
 {
-    size_t room = p->slot_room ? 2 * p->slot_room : FIRST_SLOTS;
-    unsigned char *slots = realloc(p->slots, room);
+    size_t each = SLAB / p->unit, n = p->slab_count + 1;
+    unsigned char *slots = realloc(p->slots, n * each);
     if (!slots)
         return -ENOMEM;
     p->slots = slots;
-    p->slot_room = room;
+    char **slabs = realloc(p->slabs, n * sizeof *slabs);
+    if (!slabs)
+        return -ENOMEM;
+    p->slabs = slabs;
+    if (!swn_owns(p->fd) || ftruncate(p->fd, (off_t)(n * SLAB)))
+        return -EBADF;
+    if (!(slabs[n - 1] = swn_reserve(SLAB)))
+        return -ENOMEM;
+    memset(slots + p->slot_count, SLOT_EMPTY, each);
+    p->slab_count = n;
+    p->slot_count += each;
     return 0;
 }
 
@@ -120,11 +124,10 @@ static int fill_slot(struct swn_pool *p, size_t slot)
     char *at = slot_at(p, slot);
     if (!swn_owns(p->fd))
         return -EBADF;
-    if (mmap(at, p->unit, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, p->fd,
-             (off_t)(slot * p->unit)) == MAP_FAILED)
-        return -errno;
+    int err = swn_reserve_open_file(at, p->unit, PROT_READ | PROT_WRITE, p->fd, slot * p->unit);
+    if (err)
+        return err;
     madvise(at, p->unit, MADV_DONTFORK);
-    madvise(at, p->unit, MADV_DONTDUMP);
     if (p->huge && p->refusals < REFUSALS_MOST && swn_huge_collapse(at, p->unit) && ++p->refusals == REFUSALS_MOST)
         p->huge = 0;
     return 0;
@@ -137,12 +140,10 @@ static int find_slot(struct swn_pool *p, size_t *out)
     size_t slot = 0;
     while (slot < p->slot_count && p->slots[slot] != want)
         slot++;
-    if (slot == p->chunks)
-        return -ENOMEM;
     if (slot == p->slot_count) {
-        if (p->slot_count == p->slot_room && grow_slots(p))
-            return -ENOMEM;
-        p->slots[p->slot_count++] = SLOT_EMPTY;
+        int err = add_slab(p);
+        if (err)
+            return err;
     }
     if (p->slots[slot] == SLOT_EMPTY) {
         int err = fill_slot(p, slot);
@@ -229,7 +230,7 @@ size_t swn_pool_trim(struct swn_pool *p, size_t n)
         if (p->slots[slot] != SLOT_FREE)
             continue;
         punch(p, slot);
-        mmap(slot_at(p, slot), p->unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        swn_reserve_close(slot_at(p, slot), p->unit);
         p->slots[slot] = SLOT_EMPTY;
         p->free--;
         done++;

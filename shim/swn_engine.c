@@ -26,6 +26,7 @@
 #include "swn_populate.h"
 #include "swn_record.h"
 #include "swn_registered.h"
+#include "swn_reserve.h"
 #include "swn_size.h"
 #include "swn_stats_json.h"
 #include "swn_thread.h"
@@ -100,8 +101,7 @@ static void start_control(struct swn_engine *e)
         e->control = NULL; /* no directory for it: status does not list us, nothing else is lost */
 }
 
-/* Address space in use, or 0 when /proc does not tell. */
-static size_t mapped_bytes(void)
+size_t swn_engine_mapped_bytes(void)
 {
     char text[32] = "";
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -117,10 +117,9 @@ static size_t arena_bytes(void)
     struct rlimit lim;
     if (getrlimit(RLIMIT_AS, &lim) || lim.rlim_cur == RLIM_INFINITY)
         return ARENA_BYTES;
-    /* A program under ulimit -v gets a share of what is left of it: the pool will want that and more, and the math
-     * libraries have yet to map their buffers (OpenBLAS tries for ever when it cannot). */
-    size_t used = mapped_bytes(), left = lim.rlim_cur > used ? lim.rlim_cur - used : 0;
-    return left / 4 < ARENA_BYTES ? left / 4 / SWN_GRANULE * SWN_GRANULE : ARENA_BYTES;
+    size_t used = swn_engine_mapped_bytes(), left = lim.rlim_cur > used ? lim.rlim_cur - used : 0;
+    size_t part = left / SWN_SPACE_PART;
+    return part < ARENA_BYTES ? part / SWN_GRANULE * SWN_GRANULE : ARENA_BYTES;
 }
 
 static void absolute(char *path, size_t size)
@@ -141,6 +140,10 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         /* Extents lie at multiples of ours, and could not be mapped; entries of the page map would be other pages'. */
         snprintf(why, why_size, "this kernel has pages of %ld bytes; swapnet works where they have %zu", page,
                  SWN_PAGE);
+        return -ENOTSUP;
+    }
+    if (swn_reserve_all_locked()) {
+        snprintf(why, why_size, "the program has locked its memory (mlockall), and what is locked cannot leave it");
         return -ENOTSUP;
     }
     e->config = *config;
@@ -280,6 +283,8 @@ void *swn_engine_alloc(size_t n, int *strict)
 {
     struct swn_engine *e = &swn_engine_one;
     *strict = 0;
+    if (atomic_load(&e->retired))
+        return NULL;
     pthread_mutex_lock(&e->lock);
     e->allocs++;
     swn_residency_tidy(&e->res);
@@ -352,7 +357,7 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
     size_t most = e->config.budget_bytes / (e->pressed ? 4 : 1), other = swn_policy_other(e) - r->size;
     if (e->planned && e->planned_other > other && e->planned_other - other > most)
         most = e->planned_other - other;
-    if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->node >= 0)
+    if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->node >= 0 || atomic_load(&e->retired))
         return 0;
     if (r->held) /* the kernel may not have taken the bytes out of them yet */
         return 0;

@@ -114,6 +114,7 @@ struct swn_engine {
     struct swn_control *control;
     const struct swn_half *half;
     _Atomic int running;
+    _Atomic int retired;     /* all has come home and nothing leaves any more, see swn_retire.h */
     _Atomic int want_hook;   /* first spill: the operator hook is to be installed by whoever holds no lock */
     _Atomic int want_client; /* a forked child that the daemon does not know yet */
     _Atomic int hook_state;  /* 0 none, 1 being installed, 2 installed, 3 refused */
@@ -200,6 +201,10 @@ struct swn_engine {
     int said_pool, said_over, said_full, said_oversize, said_read, said_store, said_copy, said_closed;
 };
 
+/* Where the address space is limited, tensors get this part of what is left of it: the pool will want that and more,
+ * and the math libraries have yet to map their buffers (OpenBLAS tries for ever when it cannot). */
+#define SWN_SPACE_PART 4
+
 /* What a disk gives, until something has been read. */
 #define SWN_FIRST_BYTES_PER_NS 1.6
 
@@ -231,6 +236,7 @@ void swn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* swn_engine.c */
 size_t swn_engine_resident(struct swn_engine *e);
+size_t swn_engine_mapped_bytes(void); /* the process's address space in use; 0: /proc does not tell */
 void swn_engine_note_peak(struct swn_engine *e);
 /* The end of a tensor that is no weight any more. */
 void swn_engine_drop(struct swn_engine *e, struct swn_range *r);

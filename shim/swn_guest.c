@@ -39,7 +39,7 @@ void swn_guest_looking(size_t len, int fd)
 void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (!swn_engine_running() || len < GUEST_LEAST || !e->half)
+    if (!swn_engine_running() || len < GUEST_LEAST || !e->half || atomic_load(&e->retired))
         return;
     struct swn_extent_file *file = swn_load_mapped(fd);
     int watched = 0;
@@ -119,7 +119,8 @@ void swn_guest_unmapping(void *addr, size_t len)
 static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
 {
     struct swn_guest *g = swn_arena_guest(e->arena, lo);
-    struct swn_range *r = g && hi <= g->hi ? swn_arena_adopt(e->arena, g, lo, hi) : NULL;
+    int may = g && hi <= g->hi && !atomic_load(&e->retired);
+    struct swn_range *r = may ? swn_arena_adopt(e->arena, g, lo, hi) : NULL;
     if (r) {
         g->file->refs++;
         r->alloc_seq = e->seq - SWN_AGED_OPS; /* nobody computes activations into a file */

@@ -397,7 +397,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
 ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (n < SWN_GRANULE / 2 || !swn_engine_owns((uintptr_t)buf) || off < 0)
+    if (n < SWN_GRANULE / 2 || !swn_engine_owns((uintptr_t)buf) || off < 0 || atomic_load(&e->retired))
         return -1;
     struct held_off held;
     hold_off(&held);
@@ -422,7 +422,7 @@ int swn_load_prepare(struct swn_op *op)
     const struct swn_arg *from = &op->args[1];
     struct swn_guest *g = from->word ? NULL : swn_arena_guest(e->arena, from->data);
     op->move_file = NULL;
-    if (!g || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
+    if (!g || atomic_load(&e->retired) || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
         return 0;
     hold_off(&preparing);
     struct source *s = find(e, g->file->fetch.fd, &preparing.before);
@@ -464,7 +464,8 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     struct swn_arg *to = &op->args[0];
     struct swn_range *r = swn_arena_find(e->arena, to->data);
     uint64_t off;
-    if (!to->word || !r || r->addr != to->data || r->len != to->bytes || r->pins || r->readers)
+    if (atomic_load(&e->retired) || !to->word || !r || r->addr != to->data || r->len != to->bytes || r->pins ||
+        r->readers)
         return 0;
     swn_behind_recall(e, r);
     int state = atomic_load(&r->state);

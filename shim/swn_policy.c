@@ -118,6 +118,8 @@ static void lose_spill(struct swn_engine *e)
 /* The pool is made when the first byte has to leave: from then on it is part of what counts. */
 int swn_policy_pool(struct swn_engine *e)
 {
+    if (atomic_load(&e->retired))
+        return -EBUSY;
     if (e->spill && !swn_spill_is_ours(e->spill))
         lose_spill(e);
     if (e->pool && e->spill && e->fetch)
