@@ -340,6 +340,20 @@ def zero_copy():
 
 
 @functools.cache
+def stress(torch):
+    """Builds stress.cpp, a library for programs/stress.py, against that PyTorch, once per session."""
+    done = subprocess.run([torch.python, REPO / "cmake" / "torch_info.py"], capture_output=True, text=True, check=True)
+    info = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    library = pathlib.Path(session_dir("stress")) / f"stress-{torch.name}.so"
+    includes = [flag for path in info["INCLUDES"].split(";") for flag in ("-isystem", path)]
+    standard = "17" if info["MAJOR"] == "1" else "20"
+    subprocess.run(["g++", "-O1", f"-std=c++{standard}", "-DNDEBUG", "-Wall", "-shared", "-fPIC", "-fopenmp", *includes,
+                    f"-D_GLIBCXX_USE_CXX11_ABI={info['CXX11_ABI']}", "-o", library, HERE / "stress.cpp",
+                    info["TORCH_CPU"], info["C10"]], check=True)
+    return library
+
+
+@functools.cache
 def hurry():
     """Builds hurry.c, a preload that has time pass faster for C++, once per session."""
     return _built("hurry", "-ldl")
