@@ -138,6 +138,8 @@ static int find_slot(struct swn_pool *p, size_t *out)
 {
     unsigned char want = p->free ? SLOT_FREE : SLOT_EMPTY;
     size_t slot = 0;
+    if (p->taken == p->chunks)
+        return -ENOMEM;
     while (slot < p->slot_count && p->slots[slot] != want)
         slot++;
     if (slot == p->slot_count) {

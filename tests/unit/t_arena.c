@@ -712,14 +712,14 @@ static void gives_space_back(void **state)
     assert_false(is_mapped(lo + 300 * SWN_GRANULE));
     assert_false(is_mapped(hi - SWN_PAGE));
     assert_null(swn_arena_find(a, hi - SWN_PAGE));
-    assert_null(swn_arena_alloc(a, 101 * SWN_GRANULE, &fresh));
+    assert_null(swn_arena_alloc(a, 101 * SWN_GRANULE, SWN_LONG_TERM, &fresh));
     memset((void *)take(a, 100 * SWN_GRANULE)->addr, 1, 100 * SWN_GRANULE);
     swn_arena_shrink(a, 0); /* all of it is in use */
     assert_int_equal(swn_arena_hi(a), lo + 300 * SWN_GRANULE);
     swn_arena_free(a, r, 0);
     memset((void *)s->addr, 2, s->len);
     swn_arena_seal(a);
-    assert_null(swn_arena_alloc(a, SWN_GRANULE, &fresh));
+    assert_null(swn_arena_alloc(a, SWN_GRANULE, SWN_LONG_TERM, &fresh));
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(write(ends[1], (void *)lo, 1), -1); /* closed */
