@@ -236,6 +236,70 @@ void op_read(struct tensor *t)
     CHECK((uintptr_t)__atomic_load_n(&t->word, __ATOMIC_ACQUIRE) == t->own);
 }
 
+/* Calls `is` for each frame that has bytes of the tensor; 1 as soon as that is not 0. */
+static int some_frame(const struct tensor *t, int (*is)(const struct swn_frame *f, const struct swn_part *p))
+{
+    struct swn_engine *e = &swn_engine_one;
+    int some = 0;
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = swn_arena_find(e->arena, swn_round_up(t->own, SWN_PAGE));
+    struct swn_chunks all = r ? swn_residency_chunks(&e->res, r) : (struct swn_chunks){0};
+    for (uint64_t c = all.first; e->pool && c < all.end; c++) {
+        const struct swn_frame *f = swn_pool_chunk(e->pool, c)->frame;
+        for (unsigned i = 0; f && i < f->n; i++)
+            some |= f->parts[i].range == r && is(f, &f->parts[i]);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return some;
+}
+
+static int any_part(const struct swn_frame *f, const struct swn_part *p)
+{
+    (void)f, (void)p;
+    return 1;
+}
+
+static int mapped_part(const struct swn_frame *f, const struct swn_part *p)
+{
+    (void)f;
+    return p->mapped;
+}
+
+int tensor_in_frames(const struct tensor *t)
+{
+    return some_frame(t, any_part);
+}
+
+int tensor_mapped(const struct tensor *t)
+{
+    return some_frame(t, mapped_part);
+}
+
+int tensor_streams(const struct tensor *t)
+{
+    struct swn_engine *e = &swn_engine_one;
+    int streams = 0;
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = swn_arena_find(e->arena, swn_round_up(t->own, SWN_PAGE));
+    struct swn_chunks all = swn_residency_chunks(&e->res, r);
+    for (uint64_t c = all.first; e->pool && c < all.end; c++)
+        streams |= !swn_pool_chunk(e->pool, c)->keep;
+    pthread_mutex_unlock(&e->lock);
+    return streams;
+}
+
+size_t engine_kept_bytes(void)
+{
+    struct swn_pool *pool = swn_engine_one.pool;
+    return pool ? swn_pool_kept(pool) * swn_pool_unit(pool) : 0;
+}
+
+size_t engine_window_bytes(void)
+{
+    struct swn_pool *pool = swn_engine_one.pool;
+    return pool ? swn_pool_bytes(pool) - engine_kept_bytes() : 0;
+}
+
 size_t op_slices(struct swn_op *op, unsigned index, size_t *bytes, size_t most)
 {
     struct swn_slices kinds[256];

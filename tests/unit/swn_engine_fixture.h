@@ -68,6 +68,16 @@ int tensor_right(const struct tensor *t, uintptr_t at);
 /* The same for `len` bytes from `off`, which are at `at`; both multiples of a cache line. */
 int tensor_right_part(const struct tensor *t, uintptr_t at, size_t off, size_t len);
 
+/* Whether a frame has bytes of it, or they are on their way; whether some are mapped at its address; and whether the
+ * plan has any of it come and go. */
+int tensor_in_frames(const struct tensor *t);
+int tensor_mapped(const struct tensor *t);
+int tensor_streams(const struct tensor *t);
+
+/* Of frames that stay, and of all others. */
+size_t engine_kept_bytes(void);
+size_t engine_window_bytes(void);
+
 /* An operator on n tensors, as the C++ half announces it. */
 void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *uses, unsigned n);
 void op_close(struct swn_op *op);

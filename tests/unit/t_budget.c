@@ -148,9 +148,9 @@ static void grows_past_the_window(void *arg)
     pass_until_settled();
     struct tensor *streamed = NULL;
     for (unsigned i = 0; i < WEIGHTS && !streamed; i++)
-        if (!swn_arena_find(e->arena, weights[i].own)->keep)
+        if (tensor_streams(&weights[i]))
             streamed = &weights[i];
-    CHECK(streamed && swn_pool_window(e->pool));
+    CHECK(streamed && swn_pool_window(e->pool) > 0);
     struct swn_op op;
     op_open(&op, &streamed, uses, 1);
     CHECK(tensor_right(streamed, (uintptr_t)streamed->word));

@@ -62,13 +62,16 @@ static void pass_with_activations(void)
     tensor_free(&before);
 }
 
-/* Weights that the plan wants resident and that are not. */
+/* Chunks of weights that the plan wants resident and that are not. */
 static unsigned not_kept(void)
 {
     unsigned n = 0;
     pthread_mutex_lock(&e->lock);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        n += r->keep && atomic_load(&r->state) == SWN_STREAMED && !(r->frame && r->frame->kept);
+        for (struct swn_chunks all = swn_residency_chunks(&e->res, r); all.first < all.end; all.first++) {
+            const struct swn_chunk *c = swn_pool_chunk(e->pool, all.first);
+            n += swn_is_weight(r) && atomic_load(&r->state) == SWN_STREAMED && c->keep && !(c->frame && c->frame->kept);
+        }
     pthread_mutex_unlock(&e->lock);
     return n;
 }
@@ -103,7 +106,8 @@ static void warm_pages_fill_what_nobody_needs(void *arg)
     CHECK(tensor_make(&large, 3 * MIB, 2) && tensor_make(&other, 2 * MIB, 3));
     tensor_free(&large);
     tensor_free(&other);
-    CHECK(swn_arena_fresh(e->arena, 3 * MIB) == 0 && swn_arena_fresh(e->arena, 5 * MIB) == 0);
+    CHECK(swn_arena_fresh(e->arena, 3 * MIB, SWN_LONG_TERM) == 0 &&
+          swn_arena_fresh(e->arena, 5 * MIB, SWN_LONG_TERM) == 0);
     /* What needs the room gets it, and nothing is written for that. */
     CHECK(tensor_make(&large, 6 * MIB, 4));
     CHECK(swn_engine_resident(e) <= 8 * MIB && !counters().spilled_bytes && !counters().over_budget_bytes);
@@ -126,7 +130,7 @@ static void warm_pages_leave_room_for_the_plan(void *arg)
     uint64_t per_pass = (bytes_read() - before) / 4;
     CHECK(not_kept() == 0);
     /* What the budget leaves beside the window and two activations is kept, to one weight; one more is wasted. */
-    size_t kept = budget - swn_pool_window(e->pool) - activations;
+    size_t kept = budget - e->window_goal - activations;
     CHECK(per_pass > 0);
     CHECK(per_pass <= all - kept + 2 * WEIGHT_BYTES);
     CHECK(e->peak_resident <= budget);
@@ -156,7 +160,7 @@ static void thread_per_inference(void *arg)
     }
     CHECK(counters().plans > 0);
     CHECK(e->thread_count == 1);
-    size_t kept = budget - swn_pool_window(e->pool) - activations;
+    size_t kept = budget - e->window_goal - activations;
     CHECK(not_kept() == 0);
     CHECK((bytes_read() - before) / 4 <= all - kept + 2 * WEIGHT_BYTES);
     CHECK(counters().passes >= 12);
@@ -262,7 +266,7 @@ static uint64_t extent_of(const struct tensor *t)
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, t->own);
     CHECK(atomic_load(&r->state) == SWN_STREAMED);
-    swn_policy_drop_frame(e, r);
+    swn_policy_drop_frames(e, r);
     uint64_t off = r->extent;
     pthread_mutex_unlock(&e->lock);
     return off;
@@ -275,10 +279,7 @@ static struct tensor *pick_streamed(void)
     reads_arrive();
     for (unsigned i = WEIGHTS / 2; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        pthread_mutex_lock(&e->lock);
-        int fits = atomic_load(&r->state) == SWN_STREAMED && !r->frame && !r->published;
-        pthread_mutex_unlock(&e->lock);
-        if (fits)
+        if (atomic_load(&r->state) == SWN_STREAMED && !tensor_in_frames(&weights[i]))
             return &weights[i];
     }
     CHECK(!"no weight is streamed");
@@ -340,8 +341,8 @@ static void overwritten_while_read(void *arg)
     passes(6);
     struct tensor *pair[2] = {pick_streamed()};
     for (unsigned i = 0; i < WEIGHTS; i++) {
-        const struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        if (&weights[i] != pair[0] && atomic_load(&r->state) == SWN_STREAMED && !r->frame && !r->published)
+        struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
+        if (&weights[i] != pair[0] && atomic_load(&r->state) == SWN_STREAMED && !tensor_in_frames(&weights[i]))
             pair[1] = &weights[i];
     }
     CHECK(pair[1] != NULL);
@@ -354,9 +355,11 @@ static void overwritten_while_read(void *arg)
     while (!atomic_load(&holds[0].begun) || !atomic_load(&holds[1].begun))
         sleep_ms(1);
     pthread_mutex_lock(&e->lock);
-    const struct swn_frame *f = ((struct swn_range *)swn_arena_find(e->arena, pair[1]->own))->frame;
+    struct swn_chunks chunks = swn_residency_chunks(&e->res, swn_arena_find(e->arena, pair[1]->own));
+    const struct swn_chunk *c = swn_pool_chunk(e->pool, chunks.first);
+    const struct swn_frame *f = c->frame;
     pthread_mutex_unlock(&e->lock);
-    CHECK(f && f->users == 1);
+    CHECK(f && c->users == 1);
     static const enum swn_use use = SWN_USE_OVERWRITE;
     struct swn_op op;
     op_open(&op, &pair[1], &use, 1);
