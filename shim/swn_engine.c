@@ -569,6 +569,7 @@ void swn_engine_postfork_child(void)
     swn_trial_fork_child(e);
     swn_rows_fork_child(e);
     swn_residency_child(&e->res);
+    e->pool = NULL;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         r->pins = r->readers = r->on_device = r->filling = 0;
     }
@@ -582,7 +583,6 @@ void swn_engine_postfork_child(void)
     e->fetch = NULL;
     e->control = NULL;
     e->trace = NULL;
-    e->pool = NULL;
     /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on
      * demand. */
     e->spill = e->res.spill = NULL;
