@@ -232,13 +232,34 @@ void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
     }
 }
 
+/* All of r is read through the mapping of its extent. -EBUSY: it was written to; what is mapped stays. */
+static int take_back(struct swn_engine *e, struct swn_range *r)
+{
+    struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
+    for (uint64_t c = chunks.first; c < chunks.end; c++) {
+        struct swn_range *written = NULL;
+        for (struct swn_frame *f; (f = swn_pool_chunk(e->pool, c)->frame);) {
+            written = swn_residency_unpublish(&e->res, f);
+            if (!written || written == r)
+                break;
+            swn_policy_home(e, written, 0);
+        }
+        if (written)
+            return -EBUSY;
+    }
+    return 0;
+}
+
 /* A tensor that alone exceeds the budget is written through a mapping of its file. 0, or -errno: it is not. */
 int swn_policy_share(struct swn_engine *e, struct swn_range *r)
 {
     if (!e->config.enforce || !e->half || atomic_load(&e->hook_state) == 3 || swn_policy_pool(e))
         return -EBUSY;
+    int err = take_back(e, r); /* or frames that get other bytes would stay mapped where it cannot be shared */
+    if (err)
+        return err;
     swn_policy_drop_frames(e, r);
-    int err = swn_residency_share(&e->res, r);
+    err = swn_residency_share(&e->res, r);
     if (!err)
         atomic_store(&e->want_hook, 1);
     return err;

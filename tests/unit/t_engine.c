@@ -604,7 +604,46 @@ static void initialised_twice(void *arg)
     engine_is_empty();
 }
 
+/* One that is larger than the budget, and partly in frames, is written to by nobody knows whom, and then by an operator
+ * that has to have it all. */
+static void large_written_behind_frames(void *arg)
+{
+    static const enum swn_use use = SWN_USE_WRITE;
+    (void)arg;
+    CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    struct tensor large, *t = &large, others[4];
+    CHECK(tensor_make(&large, 12 * MIB, 1));
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(tensor_make(&others[i], MIB, 10 + i));
+    for (unsigned round = 0; round < 6; round++) {
+        pthread_mutex_lock(&e->lock);
+        struct swn_range *r = swn_arena_find(e->arena, large.own);
+        CHECK(atomic_load(&r->state) == SWN_STREAMED || swn_policy_spill(e, r) == 0);
+        pthread_mutex_unlock(&e->lock);
+        for (unsigned i = 0; i < 4; i++)
+            op_read(&others[i]);
+        op_read(&large);
+        CHECK(tensor_mapped(&large));
+        volatile uint64_t *word = (volatile uint64_t *)(large.own + (round % 2 ? MIB : 11 * MIB));
+        if (round < 4)
+            *word = *word; /* the same, in a page of the program's own */
+        struct swn_op op;
+        op_open(&op, &t, &use, 1);
+        for (unsigned i = 0; i < 4; i++) /* what frames had of it is something else now */
+            CHECK(tensor_right(&others[i], others[i].own));
+        CHECK(tensor_right(&large, large.own));
+        tensor_stamp(&large, large.own, 100 + round);
+        op_close(&op);
+        CHECK(tensor_right(&large, large.own));
+    }
+    tensor_free(&large);
+    for (unsigned i = 0; i < 4; i++)
+        tensor_free(&others[i]);
+    engine_is_empty();
+}
+
 ALONE(initialised_twice, 60)
+ALONE(large_written_behind_frames, 60)
 ALONE(warm_pages_fill_what_nobody_needs, 60)
 ALONE(overwritten_while_read, 60)
 ALONE(faults_at_one_address, 60)
@@ -620,6 +659,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(initialised_twice_alone),
+        cmocka_unit_test(large_written_behind_frames_alone),
         cmocka_unit_test(warm_pages_fill_what_nobody_needs_alone),
         cmocka_unit_test(warm_pages_leave_room_for_the_plan_alone),
         cmocka_unit_test(thread_per_inference_alone),
