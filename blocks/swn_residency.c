@@ -456,7 +456,24 @@ static void forget_extent(struct swn_residency *s, struct swn_range *r)
     atomic_store(&r->state, SWN_HOME);
 }
 
-int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard)
+/* The pages at `from` in place of what is there, likewise in one step. */
+static int move_here(struct swn_residency *s, struct swn_range *r, void *from)
+{
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    part_with(s, r->addr, r->addr + size);
+    if (mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)r->addr) == MAP_FAILED) {
+        int err = -errno;
+        map_at(s, r, MAP_PRIVATE, r->file, r->extent); /* the kernel may have made room already */
+        swn_residency_forget(s, r);
+        return err;
+    }
+    parted(s, r->addr, r->addr + size);
+    for (uintptr_t at = swn_round_up(r->addr, SWN_HUGE); !r->guest && at + SWN_HUGE <= r->addr + size; at += SWN_HUGE)
+        swn_residency_made_huge(s, at);
+    return 0;
+}
+
+int swn_residency_home(struct swn_residency *s, struct swn_range *r, void *pages)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (state_of(r) != SWN_STREAMED)
@@ -464,12 +481,10 @@ int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard
     int err = swn_residency_unshare(s, r);
     if (err)
         return err;
-    if (discard) {
-        err = map_anonymous(s, r);
+    if (pages) {
+        err = move_here(s, r, pages);
         if (err)
             return err;
-        swn_residency_fresh(s, r);
-        r->foreign_map = 0;
     } else {
         /* An atomic no-op store gives every page its private copy, whatever other threads do to it meanwhile. */
         for (uintptr_t page = r->addr; page < r->addr + size; page += SWN_PAGE)

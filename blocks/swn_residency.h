@@ -88,8 +88,9 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
 int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
 
 /* STREAMED -> HOME: ordinary pages with the same bytes; the extent is dropped, and frames have no part of it any more.
- * discard: the bytes are about to be overwritten entirely; they become zero. */
-int swn_residency_home(struct swn_residency *s, struct swn_range *r, int discard);
+ * pages: what the range is to hold instead, as many bytes of private memory, which is moved to its address: whoever
+ * reads finds the old bytes or the new ones. On an error they are still there. */
+int swn_residency_home(struct swn_residency *s, struct swn_range *r, void *pages);
 
 /* Maps what there is in the frame, and is not mapped yet, at its parts' addresses. A part whose range was written to is
  * left out, and *written is such a range, or NULL: its own address has its bytes, and it had better come home. */

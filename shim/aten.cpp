@@ -6,6 +6,8 @@
 #include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/copy_native.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
@@ -16,6 +18,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -25,14 +28,15 @@
 #include "aten_fills.h"
 #include "aten_flops.h"
 #include "aten_kernels.h"
-#include "aten_overwrites.h"
 #include "aten_rows.h"
 #include "aten_rules.h"
+#include "aten_simple.h"
 #include "aten_slices.h"
 #include "aten_stripes.h"
 #include "aten_trials.h"
 #include "aten_unified.h"
 #include "aten_watch.h"
+#include "aten_words.h"
 #include "swn_aten.h"
 
 namespace
@@ -43,14 +47,16 @@ swn_host host_copy;
 
 struct Operator {
     std::string name;
-    bool transparent = false;        // not an operator of PyTorch's own, or metadata only
-    bool whole_copy = false;         // aten::copy_
-    bool foreign = false;            // not PyTorch's own: what its schema says need not be true
-    bool lies = false;               // nor is it of this one, which writes running statistics
-    bool to_copy = false;            // aten::_to_copy
-    bool fills = false;              // zero_, fill_, normal_, uniform_: writes all of it and reads nothing
-    swn_kernels kernels;             // nothing of this holds while they are not PyTorch's
-    std::array<signed char, 32> use; // swn_use per argument
+    bool transparent = false;         // not an operator of PyTorch's own, or metadata only
+    bool whole_copy = false;          // aten::copy_
+    bool foreign = false;             // not PyTorch's own: what its schema says need not be true
+    bool lies = false;                // nor is it of this one, which writes running statistics
+    bool lets_go = false;             // of what it is lent on a device
+    bool to_copy = false;             // aten::_to_copy
+    bool fills = false;               // zero_, fill_, normal_, uniform_: writes all of it and reads nothing
+    bool announced_by_kernel = false; // copy_, normal_, uniform_: once PyTorch has nothing to refuse any more
+    swn_kernels kernels;              // nothing of this holds while they are not PyTorch's
+    std::array<signed char, 32> use;  // swn_use per argument
     swn_flops_kind flops = SWN_FLOPS_NONE;
     std::atomic<unsigned> inner{0}; // operators that it calls, at most so far
 };
@@ -94,6 +100,31 @@ bool any_kernel_replaced()
 std::mutex operators_lock;
 std::unordered_map<const char *, Operator *> operators; // by the schema's own name string; never removed
 
+// Whether all that it returns are views of its inputs, and it writes nothing.
+bool views(const c10::FunctionSchema &schema)
+{
+    for (const c10::Argument &argument : schema.arguments())
+        if (argument.alias_info() && argument.alias_info()->isWrite())
+            return false;
+    for (const c10::Argument &result : schema.returns())
+        if (!result.alias_info() || result.alias_info()->isWrite())
+            return false;
+    return !schema.returns().empty();
+}
+
+swn_use use_of(const swn_rule *rule, size_t length, size_t i)
+{
+    // The last letter of a rule holds for all arguments that follow.
+    switch (length ? rule->uses[std::min(i, length - 1)] : 'w') {
+    case 'i':
+        return SWN_USE_INPUT;
+    case 'r':
+        return SWN_USE_ROWS;
+    default:
+        return SWN_USE_WEIGHT;
+    }
+}
+
 Operator *describe(const at::RecordFunction &fn)
 {
     auto name = fn.operator_name();
@@ -104,32 +135,25 @@ Operator *describe(const at::RecordFunction &fn)
         return nullptr;
     auto *op = new Operator;
     op->name = name->name;
-    op->use.fill(SWN_USE_READ);
-    const swn_rule *rule = swn_rule_find(op->name.c_str());
+    op->use.fill(SWN_USE_WEIGHT);
+    const swn_rule *rule = swn_rule_find((op->name + "." + name->overload_name).c_str());
+    rule = rule ? rule : swn_rule_find(op->name.c_str());
     op->foreign = op->name.compare(0, 6, "aten::") != 0;
     op->lies = op->name.find("batch_norm") != std::string::npos || op->name.find("instance_norm") != std::string::npos;
-    op->transparent = op->foreign || (rule && rule->uses[0] == 'm');
+    op->lets_go = swn_lets_go(op->name.c_str());
+    op->transparent = op->foreign || (rule && rule->uses[0] == 'm') || views(handle->schema());
     op->to_copy = op->name == "aten::_to_copy";
     op->whole_copy = op->name == "aten::copy_";
+    op->announced_by_kernel = op->whole_copy || op->name == "aten::normal_" || op->name == "aten::uniform_";
     op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
                 (op->name == "aten::fill_" && name->overload_name == "Scalar");
-    if (rule || op->fills || host->device_type)
+    if (host->device_type)
         op->kernels.look_at(*handle);
     op->flops = swn_flops_kind_find(op->name.c_str());
     const auto &args = handle->schema().arguments();
-    size_t rule_length = rule ? std::strlen(rule->uses) : 0;
-    for (size_t i = 0; i < args.size() && i < op->use.size(); i++) {
-        // The last letter of a rule holds for all arguments that follow.
-        char letter = rule_length ? rule->uses[i < rule_length ? i : rule_length - 1] : '-';
-        if (args[i].alias_info() && args[i].alias_info()->isWrite())
-            op->use[i] = SWN_USE_WRITE;
-        else if (letter == 'w')
-            op->use[i] = SWN_USE_WEIGHT;
-        else if (letter == 'i')
-            op->use[i] = SWN_USE_INPUT;
-        else if (letter == 'r')
-            op->use[i] = SWN_USE_ROWS;
-    }
+    size_t length = rule ? std::strlen(rule->uses) : 0;
+    for (size_t i = 0; i < args.size() && i < op->use.size(); i++)
+        op->use[i] = args[i].alias_info() && args[i].alias_info()->isWrite() ? SWN_USE_WRITE : use_of(rule, length, i);
     return op;
 }
 
@@ -143,15 +167,15 @@ struct Thread {
     unsigned depth = 0;   // operators entered
     bool open = false;    // the outermost one has been announced
     bool shown = false;   // to the code of a tensor subclass, which is among its inputs
+    bool keeps = false;   // what it reads on a device, as far as is known
     bool lent = false;    // it has been lent weights of a device
     bool fetches = false; // it copies from there to the processor, which has the bytes of all weights
     bool quiet = false;   // what it calls is not recorded
     unsigned inner = 0;   // else so many of these operators there were
     uint64_t flops = 0;   // of operators that were not, since the last one that was
     swn_small small{};    // likewise
+    const at::TensorImpl *waiting = nullptr; // the one that a copy_ writes, whose kernel is to announce it
     swn_op op;
-    std::array<c10::StorageImpl *, SWN_OP_ARGS> storages;
-    std::array<c10::Storage, SWN_OP_ARGS> held;
     std::array<Known, 1024> known{};
 };
 
@@ -211,17 +235,16 @@ bool mapped(uintptr_t data, size_t bytes)
 void add_shared(Thread &t, const at::Tensor &tensor, swn_use use)
 {
     size_t bytes = 0;
-    uintptr_t data = swn_devswap_use(tensor, use, t.op.name, !t.fetches, &bytes);
+    uintptr_t data = swn_devswap_use(tensor, t.keeps && use < SWN_USE_WRITE, t.op.name, !t.fetches, &bytes);
     if (!data || t.op.n == SWN_OP_ARGS)
         return;
-    swn_arg &arg = t.op.args[t.op.n];
-    arg.word = nullptr;
+    swn_arg &arg = t.op.args[t.op.n++];
+    arg.mapped = 1;
     arg.data = data;
     arg.bytes = bytes;
     arg.from = 0;
     arg.upto = arg.bytes;
     arg.use = use;
-    t.storages[t.op.n++] = nullptr;
 }
 
 // From the tensor's first element to the end of its last; 0: it has none.
@@ -249,21 +272,20 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
     c10::StorageImpl *storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
     if (!storage)
         return;
-    auto word = reinterpret_cast<void **>(const_cast<at::DataPtr *>(&std::as_const(*storage).data_ptr()));
-    auto data = reinterpret_cast<uintptr_t>(__atomic_load_n(word, __ATOMIC_RELAXED));
+    auto data = reinterpret_cast<uintptr_t>(std::as_const(*storage).data_ptr().get());
     swn_arg &arg = t.op.args[t.op.n];
     // Nested tensors have no strides, and may lie anywhere in their storage.
     bool nested = tensor.is_nested();
     size_t bytes = nested ? 0 : extent(tensor),
            first = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
     if (data >= host->lo && data < host->hi) {
-        arg.word = word;
+        arg.mapped = 0;
         arg.data = data;
         arg.bytes = storage->nbytes();
         arg.from = first;
     } else if (mapped(data, storage->nbytes()) && bytes) {
         // Many tensors in one storage: this one's own bytes count.
-        arg.word = nullptr;
+        arg.mapped = 1;
         arg.data = data + first;
         arg.bytes = bytes;
         arg.from = 0;
@@ -272,7 +294,7 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
     }
     arg.upto = nested ? arg.bytes : arg.from + bytes;
     arg.use = use;
-    t.storages[t.op.n++] = storage;
+    t.op.n++;
 }
 
 void add_value(Thread &t, const c10::IValue &value, swn_use use)
@@ -309,62 +331,119 @@ void detach(const c10::IValue &value, bool keep)
     }
 }
 
-// A copy that the engine makes by moving what the memory is mapped from. Set by the outermost copy_, taken by the
-// kernel below, which stands before PyTorch's own.
-thread_local void *moved_to = nullptr;
-
-at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blocking)
+void announce(Thread &t)
 {
-    if (moved_to && moved_to == self.unsafeGetTensorImpl()) {
-        moved_to = nullptr;
-        return self;
-    }
-    return at::native::copy_(self, source, non_blocking);
+    t.op.flops_before = t.flops;
+    t.op.small_before = t.small;
+    t.flops = 0;
+    t.small = {};
+    host->op_begin(&t.op);
+    t.open = true;
 }
 
 // Whether source has the same elements in the same order as self, and fills its storage or lies in a mapped file: then
-// copying bytes is all that self.copy_(source) does.
+// copying bytes is all that self.copy_(source) does, unless it is refused.
 bool same_bytes(const at::Tensor &self, const at::Tensor &source)
 {
     auto data = reinterpret_cast<uintptr_t>(source.storage().data_ptr().get());
     bool whole = source.storage_offset() == 0 && source.nbytes() == source.storage().nbytes();
-    return self.scalar_type() == source.scalar_type() && source.is_contiguous() && source.nbytes() == self.nbytes() &&
-           (whole || mapped(data, source.storage().nbytes())) && !source.is_conj() && !source.is_neg() &&
-           !self.is_conj() && !self.is_neg();
+    return self.scalar_type() == source.scalar_type() && self.is_contiguous() && source.is_contiguous() &&
+           self.sizes() == source.sizes() && (whole || mapped(data, source.storage().nbytes())) && !source.is_conj() &&
+           !source.is_neg() && !self.is_conj() && !self.is_neg();
+}
+
+// Whether PyTorch has a copy for the type: not for all that there are.
+bool copies(at::ScalarType type)
+{
+    // By type: 1 yes, -1 no, 0 not tried. No lock, which a fork could leave taken for ever in the child; two threads
+    // may try at once, and find the same.
+    static std::atomic<signed char> shown[static_cast<size_t>(at::ScalarType::NumOptions)];
+    auto &known = shown[static_cast<size_t>(type)];
+    if (!known) {
+        try {
+            at::Tensor to = at::empty({1}, type), from = at::empty({1}, type);
+            at::native::copy_(to, from, false);
+            known = 1;
+        } catch (const c10::Error &) {
+            known = -1;
+        }
+    }
+    return known > 0;
+}
+
+// Whether at::native::copy_ has nothing to refuse in one of the same bytes. What stands before it has been called.
+bool never_refused(const at::Tensor &self, const at::Tensor &source)
+{
+    for (const at::Tensor *tensor : {&self, &source})
+        if (!plain(*tensor) || tensor->layout() != at::kStrided || tensor->is_quantized() || swn_named(*tensor, 0) ||
+            tensor->_is_zerotensor() || tensor->unsafeGetTensorImpl()->is_wrapped_number())
+            return false;
+    return !source.is_alias_of(self) && same_bytes(self, source) && copies(self.scalar_type());
+}
+
+// Copies to a tensor that is overwritten are announced here, before PyTorch's own kernel: by then PyTorch has refused
+// what it does before that. The engine may make one of the same bytes by moving what the memory is mapped from.
+at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blocking)
+{
+    Thread &t = ::self();
+    if (!t.waiting || t.waiting != self.unsafeGetTensorImpl())
+        return at::native::copy_(self, source, non_blocking);
+    t.op.copies = t.op.n == 2 && never_refused(self, source);
+    swn_announce(self);
+    if (t.op.skip)
+        return self;
+    if (!t.op.asks || source.is_alias_of(self))
+        return at::native::copy_(self, source, non_blocking);
+    swn_make_afresh(self, [&](at::Tensor &to) { at::native::copy_(to, source, non_blocking); });
+    return self;
+}
+
+// Whether the operator overwrites all of a CPU tensor's storage, unless it is refused.
+bool overwrites(const Operator &op, c10::ArrayRef<const c10::IValue> inputs)
+{
+    if (!(op.whole_copy || op.fills) || !inputs[0].isTensor() || !plain(inputs[0].toTensor()))
+        return false;
+    const at::Tensor &to = inputs[0].toTensor();
+    return to.is_contiguous() && to.storage_offset() == 0 && to.nbytes() == to.storage().nbytes();
+}
+
+// Whether its kernel, which stands before PyTorch's own, is to announce it.
+bool waits(const Operator &op, const Thread &t, c10::ArrayRef<const c10::IValue> inputs)
+{
+    return op.announced_by_kernel && ours_registered && t.op.args[0].use == SWN_USE_OVERWRITE && !t.op.args[0].mapped &&
+           (!op.whole_copy || (inputs.size() > 1 && inputs[1].isTensor() && plain(inputs[1].toTensor())));
+}
+
+// On a device what comes and goes is lent by address: to operators that let go of it, where no code of the program's
+// sees it.
+bool keeps(Operator &op)
+{
+    return host->device_type && (!op.lets_go || python_may_run() || !ours_registered || !op.kernels.own_are_pytorchs());
 }
 
 void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
 {
     auto inputs = fn.inputs();
-    bool own_address_only = python_may_run() || !ours_registered || !op.kernels.are_pytorchs(),
-         shared = swn_unified_active();
-    if (host->device_type && !own_address_only &&
+    bool shared = swn_unified_active();
+    t.keeps = keeps(op);
+    if (host->device_type && !t.keeps &&
         ((op.to_copy && swn_unified_takes(inputs)) || (op.whole_copy && swn_unified_replaces(inputs))))
         return; // what it does not do without reading, it does as a copy_
     t.op.n = 0;
-    t.op.copies = t.op.skip = 0;
+    t.op.copies = t.op.asks = t.op.skip = 0;
     t.shown = false;
     t.fetches = op.whole_copy && inputs.size() > 1 && inputs[0].isTensor() && inputs[0].toTensor().is_cpu() &&
                 !(shared && inputs[1].isTensor() && swn_unified_in_graph(inputs[1].toTensor()));
     t.op.name = op.name.c_str();
+    bool all = !inputs.empty() && overwrites(op, inputs);
     for (size_t i = 0; i < inputs.size(); i++) {
-        auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_READ;
-        if (use == SWN_USE_WRITE && op.whole_copy && !own_address_only && inputs.size() > 1 && inputs[0].isTensor() &&
-            inputs[1].isTensor() && plain(inputs[0].toTensor()) && plain(inputs[1].toTensor()) &&
-            swn_overwrites(inputs[0].toTensor(), inputs[1].toTensor()))
-            use = SWN_USE_OVERWRITE, t.op.copies = i == 0 && same_bytes(inputs[0].toTensor(), inputs[1].toTensor());
-        if (use == SWN_USE_WRITE && op.fills && i == 0 && !own_address_only && inputs[0].isTensor() &&
-            plain(inputs[0].toTensor()) && swn_refills(inputs[0].toTensor(), inputs))
+        auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_WEIGHT;
+        if (i == 0 && all)
             use = SWN_USE_OVERWRITE;
-        if (own_address_only && use < SWN_USE_WRITE)
-            use = SWN_USE_READ;
         if (shared && (use >= SWN_USE_WRITE || op.lies))
-            detach(inputs[i], use != SWN_USE_OVERWRITE);
+            detach(inputs[i], true);
         add_value(t, inputs[i], use);
     }
-    for (unsigned i = 0; t.shown && i < t.op.n; i++)
-        if (t.op.args[i].use < SWN_USE_WRITE)
-            t.op.args[i].use = SWN_USE_READ;
     if (shared && t.shown)
         swn_devswap_give_up(inputs);
     t.lent = shared && swn_devswap_lend();
@@ -376,19 +455,11 @@ void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
         t.flops += t.op.flops;
         t.small.count += t.op.small.count;
         t.small.bytes += t.op.small.bytes;
-        return;
+    } else if (waits(op, t, inputs)) {
+        t.waiting = inputs[0].toTensor().unsafeGetTensorImpl();
+    } else {
+        announce(t);
     }
-    t.op.flops_before = t.flops;
-    t.op.small_before = t.small;
-    t.flops = 0;
-    t.small = {};
-    host->op_begin(&t.op);
-    t.open = true;
-    if (t.op.skip)
-        moved_to = inputs[0].toTensor().unsafeGetTensorImpl();
-    for (unsigned i = 0; i < t.op.n; i++)
-        if (t.op.args[i].borrowed)
-            t.held[i] = c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(t.storages[i]));
 }
 
 void detach_all(const at::RecordFunction &fn)
@@ -506,14 +577,11 @@ void on_end(const at::RecordFunction &fn, at::ObserverContext *passed_by)
     if (t.lent)
         swn_devswap_end();
     t.lent = false;
+    t.waiting = nullptr;
     if (!t.open)
         return;
     t.open = false;
-    moved_to = nullptr;
     host->op_end(&t.op);
-    for (unsigned i = 0; i < t.op.n; i++)
-        if (t.op.args[i].borrowed)
-            t.held[i] = c10::Storage();
 }
 
 // Threads that a fork leaves behind must not hold these in the child. Under neither the engine is called.
@@ -529,6 +597,7 @@ void after_fork()
 {
     swn_stripes_after_fork();
     swn_trials_after_fork();
+    swn_words_after_fork();
     swn_kernels_after_fork();
     operators_lock.unlock();
 }
@@ -545,22 +614,6 @@ const char *attach(const swn_host *h)
     host = &host_copy;
     pthread_atfork(before_fork, after_fork, after_fork);
     return nullptr;
-}
-
-// The word we are going to write must be the one that data_ptr() returns.
-bool word_is_data_pointer()
-{
-    at::Tensor scratch = at::empty({16}, at::dtype(at::kFloat).device(at::kCPU));
-    c10::StorageImpl *storage = scratch.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-    auto word = reinterpret_cast<void **>(const_cast<at::DataPtr *>(&std::as_const(*storage).data_ptr()));
-    void *before = *word;
-    if (before != scratch.data_ptr())
-        return false;
-    float elsewhere[16] = {0};
-    *word = elsewhere;
-    bool moved = scratch.data_ptr() == elsewhere && storage->data_ptr().get_context() == before;
-    *word = before;
-    return moved && scratch.data_ptr() == before;
 }
 
 #if TORCH_VERSION_MAJOR < 2
@@ -603,8 +656,6 @@ at::CallbackHandle hook;
 const char *enable()
 {
     try {
-        if (!word_is_data_pointer())
-            return "its storages are laid out differently from what was built for";
         ours_registered = !any_kernel_replaced();
         if (ours_registered)
             register_kernels();
@@ -655,6 +706,34 @@ swn_op *swn_current_op()
 {
     Thread &t = self();
     return t.open ? &t.op : nullptr;
+}
+
+void swn_announce(const at::Tensor &self)
+{
+    Thread &t = ::self();
+    if (!t.waiting || t.waiting != self.unsafeGetTensorImpl())
+        return;
+    t.waiting = nullptr;
+    t.op.asks = swn_simple(self, self.scalar_type());
+    announce(t);
+}
+
+void swn_make_afresh(at::Tensor &self, const std::function<void(at::Tensor &)> &make)
+{
+    swn_op *op = swn_current_op();
+    void *at = op && op->asks ? host->afresh_begin(op, 0) : nullptr;
+    if (!at) {
+        make(self);
+        return;
+    }
+    try {
+        at::Tensor to = at::from_blob(at, self.sizes(), self.strides(), at::dtype(self.scalar_type()));
+        make(to);
+    } catch (...) {
+        host->afresh_end(op, 0, 0);
+        throw;
+    }
+    host->afresh_end(op, 0, 1);
 }
 
 void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)

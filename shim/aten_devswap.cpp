@@ -132,7 +132,7 @@ void swn_devswap_begin_half(const swn_host *h)
     host = h;
 }
 
-uintptr_t swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name, bool reads, size_t *bytes)
+uintptr_t swn_devswap_use(const at::Tensor &tensor, bool keeps, const char *operator_name, bool reads, size_t *bytes)
 {
     Lent &l = self();
     swn_held h;
@@ -150,7 +150,7 @@ uintptr_t swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *ope
         l.staying.push_back(h.owner);
         return h.data;
     }
-    if ((use == SWN_USE_READ && !h.captured && !captures(l, tensor)) || l.n == SWN_OP_ARGS) {
+    if ((keeps && !h.captured && !captures(l, tensor)) || l.n == SWN_OP_ARGS) {
         swn_unified_let_go(h.owner);
         swn_unified_keep(storage, operator_name);
         return 0;
@@ -234,7 +234,7 @@ bool swn_devswap_has_lent(const c10::StorageImpl *storage)
 static void name_again(const at::Tensor &tensor)
 {
     size_t bytes;
-    swn_devswap_use(tensor, SWN_USE_READ, nullptr, true, &bytes);
+    swn_devswap_use(tensor, true, nullptr, true, &bytes);
 }
 
 static void give_up(const c10::IValue &value)

@@ -14,10 +14,11 @@
 // `host` is borrowed for ever.
 void swn_devswap_begin_half(const swn_host *host);
 
-// The operator that this thread is about to run uses the tensor in this way: what it names stays where it is until
-// swn_devswap_end, or, if it comes and goes, is lent to the operator if that `reads` it on the device. Returns where
-// the processor finds bytes that may come and go there, *bytes of them; else 0.
-uintptr_t swn_devswap_use(const at::Tensor &tensor, swn_use use, const char *operator_name, bool reads, size_t *bytes);
+// The operator that this thread is about to run uses the tensor: what it names stays where it is until swn_devswap_end,
+// or, if it comes and goes, is lent to the operator if that `reads` it on the device, unless it may keep the address:
+// then it comes and goes no more. Returns where the processor finds bytes that may come and go there, *bytes of them;
+// else 0.
+uintptr_t swn_devswap_use(const at::Tensor &tensor, bool keeps, const char *operator_name, bool reads, size_t *bytes);
 // Whether PyTorch says which streams it uses; else nothing may be shared with a device, which is said.
 bool swn_devswap_has_streams(c10::Device device);
 // Whether what this thread launches on the device is put into a graph instead of being run, as far as PyTorch says.

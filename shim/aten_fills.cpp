@@ -70,7 +70,8 @@ int argument_of(const swn_op *op, const at::Tensor &self)
 {
     for (unsigned i = 0; op && i < op->n; i++) {
         const swn_arg &arg = op->args[i];
-        if (arg.use == SWN_USE_OVERWRITE && arg.word && *arg.word == self.data_ptr() && arg.bytes == self.nbytes())
+        if (arg.use == SWN_USE_OVERWRITE && arg.data == reinterpret_cast<uintptr_t>(self.data_ptr()) &&
+            arg.bytes == self.nbytes())
             return static_cast<int>(i);
     }
     return -1;
@@ -78,25 +79,30 @@ int argument_of(const swn_op *op, const at::Tensor &self)
 
 struct Filling {
     swn_fill *fill;
+    bool made = false;
     ~Filling()
     {
         if (fill)
-            host->fill_end(fill);
+            host->fill_end(fill, made);
     }
 };
 
 at::Tensor &fill_in_pieces(Fill fill, at::Tensor &self, double a, double b, const Generator &generator)
 {
     auto type = self.scalar_type();
+    swn_announce(self);
     int arg = self.has_storage() && self.numel() >= together && swn_simple(self, type) && self.is_contiguous()
                   ? argument_of(swn_current_op(), self)
                   : -1;
-    if (arg < 0 || !proven(fill, type))
+    if (arg < 0)
         return fill(self, a, b, generator);
     size_t most = 0;
-    Filling filling{host->fill_begin(swn_current_op(), static_cast<unsigned>(arg), &most)};
-    if (!filling.fill)
-        return fill(self, a, b, generator);
+    Filling filling{proven(fill, type) ? host->fill_begin(swn_current_op(), static_cast<unsigned>(arg), &most)
+                                       : nullptr};
+    if (!filling.fill) {
+        swn_make_afresh(self, [&](at::Tensor &to) { fill(to, a, b, generator); });
+        return self;
+    }
     int64_t size = static_cast<int64_t>(self.itemsize());
     for (int64_t at = 0, count; at < self.numel(); at += count) {
         count = next_piece(self.numel() - at, static_cast<int64_t>(most) / size);
@@ -104,6 +110,7 @@ at::Tensor &fill_in_pieces(Fill fill, at::Tensor &self, double a, double b, cons
         at::Tensor piece = at::from_blob(bytes, {count}, at::dtype(type));
         fill(piece, a, b, generator);
     }
+    filling.made = true;
     return self;
 }
 

@@ -6,7 +6,17 @@
 
 #include <torch/library.h>
 
+#include <functional>
+
 #include "swn_aten.h"
+
+// By the kernel that is the first one for which PyTorch has nothing to refuse any more: announces the running operator,
+// which overwrites all of self, if that is still to be done. In aten.cpp, as is the next one.
+void swn_announce(const at::Tensor &self);
+
+// make(to) writes all of `to`: self, or memory that becomes self's when it has been done (swn_afresh.h). Throws what
+// `make` throws.
+void swn_make_afresh(at::Tensor &self, const std::function<void(at::Tensor &)> &make);
 
 // Puts normal_ and uniform_ in front of PyTorch's own at the CPU key. `host` is borrowed for ever.
 void swn_fills_register(torch::Library &library, const swn_host *host);

@@ -87,7 +87,7 @@ void swn_small_add(swn_small &small, swn_flops_kind kind, const signed char *use
                    c10::ArrayRef<const c10::IValue> inputs, uintptr_t lo, uintptr_t hi)
 {
     for (size_t i = 0; i < inputs.size(); i++) {
-        Place place = place_of(kind, i < uses ? static_cast<swn_use>(use[i]) : SWN_USE_READ, i);
+        Place place = place_of(kind, i < uses ? static_cast<swn_use>(use[i]) : SWN_USE_INPUT, i);
         if (place == Place::never)
             continue;
         if (inputs[i].isTensor())

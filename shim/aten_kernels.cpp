@@ -38,6 +38,7 @@ constexpr const char *parts[][2] = {
     {"aten::baddbmm", ""},
     {"aten::mv", ""},
     {"aten::addmv", ""},
+    {"aten::addmv_", ""},
     {"aten::_addmm_activation", ""},
     {"aten::mkldnn_linear", ""},
     {"aten::_mkldnn_linear_pointwise", ""},
@@ -146,14 +147,11 @@ std::deque<swn_kernels> &swn_kernels::made_of()
     return *made_of;
 }
 
-bool swn_kernels::are_pytorchs()
+bool swn_kernels::parts_are_pytorchs()
 {
-    if (!own_are_pytorchs())
-        return false;
-    if (composite)
-        for (swn_kernels &part : made_of())
-            if (!part.own_are_pytorchs())
-                return false;
+    for (swn_kernels &part : made_of())
+        if (!part.own_are_pytorchs())
+            return false;
     return true;
 }
 

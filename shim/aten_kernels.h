@@ -1,5 +1,6 @@
 // Whose kernels compute an operator, on the CPU or on a device: PyTorch's (or ours, which call those), or the program's
-// own. What is known of an operator, as that it lets go of a weight's address, is known of PyTorch's kernels only.
+// own. That slices of a weight can be let go of is known of PyTorch's kernels only, and so is, on a device, that an
+// address can.
 //
 // A program can register kernels at any time. The dispatcher counts, for each operator, what is registered for it; that
 // count is looked at before each use, and the kernels where it has changed. One that another thread registers during an
@@ -23,8 +24,7 @@ class swn_kernels
     swn_kernels() = default; // of no operator: they are not PyTorch's
     void look_at(const c10::OperatorHandle &handle);
 
-    // Whether they are PyTorch's or ours, and so are those of the operators that this one is made of.
-    bool are_pytorchs();
+    // Whether they are PyTorch's or ours.
     bool own_are_pytorchs()
     {
         look_again();
@@ -38,6 +38,8 @@ class swn_kernels
         return known_there.load(std::memory_order_relaxed);
     }
     bool parts_are_pytorchs_there();
+    // Whether those are of the operators that our kernels have compute with a part of a weight or of an input.
+    static bool parts_are_pytorchs();
 
   private:
     void look();

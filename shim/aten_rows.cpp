@@ -24,12 +24,11 @@ int rows_of(const swn_op *op, const at::Tensor &weight)
     if (!op || weight.dim() < 2 || !weight.has_storage() || !weight.is_contiguous() || !weight.nbytes() ||
         !swn_simple(weight, weight.scalar_type()))
         return -1;
-    auto word = weight.storage().data_ptr().get();
+    auto storage = reinterpret_cast<uintptr_t>(weight.storage().data_ptr().get());
     auto data = reinterpret_cast<uintptr_t>(weight.data_ptr());
     for (unsigned i = 0; i < op->n; i++) {
         const swn_arg &arg = op->args[i];
-        if (arg.use == SWN_USE_ROWS && arg.rows &&
-            (arg.word ? *arg.word == word : arg.data == (data + page - 1) / page * page))
+        if (arg.use == SWN_USE_ROWS && arg.rows && arg.data == (arg.mapped ? (data + page - 1) / page * page : storage))
             return static_cast<int>(i);
     }
     return -1;

@@ -1,10 +1,9 @@
-// Which arguments of which operators may be lent a pool pointer: those that the kernel is known to read, not to keep
-// and not to return. One letter per argument, the last one repeated: w a weight, i another tensor that is only read, r
-// one of which single rows are looked up (by asking for them, see aten_rows.h, or at its own address), - anything else
-// (the argument is used at its own address). "m": metadata only, no byte is touched. Operators that are not listed get
-// '-' for all.
-//
-// Not here on purpose: batch_norm and native_batch_norm write running statistics without saying so in their schema.
+// What the order of weights, and rows, have to know of an operator: which of its arguments are no weights, of which
+// rows are looked up, and which operators touch no byte or are a frame around others. Nothing is right or wrong by it:
+// an operator that is not listed reads its tensors as if they were weights. One letter per argument, the last one holds
+// for all that follow: w a weight, or what may be one; i an input, which is none; r one of which single rows are looked
+// up (by asking for them, see aten_rows.h, or at its own address). "m": metadata only, or a frame. Those whose results
+// are views by their schema need not be listed for that.
 #ifndef SWN_ATEN_RULES_H
 #define SWN_ATEN_RULES_H
 
@@ -14,5 +13,9 @@ struct swn_rule {
 
 // nullptr when the operator is not listed.
 const swn_rule *swn_rule_find(const char *name);
+
+// Whether the operator's kernels for devices are known to let go of what they read: there a weight that comes and goes
+// is lent by address (aten_devswap.h).
+bool swn_lets_go(const char *name);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "aten_kernels.h"
 #include "aten_simple.h"
 #include "aten_trials.h"
 
@@ -19,10 +20,10 @@ constexpr size_t least_part = 256u << 10; // of what an operator uses: less is r
 // The argument of the running operator that has the weight's storage; -1: none.
 int argument_of(const swn_op *op, const at::Tensor &weight)
 {
-    auto word = weight.storage().data_ptr().get();
+    auto data = reinterpret_cast<uintptr_t>(weight.storage().data_ptr().get());
     for (unsigned i = 0; i < op->n; i++) {
         const swn_arg &arg = op->args[i];
-        if (arg.use == SWN_USE_WEIGHT && arg.word && *arg.word == word && arg.bytes == weight.storage().nbytes())
+        if (arg.use == SWN_USE_WEIGHT && !arg.mapped && arg.data == data && arg.bytes == weight.storage().nbytes())
             return static_cast<int>(i);
     }
     return -1;
@@ -174,7 +175,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
 {
     swn_op *op = swn_current_op();
     int index = op ? argument_of(op, what.weight) : -1;
-    if (index < 0)
+    if (index < 0 || !swn_kernels::parts_are_pytorchs())
         return {};
     auto arg = static_cast<unsigned>(index);
     if (what.doubtful && !op->args[arg].visited && !op->args[arg].sliced)

@@ -1,5 +1,4 @@
 // Which way a convolution is computed, what is known of it, and how that is found out.
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
@@ -17,6 +16,7 @@
 #include "aten_stripe_work.h"
 #include "aten_trial_memory.h"
 #include "aten_trials.h"
+#include "aten_words.h"
 #include "swn_stripe_choice.h"
 
 namespace
@@ -143,10 +143,11 @@ bool same_numbers(const at::Tensor &a, const at::Tensor &b, int64_t dim)
 class Trial
 {
   public:
-    Trial(const swn_stripe_work &work_, const Fold &fold, const swn_stripe_cut &first)
+    Trial(const swn_stripe_work &work_, const Fold &fold, const swn_stripe_cut &first, swn_numbers_kind kind)
         : work(work_), inputs(in_line(work.what.input) + work.what.input.nbytes(),
                               fold.input_period ? fold.input_period : swn_period_of(work.what.input.nbytes()),
-                              work.what.input.scalar_type()),
+                              work.what.input.scalar_type(), kind,
+                              static_cast<size_t>(work.what.input.size(-1)) * work.what.input.itemsize()),
           weights(in_line(work.what.weight) + work.what.weight.nbytes(), swn_period_of(work.what.weight.nbytes()),
                   work.what.weight.scalar_type())
     {
@@ -246,7 +247,8 @@ Shape ways_of(const swn_stripe_work &work)
 }
 
 // What such stripes take while they are tried: their result is looked at beside the whole one.
-std::unique_ptr<Trial> begin_trial(const swn_stripe_work &work, const swn_stripe_cut &cut, bool whole_fits)
+std::unique_ptr<Trial> begin_trial(const swn_stripe_work &work, const swn_stripe_cut &cut, bool whole_fits,
+                                   swn_numbers_kind kind)
 {
     size_t room = work.bytes_of(cut) + swn_period_of(work.what.weight.nbytes()),
            whole = work.whole_bytes() - work.out_bytes + swn_period_of(work.what.input.nbytes());
@@ -256,7 +258,7 @@ std::unique_ptr<Trial> begin_trial(const swn_stripe_work &work, const swn_stripe
         if (!host->trial_room(room + (fold.matrix_period ? fold.matrix_period + fold.input_period : whole)))
             return nullptr;
     }
-    auto trial = std::make_unique<Trial>(work, fold, cut);
+    auto trial = std::make_unique<Trial>(work, fold, cut, kind);
     return trial->complete() ? std::move(trial) : nullptr;
 }
 
@@ -278,23 +280,33 @@ unsigned decide(const swn_stripe_work &work, Shape &shape)
         const swn_stripe_cut &cut = shape.cuts[step.way];
         swn_stripe_way &way = known.ways[step.way];
         Clock clock;
+        bool fits = known.ways[0].cost_ns != SWN_STRIPE_NO_ROOM;
         if (!trial)
-            trial = begin_trial(work, cut, known.ways[0].cost_ns != SWN_STRIPE_NO_ROOM);
+            trial = begin_trial(work, cut, fits, swn_numbers_kind::ordinary);
         if (!trial)
             return 0; // there was no room; the next time there may be
-        uint64_t ns = 0;
-        way.bits = trial->right(cut, ns) ? SWN_STRIPE_SAME : SWN_STRIPE_DIFFERS;
-        note(way, way.bits == SWN_STRIPE_SAME ? ns : 0);
-        note(known.ways[0], trial->whole_ns);
+        uint64_t ns = 0, took_ns = trial->took_ns, whole_ns = trial->whole_ns;
+        bool right = trial->right(cut, ns);
+        if (right) {
+            trial.reset(); // there may be room for one
+            auto odd = begin_trial(work, cut, fits, swn_numbers_kind::odd);
+            uint64_t unused = 0;
+            if (!odd)
+                return 0;
+            right = odd->right(cut, unused);
+        }
+        way.bits = right ? SWN_STRIPE_SAME : SWN_STRIPE_DIFFERS;
+        note(way, right ? ns : 0);
+        note(known.ways[0], whole_ns);
         known.tried_ns += clock.ns();
-        if (way.bits == SWN_STRIPE_DIFFERS && all.ns() > most_wholes * trial->took_ns)
+        if (!right && all.ns() > most_wholes * took_ns)
             return 0; // others are tried the next time
     }
 }
 
 void add_to(swn_key &key, const swn_convolution &what)
 {
-    key.add({what.groups, what.bias && what.bias->defined(), at::in_parallel_region()});
+    key.add({what.groups, what.bias && what.bias->defined()});
     for (at::IntArrayRef numbers : {what.stride, what.padding, what.dilation, what.input.sizes(), what.weight.sizes()})
         key.add(numbers);
     key.add(static_cast<int64_t>(what.input.scalar_type()));
@@ -323,7 +335,7 @@ at::Tensor swn_stripes_compute(const swn_stripe_work &work, uint64_t whole_cost_
 {
     swn_key key;
     add_to(key, work.what);
-    if (!key.complete())
+    if (!key.complete() || !swn_words_are_usual())
         return {};
     std::vector<int64_t> numbers(key.begin(), key.end());
     Shape shape;

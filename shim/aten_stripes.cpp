@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "aten_kernels.h"
 #include "aten_stripe_work.h"
 #include "aten_trial_memory.h"
 
@@ -96,7 +97,8 @@ at::Tensor striped(const swn_convolution &what)
 {
     swn_stripe_work work(what);
     size_t most = 0;
-    if (swn_folding::active() || !measure(work, most) || host->stripes_room(most) != UINT64_MAX || !look_at(work))
+    if (swn_folding::active() || !swn_kernels::parts_are_pytorchs() || !measure(work, most) ||
+        host->stripes_room(most) != UINT64_MAX || !look_at(work))
         return {};
     uint64_t cost = host->stripes_room(work.whole_bytes());
     return cost == UINT64_MAX ? swn_stripes_compute(work, cost) : at::Tensor();

@@ -46,6 +46,53 @@ void fill(char *at, size_t bytes, at::ScalarType type)
         numbers<at::BFloat16>(at, bytes);
 }
 
+// The bits of a type: so many of the exponent's and of the fraction's.
+struct Bits {
+    unsigned exponent, fraction;
+};
+
+template <typename U> void odd_row(U *row, size_t n, size_t number, Bits bits)
+{
+    const U sign = static_cast<U>(U{1} << (bits.exponent + bits.fraction)),
+            infinite = static_cast<U>(((U{1} << bits.exponent) - 1) << bits.fraction),
+            quiet = static_cast<U>(infinite | U{1} << (bits.fraction - 1));
+    switch (number % 8) {
+    case 1:
+        row[n / 3] = static_cast<U>(infinite | (number % 16 == 1 ? sign : U{0}));
+        break;
+    case 3:
+        row[n / 2] = static_cast<U>(quiet | 1);
+        row[n - 1 - n / 5] = static_cast<U>(quiet | sign | 2);
+        break;
+    case 5:
+        for (size_t i = 0; i < n; i++)
+            row[i] = i % 2 ? sign : U{0};
+        // Few, as processors take their time for them, and for all that is added to them.
+        for (size_t i = n - std::min<size_t>(n, 4); i < n; i++)
+            row[i] = static_cast<U>((U{1} << (bits.fraction - 1)) + i);
+        break;
+    }
+}
+
+template <typename U> void make_odd(char *at, size_t bytes, size_t row_bytes, Bits bits)
+{
+    size_t n = row_bytes / sizeof(U), all = bytes / sizeof(U);
+    for (size_t number = 0, from = 0; n && from < all; from += n, number++)
+        odd_row(reinterpret_cast<U *>(at) + from, std::min(n, all - from), number, bits);
+}
+
+void make_odd(char *at, size_t bytes, size_t row_bytes, at::ScalarType type)
+{
+    if (type == at::kFloat)
+        make_odd<uint32_t>(at, bytes, row_bytes, {8, 23});
+    else if (type == at::kDouble)
+        make_odd<uint64_t>(at, bytes, row_bytes, {11, 52});
+    else if (type == at::kHalf)
+        make_odd<uint16_t>(at, bytes, row_bytes, {5, 10});
+    else
+        make_odd<uint16_t>(at, bytes, row_bytes, {8, 7});
+}
+
 size_t round_up(size_t bytes, size_t to)
 {
     return (bytes + to - 1) / to * to;
@@ -53,11 +100,15 @@ size_t round_up(size_t bytes, size_t to)
 
 } // namespace
 
-swn_random::swn_random(size_t bytes, size_t period, at::ScalarType type) : bytes_(bytes), period_(period)
+swn_random::swn_random(size_t bytes, size_t period, at::ScalarType type, swn_numbers_kind kind, size_t row_bytes)
+    : bytes_(bytes), period_(period)
 {
     base_ = static_cast<char *>(host->trial_map(bytes_, period_));
-    if (base_)
-        fill(base_, period_, type);
+    if (!base_)
+        return;
+    fill(base_, period_, type);
+    if (kind == swn_numbers_kind::odd)
+        make_odd(base_, period_, row_bytes, type);
 }
 
 swn_random::~swn_random()

@@ -11,11 +11,17 @@ constexpr size_t swn_most_period = 4u << 20;
 // Where in a page, or in a line of the cache, numbers begin may show in the bits.
 constexpr size_t swn_page = 4096, swn_line = 64;
 
+// Ordinary ones show in what order they are added up, and how that is rounded. Odd ones are the same, but that some
+// rows have an infinite one, or two of what is no number, of which one is what comes out, or are all zeros of both
+// signs with denormal ones at their ends.
+enum class swn_numbers_kind { ordinary, odd };
+
 // Memory that reads as random numbers of one type, as much as is asked for, out of `period` bytes.
 class swn_random
 {
   public:
-    swn_random(size_t bytes, size_t period, at::ScalarType type);
+    swn_random(size_t bytes, size_t period, at::ScalarType type, swn_numbers_kind kind = swn_numbers_kind::ordinary,
+               size_t row_bytes = 0);
     swn_random(const swn_random &) = delete;
     ~swn_random();
     // nullptr: there is no memory.

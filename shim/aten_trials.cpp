@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "aten_trial_memory.h"
+#include "aten_words.h"
 
 namespace
 {
@@ -59,13 +60,15 @@ size_t period_of_rows(const swn_sliced &what, size_t rows)
     return period <= swn_most_period && period < what.weight.nbytes() ? period : 0;
 }
 
-// One trial, in which the weight repeats itself after so many bytes. Where copies of all of it are folded, they are
-// right if kernels make them block by block of rows; if they do not, their numbers are others, and so are the bits.
-Found same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
+// One trial, in which the weight repeats itself after so many bytes: with numbers of that kind. Where copies of all of
+// it are folded, they are right if kernels make them block by block of rows; if they do not, their numbers are others,
+// and so are the bits.
+Found same_with(const swn_numbers_kind kind, const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
 {
     size_t off = folded ? 0 : weight_in_page(what), to = input_in_line(what);
     size_t weight_bytes = off + what.weight.nbytes(), input_bytes = to + swn_extent(what.input);
-    swn_random weights(weight_bytes, period, what.type), inputs(input_bytes, swn_period_of(input_bytes), what.type);
+    swn_random weights(weight_bytes, period, what.type, kind, what.row_bytes),
+        inputs(input_bytes, swn_period_of(input_bytes), what.type);
     if (!weights.base() || !inputs.base())
         return Found::no_room;
     const char *first = weights.base() + off;
@@ -88,6 +91,17 @@ Found same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period,
         return swn_same_bits(got, expect.narrow(what.dim, part.row * what.width, part.count * what.width));
     });
     return same && (!what.summed || swn_same_bits(sum, expect)) ? Found::same : Found::differs;
+}
+
+// With numbers that show how they are rounded, and with those that nothing is rounded in.
+Found same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
+{
+    Found found = same_with(swn_numbers_kind::ordinary, what, cuts, period, folded);
+    if (found != Found::same)
+        return found;
+    // So that odd rows are rows all the way.
+    size_t whole_rows = folded ? 0 : period_of_rows(what, (period / what.row_bytes / block_rows + 1) * block_rows);
+    return same_with(swn_numbers_kind::odd, what, cuts, whole_rows ? whole_rows : period, folded);
 }
 
 // Whether its result could be taken for a copy of the weight.
@@ -133,23 +147,6 @@ void try_out(const swn_sliced &what, const swn_cuts &cuts, Trial &trial)
     trial.found = same_in_parts(what, cuts, swn_period_of(weight_in_page(what) + bytes), false);
 }
 
-// How many threads the math libraries say that they use. Not all of them go by PyTorch's number, and a program can tell
-// them another one.
-void add_library_threads(swn_key &key)
-{
-    using count_fn = int (*)();
-    static const std::vector<count_fn> counts = [] {
-        std::vector<count_fn> found;
-        for (const char *name :
-             {"openblas_get_num_threads", "mkl_get_max_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads"})
-            if (void *function = dlsym(RTLD_DEFAULT, name))
-                found.push_back(reinterpret_cast<count_fn>(function));
-        return found;
-    }();
-    for (count_fn count : counts)
-        key.add(count());
-}
-
 void add_shape(swn_key &key, const swn_sliced &what)
 {
     what.add_to(key);
@@ -162,6 +159,24 @@ void add_shape(swn_key &key, const swn_sliced &what)
 }
 
 } // namespace
+
+// Not all of them go by PyTorch's number, and a program can tell them another one.
+uint64_t swn_library_threads()
+{
+    using count_fn = int (*)();
+    static const std::vector<count_fn> counts = [] {
+        std::vector<count_fn> found;
+        for (const char *name :
+             {"openblas_get_num_threads", "mkl_get_max_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads"})
+            if (void *function = dlsym(RTLD_DEFAULT, name))
+                found.push_back(reinterpret_cast<count_fn>(function));
+        return found;
+    }();
+    uint64_t all = 0;
+    for (count_fn count : counts)
+        all = all * 65599 + static_cast<uint64_t>(count());
+    return all;
+}
 
 void swn_add_settings(swn_key &key)
 {
@@ -178,7 +193,9 @@ void swn_add_settings(swn_key &key)
     key.add(context.userEnabledNNPACK());
 #endif
     key.add(at::get_num_threads());
-    add_library_threads(key);
+    key.add(static_cast<int64_t>(swn_library_threads()));
+    key.add(at::in_parallel_region());
+    key.add(swn_own_word());
 }
 
 uint64_t swn_shape_of(const swn_sliced &what)
@@ -209,7 +226,7 @@ bool swn_same_in_slices(const swn_sliced &what, const swn_cuts &cuts)
     });
     if (n == 1)
         return true;
-    if (!key.complete())
+    if (!key.complete() || !swn_words_are_usual())
         return false;
     Trial trial;
     {

@@ -38,6 +38,9 @@ template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_cut
     return at == what.weight.storage().nbytes();
 }
 
+// How many threads the math libraries say that they use, all of them as one number.
+uint64_t swn_library_threads();
+
 // What the user told PyTorch and its libraries about how to compute.
 void swn_add_settings(swn_key &key);
 

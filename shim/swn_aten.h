@@ -14,16 +14,16 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 21u
+#define SWN_ATEN_ABI 22u
 #define SWN_OP_ARGS 64   /* tensors looked at per operator; the rest use their own address, which is always right */
 
+/* Hints: what an operator does besides is right as well, and slower. */
 enum swn_use {
-    SWN_USE_READ,      /* by an operator that is not known to let go of the pointer: own address only */
-    SWN_USE_ROWS,      /* known reader of single rows, for which it may ask: own address */
-    SWN_USE_INPUT,     /* known reader */
-    SWN_USE_WEIGHT,    /* known reader, in the place of a weight: counts for the order */
+    SWN_USE_ROWS,      /* single rows are read, for which it may ask */
+    SWN_USE_INPUT,     /* read, in a place where no weight is */
+    SWN_USE_WEIGHT,    /* read, and counts for the order if it is a weight */
     SWN_USE_WRITE,     /* written in place */
-    SWN_USE_OVERWRITE, /* written in place, every byte, by an operator that cannot fail */
+    SWN_USE_OVERWRITE, /* written in place, every byte of the storage, unless it is refused */
 };
 
 /* What can be done with a CPU tensor that is to go to a device. */
@@ -43,14 +43,12 @@ struct swn_fill;
 
 /* One tensor argument. The first part is filled by the C++ half, the rest is the engine's. */
 struct swn_arg {
-    void **word;       /* the storage's data pointer, as one word; NULL for a tensor in memory that PyTorch mapped */
-    uintptr_t data;    /* its value before the operator; without a word, where the tensor's first element is */
-    size_t bytes;      /* of the storage; without a word, from the tensor's first element to the end of its last */
+    int mapped;     /* by PyTorch, many tensors in one storage; or of a device's. Else it is a storage of alloc_cpu's */
+    uintptr_t data; /* where the storage is; of a mapped one, where the tensor's first element is */
+    size_t bytes;   /* of the storage; of a mapped one, from the tensor's first element to the end of its last */
     size_t from, upto; /* of them, those that the tensor's elements lie in */
     enum swn_use use;
 
-    uintptr_t
-        borrowed; /* what the engine put into *word, or 0: then the C++ half keeps the storage alive until op_end */
     struct swn_range *range;
     uint32_t range_id;
     uint64_t first_chunk, end_chunk; /* of addresses, that it holds */
@@ -58,7 +56,9 @@ struct swn_arg {
     int remap, pinned, reading, visited;
     int sliced; /* 1: what of it is not in memory waits for slice_lend; 2: did so */
     int rows;   /* 1: not all of it is in memory, rows_copy reads those that are wanted; 2: did so, and nothing else */
-    int populating; /* a thread of ours makes its pages (shim/swn_populate.h) */
+    int populating;   /* a thread of ours makes its pages (shim/swn_populate.h) */
+    uintptr_t afresh; /* where its new bytes are being made (shim/swn_afresh.h), or 0 */
+    size_t afresh_bytes;
 };
 
 /* So many slices of a weight, one behind the other. */
@@ -83,7 +83,8 @@ struct swn_small {
 /* One outermost operator of one thread, from op_begin to op_end. */
 struct swn_op {
     const char *name; /* static or owned by the operator's schema */
-    int copies;       /* it copies every byte of args[1]'s storage to args[0]'s, and does nothing else */
+    int copies;       /* it copies every byte of args[1]'s storage to args[0]'s, does nothing else, and cannot fail */
+    int asks;         /* its kernel will ask for memory (afresh_begin) for args[0], which it overwrites */
     struct swn_extent_file *move_file; /* the engine's: a store that has args[1]'s bytes, and where */
     uint64_t move_off;
     int skip;              /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
@@ -155,8 +156,14 @@ struct swn_host {
     struct swn_fill *(*fill_begin)(struct swn_op *op, unsigned arg, size_t *piece);
     /* Where to make the next `bytes`; those that the call before was for are made. */
     void *(*fill_next)(struct swn_fill *fill, size_t bytes);
-    /* All are made. Waits until they are where they belong. */
-    void (*fill_end)(struct swn_fill *fill);
+    /* All are made, or no more will be: then what the last call was for is not. Waits until they are where they belong.
+     */
+    void (*fill_end)(struct swn_fill *fill, int made);
+    /* Likewise: memory in which its kernel is to make all of args[arg], which it overwrites, before any of it is seen
+     * there. NULL: it had better write to its own address. */
+    void *(*afresh_begin)(struct swn_op *op, unsigned arg);
+    /* That has been done, or has failed. */
+    void (*afresh_end)(struct swn_op *op, unsigned arg, int made);
 
     /* Devices that share our memory (swn_unified.h). The current device is the one that a call names. */
     enum swn_device_type device_type; /* NONE: none of what follows is called */

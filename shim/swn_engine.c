@@ -17,6 +17,7 @@
 #include "swn_client.h"
 #include "swn_devcopy.h"
 #include "swn_device.h"
+#include "swn_afresh.h"
 #include "swn_fill.h"
 #include "swn_follower.h"
 #include "swn_guest.h"
@@ -245,6 +246,8 @@ void swn_engine_host(struct swn_host *out)
                              .fill_begin = swn_fill_begin,
                              .fill_next = swn_fill_next,
                              .fill_end = swn_fill_end,
+                             .afresh_begin = swn_afresh_begin,
+                             .afresh_end = swn_afresh_end,
                              .device_way = swn_device_way,
                              .device_open = swn_device_open,
                              .device_streams = swn_device_streams,

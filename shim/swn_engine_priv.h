@@ -254,10 +254,11 @@ int swn_policy_pool(struct swn_engine *e);
 void swn_policy_look_at_disk(struct swn_engine *e);
 /* Bytes that this process has written to spill files. */
 uint64_t swn_policy_written(const struct swn_engine *e);
-int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard);
+/* pages: as for swn_residency_home. */
+int swn_policy_home(struct swn_engine *e, struct swn_range *r, void *pages);
 void swn_policy_recall(struct swn_engine *e, struct swn_range *r);
 int swn_policy_share(struct swn_engine *e, struct swn_range *r);
-int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard);
+int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, void *pages);
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
 /* What follows from a spill of `size` bytes that ended with err. */
 void swn_policy_spilled(struct swn_engine *e, size_t size, int err);

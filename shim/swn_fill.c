@@ -139,7 +139,7 @@ struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece)
         (f->range = r)->filling = 1;
     pthread_mutex_unlock(&e->lock);
     if (err) {
-        swn_fill_end(f);
+        swn_fill_end(f, 0);
         return NULL;
     }
     return f;
@@ -158,11 +158,11 @@ void *swn_fill_next(struct swn_fill *f, size_t bytes)
     return p->bytes;
 }
 
-void swn_fill_end(struct swn_fill *f)
+void swn_fill_end(struct swn_fill *f, int made)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&f->lock);
-    if (f->given)
+    if (f->given && made)
         hand_over(f);
     f->ended = 1;
     pthread_cond_broadcast(&f->changed);

@@ -16,6 +16,6 @@ struct swn_fill;
 /* The host's half, see swn_aten.h. None of them is called with a lock held. */
 struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece);
 void *swn_fill_next(struct swn_fill *f, size_t bytes);
-void swn_fill_end(struct swn_fill *f);
+void swn_fill_end(struct swn_fill *f, int made);
 
 #endif

@@ -165,7 +165,7 @@ struct swn_range *swn_guest_successor(struct swn_engine *e, const struct swn_ran
 void swn_guest_woken(const struct swn_op *op)
 {
     for (unsigned i = 0; i < op->n; i++) {
-        struct swn_guest *g = op->args[i].word ? NULL : swn_arena_guest(swn_engine_one.arena, op->args[i].data);
+        struct swn_guest *g = op->args[i].mapped ? swn_arena_guest(swn_engine_one.arena, op->args[i].data) : NULL;
         if (g)
             swn_load_ask_for_edges(g->file);
     }
@@ -175,7 +175,7 @@ void swn_guest_resolve(struct swn_engine *e, struct swn_op *op)
 {
     for (unsigned i = 0; i < op->n; i++) {
         struct swn_arg *arg = &op->args[i];
-        if (arg->word)
+        if (!arg->mapped)
             continue;
         uintptr_t lo = swn_round_up(arg->data, SWN_PAGE), hi = (arg->data + arg->bytes) / SWN_PAGE * SWN_PAGE;
         struct swn_range *r = range_for(e, lo, hi);

@@ -420,7 +420,7 @@ int swn_load_prepare(struct swn_op *op)
 {
     struct swn_engine *e = &swn_engine_one;
     const struct swn_arg *from = &op->args[1];
-    struct swn_guest *g = from->word ? NULL : swn_arena_guest(e->arena, from->data);
+    struct swn_guest *g = from->mapped ? swn_arena_guest(e->arena, from->data) : NULL;
     op->move_file = NULL;
     if (!g || atomic_load(&e->retired) || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
         return 0;
@@ -446,7 +446,7 @@ void swn_load_done(void)
 static struct swn_extent_file *source_of(struct swn_engine *e, const struct swn_op *op, uint64_t *off)
 {
     const struct swn_arg *from = &op->args[1];
-    if (!from->word) {
+    if (from->mapped) {
         *off = op->move_off;
         return op->move_file && untouched(e, from->data, from->bytes) ? op->move_file : NULL;
     }
@@ -464,7 +464,7 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     struct swn_arg *to = &op->args[0];
     struct swn_range *r = swn_arena_find(e->arena, to->data);
     uint64_t off;
-    if (atomic_load(&e->retired) || !to->word || !r || r->addr != to->data || r->len != to->bytes || r->pins ||
+    if (atomic_load(&e->retired) || to->mapped || !r || r->addr != to->data || r->len != to->bytes || r->pins ||
         r->readers)
         return 0;
     swn_behind_recall(e, r);

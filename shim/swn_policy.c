@@ -145,13 +145,13 @@ void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r)
     swn_swapin_reap(e, &chunks);
 }
 
-int swn_policy_home(struct swn_engine *e, struct swn_range *r, int discard)
+int swn_policy_home(struct swn_engine *e, struct swn_range *r, void *pages)
 {
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
-    if (!discard)
+    if (!pages)
         swn_load_verify(e, r);
-    int err = swn_residency_home(&e->res, r, discard);
+    int err = swn_residency_home(&e->res, r, pages);
     if (err)
         return err;
     e->filled += r->size;
@@ -193,20 +193,15 @@ int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
 }
 
 /* The range gets ordinary pages, and room for them first: not twice where it is resident already. */
-int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, int discard)
+int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, void *pages)
 {
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
-    if (r->len > e->config.budget_bytes) {
-        /* A store into a fresh extent reads nothing first; one into the old extent reads every page of it. */
-        if (discard && !r->shared && !swn_is_weight(r))
-            swn_policy_home(e, r, 1);
-        if (swn_policy_share(e, r) == 0)
-            return 0;
-    }
+    if (!pages && r->len > e->config.budget_bytes && swn_policy_share(e, r) == 0)
+        return 0;
     int fresh = atomic_load(&r->state) == SWN_STREAMED; /* else it counts already */
     swn_policy_make_room(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
-    int err = swn_policy_home(e, r, discard);
+    int err = swn_policy_home(e, r, pages);
     swn_engine_note_peak(e);
     return err;
 }

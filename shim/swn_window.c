@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "swn_afresh.h"
 #include "swn_behind.h"
 #include "swn_client.h"
 #include "swn_devcopy.h"
@@ -172,11 +173,10 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
             swn_rows_begin(e, arg);
         if (arg->use == SWN_USE_ROWS || !swn_reads_streamed(arg) || arg->sliced)
             continue;
-        if (arg->use != SWN_USE_READ && !is_too_large(e, arg->range)) {
-            any = 1;
-        } else {
+        if (is_too_large(e, arg->range))
             arg->remap = 1;
-        }
+        else
+            any = 1;
     }
     if (!any)
         return;
@@ -276,26 +276,22 @@ static void note_other(struct swn_engine *e, struct swn_thread_state *t, uint64_
     t->other = other > t->other ? other : t->other;
 }
 
-/* Whether nobody will want what the range holds now: not another thread, not this operator through another storage. */
-static int overwrites_all(const struct swn_op *op, const struct swn_arg *arg, const struct swn_range *r)
+/* Whether the operator writes all of the range. */
+static int overwrites_all(const struct swn_arg *arg, const struct swn_range *r)
 {
-    uintptr_t end = r->addr + r->len;
-    for (unsigned i = 0; i < op->n; i++)
-        if (&op->args[i] != arg && op->args[i].data >= r->addr && op->args[i].data < end)
-            return 0;
-    return arg->data == r->addr && arg->bytes >= r->len && !r->readers;
+    return arg->data == r->addr && arg->bytes >= r->len;
 }
 
 /* Whether the operator will ask for this argument slice by slice. */
 static int comes_in_slices(const struct swn_arg *arg, const struct swn_range *r)
 {
-    return r && r->sliced && r->addr == arg->data && arg->use == SWN_USE_WEIGHT && !r->guest;
+    return r && r->sliced && r->addr == arg->data && arg->use == SWN_USE_WEIGHT && !arg->mapped;
 }
 
 static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
-    arg->borrowed = 0;
+    arg->afresh = arg->afresh_bytes = 0;
     arg->first_chunk = arg->end_chunk = 0;
     arg->remap = arg->pinned = arg->reading = arg->visited = arg->rows = arg->populating = 0;
     arg->sliced = comes_in_slices(arg, r);
@@ -315,9 +311,12 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
             e->plan_dirty = 1;
         }
         int streamed = atomic_load(&r->state) == SWN_STREAMED;
-        int all = (streamed || r->untouched) && arg->use == SWN_USE_OVERWRITE && overwrites_all(op, arg, r);
+        /* Pages that are made read as those that are not: nobody sees it, should the operator be refused. */
+        int all = r->untouched && arg->use == SWN_USE_OVERWRITE && overwrites_all(arg, r);
         r->untouched = 0;
-        if (streamed && swn_policy_bring_home(e, r, all))
+        if (streamed && op->asks && arg == op->args && swn_afresh_waits(e, arg, r))
+            return;
+        if (streamed && swn_policy_bring_home(e, r, 0))
             return;
         if (all && atomic_load(&r->state) == SWN_HOME)
             arg->populating = swn_populate_begin(&e->populate, r->addr, swn_round_up(r->len, SWN_PAGE));
@@ -453,6 +452,7 @@ void swn_window_fork_child(struct swn_engine *e)
 {
     for (struct swn_op *op = e->open_ops, *next; op; op = next) {
         next = op->next_open;
+        swn_afresh_fork_child(op);
         op->n = 0;
         op->visits = 0;
         op->unlisted = 1;

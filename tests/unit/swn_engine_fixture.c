@@ -208,11 +208,11 @@ void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *use
     memset(op, 0x5a, sizeof *op); /* the C++ half fills in its own fields only */
     op->name = "aten::test";
     op->n = n;
-    op->copies = 0;
+    op->copies = op->asks = 0;
     op->flops = op->flops_before = 0;
     op->small = op->small_before = (struct swn_small){0};
     for (unsigned i = 0; i < n; i++) {
-        op->args[i].word = &tensors[i]->word;
+        op->args[i].mapped = 0;
         op->args[i].data = (uintptr_t)__atomic_load_n(&tensors[i]->word, __ATOMIC_ACQUIRE);
         op->args[i].bytes = op->args[i].upto = tensors[i]->len;
         op->args[i].from = 0;

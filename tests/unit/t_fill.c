@@ -56,7 +56,7 @@ static unsigned overwrite(uint64_t stamp, size_t upto, int fail_from)
             memcpy(swn_fill_next(f, count), wanted + done, count);
             CHECK(swn_engine_resident(e) <= BUDGET);
         }
-        swn_fill_end(f);
+        swn_fill_end(f, 1);
         atomic_store(&failing, 0);
     }
     op_close(&op);
@@ -104,6 +104,8 @@ static void failing_disk(void *arg)
     for (int from = 0; from < 40; from += 13) {
         CHECK(overwrite((uint64_t)from + 2, BYTES, from) > 8);
         CHECK(tensor_right(&tensor, tensor.own));
+        tensor_free(&tensor); /* what could not be written is in memory from now on, and goes there */
+        CHECK(tensor_make(&tensor, BYTES, 1));
     }
     tensor_free(&tensor);
     engine_is_empty();

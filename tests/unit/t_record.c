@@ -46,7 +46,7 @@ static void read_counted(struct tensor *t, uint64_t before, uint64_t flops, size
                         .flops = flops,
                         .small_before = {1, 4},
                         .small = {small, 8 * small}};
-    op.args[0] = (struct swn_arg){.word = &t->word, .data = t->own, .bytes = t->len, .use = SWN_USE_WEIGHT};
+    op.args[0] = (struct swn_arg){.data = t->own, .bytes = t->len, .use = SWN_USE_WEIGHT};
     swn_engine_op_begin(&op);
     CHECK(tensor_right(t, (uintptr_t)__atomic_load_n(&t->word, __ATOMIC_ACQUIRE)));
     swn_engine_op_end(&op);
@@ -459,8 +459,7 @@ static void several(void *arg)
     for (unsigned i = 0; i < 200; i++) {
         struct swn_op op = {.name = "aten::test", .n = 2, .flops = 100, .small = {5, 40}};
         for (unsigned k = 0; k < 2; k++)
-            op.args[k] = (struct swn_arg){
-                .word = &both[k]->word, .data = both[k]->own, .bytes = both[k]->len, .use = SWN_USE_WEIGHT};
+            op.args[k] = (struct swn_arg){.data = both[k]->own, .bytes = both[k]->len, .use = SWN_USE_WEIGHT};
         swn_engine_op_begin(&op);
         swn_engine_op_end(&op);
         read_counted(&weights[2], 0, 100, 5);

@@ -244,7 +244,7 @@ static void a_part(void *arg)
         CHECK(n > 3 && !last->keep && !last->frame);
         size_t bytes = swn_slice_bytes(before); /* of kept ones in a row the last one */
         off += before->len - bytes;
-        op.args[0] = (struct swn_arg){.word = &t->word, .data = t->own, .bytes = t->len, .use = weight, .from = off};
+        op.args[0] = (struct swn_arg){.data = t->own, .bytes = t->len, .use = weight, .from = off};
         op.args[0].upto = off + bytes;
         swn_engine_op_begin(&op);
         CHECK(op.args[0].sliced);
