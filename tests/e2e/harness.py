@@ -366,6 +366,12 @@ def uring_read():
 
 
 @functools.cache
+def in_openmp():
+    """Builds in_openmp.c, a library for programs/openmp.py, once per session."""
+    return _built("in_openmp", "-fopenmp")
+
+
+@functools.cache
 def uring_refused():
     """Why io_uring_setup (425 on every architecture) fails here, or None."""
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,71 @@
+"""Tensors that are overwritten from end to end while they are on the disk: overwritten.py OUT SCENARIO."""
+import threading
+
+import torch
+
+from _record import begin
+
+record, (scenario,) = begin()
+torch.set_num_threads(1)
+
+
+def pressure():
+    """What has not been used lately leaves for these."""
+    return [torch.ones(1024, 1024) for _ in range(12)]
+
+
+def bytes_of(tensor):
+    return (tensor.rename(None) if hasattr(tensor, "rename") else tensor).numpy().tobytes()
+
+
+def refused():
+    """What PyTorch refuses to write has the bytes that it had."""
+    def named():
+        to.copy_(torch.randn(1024, 1024, names=("B", "A")))
+
+    cases = {"normal": (lambda: to.normal_(0, -1), None),
+             "uniform": (lambda: to.uniform_(1, 0), None),
+             "type": (lambda: to.copy_(torch.zeros(1024, 1024).to_sparse_csr()), None),
+             "sizes": (lambda: to.copy_(torch.ones(1000, 1024)), None)}
+    if hasattr(torch.Tensor, "rename"):  # later versions have no names
+        cases["names"] = named, ("A", "B")
+    for name, (write, names) in cases.items():
+        to = torch.randn(1024, 1024, **({"names": names} if names else {}))
+        record.data(f"{name} before", bytes_of(to))
+        junk = pressure()
+        try:
+            write()
+            refusals = "none"
+        except RuntimeError:
+            refusals = "one"
+        record.value(f"{name} refusals", refusals)
+        record.data(f"{name} after", bytes_of(to))
+        del junk
+
+
+def looked_at(write):
+    """Another thread's reader sees old or new numbers, never others."""
+    weight = torch.full((1024, 2048), 1.0)
+    view, seen, stop = weight.numpy(), set(), threading.Event()
+
+    def reader():
+        while not stop.is_set():
+            seen.update(float(x) for x in (view[0, 0], view[256, 0], view[512, 0], view[900, 5], view[1023, 2047]))
+
+    junk = pressure()
+    thread = threading.Thread(target=reader)
+    thread.start()
+    for n in range(12):
+        write(weight, 1.0 + n % 2)
+        for tensor in junk:
+            tensor.add_(0)
+    stop.set()
+    thread.join()
+    record.check("only numbers that were stored", seen <= {1.0, 2.0})
+
+
+both = [torch.full((1024, 2048), 1.0), torch.full((1024, 2048), 2.0)]
+{"refused": refused,
+ "copied": lambda: looked_at(lambda weight, number: weight.copy_(both[int(number) - 1])),
+ "filled": lambda: looked_at(lambda weight, number: weight.fill_(number))}[scenario]()
+record.save()
