@@ -55,4 +55,5 @@ for k, name in enumerate(TYPES):
         attempt(f"{name} {way}", tensor, lambda: change(tensor))
 for k, tensor in enumerate(ballast):
     record.tensor(f"ballast{k}", tensor)
+    record.tensor(f"sum{k}", tensor.sum())  # an operator that is not refused
 record.save()
