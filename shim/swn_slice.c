@@ -142,8 +142,7 @@ static void slice_early(struct swn_engine *e, struct swn_arg *arg)
     struct swn_range *r = arg->range;
     size_t least = 2 * (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW);
     /* Without a pool nothing has left yet, or a forked child has not computed yet. */
-    if (!e->pool || e->planned || arg->first_chunk < arg->end_chunk || r->written ||
-        atomic_load(&r->state) != SWN_STREAMED || r->readers != arg->reading)
+    if (!e->pool || e->planned || r->written || atomic_load(&r->state) != SWN_STREAMED || r->readers != arg->reading)
         return;
     if (least > window_of(e) && least <= e->config.budget_bytes / 3)
         swn_policy_resize_window(e, least);
@@ -151,8 +150,11 @@ static void slice_early(struct swn_engine *e, struct swn_arg *arg)
         return;
     r->slice = fitting_slice(e, r);
     r->sliced = arg->sliced = r->slice != 0;
+    if (!r->sliced)
+        return;
     arg->slice = r->slice;
     arg->remap = 0;
+    swn_window_release(e, arg); /* what came of it before it was offered stays for as long as there is room */
 }
 
 size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows *rows)
