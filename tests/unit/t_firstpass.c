@@ -59,11 +59,7 @@ static void load_all(int fd)
 
 static int has_frame(unsigned i)
 {
-    pthread_mutex_lock(&e->lock);
-    struct swn_range *r = swn_arena_find(e->arena, swn_round_up(weights[i].own, SWN_PAGE));
-    int has = r && r->frame;
-    pthread_mutex_unlock(&e->lock);
-    return has;
+    return tensor_in_frames(&weights[i]);
 }
 
 static void in_store_order(void *arg)
@@ -75,11 +71,11 @@ static void in_store_order(void *arg)
     for (unsigned i = 0; i < WEIGHTS; i++) {
         op_read(&weights[i]);
         CHECK(i + 1 == WEIGHTS || has_frame(i + 1));
-        window = swn_pool_window(e->pool) > window ? swn_pool_window(e->pool) : window;
+        window = engine_window_bytes() > window ? engine_window_bytes() : window;
         CHECK(swn_engine_resident(e) <= BUDGET);
     }
     CHECK(window > 2 * MIB); /* lent, up to a third */
-    CHECK(window <= BUDGET / 3 + SWN_GRANULE);
+    CHECK(window <= BUDGET / 3 + 2 * swn_pool_unit(e->pool));
     /* Room that something else needs is given back before anything leaves. */
     uint64_t spilled = e->spill->written_bytes;
     struct tensor large;
@@ -209,7 +205,7 @@ static void budget_shrinks(void *arg)
     for (; i < WEIGHTS / 2; i++)
         op_read(&weights[i]);
     reads_arrive();
-    CHECK(e->lent_from && swn_pool_window(e->pool) > e->lent_from);
+    CHECK(e->lent_from && engine_window_bytes() > e->lent_from);
     CHECK(swn_engine_resident(e) > after);
     uint64_t spilled = e->spill->written_bytes;
     struct swn_budget_change change;
