@@ -285,15 +285,17 @@ static void odd_sizes(void **state)
 
 /* Random use against one byte per granule. */
 
-enum { WARM, WARM_SHORT, COLD, LIVE }; /* the first two: by enum swn_term */
+enum { WARM, WARM_SHORT, COLD, COLD_SHORT, LIVE }; /* each pair: by enum swn_term */
+#define HUGE_GRANULES (SWN_HUGE / SWN_GRANULE)
+#define APART_AT_ONCE ((8u << 20) / SWN_GRANULE)
 
-/* Where a request of `count` must go by the header: best fit among its term's warm runs, else a warm one with the cold
- * beside it, else cold: the lowest place for the long term, the highest for the short one; -1: nowhere. */
-static long expected_place(const unsigned char *kind, size_t count, enum swn_term term, size_t *warm)
+/* Where a request of `count` goes among what is of one term: best fit among the warm runs, else a warm one with the cold
+ * beside it, else the lowest cold place; -1: nowhere. */
+static long place_in(const unsigned char *kind, size_t count, enum swn_term term, size_t *warm)
 {
     long best = -1, grown = -1, cold = -1, before = -1; /* where the run before this one begins */
     size_t best_run = SIZE_MAX;
-    unsigned own = term == SWN_LONG_TERM ? WARM : WARM_SHORT;
+    unsigned own = WARM + term, own_cold = COLD + term;
     *warm = 0;
     for (size_t i = 0; i < GRANULES;) {
         size_t run = i + 1;
@@ -303,11 +305,11 @@ static long expected_place(const unsigned char *kind, size_t count, enum swn_ter
         if (kind[i] == own && length >= count && length < best_run) {
             best = (long)i;
             best_run = length;
-        } else if (kind[i] == COLD && length >= count && (cold < 0 || term == SWN_SHORT_TERM)) {
-            cold = term == SWN_LONG_TERM ? (long)i : (long)(run - count);
+        } else if (kind[i] == own_cold && length >= count && cold < 0) {
+            cold = (long)i;
         }
-        int cold_first = kind[i] == own && before >= 0 && kind[before] == COLD;
-        int warm_first = kind[i] == COLD && before >= 0 && kind[before] == own;
+        int cold_first = kind[i] == own && before >= 0 && kind[before] == own_cold;
+        int warm_first = kind[i] == own_cold && before >= 0 && kind[before] == own;
         size_t pages = warm_first ? length_before : length;
         if ((cold_first || warm_first) && length + length_before >= count && pages < count && pages > *warm) {
             *warm = pages;
@@ -318,6 +320,33 @@ static long expected_place(const unsigned char *kind, size_t count, enum swn_ter
     }
     *warm = best >= 0 ? count : *warm;
     return best >= 0 ? best : grown >= 0 ? grown : cold;
+}
+
+/* Whole huge pages' addresses become the short term's. 0: there are none. */
+static int set_apart(unsigned char *kind, unsigned char *apart, size_t count)
+{
+    count = swn_round_up(count, HUGE_GRANULES);
+    for (size_t at = 0; at + count <= GRANULES; at += HUGE_GRANULES) {
+        size_t n = 0;
+        while (n < count && kind[at + n] == COLD)
+            n++;
+        if (n < count)
+            continue;
+        memset(kind + at, COLD_SHORT, count);
+        memset(apart + at / HUGE_GRANULES, 1, count / HUGE_GRANULES);
+        return 1;
+    }
+    return 0;
+}
+
+/* Where a request must go by the header. */
+static long expected_place(unsigned char *kind, unsigned char *apart, size_t count, enum swn_term term, size_t *warm)
+{
+    long at = place_in(kind, count, term, warm);
+    if (at < 0 && term == SWN_SHORT_TERM &&
+        (set_apart(kind, apart, count > APART_AT_ONCE ? count : APART_AT_ONCE) || set_apart(kind, apart, count)))
+        at = place_in(kind, count, term, warm);
+    return at >= 0 ? at : place_in(kind, count, term == SWN_LONG_TERM ? SWN_SHORT_TERM : SWN_LONG_TERM, warm);
 }
 
 /* A piece is trimmed at its end; what lives long has had its warm pages taken first. */
@@ -333,7 +362,7 @@ static void check_trim(struct swn_arena *a, unsigned char *kind, size_t most)
         return;
     unsigned char list = kind[end - 1];
     for (from = end; from && kind[from - 1] == list && end - from < most; from--)
-        kind[from - 1] = COLD;
+        kind[from - 1] = (unsigned char)(COLD + list - WARM);
     assert_int_equal((piece.addr - swn_arena_lo(a)) / SWN_GRANULE, from);
     assert_int_equal(piece.bytes, (end - from) * SWN_GRANULE);
 }
@@ -365,17 +394,22 @@ static void stress(void **state)
     static unsigned char kind[GRANULES];
     static struct swn_range *live[GRANULES];
     struct swn_arena *a = *state;
-    size_t count = 0, refused = 0, reused[2] = {0}, grown[2] = {0}, frontier = GRANULES;
+    size_t count = 0, refused = 0, reused[2] = {0}, grown[2] = {0}, others = 0;
+    static unsigned char apart[GRANULES / HUGE_GRANULES];
     memset(kind, COLD, sizeof kind);
+    memset(apart, 0, sizeof apart);
     for (int step = 0; step < 20000; step++) {
         unsigned dice = (unsigned)(rnd() % 100);
         if (dice < 50) {
             size_t len = rnd() % 16 ? 1 + rnd() % (12 * SWN_GRANULE) : 1 + rnd() % (200 * SWN_GRANULE);
             size_t n = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE, fresh = 77, warm;
             enum swn_term term = rnd() % 2 ? SWN_LONG_TERM : SWN_SHORT_TERM;
-            long at = expected_place(kind, n, term, &warm);
+            int own = place_in(kind, n, term, &warm) >= 0;
             size_t expected = warm ? (n - warm) * SWN_GRANULE : swn_round_up(len, 4096);
-            assert_int_equal(swn_arena_fresh(a, len, term), expected);
+            assert_int_equal(swn_arena_fresh(a, len, term), own ? expected : swn_round_up(len, 4096));
+            long at = expected_place(kind, apart, n, term, &warm);
+            expected = warm ? (n - warm) * SWN_GRANULE : swn_round_up(len, 4096);
+            others += at >= 0 && apart[(size_t)at / HUGE_GRANULES] != (term == SWN_SHORT_TERM);
             struct swn_range *r = swn_arena_alloc(a, len, term, &fresh);
             if (at < 0) {
                 assert_null(r);
@@ -388,7 +422,6 @@ static void stress(void **state)
             assert_int_equal(r->size, warm ? r->span : expected);
             reused[term] += warm == n;
             grown[term] += warm && warm < n;
-            frontier = term == SWN_SHORT_TERM && (size_t)at < frontier ? (size_t)at : frontier;
             for (size_t i = 0; i < n; i++) {
                 assert_int_not_equal(kind[(size_t)at + i], LIVE);
                 kind[(size_t)at + i] = LIVE;
@@ -399,7 +432,7 @@ static void stress(void **state)
             struct swn_range *r = live[pick];
             size_t at = (r->addr - swn_arena_lo(a)) / SWN_GRANULE;
             int stays = rnd() % 2 != 0;
-            memset(kind + at, !stays ? COLD : at < frontier ? WARM : WARM_SHORT, r->span / SWN_GRANULE);
+            memset(kind + at, (stays ? WARM : COLD) + apart[at / HUGE_GRANULES], r->span / SWN_GRANULE);
             swn_arena_free(a, r, stays);
             live[pick] = live[--count];
         } else if (dice >= 97) {
@@ -415,10 +448,10 @@ static void stress(void **state)
             check_ranges(a, kind, live_count, count);
     }
     /* The dice were rolled as meant. */
-    assert_true(refused > 10 && reused[0] > 100 && reused[1] > 100 && grown[0] > 50 && grown[1] > 50);
+    assert_true(refused > 10 && reused[0] > 100 && reused[1] > 100 && grown[0] > 50 && grown[1] > 50 && others > 10);
 }
 
-/* What is gone soon lies at the other end, and its pages are not those of what is there to stay. */
+/* What is gone soon lies in huge pages of its own, and its pages are not those of what is there to stay. */
 static void short_term(void **state)
 {
     struct swn_arena *a = *state;
@@ -426,8 +459,9 @@ static void short_term(void **state)
     struct swn_range *weight = take(a, 3 * SWN_GRANULE);
     struct swn_range *first = swn_arena_alloc(a, 2 * SWN_GRANULE - 5, SWN_SHORT_TERM, &fresh);
     struct swn_range *second = swn_arena_alloc(a, 4 * SWN_GRANULE, SWN_SHORT_TERM, &fresh);
-    assert_int_equal(first->addr + first->span, swn_arena_hi(a));
-    assert_int_equal(second->addr + second->span, first->addr);
+    assert_int_equal(first->addr % SWN_HUGE, 0);
+    assert_true(first->addr / SWN_HUGE > (weight->addr + weight->span - 1) / SWN_HUGE);
+    assert_int_equal(second->addr, first->addr + first->span);
     assert_int_equal(fresh, second->len);
     uintptr_t at = second->addr;
     swn_arena_free(a, second, 1);
@@ -435,19 +469,20 @@ static void short_term(void **state)
     assert_int_equal(swn_arena_fresh(a, 4 * SWN_GRANULE, SWN_SHORT_TERM), 0);
     struct swn_range *next = take(a, SWN_GRANULE);
     assert_int_equal(next->addr, weight->addr + weight->span);
-    /* A longer one grows downwards. */
+    /* A longer one takes the cold space behind it as well. */
     second = swn_arena_alloc(a, 6 * SWN_GRANULE, SWN_SHORT_TERM, &fresh);
-    assert_int_equal(second->addr, at - 2 * SWN_GRANULE);
+    assert_int_equal(second->addr, at);
     assert_int_equal(fresh, 2 * SWN_GRANULE);
-    /* The other way round: a weight's pages are for the next one. */
-    swn_arena_free(a, weight, 1);
-    assert_int_equal(swn_arena_fresh(a, SWN_GRANULE, SWN_SHORT_TERM), SWN_GRANULE);
-    assert_int_equal(take(a, 3 * SWN_GRANULE)->addr, swn_arena_lo(a));
-    swn_arena_free(a, second, 1);
-    struct swn_piece piece;
-    assert_int_equal(swn_arena_trim(a, SIZE_MAX, &piece), 1); /* both have theirs trimmed */
-    assert_int_equal(piece.addr, at - 2 * SWN_GRANULE);
-    assert_int_equal(swn_arena_warm_bytes(a), 0);
+    /* Its huge pages stay its own, also when they are free and the long term goes on behind them. */
+    swn_arena_free(a, second, 0);
+    swn_arena_free(a, first, 0);
+    size_t free_before = (size_t)(SWN_HUGE - (next->addr + next->span) % SWN_HUGE) % SWN_HUGE;
+    if (free_before)
+        take(a, free_before);
+    struct swn_range *behind = take(a, SWN_HUGE);
+    assert_true(behind->addr > at);
+    first = swn_arena_alloc(a, SWN_GRANULE, SWN_SHORT_TERM, &fresh);
+    assert_true(first->addr < behind->addr && first->addr / SWN_HUGE != behind->addr / SWN_HUGE);
 }
 
 /* The first of those that have a byte there; outside of all, none; in a guest to the page. */
@@ -636,7 +671,12 @@ static void plots(void **state)
     for (struct swn_piece piece; swn_arena_trim(a, SIZE_MAX, &piece);) {
     }
     size_t fresh;
-    assert_non_null(swn_arena_alloc(a, ARENA, SWN_LONG_TERM, &fresh)); /* no hole is left in the middle */
+    size_t most = ARENA; /* no hole is left in the middle of what is for either term */
+    while (most && !swn_arena_alloc(a, most, SWN_LONG_TERM, &fresh))
+        most -= SWN_GRANULE;
+    assert_true(most >= ARENA / 2);
+    while (swn_arena_alloc(a, SWN_GRANULE, SWN_LONG_TERM, &fresh)) {
+    }
     assert_null(swn_arena_plot(a, 1));
 }
 

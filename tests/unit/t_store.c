@@ -425,6 +425,54 @@ static void heads(void **state)
     swn_store_close(s, &swn_fix.fault.io);
 }
 
+/* Every part of an extent has a sum, by which it is told from all others; stores of before there were sums are read. */
+static void sums_of_parts(void **state)
+{
+    (void)state;
+    size_t size;
+    swn_store_make(NULL);
+    struct swn_store *s = swn_store_made();
+    unsigned char *bytes = swn_store_slurp(swn_fix.path, &size);
+    uint64_t count = 0;
+    for (size_t i = 0; i < s->extent_count; i++) {
+        const struct swn_store_extent *x = &s->extents[i];
+        uint64_t padded = (x->bytes + 4095) / 4096 * 4096, parts = (padded + SWN_CHUNK - 1) / SWN_CHUNK;
+        unsigned char *held = bytes + x->off;
+        count += parts;
+        assert_int_equal(swn_store_check_part(x, 0, held, padded), 0);
+        for (uint64_t k = 0; k < parts; k++) {
+            size_t at = k * SWN_CHUNK, len = padded - at < SWN_CHUNK ? padded - at : SWN_CHUNK;
+            assert_int_equal(x->sums[k], XXH3_64bits(held + at, len));
+            assert_int_equal(swn_store_check_part(x, at, held + at, len), 0);
+            held[at + len - 1] ^= 0x10; /* also in the padding */
+            assert_int_equal(swn_store_check_part(x, at, held + at, len), -EILSEQ);
+            held[at + len - 1] ^= 0x10;
+        }
+        assert_int_equal(swn_store_check_part(x, 4096, held, 4096), -EINVAL);
+        assert_int_equal(swn_store_check_part(x, 0, held, padded + SWN_CHUNK), -EINVAL);
+        assert_int_equal(swn_store_check_part(x, parts * SWN_CHUNK + SWN_CHUNK, held, 1), -EINVAL);
+    }
+    swn_store_close(s, &swn_fix.fault.io);
+
+    struct swn_disk_header *h = (struct swn_disk_header *)(void *)bytes;
+    unsigned char *at = bytes + sizeof *h + h->sources * sizeof(struct swn_disk_source) +
+                        h->layers * sizeof(struct swn_disk_layer) + h->extents * sizeof(struct swn_disk_extent) +
+                        h->tensors * sizeof(struct swn_disk_tensor) + h->extents * sizeof(struct swn_disk_head);
+    size_t less = count * sizeof(struct swn_disk_sum), behind = h->data_off - (size_t)(at - bytes) - less;
+    memmove(at, at + less, behind);
+    memset(at + behind, 0, less);
+    h->version -= SWN_STORE_SUMS;
+    h->tables_checksum = XXH3_64bits(bytes + sizeof *h, h->data_off - sizeof *h);
+    h->checksum = XXH3_64bits(h, offsetof(struct swn_disk_header, checksum));
+    swn_store_spit(swn_fix.path, bytes, size);
+    s = swn_store_made();
+    assert_null(s->extents[0].sums);
+    assert_int_equal(swn_store_check_part(&s->extents[0], 0, bytes + s->extents[0].off, 4096), -EINVAL);
+    swn_store_is_right(s);
+    swn_store_close(s, &swn_fix.fault.io);
+    free(bytes);
+}
+
 static void impossible_checkpoints(void **state)
 {
     (void)state;
@@ -498,6 +546,7 @@ int main(void)
         TEST(ring_without_direct),
         TEST(what_it_lacks),
         TEST(heads),
+        TEST(sums_of_parts),
         TEST(impossible_checkpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
