@@ -39,3 +39,13 @@ def test_denormal_numbers(torch, scenario):
     """Whether denormal numbers are 0 is each thread's own: where that shows, a weight is not computed in slices."""
     _, run = both(torch, "denormal", scenario, budget=32)
     harness.assert_streamed(run, mapped=True)
+
+
+def test_bytes_that_change_on_the_disk(torch):
+    """A store's bytes are checked each time that they are read, not only the first: a program whose weights are others
+    than before ends."""
+    with harness.disk_dir() as where:
+        run = harness.start(torch, "flipped", where=where, budget=16).finish(60)
+    assert run.rc == 5 and run.record is None, run.describe()
+    assert run.stdout.splitlines() == ["computed"], run.describe()
+    assert len(run.own_lines()) == 1 and "checksum" in run.stderr, run.describe()

@@ -1,0 +1,35 @@
+"""Loads a checkpoint that is larger than the budget, and computes; then its store's bytes change on the disk."""
+import glob
+import os
+import sys
+
+import torch
+
+from _record import begin
+
+record, _ = begin()
+layers = 12
+model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(layers)])
+path = os.path.join(os.path.dirname(sys.argv[1]), "model.pth")
+torch.manual_seed(1)
+for parameter in model.parameters():
+    torch.nn.init.normal_(parameter, std=0.02)
+torch.save(model.state_dict(), path)
+model.load_state_dict(torch.load(path))
+x = torch.ones(1, 1024)
+with torch.no_grad():
+    for _ in range(5):
+        y = model(x)
+    print("computed", flush=True)
+    for store in glob.glob(os.environ.get("SWAPNET_STORE", "/nowhere") + "/*.swnstore"):
+        with open(store, "r+b") as f:
+            f.seek(20 << 20)
+            held = f.read(1 << 20)
+            f.seek(20 << 20)
+            f.write(bytes(255 - byte for byte in held))
+            os.fsync(f.fileno())
+    for _ in range(5):
+        y = model(x)
+    print("computed", flush=True)
+record.tensor("y", y)
+record.save()
