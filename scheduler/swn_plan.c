@@ -121,7 +121,7 @@ static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_nod
 double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window, const struct swn_plan_disk *disk)
 {
     struct swn_steps steps = {0};
-    double took = swn_steps_pass(&steps, nodes, n, window, disk, 1, INFINITY);
+    double took = swn_steps_pass(&steps, nodes, n, window, disk, INFINITY);
     swn_steps_free(&steps);
     return took;
 }
@@ -407,7 +407,7 @@ static double time_of(struct problem *p, uint64_t window, double read, double co
         struct swn_plan_disk disk = p->disk;
         disk.bytes_per_ns = speed->bytes_per_ns;
         double took =
-            swn_steps_pass(&p->steps, p->nodes, p->n, window, &disk, 0, (limit_ns - sum - least) / speed->part);
+            swn_steps_pass(&p->steps, p->nodes, p->n, window, &disk, (limit_ns - sum - least) / speed->part);
         /* The last pass that is simulated reads nothing for the next. */
         sum += speed->part * (took > reading ? took : reading);
     }

@@ -20,7 +20,6 @@ struct swn_plan_node {
     double own_ns;     /* of that, until its operator is done, and needs them no more; 0: nobody knows, all of it */
     double saved;      /* the part of its bytes that a read need not bring, as they are stored in fewer: 0 to below 1 */
     uint64_t unit;     /* its operator can take it slice by slice, in multiples of so many bytes; 0: only whole */
-    uint64_t spare;    /* memory left for activations that nobody needs from its operator to the next node's */
     int joined;        /* its operator reads the next node as well, and wants both at once */
     /* out */
     int keep;
@@ -63,14 +62,12 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const 
 
 /* Steady-state time of one pass under what nodes[] say is kept and sliced: reads are served in order by one disk and
  * may begin when the window has room; a node, or a slice of one, computes when it is there and its predecessor is done
- * (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). Slices for which the window has no room are read
- * into what is spare from here to their node (lodging). 0 when there is no memory to find out. */
+ * (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). 0 when there is no memory to find out. */
 double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window,
                          const struct swn_plan_disk *disk);
 
-/* The plan that the library makes: the best for a disk that has such an hour now and then, without counting on anything
- * spare; and in out->latency_ns how long it takes when the disk is as fast as it was measured, and slices are lodged in
- * what is. Errors as swn_plan_make. */
+/* The plan that the library makes: the best for a disk that has such an hour now and then; and in out->latency_ns how long
+ * it takes when the disk is as fast as it was measured. Errors as swn_plan_make. */
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
                      struct swn_plan *out);
 

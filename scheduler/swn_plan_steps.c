@@ -7,8 +7,9 @@
 
 /* A mapping is read page by page as the kernel happens to touch it, at a fraction of what the disk gives. */
 #define MAPPING_PENALTY 16
-/* A piece cannot be lent by pointer: mapping it at its address costs page tables, about 0.1 ms per MiB. */
-#define PUBLISH_NS_PER_BYTE (100e3 / (double)MIB)
+/* What is read is mapped at its weight's address, and its extent again when it goes: by chunks of a huge page that
+ * hold several weights 7 to 40 us per MiB (docs/decisions/0001-one-address-per-weight.md). */
+#define PUBLISH_NS_PER_BYTE (15e3 / (double)MIB)
 
 #define PASSES 4
 #define COUNTED 2 /* of the passes, from the end; before that the window fills */
@@ -21,9 +22,7 @@ struct swn_step {
     double read_ns, last_ns;                /* of one part, and of the last one, which may be shorter */
     double before_ns, compute_ns, after_ns; /* what was read can go before the last one */
     size_t times;
-    uint64_t spare; /* for this step to be lodged in; 0: it must not be */
-    uint64_t room;  /* spare while this step computes */
-    int mapped;     /* read through the mapping */
+    int mapped; /* read through the mapping */
 };
 
 /* What a step has of the window until it is done. */
@@ -75,13 +74,12 @@ static double own_time(const struct swn_plan_node *node)
 static struct swn_step step_of(const struct swn_plan_node *node, const struct swn_plan_disk *d)
 {
     uint64_t tail = node->keep ? 0 : node->bytes - node->keep_bytes, piece = node->piece ? node->piece : tail;
-    double publish = !node->oversize && (node->keep_bytes || piece < tail) ? PUBLISH_NS_PER_BYTE : 0;
+    double publish = node->oversize ? 0 : PUBLISH_NS_PER_BYTE;
     struct swn_step step = {.bytes = tail,
                             .piece = piece,
                             .compute_ns = own_time(node) + (double)tail * publish,
                             .after_ns = node->compute_ns - own_time(node),
                             .times = 1,
-                            .room = node->spare,
                             .mapped = node->oversize};
     if (tail && !node->oversize)
         step.compute_ns += d->lend_ns;
@@ -92,8 +90,7 @@ static struct swn_step step_of(const struct swn_plan_node *node, const struct sw
 
 /* Those of one whose operator takes it in slices: slices of the same size, and the last one, which is up to twice as
  * large, each of them after its share of the kept ones. Returns how many. */
-static size_t steps_of(const struct swn_plan_node *node, const struct swn_plan_disk *d, int lodging,
-                       struct swn_step *to)
+static size_t steps_of(const struct swn_plan_node *node, const struct swn_plan_disk *d, struct swn_step *to)
 {
     size_t n = 0;
     uint64_t tail = node->bytes - node->keep_bytes, same = tail >= 2 * node->piece ? tail / node->piece - 1 : 0;
@@ -104,59 +101,12 @@ static size_t steps_of(const struct swn_plan_node *node, const struct swn_plan_d
         to[n] = (struct swn_step){.bytes = bytes,
                                   .piece = bytes,
                                   .before_ns = before,
-                                  .compute_ns = each * (double)bytes + d->lend_ns,
+                                  .compute_ns = (each + PUBLISH_NS_PER_BYTE) * (double)bytes + d->lend_ns,
                                   .after_ns = last ? node->compute_ns - own_time(node) : 0,
-                                  .times = last ? 1 : same,
-                                  .spare = lodging ? node->spare : 0,
-                                  .room = node->spare};
+                                  .times = last ? 1 : same};
         set_reads(&to[n++], d, node->saved);
     }
     return n;
-}
-
-/* ---- lodging ---- */
-
-/* What is lodged while passes are simulated, by step; `oldest` is the first that may still be. */
-struct lodger {
-    uint64_t *at, bytes, *room;
-    double *end;
-    size_t oldest, n; /* n: steps of a pass */
-};
-
-static int lodger_make(struct lodger *l, const struct swn_step *steps, size_t count, size_t n)
-{
-    *l = (struct lodger){.at = calloc(n * PASSES, sizeof *l->at),
-                         .room = malloc(n * sizeof *l->room),
-                         .end = malloc(n * PASSES * sizeof *l->end),
-                         .n = n};
-    if (!l->at || !l->room || !l->end)
-        return 0;
-    for (size_t i = 0, at = 0; i < count; i++)
-        for (size_t k = 0; k < steps[i].times; k++)
-            l->room[at++] = steps[i].room;
-    return 1;
-}
-
-static void lodger_drop(struct lodger *l)
-{
-    free(l->at);
-    free(l->room);
-    free(l->end);
-}
-
-/* Whether a slice of step i, whose reading begins at `now`, finds room in what the steps from there on leave. */
-static int lodge(struct lodger *l, size_t i, uint64_t spare, uint64_t bytes, double now)
-{
-    uint64_t room = spare;
-    for (; l->oldest < i && l->end[l->oldest] <= now; l->oldest++)
-        l->bytes -= l->at[l->oldest];
-    for (size_t j = l->oldest; j < i && room; j++)
-        room = l->room[j % l->n] < room ? l->room[j % l->n] : room;
-    if (l->bytes + bytes > room)
-        return 0;
-    l->at[i] = bytes;
-    l->bytes += bytes;
-    return 1;
 }
 
 /* ---- the simulation ---- */
@@ -171,9 +121,8 @@ struct run {
     double disk_free, end; /* until when the disk reads what was asked for; when the step before is done */
 };
 
-/* Reads what the step needs, part by part. l: it may be lodged, as step i; or NULL. */
-static inline __attribute__((always_inline)) void read_step(struct run *r, const struct swn_step *step,
-                                                            struct lodger *l, size_t i)
+/* Reads what the step needs, part by part. */
+static inline __attribute__((always_inline)) void read_step(struct run *r, const struct swn_step *step)
 {
     double begin = r->disk_free;
     uint64_t bytes = step->bytes, piece;
@@ -186,10 +135,6 @@ static inline __attribute__((always_inline)) void read_step(struct run *r, const
     for (; bytes; bytes -= piece) {
         piece = bytes < step->piece ? bytes : step->piece;
         double took = bytes < step->piece ? step->last_ns : step->read_ns;
-        if (r->used + piece > r->window && l && step->spare && lodge(l, i, step->spare, piece, begin)) {
-            begin += took;
-            continue;
-        }
         for (; r->used + piece > r->window && r->oldest < r->newest; r->oldest++) {
             const struct swn_held *old = &r->held[r->oldest];
             r->used -= old->bytes;
@@ -202,21 +147,18 @@ static inline __attribute__((always_inline)) void read_step(struct run *r, const
     r->disk_free = begin;
 }
 
-static inline __attribute__((always_inline)) void run_step(struct run *r, const struct swn_step *step, struct lodger *l,
-                                                           size_t i)
+static inline __attribute__((always_inline)) void run_step(struct run *r, const struct swn_step *step)
 {
     r->end += step->before_ns;
     if (step->bytes) {
-        read_step(r, step, l, i);
+        read_step(r, step);
         r->end = r->end > r->disk_free ? r->end : r->disk_free;
     }
     r->end += step->compute_ns;
-    uint64_t has = step->mapped ? 0 : step->bytes - (l ? l->at[i] : 0);
+    uint64_t has = step->mapped ? 0 : step->bytes;
     if (has)
         r->held[r->newest++] = (struct swn_held){.bytes = has, .until = r->end};
     r->end += step->after_ns;
-    if (l)
-        l->end[i] = r->end;
 }
 
 /* So long a pass computes and reads at least. */
@@ -232,8 +174,7 @@ static void least_times(const struct swn_step *steps, size_t count, double *comp
     }
 }
 
-/* What one pass leaves for the next is what it found: all that follow take as long. `before`: when it began. Not with
- * a lodger, whose state is not compared. */
+/* What one pass leaves for the next is what it found: all that follow take as long. `before`: when it began. */
 static int is_steady(const struct run *r, const struct run *before)
 {
     double later = r->end - before->end, near = ROUNDING * r->end;
@@ -247,10 +188,9 @@ static int is_steady(const struct run *r, const struct run *before)
     return same;
 }
 
-static inline __attribute__((always_inline)) double simulate(struct run *r, struct lodger *l, double limit_ns)
+static double simulate(struct run *r, double limit_ns)
 {
     double first_end = 0, compute, read;
-    size_t i = 0;
     least_times(r->steps, r->count, &compute, &read);
     for (int left = PASSES; left; left--) {
         const struct run before = *r;
@@ -262,45 +202,38 @@ static inline __attribute__((always_inline)) double simulate(struct run *r, stru
             return INFINITY;
         for (size_t k = 0; k < r->count; k++)
             for (size_t again = 0; again < r->steps[k].times; again++)
-                run_step(r, &r->steps[k], l, i++);
-        if (!l && left < PASSES && left > 1 && is_steady(r, &before))
+                run_step(r, &r->steps[k]);
+        if (left < PASSES && left > 1 && is_steady(r, &before))
             return r->end - before.end;
     }
     return (r->end - first_end) / COUNTED;
 }
 
 double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, size_t n, uint64_t window,
-                      const struct swn_plan_disk *disk, int lodging, double limit_ns)
+                      const struct swn_plan_disk *disk, double limit_ns)
 {
-    size_t all = 0, reading = 0;
+    size_t reading = 0;
     struct run run = {.window = window, .wait_ns = disk->wait_ns};
-    struct lodger lodger = {0};
     s->step = reserve(s->step, &s->step_room, 2 * n, sizeof *s->step);
     if (!s->step)
         return 0;
     for (size_t i = 0; i < n; i++) {
         if (nodes[i].sliced)
-            run.count += steps_of(&nodes[i], disk, lodging, s->step + run.count);
+            run.count += steps_of(&nodes[i], disk, s->step + run.count);
         else
             s->step[run.count++] = step_of(&nodes[i], disk);
-        /* What reads nothing follows the step before; where a lodger asks what is spare meanwhile, on its own. */
-        if (!lodging && !nodes[i].sliced && run.count > 1 && !s->step[run.count - 1].bytes) {
+        /* What reads nothing follows the step before. */
+        if (!nodes[i].sliced && run.count > 1 && !s->step[run.count - 1].bytes) {
             const struct swn_step *own = &s->step[--run.count];
             s->step[run.count - 1].after_ns += own->compute_ns + own->after_ns;
         }
     }
-    for (size_t i = 0; i < run.count; i++) {
-        all += s->step[i].times;
+    for (size_t i = 0; i < run.count; i++)
         reading += s->step[i].bytes ? s->step[i].times : 0;
-    }
     s->held = reserve(s->held, &s->held_room, reading * PASSES + 1, sizeof *s->held);
     if (!s->held)
         return 0;
     run.steps = s->step;
     run.held = s->held;
-    double took = lodging && !lodger_make(&lodger, s->step, run.count, all) ? 0
-                  : lodging                                                 ? simulate(&run, &lodger, limit_ns)
-                                                                            : simulate(&run, NULL, limit_ns);
-    lodger_drop(&lodger);
-    return took;
+    return simulate(&run, limit_ns);
 }

@@ -86,8 +86,6 @@ static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint6
         node.unit = more->slice_bytes;
     if (more)
         node.own_ns = more->own * ns;
-    if (more && more->activation_bytes && more->activation_bytes < p->other_bytes)
-        node.spare = p->other_bytes - more->activation_bytes;
     return node;
 }
 

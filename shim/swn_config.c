@@ -26,7 +26,7 @@ static const char *const fetch_names[] = {"auto", "uring", "pread", "buffered"};
 static const char *const unified_names[] = {"auto", "off", "pageable", "registered", "managed"};
 static const char *const device_names[] = {"cuda", "privateuseone"};
 /* By bit of enum swn_config_part. */
-static const char *const part_names[] = {"prefetch", "kept", "slices", "lodging", "places", "stripes"};
+static const char *const part_names[] = {"prefetch", "kept", "slices", "places", "stripes"};
 
 /* The value as it may stand in a one-line message: shortened, control characters replaced. */
 static const char *shown(char buf[SHOWN + 4], const char *value)
@@ -134,8 +134,7 @@ static int set_without(struct swn_config *c, const struct variable *v, const cha
         int index = index_of(part, part_names, COUNT(part_names));
         if (index < 0)
             return fail(c,
-                        "%s='%s' names a part that is not there: use prefetch, kept, slices, lodging, places and "
-                        "stripes",
+                        "%s='%s' names a part that is not there: use prefetch, kept, slices, places and stripes",
                         v->name, shown(text, value));
         c->without |= 1u << index;
         p += len;

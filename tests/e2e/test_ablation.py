@@ -31,7 +31,7 @@ def test_nothing_ahead(torch113, disk):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("without", ["slices", "lodging", "places", "prefetch,kept,slices,lodging,places"])
+@pytest.mark.parametrize("without", ["slices", "places", "prefetch,kept,slices,places"])
 def test_bits(torch, without):
     run = _run(torch, without, "sliced", "float32", budget=32)
     assert (run.stats["slices"] == 0) == ("slices" in without), run.describe()
