@@ -137,8 +137,8 @@ static void idle_process_shrinks(void *arg)
     CHECK(stats.spilled_bytes < written + ALL / 2);
 }
 
-/* It grows until all fits, while an operator has a block of the window, which cannot go at once then. Later it does,
- * and every weight comes to stay. */
+/* It grows until all fits, while an operator has a chunk of the window: that stays where it is, and so does every weight
+ * in the end. */
 static void grows_past_the_window(void *arg)
 {
     (void)arg;
@@ -155,7 +155,7 @@ static void grows_past_the_window(void *arg)
     op_open(&op, &streamed, uses, 1);
     CHECK(tensor_right(streamed, (uintptr_t)streamed->word));
     set(64 * MIB);
-    CHECK(swn_pool_window(e->pool)); /* that operator has it */
+    CHECK(tensor_right(streamed, (uintptr_t)streamed->word));
     op_close(&op);
     for (unsigned i = 0; i < 8; i++)
         pass();
