@@ -155,7 +155,7 @@ static void written(void *arg)
 static void read_part(size_t from, size_t upto)
 {
     struct swn_op op = {.name = "aten::test", .n = 1};
-    op.args[0] = (struct swn_arg){.word = &table.word, .data = table.own, .bytes = table.len, .use = SWN_USE_WEIGHT};
+    op.args[0] = (struct swn_arg){.mapped = 0, .data = table.own, .bytes = table.len, .use = SWN_USE_WEIGHT};
     op.args[0].from = from;
     op.args[0].upto = upto;
     swn_engine_op_begin(&op);
