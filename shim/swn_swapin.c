@@ -251,6 +251,15 @@ static int room_for_frame(struct swn_engine *e, const struct swn_range *spare, i
     return swn_policy_fits_free(e, unit) ? 0 : -ENOMEM;
 }
 
+/* Whether there will be more room soon: a read ahead is under way, and nobody waits for its frame. */
+static int room_will_come(struct swn_engine *e)
+{
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users)
+            return 1;
+    return 0;
+}
+
 /* A frame for the chunk of r, in which its bytes are, or come. force: an operator waits for it. NULL: there is none. */
 static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, uint64_t chunk, int force,
                                const void *owner)
@@ -262,14 +271,16 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
             fill(e, f, owner, force);
         return f;
     }
-    int kept = c->keep && !room_for_frame(e, r, force), room = kept;
+    /* What the plan keeps does not make room for what comes and goes, nor for more of what it keeps. */
+    int push = force && !e->planned, kept = c->keep && !room_for_frame(e, r, push), room = kept;
     if (!room && swn_pool_window(e->pool) < window_frames(e))
-        room = !room_for_frame(e, r, force);
+        room = !room_for_frame(e, r, push);
     if (!room && (f = stale_frame(e, force))) {
         swn_swapin_evict(e, f);
         room = 1;
     }
-    if (!room && force) /* its operator wants more at once than there is a window for */
+    /* Its operator wants more at once than there is a window for; but first what was read ahead gives way. */
+    if (!room && force && !room_will_come(e))
         room = !room_for_frame(e, r, force);
     if (!room || c->frame)
         return c->frame;
@@ -290,15 +301,6 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
 }
 
 /* --- what an operator waits for --- */
-
-/* Whether there will be more room soon: a read ahead is under way, and nobody waits for its frame. */
-static int room_will_come(struct swn_engine *e)
-{
-    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users)
-            return 1;
-    return 0;
-}
 
 int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
 {
