@@ -155,11 +155,10 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
 
 /* Whether the weight would push out everything else, and not fit even so. Before there is a plan its kernel may yet ask
  * for slices. */
-static int is_too_large(const struct swn_engine *e, const struct swn_range *r)
+static int is_too_large(const struct swn_engine *e, const struct swn_arg *arg)
 {
-    if (e->planned && r->node >= 0)
-        return e->nodes[r->node].oversize;
-    return r->len > e->config.budget_bytes / 2;
+    int node = e->planned ? arg->range->node : -1;
+    return node >= 0 ? e->nodes[node].oversize : arg->upto - arg->from > e->config.budget_bytes / 2;
 }
 
 /* Chunks that are there are held first, so that making place for one argument does not evict another's; then all reads
@@ -173,7 +172,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
             swn_rows_begin(e, arg);
         if (arg->use == SWN_USE_ROWS || !swn_reads_streamed(arg) || arg->sliced)
             continue;
-        if (is_too_large(e, arg->range))
+        if (is_too_large(e, arg))
             arg->remap = 1;
         else
             any = 1;

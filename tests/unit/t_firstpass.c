@@ -129,7 +129,7 @@ static void map_all(int fd)
 static void read_mapped(unsigned i)
 {
     struct swn_op op = {.name = "aten::test", .n = 1};
-    op.args[0] = (struct swn_arg){.data = weights[i].own, .bytes = weights[i].len, .use = SWN_USE_WEIGHT};
+    op.args[0] = (struct swn_arg){.mapped = 1, .data = weights[i].own, .bytes = weights[i].len, .use = SWN_USE_WEIGHT};
     swn_engine_op_begin(&op);
     CHECK(tensor_right(&weights[i], weights[i].own));
     swn_engine_op_end(&op);
@@ -160,7 +160,7 @@ static void as_in_the_layer_before(void *arg)
 static void write_mapped(unsigned i)
 {
     struct swn_op op = {.name = "aten::test_", .n = 1};
-    op.args[0] = (struct swn_arg){.data = weights[i].own, .bytes = weights[i].len, .use = SWN_USE_WRITE};
+    op.args[0] = (struct swn_arg){.mapped = 1, .data = weights[i].own, .bytes = weights[i].len, .use = SWN_USE_WRITE};
     swn_engine_op_begin(&op);
     swn_engine_op_end(&op);
 }

@@ -70,16 +70,17 @@ static size_t pass(void)
     return n;
 }
 
-/* Until there is a plan, and what it keeps has come to stay. */
+/* Until there is a plan, and what it keeps has come to stay: several passes go by without another one. */
 static void settle(size_t (*one)(void))
 {
-    size_t kept;
-    unsigned passes = 0;
-    do {
-        kept = e->kept_bytes;
+    unsigned passes = 0, same = 0;
+    while (same < 4) {
+        size_t kept = engine_kept_bytes();
+        uint64_t plans = e->plans;
         one();
-        CHECK(++passes < 24);
-    } while (!e->planned || e->kept_bytes != kept);
+        same = e->planned && !e->plan_dirty && e->plans == plans && engine_kept_bytes() == kept ? same + 1 : 0;
+        CHECK(++passes < 32);
+    }
 }
 
 static void slice_by_slice(void *arg)
@@ -103,10 +104,16 @@ static void slice_by_slice(void *arg)
 /* Bytes that the plan in force has to read in each pass. */
 static size_t streamed_bytes(void)
 {
-    size_t bytes = 0;
-    for (size_t i = 0; i < e->node_count; i++)
-        for (struct swn_range *r = e->nodes[i].range; r; r = r->rest)
-            bytes += r->keep ? 0 : r->len;
+    size_t bytes = 0, unit = swn_pool_unit(e->pool);
+    for (size_t i = 0; i < e->node_count; i++) {
+        const struct swn_range *r = e->nodes[i].range;
+        struct swn_chunks all = swn_residency_chunks(&e->res, r);
+        for (uint64_t c = all.first; c < all.end; c++) {
+            uint64_t lo = c * unit > r->place ? c * unit : r->place, end = r->place + swn_weight_bytes(r);
+            uint64_t hi = (c + 1) * unit < end ? (c + 1) * unit : end;
+            bytes += swn_pool_chunk(e->pool, c)->keep ? 0 : hi - lo;
+        }
+    }
     return bytes;
 }
 
@@ -232,25 +239,25 @@ static void a_part(void *arg)
 {
     begin(arg);
     settle(pass);
+    size_t unit = swn_pool_unit(e->pool);
     for (unsigned i = 0; i < 4; i++) {
         struct swn_op op = {.name = "aten::test", .n = 1};
         struct tensor *t = &large[0];
-        struct swn_range *first = swn_arena_find(e->arena, t->own), *last = first, *before;
-        size_t n = 0, off = 0;
-        for (struct swn_range *r = first; r; last = r, r = r->rest)
-            n++;
-        for (before = first; before->rest != last; before = before->rest)
-            off += before->len;
-        CHECK(n > 3 && !last->keep && !last->frame);
-        size_t bytes = swn_slice_bytes(before); /* of kept ones in a row the last one */
-        off += before->len - bytes;
+        const struct swn_range *r = swn_arena_find(e->arena, t->own);
+        CHECK(r->sliced && r->slice > 0 && r->len / r->slice > 3);
+        size_t bytes = r->slice, off = (r->len / r->slice - 2) * bytes;
+        uint64_t behind = (r->place + off + bytes + unit - 1) / unit, end = swn_residency_chunks(&e->res, r).end;
+        CHECK(behind < end);
+        for (uint64_t c = behind; c < end; c++)
+            CHECK(!swn_pool_chunk(e->pool, c)->keep && !swn_pool_chunk(e->pool, c)->frame);
         op.args[0] = (struct swn_arg){.data = t->own, .bytes = t->len, .use = weight, .from = off};
         op.args[0].upto = off + bytes;
         swn_engine_op_begin(&op);
         CHECK(op.args[0].sliced);
         const void *at = swn_slice_lend(&op, 0, off, bytes);
-        CHECK(at && tensor_right_part(t, (uintptr_t)at, off, bytes));
-        CHECK(!last->frame);
+        CHECK((uintptr_t)at == t->own + off && tensor_right_part(t, (uintptr_t)at, off, bytes));
+        for (uint64_t c = behind; c < end; c++)
+            CHECK(!swn_pool_chunk(e->pool, c)->frame);
         swn_slice_lend(&op, 0, 0, 0);
         op_close(&op);
         read_small();
@@ -304,10 +311,10 @@ static void not_a_slice(void *arg)
     op_open(&op, &t, &weight, 1);
     CHECK(op.args[0].sliced);
     CHECK(swn_slice_list(&op, 0, kinds, 1) == 0); /* of more than one length */
-    CHECK(swn_slice_lend(&op, 0, 0, ROW_BYTES) == NULL);
-    CHECK(swn_slice_lend(&op, 0, ROW_BYTES, ROW_BYTES) == NULL);
     CHECK(swn_slice_lend(&op, 0, t->len, 65536) == NULL);
+    CHECK(swn_slice_lend(&op, 0, t->len - ROW_BYTES, ROW_BYTES + 1) == NULL);
     CHECK(swn_slice_lend(&op, 0, SIZE_MAX - 65535, 65536) == NULL);
+    CHECK(swn_slice_lend(&op, 0, 65536, SIZE_MAX - 65535) == NULL);
     CHECK(tensor_right(t, t->own));
     op_close(&op);
     pass();
@@ -532,174 +539,6 @@ static void threads(void *arg)
     end();
 }
 
-#define ACTIVATION (6 * MIB)
-
-/* The half of a pass that needs activations, and the next one. Returns the most that was lodged by then. */
-static size_t tide(void)
-{
-    size_t most = 0;
-    struct tensor activation;
-    CHECK(tensor_make(&activation, ACTIVATION, 7));
-    for (unsigned i = 0; i < SMALL; i++) {
-        op_read(&small[i]);
-        if (i == SMALL / 2) {
-            CHECK(tensor_right(&activation, activation.own));
-            tensor_free(&activation);
-        }
-        most = e->lodged_bytes > most ? e->lodged_bytes : most;
-    }
-    return most;
-}
-
-/* The other half. */
-static size_t ebb(size_t most)
-{
-    for (unsigned i = 0; i < 2; i++) {
-        product(&large[i], SIZE_MAX);
-        most = e->lodged_bytes > most ? e->lodged_bytes : most;
-    }
-    return most;
-}
-
-static size_t tidal_pass(void)
-{
-    return ebb(tide());
-}
-
-/* Passes until there is a plan that stays, and warm pages for all that comes and goes in a pass. */
-static void settle_tidal(void)
-{
-    settle(tidal_pass);
-    for (unsigned i = 0;
-         !swn_arena_plot_idle(e->arena) || swn_arena_plot_cold(e->arena) || e->settling || e->plan_dirty; i++) {
-        CHECK(i < 24);
-        tidal_pass();
-    }
-    CHECK(e->planned_other >= ACTIVATION);
-}
-
-static void begin_tidal(void *arg)
-{
-    begin_with(arg, BUDGET + ACTIVATION);
-    settle_tidal();
-}
-
-/* Where the machine was busy, slices get longer and there is another plan: then a pass says nothing of the old one. */
-#define MOST_PASSES 24
-
-static int plan_stayed(uint64_t *plans)
-{
-    if (e->plans == *plans && !e->plan_dirty)
-        return 1;
-    settle_tidal();
-    *plans = e->plans;
-    return 0;
-}
-
-/* Where activations were, slices are read ahead; and when they are needed again, their pages are there. */
-static void lodged(void *arg)
-{
-    begin_tidal(arg);
-    uint64_t plans = e->plans;
-    for (unsigned i = 0, good = 0; good < 4; i++) {
-        CHECK(i < MOST_PASSES);
-        size_t cold = swn_arena_plot_cold(e->arena), idle = swn_arena_plot_idle(e->arena), early = e->lodged_bytes;
-        size_t most = tidal_pass();
-        if (!plan_stayed(&plans))
-            continue;
-        CHECK(cold == 0 && idle >= ACTIVATION);
-        CHECK(early == 0); /* the first steps of a pass are known to need it all */
-        CHECK(most <= e->planned_other);
-        good += most >= ACTIVATION / 3;
-    }
-    CHECK(e->over_budget_peak == 0);
-    CHECK(e->peak_resident <= e->config.budget_bytes);
-    end();
-}
-
-/* Activations that nobody expected take their pages back. */
-static void turned_out(void *arg)
-{
-    begin_tidal(arg);
-    struct tensor sudden;
-    for (unsigned i = 0, met = 0; met < 2; i++) {
-        CHECK(i < MOST_PASSES);
-        tidal_pass();
-        if (!tide()) { /* not while another like the last is expected */
-            ebb(0);
-            continue;
-        }
-        met++;
-        uint64_t plans = e->plans;
-        size_t kept = e->kept_bytes + e->node_home_bytes;
-        CHECK(tensor_make(&sudden, ACTIVATION - i * SWN_GRANULE, 8 + i)); /* every time another: none is planned for */
-        CHECK(e->kept_bytes + e->node_home_bytes == kept && e->plans == plans);
-        product(&large[i % 2], SIZE_MAX);
-        CHECK(tensor_right(&sudden, sudden.own));
-        tensor_free(&sudden);
-    }
-    CHECK(e->over_budget_peak == 0);
-    CHECK(e->peak_resident <= e->config.budget_bytes);
-    end();
-}
-
-/* In a child the pages under lodged frames are nobody's, not even mapped, until it needs them for its own. */
-static void lodged_in_a_fork(void *arg)
-{
-    begin_tidal(arg);
-    unsigned met = 0;
-    for (unsigned i = 0; i < 3; i++) {
-        met += tide() > 0;
-        size_t own = e->res.home_bytes - e->lodged_bytes;
-        swn_engine_prefork();
-        pid_t pid = fork();
-        CHECK(pid >= 0);
-        if (!pid) {
-            swn_engine_postfork_child();
-            CHECK(e->lodged_bytes == 0 && e->res.home_bytes == own);
-            struct tensor its[4];
-            for (unsigned j = 0; j < 4; j++)
-                CHECK(tensor_make(&its[j], MIB, 50 + j));
-            for (unsigned j = 0; j < 4; j++)
-                CHECK(tensor_right(&its[j], its[j].own));
-            for (unsigned j = 0; j < 2; j++)
-                CHECK(tensor_right(&large[j], large[j].own));
-            _exit(0);
-        }
-        swn_engine_postfork_parent();
-        for (unsigned j = 0; j < 2; j++)
-            product(&large[j], SIZE_MAX);
-        int status;
-        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-        tidal_pass();
-    }
-    CHECK(met > 0); /* no end(): extents that a child may map are not given back */
-}
-
-/* Lodged bytes are for our kernel alone: whoever else reads the weight gets other memory. */
-static void lodged_and_read_whole(void *arg)
-{
-    begin_tidal(arg);
-    unsigned met = 0;
-    for (unsigned i = 0; i < 3; i++) {
-        met += tide() > 0;
-        struct swn_op op;
-        struct tensor *both[2] = {&large[0], &large[1]};
-        const enum swn_use uses[2] = {SWN_USE_INPUT, SWN_USE_INPUT};
-        op_open(&op, both, uses, 2);
-        for (unsigned j = 0; j < op.total; j++)
-            CHECK(!op.args[j].frame || !op.args[j].frame->lodged);
-        for (unsigned j = 0; j < 2; j++)
-            CHECK(tensor_right(both[j], (uintptr_t)__atomic_load_n(&both[j]->word, __ATOMIC_ACQUIRE)));
-        op_close(&op);
-        for (unsigned j = 0; j < 2; j++)
-            product(&large[j], SIZE_MAX);
-        tidal_pass();
-    }
-    CHECK(met > 0);
-    end();
-}
-
 static void run(void (*test)(void *))
 {
     enum swn_config_fetch paths[] = {SWN_CONFIG_AUTO, SWN_CONFIG_PREAD};
@@ -733,10 +572,6 @@ ON_EACH_PATH(some_of_them)
 ON_EACH_PATH(rows_of_two_lengths)
 ON_EACH_PATH(written)
 ON_EACH_PATH(threads)
-ON_EACH_PATH(lodged)
-ON_EACH_PATH(turned_out)
-ON_EACH_PATH(lodged_in_a_fork)
-ON_EACH_PATH(lodged_and_read_whole)
 
 int main(void)
 {
@@ -759,10 +594,6 @@ int main(void)
         cmocka_unit_test(test_rows_of_two_lengths),
         cmocka_unit_test(test_written),
         cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_lodged),
-        cmocka_unit_test(test_turned_out),
-        cmocka_unit_test(test_lodged_in_a_fork),
-        cmocka_unit_test(test_lodged_and_read_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
