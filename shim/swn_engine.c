@@ -368,8 +368,17 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
      * next allocation takes what it has to. */
     if (r->plotted)
         return 1;
-    return !r->aged_reads && swn_arena_warm_bytes(e->arena) + r->span <= most &&
-           swn_engine_resident(e) + r->span <= e->config.budget_bytes + r->size;
+    if (r->aged_reads || swn_engine_resident(e) + r->span > e->config.budget_bytes + r->size)
+        return 0;
+    /* What has gone just now is more likely to be made again than what is left over since some earlier pass. */
+    size_t warm = swn_arena_warm_bytes(e->arena);
+    struct swn_piece piece;
+    while (warm + r->span > most && warm < most && swn_arena_trim(e->arena, warm + r->span - most, &piece)) {
+        swn_residency_drop(&e->res, piece.addr, piece.bytes);
+        e->dropped += piece.bytes;
+        warm -= piece.bytes;
+    }
+    return warm + r->span <= most;
 }
 
 void swn_engine_drop(struct swn_engine *e, struct swn_range *r)

@@ -18,7 +18,7 @@
 #define SMALL_BYTES ((size_t)256 << 10)
 #define NARROW (14 * MIB)
 #define BETWEEN (25 * MIB)
-#define WIDE (40 * MIB) /* less than all weights take */
+#define WIDE (37 * MIB) /* less than all weights take */
 #define TRIES 6
 
 static struct tensor large[2], small[SMALL];
