@@ -80,12 +80,15 @@ def test_loaded(torch, device):
 
 @WHERE
 def test_indexed(torch, device):
-    """A list of tensors in which some are left out: those behind them are not forgotten."""
+    """A list of tensors in which some are left out: those behind them are not forgotten, but lent as well."""
     room = 16 if device == "discrete" else None
     path = f"{checkpoint(torch)}.indexed"
     harness.plain(torch, "devswap", str(STANDIN), "indexed", path)
     run = both(torch, "indexed", path, device=device, budget=32, device_budget=room)
-    assert run.stats["device_kept_bytes"] == 8192 * 8, run.describe()
+    stats = run.stats
+    # What is not lent either stays, or is not there when the kernel reads it, which ends the program. Of what is brought
+    # the indices alone are not of whole MiB.
+    assert stats["device_kept_bytes"] == 0 and stats["device_swapped_bytes"] % MIB > 0, run.describe()
 
 
 @WHERE
