@@ -203,10 +203,11 @@ static size_t wanted(const struct swn_engine *e, const struct device *d)
     return most > part ? most : part;
 }
 
-/* Those that what may not leave must leave to others, to what comes and goes, and to how that gets there. */
+/* Those that what may not leave must leave to others, to what comes and goes, and to how that gets there. The window is
+ * set aside as well: each of its frames can go, but what an operator uses at once has to have some. */
 static size_t set_aside(const struct swn_engine *e, const struct device *d)
 {
-    size_t part = e->goal_bytes / SWN_DEVICE_OTHERS;
+    size_t part = e->goal_bytes / SWN_DEVICE_OTHERS + (e->pool ? e->window_goal : 0);
     return d->swaps ? part + wanted(e, d) + SWN_DEVPOOL_STAGES * d->pool.stage_bytes : part;
 }
 
@@ -590,10 +591,17 @@ void swn_device_fork_child(void)
     swn_devswap_fork_child();
 }
 
+/* Bytes of the window that it does not have just now, as its frames can go. */
+static size_t window_to_come(const struct swn_engine *e)
+{
+    size_t now = e->pool ? swn_pool_window(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;
+    return e->pool && e->window_goal > now ? e->window_goal - now : 0;
+}
+
 /* What is left over of a budget that has grown is for weights, which had to do without until now. */
 static size_t left_over(struct swn_engine *e, size_t held)
 {
-    size_t others = swn_engine_resident(e) + e->goal_bytes / SWN_DEVICE_OTHERS;
+    size_t others = swn_engine_resident(e) + window_to_come(e) + e->goal_bytes / SWN_DEVICE_OTHERS;
     others = others > held ? others - held : 0;
     return others < e->goal_bytes ? e->goal_bytes - others : 0;
 }
