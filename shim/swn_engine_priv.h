@@ -339,6 +339,8 @@ void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f);
 void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks);
 /* Takes back the reads into it that have not begun. 1: none is left. */
 int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f);
+/* Takes back one read ahead that has not begun, and its frame is free. 0: there is none. */
+int swn_swapin_cancel_one(struct swn_engine *e);
 /* Fetches what the learned order says this thread will want next, as far as its share of the window goes. */
 void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t);
 

@@ -151,6 +151,23 @@ static void let_frame_go(struct swn_engine *e, struct swn_frame *f)
     trim_frames(e, 1);
 }
 
+/* What is read ahead and has not begun. */
+static int cancel_ahead(struct swn_engine *e)
+{
+    return e->pool && e->fetch && swn_swapin_cancel_one(e) && trim_frames(e, 1);
+}
+
+/* A frame that an operator reads, which goes on through the mapping of the file. */
+static int let_read_one_go(struct swn_engine *e)
+{
+    struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
+    while (f && f->pending)
+        f = f->next;
+    if (f)
+        let_frame_go(e, f);
+    return f != NULL;
+}
+
 /* Lets one range or frame go: what the file has already before what has to be written. 0, or -ENOMEM when nothing is
  * left that could. */
 static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int may_spill, int desperate, int *busy)
@@ -254,7 +271,7 @@ static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_ra
     }
 }
 
-/* Also what operators are using leaves, if need be and `desperate`. 0 or -ENOMEM. */
+/* Also what operators are using leaves, if need be and `desperate`; 2: even frames of weights. 0 or -ENOMEM. */
 static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int desperate)
 {
     swn_behind_reap(e);
@@ -275,7 +292,8 @@ static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *sp
         trim_warm(e, bytes, 1);
     for (int last = 0; last <= desperate; last++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
-            if (!swn_behind_wait(e) && let_one_go(e, spare, spills, last, &busy))
+            if (!swn_behind_wait(e) && let_one_go(e, spare, spills, last > 0, &busy) && !cancel_ahead(e) &&
+                (last < 2 || !let_read_one_go(e)))
                 break;
     return swn_engine_resident(e) + bytes <= e->config.budget_bytes ? 0 : -ENOMEM;
 }
@@ -350,7 +368,7 @@ uint64_t swn_policy_room_ns(struct swn_engine *e, size_t bytes)
 /* Makes room for memory that will be used whether there is any or not. */
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
-    int err = swn_policy_try_room(e, bytes, spare);
+    int err = let_go(e, bytes, spare, 2);
     uint64_t limit = e->config.budget_bytes;
     if (e->goal_bytes < limit) /* on its way down, and nobody was promised that it holds already */
         limit = e->promised_bytes;

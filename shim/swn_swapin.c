@@ -315,8 +315,7 @@ int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
     return !f->pending;
 }
 
-/* Takes back one read ahead that has not begun. */
-static int cancel_one(struct swn_engine *e)
+int swn_swapin_cancel_one(struct swn_engine *e)
 {
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users && swn_swapin_cancel(e, f)) {
@@ -334,7 +333,7 @@ void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const str
     for (uint64_t c = chunks->first; c < chunks->end; c++)
         while (r->id == id && is_fetched(r) && !place(e, r, c, 1, t)) {
             /* If need be after reads ahead have arrived, since only then can their frames go. */
-            if (cancel_one(e))
+            if (swn_swapin_cancel_one(e))
                 continue;
             if (!room_will_come(e) || swn_cond_wait_until(&e->changed, &e->lock, until))
                 return;

@@ -63,7 +63,7 @@ CASES = [
     Case("custom_ops", quick="2.13"),
     Case("escape"),
     Case("kept_in_python", budget=24, mapped=True),
-    Case("refused", budget=8),
+    Case("refused", budget=10),
     Case("own_kernels", budget=24, mapped=True),
     Case("late_kernels AutogradCPU", budget=32, mapped=True),
     Case("late_kernels CPU", budget=32, quick="1.13"),

@@ -92,10 +92,6 @@ def test_data_limited_by_the_program(torch, disk, when):
     harness.assert_streamed(run)
 
 
-# The pool is mapped as one: what is not used of it is dumped, and filled by that.
-pool_is_dumped = pytest.mark.xfail(strict=True, reason="the pool does not reserve (blocks/swn_reserve.h) yet")
-
-
 def _core_in(where):
     found = [path for path in where.glob("core*") if path.is_file()]
     assert len(found) == 1, found
@@ -107,7 +103,6 @@ def _not_much_more(run, plain):
         assert size <= 1.2 * least, (run, plain)
 
 
-@pool_is_dumped
 def test_core_dump(torch, disk):
     pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text(encoding="ascii").strip()
     if not pattern.startswith("core"):
@@ -116,7 +111,6 @@ def test_core_dump(torch, disk):
     _not_much_more(_core_in(disk / "swapped"), _core_in(disk / "plain"))
 
 
-@pool_is_dumped
 def test_gcore(torch, disk):
     """gdb reads every page that it writes: of what has left it must not."""
     if not shutil.which("gcore"):

@@ -1,4 +1,5 @@
-"""Operators that need more at once than the budget: an LSTM, `cat` of all weights, one huge batch, foreach over all."""
+"""Operators that need more at once than the budget: an LSTM, `cat` of all weights, one huge batch, foreach over all, a sum
+for which PyTorch makes a copy in another type."""
 import torch
 from torch import nn
 
@@ -27,6 +28,9 @@ with torch.no_grad():
             parameters = list(model.parameters())
             record.tensor("norm", torch.stack(torch._foreach_norm(parameters)))
             torch._foreach_add_(parameters, torch._foreach_mul(parameters, 0.5))
+        elif what == "promoted":
+            total = torch.ones(3 << 19)
+            record.tensor("total", total.add_(total.half()))
         for i in range(3):
             record.tensor(f"after{i}", model(rows(i)))
 record.module("model", model)
