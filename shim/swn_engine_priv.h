@@ -360,6 +360,8 @@ void swn_window_hold(struct swn_engine *e, struct swn_arg *arg, size_t from, siz
 void swn_window_release(struct swn_engine *e, struct swn_arg *arg);
 /* Brings what arg holds into memory, at its own address. May release the lock. */
 void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
+/* Before there is a plan, a weight that does not come in slices after all is held and lent whole. 0: it is too large. */
+int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
 void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg);
 /* Lets go of the pages that r's last reader read through its mapping. */
 void swn_window_forget(struct swn_engine *e, struct swn_range *r);

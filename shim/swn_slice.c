@@ -310,8 +310,8 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
     } else {
         swn_window_release(e, arg);
         t->slicing = 0;
-        if (bytes)
-            arg->sliced = 1; /* from here on as its own address has it */
+        if (bytes) /* from here on as its own address has it */
+            arg->sliced = !r || !swn_window_whole(e, arg, t);
     }
     swn_swapin_ahead(e, t);
     t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */

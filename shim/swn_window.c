@@ -161,6 +161,15 @@ static int is_too_large(const struct swn_engine *e, const struct swn_arg *arg)
     return node >= 0 ? e->nodes[node].oversize : arg->upto - arg->from > e->config.budget_bytes / 2;
 }
 
+int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    if (e->planned || is_too_large(e, arg) || !swn_reads_streamed(arg) || (!e->fetch && swn_policy_pool(e)) || !e->pool)
+        return 0;
+    swn_window_hold(e, arg, 0, arg->range->len);
+    swn_window_lend(e, arg, t);
+    return 1;
+}
+
 /* Chunks that are there are held first, so that making place for one argument does not evict another's; then all reads
  * that are missing are under way together; then they are waited for. */
 static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_state *t)
