@@ -312,7 +312,6 @@ void swn_policy_resize_window(struct swn_engine *e, size_t bytes);
 /* What it has beyond that goes as soon as nobody uses it. */
 void swn_policy_window(struct swn_engine *e);
 void swn_policy_lend_room(struct swn_engine *e, size_t bytes);
-int swn_policy_widen(struct swn_engine *e, size_t size);
 
 /* swn_budget.c */
 void swn_budget_fork_child(struct swn_engine *e);
