@@ -64,9 +64,9 @@ struct swn_range {
     int readers;             /* running operators that read it at its own address */
     int registered;          /* so often the program has given its pages to a device's driver (shim/swn_registered.h) */
     int held;                /* one of these is the kernel, which never gives them back (shim/swn_kernel_holds.h) */
-    int orphaned;  /* its tensor is gone, and it will be when nothing of it is registered any more */
-    int on_device; /* so many devices have its pages, by our doing */
-    int filling;   /* its extent is being written by shim/swn_fill.c, and its mapping has not got that yet */
+    int orphaned;            /* its tensor is gone, and it will be when nothing of it is registered any more */
+    int on_device;           /* so many devices have its pages, by our doing */
+    int filling;             /* its extent is being written by shim/swn_fill.c, and its mapping has not got that yet */
 
     /* where its bytes are on disk, valid while STREAMED */
     struct swn_extent_file *file;

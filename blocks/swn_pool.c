@@ -91,8 +91,8 @@ static char *slot_at(const struct swn_pool *p, size_t slot)
 /* By address where the program has closed the descriptor; locked pages (mlockall) go by descriptor only. */
 static void punch(const struct swn_pool *p, size_t slot)
 {
-    if (!swn_owns(p->fd) || fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(slot * p->unit),
-                                      (off_t)p->unit))
+    if (!swn_owns(p->fd) ||
+        fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(slot * p->unit), (off_t)p->unit))
         madvise(slot_at(p, slot), p->unit, MADV_REMOVE);
 }
 

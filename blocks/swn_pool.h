@@ -58,7 +58,7 @@ struct swn_frame {
     uintptr_t addr; /* of its chunk; where the parts are at home */
     size_t slot;    /* of the memfd */
     enum swn_frame_state state;
-    int kept;      /* the plan has it stay from pass to pass, beside the window */
+    int kept; /* the plan has it stay from pass to pass, beside the window */
     int wanted;
     const void *owner;          /* the cursor that it was fetched for */
     uint64_t start_ns, written; /* when its reads began, and what had been spilled by then */
@@ -84,8 +84,8 @@ void swn_pool_destroy(struct swn_pool *p);
 size_t swn_pool_unit(const struct swn_pool *p);
 struct swn_chunk *swn_pool_chunk(struct swn_pool *p, uint64_t chunk);
 
-/* A frame for a chunk that has none, with memory: of a free frame, or new. It has no parts yet, and is the most recently
- * used. NULL: no memory, or -EBADF where the program has closed the memfd. */
+/* A frame for a chunk that has none, with memory: of a free frame, or new. It has no parts yet, and is the most
+ * recently used. NULL: no memory, or -EBADF where the program has closed the memfd. */
 struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t addr);
 /* Whether a frame would have to get new memory. */
 int swn_pool_is_full(const struct swn_pool *p);

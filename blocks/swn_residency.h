@@ -128,8 +128,8 @@ void swn_residency_tidy(struct swn_residency *s);
  * about its fault, or waited for; 1: all is as the fault should have found it. */
 int swn_residency_trap(struct swn_residency *s, uintptr_t addr);
 
-/* In a forked child: whatever was published is a hole now and becomes a mapping of its extent. The pool is the parent's,
- * and gone when this returns. */
+/* In a forked child: whatever was published is a hole now and becomes a mapping of its extent. The pool is the
+ * parent's, and gone when this returns. */
 void swn_residency_child(struct swn_residency *s);
 
 #endif

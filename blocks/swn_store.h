@@ -53,7 +53,7 @@ struct swn_store_extent {
     uint32_t source;   /* index */
     uint32_t layer;    /* index of the first layer that uses it */
     uint64_t source_off;
-    uint64_t head; /* XXH3-64 of the first 4096 of `bytes`, or of all; where the store `has_heads` */
+    uint64_t head;        /* XXH3-64 of the first 4096 of `bytes`, or of all; where the store `has_heads` */
     const uint64_t *sums; /* XXH3-64 of each SWN_CHUNK bytes, padding included; NULL: the store is of before these */
     const struct swn_store_copy *copy; /* NULL: there is none */
 };

@@ -221,9 +221,8 @@ int swn_layout_place(struct swn_layout *l, char why[SWN_WHY])
 {
     struct swn_disk_header *h = &l->header;
     *h = (struct swn_disk_header){.magic = SWN_STORE_MAGIC,
-                                  .version =
-                                      SWN_STORE_VERSION + SWN_STORE_HEADS + SWN_STORE_SUMS +
-                                      (l->skipped_count ? SWN_STORE_LACKS : 0),
+                                  .version = SWN_STORE_VERSION + SWN_STORE_HEADS + SWN_STORE_SUMS +
+                                             (l->skipped_count ? SWN_STORE_LACKS : 0),
                                   .header_bytes = sizeof *h,
                                   .sources = l->source_count,
                                   .layers = l->layer_count,

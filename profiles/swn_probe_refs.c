@@ -61,8 +61,7 @@ int swn_probe_refs_time(struct swn_probe_refs *p, size_t n, double *in_s, double
 {
     int rc = 0;
     double begin = swn_seconds();
-    for (size_t i = 0; !rc && i < n; i++)
-    {
+    for (size_t i = 0; !rc && i < n; i++) {
         struct swn_range *written;
         swn_residency_publish(&p->res, p->frame[i], &written);
         rc = written ? -EBUSY : 0;

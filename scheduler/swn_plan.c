@@ -406,8 +406,7 @@ static double time_of(struct problem *p, uint64_t window, double read, double co
         least -= speed->part * least_time(speed, read, compute_ns);
         struct swn_plan_disk disk = p->disk;
         disk.bytes_per_ns = speed->bytes_per_ns;
-        double took =
-            swn_steps_pass(&p->steps, p->nodes, p->n, window, &disk, (limit_ns - sum - least) / speed->part);
+        double took = swn_steps_pass(&p->steps, p->nodes, p->n, window, &disk, (limit_ns - sum - least) / speed->part);
         /* The last pass that is simulated reads nothing for the next. */
         sum += speed->part * (took > reading ? took : reading);
     }

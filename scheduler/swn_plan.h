@@ -66,8 +66,8 @@ int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const 
 double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window,
                          const struct swn_plan_disk *disk);
 
-/* The plan that the library makes: the best for a disk that has such an hour now and then; and in out->latency_ns how long
- * it takes when the disk is as fast as it was measured. Errors as swn_plan_make. */
+/* The plan that the library makes: the best for a disk that has such an hour now and then; and in out->latency_ns how
+ * long it takes when the disk is as fast as it was measured. Errors as swn_plan_make. */
 int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan_disk *disk,
                      struct swn_plan *out);
 

@@ -27,8 +27,8 @@ struct swn_steps {
 
 void swn_steps_free(struct swn_steps *s);
 
-/* One pass under what nodes[] say is kept and sliced. INFINITY: more than `limit_ns`, however the rest goes. 0: there is
- * no memory to find out. */
+/* One pass under what nodes[] say is kept and sliced. INFINITY: more than `limit_ns`, however the rest goes. 0: there
+ * is no memory to find out. */
 double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, size_t n, uint64_t window,
                       const struct swn_plan_disk *disk, double limit_ns);
 

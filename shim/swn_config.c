@@ -133,8 +133,7 @@ static int set_without(struct swn_config *c, const struct variable *v, const cha
         snprintf(part, sizeof part, "%.*s", (int)(len < sizeof part ? len : 0), p);
         int index = index_of(part, part_names, COUNT(part_names));
         if (index < 0)
-            return fail(c,
-                        "%s='%s' names a part that is not there: use prefetch, kept, slices, places and stripes",
+            return fail(c, "%s='%s' names a part that is not there: use prefetch, kept, slices, places and stripes",
                         v->name, shown(text, value));
         c->without |= 1u << index;
         p += len;

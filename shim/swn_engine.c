@@ -309,7 +309,8 @@ void *swn_engine_alloc(size_t n, int *strict)
     if (counts && !placed) /* a place is held already */
         wanted += swn_round_up(n, SWN_GRANULE);
     int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
-    if (!over && counts && fresh_bytes(e, placed ? &place : NULL, n, term) > need) /* the warm pages were what had to go */
+    if (!over && counts &&
+        fresh_bytes(e, placed ? &place : NULL, n, term) > need) /* the warm pages were what had to go */
         over = swn_policy_make_room(e, swn_round_up(n, SWN_GRANULE), NULL);
     if (e->planned && kept_frames(e) < kept)
         swn_policy_note_shortage(e, wanted);

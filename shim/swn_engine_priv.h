@@ -28,9 +28,9 @@
 struct swn_node {
     struct swn_range *range;
     uint32_t id;
-    uint32_t then;             /* what was read next, the last time */
-    int joined;                /* by the same operator */
-    int oversize;              /* the plan has no window that it fits, nor is it taken in slices: the mapping serves it */
+    uint32_t then; /* what was read next, the last time */
+    int joined;    /* by the same operator */
+    int oversize;  /* the plan has no window that it fits, nor is it taken in slices: the mapping serves it */
     double compute_ns, own_ns; /* as in struct swn_plan_node */
 };
 #define SWN_NODE_BITS 20
@@ -324,8 +324,8 @@ void swn_node_remove(struct swn_engine *e, struct swn_range *r);
 
 /* swn_swapin.c */
 extern unsigned swn_swapin_wait_ms; /* longest wait of an operator for a read, then its mapping serves */
-/* Sees to it that r's bytes in these chunks are in frames, or come. Where there is no place for one, the mapping serves.
- * May release the lock. */
+/* Sees to it that r's bytes in these chunks are in frames, or come. Where there is no place for one, the mapping
+ * serves. May release the lock. */
 void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,
                       struct swn_thread_state *t);
 /* Waits until what is being read into the frames of these chunks is there. Releases the lock meanwhile. */
@@ -359,7 +359,8 @@ void swn_window_hold(struct swn_engine *e, struct swn_arg *arg, size_t from, siz
 void swn_window_release(struct swn_engine *e, struct swn_arg *arg);
 /* Brings what arg holds into memory, at its own address. May release the lock. */
 void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
-/* Before there is a plan, a weight that does not come in slices after all is held and lent whole. 0: it is too large. */
+/* Before there is a plan, a weight that does not come in slices after all is held and lent whole. 0: it is too large.
+ */
 int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
 void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg);
 /* Lets go of the pages that r's last reader read through its mapping. */

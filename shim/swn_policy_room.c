@@ -200,10 +200,13 @@ void swn_policy_resize_window(struct swn_engine *e, size_t bytes)
 void swn_policy_window(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
-    for (struct swn_frame *next; f && window(e) > e->window_goal && !swn_pool_free_bytes(e->pool); f = next) {
-        next = f->next;
-        if (!f->kept && swn_swapin_may_go(e, f))
-            swn_swapin_evict(e, f);
+    while (f && window(e) > e->window_goal && !swn_pool_free_bytes(e->pool)) {
+        if (f->kept || !swn_swapin_may_go(e, f)) {
+            f = f->next;
+            continue;
+        }
+        swn_swapin_evict(e, f); /* and others, if something was written to it that has to come home */
+        f = swn_pool_first(e->pool);
     }
     if (window(e) > e->window_goal)
         trim_frames(e, window(e) - e->window_goal);

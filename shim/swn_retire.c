@@ -51,10 +51,14 @@ static int in_operators(const struct swn_engine *e, uint64_t seq)
 
 static void close_pool(struct swn_engine *e)
 {
-    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL, *next; f; f = next) {
-        next = f->next;
-        if (swn_swapin_may_go(e, f))
-            swn_swapin_evict(e, f);
+    struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
+    while (f) {
+        if (!swn_swapin_may_go(e, f)) {
+            f = f->next;
+            continue;
+        }
+        swn_swapin_evict(e, f); /* and others, if something was written to it that has to come home */
+        f = swn_pool_first(e->pool);
     }
     if (!e->pool || swn_pool_first(e->pool))
         return;

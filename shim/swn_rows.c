@@ -183,8 +183,8 @@ void swn_rows_fork_child(struct swn_engine *e)
 static struct swn_range *in_extent(struct swn_engine *e, uintptr_t at)
 {
     struct swn_range *r = swn_arena_find(e->arena, at);
-    if (!r || atomic_load(&r->state) != SWN_STREAMED || swn_residency_mapped(&e->res, r, at) || r->shared || r->io_failed ||
-        at + SWN_PAGE > r->addr + swn_round_up(r->len, SWN_PAGE))
+    if (!r || atomic_load(&r->state) != SWN_STREAMED || swn_residency_mapped(&e->res, r, at) || r->shared ||
+        r->io_failed || at + SWN_PAGE > r->addr + swn_round_up(r->len, SWN_PAGE))
         return NULL;
     return r;
 }

@@ -28,8 +28,8 @@ static uint64_t lcm(uint64_t a, uint64_t b)
     return found >> 32 ? 0 : found;
 }
 
-/* Slices are whole rows, and whole blocks of them where they have to be; or those for every thread, or at least for one,
- * where that makes the shortest slices hardly longer. 0: the weight has no two of them. */
+/* Slices are whole rows, and whole blocks of them where they have to be; or those for every thread, or at least for
+ * one, where that makes the shortest slices hardly longer. 0: the weight has no two of them. */
 static size_t unit_of(const struct swn_rows *rows, size_t bytes)
 {
     size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)swn_gcd(SWN_GRANULE, rows->bytes);

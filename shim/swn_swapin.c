@@ -1,5 +1,6 @@
 /* Swap-in: bringing chunks of weights into frames, those that an operator waits for, and those ahead of it, as the
- * learned order says. Nothing here waits for a particular frame to go, so a wrong guess costs a read and cannot hang. */
+ * learned order says. Nothing here waits for a particular frame to go, so a wrong guess costs a read and cannot hang.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

@@ -289,8 +289,8 @@ enum { WARM, WARM_SHORT, COLD, COLD_SHORT, LIVE }; /* each pair: by enum swn_ter
 #define HUGE_GRANULES (SWN_HUGE / SWN_GRANULE)
 #define APART_AT_ONCE ((8u << 20) / SWN_GRANULE)
 
-/* Where a request of `count` goes among what is of one term: best fit among the warm runs, else a warm one with the cold
- * beside it, else the lowest cold place; -1: nowhere. */
+/* Where a request of `count` goes among what is of one term: best fit among the warm runs, else a warm one with the
+ * cold beside it, else the lowest cold place; -1: nowhere. */
 static long place_in(const unsigned char *kind, size_t count, enum swn_term term, size_t *warm)
 {
     long best = -1, grown = -1, cold = -1, before = -1; /* where the run before this one begins */

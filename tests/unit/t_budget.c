@@ -137,8 +137,8 @@ static void idle_process_shrinks(void *arg)
     CHECK(stats.spilled_bytes < written + ALL / 2);
 }
 
-/* It grows until all fits, while an operator has a chunk of the window: that stays where it is, and so does every weight
- * in the end. */
+/* It grows until all fits, while an operator has a chunk of the window: that stays where it is, and so does every
+ * weight in the end. */
 static void grows_past_the_window(void *arg)
 {
     (void)arg;

@@ -505,8 +505,8 @@ static void reads_that_wait(void **state)
     swn_steps_free(&steps);
 }
 
-/* A pass that leaves the window and the disk as it found them says what all four would, also where a limit that is never
- * reached has it look at each. */
+/* A pass that leaves the window and the disk as it found them says what all four would, also where a limit that is
+ * never reached has it look at each. */
 static void all_passes_alike(void **state)
 {
     (void)state;

@@ -351,7 +351,8 @@ static void what_it_lacks(void **state)
     struct swn_store *s, *from;
     swn_store_make(NULL);
     unsigned char *bytes = swn_store_slurp(swn_fix.path, &size);
-    assert_int_equal(((struct swn_disk_header *)(void *)bytes)->version, SWN_STORE_VERSION + SWN_STORE_HEADS + SWN_STORE_SUMS);
+    assert_int_equal(((struct swn_disk_header *)(void *)bytes)->version,
+                     SWN_STORE_VERSION + SWN_STORE_HEADS + SWN_STORE_SUMS);
     free(bytes);
     s = swn_store_made();
     assert_true(s->skipped_count == 0 && s->skipped == NULL);
