@@ -127,7 +127,6 @@ static int fill_slot(struct swn_pool *p, size_t slot)
     int err = swn_reserve_open_file(at, p->unit, PROT_READ | PROT_WRITE, p->fd, slot * p->unit);
     if (err)
         return err;
-    madvise(at, p->unit, MADV_DONTFORK);
     if (p->huge && p->refusals < REFUSALS_MOST && swn_huge_collapse(at, p->unit) && ++p->refusals == REFUSALS_MOST)
         p->huge = 0;
     return 0;

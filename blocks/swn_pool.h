@@ -6,9 +6,9 @@
  * the frame at the weights' own address. Any free frame will do for any chunk: there is nothing to fragment.
  *
  * The memfd is mapped once for the fetcher, and for nobody else; at a chunk's address a frame is mapped privately, by
- * swn_residency. The fetcher's mapping is MAP_SHARED and MADV_DONTFORK: direct reads never target memory that a fork
- * may duplicate. It exists only where frames have memory, and its page-table entries go when a frame is published, so
- * that the process's RSS counts each page once.
+ * swn_residency. The fetcher's mapping is MAP_SHARED: no fork makes direct reads end in a copy. A child has it until it
+ * destroys the pool: a hole is where it could map something of its own first. It exists only where frames have memory,
+ * and its page-table entries go when a frame is published, so that the process's RSS counts each page once.
  *
  * Not thread-safe. Errors are -errno.
  */

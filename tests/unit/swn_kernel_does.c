@@ -10,11 +10,8 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define BYTES ((size_t)1 << 20)
@@ -32,22 +29,6 @@ static int removes(void)
     }
     close(fd);
     return gone;
-}
-
-static int hides(void)
-{
-    int status = 0;
-    void *p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED || madvise(p, BYTES, MADV_DONTFORK))
-        return 0;
-    pid_t pid = fork();
-    if (!pid) {
-        signal(SIGSEGV, SIG_DFL);
-        _exit(*(volatile char *)p);
-    }
-    waitpid(pid, &status, 0);
-    munmap(p, BYTES);
-    return pid > 0 && WIFSIGNALED(status);
 }
 
 static int populates(void)
@@ -73,11 +54,6 @@ static int told(int does, const char *what)
 int swn_probe_removes(void)
 {
     return told(removes(), "MADV_REMOVE");
-}
-
-int swn_probe_hides_from_children(void)
-{
-    return told(hides(), "MADV_DONTFORK");
 }
 
 int swn_probe_populates(void)

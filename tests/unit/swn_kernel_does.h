@@ -5,8 +5,6 @@
 
 /* MADV_REMOVE gives the pages of a memfd back. */
 int swn_probe_removes(void);
-/* A forked child does not have memory with MADV_DONTFORK. */
-int swn_probe_hides_from_children(void);
 /* MADV_POPULATE_READ maps pages, or says that it cannot. */
 int swn_probe_populates(void);
 
