@@ -10,6 +10,9 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,6 +47,27 @@ static int populates(void)
 #endif
 }
 
+/* Whether the line of a mapping's flags says what madvise() was told. */
+static int leaves_out(void)
+{
+    char line[256], *found = NULL;
+    void *p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || madvise(p, BYTES, MADV_DONTDUMP))
+        return 0;
+    FILE *f = fopen("/proc/self/smaps", "re");
+    for (int here = 0; f && !found && fgets(line, sizeof line, f);) {
+        uintptr_t lo = 0, hi = 0;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &lo, &hi) == 2)
+            here = (uintptr_t)p >= lo && (uintptr_t)p < hi;
+        else if (here && !strncmp(line, "VmFlags:", 8))
+            found = strstr(line, " dd");
+    }
+    if (f)
+        fclose(f);
+    munmap(p, BYTES);
+    return found != NULL;
+}
+
 static int told(int does, const char *what)
 {
     if (!does)
@@ -54,6 +78,11 @@ static int told(int does, const char *what)
 int swn_probe_removes(void)
 {
     return told(removes(), "MADV_REMOVE");
+}
+
+int swn_probe_leaves_out(void)
+{
+    return told(leaves_out(), "MADV_DONTDUMP");
 }
 
 int swn_probe_populates(void)

@@ -5,6 +5,8 @@
 
 /* MADV_REMOVE gives the pages of a memfd back. */
 int swn_probe_removes(void);
+/* MADV_DONTDUMP leaves memory out of core dumps: where it does not, what /proc/self/status counts is an emulator's. */
+int swn_probe_leaves_out(void);
 /* MADV_POPULATE_READ maps pages, or says that it cannot. */
 int swn_probe_populates(void);
 

@@ -18,6 +18,7 @@
 
 #include "swn_arena.h"
 #include "swn_huge.h"
+#include "swn_kernel_does.h"
 #include "swn_reserve.h"
 #include "swn_smaps.h"
 
@@ -232,5 +233,7 @@ int main(void)
         cmocka_unit_test(is_nothing),     cmocka_unit_test(opened_and_closed), cmocka_unit_test(of_a_file),
         cmocka_unit_test(table_of_zeros), cmocka_unit_test(locked_memory),     cmocka_unit_test(limited_data),
     };
+    if (!swn_probe_leaves_out()) /* under an emulator nothing of this shows */
+        return 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
