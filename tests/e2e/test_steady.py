@@ -33,7 +33,8 @@ def _steady(torch, model, budget):
 
 
 # The transformer is a slow one: on a disk that is slow for a while, places are given up for its weights, rightly.
-QUICK = [("1.13", "vgg"), ("2.13", "resnet"), ("1.13", "language")]
+# The language model does not always come to rest, and is one, too, until it does.
+QUICK = [("1.13", "vgg"), ("2.13", "resnet")]
 
 
 @pytest.mark.parametrize("torch, model, budget", [
