@@ -212,6 +212,14 @@ struct swn_part *swn_pool_part(struct swn_frame *f)
     return &f->parts[f->n++];
 }
 
+struct swn_part *swn_pool_part_of(const struct swn_frame *f, const struct swn_range *r)
+{
+    for (unsigned i = 0; f && i < f->n; i++)
+        if (f->parts[i].range == r)
+            return &f->parts[i];
+    return NULL;
+}
+
 void swn_pool_put(struct swn_pool *p, struct swn_frame *f)
 {
     unlink_frame(p, f);

@@ -24,12 +24,6 @@ struct swn_range;
 struct swn_extent_file;
 struct swn_store_copy;
 
-enum swn_frame_state {
-    SWN_FRAME_FILLING, /* fetches are on their way */
-    SWN_FRAME_READY,   /* fetched, not used yet */
-    SWN_FRAME_USED,    /* fetched and used at least once; may go as soon as no operator holds its chunk */
-};
-
 struct swn_frame;
 
 /* Bytes of one range in a frame. */
@@ -57,8 +51,7 @@ struct swn_frame {
     uint64_t chunk;
     uintptr_t addr; /* of its chunk; where the parts are at home */
     size_t slot;    /* of the memfd */
-    enum swn_frame_state state;
-    int kept; /* the plan has it stay from pass to pass, beside the window */
+    int kept;       /* the plan has it stay from pass to pass, beside the window */
     int wanted;
     const void *owner;          /* the cursor that it was fetched for */
     uint64_t start_ns, written; /* when its reads began, and what had been spilled by then */
@@ -92,6 +85,8 @@ int swn_pool_is_full(const struct swn_pool *p);
 /* Adds a part to a frame into which nothing is being read; NULL: no memory for it. Pointers to parts are good until the
  * next one is added. */
 struct swn_part *swn_pool_part(struct swn_frame *f);
+/* What the frame, which may be NULL, has of the range, or NULL. */
+struct swn_part *swn_pool_part_of(const struct swn_frame *f, const struct swn_range *r);
 /* Gives a frame back; its memory stays for the next one. */
 void swn_pool_put(struct swn_pool *p, struct swn_frame *f);
 /* Gives the memory of at most n free frames to the system. Returns of how many. */

@@ -511,20 +511,12 @@ uintptr_t swn_residency_chunk_at(const struct swn_residency *s, const struct swn
     return r->addr - r->place + chunk * swn_pool_unit(s->pool);
 }
 
-static struct swn_part *part_of(const struct swn_frame *f, const struct swn_range *r)
-{
-    for (unsigned i = 0; f && i < f->n; i++)
-        if (f->parts[i].range == r)
-            return &f->parts[i];
-    return NULL;
-}
-
 struct swn_part *swn_residency_mapped(const struct swn_residency *s, const struct swn_range *r, uintptr_t addr)
 {
     if (!s->pool)
         return NULL;
     uint64_t chunk = (r->place + (addr - r->addr)) / swn_pool_unit(s->pool);
-    struct swn_part *p = part_of(swn_pool_chunk(s->pool, chunk)->frame, r);
+    struct swn_part *p = swn_pool_part_of(swn_pool_chunk(s->pool, chunk)->frame, r);
     return p && p->mapped ? p : NULL;
 }
 
@@ -533,7 +525,7 @@ size_t swn_residency_unmapped(const struct swn_residency *s, const struct swn_ra
     size_t size = swn_round_up(r->len, SWN_PAGE), mapped = 0;
     struct swn_chunks all = swn_residency_chunks(s, r);
     for (uint64_t c = all.first; s->pool && c < all.end; c++) {
-        const struct swn_part *p = part_of(swn_pool_chunk(s->pool, c)->frame, r);
+        const struct swn_part *p = swn_pool_part_of(swn_pool_chunk(s->pool, c)->frame, r);
         mapped += p && p->mapped ? p->fill : 0;
     }
     return size > mapped ? size - mapped : 0;
@@ -543,7 +535,7 @@ void swn_residency_forget(struct swn_residency *s, const struct swn_range *r)
 {
     struct swn_chunks all = swn_residency_chunks(s, r);
     for (uint64_t c = all.first; s->pool && c < all.end; c++) {
-        struct swn_part *p = part_of(swn_pool_chunk(s->pool, c)->frame, r);
+        struct swn_part *p = swn_pool_part_of(swn_pool_chunk(s->pool, c)->frame, r);
         if (p)
             p->range = NULL;
     }
@@ -565,6 +557,30 @@ static void leave_out(void *at, size_t bytes)
 {
     madvise(at, bytes, MADV_DONTFORK);
     swn_reserve_dump(at, bytes, 0);
+}
+
+struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_frame *f, struct swn_range *r)
+{
+    uintptr_t lo = r->addr > f->addr ? r->addr : f->addr, end = r->addr + r->span;
+    uintptr_t frame_end = f->addr + swn_pool_unit(s->pool), hi = end < frame_end ? end : frame_end;
+    uintptr_t filled = swn_round_up(r->addr + r->len, SWN_PAGE);
+    struct swn_part *p = swn_pool_part(f);
+    if (!p)
+        return NULL;
+    p->range = r;
+    p->range_id = r->id;
+    p->at = lo - f->addr;
+    p->bytes = hi - lo;
+    p->fill = filled > lo ? (filled < hi ? filled : hi) - lo : 0;
+    p->file = r->file;
+    p->off = r->extent + (lo - r->addr);
+    p->there = !p->fill;
+    struct swn_part own = *p;
+    unsigned i = f->n - 1;
+    for (; i && f->parts[i - 1].at > own.at; i--)
+        f->parts[i] = f->parts[i - 1];
+    f->parts[i] = own;
+    return &f->parts[i];
 }
 
 static int can_be_mapped(const struct swn_part *p)

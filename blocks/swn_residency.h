@@ -92,6 +92,10 @@ int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
  * reads finds the old bytes or the new ones. On an error they are still there. */
 int swn_residency_home(struct swn_residency *s, struct swn_range *r, void *pages);
 
+/* Describes what the frame of a chunk will have of r, which is streamed and of which it has nothing: what is to be read
+ * (fill), from where, and there where nothing is. Parts are in the order of their addresses. The pointer is good until
+ * the next one is added. NULL: no memory for it. */
+struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_frame *f, struct swn_range *r);
 /* Maps what there is in the frame, and is not mapped yet, at its parts' addresses. A part whose range was written to is
  * left out, and *written is such a range, or NULL: its own address has its bytes, and it had better come home. */
 void swn_residency_publish(struct swn_residency *s, struct swn_frame *f, struct swn_range **written);

@@ -202,7 +202,7 @@ uint64_t swn_budget_in_flight_ns(const struct swn_engine *e)
         if (op->seq <= e->goal_seq)
             return 0;
     for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        if (f->state == SWN_FRAME_FILLING && f->start_ns <= e->goal_since_ns)
+        if (f->pending && f->start_ns <= e->goal_since_ns)
             return 0;
     return e->in_flight_ns;
 }

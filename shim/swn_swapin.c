@@ -135,51 +135,16 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     }
     if (err && p->range)
         read_failed(e, p, err);
-    if (!--f->pending) {
-        f->state = SWN_FRAME_READY;
-        if (!is_alive(f))
-            swn_pool_put(e->pool, f);
-    }
+    if (!--f->pending && !is_alive(f))
+        swn_pool_put(e->pool, f);
     swn_awake_tell(&e->awake);
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
 }
 
-static int has_part(const struct swn_frame *f, const struct swn_range *r)
-{
-    for (unsigned i = 0; i < f->n; i++)
-        if (f->parts[i].range == r)
-            return 1;
-    return 0;
-}
-
 static int is_fetched(const struct swn_range *r)
 {
     return atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && !r->shared && !r->io_failed;
-}
-
-/* Of r, which the frame has nothing of. 0: no memory for its description, and its mapping serves. */
-static int add_part(struct swn_frame *f, struct swn_range *r, size_t unit)
-{
-    uintptr_t lo = r->addr > f->addr ? r->addr : f->addr, end = r->addr + r->span, last = r->addr + r->len;
-    uintptr_t hi = end < f->addr + unit ? end : f->addr + unit, filled = swn_round_up(last, SWN_PAGE);
-    struct swn_part *p = swn_pool_part(f);
-    if (!p)
-        return 0;
-    p->range = r;
-    p->range_id = r->id;
-    p->at = lo - f->addr;
-    p->bytes = hi - lo;
-    p->fill = filled > lo ? (filled < hi ? filled : hi) - lo : 0;
-    p->file = r->file;
-    p->off = r->extent + (lo - r->addr);
-    p->there = !p->fill;
-    struct swn_part own = *p;
-    unsigned i = f->n - 1;
-    for (; i && f->parts[i - 1].at > own.at; i--)
-        f->parts[i] = f->parts[i - 1];
-    f->parts[i] = own;
-    return 1;
 }
 
 /* Ranges that have left the frame are forgotten. Nothing is being read into it. */
@@ -204,7 +169,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
         if (!r)
             break;
         at = r->addr + r->span;
-        if (is_fetched(r) && !has_part(f, r) && !add_part(f, r, unit))
+        if (is_fetched(r) && !swn_pool_part_of(f, r) && !swn_residency_part(&e->res, f, r))
             break;
     }
     f->owner = owner;
@@ -213,8 +178,6 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
     f->written = swn_policy_written(e);
     for (unsigned i = 0; i < f->n; i++)
         f->pending += !f->parts[i].there;
-    if (f->pending)
-        f->state = SWN_FRAME_FILLING;
     for (unsigned i = 0; i < f->n; i++) {
         struct swn_part *p = &f->parts[i];
         if (p->there)
@@ -268,7 +231,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
     struct swn_frame *f = c->frame;
     if (f) {
-        if (!has_part(f, r))
+        if (!swn_pool_part_of(f, r))
             fill(e, f, owner, force);
         return f;
     }
@@ -408,12 +371,12 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
 {
     struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
     struct swn_frame *f = c->frame;
-    if (a->last == chunk + 1 || (f && f->kept && has_part(f, r)))
+    if (a->last == chunk + 1 || (f && f->kept && swn_pool_part_of(f, r)))
         return 1;
     a->last = chunk + 1;
     if (a->frames >= a->share && !c->keep)
         return 0;
-    if (f && has_part(f, r)) {
+    if (f && swn_pool_part_of(f, r)) {
         f->wanted = 1;
         f->owner = a->t;
     } else if (a->fetch && !place(e, r, chunk, 0, a->t)) {

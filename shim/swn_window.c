@@ -99,8 +99,6 @@ void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
         if (!f)
             continue;
         f->wanted = 0;
-        if (!f->pending) /* else the read goes on, though nobody wants it any more */
-            f->state = SWN_FRAME_USED;
         swn_pool_touch(e->pool, f, e->seq, e->visits);
     }
     arg->first_chunk = arg->end_chunk = 0;

@@ -395,7 +395,7 @@ static int reading(void)
     int filling = 0;
     pthread_mutex_lock(&e->lock);
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        filling += f->state == SWN_FRAME_FILLING;
+        filling += f->pending != 0;
     pthread_mutex_unlock(&e->lock);
     return filling;
 }

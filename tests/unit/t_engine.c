@@ -85,7 +85,7 @@ static void reads_arrive(void)
         pthread_mutex_lock(&e->lock);
         filling = 0;
         for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-            filling += f->state == SWN_FRAME_FILLING;
+            filling += f->pending != 0;
         pthread_mutex_unlock(&e->lock);
     }
 }
@@ -371,7 +371,7 @@ static void overwritten_while_read(void *arg)
     const struct swn_frame *at = swn_pool_first(e->pool);
     while (at && at != f)
         at = at->next;
-    int filling = at && at->state == SWN_FRAME_FILLING;
+    int filling = at && at->pending;
     pthread_mutex_unlock(&e->lock);
     CHECK(filling);
     atomic_store(&holds[1].held, 0);

@@ -188,7 +188,7 @@ static void reads_arrive(void)
         pthread_mutex_lock(&e->lock);
         filling = 0;
         for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-            filling += f->state == SWN_FRAME_FILLING;
+            filling += f->pending != 0;
         pthread_mutex_unlock(&e->lock);
     }
 }

@@ -155,28 +155,11 @@ static struct swn_frame *frame_of(uint64_t chunk)
     return swn_pool_chunk(pool, chunk)->frame;
 }
 
-static struct swn_part *part_in(const struct swn_frame *f, const struct swn_range *r)
-{
-    for (unsigned i = 0; f && i < f->n; i++)
-        if (f->parts[i].range == r)
-            return &f->parts[i];
-    return NULL;
-}
-
 /* What the range has in the chunk is read into its frame, up to the end of its last granule. */
 static struct swn_part *fetch_into(struct swn_frame *f, struct swn_range *r)
 {
-    uintptr_t lo = r->addr > f->addr ? r->addr : f->addr, end = r->addr + r->span;
-    uintptr_t hi = end < f->addr + unit ? end : f->addr + unit, filled = swn_round_up(r->addr + r->len, SWN_PAGE);
-    struct swn_part *p = swn_pool_part(f);
+    struct swn_part *p = swn_residency_part(&res, f, r);
     assert_non_null(p);
-    p->range = r;
-    p->range_id = r->id;
-    p->at = lo - f->addr;
-    p->bytes = hi - lo;
-    p->fill = filled > lo ? (filled < hi ? filled : hi) - lo : 0;
-    p->file = r->file;
-    p->off = r->extent + (lo - r->addr);
     p->there = 1;
     assert_int_equal(pread(p->file->fetch.fd, (char *)swn_pool_at(pool, f) + p->at, p->fill, (off_t)p->off), p->fill);
     return p;
@@ -187,7 +170,6 @@ static struct swn_frame *frame_for(struct swn_range *r, uint64_t chunk)
     struct swn_frame *f = frame_of(chunk);
     f = f ? f : swn_pool_take(pool, chunk, swn_residency_chunk_at(&res, r, chunk));
     assert_non_null(f);
-    f->state = SWN_FRAME_READY;
     return f;
 }
 
@@ -581,7 +563,7 @@ static struct swn_frame *frame_of_neighbours(void)
 {
     struct swn_frame *f = frame_for(near[0].range, 0);
     for (unsigned i = 0; i < NEIGHBOURS; i++)
-        if (near[i].range && state_of(near[i].range) == SWN_STREAMED && !part_in(f, near[i].range))
+        if (near[i].range && state_of(near[i].range) == SWN_STREAMED && !swn_pool_part_of(f, near[i].range))
             fetch_into(f, near[i].range);
     for (unsigned i = 0; i + 1 < f->n; i++)
         assert_true(f->parts[i].at + f->parts[i].bytes <= f->parts[i + 1].at);
@@ -655,10 +637,8 @@ static void one_part_more(void **state)
     struct swn_range *written;
     swn_residency_publish(&res, f, &written);
     assert_int_equal(swn_residency_spill(&res, near[2].range), 0);
-    struct swn_part own = *fetch_into(f, near[2].range);
-    for (unsigned i = f->n - 1; i > 2; i--)
-        f->parts[i] = f->parts[i - 1];
-    f->parts[2] = own;
+    fetch_into(f, near[2].range);
+    assert_ptr_equal(f->parts[2].range, near[2].range);
     swn_residency_publish(&res, f, &written);
     assert_null(written);
     assert_int_equal(mapped_parts(f), 5);
@@ -700,7 +680,7 @@ static void written_before_it_is_mapped(void **state)
         assert_int_equal(mapped_parts(f), 4 - n);
         for (unsigned i = 0; i < NEIGHBOURS; i++)
             if (i != 2) {
-                struct swn_part *p = part_in(f, near[i].range);
+                struct swn_part *p = swn_pool_part_of(f, near[i].range);
                 assert_int_equal(p->mapped, !(which >> i & 1));
                 assert_int_equal(state_of(near[i].range), SWN_STREAMED);
             }
@@ -760,10 +740,10 @@ static void not_all_there(void **state)
     make_neighbours(1);
     struct swn_frame *f = frame_of_neighbours();
     struct swn_range *written;
-    part_in(f, near[1].range)->there = 0;
+    swn_pool_part_of(f, near[1].range)->there = 0;
     swn_residency_publish(&res, f, &written);
     assert_true(!written && mapped_parts(f) == 3);
-    memset((char *)swn_pool_at(pool, f) + part_in(f, near[1].range)->at, 0xEE, SWN_GRANULE);
+    memset((char *)swn_pool_at(pool, f) + swn_pool_part_of(f, near[1].range)->at, 0xEE, SWN_GRANULE);
     check_neighbours();
     assert_null(swn_residency_unpublish(&res, f));
     reuse_frame(f);
@@ -803,7 +783,7 @@ static void in_two_frames(void **state)
             swn_residency_free(&res, r, 1);
         for (uint64_t c = chunks.first; c < chunks.end; c++) {
             struct swn_frame *f = frame_of(c);
-            assert_true(mapped_parts(f) == 1 && !part_in(f, r));
+            assert_true(mapped_parts(f) == 1 && !swn_pool_part_of(f, r));
             if (how == 2)
                 continue;
             assert_null(swn_residency_unpublish(&res, f));
@@ -1384,7 +1364,7 @@ static void registered_while_published(void **state)
     free(other);
     assert_int_equal(swn_residency_register(&res, near[1].range, store, off), 0);
     near[1].byte = 99;
-    assert_null(part_in(f, near[1].range));
+    assert_null(swn_pool_part_of(f, near[1].range));
     check_neighbours();
     assert_null(swn_residency_unpublish(&res, f));
     reuse_frame(f);
