@@ -91,6 +91,12 @@ static size_t together(const struct swn_fetch *f)
     return part > two ? part : two;
 }
 
+/* Whether a is the same job as b, or another part of the same thing; b may be NULL: nothing is. */
+static int is_same(const struct swn_fetch_job *a, const struct swn_fetch_job *b)
+{
+    return a == b || (b && a->group && a->group == b->group);
+}
+
 /* Whether so many more bytes of the job may be on their way: no more at once than the queue is deep. And schedulers
  * that sort by sector (mq-deadline) let a read wait for as long as others keep coming that lie behind it: half a
  * second. So only so much is issued after one that is still out, least after one that somebody waits for, most where
@@ -98,7 +104,8 @@ static size_t together(const struct swn_fetch *f)
  * nobody.
  *
  * Jobs are wanted in the order they came, and a disk that has several serves them all at once, so that the first takes
- * as long as all: each goes alone, but for what is little enough to be there together in no time. */
+ * as long as all: each goes alone, or with those of its group, but for what is little enough to be there together in no
+ * time. */
 static int may_issue(const struct swn_fetch *f, const struct swn_fetch_job *job, size_t len, int urgent)
 {
     uint64_t now = f->flying ? now_ns() : 0;
@@ -114,7 +121,7 @@ static int may_issue(const struct swn_fetch *f, const struct swn_fetch_job *job,
         if (it->after + len > most)
             return 0;
         out += it->len;
-        beside |= it->piece->job != job;
+        beside |= !is_same(it->piece->job, job);
     }
     return out <= (beside && !urgent ? together(f) : whole);
 }
@@ -422,7 +429,8 @@ static void *first_thread(void *arg)
         if (got < 0)
             nap(); /* the kernel is short of something; what is in flight is still ours to wait for */
         pthread_mutex_lock(&f->lock);
-        if (got == 1)
+        /* What has arrived together makes room together: neighbours that are asked for at once are one request. */
+        for (; got == 1; got = f->io->ring_wait(f->io->ctx, &f->ring, 0, &tag, &res))
             ring_complete(f, tag, res);
     }
     pthread_mutex_unlock(&f->lock);

@@ -40,6 +40,7 @@ struct swn_fetch_job {
     uint64_t off;
     void *buf;
     size_t len;
+    uint64_t group; /* jobs of one group are parts of something that is wanted as a whole; 0: none are */
     /* Called exactly once per submitted job, on the fetch thread (or inside swn_fetch_cancel / swn_fetch_stop), with no
      * lock of the queue held: may submit further jobs. err is 0 or -errno. */
     void (*done)(struct swn_fetch_job *job, int err);

@@ -83,8 +83,8 @@ static int ring_submit(void *ctx, struct io_uring *ring)
 
 static int ring_wait(void *ctx, struct io_uring *ring, int timeout_ms, uint64_t *tag, int *res)
 {
-    (void)ctx, (void)ring, (void)timeout_ms;
-    if (!swn_sim_disk.count)
+    (void)ctx, (void)ring;
+    if (!swn_sim_disk.count || (!timeout_ms && swn_sim_disk.reads[0].end_ns > swn_sim_disk.now_ns()))
         return 0;
     swn_sim_disk.pass(swn_sim_disk.reads[0].end_ns);
     *tag = swn_sim_disk.reads[0].tag;

@@ -89,7 +89,7 @@ static int ring_wait(void *ctx, struct io_uring *r, int timeout_ms, uint64_t *ta
             return 0;
         usleep(1000);
     }
-    if (!ring.count || (f && late && !swn_fetch_submit(f, late, 1)))
+    if (!timeout_ms || !ring.count || (f && late && !swn_fetch_submit(f, late, 1)))
         return 0;
     *tag = ring.reads[0].tag;
     *res = (int)ring.reads[0].len;
@@ -247,6 +247,25 @@ static void in_order(void **state)
     }
 }
 
+/* What is one layer in several jobs has the disk's depth for all of them, and the next layer waits as for one job. */
+static void in_groups(void **state)
+{
+    (void)state;
+    struct batch b;
+    with_ring();
+    begin(&b, 0, 0, JOBS, 2 * MIB);
+    for (size_t i = 0; i < JOBS; i++)
+        b.job[i].group = 1 + i / 10;
+    swn_fetch_pause(b.f);
+    submit(&b, JOBS);
+    job_bytes = 20 * MIB; /* so ring.most_together is of several groups */
+    swn_fetch_resume(b.f);
+    end(&b);
+    assert_int_equal(ring.most, 8);
+    assert_int_equal(ring.most_bytes, 8 * MIB);
+    assert_in_range(ring.most_together, MIB, 2 * MIB);
+}
+
 /* Of a disk that likes few large reads the next layer's is there when the last one's ends. */
 static void large_reads(void **state)
 {
@@ -347,6 +366,7 @@ int main(void)
         cmocka_unit_test(depth_and_size), cmocka_unit_test(by_default),  cmocka_unit_test(small_ones),
         cmocka_unit_test(in_order),       cmocka_unit_test(large_reads), cmocka_unit_test(urgent_beside),
         cmocka_unit_test(promoted),       cmocka_unit_test(limits),      cmocka_unit_test(on_threads),
+        cmocka_unit_test(in_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
