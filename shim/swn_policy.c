@@ -233,7 +233,7 @@ static int take_back(struct swn_engine *e, struct swn_range *r)
     for (uint64_t c = chunks.first; c < chunks.end; c++) {
         struct swn_range *written = NULL;
         for (struct swn_frame *f; (f = swn_pool_chunk(e->pool, c)->frame);) {
-            written = swn_residency_unpublish(&e->res, f);
+            written = swn_residency_unpublish(&e->res, &f, 1);
             if (!written || written == r)
                 break;
             swn_policy_home(e, written, 0);
@@ -491,9 +491,9 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
     if (d->unplot)
         swn_places_refuse(e);
     e->planned = 1;
+    swn_policy_resize_window(e, d->plan.window_bytes); /* slices have to fit */
     apply(e, d->nodes, d->ids, d->n);
     e->plan_short = swn_policy_short_of_disk(e, d);
-    swn_policy_resize_window(e, d->plan.window_bytes);
     swn_policy_window(e);
     e->plan_dirty = 0;
     e->plans++;

@@ -128,11 +128,18 @@ static size_t fitting_slice(const struct swn_engine *e, const struct swn_range *
     return slice && 2 * slice <= window_of(e) && 2 * slice <= r->len ? slice : 0;
 }
 
+/* As a plan has them, which knows whole chunks only: slices of whole rows may have to be a little shorter. */
+static size_t planned_slice(const struct swn_engine *e, const struct swn_range *r)
+{
+    size_t unit = r->slice_unit, slice = fitting_slice(e, r);
+    return slice || !unit ? slice : window_of(e) / 2 / unit * unit;
+}
+
 void swn_slice_set(struct swn_engine *e, struct swn_range *r, int sliced)
 {
     if (r->sliced && r->readers) /* who has begun to take slices takes them all as they are */
         return;
-    r->slice = sliced ? fitting_slice(e, r) : 0;
+    r->slice = sliced ? planned_slice(e, r) : 0;
     r->sliced = r->slice != 0;
 }
 
@@ -203,12 +210,12 @@ int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
     return wanted;
 }
 
-/* The shortest slice that the weight comes in, or would. */
+/* The shortest slice that the weight comes in, or would were it not for the window. */
 static size_t shortest(const struct swn_engine *e, const struct swn_range *r)
 {
     size_t window = window_of(e);
-    return r->sliced ? r->slice
-                     : (size_t)swn_plan_slice(r->slice_unit, window ? window : (size_t)SWN_PLAN_NARROW_WINDOW);
+    size_t own = (size_t)swn_plan_slice(r->slice_unit, window ? window : (size_t)SWN_PLAN_NARROW_WINDOW);
+    return r->sliced && r->slice > own ? r->slice : own;
 }
 
 /* Slices after those of `tried` bytes; 0: those are the longest. */

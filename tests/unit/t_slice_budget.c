@@ -19,7 +19,6 @@
 #define NARROW (14 * MIB)
 #define BETWEEN (25 * MIB)
 #define WIDE (37 * MIB) /* less than all weights take */
-#define TRIES 6
 
 static struct tensor large[2], small[SMALL];
 static struct swn_engine *const e = &swn_engine_one;
@@ -131,22 +130,17 @@ static void lengthened_and_still_right(void *arg)
     end();
 }
 
-/* Plans go by what operators and reads happened to take: where the disk is slow beside the operators of a test, which
- * compute nothing, one weight may come whole for good. That is no matter of budgets, so such a run says nothing. */
-#define IN_SOME_CHILD(name)                                                                                            \
+#define IN_CHILD(name)                                                                                                 \
     static void test_##name(void **state)                                                                              \
     {                                                                                                                  \
         (void)state;                                                                                                   \
-        int rc = 1;                                                                                                    \
-        for (int i = 0; i < TRIES && rc; i++)                                                                          \
-            rc = run_alone(name, NULL, 120);                                                                           \
-        assert_int_equal(rc, 0);                                                                                       \
+        assert_int_equal(run_alone(name, NULL, 120), 0);                                                               \
     }
 
-IN_SOME_CHILD(given_up_in_a_small_one)
-IN_SOME_CHILD(lengthened_in_a_large_one)
-IN_SOME_CHILD(lengthened_before_a_plan)
-IN_SOME_CHILD(lengthened_and_still_right)
+IN_CHILD(given_up_in_a_small_one)
+IN_CHILD(lengthened_in_a_large_one)
+IN_CHILD(lengthened_before_a_plan)
+IN_CHILD(lengthened_and_still_right)
 
 int main(void)
 {
