@@ -18,6 +18,8 @@
 #define REFUSALS_MOST 3
 /* Addresses for so many bytes of frames are reserved at a time. */
 #define SLAB ((size_t)64 << 20)
+/* Frames may count twice as resident up to so many bytes. */
+#define SEEN_MOST ((size_t)8 << 20)
 
 enum slot { SLOT_EMPTY, SLOT_FREE, SLOT_TAKEN };
 
@@ -30,6 +32,7 @@ struct swn_pool {
     size_t slot_count, free, taken, kept;
     struct swn_chunk *table; /* reserved addresses, touched where used */
     struct swn_frame *first, *last, *spare;
+    size_t seen, seen_from, seen_upto; /* frames that are mapped elsewhere as well; the slots that they are among */
     unsigned refusals;
     int huge;
 };
@@ -42,7 +45,7 @@ int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks)
     *p = (struct swn_pool){.unit = unit, .chunks = chunks, .huge = unit == SWN_HUGE};
     p->fd = swn_own(memfd_create("swapnet-pool", MFD_CLOEXEC));
     int err = p->fd < 0 ? -errno : 0;
-    p->table = calloc(chunks, sizeof *p->table); /* touched where used */
+    p->table = calloc(chunks + 1, sizeof *p->table); /* touched where used; the last one has a neighbour, too */
     if (!err && !p->table)
         err = -ENOMEM;
     if (err) {
@@ -294,9 +297,24 @@ void *swn_pool_at(const struct swn_pool *p, const struct swn_frame *f)
     return slot_at(p, f->slot);
 }
 
-void swn_pool_unsee(const struct swn_pool *p, const struct swn_frame *f)
+void swn_pool_unsee(struct swn_pool *p, const struct swn_frame *f)
 {
-    madvise(slot_at(p, f->slot), p->unit, MADV_DONTNEED);
+    p->seen_from = !p->seen || f->slot < p->seen_from ? f->slot : p->seen_from;
+    p->seen_upto = !p->seen || f->slot >= p->seen_upto ? f->slot + 1 : p->seen_upto;
+    if (++p->seen * p->unit < SEEN_MOST)
+        return;
+    size_t each = SLAB / p->unit;
+    for (size_t from = p->seen_from, next; from < p->seen_upto; from = next) {
+        next = from - from % each + each;
+        next = next < p->seen_upto ? next : p->seen_upto;
+        madvise(slot_at(p, from), (next - from) * p->unit, MADV_DONTNEED);
+    }
+    p->seen = 0;
+}
+
+int swn_pool_follows(const struct swn_frame *a, const struct swn_frame *b)
+{
+    return b == a || b->slot == a->slot + 1;
 }
 
 int swn_pool_map(const struct swn_pool *p, const struct swn_frame *f, size_t off, size_t bytes, void *at)

@@ -106,9 +106,13 @@ struct swn_frame *swn_pool_first(struct swn_pool *p);
 
 /* The frame's memory, for the fetcher. */
 void *swn_pool_at(const struct swn_pool *p, const struct swn_frame *f);
-/* The fetcher's page-table entries of it go; the bytes stay. */
-void swn_pool_unsee(const struct swn_pool *p, const struct swn_frame *f);
-/* Maps [off, off + bytes) of the frame at `at`, private, in place of what is there. 0 or -errno. */
+/* The frame is mapped elsewhere. The fetcher's page-table entries of such frames go, or their memory would count twice
+ * as resident; but several at a time, as that interrupts other processors. The bytes stay. */
+void swn_pool_unsee(struct swn_pool *p, const struct swn_frame *f);
+/* Whether b's memory follows a's in the memfd. */
+int swn_pool_follows(const struct swn_frame *a, const struct swn_frame *b);
+/* Maps [off, off + bytes) of the frame, and of those that follow it, at `at`, private, in place of what is there. 0 or
+ * -errno. */
 int swn_pool_map(const struct swn_pool *p, const struct swn_frame *f, size_t off, size_t bytes, void *at);
 /* Frames never get huge pages: the kernel cannot tell those from private copies. Before there are any. */
 void swn_pool_keep_small(struct swn_pool *p);

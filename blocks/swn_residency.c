@@ -19,6 +19,8 @@
 #define PM_PRESENT (1ULL << 63)
 #define PM_SWAPPED (1ULL << 62)
 #define PM_FILE (1ULL << 61)
+/* Parts that are mapped, or go, together. */
+#define STRETCH_MOST 64
 
 static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct swn_pages *out);
 
@@ -238,13 +240,18 @@ static int leave_begin(struct swn_range *r)
 
 /* The range stays what it was, writable again. A handler that is at the same thing is waited for, and none may begin:
  * its mprotect must not come late and undo the protection of the next departure, nor its RECALLED replace `state`. */
-static void leave_undo_part(struct swn_range *r, uintptr_t addr, size_t bytes, int state)
+static void leave_stop(struct swn_range *r)
 {
     int now = SWN_LEAVING;
     while (!atomic_compare_exchange_strong(&r->state, &now, SWN_COMMIT) && now == SWN_RECALLING) {
         sched_yield();
         now = SWN_LEAVING;
     }
+}
+
+static void leave_undo_part(struct swn_range *r, uintptr_t addr, size_t bytes, int state)
+{
+    leave_stop(r);
     protect(addr, bytes, PROT_READ | PROT_WRITE);
     atomic_store(&r->state, state);
 }
@@ -588,117 +595,168 @@ static int can_be_mapped(const struct swn_part *p)
     return p->range && p->there && !p->mapped && state_of(p->range) == SWN_STREAMED && !p->range->shared;
 }
 
-/* Parts that lie one behind the other: [first, end) of the frame's. */
-struct stretch {
-    struct swn_frame *f;
-    unsigned first, end;
-    uintptr_t addr;
-    size_t bytes;
-};
-
-/* The next one from part `from` on of parts for which `is` holds. 0: there is none. */
-static int next_stretch(struct swn_frame *f, unsigned from, int (*is)(const struct swn_part *), struct stretch *out)
-{
-    while (from < f->n && !is(&f->parts[from]))
-        from++;
-    unsigned end = from;
-    size_t at = from < f->n ? f->parts[from].at : 0, upto = at;
-    while (end < f->n && is(&f->parts[end]) && f->parts[end].at == upto)
-        upto += f->parts[end++].bytes;
-    *out = (struct stretch){.f = f, .first = from, .end = end, .addr = f->addr + at, .bytes = upto - at};
-    return end > from;
-}
-
-/* From here on a store into any of them faults. */
-static int stretch_leaves(const struct stretch *st)
-{
-    for (unsigned i = st->first; i < st->end; i++)
-        atomic_store(&st->f->parts[i].range->state, SWN_LEAVING);
-    return protect(st->addr, st->bytes, PROT_READ);
-}
-
-static void stretch_stays(const struct stretch *st)
-{
-    for (unsigned i = st->first; i < st->end; i++) {
-        struct swn_part *p = &st->f->parts[i];
-        leave_undo_part(p->range, st->f->addr + p->at, p->bytes, SWN_STREAMED);
-    }
-}
-
-/* The first part of it that was written to, or the end: parts before it are in COMMIT. `err`: of protecting them. */
-static unsigned first_written(struct swn_residency *s, const struct stretch *st, int err, size_t *touched)
-{
-    unsigned i = st->first;
-    for (; i < st->end && !err; i++) {
-        struct swn_part *p = &st->f->parts[i];
-        struct swn_pages pages;
-        if (scan(s, st->f->addr + p->at, p->bytes, &pages) || pages.own || leave_commit(p->range))
-            break;
-        *touched += p->mapped ? 0 : pages.mapped;
-    }
-    return i;
-}
-
-void swn_residency_publish(struct swn_residency *s, struct swn_frame *f, struct swn_range **written)
-{
-    struct stretch st;
-    *written = NULL;
-    for (unsigned from = 0; next_stretch(f, from, can_be_mapped, &st); from = st.end) {
-        size_t touched = 0;
-        int err = stretch_leaves(&st);
-        unsigned good = first_written(s, &st, err, &touched);
-        if (good < st.end) {
-            s->recalls++;
-            *written = f->parts[good].range;
-            stretch_stays(&st);
-            if (good == st.first) {
-                st.end = good + 1;
-                continue;
-            }
-            /* Those before it, on their own. */
-            st.end = good;
-            st.bytes = f->parts[good - 1].at + f->parts[good - 1].bytes - f->parts[st.first].at;
-            if (first_written(s, &st, stretch_leaves(&st), &touched) < st.end) {
-                stretch_stays(&st);
-                continue;
-            }
-        }
-        err = swn_pool_map(s->pool, f, f->parts[st.first].at, st.bytes, (void *)st.addr);
-        if (!err)
-            leave_out((void *)st.addr, st.bytes);
-        for (unsigned i = st.first; i < st.end; i++)
-            f->parts[i].mapped = !err;
-        s->mappings++;
-        s->stray_pages += err ? 0 : touched;
-        stretch_stays(&st);
-        if (!err) {
-            swn_pool_unsee(s->pool, f);
-            populate(st.addr, st.bytes);
-        }
-    }
-}
-
 static int is_mapped(const struct swn_part *p)
 {
     return p->range && p->mapped;
 }
 
-struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_frame *f)
+/* Parts that lie one behind the other, of one frame or of several. What is done to all of them at once takes one system
+ * call, and, what costs more, interrupts other processors once. */
+struct stretch {
+    struct swn_part *parts[STRETCH_MOST];
+    unsigned n;
+};
+
+/* Where the next one begins. */
+struct reached {
+    unsigned frame, part;
+};
+
+static uintptr_t addr_of(const struct swn_part *p)
 {
-    struct stretch st;
-    for (unsigned from = 0; next_stretch(f, from, is_mapped, &st); from = st.end) {
-        size_t touched = 0;
-        unsigned good = first_written(s, &st, stretch_leaves(&st), &touched), i = st.first;
-        for (; i < good; i++) {
-            struct swn_part *p = &f->parts[i];
-            if (map_bytes(s, p->range, f->addr + p->at, p->bytes, MAP_PRIVATE, p->file, p->off))
-                break;
-            p->mapped = 0;
+    return p->frame->addr + p->at;
+}
+
+/* From the first part to the end of the one before `upto`. */
+static size_t bytes_of(const struct stretch *st, unsigned from, unsigned upto)
+{
+    const struct swn_part *last = st->parts[upto - 1];
+    return addr_of(last) + last->bytes - addr_of(st->parts[from]);
+}
+
+/* The next one of parts for which `is` holds. 0: there is none. */
+static int next_stretch(struct swn_frame *const *frames, unsigned count, struct reached *at,
+                        int (*is)(const struct swn_part *), struct stretch *out)
+{
+    out->n = 0;
+    for (; at->frame < count; at->frame++, at->part = 0)
+        for (; at->part < frames[at->frame]->n; at->part++) {
+            struct swn_part *p = &frames[at->frame]->parts[at->part];
+            const struct swn_part *last = out->n ? out->parts[out->n - 1] : NULL;
+            if (last && (!is(p) || out->n == STRETCH_MOST || addr_of(p) != addr_of(last) + last->bytes))
+                return 1;
+            if (is(p))
+                out->parts[out->n++] = p;
         }
-        stretch_stays(&st);
-        if (i < st.end) {
+    return out->n > 0;
+}
+
+/* The first `mapped` have been mapped anew, writable, while they were in COMMIT. */
+static void stretch_stays(const struct stretch *st, unsigned mapped)
+{
+    for (unsigned i = mapped; i < st->n; i++)
+        leave_stop(st->parts[i]->range);
+    if (mapped < st->n)
+        protect(addr_of(st->parts[mapped]), bytes_of(st, mapped, st->n), PROT_READ | PROT_WRITE);
+    for (unsigned i = 0; i < st->n; i++)
+        atomic_store(&st->parts[i]->range->state, SWN_STREAMED);
+}
+
+/* From here on a store into any part of it faults. Returns how many parts nobody has written to before the first that
+ * somebody has; those are in COMMIT. */
+static unsigned stretch_leaves(struct swn_residency *s, const struct stretch *st, size_t *touched)
+{
+    const struct swn_range *committed = NULL;
+    unsigned i = 0;
+    for (unsigned k = 0; k < st->n; k++)
+        atomic_store(&st->parts[k]->range->state, SWN_LEAVING);
+    if (protect(addr_of(st->parts[0]), bytes_of(st, 0, st->n), PROT_READ))
+        return 0;
+    for (; i < st->n; i++) {
+        struct swn_part *p = st->parts[i];
+        struct swn_pages pages;
+        if (scan(s, addr_of(p), p->bytes, &pages) || pages.own || (p->range != committed && leave_commit(p->range)))
+            break;
+        committed = p->range;
+        *touched += p->mapped ? 0 : pages.mapped;
+    }
+    return i;
+}
+
+/* Maps the first n, which are in COMMIT. Returns how many it could. */
+static unsigned map_frames(struct swn_residency *s, const struct stretch *st, unsigned n)
+{
+    unsigned done = 0;
+    for (unsigned end; done < n; done = end) {
+        const struct swn_part *first = st->parts[done];
+        for (end = done + 1; end < n && swn_pool_follows(st->parts[end - 1]->frame, st->parts[end]->frame); end++)
+            ;
+        if (swn_pool_map(s->pool, first->frame, first->at, bytes_of(st, done, end), (void *)addr_of(first)))
+            break;
+        s->mappings++;
+        for (unsigned i = done; i < end; i++)
+            st->parts[i]->mapped = 1;
+    }
+    return done;
+}
+
+void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n,
+                           struct swn_range **written)
+{
+    struct reached at = {0};
+    struct stretch st;
+    *written = NULL;
+    while (next_stretch(frames, n, &at, can_be_mapped, &st)) {
+        size_t touched = 0;
+        unsigned good = stretch_leaves(s, &st, &touched);
+        if (good < st.n) {
             s->recalls++;
-            return f->parts[i].range;
+            *written = st.parts[good]->range;
+        }
+        unsigned mapped = map_frames(s, &st, good);
+        if (mapped)
+            leave_out((void *)addr_of(st.parts[0]), bytes_of(&st, 0, mapped));
+        s->stray_pages += mapped ? touched : 0;
+        stretch_stays(&st, mapped);
+        if (!mapped)
+            continue;
+        swn_pool_unsee(s->pool, st.parts[0]->frame);
+        for (unsigned i = 1; i < mapped; i++)
+            if (st.parts[i]->frame != st.parts[i - 1]->frame)
+                swn_pool_unsee(s->pool, st.parts[i]->frame);
+        populate(addr_of(st.parts[0]), bytes_of(&st, 0, mapped));
+    }
+}
+
+/* Whether b's bytes lie behind a's in the file as they do in memory. */
+static int extends(const struct swn_part *a, const struct swn_part *b)
+{
+    return a->file == b->file && a->off + a->bytes == b->off && !a->range->guest == !b->range->guest;
+}
+
+/* Maps the extents of the first n, which are in COMMIT. Returns of how many it could. */
+static unsigned map_extents(struct swn_residency *s, const struct stretch *st, unsigned n)
+{
+    unsigned maps = n > 0, done = 0;
+    for (unsigned i = 1; i < n; i++)
+        maps += !extends(st->parts[i - 1], st->parts[i]);
+    /* Page-table entries go once for all of them. Whoever reads meanwhile finds the frames again. */
+    if (maps > 1)
+        madvise((void *)addr_of(st->parts[0]), bytes_of(st, 0, n), MADV_DONTNEED);
+    for (unsigned end; done < n; done = end) {
+        const struct swn_part *first = st->parts[done];
+        for (end = done + 1; end < n && extends(st->parts[end - 1], st->parts[end]); end++)
+            ;
+        if (map_bytes(s, first->range, addr_of(first), bytes_of(st, done, end), MAP_PRIVATE, first->file, first->off))
+            break;
+        for (unsigned i = done; i < end; i++)
+            st->parts[i]->mapped = 0;
+    }
+    return done;
+}
+
+struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n)
+{
+    struct reached at = {0};
+    struct stretch st;
+    while (next_stretch(frames, n, &at, is_mapped, &st)) {
+        size_t touched = 0;
+        unsigned good = stretch_leaves(s, &st, &touched);
+        unsigned mapped = map_extents(s, &st, good);
+        stretch_stays(&st, mapped);
+        if (mapped < st.n) {
+            s->recalls++;
+            return st.parts[mapped]->range;
         }
     }
     return NULL;

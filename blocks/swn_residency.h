@@ -96,12 +96,15 @@ int swn_residency_home(struct swn_residency *s, struct swn_range *r, void *pages
  * (fill), from where, and there where nothing is. Parts are in the order of their addresses. The pointer is good until
  * the next one is added. NULL: no memory for it. */
 struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_frame *f, struct swn_range *r);
-/* Maps what there is in the frame, and is not mapped yet, at its parts' addresses. A part whose range was written to is
- * left out, and *written is such a range, or NULL: its own address has its bytes, and it had better come home. */
-void swn_residency_publish(struct swn_residency *s, struct swn_frame *f, struct swn_range **written);
-/* Maps the parts' extents again: the frame's memory is nobody's then but the fetcher's. NULL, or a range that was
+/* Maps what there is in n frames, and is not mapped yet, at its parts' addresses; frames of neighbouring chunks, in
+ * their order, cost less together. Of a stretch of parts what follows one whose range was written to is left out, and
+ * *written is such a range, or NULL: its own address has its bytes, and it had better come home before this is
+ * repeated. */
+void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n,
+                           struct swn_range **written);
+/* Maps the parts' extents again: the frames' memory is nobody's then but the fetcher's. NULL, or a range that was
  * written to, or cannot be mapped: it has to come home first, and this to be repeated. */
-struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_frame *f);
+struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n);
 /* The part of the frame at `addr` that is mapped there, or NULL. */
 struct swn_part *swn_residency_mapped(const struct swn_residency *s, const struct swn_range *r, uintptr_t addr);
 /* The bytes of r that are read through the mapping of its extent: those that no frame is mapped for. */

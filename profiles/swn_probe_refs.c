@@ -63,12 +63,12 @@ int swn_probe_refs_time(struct swn_probe_refs *p, size_t n, double *in_s, double
     double begin = swn_seconds();
     for (size_t i = 0; !rc && i < n; i++) {
         struct swn_range *written;
-        swn_residency_publish(&p->res, p->frame[i], &written);
+        swn_residency_publish(&p->res, &p->frame[i], 1, &written);
         rc = written ? -EBUSY : 0;
     }
     double there = swn_seconds();
     for (size_t i = 0; !rc && i < n; i++)
-        rc = swn_residency_unpublish(&p->res, p->frame[i]) ? -EBUSY : 0;
+        rc = swn_residency_unpublish(&p->res, &p->frame[i], 1) ? -EBUSY : 0;
     *in_s = there - begin;
     *out_s = swn_seconds() - there;
     return rc;

@@ -18,6 +18,8 @@
 #define CHAIN_MOST 4096
 /* A first pass wants a window of so many weights. */
 #define UNTRIED_WINDOW 4
+/* Frames that leave together. */
+#define RUN_MOST 4
 
 unsigned swn_swapin_wait_ms = 30000;
 
@@ -32,19 +34,27 @@ static int is_alive(const struct swn_frame *f)
     return 0;
 }
 
-void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f)
+/* Frames of neighbouring chunks. */
+static void evict(struct swn_engine *e, struct swn_frame **frames, unsigned n)
 {
     uint64_t begin = e->record ? swn_now_ns() : 0;
-    struct swn_range *r = f->n ? f->parts[0].range : NULL;
+    struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
     struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
+    for (unsigned i = 0; i < n; i++)
+        frames[i]->pending++; /* it is nobody else's to give back */
     /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
      * address must not keep naming a frame that gets other bytes. */
-    f->pending++; /* it is nobody else's to give back */
-    while ((r = swn_residency_unpublish(&e->res, f)))
+    while ((r = swn_residency_unpublish(&e->res, frames, n)))
         swn_policy_home(e, r, 0);
-    swn_pool_put(e->pool, f);
+    for (unsigned i = 0; i < n; i++)
+        swn_pool_put(e->pool, frames[i]);
     if (node)
         swn_record_released(e->record, node, (double)(swn_now_ns() - begin));
+}
+
+void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f)
+{
+    evict(e, &f, 1);
 }
 
 void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks)
@@ -74,6 +84,18 @@ static struct swn_frame *stale_frame(struct swn_engine *e, int force)
         ahead = f; /* the one that is wanted last, as they were read in order */
     }
     return force ? ahead : NULL;
+}
+
+/* With it go the neighbours behind it that nobody wants either: they are next, and to be taken away one by one costs
+ * more. */
+static void evict_run(struct swn_engine *e, struct swn_frame *f)
+{
+    struct swn_frame *run[RUN_MOST] = {f};
+    unsigned n = 1;
+    while (n < RUN_MOST && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->kept && !f->wanted &&
+           swn_swapin_may_go(e, f))
+        run[n++] = f;
+    evict(e, run, n);
 }
 
 /* --- reads --- */
@@ -187,6 +209,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
                                         .off = p->off,
                                         .buf = (char *)swn_pool_at(e->pool, f) + p->at,
                                         .len = p->fill,
+                                        .group = p->range_id,
                                         .done = fetch_done,
                                         .user = p};
         swn_encoded_prepare(p);
@@ -240,7 +263,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     if (!room && swn_pool_window(e->pool) < window_frames(e))
         room = !room_for_frame(e, r, push);
     if (!room && (f = stale_frame(e, force))) {
-        swn_swapin_evict(e, f);
+        evict_run(e, f);
         room = 1;
     }
     /* Its operator wants more at once than there is a window for; but first what was read ahead gives way. */

@@ -19,6 +19,8 @@
 
 /* Longer than what Python and PyTorch do between two operators. */
 #define IDLE_LEAST_NS (uint64_t)2000000
+/* Frames that are mapped together. */
+#define RUN_MOST 8
 
 static __thread struct swn_thread_state *self_state;
 
@@ -104,19 +106,36 @@ void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
     arg->first_chunk = arg->end_chunk = 0;
 }
 
+/* Frames of the chunks that arg holds, from the c-th on, in which everything has come. */
+static unsigned run_of(struct swn_engine *e, const struct swn_arg *arg, uint64_t c, struct swn_frame **run)
+{
+    unsigned n = 0;
+    for (; n < RUN_MOST && c + n < arg->end_chunk; n++)
+        if (!(run[n] = swn_pool_chunk(e->pool, c + n)->frame) || run[n]->pending)
+            break;
+    return n;
+}
+
+/* Of a store that has one checksum for each extent. */
+static void check_whole(struct swn_engine *e, const struct swn_frame *f)
+{
+    for (unsigned i = 0; i < f->n; i++)
+        if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].checked)
+            swn_load_verify(e, f->parts[i].range);
+}
+
 /* Maps what has come of the chunks that arg holds at their addresses. */
 static void publish(struct swn_engine *e, const struct swn_arg *arg)
 {
-    for (uint64_t c = arg->first_chunk; c < arg->end_chunk; c++) {
-        struct swn_range *written = NULL;
-        for (struct swn_frame *f; (f = swn_pool_chunk(e->pool, c)->frame) && !f->pending;) {
-            for (unsigned i = 0; i < f->n; i++)
-                if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].checked)
-                    swn_load_verify(e, f->parts[i].range);
-            swn_residency_publish(&e->res, f, &written);
-            if (!written || swn_policy_bring_home(e, written, 0))
-                break;
-        }
+    for (uint64_t c = arg->first_chunk; c < arg->end_chunk;) {
+        struct swn_frame *run[RUN_MOST];
+        struct swn_range *written;
+        unsigned n = run_of(e, arg, c, run);
+        for (unsigned i = 0; i < n; i++)
+            check_whole(e, run[i]);
+        swn_residency_publish(&e->res, run, n, &written);
+        if (!written || swn_policy_bring_home(e, written, 0))
+            c += n ? n : 1;
     }
 }
 

@@ -189,8 +189,9 @@ static struct swn_range *publish(const struct swn_range *r)
     struct swn_range *any = NULL;
     for (uint64_t c = all.first; c < all.end; c++) {
         struct swn_range *written = NULL;
-        if (frame_of(c))
-            swn_residency_publish(&res, frame_of(c), &written);
+        struct swn_frame *f = frame_of(c);
+        if (f)
+            swn_residency_publish(&res, &f, 1, &written);
         any = written ? written : any;
     }
     return any;
@@ -201,7 +202,8 @@ static struct swn_range *unpublish(const struct swn_range *r)
     struct swn_chunks all = swn_residency_chunks(&res, r);
     struct swn_range *any = NULL;
     for (uint64_t c = all.first; c < all.end; c++) {
-        struct swn_range *written = frame_of(c) ? swn_residency_unpublish(&res, frame_of(c)) : NULL;
+        struct swn_frame *f = frame_of(c);
+        struct swn_range *written = f ? swn_residency_unpublish(&res, &f, 1) : NULL;
         any = written ? written : any;
     }
     return any;
@@ -533,8 +535,9 @@ static struct {
 } near[NEIGHBOURS];
 
 /* Of other lengths, one behind the other from the arena's beginning on: whole granules, and with padding. The one in
- * the middle has gone if `hole`, else stays home. All others are streamed. */
-static void make_neighbours(int hole)
+ * the middle has gone if `hole`, else stays home. All others are streamed, and lie in the file as in memory, or, if
+ * `apart`, the other way round. */
+static void make_neighbours(int hole, int apart)
 {
     static const size_t lens[NEIGHBOURS] = {LEN, SWN_GRANULE, 5 * SWN_PAGE, 2 * SWN_GRANULE, SWN_GRANULE + 9};
     for (unsigned i = 0; i < NEIGHBOURS; i++) {
@@ -542,6 +545,9 @@ static void make_neighbours(int hole)
         near[i].len = lens[i];
         near[i].byte = (unsigned char)(10 + i);
         memset(bytes_of(near[i].range), near[i].byte, lens[i]);
+    }
+    for (unsigned k = 0; k < NEIGHBOURS; k++) {
+        unsigned i = apart ? NEIGHBOURS - 1 - k : k;
         if (i != 2)
             assert_int_equal(swn_residency_spill(&res, near[i].range), 0);
     }
@@ -595,12 +601,12 @@ static void several_parts(void **state)
 {
     (void)state;
     for (int hole = 0; hole < 2; hole++) {
-        make_neighbours(hole);
+        make_neighbours(hole, 0);
         struct swn_frame *f = frame_of_neighbours();
         struct swn_range *written;
         uint64_t mappings = res.mappings, strays = res.stray_pages;
         assert_int_equal(f->n, 4);
-        swn_residency_publish(&res, f, &written);
+        swn_residency_publish(&res, &f, 1, &written);
         assert_null(written);
         assert_int_equal(mapped_parts(f), 4);
         assert_int_equal(res.mappings, mappings + 2);
@@ -611,14 +617,14 @@ static void several_parts(void **state)
             assert_true(!r || swn_residency_unmapped(&res, r) == (i == 2 ? swn_round_up(r->len, SWN_PAGE) : 0));
             assert_true(!r || (swn_residency_mapped(&res, r, r->addr) != NULL) == (i != 2));
         }
-        swn_residency_publish(&res, f, &written); /* nothing is left to be mapped */
+        swn_residency_publish(&res, &f, 1, &written); /* nothing is left to be mapped */
         assert_int_equal(res.mappings, mappings + 2);
         if (hole) { /* the next in the gap is nobody that the frame knows */
             near[2].range = new_range(near[2].len);
             assert_int_equal(near[2].range->place, 3 * SWN_GRANULE);
             memset(bytes_of(near[2].range), near[2].byte, near[2].len);
         }
-        assert_null(swn_residency_unpublish(&res, f));
+        assert_null(swn_residency_unpublish(&res, &f, 1));
         assert_int_equal(mapped_parts(f), 0);
         reuse_frame(f);
         check_neighbours();
@@ -632,19 +638,19 @@ static void several_parts(void **state)
 static void one_part_more(void **state)
 {
     (void)state;
-    make_neighbours(0);
+    make_neighbours(0, 0);
     struct swn_frame *f = frame_of_neighbours();
     struct swn_range *written;
-    swn_residency_publish(&res, f, &written);
+    swn_residency_publish(&res, &f, 1, &written);
     assert_int_equal(swn_residency_spill(&res, near[2].range), 0);
     fetch_into(f, near[2].range);
     assert_ptr_equal(f->parts[2].range, near[2].range);
-    swn_residency_publish(&res, f, &written);
+    swn_residency_publish(&res, &f, 1, &written);
     assert_null(written);
     assert_int_equal(mapped_parts(f), 5);
     check_neighbours();
     uint64_t mappings = res.mappings;
-    assert_null(swn_residency_unpublish(&res, f));
+    assert_null(swn_residency_unpublish(&res, &f, 1));
     assert_int_equal(res.mappings, mappings);
     reuse_frame(f);
     check_neighbours();
@@ -657,14 +663,15 @@ static void write_to(unsigned i)
     memset(bytes_of(near[i].range), near[i].byte, near[i].len);
 }
 
-/* Whoever was written to, of all that lie in the frame, is left out, and nobody else is. */
+/* Whoever was written to, of all that lie in the frame, is left out until he comes home, and whoever comes behind him
+ * with him. */
 static void written_before_it_is_mapped(void **state)
 {
     (void)state;
     for (unsigned which = 1; which < 1u << NEIGHBOURS; which++) {
         if (which & 4) /* that one is home */
             continue;
-        make_neighbours(0);
+        make_neighbours(0, 0);
         struct swn_frame *f = frame_of_neighbours();
         struct swn_range *written;
         uint64_t recalls = res.recalls;
@@ -674,25 +681,26 @@ static void written_before_it_is_mapped(void **state)
                 write_to(i);
                 n++;
             }
-        swn_residency_publish(&res, f, &written);
+        swn_residency_publish(&res, &f, 1, &written);
         assert_true(res.recalls > recalls);
         check_neighbours();
-        assert_int_equal(mapped_parts(f), 4 - n);
         for (unsigned i = 0; i < NEIGHBOURS; i++)
             if (i != 2) {
                 struct swn_part *p = swn_pool_part_of(f, near[i].range);
-                assert_int_equal(p->mapped, !(which >> i & 1));
+                unsigned first = i < 2 ? 0 : 3, before = ((1u << (i + 1)) - 1) >> first << first;
+                assert_int_equal(p->mapped, !(which & before));
                 assert_int_equal(state_of(near[i].range), SWN_STREAMED);
             }
         /* They come home, one by one, until there is none. */
         for (unsigned tries = 0; written; tries++) {
             assert_true(tries <= n);
             assert_int_equal(swn_residency_home(&res, written, NULL), 0);
-            swn_residency_publish(&res, f, &written);
+            swn_residency_publish(&res, &f, 1, &written);
         }
+        assert_int_equal(mapped_parts(f), 4 - n);
         for (unsigned i = 0; i < NEIGHBOURS; i++)
             assert_int_equal(state_of(near[i].range), i == 2 || which >> i & 1 ? SWN_HOME : SWN_STREAMED);
-        assert_null(swn_residency_unpublish(&res, f));
+        assert_null(swn_residency_unpublish(&res, &f, 1));
         reuse_frame(f);
         check_neighbours();
         free_neighbours();
@@ -705,16 +713,16 @@ static void written_while_it_is_mapped(void **state)
     for (unsigned which = 1; which < 1u << NEIGHBOURS; which++) {
         if (which & 4)
             continue;
-        make_neighbours(0);
+        make_neighbours(0, 0);
         struct swn_frame *f = frame_of_neighbours();
         struct swn_range *written;
-        swn_residency_publish(&res, f, &written);
+        swn_residency_publish(&res, &f, 1, &written);
         for (unsigned i = 0; i < NEIGHBOURS; i++)
             if (which >> i & 1)
                 write_to(i);
         uint64_t recalls = res.recalls;
         unsigned came = 0;
-        while ((written = swn_residency_unpublish(&res, f))) {
+        while ((written = swn_residency_unpublish(&res, &f, 1))) {
             check_neighbours();
             unsigned i = 0;
             while (i < NEIGHBOURS && near[i].range != written)
@@ -733,19 +741,83 @@ static void written_while_it_is_mapped(void **state)
     }
 }
 
+#define RUN 4
+
+/* In the chunk of the last frame another range begins, whose extent lies elsewhere. Of the four frames some follow one
+ * another in the memfd. */
+static void make_run(struct swn_range **r, struct swn_range **next, struct swn_frame **run)
+{
+    struct swn_frame *between = NULL;
+    *r = new_range(RUN * unit - SWN_GRANULE - 3 * SWN_PAGE + 7);
+    *next = new_range(SWN_GRANULE);
+    memset(bytes_of(*next), 99, SWN_GRANULE);
+    for (size_t i = 0; i < (*r)->len; i++)
+        bytes_of(*r)[i] = (unsigned char)(i / SWN_PAGE + i / unit);
+    assert_int_equal(swn_residency_spill(&res, *next), 0);
+    assert_int_equal(swn_residency_spill(&res, *r), 0);
+    struct swn_chunks all = swn_residency_chunks(&res, *r);
+    assert_int_equal(all.end - all.first, RUN);
+    assert_int_equal(swn_residency_chunks(&res, *next).first, all.end - 1);
+    for (unsigned i = 0; i < RUN; i++) {
+        run[i] = frame_for(*r, all.first + i);
+        fetch_into(run[i], *r);
+        if (i == 1)
+            between = frame_for(*next, all.end + 8);
+    }
+    fetch_into(run[RUN - 1], *next);
+    swn_pool_put(pool, between);
+}
+
+/* Frames of neighbouring chunks come and go in one go: whoever was written to in any of them, before or while they are
+ * mapped, comes home, and nobody else does. */
+static void several_frames(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2 * 2 * RUN; i++) {
+        struct swn_range *r, *next, *written;
+        struct swn_frame *run[RUN];
+        make_run(&r, &next, run);
+        unsigned char *where = bytes_of(r) + (size_t)(i / 2) * unit / 2 + 5;
+        int late = i % 2, any = where < bytes_of(r) + r->len;
+        if (any && !late)
+            *where = 0xEE;
+        swn_residency_publish(&res, run, RUN, &written);
+        assert_ptr_equal(written, any && !late ? r : NULL);
+        if (any && late)
+            *where = 0xEE;
+        while ((written = swn_residency_unpublish(&res, run, RUN))) {
+            assert_ptr_equal(written, r);
+            assert_int_equal(swn_residency_home(&res, r, NULL), 0);
+        }
+        assert_int_equal(swn_residency_unmapped(&res, next), SWN_GRANULE);
+        for (unsigned k = 0; k < RUN; k++)
+            reuse_frame(run[k]);
+        for (size_t at = 0; at < r->len; at += 64)
+            assert_int_equal(bytes_of(r)[at], (unsigned char)(at / SWN_PAGE + at / unit));
+        assert_true(!any || *where == 0xEE);
+        if (!any || late) /* else it came home before it was mapped, if at all */
+            assert_int_equal(state_of(r), any ? SWN_HOME : SWN_STREAMED);
+        assert_int_equal(bytes_of(next)[SWN_GRANULE - 1], 99);
+        swn_residency_free(&res, r, 0);
+        swn_residency_free(&res, next, 0);
+        swn_residency_tidy(&res);
+        assert_int_equal(spill->live_bytes, 0);
+    }
+}
+
 /* One whose bytes have not come, or did not come at all, keeps the mapping of its extent. */
 static void not_all_there(void **state)
 {
     (void)state;
-    make_neighbours(1);
+    make_neighbours(1, 0);
     struct swn_frame *f = frame_of_neighbours();
     struct swn_range *written;
     swn_pool_part_of(f, near[1].range)->there = 0;
-    swn_residency_publish(&res, f, &written);
+    swn_residency_publish(&res, &f, 1, &written);
     assert_true(!written && mapped_parts(f) == 3);
     memset((char *)swn_pool_at(pool, f) + swn_pool_part_of(f, near[1].range)->at, 0xEE, SWN_GRANULE);
     check_neighbours();
-    assert_null(swn_residency_unpublish(&res, f));
+    assert_null(swn_residency_unpublish(&res, &f, 1));
     reuse_frame(f);
     check_neighbours();
     free_neighbours();
@@ -770,7 +842,7 @@ static void in_two_frames(void **state)
             for (unsigned i = 0; i < 3; i++)
                 if (all[i]->place < (c + 1) * unit && all[i]->place + all[i]->span > c * unit)
                     fetch_into(f, all[i]);
-            swn_residency_publish(&res, f, &written);
+            swn_residency_publish(&res, &f, 1, &written);
             assert_null(written);
             assert_int_equal(mapped_parts(f), 2);
         }
@@ -786,7 +858,7 @@ static void in_two_frames(void **state)
             assert_true(mapped_parts(f) == 1 && !swn_pool_part_of(f, r));
             if (how == 2)
                 continue;
-            assert_null(swn_residency_unpublish(&res, f));
+            assert_null(swn_residency_unpublish(&res, &f, 1));
             reuse_frame(f);
         }
         for (unsigned i = 0; i < 3; i++)
@@ -809,10 +881,10 @@ static void several_parts_forked(void **state)
     skip();
 #endif
     for (int hole = 0; hole < 2; hole++) {
-        make_neighbours(hole);
+        make_neighbours(hole, 0);
         struct swn_frame *f = frame_of_neighbours();
         struct swn_range *written;
-        swn_residency_publish(&res, f, &written);
+        swn_residency_publish(&res, &f, 1, &written);
         res.fork_epoch++;
         pid_t pid = fork();
         assert_true(pid >= 0);
@@ -836,7 +908,7 @@ static void several_parts_forked(void **state)
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
         check_neighbours();
-        assert_null(swn_residency_unpublish(&res, f));
+        assert_null(swn_residency_unpublish(&res, &f, 1));
         reuse_frame(f);
         check_neighbours();
         for (unsigned i = 0; i < NEIGHBOURS; i++)
@@ -1164,22 +1236,23 @@ static void stores_that_wait(void **state)
     (void)state;
     catch_faults();
     for (unsigned into = 0; into < NEIGHBOURS; into++)
-        for (unsigned when = 0; when < 4; when++) {
-            /* The first two leave together, then the last two; whoever has left has new pages already. */
-            unsigned leaves = into < 2 ? into : into - 1;
-            if (into == 2 || leaves / 2 != when / 2 || leaves < when)
+        for (unsigned i = 0; i < 2 * 4; i++) {
+            /* The first two leave together, then the last two, in one mapping, or in two if their extents lie apart;
+             * whoever has left has new pages already. */
+            unsigned apart = i / 4, when = i % 4, leaves = into < 2 ? into : into - 1;
+            if (into == 2 || (apart ? leaves / 2 != when / 2 || leaves < when : leaves / 2 != when))
                 continue;
-            make_neighbours(0);
+            make_neighbours(0, (int)apart);
             struct swn_frame *f = frame_of_neighbours();
             struct swn_range *written;
-            swn_residency_publish(&res, f, &written);
+            swn_residency_publish(&res, &f, 1, &written);
             memset(&intruder, 0, sizeof intruder);
             intruder.at = bytes_of(near[into].range) + 77;
             intruder.countdown = when;
             io.mmap = intruded_mmap;
             pthread_t thread;
             assert_int_equal(pthread_create(&thread, NULL, intrude, NULL), 0);
-            assert_null(swn_residency_unpublish(&res, f));
+            assert_null(swn_residency_unpublish(&res, &f, 1));
             assert_int_equal(pthread_join(thread, NULL), 0);
             io.mmap = fault_mmap;
             reuse_frame(f);
@@ -1352,10 +1425,10 @@ static void registered_while_published(void **state)
     struct swn_extent_file *store;
     assert_int_equal(swn_spill_open(&store, &io, dir), 0);
     store->immutable = 1;
-    make_neighbours(0);
+    make_neighbours(0, 0);
     struct swn_frame *f = frame_of_neighbours();
     struct swn_range *written;
-    swn_residency_publish(&res, f, &written);
+    swn_residency_publish(&res, &f, 1, &written);
     void *other = NULL;
     assert_int_equal(posix_memalign(&other, SWN_PAGE, SWN_GRANULE), 0);
     memset(other, 99, SWN_GRANULE);
@@ -1366,7 +1439,7 @@ static void registered_while_published(void **state)
     near[1].byte = 99;
     assert_null(swn_pool_part_of(f, near[1].range));
     check_neighbours();
-    assert_null(swn_residency_unpublish(&res, f));
+    assert_null(swn_residency_unpublish(&res, &f, 1));
     reuse_frame(f);
     check_neighbours();
     free_neighbours();
@@ -1386,6 +1459,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(several_parts_forked, setup_huge, teardown),
         cmocka_unit_test_setup_teardown(registered_while_published, setup_huge, teardown),
         cmocka_unit_test_setup_teardown(in_two_frames, setup_wide, teardown),
+        cmocka_unit_test_setup_teardown(several_frames, setup_wide, teardown),
         cmocka_unit_test_setup_teardown(remaps_around_frames, setup, teardown),
         cmocka_unit_test_setup_teardown(counts_pages, setup, teardown),
         cmocka_unit_test_setup_teardown(refuses, setup, teardown),
