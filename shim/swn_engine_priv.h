@@ -54,7 +54,9 @@ struct swn_draft {
     uint32_t *ids;
     struct swn_plan_node *nodes;
     size_t n, other;
-    uint64_t goal; /* the budget for weights, the window and other */
+    uint64_t goal;   /* the budget for weights, the window and other */
+    size_t straddle; /* a plan counts a chunk once, for the first weight in it, and two operators hold it in turn: so
+                      * much more is the window */
     struct swn_plan_disk disk;
     int keep;            /* what has room stays from pass to pass */
     size_t plot_extra;   /* how much of `other` is there only because activations have plots */
@@ -81,6 +83,7 @@ struct swn_thread_state {
     size_t other;           /* most of everything that is not a weight since then, likewise */
     uintptr_t slicing;      /* where the next slice of the weight begins that its operator is going through; 0: none */
     uintptr_t slicing_end;  /* and where what it needs of it ends */
+    int starved;            /* reading ahead for it ended where there was no frame */
     struct swn_places *places;       /* of its activations; NULL before its first pass has ended */
     struct swn_row_reading *reading; /* kept for the next rows that it looks up, see swn_rows.c; or NULL */
     struct swn_row *rows;            /* likewise, in the order of their addresses */

@@ -386,7 +386,7 @@ struct ahead {
     struct swn_thread_state *t;
     size_t share, frames;
     uint64_t last; /* the chunk that was looked at last, plus one */
-    int fetch;
+    int fetch, missing;
 };
 
 /* 0: no more fits ahead. */
@@ -402,8 +402,12 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
     if (f && swn_pool_part_of(f, r)) {
         f->wanted = 1;
         f->owner = a->t;
-    } else if (a->fetch && !place(e, r, chunk, 0, a->t)) {
-        return 0;
+    } else {
+        a->missing = 1;
+        if (a->fetch && !place(e, r, chunk, 0, a->t)) {
+            a->t->starved = 1;
+            return 0;
+        }
     }
     a->frames += !c->keep;
     return 1;
@@ -474,6 +478,7 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         uint32_t next = swn_order_next(e->order, before, at);
         struct swn_node *node = next ? swn_node_of(e, next) : NULL;
         if (!node) {
+            a->missing |= !a->frames;
             if (!a->frames && a->fetch)
                 prefetch_untried(e, t, before, at);
             return;
@@ -493,8 +498,10 @@ void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
         if (f->owner == t)
             f->wanted = 0;
     size_t share = window_frames(e) / active_threads(e);
-    for (int fetch = 0; fetch < 2; fetch++) {
+    t->starved = 0;
+    for (int fetch = 0, missing = 1; fetch < 2 && missing; fetch++) {
         struct ahead a = {.t = t, .share = share ? share : 1, .fetch = fetch};
         walk_ahead(e, &a);
+        missing = a.missing;
     }
 }

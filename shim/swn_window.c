@@ -460,9 +460,11 @@ void swn_engine_op_end(struct swn_op *op)
         t->own_ns = now > t->ready_ns ? now - t->ready_ns : 0;
         if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
+        uint64_t plans = e->plans;
         swn_policy_window(e);
         swn_policy_plan(e, t);
-        swn_swapin_ahead(e, t);
+        if (t->starved || e->plans > plans) /* else nothing has changed that its own frames could be for */
+            swn_swapin_ahead(e, t);
     }
     if (op->seq <= e->goal_seq)
         e->in_flight_ns = swn_now_ns();
