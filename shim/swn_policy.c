@@ -400,6 +400,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     size_t plots = e->settling ? 0 : swn_arena_plot_bytes(e->arena);
     out->other = peak + recalled_bytes(e) + (plots ? PLOT_MARGIN : 0);
     out->goal = e->goal_bytes;
+    out->straddle = swn_pool_unit(e->pool);
     out->keep = !(e->config.without & SWN_WITHOUT_KEPT);
     out->plot_extra = plots ? e->plot_extra : 0;
     out->plot_gain_ns = (double)plots * PLOT_GAIN_NS_PER_BYTE;
@@ -417,6 +418,7 @@ void swn_policy_drop_draft(struct swn_draft *d)
 
 static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_node *nodes, struct swn_plan *out)
 {
+    other += d->straddle;
     uint64_t budget = d->goal > other ? d->goal - other : 0;
     return d->keep ? swn_plan_predict(nodes, d->n, budget, &d->disk, out)
                    : swn_plan_ring(nodes, d->n, budget, &d->disk, out);
@@ -491,7 +493,7 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
     if (d->unplot)
         swn_places_refuse(e);
     e->planned = 1;
-    swn_policy_resize_window(e, d->plan.window_bytes); /* slices have to fit */
+    swn_policy_resize_window(e, d->plan.window_bytes + d->straddle); /* first, as slices have to fit */
     apply(e, d->nodes, d->ids, d->n);
     e->plan_short = swn_policy_short_of_disk(e, d);
     swn_policy_window(e);
