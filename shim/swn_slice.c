@@ -131,8 +131,8 @@ static size_t fitting_slice(const struct swn_engine *e, const struct swn_range *
 /* As a plan has them, which knows whole chunks only: slices of whole rows may have to be a little shorter. */
 static size_t planned_slice(const struct swn_engine *e, const struct swn_range *r)
 {
-    size_t unit = r->slice_unit, slice = fitting_slice(e, r);
-    return slice || !unit ? slice : window_of(e) / 2 / unit * unit;
+    size_t unit = r->slice_unit, slice = fitting_slice(e, r), most = window_of(e) < r->len ? window_of(e) : r->len;
+    return slice || !unit ? slice : most / 2 / unit * unit;
 }
 
 void swn_slice_set(struct swn_engine *e, struct swn_range *r, int sliced)

@@ -41,7 +41,7 @@ static void evict(struct swn_engine *e, struct swn_frame **frames, unsigned n)
     struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
     struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
     for (unsigned i = 0; i < n; i++)
-        frames[i]->pending++; /* it is nobody else's to give back */
+        frames[i]->pending++; /* they are nobody else's to give back */
     /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
      * address must not keep naming a frame that gets other bytes. */
     while ((r = swn_residency_unpublish(&e->res, frames, n)))
