@@ -141,6 +141,8 @@ class Engine:
         try:
             lane.build(lanes.BUILD_TIMEOUT_SECONDS)
             lane.warm_up(self.args.warm_up)
+            if "swapnet: off" in (said := worker.log_tail()):
+                raise SystemExit(f"engine: {label} would be measured without swapnet:\n{said}")
         except BaseException:
             worker.close()
             raise

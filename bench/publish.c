@@ -1,19 +1,21 @@
 /* publish.c - what it costs to bring memory to a weight's own address and to take it away again.
  *
- *     bench-publish DIRECTORY ROUNDS <SIZES
+ *     bench-publish DIRECTORY ROUNDS [busy] <SIZES
  *
  * SIZES are the bytes of tensors in the order of allocation. They lie in an arena one after the other, at multiples of
  * 64 KiB, each a private mapping of its extent of a file in DIRECTORY. A frame is memory of a memfd that holds the
  * bytes already: reading is not measured. To publish a unit is to forbid stores to it, to look in pagemap whether there
  * has been one, to map a frame over it, and to fill the page tables; to take it away is to forbid, to look, and to map
  * each tensor's extent. Each round takes every variant through all units once. Prints a JSON line for each variant,
- * whose times are medians over the rounds.
+ * whose times are medians over the rounds. busy: beside a second thread that computes all the time, as a math library's
+ * does: page table entries that go have to go from its processor as well.
  *
  * Congruent means that an address and its place in the memfd are equal modulo 2 MiB: the kernel can then map a huge
  * page with one entry.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -266,13 +268,24 @@ static void lay_out(void)
     arena = reserve(tensor_at[tensors]);
 }
 
+static void *compute(void *arg)
+{
+    for (volatile unsigned n = 0;; n++)
+        ;
+    return arg;
+}
+
 int main(int argc, char **argv)
 {
-    size_t rounds = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
-    if (!rounds || rounds > MOST_ROUNDS) {
-        fprintf(stderr, "usage: bench-publish DIRECTORY ROUNDS <SIZES\n");
+    size_t rounds = argc >= 3 ? strtoull(argv[2], NULL, 10) : 0;
+    bool busy = argc == 4 && !strcmp(argv[3], "busy");
+    if (!rounds || rounds > MOST_ROUNDS || argc > 3 + busy) {
+        fprintf(stderr, "usage: bench-publish DIRECTORY ROUNDS [busy] <SIZES\n");
         return 2;
     }
+    pthread_t thread;
+    if (busy && pthread_create(&thread, NULL, compute, NULL))
+        fail("bench-publish: thread");
     weights_fd = open(argv[1], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (weights_fd < 0 || pagemap_fd < 0)

@@ -86,8 +86,8 @@ class Model:
 
 def published(args, sizes):
     """{variant: what bench-publish says}."""
-    done = subprocess.run([args.program, args.dir, str(args.passes)], input=" ".join(map(str, sizes)), text=True,
-                          stdout=subprocess.PIPE)
+    argv = [args.program, args.dir, str(args.passes), *(["busy"] if args.busy else [])]
+    done = subprocess.run(argv, input=" ".join(map(str, sizes)), text=True, stdout=subprocess.PIPE)
     if done.returncode:
         raise SystemExit(f"publish: {args.program} ended with exit code {done.returncode}")
     return {found["variant"]: found for found in map(json.loads, done.stdout.splitlines())}
@@ -150,6 +150,7 @@ def main():
     parser.add_argument("--models", type=list_of(MODELS), default=list(MODELS), metavar="A,B")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--passes", type=int, default=5, help="of bench-publish in a round")
+    parser.add_argument("--busy", action="store_true", help="beside a thread that computes all the time")
     parser.add_argument("--program", type=Path, default=PROGRAM)
     parser.add_argument("--python", help="interpreter with torchvision; default: this or the system's")
     parser.add_argument("--dir", default="/var/tmp", help="where the file of weights is made")

@@ -363,7 +363,7 @@ void swn_arena_shrink(struct swn_arena *a, size_t bytes)
     while ((*last)->next)
         last = &(*last)->next;
     hole_take(a, last, was - to, 1);
-    /* Before the addresses are somebody else's. */
+    /* First, as others may map memory there once it has been released. */
     __atomic_store_n(&a->granules, to, __ATOMIC_SEQ_CST);
     a->open = a->open < to ? a->open : to;
     swn_reserve_release((void *)(a->base + to * SWN_GRANULE), (was - to) * SWN_GRANULE);
