@@ -9,6 +9,7 @@
 #include "swn_encoded.h"
 #include "swn_engine_priv.h"
 #include "swn_guest.h"
+#include "swn_huge.h"
 #include "swn_load.h"
 #include "swn_record.h"
 #include "swn_thread.h"
@@ -247,6 +248,13 @@ static int room_will_come(struct swn_engine *e)
     return 0;
 }
 
+static void say_small(struct swn_engine *e)
+{
+    if (swn_pool_unit(e->pool) == SWN_HUGE && !swn_pool_is_huge(e->pool) && !e->said_small++)
+        swn_say("the kernel gives no huge pages for weights that come and go (they are disabled for this process, memory "
+                "is fragmented, or it is older than 6.1): slower but with the same result");
+}
+
 /* A frame for the chunk of r, in which its bytes are, or come. force: an operator waits for it. NULL: there is none. */
 static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, uint64_t chunk, int force,
                                const void *owner)
@@ -275,6 +283,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     f = swn_pool_take(e->pool, chunk, swn_residency_chunk_at(&e->res, r, chunk));
     if (!f)
         return NULL;
+    say_small(e);
     e->filled += fresh ? swn_pool_unit(e->pool) : 0;
     swn_pool_set_kept(e->pool, f, kept);
     fill(e, f, owner, force);

@@ -1,7 +1,17 @@
-"""Which weights somebody has written is known from the kernel's page map alone."""
+"""Which weights somebody has written is known from the kernel's page map alone, and pages may be small."""
+import ctypes
+
 import pytest
 
 import harness
+
+THP_DISABLE = 41  # of prctl; stays in force over exec
+
+
+def _no_huge_pages():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(THP_DISABLE, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 @pytest.mark.parametrize("torch", [harness.TORCH113, pytest.param(harness.TORCH213, marks=pytest.mark.slow)],
@@ -14,3 +24,21 @@ def test_one_that_tells_nothing(torch):
     assert len(run.own_lines()) == 1, run.describe()
     assert run.own_lines()[0].startswith("swapnet: off: /proc/self/pagemap does not tell"), run.describe()
     assert run.stats is None, run.describe()
+
+
+def test_no_huge_pages(torch, disk):
+    """Weights come and go by pages of 4 KiB: one line says so, and the bits are the same."""
+    reference = harness.plain(torch, "infer", "mlp-deep")
+    run = harness.start(torch, "infer", "mlp-deep", where=disk, budget=96, preexec=_no_huge_pages).finish(120)
+    assert run.rc == 0 and run.record is not None, run.describe()
+    harness.assert_same(reference, run)
+    harness.assert_streamed(run)
+    said = [line for line in run.own_lines() if "no huge pages" in line]
+    assert len(said) == 1 and "the same result" in said[0], run.describe()
+
+
+def test_huge_pages(torch, disk):
+    """Where there are some, nothing is said."""
+    run = harness.start(torch, "infer", "mlp-deep", where=disk, budget=96).finish(120)
+    harness.assert_streamed(run)
+    assert not run.own_lines(), run.describe()
