@@ -42,3 +42,16 @@ def test_huge_pages(torch, disk):
     run = harness.start(torch, "infer", "mlp-deep", where=disk, budget=96).finish(120)
     harness.assert_streamed(run)
     assert not run.own_lines(), run.describe()
+
+
+@pytest.mark.parametrize("budget", [48, 96, 160])
+def test_resident_set(torch, disk, budget):
+    """Tools that go by it (systemd's, psutil) see plain's less the weights that have left: no page of a frame counts
+    twice, though the fetcher sees them as well."""
+    reference = harness.plain(torch, "infer", "mlp-deep", "8")
+    run = harness.start(torch, "infer", "mlp-deep", "8", where=disk, budget=budget).finish(120)
+    harness.assert_same(reference, run)
+    harness.assert_streamed(run)
+    notes = reference.record["notes"]
+    most = notes["resident_bytes"] - notes["weight_bytes"] + (budget + 16) * harness.MIB
+    assert run.record["notes"]["resident_bytes"] <= most, (most, run.describe())

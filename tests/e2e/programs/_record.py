@@ -136,6 +136,7 @@ def note_sizes(record, module):
     record.notes["weight_bytes"] = sum(unique.values())
     record.notes["streamable_bytes"] = sum(n for n in unique.values() if n >= 65536)
     record.notes["largest_bytes"] = max(unique.values())
+    record.notes["resident_bytes"] = _status_bytes("VmRSS:")
     if METER.present:
         record.notes["activation_bytes"] = max(0, METER.recent_peak() - record.notes["weight_bytes"])
 
