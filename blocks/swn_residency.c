@@ -238,8 +238,9 @@ static int leave_begin(struct swn_range *r)
     return err;
 }
 
-/* The range stays what it was, writable again. A handler that is at the same thing is waited for, and none may begin:
- * its mprotect must not come late and undo the protection of the next departure, nor its RECALLED replace `state`. */
+/* Ends what fault handlers do to the range: one that is recalling it is waited for, and none may begin. Its mprotect
+ * must not come late and undo the protection of the next departure, nor its RECALLED replace the state that comes next.
+ */
 static void leave_stop(struct swn_range *r)
 {
     int now = SWN_LEAVING;
@@ -249,6 +250,7 @@ static void leave_stop(struct swn_range *r)
     }
 }
 
+/* The range stays what it was, writable again. */
 static void leave_undo_part(struct swn_range *r, uintptr_t addr, size_t bytes, int state)
 {
     leave_stop(r);
@@ -652,8 +654,8 @@ static void stretch_stays(const struct stretch *st, unsigned mapped)
         atomic_store(&st->parts[i]->range->state, SWN_STREAMED);
 }
 
-/* From here on a store into any part of it faults. Returns how many parts nobody has written to before the first that
- * somebody has; those are in COMMIT. */
+/* From here on a store into any part of the stretch faults. Returns the index of the first part that the program has
+ * written to, or n. The ranges of the parts before it are in COMMIT. */
 static unsigned stretch_leaves(struct swn_residency *s, const struct stretch *st, size_t *touched)
 {
     const struct swn_range *committed = NULL;
@@ -673,14 +675,28 @@ static unsigned stretch_leaves(struct swn_residency *s, const struct stretch *st
     return i;
 }
 
-/* Maps the first n, which are in COMMIT. Returns how many it could. */
+/* The end of those parts from `from` on, of n, of which each follows the one before it. */
+static unsigned group_end(const struct stretch *st, unsigned from, unsigned n,
+                          int (*follows)(const struct swn_part *, const struct swn_part *))
+{
+    unsigned end = from + 1;
+    while (end < n && follows(st->parts[end - 1], st->parts[end]))
+        end++;
+    return end;
+}
+
+static int follows_in_pool(const struct swn_part *a, const struct swn_part *b)
+{
+    return swn_pool_follows(a->frame, b->frame);
+}
+
+/* Maps the frames of the first n parts, which are in COMMIT. Returns of how many it could. */
 static unsigned map_frames(struct swn_residency *s, const struct stretch *st, unsigned n)
 {
     unsigned done = 0;
     for (unsigned end; done < n; done = end) {
         const struct swn_part *first = st->parts[done];
-        for (end = done + 1; end < n && swn_pool_follows(st->parts[end - 1]->frame, st->parts[end]->frame); end++)
-            ;
+        end = group_end(st, done, n, follows_in_pool);
         if (swn_pool_map(s->pool, first->frame, first->at, bytes_of(st, done, end), (void *)addr_of(first)))
             break;
         s->mappings++;
@@ -710,33 +726,30 @@ void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *fra
         stretch_stays(&st, mapped);
         if (!mapped)
             continue;
-        swn_pool_unsee(s->pool, st.parts[0]->frame);
-        for (unsigned i = 1; i < mapped; i++)
-            if (st.parts[i]->frame != st.parts[i - 1]->frame)
+        for (unsigned i = 0; i < mapped; i++)
+            if (!i || st.parts[i]->frame != st.parts[i - 1]->frame)
                 swn_pool_unsee(s->pool, st.parts[i]->frame);
         populate(addr_of(st.parts[0]), bytes_of(&st, 0, mapped));
     }
 }
 
 /* Whether b's bytes lie behind a's in the file as they do in memory. */
-static int extends(const struct swn_part *a, const struct swn_part *b)
+static int follows_in_file(const struct swn_part *a, const struct swn_part *b)
 {
     return a->file == b->file && a->off + a->bytes == b->off && !a->range->guest == !b->range->guest;
 }
 
-/* Maps the extents of the first n, which are in COMMIT. Returns of how many it could. */
+/* Maps the extents of the first n parts, which are in COMMIT. Returns of how many it could. */
 static unsigned map_extents(struct swn_residency *s, const struct stretch *st, unsigned n)
 {
-    unsigned maps = n > 0, done = 0;
-    for (unsigned i = 1; i < n; i++)
-        maps += !extends(st->parts[i - 1], st->parts[i]);
-    /* Page-table entries go once for all of them. Whoever reads meanwhile finds the frames again. */
-    if (maps > 1)
+    unsigned done = 0;
+    /* Where one mapping is not enough: page-table entries go once for all of them. A thread that reads meanwhile finds
+     * the frames again. */
+    if (n && group_end(st, 0, n, follows_in_file) < n)
         madvise((void *)addr_of(st->parts[0]), bytes_of(st, 0, n), MADV_DONTNEED);
     for (unsigned end; done < n; done = end) {
         const struct swn_part *first = st->parts[done];
-        for (end = done + 1; end < n && extends(st->parts[end - 1], st->parts[end]); end++)
-            ;
+        end = group_end(st, done, n, follows_in_file);
         if (map_bytes(s, first->range, addr_of(first), bytes_of(st, done, end), MAP_PRIVATE, first->file, first->off))
             break;
         for (unsigned i = done; i < end; i++)

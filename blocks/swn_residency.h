@@ -102,7 +102,7 @@ struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_fr
  * repeated. */
 void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n,
                            struct swn_range **written);
-/* Maps the parts' extents again: the frames' memory is nobody's then but the fetcher's. NULL, or a range that was
+/* Maps the parts' extents again: no address of a weight names the frames' memory any more. NULL, or a range that was
  * written to, or cannot be mapped: it has to come home first, and this to be repeated. */
 struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n);
 /* The part of the frame at `addr` that is mapped there, or NULL. */

@@ -20,7 +20,7 @@
 /* A first pass wants a window of so many weights. */
 #define UNTRIED_WINDOW 4
 /* Frames that leave together. */
-#define RUN_MOST 4
+#define EVICTED_TOGETHER 4
 
 unsigned swn_swapin_wait_ms = 30000;
 
@@ -42,7 +42,7 @@ static void evict(struct swn_engine *e, struct swn_frame **frames, unsigned n)
     struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
     struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
     for (unsigned i = 0; i < n; i++)
-        frames[i]->pending++; /* they are nobody else's to give back */
+        frames[i]->pending++; /* so that swn_swapin_reap leaves them to us */
     /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
      * address must not keep naming a frame that gets other bytes. */
     while ((r = swn_residency_unpublish(&e->res, frames, n)))
@@ -87,13 +87,13 @@ static struct swn_frame *stale_frame(struct swn_engine *e, int force)
     return force ? ahead : NULL;
 }
 
-/* With it go the neighbours behind it that nobody wants either: they are next, and to be taken away one by one costs
- * more. */
+/* Evicts f, and with it up to three frames of the chunks behind it that no thread wants: their turn comes next, and one
+ * by one they take more interrupts of other processors. */
 static void evict_run(struct swn_engine *e, struct swn_frame *f)
 {
-    struct swn_frame *run[RUN_MOST] = {f};
+    struct swn_frame *run[EVICTED_TOGETHER] = {f};
     unsigned n = 1;
-    while (n < RUN_MOST && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->kept && !f->wanted &&
+    while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->kept && !f->wanted &&
            swn_swapin_may_go(e, f))
         run[n++] = f;
     evict(e, run, n);
@@ -251,8 +251,9 @@ static int room_will_come(struct swn_engine *e)
 static void say_small(struct swn_engine *e)
 {
     if (swn_pool_unit(e->pool) == SWN_HUGE && !swn_pool_is_huge(e->pool) && !e->said_small++)
-        swn_say("the kernel gives no huge pages for weights that come and go (they are disabled for this process, memory "
-                "is fragmented, or it is older than 6.1): slower but with the same result");
+        swn_say(
+            "the kernel gives no huge pages for weights that come and go (they are disabled for this process, memory "
+            "is fragmented, or it is older than 6.1): slower but with the same result");
 }
 
 /* A frame for the chunk of r, in which its bytes are, or come. force: an operator waits for it. NULL: there is none. */

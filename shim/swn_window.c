@@ -20,7 +20,7 @@
 /* Longer than what Python and PyTorch do between two operators. */
 #define IDLE_LEAST_NS (uint64_t)2000000
 /* Frames that are mapped together. */
-#define RUN_MOST 8
+#define MAPPED_TOGETHER 8
 
 static __thread struct swn_thread_state *self_state;
 
@@ -110,7 +110,7 @@ void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
 static unsigned run_of(struct swn_engine *e, const struct swn_arg *arg, uint64_t c, struct swn_frame **run)
 {
     unsigned n = 0;
-    for (; n < RUN_MOST && c + n < arg->end_chunk; n++)
+    for (; n < MAPPED_TOGETHER && c + n < arg->end_chunk; n++)
         if (!(run[n] = swn_pool_chunk(e->pool, c + n)->frame) || run[n]->pending)
             break;
     return n;
@@ -128,7 +128,7 @@ static void check_whole(struct swn_engine *e, const struct swn_frame *f)
 static void publish(struct swn_engine *e, const struct swn_arg *arg)
 {
     for (uint64_t c = arg->first_chunk; c < arg->end_chunk;) {
-        struct swn_frame *run[RUN_MOST];
+        struct swn_frame *run[MAPPED_TOGETHER];
         struct swn_range *written;
         unsigned n = run_of(e, arg, c, run);
         for (unsigned i = 0; i < n; i++)

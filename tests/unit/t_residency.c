@@ -663,8 +663,8 @@ static void write_to(unsigned i)
     memset(bytes_of(near[i].range), near[i].byte, near[i].len);
 }
 
-/* Whoever was written to, of all that lie in the frame, is left out until he comes home, and whoever comes behind him
- * with him. */
+/* A range in the frame that was written to is not mapped, nor are those behind it in the same stretch, until it has
+ * come home. */
 static void written_before_it_is_mapped(void **state)
 {
     (void)state;
