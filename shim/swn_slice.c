@@ -116,9 +116,10 @@ static size_t supposed(const struct swn_engine *e, const struct swn_arg *arg, co
     return slice <= r->len / 2 ? slice : 0;
 }
 
+/* As the plan has counted it, so that slices are as long as in the plan; before there is one, as it is. */
 static size_t window_of(const struct swn_engine *e)
 {
-    return e->pool ? e->window_goal : 0;
+    return e->pool ? e->window_goal - (e->planned ? swn_pool_unit(e->pool) : 0) : 0;
 }
 
 /* In what slices a weight comes through the window as it is: two of them have to fit. 0: in none. */
@@ -257,8 +258,9 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     int recurs = r && s->refused >= (e->planned ? RECURS : REFUSED);
     if (recurs || (r && r->slice_unit && e->planned))
         next = right ? 0 : longer(e, r, tried ? tried : shortest(e, r));
-    if (right && r && arg->sliced && 2 * tried <= window_of(e))
-        arg->slice = tried; /* this once */
+    /* This once, and one at a time if there is no room for two: pages of the mapping would take far longer. */
+    if (right && r && arg->sliced && e->pool && tried + swn_pool_unit(e->pool) <= e->window_goal)
+        arg->slice = tried;
     if (recurs && right) {
         set_unit(e, r, tried);
         s->budget = e->goal_bytes;

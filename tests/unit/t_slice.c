@@ -376,6 +376,22 @@ static void longer_slices(void *arg)
     end();
 }
 
+/* Longer slices of which the window has room for one only come one at a time: pages of the mapping would take far
+ * longer. */
+static void one_at_a_time(void *arg)
+{
+    begin_with(arg, 24 * MIB);
+    settle(pass);
+    op_shape = 2;
+    op_right_from = 4 * MIB;
+    swn_policy_resize_window(e, 6 * MIB);
+    CHECK(range_of(0)->sliced && range_of(0)->slice < op_right_from);
+    uint64_t strays = e->res.stray_pages;
+    read_small();
+    CHECK(product(&large[0], SIZE_MAX) > 1 && e->res.stray_pages == strays);
+    end();
+}
+
 /* One that cannot have any, and is all that comes, has the weight whole, for good. */
 static void never_right(void *arg)
 {
@@ -565,6 +581,7 @@ ON_EACH_PATH(given_up)
 ON_EACH_PATH(not_a_slice)
 ON_EACH_PATH(refused_once)
 ON_EACH_PATH(longer_slices)
+ON_EACH_PATH(one_at_a_time)
 ON_EACH_PATH(never_right)
 ON_EACH_PATH(to_and_fro)
 ON_EACH_PATH(little_by_little)
@@ -587,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_not_a_slice),
         cmocka_unit_test(test_refused_once),
         cmocka_unit_test(test_longer_slices),
+        cmocka_unit_test(test_one_at_a_time),
         cmocka_unit_test(test_never_right),
         cmocka_unit_test(test_to_and_fro),
         cmocka_unit_test(test_little_by_little),
