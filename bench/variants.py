@@ -19,7 +19,6 @@ _WORKER_VARIANT = {PLAIN: "plain", BESIDE: "beside", MMAP: "mmap", DOUBLE: "doub
 # swapnet with parts left out (SWAPNET_WITHOUT), for bench/run.py --ablations.
 WITHOUT = {"no prefetch": "prefetch", "no kept set": "kept", "no slices": "slices",
            "no static plan": "places",
-           "no stripes": "stripes",
            "load-compute-drop": "prefetch,kept,slices,places"}
 # Another framework: no PyTorch in it, and a model that was converted. What its worker is told besides.
 OF_NCNN = {NCNN: (), NCNN_LEAN: ("--lean",)}

@@ -3,8 +3,7 @@
 
 file(GLOB aten_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/aten.cpp ${PROJECT_SOURCE_DIR}/shim/aten_*.cpp)
 if(aten_sources)
-    list(APPEND aten_sources ${PROJECT_SOURCE_DIR}/profiles/swn_flops.c ${PROJECT_SOURCE_DIR}/shim/swn_stripe.c
-         ${PROJECT_SOURCE_DIR}/shim/swn_stripe_choice.c)
+    list(APPEND aten_sources ${PROJECT_SOURCE_DIR}/profiles/swn_flops.c)
 endif()
 set(SWAPNET_HALVES "")
 

@@ -32,8 +32,6 @@ struct swn_stats {
     uint64_t dropped_bytes;     /* pages let go that tensors had, or that waited for them */
     uint64_t placed_bytes;      /* activations at the addresses that a plan had for them */
     uint64_t slices;            /* parts of weights lent one after the other to an operator */
-    uint64_t stripes;           /* parts of results that convolutions computed one after the other */
-    uint64_t stripes_refused;   /* convolutions that did not, as these would have had other bits */
     uint64_t rows;              /* looked up in weights of which no more than that was read */
     uint64_t stray_reads;       /* pages read through the mappings */
     uint64_t over_budget_bytes; /* at its peak */

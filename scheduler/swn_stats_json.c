@@ -49,8 +49,6 @@ static const struct field {
     FIELD(NUMBER, dropped_bytes),
     FIELD(NUMBER, placed_bytes),
     FIELD(NUMBER, slices),
-    FIELD(NUMBER, stripes),
-    FIELD(NUMBER, stripes_refused),
     FIELD(NUMBER, rows),
     FIELD(NUMBER, stray_reads),
     FIELD(NUMBER, over_budget_bytes),

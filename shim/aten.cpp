@@ -32,7 +32,6 @@
 #include "aten_rules.h"
 #include "aten_simple.h"
 #include "aten_slices.h"
-#include "aten_stripes.h"
 #include "aten_trials.h"
 #include "aten_unified.h"
 #include "aten_watch.h"
@@ -590,12 +589,10 @@ void before_fork()
     operators_lock.lock();
     swn_kernels_before_fork();
     swn_trials_before_fork();
-    swn_stripes_before_fork();
 }
 
 void after_fork()
 {
-    swn_stripes_after_fork();
     swn_trials_after_fork();
     swn_words_after_fork();
     swn_kernels_after_fork();
@@ -642,7 +639,6 @@ void register_kernels()
     Silent silent;
     Guard guard(&silent);
     swn_slices_begin(host);
-    swn_stripes_begin(host);
     swn_products_register(*kernels);
     swn_batches_register(*kernels);
     swn_convs_register(*kernels);

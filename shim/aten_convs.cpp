@@ -3,9 +3,9 @@
 #include <ATen/ops/convolution_native.h>
 #include <ATen/ops/from_blob.h>
 
+#include "aten_maybe.h"
 #include "aten_simple.h"
 #include "aten_slices.h"
-#include "aten_stripes.h"
 
 namespace
 {
@@ -21,12 +21,24 @@ struct Convolution : swn_sliced {
                 at::IntArrayRef stride_, at::IntArrayRef padding_, at::IntArrayRef dilation_,
                 at::IntArrayRef output_padding_, int64_t groups_)
         : swn_sliced(input_, weight_, groups_ == 1 ? weight_.size(0) : groups_,
-                     swn_convolution{input_, weight_, bias_, stride_, padding_, dilation_, output_padding_, groups_}
-                         .result_sizes(),
-                     1, false, groups_ == 1 ? swn_block : 1, copies(weight_.scalar_type())),
+                     sizes(input_, weight_, stride_, padding_, dilation_), 1, false, groups_ == 1 ? swn_block : 1,
+                     copies(weight_.scalar_type())),
           bias(bias_), stride(stride_), padding(padding_), dilation(dilation_), output_padding(output_padding_),
           groups(groups_)
     {
+    }
+
+    // Of the result.
+    static at::DimVector sizes(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride,
+                               at::IntArrayRef padding, at::IntArrayRef dilation)
+    {
+        at::DimVector found = {input.size(0), weight.size(0)};
+        for (int64_t i = 2; i < weight.dim(); i++) {
+            auto at = static_cast<size_t>(i - 2);
+            int64_t reach = dilation[at] * (weight.size(i) - 1) + 1;
+            found.push_back((input.size(i) + 2 * padding[at] - reach) / stride[at] + 1);
+        }
+        return found;
     }
 
     // Into an order of its own: so does oneDNN, which has no convolution of doubles, and NNPACK, of floats only; both
@@ -48,7 +60,8 @@ struct Convolution : swn_sliced {
         at::Tensor channels = groups == 1 ? from : from.narrow(1, row * shape[1], count * shape[1]);
         swn_maybe_tensor add =
             bias && bias->defined() ? swn_maybe_tensor(bias->narrow(0, row * width, shape[0])) : bias;
-        return swn_convolve({channels, slice, add, stride, padding, dilation, output_padding, groups == 1 ? 1 : count});
+        return at::native::convolution(channels, slice, add, stride, padding, dilation, false, output_padding,
+                                       groups == 1 ? 1 : count);
     }
 
     void add_to(swn_key &key) const override
@@ -103,15 +116,11 @@ at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight,
                                        groups);
     };
     bool cuttable = !transposed && weight.dim() > 2 && weight.dim() < 6 && weight.has_storage() && input.has_storage();
-    bool sliceable = cuttable && swn_sliceable(weight);
-    if (!cuttable || !(sliceable || swn_may_be_striped(input, weight)) ||
-        !fits(input, weight, bias, stride, padding, dilation, groups))
+    if (!cuttable || !swn_sliceable(weight) || !fits(input, weight, bias, stride, padding, dilation, groups))
         return whole();
-    at::Tensor out;
-    if (sliceable)
-        out =
-            swn_compute_in_slices(Convolution(input, weight, bias, stride, padding, dilation, output_padding, groups));
-    return out.defined() ? out : swn_convolve({input, weight, bias, stride, padding, dilation, output_padding, groups});
+    at::Tensor out =
+        swn_compute_in_slices(Convolution(input, weight, bias, stride, padding, dilation, output_padding, groups));
+    return out.defined() ? out : whole();
 }
 
 } // namespace

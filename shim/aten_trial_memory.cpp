@@ -11,8 +11,6 @@ const swn_host *host;
 // Of a large weight more, so that there are not too many mappings.
 constexpr size_t least_period = 1u << 20, most_periods = 256;
 
-thread_local bool folds = false;
-
 // With all the bits that the type has: products of fewer are exact, and say nothing of how they are rounded.
 template <typename T> T rounded(double number)
 {
@@ -119,19 +117,12 @@ swn_random::~swn_random()
 
 swn_folding::swn_folding(size_t bytes, size_t period)
 {
-    folds = bytes != 0;
     host->trial_fold(bytes, period);
 }
 
 swn_folding::~swn_folding()
 {
-    folds = false;
     host->trial_fold(0, 0);
-}
-
-bool swn_folding::active()
-{
-    return folds;
 }
 
 bool swn_same_bits(const at::Tensor &a, const at::Tensor &b)

@@ -42,8 +42,6 @@ class swn_folding
     swn_folding(size_t bytes, size_t period);
     swn_folding(const swn_folding &) = delete;
     ~swn_folding();
-    // Whether this thread has one.
-    static bool active();
 };
 
 bool swn_same_bits(const at::Tensor &a, const at::Tensor &b);

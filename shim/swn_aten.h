@@ -138,14 +138,6 @@ struct swn_host {
     int (*trial_room)(size_t bytes);
     /* Likewise for a copy of a weight that a kernel would make, which is a tensor: it may have a place already. */
     int (*copy_room)(size_t bytes);
-    /* From a call with 1 on, this thread's tensors are counted. Returns the most bytes that they had at once so far. */
-    size_t (*trial_meter)(int begins);
-    /* What it would cost, in ns, to have so many bytes more for the time of an operator: 0 where they fit, the time to
-     * write and read again what would have to leave, UINT64_MAX where that would be what operators are using. Nothing
-     * leaves. */
-    uint64_t (*stripes_room)(size_t bytes);
-    /* So many stripes have been computed; or, if `refused`, they would not have had the bits of the whole. */
-    void (*stripes_count)(size_t stripes, int refused);
     /* Likewise: copies n rows of row_bytes each to `out`, in this order. Number 0 is at `first`, and all `count` that
      * there are lie inside args[arg], whose `rows` is not 0. 0: not done, its own address serves; or one of the numbers
      * is none of a row's. They may change meanwhile, and are looked at once. */

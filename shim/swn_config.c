@@ -26,7 +26,7 @@ static const char *const fetch_names[] = {"auto", "uring", "pread", "buffered"};
 static const char *const unified_names[] = {"auto", "off", "pageable", "registered", "managed"};
 static const char *const device_names[] = {"cuda", "privateuseone"};
 /* By bit of enum swn_config_part. */
-static const char *const part_names[] = {"prefetch", "kept", "slices", "places", "stripes"};
+static const char *const part_names[] = {"prefetch", "kept", "slices", "places"};
 
 /* The value as it may stand in a one-line message: shortened, control characters replaced. */
 static const char *shown(char buf[SHOWN + 4], const char *value)
@@ -133,8 +133,8 @@ static int set_without(struct swn_config *c, const struct variable *v, const cha
         snprintf(part, sizeof part, "%.*s", (int)(len < sizeof part ? len : 0), p);
         int index = index_of(part, part_names, COUNT(part_names));
         if (index < 0)
-            return fail(c, "%s='%s' names a part that is not there: use prefetch, kept, slices, places and stripes",
-                        v->name, shown(text, value));
+            return fail(c, "%s='%s' names a part that is not there: use prefetch, kept, slices and places", v->name,
+                        shown(text, value));
         c->without |= 1u << index;
         p += len;
         if (!*p)

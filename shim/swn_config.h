@@ -36,7 +36,6 @@ enum swn_config_part {
     SWN_WITHOUT_KEPT = 2,     /* weights that stay from pass to pass */
     SWN_WITHOUT_SLICES = 4,   /* operators that take their weight piece by piece */
     SWN_WITHOUT_PLACES = 8,   /* planned addresses for activations */
-    SWN_WITHOUT_STRIPES = 16, /* convolutions that compute their result part by part */
 };
 
 struct swn_config {

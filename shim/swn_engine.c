@@ -239,9 +239,6 @@ void swn_engine_host(struct swn_host *out)
                              .trial_fold = swn_trial_fold,
                              .trial_room = swn_trial_room,
                              .copy_room = swn_slice_copy_room,
-                             .trial_meter = swn_trial_meter,
-                             .stripes_room = swn_stripes_room,
-                             .stripes_count = swn_stripes_count,
                              .rows_copy = swn_rows_copy,
                              .fill_begin = swn_fill_begin,
                              .fill_next = swn_fill_next,
@@ -345,7 +342,6 @@ void *swn_engine_alloc(size_t n, int *strict)
         if (alone && swn_policy_share(e, r))
             swn_policy_make_room(e, 0, r);
         swn_engine_note_peak(e);
-        swn_trial_count((long long)n);
     } else {
         e->untracked += n;
     }
@@ -403,7 +399,6 @@ int swn_engine_free(void *p)
     if (r && r->addr == (uintptr_t)p) {
         if (r->pins && e->populate) /* its operator gave the storage other memory */
             swn_populate_end(e->populate, r->addr);
-        swn_trial_count(-(long long)r->len);
         swn_load_expect_freed(e, r);
         swn_places_died(r);
         swn_node_remove(e, r);
@@ -647,8 +642,6 @@ void swn_engine_stats(struct swn_stats *out)
     out->dropped_bytes = e->dropped;
     out->placed_bytes = e->placed;
     out->slices = e->slices;
-    out->stripes = e->stripes;
-    out->stripes_refused = e->stripes_refused;
     out->rows = e->rows;
     out->stray_reads = e->res.stray_pages;
     out->over_budget_bytes = e->over_budget_peak;

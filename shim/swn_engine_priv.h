@@ -174,8 +174,8 @@ struct swn_engine {
     /* Bytes of memory that came without pages, each of which is filled once, or zeroed; of pages let go; and of tensors
      * that got their planned places. */
     uint64_t filled, dropped, placed;
-    uint64_t slices, stripes, stripes_refused, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans,
-        untracked, live_bytes, demand_peak;
+    uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes,
+        demand_peak;
     uint64_t live_recent;      /* most live bytes of late */
     struct swn_draft in_force; /* the plan, once there is one */
     int plan_short;            /* its passes are short of the disk, see swn_plan.h */
@@ -302,7 +302,6 @@ int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_ran
 int swn_policy_offer_room(struct swn_engine *e, size_t bytes);
 /* What that would cost, in ns: 0 where so much fits, the time to write what would have to leave, if it must be, and to
  * read it again; UINT64_MAX: it cannot be had. Nothing leaves. */
-uint64_t swn_policy_room_ns(struct swn_engine *e, size_t bytes);
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 /* Weights that were to stay have left for a tensor with which everything else would take `other`. */
 void swn_policy_note_shortage(struct swn_engine *e, size_t other);
@@ -407,18 +406,12 @@ void *swn_trial_map(size_t bytes, size_t period);
 void swn_trial_unmap(void *at, size_t bytes, size_t period);
 void swn_trial_fold(size_t bytes, size_t period);
 int swn_trial_room(size_t bytes);
-size_t swn_trial_meter(int begins);
 /* This thread has allocated a tensor of so many bytes, or freed one (negative). */
-void swn_trial_count(long long bytes);
 /* Memory for a tensor of n bytes of a thread that tries out something, or NULL: it gets its own as usual. */
 void *swn_trial_alloc(size_t n);
 /* 1: it was such a tensor's. */
 int swn_trial_free(void *p);
 void swn_trial_fork_child(struct swn_engine *e);
-
-/* swn_striped.c: as in swn_aten.h, without the lock */
-uint64_t swn_stripes_room(size_t bytes);
-void swn_stripes_count(size_t stripes, int refused);
 
 /* swn_rows.c: the host's half, see swn_aten.h */
 int swn_rows_copy(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count, const int64_t *rows,

@@ -348,26 +348,6 @@ int swn_policy_offer_room(struct swn_engine *e, size_t bytes)
     return let_go(e, bytes, NULL, 0);
 }
 
-uint64_t swn_policy_room_ns(struct swn_engine *e, size_t bytes)
-{
-    size_t limit = e->config.budget_bytes, resident = swn_engine_resident(e);
-    if (!e->config.enforce || (bytes <= limit && resident - swn_arena_warm_bytes(e->arena) <= limit - bytes))
-        return 0;
-    struct idle idle = idle_of(e);
-    size_t all = idle.unused + idle.home + idle.copied, held = resident > all ? resident - all : 0;
-    if (bytes > limit || held + idle.first > limit - bytes)
-        return UINT64_MAX;
-    size_t need = resident + bytes + idle.first - limit, unused = idle.unused;
-    if (need <= unused)
-        return 0;
-    need -= unused;
-    /* What has to be written goes first (let_one_go). */
-    size_t write = need < idle.home ? need : idle.home;
-    double read = 1 / swn_policy_disk(e).bytes_per_ns;
-    double wrote = e->written_bytes ? (double)e->written_ns / (double)e->written_bytes : read;
-    return (uint64_t)((double)write * wrote + (double)need * read);
-}
-
 /* Makes room for memory that will be used whether there is any or not. */
 int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {

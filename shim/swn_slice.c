@@ -1,9 +1,7 @@
 /* Weights that their operator takes slice by slice: which ones can, and bringing one slice after the other to where it
  * belongs. The kernel that does it is in aten_slices.cpp. */
 #define _GNU_SOURCE
-
 #include "swn_engine_priv.h"
-#include "swn_gcd.h"
 #include "swn_load.h"
 
 /* An operator that had to take the weight whole weighs as much as so many that had not. */
@@ -21,10 +19,21 @@
 /* So many times as large or as small, and a budget is another one. */
 #define OTHER_BUDGET 2
 
+/* The greatest common divisor of a and b. */
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 /* Of a and b, neither more than 2^32; 0: more than that. */
 static uint64_t lcm(uint64_t a, uint64_t b)
 {
-    uint64_t found = a / swn_gcd(a, b) * b;
+    uint64_t found = a / gcd(a, b) * b;
     return found >> 32 ? 0 : found;
 }
 
@@ -32,7 +41,7 @@ static uint64_t lcm(uint64_t a, uint64_t b)
  * one, where that makes the shortest slices hardly longer. 0: the weight has no two of them. */
 static size_t unit_of(const struct swn_rows *rows, size_t bytes)
 {
-    size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)swn_gcd(SWN_GRANULE, rows->bytes);
+    size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)gcd(SWN_GRANULE, rows->bytes);
     if (finest >= most)
         return 0;
     if (rows->exact) {

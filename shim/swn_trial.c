@@ -15,10 +15,6 @@
 #define MOST 16
 
 static __thread size_t fold_bytes, fold_period;
-static __thread struct {
-    int on;
-    long long now, most;
-} meter;
 
 /* Guarded by the engine's lock, except that `count` is read before. */
 static struct {
@@ -100,22 +96,6 @@ int swn_trial_room(size_t bytes)
     return fits;
 }
 
-size_t swn_trial_meter(int begins)
-{
-    size_t found = meter.most > 0 ? (size_t)meter.most : 0;
-    meter.on = begins;
-    meter.now = meter.most = 0;
-    return found;
-}
-
-void swn_trial_count(long long bytes)
-{
-    if (!meter.on)
-        return;
-    meter.now += bytes;
-    meter.most = meter.now > meter.most ? meter.now : meter.most;
-}
-
 void swn_trial_fold(size_t bytes, size_t period)
 {
     fold_bytes = bytes;
@@ -141,10 +121,8 @@ void *swn_trial_alloc(size_t n)
         atomic_fetch_add(&count, 1);
     }
     pthread_mutex_unlock(&e->lock);
-    if (i < MOST) {
-        swn_trial_count((long long)n);
+    if (i < MOST)
         return at;
-    }
     swn_trial_unmap(at, n, fold_period);
     return NULL;
 }
@@ -164,10 +142,8 @@ int swn_trial_free(void *p)
             atomic_fetch_sub(&count, 1);
         }
     pthread_mutex_unlock(&e->lock);
-    if (bytes) {
+    if (bytes)
         swn_trial_unmap(p, bytes, period);
-        swn_trial_count(-(long long)bytes);
-    }
     return bytes != 0;
 }
 
@@ -179,5 +155,4 @@ void swn_trial_fork_child(struct swn_engine *e)
     swn_engine_count_small(-(long long)counted);
     counted = 0;
     fold_bytes = 0;
-    meter.on = 0;
 }

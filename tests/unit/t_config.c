@@ -122,10 +122,10 @@ static void errors(void **state)
         {"SWAPNET_UNIFIED=yes",
          "SWAPNET_UNIFIED='yes' is no kind of memory: use auto, off, pageable, registered or managed"},
         {"SWAPNET_DEVICE=tpu", "SWAPNET_DEVICE='tpu' is no device: use cuda"},
-        {"SWAPNET_WITHOUT=kept,", "SWAPNET_WITHOUT='kept,' names a part that is not there: use prefetch, kept, slices, "
-                                  "places and stripes"},
+        {"SWAPNET_WITHOUT=kept,", "SWAPNET_WITHOUT='kept,' names a part that is not there: use prefetch, kept, slices "
+                                  "and places"},
         {"SWAPNET_WITHOUT=prefetch-and-more", "SWAPNET_WITHOUT='prefetch-and-more' names a part that is not there: use "
-                                              "prefetch, kept, slices, places and stripes"},
+                                              "prefetch, kept, slices and places"},
         {"SWAPNET_FETCH=mmap", "SWAPNET_FETCH='mmap' is not a way to read: use auto, uring, pread or buffered"},
     };
     (void)state;

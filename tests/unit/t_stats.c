@@ -42,8 +42,6 @@ static const char *const numbers[] = {
     "dropped_bytes",
     "placed_bytes",
     "slices",
-    "stripes",
-    "stripes_refused",
     "rows",
     "stray_reads",
     "over_budget_bytes",

@@ -179,39 +179,6 @@ static void folded_tensors(void *arg)
     engine_is_empty();
 }
 
-static void *metered_elsewhere(void *arg)
-{
-    struct tensor *t = arg;
-    CHECK(tensor_make(t, 3 * MIB, 7) && swn_trial_meter(0) == 0);
-    return NULL;
-}
-
-/* What the thread's own tensors take at once, folded ones as what they stand for. */
-static void metered(void *arg)
-{
-    begin(arg);
-    pthread_t t;
-    struct tensor before, one, other, elsewhere;
-    CHECK(tensor_make(&before, MIB, 1) && swn_trial_meter(0) == 0);
-    swn_trial_meter(1);
-    CHECK(tensor_make(&one, MIB, 2));
-    tensor_free(&one);
-    CHECK(tensor_make(&other, MIB, 3) && tensor_make(&one, MIB, 4));
-    tensor_free(&one);
-    CHECK(pthread_create(&t, NULL, metered_elsewhere, &elsewhere) == 0 && pthread_join(t, NULL) == 0);
-    CHECK(swn_trial_meter(1) == 2 * MIB);
-    swn_trial_fold(BYTES, PERIOD);
-    void *folded = swn_trial_alloc(BYTES);
-    CHECK(folded && swn_trial_free(folded));
-    swn_trial_fold(0, 0);
-    CHECK(swn_trial_meter(0) == BYTES);
-    tensor_free(&other);
-    CHECK(swn_trial_meter(0) == 0);
-    tensor_free(&before);
-    tensor_free(&elsewhere);
-    engine_is_empty();
-}
-
 /* A child has none of it. */
 static void forked(void *arg)
 {
@@ -242,7 +209,6 @@ IN_A_CHILD(within_the_budget, 60)
 IN_A_CHILD(not_in_vain, 60)
 IN_A_CHILD(kept_weights_stay, 60)
 IN_A_CHILD(folded_tensors, 60)
-IN_A_CHILD(metered, 60)
 IN_A_CHILD(forked, 60)
 
 int main(void)
@@ -250,8 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_repeats_itself), cmocka_unit_test(test_within_the_budget),
         cmocka_unit_test(test_not_in_vain),    cmocka_unit_test(test_kept_weights_stay),
-        cmocka_unit_test(test_folded_tensors), cmocka_unit_test(test_metered),
-        cmocka_unit_test(test_forked),
+        cmocka_unit_test(test_folded_tensors), cmocka_unit_test(test_forked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
