@@ -17,7 +17,9 @@
 
 #define MIB ((size_t)1 << 20)
 #define LEAST_WINDOW (MIB / 2) /* of a plan, see swn_plan.c */
-/* Chunks are no smaller, and the budget has so many of them. */
+/* Chunks are huge pages where the budget has so many: of small pages GPT-2 within 28 MiB takes 1.5 times as long. */
+#define HUGE_LEAST 8
+/* Else they are no smaller than this, and the budget has more of them, as each may be kept for a part of it only. */
 #define UNIT_LEAST ((size_t)256 << 10)
 #define UNITS_LEAST 32
 /* Inputs up to this part of the budget may come back to stay. */
@@ -67,10 +69,12 @@ void swn_policy_look_at_disk(struct swn_engine *e)
             e->config.store_dir);
 }
 
-/* Of how many addresses a chunk is: a huge page, but where the budget has room for a few of those only. */
+/* Of how many addresses a chunk is. */
 static size_t unit_for(const struct swn_engine *e)
 {
     size_t unit = SWN_HUGE;
+    if (e->goal_bytes / HUGE_LEAST >= unit)
+        return unit;
     while (unit > UNIT_LEAST && unit > e->goal_bytes / UNITS_LEAST)
         unit /= 2;
     return unit;
