@@ -57,7 +57,6 @@ struct Operator {
     swn_kernels kernels;              // nothing of this holds while they are not PyTorch's
     std::array<signed char, 32> use;  // swn_use per argument
     swn_flops_kind flops = SWN_FLOPS_NONE;
-    std::atomic<unsigned> inner{0}; // operators that it calls, at most so far
 };
 
 // What we have kernels for. They call what they stand before by its name in at::cpu or at::native, so they stand before
@@ -169,8 +168,6 @@ struct Thread {
     bool keeps = false;   // what it reads on a device, as far as is known
     bool lent = false;    // it has been lent weights of a device
     bool fetches = false; // it copies from there to the processor, which has the bytes of all weights
-    bool quiet = false;   // what it calls is not recorded
-    unsigned inner = 0;   // else so many of these operators there were
     uint64_t flops = 0;   // of operators that were not, since the last one that was
     swn_small small{};    // likewise
     const at::TensorImpl *waiting = nullptr; // the one that a copy_ writes, whose kernel is to announce it
@@ -511,32 +508,6 @@ bool passes_by(Thread &t, Operator *op, const at::RecordFunction &fn)
 struct PassedBy : at::ObserverContext {
 };
 
-// Only the outermost operator counts, but PyTorch records all that it calls, with a copy of their arguments: of a
-// network of many small operators that takes some percent. Where nobody else looks, and there are enough of them to be
-// worth the two calls, they are not recorded. Beside a device some of them count.
-constexpr unsigned worth_quiet = 2;
-
-void be_quiet(Thread &t, const Operator &op)
-{
-    t.inner = 0;
-    if (op.inner.load(std::memory_order_relaxed) < worth_quiet || host->device_type)
-        return;
-    auto step = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
-    if (!step || step->callbacks_.size() != 1)
-        return;
-    at::enableRecordFunction(false);
-    t.quiet = true;
-}
-
-void be_heard(Thread &t, Operator &op)
-{
-    if (t.quiet)
-        at::enableRecordFunction(true);
-    else if (t.inner > op.inner.load(std::memory_order_relaxed))
-        op.inner.store(t.inner, std::memory_order_relaxed);
-    t.quiet = false;
-}
-
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
 {
     Thread &t = self();
@@ -547,7 +518,6 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
         else if (passes_by(t, op, fn))
             return std::make_unique<PassedBy>();
     }
-    t.inner++;
     if (op && !op->transparent && t.depth++ == 0) {
         try {
             begin(t, *op, fn);
@@ -559,7 +529,6 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
                 t.lent = swn_devswap_lend();
             }
         }
-        be_quiet(t, *op);
     }
     return nullptr;
 }
@@ -572,7 +541,6 @@ void on_end(const at::RecordFunction &fn, at::ObserverContext *passed_by)
     Operator *op = operator_of(t, fn);
     if (!op || op->transparent || !t.depth || --t.depth)
         return;
-    be_heard(t, *op);
     if (t.lent)
         swn_devswap_end();
     t.lent = false;
