@@ -235,3 +235,12 @@ def test_without_a_device_budget(torch113):
     assert run.stats["device_swap_ins"] == 0 and run.own_lines() == [], run.describe()
     run = both(torch113, "bits", "mlp", device="discrete", budget=64, SWAPNET_VERBOSE="1")
     assert sum("no unified memory" in line for line in run.own_lines()) == 1, run.describe()
+
+
+@pytest.mark.parametrize("device", ["discrete", "thor"])
+def test_copied_later(torch, device):
+    """A device whose copy engine goes to pageable memory reads a weight after its frame has gone to others: what is at
+    the weight's address is the weight all the same."""
+    run = both(torch, "later", device=device, budget=24, STANDIN_COPIES_LATER="1")
+    harness.assert_streamed(run)
+    assert run.stats["over_budget_bytes"] == 0, run.describe()

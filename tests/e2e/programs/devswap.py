@@ -130,6 +130,21 @@ def threads():
         record.tensor(f"{i}.{j}", t.cpu())
 
 
+def later():
+    """Copies that do not block, of weights of the processor's that come and go, by a device that makes them later."""
+    model, x = mlp(), batch()
+    with torch.no_grad():
+        for i in range(4):
+            record.tensor(f"before {i}", model(x))
+        weights = [p for p in model.parameters() if p.dim() == 2]
+        there = [torch.empty(WIDTH, WIDTH, device=device).copy_(p, non_blocking=True) for p in weights]
+        for i in range(2):
+            record.tensor(f"meanwhile {i}", model(x))
+    standin.wait()
+    for i, t in enumerate(there):
+        record.tensor(f"there {i}", t.cpu())
+
+
 def graph():
     """Copies that are put into a graph: nobody may wait for its stream, and they know the weights' addresses for good."""
     model, x = mlp().to(device), batch()
