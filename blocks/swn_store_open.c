@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "swn_store_priv.h"
+#include "swn_sum.h"
 #include "swn_transfer.h"
 #include "swn_why.h"
 
@@ -211,12 +212,12 @@ int swn_store_check_part(const struct swn_store_extent *extent, uint64_t off, co
         return -EINVAL;
     const uint64_t *sum = extent->sums + off / SWN_CHUNK;
     for (size_t at = 0; at < bytes; at += SWN_CHUNK)
-        if (XXH3_64bits((const char *)buf + at, bytes - at < SWN_CHUNK ? bytes - at : SWN_CHUNK) != *sum++)
+        if (swn_sum((const char *)buf + at, bytes - at < SWN_CHUNK ? bytes - at : SWN_CHUNK) != *sum++)
             return -EILSEQ;
     return 0;
 }
 
 int swn_store_check(const struct swn_store_extent *extent, const void *buf)
 {
-    return XXH3_64bits(buf, extent->bytes) == extent->checksum ? 0 : -EILSEQ;
+    return swn_sum(buf, extent->bytes) == extent->checksum ? 0 : -EILSEQ;
 }

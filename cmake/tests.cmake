@@ -56,7 +56,7 @@ set(t_probe_queue_LINK -Wl,--wrap=clock_gettime)
 # References, which need real files.
 set(t_probe_LINK -Wl,--wrap=swn_probe_refs_open -Wl,--wrap=swn_probe_refs_close -Wl,--wrap=swn_probe_refs_time)
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
-set(unit_tests_without_threads t_config t_cut t_divide t_order t_pickle t_plan t_plan_pieces t_reads t_results t_safetensors t_size t_unwatch t_zip)
+set(unit_tests_without_threads t_config t_cut t_divide t_order t_pickle t_plan t_plan_pieces t_reads t_results t_safetensors t_size t_sum t_unwatch t_zip)
 foreach(source IN LISTS unit_tests)
     get_filename_component(name ${source} NAME_WE)
     if(SWAPNET_SANITIZE MATCHES thread AND name IN_LIST unit_tests_without_threads)

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <xxhash.h>
 
 #include "swn_load.h"
 #include "swn_load_priv.h"
+#include "swn_sum.h"
 
 /* So many bytes decoded say how fast it goes; before, a chunk that is decoded over and over does. */
 #define MEASURED_BYTES (UINT64_C(8) << 20)
@@ -145,7 +145,7 @@ static int decode(struct swn_fetch_job *job, size_t upto)
         atomic_fetch_add(&e->decoded_bytes[chunk->encoding], bytes);
         atomic_fetch_add(&e->encoded_bytes, chunk->end - from);
         if (!err && !s->chunks_verified[first + p->chunk]) {
-            err = XXH3_64bits(part + done, bytes) == chunk->checksum ? 0 : -EILSEQ;
+            err = swn_sum(part + done, bytes) == chunk->checksum ? 0 : -EILSEQ;
             s->chunks_verified[first + p->chunk] = !err;
         }
         if (err)
