@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 22u
+#define SWN_ATEN_ABI 23u
 #define SWN_OP_ARGS 64 /* tensors looked at per operator; the rest use their own address, which is always right */
 
 /* Hints: what an operator does besides is right as well, and slower. */
