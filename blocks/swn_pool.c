@@ -18,8 +18,8 @@
 #define REFUSALS_MOST 3
 /* Addresses for so many bytes of frames are reserved at a time. */
 #define SLAB ((size_t)64 << 20)
-/* The kernel counts the memory of so many bytes of frames twice as resident, at a weight's address and in the fetcher's
- * mapping, before the latter's page-table entries go. */
+/* A frame's pages have page-table entries at the weight's address and in the fetcher's mapping, and the kernel counts
+ * them as resident for each. The pool drops the fetcher's entries when frames of so many bytes are counted twice. */
 #define SEEN_MOST ((size_t)8 << 20)
 
 enum slot { SLOT_EMPTY, SLOT_FREE, SLOT_TAKEN };

@@ -17,9 +17,11 @@
 
 #define MIB ((size_t)1 << 20)
 #define LEAST_WINDOW (MIB / 2) /* of a plan, see swn_plan.c */
-/* Chunks are huge pages where the budget has so many: of small pages GPT-2 within 28 MiB takes 1.5 times as long. */
+/* A budget that holds at least so many huge pages has chunks of that size. With smaller chunks, and so small pages, a
+ * pass of GPT-2 within 28 MiB takes 1.5 times as long. */
 #define HUGE_LEAST 8
-/* Else they are no smaller than this, and the budget has more of them, as each may be kept for a part of it only. */
+/* A smaller budget is divided into so many chunks, none smaller than UNIT_LEAST: a chunk stays in memory as a whole
+ * even where the plan keeps only one weight of it. */
 #define UNIT_LEAST ((size_t)256 << 10)
 #define UNITS_LEAST 32
 /* Inputs up to this part of the budget may come back to stay. */
