@@ -1,6 +1,5 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/native/ConvUtils.h>
 #include <ATen/ops/convolution_native.h>
 #include <ATen/ops/from_blob.h>
 
@@ -33,8 +32,13 @@ struct Convolution : swn_sliced {
     static at::DimVector sizes(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride,
                                at::IntArrayRef padding, at::IntArrayRef dilation)
     {
-        auto found = at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
-        return at::DimVector(found.begin(), found.end());
+        at::DimVector found = {input.size(0), weight.size(0)};
+        for (int64_t i = 2; i < weight.dim(); i++) {
+            auto at = static_cast<size_t>(i - 2);
+            int64_t reach = dilation[at] * (weight.size(i) - 1) + 1;
+            found.push_back((input.size(i) + 2 * padding[at] - reach) / stride[at] + 1);
+        }
+        return found;
     }
 
     // Into an order of its own: so does oneDNN, which has no convolution of doubles, and NNPACK, of floats only; both
