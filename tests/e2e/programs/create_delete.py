@@ -26,8 +26,8 @@ def spill_bytes():
 
 
 def settled_spill_bytes():
-    """Space is given back by a thread of the library's own, about a second later."""
-    for _ in range(30):
+    """Space is given back by a thread of the library's own, about a second later, and more on a busy disk."""
+    for _ in range(200):
         now = spill_bytes()
         if not now:
             break
