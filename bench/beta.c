@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "swn_skeleton.h"
+#include "blocks/store/skeleton.h"
 
 static double now_ns(void)
 {

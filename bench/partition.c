@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "swn_fit.h"
-#include "swn_partition.h"
-#include "swn_plan.h"
-#include "swn_table.h"
+#include "profiles/least_squares.h"
+#include "scheduler/planner/partition.h"
+#include "scheduler/planner/plan.h"
+#include "scheduler/planner/partition_table.h"
 
 #define REPEATS 21
 
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
             nodes_of(&m, nodes);
             double t3 = now_ms();
             if (swn_plan_predict(nodes, n, budget,
-                                 &(struct swn_plan_disk){.bytes_per_ns = 1e-9 / c.alpha, .read_ns = 50e3}, &made_plan))
+                                 &(struct swn_disk_model){.bytes_per_ns = 1e-9 / c.alpha, .read_ns = 50e3}, &made_plan))
                 return 1;
             search.ms[i] = t1 - t0;
             lookup.ms[i] = t2 - t1;

@@ -1,4 +1,4 @@
-/* pass.c - the simulator of a pass over blocks (swn_pass.h) against a disk.
+/* pass.c - the simulator of a pass over blocks (scheduler/planner/block_pipeline.h) against a disk.
  *
  *     cmake --build build/release --target bench-pass && build/release/bin/bench-pass [DIR [REPEATS]]
  *
@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "swn_fetch.h"
-#include "swn_partition.h"
-#include "swn_pass.h"
-#include "swn_probe.h"
-#include "swn_scratch.h"
+#include "blocks/memory/fetch_queue.h"
+#include "scheduler/planner/partition.h"
+#include "scheduler/planner/block_pipeline.h"
+#include "profiles/probe_layers.h"
+#include "profiles/scratch_file.h"
 
 #define LAYERS 60
 #define LARGEST ((size_t)4 << 20)

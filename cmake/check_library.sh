@@ -16,7 +16,7 @@ if readelf -dW "$library" | grep -E '\((RPATH|RUNPATH)\)'; then
 fi
 if [ -f "$exports" ]; then
     # Version nodes are absolute symbols (A); versions follow an @.
-    if ! diff -u --label shim/exports.txt --label "$library" \
+    if ! diff -u --label exports.txt --label "$library" \
         <(sed -e 's/#.*//' -e 's/[[:space:]]*$//' -e '/^$/d' "$exports" | sort -u) \
         <(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u); then
         rc=1

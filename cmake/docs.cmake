@@ -20,16 +20,16 @@ elseif(man_sources)
     add_custom_target(man ALL DEPENDS ${man_pages})
 endif()
 
-file(GLOB completions CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scripts/completion/*.bash)
+file(GLOB completions CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/share/completion/*.bash)
 foreach(completion IN LISTS completions)
     get_filename_component(command ${completion} NAME_WLE)
     install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ${command})
 endforeach()
 
-install(FILES ${PROJECT_SOURCE_DIR}/skeleton/swapnet.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/skeleton/capi/swapnet.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/swapnet.pc.in ${PROJECT_BINARY_DIR}/swapnet.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/swapnet.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-configure_file(${PROJECT_SOURCE_DIR}/docs/systemd/swapnetd.service.in ${PROJECT_BINARY_DIR}/swapnetd.service @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/swapnetd.service ${PROJECT_SOURCE_DIR}/docs/systemd/swapnetd.socket
+configure_file(${PROJECT_SOURCE_DIR}/share/systemd/swapnetd.service.in ${PROJECT_BINARY_DIR}/swapnetd.service @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/swapnetd.service ${PROJECT_SOURCE_DIR}/share/systemd/swapnetd.socket
     DESTINATION lib/systemd/system)

@@ -1,10 +1,8 @@
-# The ATen halves: shim/aten*.cpp once per PyTorch, as lib/swapnet/aten-<major>.<minor>.so. Which PyTorchs there are,
+# The ATen halves: shim/torch/*.cpp once per PyTorch, as lib/swapnet/aten-<major>.<minor>.so. Which PyTorchs there are,
 # the interpreters in SWAPNET_PYTHONS say. In a cross-build these are directories of packages (.../dist-packages).
 
-file(GLOB aten_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/aten.cpp ${PROJECT_SOURCE_DIR}/shim/aten_*.cpp)
-if(aten_sources)
-    list(APPEND aten_sources ${PROJECT_SOURCE_DIR}/profiles/swn_flops.c)
-endif()
+file(GLOB aten_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/torch/*.cpp)
+list(APPEND aten_sources ${PROJECT_SOURCE_DIR}/profiles/flops.c)
 set(SWAPNET_HALVES "")
 
 function(swn_half python)
@@ -62,11 +60,9 @@ function(swn_half python)
     set(SWAPNET_HALVES ${SWAPNET_HALVES} ${name} PARENT_SCOPE)
 endfunction()
 
-if(aten_sources)
-    foreach(python IN LISTS SWAPNET_PYTHONS)
-        swn_half(${python})
-    endforeach()
-    if(NOT SWAPNET_HALVES)
-        message(WARNING "No PyTorch found: libswapnet.so will leave every process alone. Set SWAPNET_PYTHONS.")
-    endif()
+foreach(python IN LISTS SWAPNET_PYTHONS)
+    swn_half(${python})
+endforeach()
+if(NOT SWAPNET_HALVES)
+    message(WARNING "No PyTorch found: libswapnet.so will leave every process alone. Set SWAPNET_PYTHONS.")
 endif()

@@ -1,16 +1,11 @@
 # libswapnet.so: everything inside, nothing showing, nothing needed beyond libc.
 
 add_library(libswapnet SHARED ${PROJECT_SOURCE_DIR}/cmake/no_stdin.c)
-target_link_libraries(libswapnet PRIVATE swn_options swn_shim_objects swn_scheduler)
+target_link_libraries(libswapnet PRIVATE swn_options swn_hook_objects)
 set_target_properties(libswapnet PROPERTIES
     OUTPUT_NAME swapnet
     LINKER_LANGUAGE C)
 target_link_options(libswapnet PRIVATE
     -static-libgcc -Wl,--wrap=stdin -Wl,--exclude-libs,ALL -Wl,-z,defs -Wl,-z,relro,-z,now)
 
-file(GLOB shim_map CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/shim.map)
-if(shim_map)
-    target_link_options(libswapnet PRIVATE -Wl,--version-script=${shim_map})
-    set_target_properties(libswapnet PROPERTIES LINK_DEPENDS ${shim_map})
-endif()
 install(TARGETS libswapnet LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

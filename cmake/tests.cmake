@@ -1,62 +1,54 @@
-# Every tests/unit/t_*.c is a program and a test; exit 77 means skipped. tests/unit/swn_*.c are helpers of all of them.
+# Every t_*.c below tests/unit is a program and a test; exit 77 means skipped. tests/unit/support has helpers of all of
+# them.
 
-file(GLOB unit_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/t_*.c)
-file(GLOB unit_helpers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/swn_*.c)
-if(unit_tests)
-    find_path(CMOCKA_HEADERS NAMES cmocka.h)
-    find_library(CMOCKA_LIBRARY NAMES cmocka)
-    if(NOT CMOCKA_HEADERS OR NOT CMOCKA_LIBRARY)
-        message(FATAL_ERROR "cmocka is needed for the tests (or -DBUILD_TESTING=OFF); on Debian: libcmocka-dev")
-    endif()
-
-    add_library(swn_unit INTERFACE)
-    target_include_directories(swn_unit INTERFACE ${PROJECT_SOURCE_DIR}/tests/unit ${CMOCKA_HEADERS})
-    target_link_libraries(swn_unit INTERFACE swn_options swn_scheduler ${CMOCKA_LIBRARY})
-    if(unit_helpers)
-        add_library(swn_unit_helpers STATIC ${unit_helpers})
-        target_include_directories(swn_unit_helpers PRIVATE
-            ${PROJECT_SOURCE_DIR}/tests/unit ${PROJECT_SOURCE_DIR}/tests/standin ${CMOCKA_HEADERS})
-        target_link_libraries(swn_unit_helpers PRIVATE swn_options PUBLIC swn_scheduler ${CMOCKA_LIBRARY})
-        target_link_libraries(swn_unit INTERFACE swn_unit_helpers)
-    endif()
-    # libc before the shim's archive: a test's own read() must not pull our interposer in.
-    if(shim_sources)
-        add_library(swn_shim STATIC $<TARGET_OBJECTS:swn_shim_objects>)
-        target_link_libraries(swn_shim PUBLIC swn_scheduler)
-        target_link_libraries(swn_unit INTERFACE c swn_shim)
-    endif()
+file(GLOB_RECURSE unit_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/t_*.c)
+file(GLOB unit_helpers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/support/*.c)
+find_path(CMOCKA_HEADERS NAMES cmocka.h)
+find_library(CMOCKA_LIBRARY NAMES cmocka)
+if(NOT CMOCKA_HEADERS OR NOT CMOCKA_LIBRARY)
+    message(FATAL_ERROR "cmocka is needed for the tests (or -DBUILD_TESTING=OFF); on Debian: libcmocka-dev")
 endif()
-include(cmake/standin.cmake)
-foreach(name t_unified t_device t_devswap t_devcopy t_registered t_bounce)
+
+add_library(swn_unit_helpers STATIC ${unit_helpers})
+target_include_directories(swn_unit_helpers PUBLIC ${CMOCKA_HEADERS})
+target_link_libraries(swn_unit_helpers PRIVATE swn_options PUBLIC ${swn_skeleton} swn_skeleton_capi swn_scheduler_daemon
+    ${CMOCKA_LIBRARY})
+# libc before the hooks' archive: a test's own read() must not pull our interposer in.
+add_library(swn_hooks STATIC $<TARGET_OBJECTS:swn_hook_objects>)
+target_link_libraries(swn_hooks PUBLIC ${swn_skeleton})
+add_library(swn_unit INTERFACE)
+target_link_libraries(swn_unit INTERFACE swn_options swn_unit_helpers c swn_hooks)
+include(cmake/fakes.cmake)
+foreach(name t_unified t_device t_swapper t_pinned_cache t_host_register t_bounce)
     set(${name}_LIBRARIES standin-cudart)
-    set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/standin)
+    set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/fakes)
 endforeach()
 # Whether the program has a second thread.
-list(APPEND t_devswap_LINK -Wl,--wrap=swn_threads_many)
+list(APPEND t_swapper_LINK -Wl,--wrap=swn_threads_many)
 # Calls that a test makes fail.
-set(t_nomem_LINK "")
+set(t_no_memory_LINK "")
 foreach(call malloc calloc realloc mmap mprotect memfd_create ftruncate)
-    list(APPEND t_nomem_LINK -Wl,--wrap=${call})
+    list(APPEND t_no_memory_LINK -Wl,--wrap=${call})
 endforeach()
-set(t_alloc_LINK -Wl,--wrap=swn_verify_memory)
-set(t_pages_LINK -Wl,--wrap=sysconf)
+set(t_hook_alloc_LINK -Wl,--wrap=swn_verify_memory)
+set(t_page_size_LINK -Wl,--wrap=sysconf)
 # What the page map says.
 set(t_pagemap_proof_LINK -Wl,--wrap=pread)
 # What changes while a plan is made without the lock.
 set(t_budget_LINK -Wl,--wrap=swn_policy_make_plan)
 # The disk and the clock.
-set(t_drift_LINK -Wl,--wrap=swn_policy_disk -Wl,--wrap=swn_now_ns)
+set(t_replan_LINK -Wl,--wrap=swn_policy_disk -Wl,--wrap=swn_now_ns)
 # The clock; whether the disk is being made busy, and what it gives then.
-set(t_record_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=swn_contend_set -Wl,--wrap=swn_contend_disk -Wl,--wrap=swn_contend_rest
+set(t_profile_record_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=swn_contend_set -Wl,--wrap=swn_contend_disk -Wl,--wrap=swn_contend_rest
     -Wl,--wrap=swn_contend_ready)
 # The clock, processors, and sleep.
-set(t_awake_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=sched_getaffinity -Wl,--wrap=swn_cond_wait_until)
+set(t_spin_wait_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=sched_getaffinity -Wl,--wrap=swn_cond_wait_until)
 # The clock, which is the simulated disk's.
-set(t_probe_queue_LINK -Wl,--wrap=clock_gettime)
+set(t_probe_queue_depth_LINK -Wl,--wrap=clock_gettime)
 # References, which need real files.
-set(t_probe_LINK -Wl,--wrap=swn_probe_refs_open -Wl,--wrap=swn_probe_refs_close -Wl,--wrap=swn_probe_refs_time)
+set(t_probe_layers_LINK -Wl,--wrap=swn_probe_refs_open -Wl,--wrap=swn_probe_refs_close -Wl,--wrap=swn_probe_refs_time)
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
-set(unit_tests_without_threads t_config t_cut t_divide t_order t_pickle t_plan t_plan_pieces t_reads t_results t_safetensors t_size t_sum t_unwatch t_zip)
+set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_order t_pickle t_plan t_plan_pieces t_queue_depth t_verify_log t_safetensors t_size t_checksum t_hook_baseline t_zip)
 foreach(source IN LISTS unit_tests)
     get_filename_component(name ${source} NAME_WE)
     if(SWAPNET_SANITIZE MATCHES thread AND name IN_LIST unit_tests_without_threads)
@@ -71,7 +63,7 @@ foreach(source IN LISTS unit_tests)
 endforeach()
 
 # The longest first: one that is left for the end has the machine to itself. In seconds, roughly.
-foreach(cost t_slice:80 t_devswap:60 t_record:50 t_nomem:40 t_window:40 t_engine:30 t_slice_budget:26 t_fetch_paths:14 t_client:12)
+foreach(cost t_slice:80 t_swapper:60 t_profile_record:50 t_no_memory:40 t_op_window:40 t_engine:30 t_slice_budget:26 t_fetch_paths:14 t_daemon_client:12)
     string(REPLACE ":" ";" cost ${cost})
     list(GET cost 0 name)
     list(GET cost 1 seconds)
@@ -79,12 +71,12 @@ foreach(cost t_slice:80 t_devswap:60 t_record:50 t_nomem:40 t_window:40 t_engine
 endforeach()
 
 # It is libswapnet.so to the stand-ins: they find its functions before their own.
-set_target_properties(t_alloc PROPERTIES ENABLE_EXPORTS TRUE)
-target_compile_definitions(t_alloc PRIVATE
+set_target_properties(t_hook_alloc PROPERTIES ENABLE_EXPORTS TRUE)
+target_compile_definitions(t_hook_alloc PRIVATE
     STANDIN_C10="$<TARGET_FILE:standin-c10>" STANDIN_HALF="$<TARGET_FILE:standin-c10-half>")
-add_dependencies(t_alloc standin-c10 standin-c10-half)
+add_dependencies(t_hook_alloc standin-c10 standin-c10-half)
 
-set_tests_properties(t_unified t_device t_devswap t_devcopy t_registered t_bounce PROPERTIES LABELS unified)
+set_tests_properties(t_unified t_device t_swapper t_pinned_cache t_host_register t_bounce PROPERTIES LABELS unified)
 
 # With `ctest -L unified` comes all that concerns devices; scripts/test runs pytest itself, and leaves out these by -LE e2e.
 if(SWAPNET_HALVES AND NOT CMAKE_CROSSCOMPILING)
@@ -99,11 +91,11 @@ endif()
 
 if(TARGET swapnet-store)
     add_test(NAME store-library COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_library.sh
-        $<TARGET_FILE:swapnet-store> ${PROJECT_SOURCE_DIR}/skeleton/exports.txt)
+        $<TARGET_FILE:swapnet-store> ${PROJECT_SOURCE_DIR}/skeleton/capi/exports.txt)
 endif()
 if(TARGET libswapnet)
     add_test(NAME library COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_library.sh
-        $<TARGET_FILE:libswapnet> ${PROJECT_SOURCE_DIR}/shim/exports.txt)
+        $<TARGET_FILE:libswapnet> ${PROJECT_SOURCE_DIR}/shim/hooks/exports.txt)
     foreach(half IN LISTS SWAPNET_HALVES)
         add_test(NAME aten-${half} COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_half.sh $<TARGET_FILE:aten-${half}>)
     endforeach()
@@ -119,6 +111,6 @@ file(GLOB test_tools CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/tools/*.c)
 foreach(source IN LISTS test_tools)
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})
-    target_link_libraries(${name} PRIVATE swn_options swn_blocks jansson)
+    target_link_libraries(${name} PRIVATE swn_options swn_blocks_checkpoint jansson)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 endforeach()

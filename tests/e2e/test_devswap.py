@@ -1,6 +1,6 @@
 """Models on a device that has no room for all of their weights, which come and go there: on a card with memory of its own
 (SWAPNET_DEVICE_BUDGET), and where what the device uses may not leave the processor's memory. The device is a stand-in
-(tests/standin) that ends the program when a kernel reads what is not there, or what changes meanwhile."""
+(tests/fakes/cuda) that ends the program when a kernel reads what is not there, or what changes meanwhile."""
 import functools
 
 import pytest
@@ -9,10 +9,10 @@ import harness
 from harness import MIB
 
 pytestmark = [pytest.mark.unified, pytest.mark.halved]
-STANDIN = harness.BUILD / "tests" / "standin"
+STANDIN = harness.BUILD / "tests" / "fakes"
 MLP = 48  # MiB
 
-# Each kind of device, and on a card both versions; tests/unit/t_devswap.c has the rest.
+# Each kind of device, and on a card both versions; tests/unit/skeleton/device/t_swapper.c has the rest.
 WHERE = pytest.mark.parametrize("torch, device", [(harness.TORCH113, "discrete"), (harness.TORCH213, "discrete"),
                                                   (harness.TORCH213, "orin"), (harness.TORCH113, "nano"),
                                                   (harness.TORCH213, "xavier")], indirect=["torch"],

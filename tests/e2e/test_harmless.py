@@ -179,7 +179,7 @@ int main(void)
 def test_cuda_program(disk):
     """Linked with a CUDA runtime, and without PyTorch: its calls come through, and so do their errors."""
     source, program = disk / "cuda.c", disk / "cuda"
-    runtime = harness.BUILD / "tests" / "standin"
+    runtime = harness.BUILD / "tests" / "fakes"
     source.write_text(CUDA)
     subprocess.run(["cc", "-o", program, source, runtime / "libcudart.so.12", f"-Wl,-rpath,{runtime}"], check=True)
     for where, env in {"plain": {}, "with": _preload(SETTINGS["good"], disk)}.items():

@@ -1,10 +1,10 @@
-"""Memory of CPU tensors that a program registers with the driver itself. t_registered.c has the rest."""
+"""Memory of CPU tensors that a program registers with the driver itself. tests/unit/skeleton/device/t_host_register.c has the rest."""
 import pytest
 
 import harness
 
 pytestmark = pytest.mark.unified
-STANDIN = harness.BUILD / "tests" / "standin"
+STANDIN = harness.BUILD / "tests" / "fakes"
 WHERE = pytest.mark.parametrize(
     "torch, device, runtimes", [(harness.TORCH113, "discrete", "two"), (harness.TORCH213, "orin", "one")],
     indirect=["torch"], ids=["torch1.13-card", "torch2.13-orin"])

@@ -1,5 +1,5 @@
 """Tensors that go to a device which shares the processor's memory. The device is a stand-in over host memory
-(tests/standin) that ends the program when a rule of the device is broken, on PyTorch's PrivateUse1 key: the same code
+(tests/fakes/cuda) that ends the program when a rule of the device is broken, on PyTorch's PrivateUse1 key: the same code
 that stands before PyTorch's copies to CUDA."""
 import functools
 import subprocess
@@ -10,7 +10,7 @@ import harness
 from harness import MIB
 
 pytestmark = [pytest.mark.unified, pytest.mark.halved]
-STANDIN = harness.BUILD / "tests" / "standin"
+STANDIN = harness.BUILD / "tests" / "fakes"
 SHARING = ["xavier", "orin", "thor"]  # the device reads the tensors' own bytes
 UNIFIED = ["nano", *SHARING]
 WAYS = {"nano": "managed", "xavier": "registered", "orin": "registered", "thor": "pageable", "discrete": "none"}

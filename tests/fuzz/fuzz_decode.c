@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "swn_encoding.h"
+#include "blocks/store/codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "swn_lease.h"
+#include "scheduler/daemon/lease_book.h"
 
 #define CLIENTS 6
 #define MIB ((uint64_t)1 << 20)

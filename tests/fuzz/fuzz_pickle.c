@@ -5,8 +5,8 @@
 
 #include <xxhash.h>
 
-#include "memory_io.h"
-#include "swn_ckpt_torch.h"
+#include "tests/fuzz/memory_io.h"
+#include "blocks/checkpoint/torch_zip.h"
 
 #define MAX_STORAGES 64
 #define STORAGE_BYTES (UINT64_C(1) << 40)

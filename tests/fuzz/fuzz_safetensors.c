@@ -1,7 +1,7 @@
 /* fuzz_safetensors - any bytes as a safetensors file. */
 #include <stdlib.h>
 
-#include "memory_io.h"
+#include "tests/fuzz/memory_io.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "swn_cut.h"
-#include "swn_store.h"
-#include "swn_store_format.h"
+#include "scheduler/planner/partition_minmax.h"
+#include "blocks/store/store.h"
+#include "blocks/store/format.h"
 
 #define MOST_TABLES ((uint64_t)1 << 20)
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "swn_table.h"
+#include "scheduler/planner/partition_table.h"
 
 #define LAYERS 12
 

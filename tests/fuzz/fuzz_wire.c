@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "memory_io.h"
-#include "swn_wire.h"
+#include "tests/fuzz/memory_io.h"
+#include "scheduler/protocol/wire.h"
 
 #define MOST_PIECES 32
 

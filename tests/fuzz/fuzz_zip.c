@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory_io.h"
-#include "swn_zip.h"
+#include "tests/fuzz/memory_io.h"
+#include "blocks/checkpoint/zip.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* memory_io.c - see memory_io.h. */
-#include "memory_io.h"
+#include "tests/fuzz/memory_io.h"
 
 #include <errno.h>
 #include <stdlib.h>

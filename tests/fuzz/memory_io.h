@@ -1,9 +1,9 @@
 /* memory_io.h - an I/O table whose one file is a piece of memory, for fuzz targets. */
-#ifndef MEMORY_IO_H
-#define MEMORY_IO_H
+#ifndef SWN_TESTS_FUZZ_MEMORY_IO_H
+#define SWN_TESTS_FUZZ_MEMORY_IO_H
 
-#include "swn_checkpoint.h"
-#include "swn_io.h"
+#include "blocks/checkpoint/checkpoint.h"
+#include "base/io.h"
 
 struct memory_file {
     const unsigned char *bytes;
@@ -13,8 +13,8 @@ struct memory_file {
 /* A table that opens, reads and describes `file` under any path; everything else is swn_io_sys's. */
 struct swn_io memory_io(struct memory_file *file);
 
-/* Aborts unless the checkpoint keeps what swn_checkpoint.h promises: storages in order, apart and inside the file;
- * tensors inside their storages, with names that are there once. */
+/* Aborts unless the checkpoint keeps what blocks/checkpoint/checkpoint.h promises: storages in order, apart and inside
+ * the file; tensors inside their storages, with names that are there once. */
 void check_checkpoint(const struct swn_checkpoint *c, size_t file_bytes);
 
 #endif

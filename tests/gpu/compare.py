@@ -84,7 +84,7 @@ class Machine:
         env = {k: v for k, v in os.environ.items() if not k.startswith("SWAPNET") and k != "LD_PRELOAD"}
         env |= {"PYTHONDONTWRITEBYTECODE": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
         if self.options.standin:
-            env |= {"GPU_STANDIN": str(self.options.build / "tests" / "standin"), "STANDIN_DEVICE": self.options.standin}
+            env |= {"GPU_STANDIN": str(self.options.build / "tests" / "fakes"), "STANDIN_DEVICE": self.options.standin}
         if budget:
             env |= {"LD_PRELOAD": str(self.options.build / "lib" / "libswapnet.so"), "SWAPNET_BUDGET": str(int(budget)),
                     "SWAPNET_STATS": str(where / "stats.json"), "SWAPNET_STORE": str(where), "SWAPNET_DAEMON": "off"}
@@ -350,7 +350,7 @@ def main():
     parser = argparse.ArgumentParser(prog="tests/gpu/run")
     parser.add_argument("--python", required=True)
     parser.add_argument("--build", type=pathlib.Path, required=True)
-    parser.add_argument("--standin", help="nano, xavier, orin, thor or discrete: no GPU but tests/standin")
+    parser.add_argument("--standin", help="nano, xavier, orin, thor or discrete: no GPU but tests/fakes/cuda")
     parser.add_argument("--small", action="store_true", help="small models, few runs: tries the script itself")
     parser.add_argument("--minutes", type=float, default=60, help="for all of it; what is not reached then has failed")
     parser.add_argument("--jobs", type=int, help="so many processes at once, of those that nobody measures")

@@ -1,4 +1,4 @@
-"""The device that stands in for a GPU: tests/standin, over host memory, for PyTorch's PrivateUse1 key."""
+"""The device that stands in for a GPU: tests/fakes/cuda, over host memory, for PyTorch's PrivateUse1 key."""
 import contextlib
 import ctypes
 import os

@@ -355,7 +355,7 @@ def dropped():
         gc.collect()
         record.tensor(f"{i}", y.cpu())
     weight = nn.Parameter(torch.randn(WIDTH, WIDTH))
-    for _ in range(200):  # and a thousand in tests/unit/t_devswap.c
+    for _ in range(200):  # and a thousand in tests/unit/skeleton/device/t_swapper.c
         weight.to(device)
     record.tensor("weight", weight.to(device).cpu())
     del weight

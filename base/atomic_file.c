@@ -1,0 +1,156 @@
+#define _GNU_SOURCE
+#include "base/atomic_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/paths.h"
+#include "base/file_io.h"
+#include "base/errmsg.h"
+
+#define PREFIX ".swapnet-"
+#define SUFFIX ".tmp"
+
+static int is_ours(const char *name)
+{
+    size_t len = strlen(name);
+    return len > strlen(PREFIX SUFFIX) && !strncmp(name, PREFIX, strlen(PREFIX)) &&
+           !strcmp(name + len - strlen(SUFFIX), SUFFIX);
+}
+
+/* 1 when the file's writer is dead. A lock that cannot be had for another reason than a living writer proves nothing,
+ * and the file stays. */
+static int clean_one(const struct swn_io *io, const char *path, uint64_t *living)
+{
+    struct stat st;
+    int fd = io->open(io->ctx, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    int dead = 0;
+    if (io->fstat(io->ctx, fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
+        dead = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        if (dead)
+            io->unlink(io->ctx, path);
+        else
+            *living += (uint64_t)st.st_size;
+    }
+    io->close(io->ctx, fd);
+    return dead;
+}
+
+uint64_t swn_newfile_clean(const struct swn_io *io, const char *dir)
+{
+    uint64_t living = 0;
+    DIR *d = opendir(dir);
+    if (!d)
+        return 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[PATH_MAX];
+        if (is_ours(e->d_name) && snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path)
+            clean_one(io, path, &living);
+    }
+    closedir(d);
+    return living;
+}
+
+/* Whoever cleans up may have seen the file between its making and its locking, and removed it. */
+static int lock_is_good(const struct swn_io *io, int fd)
+{
+    struct stat st;
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return 0;
+    return io->fstat(io->ctx, fd, &st) != 0 || st.st_nlink > 0;
+}
+
+static int make_tmp(struct swn_newfile *f, const struct swn_io *io, mode_t mode)
+{
+    for (int tries = 0; tries < 16; tries++) {
+        uint64_t random;
+        if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+            return -EAGAIN;
+        int n = snprintf(f->tmp, sizeof f->tmp, "%s/" PREFIX "%016" PRIx64 SUFFIX, f->dir, random);
+        if (n >= (int)sizeof f->tmp)
+            return -ENAMETOOLONG;
+        int fd = io->open(io->ctx, f->tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        if (fd == -EEXIST)
+            continue;
+        if (fd < 0)
+            return fd;
+        if (lock_is_good(io, fd)) {
+            f->file.fd = fd;
+            return 0;
+        }
+        io->close(io->ctx, fd);
+        io->unlink(io->ctx, f->tmp);
+    }
+    return -EBUSY;
+}
+
+int swn_newfile_open(struct swn_newfile *f, const struct swn_io *io, const char *path, mode_t mode, char why[SWN_WHY])
+{
+    memset(f, 0, sizeof *f);
+    f->file.fd = f->file.direct_fd = -1;
+    if (strlen(path) >= sizeof f->path)
+        return swn_why(why, -ENAMETOOLONG, "the path is too long");
+    strcpy(f->path, path);
+    int rc = swn_dir_of(path, f->dir, sizeof f->dir);
+    if (!rc) {
+        swn_newfile_clean(io, f->dir);
+        rc = make_tmp(f, io, mode);
+    }
+    if (rc)
+        return swn_why(why, rc, "cannot make a file in %s: %s", f->dir, strerror(-rc));
+    f->file.direct_fd = swn_open_direct(io, f->file.fd, O_RDWR);
+    return 0;
+}
+
+static int close_both(struct swn_newfile *f, const struct swn_io *io)
+{
+    if (f->file.direct_fd >= 0)
+        io->close(io->ctx, f->file.direct_fd);
+    int rc = f->file.fd >= 0 ? io->close(io->ctx, f->file.fd) : 0;
+    f->file.fd = f->file.direct_fd = -1;
+    return rc;
+}
+
+void swn_newfile_abandon(struct swn_newfile *f, const struct swn_io *io)
+{
+    io->unlink(io->ctx, f->tmp); /* while the lock is held */
+    close_both(f, io);
+}
+
+static int sync_dir(const struct swn_io *io, const char *dir)
+{
+    int fd = io->open(io->ctx, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return fd;
+    int rc;
+    do
+        rc = io->fsync(io->ctx, fd);
+    while (rc == -EINTR);
+    io->close(io->ctx, fd);
+    return rc == -EINVAL || rc == -EOPNOTSUPP ? 0 : rc; /* file systems that have nothing to sync there */
+}
+
+int swn_newfile_commit(struct swn_newfile *f, const struct swn_io *io, char why[SWN_WHY])
+{
+    int rc = swn_write_settle(io, &f->file);
+    if (!rc)
+        rc = io->rename(io->ctx, f->tmp, f->path);
+    if (rc) {
+        swn_newfile_abandon(f, io);
+        return swn_why(why, rc, "cannot finish %s: %s", f->path, strerror(-rc));
+    }
+    close_both(f, io);
+    rc = sync_dir(io, f->dir);
+    if (rc)
+        return swn_why(why, rc, "%s is written, but its directory cannot be synced: %s", f->path, strerror(-rc));
+    return 0;
+}

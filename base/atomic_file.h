@@ -1,0 +1,33 @@
+/* base/atomic_file.h - a file that appears under its name whole and durable, or not at all.
+ *
+ * Written under a temporary name in the same directory, fsynced, renamed, the directory fsynced. The temporary file is
+ * locked (flock) as long as its writer lives, so that what a killed one left behind can be told from what another is
+ * just writing, in other containers too, and is removed by the next writer in that directory. Not thread-safe for one
+ * object. Errors are -errno with a text.
+ */
+#ifndef SWN_BASE_ATOMIC_FILE_H
+#define SWN_BASE_ATOMIC_FILE_H
+
+#include <limits.h>
+#include <sys/types.h>
+
+#include "base/errmsg.h"
+#include "base/io.h"
+
+struct swn_newfile {
+    struct swn_io_file file; /* direct_fd is -1 where O_DIRECT is refused */
+    char path[PATH_MAX], tmp[PATH_MAX], dir[PATH_MAX];
+};
+
+/* Cleans up after dead writers, then makes the temporary file beside `path`. */
+int swn_newfile_open(struct swn_newfile *f, const struct swn_io *io, const char *path, mode_t mode, char why[SWN_WHY]);
+/* Puts the file in place. On an error before the rename the old file is as it was; on one after it, the new one is in
+ * place but may not outlast a power loss. The object is closed either way. */
+int swn_newfile_commit(struct swn_newfile *f, const struct swn_io *io, char why[SWN_WHY]);
+/* Takes everything back. */
+void swn_newfile_abandon(struct swn_newfile *f, const struct swn_io *io);
+
+/* Removes the temporary files of dead writers in `dir`. Returns the bytes that living ones have reserved there. */
+uint64_t swn_newfile_clean(const struct swn_io *io, const char *dir);
+
+#endif

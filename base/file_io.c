@@ -1,0 +1,183 @@
+#define _GNU_SOURCE
+#include "base/file_io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/errmsg.h"
+
+/* How often EAGAIN is taken for "later", with a millisecond between. */
+#define LATER_MOST 100
+
+int swn_open_regular(const struct swn_io *io, const char *path, int flags, char *why)
+{
+    struct stat st;
+    int fd = io->open(io->ctx, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0);
+    int rc = fd < 0 ? fd : io->fstat(io->ctx, fd, &st);
+    const char *text = rc < 0 ? strerror(-rc) : NULL;
+    if (!rc && !S_ISREG(st.st_mode)) {
+        rc = -EINVAL;
+        text = "not a regular file";
+    }
+    if (text) {
+        if (fd >= 0)
+            io->close(io->ctx, fd);
+        return why ? swn_why(why, rc, "%s: %s", path, text) : rc;
+    }
+    int status = fcntl(fd, F_GETFL);
+    if (status >= 0)
+        fcntl(fd, F_SETFL, status & ~O_NONBLOCK);
+    return fd;
+}
+
+int swn_open_direct(const struct swn_io *io, int fd, int mode)
+{
+    char self[64];
+    struct stat was, is;
+    /* By name, which says nothing of whose number it is by now. */
+    if (io->fstat(io->ctx, fd, &was))
+        return -1;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    int direct = io->open(io->ctx, self, mode | O_DIRECT | O_CLOEXEC, 0);
+    if (direct < 0)
+        return -1;
+    if (!io->fstat(io->ctx, direct, &is) && is.st_dev == was.st_dev && is.st_ino == was.st_ino)
+        return direct;
+    io->close(io->ctx, direct);
+    return -1;
+}
+
+int swn_open_unlinked(const struct swn_io *io, const char *dir)
+{
+    int fd = io->open(io->ctx, dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -EINVAL && fd != -ENOENT)
+        return fd;
+    char path[4096 + 64];
+    snprintf(path, sizeof path, "%s/.spill-%ld", dir, (long)getpid());
+    fd = io->open(io->ctx, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        io->unlink(io->ctx, path);
+    return fd;
+}
+
+/* How often a request that failed is made again. */
+struct patience {
+    int retries, later;
+};
+#define PATIENT                                                                                                        \
+    {                                                                                                                  \
+        SWN_IO_RETRIES, LATER_MOST                                                                                     \
+    }
+
+static int once_more(ssize_t n, struct patience *p)
+{
+    if (n == -EAGAIN && p->later-- > 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        return 1;
+    }
+    return n == -EINTR || (n == -EIO && p->retries-- > 0);
+}
+
+int swn_read_whole(const struct swn_io *io, int fd, void *buf, size_t len, uint64_t off)
+{
+    struct patience p = PATIENT;
+    for (size_t done = 0; done < len;) {
+        ssize_t n = io->pread(io->ctx, fd, (char *)buf + done, len - done, off + done);
+        if (n < 0 && once_more(n, &p))
+            continue;
+        if (n <= 0)
+            return n ? (int)n : -ENODATA;
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+static void give_up_direct(const struct swn_io *io, struct swn_io_file *f)
+{
+    io->close(io->ctx, f->direct_fd);
+    f->direct_fd = -1;
+}
+
+/* What a request that ended with n < 0 means: 1 try again, 0 it has failed. */
+static int again(const struct swn_io *io, struct swn_io_file *f, ssize_t n, struct patience *p)
+{
+    if (once_more(n, p))
+        return 1;
+    if ((n == -EINVAL || n == -EOPNOTSUPP) && f->direct_fd >= 0) {
+        give_up_direct(io, f);
+        return 1;
+    }
+    return 0;
+}
+
+int swn_read_blocks(const struct swn_io *io, struct swn_io_file *f, void *buf, size_t len, uint64_t off, size_t *got)
+{
+    struct patience p = PATIENT;
+    int cached = 0, rc = 0;
+    size_t done = 0;
+    while (done < len) {
+        int direct = f->direct_fd >= 0;
+        ssize_t n = io->pread(io->ctx, direct ? f->direct_fd : f->fd, (char *)buf + done, len - done, off + done);
+        cached |= !direct;
+        if (n < 0 && again(io, f, n, &p))
+            continue;
+        if (n <= 0) {
+            rc = (int)n;
+            break;
+        }
+        done += (size_t)n;
+        /* Inside a block only the file's end stops a direct read, and the next must begin at a block. One more, through
+         * the cache, tells the end from a short read. */
+        if (direct && done < len && done % SWN_BLOCK) {
+            cached = 1;
+            n = io->pread(io->ctx, f->fd, (char *)buf + done, len - done, off + done);
+            if (n == 0)
+                break;
+            done = done / SWN_BLOCK * SWN_BLOCK;
+            if (n > 0 ? p.retries-- <= 0 : !again(io, f, n, &p)) {
+                rc = n > 0 ? -EIO : (int)n;
+                break;
+            }
+        }
+    }
+    if (cached)
+        io->fadvise(io->ctx, f->fd, off, len, POSIX_FADV_DONTNEED);
+    *got = done;
+    return rc;
+}
+
+int swn_write_blocks(const struct swn_io *io, struct swn_io_file *f, const void *buf, size_t len, uint64_t off)
+{
+    struct patience p = PATIENT;
+    for (size_t done = 0; done < len;) {
+        int direct = f->direct_fd >= 0;
+        ssize_t n =
+            io->pwrite(io->ctx, direct ? f->direct_fd : f->fd, (const char *)buf + done, len - done, off + done);
+        if (n < 0 && again(io, f, n, &p))
+            continue;
+        if (n <= 0)
+            return n ? (int)n : -EIO;
+        size_t whole = (size_t)n;
+        if (direct && done + whole < len) /* may have ended inside a block; from its beginning, then */
+            whole = whole / SWN_BLOCK * SWN_BLOCK;
+        if (!whole && p.retries-- <= 0)
+            return -EIO;
+        done += whole;
+    }
+    return 0;
+}
+
+int swn_write_settle(const struct swn_io *io, const struct swn_io_file *f)
+{
+    int rc;
+    do
+        rc = io->fsync(io->ctx, f->fd);
+    while (rc == -EINTR);
+    if (!rc)
+        io->fadvise(io->ctx, f->fd, 0, 0, POSIX_FADV_DONTNEED);
+    return rc;
+}

@@ -1,0 +1,27 @@
+/* base/paths.h - where swapnet keeps its files. The library and the programs must look in the same place, so the rule
+ * is written down once, here. Thread-safe. */
+#ifndef SWN_BASE_PATHS_H
+#define SWN_BASE_PATHS_H
+
+#include <stddef.h>
+
+/* The first NAME=value of `env` with a value, else NULL: an empty variable counts as unset. */
+const char *swn_env_lookup(char *const *env, const char *name);
+
+/* The store directory when SWAPNET_STORE is not set: $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet. 0; -ENOENT:
+ * neither is set to an absolute path; -ENAMETOOLONG. */
+int swn_default_store_dir(char *const *env, char *out, size_t size);
+
+/* Whether this value of SWAPNET_STORE means that there are no block stores. */
+int swn_store_is_off(const char *value);
+
+/* Where SWAPNET_STORE, or else the default, has block stores. 0; -ENOTSUP: it is off; the errors of the default. */
+int swn_store_dir(char *const *env, char *out, size_t size);
+
+/* Makes the directory and what is missing above it, mode 0700. 0 (also when it was there) or -errno. */
+int swn_make_dirs(const char *dir);
+
+/* The directory part of `path`: "." when there is none. 0 or -ENAMETOOLONG. */
+int swn_dir_of(const char *path, char *out, size_t size);
+
+#endif

@@ -1,0 +1,151 @@
+/* base/process.c - see base/process.h. */
+#define _GNU_SOURCE
+#include "base/process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Some 1,500 bytes; what we want is in the first half. */
+#define STATUS_MOST 4096
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+/* A file's beginning as text; its length or -errno. */
+static ssize_t read_text(int directory, const char *name, char *text, size_t size)
+{
+    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    ssize_t n = read(fd, text, size - 1);
+    int err = errno;
+    close(fd);
+    text[n < 0 ? 0 : n] = '\0';
+    return n < 0 ? -err : n;
+}
+
+/* Its first line; 0 or -errno. */
+static int read_line(int directory, const char *name, char *text, size_t size)
+{
+    ssize_t n = read_text(directory, name, text, size);
+    if (n < 0)
+        return (int)n;
+    text[strcspn(text, "\n")] = '\0';
+    return 0;
+}
+
+/* Field 22 of /proc/PID/stat. The name, field 2, may contain anything, also parentheses. A zombie's memory is gone,
+ * unless its first thread alone has ended: field 20 is the number of threads, that one included. */
+int swn_process_start(pid_t pid, uint64_t *start)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    ssize_t n = read_text(AT_FDCWD, path, text, sizeof text);
+    if (n <= 0)
+        return n < 0 ? (int)n : -ESRCH;
+    char *at = strrchr(text, ')'), state;
+    unsigned long long ticks;
+    int threads;
+    if (!at || sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu", &state,
+                      &threads, &ticks) != 3)
+        return -EPROTO;
+    if (state == 'X' || (state == 'Z' && threads <= 1))
+        return -ESRCH;
+    *start = ticks;
+    return 0;
+}
+
+int swn_process_lives(pid_t pid, uint64_t start)
+{
+    uint64_t now;
+    int err = swn_process_start(pid, &now);
+    return err == -ENOENT || err == -ESRCH ? 0 : err ? err : now == start;
+}
+
+int swn_process_resident(pid_t pid, uint64_t *bytes)
+{
+    char path[64], text[128];
+    unsigned long long pages;
+    snprintf(path, sizeof path, "/proc/%ld/statm", (long)pid);
+    int err = read_line(AT_FDCWD, path, text, sizeof text);
+    if (!err && sscanf(text, "%*u %llu", &pages) != 1)
+        err = -EPROTO;
+    if (!err)
+        *bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return err;
+}
+
+/* The first number behind "Key:" in /proc/PID/status, or the one after it. */
+static int status_number(const char *text, const char *key, int second, unsigned long long *out)
+{
+    const char *at = strstr(text, key);
+    return at && sscanf(at + strlen(key), second ? "%*u %llu" : "%llu", out) == 1 ? 0 : -ENODATA;
+}
+
+static int read_status(pid_t pid, char *text, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
+    ssize_t n = read_text(AT_FDCWD, path, text, size);
+    return n < 0 ? (int)n : 0;
+}
+
+int swn_process_own_memory(pid_t pid, uint64_t *bytes)
+{
+    char text[STATUS_MOST];
+    unsigned long long anonymous, shared;
+    int err = read_status(pid, text, sizeof text);
+    if (!err)
+        err = status_number(text, "\nRssAnon:", 0, &anonymous);
+    if (!err)
+        err = status_number(text, "\nRssShmem:", 0, &shared);
+    if (!err)
+        *bytes = (uint64_t)(anonymous + shared) << 10;
+    return err;
+}
+
+int swn_process_user(pid_t pid, uid_t *uid)
+{
+    char text[STATUS_MOST];
+    unsigned long long effective;
+    int err = read_status(pid, text, sizeof text);
+    if (!err)
+        err = status_number(text, "\nUid:", 1, &effective);
+    if (!err)
+        *uid = (uid_t)effective;
+    return err;
+}
+
+int swn_process_has_thread(pid_t pid, const char *name)
+{
+    char path[64], comm[32];
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    DIR *tasks = opendir(path);
+    if (!tasks)
+        return -errno;
+    int found = 0;
+    for (struct dirent *e; found <= 0 && (e = readdir(tasks));) {
+        snprintf(path, sizeof path, "%.20s/comm", e->d_name);
+        if (e->d_name[0] == '.')
+            continue;
+        int err = read_line(dirfd(tasks), path, comm, sizeof comm);
+        if (!err)
+            found = !strcmp(comm, name) ? 1 : found;
+        else if (err != -ENOENT && err != -ESRCH) /* else it ended meanwhile */
+            found = err;
+    }
+    closedir(tasks);
+    return found;
+}
+
+int swn_process_watch(pid_t pid)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    return fd < 0 ? -errno : fd;
+}

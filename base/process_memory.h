@@ -1,0 +1,34 @@
+/* base/process_memory.h - what of a process's memory is not tensors, so that tensors get what it leaves of a limit.
+ *
+ * Pure, but for the reading. Bytes.
+ */
+#ifndef SWN_BASE_PROCESS_MEMORY_H
+#define SWN_BASE_PROCESS_MEMORY_H
+
+#include <stdint.h>
+
+/* Memory of a process, of which the kernel says how much is in it now. Shared memory is left out: of ours, one page is
+ * mapped twice and more. */
+struct swn_whole_rss {
+    uint64_t anon, file;
+};
+
+/* From /proc/self/status below `root` ("" outside tests). 0 or -errno. */
+int swn_whole_read(struct swn_whole_rss *out, const char *root);
+
+struct swn_whole {
+    uint64_t limit;   /* for the whole process */
+    uint64_t outside; /* most of late that was no tensor */
+    uint64_t least;   /* never less than this was: what it had before there were tensors */
+    uint64_t least_file;
+};
+
+/* What is in memory of files counts as far as it was there from the start, and a little more for libraries: the rest
+ * may be weights that are read through their mappings, and is the kernel's to take back.
+ *
+ * What tensors may take, when `ours` bytes of the anonymous memory are theirs: the limit less what is outside, and less
+ * a little for what grows between two looks. What is outside counts at once when it grows, and is forgotten by a 16th
+ * at each look. At least `floor`. */
+uint64_t swn_whole_budget(struct swn_whole *w, const struct swn_whole_rss *rss, uint64_t ours, uint64_t floor);
+
+#endif

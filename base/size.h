@@ -1,0 +1,36 @@
+/* base/size.h - sizes as people write them: "256M" in, "256.0 MiB" out.
+ *
+ * Pure functions: no locale, no allocation, thread-safe. The rules for a budget live here because the library
+ * (environment) and swapnetctl (--budget) must refuse the same texts for the same reasons.
+ */
+#ifndef SWN_BASE_SIZE_H
+#define SWN_BASE_SIZE_H
+
+#include <stdint.h>
+
+/* The least that anybody may ask for: below this the pool, its tables and one read in flight leave nothing to run a
+ * model in. */
+#define SWN_BUDGET_LEAST_BYTES (UINT64_C(4) << 20)
+/* The least that a program has for which nobody asked: that of a process without a lease yet, or of which nothing is
+ * known, and what is left to tensors where the rest of a process takes all of its memory. */
+#define SWN_BUDGET_UNASKED_BYTES (UINT64_C(8) << 20)
+
+/* That, or `most` where even less was asked for; 0: nothing was. */
+static inline uint64_t swn_budget_unasked(uint64_t most)
+{
+    return most && most < SWN_BUDGET_UNASKED_BYTES ? most : SWN_BUDGET_UNASKED_BYTES;
+}
+
+/* DIGITS[.DIGITS][K|M|G|T][B|iB], units are powers of 1024, letters in either case; a fraction needs a unit and is
+ * rounded down to whole bytes. 0 and *bytes; -EINVAL: not a size (signs and blanks included), -ERANGE: does not fit 64
+ * bits. *bytes is untouched on error. */
+int swn_parse_size(const char *text, uint64_t *bytes);
+
+/* swn_parse_size plus the rules for a budget. On error also *why: a static text that completes "BUDGET='...' ", what is
+ * wrong and what to write instead. 0, -EINVAL or -ERANGE. */
+int swn_parse_budget(const char *text, uint64_t *bytes, const char **why);
+
+/* "256.0 MiB", rounded to the nearest tenth. Returns buf. */
+char *swn_format_mib(char buf[32], uint64_t bytes);
+
+#endif

@@ -1,0 +1,122 @@
+/* base/thread.c - see base/thread.h. */
+#define _GNU_SOURCE
+#include "base/thread.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Our threads keep no large objects on the stack. Sanitizers enlarge frames, and glibc takes static TLS of every loaded
+ * library out of this too: with PyTorch loaded that is tens of KiB. */
+#define STACK_BYTES ((size_t)256 << 10)
+/* The shortest that there are. */
+#define SLICE_NS 100000
+
+int (*swn_thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = pthread_create;
+
+static cpu_set_t openmps;
+static int openmp_binds;
+static _Atomic pid_t stays; /* 0: none */
+
+void swn_thread_beside_openmp(const cpu_set_t *all)
+{
+    openmps = *all;
+    openmp_binds = 1;
+}
+
+void swn_thread_stays(void)
+{
+    pid_t none = 0;
+    atomic_compare_exchange_strong(&stays, &none, (pid_t)syscall(SYS_gettid));
+}
+
+void swn_thread_fork_child(void)
+{
+    cpu_set_t set;
+    pid_t parents = atomic_exchange(&stays, 0);
+    if (parents && !sched_getaffinity(parents, sizeof set, &set))
+        openmps = set;
+}
+
+int swn_thread_processors(cpu_set_t *out)
+{
+    pid_t other = openmp_binds ? atomic_load(&stays) : 0;
+    if (other && !sched_getaffinity(other, sizeof *out, out))
+        return 0;
+    if (sched_getaffinity(0, sizeof *out, out))
+        return -errno;
+    cpu_set_t both;
+    CPU_AND(&both, out, &openmps);
+    if (openmp_binds && CPU_EQUAL(&both, out)) /* or somebody else has bound it before */
+        *out = openmps;
+    return 0;
+}
+
+/* 0 or an errno. */
+static int create(pthread_t *out, int placed, void *(*fn)(void *), void *arg)
+{
+    pthread_attr_t attr;
+    cpu_set_t set;
+    int rc = pthread_attr_init(&attr);
+    if (rc)
+        return rc;
+    /* A refused size leaves the default stack: larger than wanted, never wrong. */
+    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
+    if (placed && !swn_thread_processors(&set))
+        (void)pthread_attr_setaffinity_np(&attr, sizeof set, &set);
+    rc = swn_thread_create(out, &attr, fn, arg);
+    pthread_attr_destroy(&attr);
+    return rc;
+}
+
+int swn_thread_start(pthread_t *out, void *(*fn)(void *), void *arg)
+{
+    sigset_t all, old;
+    /* The mask is inherited; setting it inside the thread would leave a moment in which a signal can land there. */
+    sigfillset(&all);
+    int rc = pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (rc)
+        return -rc;
+    rc = create(out, openmp_binds, fn, arg);
+    if (rc && openmp_binds) /* processors that are gone, or a sandbox: then where its starter runs */
+        rc = create(out, 0, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return -rc;
+}
+
+/* struct sched_attr of <linux/sched/types.h>, which newer C libraries define as well. */
+struct attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+void swn_thread_be_prompt(void)
+{
+    struct attributes a = {0};
+    if (syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) || a.policy != SCHED_OTHER)
+        return; /* whoever chose another policy knows better */
+    a.runtime = SLICE_NS;
+    (void)syscall(SYS_sched_setattr, 0, &a, 0);
+}
+
+void swn_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+int swn_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t until_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
+    return pthread_cond_timedwait(c, lock, &t);
+}

@@ -1,0 +1,54 @@
+#define _GNU_SOURCE
+#include "base/wakeup_pipe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/fd_registry.h"
+
+int swn_bell_open(struct swn_bell *b)
+{
+    int fd[2];
+    *b = (struct swn_bell){.in = -1, .out = -1};
+    if (pipe2(fd, O_CLOEXEC | O_NONBLOCK))
+        return -errno;
+    b->out = swn_own(fd[0]);
+    b->in = swn_own(fd[1]);
+    return 0;
+}
+
+int swn_bell_ring(const struct swn_bell *b)
+{
+    ssize_t n;
+    if (b->in < 0 || !swn_owns(b->in) || !swn_owns(b->out))
+        return -EBADF;
+    do
+        n = write(b->in, "!", 1);
+    while (n < 0 && errno == EINTR);
+    return n == 1 || errno == EAGAIN ? 0 : -errno; /* a full pipe has been rung */
+}
+
+int swn_bell_poll_fd(const struct swn_bell *b)
+{
+    /* Without its other end the pipe is at its end, and poll would return at once for ever. */
+    return b->out >= 0 && swn_owns(b->out) && swn_owns(b->in) ? b->out : -1;
+}
+
+int swn_bell_hush(const struct swn_bell *b)
+{
+    char some[64];
+    int any = 0;
+    while (b->out >= 0 && swn_owns(b->out) && read(b->out, some, sizeof some) > 0)
+        any = 1;
+    return any;
+}
+
+void swn_bell_close(struct swn_bell *b)
+{
+    if (b->in >= 0)
+        swn_own_close(b->in);
+    if (b->out >= 0)
+        swn_own_close(b->out);
+    *b = (struct swn_bell){.in = -1, .out = -1};
+}

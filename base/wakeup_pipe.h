@@ -1,0 +1,24 @@
+/* base/wakeup_pipe.h - wakes a thread that sits in poll.
+ *
+ * A pipe and not an eventfd: all eventfds share one inode, so one that the program opened under our number could not be
+ * told from ours (base/fd_registry.h). Thread-safe once it is open.
+ */
+#ifndef SWN_BASE_WAKEUP_PIPE_H
+#define SWN_BASE_WAKEUP_PIPE_H
+
+struct swn_bell {
+    int in, out; /* -1: not open */
+};
+
+/* 0 or -errno. */
+int swn_bell_open(struct swn_bell *b);
+/* Wakes whoever polls, now or later. 0, or -EBADF where the program has closed the bell: nobody hears it. */
+int swn_bell_ring(const struct swn_bell *b);
+/* For poll; -1, which poll passes over, when it is no longer ours. */
+int swn_bell_poll_fd(const struct swn_bell *b);
+/* 1: it had been rung. Silent from now on. */
+int swn_bell_hush(const struct swn_bell *b);
+/* Closes what is still ours. */
+void swn_bell_close(struct swn_bell *b);
+
+#endif

@@ -1,0 +1,64 @@
+/* blocks/checkpoint/identity.c - whether a file's times will tell of the next write to it. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "blocks/checkpoint/checkpoint.h"
+#include "base/backing.h"
+#include "base/errmsg.h"
+
+#define SECOND_NS INT64_C(1000000000)
+
+int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn_identity *out)
+{
+    struct timespec now, tick = {.tv_nsec = SECOND_NS / 1000};
+    /* Times of files that lie in memory say nothing of a store through a shared mapping into a page that is dirty
+     * already, and there all pages stay dirty: elsewhere reading past the page cache writes them back, and the next
+     * store faults. */
+    if (swn_file_in_memory(io, fd))
+        return -ENOTSUP;
+    for (int ms = 0;; ms++) {
+        int rc = swn_identity_stat(io, fd, out);
+        if (rc)
+            return rc;
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+        int64_t age = (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec - out->ctime_ns;
+        /* Whole seconds: a file system that keeps no parts of them, or keeps every other one. */
+        int64_t least = out->ctime_ns % SECOND_NS ? 0 : 2 * SECOND_NS;
+        if (age > least)
+            return 0;
+        if (ms >= wait_ms || age < -SECOND_NS || least - age > (wait_ms - ms) * (SECOND_NS / 1000) + SECOND_NS / 100)
+            return -ESTALE;
+        nanosleep(&tick, NULL);
+    }
+}
+
+int swn_identity_same_file(const struct swn_identity *a, const struct swn_identity *b)
+{
+    return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
+           a->ctime_ns == b->ctime_ns;
+}
+
+int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
+                                int wait_ms, char why[SWN_WHY])
+{
+    struct swn_identity settled;
+    /* Pages that somebody has stored into through a shared mapping go to the disk now: from then on the next such store
+     * shows in the times. Where that cannot be had, the file is as good as before. */
+    io->fsync(io->ctx, fd);
+    int rc = swn_identity_settle(io, fd, wait_ms, &settled);
+    if (rc == -ENOTSUP)
+        return swn_why(why, rc, "%s: lies in memory, where its times do not tell when it changes: give --output STORE",
+                       path);
+    if (rc == -ESTALE)
+        return swn_why(why, rc, "%s: its times lie in the future, or it is still being written; build again later",
+                       path);
+    if (rc)
+        return swn_why(why, rc, "%s: %s", path, strerror(-rc));
+    rc = swn_checkpoint_open_fd(out, io, fd, path, why);
+    if (rc || swn_identity_same_file(&(*out)->files[0].identity, &settled))
+        return rc;
+    swn_checkpoint_close(*out, io);
+    return swn_why(why, -ESTALE, "%s: was written to while it was opened; build again", path);
+}

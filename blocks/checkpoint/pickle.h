@@ -1,0 +1,79 @@
+/* blocks/checkpoint/pickle.h - reads the pickles of torch.save and torch.jit.save without running them.
+ *
+ * A pickle is a program for a stack machine that may name and call anything. This machine knows the 32 opcodes that
+ * torch.save and torch.jit.save write (pickle protocol 2), and a fixed list of globals
+ * (blocks/checkpoint/pickle_globals.c). A global is a mere name here, a call makes a description of what would come
+ * out. Nothing is imported, nothing is called, and a name that is not in the list is refused. What is accepted is a
+ * subset of what torch.load(weights_only=True) accepts, plus TorchScript's objects where asked for.
+ *
+ * Memory: all from the caller's bump, at most about 64 bytes for each byte of the pickle. Time: linear. The machine
+ * does not recurse. Not thread-safe for one bump.
+ */
+#ifndef SWN_BLOCKS_CHECKPOINT_PICKLE_H
+#define SWN_BLOCKS_CHECKPOINT_PICKLE_H
+
+#include "base/bump_alloc.h"
+#include "blocks/checkpoint/checkpoint.h"
+
+#define SWN_PICKLE_MAX_BYTES (UINT64_C(64) << 20)
+
+enum swn_pickle_kind {
+    SWN_PV_NONE,
+    SWN_PV_BOOL,    /* i */
+    SWN_PV_INT,     /* i */
+    SWN_PV_TEXT,    /* text, count: its length; UTF-8, not terminated, inside the pickle */
+    SWN_PV_OPAQUE,  /* a value that holds no tensors: a float, a long integer, bytes, a device, a set, ... */
+    SWN_PV_TUPLE,   /* items, count */
+    SWN_PV_LIST,    /* items, count */
+    SWN_PV_DICT,    /* items, count: key, value, key, value, ... in the order they were set */
+    SWN_PV_OBJECT,  /* a TorchScript object; state: items[0], if count is 1 */
+    SWN_PV_GLOBAL,  /* global */
+    SWN_PV_STORAGE, /* storage, dtype */
+    SWN_PV_TENSOR,  /* tensor */
+};
+
+struct swn_pickle_tensor {
+    uint32_t storage; /* as the storage function numbered it */
+    uint32_t ndim;
+    enum swn_dtype dtype;
+    const char *skip; /* what the tensor is, if it cannot be described ("a sparse tensor"); then nothing else holds */
+    const int64_t *shape, *stride;
+    uint64_t off; /* bytes */
+};
+
+struct swn_pickle_value {
+    uint8_t kind;
+    uint8_t hashable : 1; /* may be a dict's key */
+    uint8_t ordered : 1;  /* a dict that is an OrderedDict */
+    uint8_t visiting : 1; /* for whoever walks the values */
+    uint8_t dtype;        /* of a storage; SWN_DTYPE_NONE for quantized ones */
+    uint32_t count, room;
+    union {
+        int64_t i;
+        const char *text;
+        struct swn_pickle_value **items;
+        const struct swn_pickle_global *global;
+        const struct swn_pickle_tensor *tensor;
+        struct {
+            uint32_t storage;
+            uint64_t storage_bytes;
+        };
+    };
+};
+
+struct swn_pickle_opts {
+    const char *name; /* of the pickle, for messages */
+    int torchscript;  /* classes below __torch__ are objects with attributes */
+    /* Numbers the storage that a persistent id names: key[0, len), `bytes` long. Asked again for the same key it must
+     * give the same number or fail. 0, or an error with its text. */
+    int (*storage)(void *ctx, const char *key, size_t len, enum swn_dtype dtype, uint64_t bytes, uint32_t *number,
+                   char why[SWN_WHY]);
+    void *ctx;
+};
+
+/* What the pickle in text[0, len) describes. The values lie in `bump` and point into text. They form a graph, cycles
+ * included, not a tree: a walk must bound itself. */
+int swn_pickle_read(struct swn_bump *bump, const char *text, size_t len, const struct swn_pickle_opts *opts,
+                    struct swn_pickle_value **root, char why[SWN_WHY]);
+
+#endif

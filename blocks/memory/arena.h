@@ -1,0 +1,208 @@
+/* blocks/memory/arena.h - one reserved range of addresses, and the tensors that live in it.
+ *
+ * Tensors of at least SWN_GRANULE bytes get page-aligned ranges, in allocation order, so that the parameters of a
+ * model lie in layer order. Address space is handed out in granules; memory is counted in pages. A freed range may keep
+ * its pages ("warm"): the next tensor that fits takes them over without a fault and without zeroing.
+ *
+ * Pure bookkeeping: the arena reserves, and opens what it hands out for the first time (blocks/memory/reserve.h), but
+ * never touches, maps or drops a page itself; the caller does what `swn_arena_*` tells it to. Not thread-safe, except
+ * swn_arena_find, which may race with everything (a signal handler uses it) and then sees the old or the new owner of
+ * an address. Errors are -errno. Range descriptors belong to the arena and are never given back to the system, so that
+ * a racing reader never follows a dead pointer.
+ */
+#ifndef SWN_BLOCKS_MEMORY_ARENA_H
+#define SWN_BLOCKS_MEMORY_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/page.h"
+
+#define SWN_GRANULE ((size_t)65536)
+
+static inline size_t swn_round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+struct swn_extent_file;
+struct swn_places;
+
+/* What stands behind a range's own address. Only the holder of the engine's lock changes it, except for the two
+ * hand-shakes with the fault handler (see blocks/memory/residency.h). */
+enum swn_state {
+    SWN_FREE = 0,
+    SWN_HOME,      /* ordinary private pages */
+    SWN_STREAMED,  /* private mapping of an extent; pages written since are private copies */
+    SWN_LEAVING,   /* read-only while its bytes are being secured; a store sends it back */
+    SWN_COMMIT,    /* bytes secured, mapping about to change: a store must wait for a moment */
+    SWN_RECALLING, /* a store came while LEAVING; its thread is making the range writable again */
+    SWN_RECALLED,
+};
+
+/* What became of taking a weight in slices, see skeleton/tiling/slice.c. */
+struct swn_slicing {
+    unsigned refused;      /* more with each operator that could not have it in its slices, less with one that could */
+    int accepted;          /* there was one that could since that was last looked at */
+    uint64_t plan;         /* from which on its slices are as its slice_unit says: until then neither counts */
+    uint64_t given_up_for; /* the shape that keeps coming and has the right bits in no slices; 0: none */
+    unsigned others;       /* operators of other shapes since then, */
+    unsigned patience;     /* and after how many it is tried again */
+    uint64_t budget;       /* for which it was given up, or given longer slices; 0: neither */
+};
+
+struct swn_range {
+    uintptr_t addr;
+    size_t len;  /* bytes asked for */
+    size_t size; /* bytes counted: pages that may be resident when HOME */
+    size_t span; /* address space, a multiple of SWN_GRANULE */
+    _Atomic int state;
+    uint32_t id;             /* never reused while the process lives; 0 when free */
+    uint64_t place;          /* [place, place + span) is its own, and below the size of the arena */
+    struct swn_guest *guest; /* the mapping it is part of, or NULL: the arena's own memory */
+    int untouched;           /* HOME, and nothing has been written since it got pages that none was made of yet */
+    int pins;                /* running operators and system calls that may write it: it must not leave */
+    int readers;             /* running operators that read it at its own address */
+    int registered; /* so often the program has given its pages to a device's driver (skeleton/device/host_register.h)
+                     */
+    int held;       /* one of these is the kernel, which never gives them back (skeleton/core/kernel_holds.h) */
+    int orphaned;   /* its tensor is gone, and it will be when nothing of it is registered any more */
+    int on_device;  /* so many devices have its pages, by our doing */
+    int filling;    /* its extent is being written by skeleton/tiling/fill.c, and its mapping has not got that yet */
+
+    /* where its bytes are on disk, valid while STREAMED */
+    struct swn_extent_file *file;
+    uint64_t extent;
+    uint64_t extent_epoch; /* fork epoch in which the extent was written */
+    uint64_t extent_turn;  /* another one: other bytes, though they may be in the same place */
+    /* of a HOME range: the file in which that extent is left to it, so that it is written there again; or NULL */
+    struct swn_extent_file *berth;
+
+    struct swn_departure *departure; /* its bytes are being written behind (skeleton/core/write_behind.h), or NULL */
+
+    int shared;      /* STREAMED, and stores at addr go straight into the extent (see swn_residency_share) */
+    int foreign_map; /* the mapping at addr is not the arena's own anonymous one */
+
+    /* how it is used */
+    uint64_t alloc_seq, last_use; /* in outermost operators */
+    uint32_t aged_reads;
+    uint32_t out_reads; /* as an operator's input, while it was not resident */
+    int recalled;       /* comes back as soon as the plan has room for it */
+    int node;           /* index in the learned order, or -1 */
+    int written;        /* mutated by an operator after it had been read as a weight */
+    int io_failed;      /* a fetch failed for good: served by the mapping */
+
+    /* where it is in the record of its thread's passes (skeleton/activations/activation_plan.c), which is the caller's;
+     * or NULL */
+    struct swn_places *places;
+    uint64_t born_pass;
+    uint32_t born;
+    int plotted; /* its place was chosen: swn_plot_alloc made it */
+
+    /* A weight that its operator can take in slices, see skeleton/tiling/slice.c. */
+    size_t slice_unit; /* multiples of so many bytes; 0: only whole */
+    int sliced;        /* what of it is not in memory is asked for slice by slice */
+    size_t slice;      /* of so many bytes each, but for the last */
+    struct swn_slicing slicing;
+
+    struct swn_range *prev, *next; /* all live ranges, oldest first */
+};
+
+struct swn_arena;
+
+/* Reserves `bytes` of address space (halving down to 1/64 of it when the system refuses). 0 or -errno. */
+int swn_arena_create(struct swn_arena **out, size_t bytes);
+void swn_arena_destroy(struct swn_arena *a);
+uintptr_t swn_arena_lo(const struct swn_arena *a);
+uintptr_t swn_arena_hi(const struct swn_arena *a);
+
+/* So far its address space has been given to tensors, plots and guests. */
+size_t swn_arena_used(const struct swn_arena *a);
+/* Gives back address space from there on, or from `bytes` on if that is more: swn_arena_hi is lower then. */
+void swn_arena_shrink(struct swn_arena *a, size_t bytes);
+/* Hands out nothing any more, and closes what is free and has no pages. */
+void swn_arena_seal(struct swn_arena *a);
+
+/* A piece of address space to be used or dropped. */
+struct swn_piece {
+    uintptr_t addr;
+    size_t bytes;
+};
+
+/* What is made while an operator runs is mostly gone soon, and lies apart from what is there to stay, so that chunks of
+ * addresses hold weights and nothing else (see blocks/memory/frame_pool.h). */
+enum swn_term { SWN_LONG_TERM, SWN_SHORT_TERM };
+/* A range for `len` bytes, or NULL when no address space or descriptor is left. *fresh: bytes of it that have no pages
+ * yet. */
+struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, enum swn_term term, size_t *fresh);
+/* What swn_arena_alloc(len) would say is fresh; 0: it would be served from warm pages. */
+size_t swn_arena_fresh(struct swn_arena *a, size_t len, enum swn_term term);
+/* Address space for tensors whose places are chosen by the caller, apart from all others: swn_arena_alloc and
+ * swn_arena_trim never take of it. It is the arena's, and begins where a huge page can if it has room for one. NULL: no
+ * address space, or no memory for its tables. */
+struct swn_plot;
+struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes);
+/* Ends that: what is free of it is anybody's now, the rest when its tensors are gone. */
+void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p);
+size_t swn_plot_bytes(const struct swn_plot *p);
+uintptr_t swn_plot_addr(const struct swn_arena *a, const struct swn_plot *p);
+/* Bytes of all plots. */
+size_t swn_arena_plot_bytes(const struct swn_arena *a);
+/* Bytes of all plots that are no tensor's now, and those of them that have no pages. */
+size_t swn_arena_plot_idle(const struct swn_arena *a);
+size_t swn_arena_plot_cold(const struct swn_arena *a);
+/* Whose the first taken granule of [at, at + len) of the plot is; NULL: all are free. `at` is a multiple of
+ * SWN_GRANULE. */
+struct swn_range *swn_plot_holder(const struct swn_arena *a, const struct swn_plot *p, size_t at, size_t len);
+/* How many bytes of that are free and have no pages. */
+size_t swn_plot_fresh(const struct swn_plot *p, size_t at, size_t len);
+/* A range just there. NULL: it is not all free, or there is no memory for a descriptor. *fresh as swn_arena_alloc. */
+struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t at, size_t len, size_t *fresh);
+
+/* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */
+void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
+/* The same where what is mapped there must go first: the address space is nobody's yet. Outside all plots. */
+void swn_arena_free_mapped(struct swn_arena *a, struct swn_range *r);
+/* Takes out a piece of such address space, as long as it is in one: 1, or 0 when there is none. The caller makes it
+ * ordinary memory without pages, and then gives it back, or else it is lost. */
+int swn_arena_take_mapped(struct swn_arena *a, struct swn_piece *out);
+void swn_arena_unmapped(struct swn_arena *a, const struct swn_piece *piece);
+/* Takes about `bytes` at the end of the last warm piece outside all plots out of the warm set, or all of it: 1 and *out
+ * to be dropped by the caller, or 0 when none is left. */
+int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out);
+/* The same inside them. */
+int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out);
+size_t swn_arena_warm_bytes(const struct swn_arena *a);
+
+/* Memory that the program mapped itself, [lo, hi), page-aligned: parts of it may be ranges too. They have no granules:
+ * any whole pages can be a range. */
+struct swn_guest {
+    uintptr_t lo, hi;                   /* hi is 0 when it is gone */
+    _Atomic(struct swn_range *) *owner; /* per page */
+    size_t owner_bytes;
+    uint64_t place;               /* of lo among the arena's chunks: as far from where a huge page begins as lo is */
+    size_t at, granules;          /* of the arena's address space, for that: whole huge pages */
+    struct swn_extent_file *file; /* the caller's: what was mapped, at which offset */
+    uint64_t file_off;
+    struct swn_guest *next;
+};
+/* NULL: no address space for its tables. */
+struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t hi);
+/* All its ranges have been given back. */
+void swn_arena_leave(struct swn_arena *a, struct swn_guest *g);
+/* The guest that contains addr, or NULL. Lock-free. */
+struct swn_guest *swn_arena_guest(const struct swn_arena *a, uintptr_t addr);
+/* Any guest of which [lo, hi) has a part, or NULL. Lock-free. */
+struct swn_guest *swn_arena_guest_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi);
+/* A range for pages [lo, hi) of g. Its state is SWN_STREAMED from the guest's file. NULL: some of them are a range's
+ * already, or there is no memory. */
+struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uintptr_t lo, uintptr_t hi);
+
+/* The live range that contains addr, or NULL. O(1), lock-free. */
+struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr);
+/* The first live range that has a byte in [from, to), all of which is the arena's own or one guest's; or NULL. */
+struct swn_range *swn_arena_in(const struct swn_arena *a, uintptr_t from, uintptr_t to);
+/* Live ranges from the oldest to the newest. */
+struct swn_range *swn_arena_first(const struct swn_arena *a);
+
+#endif

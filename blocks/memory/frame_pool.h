@@ -1,0 +1,122 @@
+/* blocks/memory/frame_pool.h - the memory that fetched extents land in: frames for chunks of addresses.
+ *
+ * Addresses are divided into chunks of `unit` bytes, a huge page where the budget is no smaller than a few of them. A
+ * frame is `unit` bytes of one memfd and holds, for one chunk, the bytes of all weights or parts of weights that lie in
+ * it and are streamed: its parts. Frame and chunk are congruent modulo a huge page, so one entry of the page table maps
+ * the frame at the weights' own address. Any free frame will do for any chunk: there is nothing to fragment.
+ *
+ * The memfd is mapped once for the fetcher, and for nobody else; at a chunk's address a frame is mapped privately, by
+ * swn_residency. The fetcher's mapping is MAP_SHARED: no fork makes direct reads end in a copy. A child has it until it
+ * destroys the pool: a hole is where it could map something of its own first. It exists only where frames have memory,
+ * and its page-table entries go when a frame is published, so that the process's RSS counts each page once.
+ *
+ * Not thread-safe. Errors are -errno.
+ */
+#ifndef SWN_BLOCKS_MEMORY_FRAME_POOL_H
+#define SWN_BLOCKS_MEMORY_FRAME_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "blocks/memory/fetch_queue.h"
+
+struct swn_range;
+struct swn_extent_file;
+struct swn_store_copy;
+
+struct swn_frame;
+
+/* Bytes of one range in a frame. */
+struct swn_part {
+    struct swn_range *range; /* NULL: it has other bytes by now, or is gone */
+    uint32_t range_id;
+    struct swn_frame *frame;
+    size_t at, bytes; /* in the chunk; whole pages */
+    size_t fill;      /* of them, those that the extent has */
+    struct swn_extent_file *file;
+    uint64_t off; /* where they are in it */
+    int there;    /* they have been read */
+    int checked;  /* and are what was stored */
+    int mapped;   /* the range's address names them */
+    int repeated; /* a fetch did not match its checksum, and is being made once more */
+    uint64_t start_ns;
+    struct swn_fetch_job job;
+    /* The job reads chunks of an extent's copy to the part's end, and they are decoded to where they belong as they
+     * arrive; NULL: it reads the bytes themselves. */
+    const struct swn_store_copy *copy;
+    size_t first_chunk, chunk; /* of the copy, those that the part holds; the next to be decoded */
+};
+
+struct swn_frame {
+    uint64_t chunk;
+    uintptr_t addr; /* of its chunk; where the parts are at home */
+    size_t slot;    /* of the memfd */
+    int kept;       /* the plan has it stay from pass to pass, beside the window */
+    int wanted;
+    const void *owner;          /* the cursor that it was fetched for */
+    uint64_t start_ns, written; /* when its reads began, and what had been spilled by then */
+    uint64_t last_use, visit;   /* in operators, and in weights read */
+    unsigned n, room, pending;  /* parts; those with a fetch under way */
+    struct swn_part *parts;
+    struct swn_frame *prev, *next; /* least recently used first */
+};
+
+/* One for each unit of the arena's addresses. */
+struct swn_chunk {
+    struct swn_frame *frame; /* or NULL */
+    uint32_t users;          /* operators that hold it */
+    uint32_t node;           /* the weight that it is planned with; 0: none */
+    unsigned char keep;      /* the plan wants it to stay */
+};
+
+struct swn_pool;
+
+/* unit: a power of two, from SWN_GRANULE to SWN_HUGE. chunks: so many of them have addresses; as many frames can be. */
+int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks);
+void swn_pool_destroy(struct swn_pool *p);
+size_t swn_pool_unit(const struct swn_pool *p);
+struct swn_chunk *swn_pool_chunk(struct swn_pool *p, uint64_t chunk);
+
+/* A frame for a chunk that has none, with memory: of a free frame, or new. It has no parts yet, and is the most
+ * recently used. NULL: no memory, or -EBADF where the program has closed the memfd. */
+struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t addr);
+/* Whether a frame would have to get new memory. */
+int swn_pool_is_full(const struct swn_pool *p);
+/* Adds a part to a frame into which nothing is being read; NULL: no memory for it. Pointers to parts are good until the
+ * next one is added. */
+struct swn_part *swn_pool_part(struct swn_frame *f);
+/* What the frame, which may be NULL, has of the range, or NULL. */
+struct swn_part *swn_pool_part_of(const struct swn_frame *f, const struct swn_range *r);
+/* Gives a frame back; its memory stays for the next one. */
+void swn_pool_put(struct swn_pool *p, struct swn_frame *f);
+/* Gives the memory of at most n free frames to the system. Returns of how many. */
+size_t swn_pool_trim(struct swn_pool *p, size_t n);
+
+/* Bytes of all frames that have memory, of those that are free, and of those that are kept or not. */
+size_t swn_pool_bytes(const struct swn_pool *p);
+size_t swn_pool_free_bytes(const struct swn_pool *p);
+size_t swn_pool_kept(const struct swn_pool *p);   /* frames */
+size_t swn_pool_window(const struct swn_pool *p); /* frames */
+void swn_pool_set_kept(struct swn_pool *p, struct swn_frame *f, int kept);
+
+/* It is the most recently used one now. */
+void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t visit);
+/* Least recently used first; NULL: there is none. */
+struct swn_frame *swn_pool_first(struct swn_pool *p);
+
+/* The frame's memory, for the fetcher. */
+void *swn_pool_at(const struct swn_pool *p, const struct swn_frame *f);
+/* The frame is mapped elsewhere. The fetcher's page-table entries of such frames go, or their memory would count twice
+ * as resident; but several at a time, as that interrupts other processors. The bytes stay. */
+void swn_pool_unsee(struct swn_pool *p, const struct swn_frame *f);
+/* Whether b's memory follows a's in the memfd. */
+int swn_pool_follows(const struct swn_frame *a, const struct swn_frame *b);
+/* Maps [off, off + bytes) of the frame, and of those that follow it, at `at`, private, in place of what is there. 0 or
+ * -errno. */
+int swn_pool_map(const struct swn_pool *p, const struct swn_frame *f, size_t off, size_t bytes, void *at);
+/* Frames never get huge pages: the kernel cannot tell those from private copies. Before there are any. */
+void swn_pool_keep_small(struct swn_pool *p);
+/* Whether frames are huge pages, as far as has been tried. */
+int swn_pool_is_huge(const struct swn_pool *p);
+
+#endif

@@ -1,0 +1,144 @@
+/* blocks/memory/residency.h - what stands behind a range's own address, and how that changes without anybody noticing.
+ *
+ *   HOME --spill--> STREAMED --home--> HOME          publish: STREAMED, with frames mapped at the address
+ *
+ * The address of a range always reads right: HOME ranges have ordinary pages, STREAMED ranges are a private mapping of
+ * their extent in the spill file, or, chunk by chunk, of pool frames with the same bytes (published). A store into a
+ * STREAMED range makes a private copy of its page, which is found by /proc/self/pagemap before the range's extent, or
+ * another frame, is believed again. Nobody ever gets another address for a range's bytes.
+ *
+ * A range that leaves is made read-only (LEAVING) while its bytes are secured; a store that comes in that moment
+ * faults, and swn_residency_trap, called by the SIGSEGV handler, sends the range back (RECALLED). Between the last look
+ * and the new mapping (COMMIT) a store waits in the handler: the transition takes microseconds and ends in a writable
+ * mapping either way. So no store is ever lost, and none ever fails.
+ *
+ * All functions but swn_residency_trap need the caller's lock. Errors are -errno.
+ */
+#ifndef SWN_BLOCKS_MEMORY_RESIDENCY_H
+#define SWN_BLOCKS_MEMORY_RESIDENCY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "blocks/memory/arena.h"
+#include "base/io.h"
+#include "blocks/memory/frame_pool.h"
+#include "blocks/memory/spill_file.h"
+
+struct swn_residency {
+    const struct swn_io *io;
+    struct swn_arena *arena;       /* borrowed */
+    struct swn_pool *pool;         /* borrowed; may be NULL until something is fetched */
+    struct swn_extent_file *spill; /* borrowed; NULL: nothing can be spilled */
+    int pagemap_fd;                /* -1: pages cannot be inspected, nothing is ever streamed */
+    uint64_t turns;                /* of extents, see blocks/memory/arena.h */
+    uint64_t fork_epoch;           /* extents of an earlier epoch may be mapped by a child and are not punched out */
+    size_t home_bytes;             /* of HOME ranges */
+    uint64_t stray_pages;          /* page-cache pages read through mappings */
+    uint64_t recalls;              /* transitions undone by a store */
+    uint64_t mappings;             /* made for frames */
+    unsigned char *huge;           /* of the arena, for each SWN_HUGE: it may be one huge page */
+};
+
+/* -EBADMSG: the page map can be read and does not tell which pages have been written (blocks/memory/pagemap_proof.h).
+ */
+int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct swn_arena *a);
+void swn_residency_fini(struct swn_residency *s);
+
+/* Whether the kernel tells a file's huge page that is mapped whole from a private copy. Those of 2022 to 2024 (before
+ * 6.11 and its backports) do not: every one would look written. */
+int swn_residency_knows_huge(struct swn_residency *s);
+
+/* Memory that has been given to a range, not all of which has pages: those within it may be huge (base/huge_pages.h).
+ */
+void swn_residency_fresh(struct swn_residency *s, struct swn_range *r);
+/* The one at `at` may be. */
+void swn_residency_made_huge(struct swn_residency *s, uintptr_t at);
+/* Gives back the pages of arena memory that is nobody's, and no more than those are kept by the kernel. */
+void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes);
+
+struct swn_pages {
+    size_t own;    /* private copies: somebody wrote */
+    size_t mapped; /* pages of the file or the pool that have been touched */
+};
+/* Counts the pages of r that are present. -errno when the kernel does not tell. */
+int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out);
+
+/* The same for `bytes` of whole pages at addr, of which only private copies are counted. */
+int swn_residency_own(struct swn_residency *s, uintptr_t addr, size_t bytes, size_t *own);
+
+/* HOME -> STREAMED: writes the bytes out and lets the pages go. -EBUSY: pinned, or recalled by a store. */
+int swn_residency_spill(struct swn_residency *s, struct swn_range *r);
+
+/* The same in steps, for whoever writes the bytes meanwhile: _leave, and then either _left, when they are at `off` of
+ * the spill file, or _stay. Between the two the range reads as ever, is LEAVING or, after a store, RECALLED, and
+ * nothing else here may be asked for it. -EBUSY of _left: a store came, and the range is HOME again. */
+int swn_residency_leave(struct swn_residency *s, struct swn_range *r);
+int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t off);
+void swn_residency_stay(struct swn_range *r);
+/* Whatever the range held is replaced by an extent of an immutable file: nothing is read, and no frame has bytes of it
+ * any more. Nobody is using it. -EBUSY: pinned. On error the range is as it was. */
+int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off);
+
+/* For a range that is larger than any memory it could come home to: maps its extent in the spill file for writing, so
+ * that stores go to the file by way of the page cache, which the kernel can always reclaim. A HOME range must have no
+ * pages yet. -EBUSY: the extent is not ours alone (a child or a store has it), or there are private copies. */
+int swn_residency_share(struct swn_residency *s, struct swn_range *r);
+/* Ends that: everything written is on the disk and out of the cache, and the mapping is a private one again. */
+int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
+/* Ends it where nothing has been stored yet: the caller writes to the extent itself. */
+int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
+
+/* STREAMED -> HOME: ordinary pages with the same bytes; the extent is dropped, and frames have no part of it any more.
+ * pages: what the range is to hold instead, as many bytes of private memory, which is moved to its address: whoever
+ * reads finds the old bytes or the new ones. On an error they are still there. */
+int swn_residency_home(struct swn_residency *s, struct swn_range *r, void *pages);
+
+/* Describes what the frame of a chunk will have of r, which is streamed and of which it has nothing: what is to be read
+ * (fill), from where, and there where nothing is. Parts are in the order of their addresses. The pointer is good until
+ * the next one is added. NULL: no memory for it. */
+struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_frame *f, struct swn_range *r);
+/* Maps what there is in n frames, and is not mapped yet, at its parts' addresses; frames of neighbouring chunks, in
+ * their order, cost less together. Of a stretch of parts what follows one whose range was written to is left out, and
+ * *written is such a range, or NULL: its own address has its bytes, and it had better come home before this is
+ * repeated. */
+void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n,
+                           struct swn_range **written);
+/* Maps the parts' extents again: no address of a weight names the frames' memory any more. NULL, or a range that was
+ * written to, or cannot be mapped: it has to come home first, and this to be repeated. */
+struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n);
+/* The part of the frame at `addr` that is mapped there, or NULL. */
+struct swn_part *swn_residency_mapped(const struct swn_residency *s, const struct swn_range *r, uintptr_t addr);
+/* The bytes of r that are read through the mapping of its extent: those that no frame is mapped for. */
+size_t swn_residency_unmapped(const struct swn_residency *s, const struct swn_range *r);
+/* No frame has bytes of r any more. */
+void swn_residency_forget(struct swn_residency *s, const struct swn_range *r);
+
+/* The chunks that r lies in, from the first to one behind the last. */
+struct swn_chunks {
+    uint64_t first, end;
+};
+struct swn_chunks swn_residency_chunks(const struct swn_residency *s, const struct swn_range *r);
+/* Where the chunk is that r lies in. */
+uintptr_t swn_residency_chunk_at(const struct swn_residency *s, const struct swn_range *r, uint64_t chunk);
+
+/* Maps the extent again where no frame is mapped, which lets go of cache pages. -EBUSY: a store came, or private copies
+ * exist; the range is as it was (use swn_residency_home). */
+int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
+
+/* Ends a range's life: drops its extent and gives it back to the arena; warm: leave its pages in place where they are
+ * ordinary ones. No frame has bytes of it any more. */
+void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm);
+/* Makes ordinary memory of what ranges that were mapped have left, so that it can be used again. A mapping costs as
+ * much for a hundred tensors in a row as for one, and a model's checkpoint is freed in one go: so this is for later. */
+void swn_residency_tidy(struct swn_residency *s);
+
+/* Fault handler's half; async-signal-safe. 0: not ours. Else the instruction is to be repeated; 2: something was done
+ * about its fault, or waited for; 1: all is as the fault should have found it. */
+int swn_residency_trap(struct swn_residency *s, uintptr_t addr);
+
+/* In a forked child: whatever was published is a hole now and becomes a mapping of its extent. The pool is the
+ * parent's, and gone when this returns. */
+void swn_residency_child(struct swn_residency *s);
+
+#endif

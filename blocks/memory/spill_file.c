@@ -1,0 +1,258 @@
+#define _GNU_SOURCE
+#include "blocks/memory/spill_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd_registry.h"
+#include "base/paths.h"
+#include "base/file_io.h"
+
+#define PIECE ((size_t)4 << 20)
+
+struct swn_hole {
+    uint64_t off, size;
+    struct swn_hole *next;
+};
+
+int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const char *dir)
+{
+    struct swn_extent_file *f = calloc(1, sizeof *f);
+    if (!f)
+        return -ENOMEM;
+    f->io = io;
+    pthread_mutex_init(&f->dropped_lock, NULL);
+    pthread_cond_init(&f->punched, NULL);
+    int err = swn_make_dirs(dir);
+    if (err) {
+        free(f);
+        return err;
+    }
+    snprintf(f->dir, sizeof f->dir, "%s", dir);
+    f->fetch.fd = swn_open_unlinked(io, dir);
+    if (f->fetch.fd < 0) {
+        err = f->fetch.fd;
+        free(f);
+        return err;
+    }
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", f->fetch.fd);
+    int direct = io->open(io->ctx, self, O_RDWR | O_DIRECT | O_CLOEXEC, 0);
+    f->fetch.direct_fd = direct < 0 ? -1 : direct;
+    *out = f;
+    return 0;
+}
+
+void swn_spill_close(struct swn_extent_file *f)
+{
+    if (f->fetch.direct_fd >= 0)
+        f->io->close(f->io->ctx, f->fetch.direct_fd);
+    f->io->close(f->io->ctx, f->fetch.fd);
+    for (struct swn_hole *h = f->dropped, *next; h; h = next) {
+        next = h->next;
+        free(h);
+    }
+    free(f);
+}
+
+int swn_spill_is_ours(const struct swn_extent_file *f)
+{
+    return swn_owns(f->fetch.fd) && swn_owns(f->fetch.direct_fd);
+}
+
+static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t size, uint64_t off)
+{
+    const struct swn_io *io = f->io;
+    int retries = SWN_IO_RETRIES;
+    for (size_t done = 0; done < size;) {
+        size_t piece = size - done < PIECE ? size - done : PIECE;
+        ssize_t n = io->pwrite(io->ctx, fd, buf + done, piece, off + done);
+        if (n == -EINTR || n == -EAGAIN)
+            continue;
+        if (n == -EIO && retries-- > 0)
+            continue;
+        if (n <= 0)
+            return n ? (int)n : -EIO;
+        /* A short direct write may end inside a block; the rest is written again from the last whole one. */
+        done += fd == f->fetch.direct_fd && done + (size_t)n < size ? (size_t)n & ~(size_t)4095 : (size_t)n;
+        if ((size_t)n < 4096 && fd == f->fetch.direct_fd && retries-- <= 0)
+            return -EIO;
+    }
+    return 0;
+}
+
+static void punch(struct swn_extent_file *f, uint64_t off, uint64_t size)
+{
+    f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, size);
+}
+
+/* A hole that has just been taken from the list. With the lock, which is not held meanwhile. */
+static void punch_out(struct swn_extent_file *f, struct swn_hole *h)
+{
+    h->next = f->punching;
+    f->punching = h;
+    pthread_mutex_unlock(&f->dropped_lock);
+    punch(f, h->off, h->size);
+    pthread_mutex_lock(&f->dropped_lock);
+    struct swn_hole **link = &f->punching;
+    while (*link != h)
+        link = &(*link)->next;
+    *link = h->next;
+    free(h);
+    pthread_cond_broadcast(&f->punched);
+}
+
+static int write_once(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
+{
+    int err = -EINVAL;
+    if (f->fetch.direct_fd >= 0)
+        err = write_all(f, f->fetch.direct_fd, buf, size, off);
+    if (err == -EINVAL) {
+        err = write_all(f, f->fetch.fd, buf, size, off);
+        if (!err)
+            err = f->io->fsync(f->io->ctx, f->fetch.fd); /* dirty cache pages would stay charged to us */
+        if (!err)
+            swn_spill_uncache(f, off, size);
+    }
+    return err;
+}
+
+int swn_spill_write_at(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
+{
+    int err = write_once(f, buf, size, off);
+    if (err == -ENOSPC && swn_spill_punch(f)) {
+        while (swn_spill_punch(f))
+            ;
+        err = write_once(f, buf, size, off);
+    }
+    return err;
+}
+
+uint64_t swn_spill_lay_out(struct swn_extent_file *f, uint64_t bytes)
+{
+    uint64_t off = f->tail;
+    f->tail += bytes;
+    return off;
+}
+
+uint64_t swn_spill_place(struct swn_extent_file *f, size_t size)
+{
+    f->live_bytes += size;
+    return swn_spill_lay_out(f, size);
+}
+
+static struct swn_hole **overlapping(struct swn_hole **list, uint64_t off, size_t size)
+{
+    struct swn_hole **link = list;
+    while (*link && ((*link)->off >= off + size || (*link)->off + (*link)->size <= off))
+        link = &(*link)->next;
+    return link;
+}
+
+/* What is to be punched out there, or is being, is before anything is written. */
+static void punch_first(struct swn_extent_file *f, uint64_t off, size_t size)
+{
+    pthread_mutex_lock(&f->dropped_lock);
+    for (;;) {
+        while (*overlapping(&f->punching, off, size))
+            pthread_cond_wait(&f->punched, &f->dropped_lock);
+        struct swn_hole **link = overlapping(&f->dropped, off, size), *h = *link;
+        if (!h)
+            break;
+        *link = h->next;
+        punch_out(f, h);
+    }
+    pthread_mutex_unlock(&f->dropped_lock);
+}
+
+int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
+{
+    punch_first(f, off, size);
+    int err = swn_spill_write_at(f, buf, size, off);
+    if (err) {
+        punch(f, off, size);
+        return err;
+    }
+    f->live_bytes += size;
+    f->written_bytes += size;
+    return 0;
+}
+
+int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off)
+{
+    /* Blocks, not a hole: a store into a hole of a full disk is a SIGBUS. */
+    int err = f->io->fallocate(f->io->ctx, f->fetch.fd, 0, f->tail, size);
+    if (err == -ENOSPC && swn_spill_punch(f)) {
+        while (swn_spill_punch(f))
+            ;
+        err = f->io->fallocate(f->io->ctx, f->fetch.fd, 0, f->tail, size);
+    }
+    if (err) {
+        punch(f, f->tail, size);
+        return err;
+    }
+    *off = swn_spill_place(f, size);
+    return 0;
+}
+
+/* Neighbours become one: freed one after the other, they were written one after the other. */
+static int remember(struct swn_extent_file *f, uint64_t off, size_t size)
+{
+    for (struct swn_hole **link = &f->dropped; *link; link = &(*link)->next) {
+        struct swn_hole *h = *link;
+        if (h->off + h->size != off && off + size != h->off)
+            continue;
+        h->off = off < h->off ? off : h->off;
+        h->size += size;
+        *link = h->next;
+        h->next = f->dropped;
+        f->dropped = h;
+        return 0;
+    }
+    struct swn_hole *h = malloc(sizeof *h);
+    if (!h)
+        return -ENOMEM;
+    *h = (struct swn_hole){.off = off, .size = size, .next = f->dropped};
+    f->dropped = h;
+    return 0;
+}
+
+void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size)
+{
+    f->live_bytes -= size;
+    int later = f->defer;
+    if (later) {
+        pthread_mutex_lock(&f->dropped_lock);
+        later = !remember(f, off, size);
+        pthread_mutex_unlock(&f->dropped_lock);
+    }
+    if (!later)
+        punch(f, off, size);
+}
+
+void swn_spill_defer(struct swn_extent_file *f)
+{
+    f->defer = 1;
+}
+
+int swn_spill_punch(struct swn_extent_file *f)
+{
+    pthread_mutex_lock(&f->dropped_lock);
+    struct swn_hole *h = f->dropped;
+    if (h) {
+        f->dropped = h->next;
+        punch_out(f, h);
+    }
+    pthread_mutex_unlock(&f->dropped_lock);
+    return h != NULL;
+}
+
+void swn_spill_uncache(struct swn_extent_file *f, uint64_t off, size_t size)
+{
+    f->io->fadvise(f->io->ctx, f->fetch.fd, off, size, POSIX_FADV_DONTNEED);
+}

@@ -1,0 +1,40 @@
+/* blocks/store/codec.h - chunks of weights in fewer bytes, losslessly: what they are and how they are decoded.
+ *
+ * A chunk is SWN_CHUNK bytes of an extent, the last one shorter, always whole pages. It is stored in the way that suits
+ * it: as it is, or narrow, where every float32 word in it is one that bfloat16 or float16 can express (sign of zero and
+ * payload of NaNs included), as in checkpoints that were trained in those types and saved in float32. The bits decide,
+ * not the type of a tensor: whatever comes back is what was there.
+ *
+ * Cuts of a weight fall on multiples of SWN_CHUNK from its start, so that a piece of one is whole chunks.
+ *
+ * Pure functions of their arguments.
+ */
+#ifndef SWN_BLOCKS_STORE_CODEC_H
+#define SWN_BLOCKS_STORE_CODEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SWN_CHUNK ((size_t)65536)
+
+/* As on disk. */
+enum swn_encoding {
+    SWN_STORED_RAW,
+    /* The upper halves of the words of all whole pairs of pages, then the last page of an odd number. */
+    SWN_STORED_BF16,
+    SWN_STORED_FP16, /* likewise, as float16 */
+    SWN_ENCODINGS
+};
+
+/* What `bytes` of a chunk take when stored that way; 0: no such encoding. */
+size_t swn_encoded_bytes(enum swn_encoding how, size_t bytes);
+
+/* Encodes a chunk (a multiple of 4096 bytes, at most SWN_CHUNK) into out, which has room for as many bytes. The bytes
+ * it takes, or 0: it is not of that kind. */
+size_t swn_encode_chunk(enum swn_encoding how, const void *raw, size_t bytes, void *out);
+
+/* The reverse. `from` may overlap `to` as it does where what is stored lies at the end of the memory that it is decoded
+ * into: from + stored >= to + bytes. 0, or -EILSEQ: nothing that swn_encode_chunk made. */
+int swn_decode_chunk(enum swn_encoding how, const void *from, size_t stored, void *to, size_t bytes);
+
+#endif

@@ -1,0 +1,30 @@
+/* blocks/store/write_compressed.h - the copies of a store that is being written: extents once more, in fewer bytes,
+ * behind all extents. Private to the block store.
+ *
+ * Nobody knows beforehand what an extent's bytes are like, and they pass by once. So each copy is begun, and given up
+ * as soon as it saves too little; the next one is written over it. When there is no more room, what has no copy yet
+ * goes without: such a store is as good, only slower.
+ */
+#ifndef SWN_BLOCKS_STORE_WRITE_COMPRESSED_H
+#define SWN_BLOCKS_STORE_WRITE_COMPRESSED_H
+
+#include "base/atomic_file.h"
+#include "blocks/store/store_internal.h"
+
+struct swn_copies;
+
+/* `begin`: where the extents end. `most`: bytes that copies may take; 0: any number. NULL: no memory. */
+struct swn_copies *swn_copies_new(const struct swn_io *io, struct swn_newfile *file, uint64_t begin, uint64_t most);
+void swn_copies_free(struct swn_copies *k);
+
+/* The next extent comes, of so many bytes, then its bytes piece by piece, then its end. 0 or -errno of a write; no room
+ * is no error. */
+void swn_copies_begin(struct swn_copies *k, uint32_t extent, uint64_t bytes);
+int swn_copies_add(struct swn_copies *k, const char *bytes, size_t size);
+int swn_copies_end(struct swn_copies *k);
+
+/* Writes the table behind the copies, makes the file end there, and tells the header. 0 or -errno; no room is no
+ * error, but a store without copies. */
+int swn_copies_finish(struct swn_copies *k, struct swn_disk_header *h);
+
+#endif

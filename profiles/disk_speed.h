@@ -1,0 +1,55 @@
+/* profiles/disk_speed.h - how fast a disk is, as its reads come in.
+ *
+ * A disk serves several reads at once, so what one of them took says little: rows of reads are looked at, each from
+ * when it was begun, or the row before was done, to when its last read was done. A row that was begun when nothing was
+ * under way waits for the disk's answer, one that others are queued before does not. The two are told apart, as plans
+ * differ in how many of each they have (struct swn_disk_model).
+ *
+ * Older reads fade. Constant memory, no system calls; not thread-safe. Nanoseconds.
+ */
+#ifndef SWN_PROFILES_DISK_SPEED_H
+#define SWN_PROFILES_DISK_SPEED_H
+
+#include "profiles/least_squares.h"
+
+struct swn_disk_model {
+    double bytes_per_ns;
+    double read_ns; /* what each read costs beyond its bytes, whatever else is under way */
+    double wait_ns; /* what a read takes longer before which nothing is: one that waits for room in the window, until
+                     * its bytes begin to come; 0 where read_ns has it */
+    double lend_ns; /* what the program itself spends on each read, to be lent its bytes and to return them */
+};
+
+/* What one direct read costs beyond its bytes where nobody has measured it; NVMe and virtio disks take 50 to 200 us. */
+#define SWN_DISK_READ_NS 100e3
+
+/* All zero to begin with. */
+struct swn_pace {
+    struct swn_online queued; /* of a read, by its bytes: the means of rows */
+    struct swn_online alone;  /* of a row, by its bytes */
+    double alone_reads;       /* in all of the latter, faded as they are */
+    double done_ns;           /* when the last read was done */
+    unsigned stalls;          /* in a row */
+    struct {
+        double bytes, ns;
+        unsigned reads;
+        int alone;
+    } row; /* that is not complete */
+};
+
+/* Reads in a row. */
+#define SWN_PACE_ROW 4
+
+/* A read of so many bytes that was asked for then, and was done then; in the order in which they were done. */
+void swn_pace_add(struct swn_pace *p, double bytes, double begun_ns, double done_ns);
+/* One that says nothing of the disk as it usually is was done then. */
+void swn_pace_skip(struct swn_pace *p, double done_ns);
+
+/* How fast it is, what a read costs, and how long its answer takes. */
+enum { SWN_PACE_SPEED = 1, SWN_PACE_READ = 2, SWN_PACE_WAIT = 4 };
+
+/* Which of these it knows. 0: none, and *out stays as it was. Else what is not known is what disks usually have; but
+ * without SWN_PACE_READ the speed has in it what reads cost. */
+unsigned swn_pace_get(const struct swn_pace *p, struct swn_disk_model *out);
+
+#endif

@@ -1,0 +1,111 @@
+/* profiles/profile.h - device and model profiles: what was measured once, as JSON files. docs/PROFILES.md has the
+ * schema.
+ *
+ * A device profile holds the coefficients of the delay model. A model profile holds a model's layers (SwapNet's table
+ * 2, with measured times), and the coefficients fitted from them where there are any. Files are input from anywhere:
+ * sizes are bounded, every field is checked, unknown and repeated ones are refused.
+ *
+ * A profile owns everything it points to. Functions are thread-safe as long as no two use the same profile.
+ */
+#ifndef SWN_PROFILES_PROFILE_H
+#define SWN_PROFILES_PROFILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "profiles/delay_model.h"
+#include "profiles/least_squares.h"
+#include "profiles/queue_depth.h"
+
+#define SWN_PROFILE_WHY 512
+#define SWN_PROFILE_LAYERS ((size_t)1 << 20)
+#define SWN_PROFILE_SAMPLES ((size_t)1024) /* per layer and kind */
+#define SWN_PROFILE_FILE ((size_t)256 << 20)
+
+enum swn_profile_kind { SWN_PROFILE_DEVICE, SWN_PROFILE_MODEL };
+
+/* Bits of `known`, `estimates` and `fitted`. */
+enum {
+    SWN_ALPHA = 1,
+    SWN_BETA = 2,
+    SWN_GAMMA = 4,
+    SWN_ETA = 8,
+};
+
+/* references: as many as it took; 0: nobody counted, see swn_profile_fit. */
+struct swn_profile_read {
+    uint64_t bytes;
+    double seconds;
+    uint64_t references;
+};
+
+struct swn_profile_release {
+    double seconds;
+    uint64_t references;
+};
+
+struct swn_profile_layer {
+    char *name;
+    struct swn_layer l;
+    double own_s;              /* of l.compute_s, until its operator is done; below 0: not known */
+    uint64_t activation_bytes; /* most tensors that are no weights, while it computes */
+    uint64_t slice_bytes;      /* its operator can take it in slices that are multiples of it; 0: only whole */
+    struct swn_profile_read *reads;
+    size_t read_count;
+    struct swn_profile_release *releases;
+    size_t release_count;
+};
+
+/* How well one of the three delays was fitted. */
+struct swn_profile_fit {
+    int rc; /* of swn_fit; -ENODATA also when nobody tried */
+    struct swn_fit fit;
+};
+enum { SWN_FIT_IN, SWN_FIT_EX, SWN_FIT_OUT, SWN_FITS };
+
+struct swn_profile {
+    enum swn_profile_kind kind;
+    char *name, *source, *torch_version; /* source and torch_version may be NULL */
+    uint64_t memory_bytes;               /* of the device; 0: not known */
+    unsigned known;                      /* coefficients that there are; the others are 0 */
+    unsigned estimates;                  /* those that nobody measured */
+    struct swn_coefficients c;
+    struct swn_profile_fit fit[SWN_FITS];
+    struct swn_reads queue; /* of a device; depth 0: not known */
+    /* of a model */
+    uint64_t other_bytes; /* most tensors that are no streamable weights, at any one time */
+    uint64_t passes;
+    double latency_s;      /* median time of a pass; below 0: not known */
+    double busy_latency_s; /* the same while the disk is kept reading */
+    double busy_alpha;     /* seconds per byte of what it reads then; where read_s is not known, all that reads take */
+    double rest_alpha;     /* the same while the program waits for the disk */
+    double read_s;         /* what a read costs the disk besides its bytes, while that is kept reading */
+    double wait_s;         /* what a read takes longer before which none is under way; then too, if it is known */
+    double watching_s;     /* of latency_s, what it takes to watch operators; nobody does where all weights fit */
+    struct swn_profile_layer *layers;
+    size_t layer_count;
+};
+
+struct swn_profile *swn_profile_new(enum swn_profile_kind kind, const char *name); /* NULL: no memory */
+void swn_profile_free(struct swn_profile *p);
+/* Room for one more layer, zeroed but for a copy of the name, or NULL. Moves the others. */
+struct swn_profile_layer *swn_profile_add(struct swn_profile *p, const char *name);
+
+/* 0; -EINVAL with a text; -ENOMEM, -EFBIG or an -errno of the file, with a text. */
+int swn_profile_parse(struct swn_profile **out, const char *text, size_t len, char why[SWN_PROFILE_WHY]);
+int swn_profile_load(struct swn_profile **out, const char *path, char why[SWN_PROFILE_WHY]);
+/* malloc'd text, or NULL. */
+char *swn_profile_text(const struct swn_profile *p);
+/* 0 or -errno. */
+int swn_profile_save(const struct swn_profile *p, const char *path);
+
+/* Fits the coefficients from the layers' measurements, into c, known and fit[]; those that cannot be fitted are left
+ * out, with the reason in fit[].rc. Where references were not counted they are the layer's, and of a read that brought
+ * part of it one. 0 or -ENOMEM. */
+int swn_profile_fit(struct swn_profile *p);
+
+/* Why a coefficient that was fitted (one bit) says little, as a sentence's end, by the layers' measurements; NULL: it
+ * says what it should, or there is no memory to find out. Static. */
+const char *swn_profile_doubt(const struct swn_profile *p, unsigned bit);
+
+#endif

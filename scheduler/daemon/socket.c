@@ -1,0 +1,166 @@
+/* scheduler/daemon/socket.c - where swapnetd listens. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "scheduler/daemon/daemon.h"
+#include "scheduler/protocol/control.h"
+#include "scheduler/protocol/control_io.h"
+#include "scheduler/protocol/lease_record.h"
+#include "scheduler/daemon/systemd.h"
+
+#define BACKLOG 256
+
+static int lock_fd = -1;
+
+/* The first directory for sockets that there can be: the session's for a user, /run/swapnet for root without one. */
+static int default_path(char *path, size_t size)
+{
+    char directory[PATH_MAX];
+    int rc = swn_control_directory(0, directory, sizeof directory);
+    if (rc)
+        return rc;
+    if (snprintf(path, size, "%s/%s", directory, SWN_DAEMON_SOCKET) >= (int)size)
+        return -ENAMETOOLONG;
+    return 0;
+}
+
+/* Others must not be able to put a socket of theirs in its place. */
+static int make_directory(const char *path)
+{
+    char directory[PATH_MAX];
+    struct stat st;
+    snprintf(directory, sizeof directory, "%s", path);
+    *strrchr(directory, '/') = '\0';
+    const char *name = directory[0] ? directory : "/";
+    if (mkdir(name, 0755) && errno != EEXIST)
+        return -errno;
+    if (stat(name, &st))
+        return -errno;
+    if (!S_ISDIR(st.st_mode))
+        return -ENOTDIR;
+    if ((st.st_uid != geteuid() && st.st_uid != 0) || st.st_mode & 0022)
+        return -EPERM;
+    return 0;
+}
+
+/* One daemon per socket, for as long as it lives; then a socket file that is there is a dead one's. */
+static int lock(const char *path)
+{
+    char beside[PATH_MAX];
+    if (snprintf(beside, sizeof beside, "%s.lock", path) >= (int)sizeof beside)
+        return -ENAMETOOLONG;
+    lock_fd = open(beside, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (lock_fd < 0)
+        return -errno;
+    return flock(lock_fd, LOCK_EX | LOCK_NB) ? -errno : 0;
+}
+
+static int group_id(const char *name, gid_t *out)
+{
+    struct group *g = getgrnam(name);
+    if (!g)
+        return -ENOENT;
+    *out = g->gr_gid;
+    return 0;
+}
+
+static int bind_to(struct swd *d, const char *path)
+{
+    struct sockaddr_un sa;
+    struct stat st;
+    gid_t gid = (gid_t)-1;
+    int rc = swn_control_address(&sa, path);
+    if (rc)
+        return rc;
+    if (!lstat(path, &st) && (!S_ISSOCK(st.st_mode) || (unlink(path) && errno != ENOENT)))
+        return -EADDRINUSE;
+    if (d->options.group[0] && (rc = group_id(d->options.group, &gid))) {
+        swd_say("there is no group '%s'", d->options.group);
+        return rc;
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    mode_t mode = umask(0177); /* a program of our own: nobody else sees this */
+    rc = bind(fd, (const struct sockaddr *)&sa, sizeof sa) ? -errno : 0;
+    umask(mode);
+    if (!rc && gid != (gid_t)-1 && (chown(path, (uid_t)-1, gid) || chmod(path, 0660)))
+        rc = -errno;
+    if (!rc && listen(fd, BACKLOG))
+        rc = -errno;
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    d->listen_fd = fd;
+    d->bound = 1;
+    return 0;
+}
+
+int swd_listen(struct swd *d)
+{
+    char *path = d->options.socket;
+    int rc = d->options.socket_given ? 0 : default_path(path, sizeof d->options.socket);
+    if (!rc)
+        rc = make_directory(path);
+    if (rc) {
+        swd_say("cannot listen on %s: %s", path[0] ? path : "a socket",
+                rc == -EPERM ? "others can write to its directory" : strerror(-rc));
+        return rc;
+    }
+    rc = swn_lease_path(path, d->leases, sizeof d->leases);
+    if (!rc)
+        rc = swn_lease_stopped_path(path, d->stopped, sizeof d->stopped);
+    if (rc)
+        return rc;
+    rc = lock(path);
+    if (rc == -EWOULDBLOCK)
+        swd_say("another swapnetd serves %s", path);
+    else if (rc)
+        swd_say("cannot lock %s.lock: %s", path, strerror(-rc));
+    if (rc)
+        return rc;
+    unlink(d->stopped); /* should this one be killed, it is to be waited for */
+    int handed = swn_notify_socket();
+    if (handed >= 0) {
+        d->listen_fd = handed;
+        return 0;
+    }
+    if (handed != -ENOENT) {
+        swd_say("socket activation: exactly one listening socket is wanted");
+        return handed;
+    }
+    rc = bind_to(d, path);
+    if (rc)
+        swd_say("cannot listen on %s: %s", path, strerror(-rc));
+    return rc;
+}
+
+void swd_note_end(struct swd *d)
+{
+    if (d->bound) /* no socket says it as well */
+        return;
+    int fd = open(d->stopped, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0)
+        swd_say("cannot write %s: %s; as long as programs hold leases, others wait for a swapnetd when they start",
+                d->stopped, strerror(errno));
+    else
+        close(fd);
+}
+
+void swd_unlisten(struct swd *d)
+{
+    if (d->bound)
+        unlink(d->options.socket);
+    if (d->listen_fd >= 0)
+        close(d->listen_fd);
+    d->listen_fd = -1;
+}

@@ -1,0 +1,38 @@
+/* scheduler/planner/activation_layout.h - where the tensors of one pass lie, when all of them and their lives are known
+ * beforehand.
+ *
+ * A pass allocates the same tensors in the same order again and again (FlexNN 3.3). Time is counted in allocations: the
+ * i-th tensor is born at i and is gone before the `dies`-th allocation is made. Passes follow one another, so a tensor
+ * may live into the next one, where the count goes on: dies > n. Two tensors may have the same addresses if none is
+ * born while the other lives.
+ *
+ * Pure functions of their arguments.
+ */
+#ifndef SWN_SCHEDULER_PLANNER_ACTIVATION_LAYOUT_H
+#define SWN_SCHEDULER_PLANNER_ACTIVATION_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SWN_NOWHERE UINT64_MAX
+
+struct swn_slot {
+    uint64_t bytes;
+    uint32_t dies; /* 0: has not been seen to; it, and what is still there when it is born anew, gets no place */
+    uint64_t at;   /* out: offset of its first byte, or SWN_NOWHERE */
+};
+
+/* Gives every tensor that can have one a place, a multiple of `unit`, and *extent is how far they reach. Largest first,
+ * to the lowest place; then what reached highest comes earlier, as long as that makes it lower. 0, or -ENOMEM. */
+int swn_slots_place(struct swn_slot *slots, size_t n, uint64_t unit, uint64_t *extent);
+
+/* Most bytes that tensors with a place have at once, each rounded up to `unit`: no extent can be less. */
+uint64_t swn_slots_peak(const struct swn_slot *slots, size_t n, uint64_t unit);
+
+/* The lowest place from `least` up, both multiples of `unit`, for `bytes` that no tensor needs from now, when `from`
+ * allocations of the pass have been made, until `until` have been; above n these are the next pass's.
+ * SWN_NOWHERE: none within `extent`. */
+uint64_t swn_slots_gap(const struct swn_slot *slots, size_t n, uint64_t unit, uint64_t extent, uint32_t from,
+                       uint32_t until, uint64_t least, uint64_t bytes);
+
+#endif

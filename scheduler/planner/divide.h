@@ -1,0 +1,75 @@
+/* scheduler/planner/divide.h - one budget for several DNNs: how many bytes each gets.
+ *
+ * Whatever the policy: nobody gets less than its minimum or more than its demand; where all demands fit the total,
+ * everybody gets what it asks; else the sum is exactly the total (not a byte is lost to rounding), and with the first
+ * two policies a larger total takes nothing from anybody. Pure functions of their arguments, thread-safe; bytes and
+ * seconds.
+ */
+#ifndef SWN_SCHEDULER_PLANNER_DIVIDE_H
+#define SWN_SCHEDULER_PLANNER_DIVIDE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* One point of a predicted curve: so many seconds per inference with so many bytes. */
+struct swn_divide_point {
+    uint64_t budget_bytes;
+    double latency_s;
+};
+
+struct swn_divide_dnn {
+    uint64_t min_bytes;
+    uint64_t demand_bytes; /* all it can use; below min_bytes it counts as min_bytes */
+    uint64_t weight_bytes; /* "memory" of the performance score; 0: demand_bytes is taken */
+    double latency_s;      /* with all the memory it can use; 0 or less: not known */
+    double urgency;        /* 1 is ordinary; 0 or less, or not a number, counts as 1 */
+    /* The predicted latency at some budgets, in ascending order of bytes; between them it is a line, outside them
+     * constant, and where it rises with the bytes the rise is ignored. Borrowed. points 0: not known, and so is one
+     * that comes down to less than a nanosecond. */
+    const struct swn_divide_point *curve;
+    size_t points;
+};
+
+/* Predictions are good to a tenth (bench/predict.py): a smaller delay than this cannot be told from none. */
+#define SWN_DIVIDE_NOISE 0.10
+
+enum swn_divide_policy {
+    /* SwapNet Eq. 1, with the performance score PS = urgency * latency / memory (6.2.2):
+     *     A_i = M_i/sum(M) * (1 - 1/n) * M + PS_i/sum(PS) * 1/n * M
+     * Whom that gives less than its minimum, or more than its demand, gets that; the others share the rest in the
+     * proportions of their A_i. A latency that is not known counts as one that gives the mean score. */
+    SWN_DIVIDE_EQ1,
+    /* The same for everybody: the paper's ablation "w/o-pat-sch". */
+    SWN_DIVIDE_EQUAL,
+    /* Makes the largest urgency * (latency / least latency - 1) as small as it can be, then the next largest, and so
+     * on. The slowdown, not the latency itself, which the paper's 6.2.1 names as its objective: otherwise the largest
+     * DNN would take the memory of those that are ten times as fast until they are as slow as itself. Its part above 1,
+     * so that urgency 2 means half the delay of urgency 1, and not that nobody else counts before they are twice as
+     * slow. Without a curve the slowdown is that of the bytes that are missing, by the weights. Below SWN_DIVIDE_NOISE
+     * nobody's delay is made smaller: what is left then goes to those with the shortest latencies (by their urgency),
+     * who would read it again most often from the disk that all share. */
+    SWN_DIVIDE_MINMAX,
+    SWN_DIVIDE_POLICIES,
+};
+
+/* "eq1", "equal", "minmax"; "?" for anything else. Static. */
+const char *swn_divide_name(enum swn_divide_policy policy);
+/* 0 and *out; -EINVAL. */
+int swn_divide_parse(const char *name, enum swn_divide_policy *out);
+
+/* bytes[i] for each dnn[i]. 0; -ENOSPC: the minimums alone exceed the total, bytes[] are the minimums; -ENOMEM or
+ * -EINVAL: bytes[] is untouched. n may be 0. */
+int swn_divide(enum swn_divide_policy policy, const struct swn_divide_dnn *dnn, size_t n, uint64_t total,
+               uint64_t *bytes);
+
+/* The sum of all minimums; UINT64_MAX where it does not fit. */
+uint64_t swn_divide_least(const struct swn_divide_dnn *dnn, size_t n);
+
+/* Predicted seconds of one inference with so many bytes; 0: neither curve nor latency is known. */
+double swn_divide_latency(const struct swn_divide_dnn *dnn, uint64_t bytes);
+/* urgency * (predicted slowdown - 1): what SWN_DIVIDE_MINMAX makes small. 0 at the demand. */
+double swn_divide_delay(const struct swn_divide_dnn *dnn, uint64_t bytes);
+/* Bytes per second that it reads again with so many bytes, one pass after the other; 0 where no latency is known. */
+double swn_divide_reads(const struct swn_divide_dnn *dnn, uint64_t bytes);
+
+#endif

@@ -1,0 +1,60 @@
+/* scheduler/planner/model.h - a model as the planner sees it: its layers from a store, a checkpoint or a model profile,
+ * and the coefficients of a device.
+ *
+ * For programs: reads files. A model owns what it points to. Not thread-safe.
+ */
+#ifndef SWN_SCHEDULER_PLANNER_MODEL_H
+#define SWN_SCHEDULER_PLANNER_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "profiles/delay_model.h"
+#include "scheduler/planner/predict.h"
+#include "profiles/profile.h"
+
+#define SWN_MODEL_WHY 1024
+
+struct swn_model_opts {
+    const char *device;  /* file or name of a device profile, or NULL */
+    const char *profile; /* a model profile with the times of a store's layers, or NULL */
+};
+
+struct swn_model {
+    char *name;       /* of the file, without directory */
+    char **layer;     /* names */
+    char *store_path; /* NULL: not a store */
+    struct swn_layer *layers;
+    struct swn_predict_more *more; /* of each */
+    size_t n;
+    struct swn_coefficients c;
+    unsigned known; /* of the coefficients */
+    int timed;      /* some layer has a measured time or operations: t_ex is not nothing */
+    /* Of the layers' measured times, with a device: so many still are the measured machine's, are those times `slower`,
+     * or are lost, as nothing says what they are there. */
+    size_t foreign, scaled, lost;
+    double slower;
+    uint64_t other_bytes;              /* 0 where nobody measured it */
+    double contention;                 /* as in struct swn_predict; 0 where nobody measured it */
+    double busy_alpha, rest_alpha;     /* the same */
+    double read_s, wait_s, watching_s; /* the same */
+    double latency_s;                  /* measured, in the profile's run; below 0: not known */
+};
+
+/* 0; -errno with a text in *why: -EINVAL what was read is wrong, -EILSEQ, -ENOENT and so on of the file. */
+int swn_model_load(struct swn_model *out, const char *path, const struct swn_model_opts *opts, char why[SWN_MODEL_WHY]);
+void swn_model_free(struct swn_model *m);
+
+/* What the library needs: at least alpha, and times. NULL, or what is missing. Static. */
+const char *swn_model_lacks(const struct swn_model *m);
+
+/* Whether measured times could not be told for the device from operations alone: then *text says what became of them.
+ */
+int swn_model_converted(const struct swn_model *m, char text[SWN_MODEL_WHY]);
+
+struct swn_predict swn_model_predict(const struct swn_model *m);
+
+/* Loads a device profile by file or by the name of a shipped one ("jetson-nx"). */
+int swn_model_device(struct swn_profile **out, const char *name, char why[SWN_MODEL_WHY]);
+
+#endif

@@ -1,0 +1,79 @@
+/* scheduler/planner/partition_table.h - lookup tables: the partitions of a model that can ever be the best for some
+ * budget (SwapNet table 3).
+ *
+ * The paper stores every partition into n blocks and throws out at run-time what does not fit. Of all that fit a budget
+ * only the fastest is taken, so a partition is never taken if another one is as fast with less memory. The table holds,
+ * for each n, the others: ascending in memory, descending in latency. It is computed once per model and set of
+ * coefficients and stored beside the block store; looking up a budget is a binary search.
+ *
+ * The file, little-endian: 8 bytes "SWNTABL1"; u64 XXH3-64 of all that follows; u64 key of the model (its layers' bytes
+ * and delays); u32 layers; u32 number of lists; per list u32 blocks, u32 rows, u32 complete, u32 zero; u64 most memory
+ * it covers; then the rows in order: u64 memory, f64 latency; then the points in order: u32 first layer of each block
+ * but the first. A file that is not exactly that, or whose rows are not what the model gives, is refused.
+ */
+#ifndef SWN_SCHEDULER_PLANNER_PARTITION_TABLE_H
+#define SWN_SCHEDULER_PLANNER_PARTITION_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "scheduler/planner/partition.h"
+
+#define SWN_TABLE_BYTES ((size_t)1000000) /* no file is larger */
+#define SWN_TABLE_BLOCKS 32
+#define SWN_TABLE_ROWS 96 /* per number of blocks */
+#define SWN_TABLE_NEAR 0.01
+
+struct swn_table_row {
+    struct swn_part part;
+    const uint32_t *points; /* blocks - 1 */
+};
+
+/* All partitions into so many blocks. */
+struct swn_table_list {
+    uint32_t blocks, rows;
+    int complete; /* 0: rows are left out, where there were too many; each gives away less than half a percent of
+                     memory */
+    uint64_t most_memory; /* beyond it, fewer blocks would be taken and nothing was computed */
+    struct swn_table_row *row;
+};
+
+struct swn_table {
+    uint32_t layers, lists;
+    struct swn_table_list *list; /* ascending in blocks */
+    void *memory;
+};
+
+/* For 1 to SWN_TABLE_BLOCKS blocks, as far as the file may be large, and as `most_s` of processor time allows (0: any):
+ * large budgets come first. 0 or -ENOMEM. */
+int swn_table_make(struct swn_table **out, const struct swn_part_model *m, double most_s);
+void swn_table_free(struct swn_table *t);
+
+/* Of the list for so many blocks: the fastest row within the memory. NULL: there is none, or no such list. */
+const struct swn_table_row *swn_table_find(const struct swn_table *t, size_t blocks, uint64_t memory_bytes);
+
+/* As swn_partition_for_budget, by looking up; out->exact is 0 where rows are left out, and then it takes at most
+ * SWN_TABLE_NEAR longer than the best, unless the search had given up as well when the table was made. -ENODATA: the
+ * table does not say, ask swn_partition_for_budget. */
+int swn_table_for_budget(const struct swn_table *t, const struct swn_part_model *m, uint64_t budget_bytes, double delta,
+                         size_t *blocks, size_t *first, struct swn_part *out);
+
+/* malloc'd bytes of the file. 0, -ENOMEM. */
+int swn_table_write(const struct swn_table *t, const struct swn_part_model *m, unsigned char **bytes, size_t *len);
+/* 0; -EINVAL: not a table; -EILSEQ: damaged; -ESTALE: of another model or other coefficients; -ENOMEM. */
+int swn_table_read(struct swn_table **out, const struct swn_part_model *m, const unsigned char *bytes, size_t len);
+
+/* The same with a file. 0, one of the above, or -errno of the file. */
+int swn_table_save(const struct swn_table *t, const struct swn_part_model *m, const char *path);
+int swn_table_load(struct swn_table **out, const struct swn_part_model *m, const char *path);
+
+/* As swn_partition_for_budget, for a store, or another model (NULL): looks up in the table beside the store, which is
+ * made if there is none for this model, as far as that is soon done, and kept where it can be; else searches. Another
+ * file in its place stays. */
+int swn_table_plan(const char *store_path, const struct swn_part_model *m, uint64_t budget_bytes, double delta,
+                   size_t *blocks, size_t *first, struct swn_part *out, int *from_table);
+
+/* Where a store's table lies; 0 when that is too long, or store_path NULL. */
+int swn_table_path(const char *store_path, char *out, size_t size);
+
+#endif

@@ -1,0 +1,746 @@
+#include "scheduler/planner/plan.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/huge_pages.h"
+#include "scheduler/planner/simulate.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+/* A weight from this size up may be cut in two: its head is kept, its tail is streamed. Smaller ones are worth neither
+ * the second read nor the page tables. */
+#define CUT_LEAST (16 * MIB)
+/* Slices are worth it for weights that take much of the budget, and for these. */
+#define LARGE_LEAST (16 * MIB)
+#define LARGE_PART 8
+/* Where the disk takes longer than computing, also for these. */
+#define GAINS_LEAST (4 * MIB)
+#define GAINS_PART 64
+/* If it has to read for so much of the time that a pass computes. */
+#define SHORT_PART 0.65
+/* Cuts fall on granules of the arena. */
+#define CUT_STEP ((uint64_t)65536)
+/* A streamed weight may be cut further, so that reading it can begin before the whole of it has room. */
+#define LEAST_PIECE (8 * MIB)
+#define MOST_PIECES 24
+/* The slices that an operator takes one after the other: large enough for the disk and the kernel, small enough that
+ * the window holds several. In a window for which two of these are too much they are half of it. */
+#define LEAST_SLICE (SWN_PLAN_NARROW_WINDOW / 2)
+#define MOST_SLICE (8 * MIB)
+#define SHORTEST_SLICE (MIB / 4)
+/* A tail shorter than this is kept too. */
+#define TAIL_LEAST MIB
+/* Windows are tried from this up; below it a read is too small for the disk to run at speed. Where there is hardly more
+ * for all weights a narrower one is better than none. */
+#define LEAST_WINDOW MIB
+#define SCANT (4 * MIB)
+#define SCANT_WINDOW (MIB / 2)
+/* A window of one read means one read at a time, begun when its predecessor has been computed with: that part of the
+ * budget, up to what the fetch queue has in flight, is well spent on the disk's depth. */
+#define WINDOW_PART 32
+#define DEPTH_WINDOW (8 * MIB)
+#define MORE_CAPS 32
+/* Above so many nodes, sizes that are within a half of each other count as equal, else within an eighth; and windows
+ * are tried in steps of one largest node, else of half of one. A plan has to be there in 5 ms (t_plan: for 36 GiB). */
+#define MANY_NODES 256
+/* The disk is taken for a slow one in that part of the passes: a plan is not the best for the disk as it was measured
+ * if another one that takes a little longer on it is much faster when it is slow. */
+#define SLOW_PART 0.25
+/* Sums in another order differ by less than this part of them. */
+#define ROUNDING 1e-9
+
+struct candidate {
+    uint64_t cap, window;
+    int heads_first, pieces;
+};
+
+/* What of the disk a plan has to reckon with: so many bytes in a ns, in that part of the passes. */
+struct speed {
+    double bytes_per_ns, part;
+};
+
+/* What all candidates share. */
+struct problem {
+    struct swn_plan_node *nodes;
+    size_t n;
+    uint32_t *by_size; /* indices of the nodes, smallest first */
+    uint64_t budget, total;
+    const struct speed *speed; /* that the disk may have, slowest first */
+    unsigned speeds;
+    struct swn_disk_model disk; /* but for its speed */
+    double *elapsed;        /* part of a pass's computing that is done in the middle of the node's; 0: there is none */
+    double most_saved;      /* of all nodes */
+    uint64_t cut_least;     /* smaller ones are never cut */
+    uint64_t *slices;       /* in what slices the node can be lent through a window of slices_window; 0: in none */
+    uint64_t slices_window; /* 0: not known */
+    int crowded;            /* a window need not hold what one operator wants at once */
+    struct swn_steps steps;
+};
+
+int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes)
+{
+    return bytes >= LARGE_LEAST || (bytes >= SWN_PLAN_SLICED_LEAST && bytes > budget_bytes / LARGE_PART);
+}
+
+int swn_plan_gains_by_slices(uint64_t bytes, uint64_t budget_bytes, double compute_ns, double bytes_per_ns)
+{
+    return bytes >= GAINS_LEAST && bytes > budget_bytes / GAINS_PART && compute_ns > 0 &&
+           compute_ns * bytes_per_ns < (double)bytes;
+}
+
+int swn_plan_short_of_disk(uint64_t total, uint64_t budget, double compute_ns, double bytes_per_ns)
+{
+    return total > budget && (double)(total - budget) > SHORT_PART * compute_ns * bytes_per_ns;
+}
+
+uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
+{
+    uint64_t least = window / 2 < LEAST_SLICE ? window / 2 : LEAST_SLICE;
+    uint64_t slice = window / 4 < least ? least : window / 4 > MOST_SLICE ? MOST_SLICE : window / 4;
+    if (slice <= SHORTEST_SLICE)
+        return (SHORTEST_SLICE + unit - 1) / unit * unit;
+    /* Of the short ones two have to fit. */
+    return slice < LEAST_SLICE && slice > unit ? slice / unit * unit : (slice + unit - 1) / unit * unit;
+}
+
+/* The slices of which there is room for one that is read while another computes, or 0. Short ones only where there is
+ * no choice: a disk is slower with them, and math libraries compute small products in other ways. */
+static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_node *node, uint64_t window)
+{
+    if (window < SWN_PLAN_NARROW_WINDOW && p->budget >= 2 * SWN_PLAN_NARROW_WINDOW)
+        return 0;
+    if (!node->unit || node->bytes < SWN_PLAN_SLICED_LEAST || node->unit > window / 2)
+        return 0;
+    uint64_t slice = swn_plan_slice(node->unit, window);
+    return 2 * slice <= window && 2 * slice <= node->bytes ? slice : 0;
+}
+
+double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window,
+                         const struct swn_disk_model *disk)
+{
+    struct swn_steps steps = {0};
+    double took = swn_steps_pass(&steps, nodes, n, window, disk, INFINITY);
+    swn_steps_free(&steps);
+    return took;
+}
+
+/* That divides, and is asked several times for each candidate: it is found out once for each window. */
+static void look_for_slices(struct problem *p, uint64_t window)
+{
+    for (size_t i = 0; i < p->n && p->slices_window != window; i++)
+        p->slices[i] = fitting_slice(p, &p->nodes[i], window);
+    p->slices_window = window;
+}
+
+static uint64_t slice_of(const struct problem *p, const struct swn_plan_node *node)
+{
+    return p->slices[node - p->nodes];
+}
+
+static int sliceable(const struct problem *p, const struct swn_plan_node *node)
+{
+    return slice_of(p, node) != 0;
+}
+
+/* How much of the node may be streamed. */
+static uint64_t tail_most(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
+{
+    return sliceable(p, node) || node->bytes < at->cap ? node->bytes : at->cap;
+}
+
+static int may_cut(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
+{
+    return !node->oversize && (sliceable(p, node) || (node->bytes >= CUT_LEAST && node->bytes > at->cap));
+}
+
+/* Bytes of the node that stay resident. */
+static uint64_t resident(const struct swn_plan_node *node)
+{
+    return node->keep ? node->bytes : node->keep_bytes;
+}
+
+/* Of a node that may be cut: streams `tail` bytes, or a little more; no more than it may. What is kept of one that
+ * comes in slices is whole slices, too: then its cuts are the same however much of it is kept, and that they give the
+ * right bits has to be tried once, not with every plan. */
+static void set_tail(const struct problem *p, struct swn_plan_node *node, uint64_t tail, const struct candidate *at)
+{
+    uint64_t slice = slice_of(p, node), step = slice ? slice : CUT_STEP, most = tail_most(p, node, at);
+    if (tail >= TAIL_LEAST && tail < slice)
+        tail = slice;
+    uint64_t head = tail < TAIL_LEAST ? node->bytes : tail < node->bytes ? (node->bytes - tail) / step * step : 0;
+    if (node->bytes - head > most)
+        head = (node->bytes - most + step - 1) / step * step;
+    node->keep = head >= node->bytes;
+    node->keep_bytes = node->keep ? 0 : head;
+}
+
+/* How much more of a node that may be cut can be kept, at most `room`. */
+static uint64_t keep_growth(const struct problem *p, const struct swn_plan_node *node, uint64_t room)
+{
+    uint64_t slice = slice_of(p, node), step = slice ? slice : CUT_STEP;
+    uint64_t tail = node->bytes - node->keep_bytes, most = tail > slice ? tail - slice : 0;
+    return (room < most ? room : most) / step * step;
+}
+
+/* What of the node needs memory of its own because it does not fit the window. */
+static uint64_t forced_bytes(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
+{
+    return node->bytes <= at->cap ? 0 : may_cut(p, node, at) ? node->bytes - tail_most(p, node, at) : node->bytes;
+}
+
+/* A node over `cap` bytes does not fit the window: it is cut, or kept whole, as far as there is room for that, else
+ * left to the mapping. What must be streamed of the rest is spread over the compute time by error diffusion. Returns
+ * the bytes kept. */
+static uint64_t choose(const struct problem *p, const struct candidate *at, uint64_t room)
+{
+    uint64_t forced = 0, kept = 0, total = 0;
+    double target = 0, streamed = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        struct swn_plan_node *node = &p->nodes[i];
+        node->keep = 0;
+        node->keep_bytes = 0;
+        /* More than the whole budget: neither kept nor in any window. */
+        node->oversize = node->bytes > p->budget && !sliceable(p, node);
+        forced += node->oversize ? 0 : forced_bytes(p, node, at);
+    }
+    for (size_t i = 0; i < p->n && forced > room; i++) {
+        struct swn_plan_node *node = &p->nodes[p->by_size[i]];
+        uint64_t bytes = node->oversize ? 0 : forced_bytes(p, node, at);
+        forced -= bytes;
+        node->oversize |= bytes > 0;
+    }
+    for (size_t i = 0; i < p->n; i++)
+        total += p->nodes[i].oversize ? 0 : p->nodes[i].bytes;
+    target = total > room ? (double)(total - room) : 0;
+    for (size_t i = 0; i < p->n; i++) {
+        struct swn_plan_node *node = &p->nodes[i];
+        double due = target * p->elapsed[i];
+        if (node->oversize)
+            continue;
+        if (may_cut(p, node, at))
+            set_tail(p, node, due > streamed ? (uint64_t)(due - streamed) : 0, at);
+        else
+            node->keep = node->bytes > at->cap || target <= 0 || streamed + (double)node->bytes / 2 > due;
+        kept += resident(node);
+        streamed += (double)(node->bytes - resident(node));
+    }
+    return kept;
+}
+
+/* The node to be streamed next because too much is kept: the smallest one that alone suffices, else the largest. */
+static struct swn_plan_node *next_to_stream(const struct problem *p, uint64_t cap, uint64_t excess)
+{
+    struct swn_plan_node *largest = NULL;
+    for (size_t i = 0; i < p->n; i++) {
+        struct swn_plan_node *c = &p->nodes[p->by_size[i]];
+        if (c->bytes > cap)
+            break;
+        if (!c->keep)
+            continue;
+        if (c->bytes >= excess)
+            return c;
+        if (!largest || c->bytes > largest->bytes)
+            largest = c;
+    }
+    return largest;
+}
+
+/* Keeps more of what is streamed, the largest pieces first, as long as there is room. What did not fit once never
+ * will; of the few nodes that may be cut, it is not their size that counts but what of them is not kept. */
+static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
+{
+    size_t whole = p->n;
+    for (;;) {
+        struct swn_plan_node *pick = NULL;
+        uint64_t most = 0;
+        for (size_t i = p->n; i-- > 0 && p->nodes[p->by_size[i]].bytes >= p->cut_least;) {
+            struct swn_plan_node *c = &p->nodes[p->by_size[i]];
+            uint64_t tail = c->bytes - resident(c);
+            if (c->keep_bytes && !c->oversize && tail > most && tail <= room - kept) {
+                pick = c;
+                most = tail;
+            }
+        }
+        for (; whole; whole--) {
+            struct swn_plan_node *c = &p->nodes[p->by_size[whole - 1]];
+            if (c->bytes <= most)
+                break;
+            if (!c->keep && !c->oversize && !c->keep_bytes && c->bytes <= room - kept) {
+                pick = c;
+                break;
+            }
+        }
+        if (!pick)
+            return kept;
+        kept += pick->bytes - resident(pick);
+        pick->keep = 1;
+        pick->keep_bytes = 0;
+    }
+}
+
+/* Diffusion rounds; bring the kept bytes under `room`, then fill what is left. */
+static uint64_t settle(const struct problem *p, const struct candidate *at, uint64_t room, uint64_t kept)
+{
+    for (size_t i = 0; i < p->n && kept > room; i++) {
+        struct swn_plan_node *c = &p->nodes[i];
+        if (!may_cut(p, c, at))
+            continue;
+        uint64_t before = resident(c), tail = c->bytes - before + (kept - room);
+        set_tail(p, c, tail < TAIL_LEAST ? TAIL_LEAST : tail, at);
+        kept = kept - before + resident(c);
+    }
+    while (kept > room) {
+        struct swn_plan_node *pick = next_to_stream(p, at->cap, kept - room);
+        if (!pick)
+            return kept;
+        pick->keep = 0;
+        kept -= pick->bytes;
+    }
+    kept = fill(p, room, kept);
+    for (size_t i = 0; i < p->n && kept < room; i++) {
+        struct swn_plan_node *c = &p->nodes[i];
+        if (c->keep || !may_cut(p, c, at))
+            continue;
+        uint64_t more = keep_growth(p, c, room - kept);
+        c->keep_bytes += more;
+        kept += more;
+    }
+    return fill(p, room, kept); /* with what is smaller than a slice */
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+struct sized {
+    uint64_t bytes;
+    uint32_t at;
+};
+
+static int by_size_and_place(const void *a, const void *b)
+{
+    const struct sized *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Indices of the nodes, smallest first; NULL without memory. */
+static uint32_t *sort_by_size(const struct swn_plan_node *nodes, size_t n)
+{
+    struct sized *sized = malloc(n * sizeof *sized);
+    uint32_t *found = malloc(n * sizeof *found);
+    for (size_t i = 0; sized && i < n; i++)
+        sized[i] = (struct sized){nodes[i].bytes, (uint32_t)i};
+    if (sized)
+        qsort(sized, n, sizeof *sized, by_size_and_place);
+    for (size_t i = 0; sized && found && i < n; i++)
+        found[i] = sized[i].at;
+    if (!sized) {
+        free(found);
+        found = NULL;
+    }
+    free(sized);
+    return found;
+}
+
+static void keep_all(struct swn_plan_node *nodes, size_t n, struct swn_plan *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        nodes[i].keep = 1;
+        out->kept_bytes += nodes[i].bytes;
+    }
+    out->latency_ns = out->compute_ns;
+}
+
+/* In which pieces what is not kept of the node comes. 1: in some that at->pieces alone allows. */
+static int set_pieces(const struct problem *p, struct swn_plan_node *node, const struct candidate *at)
+{
+    uint64_t tail = node->bytes - node->keep_bytes, piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
+    node->sliced = !node->keep && !node->oversize && sliceable(p, node);
+    if (node->sliced)
+        node->piece = slice_of(p, node);
+    else if (at->pieces && !node->keep && !node->oversize && tail >= CUT_LEAST)
+        node->piece = piece > LEAST_PIECE ? piece : LEAST_PIECE;
+    else
+        node->piece = 0;
+    return node->piece && !node->sliced;
+}
+
+/* Whether some operator has several weights that come whole and do not fit the window together. One of them would be
+ * read through its mapping then, in every pass. */
+static int is_crowded(const struct problem *p, uint64_t window)
+{
+    uint64_t together = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct swn_plan_node *node = &p->nodes[i];
+        int elsewhere = node->keep || node->sliced || node->bytes > p->budget;
+        together += elsewhere ? 0 : node->bytes - node->keep_bytes;
+        if (together > window && (node->joined || (i && p->nodes[i - 1].joined)))
+            return 1;
+        together = node->joined ? together : 0;
+    }
+    return 0;
+}
+
+/* What a pass that reads so many bytes takes at least. */
+static double least_time(const struct speed *speed, double read, double compute_ns)
+{
+    double reading = read / speed->bytes_per_ns;
+    return reading > compute_ns ? reading : compute_ns;
+}
+
+/* What it takes on average of the disk's speeds. INFINITY: more than `limit_ns`. */
+static double time_of(struct problem *p, uint64_t window, double read, double compute_ns, double limit_ns)
+{
+    double least = 0, sum = 0;
+    for (unsigned i = 0; i < p->speeds; i++)
+        least += p->speed[i].part * least_time(&p->speed[i], read, compute_ns);
+    for (unsigned i = 0; i < p->speeds && sum + least <= limit_ns; i++) {
+        const struct speed *speed = &p->speed[i];
+        double reading = read / speed->bytes_per_ns;
+        least -= speed->part * least_time(speed, read, compute_ns);
+        struct swn_disk_model disk = p->disk;
+        disk.bytes_per_ns = speed->bytes_per_ns;
+        double took = swn_steps_pass(&p->steps, p->nodes, p->n, window, &disk, (limit_ns - sum - least) / speed->part);
+        /* The last pass that is simulated reads nothing for the next. */
+        sum += speed->part * (took > reading ? took : reading);
+    }
+    return sum + least <= limit_ns ? sum : INFINITY;
+}
+
+/* Whether one that the window would hold is left to the mapping: another candidate has it in the window. */
+static int maps_in_vain(const struct problem *p, uint64_t window)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->nodes[i].oversize && p->nodes[i].bytes <= window)
+            return 1;
+    return 0;
+}
+
+/* One candidate: nothing larger than at->cap goes through the window, except in slices. 0: it is none, takes longer
+ * than `limit_ns`, or is the same as another one. */
+static int try_candidate(struct problem *p, const struct candidate *at, double limit_ns, struct swn_plan *out)
+{
+    if (at->window > p->budget)
+        return 0;
+    look_for_slices(p, at->window);
+    uint64_t room = p->budget - at->window, rest = room;
+    for (size_t i = 0; at->heads_first && i < p->n; i++)
+        if (p->nodes[i].bytes > p->budget && !sliceable(p, &p->nodes[i]))
+            rest -= p->nodes[i].bytes < rest ? p->nodes[i].bytes : rest;
+    if (at->heads_first && rest == room)
+        return 0;
+    uint64_t kept = choose(p, at, rest);
+    kept = settle(p, at, rest, kept);
+    if (kept > rest || maps_in_vain(p, at->window))
+        return 0;
+    /* What the rounding left over keeps the head of a layer that is too large for anything else. */
+    for (size_t i = 0; i < p->n; i++) {
+        if (!p->nodes[i].oversize)
+            continue;
+        uint64_t head = room - kept < p->nodes[i].bytes ? room - kept : p->nodes[i].bytes;
+        p->nodes[i].keep_bytes = head / (2 * MIB) * (2 * MIB);
+        kept += p->nodes[i].keep_bytes;
+    }
+    out->window_bytes = at->window;
+    out->kept_bytes = kept;
+    out->streamed_bytes = 0;
+    double read = 0;
+    int pieces = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        pieces |= set_pieces(p, &p->nodes[i], at);
+        uint64_t tail = p->nodes[i].keep ? 0 : p->nodes[i].bytes - p->nodes[i].keep_bytes;
+        out->streamed_bytes += tail;
+        read += (double)tail * (1 - p->nodes[i].saved);
+    }
+    if ((at->pieces && !pieces) || (!p->crowded && is_crowded(p, at->window)))
+        return 0;
+    out->latency_ns = time_of(p, at->window, read, out->compute_ns, limit_ns);
+    return out->latency_ns <= limit_ns;
+}
+
+/* Of plans that are all fast enough; equal ones are the same plan to whoever carries it out. */
+static int better(const struct swn_plan *a, const struct swn_plan *b)
+{
+    if (a->streamed_bytes != b->streamed_bytes)
+        return a->streamed_bytes < b->streamed_bytes;
+    if (a->latency_ns < b->latency_ns || b->latency_ns < a->latency_ns)
+        return a->latency_ns < b->latency_ns;
+    return a->window_bytes < b->window_bytes;
+}
+
+size_t swn_plan_choose(const struct swn_plan *plans, size_t n)
+{
+    double least = INFINITY;
+    size_t best = n;
+    for (size_t i = 0; i < n; i++)
+        least = plans[i].latency_ns < least ? plans[i].latency_ns : least;
+    for (size_t i = 0; i < n; i++)
+        if (plans[i].latency_ns <= least * (1 + SWN_PLAN_TIE) && (best == n || better(&plans[i], &plans[best])))
+            best = i;
+    return best;
+}
+
+/* Near-equal sizes are one candidate, as long as the larger one has a window at all. Sorts; returns how many are left.
+ */
+static size_t distinct_caps(uint64_t *caps, size_t count, uint64_t budget, uint64_t nearness)
+{
+    size_t kept = 0;
+    qsort(caps, count, sizeof *caps, by_bytes);
+    for (size_t i = 0; i < count; i++)
+        if (i + 1 == count || caps[i + 1] > budget || caps[i + 1] > caps[i] + caps[i] / nearness)
+            caps[kept++] = caps[i];
+    return kept;
+}
+
+/* Narrow windows first, which leave most to be kept. */
+static int by_window(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    if (x->window != y->window)
+        return x->window < y->window ? -1 : 1;
+    if (x->cap != y->cap)
+        return x->cap < y->cap ? -1 : 1;
+    return x->pieces != y->pieces ? x->pieces - y->pieces : x->heads_first - y->heads_first;
+}
+
+/* All windows and ways to fill them that fit the budget, sorted. NULL without memory. */
+static struct candidate *list_candidates(const struct problem *p, const uint64_t *caps, size_t count, size_t *n)
+{
+    enum { WIDTHS = 5, WAYS = 4 };
+    struct candidate *all = malloc((count * WIDTHS * WAYS + 1) * sizeof *all);
+    uint64_t largest = p->nodes[p->by_size[p->n - 1]].bytes;
+    uint64_t narrowest = p->budget / WINDOW_PART < DEPTH_WINDOW ? p->budget / WINDOW_PART : DEPTH_WINDOW;
+    uint64_t least = p->budget < SCANT ? SCANT_WINDOW : LEAST_WINDOW;
+    narrowest = narrowest < least ? least : narrowest;
+    unsigned stride = p->n > MANY_NODES ? 2 : 1;
+    *n = 0;
+    for (size_t i = 0; all && i < count; i++) {
+        uint64_t before = 0;
+        /* window = 1, 1.5 ... 3 times the largest streamed node */
+        for (unsigned width = 0; width < WIDTHS; width += stride) {
+            uint64_t window = caps[i] * (2 + width) / 2;
+            window = window > narrowest ? window : narrowest;
+            for (int way = 0; way < WAYS && window != before && window <= p->budget; way++) {
+                int heads_first = way % 2, pieces = way / 2;
+                if ((pieces && largest < CUT_LEAST) || (heads_first && largest <= p->budget))
+                    continue;
+                all[(*n)++] =
+                    (struct candidate){.cap = caps[i], .window = window, .heads_first = heads_first, .pieces = pieces};
+            }
+            before = window;
+        }
+    }
+    if (all)
+        qsort(all, *n, sizeof *all, by_window);
+    return all;
+}
+
+/* Whether none whose window leaves at most `room` for what is kept can take the place of `best`, or show by being much
+ * faster that it is too slow. `least`: what the fastest takes so far. */
+static int is_settled(const struct problem *p, const struct swn_plan *best, double least, uint64_t room)
+{
+    uint64_t reads = p->total > room ? p->total - room : 0;
+    double fastest = 0;
+    for (unsigned i = 0; i < p->speeds; i++)
+        fastest += p->speed[i].part * (1 - ROUNDING) *
+                   least_time(&p->speed[i], (double)reads * (1 - p->most_saved), best->compute_ns);
+    return best->streamed_bytes < reads && best->latency_ns <= (fastest < least ? fastest : least) * (1 + SWN_PLAN_TIE);
+}
+
+/* The best of all windows into *at. 1; 0: none is wide enough for anything; -ENOMEM. */
+static int best_candidate(struct problem *p, const uint64_t *caps, size_t count, struct candidate *at,
+                          const struct swn_plan *empty)
+{
+    size_t n, found = 0, best = 0;
+    struct candidate *all = list_candidates(p, caps, count, &n);
+    struct swn_plan *plans = malloc((n + 1) * sizeof *plans);
+    double least = INFINITY;
+    for (size_t i = 0; plans && all && i < n; i++) {
+        if (found && is_settled(p, &plans[best], least, p->budget - all[i].window))
+            break;
+        plans[found] = *empty;
+        if (!try_candidate(p, &all[i], least * (1 + SWN_PLAN_TIE), &plans[found]))
+            continue;
+        all[found++] = all[i];
+        int fastest = plans[found - 1].latency_ns < least;
+        least = fastest ? plans[found - 1].latency_ns : least;
+        if (fastest)
+            best = swn_plan_choose(plans, found);
+        else if (better(&plans[found - 1], &plans[best]))
+            best = found - 1;
+    }
+    int rc = plans && all ? found > 0 : -ENOMEM;
+    if (rc > 0)
+        *at = all[best];
+    free(all);
+    free(plans);
+    return rc;
+}
+
+static void close_problem(struct problem *p)
+{
+    free(p->by_size);
+    free(p->elapsed);
+    free(p->slices);
+    swn_steps_free(&p->steps);
+}
+
+/* What is the same for all candidates. 0, or -ENOMEM. */
+static int open_problem(struct problem *p, double compute_ns)
+{
+    double before = 0;
+    p->by_size = p->n <= UINT32_MAX ? sort_by_size(p->nodes, p->n) : NULL;
+    p->elapsed = malloc(p->n * sizeof *p->elapsed);
+    p->slices = malloc(p->n * sizeof *p->slices);
+    if (!p->by_size || !p->elapsed || !p->slices)
+        return -ENOMEM;
+    p->cut_least = CUT_LEAST;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct swn_plan_node *node = &p->nodes[i];
+        if (node->unit && node->bytes < p->cut_least)
+            p->cut_least = node->bytes;
+        p->elapsed[i] = compute_ns > 0 ? (before + node->compute_ns / 2) / compute_ns : 1;
+        before += node->compute_ns;
+        p->most_saved = node->saved > p->most_saved ? node->saved : p->most_saved;
+    }
+    return 0;
+}
+
+/* Less than the least window: everything goes through the mapping. */
+static void map_all(const struct problem *p, struct swn_plan *out)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        struct swn_plan_node *node = &p->nodes[i];
+        node->keep = node->sliced = 0;
+        node->oversize = 1;
+        node->keep_bytes = node->piece = 0;
+        out->streamed_bytes += node->bytes;
+    }
+    struct swn_disk_model disk = p->disk;
+    disk.bytes_per_ns = p->speed[0].bytes_per_ns;
+    out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, &disk);
+}
+
+static uint64_t mapped_bytes(const struct problem *p)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < p->n; i++)
+        bytes += p->nodes[i].oversize ? p->nodes[i].bytes - p->nodes[i].keep_bytes : 0;
+    return bytes;
+}
+
+/* The candidate's window in whole huge pages, into which a virtual disk reads faster (base/huge_pages.h), where what
+ * that keeps less of is not missed, nor left to the mapping. */
+static void widen_to_huge(struct problem *p, struct candidate *at, const struct swn_plan *empty)
+{
+    struct candidate wide = *at;
+    struct swn_plan plan = *empty, widened = *empty;
+    wide.window = (at->window + SWN_HUGE - 1) / SWN_HUGE * SWN_HUGE;
+    if (wide.window == at->window || !try_candidate(p, at, INFINITY, &plan))
+        return;
+    uint64_t mapped = mapped_bytes(p);
+    if (!try_candidate(p, &wide, plan.latency_ns * (1 + SWN_PLAN_NOISE), &widened) || mapped_bytes(p) > mapped)
+        return;
+    *at = wide;
+}
+
+/* The best plan for p, of which not everything fits. caps: the sizes of its nodes, with room for MORE_CAPS more. 0, or
+ * -ENOMEM. */
+static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
+{
+    struct candidate best_at;
+    int rc = open_problem(p, out->compute_ns);
+    if (rc)
+        return rc;
+    uint64_t largest = p->nodes[p->by_size[p->n - 1]].bytes;
+    /* Where large ones may be cut, window widths need not be anybody's size. */
+    size_t count = p->n;
+    for (uint64_t cap = LEAST_WINDOW; largest >= CUT_LEAST && cap < largest && count < p->n + MORE_CAPS; cap *= 2)
+        caps[count++] = cap;
+    count = distinct_caps(caps, count, p->budget, p->n > MANY_NODES ? 2 : 8);
+    rc = best_candidate(p, caps, count, &best_at, out);
+    if (!rc) {
+        p->crowded = 1;
+        rc = best_candidate(p, caps, count, &best_at, out);
+    }
+    if (rc > 0) {
+        widen_to_huge(p, &best_at, out);
+        try_candidate(p, &best_at, INFINITY, out);
+    } else if (!rc)
+        map_all(p, out);
+    return rc < 0 ? rc : 0;
+}
+
+static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct speed *speed, unsigned speeds,
+                const struct swn_disk_model *disk, struct swn_plan *out)
+{
+    if (!n)
+        return -EINVAL;
+    memset(out, 0, sizeof *out);
+    struct problem p = {.nodes = nodes, .n = n, .budget = budget, .speed = speed, .speeds = speeds, .disk = *disk};
+    uint64_t *caps = malloc((n + MORE_CAPS) * sizeof *caps);
+    if (!caps)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        p.total += nodes[i].bytes;
+        out->compute_ns += nodes[i].compute_ns;
+        caps[i] = nodes[i].bytes;
+        nodes[i].keep = nodes[i].oversize = nodes[i].sliced = 0;
+        nodes[i].keep_bytes = nodes[i].piece = 0;
+    }
+    int rc = 0;
+    if (p.total <= budget)
+        keep_all(nodes, n, out);
+    else
+        rc = search(&p, caps, out);
+    close_problem(&p);
+    free(caps);
+    return rc;
+}
+
+int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+                  struct swn_plan *out)
+{
+    return make(nodes, n, budget, &(struct speed){disk->bytes_per_ns, 1}, 1, disk, out);
+}
+
+int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+                     struct swn_plan *out)
+{
+    const struct speed speeds[] = {{disk->bytes_per_ns * SWN_PLAN_CAUTION, SLOW_PART},
+                                   {disk->bytes_per_ns, 1 - SLOW_PART}};
+    int rc = make(nodes, n, budget, speeds, 2, disk, out);
+    if (!rc && out->streamed_bytes)
+        out->latency_ns = swn_plan_simulate(nodes, n, out->window_bytes, disk);
+    return rc;
+}
+
+int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+                  struct swn_plan *out)
+{
+    if (!n)
+        return -EINVAL;
+    /* Some room less, or the pages of activations that have just gone would be in the way of the last of it. */
+    uint64_t window = budget - budget / 16;
+    *out = (struct swn_plan){.window_bytes = window};
+    for (size_t i = 0; i < n; i++) {
+        struct swn_plan_node *node = &nodes[i];
+        uint64_t slice = node->unit ? swn_plan_slice(node->unit, window) : 0;
+        node->keep = 0;
+        node->keep_bytes = 0;
+        node->sliced = node->bytes > window && slice && 2 * slice <= window;
+        node->piece = node->sliced ? slice : 0;
+        node->oversize = node->bytes > window && !node->sliced;
+        out->streamed_bytes += node->bytes;
+        out->compute_ns += node->compute_ns;
+    }
+    out->latency_ns = swn_plan_simulate(nodes, n, window, disk);
+    return 0;
+}

@@ -1,0 +1,99 @@
+/* scheduler/planner/plan.h - what to keep, what to stream, and how wide the read window is.
+ *
+ * A pass reads its weights in a cycle. Whatever is not kept must be read again every pass, so a budget of b bytes costs
+ * at least max(T, (s - r)/BW) with r = b - w kept (SwapNet's Eq. 2 to 4 pick partition points by s_i + s_(i+1) <= b;
+ * here the same bound is the read window w). The plan keeps what the disk cannot deliver in time, spreads the rest
+ * evenly over the compute time, and picks the window by simulating the steady state for each sensible width. A weight
+ * that its operator can take in slices (FlexNN 3.2) needs no window of its own size, and may exceed the budget.
+ *
+ * Pure functions of their arguments.
+ */
+#ifndef SWN_SCHEDULER_PLANNER_PLAN_H
+#define SWN_SCHEDULER_PLANNER_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "profiles/disk_speed.h"
+
+struct swn_plan_node {
+    uint64_t bytes;
+    double compute_ns; /* from the moment its operator has its weights to the next node's */
+    double own_ns;     /* of that, until its operator is done, and needs them no more; 0: nobody knows, all of it */
+    double saved;      /* the part of its bytes that a read need not bring, as they are stored in fewer: 0 to below 1 */
+    uint64_t unit;     /* its operator can take it slice by slice, in multiples of so many bytes; 0: only whole */
+    int joined;        /* its operator reads the next node as well, and wants both at once */
+    /* out */
+    int keep;
+    int sliced;          /* what is not kept is lent slice by slice, so the window need not hold all of it */
+    uint64_t piece;      /* what is not kept comes in pieces of this size; 0: all at once */
+    uint64_t keep_bytes; /* of a node that is not kept whole: so much is kept all the same, see
+                            scheduler/planner/plan_pieces.h */
+    int oversize;        /* what is not kept does not fit the window either: served by the mapping */
+};
+
+struct swn_plan {
+    uint64_t window_bytes;
+    uint64_t kept_bytes;
+    uint64_t streamed_bytes; /* per pass, oversize nodes included */
+    double latency_ns;       /* predicted, steady state */
+    double compute_ns;
+};
+
+/* So much of a predicted time is noise. */
+#define SWN_PLAN_NOISE 0.03
+/* And for so much of it fewer bytes are read: they are certain. More would not pay: of plans for GPT-2 within half of
+ * its weights the one that read least of those within three percent took 5 % longer on the disk as it was measured. */
+#define SWN_PLAN_TIE 0.01
+/* Disks have slower hours than the one that was measured, in which they give this part of it. */
+#define SWN_PLAN_CAUTION 0.6
+
+/* nodes in the order they are read; the fastest plan for exactly that disk. budget: bytes for kept weights and the
+ * window together. Returns 0, -EINVAL for n == 0, or -ENOMEM. */
+int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+                  struct swn_plan *out);
+
+/* Steady-state time of one pass under what nodes[] say is kept and sliced: reads are served in order by one disk and
+ * may begin when the window has room; a node, or a slice of one, computes when it is there and its predecessor is done
+ * (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). 0 when there is no memory to find out. */
+double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window,
+                         const struct swn_disk_model *disk);
+
+/* The plan that the library makes: the best for a disk that has such an hour now and then; and in out->latency_ns how
+ * long it takes when the disk is as fast as it was measured. Errors as swn_plan_make. */
+int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+                     struct swn_plan *out);
+
+/* Which of n > 0 plans to take: of those whose time is within one percent of the least the one that reads least, then
+ * the fastest, then the one with the narrowest window. Does not depend on their order, so that a model gets the same
+ * plan however its candidates come about. */
+size_t swn_plan_choose(const struct swn_plan *plans, size_t n);
+
+/* Keeps nothing: nearly all of the budget is the window. What the kept set is measured against. As swn_plan_predict. */
+int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+                  struct swn_plan *out);
+
+/* Whether a weight that its operator can take in slices takes so much of the budget that it is worth it. */
+int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes);
+
+/* Whether it is for one that takes less of it, as the disk takes longer for the weight than its operator does: what is
+ * read whole needs a window of two such weights, or reading waits for computing. Matrices of transformers with few
+ * tokens are of this kind. Where operators take longer than the disk they gain nothing, and parts of a product are
+ * slower than the whole. Only where a pass is short of the disk. bytes_per_ns: what that gives. */
+int swn_plan_gains_by_slices(uint64_t bytes, uint64_t budget_bytes, double compute_ns, double bytes_per_ns);
+
+/* Whether a pass is: whether reading what of the weights does not fit the budget takes a good part of the time in which
+ * they are computed with, so that the disk must not wait. Else ResNet-152's last convolutions came in slices, which
+ * are slower, for nothing. total: bytes of all weights; budget: what there is for them. */
+int swn_plan_short_of_disk(uint64_t total, uint64_t budget, double compute_ns, double bytes_per_ns);
+
+/* Below this it never is. */
+#define SWN_PLAN_SLICED_LEAST ((uint64_t)512 << 10)
+
+/* The length of slices, in whole units, of a weight that is lent through such a window; two of them have to fit. */
+uint64_t swn_plan_slice(uint64_t unit, uint64_t window);
+
+/* The narrowest window that has two slices of full length; those of narrower ones are shorter. */
+#define SWN_PLAN_NARROW_WINDOW ((uint64_t)4 << 20)
+
+#endif

@@ -1,0 +1,26 @@
+/* scheduler/planner/plan_pieces.h - where a weight is cut, and which of its pieces stay, under a plan.
+ *
+ * Of a weight that its operator takes whole the head is kept, and the tail is streamed, in pieces or at once. One whose
+ * operator takes it in slices has kept and streamed ones in turns, spread evenly in groups of a few MiB: while a kept
+ * one computes the next one is read, so neither the disk nor the operator waits for long, and the window need not hold
+ * what the disk could bring during the whole head. Whatever is kept, the slices are the same, and what a plan keeps
+ * every plan with such slices that keeps more does, too; one with slices of another length, most of it.
+ *
+ * Pure functions of their arguments; offsets in bytes from the weight's start.
+ */
+#ifndef SWN_SCHEDULER_PLANNER_PLAN_PIECES_H
+#define SWN_SCHEDULER_PLANNER_PLAN_PIECES_H
+
+#include "scheduler/planner/plan.h"
+
+/* Whether the node is cut at `at`. The last piece is never smaller than the others, but up to twice as large: math
+ * libraries compute very small products in another way, and then with other bits. */
+int swn_plan_cuts(const struct swn_plan_node *node, uint64_t at);
+
+/* The first cut after `at`, or node->bytes. */
+uint64_t swn_plan_next_cut(const struct swn_plan_node *node, uint64_t at);
+
+/* Whether all of from..to is kept. `to` may be beyond the end. */
+int swn_plan_keeps(const struct swn_plan_node *node, uint64_t from, uint64_t to);
+
+#endif

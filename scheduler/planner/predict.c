@@ -1,0 +1,202 @@
+#include "scheduler/planner/predict.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((uint64_t)1 << 20)
+/* scheduler/planner/plan.c cuts what is larger, into pieces of half as much at least; two of those have to be in the
+ * window. */
+#define CUT_FROM (16 * MIB)
+#define LEAST_WINDOW (4 * MIB)
+/* Such a piece. */
+#define MOST_READ (8.0 * MIB)
+#define PAGE ((uint64_t)4096)
+/* Each takes what the one before says; after three they differ by less than measurements do. */
+#define ROUNDS 3
+
+static uint64_t always_there(const struct swn_predict *p)
+{
+    uint64_t bytes = p->other_bytes;
+    for (size_t i = 0; i < p->n; i++)
+        bytes += p->layers[i].bytes < SWN_PREDICT_STREAMED ? p->layers[i].bytes : 0;
+    return bytes;
+}
+
+uint64_t swn_predict_demand(const struct swn_predict *p)
+{
+    uint64_t bytes = p->other_bytes;
+    for (size_t i = 0; i < p->n; i++)
+        bytes += p->layers[i].bytes;
+    return bytes;
+}
+
+uint64_t swn_predict_least(const struct swn_predict *p)
+{
+    uint64_t window = LEAST_WINDOW, demand = swn_predict_demand(p);
+    for (size_t i = 0; i < p->n; i++)
+        window = p->layers[i].bytes > window ? p->layers[i].bytes : window;
+    window = window > CUT_FROM ? CUT_FROM : window;
+    uint64_t least = always_there(p) + window;
+    return least < demand ? least : demand;
+}
+
+/* 0 s per byte: no disk is that fast. */
+static double bytes_per_ns(double alpha)
+{
+    return alpha > 0 ? 1e-9 / alpha : 1e9;
+}
+
+/* Of a disk that nobody else's work keeps waiting. Else it is measured by itself, before or after what is read beside
+ * passes; a disk that was faster then, with less of the processors, was another disk, and passes will see that one
+ * (GPT-2 within 25 % was predicted to take a quarter longer than it did). */
+static double resting_alpha(const struct swn_predict *p)
+{
+    if (p->rest_alpha > 0) /* in the same seconds and the same reads */
+        return p->busy_alpha > 0 && p->busy_alpha < p->rest_alpha ? p->busy_alpha : p->rest_alpha;
+    if (!(p->busy_alpha > 0) || p->busy_alpha >= p->c.alpha)
+        return p->c.alpha;
+    /* It comes less what a read costs beside its bytes, which of small reads is most, and not known so well. */
+    return p->busy_alpha > p->c.alpha / 2 ? p->busy_alpha : p->c.alpha / 2;
+}
+
+/* What of the budget there is for weights that come and go. */
+static uint64_t for_weights(const struct swn_predict *p, uint64_t budget_bytes)
+{
+    uint64_t taken = always_there(p);
+    return budget_bytes > taken ? budget_bytes - taken : 0;
+}
+
+/* Whether a pass within that budget is short of the disk. */
+static int short_of_disk(const struct swn_predict *p, uint64_t budget_bytes)
+{
+    double ns = 0;
+    for (size_t i = 0; i < p->n; i++)
+        ns += swn_delay_of(&p->c, &p->layers[i]).ex * 1e9;
+    return swn_plan_short_of_disk(swn_predict_demand(p) - always_there(p), for_weights(p, budget_bytes), ns,
+                                  bytes_per_ns(resting_alpha(p)));
+}
+
+static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, int is_short,
+                                    double ns)
+{
+    struct swn_plan_node node = {.bytes = p->layers[i].bytes, .compute_ns = ns};
+    const struct swn_predict_more *more = p->more ? &p->more[i] : NULL;
+    if (more && (swn_plan_worth_slicing(node.bytes, budget_bytes) ||
+                 (is_short && swn_plan_gains_by_slices(node.bytes, budget_bytes, ns, bytes_per_ns(resting_alpha(p))))))
+        node.unit = more->slice_bytes;
+    if (more)
+        node.own_ns = more->own * ns;
+    return node;
+}
+
+/* Layers that never leave lend their time to the weight read before them; before the first one, to the last of the
+ * pass before. */
+static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_node *nodes)
+{
+    size_t n = 0;
+    double first = 0;
+    int is_short = short_of_disk(p, budget_bytes);
+    for (size_t i = 0; i < p->n; i++) {
+        double ns = swn_delay_of(&p->c, &p->layers[i]).ex * 1e9;
+        if (p->layers[i].bytes >= SWN_PREDICT_STREAMED)
+            nodes[n++] = node_of(p, i, budget_bytes, is_short, ns);
+        else if (n)
+            nodes[n - 1].compute_ns += ns;
+        else
+            first += ns;
+    }
+    if (n)
+        nodes[n - 1].compute_ns += first;
+    return n;
+}
+
+double swn_predict_read_s(const struct swn_layer *layers, size_t n, double beta)
+{
+    uint64_t references = 0, reads = 0;
+    for (size_t i = 0; i < n; i++) {
+        references += layers[i].depth;
+        reads += layers[i].bytes >= SWN_PREDICT_STREAMED;
+    }
+    return reads ? beta * (double)references / (double)reads : beta;
+}
+
+uint64_t swn_predict_read_bytes(const struct swn_layer *layers, size_t n)
+{
+    double sum = 0, weighted = 0;
+    for (size_t i = 0; i < n; i++) {
+        double bytes = layers[i].bytes >= SWN_PREDICT_STREAMED ? (double)layers[i].bytes : 0;
+        sum += bytes;
+        weighted += bytes * (bytes < MOST_READ ? bytes : MOST_READ);
+    }
+    uint64_t bytes = sum > 0 ? (uint64_t)(weighted / sum) : SWN_PREDICT_STREAMED;
+    return bytes / PAGE * PAGE;
+}
+
+static int predict(const struct swn_predict *p, struct swn_plan_node *nodes, size_t n, uint64_t weights, double alpha,
+                   struct swn_plan *out)
+{
+    struct swn_disk_model disk = {.bytes_per_ns = bytes_per_ns(alpha),
+                                  .read_ns = swn_predict_read_s(p->layers, p->n, p->c.beta) * 1e9,
+                                  .wait_ns = p->wait_s * 1e9};
+    /* What of that is the disk's is known. The library lends a weight by one reference, and its thread is the
+     * program's. */
+    if (p->read_s > 0) {
+        disk.read_ns = p->read_s * 1e9;
+        disk.lend_ns = (p->c.beta + p->c.eta) * 1e9;
+    }
+    return swn_plan_predict(nodes, n, weights, &disk, out);
+}
+
+/* Part of the time. */
+static double computing(const struct swn_plan *plan)
+{
+    return plan->latency_ns > plan->compute_ns ? plan->compute_ns / plan->latency_ns : 1;
+}
+
+int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_node *nodes,
+                     struct swn_plan *out)
+{
+    struct swn_plan_node *own = nodes ? NULL : calloc(p->n + 1, sizeof *own);
+    if (!nodes && !own)
+        return -ENOMEM;
+    nodes = nodes ? nodes : own;
+    size_t n = make_nodes(p, budget_bytes, nodes);
+    uint64_t weights = for_weights(p, budget_bytes);
+    double resting = resting_alpha(p), slower = p->busy_alpha > resting ? p->busy_alpha - resting : 0;
+    int rc = n ? predict(p, nodes, n, weights, resting, out) : -EINVAL;
+    double longer = 1;
+    int rounds = slower > 0 ? ROUNDS : p->contention > 0;
+    for (int round = 0; !rc && out->latency_ns > 0 && round < rounds; round++) {
+        /* The disk has the processors to itself while the program waits for it: so long, says the plan before. */
+        double alpha = resting + slower * computing(out), before = longer;
+        double busy = (double)out->streamed_bytes * alpha * 1e9 / out->latency_ns; /* part of the time */
+        longer = 1 + p->contention * (busy < 1 ? busy : 1);
+        for (size_t i = 0; i < n; i++) {
+            nodes[i].compute_ns *= longer / before;
+            nodes[i].own_ns *= longer / before;
+        }
+        rc = predict(p, nodes, n, weights, alpha, out);
+    }
+    if (!rc && !out->streamed_bytes && out->latency_ns > p->watching_s * 1e9)
+        out->latency_ns -= p->watching_s * 1e9;
+    free(own);
+    return rc ? rc : (int)n;
+}
+
+int swn_predict_curve(const struct swn_predict *p, struct swn_divide_point *curve, size_t points)
+{
+    uint64_t least = swn_predict_least(p), demand = swn_predict_demand(p);
+    if (points < 2)
+        return -EINVAL;
+    for (size_t i = 0; i < points; i++) {
+        struct swn_plan plan;
+        uint64_t budget = least + (uint64_t)((double)(demand - least) * (double)i / (double)(points - 1));
+        budget = i + 1 == points ? demand : budget;
+        int rc = swn_predict_plan(p, budget, NULL, &plan);
+        if (rc < 0)
+            return rc;
+        curve[i] = (struct swn_divide_point){budget, plan.latency_ns / 1e9};
+    }
+    return 0;
+}

@@ -1,0 +1,239 @@
+#include "scheduler/planner/simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+/* A mapping is read page by page as the kernel happens to touch it, at a fraction of what the disk gives. */
+#define MAPPING_PENALTY 16
+/* What is read is mapped at its weight's address, and its extent again when it goes: by chunks of a huge page that
+ * hold several weights 7 to 40 us per MiB (docs/decisions/0001-one-address-per-weight.md). */
+#define PUBLISH_NS_PER_BYTE (15e3 / (double)MIB)
+
+#define PASSES 4
+#define COUNTED 2 /* of the passes, from the end; before that the window fills */
+/* Sums in another order differ by less than this part of them. */
+#define ROUNDING 1e-9
+
+/* One step of a pass, or several in a row that are the same: computing with what is kept, reads, then computing. */
+struct swn_step {
+    uint64_t bytes, piece;                  /* to be read, in parts of so many; 0: nothing */
+    double read_ns, last_ns;                /* of one part, and of the last one, which may be shorter */
+    double before_ns, compute_ns, after_ns; /* what was read can go before the last one */
+    size_t times;
+    int mapped; /* read through the mapping */
+};
+
+/* What a step has of the window until it is done. */
+struct swn_held {
+    uint64_t bytes;
+    double until;
+};
+
+void swn_steps_free(struct swn_steps *s)
+{
+    free(s->step);
+    free(s->held);
+    *s = (struct swn_steps){0};
+}
+
+/* Memory for n of that size, the old if that is enough; what was in it is lost. NULL: there is none. */
+static void *reserve(void *at, size_t *room, size_t n, size_t size)
+{
+    if (n <= *room)
+        return at;
+    free(at);
+    at = malloc(n * size);
+    *room = at ? n : 0;
+    return at;
+}
+
+/* ---- the steps of a pass ---- */
+
+static double read_time(const struct swn_disk_model *d, uint64_t bytes, double saved)
+{
+    return d->read_ns + (double)bytes * (1 - saved) / d->bytes_per_ns;
+}
+
+static void set_reads(struct swn_step *step, const struct swn_disk_model *d, double saved)
+{
+    uint64_t last = step->piece != step->bytes ? step->bytes % step->piece : 0; /* most come at once: no division */
+    step->read_ns = read_time(d, step->piece, saved);
+    step->last_ns = last ? read_time(d, last, saved) : step->read_ns;
+    if (step->mapped)
+        step->read_ns = step->last_ns = (double)step->bytes / d->bytes_per_ns * MAPPING_PENALTY;
+}
+
+static double own_time(const struct swn_plan_node *node)
+{
+    return node->own_ns > 0 && node->own_ns < node->compute_ns ? node->own_ns : node->compute_ns;
+}
+
+/* Those of a node whose operator gets all of it at once. */
+static struct swn_step step_of(const struct swn_plan_node *node, const struct swn_disk_model *d)
+{
+    uint64_t tail = node->keep ? 0 : node->bytes - node->keep_bytes, piece = node->piece ? node->piece : tail;
+    double publish = node->oversize ? 0 : PUBLISH_NS_PER_BYTE;
+    struct swn_step step = {.bytes = tail,
+                            .piece = piece,
+                            .compute_ns = own_time(node) + (double)tail * publish,
+                            .after_ns = node->compute_ns - own_time(node),
+                            .times = 1,
+                            .mapped = node->oversize};
+    if (tail && !node->oversize)
+        step.compute_ns += d->lend_ns;
+    if (tail)
+        set_reads(&step, d, node->saved);
+    return step;
+}
+
+/* Those of one whose operator takes it in slices: slices of the same size, and the last one, which is up to twice as
+ * large, each of them after its share of the kept ones. Returns how many. */
+static size_t steps_of(const struct swn_plan_node *node, const struct swn_disk_model *d, struct swn_step *to)
+{
+    size_t n = 0;
+    uint64_t tail = node->bytes - node->keep_bytes, same = tail >= 2 * node->piece ? tail / node->piece - 1 : 0;
+    double each = own_time(node) / (double)node->bytes;
+    double before = each * (double)node->keep_bytes / (double)(same + 1);
+    for (int last = !same; tail && last < 2; last++) {
+        uint64_t bytes = last ? tail - same * node->piece : node->piece;
+        to[n] = (struct swn_step){.bytes = bytes,
+                                  .piece = bytes,
+                                  .before_ns = before,
+                                  .compute_ns = (each + PUBLISH_NS_PER_BYTE) * (double)bytes + d->lend_ns,
+                                  .after_ns = last ? node->compute_ns - own_time(node) : 0,
+                                  .times = last ? 1 : same};
+        set_reads(&to[n++], d, node->saved);
+    }
+    return n;
+}
+
+/* ---- the simulation ---- */
+
+struct run {
+    const struct swn_step *steps;
+    size_t count;          /* of them */
+    struct swn_held *held; /* first in, first out */
+    size_t oldest, newest;
+    uint64_t window, used;
+    double wait_ns;        /* from when a read is asked for until its bytes begin to come */
+    double disk_free, end; /* until when the disk reads what was asked for; when the step before is done */
+};
+
+/* Reads what the step needs, part by part. */
+static inline __attribute__((always_inline)) void read_step(struct run *r, const struct swn_step *step)
+{
+    double begin = r->disk_free;
+    uint64_t bytes = step->bytes, piece;
+    if (step->mapped) {
+        if (r->end > begin)
+            begin = r->end; /* nothing is read ahead for it */
+        begin += step->read_ns;
+        bytes = 0;
+    }
+    for (; bytes; bytes -= piece) {
+        piece = bytes < step->piece ? bytes : step->piece;
+        double took = bytes < step->piece ? step->last_ns : step->read_ns;
+        for (; r->used + piece > r->window && r->oldest < r->newest; r->oldest++) {
+            const struct swn_held *old = &r->held[r->oldest];
+            r->used -= old->bytes;
+            if (old->until + r->wait_ns > begin)
+                begin = old->until + r->wait_ns;
+        }
+        r->used += piece;
+        begin += took;
+    }
+    r->disk_free = begin;
+}
+
+static inline __attribute__((always_inline)) void run_step(struct run *r, const struct swn_step *step)
+{
+    r->end += step->before_ns;
+    if (step->bytes) {
+        read_step(r, step);
+        r->end = r->end > r->disk_free ? r->end : r->disk_free;
+    }
+    r->end += step->compute_ns;
+    uint64_t has = step->mapped ? 0 : step->bytes;
+    if (has)
+        r->held[r->newest++] = (struct swn_held){.bytes = has, .until = r->end};
+    r->end += step->after_ns;
+}
+
+/* So long a pass computes and reads at least. */
+static void least_times(const struct swn_step *steps, size_t count, double *compute, double *read)
+{
+    *compute = *read = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct swn_step *s = &steps[i];
+        double times = (double)s->times;
+        uint64_t parts = !s->bytes ? 0 : s->mapped || s->bytes <= s->piece ? 1 : (s->bytes + s->piece - 1) / s->piece;
+        *compute += times * (s->before_ns + s->compute_ns + s->after_ns);
+        *read += parts ? times * ((double)(parts - 1) * s->read_ns + s->last_ns) : 0;
+    }
+}
+
+/* What one pass leaves for the next is what it found: all that follow take as long. `before`: when it began. */
+static int is_steady(const struct run *r, const struct run *before)
+{
+    double later = r->end - before->end, near = ROUNDING * r->end;
+    size_t n = r->newest - r->oldest;
+    int same = r->used == before->used && n == before->newest - before->oldest &&
+               fabs(r->disk_free - before->disk_free - later) <= near;
+    for (size_t k = 0; same && k < n; k++) {
+        const struct swn_held *now = &r->held[r->oldest + k], *then = &r->held[before->oldest + k];
+        same = now->bytes == then->bytes && fabs(now->until - then->until - later) <= near;
+    }
+    return same;
+}
+
+static double simulate(struct run *r, double limit_ns)
+{
+    double first_end = 0, compute, read;
+    least_times(r->steps, r->count, &compute, &read);
+    for (int left = PASSES; left; left--) {
+        const struct run before = *r;
+        if (left == COUNTED)
+            first_end = r->end;
+        double computed = r->end + left * compute, has_read = read > 0 ? r->disk_free + left * read : 0;
+        double least = ((computed > has_read ? computed : has_read) - first_end) / COUNTED;
+        if (left <= COUNTED && least > limit_ns * (1 + ROUNDING))
+            return INFINITY;
+        for (size_t k = 0; k < r->count; k++)
+            for (size_t again = 0; again < r->steps[k].times; again++)
+                run_step(r, &r->steps[k]);
+        if (left < PASSES && left > 1 && is_steady(r, &before))
+            return r->end - before.end;
+    }
+    return (r->end - first_end) / COUNTED;
+}
+
+double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, size_t n, uint64_t window,
+                      const struct swn_disk_model *disk, double limit_ns)
+{
+    size_t reading = 0;
+    struct run run = {.window = window, .wait_ns = disk->wait_ns};
+    s->step = reserve(s->step, &s->step_room, 2 * n, sizeof *s->step);
+    if (!s->step)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        if (nodes[i].sliced)
+            run.count += steps_of(&nodes[i], disk, s->step + run.count);
+        else
+            s->step[run.count++] = step_of(&nodes[i], disk);
+        /* What reads nothing follows the step before. */
+        if (!nodes[i].sliced && run.count > 1 && !s->step[run.count - 1].bytes) {
+            const struct swn_step *own = &s->step[--run.count];
+            s->step[run.count - 1].after_ns += own->compute_ns + own->after_ns;
+        }
+    }
+    for (size_t i = 0; i < run.count; i++)
+        reading += s->step[i].bytes ? s->step[i].times : 0;
+    s->held = reserve(s->held, &s->held_room, reading * PASSES + 1, sizeof *s->held);
+    if (!s->held)
+        return 0;
+    run.steps = s->step;
+    run.held = s->held;
+    return simulate(&run, limit_ns);
+}

@@ -1,0 +1,65 @@
+/* scheduler/protocol/control.h - the status socket of one process, and how to ask it.
+ *
+ * <directory>/<pid>.sock, where the directory is $XDG_RUNTIME_DIR/swapnet, else /run/swapnet; never below /tmp. One
+ * request per connection: a JSON object on one line, at most SWN_CONTROL_MAX_BYTES with its newline, within
+ * SWN_CONTROL_TIMEOUT_MS. {"op":"status"} is answered by the statistics document on one line, {"op":"set"} with
+ * "budget" (bytes), "urgency" or both by what became of it, everything else by {"schema":1,"error":"..."}. Of a set
+ * that is refused nothing is done. Only the owner of the process and root are served. Clients are served one after the
+ * other and none holds the thread longer than the timeout.
+ */
+#ifndef SWN_SCHEDULER_PROTOCOL_CONTROL_H
+#define SWN_SCHEDULER_PROTOCOL_CONTROL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "scheduler/protocol/stats.h"
+
+#define SWN_CONTROL_MAX_BYTES 65536
+#define SWN_CONTROL_TIMEOUT_MS 1000
+
+/* In the same directories: where swapnetd listens. */
+#define SWN_DAEMON_SOCKET "swapnetd.sock"
+
+struct swn_control;
+
+struct swn_control_opts {
+    /* Called on the control thread for every status request; must not block. */
+    void (*fill)(void *user, struct swn_stats *out);
+    /* For set, on the same thread: has is SWN_HAS_BUDGET, SWN_HAS_URGENCY or both (scheduler/protocol/wire.h). The
+     * answer, one line of JSON for free(), within half the timeout; NULL: out of memory. NULL: nothing can be set. */
+    char *(*set)(void *user, unsigned has, uint64_t budget, double urgency);
+    void *user;
+    const char *runtime_dir; /* in place of $XDG_RUNTIME_DIR; NULL: the environment's. Borrowed for the call. */
+};
+
+/* Makes the directory (0700, below XDG_RUNTIME_DIR) where it is missing, takes over a dead predecessor's socket file,
+ * starts the thread through swn_thread_start, with all signals blocked. 0, or -errno: the caller goes on without a
+ * socket. -ELOOP: the directory is a symbolic link; -EPERM: somebody else's, or writable by others; -EADDRINUSE: the
+ * name is in use by something that lives; -ENOENT: no runtime directory. */
+int swn_control_start(struct swn_control **out, const struct swn_control_opts *opts);
+
+/* Where the socket is; valid until stop. */
+const char *swn_control_path(const struct swn_control *c);
+
+/* Removes the socket file, ends the thread, frees. Not from within fill. NULL: nothing. */
+void swn_control_stop(struct swn_control *c);
+
+/* In a forked child, where the thread does not exist: closes the descriptors and frees; the parent's socket file stays.
+ * NULL: nothing. */
+void swn_control_abandon(struct swn_control *c);
+
+/* The directories in which sockets may lie: number `index` (0, 1) into buf. 0, -ENOENT when there is none of that
+ * number, -ENAMETOOLONG. */
+int swn_control_directory(unsigned index, char *buf, size_t size);
+
+/* Client: sends {"op":op}, waits SWN_CONTROL_TIMEOUT_MS for the answer. 0 and *json_out, one line without its newline
+ * that the caller frees; or -errno: -ECONNREFUSED or -ENOENT where no process listens, -ETIMEDOUT, -EMSGSIZE, -EPROTO
+ * for an answer that is no line. The answer is not checked further. */
+int swn_control_query(const char *socket_path, const char *op, char **json_out);
+/* The same for a whole request, without its newline, and for answers of up to `most` bytes. *uid: the server's user;
+ * NULL: not wanted. */
+int swn_control_ask(const char *socket_path, const char *request, size_t most, uid_t *uid, char **json_out);
+
+#endif

@@ -1,0 +1,74 @@
+/* scheduler/protocol/verify_log.h - what two runs of a program computed, as SWAPNET_VERIFY recorded it, and where they
+ * differ.
+ *
+ * A run leaves a directory with a file per process; its name begins with when it was made, so that sorted names are in
+ * the order of their first results. A file is a head of SWN_RESULTS_HEAD bytes
+ *
+ *     swapnet-results 1 peak BYTES cut 0|1 budget BYTES pid PID name NAME
+ *
+ * (filled up with spaces, ended by a newline), then a line per result
+ *
+ *     THREAD HASH OPERATOR TYPE[SIZE,...]
+ *
+ * then zeros. THREAD is the number of the thread in its process, HASH 16 hexadecimal digits of the elements' bytes, or
+ * SWN_RESULTS_UNSEEN for bytes that could not be looked at.
+ *
+ * Not thread-safe; for programs.
+ */
+#ifndef SWN_SCHEDULER_PROTOCOL_VERIFY_LOG_H
+#define SWN_SCHEDULER_PROTOCOL_VERIFY_LOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/errmsg.h"
+
+#define SWN_RESULTS_HEAD 256
+#define SWN_RESULTS_MAGIC "swapnet-results 1"
+#define SWN_RESULTS_UNSEEN "----------------"
+
+/* What one thread of one process computed, in its order. */
+struct swn_results_stream {
+    unsigned file, thread;
+    uint64_t *keys; /* of each result: bytes, operator, type and shape in one number */
+    size_t count, room;
+};
+
+struct swn_results {
+    char **files; /* their paths, by when they began */
+    size_t file_count;
+    struct swn_results_stream *streams; /* by file, then thread */
+    size_t stream_count;
+    size_t total, unseen;  /* results; of these, such as could not be looked at */
+    uint64_t peak_bytes;   /* of tensors, in the process that had most; 0: not known */
+    uint64_t budget_bytes; /* that swapnet began with; 0: it was not there */
+    int cut;               /* a disk was full: some results are missing */
+};
+
+/* 0 and *out, to be freed; or -errno and why[]. A file that is no record is -EINVAL. */
+int swn_results_read(struct swn_results *out, const char *dir, char why[SWN_WHY]);
+void swn_results_free(struct swn_results *r);
+
+enum swn_results_verdict {
+    SWN_RESULTS_SAME,
+    SWN_RESULTS_OTHER_ORDER, /* each result as often as in the other run, by other threads or at another time */
+    SWN_RESULTS_DIFFERENT,
+};
+
+struct swn_results_difference {
+    size_t missing; /* results of `a` that `b` has not */
+    size_t added;   /* results of `b` that `a` has not */
+    /* The first one: streams of a and b, or -1 where there is none to compare with, and the place in both. */
+    long stream[2];
+    size_t place;
+    size_t streams_left; /* of `a`, that have none like them in `b` */
+};
+
+/* Threads of one run that computed what a thread of the other did are as they should be, whatever their numbers. *d is
+ * set unless it is SAME. -ENOMEM. */
+int swn_results_compare(const struct swn_results *a, const struct swn_results *b, struct swn_results_difference *d);
+
+/* "aten::addmm float[1,1000]" of a result; "nothing" behind the last. Returns buf. */
+char *swn_results_describe(const struct swn_results *r, long stream, size_t place, char *buf, size_t size);
+
+#endif

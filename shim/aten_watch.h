@@ -1,7 +1,0 @@
-// Every result of every outermost operator, for `swapnetctl verify`.
-#pragma once
-
-#include "swn_aten.h"
-
-// swn_half.watch.
-const char *swn_watch_begin(void (*result)(const char *op, const swn_result *result));

@@ -1,0 +1,247 @@
+/* c10::alloc_cpu and c10::free_cpu, PyTorch's one way to CPU memory for tensors, and the start of everything.
+ *
+ * The first call proves that libc10 is in this process. In every other process this file does nothing at all. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "skeleton/core/reentry.h"
+#include "blocks/memory/arena.h"
+#include "skeleton/budget/daemon_client.h"
+#include "skeleton/budget/daemon_connect.h"
+#include "skeleton/core/engine.h"
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/budget/memory_governor.h"
+#include "shim/hooks/hooks.h"
+#include "shim/hooks/openmp.h"
+#include "skeleton/observe/result_log.h"
+
+/* The linkage names of the two C++ functions; both take and return plain words, so C can stand in for them. */
+void *swn_hook_alloc_cpu(size_t n) __asm__("_ZN3c109alloc_cpuEm") __attribute__((visibility("default")));
+void swn_hook_free_cpu(void *p) __asm__("_ZN3c108free_cpuEPv") __attribute__((visibility("default")));
+
+static void *(*real_alloc)(size_t);
+static void (*real_free)(void *);
+static const struct swn_half *half;
+static void *half_lib;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic int counting; /* the engine is off, and `swapnetctl verify` wants to know what the program takes */
+/* Small tensors are malloc's, whose free() and malloc_usable_size() need it to be: PyTorch's own need not (AArch64's
+ * wheels bring mimalloc from 2.10 on). They are PyTorch's, which this then says, where there is nothing for us to do.
+ */
+static _Atomic int theirs;
+
+static int find_c10(struct dl_phdr_info *info, size_t size, void *out)
+{
+    (void)size;
+    const char *base = strrchr(info->dlpi_name, '/');
+    if (!base || strncmp(base, "/libc10.so", 10))
+        return 0;
+    snprintf(out, PATH_MAX, "%s", info->dlpi_name);
+    return 1;
+}
+
+/* "1.13" from a library called libc10.so.1.13, else from the version.py of the wheel it lies in. */
+static int torch_version(const char *c10, char *version, size_t size)
+{
+    const char *suffix = strstr(strrchr(c10, '/'), ".so.");
+    unsigned major, minor;
+    if (suffix && sscanf(suffix, ".so.%u.%u", &major, &minor) == 2)
+        return snprintf(version, size, "%u.%u", major, minor), 1;
+    char path[PATH_MAX], line[256];
+    int dir = (int)(strrchr(c10, '/') - c10);
+    snprintf(path, sizeof path, "%.*s/../version.py", dir, c10);
+    FILE *f = fopen(path, "re");
+    int found = 0;
+    while (f && !found && fgets(line, sizeof line, f))
+        found = sscanf(line, "__version__ = '%u.%u", &major, &minor) == 2 ||
+                sscanf(line, "__version__ = \"%u.%u", &major, &minor) == 2;
+    if (f)
+        fclose(f);
+    if (found)
+        snprintf(version, size, "%u.%u", major, minor);
+    return found;
+}
+
+static const struct swn_half *load_half(const char *c10, char *why, size_t why_size)
+{
+    char version[32], path[2 * PATH_MAX];
+    Dl_info self;
+    if (!torch_version(c10, version, sizeof version)) {
+        snprintf(why, why_size, "cannot tell which PyTorch %s belongs to", c10);
+        return NULL;
+    }
+    if (!dladdr((void *)(uintptr_t)swn_hook_alloc_cpu, &self) || !strrchr(self.dli_fname, '/')) {
+        snprintf(why, why_size, "cannot find its own directory");
+        return NULL;
+    }
+    snprintf(path, sizeof path, "%.*s/swapnet/aten-%s.so", (int)(strrchr(self.dli_fname, '/') - self.dli_fname),
+             self.dli_fname, version);
+    if (access(path, R_OK)) {
+        snprintf(why, why_size, "not built for PyTorch %s (no %s); build swapnet with that PyTorch in SWAPNET_PYTHONS",
+                 version, path);
+        return NULL;
+    }
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const struct swn_half *h = lib ? dlsym(lib, "swn_aten_half") : NULL;
+    if (!h || h->abi != SWN_ATEN_ABI) {
+        snprintf(why, why_size, "cannot use %s: %s", path, lib ? "it belongs to another swapnet" : dlerror());
+        return NULL;
+    }
+    half_lib = lib;
+    return h;
+}
+
+static const char *watch(const struct swn_config *config)
+{
+    const char *refused = half->watch(swn_verify_result);
+    if (!refused)
+        swn_verify_start(config->verify_dir, swn_engine_running() ? swn_engine_one.goal_bytes : 0);
+    return refused;
+}
+
+/* With SWAPNET=0 nothing happens, except that `swapnetctl verify` records what operators compute. */
+static void start_plain(const struct swn_config *config, const char *c10)
+{
+    char why[2 * PATH_MAX + 512] = "";
+    struct swn_host host = {.abi = SWN_ATEN_ABI};
+    const char *refused = why;
+    if (config->verify_dir[0] && (half = load_half(c10, why, sizeof why)))
+        refused = half->attach(&host);
+    if (half && !refused)
+        refused = watch(config);
+    if (refused && refused[0])
+        swn_say("cannot record what operators compute: %s", refused);
+    counting = !refused;
+}
+
+static void start(void)
+{
+    static struct swn_config config;
+    char c10[PATH_MAX] = "", why[2 * PATH_MAX + 512] = "";
+    swn_reentry_depth++;
+    dl_iterate_phdr(find_c10, c10);
+    void *lib = c10[0] ? dlopen(c10, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (lib) {
+        *(void **)&real_alloc = dlsym(lib, "_ZN3c109alloc_cpuEm");
+        *(void **)&real_free = dlsym(lib, "_ZN3c108free_cpuEPv");
+    }
+    int err = getauxval(AT_SECURE) ? 1 : swn_config_load(&config, environ);
+    for (char *line = config.warnings, *end; !err && (end = strchr(line, '\n')); line = end + 1)
+        swn_say("%.*s", (int)(end - line), line);
+    if (err < 0)
+        snprintf(why, sizeof why, "%s", config.error);
+    if (err > 0 && !getauxval(AT_SECURE))
+        start_plain(&config, c10);
+    if (!err)
+        swn_follower_first(&config);
+    if (!err && swn_dial_find(&config)) {
+        snprintf(why, sizeof why, "%s", swn_config_no_budget());
+        err = -EINVAL;
+    }
+    if (!err && !(half = load_half(c10, why, sizeof why)))
+        err = -ENOENT;
+    if (!err)
+        swn_openmp_look(half_lib);
+    if (!err)
+        err = swn_engine_start(&config, why, sizeof why);
+    if (!err) {
+        struct swn_host host;
+        swn_engine_host(&host);
+        const char *refused = half->attach(&host);
+        if (refused) {
+            snprintf(why, sizeof why, "%s", refused);
+            swn_engine_one.running = 0;
+            err = -ENOTSUP;
+        } else {
+            swn_engine_set_half(half);
+            swn_hooks_fork_install();
+            swn_hooks_signals_install();
+            swn_client_start(&config);
+            swn_follower_start(&config);
+        }
+        if (!refused && config.verify_dir[0] && (refused = watch(&config)))
+            swn_say("cannot record what operators compute: %s", refused);
+        else if (!refused && host.device_type && (refused = half->enable_device()))
+            swn_say("cannot stand before PyTorch's copies to the device: %s; they are made", refused);
+    }
+    if (err < 0)
+        swn_say("off: %s", why);
+    /* Whatever attach() may have left behind is malloc's, and so is the rest then. */
+    theirs = !swn_engine_running() && !counting && real_alloc && real_free && !atomic_load(&swn_engine_one.small_bytes);
+    if (!err && config.verbose)
+        swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)swn_engine_one.goal_bytes,
+                config.store_dir, swn_config_fetch_name(config.fetch), half->version);
+    swn_reentry_depth--;
+}
+
+static void count(long long bytes)
+{
+    if (counting)
+        swn_verify_memory(bytes);
+    else
+        swn_engine_count_small(bytes);
+}
+
+static void *ordinary_alloc(size_t n)
+{
+    if (theirs)
+        return real_alloc(n);
+    void *p = NULL;
+    if (n && posix_memalign(&p, 64, n)) {
+        void *other = real_alloc ? real_alloc(n) : NULL; /* it fails too, and throws PyTorch's own error */
+        if (!other || !half)
+            return other;
+        real_free(other);
+        half->raise_oom(n);
+    }
+    if (p)
+        count((long long)malloc_usable_size(p));
+    return p;
+}
+
+void *swn_hook_alloc_cpu(size_t n)
+{
+    if (!swn_reentry_depth)
+        pthread_once(&once, start);
+    if (!swn_engine_running())
+        return ordinary_alloc(n);
+    if (n < SWN_GRANULE) {
+        swn_reentry_guard(swn_engine_install_hook);
+        return ordinary_alloc(n);
+    }
+    int strict;
+    void *p = swn_trial_alloc(n);
+    if (p)
+        return p;
+    p = swn_engine_alloc(n, &strict);
+    if (strict && half)
+        half->raise_oom(n);
+    swn_engine_settle();
+    return p ? p : ordinary_alloc(n);
+}
+
+void swn_hook_free_cpu(void *p)
+{
+    if (!p || swn_engine_free(p) || swn_trial_free(p))
+        return;
+    if (theirs) {
+        real_free(p);
+        return;
+    }
+    count(-(long long)malloc_usable_size(p));
+    free(p);
+}
+
+__attribute__((destructor)) static void at_exit(void)
+{
+    swn_engine_exit();
+}

@@ -1,0 +1,78 @@
+/* close, close_range and closefrom: whoever turns into a daemon closes what it did not open, and its next files get the
+ * numbers. Ours stay open, unseen: a look before each use (base/fd_registry.h) would still leave a moment in which a
+ * thread of ours writes weights into the program's file. They are closed by exec, as all of ours are.
+ *
+ * These run in every process, in signal handlers and between vfork and exec: nothing here takes a lock or allocates.
+ * dup2 onto a number of ours, system calls that go past the C library, and closefrom where there is no close_range
+ * (before Linux 5.9, or forbidden) are left to the look before each use. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd_registry.h"
+#include "shim/hooks/next_symbol.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range 436 /* one number on all architectures, for headers before 5.9 */
+#endif
+#define UNSHARE 2U /* CLOSE_RANGE_UNSHARE */
+#define CLOEXEC 4U /* CLOSE_RANGE_CLOEXEC */
+#define EXPORT __attribute__((visibility("default")))
+
+static int (*next_close)(int);
+static void (*next_closefrom)(int);
+
+/* Looked up before main: a forked child whose parent held the loader's lock could wait for it for ever. */
+__attribute__((constructor)) static void look_up(void)
+{
+    static void *cache[2];
+    next_close = (int (*)(int))swn_real_lookup("close", &cache[0]);
+    next_closefrom = (void (*)(int))swn_real_lookup("closefrom", &cache[1]);
+}
+
+/* 0, as whoever has seen the number in /proc/self/fd expects. */
+EXPORT int close(int fd)
+{
+    if (swn_own_first(fd, fd) >= 0)
+        return 0;
+    return next_close ? next_close(fd) : (int)syscall(SYS_close, fd);
+}
+
+static int close_numbers(unsigned first, unsigned last, unsigned flags)
+{
+    return (int)syscall(SYS_close_range, first, last, flags);
+}
+
+static int close_others(unsigned first, unsigned last, unsigned flags)
+{
+    if (flags && close_numbers(UINT_MAX, UINT_MAX, flags)) /* nothing, but in a table of the caller's own from now on */
+        return -1;
+    while (first <= last && first <= INT_MAX) {
+        int ours = swn_own_first((int)first, last > INT_MAX ? INT_MAX : (int)last);
+        if (ours < 0)
+            break;
+        if ((unsigned)ours > first && close_numbers(first, (unsigned)ours - 1, 0))
+            return -1;
+        first = (unsigned)ours + 1;
+    }
+    return first > last ? 0 : close_numbers(first, last, 0);
+}
+
+EXPORT int close_range(unsigned first, unsigned last, int flags)
+{
+    /* Ours are close-on-exec in any case; what the kernel would refuse, it may refuse. */
+    if ((unsigned)flags & ~UNSHARE || first > last)
+        return close_numbers(first, last, (unsigned)flags);
+    return close_others(first, last, (unsigned)flags);
+}
+
+EXPORT void closefrom(int first)
+{
+    int saved = errno;
+    if (close_others(first < 0 ? 0 : (unsigned)first, UINT_MAX, 0) && next_closefrom)
+        next_closefrom(first); /* no such call here: before Linux 5.9 */
+    errno = saved;
+}

@@ -1,0 +1,21 @@
+/* fork. The child's engine sleeps until the child computes; its weights read right at once (see swn_residency_child).
+ * vfork and posix_spawn share our memory until they exec and need nothing. */
+#include <pthread.h>
+
+#include "skeleton/core/program_threads.h"
+#include "skeleton/core/engine.h"
+#include "skeleton/core/engine_internal.h"
+#include "shim/hooks/hooks.h"
+
+void swn_threads_fork_child(void);
+
+static void child(void)
+{
+    swn_threads_fork_child();
+    swn_engine_postfork_child();
+}
+
+void swn_hooks_fork_install(void)
+{
+    pthread_atfork(swn_engine_prefork, swn_engine_postfork_parent, child);
+}

@@ -1,0 +1,88 @@
+/* mmap and munmap, for files that PyTorch maps to take tensors from. Everything else passes straight through: by system
+ * call, because these are called from inside allocators, where looking up the next definition could call back. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "skeleton/core/engine.h"
+#include "skeleton/load/mapped_file.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+static uintptr_t torch_lo, torch_hi; /* libtorch_cpu's addresses */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int find_torch(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    (void)size, (void)unused;
+    if (!strstr(info->dlpi_name, "libtorch_cpu"))
+        return 0;
+    torch_lo = UINTPTR_MAX;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        uintptr_t lo = info->dlpi_addr + p->p_vaddr;
+        if (p->p_type != PT_LOAD)
+            continue;
+        torch_lo = lo < torch_lo ? lo : torch_lo;
+        torch_hi = lo + p->p_memsz > torch_hi ? lo + p->p_memsz : torch_hi;
+    }
+    return 1;
+}
+
+static void look_for_torch(void)
+{
+    dl_iterate_phdr(find_torch, NULL);
+}
+
+static int torch_maps_tensors(const void *caller, int prot, int flags, int fd)
+{
+    if (fd < 0 || prot != (PROT_READ | PROT_WRITE) ||
+        (flags & (MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS)) != MAP_PRIVATE || !swn_engine_running())
+        return 0;
+    pthread_once(&once, look_for_torch);
+    return (uintptr_t)caller >= torch_lo && (uintptr_t)caller < torch_hi;
+}
+
+/* safetensors maps a file once for its header, before PyTorch maps it for the tensors: reading around that header, the
+ * kernel took 8 MiB of weights. */
+static int looks_at_a_file(int prot, int flags, int fd, off_t off)
+{
+    return fd >= 0 && !off && prot == PROT_READ && (flags & (MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS)) == MAP_PRIVATE;
+}
+
+static void *map(void *addr, size_t len, int prot, int flags, int fd, off_t off, const void *caller)
+{
+    if (looks_at_a_file(prot, flags, fd, off)) {
+        int saved = errno;
+        swn_guest_looking(len, fd);
+        errno = saved;
+    }
+    void *at = (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, off);
+    if (at != MAP_FAILED && torch_maps_tensors(caller, prot, flags, fd)) {
+        int saved = errno;
+        swn_guest_mapped(at, len, fd, off);
+        errno = saved;
+    }
+    return at;
+}
+
+EXPORT void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
+{
+    return map(addr, len, prot, flags, fd, off, __builtin_return_address(0));
+}
+
+EXPORT void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t off)
+{
+    return map(addr, len, prot, flags, fd, off, __builtin_return_address(0));
+}
+
+EXPORT int munmap(void *addr, size_t len)
+{
+    swn_guest_unmapping(addr, len);
+    return (int)syscall(SYS_munmap, addr, len);
+}

@@ -1,0 +1,124 @@
+/* System calls that write into tensors. While a range is on its way out it is read-only, and the kernel would answer
+ * EFAULT where a store would only wait: the range is pinned for the call. For any other buffer each hook is one
+ * comparison. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "skeleton/core/reentry.h"
+#include "skeleton/core/engine.h"
+#include "shim/hooks/hooks.h"
+#include "skeleton/load/load.h"
+#include "shim/hooks/next_symbol.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* A read that loads a checkpoint may have been registered instead (skeleton/load/load.h); then the position moves on as
+ * if it had been made. */
+static ssize_t load_at(int fd, void *buf, size_t n, off_t off)
+{
+    ssize_t got = swn_load_read(fd, buf, n, off);
+    if (got >= 0)
+        swn_engine_settle();
+    return got;
+}
+
+static ssize_t load_here(int fd, void *buf, size_t n)
+{
+    off_t off = lseek(fd, 0, SEEK_CUR);
+    ssize_t got = off < 0 ? -1 : load_at(fd, buf, n, off);
+    if (got >= 0)
+        lseek(fd, off + got, SEEK_SET);
+    return got;
+}
+
+/* In items. */
+static ssize_t load_stream(FILE *f, void *buf, size_t size, size_t n)
+{
+    off_t off = size ? ftello(f) : -1;
+    ssize_t got = off < 0 ? -1 : load_at(fileno(f), buf, size * n, off);
+    if (got >= 0)
+        fseeko(f, off + got, SEEK_SET);
+    return got >= 0 ? got / (ssize_t)size : -1;
+}
+
+/* name, result, parameters, arguments, buffer, length, what may stand for it */
+#define RECEIVER(result, name, params, args, buffer, length, load)                                                     \
+    typedef result(*name##_fn) params;                                                                                 \
+    SWN_REAL(name, name##_fn)                                                                                          \
+    EXPORT result name params                                                                                          \
+    {                                                                                                                  \
+        if (!swn_engine_owns((uintptr_t)(buffer)))                                                                     \
+            return real_##name() args;                                                                                 \
+        int before = errno;                                                                                            \
+        ssize_t loaded = load;                                                                                         \
+        errno = before;                                                                                                \
+        if (loaded >= 0)                                                                                               \
+            return (result)loaded;                                                                                     \
+        const void *pinned = (buffer);                                                                                 \
+        size_t bytes = (length);                                                                                       \
+        swn_engine_pin(pinned, bytes);                                                                                 \
+        result got = real_##name() args;                                                                               \
+        int saved = errno;                                                                                             \
+        swn_engine_unpin(pinned, bytes);                                                                               \
+        errno = saved;                                                                                                 \
+        return got;                                                                                                    \
+    }
+
+RECEIVER(ssize_t, read, (int fd, void *buf, size_t n), (fd, buf, n), buf, n, load_here(fd, buf, n))
+RECEIVER(ssize_t, pread, (int fd, void *buf, size_t n, off_t off), (fd, buf, n, off), buf, n, load_at(fd, buf, n, off))
+RECEIVER(ssize_t, pread64, (int fd, void *buf, size_t n, off64_t off), (fd, buf, n, off), buf, n,
+         load_at(fd, buf, n, off))
+RECEIVER(ssize_t, recv, (int fd, void *buf, size_t n, int flags), (fd, buf, n, flags), buf, n, -1)
+RECEIVER(size_t, fread, (void *restrict buf, size_t size, size_t n, FILE *restrict f), (buf, size, n, f), buf, size *n,
+         load_stream(f, buf, size, n))
+
+typedef ssize_t (*recvfrom_fn)(int, void *restrict, size_t, int, struct sockaddr *restrict, socklen_t *restrict);
+SWN_REAL(recvfrom, recvfrom_fn)
+EXPORT ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags, struct sockaddr *restrict from,
+                        socklen_t *restrict len)
+{
+    int ours = swn_engine_owns((uintptr_t)buf);
+    if (ours)
+        swn_engine_pin(buf, n);
+    ssize_t got = real_recvfrom()(fd, buf, n, flags, from, len);
+    int saved = errno;
+    if (ours)
+        swn_engine_unpin(buf, n);
+    errno = saved;
+    return got;
+}
+
+static int pin_all(const struct iovec *v, int count, void (*how)(const void *, size_t))
+{
+    int any = 0;
+    for (int i = 0; i < count; i++)
+        if (swn_engine_owns((uintptr_t)v[i].iov_base)) {
+            how(v[i].iov_base, v[i].iov_len);
+            any = 1;
+        }
+    return any;
+}
+
+/* Scattered reads. The vector may be changed by another thread only if the program is wrong anyway. */
+#define SCATTER(name, params, args, vector, count)                                                                     \
+    typedef ssize_t(*name##_fn) params;                                                                                \
+    SWN_REAL(name, name##_fn)                                                                                          \
+    EXPORT ssize_t name params                                                                                         \
+    {                                                                                                                  \
+        int ours = swn_engine_running() && pin_all(vector, count, swn_engine_pin);                                     \
+        ssize_t got = real_##name() args;                                                                              \
+        int saved = errno;                                                                                             \
+        if (ours)                                                                                                      \
+            pin_all(vector, count, swn_engine_unpin);                                                                  \
+        errno = saved;                                                                                                 \
+        return got;                                                                                                    \
+    }
+
+SCATTER(readv, (int fd, const struct iovec *v, int n), (fd, v, n), v, n)
+SCATTER(preadv, (int fd, const struct iovec *v, int n, off_t off), (fd, v, n, off), v, n)
+SCATTER(preadv64, (int fd, const struct iovec *v, int n, off64_t off), (fd, v, n, off), v, n)
+SCATTER(recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags), m->msg_iov, (int)m->msg_iovlen)

@@ -1,0 +1,157 @@
+/* Calls that leave pages of the program's with the kernel: into a pipe, a socket's queue, a disk's. Tensors come home
+ * first, since these pages must not get other bytes (skeleton/core/kernel_holds.h). For any other buffer each hook is a
+ * few comparisons. What is not seen: an io_uring of the program's, which needs no call.
+ *
+ * Programs call some of these in signal handlers and after vfork, and libraries in their constructors: what comes next
+ * is looked up in ours, and before that the kernel is asked. */
+#define _GNU_SOURCE
+#include <aio.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/aio_abi.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "skeleton/core/kernel_holds.h"
+#include "base/fd_registry.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* 0: it may be given. Else errno says why not. */
+static int give(const void *p, size_t bytes)
+{
+    if (!swn_kernel_holds_ours(p, bytes))
+        return 0;
+    int before = errno, err = swn_kernel_holds(p, bytes);
+    errno = err ? ENOMEM : before;
+    return err;
+}
+
+/* The kernel refuses longer vectors. */
+static int give_all(const struct iovec *v, size_t n)
+{
+    int err = 0;
+    for (size_t i = 0; v && i < n && n <= IOV_MAX && !err; i++)
+        err = give(v[i].iov_base, v[i].iov_len);
+    return err;
+}
+
+static int ours(const struct iovec *v, size_t n)
+{
+    for (size_t i = 0; v && i < n && n <= IOV_MAX; i++)
+        if (swn_kernel_holds_ours(v[i].iov_base, v[i].iov_len))
+            return 1;
+    return 0;
+}
+
+/* Of our own files: a range that is written there knows that it leaves. */
+static int is_direct(int fd)
+{
+    int before = errno, flags = fcntl(fd, F_GETFL);
+    int direct = flags >= 0 && flags & O_DIRECT && swn_own_first(fd, fd) != fd;
+    errno = before;
+    return direct;
+}
+
+/* name, result, parameters, arguments, the system call for it, what has to be done before: 0, or errno is set */
+#define GIVER(name, result, params, args, raw, before)                                                                 \
+    typedef result(*name##_fn) params;                                                                                 \
+    static name##_fn real_##name;                                                                                      \
+    EXPORT result name params                                                                                          \
+    {                                                                                                                  \
+        if (before)                                                                                                    \
+            return -1;                                                                                                 \
+        return real_##name ? real_##name args : (result)syscall raw;                                                   \
+    }
+
+/* A pipe. Of its reading end the bytes are stored there at once, which what is home allows as well. */
+GIVER(vmsplice, ssize_t, (int fd, const struct iovec *v, size_t n, unsigned flags), (fd, v, n, flags),
+      (SYS_vmsplice, fd, v, n, flags), give_all(v, n))
+
+/* A socket's queue. */
+GIVER(send, ssize_t, (int fd, const void *p, size_t n, int flags), (fd, p, n, flags),
+      (SYS_sendto, fd, p, n, flags, NULL, 0), (flags & MSG_ZEROCOPY) && give(p, n))
+GIVER(sendto, ssize_t, (int fd, const void *p, size_t n, int flags, const struct sockaddr *to, socklen_t len),
+      (fd, p, n, flags, to, len), (SYS_sendto, fd, p, n, flags, to, len), (flags & MSG_ZEROCOPY) && give(p, n))
+GIVER(sendmsg, ssize_t, (int fd, const struct msghdr *m, int flags), (fd, m, flags), (SYS_sendmsg, fd, m, flags),
+      (flags & MSG_ZEROCOPY) && give_all(m->msg_iov, m->msg_iovlen))
+
+static int give_messages(const struct mmsghdr *m, unsigned n)
+{
+    int err = 0;
+    for (unsigned i = 0; i < n && !err; i++)
+        err = give_all(m[i].msg_hdr.msg_iov, m[i].msg_hdr.msg_iovlen);
+    return err;
+}
+GIVER(sendmmsg, int, (int fd, struct mmsghdr *m, unsigned n, int flags), (fd, m, n, flags),
+      (SYS_sendmmsg, fd, m, n, flags), (flags & MSG_ZEROCOPY) && give_messages(m, n))
+
+/* A disk that reads the pages itself while the call waits: another thread's operators go on meanwhile. */
+#define DIRECT(fd, p, n) (swn_kernel_holds_ours(p, n) && is_direct(fd) && give(p, n))
+#define DIRECT_ALL(fd, v, n) (ours(v, (size_t)(n)) && is_direct(fd) && give_all(v, (size_t)(n)))
+GIVER(write, ssize_t, (int fd, const void *p, size_t n), (fd, p, n), (SYS_write, fd, p, n), DIRECT(fd, p, n))
+GIVER(pwrite, ssize_t, (int fd, const void *p, size_t n, off_t off), (fd, p, n, off), (SYS_pwrite64, fd, p, n, off),
+      DIRECT(fd, p, n))
+GIVER(pwrite64, ssize_t, (int fd, const void *p, size_t n, off64_t off), (fd, p, n, off), (SYS_pwrite64, fd, p, n, off),
+      DIRECT(fd, p, n))
+GIVER(writev, ssize_t, (int fd, const struct iovec *v, int n), (fd, v, n), (SYS_writev, fd, v, n), DIRECT_ALL(fd, v, n))
+GIVER(pwritev, ssize_t, (int fd, const struct iovec *v, int n, off_t off), (fd, v, n, off),
+      (SYS_pwritev, fd, v, n, off, 0), DIRECT_ALL(fd, v, n))
+GIVER(pwritev64, ssize_t, (int fd, const struct iovec *v, int n, off64_t off), (fd, v, n, off),
+      (SYS_pwritev, fd, v, n, off, 0), DIRECT_ALL(fd, v, n))
+GIVER(pwritev2, ssize_t, (int fd, const struct iovec *v, int n, off_t off, int flags), (fd, v, n, off, flags),
+      (SYS_pwritev2, fd, v, n, off, 0, flags), DIRECT_ALL(fd, v, n))
+GIVER(pwritev64v2, ssize_t, (int fd, const struct iovec *v, int n, off64_t off, int flags), (fd, v, n, off, flags),
+      (SYS_pwritev2, fd, v, n, off, 0, flags), DIRECT_ALL(fd, v, n))
+
+/* The kernel's own queue of reads and writes. libaio is a system call and no more, and says errors in its result. */
+EXPORT int io_submit(aio_context_t ctx, long n, struct iocb **iocbs);
+
+EXPORT int io_submit(aio_context_t ctx, long n, struct iocb **iocbs)
+{
+    int err = 0, before = errno;
+    for (long i = 0; i < n && !err; i++) {
+        const struct iocb *cb = iocbs[i];
+        void *p = (void *)(uintptr_t)cb->aio_buf;
+        if (cb->aio_lio_opcode == IOCB_CMD_PREAD || cb->aio_lio_opcode == IOCB_CMD_PWRITE)
+            err = give(p, cb->aio_nbytes);
+        else if (cb->aio_lio_opcode == IOCB_CMD_PREADV || cb->aio_lio_opcode == IOCB_CMD_PWRITEV)
+            err = give_all(p, cb->aio_nbytes);
+    }
+    long done = err ? -ENOMEM : syscall(SYS_io_submit, ctx, n, iocbs);
+    if (!err && done < 0)
+        done = -errno;
+    errno = before;
+    return (int)done;
+}
+
+/* Another thread of the C library's reads and writes, by calls that nobody can stand before. */
+#define QUEUED(name, params, args, before)                                                                             \
+    typedef int(*name##_fn) params;                                                                                    \
+    EXPORT int name params                                                                                             \
+    {                                                                                                                  \
+        name##_fn real = (name##_fn)dlsym(RTLD_NEXT, #name);                                                           \
+        if (before)                                                                                                    \
+            return -1;                                                                                                 \
+        if (!real)                                                                                                     \
+            errno = ENOSYS;                                                                                            \
+        return real ? real args : -1;                                                                                  \
+    }
+
+QUEUED(aio_read, (struct aiocb * cb), (cb), give((const void *)(uintptr_t)cb->aio_buf, cb->aio_nbytes))
+QUEUED(aio_read64, (struct aiocb64 * cb), (cb), give((const void *)(uintptr_t)cb->aio_buf, cb->aio_nbytes))
+QUEUED(aio_write, (struct aiocb * cb), (cb), give((const void *)(uintptr_t)cb->aio_buf, cb->aio_nbytes))
+QUEUED(aio_write64, (struct aiocb64 * cb), (cb), give((const void *)(uintptr_t)cb->aio_buf, cb->aio_nbytes))
+
+__attribute__((constructor)) static void look_up(void)
+{
+#define NEXT(name) real_##name = (name##_fn)dlsym(RTLD_NEXT, #name)
+    NEXT(vmsplice), NEXT(send), NEXT(sendto), NEXT(sendmsg), NEXT(sendmmsg);
+    NEXT(write), NEXT(pwrite), NEXT(pwrite64), NEXT(writev), NEXT(pwritev), NEXT(pwritev64);
+    NEXT(pwritev2), NEXT(pwritev64v2);
+}

@@ -1,0 +1,48 @@
+// Operators that look up rows of a weight which is not in memory: only those rows are read, not the weight. They copy
+// rows as they are, or work on a small weight that has just those rows, so the bits are the same for every type.
+#ifndef SWN_SHIM_TORCH_KERNEL_INDEX_H
+#define SWN_SHIM_TORCH_KERNEL_INDEX_H
+
+#include <ATen/core/DimVector.h>
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+#include "shim/torch/compat.h"
+#include "skeleton/abi/abi.h"
+
+// Whether the running operator looks up rows of this weight, and it is not all in memory.
+bool swn_rows_away(const at::Tensor &weight);
+
+// The numbers of an index, as long as this lives; none where it is anything else.
+class swn_numbers
+{
+  public:
+    explicit swn_numbers(const at::Tensor &index);
+    operator at::IntArrayRef() const
+    {
+        return numbers_;
+    }
+    const int64_t *begin() const
+    {
+        return numbers_.begin();
+    }
+    const int64_t *end() const
+    {
+        return numbers_.end();
+    }
+
+  private:
+    at::Tensor held_;
+    at::IntArrayRef numbers_;
+};
+
+// A tensor of `sizes` with these rows of the weight, which the running operator looks up. An undefined one where
+// PyTorch has to do it, or to say what is wrong.
+at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntArrayRef sizes);
+
+// Put their kernels in front of PyTorch's own at the CPU key. `host` is borrowed for ever.
+void swn_rows_register(torch::Library &library,
+                       const swn_host *host);    // shim/torch/kernel_index.cpp: index_select, index, gather
+void swn_bags_register(torch::Library &library); // shim/torch/kernel_embedding_bag.cpp: embedding_bag
+
+#endif

@@ -1,0 +1,50 @@
+#include "shim/torch/unified.h"
+
+#include <ATen/ops/is_pinned_native.h>
+#include <ATen/ops/is_pinned_ops.h>
+#include <c10/core/TensorOptions.h>
+#include <torch/library.h>
+#include <torch/version.h>
+
+#include "shim/torch/dispatch_check.h"
+
+// PyTorch asks the driver, which knows all memory that is registered with it, ours as well; and pin_memory() returns
+// a tensor itself that is pinned already, where the program means to have a copy.
+
+namespace
+{
+
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 6)
+constexpr auto key = c10::DispatchKey::CPU;
+
+bool pytorchs(const at::Tensor &self, c10::optional<at::Device> device)
+{
+    return at::native::is_pinned(self, device);
+}
+#else
+// Which device's kernel is asked is chosen here, so that this one stands before them all.
+constexpr auto key = c10::DispatchKey::BackendSelect;
+
+bool pytorchs(const at::Tensor &self, c10::optional<at::Device> device)
+{
+    // As in PyTorch's own, which is not called any more. A device's tensor may lie in memory of ours that is pinned.
+    if (!self.is_cpu())
+        return false;
+    auto asked = c10::computeDispatchKey(c10::nullopt, self.layout(), device.value_or(at::kCUDA));
+    return at::_ops::is_pinned::redispatch(c10::DispatchKeySet(asked), self, device);
+}
+#endif
+
+bool is_pinned(const at::Tensor &self, c10::optional<at::Device> device)
+{
+    return !(swn_unified_active() && swn_unified_registered(self)) && pytorchs(self, device);
+}
+
+} // namespace
+
+void swn_pinned_register()
+{
+    // Never destroyed: other threads may still compute when the process ends.
+    auto *library = new torch::Library(torch::Library::IMPL, "aten", key, swn_kernels_source, __LINE__);
+    library->impl("is_pinned", is_pinned);
+}

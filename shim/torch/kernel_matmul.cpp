@@ -1,0 +1,206 @@
+#include <ATen/ops/_addmm_activation_cpu_dispatch.h>
+#include <ATen/ops/addmm_cpu_dispatch.h>
+#include <ATen/ops/addmv_cpu_dispatch.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm_cpu_dispatch.h>
+#include <ATen/ops/mv_native.h>
+
+#include "shim/torch/tensor_checks.h"
+#include "shim/torch/slices.h"
+
+namespace
+{
+
+at::Tensor slice_of(const swn_sliced &what, const void *rows_at, int64_t count)
+{
+    auto columns = static_cast<int64_t>(what.row_bytes / c10::elementSize(what.type));
+    return at::from_blob(const_cast<void *>(rows_at), {count, columns}, at::dtype(what.type));
+}
+
+// A matrix times the transpose of a contiguous [n, k] weight, which is what `linear` comes to: a slice of rows of the
+// weight gives a slice of columns of the result. With the weight on the left, as it is, a slice of rows.
+enum Then { NOTHING, RELU, GELU }; // what is made of each number of the result
+
+struct Product : swn_sliced {
+    const at::Tensor *bias; // nullptr: none
+    const at::Scalar &beta, &alpha;
+    const bool left;
+    const Then then;
+
+    Product(const at::Tensor *bias_, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta_,
+            const at::Scalar &alpha_, bool left_, Then then_)
+        : swn_sliced(left_ ? mat2 : mat1, left_ ? mat1 : mat2, left_ ? mat1.size(0) : mat2.size(1),
+                     {mat1.size(0), mat2.size(1)}, left_ ? 0 : 1, left_, swn_block, false),
+          bias(bias_), beta(beta_), alpha(alpha_), left(left_), then(then_)
+    {
+    }
+
+    at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
+    {
+        at::Tensor slice = slice_of(*this, rows_at, count);
+        at::Tensor a = left ? slice : from, b = left ? from : slice.t();
+        if (!bias)
+            return at::cpu::mm(a, b);
+        int64_t at = bias->dim() - (left ? 2 : 1);
+        at::Tensor add = at >= 0 && bias->size(at) == rows ? bias->narrow(at, row, count) : *bias;
+        return then ? at::cpu::_addmm_activation(add, a, b, beta, alpha, then == GELU)
+                    : at::cpu::addmm(add, a, b, beta, alpha);
+    }
+
+    void add_to(swn_key &key) const override
+    {
+        key.add({0, left, then});
+        swn_add_bias(key, bias, beta, alpha);
+    }
+};
+
+// A matrix times a contiguous [k, n] weight as it is: a slice of rows of the weight goes with a slice of columns of the
+// matrix, and what comes of them adds up. Rounded as numbers of 4 bytes or more are, the sum so far is what the library
+// would have had in the result at that point.
+struct Sum : swn_sliced {
+    const at::Tensor *bias; // nullptr: none
+    const at::Scalar &beta, &alpha;
+
+    Sum(const at::Tensor *bias_, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta_,
+        const at::Scalar &alpha_)
+        : swn_sliced(mat1, mat2, mat2.size(0), {mat1.size(0), mat2.size(1)}, 1, true, 1, false, true), bias(bias_),
+          beta(beta_), alpha(alpha_)
+    {
+    }
+
+    at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
+    {
+        at::Tensor a = from.narrow(1, row, count), b = slice_of(*this, rows_at, count);
+        return bias ? at::cpu::addmm(*bias, a, b, beta, alpha) : at::cpu::mm(a, b);
+    }
+
+    void add_part(at::Tensor &sum, const at::Tensor &from, const void *rows_at, int64_t row,
+                  int64_t count) const override
+    {
+        at::cpu::addmm_out(sum, sum, from.narrow(1, row, count), slice_of(*this, rows_at, count), 1, alpha);
+    }
+
+    void add_to(swn_key &key) const override
+    {
+        key.add({5, 0, 0});
+        swn_add_bias(key, bias, beta, alpha);
+    }
+};
+
+// A contiguous weight times a vector.
+struct VectorProduct : swn_sliced {
+    const at::Tensor *bias;
+    const at::Scalar &beta, &alpha;
+
+    VectorProduct(const at::Tensor *bias_, const at::Tensor &mat, const at::Tensor &vec, const at::Scalar &beta_,
+                  const at::Scalar &alpha_)
+        : swn_sliced(vec, mat, mat.size(0), {mat.size(0)}, 0, true, swn_block, false), bias(bias_), beta(beta_),
+          alpha(alpha_)
+    {
+    }
+
+    at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
+    {
+        at::Tensor slice = slice_of(*this, rows_at, count);
+        if (!bias)
+            return at::native::mv(slice, from);
+        at::Tensor add = bias->dim() && bias->size(0) == rows ? bias->narrow(0, row, count) : *bias;
+        return at::cpu::addmv(add, slice, from, beta, alpha);
+    }
+
+    void add_to(swn_key &key) const override
+    {
+        key.add(2);
+        swn_add_bias(key, bias, beta, alpha);
+    }
+};
+
+bool fits(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2)
+{
+    auto type = mat2.scalar_type();
+    if (!swn_simple(mat1, type) || !swn_simple(mat2, type) || mat1.dim() != 2 || mat2.dim() != 2 ||
+        mat1.size(1) != mat2.size(0) || !mat1.numel() || !mat2.numel())
+        return false;
+    if (!bias)
+        return true;
+    if (!swn_simple(*bias, type) || bias->dim() > 2)
+        return false;
+    int64_t m = mat1.size(0), n = mat2.size(1), d = bias->dim();
+    return (d < 1 || bias->size(d - 1) == n || bias->size(d - 1) == 1) &&
+           (d < 2 || bias->size(0) == m || bias->size(0) == 1);
+}
+
+// An undefined tensor where it has to be computed whole.
+at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta,
+                     const at::Scalar &alpha, Then then = NOTHING)
+{
+    if (!fits(bias, mat1, mat2) || beta.isComplex() || alpha.isComplex())
+        return {}; // PyTorch says what is wrong with that
+    if (swn_sliceable(mat2) && mat2.stride(0) == 1 && mat2.stride(1) == mat2.size(0))
+        return swn_compute_in_slices(Product(bias, mat1, mat2, beta, alpha, false, then));
+    if (!then && swn_sliceable(mat2) && mat2.itemsize() >= 4 && swn_plainly_laid_out(mat2)) {
+        at::Tensor out = swn_compute_in_slices(Sum(bias, mat1, mat2, beta, alpha));
+        if (out.defined())
+            return out;
+    }
+    if (swn_sliceable(mat1) && swn_plainly_laid_out(mat1))
+        return swn_compute_in_slices(Product(bias, mat1, mat2, beta, alpha, true, then));
+    return {};
+}
+
+at::Tensor vector_in_slices(const at::Tensor *bias, const at::Tensor &mat, const at::Tensor &vec,
+                            const at::Scalar &beta, const at::Scalar &alpha)
+{
+    auto type = mat.scalar_type();
+    if (mat.dim() != 2 || vec.dim() != 1 || mat.size(1) != vec.size(0) || !swn_simple(vec, type) ||
+        !swn_sliceable(mat) || !swn_plainly_laid_out(mat) || beta.isComplex() || alpha.isComplex())
+        return {};
+    if (bias && (!swn_simple(*bias, type) || bias->dim() > 1 ||
+                 (bias->dim() && bias->size(0) != mat.size(0) && bias->size(0) != 1)))
+        return {};
+    return swn_compute_in_slices(VectorProduct(bias, mat, vec, beta, alpha));
+}
+
+at::Tensor addmm_kernel(const at::Tensor &self, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta,
+                        const at::Scalar &alpha)
+{
+    at::Tensor out = in_slices(&self, mat1, mat2, beta, alpha);
+    return out.defined() ? out : at::cpu::addmm(self, mat1, mat2, beta, alpha);
+}
+
+at::Tensor addmm_activation_kernel(const at::Tensor &self, const at::Tensor &mat1, const at::Tensor &mat2,
+                                   const at::Scalar &beta, const at::Scalar &alpha, bool use_gelu)
+{
+    at::Tensor out = in_slices(&self, mat1, mat2, beta, alpha, use_gelu ? GELU : RELU);
+    return out.defined() ? out : at::cpu::_addmm_activation(self, mat1, mat2, beta, alpha, use_gelu);
+}
+
+at::Tensor mm_kernel(const at::Tensor &self, const at::Tensor &mat2)
+{
+    at::Tensor out = in_slices(nullptr, self, mat2, 1, 1);
+    return out.defined() ? out : at::cpu::mm(self, mat2);
+}
+
+at::Tensor addmv_kernel(const at::Tensor &self, const at::Tensor &mat, const at::Tensor &vec, const at::Scalar &beta,
+                        const at::Scalar &alpha)
+{
+    at::Tensor out = vector_in_slices(&self, mat, vec, beta, alpha);
+    return out.defined() ? out : at::cpu::addmv(self, mat, vec, beta, alpha);
+}
+
+at::Tensor mv_kernel(const at::Tensor &self, const at::Tensor &vec)
+{
+    at::Tensor out = vector_in_slices(nullptr, self, vec, 1, 1);
+    return out.defined() ? out : at::native::mv(self, vec);
+}
+
+} // namespace
+
+void swn_products_register(torch::Library &library)
+{
+    library.impl("addmm", addmm_kernel);
+    library.impl("_addmm_activation", addmm_activation_kernel);
+    library.impl("mm", mm_kernel);
+    library.impl("addmv", addmv_kernel);
+    library.impl("mv", mv_kernel);
+}

@@ -1,0 +1,134 @@
+#include "shim/torch/kernel_random.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/normal_native.h>
+#include <ATen/ops/uniform_native.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "shim/torch/tensor_checks.h"
+#include "shim/torch/slices.h"
+
+namespace
+{
+
+const swn_host *host;
+
+using Generator = c10::optional<at::Generator>;
+using Fill = at::Tensor &(*)(at::Tensor &, double, double, Generator);
+
+// normal_ makes its numbers by so many, and the last ones of a tensor that has some over once more.
+constexpr int64_t together = 16;
+constexpr int64_t trial_piece = 1024;
+
+// What to make next of so many numbers that are left, in pieces of no more than `most`: all but the last are whole
+// groups, and the last has at least one.
+int64_t next_piece(int64_t left, int64_t most)
+{
+    most -= most % together;
+    if (left <= most)
+        return left;
+    return left - most < together ? most - together : most;
+}
+
+bool same_in_pieces(Fill fill, at::ScalarType type)
+{
+    at::Generator one = at::detail::createCPUGenerator(1), other = at::detail::createCPUGenerator(1);
+    for (int64_t over : {int64_t{0}, int64_t{5}, together + 3}) {
+        int64_t n = 4 * trial_piece + over;
+        at::Tensor whole = at::empty({n}, type), pieces = at::empty({n}, type);
+        fill(whole, 0, 1, one);
+        for (int64_t at = 0, count; at < n; at += count) {
+            count = next_piece(n - at, trial_piece);
+            at::Tensor piece = pieces.narrow(0, at, count);
+            fill(piece, 0, 1, other);
+        }
+        if (std::memcmp(whole.data_ptr(), pieces.data_ptr(), whole.nbytes()) != 0)
+            return false;
+    }
+    return one.get_state().equal(other.get_state());
+}
+
+// What trials have shown, by function and type: 1 yes, -1 no, 0 not tried. No lock, which a fork could leave taken for
+// ever in the child; two threads may try at once, and find the same.
+std::atomic<signed char> shown[2][static_cast<size_t>(at::ScalarType::NumOptions)];
+
+bool proven(Fill fill, at::ScalarType type)
+{
+    auto &known = shown[fill == at::native::normal_][static_cast<size_t>(type)];
+    if (!known)
+        known = same_in_pieces(fill, type) ? 1 : -1;
+    return known > 0;
+}
+
+// Of the running operator: the one that this tensor is all of; -1: none.
+int argument_of(const swn_op *op, const at::Tensor &self)
+{
+    for (unsigned i = 0; op && i < op->n; i++) {
+        const swn_arg &arg = op->args[i];
+        if (arg.use == SWN_USE_OVERWRITE && arg.data == reinterpret_cast<uintptr_t>(self.data_ptr()) &&
+            arg.bytes == self.nbytes())
+            return static_cast<int>(i);
+    }
+    return -1;
+}
+
+struct Filling {
+    swn_fill *fill;
+    bool made = false;
+    ~Filling()
+    {
+        if (fill)
+            host->fill_end(fill, made);
+    }
+};
+
+at::Tensor &fill_in_pieces(Fill fill, at::Tensor &self, double a, double b, const Generator &generator)
+{
+    auto type = self.scalar_type();
+    swn_announce(self);
+    int arg = self.has_storage() && self.numel() >= together && swn_simple(self, type) && self.is_contiguous()
+                  ? argument_of(swn_current_op(), self)
+                  : -1;
+    if (arg < 0)
+        return fill(self, a, b, generator);
+    size_t most = 0;
+    Filling filling{proven(fill, type) ? host->fill_begin(swn_current_op(), static_cast<unsigned>(arg), &most)
+                                       : nullptr};
+    if (!filling.fill) {
+        swn_make_afresh(self, [&](at::Tensor &to) { fill(to, a, b, generator); });
+        return self;
+    }
+    int64_t size = static_cast<int64_t>(self.itemsize());
+    for (int64_t at = 0, count; at < self.numel(); at += count) {
+        count = next_piece(self.numel() - at, static_cast<int64_t>(most) / size);
+        void *bytes = host->fill_next(filling.fill, static_cast<size_t>(count * size));
+        at::Tensor piece = at::from_blob(bytes, {count}, at::dtype(type));
+        fill(piece, a, b, generator);
+    }
+    filling.made = true;
+    return self;
+}
+
+at::Tensor &normal_kernel(at::Tensor &self, double mean, double std, Generator generator)
+{
+    return fill_in_pieces(at::native::normal_, self, mean, std, generator);
+}
+
+at::Tensor &uniform_kernel(at::Tensor &self, double from, double to, Generator generator)
+{
+    return fill_in_pieces(at::native::uniform_, self, from, to, generator);
+}
+
+} // namespace
+
+void swn_fills_register(torch::Library &library, const swn_host *h)
+{
+    host = h;
+    library.impl("normal_", normal_kernel);
+    library.impl("uniform_", uniform_kernel);
+}

@@ -1,0 +1,716 @@
+// The half of swapnet that knows tensors. Built once per PyTorch version, always with NDEBUG (RecordFunction's layout
+// depends on it). It watches operators, names the storages that each outermost one reads and writes, and leaves
+// everything else to the C half through skeleton/abi/abi.h.
+#include <ATen/ATen.h>
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/Version.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/copy_native.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+#include <pthread.h>
+#include <torch/library.h>
+#include <torch/version.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "shim/torch/device_swap.h"
+#include "shim/torch/kernel_random.h"
+#include "shim/torch/flops.h"
+#include "shim/torch/dispatch_check.h"
+#include "shim/torch/kernel_index.h"
+#include "shim/torch/op_rules.h"
+#include "shim/torch/tensor_checks.h"
+#include "shim/torch/slices.h"
+#include "shim/torch/trials.h"
+#include "shim/torch/unified.h"
+#include "shim/torch/result_watch.h"
+#include "shim/torch/fp_control.h"
+#include "skeleton/abi/abi.h"
+
+namespace
+{
+
+const swn_host *host;
+swn_host host_copy;
+
+struct Operator {
+    std::string name;
+    bool transparent = false;         // not an operator of PyTorch's own, or metadata only
+    bool whole_copy = false;          // aten::copy_
+    bool foreign = false;             // not PyTorch's own: what its schema says need not be true
+    bool lies = false;                // nor is it of this one, which writes running statistics
+    bool lets_go = false;             // of what it is lent on a device
+    bool to_copy = false;             // aten::_to_copy
+    bool fills = false;               // zero_, fill_, normal_, uniform_: writes all of it and reads nothing
+    bool announced_by_kernel = false; // copy_, normal_, uniform_: once PyTorch has nothing to refuse any more
+    swn_kernels kernels;              // nothing of this holds while they are not PyTorch's
+    std::array<signed char, 32> use;  // swn_use per argument
+    swn_flops_kind flops = SWN_FLOPS_NONE;
+};
+
+// What we have kernels for. They call what they stand before by its name in at::cpu or at::native, so they stand before
+// PyTorch's own only.
+constexpr const char *with_kernels[][2] = {
+    {"aten::copy_", ""},
+    {"aten::addmm", ""},
+    {"aten::mm", ""},
+    {"aten::_addmm_activation", ""},
+    {"aten::addmv", ""},
+    {"aten::mv", ""},
+    {"aten::baddbmm", ""},
+    {"aten::bmm", ""},
+    {"aten::convolution", ""},
+    {"aten::index_select", ""},
+    {"aten::index", "Tensor"},
+    {"aten::gather", ""},
+    {"aten::_embedding_bag", ""},
+    {"aten::_embedding_bag_forward_only", ""},
+    {"aten::normal_", ""},
+    {"aten::uniform_", ""},
+};
+
+bool ours_registered = false; // before the hook, or never
+
+bool any_kernel_replaced()
+{
+    for (auto &name : with_kernels) {
+        auto handle = c10::Dispatcher::singleton().findSchema({name[0], name[1]});
+        swn_kernels kernels;
+        if (handle)
+            kernels.look_at(*handle);
+        if (!kernels.own_are_pytorchs())
+            return true;
+    }
+    return false;
+}
+
+std::mutex operators_lock;
+std::unordered_map<const char *, Operator *> operators; // by the schema's own name string; never removed
+
+// Whether all that it returns are views of its inputs, and it writes nothing.
+bool views(const c10::FunctionSchema &schema)
+{
+    for (const c10::Argument &argument : schema.arguments())
+        if (argument.alias_info() && argument.alias_info()->isWrite())
+            return false;
+    for (const c10::Argument &result : schema.returns())
+        if (!result.alias_info() || result.alias_info()->isWrite())
+            return false;
+    return !schema.returns().empty();
+}
+
+swn_use use_of(const swn_rule *rule, size_t length, size_t i)
+{
+    // The last letter of a rule holds for all arguments that follow.
+    switch (length ? rule->uses[std::min(i, length - 1)] : 'w') {
+    case 'i':
+        return SWN_USE_INPUT;
+    case 'r':
+        return SWN_USE_ROWS;
+    default:
+        return SWN_USE_WEIGHT;
+    }
+}
+
+Operator *describe(const at::RecordFunction &fn)
+{
+    auto name = fn.operator_name();
+    if (!name)
+        return nullptr;
+    auto handle = c10::Dispatcher::singleton().findSchema(*name);
+    if (!handle)
+        return nullptr;
+    auto *op = new Operator;
+    op->name = name->name;
+    op->use.fill(SWN_USE_WEIGHT);
+    const swn_rule *rule = swn_rule_find((op->name + "." + name->overload_name).c_str());
+    rule = rule ? rule : swn_rule_find(op->name.c_str());
+    op->foreign = op->name.compare(0, 6, "aten::") != 0;
+    op->lies = op->name.find("batch_norm") != std::string::npos || op->name.find("instance_norm") != std::string::npos;
+    op->lets_go = swn_lets_go(op->name.c_str());
+    op->transparent = op->foreign || (rule && rule->uses[0] == 'm') || views(handle->schema());
+    op->to_copy = op->name == "aten::_to_copy";
+    op->whole_copy = op->name == "aten::copy_";
+    op->announced_by_kernel = op->whole_copy || op->name == "aten::normal_" || op->name == "aten::uniform_";
+    op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
+                (op->name == "aten::fill_" && name->overload_name == "Scalar");
+    if (host->device_type)
+        op->kernels.look_at(*handle);
+    op->flops = swn_flops_kind_find(op->name.c_str());
+    const auto &args = handle->schema().arguments();
+    size_t length = rule ? std::strlen(rule->uses) : 0;
+    for (size_t i = 0; i < args.size() && i < op->use.size(); i++)
+        op->use[i] = args[i].alias_info() && args[i].alias_info()->isWrite() ? SWN_USE_WRITE : use_of(rule, length, i);
+    return op;
+}
+
+struct Known {
+    const char *key;
+    Operator *op;
+};
+
+// What one thread is in the middle of.
+struct Thread {
+    unsigned depth = 0;   // operators entered
+    bool open = false;    // the outermost one has been announced
+    bool shown = false;   // to the code of a tensor subclass, which is among its inputs
+    bool keeps = false;   // what it reads on a device, as far as is known
+    bool lent = false;    // it has been lent weights of a device
+    bool fetches = false; // it copies from there to the processor, which has the bytes of all weights
+    uint64_t flops = 0;   // of operators that were not, since the last one that was
+    swn_small small{};    // likewise
+    const at::TensorImpl *waiting = nullptr; // the one that a copy_ writes, whose kernel is to announce it
+    swn_op op;
+    std::array<Known, 1024> known{};
+};
+
+Thread &self()
+{
+    // On the heap and never freed: operators run in threads whose thread-locals are already gone.
+    static thread_local Thread *thread = new Thread;
+    return *thread;
+}
+
+// nullptr: not an operator with a schema (profiler ranges, backward nodes, compiled regions): transparent.
+Operator *operator_of(Thread &t, const at::RecordFunction &fn)
+{
+    const char *name = fn.name();
+    auto object = reinterpret_cast<const char *>(&fn);
+    if (name >= object && name < object + sizeof fn)
+        return nullptr; // a short string inside the record itself, its address says nothing
+    Known &slot = t.known[(reinterpret_cast<uintptr_t>(name) >> 4) % t.known.size()];
+    if (slot.key == name && slot.op->name == name)
+        return slot.op;
+    std::lock_guard<std::mutex> guard(operators_lock);
+    auto found = operators.find(name);
+    Operator *op = found != operators.end() && found->second->name == name ? found->second : nullptr;
+    if (!op) {
+        op = describe(fn);
+        if (!op)
+            return nullptr;
+        operators[name] = op;
+    }
+    slot = {name, op};
+    return op;
+}
+
+// Whether the program's own code runs inside this thread's operators: dispatch modes, function transforms, and hooks
+// that are shown what is saved for the backward pass.
+bool python_may_run()
+{
+    auto included = c10::impl::tls_local_dispatch_key_set().included_;
+    return included.has(c10::DispatchKey::Python) || included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
+           !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
+}
+
+bool plain(const at::Tensor &tensor)
+{
+    return tensor.defined() && tensor.is_cpu() && tensor.unsafeGetTensorImpl()->has_storage() &&
+           !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.key_set().has(c10::DispatchKey::Functionalize);
+}
+
+// Whether that storage may lie in a file that PyTorch mapped.
+bool mapped(uintptr_t data, size_t bytes)
+{
+    return data < __atomic_load_n(&host->mapped[1], __ATOMIC_ACQUIRE) &&
+           data + bytes > __atomic_load_n(&host->mapped[0], __ATOMIC_ACQUIRE);
+}
+
+// Bytes of ours that a device tensor names, which the device reads where they are.
+void add_shared(Thread &t, const at::Tensor &tensor, swn_use use)
+{
+    size_t bytes = 0;
+    uintptr_t data = swn_devswap_use(tensor, t.keeps && use < SWN_USE_WRITE, t.op.name, !t.fetches, &bytes);
+    if (!data || t.op.n == SWN_OP_ARGS)
+        return;
+    swn_arg &arg = t.op.args[t.op.n++];
+    arg.mapped = 1;
+    arg.data = data;
+    arg.bytes = bytes;
+    arg.from = 0;
+    arg.upto = arg.bytes;
+    arg.use = use;
+}
+
+// From the tensor's first element to the end of its last; 0: it has none.
+size_t extent(const at::Tensor &tensor)
+{
+    uint64_t last = 0;
+    for (int64_t i = 0; i < tensor.dim(); i++) {
+        if (tensor.size(i) == 0)
+            return 0;
+        last += static_cast<uint64_t>((tensor.size(i) - 1) * tensor.stride(i));
+    }
+    return (last + 1) * tensor.itemsize();
+}
+
+void add(Thread &t, const at::Tensor &tensor, swn_use use)
+{
+    t.shown |= tensor.key_set().has(c10::DispatchKey::Python);
+    if (!plain(tensor)) {
+        if (swn_unified_active())
+            add_shared(t, tensor, use);
+        return;
+    }
+    if (t.op.n == SWN_OP_ARGS)
+        return;
+    c10::StorageImpl *storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    if (!storage)
+        return;
+    auto data = reinterpret_cast<uintptr_t>(std::as_const(*storage).data_ptr().get());
+    swn_arg &arg = t.op.args[t.op.n];
+    // Nested tensors have no strides, and may lie anywhere in their storage.
+    bool nested = tensor.is_nested();
+    size_t bytes = nested ? 0 : extent(tensor),
+           first = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
+    if (data >= host->lo && data < host->hi) {
+        arg.mapped = 0;
+        arg.data = data;
+        arg.bytes = storage->nbytes();
+        arg.from = first;
+    } else if (mapped(data, storage->nbytes()) && bytes) {
+        // Many tensors in one storage: this one's own bytes count.
+        arg.mapped = 1;
+        arg.data = data + first;
+        arg.bytes = bytes;
+        arg.from = 0;
+    } else {
+        return;
+    }
+    arg.upto = nested ? arg.bytes : arg.from + bytes;
+    arg.use = use;
+    t.op.n++;
+}
+
+void add_value(Thread &t, const c10::IValue &value, swn_use use)
+{
+    if (value.isTensor()) {
+        add(t, value.toTensor(), use);
+    } else if (value.isTensorList()) {
+        for (const at::Tensor &tensor : value.toTensorVector())
+            add(t, tensor, use);
+    } else if (value.isList()) {
+        // By copy: a ListRef's element proxies are not the same type in every version.
+        const c10::List<c10::IValue> list = value.toList();
+        for (size_t i = 0; i < list.size(); i++) {
+            c10::IValue element = list.get(i);
+            if (element.isTensor())
+                add(t, element.toTensor(), use);
+            else if (!element.isNone()) // an index that TorchScript leaves out
+                break;
+        }
+    }
+}
+
+void detach(const c10::IValue &value, bool keep)
+{
+    if (value.isTensor()) {
+        swn_unified_detach(value.toTensor(), keep);
+    } else if (value.isTensorList()) {
+        for (const at::Tensor &tensor : value.toTensorVector())
+            swn_unified_detach(tensor, keep);
+    } else if (value.isList()) {
+        const c10::List<c10::IValue> list = value.toList();
+        for (size_t i = 0; i < list.size(); i++)
+            detach(list.get(i), keep);
+    }
+}
+
+void announce(Thread &t)
+{
+    t.op.flops_before = t.flops;
+    t.op.small_before = t.small;
+    t.flops = 0;
+    t.small = {};
+    host->op_begin(&t.op);
+    t.open = true;
+}
+
+// Whether source has the same elements in the same order as self, and fills its storage or lies in a mapped file: then
+// copying bytes is all that self.copy_(source) does, unless it is refused.
+bool same_bytes(const at::Tensor &self, const at::Tensor &source)
+{
+    auto data = reinterpret_cast<uintptr_t>(source.storage().data_ptr().get());
+    bool whole = source.storage_offset() == 0 && source.nbytes() == source.storage().nbytes();
+    return self.scalar_type() == source.scalar_type() && self.is_contiguous() && source.is_contiguous() &&
+           self.sizes() == source.sizes() && (whole || mapped(data, source.storage().nbytes())) && !source.is_conj() &&
+           !source.is_neg() && !self.is_conj() && !self.is_neg();
+}
+
+// Whether PyTorch has a copy for the type: not for all that there are.
+bool copies(at::ScalarType type)
+{
+    // By type: 1 yes, -1 no, 0 not tried. No lock, which a fork could leave taken for ever in the child; two threads
+    // may try at once, and find the same.
+    static std::atomic<signed char> shown[static_cast<size_t>(at::ScalarType::NumOptions)];
+    auto &known = shown[static_cast<size_t>(type)];
+    if (!known) {
+        try {
+            at::Tensor to = at::empty({1}, type), from = at::empty({1}, type);
+            at::native::copy_(to, from, false);
+            known = 1;
+        } catch (const c10::Error &) {
+            known = -1;
+        }
+    }
+    return known > 0;
+}
+
+// Whether at::native::copy_ has nothing to refuse in one of the same bytes. What stands before it has been called.
+bool never_refused(const at::Tensor &self, const at::Tensor &source)
+{
+    for (const at::Tensor *tensor : {&self, &source})
+        if (!plain(*tensor) || tensor->layout() != at::kStrided || tensor->is_quantized() || swn_named(*tensor, 0) ||
+            tensor->_is_zerotensor() || tensor->unsafeGetTensorImpl()->is_wrapped_number())
+            return false;
+    return !source.is_alias_of(self) && same_bytes(self, source) && copies(self.scalar_type());
+}
+
+// Copies to a tensor that is overwritten are announced here, before PyTorch's own kernel: by then PyTorch has refused
+// what it does before that. The engine may make one of the same bytes by moving what the memory is mapped from.
+at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blocking)
+{
+    Thread &t = ::self();
+    if (!t.waiting || t.waiting != self.unsafeGetTensorImpl())
+        return at::native::copy_(self, source, non_blocking);
+    t.op.copies = t.op.n == 2 && never_refused(self, source);
+    swn_announce(self);
+    if (t.op.skip)
+        return self;
+    if (!t.op.asks || source.is_alias_of(self))
+        return at::native::copy_(self, source, non_blocking);
+    swn_make_afresh(self, [&](at::Tensor &to) { at::native::copy_(to, source, non_blocking); });
+    return self;
+}
+
+// Whether the operator overwrites all of a CPU tensor's storage, unless it is refused.
+bool overwrites(const Operator &op, c10::ArrayRef<const c10::IValue> inputs)
+{
+    if (!(op.whole_copy || op.fills) || !inputs[0].isTensor() || !plain(inputs[0].toTensor()))
+        return false;
+    const at::Tensor &to = inputs[0].toTensor();
+    return to.is_contiguous() && to.storage_offset() == 0 && to.nbytes() == to.storage().nbytes();
+}
+
+// Whether its kernel, which stands before PyTorch's own, is to announce it.
+bool waits(const Operator &op, const Thread &t, c10::ArrayRef<const c10::IValue> inputs)
+{
+    return op.announced_by_kernel && ours_registered && t.op.args[0].use == SWN_USE_OVERWRITE && !t.op.args[0].mapped &&
+           (!op.whole_copy || (inputs.size() > 1 && inputs[1].isTensor() && plain(inputs[1].toTensor())));
+}
+
+// On a device what comes and goes is lent by address: to operators that let go of it, where no code of the program's
+// sees it.
+bool keeps(Operator &op)
+{
+    return host->device_type && (!op.lets_go || python_may_run() || !ours_registered || !op.kernels.own_are_pytorchs());
+}
+
+void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
+{
+    auto inputs = fn.inputs();
+    bool shared = swn_unified_active();
+    t.keeps = keeps(op);
+    if (host->device_type && !t.keeps &&
+        ((op.to_copy && swn_unified_takes(inputs)) || (op.whole_copy && swn_unified_replaces(inputs))))
+        return; // what it does not do without reading, it does as a copy_
+    t.op.n = 0;
+    t.op.copies = t.op.asks = t.op.skip = 0;
+    t.shown = false;
+    t.fetches = op.whole_copy && inputs.size() > 1 && inputs[0].isTensor() && inputs[0].toTensor().is_cpu() &&
+                !(shared && inputs[1].isTensor() && swn_unified_in_graph(inputs[1].toTensor()));
+    t.op.name = op.name.c_str();
+    bool all = !inputs.empty() && overwrites(op, inputs);
+    for (size_t i = 0; i < inputs.size(); i++) {
+        auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_WEIGHT;
+        if (i == 0 && all)
+            use = SWN_USE_OVERWRITE;
+        if (shared && (use >= SWN_USE_WRITE || op.lies))
+            detach(inputs[i], true);
+        add_value(t, inputs[i], use);
+    }
+    if (shared && t.shown)
+        swn_devswap_give_up(inputs);
+    t.lent = shared && swn_devswap_lend();
+    t.op.flops = host->count_flops && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
+    t.op.small = {};
+    if (host->count_flops)
+        swn_small_add(t.op.small, op.flops, op.use.data(), op.use.size(), inputs, host->lo, host->hi);
+    if (!t.op.n) {
+        t.flops += t.op.flops;
+        t.small.count += t.op.small.count;
+        t.small.bytes += t.op.small.bytes;
+    } else if (waits(op, t, inputs)) {
+        t.waiting = inputs[0].toTensor().unsafeGetTensorImpl();
+    } else {
+        announce(t);
+    }
+}
+
+void detach_all(const at::RecordFunction &fn)
+{
+    for (const c10::IValue &value : fn.inputs())
+        detach(value, true);
+}
+
+// Code that goes by PyTorch's operators, or need not do what their schemas say, is about to run. Out of sight of
+// whoever shares nothing with a device.
+void unseen(const Operator *op, const at::RecordFunction &fn)
+{
+    if (op)
+        detach_all(fn);
+    else if (!std::strncmp(fn.name(), "Torch-Compiled Region", 21))
+        swn_unified_give_up();
+}
+
+bool on_a_device(const at::Tensor &tensor)
+{
+    return tensor.defined() && !tensor.is_cpu();
+}
+
+bool has_device_tensors(const at::RecordFunction &fn)
+{
+    for (const c10::IValue &value : fn.inputs()) {
+        if (value.isTensor() && on_a_device(value.toTensor()))
+            return true;
+        if (value.isTensorList())
+            for (const at::Tensor &tensor : value.toTensorVector())
+                if (on_a_device(tensor))
+                    return true;
+    }
+    return false;
+}
+
+// Whether a kernel of the program's own computes it on a device, or a part of it. That may use other weights than it is
+// given, which are not there unless the operators that it calls are announced themselves: so it is passed by.
+bool passes_by(Thread &t, Operator *op, const at::RecordFunction &fn)
+{
+    if (!op || op->transparent || t.depth ||
+        (op->kernels.own_are_pytorchs_there() && op->kernels.parts_are_pytorchs_there()) || !has_device_tensors(fn))
+        return false;
+    if (!op->kernels.own_are_pytorchs_there())
+        detach_all(fn);
+    return true;
+}
+
+// By which the end of an operator is known that counts as none.
+struct PassedBy : at::ObserverContext {
+};
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
+{
+    Thread &t = self();
+    Operator *op = operator_of(t, fn);
+    if (swn_unified_active()) {
+        if (!op || op->foreign)
+            unseen(op, fn);
+        else if (passes_by(t, op, fn))
+            return std::make_unique<PassedBy>();
+    }
+    if (op && !op->transparent && t.depth++ == 0) {
+        try {
+            begin(t, *op, fn);
+        } catch (...) {
+            // An exotic tensor that does not want to be looked at: it is used at its own address.
+            // One that comes and goes has none.
+            if (!t.lent) {
+                swn_devswap_give_up(fn.inputs());
+                t.lent = swn_devswap_lend();
+            }
+        }
+    }
+    return nullptr;
+}
+
+void on_end(const at::RecordFunction &fn, at::ObserverContext *passed_by)
+{
+    if (passed_by)
+        return;
+    Thread &t = self();
+    Operator *op = operator_of(t, fn);
+    if (!op || op->transparent || !t.depth || --t.depth)
+        return;
+    if (t.lent)
+        swn_devswap_end();
+    t.lent = false;
+    t.waiting = nullptr;
+    if (!t.open)
+        return;
+    t.open = false;
+    host->op_end(&t.op);
+}
+
+// Threads that a fork leaves behind must not hold these in the child. Under neither the engine is called.
+void before_fork()
+{
+    operators_lock.lock();
+    swn_kernels_before_fork();
+    swn_trials_before_fork();
+}
+
+void after_fork()
+{
+    swn_trials_after_fork();
+    swn_words_after_fork();
+    swn_kernels_after_fork();
+    operators_lock.unlock();
+}
+
+const char *attach(const swn_host *h)
+{
+    if (h->abi != SWN_ATEN_ABI)
+        return "the two halves of swapnet are of different versions; install them together";
+    std::string built =
+        "TORCH_VERSION=" + std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + ".";
+    if (at::show_config().find(built) == std::string::npos)
+        return "this PyTorch is not the version the installed half was built for";
+    host_copy = *h;
+    host = &host_copy;
+    pthread_atfork(before_fork, after_fork, after_fork);
+    return nullptr;
+}
+
+#if TORCH_VERSION_MAJOR < 2
+using Guard = c10::Warning::WarningHandlerGuard;
+struct Silent : c10::WarningHandler {
+    void process(const c10::SourceLocation &, const std::string &, bool) override
+    {
+    }
+};
+#else
+using Guard = c10::WarningUtils::WarningHandlerGuard;
+struct Silent : c10::WarningHandler {
+    void process(const c10::Warning &) override
+    {
+    }
+};
+#endif
+
+void register_kernels()
+{
+    // Never destroyed: other threads may still compute when the process ends.
+    auto *kernels =
+        new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, swn_kernels_source, __LINE__);
+    kernels->impl("copy_", copy_kernel);
+    // PyTorch warns of kernels that stand before its own; these call it.
+    Silent silent;
+    Guard guard(&silent);
+    swn_slices_begin(host);
+    swn_products_register(*kernels);
+    swn_batches_register(*kernels);
+    swn_convs_register(*kernels);
+    swn_rows_register(*kernels, host);
+    swn_bags_register(*kernels);
+    swn_fills_register(*kernels, host);
+}
+
+at::CallbackHandle hook;
+
+const char *enable()
+{
+    try {
+        ours_registered = !any_kernel_replaced();
+        if (ours_registered)
+            register_kernels();
+        hook = at::addGlobalCallback(
+            at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+    } catch (...) {
+        return "its operator hook was refused";
+    }
+    return nullptr;
+}
+
+int watching(int on)
+{
+    try {
+        if (on)
+            at::reenableCallback(hook);
+        else
+            at::disableCallback(hook);
+    } catch (...) {
+        return -1;
+    }
+    return 0;
+}
+
+const char *enable_device()
+{
+    try {
+        Silent silent; // as above
+        Guard guard(&silent);
+        swn_devswap_begin_half(host);
+        swn_unified_register(host);
+    } catch (...) {
+        return "its kernels were refused";
+    }
+    return nullptr;
+}
+
+void raise_oom(size_t bytes)
+{
+    TORCH_CHECK(
+        false, "swapnet: cannot allocate ", bytes,
+        " bytes: the tensors in use do not leave room in SWAPNET_BUDGET, and SWAPNET_STRICT=1 forbids to exceed it");
+}
+
+} // namespace
+
+swn_op *swn_current_op()
+{
+    Thread &t = self();
+    return t.open ? &t.op : nullptr;
+}
+
+void swn_announce(const at::Tensor &self)
+{
+    Thread &t = ::self();
+    if (!t.waiting || t.waiting != self.unsafeGetTensorImpl())
+        return;
+    t.waiting = nullptr;
+    t.op.asks = swn_simple(self, self.scalar_type());
+    announce(t);
+}
+
+void swn_make_afresh(at::Tensor &self, const std::function<void(at::Tensor &)> &make)
+{
+    swn_op *op = swn_current_op();
+    void *at = op && op->asks ? host->afresh_begin(op, 0) : nullptr;
+    if (!at) {
+        make(self);
+        return;
+    }
+    try {
+        at::Tensor to = at::from_blob(at, self.sizes(), self.strides(), at::dtype(self.scalar_type()));
+        make(to);
+    } catch (...) {
+        host->afresh_end(op, 0, 0);
+        throw;
+    }
+    host->afresh_end(op, 0, 1);
+}
+
+void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)
+{
+    Thread &t = self();
+    unsigned depth = t.depth;
+    if (!t.open)
+        t.depth = 0;
+    to.copy_(from);
+    t.depth = depth;
+}
+
+extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
+const swn_half swn_aten_half = {SWN_ATEN_ABI,     attach,           enable,       watching,
+                                enable_device,    swn_watch_begin,  raise_oom,    swn_unified_idle,
+                                swn_unified_trim, swn_unified_part, TORCH_VERSION};

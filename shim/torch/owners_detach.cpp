@@ -1,0 +1,296 @@
+// Parting a device's tensors from ours: the storage that is to be written, or used by whom we do not see, gets memory
+// of its own.
+#include "shim/torch/owners.h"
+
+#include <ATen/ops/copy_native.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <chrono>
+
+#include "shim/torch/device_swap.h"
+#include "shim/torch/unified.h"
+
+using namespace swn_owners;
+
+namespace
+{
+
+// Seconds that are waited for others before the program is ended: for the device, too, which takes what it takes.
+constexpr int patience = 600;
+// And where a device cannot be waited for, as something is put into a graph.
+constexpr int capture_ends = 30;
+
+// Beside what this thread puts into a graph, for as long as there is one of these.
+class Aside
+{
+  public:
+    explicit Aside(c10::Device device) : impl(device.type()), aside(swn_devswap_capturing(device))
+    {
+        if (!aside)
+            return;
+        host->device_aside(1);
+        graph = impl.exchangeStream(impl.getStreamFromGlobalPool(device));
+        // PyTorch hands out the same ones again and again, and the graph's is one of them.
+        for (int i = 0; i < streams && swn_devswap_capturing(device); i++)
+            impl.exchangeStream(impl.getStreamFromGlobalPool(device));
+    }
+    ~Aside()
+    {
+        if (!aside)
+            return;
+        impl.exchangeStream(*graph);
+        host->device_aside(0);
+    }
+    // What has been allocated meanwhile is used by the graph's stream.
+    void use(const at::DataPtr &data) const
+    {
+        if (aside)
+            impl.recordDataPtrOnStream(data, *graph);
+    }
+    Aside(const Aside &) = delete;
+    Aside &operator=(const Aside &) = delete;
+
+  private:
+    static constexpr int streams = 64; // more than it has
+    c10::impl::VirtualGuardImpl impl;
+    bool aside;
+    c10::optional<c10::Stream> graph;
+};
+
+std::vector<c10::Stream> homes_of(const Owner *o)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    return o->homes;
+}
+
+// Not of the graph's own pool, if one is being captured: what it has there is overwritten whenever it runs. The bytes
+// are there before it ever does.
+at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool keep)
+{
+    auto options = at::TensorOptions().dtype(at::kByte);
+    Aside aside(device);
+    at::Tensor fresh = at::empty({static_cast<int64_t>(bytes)}, options.device(device));
+    if (keep) {
+        host->device_moved(0, bytes);
+        at::native::copy_(fresh, at::from_blob(o->data.get(), {static_cast<int64_t>(bytes)}, options), false);
+    }
+    aside.use(data_of(storage_of(fresh)));
+    // It is reused in the order of the stream that is current now. The program thinks that it is in that of the one on
+    // which it moved the tensor, and may have that go on reading it when the tensor is gone. Which of them that was for
+    // this storage nobody knows; one more only has the memory come back later.
+    c10::impl::VirtualGuardImpl impl(device.type());
+    c10::Stream now = impl.getStream(device);
+    for (const c10::Stream &home : homes_of(o))
+        if (!(home == now))
+            impl.recordDataPtrOnStream(data_of(storage_of(fresh)), home);
+    return storage_of(fresh)->set_data_ptr(at::DataPtr(nullptr, device));
+}
+
+// numpy and others may know where the processor's storage is: it is the device's that move, and take the bytes along.
+void detach_others(const Owner *o, const char *what)
+{
+    std::vector<c10::Storage> all; // dropped without the lock
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        if (!o->devices)
+            return;
+        for (auto &weak : others)
+            if (auto storage = weak.lock())
+                all.emplace_back(std::move(storage));
+    }
+    for (c10::Storage &storage : all)
+        if (!storage.device().is_cpu() && hold(storage.unsafeGetStorageImpl()).get() == o)
+            detach(storage.unsafeGetStorageImpl(), true, what);
+}
+
+// Whether that comes true. By the second, so that who is stopped for a while, and goes on, has lost only one of them.
+template <class Condition> bool comes_true(std::unique_lock<std::mutex> &guard, Condition condition)
+{
+    for (int i = 0; i < patience; i++)
+        if (fewer.wait_for(guard, std::chrono::seconds(1), condition))
+            return true;
+    return false;
+}
+
+// What other threads are about to have on a device is there, or will not be. It is held.
+void wait_for_arrivals(const Owner *o, const char *what)
+{
+    std::unique_lock<std::mutex> guard(lock);
+    if (comes_true(guard, [o] { return !o->arriving; }))
+        return;
+    guard.unlock();
+    host->device_lost(what, "another thread does not come to an end with moving it to the device");
+}
+
+// Until no operator of another thread uses it on a device, and what was launched is done, as for who synchronizes. It
+// is held.
+void wait_for_others(const Owner *o, const char *what)
+{
+    bool captures = swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)}); // that we wait for
+    std::unique_lock<std::mutex> guard(lock);
+    auto used = [o] { return o->devices - o->on_device > swn_devswap_holds(o); };
+    for (int i = 0; i < patience; i++) {
+        if (fewer.wait_for(guard, std::chrono::seconds(1), [&] { return !used() && (captures || !o->closing); }))
+            return;
+        // Whatever else captures may be this thread's, on another stream, or wait for it: then it goes on in the end.
+        guard.unlock();
+        captures |= i >= capture_ends && host->device_held_up();
+        guard.lock();
+    }
+    const char *who = used() ? "an operator of another thread does not come to an end that uses it on the device"
+                             : "the device does not come to an end with what was launched";
+    guard.unlock();
+    host->device_lost(what, who);
+}
+
+enum class Taken { yes, no, uncaptured };
+
+// The storage, which is the only one that names what a graph has the address of, is to be written: there, so that the
+// graph sees it.
+Taken take_over(c10::StorageImpl *storage, Owner *o) // which is held
+{
+    c10::Device device = storage->device();
+    std::unique_lock<std::mutex> guard(lock);
+    // What comes and goes has its bytes elsewhere; of others there may be a view in a copy that another thread makes.
+    if (!comes_true(guard, [o] { return o->swaps || !o->on_host; }))
+        return Taken::no;
+    if (sharing(storage) != o)
+        return Taken::yes; // by another thread, just now
+    void *at = o->swaps ? host->device_stays(o->memory) : o->address;
+    if (!at) { // it could not be brought for the graph
+        o->captured = false;
+        return Taken::uncaptured;
+    }
+    if (o->on_device != 1)
+        return Taken::no;
+    if (o->swaps)
+        places.erase(reinterpret_cast<uintptr_t>(o->address));
+    storage->set_data_ptr(at::DataPtr(at, o, &drop_taken_over, device)).release_context();
+    return Taken::yes;
+}
+
+// The processor's storages keep the bytes of these, and the device's get others.
+void part(std::vector<Held> all, const char *what)
+{
+    if (all.empty())
+        return;
+    for (const Held &o : all)
+        wait_for_arrivals(o.get(), what);
+    {
+        std::lock_guard<std::recursive_mutex> serial(moving);
+        for (const Held &o : all)
+            detach_others(o.get(), what);
+    }
+    for (const Held &o : all)
+        wait_for_others(o.get(), what);
+}
+
+bool captured(const Owner *o)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    return o->captured;
+}
+
+} // namespace
+
+void swn_owners::detach(c10::StorageImpl *storage, bool keep, const char *what)
+{
+    if (forked || !storage)
+        return;
+    c10::Device device = storage->device();
+    if (device.is_cpu()) {
+        Held own = hold(storage);
+        auto at = reinterpret_cast<uintptr_t>(data_of(storage).get());
+        auto all = own ? std::vector<Held>() : hold_at(at, storage->nbytes());
+        if (own)
+            all.push_back(std::move(own));
+        part(std::move(all), what);
+        return;
+    }
+    Held o = hold(storage);
+    if (!o)
+        return; // its own memory, or a buffer, which is the device's alone
+    Taken taken = captured(o.get()) ? take_over(storage, o.get()) : Taken::uncaptured;
+    if (taken == Taken::no)
+        host->device_lost(what, "a CUDA graph has its address");
+    if (taken == Taken::yes)
+        return;
+    std::lock_guard<std::recursive_mutex> serial(moving);
+    if (hold(storage) != o)
+        return; // another thread has done it
+    try {
+        // Not seen by the modes of the program, which might have made something else of it.
+        c10::impl::ExcludeDispatchKeyGuard ours(c10::DispatchKeySet(
+            {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::Functionalize,
+             c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode}));
+        c10::DeviceGuard guard(device);
+        if (o->swaps)
+            host->device_kept(storage->nbytes(), nullptr);
+        at::DataPtr data = own_memory(device, storage->nbytes(), o.get(), keep);
+        exchange(storage, data);
+    } catch (const c10::Error &e) {
+        host->device_lost(what, e.what_without_backtrace());
+    } catch (const std::exception &e) {
+        host->device_lost(what, e.what());
+    }
+}
+
+void swn_unified_detach(const at::Tensor &tensor, bool keep)
+{
+    detach(storage_of(tensor), keep, written);
+}
+
+void swn_unified_give_up()
+{
+    if (given_up.exchange(true))
+        return;
+    host->device_given_up();
+    std::vector<c10::Storage> all;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        for (auto &weak : others)
+            if (auto storage = weak.lock())
+                all.emplace_back(std::move(storage));
+        others.clear();
+    }
+    for (c10::Storage &storage : all)
+        detach(storage.unsafeGetStorageImpl(), true, compiled);
+}
+
+void swn_unified_part(uintptr_t data, size_t bytes)
+{
+    if (swn_unified_active() && !forked)
+        part(hold_at(data, bytes), taken_by_program);
+}
+
+void swn_unified_capture(c10::StorageImpl *storage)
+{
+    Held o = hold(storage);
+    if (!o || forked)
+        return;
+    bool pins;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        if (o->captured)
+            return;
+        o->captured = o->on_device == 1 && (o->swaps || !o->on_host);
+        pins = o->captured && o->streams;
+    }
+    if (pins) {
+        int err = host->device_pin(o->memory, reinterpret_cast<uintptr_t>(o->data.get()), o->bytes);
+        std::lock_guard<std::mutex> guard(lock);
+        o->captured = !err;
+        o->streams = err != 0;
+    }
+    if (!captured(o.get()))
+        detach(storage, true, in_two_places);
+}
+
+void swn_unified_keep(c10::StorageImpl *storage, const char *operator_name)
+{
+    if (operator_name)
+        host->device_kept(0, operator_name);
+    detach(storage, true, unlent);
+}

@@ -1,0 +1,183 @@
+// What operators compute, told to whoever asked. It stands beside the engine and knows nothing of it, so that a run
+// without the engine is watched by the same code.
+#include "shim/torch/result_watch.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "shim/torch/op_rules.h"
+
+namespace
+{
+
+void (*tell)(const char *op, const swn_result *result);
+
+// How many records the thread's outermost operator is deep, itself included; 0: none runs.
+unsigned &depth()
+{
+    static thread_local unsigned records = 0;
+    return records;
+}
+
+// What on_end needs of an operator whose results count.
+struct Watched : at::ObserverContext {
+    std::string name;
+    bool counted = false;            // in `depth`; what is not PyTorch's own is not, so that what it calls is seen
+    size_t most = SIZE_MAX;          // results beyond are not
+    std::vector<at::Tensor> written; // of an operator that returns nothing
+};
+
+// Memory as it is found, which no two runs have in common.
+bool leaves_unset(const std::string &name)
+{
+    for (const char *start : {"aten::empty", "aten::new_empty", "aten::_empty", "aten::resize"})
+        if (name.compare(0, std::strlen(start), start) == 0)
+            return true;
+    return false;
+}
+
+void tell_number(const std::string &op, const void *bytes)
+{
+    swn_result r = {"scalar", bytes, 8, 0, nullptr, nullptr};
+    tell(op.c_str(), &r);
+}
+
+void tell_tensor(const std::string &op, const at::Tensor &tensor)
+{
+    if (!tensor.defined())
+        return;
+    // Of a tensor that stands for others there are no sizes to be asked for.
+    auto keys = tensor.key_set();
+    bool wrapper = keys.has(c10::DispatchKey::Python) || keys.has(c10::DispatchKey::Functionalize) ||
+                   keys.has(c10::DispatchKey::FuncTorchBatched) || tensor.is_nested() || tensor.is_sparse() ||
+                   !tensor.unsafeGetTensorImpl()->has_storage();
+    swn_result r = {"elsewhere", nullptr, 0, 0, nullptr, nullptr};
+    if (!wrapper) {
+        r = {c10::toString(tensor.scalar_type()),
+             nullptr,
+             tensor.itemsize(),
+             static_cast<size_t>(tensor.dim()),
+             tensor.sizes().data(),
+             tensor.strides().data()};
+        if (tensor.is_meta() || tensor.numel() == 0)
+            r.data = "", r.item_bytes = 0; // it has no bytes, wherever it is
+        else if (tensor.is_cpu())
+            r.data = static_cast<const char *>(tensor.storage().data_ptr().get()) +
+                     static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
+    }
+    tell(op.c_str(), &r);
+}
+
+void tell_value(const std::string &op, const c10::IValue &value)
+{
+    if (value.isTensor()) {
+        tell_tensor(op, value.toTensor());
+    } else if (value.isTensorList()) {
+        for (const at::Tensor &tensor : value.toTensorVector())
+            tell_tensor(op, tensor);
+    } else if (value.isDouble()) {
+        double number = value.toDouble();
+        tell_number(op, &number);
+    } else if (value.isInt()) {
+        int64_t number = value.toInt();
+        tell_number(op, &number);
+    } else if (value.isBool()) {
+        int64_t number = value.toBool();
+        tell_number(op, &number);
+    }
+}
+
+void keep_written(Watched &w, const c10::FunctionSchema &schema, c10::ArrayRef<const c10::IValue> inputs)
+{
+    for (size_t i = 0; i < inputs.size() && i < schema.arguments().size(); i++) {
+        const auto *alias = schema.arguments()[i].alias_info();
+        if (!alias || !alias->isWrite())
+            continue;
+        if (inputs[i].isTensor())
+            w.written.push_back(inputs[i].toTensor());
+        else if (inputs[i].isTensorList())
+            for (const at::Tensor &tensor : inputs[i].toTensorVector())
+                w.written.push_back(tensor);
+    }
+}
+
+std::unique_ptr<Watched> watched(const at::RecordFunction &fn)
+{
+    auto name = fn.operator_name();
+    auto handle = name ? c10::Dispatcher::singleton().findSchema(*name) : c10::nullopt;
+    if (!handle)
+        return nullptr;
+    const swn_rule *rule = swn_rule_find(name->name.c_str());
+    if ((rule && rule->uses[0] == 'm') || leaves_unset(name->name))
+        return nullptr; // a view, memory as it is found, or a frame around what is seen by itself
+    auto w = std::make_unique<Watched>();
+    w->name = name->name;
+    w->counted = name->name.compare(0, 6, "aten::") == 0;
+    // Beside the bags it has tables for a gradient, which it leaves unset where there is none to be computed.
+    if (w->name.find("embedding_bag") != std::string::npos)
+        w->most = 1;
+    const auto &schema = handle->schema();
+    if (schema.returns().empty())
+        keep_written(*w, schema, fn.inputs());
+    for (const auto &returned : schema.returns())
+        if (returned.alias_info() && !returned.alias_info()->isWrite())
+            w->most = 0; // a view
+    return w;
+}
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
+{
+    if (depth()) {
+        depth()++;
+        return nullptr;
+    }
+    std::unique_ptr<Watched> w;
+    try {
+        w = watched(fn);
+    } catch (...) {
+        // Not to be looked at, in either run.
+    }
+    depth() = w && w->counted;
+    return w;
+}
+
+void on_end(const at::RecordFunction &fn, at::ObserverContext *context)
+{
+    auto *w = static_cast<Watched *>(context);
+    if (depth() > (w && w->counted)) {
+        depth()--;
+        return;
+    }
+    depth() = 0;
+    if (!w)
+        return;
+    try {
+        const auto &outputs = fn.outputs();
+        for (size_t i = 0; i < outputs.size() && i < w->most; i++)
+            tell_value(w->name, outputs[i]);
+        for (const at::Tensor &tensor : w->written)
+            tell_tensor(w->name, tensor);
+    } catch (...) {
+    }
+}
+
+} // namespace
+
+const char *swn_watch_begin(void (*result)(const char *op, const swn_result *result))
+{
+    tell = result;
+    try {
+        at::addGlobalCallback(at::RecordFunctionCallback(&on_start, &on_end)
+                                  .needsInputs(true)
+                                  .needsOutputs(true)
+                                  .scopes({at::RecordScope::FUNCTION}));
+    } catch (...) {
+        return "its operator hook was refused";
+    }
+    return nullptr;
+}

@@ -1,0 +1,7 @@
+// Every result of every outermost operator, for `swapnetctl verify`.
+#pragma once
+
+#include "skeleton/abi/abi.h"
+
+// swn_half.watch.
+const char *swn_watch_begin(void (*result)(const char *op, const swn_result *result));

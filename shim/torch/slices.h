@@ -1,0 +1,144 @@
+// Operators that take their weight slice by slice along the output dimension (FlexNN 3.2), so that a layer need not be
+// in memory as a whole.
+//
+// A slice of rows of the weight gives a slice of one dimension of the result. Whether that has the same bits as the
+// whole is a property of the math library, so it is tried before it is relied on (shim/torch/trials.h): with the same
+// shapes, strides and cuts and as many threads, on random numbers, in memory that is a few MiB mapped over and over. An
+// operator that fails is computed whole; what that says of the next ones is the engine's to judge
+// (skeleton/tiling/slice.c).
+//
+// A weight that multiplies as it is, [k, n], has rows along what is summed over: slices of it give parts that add up to
+// the result (`summed`). A math library goes through such a sum in blocks of rows as well, one added to what the ones
+// before gave, so slices of whole blocks have the bits of the whole.
+//
+// A weight may be some rows of a larger tensor (the projections of an attention layer, the experts of a mixture): then
+// the slices are that tensor's, and only those are fetched in which such rows lie.
+#ifndef SWN_SHIM_TORCH_SLICES_H
+#define SWN_SHIM_TORCH_SLICES_H
+
+#include <ATen/core/DimVector.h>
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "skeleton/abi/abi.h"
+
+// The operator this thread is in, or nullptr where none was announced. In shim/torch/op_hook.cpp.
+swn_op *swn_current_op();
+
+// Numbers by which a trial is known.
+class swn_key
+{
+  public:
+    void add(int64_t number)
+    {
+        if (n_ < at_.size())
+            at_[n_] = number;
+        n_++;
+    }
+    void add(at::IntArrayRef numbers)
+    {
+        for (int64_t number : numbers)
+            add(number);
+        add(-1);
+    }
+    // Not: there were more than there is room for.
+    bool complete() const
+    {
+        return n_ <= at_.size();
+    }
+    const int64_t *begin() const
+    {
+        return at_.data();
+    }
+    const int64_t *end() const
+    {
+        return at_.data() + std::min(n_, at_.size());
+    }
+
+  private:
+    std::array<int64_t, 256> at_;
+    size_t n_ = 0;
+};
+
+// One operator with its arguments, which outlive it. A row of the weight is what gives an equal share of one dimension
+// of the result: a row of a matrix, a channel or a group of them, a matrix of a batch.
+class swn_sliced
+{
+  public:
+    virtual ~swn_sliced() = default;
+    // All that the bits may depend on, but what is below, the numbers, the cuts, the threads and PyTorch's settings.
+    virtual void add_to(swn_key &key) const = 0;
+    // The share of `count` rows from `row` on, which are at `rows_at`. `from` is the input, or in a trial what stands
+    // for it.
+    virtual at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const = 0;
+    // Of one that is summed: adds the share of rows that are not the first ones to what those before have given.
+    virtual void add_part(at::Tensor &, const at::Tensor &, const void *, int64_t, int64_t) const
+    {
+    }
+    // The share of these rows, in the result `out`. Parts are put in their order.
+    void put_part(at::Tensor &out, const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const
+    {
+        if (!summed)
+            out.narrow(dim, row * width, count * width).copy_(part_of(from, rows_at, row, count));
+        else if (row)
+            add_part(out, from, rows_at, row, count);
+        else
+            out = part_of(from, rows_at, row, count);
+    }
+
+    const at::Tensor &input, &weight;
+    const at::ScalarType type; // of all of them
+    const int64_t rows;        // of the weight, of row_bytes each, one behind the other
+    const size_t row_bytes;
+    const at::DimVector sizes; // of the result, which is contiguous
+    const int64_t dim;         // of the result
+    const int64_t width;       // a row's share of it
+    const bool doubtful;       // activations are used in this place as well
+    const int64_t block;       // rows that kernels compute with at once, in registers and vectors
+    const bool copied;         // kernels may copy all of the weight into an order of their own first
+    const bool summed;         // each row has a part in all of the result; then there is no dim, width and block
+
+  protected:
+    swn_sliced(const at::Tensor &input_, const at::Tensor &weight_, int64_t rows_, at::DimVector sizes_, int64_t dim_,
+               bool doubtful_, int64_t block_, bool copied_, bool summed_ = false)
+        : input(input_), weight(weight_), type(weight_.scalar_type()), rows(rows_),
+          row_bytes(weight_.nbytes() / static_cast<size_t>(rows_)), sizes(std::move(sizes_)), dim(dim_),
+          width(sizes[static_cast<size_t>(dim_)] / rows_), doubtful(doubtful_), block(block_), copied(copied_),
+          summed(summed_)
+    {
+    }
+};
+
+// Rows of a matrix, and channels, that vector units and the blocks of math libraries are made for: 8 or 16 floats a
+// register, and blocks of 4 to 16 rows.
+constexpr int64_t swn_block = 16;
+
+// Whether the tensor is a weight that may be large enough to be sliced, or a part of one.
+bool swn_sliceable(const at::Tensor &weight);
+
+// Whether products of numbers of that type are rounded, so that they are worth a trial.
+bool swn_computed(at::ScalarType type);
+
+// Whether it lies in memory as its sizes say, one row behind the other, also in dimensions of size 1: PyTorch goes by
+// what the strides suggest.
+bool swn_plainly_laid_out(const at::Tensor &tensor);
+
+// What of a tensor that is added to a product, and of its factors, the bits may depend on.
+void swn_add_bias(swn_key &key, const at::Tensor *bias, const at::Scalar &beta, const at::Scalar &alpha);
+
+// Does it, or says so with an undefined tensor: it has to be computed whole.
+at::Tensor swn_compute_in_slices(const swn_sliced &what);
+
+// `host` is borrowed for ever.
+void swn_slices_begin(const swn_host *host);
+
+// Put their kernels in front of PyTorch's own at the CPU key.
+void swn_products_register(torch::Library &library); // shim/torch/kernel_matmul.cpp: addmm, mm, addmv, mv
+void swn_batches_register(torch::Library &library);  // shim/torch/kernel_bmm.cpp: baddbmm, bmm
+void swn_convs_register(torch::Library &library);    // shim/torch/kernel_conv.cpp: convolution
+
+#endif

@@ -1,0 +1,24 @@
+// What kernels of ours ask of a tensor before they look at its bytes themselves.
+#ifndef SWN_SHIM_TORCH_TENSOR_CHECKS_H
+#define SWN_SHIM_TORCH_TENSOR_CHECKS_H
+
+#include <ATen/core/Tensor.h>
+
+// Named tensors are gone in later versions.
+template <typename T> auto swn_named(const T &tensor, int) -> decltype(tensor.has_names())
+{
+    return tensor.has_names();
+}
+template <typename T> bool swn_named(const T &, long)
+{
+    return false;
+}
+
+// Whether the numbers of the tensor are those in its memory, of this type.
+inline bool swn_simple(const at::Tensor &tensor, at::ScalarType type)
+{
+    return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == type &&
+           !swn_named(tensor, 0) && !tensor.is_conj() && !tensor.is_neg() && !tensor.is_quantized();
+}
+
+#endif

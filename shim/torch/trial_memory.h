@@ -1,0 +1,57 @@
+// Memory for trials: numbers that are a few MiB mapped over and over, and allocations likewise.
+#ifndef SWN_SHIM_TORCH_TRIAL_MEMORY_H
+#define SWN_SHIM_TORCH_TRIAL_MEMORY_H
+
+#include <ATen/core/Tensor.h>
+
+#include "skeleton/abi/abi.h"
+
+// What is mapped over and over, at most.
+constexpr size_t swn_most_period = 4u << 20;
+// Where in a page, or in a line of the cache, numbers begin may show in the bits.
+constexpr size_t swn_page = 4096, swn_line = 64;
+
+// Ordinary ones show in what order they are added up, and how that is rounded. Odd ones are the same, but that some
+// rows have an infinite one, or two of what is no number, of which one is what comes out, or are all zeros of both
+// signs with denormal ones at their ends.
+enum class swn_numbers_kind { ordinary, odd };
+
+// Memory that reads as random numbers of one type, as much as is asked for, out of `period` bytes.
+class swn_random
+{
+  public:
+    swn_random(size_t bytes, size_t period, at::ScalarType type, swn_numbers_kind kind = swn_numbers_kind::ordinary,
+               size_t row_bytes = 0);
+    swn_random(const swn_random &) = delete;
+    ~swn_random();
+    // nullptr: there is no memory.
+    char *base() const
+    {
+        return base_;
+    }
+
+  private:
+    size_t bytes_, period_;
+    char *base_ = nullptr;
+};
+
+// This thread's tensors of `bytes`, or a little more, repeat themselves after `period`, as long as this lives.
+class swn_folding
+{
+  public:
+    swn_folding(size_t bytes, size_t period);
+    swn_folding(const swn_folding &) = delete;
+    ~swn_folding();
+};
+
+bool swn_same_bits(const at::Tensor &a, const at::Tensor &b);
+
+// From the tensor's first element to the end of its last.
+size_t swn_extent(const at::Tensor &tensor);
+
+// Of numbers that nobody copies: as much as there is, up to a few MiB.
+size_t swn_period_of(size_t bytes);
+
+void swn_trial_memory_begin(const swn_host *host); // borrowed for ever
+
+#endif

@@ -1,0 +1,265 @@
+#include "shim/torch/trials.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/from_blob.h>
+#include <dlfcn.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <numeric>
+
+#include "shim/torch/trial_memory.h"
+#include "shim/torch/fp_control.h"
+
+namespace
+{
+
+const swn_host *host;
+
+// Rows after which a weight repeats itself where kernels copy it in blocks of rows: of 8 to 64 each, or of one group.
+constexpr size_t block_rows = 64;
+constexpr size_t most_trials = 512; // shapes that are remembered
+
+struct Less {
+    using is_transparent = void;
+    template <typename A, typename B> bool operator()(const A &a, const B &b) const
+    {
+        return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+    }
+};
+
+enum class Found { same, differs, no_room };
+
+// What is known of some slices.
+struct Trial {
+    Found found = Found::no_room; // to try them: the next time there may be
+    size_t folded = 0;            // rows after which copies of the weight were folded, at most, with other bits
+};
+
+std::mutex trials_lock; // a fork waits for it
+std::map<std::vector<int64_t>, Trial, Less> trials;
+
+size_t weight_in_page(const swn_sliced &what)
+{
+    return static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize() % swn_page;
+}
+
+size_t input_in_line(const swn_sliced &what)
+{
+    return reinterpret_cast<uintptr_t>(what.input.data_ptr()) % swn_line;
+}
+
+// So many rows, which are whole pages: a copy in an order of the kernel's, block by block of rows, repeats itself as
+// well, and can lie in as little memory. 0: that would be too much.
+size_t period_of_rows(const swn_sliced &what, size_t rows)
+{
+    size_t period = what.row_bytes * rows / std::gcd(what.row_bytes * rows, swn_page) * swn_page;
+    return period <= swn_most_period && period < what.weight.nbytes() ? period : 0;
+}
+
+// One trial, in which the weight repeats itself after so many bytes: with numbers of that kind. Where copies of all of
+// it are folded, they are right if kernels make them block by block of rows; if they do not, their numbers are others,
+// and so are the bits.
+Found same_with(const swn_numbers_kind kind, const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
+{
+    size_t off = folded ? 0 : weight_in_page(what), to = input_in_line(what);
+    size_t weight_bytes = off + what.weight.nbytes(), input_bytes = to + swn_extent(what.input);
+    swn_random weights(weight_bytes, period, what.type, kind, what.row_bytes),
+        inputs(input_bytes, swn_period_of(input_bytes), what.type);
+    if (!weights.base() || !inputs.base())
+        return Found::no_room;
+    const char *first = weights.base() + off;
+    at::Tensor from = at::from_blob(inputs.base() + to, what.input.sizes(), what.input.strides(), at::dtype(what.type));
+    at::Tensor expect;
+    {
+        swn_folding folding(folded ? what.weight.nbytes() : 0, period);
+        expect = what.part_of(from, first, 0, what.rows);
+    }
+    if (!expect.sizes().equals(what.sizes) || !expect.is_contiguous())
+        return Found::differs;
+    at::Tensor sum;
+    bool same = swn_each_part(what, cuts, [&](const swn_part &part) {
+        const char *rows_at = first + static_cast<size_t>(part.row) * what.row_bytes;
+        if (what.summed) {
+            what.put_part(sum, from, rows_at, part.row, part.count);
+            return true;
+        }
+        at::Tensor got = what.part_of(from, rows_at, part.row, part.count);
+        return swn_same_bits(got, expect.narrow(what.dim, part.row * what.width, part.count * what.width));
+    });
+    return same && (!what.summed || swn_same_bits(sum, expect)) ? Found::same : Found::differs;
+}
+
+// With numbers that show how they are rounded, and with those that nothing is rounded in.
+Found same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
+{
+    Found found = same_with(swn_numbers_kind::ordinary, what, cuts, period, folded);
+    if (found != Found::same)
+        return found;
+    // So that odd rows are rows all the way.
+    size_t whole_rows = folded ? 0 : period_of_rows(what, (period / what.row_bytes / block_rows + 1) * block_rows);
+    return same_with(swn_numbers_kind::odd, what, cuts, whole_rows ? whole_rows : period, folded);
+}
+
+// Whether its result could be taken for a copy of the weight.
+bool result_like_weight(const swn_sliced &what)
+{
+    size_t bytes = what.weight.itemsize();
+    for (int64_t size : what.sizes)
+        bytes *= static_cast<size_t>(size);
+    return bytes >= what.weight.nbytes() / 2 && bytes / 2 <= what.weight.nbytes();
+}
+
+// With copies of the weight folded: after as many rows as there is room for, since not all kernels make do with the
+// smallest blocks, but not as few as was tried before.
+bool same_folded(const swn_sliced &what, const swn_cuts &cuts, size_t input_bytes, size_t &before)
+{
+    if (weight_in_page(what) || result_like_weight(what))
+        return false;
+    for (size_t rows = what.block > 1 ? block_rows : 1; rows > before; rows = rows > swn_block ? rows / 2 : 0) {
+        size_t period = period_of_rows(what, rows);
+        if (!period || !host->trial_room(2 * period + input_bytes))
+            continue;
+        Found found = same_in_parts(what, cuts, period, true);
+        if (found == Found::differs)
+            before = rows;
+        if (found != Found::no_room)
+            return found == Found::same;
+    }
+    return false;
+}
+
+void try_out(const swn_sliced &what, const swn_cuts &cuts, Trial &trial)
+{
+    size_t bytes = what.weight.nbytes(), input_bytes = swn_period_of(input_in_line(what) + swn_extent(what.input));
+    if (what.copied) {
+        if (same_folded(what, cuts, input_bytes, trial.folded)) {
+            trial.found = Found::same;
+            return;
+        }
+        // What is not made so needs room for another copy of the weight.
+        if (!host->trial_room(bytes + bytes / 8 + input_bytes + swn_most_period))
+            return;
+    }
+    trial.found = same_in_parts(what, cuts, swn_period_of(weight_in_page(what) + bytes), false);
+}
+
+void add_shape(swn_key &key, const swn_sliced &what)
+{
+    what.add_to(key);
+    swn_add_settings(key);
+    for (at::IntArrayRef sizes : {what.input.sizes(), what.input.strides(), what.weight.sizes()})
+        key.add(sizes);
+    key.add(static_cast<int64_t>(what.type));
+    key.add(static_cast<int64_t>(weight_in_page(what)));
+    key.add(static_cast<int64_t>(input_in_line(what)));
+}
+
+} // namespace
+
+// Not all of them go by PyTorch's number, and a program can tell them another one.
+uint64_t swn_library_threads()
+{
+    using count_fn = int (*)();
+    static const std::vector<count_fn> counts = [] {
+        std::vector<count_fn> found;
+        for (const char *name :
+             {"openblas_get_num_threads", "mkl_get_max_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads"})
+            if (void *function = dlsym(RTLD_DEFAULT, name))
+                found.push_back(reinterpret_cast<count_fn>(function));
+        return found;
+    }();
+    uint64_t all = 0;
+    for (count_fn count : counts)
+        all = all * 65599 + static_cast<uint64_t>(count());
+    return all;
+}
+
+void swn_add_settings(swn_key &key)
+{
+    const at::Context &context = at::globalContext();
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 10)
+    for (at::Float32Op op : {at::Float32Op::MATMUL, at::Float32Op::CONV})
+        key.add(static_cast<int64_t>(context.float32Precision(at::Float32Backend::MKLDNN, op)));
+#else
+    key.add(static_cast<int64_t>(context.float32MatmulPrecision()));
+#endif
+    key.add(context.userEnabledMkldnn());
+    key.add(context.deterministicAlgorithms());
+#if TORCH_VERSION_MAJOR >= 2
+    key.add(context.userEnabledNNPACK());
+#endif
+    key.add(at::get_num_threads());
+    key.add(static_cast<int64_t>(swn_library_threads()));
+    key.add(at::in_parallel_region());
+    key.add(swn_own_word());
+}
+
+uint64_t swn_shape_of(const swn_sliced &what)
+{
+    swn_key key;
+    add_shape(key, what);
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int64_t number : key) {
+        hash = (hash ^ static_cast<uint64_t>(number)) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    return hash ? hash : 1;
+}
+
+bool swn_same_in_slices(const swn_sliced &what, const swn_cuts &cuts)
+{
+    swn_key key;
+    int64_t n = 0, before = 0;
+    add_shape(key, what);
+    swn_each_part(what, cuts, [&](const swn_part &part) {
+        if (part.count != before) { // where the cuts are is all that counts
+            key.add(n);
+            key.add(part.count);
+        }
+        before = part.count;
+        n++;
+        return true;
+    });
+    if (n == 1)
+        return true;
+    if (!key.complete() || !swn_words_are_usual())
+        return false;
+    Trial trial;
+    {
+        std::lock_guard<std::mutex> guard(trials_lock);
+        auto known = trials.find(key);
+        if (known != trials.end())
+            trial = known->second;
+    }
+    if (trial.found != Found::no_room)
+        return trial.found == Found::same;
+    size_t folded = trial.folded;
+    try_out(what, cuts, trial);
+    if (trial.found != Found::no_room || trial.folded != folded) {
+        std::lock_guard<std::mutex> guard(trials_lock);
+        if (trials.size() >= most_trials)
+            trials.clear();
+        trials[std::vector<int64_t>(key.begin(), key.end())] = trial;
+    }
+    return trial.found == Found::same;
+}
+
+void swn_trials_begin(const swn_host *h)
+{
+    host = h;
+    swn_trial_memory_begin(h);
+}
+
+void swn_trials_before_fork()
+{
+    trials_lock.lock();
+}
+
+void swn_trials_after_fork()
+{
+    trials_lock.unlock();
+}

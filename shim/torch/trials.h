@@ -1,0 +1,60 @@
+// Whether slices of a weight give the bits of the whole.
+#ifndef SWN_SHIM_TORCH_TRIALS_H
+#define SWN_SHIM_TORCH_TRIALS_H
+
+#include <array>
+#include <cstdint>
+
+#include "shim/torch/slices.h"
+
+// The slices of a storage. More kinds than these are too many.
+struct swn_cuts {
+    std::array<swn_slices, 256> kinds;
+    size_t n = 0;
+};
+
+// So many rows from `row` on lie in the slice of `bytes` at `off` of the weight's storage, from its byte `skip` on.
+struct swn_part {
+    size_t off, bytes, skip;
+    int64_t row, count;
+};
+
+// Calls act(part) with what there is of the weight in each slice of its storage, in their order, until it says false.
+// false: it did, or slices end within a row, or are not of all of the storage.
+template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_cuts &cuts, Act act)
+{
+    size_t begin = static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize();
+    size_t end = begin + what.weight.nbytes(), at = 0;
+    for (size_t kind = 0; kind < cuts.n; kind++)
+        for (size_t i = 0; i < cuts.kinds[kind].count; i++) {
+            size_t bytes = cuts.kinds[kind].bytes, lo = std::max(at, begin), hi = std::min(at + bytes, end);
+            if (lo < hi && ((lo - begin) % what.row_bytes || (hi - begin) % what.row_bytes))
+                return false;
+            if (lo < hi && !act(swn_part{at, bytes, lo - at, static_cast<int64_t>((lo - begin) / what.row_bytes),
+                                         static_cast<int64_t>((hi - lo) / what.row_bytes)}))
+                return false;
+            at += bytes;
+        }
+    return at == what.weight.storage().nbytes();
+}
+
+// How many threads the math libraries say that they use, all of them as one number.
+uint64_t swn_library_threads();
+
+// What the user told PyTorch and its libraries about how to compute.
+void swn_add_settings(swn_key &key);
+
+// What the bits of the operator's result may depend on, but for the slices, as a number that is not 0.
+uint64_t swn_shape_of(const swn_sliced &what);
+
+// Whether such slices have been tried, or now are, and gave the same bits. No, but not for good, where there is no room
+// to try them now. May throw PyTorch's errors.
+bool swn_same_in_slices(const swn_sliced &what, const swn_cuts &cuts);
+
+// Around a fork, in the thread that forks.
+void swn_trials_before_fork();
+void swn_trials_after_fork(); // in both processes
+
+void swn_trials_begin(const swn_host *host); // borrowed for ever
+
+#endif

@@ -1,0 +1,251 @@
+/* skeleton/abi/abi.h - the seam between the C half (libswapnet.so) and the C++ half built for one PyTorch
+ * (aten-X.Y.so).
+ *
+ * The C++ half knows tensors and nothing of memory; the C half knows memory and nothing of tensors. No exception and no
+ * C++ type crosses, except that raise_oom throws PyTorch's own out-of-memory error up through the C frames that called
+ * it.
+ */
+#ifndef SWN_SKELETON_ABI_ABI_H
+#define SWN_SKELETON_ABI_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SWN_ATEN_ABI 23u
+#define SWN_OP_ARGS 64 /* tensors looked at per operator; the rest use their own address, which is always right */
+
+/* Hints: what an operator does besides is right as well, and slower. */
+enum swn_use {
+    SWN_USE_ROWS,      /* single rows are read, for which it may ask */
+    SWN_USE_INPUT,     /* read, in a place where no weight is */
+    SWN_USE_WEIGHT,    /* read, and counts for the order if it is a weight */
+    SWN_USE_WRITE,     /* written in place */
+    SWN_USE_OVERWRITE, /* written in place, every byte of the storage, unless it is refused */
+};
+
+/* What can be done with a CPU tensor that is to go to a device. */
+enum swn_way {
+    SWN_WAY_COPY,      /* nothing: it is PyTorch's to copy */
+    SWN_WAY_REFERENCE, /* its bytes are a checkpoint's: a copy can be registered rather than made, and be shared */
+    SWN_WAY_ALIAS,     /* the device can read them where they are, if nobody ever writes them there */
+    SWN_WAY_BUFFER,    /* they can be put into a buffer of the device's */
+};
+
+enum swn_device_type { SWN_DEVICE_NONE, SWN_DEVICE_CUDA, SWN_DEVICE_PRIVATEUSEONE };
+
+struct swn_range;
+struct swn_device_memory;
+struct swn_extent_file;
+struct swn_fill;
+
+/* One tensor argument. The first part is filled by the C++ half, the rest is the engine's. */
+struct swn_arg {
+    int mapped;     /* by PyTorch, many tensors in one storage; or of a device's. Else it is a storage of alloc_cpu's */
+    uintptr_t data; /* where the storage is; of a mapped one, where the tensor's first element is */
+    size_t bytes;   /* of the storage; of a mapped one, from the tensor's first element to the end of its last */
+    size_t from, upto; /* of them, those that the tensor's elements lie in */
+    enum swn_use use;
+
+    struct swn_range *range;
+    uint32_t range_id;
+    uint64_t first_chunk, end_chunk; /* of addresses, that it holds */
+    size_t slice;                    /* of a `sliced` one: so many bytes each, but for the last */
+    int remap, pinned, reading, visited;
+    int sliced; /* 1: what of it is not in memory waits for slice_lend; 2: did so */
+    int rows;   /* 1: not all of it is in memory, rows_copy reads those that are wanted; 2: did so, and nothing else */
+    int populating;   /* a thread of ours makes its pages (skeleton/core/prefault.h) */
+    uintptr_t afresh; /* where its new bytes are being made (skeleton/core/overwrite.h), or 0 */
+    size_t afresh_bytes;
+};
+
+/* So many slices of a weight, one behind the other. */
+struct swn_slices {
+    size_t bytes, count; /* of each */
+};
+
+/* In what slices a kernel can take a weight. */
+struct swn_rows {
+    size_t bytes;   /* of a row: slices are of whole ones */
+    size_t block;   /* rows that the kernel computes with at once: better multiples of so many, */
+    size_t threads; /* and of so many times that */
+    uint64_t shape; /* a hash of what the bits of the result may depend on, but for the slices; not 0 */
+    int exact;      /* others than of whole blocks are not right */
+};
+
+/* Parameters of a layer that are too small to come and go: biases, and what norms have. */
+struct swn_small {
+    size_t count, bytes;
+};
+
+/* One outermost operator of one thread, from op_begin to op_end. */
+struct swn_op {
+    const char *name; /* static or owned by the operator's schema */
+    int copies;       /* it copies every byte of args[1]'s storage to args[0]'s, does nothing else, and cannot fail */
+    int asks;         /* its kernel will ask for memory (afresh_begin) for args[0], which it overwrites */
+    struct swn_extent_file *move_file; /* the engine's: a store that has args[1]'s bytes, and where */
+    uint64_t move_off;
+    int skip;              /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
+    uint64_t flops;        /* of this operator; 0 unless the host counts them, see profiles/flops.h */
+    uint64_t flops_before; /* and of those since the thread's last one that were not announced: no tensor of interest */
+    struct swn_small small, small_before; /* likewise */
+    unsigned n;
+    struct swn_arg args[SWN_OP_ARGS];
+
+    uint64_t begin_ns;
+    uint64_t seq; /* its number, of all operators */
+    int visits;
+    struct swn_op *prev_open, *next_open;
+    int unlisted; /* begun before a fork of which this is the child */
+};
+
+struct swn_host {
+    uint32_t abi;
+    uintptr_t lo, hi;        /* tensors of interest lie here */
+    const uintptr_t *mapped; /* or between these two addresses, which change */
+    int count_flops;
+    void (*op_begin)(struct swn_op *op);
+    void (*op_end)(struct swn_op *op);
+    /* By the operator's own thread, between the two: its kernel can take the weight args[arg] in slices. It may be
+     * `sliced` from then on, else when there is a plan. Of one that is: not as it is cut, as slices end within rows.
+     * Returns the length of slices to be tried as if it were cut into them, for what is told of it; 0: none. */
+    size_t (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+    /* Whether such an offer would be of interest, before its kernel goes to lengths to find out what to offer. */
+    int (*slices_wanted)(struct swn_op *op, unsigned arg, uint64_t shape);
+    /* Of how many bytes a weight is at least for which any of this is of interest, within the budget as it is. */
+    size_t (*slices_least)(void);
+    /* The slices of a `sliced` argument, in their order. Returns how many kinds; 0: more than `most`. */
+    size_t (*slices_list)(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
+    /* The kernel has to take a `sliced` argument whole: for this shape slices as they are (tried 0), or of `tried`
+     * bytes each, do not give the right bits; or, if `right`, the latter do. Returns the length of the slices that it
+     * is to try next, for the operators to come; 0: none. */
+    size_t (*slices_refused)(struct swn_op *op, unsigned arg, uint64_t shape, size_t tried, int right);
+    /* Waits for `bytes` from `off` of a `sliced` argument, which must be one of these slices, and returns where they
+     * can be read until the next call or op_end. NULL: it has been cut differently meanwhile, its own address serves
+     * it. bytes 0: that was the last one. */
+    const void *(*slice_lend)(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
+    /* Memory to try out something with: `bytes` that are the same `period` bytes, a multiple of a page, over and over,
+     * and count as so many. NULL: there is none within the budget. */
+    void *(*trial_map)(size_t bytes, size_t period);
+    void (*trial_unmap)(void *at, size_t bytes, size_t period);
+    /* Tensors of `bytes`, or a little more, that this thread allocates lie in such memory as well; 0: no longer. Who
+     * writes to one has to write the same to all places that are the same. */
+    void (*trial_fold)(size_t bytes, size_t period);
+    /* Whether there is, or now is, room for so much more within the budget. If there is none, nothing has left for it.
+     */
+    int (*trial_room)(size_t bytes);
+    /* Likewise for a copy of a weight that a kernel would make, which is a tensor: it may have a place already. */
+    int (*copy_room)(size_t bytes);
+    /* Likewise: copies n rows of row_bytes each to `out`, in this order. Number 0 is at `first`, and all `count` that
+     * there are lie inside args[arg], whose `rows` is not 0. 0: not done, its own address serves; or one of the numbers
+     * is none of a row's. They may change meanwhile, and are looked at once. */
+    int (*rows_copy)(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count,
+                     const int64_t *rows, size_t n, void *out);
+    /* Likewise: the kernel can make what args[arg], which it overwrites, is to hold in pieces of at most *piece bytes,
+     * front to back. NULL: it had better write to its own address. */
+    struct swn_fill *(*fill_begin)(struct swn_op *op, unsigned arg, size_t *piece);
+    /* Where to make the next `bytes`; those that the call before was for are made. */
+    void *(*fill_next)(struct swn_fill *fill, size_t bytes);
+    /* All are made, or no more will be: then what the last call was for is not. Waits until they are where they belong.
+     */
+    void (*fill_end)(struct swn_fill *fill, int made);
+    /* Likewise: memory in which its kernel is to make all of args[arg], which it overwrites, before any of it is seen
+     * there. NULL: it had better write to its own address. */
+    void *(*afresh_begin)(struct swn_op *op, unsigned arg);
+    /* That has been done, or has failed. */
+    void (*afresh_end)(struct swn_op *op, unsigned arg, int made);
+
+    /* Devices that share our memory (skeleton/device/unified.h). The current device is the one that a call names. */
+    enum swn_device_type device_type; /* NONE: none of what follows is called */
+    /* enum swn_way for the CPU tensor of which all bytes are [data, data + bytes). parameter: it is a model's, as far
+     * as one can see, and no buffer that its program fills again and again. */
+    int (*device_way)(int device, uintptr_t data, size_t bytes, int parameter);
+    /* Whether the program has the driver know what is there itself: then it may be neither's but by a copy. */
+    int (*device_programs)(uintptr_t data);
+    /* Makes them known to the device, or fills a buffer with them: *address is where it finds them. Until device_close
+     * nobody may write them, nor free them; a buffer has nothing more to do with them. NULL: no. */
+    struct swn_device_memory *(*device_open)(int device, enum swn_way way, uintptr_t data, size_t bytes,
+                                             void **address);
+    /* Whether the bytes may come and go, so that operators that read them there have to be announced. */
+    int (*device_streams)(const struct swn_device_memory *memory);
+    /* 0: nothing on the device can be using them any more, they may be written and freed; -errno or a cudaError_t's
+     * negative: they never may. 1: later(owner, 0 or such an error) will be called by a thread of the engine's, as the
+     * device is busy, or something is being captured. No lock may be held; whatever the current device is. */
+    int (*device_close)(struct swn_device_memory *memory, void (*later)(void *owner, int err), void *owner);
+    /* Whether it comes and goes, so that its address is good for an operator only between these two. `stream` is the
+     * cudaStream_t on which the operator of this thread launches, and all of these are of its device. */
+    int (*device_swaps)(const struct swn_device_memory *memory);
+    /* Waits until all are there, at addresses[i]. 0, or they are not, and each must be given other memory. */
+    int (*device_begin)(struct swn_device_memory *const *memory, unsigned n, void *stream, void **addresses,
+                        int *captured);
+    void (*device_end)(struct swn_device_memory *const *memory, unsigned n, void *stream, int captured);
+    /* Whether what is launched on the stream is put into a graph instead of being run. */
+    int (*device_capturing)(void *stream);
+    /* Whether anything is put into a graph anywhere, so that no device can be waited for. */
+    int (*device_held_up)(void);
+    /* So many bytes that come and go were given other memory for good, as this operator (or NULL: the engine) could not
+     * do with that. */
+    void (*device_kept)(size_t bytes, const char *operator_name);
+    /* Where what comes and goes is, as it stays for a graph that device_begin has `captured` it into; NULL: it does
+     * not. */
+    void *(*device_stays)(const struct swn_device_memory *memory);
+    /* What streams stays from now on: its memory for [data, data + bytes), as a graph has their address. 0 or -errno.
+     */
+    int (*device_pin)(struct swn_device_memory *memory, uintptr_t data, size_t bytes);
+    /* Between a call with 1 and one with 0, this thread's calls end no capture, and no capture refuses them. */
+    void (*device_aside)(int begins);
+    /* Installs the operator hook, if it is not there yet. 1: it is there. */
+    int (*device_watch)(void);
+    /* So many bytes came to the device without being copied, and by being copied. */
+    void (*device_moved)(size_t elided, size_t copied);
+    /* Says that from now on everything is copied, as code runs that goes by PyTorch's operators. */
+    void (*device_given_up)(void);
+    /* Says once that nothing is shared with devices, and why. */
+    void (*device_refused)(const char *why);
+    /* Ends the program, which is about to use bytes ("a weight that ...") that it must not, as they could not be given
+     * memory of their own. */
+    void (*device_lost)(const char *what, const char *why);
+};
+
+/* A tensor that an operator returned or wrote, or a number that it returned. */
+struct swn_result {
+    const char *type; /* "float", "long int", ..., static; "scalar": of 8 bytes */
+    const void *data; /* the first element; NULL: its bytes cannot be looked at */
+    size_t item_bytes;
+    size_t dims;
+    const int64_t *sizes, *strides; /* of each dimension, in elements */
+};
+
+/* What aten-X.Y.so exports as `swn_aten_half`. */
+struct swn_half {
+    uint32_t abi;
+    /* 0, or a static text that says why this PyTorch is refused. Called once, before anything else. */
+    const char *(*attach)(const struct swn_host *host);
+    /* Installs the operator hook. Allocates tensors: the caller holds no lock. 0, or a static text as above. */
+    const char *(*enable)(void);
+    /* Takes the operator hook away (0), or puts it back. Operators that are under way end as they began. Allocates no
+     * tensors: the caller may hold the engine's lock. 0 or -1. */
+    int (*watching)(int on);
+    /* Stands before PyTorch's copies to and from host->device_type. As above. */
+    const char *(*enable_device)(void);
+    /* Calls `result` for every result of every outermost operator from now on, in the operator's own thread. As above.
+     * `op` is valid during the call. */
+    const char *(*watch)(void (*result)(const char *op, const struct swn_result *result));
+    void (*raise_oom)(size_t bytes); /* throws */
+    /* Bytes of the device's memory that PyTorch has taken from it and no tensor uses; 0 where that cannot be known. */
+    size_t (*device_idle)(int device);
+    /* Gives those back to it, as far as that can be done. */
+    void (*device_trim)(int device);
+    /* What storages of a device's have in common with those of the processor's in [data, data + bytes), they have no
+     * more, as the program is going to have a device write there: memory of PyTorch's is theirs. No lock held. */
+    void (*device_part)(uintptr_t data, size_t bytes);
+    const char *version; /* "1.13.0", of the headers it was built with */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

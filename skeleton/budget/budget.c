@@ -1,0 +1,215 @@
+/* The budget of a process that runs, changed from outside.
+ *
+ * A larger one is the limit from the next allocation on. A smaller one is first of all a goal: the thread in this file
+ * makes the plan for it without the lock, puts it into force, and lets go of one range after the other, the limit
+ * following down behind what is resident. So the program's own threads never pay for more than what they allocate, and
+ * one that computes nothing shrinks as well (HOLES rule 12). What an operator is using goes when it ends. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "skeleton/budget/daemon_client.h"
+#include "skeleton/device/device.h"
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/load/load.h"
+#include "base/thread.h"
+
+/* With nothing else to let go of, and no operator ending for so long, what they use goes too: it is read back, or, for
+ * what is written, comes home over the limit. */
+#define PATIENCE_MS 20
+/* Bytes in the spill file are written with the engine's lock held; others get it in between. */
+#define BREATH_NS 50000
+
+struct swn_budgeter {
+    pthread_t thread;
+    pthread_cond_t wanted;  /* there is a new goal */
+    pthread_cond_t bound;   /* the goal is reached */
+    uint64_t changes, done; /* goals set, and the number of the last one that was reached */
+    uint64_t begin_ns, took_ns, begin_spilled, spilled;
+};
+
+/* The plan for the goal, while the program runs on under the old one. */
+static void replan(struct swn_engine *e)
+{
+    struct swn_draft draft = {0};
+    e->plan_dirty = 1; /* where it cannot be made or put into force now, an operator's end does it */
+    for (struct swn_thread_state *t = e->threads; t && !draft.n; t = t->next) {
+        t->next_plan_try = 0;
+        if (e->planned && e->pool)
+            swn_policy_draft(e, t, &draft);
+    }
+    if (!draft.n)
+        return;
+    uint64_t goal = e->goal_bytes, plans = e->plans;
+    e->plan_dirty = 0; /* so that what changes from here on, which the draft knows nothing of, is seen */
+    pthread_mutex_unlock(&e->lock);
+    int err = swn_policy_make_plan(&draft);
+    pthread_mutex_lock(&e->lock);
+    int changed = e->plan_dirty;
+    if (e->plans == plans && (err || goal != e->goal_bytes || swn_policy_adopt(e, &draft) || changed))
+        e->plan_dirty = 1; /* else an operator's end made a newer one, and knows best */
+    swn_policy_drop_draft(&draft);
+}
+
+static void set_limit(struct swn_engine *e, uint64_t bytes)
+{
+    e->config.budget_bytes = bytes;
+    if (bytes == e->goal_bytes)
+        e->bound_ns = swn_now_ns();
+}
+
+/* The limit follows what is resident; it never rises. */
+static void follow(struct swn_engine *e)
+{
+    uint64_t now = swn_engine_resident(e), limit = now > e->goal_bytes ? now : e->goal_bytes;
+    if (limit < e->config.budget_bytes)
+        set_limit(e, limit);
+}
+
+static void breathe(struct swn_engine *e)
+{
+    pthread_mutex_unlock(&e->lock);
+    nanosleep(&(struct timespec){.tv_nsec = BREATH_NS}, NULL);
+    pthread_mutex_lock(&e->lock);
+}
+
+/* Goes on until the limit is the goal, or there is another goal. */
+static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change)
+{
+    int desperate = 0;
+    follow(e);
+    while (e->goal_bytes < e->config.budget_bytes && b->changes == change) {
+        uint64_t before = swn_policy_written(e);
+        if (!swn_policy_give(e, desperate))
+            desperate = 0;
+        else
+            desperate =
+                swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
+        follow(e);
+        if (swn_policy_written(e) != before)
+            breathe(e);
+    }
+}
+
+static void *budget_main(void *arg)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_budgeter *b = arg;
+    pthread_setname_np(pthread_self(), "swn-budget");
+    pthread_mutex_lock(&e->lock);
+    for (;;) {
+        while (b->done == b->changes)
+            pthread_cond_wait(&b->wanted, &e->lock);
+        uint64_t change = b->changes;
+        pthread_mutex_unlock(&e->lock);
+        swn_device_follow_budget();
+        pthread_mutex_lock(&e->lock);
+        replan(e);
+        if (b->changes == change)
+            shrink(e, b, change);
+        if (b->changes != change)
+            continue;
+        b->took_ns = swn_now_ns() - b->begin_ns;
+        b->spilled = swn_policy_written(e) - b->begin_spilled;
+        b->done = change;
+        pthread_cond_broadcast(&b->bound);
+        swn_client_wake(e);
+    }
+    return NULL;
+}
+
+static struct swn_budgeter *budgeter(struct swn_engine *e)
+{
+    if (e->budgeter)
+        return e->budgeter;
+    struct swn_budgeter *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    swn_cond_init(&b->wanted);
+    swn_cond_init(&b->bound);
+    if (swn_thread_start(&b->thread, budget_main, b)) {
+        free(b);
+        return NULL;
+    }
+    return e->budgeter = b;
+}
+
+/* Without a thread of our own the program's have to do it, at their next allocation. */
+static int leave_it_to_the_program(struct swn_engine *e, struct swn_budget_change *out)
+{
+    set_limit(e, e->goal_bytes);
+    e->plan_dirty = 1;
+    out->bound = swn_engine_resident(e) <= e->goal_bytes;
+    return out->bound ? 0 : -EAGAIN;
+}
+
+static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out)
+{
+    uint64_t begin = swn_now_ns();
+    swn_load_expect_no_more(e, 1);
+    int grows = bytes >= e->config.budget_bytes;
+    if (e->goal_bytes == e->config.budget_bytes)
+        e->promised_bytes = e->goal_bytes;
+    e->goal_bytes = bytes;
+    swn_slice_set_least(e);
+    e->goal_since_ns = e->in_flight_ns = begin;
+    e->goal_seq = e->seq;
+    if (grows || !e->config.enforce)
+        set_limit(e, bytes);
+    struct swn_budgeter *b = budgeter(e);
+    if (!b)
+        return leave_it_to_the_program(e, out);
+    uint64_t mine = ++b->changes;
+    b->begin_ns = begin;
+    b->begin_spilled = swn_policy_written(e);
+    pthread_cond_signal(&b->wanted);
+    pthread_cond_broadcast(&e->changed); /* it may be waiting for room for an older goal */
+    uint64_t until = b->begin_ns + wait_ms * 1000000ull;
+    while (b->done < mine && swn_cond_wait_until(&b->bound, &e->lock, until) != ETIMEDOUT)
+        ;
+    out->bound = b->done >= mine || e->config.budget_bytes <= bytes;
+    out->took_ns = b->done >= mine ? b->took_ns : swn_now_ns() - begin;
+    out->spilled_bytes = b->done >= mine ? b->spilled : swn_policy_written(e) - b->begin_spilled;
+    return out->bound ? 0 : -EAGAIN;
+}
+
+int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out)
+{
+    struct swn_engine *e = &swn_engine_one;
+    *out = (struct swn_budget_change){0};
+    if (!swn_engine_running())
+        return -ESRCH;
+    pthread_mutex_lock(&e->lock);
+    out->minimum_bytes = swn_policy_minimum(e);
+    int err = 0;
+    if (bytes == e->goal_bytes && e->goal_bytes == e->config.budget_bytes)
+        out->bound = 1;
+    else if (bytes < out->minimum_bytes && bytes < e->goal_bytes)
+        err = -ERANGE;
+    else
+        err = change(e, bytes, wait_ms, out);
+    out->budget_bytes = e->goal_bytes;
+    pthread_mutex_unlock(&e->lock);
+    return err;
+}
+
+/* What an operator that was running has, or a read that was under way fills, leaves when that ends. */
+uint64_t swn_budget_in_flight_ns(const struct swn_engine *e)
+{
+    for (const struct swn_op *op = e->open_ops; op; op = op->next_open)
+        if (op->seq <= e->goal_seq)
+            return 0;
+    for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        if (f->pending && f->start_ns <= e->goal_since_ns)
+            return 0;
+    return e->in_flight_ns;
+}
+
+/* The thread is the parent's. Its memory is lost: nobody can say where it stood. */
+void swn_budget_fork_child(struct swn_engine *e)
+{
+    e->budgeter = NULL;
+    set_limit(e, e->goal_bytes);
+}

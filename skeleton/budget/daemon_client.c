@@ -1,0 +1,621 @@
+/* The connection to swapnetd, and the thread that keeps it. */
+#define _GNU_SOURCE
+#include "skeleton/budget/daemon_client.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/wakeup_pipe.h"
+#include "scheduler/protocol/control.h"
+#include "scheduler/protocol/control_io.h"
+#include "skeleton/budget/daemon_connect.h"
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/budget/memory_governor.h"
+#include "scheduler/protocol/lease_record.h"
+#include "skeleton/budget/demand.h"
+#include "base/fd_registry.h"
+#include "base/process.h"
+#include "base/size.h"
+#include "base/thread.h"
+#include "scheduler/protocol/wire.h"
+
+/* How long the program may be held up at its start. A daemon that is alive answers within a few; one that has to take
+ * memory from others first may need more, and then the process begins in its minimum. */
+#define START_MS 250
+#define FIRST_RETRY_MS 100
+#define LAST_RETRY_MS 10000
+#define SEND_MS 1000
+/* Looks at what has changed: often while something does, else once a second. */
+#define LEAST_LOOK_MS 50
+#define MOST_LOOK_MS 1000
+#define CURVE_MS 5000
+/* For `swapnetctl set`, which waits a second. */
+#define SET_WAIT_MS 400
+
+/* One that was killed is started again after a second (RestartSec in the unit). */
+int64_t swn_client_alone_ms = 10000;
+
+struct swn_client {
+    pthread_t thread;
+    char path[PATH_MAX];
+    int link;             /* the connection; -1: none */
+    struct swn_bell bell; /* something to look at: a change is bound, the user's wish is another */
+    struct swn_lines in;
+    pthread_cond_t answered; /* the first lease, or no hope of one for now */
+    int tried;
+    uint64_t lease; /* obeyed; 0: none yet. Engine lock. */
+    uint64_t seq;   /* of a lease that is not confirmed yet, 0: none */
+    /* No daemon came, so that its user's own budget alone counts, until one gives a lease. Engine lock. */
+    int alone;
+    int gives_up; /* it is to be alone when none comes */
+    int why;      /* the last attempt has failed */
+    /* When a daemon was there last, or others still had leases of it, or when we began to look for one. */
+    int64_t seen_ms;
+    int64_t retry_ms, next_dial, look_ms, next_look, next_settle, next_curve;
+    struct swn_needs said; /* what the daemon knows of us */
+    uint64_t said_cap;
+    double said_urgency;
+    int warned;
+};
+
+/* One change of the user's wish at a time, the following of memory included. Before the engine's lock. */
+static pthread_mutex_t wishes = PTHREAD_MUTEX_INITIALIZER;
+/* Of a forked child: the budget that its parent had by a lease, which it keeps at most where no daemon comes; or 0. */
+static uint64_t inherited;
+
+/* ---- the budget in force ---- */
+
+static uint64_t least_of(uint64_t cap, uint64_t lease)
+{
+    return cap && cap < lease ? cap : lease;
+}
+
+/* Goes on under the last lease, tries again later. */
+static void hang_up(struct swn_client *c)
+{
+    if (c->link >= 0) {
+        swn_own_close(c->link);
+        c->seen_ms = swn_control_now_ms();
+        c->why = ECONNRESET;
+    }
+    c->link = -1;
+    c->seq = 0;
+    swn_lines_free(&c->in);
+}
+
+static void say(struct swn_client *c, const struct swn_wire *m)
+{
+    char line[8192];
+    int n = swn_wire_encode(m, line, sizeof line - 1);
+    if (n < 0 || c->link < 0)
+        return;
+    line[n] = '\n';
+    if (!swn_owns(c->link) || swn_control_write(c->link, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
+        hang_up(c);
+}
+
+static void confirm(struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_wire m = {.op = SWN_WIRE_ACK, .has = SWN_HAS_SEQ | SWN_HAS_BUDGET | SWN_HAS_RESIDENT};
+    pthread_mutex_lock(&e->lock);
+    m.seq = c->seq;
+    m.budget = c->lease;
+    m.resident = swn_engine_resident(e);
+    /* Without a thread of the budget's the limit is there at once, and the program follows it as it allocates. The cap
+     * may move meanwhile; what was promised is the lease. */
+    int bound = c->seq && e->config.budget_bytes <= c->lease && m.resident <= c->lease;
+    pthread_mutex_unlock(&e->lock);
+    if (bound) {
+        c->seq = 0;
+        say(c, &m);
+    }
+}
+
+/* What the process may be using: a limit that is still on its way down counts as what it is, and what is above it. */
+static uint64_t held(const struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    uint64_t bytes = c->lease, uses = swn_engine_resident(e);
+    if (c->lease || c->alone) {
+        uses = uses > e->config.budget_bytes ? uses : e->config.budget_bytes;
+        bytes = uses > bytes ? uses : bytes;
+    }
+    pthread_mutex_unlock(&e->lock);
+    return bytes;
+}
+
+static void refuse(struct swn_client *c, uint64_t seq, uint64_t minimum)
+{
+    struct swn_wire m = {.op = SWN_WIRE_REFUSE,
+                         .has = SWN_HAS_SEQ | SWN_HAS_MINIMUM | SWN_HAS_LEASE,
+                         .seq = seq,
+                         .minimum = minimum,
+                         .lease = held(c)};
+    c->seq = 0;
+    say(c, &m);
+}
+
+/* Where the process cannot do with `*bytes`: as near to that as it can come, and never more than it has. */
+static int come_near(uint64_t *bytes, const struct swn_budget_change *refused)
+{
+    struct swn_budget_change change;
+    *bytes = least_of(refused->minimum_bytes, refused->budget_bytes);
+    return swn_engine_set_budget(*bytes, 0, &change);
+}
+
+static void take_lease(struct swn_client *c, const struct swn_wire *m)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_budget_change change;
+    pthread_mutex_lock(&wishes); /* a wish that was cut to the old lease must not come after the new one */
+    pthread_mutex_lock(&e->lock);
+    uint64_t before = c->lease, bytes = least_of(e->cap_bytes, m->budget);
+    c->lease = m->budget; /* before the limit moves: whoever sets a cap meanwhile stays within it */
+    pthread_mutex_unlock(&e->lock);
+    int err = swn_engine_set_budget(bytes, 0, &change);
+    /* Only the cap may be out of reach, not the lease. */
+    if (err == -ERANGE && least_of(change.minimum_bytes, change.budget_bytes) <= m->budget)
+        err = come_near(&bytes, &change);
+    if (err == -ERANGE) {
+        pthread_mutex_lock(&e->lock);
+        c->lease = before;
+        pthread_mutex_unlock(&e->lock);
+    }
+    pthread_mutex_unlock(&wishes);
+    if (err == -ERANGE) {
+        refuse(c, m->seq, change.minimum_bytes);
+    } else {
+        c->seq = m->seq;
+        confirm(c);
+    }
+    pthread_mutex_lock(&e->lock);
+    c->tried = 1;
+    pthread_cond_broadcast(&c->answered);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* ---- what we say ---- */
+
+static int differs(uint64_t a, uint64_t b)
+{
+    uint64_t more = a > b ? a - b : b - a;
+    return more > a / 8 || (more && (!a || !b));
+}
+
+/* In steps of an eighth: every one of them may make all others plan anew. */
+static int worth_saying(const struct swn_needs *old, const struct swn_needs *now)
+{
+    return differs(old->demand, now->demand) || differs(old->minimum, now->minimum) ||
+           differs(old->weights, now->weights) || now->latency > old->latency * 1.25 ||
+           now->latency < old->latency * 0.8;
+}
+
+static void fill_facts(struct swn_wire *m, const struct swn_client *c, const struct swn_needs *n, int curve)
+{
+    m->has |= SWN_HAS_MINIMUM | SWN_HAS_DEMAND | SWN_HAS_WEIGHTS | SWN_HAS_RESIDENT | SWN_HAS_LATENCY |
+              SWN_HAS_URGENCY | SWN_HAS_CAP | (curve ? SWN_HAS_CURVE : 0u);
+    m->minimum = n->minimum;
+    m->demand = n->demand;
+    m->weights = n->weights;
+    m->resident = n->resident;
+    m->latency = n->latency;
+    m->urgency = c->said_urgency;
+    m->cap = c->said_cap;
+    m->points = n->points;
+    memcpy(m->curve, n->curve, sizeof m->curve);
+}
+
+static void read_wishes(struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    c->said_cap = e->cap_bytes;
+    c->said_urgency = e->urgency;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Time that passes alone is told once a second, so that what is resident can be seen. */
+static void look(struct swn_client *c, int64_t now)
+{
+    struct swn_needs n = c->said;
+    uint64_t cap = c->said_cap;
+    double urgency = c->said_urgency;
+    int settle = now >= c->next_settle, curve = 0;
+    swn_needs_read(&n, settle);
+    if (settle)
+        c->next_settle = now + 1000;
+    if (n.plans != c->said.plans && now >= c->next_curve) {
+        swn_needs_curve(&n);
+        c->next_curve = now + CURVE_MS;
+        curve = 1;
+    }
+    uint64_t plans = curve ? n.plans : c->said.plans;
+    read_wishes(c);
+    int news = curve || worth_saying(&c->said, &n) || c->said_cap != cap || c->said_urgency > urgency ||
+               c->said_urgency < urgency;
+    if (news || settle) {
+        struct swn_wire m = {.op = SWN_WIRE_UPDATE};
+        if (news)
+            fill_facts(&m, c, &n, curve);
+        else
+            m.has = SWN_HAS_RESIDENT, m.resident = n.resident;
+        if (news)
+            c->said = n;
+        say(c, &m);
+    }
+    c->said.plans = plans;
+    c->look_ms = news ? LEAST_LOOK_MS : c->look_ms * 2 < MOST_LOOK_MS ? c->look_ms * 2 : MOST_LOOK_MS;
+    c->next_look = now + c->look_ms;
+}
+
+static void hello(struct swn_client *c)
+{
+    struct swn_wire m = {
+        .op = SWN_WIRE_HELLO, .has = SWN_HAS_VERSION | SWN_HAS_NAME | SWN_HAS_LEASE, .version = SWN_WIRE_VERSION};
+    const char *given = swn_engine_one.config.name; /* never changes */
+    snprintf(m.name, sizeof m.name, "%s", given[0] ? given : program_invocation_short_name);
+    for (char *p = m.name; *p; p++) /* a program's name is any bytes */
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
+    m.lease = held(c);
+    read_wishes(c);
+    swn_needs_read(&c->said, 0);
+    fill_facts(&m, c, &c->said, c->said.points != 0);
+    say(c, &m);
+    int64_t now = swn_control_now_ms();
+    c->look_ms = LEAST_LOOK_MS;
+    c->next_look = now + c->look_ms;
+}
+
+/* ---- the thread ---- */
+
+static void give_up_for_now(struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    c->tried = 1;
+    pthread_cond_broadcast(&c->answered);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Others say that no daemon is there for us, and none will be. */
+static int is_passing(int err)
+{
+    return err == EAGAIN || err == EINTR || err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS;
+}
+
+static void connect_now(struct swn_client *c)
+{
+    int fd = swn_dial(c->path);
+    if (fd >= 0) {
+        c->link = swn_own(fd);
+        hello(c);
+        return;
+    }
+    char mib[32];
+    c->why = -fd;
+    if (is_passing(c->why))
+        c->seen_ms = swn_control_now_ms();
+    if (c->lease && !c->warned++)
+        swn_say("swapnetd at %s is gone; going on under its last lease of %s", c->path, swn_format_mib(mib, c->lease));
+    else if (!c->lease && !c->gives_up && !c->warned++)
+        swn_say("no swapnetd answers at %s: %s; going on with %s until one does", c->path, strerror(-fd),
+                swn_format_mib(mib, swn_engine_one.goal_bytes));
+    give_up_for_now(c);
+}
+
+/* What there is without a daemon: a child has what its parent had. */
+static uint64_t memory_alone(void)
+{
+    return inherited ? inherited : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* What others have by leases of a daemon that is dead is theirs, and the next one counts it: the minimum has to do. */
+static int waits_for_others(struct swn_client *c)
+{
+    char mib[32];
+    if (!swn_lease_held(c->path, getpid()))
+        return 0;
+    c->seen_ms = swn_control_now_ms();
+    if (!c->warned++)
+        swn_say(
+            "no swapnetd answers at %s: %s; going on with %s until one does, or no program with a lease of it is left",
+            c->path, strerror(c->why), swn_format_mib(mib, swn_engine_one.goal_bytes));
+    return 1;
+}
+
+/* No daemon is there, and none will be: as if none had been when the program began. Should one come nevertheless, it is
+ * obeyed. */
+static void go_alone(struct swn_client *c)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_budget_change change;
+    char mib[32];
+    pthread_mutex_lock(&wishes);
+    pthread_mutex_lock(&e->lock);
+    c->alone = 1;
+    uint64_t all = memory_alone(), bytes = least_of(e->cap_bytes, all);
+    int forked = e->forked;
+    pthread_mutex_unlock(&e->lock);
+    if (swn_engine_set_budget(bytes, 0, &change) == -ERANGE) /* a cap below what it can do with */
+        come_near(&bytes, &change);
+    pthread_mutex_unlock(&wishes);
+    if (!forked) /* its parent says it */
+        swn_say("no swapnetd answers at %s: %s; going on without, within %s%s", c->path, strerror(c->why),
+                swn_format_mib(mib, bytes),
+                bytes == all && !inherited ? ", all memory there is: SWAPNET_BUDGET is not set" : "");
+}
+
+static void take_line(struct swn_client *c, const char *line, size_t len)
+{
+    struct swn_wire *m = malloc(sizeof *m);
+    char why[SWN_WIRE_TEXT];
+    if (m && !swn_wire_decode(m, line, len, why)) {
+        if (m->op == SWN_WIRE_LEASE) {
+            c->retry_ms = FIRST_RETRY_MS; /* and not at once either, should it hang up after each lease */
+            c->warned = 0;
+            take_lease(c, m);
+        } else if (m->op == SWN_WIRE_ERROR) {
+            if (!c->warned++)
+                swn_say("swapnetd: %s", m->text);
+            hang_up(c);
+            give_up_for_now(c);
+        }
+    }
+    free(m);
+}
+
+static void take_input(struct swn_client *c)
+{
+    size_t len;
+    char *line;
+    int rc = swn_lines_fill(&c->in, c->link, swn_control_now_ms());
+    if (rc < 0 && rc != -EAGAIN) {
+        hang_up(c);
+        return;
+    }
+    while (c->link >= 0 && (line = swn_lines_next(&c->in, &len)))
+        take_line(c, line, len);
+}
+
+/* Waits for something to do, at most until the next look; a wait that fails must not spin. */
+static void wait_for(struct swn_client *c, int64_t wait_ms)
+{
+    /* poll passes over what is no longer ours; without the bell a look a little later finds the same */
+    struct pollfd p[2] = {{.fd = swn_bell_poll_fd(&c->bell), .events = POLLIN},
+                          {.fd = swn_owns(c->link) ? c->link : -1, .events = POLLIN}};
+    if (c->link >= 0 && p[1].fd < 0)
+        hang_up(c);
+    if (poll(p, 2, wait_ms < 0 ? 0 : (int)wait_ms) < 0)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    if (p[0].revents && swn_bell_hush(&c->bell))
+        c->next_look = 0;
+    if (p[1].revents && swn_owns(c->link))
+        take_input(c);
+}
+
+/* Connects, unless the last attempt is too recent. Whether anybody is there does not matter: one who answers and
+ * refuses is not to be asked more often than one who is away. */
+static void try_again(struct swn_client *c, unsigned *chance)
+{
+    int64_t now = swn_control_now_ms();
+    int64_t last = c->gives_up && !c->lease && !c->alone ? c->seen_ms + swn_client_alone_ms : INT64_MAX;
+    int64_t next = last < c->next_dial ? last : c->next_dial;
+    if (now < next) {
+        wait_for(c, next - now);
+        return;
+    }
+    /* Not all at the same moment, when there are many and a new daemon comes. */
+    c->next_dial = now + c->retry_ms / 2 + (int64_t)((unsigned)rand_r(chance) % (unsigned)c->retry_ms);
+    c->retry_ms = c->retry_ms * 2 < LAST_RETRY_MS ? c->retry_ms * 2 : LAST_RETRY_MS;
+    connect_now(c);
+    if (c->link < 0 && last < INT64_MAX && swn_control_now_ms() >= c->seen_ms + swn_client_alone_ms &&
+        !waits_for_others(c))
+        go_alone(c);
+}
+
+static void *client_main(void *arg)
+{
+    struct swn_client *c = arg;
+    unsigned chance = (unsigned)getpid();
+    swn_thread_stays();
+    pthread_setname_np(pthread_self(), SWN_CLIENT_THREAD); /* the daemon looks for it */
+    for (;;) {
+        if (c->link < 0) {
+            try_again(c, &chance);
+            continue;
+        }
+        wait_for(c, c->next_look - swn_control_now_ms());
+        if (c->seq)
+            confirm(c);
+        int64_t now = swn_control_now_ms();
+        if (c->link >= 0 && now >= c->next_look)
+            look(c, now);
+    }
+    return NULL;
+}
+
+static void await_answer(struct swn_engine *e, struct swn_client *c)
+{
+    uint64_t until = swn_now_ns() + START_MS * 1000000ull;
+    pthread_mutex_lock(&e->lock);
+    while (!c->tried && swn_cond_wait_until(&c->answered, &e->lock, until) != ETIMEDOUT)
+        ;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void swn_client_start(const struct swn_config *config)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!config->daemon_path[0])
+        return;
+    struct swn_client *c = calloc(1, sizeof *c);
+    int err = c ? 0 : -ENOMEM;
+    if (!err) {
+        strcpy(c->path, config->daemon_path);
+        c->link = -1;
+        c->retry_ms = FIRST_RETRY_MS;
+        c->gives_up = config->daemon == SWN_DAEMON_AUTO;
+        c->seen_ms = swn_control_now_ms();
+        swn_lines_init(&c->in);
+        swn_cond_init(&c->answered);
+        c->warned = e->forked; /* its parent says it */
+        err = swn_bell_open(&c->bell);
+    }
+    if (!err) {
+        pthread_mutex_lock(&e->lock);
+        e->client = c;
+        pthread_mutex_unlock(&e->lock);
+        err = swn_thread_start(&c->thread, client_main, c);
+    }
+    if (err)
+        swn_say("cannot register with swapnetd: %s; going on with the minimum", strerror(-err));
+    else
+        await_answer(e, c);
+}
+
+static uint64_t lease_now(struct swn_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    uint64_t lease = e->client ? e->client->lease : 0;
+    pthread_mutex_unlock(&e->lock);
+    return lease;
+}
+
+void swn_client_after_fork(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_budget_change change;
+    int yes = 1;
+    if (!atomic_load_explicit(&e->want_client, memory_order_relaxed) ||
+        !atomic_compare_exchange_strong(&e->want_client, &yes, 0))
+        return;
+    swn_follower_start(&e->config);
+    swn_client_start(&e->config);
+    if (!e->config.daemon_path[0])
+        return;
+    pthread_mutex_lock(&wishes);
+    if (!lease_now(e))
+        swn_engine_set_budget(swn_budget_unasked(e->cap_bytes), 0, &change); /* what it had was the parent's lease */
+    pthread_mutex_unlock(&wishes);
+}
+
+void swn_client_wake(struct swn_engine *e)
+{
+    if (e->client)
+        (void)swn_bell_ring(&e->client->bell);
+}
+
+/* The parent's connection is not the child's, nor is its lease; but many children never touch a tensor. */
+void swn_client_fork_child(struct swn_engine *e)
+{
+    struct swn_client *c = e->client;
+    if (c) {
+        if (c->link >= 0)
+            swn_own_close(c->link);
+        swn_bell_close(&c->bell);
+        if (c->lease)
+            inherited = e->goal_bytes; /* else what its parent had from its own */
+    }
+    if (e->config.daemon_path[0]) /* also where the parent was about to register itself */
+        atomic_store(&e->want_client, 1);
+    e->client = NULL;
+    pthread_mutex_init(&wishes, NULL);
+}
+
+/* ---- the user's wish, through the process's own socket ---- */
+
+/* What a wish for `bytes` comes to. A daemon that has given nothing yet may give more than the minimum later, not a
+ * user who asks for it now. Lock held. */
+static uint64_t within_lease(const struct swn_engine *e, uint64_t bytes)
+{
+    const struct swn_client *c = e->client;
+    if (!c || (c->alone && !c->lease))
+        return c && inherited ? least_of(bytes, inherited) : bytes;
+    return least_of(bytes, c->lease ? c->lease : e->goal_bytes);
+}
+
+const char *swn_client_daemon(const struct swn_engine *e)
+{
+    const struct swn_client *c = e->client;
+    return c && (c->lease || !c->alone) ? c->path : NULL;
+}
+
+void swn_client_cap(struct swn_engine *e, uint64_t bytes)
+{
+    struct swn_budget_change change;
+    pthread_mutex_lock(&wishes);
+    pthread_mutex_lock(&e->lock);
+    int follows = swn_follower_on();
+    if (follows) {
+        e->cap_bytes = bytes;
+        bytes = within_lease(e, bytes);
+        swn_client_wake(e);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (follows && swn_engine_set_budget(bytes, 0, &change) == -ERANGE)
+        come_near(&bytes, &change);
+    pthread_mutex_unlock(&wishes);
+}
+
+static char *answer(json_t *root)
+{
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    return text;
+}
+
+static char *refusal(uint64_t minimum)
+{
+    char text[128], mib[32];
+    snprintf(text, sizeof text, "it needs at least %s", swn_format_mib(mib, minimum));
+    return answer(json_pack("{s:i s:s s:I}", "schema", 1, "error", text, "minimum_bytes", (json_int_t)minimum));
+}
+
+static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urgency)
+{
+    struct swn_budget_change change = {0};
+    pthread_mutex_lock(&e->lock);
+    struct swn_client *c = e->client;
+    uint64_t bytes = within_lease(e, budget);
+    if (!(has & SWN_HAS_BUDGET) || ((c || swn_follower_runs()) && !budget))
+        bytes = !c || !(has & SWN_HAS_BUDGET)      ? e->goal_bytes
+                : c->lease                         ? c->lease
+                : c->alone && !swn_follower_runs() ? memory_alone()
+                                                   : e->goal_bytes;
+    pthread_mutex_unlock(&e->lock);
+    int err = swn_engine_set_budget(bytes, SET_WAIT_MS, &change);
+    if (err == -ERANGE)
+        return refusal(change.minimum_bytes);
+    pthread_mutex_lock(&e->lock);
+    if (has & SWN_HAS_BUDGET) {
+        e->cap_bytes = budget;
+        swn_follower_switch(!budget);
+    }
+    if (has & SWN_HAS_URGENCY)
+        e->urgency = urgency;
+    double now = e->urgency;
+    swn_client_wake(e);
+    pthread_mutex_unlock(&e->lock);
+    return answer(json_pack("{s:i s:I s:I s:I s:f s:b s:I s:I}", "schema", 1, "pid", (json_int_t)getpid(),
+                            "budget_bytes", (json_int_t)change.budget_bytes, "minimum_bytes",
+                            (json_int_t)change.minimum_bytes, "urgency", now, "bound", change.bound, "took_ns",
+                            (json_int_t)change.took_ns, "spilled_bytes", (json_int_t)change.spilled_bytes));
+}
+
+char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency)
+{
+    pthread_mutex_lock(&wishes);
+    char *text = set(engine, has, budget, urgency);
+    pthread_mutex_unlock(&wishes);
+    return text;
+}

@@ -1,0 +1,175 @@
+#define _GNU_SOURCE
+#include "skeleton/budget/memory_governor.h"
+
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+
+#include "skeleton/budget/daemon_client.h"
+#include "skeleton/core/engine_internal.h"
+#include "base/system_memory.h"
+#include "base/fd_registry.h"
+#include "base/size.h"
+#include "base/thread.h"
+#include "base/process_memory.h"
+
+/* Of what there is to be had; the rest is for everybody else, as with swapnetd. */
+#define SHARE 0.75
+#define LOOK_MS 250
+/* The machine is looked at once a second, as base/system_memory.h wants it. */
+#define MACHINE_LOOKS 4
+/* Every change makes a new plan: less than this part is none, unless something has to be given back. */
+#define LEAST_GROWTH 16
+#define LEAST_SHRINK 64
+#define MOST_IGNORED ((uint64_t)4 << 20) /* half of what base/process_memory.h keeps for growth */
+
+struct swn_follower {
+    pthread_t thread;
+    int machine, runs, off;
+    uint64_t most; /* the user's own budget beside it, or UINT64_MAX */
+    struct swn_follow follow;
+    struct swn_whole whole; /* limit 0: not asked for */
+    uint64_t of_machine;    /* at the last look */
+    unsigned looks;
+    int pressure; /* swn_pressure_open_own, or negative */
+    int pressed;  /* it has spoken since the last look at the machine */
+};
+
+static struct swn_follower one;
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What there is for tensors that take `resident` bytes, of which `anon` are anonymous memory. 0: nobody can tell. */
+static uint64_t there_is(struct swn_follower *f, uint64_t resident, uint64_t anon)
+{
+    struct swn_memory m;
+    struct swn_whole_rss rss;
+    uint64_t bytes = UINT64_MAX;
+    if (f->machine && (f->pressed || f->looks++ % MACHINE_LOOKS == 0) && !swn_memory_read(&m, "")) {
+        m.pressure = f->pressed ? SWN_PRESSURE_NOW : m.pressure;
+        f->of_machine = swn_follow_total(&f->follow, &m, resident);
+    }
+    if (f->machine)
+        bytes = f->of_machine;
+    if (f->whole.limit && !swn_whole_read(&rss, ""))
+        bytes = least_of(bytes, swn_whole_budget(&f->whole, &rss, anon, SWN_BUDGET_UNASKED_BYTES));
+    if (!bytes || bytes == UINT64_MAX)
+        return 0;
+    bytes = least_of(bytes, f->most);
+    return bytes > SWN_BUDGET_UNASKED_BYTES ? bytes >> 20 << 20 : swn_budget_unasked(f->most);
+}
+
+void swn_follower_first(struct swn_config *config)
+{
+    struct swn_whole_rss rss;
+    char a[32], b[32];
+    if (!config->budget_auto && !config->memory_bytes)
+        return;
+    one = (struct swn_follower){.machine = config->budget_auto,
+                                .pressure = -1,
+                                .most = config->budget_bytes ? config->budget_bytes : UINT64_MAX,
+                                .follow = {.share = SHARE, .ease = 1},
+                                .whole = {.limit = config->memory_bytes}};
+    if (config->memory_bytes && !swn_whole_read(&rss, "")) {
+        one.whole.least = rss.anon + rss.file;
+        one.whole.least_file = rss.file;
+        if (one.whole.least + SWN_BUDGET_UNASKED_BYTES > config->memory_bytes)
+            swn_say("the program alone takes %s of the %s of SWAPNET_MEMORY: its tensors get no more than 8 MiB",
+                    swn_format_mib(a, one.whole.least), swn_format_mib(b, config->memory_bytes));
+    }
+    uint64_t bytes = there_is(&one, 0, 0);
+    if (bytes)
+        config->budget_bytes = bytes;
+}
+
+/* Anonymous memory of ours; the pool is shared memory. */
+static uint64_t anonymous(struct swn_engine *e)
+{
+    long long small = atomic_load(&e->small_bytes);
+    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (small > 0 ? (uint64_t)small : 0);
+}
+
+static int worth_it(uint64_t before, uint64_t now)
+{
+    return now > before ? now - before > before / LEAST_GROWTH
+                        : before - now > least_of(before / LEAST_SHRINK, MOST_IGNORED);
+}
+
+static void look(struct swn_engine *e, struct swn_follower *f)
+{
+    pthread_mutex_lock(&e->lock);
+    uint64_t resident = swn_engine_resident(e), anon = anonymous(e), before = e->cap_bytes;
+    int above = e->goal_bytes > before; /* its minimum did not let it come down then; it may by now */
+    pthread_mutex_unlock(&e->lock);
+    uint64_t bytes = there_is(f, resident, anon);
+    if (bytes && (above || worth_it(before, bytes)))
+        swn_client_cap(e, bytes);
+}
+
+/* Until the next look. */
+static void wait_a_little(struct swn_follower *f)
+{
+    struct pollfd fd = {.fd = swn_owns(f->pressure) ? f->pressure : -1, .events = POLLPRI};
+    int n = poll(&fd, 1, LOOK_MS);
+    if (n > 0 && fd.revents != POLLPRI) { /* the cgroup is gone; there is still the clock */
+        swn_own_close(f->pressure);
+        f->pressure = -1;
+    }
+    f->pressed = n > 0 && fd.revents == POLLPRI;
+    if (n < 0)
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+}
+
+static void *follower_main(void *arg)
+{
+    struct swn_follower *f = arg;
+    pthread_setname_np(pthread_self(), "swn-follower");
+    f->pressure = f->machine ? swn_own(swn_pressure_open_own("")) : -1;
+    for (;;) {
+        wait_a_little(f);
+        look(&swn_engine_one, f);
+        if (f->pressed) /* nobody looks more often than that, whoever speaks */
+            nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+    }
+    return NULL;
+}
+
+void swn_follower_start(const struct swn_config *config)
+{
+    if (!config->budget_auto && !config->memory_bytes)
+        return;
+    int err = swn_thread_start(&one.thread, follower_main, &one);
+    pthread_mutex_lock(&swn_engine_one.lock);
+    one.runs = !err;
+    pthread_mutex_unlock(&swn_engine_one.lock);
+    if (err)
+        swn_say("cannot follow memory: %s; the budget stays what it is", strerror(-err));
+}
+
+int swn_follower_runs(void)
+{
+    return one.runs;
+}
+
+int swn_follower_on(void)
+{
+    return one.runs && !one.off;
+}
+
+void swn_follower_switch(int on)
+{
+    one.off = !on;
+}
+
+void swn_follower_fork_child(struct swn_engine *e)
+{
+    if (e->config.budget_auto || e->config.memory_bytes)
+        atomic_store(&e->want_client, 1);
+    if (one.runs && one.pressure >= 0) /* a child opens its own, if it ever follows */
+        swn_own_close(one.pressure);
+    one.pressure = -1;
+    one.runs = 0;
+}

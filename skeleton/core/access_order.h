@@ -1,0 +1,42 @@
+/* skeleton/core/access_order.h - the order in which a program reads its weights, learned while it runs.
+ *
+ * A weight's successor is remembered by the two weights read last: (a, b) -> c, the newest observation winning. A chain
+ * of such steps from a thread's position predicts what comes next, across the end of a pass into the next one, for any
+ * number of models and threads at once, and after a branch is back on the right track two weights later. Orders belong
+ * to the process; a cursor (one per thread) is only a position in them.
+ *
+ * Nodes are named by ids that are never reused (0: none). Not thread-safe.
+ */
+#ifndef SWN_SKELETON_CORE_ACCESS_ORDER_H
+#define SWN_SKELETON_CORE_ACCESS_ORDER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct swn_order;
+
+struct swn_cursor {
+    uint32_t before, at; /* the two weights read last */
+    uint32_t anchor;     /* first weight this thread was seen reading; its return ends a pass */
+    uint64_t hits, run;  /* right predictions, in all and in a row */
+    uint64_t misses;
+    uint64_t passes;
+};
+
+int swn_order_create(struct swn_order **out);
+void swn_order_destroy(struct swn_order *o);
+
+/* The thread at `c` reads `node`: learns the step, moves the cursor. 1 when it had been predicted, else 0. */
+int swn_order_visit(struct swn_order *o, struct swn_cursor *c, uint32_t node);
+
+/* What follows (before, at), or 0 where nothing is known. */
+uint32_t swn_order_next(const struct swn_order *o, uint32_t before, uint32_t at);
+
+/* The cycle that a cursor stands in: follows predictions from it until they come back to it; fills nodes[] in order,
+ * beginning with the node after `at` and ending with `at`. Its length, or 0 when the chain breaks or exceeds `max`. */
+size_t swn_order_cycle(const struct swn_order *o, const struct swn_cursor *c, uint32_t *nodes, size_t max);
+
+/* The node's range is gone. Steps that mention it are dropped when the table is next rebuilt. */
+void swn_order_forget(struct swn_order *o, uint32_t node);
+
+#endif

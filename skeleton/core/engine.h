@@ -1,0 +1,74 @@
+/* skeleton/core/engine.h - the engine of one process: budget, residency, fetching and order, behind the hooks.
+ *
+ * All functions are thread-safe and may be called before swn_engine_start, when they do nothing or say "not mine".
+ */
+#ifndef SWN_SKELETON_CORE_ENGINE_H
+#define SWN_SKELETON_CORE_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "skeleton/abi/abi.h"
+#include "skeleton/core/config.h"
+#include "scheduler/protocol/stats.h"
+
+/* Exit status when a weight could not be read back, or not as it was; documented in swapnet(7). */
+#define SWN_EXIT_UNREADABLE 5
+
+/* 0, or -errno with a text in why[]: the process then runs as if swapnet were not there. */
+int swn_engine_start(const struct swn_config *config, char *why, size_t why_size);
+int swn_engine_running(void);
+/* The C++ half, once it is attached. Until then nothing is spilled. */
+void swn_engine_set_half(const struct swn_half *half);
+void swn_engine_host(struct swn_host *out);
+
+/* Memory for a tensor of n >= SWN_GRANULE bytes; NULL: the arena has no room, use ordinary memory. *strict: set when
+ * the budget is exceeded and the user asked for an error. */
+void *swn_engine_alloc(size_t n, int *strict);
+/* 1 when p was the engine's and is freed now. */
+int swn_engine_free(void *p);
+/* Counts memory that is not the engine's. */
+void swn_engine_count_small(long long bytes);
+/* Called by the allocation hook with no lock held: does what could not be done under the lock. */
+void swn_engine_after_alloc(void);
+/* The part of it that small allocations do as well: a program may make no others when a smaller budget begins to count,
+ * and weights that left then are to be watched. A fork is not told by them. */
+void swn_engine_install_hook(void);
+
+/* Keeps [p, p+n) writable for the kernel while a system call writes it. */
+int swn_engine_owns(uintptr_t addr);
+void swn_engine_pin(const void *p, size_t n);
+void swn_engine_unpin(const void *p, size_t n);
+
+/* 1 when a fault at addr was ours and is repaired; not when it keeps coming back though there is nothing to repair.
+ * Async-signal-safe. */
+int swn_engine_trap(uintptr_t addr);
+/* 1 when addr is a weight whose bytes could not be read; writes the message. */
+int swn_engine_unreadable(uintptr_t addr);
+/* Likewise for a file that the program has mapped. */
+int swn_engine_mapped_unreadable(uintptr_t addr);
+
+void swn_engine_prefork(void);
+void swn_engine_postfork_parent(void);
+void swn_engine_postfork_child(void);
+
+/* What became of a change of the budget. */
+struct swn_budget_change {
+    uint64_t budget_bytes;  /* that is in force, or will be once `bound` */
+    uint64_t minimum_bytes; /* the least that would have been accepted */
+    int bound;              /* what counts is within the new budget, and stays there */
+    uint64_t took_ns;       /* until that was so, and the plan for it had been made */
+    uint64_t spilled_bytes; /* written to the spill file meanwhile: dirty bytes, at the disk's speed */
+};
+
+/* Gives the process another budget. More of it counts at once. Less is seen to by a thread of the engine, so that a
+ * program that is idle, or stopped in a long operator, gives back as well; so is the plan for it, in either case. This
+ * call waits up to wait_ms for both.
+ * -ERANGE: below the minimum; nothing has changed, out->minimum_bytes says what would do. -EAGAIN: the change is under
+ * way and not bound yet. -ESRCH: no engine runs. Else 0. */
+int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out);
+
+void swn_engine_stats(struct swn_stats *out);
+void swn_engine_exit(void);
+
+#endif

@@ -1,0 +1,386 @@
+/* Room within the budget: what leaves for it, in which order, and how wide the window is. What stays for good is the
+ * plan's to say (skeleton/core/residency_policy.c). */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "skeleton/core/write_behind.h"
+#include "skeleton/device/pinned_cache.h"
+#include "skeleton/core/engine_internal.h"
+#include "base/size.h"
+
+#define MIB ((size_t)1 << 20)
+#define FIRST_WINDOW_LEAST (2 * MIB)
+#define FIRST_WINDOW_MOST (32 * MIB)
+/* Room made ahead of need: enough for the largest weights of most models. */
+#define BEHIND_PART 4
+#define BEHIND_MOST (32 * MIB)
+/* Whoever goes only some time after he is asked to is asked when this part of the budget is left. */
+#define SOON_PART 16
+/* A model that has not computed for so many operators may be idle. */
+#define IDLE_OPS 256
+
+/* Bytes of the frames that come and go, in use or free. */
+static size_t window(struct swn_engine *e)
+{
+    return e->pool ? swn_pool_window(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;
+}
+
+/* The window before there is a plan. */
+size_t swn_policy_first_window(struct swn_engine *e)
+{
+    size_t first = e->goal_bytes / 8;
+    first = first < FIRST_WINDOW_LEAST ? FIRST_WINDOW_LEAST : first > FIRST_WINDOW_MOST ? FIRST_WINDOW_MOST : first;
+    return first / SWN_GRANULE * SWN_GRANULE;
+}
+
+static int may_leave(const struct swn_range *r)
+{
+    return atomic_load(&r->state) == SWN_HOME && !r->pins;
+}
+
+/* An operator is reading it, or has just made it. */
+static int at_work(const struct swn_engine *e, const struct swn_range *r)
+{
+    return r->readers || (r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2);
+}
+
+/* Whether the plan has all of r stay. */
+static int stays(struct swn_engine *e, const struct swn_range *r)
+{
+    struct swn_chunks all = swn_residency_chunks(&e->res, r);
+    for (uint64_t c = all.first; c < all.end; c++)
+        if (!e->pool || !swn_pool_chunk(e->pool, c)->keep)
+            return 0;
+    return 1;
+}
+
+/* The range whose leaving hurts least: what the plan streams, then what was used longest ago, kept weights and what is
+ * being read last. */
+static struct swn_range *victim(struct swn_engine *e, const struct swn_range *spare, int desperate)
+{
+    struct swn_range *best = NULL;
+    int best_class = 0;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
+        if (!may_leave(r) || r == spare)
+            continue;
+        int class = r->readers ? 3 : at_work(e, r) ? 4 : swn_is_weight(r) && e->planned ? (stays(e, r) ? 2 : 0) : 1;
+        if (class >= 3 && !desperate)
+            continue;
+        if (!best || class < best_class || (class == best_class && r->last_use < best->last_use)) {
+            best = r;
+            best_class = class;
+        }
+    }
+    return best;
+}
+
+/* Whether the frame is of a model that nobody computes with: for longer than a cycle of all weights takes. */
+static int is_idle(const struct swn_engine *e, const struct swn_frame *f)
+{
+    return f->last_use + IDLE_OPS < e->seq && e->visits > f->visit + 2 * e->node_live;
+}
+
+/* The frame that leaves, without a write, before any range does; or, if `used`, also one that is in use in every pass:
+ * of those the one that was used last, which is needed last. */
+static struct swn_frame *frame_victim(struct swn_engine *e, int used)
+{
+    struct swn_frame *last = NULL;
+    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
+        if (!swn_swapin_may_go(e, f))
+            continue;
+        if ((!f->kept && !f->wanted) || is_idle(e, f))
+            return f;
+        last = f;
+    }
+    return used ? last : NULL;
+}
+
+/* Lets go of warm pages until `bytes` more fit; of those that a plan has a use for last, or not at all. */
+static void trim_warm(struct swn_engine *e, size_t bytes, int plots)
+{
+    struct swn_piece piece;
+    for (;;) {
+        size_t need = swn_engine_resident(e) + bytes, over = need - e->config.budget_bytes;
+        if (need <= e->config.budget_bytes ||
+            (!swn_arena_trim(e->arena, over, &piece) && (!plots || !swn_arena_trim_plots(e->arena, over, &piece))))
+            return;
+        swn_residency_drop(&e->res, piece.addr, piece.bytes);
+        e->dropped += piece.bytes;
+    }
+}
+
+/* Whether `bytes` more fit once pages that nobody uses have gone; nothing else is let go for them, nor is room taken
+ * that activations will want again. */
+int swn_policy_fits_free(struct swn_engine *e, size_t bytes)
+{
+    bytes += swn_arena_plot_cold(e->arena);
+    trim_warm(e, bytes, 0);
+    return swn_engine_resident(e) + bytes <= e->config.budget_bytes;
+}
+
+static void say_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
+{
+    size_t over = swn_engine_resident(e) + bytes - limit;
+    if (over > e->over_budget_peak)
+        e->over_budget_peak = over;
+    char a[32], b[32];
+    if (e->said_over++)
+        return;
+    if (bytes > limit) { /* no plan will help: said here, and not once more when it is read */
+        e->said_oversize++;
+        swn_say("one tensor of %s alone exceeds the budget of %s; going over it while it is written; as a weight it is "
+                "read through a mapping, slower but with the same result (SWAPNET_STRICT=1 makes this an error)",
+                swn_format_mib(a, bytes), swn_format_mib(b, limit));
+        return;
+    }
+    swn_say("the tensors in use at once need %s more than the budget of %s; going over it: give SWAPNET_BUDGET more "
+            "(SWAPNET_STRICT=1 makes this an error)",
+            swn_format_mib(a, over), swn_format_mib(b, limit));
+}
+
+/* Gives the memory of frames that hold nothing to the system. 0: there were none. */
+static int trim_frames(struct swn_engine *e, size_t bytes)
+{
+    return e->pool && swn_pool_trim(e->pool, (bytes + swn_pool_unit(e->pool) - 1) / swn_pool_unit(e->pool));
+}
+
+static void let_frame_go(struct swn_engine *e, struct swn_frame *f)
+{
+    e->plan_dirty |= f->kept; /* the plan thought there was room for it */
+    swn_swapin_evict(e, f);
+    trim_frames(e, 1);
+}
+
+/* What is read ahead and has not begun. */
+static int cancel_ahead(struct swn_engine *e)
+{
+    return e->pool && e->fetch && swn_swapin_cancel_one(e) && trim_frames(e, 1);
+}
+
+/* A frame that an operator reads, which goes on through the mapping of the file. */
+static int let_read_one_go(struct swn_engine *e)
+{
+    struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
+    while (f && f->pending)
+        f = f->next;
+    if (f)
+        let_frame_go(e, f);
+    return f != NULL;
+}
+
+/* Lets one range or frame go: what the file has already before what has to be written. 0, or -ENOMEM when nothing is
+ * left that could. */
+static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int may_spill, int desperate, int *busy)
+{
+    struct swn_frame *f = frame_victim(e, 0);
+    struct swn_range *r = !f && may_spill ? victim(e, spare, desperate) : NULL;
+    if (!f && (!r || (swn_is_weight(r) && e->planned && stays(e, r))))
+        f = frame_victim(e, 1);
+    if (f) {
+        let_frame_go(e, f);
+        return 0;
+    }
+    if (!r)
+        return -ENOMEM;
+    int err = swn_policy_spill(e, r);
+    if (err == -EBUSY && ++*busy < 8) {
+        r->last_use = e->seq + 1; /* a store came in: it is in use, look for another */
+        return 0;
+    }
+    return err ? -ENOMEM : 0;
+}
+
+void swn_policy_resize_window(struct swn_engine *e, size_t bytes)
+{
+    size_t unit = swn_pool_unit(e->pool);
+    bytes = swn_round_up(bytes, unit);
+    e->window_goal = bytes > unit ? bytes : unit;
+}
+
+void swn_policy_window(struct swn_engine *e)
+{
+    struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
+    while (f && window(e) > e->window_goal && !swn_pool_free_bytes(e->pool)) {
+        if (f->kept || !swn_swapin_may_go(e, f)) {
+            f = f->next;
+            continue;
+        }
+        swn_swapin_evict(e, f); /* and others, if something was written to it that has to come home */
+        f = swn_pool_first(e->pool);
+    }
+    if (window(e) > e->window_goal)
+        trim_frames(e, window(e) - e->window_goal);
+}
+
+/* 0: the window is as narrow as it was before room was lent to it. */
+static int take_back_room(struct swn_engine *e)
+{
+    size_t own = e->lent_from, before = window(e);
+    if (e->planned || !own || own >= before)
+        return 0;
+    e->lent_from = 0;
+    swn_policy_resize_window(e, own);
+    swn_policy_window(e);
+    return window(e) < before;
+}
+
+/* As far as one can tell before there is a pool. */
+static int may_spill(const struct swn_engine *e)
+{
+    return e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry;
+}
+
+static int can_spill(struct swn_engine *e)
+{
+    return may_spill(e) && swn_policy_pool(e) == 0;
+}
+
+/* One step of a budget that shrinks. 0: something went, -ENOMEM: nothing can now. */
+int swn_policy_give(struct swn_engine *e, int desperate)
+{
+    struct swn_piece piece;
+    size_t before = swn_engine_resident(e);
+    if (before > e->goal_bytes && swn_devcopy_ask(e, before - e->goal_bytes))
+        return -ENOMEM; /* not yet, but without a write, and before anything that operators use */
+    if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
+        swn_residency_drop(&e->res, piece.addr, piece.bytes);
+        e->dropped += piece.bytes;
+        return 0;
+    }
+    swn_rows_trim(e);
+    take_back_room(e); /* before anything has to be written */
+    if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > swn_policy_first_window(e))
+        swn_policy_resize_window(e, swn_policy_first_window(e));
+    trim_frames(e, before - (before < e->goal_bytes ? before : e->goal_bytes));
+    swn_policy_window(e);
+    if (swn_engine_resident(e) < before || swn_behind_wait(e))
+        return 0;
+    int busy = 0;
+    return let_one_go(e, NULL, can_spill(e), desperate, &busy);
+}
+
+/* While a model is built and loaded, and the budget has been full before, room is made ahead of need, so that the disk
+ * writes while the program computes. Once weights are read, what is still home is better left there. */
+static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+{
+    size_t ahead =
+        e->config.budget_bytes / BEHIND_PART < BEHIND_MOST ? e->config.budget_bytes / BEHIND_PART : BEHIND_MOST;
+    if (!e->pressed || e->visits || e->planned || !can_spill(e))
+        return;
+    while (swn_engine_resident(e) - swn_behind_bytes(e) + bytes + ahead > e->config.budget_bytes) {
+        struct swn_range *r = victim(e, spare, 0);
+        if (!r || swn_behind_start(e, r))
+            return;
+    }
+}
+
+/* Also what operators are using leaves, if need be and `desperate`; 2: even frames of weights. 0 or -ENOMEM. */
+static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int desperate)
+{
+    swn_behind_reap(e);
+    if (!e->config.enforce)
+        return 0;
+    if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
+        trim_warm(e, bytes, 1);
+    size_t soon = swn_engine_resident(e) + bytes + e->goal_bytes / SOON_PART;
+    if (swn_devcopy_bytes() && soon > e->config.budget_bytes)
+        swn_devcopy_ask(e, soon - e->config.budget_bytes);
+    int spills = swn_engine_resident(e) + bytes > e->config.budget_bytes && can_spill(e);
+    e->pressed |= spills;
+    write_behind(e, bytes, spare);
+    int busy = 0;
+    while (swn_engine_resident(e) + bytes > e->config.budget_bytes &&
+           (trim_frames(e, swn_engine_resident(e) + bytes - e->config.budget_bytes) || take_back_room(e) ||
+            swn_rows_trim(e)))
+        trim_warm(e, bytes, 1);
+    for (int last = 0; last <= desperate; last++)
+        while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
+            if (!swn_behind_wait(e) && let_one_go(e, spare, spills, last > 0, &busy) && !cancel_ahead(e) &&
+                (last < 2 || !let_read_one_go(e)))
+                break;
+    return swn_engine_resident(e) + bytes <= e->config.budget_bytes ? 0 : -ENOMEM;
+}
+
+/* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
+int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+{
+    return let_go(e, bytes, spare, 1);
+}
+
+/* What can leave while operators go on with what they have; rather too little than too much. */
+struct idle {
+    size_t unused;       /* memory that holds nothing, or that another frame is made from again */
+    size_t home, copied; /* ranges that have to be written; weights that the file has */
+    size_t first;        /* less so much, for the window that would have to be made, and counts */
+};
+
+static struct idle idle_of(struct swn_engine *e)
+{
+    int spills = may_spill(e);
+    struct idle idle = {.unused = swn_arena_warm_bytes(e->arena) + swn_behind_bytes(e)};
+    for (const struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        if (may_leave(r))
+            idle.home += spills && !at_work(e, r) ? r->size : 0;
+    if (e->pool)
+        idle.unused += swn_pool_free_bytes(e->pool);
+    for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        *(f->kept ? &idle.copied : &idle.unused) += swn_swapin_may_go(e, f) ? swn_pool_unit(e->pool) : 0;
+    idle.first = spills && !e->pool ? swn_policy_first_window(e) : 0;
+    return idle;
+}
+
+static size_t idle_bytes(struct swn_engine *e)
+{
+    struct idle idle = idle_of(e);
+    size_t bytes = idle.unused + idle.home + idle.copied;
+    return bytes > idle.first ? bytes - idle.first : 0;
+}
+
+/* The same for memory that can be done without: nothing leaves where that would not be enough, nor does what an
+ * operator is using. */
+int swn_policy_offer_room(struct swn_engine *e, size_t bytes)
+{
+    if (e->config.enforce && swn_engine_resident(e) + bytes > e->config.budget_bytes) {
+        size_t idle = idle_bytes(e);
+        if (swn_engine_resident(e) + bytes > e->config.budget_bytes + idle)
+            return -ENOMEM;
+    }
+    return let_go(e, bytes, NULL, 0);
+}
+
+/* Makes room for memory that will be used whether there is any or not. */
+int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+{
+    int err = let_go(e, bytes, spare, 2);
+    uint64_t limit = e->config.budget_bytes;
+    if (e->goal_bytes < limit) /* on its way down, and nobody was promised that it holds already */
+        limit = e->promised_bytes;
+    if (!err || swn_engine_resident(e) + bytes <= limit)
+        return 0;
+    say_over_budget(e, bytes, limit);
+    return err;
+}
+
+/* The next plan leaves room for it, or all there is beside the window. What is seen is no more than there was room for,
+ * as idle activations are written out: by that alone each plan would keep weights that leave in its first pass. */
+void swn_policy_note_shortage(struct swn_engine *e, size_t other)
+{
+    size_t most = e->goal_bytes > window(e) ? e->goal_bytes - window(e) : 0;
+    other = other < most ? other : most;
+    if (other > e->other_peak)
+        e->other_peak = other;
+}
+
+/* Before there is a plan, room that nobody needs is lent to the window, so that the next weights are read while one is
+ * computed with. It is taken back before anything has to leave for it. */
+void swn_policy_lend_room(struct swn_engine *e, size_t bytes)
+{
+    size_t most = e->config.budget_bytes / 3, now = window(e);
+    bytes = bytes < most ? bytes : most;
+    now = now > e->window_goal ? now : e->window_goal;
+    if (e->planned || !e->pool || bytes <= now || swn_engine_resident(e) + bytes - now > e->config.budget_bytes)
+        return;
+    size_t own = e->lent_from ? e->lent_from : now;
+    swn_policy_resize_window(e, bytes);
+    e->lent_from = own;
+}

@@ -1,0 +1,55 @@
+#include "skeleton/core/kernel_holds.h"
+
+#include <string.h>
+
+#include "skeleton/core/reentry.h"
+#include "skeleton/load/load.h"
+#include "skeleton/device/host_register.h"
+
+static _Atomic int said;
+
+/* As what a device has, but once, and nobody will give it back. */
+static int hold(struct swn_engine *e, struct swn_range *r)
+{
+    if (r->held)
+        return 0;
+    swn_registered_hold(e, r);
+    r->held = 1;
+    return 0;
+}
+
+/* It could not be brought home, and may come and go as before. */
+static int let_go(struct swn_engine *e, struct swn_range *r)
+{
+    if (atomic_load(&r->state) == SWN_HOME || !r->held)
+        return 0;
+    r->held = 0;
+    return swn_registered_release(e, r);
+}
+
+int swn_kernel_holds_ours(const void *p, size_t bytes)
+{
+    uintptr_t lo = (uintptr_t)p, hi = lo + bytes;
+    return hi > lo && swn_registered_concerns_us(&swn_engine_one, lo, hi);
+}
+
+int swn_kernel_holds(const void *p, size_t bytes)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_kernel_holds_ours(p, bytes))
+        return 0;
+    uintptr_t lo = (uintptr_t)p / SWN_PAGE * SWN_PAGE, hi = swn_round_up((uintptr_t)p + bytes, SWN_PAGE);
+    pthread_mutex_lock(&e->lock);
+    swn_load_expect_no_more(e, 0);
+    swn_registered_each(e, lo, hi, hold);
+    int err = swn_registered_each(e, lo, hi, swn_registered_home);
+    if (err)
+        swn_registered_each(e, lo, hi, let_go);
+    swn_engine_note_peak(e);
+    pthread_mutex_unlock(&e->lock);
+    swn_engine_settle();
+    if (err && !atomic_exchange(&said, 1))
+        swn_say("memory that the program gives to the kernel cannot be brought home: %s; the call fails",
+                strerror(-err));
+    return err;
+}

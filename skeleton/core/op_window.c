@@ -1,0 +1,490 @@
+/* Operator windows: what happens between "this operator is about to read these weights" and its end. The chunks in
+ * which they lie are brought into frames, mapped at their own address, and held until the operator ends. What an
+ * operator reads that nobody announced comes through the mapping of its extent: slower, and as right. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "skeleton/core/overwrite.h"
+#include "skeleton/core/write_behind.h"
+#include "skeleton/budget/daemon_client.h"
+#include "skeleton/device/pinned_cache.h"
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/load/mapped_file.h"
+#include "skeleton/load/load.h"
+#include "skeleton/core/prefault.h"
+#include "skeleton/observe/profile_record.h"
+
+/* Longer than what Python and PyTorch do between two operators. */
+#define IDLE_LEAST_NS (uint64_t)2000000
+/* Frames that are mapped together. */
+#define MAPPED_TOGETHER 8
+
+static __thread struct swn_thread_state *self_state;
+
+struct swn_thread_state *swn_window_self(void)
+{
+    return self_state;
+}
+
+struct swn_thread_state *swn_window_thread(struct swn_engine *e)
+{
+    struct swn_thread_state *t = self_state;
+    if (t)
+        return t;
+    /* States of threads that ended are taken over: a program that starts a thread per inference needs no more than it
+     * ever had at once. The cursor stays where it was: the step from the last weight of one inference to the first of
+     * the next closes the cycle, without which there is no plan. A wrong successor costs one wrong guess. */
+    for (t = e->threads; t; t = t->next)
+        if (!t->listed)
+            break;
+    if (!t) {
+        if (!(t = calloc(1, sizeof *t)))
+            return NULL;
+        t->index = e->thread_count++;
+        t->next = e->threads;
+        e->threads = t;
+    }
+    t->listed = 1;
+    t->last_node = 0;
+    t->next_plan_try = 0;
+    self_state = t;
+    return t;
+}
+
+void swn_window_lost(struct swn_thread_state *t)
+{
+    t->last_node = 0;
+    t->cursor.before = t->cursor.at = 0;
+    t->left_ns = 0;
+}
+
+void swn_window_thread_exit(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!self_state)
+        return;
+    pthread_mutex_lock(&e->lock);
+    self_state->listed = 0;
+    self_state->last_visit = 0;
+    swn_rows_forget(self_state);
+    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        if (f->owner == self_state)
+            f->wanted = 0;
+    pthread_mutex_unlock(&e->lock);
+    self_state = NULL;
+}
+
+void swn_window_hold(struct swn_engine *e, struct swn_arg *arg, size_t from, size_t upto)
+{
+    const struct swn_range *r = arg->range;
+    size_t unit = swn_pool_unit(e->pool);
+    upto = upto < r->len ? upto : r->len;
+    if (from >= upto)
+        return;
+    uint64_t first = (r->place + from) / unit, end = (r->place + upto + unit - 1) / unit;
+    for (uint64_t c = first; c < end; c++)
+        swn_pool_chunk(e->pool, c)->users++;
+    swn_window_release(e, arg);
+    arg->first_chunk = first;
+    arg->end_chunk = end;
+}
+
+void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
+{
+    for (uint64_t c = arg->first_chunk; e->pool && c < arg->end_chunk; c++) {
+        struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
+        struct swn_frame *f = chunk->frame;
+        chunk->users--;
+        if (!f)
+            continue;
+        f->wanted = 0;
+        swn_pool_touch(e->pool, f, e->seq, e->visits);
+    }
+    arg->first_chunk = arg->end_chunk = 0;
+}
+
+/* Frames of the chunks that arg holds, from the c-th on, in which everything has come. */
+static unsigned run_of(struct swn_engine *e, const struct swn_arg *arg, uint64_t c, struct swn_frame **run)
+{
+    unsigned n = 0;
+    for (; n < MAPPED_TOGETHER && c + n < arg->end_chunk; n++)
+        if (!(run[n] = swn_pool_chunk(e->pool, c + n)->frame) || run[n]->pending)
+            break;
+    return n;
+}
+
+/* Of a store that has one checksum for each extent. */
+static void check_whole(struct swn_engine *e, const struct swn_frame *f)
+{
+    for (unsigned i = 0; i < f->n; i++)
+        if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].checked)
+            swn_load_verify(e, f->parts[i].range);
+}
+
+/* Maps what has come of the chunks that arg holds at their addresses. */
+static void publish(struct swn_engine *e, const struct swn_arg *arg)
+{
+    for (uint64_t c = arg->first_chunk; c < arg->end_chunk;) {
+        struct swn_frame *run[MAPPED_TOGETHER];
+        struct swn_range *written;
+        unsigned n = run_of(e, arg, c, run);
+        for (unsigned i = 0; i < n; i++)
+            check_whole(e, run[i]);
+        swn_residency_publish(&e->res, run, n, &written);
+        if (!written || swn_policy_bring_home(e, written, 0))
+            c += n ? n : 1;
+    }
+}
+
+/* Waits for what arg holds, and maps it. */
+void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    struct swn_range *r = arg->range;
+    struct swn_chunks chunks = {arg->first_chunk, arg->end_chunk};
+    swn_swapin_claim(e, r, &chunks, t);
+    swn_swapin_await(e, &chunks, t);
+    if (r->id != arg->range_id)
+        return;
+    publish(e, arg);
+    if (atomic_load(&r->state) != SWN_STREAMED) {
+        e->window_hits++; /* came home meanwhile */
+        return;
+    }
+    size_t unit = swn_pool_unit(e->pool), missing = 0;
+    for (uint64_t c = chunks.first; c < chunks.end; c++) {
+        uint64_t lo = c * unit > r->place ? c * unit - r->place : 0;
+        missing += lo < r->len && !swn_residency_mapped(&e->res, r, r->addr + lo);
+    }
+    e->window_hits += !missing;
+    e->window_misses += missing != 0;
+    if (!missing)
+        return;
+    swn_load_verify(e, r);
+    arg->remap = 1;
+    /* Kernels go through a large matrix in several streams at once, and there is less memory than it needs: what the
+     * system reads ahead is gone before it is used. */
+    if (r->len > e->config.budget_bytes / 4 && swn_residency_unmapped(&e->res, r) >= r->len)
+        madvise((void *)r->addr, swn_round_up(r->len, SWN_PAGE), MADV_RANDOM);
+}
+
+/* Whether the weight would push out everything else, and not fit even so. Before there is a plan its kernel may yet ask
+ * for slices. */
+static int is_too_large(const struct swn_engine *e, const struct swn_arg *arg)
+{
+    int node = e->planned ? arg->range->node : -1;
+    return node >= 0 ? e->nodes[node].oversize : arg->upto - arg->from > e->config.budget_bytes / 2;
+}
+
+int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    if (e->planned || is_too_large(e, arg) || !swn_reads_streamed(arg) || (!e->fetch && swn_policy_pool(e)) || !e->pool)
+        return 0;
+    swn_window_hold(e, arg, 0, arg->range->len);
+    swn_window_lend(e, arg, t);
+    return 1;
+}
+
+/* Chunks that are there are held first, so that making place for one argument does not evict another's; then all reads
+ * that are missing are under way together; then they are waited for. */
+static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_state *t)
+{
+    int any = 0;
+    for (unsigned i = 0; i < op->n; i++) {
+        struct swn_arg *arg = &op->args[i];
+        if (arg->use == SWN_USE_ROWS && arg->reading)
+            swn_rows_begin(e, arg);
+        if (arg->use == SWN_USE_ROWS || !swn_reads_streamed(arg) || arg->sliced)
+            continue;
+        if (is_too_large(e, arg))
+            arg->remap = 1;
+        else
+            any = 1;
+    }
+    if (!any)
+        return;
+    if (!e->fetch || !e->pool) /* a forked child that computes: it gets its own window and queue now */
+        swn_policy_pool(e);
+    if (!e->fetch || !e->pool)
+        return;
+    for (int step = 0; step < 3; step++)
+        for (unsigned i = 0; i < op->n; i++) {
+            struct swn_arg *arg = &op->args[i];
+            if (!swn_reads_streamed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared || arg->remap)
+                continue;
+            struct swn_chunks held = {arg->first_chunk, arg->end_chunk};
+            if (step == 0)
+                swn_window_hold(e, arg, arg->data - arg->range->addr + arg->from,
+                                arg->data - arg->range->addr + arg->upto);
+            else if (step == 1)
+                swn_swapin_claim(e, arg->range, &held, t);
+            else
+                swn_window_lend(e, arg, t);
+        }
+}
+
+/* Whether r counts as a weight from now on. */
+static int is_weight(struct swn_engine *e, struct swn_range *r)
+{
+    if (r->node >= 0)
+        return 1;
+    if (r->registered) /* it stays, whatever a plan says */
+        return 0;
+    int loaded = atomic_load(&r->state) == SWN_STREAMED && r->file->immutable; /* nobody computes a checkpoint */
+    if (!loaded && e->seq - r->alloc_seq < SWN_AGED_OPS)
+        return 0;
+    return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_STREAMED) && swn_node_add(e, r);
+}
+
+/* joined: its operator has read another one before. */
+static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, int joined, uint64_t now)
+{
+    struct swn_node *last = t->last_node ? swn_node_of(e, t->last_node) : NULL;
+    uint64_t since = t->ready_ns + t->idle_ns;
+    double took = now > since ? (double)(now - since) : 0;
+    t->pass_idle += t->idle_ns;
+    t->idle_ns = 0;
+    double own = t->own_ns && (double)t->own_ns < took ? (double)t->own_ns : took;
+    t->own_ns = 0;
+    if (last && took > 0) {
+        last->compute_ns = last->compute_ns > 0 ? last->compute_ns * 0.7 + took * 0.3 : took;
+        last->own_ns = last->own_ns > 0 ? last->own_ns * 0.7 + own * 0.3 : own;
+    }
+    if (last && e->record) /* also where its operator reads the next one as well, and nothing is its own */
+        swn_record_computed(e->record, last, took, own, t);
+    t->flops = 0;
+    t->small = (struct swn_small){0};
+    t->other = 0;
+    t->last_node = e->nodes[r->node].id;
+    if (last) {
+        last->then = t->last_node;
+        last->joined = joined;
+    }
+    t->ready_ns = now;
+    t->last_visit = ++e->visits;
+    uint64_t passes = t->cursor.passes;
+    if (!swn_order_visit(e->order, &t->cursor, t->last_node))
+        t->next_plan_try = 0;
+    if (t->cursor.passes == passes)
+        return;
+    swn_places_passed(e, t);
+    swn_policy_passed(e);
+    if (e->record && passes)
+        now += swn_record_pass(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
+    t->ready_ns = t->pass_ns = now;
+    t->pass_idle = 0;
+}
+
+/* Between its operators a program does other things. Where that takes long it is no part of an inference: it waits for
+ * the next input, or makes one. */
+static void begin_counting(struct swn_thread_state *t, uint64_t now)
+{
+    if (!t->open++ && t->left_ns && now > t->left_ns + IDLE_LEAST_NS)
+        t->idle_ns += now - t->left_ns;
+}
+
+static void end_counting(struct swn_thread_state *t, uint64_t now)
+{
+    if (!t->open || !--t->open)
+        t->left_ns = now;
+}
+
+/* Operations, small parameters and activations belong to the weight that was read last. */
+static void note_other(struct swn_engine *e, struct swn_thread_state *t, uint64_t flops, struct swn_small small)
+{
+    size_t other = swn_policy_other(e);
+    t->flops += flops;
+    t->small.count += small.count;
+    t->small.bytes += small.bytes;
+    t->other = other > t->other ? other : t->other;
+}
+
+/* Whether the operator writes all of the range. */
+static int overwrites_all(const struct swn_arg *arg, const struct swn_range *r)
+{
+    return arg->data == r->addr && arg->bytes >= r->len;
+}
+
+/* Whether the operator will ask for this argument slice by slice. */
+static int comes_in_slices(const struct swn_arg *arg, const struct swn_range *r)
+{
+    return r && r->sliced && r->addr == arg->data && arg->use == SWN_USE_WEIGHT && !arg->mapped;
+}
+
+static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    struct swn_range *r = swn_arena_find(e->arena, arg->data);
+    arg->afresh = arg->afresh_bytes = 0;
+    arg->first_chunk = arg->end_chunk = 0;
+    arg->remap = arg->pinned = arg->reading = arg->visited = arg->rows = arg->populating = 0;
+    arg->sliced = comes_in_slices(arg, r);
+    arg->slice = arg->sliced ? r->slice : 0;
+    arg->range = r;
+    if (!r)
+        return;
+    arg->range_id = r->id;
+    swn_behind_recall(e, r);
+    int twice = r->last_use == e->seq;
+    r->last_use = e->seq;
+    if (arg->use >= SWN_USE_WRITE) {
+        arg->pinned = 1;
+        r->pins++;
+        if (swn_is_weight(r) && !r->written) {
+            r->written = 1;
+            e->plan_dirty = 1;
+        }
+        int streamed = atomic_load(&r->state) == SWN_STREAMED;
+        /* Pages that are made read as those that are not: nobody sees it, should the operator be refused. */
+        int all = r->untouched && arg->use == SWN_USE_OVERWRITE && overwrites_all(arg, r);
+        r->untouched = 0;
+        if (streamed && op->asks && arg == op->args && swn_afresh_waits(e, arg, r))
+            return;
+        if (streamed && swn_policy_bring_home(e, r, 0))
+            return;
+        if (all && atomic_load(&r->state) == SWN_HOME)
+            arg->populating = swn_populate_begin(&e->populate, r->addr, swn_round_up(r->len, SWN_PAGE));
+        return;
+    }
+    if (r->shared && !r->pins)
+        swn_residency_unshare(&e->res, r);
+    if (arg->use == SWN_USE_INPUT)
+        swn_policy_recall(e, r);
+    arg->reading = 1;
+    r->readers++;
+    if (arg->use == SWN_USE_WEIGHT && !twice && is_weight(e, r)) {
+        visit(e, t, r, op->visits > 0, op->begin_ns);
+        arg->visited = 1;
+        op->visits++;
+        if (arg->sliced) /* what is read next is this one, not what comes after it */
+            swn_slice_next(t, arg, arg->from);
+    }
+}
+
+void swn_engine_op_begin(struct swn_op *op)
+{
+    struct swn_engine *e = &swn_engine_one;
+    op->visits = 0;
+    op->begin_ns = swn_now_ns();
+    swn_client_after_fork();
+    swn_guest_woken(op);
+    int prepared = op->copies && op->n == 2 && swn_load_prepare(op);
+    pthread_mutex_lock(&e->lock);
+    swn_devcopy_vacate_for(e, op);
+    struct swn_thread_state *t = swn_window_thread(e);
+    swn_load_expect_no_more(e, 1);
+    op->seq = ++e->seq;
+    op->unlisted = 0;
+    op->prev_open = NULL;
+    op->next_open = e->open_ops;
+    if (e->open_ops)
+        e->open_ops->prev_open = op;
+    e->open_ops = op;
+    if (t)
+        begin_counting(t, op->begin_ns);
+    else
+        op->n = 0; /* no memory for a cursor: everything at its own address */
+    op->skip = op->copies && op->n == 2 && swn_load_move(e, op);
+    if (prepared)
+        swn_load_done();
+    if (op->skip)
+        op->n = 0;
+    swn_guest_resolve(e, op);
+    if (e->record && t)
+        note_other(e, t, op->flops_before, op->small_before);
+    for (int writes = 1; writes >= 0; writes--)
+        for (unsigned i = 0; i < op->n; i++)
+            if ((op->args[i].use >= SWN_USE_WRITE) == writes)
+                begin_arg(e, op, &op->args[i], t);
+    lend_all(e, op, t);
+    if (e->record && t)
+        note_other(e, t, op->flops, op->small);
+    if (op->visits) {
+        swn_swapin_ahead(e, t);
+        t->ready_ns = swn_now_ns();
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+void swn_window_forget(struct swn_engine *e, struct swn_range *r)
+{
+    if (!r->readers && !r->shared && atomic_load(&r->state) == SWN_STREAMED &&
+        swn_residency_remap(&e->res, r) == -EBUSY)
+        swn_policy_bring_home(e, r, 0);
+}
+
+void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
+{
+    struct swn_range *r = arg->range;
+    if (!r)
+        return;
+    if (arg->populating && e->populate)
+        swn_populate_end(e->populate, arg->data);
+    swn_window_release(e, arg);
+    if (r->id != arg->range_id)
+        return;
+    r->pins -= arg->pinned;
+    r->readers -= arg->reading;
+    if (r->shared && !r->pins)
+        swn_residency_unshare(&e->res, r);
+    if (arg->remap) { /* what it has read is checked before it ends */
+        swn_load_verify(e, r);
+        swn_window_forget(e, r);
+    }
+    swn_rows_end(e, arg);
+    swn_policy_settle(e, r);
+}
+
+void swn_engine_op_end(struct swn_op *op)
+{
+    struct swn_engine *e = &swn_engine_one;
+    uint64_t now = swn_now_ns();
+    pthread_mutex_lock(&e->lock);
+    if (!op->unlisted) {
+        *(op->prev_open ? &op->prev_open->next_open : &e->open_ops) = op->next_open;
+        if (op->next_open)
+            op->next_open->prev_open = op->prev_open;
+    }
+    struct swn_thread_state *t = self_state;
+    if (t)
+        end_counting(t, now);
+    for (unsigned i = 0; i < op->n; i++) {
+        if (op->args[i].sliced)
+            swn_slice_end(e, op, &op->args[i]);
+        swn_window_end_arg(e, &op->args[i]);
+    }
+    if (t)
+        t->slicing = 0;
+    if (op->visits && t) {
+        t->own_ns = now > t->ready_ns ? now - t->ready_ns : 0;
+        if (e->trace)
+            swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
+        uint64_t plans = e->plans;
+        swn_policy_window(e);
+        swn_policy_plan(e, t);
+        if (t->starved || e->plans > plans) /* else nothing has changed that its own frames could be for */
+            swn_swapin_ahead(e, t);
+    }
+    if (op->seq <= e->goal_seq)
+        e->in_flight_ns = swn_now_ns();
+    if (e->goal_bytes < e->config.budget_bytes)
+        pthread_cond_broadcast(&e->changed); /* what was in use can go now */
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* In a child, the operators of other threads will never end. The forking thread's own may (a Python operator may fork):
+ * it holds nothing here any more, and is in no list. */
+void swn_window_fork_child(struct swn_engine *e)
+{
+    for (struct swn_op *op = e->open_ops, *next; op; op = next) {
+        next = op->next_open;
+        swn_afresh_fork_child(op);
+        op->n = 0;
+        op->visits = 0;
+        op->unlisted = 1;
+    }
+    e->open_ops = NULL;
+    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+        t->listed = t == self_state, t->slicing = 0, t->open = 0; /* its operator never ends here */
+}

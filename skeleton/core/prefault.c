@@ -1,0 +1,98 @@
+#define _GNU_SOURCE
+#include "skeleton/core/prefault.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "blocks/memory/arena.h"
+#include "base/thread.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Less is filled before the thread has woken. */
+#define LEAST ((size_t)256 << 10)
+/* What the end of an operator may have to wait for: some 60 microseconds, or the 0.3 ms of a huge page. */
+#define PIECE ((size_t)256 << 10)
+
+struct swn_populate {
+    pthread_mutex_t lock;
+    pthread_cond_t work, idle;
+    uintptr_t owner, at, end; /* owner 0: nobody's */
+    int busy;                 /* with the piece before `at` */
+    int refused;              /* the kernel is older than 5.14, or has no memory: it is not asked again */
+    pthread_t thread;
+};
+
+static void *populate(void *arg)
+{
+    struct swn_populate *p = arg;
+    pthread_mutex_lock(&p->lock);
+    for (;;) {
+        while (p->at >= p->end)
+            pthread_cond_wait(&p->work, &p->lock);
+        uintptr_t at = p->at;
+        size_t bytes = p->end - at < PIECE ? p->end - at : PIECE;
+        p->at += bytes;
+        p->busy = 1;
+        pthread_mutex_unlock(&p->lock);
+        int failed = madvise((void *)at, bytes, MADV_POPULATE_WRITE);
+        pthread_mutex_lock(&p->lock);
+        p->busy = 0;
+        if (failed)
+            p->refused = 1, p->at = p->end;
+        pthread_cond_broadcast(&p->idle); /* the operator, and whoever frees the tensor meanwhile */
+    }
+    return NULL;
+}
+
+static struct swn_populate *start(void)
+{
+    struct swn_populate *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->work, NULL);
+    pthread_cond_init(&p->idle, NULL);
+    if (swn_thread_start(&p->thread, populate, p)) {
+        free(p);
+        return NULL;
+    }
+    pthread_setname_np(p->thread, "swn-populate");
+    return p;
+}
+
+int swn_populate_begin(struct swn_populate **out, uintptr_t at, size_t bytes)
+{
+    if (bytes < LEAST || (!*out && !(*out = start())))
+        return 0;
+    struct swn_populate *p = *out;
+    pthread_mutex_lock(&p->lock);
+    int ours = !p->owner && !p->refused;
+    if (ours) {
+        p->owner = p->at = at;
+        p->end = at + bytes;
+        pthread_cond_signal(&p->work);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return ours;
+}
+
+void swn_populate_end(struct swn_populate *p, uintptr_t at)
+{
+    pthread_mutex_lock(&p->lock);
+    if (p->owner == at) {
+        p->at = p->end;
+        while (p->busy)
+            pthread_cond_wait(&p->idle, &p->lock);
+        p->owner = 0;
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+void swn_populate_fork_child(struct swn_populate **p)
+{
+    *p = NULL; /* its lock may be held by a thread that does not exist here: not destroyed, just forgotten */
+}

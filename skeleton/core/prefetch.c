@@ -1,0 +1,517 @@
+/* Swap-in: bringing chunks of weights into frames, those that an operator waits for, and those ahead of it, as the
+ * learned order says. Nothing here waits for a particular frame to go, so a wrong guess costs a read and cannot hang.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "skeleton/load/compressed_read.h"
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/load/mapped_file.h"
+#include "base/huge_pages.h"
+#include "skeleton/load/load.h"
+#include "skeleton/observe/profile_record.h"
+#include "base/thread.h"
+
+/* A cursor that has not moved for so many visits has no claim on the window. */
+#define IDLE_VISITS 4096
+#define CHAIN_MOST 4096
+/* A first pass wants a window of so many weights. */
+#define UNTRIED_WINDOW 4
+/* Frames that leave together. */
+#define EVICTED_TOGETHER 4
+
+unsigned swn_swapin_wait_ms = 30000;
+
+/* --- frames --- */
+
+/* Whether it has bytes of any range still. */
+static int is_alive(const struct swn_frame *f)
+{
+    for (unsigned i = 0; i < f->n; i++)
+        if (f->parts[i].range)
+            return 1;
+    return 0;
+}
+
+/* Frames of neighbouring chunks. */
+static void evict(struct swn_engine *e, struct swn_frame **frames, unsigned n)
+{
+    uint64_t begin = e->record ? swn_now_ns() : 0;
+    struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
+    struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
+    for (unsigned i = 0; i < n; i++)
+        frames[i]->pending++; /* so that swn_swapin_reap leaves them to us */
+    /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
+     * address must not keep naming a frame that gets other bytes. */
+    while ((r = swn_residency_unpublish(&e->res, frames, n)))
+        swn_policy_home(e, r, 0);
+    for (unsigned i = 0; i < n; i++)
+        swn_pool_put(e->pool, frames[i]);
+    if (node)
+        swn_record_released(e->record, node, (double)(swn_now_ns() - begin));
+}
+
+void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f)
+{
+    evict(e, &f, 1);
+}
+
+void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks)
+{
+    for (uint64_t c = chunks->first; e->pool && c < chunks->end; c++) {
+        struct swn_frame *f = swn_pool_chunk(e->pool, c)->frame;
+        if (f && !f->pending && !is_alive(f))
+            swn_pool_put(e->pool, f);
+    }
+}
+
+int swn_swapin_may_go(const struct swn_engine *e, const struct swn_frame *f)
+{
+    return !f->pending && !swn_pool_chunk(e->pool, f->chunk)->users;
+}
+
+/* The frame of the window that may go for another one and was used longest ago; or NULL. What was read ahead has to go
+ * only where nothing else can. */
+static struct swn_frame *stale_frame(struct swn_engine *e, int force)
+{
+    struct swn_frame *ahead = NULL;
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
+        if (f->kept || !swn_swapin_may_go(e, f))
+            continue;
+        if (!f->wanted)
+            return f;
+        ahead = f; /* the one that is wanted last, as they were read in order */
+    }
+    return force ? ahead : NULL;
+}
+
+/* Evicts f, and with it up to three frames of the chunks behind it that no thread wants: their turn comes next, and one
+ * by one they take more interrupts of other processors. */
+static void evict_run(struct swn_engine *e, struct swn_frame *f)
+{
+    struct swn_frame *run[EVICTED_TOGETHER] = {f};
+    unsigned n = 1;
+    while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->kept && !f->wanted &&
+           swn_swapin_may_go(e, f))
+        run[n++] = f;
+    evict(e, run, n);
+}
+
+/* --- reads --- */
+
+/* Reads are served one after the other: what this one took is the time since the one before was done. */
+static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t now)
+{
+    uint64_t begin = p->start_ns > e->read_done_ns ? p->start_ns : e->read_done_ns;
+    double ns = now > begin ? (double)(now - begin) : 0;
+    /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
+    if (!p->frame->kept && p->frame->written == swn_policy_written(e))
+        swn_pace_add(&e->disk, (double)p->job.len, (double)p->start_ns, (double)now);
+    else
+        swn_pace_skip(&e->disk, (double)now);
+    if (e->record && p->range && swn_is_weight(p->range))
+        swn_record_read(e->record, &e->nodes[p->range->node], p->job.len, ns);
+}
+
+static void read_failed(struct swn_engine *e, struct swn_part *p, int err)
+{
+    struct swn_range *r = p->range;
+    char name[4200];
+    e->read_errors++;
+    r->io_failed = 1;
+    p->range = NULL;
+    if (!e->said_read++)
+        swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", p->range_id,
+                (unsigned long long)p->job.off, p->job.len, swn_load_name(p->file, name, sizeof name), strerror(-err));
+}
+
+static void fetch_done(struct swn_fetch_job *job, int err)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_part *p = job->user;
+    struct swn_frame *f = p->frame;
+    uint64_t now = swn_now_ns();
+    if (err && swn_encoded_retry(e, p, err))
+        return;
+    if (!err && !p->copy && swn_load_check(p, job->buf)) {
+        if (!p->repeated++ && !swn_fetch_submit(e->fetch, job, 1))
+            return; /* a bit may have flipped on the way: once more */
+        swn_engine_corrupt(p->file, p->range_id, job->off);
+    }
+    pthread_mutex_lock(&e->lock);
+    p->file->refs--;
+    p->there = !err;
+    e->swap_ins += !err;
+    if (!err)
+        note_read(e, p, now);
+    else
+        swn_pace_skip(&e->disk, (double)now);
+    e->read_done_ns = now;
+    if (p->start_ns <= e->goal_since_ns)
+        e->in_flight_ns = now;
+    if (e->trace) {
+        char name[SWN_TRACE_NAME];
+        snprintf(name, sizeof name, "block %u", p->range_id);
+        swn_trace_span(e->trace, SWN_TRACK_DISK, 0, name, p->start_ns, now, job->len);
+    }
+    if (err && p->range)
+        read_failed(e, p, err);
+    if (!--f->pending && !is_alive(f))
+        swn_pool_put(e->pool, f);
+    swn_awake_tell(&e->awake);
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static int is_fetched(const struct swn_range *r)
+{
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && !r->shared && !r->io_failed;
+}
+
+/* Ranges that have left the frame are forgotten. Nothing is being read into it. */
+static void compact(struct swn_frame *f)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < f->n; i++)
+        if (f->parts[i].range)
+            f->parts[n++] = f->parts[i];
+    f->n = n;
+}
+
+/* What is streamed of the chunk, and not in its frame yet, is read into it, unless something is being read already. */
+static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, int urgent)
+{
+    size_t unit = swn_pool_unit(e->pool);
+    if (f->pending)
+        return;
+    compact(f);
+    for (uintptr_t at = f->addr; at < f->addr + unit;) {
+        struct swn_range *r = swn_arena_in(e->arena, at, f->addr + unit);
+        if (!r)
+            break;
+        at = r->addr + r->span;
+        if (is_fetched(r) && !swn_pool_part_of(f, r) && !swn_residency_part(&e->res, f, r))
+            break;
+    }
+    f->owner = owner;
+    f->wanted = 1;
+    f->start_ns = swn_now_ns();
+    f->written = swn_policy_written(e);
+    for (unsigned i = 0; i < f->n; i++)
+        f->pending += !f->parts[i].there;
+    for (unsigned i = 0; i < f->n; i++) {
+        struct swn_part *p = &f->parts[i];
+        if (p->there)
+            continue;
+        p->start_ns = f->start_ns;
+        p->job = (struct swn_fetch_job){.file = &p->file->fetch,
+                                        .off = p->off,
+                                        .buf = (char *)swn_pool_at(e->pool, f) + p->at,
+                                        .len = p->fill,
+                                        .group = p->range_id,
+                                        .done = fetch_done,
+                                        .user = p};
+        swn_encoded_prepare(p);
+        p->file->refs++;
+        if (swn_fetch_submit(e->fetch, &p->job, urgent)) {
+            p->file->refs--;
+            p->range = NULL;
+            f->pending--;
+        }
+    }
+}
+
+static size_t window_frames(const struct swn_engine *e)
+{
+    return e->window_goal / swn_pool_unit(e->pool);
+}
+
+/* Memory for one frame more. 0 or -ENOMEM: somebody's would have to go, or of those that `force` makes go nobody. */
+static int room_for_frame(struct swn_engine *e, const struct swn_range *spare, int force)
+{
+    size_t unit = swn_pool_unit(e->pool);
+    if (!swn_pool_is_full(e->pool))
+        return 0;
+    if (force)
+        return swn_policy_try_room(e, unit, spare);
+    return swn_policy_fits_free(e, unit) ? 0 : -ENOMEM;
+}
+
+/* Whether there will be more room soon: a read ahead is under way, and nobody waits for its frame. */
+static int room_will_come(struct swn_engine *e)
+{
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users)
+            return 1;
+    return 0;
+}
+
+static void say_small(struct swn_engine *e)
+{
+    if (swn_pool_unit(e->pool) == SWN_HUGE && !swn_pool_is_huge(e->pool) && !e->said_small++)
+        swn_say(
+            "the kernel gives no huge pages for weights that come and go (they are disabled for this process, memory "
+            "is fragmented, or it is older than 6.1): slower but with the same result");
+}
+
+/* A frame for the chunk of r, in which its bytes are, or come. force: an operator waits for it. NULL: there is none. */
+static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, uint64_t chunk, int force,
+                               const void *owner)
+{
+    struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
+    struct swn_frame *f = c->frame;
+    if (f) {
+        if (!swn_pool_part_of(f, r))
+            fill(e, f, owner, force);
+        return f;
+    }
+    /* What the plan keeps does not make room for what comes and goes, nor for more of what it keeps. */
+    int push = force && !e->planned, kept = c->keep && !room_for_frame(e, r, push), room = kept;
+    if (!room && swn_pool_window(e->pool) < window_frames(e))
+        room = !room_for_frame(e, r, push);
+    if (!room && (f = stale_frame(e, force))) {
+        evict_run(e, f);
+        room = 1;
+    }
+    /* Its operator wants more at once than there is a window for; but first what was read ahead gives way. */
+    if (!room && force && !room_will_come(e))
+        room = !room_for_frame(e, r, force);
+    if (!room || c->frame)
+        return c->frame;
+    int fresh = swn_pool_is_full(e->pool);
+    f = swn_pool_take(e->pool, chunk, swn_residency_chunk_at(&e->res, r, chunk));
+    if (!f)
+        return NULL;
+    say_small(e);
+    e->filled += fresh ? swn_pool_unit(e->pool) : 0;
+    swn_pool_set_kept(e->pool, f, kept);
+    fill(e, f, owner, force);
+    if (!f->n) {
+        swn_pool_put(e->pool, f);
+        return NULL;
+    }
+    if (fresh)
+        swn_engine_note_peak(e);
+    return f;
+}
+
+/* --- what an operator waits for --- */
+
+int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
+{
+    for (unsigned i = 0; f->pending && i < f->n; i++) {
+        struct swn_part *p = &f->parts[i];
+        if (p->there || !p->range || swn_fetch_cancel(e->fetch, &p->job))
+            continue;
+        p->file->refs--;
+        p->range = NULL; /* fetch_done will not come for it */
+        f->pending--;
+    }
+    return !f->pending;
+}
+
+int swn_swapin_cancel_one(struct swn_engine *e)
+{
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users && swn_swapin_cancel(e, f)) {
+            swn_swapin_evict(e, f);
+            return 1;
+        }
+    return 0;
+}
+
+void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,
+                      struct swn_thread_state *t)
+{
+    uint64_t until = swn_now_ns() + swn_swapin_wait_ms * 1000000ull;
+    uint32_t id = r->id;
+    for (uint64_t c = chunks->first; c < chunks->end; c++)
+        while (r->id == id && is_fetched(r) && !place(e, r, c, 1, t)) {
+            /* If need be after reads ahead have arrived, since only then can their frames go. */
+            if (swn_swapin_cancel_one(e))
+                continue;
+            if (!room_will_come(e) || swn_cond_wait_until(&e->changed, &e->lock, until))
+                return;
+        }
+}
+
+/* Until something has changed, but not for longer than a wait that began at begin_ns may take: then ETIMEDOUT. */
+static int wait_for_change(struct swn_engine *e, uint64_t begin_ns)
+{
+    unsigned seen = swn_awake_told(&e->awake);
+    if (!swn_awake_worth(&e->awake, begin_ns))
+        return swn_cond_wait_until(&e->changed, &e->lock, begin_ns + swn_swapin_wait_ms * 1000000ull);
+    pthread_mutex_unlock(&e->lock);
+    swn_awake_wait(&e->awake, seen, begin_ns);
+    pthread_mutex_lock(&e->lock);
+    return 0;
+}
+
+static void promote(struct swn_engine *e, struct swn_frame *f)
+{
+    for (unsigned i = 0; i < f->n; i++)
+        if (!f->parts[i].there && f->parts[i].range)
+            swn_fetch_promote(e->fetch, &f->parts[i].job);
+}
+
+void swn_swapin_await(struct swn_engine *e, const struct swn_chunks *chunks, struct swn_thread_state *t)
+{
+    uint64_t begin = 0;
+    for (uint64_t c = chunks->first; c < chunks->end; c++) {
+        struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
+        int asked = 0;
+        while (chunk->frame && chunk->frame->pending) {
+            if (!asked++)
+                promote(e, chunk->frame);
+            begin = begin ? begin : swn_now_ns();
+            if (wait_for_change(e, begin) == ETIMEDOUT)
+                break;
+        }
+    }
+    if (!begin)
+        return;
+    uint64_t end = swn_now_ns();
+    e->stall_ns += end - begin;
+    swn_awake_learn(&e->awake, end - begin);
+    if (e->trace)
+        swn_trace_span(e->trace, SWN_TRACK_STALL, t->index, "waiting", begin, end,
+                       (chunks->end - chunks->first) * swn_pool_unit(e->pool));
+}
+
+/* --- reading ahead --- */
+
+static size_t active_threads(struct swn_engine *e)
+{
+    size_t active = 0;
+    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+        active += t->listed && t->last_visit && e->visits - t->last_visit < IDLE_VISITS;
+    return active ? active : 1;
+}
+
+/* How far ahead a thread looks, in frames. Frames that are there are marked as wanted first, all of them, so that no
+ * read that is started then evicts what is needed a little later. */
+struct ahead {
+    struct swn_thread_state *t;
+    size_t share, frames;
+    uint64_t last; /* the chunk that was looked at last, plus one */
+    int fetch, missing;
+};
+
+/* 0: no more fits ahead. */
+static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct swn_range *r, uint64_t chunk)
+{
+    struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
+    struct swn_frame *f = c->frame;
+    if (a->last == chunk + 1 || (f && f->kept && swn_pool_part_of(f, r)))
+        return 1;
+    a->last = chunk + 1;
+    if (a->frames >= a->share && !c->keep)
+        return 0;
+    if (f && swn_pool_part_of(f, r)) {
+        f->wanted = 1;
+        f->owner = a->t;
+    } else {
+        a->missing = 1;
+        if (a->fetch && !place(e, r, chunk, 0, a->t)) {
+            a->t->starved = 1;
+            return 0;
+        }
+    }
+    a->frames += !c->keep;
+    return 1;
+}
+
+/* From byte `from` to `upto` of r. */
+static int prefetch_bytes(struct swn_engine *e, struct ahead *a, const struct swn_range *r, size_t from, size_t upto)
+{
+    size_t unit = swn_pool_unit(e->pool);
+    uint64_t end = (r->place + upto + unit - 1) / unit;
+    for (uint64_t c = (r->place + from) / unit; is_fetched(r) && c < end; c++)
+        if (!prefetch_chunk(e, a, r, c))
+            return 0;
+    return 1;
+}
+
+static int prefetch_one(struct swn_engine *e, struct ahead *a, const struct swn_range *r)
+{
+    return prefetch_bytes(e, a, r, 0, r->len);
+}
+
+/* What is likely to be read after r while nothing is learned yet: a store is in the order of execution, more or less,
+ * and the layers of a mapped file are alike. */
+static struct swn_range *successor(struct swn_engine *e, const struct swn_range *r)
+{
+    return r->guest ? swn_guest_successor(e, r) : swn_load_successor(r);
+}
+
+/* Whether r was read when that was likely: right behind `before`, or soon, as not everything in a store is read as a
+ * weight. What nothing is known of says nothing. */
+static int as_expected(struct swn_engine *e, const struct swn_range *before, const struct swn_range *r)
+{
+    const struct swn_range *first = successor(e, before), *next = first;
+    for (int step = 0; next && next != r && step < 3; step++)
+        next = successor(e, next);
+    return next == r || !first;
+}
+
+/* In a first pass guesses are believed as long as the last two weights were as expected; and half of the window is for
+ * what operators really ask for. */
+static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t before, uint32_t last)
+{
+    struct swn_node *node = swn_node_of(e, last), *previous = before ? swn_node_of(e, before) : NULL;
+    struct swn_range *r = node ? node->range : NULL, *next = r ? successor(e, r) : NULL;
+    if (!next || (previous && !as_expected(e, previous->range, r)))
+        return;
+    swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
+    struct ahead a = {.t = t, .share = window_frames(e) / active_threads(e) / 2, .fetch = 1};
+    /* What is foreseen of a mapped file may go round in circles, and past ranges that need no room. */
+    for (size_t i = 0; next && !swn_is_weight(next) && i < CHAIN_MOST; i++) {
+        if (!prefetch_one(e, &a, next))
+            return;
+        next = successor(e, next);
+    }
+}
+
+/* Walks along what the learned order says that t will want next, as far as its share of the window goes. */
+static void walk_ahead(struct swn_engine *e, struct ahead *a)
+{
+    struct swn_thread_state *t = a->t;
+    const struct swn_range *slice = t->slicing ? swn_arena_find(e->arena, t->slicing) : NULL;
+    if (slice && t->slicing_end > t->slicing && t->slicing_end <= slice->addr + slice->span &&
+        !prefetch_bytes(e, a, slice, t->slicing - slice->addr, t->slicing_end - slice->addr))
+        return;
+    uint32_t before = t->cursor.before, at = t->cursor.at;
+    size_t most = e->node_live + 2 < CHAIN_MOST ? e->node_live + 2 : CHAIN_MOST;
+    for (size_t i = 0; i < most; i++) {
+        uint32_t next = swn_order_next(e->order, before, at);
+        struct swn_node *node = next ? swn_node_of(e, next) : NULL;
+        if (!node) {
+            a->missing |= !a->frames;
+            if (!a->frames && a->fetch)
+                prefetch_untried(e, t, before, at);
+            return;
+        }
+        before = at;
+        at = next;
+        if (!prefetch_one(e, a, node->range))
+            return;
+    }
+}
+
+void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
+{
+    if (!e->pool || !e->fetch || !t->cursor.at || e->config.without & SWN_WITHOUT_PREFETCH)
+        return;
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (f->owner == t)
+            f->wanted = 0;
+    size_t share = window_frames(e) / active_threads(e);
+    t->starved = 0;
+    for (int fetch = 0, missing = 1; fetch < 2 && missing; fetch++) {
+        struct ahead a = {.t = t, .share = share ? share : 1, .fetch = fetch};
+        walk_ahead(e, &a);
+        missing = a.missing;
+    }
+}

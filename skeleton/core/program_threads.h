@@ -1,0 +1,26 @@
+/* skeleton/core/program_threads.h - the program's own threads: how many there are, and which one is calling.
+ *
+ * Threads of compute pools run kernels and nothing else; they do not count. Whoever sees threads begin and end
+ * (shim/hooks/hook_threads.c) says so here. All functions are thread-safe, and allocate nothing.
+ */
+#ifndef SWN_SKELETON_CORE_PROGRAM_THREADS_H
+#define SWN_SKELETON_CORE_PROGRAM_THREADS_H
+
+/* 1 while the program has a thread besides the main one. */
+int swn_threads_many(void);
+
+/* The calling thread's place in the order in which the program started its threads; 0 is the main one. -1: a thread of
+ * a compute pool, or one that came by no way we know of. */
+int swn_threads_number(void);
+
+/* A thread is about to be started: its number. */
+int swn_threads_starting(void);
+/* It was not started, or has ended. */
+void swn_threads_ended(void);
+/* In the new thread. */
+void swn_threads_set_number(int number);
+
+/* The child of a fork has one thread. */
+void swn_threads_fork_child(void);
+
+#endif

@@ -1,0 +1,19 @@
+/* skeleton/core/reentry.c - see reentry.h. */
+#include "skeleton/core/engine.h"
+#include "skeleton/core/reentry.h"
+
+__thread int swn_reentry_depth;
+
+void swn_reentry_guard(void (*what)(void))
+{
+    if (swn_reentry_depth)
+        return;
+    swn_reentry_depth++;
+    what();
+    swn_reentry_depth--;
+}
+
+void swn_engine_settle(void)
+{
+    swn_reentry_guard(swn_engine_after_alloc);
+}

@@ -1,0 +1,16 @@
+/* skeleton/core/reentry.h - our own calls of PyTorch allocate memory, too, and must not be served as a program's.
+ *
+ * Counts, per thread, how deep in them the calling thread is.
+ */
+#ifndef SWN_SKELETON_CORE_REENTRY_H
+#define SWN_SKELETON_CORE_REENTRY_H
+
+extern __thread int swn_reentry_depth;
+
+/* Calls `what` unless the calling thread is in such a call already. */
+void swn_reentry_guard(void (*what)(void));
+
+/* What an allocation does when it is over: installs the operator hook if it is wanted by now. No lock held. */
+void swn_engine_settle(void);
+
+#endif

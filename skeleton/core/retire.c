@@ -1,0 +1,177 @@
+/* The engine goes out of business in a process that runs on.
+ *
+ * Why locked memory (mlockall) is a reason: whoever locks wants that no access ever waits for a disk, and the kernel
+ * sees to it. With MCL_FUTURE it gives every page of a writable private mapping a copy of its own as soon as it is
+ * mapped, so a weight that leaves is back at once, and twice where a frame of the pool is mapped. With MCL_CURRENT it
+ * does that to all weights that have left. There is nothing to be had against the kernel's will, so the lock gets what
+ * it asks for: the process takes what it takes without us. */
+#define _GNU_SOURCE
+#include "skeleton/core/retire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "skeleton/core/write_behind.h"
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/load/load.h"
+#include "blocks/memory/reserve.h"
+#include "base/size.h"
+
+/* Operators of other threads that hold frames are waited for; not for ever, as one may be what has called us. */
+#define PATIENCE_NS 5000000000u
+#define BREATH_NS 500000
+/* What has to be left of an address space with a pool in it, for a program to go on. */
+#define SPACE_LEAST ((uint64_t)64 << 20)
+
+/* 0: all is home. -EBUSY: something could not come yet, or at all. */
+static int all_home(struct swn_engine *e)
+{
+    int err = 0;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
+        r->sliced = 0;
+        if (atomic_load(&r->state) == SWN_STREAMED && (r->filling || swn_policy_home(e, r, 0)))
+            err = -EBUSY;
+    }
+    return err;
+}
+
+/* Whether operators that began before `seq` still run: they may have frames. */
+static int in_operators(const struct swn_engine *e, uint64_t seq)
+{
+    for (const struct swn_op *op = e->open_ops; op; op = op->next_open)
+        if (op->seq <= seq)
+            return 1;
+    return 0;
+}
+
+static void close_pool(struct swn_engine *e)
+{
+    struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
+    while (f) {
+        if (!swn_swapin_may_go(e, f)) {
+            f = f->next;
+            continue;
+        }
+        swn_swapin_evict(e, f); /* and others, if something was written to it that has to come home */
+        f = swn_pool_first(e->pool);
+    }
+    if (!e->pool || swn_pool_first(e->pool))
+        return;
+    swn_pool_destroy(e->pool);
+    e->pool = e->res.pool = NULL;
+}
+
+static void free_warm(struct swn_engine *e)
+{
+    struct swn_piece piece;
+    swn_residency_tidy(&e->res);
+    while (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece))
+        swn_residency_drop(&e->res, piece.addr, piece.bytes);
+}
+
+/* 0, or -EBUSY: to be tried again. */
+static int try_to_retire(struct swn_engine *e, uint64_t seq)
+{
+    struct swn_fetch *fetch = __atomic_load_n(&e->fetch, __ATOMIC_ACQUIRE);
+    if (fetch) /* what is in flight ends in fetch_done, which takes the lock */
+        swn_fetch_pause(fetch);
+    pthread_mutex_lock(&e->lock);
+    swn_behind_drain(e);
+    int err = all_home(e);
+    if (!err && in_operators(e, seq))
+        err = -EBUSY;
+    if (!err) {
+        close_pool(e);
+        free_warm(e);
+        swn_arena_shrink(e->arena, 0);
+        swn_arena_seal(e->arena);
+        e->arena_bytes = swn_arena_hi(e->arena) - swn_arena_lo(e->arena);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (fetch)
+        swn_fetch_resume(fetch);
+    return err;
+}
+
+static void retire(struct swn_engine *e, const char *why)
+{
+    if (atomic_exchange(&e->retired, 1))
+        return;
+    pthread_mutex_lock(&e->lock);
+    swn_load_expect_no_more(e, 1);
+    e->config.enforce = 0;
+    e->planned = e->plan_dirty = 0;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        swn_behind_recall(e, r);
+    e->res.spill = NULL; /* nothing can leave */
+    uint64_t seq = e->seq, until = swn_now_ns() + PATIENCE_NS;
+    pthread_mutex_unlock(&e->lock);
+    swn_say("off from here on: %s; all weights come back into memory", why);
+    while (try_to_retire(e, seq) && swn_now_ns() < until)
+        nanosleep(&(struct timespec){.tv_nsec = BREATH_NS}, NULL);
+}
+
+/* Whether the kernel would let this process lock more than its limit (CAP_IPC_LOCK). Only it knows: a mapping of more
+ * than that is locked, which has no page and gets none. */
+static int may_lock_any(uint64_t limit)
+{
+    size_t bytes = swn_round_up(limit, SWN_PAGE) + SWN_PAGE;
+    void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return 0;
+    int may = !syscall(SYS_mlock2, at, bytes, MLOCK_ONFAULT);
+    munmap(at, bytes);
+    return may;
+}
+
+/* Whether mlockall would succeed once we have given back what is not used. Many programs try it, and run on without. */
+static int lock_succeeds(struct swn_engine *e, int flags)
+{
+    struct rlimit limit;
+    if (!flags || flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) || flags == MCL_ONFAULT)
+        return 0;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY || may_lock_any(limit.rlim_cur))
+        return 1;
+    pthread_mutex_lock(&e->lock);
+    uint64_t unused = swn_arena_hi(e->arena) - swn_arena_lo(e->arena) - swn_arena_used(e->arena);
+    pthread_mutex_unlock(&e->lock);
+    uint64_t mapped = swn_engine_mapped_bytes();
+    return limit.rlim_cur && (!(flags & MCL_CURRENT) || mapped <= limit.rlim_cur + unused);
+}
+
+void swn_retire_for_lock(int flags)
+{
+    struct swn_engine *e = &swn_engine_one;
+    int saved = errno;
+    if (swn_engine_running() && !atomic_load(&e->retired) && lock_succeeds(e, flags))
+        retire(e, "the program locks its memory (mlockall), and what is locked cannot leave it");
+    errno = saved;
+}
+
+void swn_retire_for_space(uint64_t bytes)
+{
+    struct swn_engine *e = &swn_engine_one;
+    int saved = errno;
+    if (!swn_engine_running() || atomic_load(&e->retired))
+        return;
+    uint64_t mapped = swn_engine_mapped_bytes();
+    pthread_mutex_lock(&e->lock);
+    uint64_t whole = swn_arena_hi(e->arena) - swn_arena_lo(e->arena), used = swn_arena_used(e->arena);
+    uint64_t least = mapped > whole ? mapped - whole + used : used; /* with the arena as small as it can be */
+    uint64_t left = bytes > least ? bytes - least : 0;
+    swn_arena_shrink(e->arena, used + left / SWN_SPACE_PART);
+    e->arena_bytes = swn_arena_hi(e->arena) - swn_arena_lo(e->arena);
+    int tight = e->pool && left < SPACE_LEAST;
+    pthread_mutex_unlock(&e->lock);
+    char limit[32], why[160];
+    snprintf(why, sizeof why, "the program limits its address space (RLIMIT_AS) to %s, too little for a pool beside it",
+             swn_format_mib(limit, bytes));
+    if (tight)
+        retire(e, why);
+    errno = saved;
+}

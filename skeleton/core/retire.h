@@ -1,0 +1,15 @@
+/* skeleton/core/retire.h - what the engine does where the program asks the kernel for what it cannot have beside it. */
+#ifndef SWN_SKELETON_CORE_RETIRE_H
+#define SWN_SKELETON_CORE_RETIRE_H
+
+#include <stdint.h>
+
+/* Before the program locks its memory, mlockall(flags). Where that will succeed, the engine retires: every weight comes
+ * back into memory, nothing leaves any more, new tensors are PyTorch's own, and what is reserved is given back. */
+void swn_retire_for_lock(int flags);
+
+/* Before the program limits its address space to so many bytes: what is reserved and not used makes way. Where that is
+ * not enough the engine retires. */
+void swn_retire_for_space(uint64_t bytes);
+
+#endif

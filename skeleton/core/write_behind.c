@@ -1,0 +1,216 @@
+#define _GNU_SOURCE
+#include "skeleton/core/write_behind.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/thread.h"
+
+struct swn_departure {
+    struct swn_range *range; /* NULL: recalled; what was written is not wanted */
+    struct swn_extent_file *file;
+    const void
+        *from; /* nobody may be there any more when it was recalled: then garbage is written, or the write fails */
+    size_t size;
+    uint64_t off;
+    int err;
+    struct swn_departure *next;
+};
+
+/* Guarded by its lock; `departing` by the engine's. `file` changes under both. */
+struct swn_behind {
+    pthread_mutex_t lock;
+    pthread_cond_t work, written;
+    struct swn_departure *queue, **queue_end; /* the first one may be under way */
+    struct swn_departure *done;
+    _Atomic size_t done_count;
+    size_t departing; /* bytes of ranges that have begun to leave */
+    struct swn_extent_file *file;
+    pthread_t thread;
+};
+
+static void *writer(void *arg)
+{
+    struct swn_behind *b = arg;
+    pthread_mutex_lock(&b->lock);
+    for (;;) {
+        struct swn_departure *d = b->queue;
+        struct swn_extent_file *file = b->file;
+        pthread_mutex_unlock(&b->lock);
+        if (d)
+            d->err = swn_spill_write_at(d->file, d->from, d->size, d->off);
+        int idle = !d && !swn_spill_punch(file);
+        pthread_mutex_lock(&b->lock);
+        if (d) {
+            if (!(b->queue = d->next))
+                b->queue_end = &b->queue;
+            d->next = b->done;
+            b->done = d;
+            atomic_fetch_add(&b->done_count, 1);
+            pthread_cond_signal(&b->written);
+        } else if (idle && !b->queue) {
+            struct timespec soon; /* for what is dropped meanwhile: nobody tells */
+            clock_gettime(CLOCK_REALTIME, &soon);
+            soon.tv_sec += 1;
+            pthread_cond_timedwait(&b->work, &b->lock, &soon);
+        }
+    }
+    return NULL;
+}
+
+static struct swn_behind *start(struct swn_engine *e)
+{
+    struct swn_behind *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->work, NULL);
+    pthread_cond_init(&b->written, NULL);
+    b->queue_end = &b->queue;
+    b->file = e->spill;
+    if (swn_thread_start(&b->thread, writer, b)) {
+        free(b);
+        return NULL;
+    }
+    pthread_setname_np(b->thread, "swn-spill");
+    swn_spill_defer(e->spill);
+    return b;
+}
+
+/* Another one than before when the program has closed that. */
+static void use_file(struct swn_behind *b, struct swn_extent_file *file)
+{
+    if (b->file == file)
+        return;
+    pthread_mutex_lock(&b->lock);
+    b->file = file;
+    pthread_mutex_unlock(&b->lock);
+    swn_spill_defer(file);
+}
+
+int swn_behind_start(struct swn_engine *e, struct swn_range *r)
+{
+    if (!e->behind && !(e->behind = start(e)))
+        return -EAGAIN;
+    struct swn_behind *b = e->behind;
+    use_file(b, e->spill);
+    struct swn_departure *d = calloc(1, sizeof *d);
+    int err = d ? swn_residency_leave(&e->res, r) : -ENOMEM;
+    if (err) {
+        free(d);
+        return err;
+    }
+    *d = (struct swn_departure){
+        .range = r, .file = e->spill, .from = (void *)r->addr, .size = swn_round_up(r->len, SWN_PAGE)};
+    d->off = swn_spill_place(d->file, d->size);
+    r->departure = d;
+    b->departing += r->size;
+    pthread_mutex_lock(&b->lock);
+    *b->queue_end = d;
+    b->queue_end = &d->next;
+    pthread_cond_signal(&b->work);
+    pthread_mutex_unlock(&b->lock);
+    return 0;
+}
+
+size_t swn_behind_bytes(const struct swn_engine *e)
+{
+    return e->behind ? e->behind->departing : 0;
+}
+
+static void arrived(struct swn_engine *e, struct swn_departure *d)
+{
+    struct swn_range *r = d->range;
+    int err = d->err;
+    if (r) {
+        size_t size = r->size;
+        r->departure = NULL;
+        e->behind->departing -= size;
+        if (!err && d->file != e->spill)
+            err = -EBUSY; /* the program has closed it since: nothing more is mapped from it */
+        if (err)
+            swn_residency_stay(r);
+        else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))
+            e->node_home_bytes -= size;
+        swn_policy_spilled(e, size, err);
+    }
+    if (!d->err)
+        d->file->written_bytes += d->size;
+    if (!r || err)
+        swn_spill_drop(d->file, d->off, d->size);
+    free(d);
+}
+
+void swn_behind_reap(struct swn_engine *e)
+{
+    struct swn_behind *b = e->behind;
+    if (!b || !atomic_load_explicit(&b->done_count, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&b->lock);
+    struct swn_departure *d = b->done;
+    b->done = NULL;
+    atomic_store(&b->done_count, 0);
+    pthread_mutex_unlock(&b->lock);
+    for (struct swn_departure *next; d; d = next) {
+        next = d->next;
+        arrived(e, d);
+    }
+}
+
+int swn_behind_wait(struct swn_engine *e)
+{
+    struct swn_behind *b = e->behind;
+    if (!b)
+        return 0;
+    pthread_mutex_lock(&b->lock);
+    int any = b->queue || b->done;
+    while (b->queue && !b->done)
+        pthread_cond_wait(&b->written, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+    swn_behind_reap(e);
+    return any;
+}
+
+/* Takes d out of the queue if it is not under way: what will not be written need not be waited for. */
+static int unqueue(struct swn_behind *b, struct swn_departure *d)
+{
+    int found = 0;
+    pthread_mutex_lock(&b->lock);
+    for (struct swn_departure **link = b->queue ? &b->queue->next : NULL; link && *link; link = &(*link)->next) {
+        if (*link != d)
+            continue;
+        *link = d->next;
+        if (!d->next)
+            b->queue_end = link;
+        found = 1;
+        break;
+    }
+    pthread_mutex_unlock(&b->lock);
+    return found;
+}
+
+void swn_behind_recall(struct swn_engine *e, struct swn_range *r)
+{
+    struct swn_departure *d = r->departure;
+    if (!d)
+        return;
+    d->range = NULL;
+    r->departure = NULL;
+    e->behind->departing -= r->size;
+    swn_residency_stay(r);
+    if (unqueue(e->behind, d)) {
+        swn_spill_drop(d->file, d->off, d->size);
+        free(d);
+    }
+}
+
+void swn_behind_drain(struct swn_engine *e)
+{
+    while (swn_behind_wait(e))
+        ;
+}
+
+void swn_behind_fork_child(struct swn_engine *e)
+{
+    e->behind = NULL; /* its lock may be held by a thread that does not exist here: not destroyed, just forgotten */
+}

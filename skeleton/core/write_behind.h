@@ -1,0 +1,31 @@
+/* skeleton/core/write_behind.h - writing behind: ranges go to the spill file while the program computes on.
+ *
+ * A model that is built under a budget writes its initial weights out nearly as fast as it makes them; done one after
+ * the other that takes the sum of both times. So once the budget has been full, and until weights are read, ranges
+ * leave some time before their room is needed. A departing range (r->departure) still counts as home, reads as ever,
+ * and is LEAVING; whoever wants it, recalls it.
+ *
+ * A thread of our own writes, and takes no lock but the queue's; everything that happens to a range happens in these
+ * functions, all of which want the engine lock.
+ */
+#ifndef SWN_SKELETON_CORE_WRITE_BEHIND_H
+#define SWN_SKELETON_CORE_WRITE_BEHIND_H
+
+#include "skeleton/core/engine_internal.h"
+
+/* r begins to leave. 0, or -errno: it stays. */
+int swn_behind_start(struct swn_engine *e, struct swn_range *r);
+/* Bytes that have begun to leave and still count. */
+size_t swn_behind_bytes(const struct swn_engine *e);
+/* Ranges whose bytes are written have left. Cheap when there are none. */
+void swn_behind_reap(struct swn_engine *e);
+/* Waits for the next to be written, and reaps. 0: there is none. */
+int swn_behind_wait(struct swn_engine *e);
+/* r stays after all, as if it had never begun to leave. Does not wait. */
+void swn_behind_recall(struct swn_engine *e, struct swn_range *r);
+/* Nothing departs any more. */
+void swn_behind_drain(struct swn_engine *e);
+/* In a forked child, after swn_behind_drain in the parent: there is no thread. */
+void swn_behind_fork_child(struct swn_engine *e);
+
+#endif

@@ -1,0 +1,250 @@
+/* skeleton/device/buffer.c - where the memory of a device's blocks comes from: what is spare, what is made, and who
+ * gives up its. */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "skeleton/device/swapper_internal.h"
+#include "skeleton/core/engine_internal.h"
+
+/* A buffer that is larger than a block by less than this part of it is about as large. */
+#define NEAR_PART 4
+/* One that is among this part of the blocks, in the order in which they are needed last, is needed nearly last. Of a
+ * few none is. */
+#define LAST_PART 4
+#define FEW 4
+
+static _Atomic uint64_t resident_bytes, peak_bytes;
+
+static void note_held(struct swn_devswap *s, size_t bytes, int sign)
+{
+    s->held = sign > 0 ? s->held + bytes : s->held - bytes;
+    if (s->counted) {
+        swn_devpool_count(sign * (long long)bytes);
+        pthread_mutex_lock(&swn_engine_one.lock);
+        swn_engine_note_peak(&swn_engine_one);
+        pthread_cond_broadcast(&swn_engine_one.changed); /* a budget that shrinks may wait for it */
+        pthread_mutex_unlock(&swn_engine_one.lock);
+    }
+    uint64_t now =
+        sign > 0 ? atomic_fetch_add(&resident_bytes, bytes) + bytes : atomic_fetch_sub(&resident_bytes, bytes) - bytes;
+    if (now > atomic_load(&peak_bytes))
+        atomic_store(&peak_bytes, now);
+}
+
+int swn_devbuffer_take(struct swn_devswap *s, struct block *b, struct swn_devbuffer *out)
+{
+    int err;
+    swn_devblock_set(s, b, LEAVING); /* nobody records an event any more */
+    err = swn_devflight_land(s, b->flight);
+    pthread_mutex_unlock(&s->lock);
+    for (struct use *u = b->uses; u && !err; u = u->next)
+        err = s->pool.swap.event_synchronize(u->event);
+    if (err)
+        s->pool.cuda.last_error();
+    if (!err)
+        err = s->pool.way->leave(&s->pool, &b->buffer);
+    pthread_mutex_lock(&s->lock);
+    *out = b->buffer;
+    b->lost |= err == -EFAULT;
+    swn_devblock_set(s, b, err && !b->lost ? IN : OUT);
+    if (err && !b->lost)
+        swn_devblock_keep(s, b, KEPT_FOR_GOOD);
+    return err;
+}
+
+int swn_devbuffer_drop(struct swn_devswap *s, struct swn_devbuffer buffer)
+{
+    pthread_mutex_unlock(&s->lock); /* the driver may wait for all that the device has been given */
+    int err = s->pool.way->drop(&s->pool, &buffer);
+    pthread_mutex_lock(&s->lock);
+    if (!err) /* else nobody else may have it, and it still counts */
+        note_held(s, buffer.bytes, -1);
+    return err;
+}
+
+/* Whether a is needed later than b. */
+static int later(const struct block *a, const struct block *b)
+{
+    return a->next_use != b->next_use ? a->next_use > b->next_use : a->last_use < b->last_use;
+}
+
+/* The block that is needed last of those that nobody uses, whose buffers have so many bytes, and, if `after` is one,
+ * that are needed before it. */
+static struct block *last_needed(const struct swn_devswap *s, const struct block *wanted, size_t least, size_t most,
+                                 const struct block *after)
+{
+    struct block *best = NULL;
+    for (size_t i = 0; i < s->count; i++) {
+        struct block *b = s->blocks[i];
+        if (b->state != IN || b->users || b->dying || b->buffer.bytes < least || b->buffer.bytes > most ||
+            (wanted && !wanted->users && b->next_use <= wanted->next_use) || (after && !later(after, b)))
+            continue;
+        if (!best || later(b, best))
+            best = b;
+    }
+    return best;
+}
+
+/* The device has done with all that was launched. */
+static int is_quiet(const struct swn_devswap *s, const struct block *b)
+{
+    int err = b->flight > s->landed;
+    for (const struct use *u = b->uses; u && !err; u = u->next)
+        if ((err = s->pool.swap.event_query(u->event)))
+            s->pool.cuda.last_error();
+    return !err;
+}
+
+/* Who is to leave for `wanted`: of what is read ahead, only what is needed later; for one that was asked for (or none:
+ * for good) any will do. Best is who is needed last, but where that is who was used last, the device may not have come
+ * to him yet, or his bytes are still on their way. Rather than wait for that, one of those goes that are needed
+ * shortly before him. */
+static struct block *victim(const struct swn_devswap *s, const struct block *wanted, size_t least, size_t most)
+{
+    struct block *best = last_needed(s, wanted, least, most, NULL), *b = best;
+    size_t in = 0;
+    for (size_t i = 0; best && i < s->count; i++)
+        in += s->blocks[i]->state == IN;
+    for (size_t skips = in > FEW ? (in - FEW) / LAST_PART : 0; b && !is_quiet(s, b); skips--)
+        b = skips ? last_needed(s, wanted, least, most, b) : NULL;
+    return b ? b : best;
+}
+
+static int make(struct swn_devswap *s, struct swn_devbuffer *out)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_unlock(&s->lock);
+    if (s->counted) {
+        pthread_mutex_lock(&e->lock);
+        swn_policy_make_room(e, out->bytes, NULL);
+        pthread_mutex_unlock(&e->lock);
+    }
+    int err = s->pool.way->make(&s->pool, out);
+    pthread_mutex_lock(&s->lock);
+    if (!err)
+        note_held(s, out->bytes, 1);
+    return err;
+}
+
+/* PyTorch gives the card what it keeps there unused. Whether it has been asked to. */
+static int trim(struct swn_devswap *s)
+{
+    const struct swn_half *half = swn_engine_one.half;
+    if (!half || !s->pool.way->fixed || swn_cuda_capture_under_way(&s->pool.cuda))
+        return 0;
+    pthread_mutex_unlock(&s->lock);
+    half->device_trim(s->pool.device);
+    pthread_mutex_lock(&s->lock);
+    return 1;
+}
+
+/* What all buffers may take: graphs may have more than the room. */
+static size_t most(const struct swn_devswap *s)
+{
+    return s->claimed > s->capacity ? s->claimed : s->capacity;
+}
+
+/* Whether there is any buffer, of whichever block, that is large enough for b. */
+static int any_would_do(const struct swn_devswap *s, const struct block *b)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->blocks[i]->state != OUT && s->blocks[i]->buffer.bytes >= b->bytes)
+            return 1;
+    return 0;
+}
+
+/* The block that is to give its buffer to b: one of about b's size, or a larger one. */
+static struct block *giver(const struct swn_devswap *s, const struct block *b, size_t largest)
+{
+    size_t about = b->bytes + b->bytes / NEAR_PART;
+    if (s->pool.way->fixed)
+        return victim(s, b, 0, SIZE_MAX);
+    struct block *v = victim(s, b, b->bytes, about < largest ? about : largest);
+    return v ? v : victim(s, b, b->bytes, largest);
+}
+
+void swn_devbuffer_spare(struct swn_devswap *s, struct swn_devbuffer buffer)
+{
+    if (swn_devspares_put(&s->spare, &s->pool, &buffer))
+        swn_devbuffer_drop(s, buffer);
+}
+
+/* 0; -EAGAIN: some of the memory has been lost; -ENOENT: there is none. */
+static int take_spare(struct swn_devswap *s, size_t bytes, size_t largest, struct swn_devbuffer *out)
+{
+    size_t before = swn_devspares_bytes(&s->spare);
+    int err = swn_devspares_take(&s->spare, &s->pool, bytes, largest, out);
+    size_t lost = err ? before - swn_devspares_bytes(&s->spare) : 0;
+    if (lost)
+        note_held(s, lost, -1);
+    return lost ? -EAGAIN : err ? -ENOENT : 0;
+}
+
+/* What was made for b, beside what was there. */
+static int made(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
+{
+    if (out->bytes == b->bytes)
+        return 0;
+    swn_devbuffer_spare(s, *out);
+    return take_spare(s, b->bytes, b->bytes, out) ? -EAGAIN : 0;
+}
+
+/* To make one, or to give one up, may stop the device, so that has to come to an end. It does: where no buffer does for
+ * b, smaller ones are given up for one that does, and that one does for smaller blocks as well; they give it up only
+ * where operators have claimed all of the room. What is merely read ahead waits rather than have a second one made. */
+int swn_devbuffer_find(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
+{
+    /* Those who have claimed room find it, whatever the others have got. */
+    size_t more = most(s) > s->claimed ? most(s) - s->claimed : 0, largest = b->users ? b->bytes + more : SIZE_MAX;
+    int err = take_spare(s, b->bytes, largest, out);
+    if (err != -ENOENT)
+        return err;
+    struct swn_devbuffer taken;
+    size_t spare = s->pool.way->fixed ? swn_devspares_bytes(&s->spare) : 0, lacks = b->bytes;
+    lacks -= spare < b->bytes ? spare : 0; /* else they could not be divided */
+    *out = (struct swn_devbuffer){.bytes = lacks};
+    int room = s->held + lacks <= most(s);
+    if (room && !make(s, out))
+        return made(s, b, out);
+    struct block *v = giver(s, b, largest);
+    int unfit = !v && !s->pool.way->fixed && (b->users || !any_would_do(s, b));
+    if (unfit && !swn_devspares_any(&s->spare, &taken)) {
+        swn_devbuffer_drop(s, taken);
+        return -EAGAIN;
+    }
+    if (unfit)
+        v = victim(s, b, 0, SIZE_MAX);
+    if (!v && room && trim(s) && !make(s, out))
+        return made(s, b, out);
+    if (!v)
+        return room ? -ENOMEM : -EBUSY;
+    if (!swn_devbuffer_take(s, v, &taken)) {
+        if (unfit)
+            swn_devbuffer_drop(s, taken);
+        else
+            swn_devbuffer_spare(s, taken);
+    }
+    return -EAGAIN;
+}
+
+int swn_devbuffer_shrink(struct swn_devswap *s)
+{
+    struct swn_devbuffer buffer;
+    if (s->held <= most(s))
+        return 0;
+    if (!swn_devspares_any(&s->spare, &buffer))
+        return !swn_devbuffer_drop(s, buffer);
+    struct block *v = victim(s, NULL, 0, SIZE_MAX);
+    return v && !swn_devbuffer_take(s, v, &buffer) && !swn_devbuffer_drop(s, buffer);
+}
+
+void swn_devbuffer_stats(struct swn_stats *out)
+{
+    out->device_resident_bytes = atomic_load(&resident_bytes);
+    out->device_peak_bytes = atomic_load(&peak_bytes);
+}
+
+void swn_devbuffer_fork_child(void)
+{
+    atomic_store(&resident_bytes, 0);
+}

@@ -1,0 +1,85 @@
+/* skeleton/device/cuda.h - the CUDA runtime that the program has brought with it. It is found, never loaded, and
+ * nothing of it is needed to build.
+ *
+ * All calls return 0 or a cudaError_t, and concern the calling thread's current device.
+ */
+#ifndef SWN_SKELETON_DEVICE_CUDA_H
+#define SWN_SKELETON_DEVICE_CUDA_H
+
+#include <stddef.h>
+
+/* cudaDeviceAttr */
+enum {
+    SWN_CUDA_INTEGRATED = 18,
+    SWN_CUDA_MANAGED_MEMORY = 83,
+    SWN_CUDA_PAGEABLE_MEMORY_ACCESS = 88,
+    SWN_CUDA_CONCURRENT_MANAGED_ACCESS = 89,
+    SWN_CUDA_HOST_POINTER_FOR_REGISTERED = 91,
+    SWN_CUDA_HOST_REGISTER_SUPPORTED = 99,
+};
+/* Flags of cudaMallocManaged and cudaStreamAttachMemAsync, and of cudaHostRegister */
+enum { SWN_CUDA_ATTACH_GLOBAL = 1, SWN_CUDA_ATTACH_HOST = 2 };
+enum { SWN_CUDA_REGISTER_MAPPED = 2 };
+enum { SWN_CUDA_NON_BLOCKING = 1 }; /* a stream that does not wait for the legacy one */
+/* cudaStreamCaptureMode */
+enum { SWN_CUDA_CAPTURE_RELAXED = 2 };
+
+struct swn_cuda {
+    int (*device_attribute)(int *value, int attribute, int device);
+    int (*get_device)(int *device);
+    int (*set_device)(int device);
+    int (*device_synchronize)(void);
+    int (*host_register)(void *p, size_t bytes, unsigned flags);
+    int (*host_unregister)(void *p);
+    int (*host_device_pointer)(void **device, void *host, unsigned flags);
+    int (*malloc_managed)(void **p, size_t bytes, unsigned flags);
+    int (*free)(void *p);
+    int (*memory_info)(size_t *free, size_t *total);                           /* of the card's memory, in bytes */
+    int (*stream_attach)(void *stream, void *p, size_t bytes, unsigned flags); /* bytes: 0 or all of the allocation */
+    int (*stream_create)(void **stream, unsigned flags);
+    int (*stream_synchronize)(void *stream);
+    int (*stream_capturing)(void *stream, int *status); /* *status is 0 where nothing is being captured */
+    int (*capture_mode)(int *mode); /* of the thread: exchanged, so that its calls end nobody else's capture */
+    int (*last_error)(void); /* forgets it, too: a refusal of ours must not be taken for one of PyTorch's kernels' */
+};
+
+/* Fills *out from the runtime that is in this process. 0; -ENOENT: there is none; -ENOSYS: it lacks a function.
+ * Thread-safe. */
+int swn_cuda_find(struct swn_cuda *out);
+
+/* What this thread calls breaks off nobody's capture, and no capture refuses it, until swn_cuda_restore is given what
+ * this returns. */
+int swn_cuda_relax(const struct swn_cuda *cuda);
+void swn_cuda_restore(const struct swn_cuda *cuda, int mode);
+
+/* Whether what is launched on the stream is put into a graph instead of being run. */
+int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream);
+#define SWN_CUDA_CAPTURES 8
+/* Whether one of the streams (so many at once at most) of which that was said is still being captured: then nobody may
+ * wait for a device. Of a capture that was never asked about nothing is known. Thread-safe. */
+int swn_cuda_capture_under_way(const struct swn_cuda *cuda);
+/* Whether that cudaError_t is one of those by which calls are refused because something is being captured. */
+int swn_cuda_refused_by_capture(int err);
+
+/* *out: where the function is, in the library of this process whose name begins with `stem` ("libcudart"). 0; -ENOENT:
+ * there is no such library; -ENOSYS: it has no such function. Thread-safe. */
+int swn_cuda_symbol(const char *stem, const char *name, void **out);
+
+/* What a call of `name` by the code at `caller` would have reached if libswapnet did not stand before it: another
+ * library that does; else the one that the caller is linked with, as there may be two in a process; else any whose name
+ * begins with `stem`. NULL: there is none. Thread-safe. */
+void *swn_cuda_next(const char *stem, const char *name, const void *caller);
+
+/* Where a function's pointer goes in a table of them. */
+struct swn_cuda_entry {
+    const char *name;
+    size_t offset;
+};
+
+/* Fills `table` with what `find` finds, which is swn_cuda_runtime_symbol or its like. 0, or find's first error. */
+int swn_cuda_fill(void *table, const struct swn_cuda_entry *entries, size_t n,
+                  int (*find)(const char *name, void **out));
+/* In the CUDA runtime. As swn_cuda_symbol. */
+int swn_cuda_runtime_symbol(const char *name, void **out);
+
+#endif

@@ -1,0 +1,52 @@
+/* skeleton/device/device.h - tensors that go to a device which shares our memory (skeleton/device/unified.h), as the
+ * engine sees them.
+ *
+ * Thread-safe; no lock may be held. The thread's current device is the one that a call names, but for swn_device_close.
+ */
+#ifndef SWN_SKELETON_DEVICE_DEVICE_H
+#define SWN_SKELETON_DEVICE_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "skeleton/abi/abi.h"
+#include "skeleton/core/config.h"
+#include "scheduler/protocol/stats.h"
+
+/* What may not leave, or is there for speed only, takes no more than leaves one part in so many of SWAPNET_BUDGET to
+ * everything else. */
+#define SWN_DEVICE_OTHERS 8
+
+/* Whether there is a CUDA runtime in this process and it is to be used: then tensors may come to go to a device.
+ * Initialises nothing. Once, before all others. */
+int swn_device_start(const struct swn_config *config);
+
+/* What struct swn_host says of its members of these names. */
+int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter);
+struct swn_device_memory *swn_device_open(int device, enum swn_way way, uintptr_t data, size_t bytes, void **address);
+int swn_device_streams(const struct swn_device_memory *m);
+int swn_device_swaps(const struct swn_device_memory *m);
+int swn_device_begin(struct swn_device_memory *const *m, unsigned n, void *stream, void **addresses, int *captured);
+void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream, int captured);
+int swn_device_capturing(void *stream);
+int swn_device_held_up(void);
+int swn_device_programs(uintptr_t data);
+void *swn_device_stays(const struct swn_device_memory *m);
+int swn_device_pin(struct swn_device_memory *m, uintptr_t data, size_t bytes);
+void swn_device_aside(int begins);
+void swn_device_kept(size_t bytes, const char *operator_name);
+int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int err), void *owner);
+int swn_device_watch(void);
+void swn_device_moved(size_t elided, size_t copied);
+void swn_device_given_up(void);
+void swn_device_refused(const char *why);
+void swn_device_lost(const char *what, const char *why) __attribute__((noreturn));
+
+/* Those who bring weights to devices look whether they are wanted for something. Any lock but theirs may be held. */
+void swn_device_wake(void);
+/* SWAPNET_BUDGET has been changed. Not by a thread that devices wait for. */
+void swn_device_follow_budget(void);
+void swn_device_fork_child(void);
+void swn_device_stats(struct swn_stats *out);
+
+#endif

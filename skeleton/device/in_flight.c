@@ -1,0 +1,35 @@
+/* skeleton/device/in_flight.c - blocks on their way to a device. Nobody waits for a copy to end but those who must:
+ * operators are launched behind it, and the next block is made ready meanwhile. */
+#define _GNU_SOURCE
+#include "skeleton/device/swapper_internal.h"
+
+int swn_devflight_land(struct swn_devswap *s, uint64_t flight)
+{
+    if (flight <= s->landed)
+        return 0;
+    pthread_mutex_unlock(&s->lock);
+    int err = swn_devpool_arrived(&s->pool, flight);
+    pthread_mutex_lock(&s->lock);
+    s->landed = flight; /* after an error, too: the device is no more then, and nothing arrives any more */
+    pthread_cond_broadcast(&s->changed);
+    return err;
+}
+
+int swn_devflight_begin(struct swn_devswap *s)
+{
+    uint64_t next = s->departed + 1;
+    return next > SWN_DEVPOOL_FLIGHTS ? swn_devflight_land(s, next - SWN_DEVPOOL_FLIGHTS) : 0;
+}
+
+int swn_devflight_end(struct swn_devswap *s, struct block *b)
+{
+    int err = swn_devpool_depart(&s->pool, s->departed + 1);
+    if (!err)
+        b->flight = ++s->departed;
+    return err;
+}
+
+int swn_devflight_follow(struct swn_devswap *s, const struct block *b, void *stream)
+{
+    return b->flight > s->landed ? swn_devpool_follow(&s->pool, b->flight, stream) : 0;
+}

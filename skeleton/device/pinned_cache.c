@@ -1,0 +1,172 @@
+/* skeleton/device/pinned_cache.c - copies of a card's blocks in pinned memory of the processor's, as far as the budget
+ * has room that nobody else wants. The bus takes a block from there at its full speed, and no processor has to touch
+ * it; from the disk, or from memory that the driver does not know, it comes at a fraction of that. */
+#define _GNU_SOURCE
+#include "skeleton/device/pinned_cache.h"
+
+#include "blocks/memory/arena.h"
+#include "skeleton/device/device.h"
+#include "skeleton/device/swapper_internal.h"
+#include "skeleton/core/engine_internal.h"
+#include "base/thread.h"
+
+/* Who needs the room waits no longer for nothing to happen, and says so again after so long, as nobody may have heard
+ * it. */
+#define PATIENCE_NS 500000000u
+#define TELL_NS 2000000u
+/* After a refusal of the driver's, so many blocks come without one. */
+#define PAUSE 64
+
+static _Atomic size_t held_bytes, wanted_back;
+
+/* When they were asked for last, how many there were then, and since when. Engine lock. */
+static struct {
+    uint64_t asked, changed;
+    size_t held;
+} hope;
+
+static size_t size_of(const struct block *b)
+{
+    return swn_round_up(b->used, SWN_PAGE);
+}
+
+/* Beside what is used, and what activations of passes will want again. */
+static int has_room(size_t bytes)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    size_t used = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena), other = swn_policy_other_held(e);
+    size_t peak = e->planned ? swn_policy_other_peak(e) : 0, again = peak > other ? peak - other : 0;
+    int fits = !atomic_load(&wanted_back) && e->goal_bytes >= e->config.budget_bytes &&
+               used + again + bytes + e->goal_bytes / SWN_DEVICE_OTHERS <= e->goal_bytes &&
+               swn_policy_fits_free(e, bytes);
+    if (fits) {
+        atomic_fetch_add(&held_bytes, bytes);
+        swn_engine_note_peak(e);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return fits;
+}
+
+static void has_gone(size_t bytes)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    atomic_fetch_sub(&held_bytes, bytes);
+    size_t wanted = atomic_load(&wanted_back);
+    atomic_store(&wanted_back, wanted > bytes && atomic_load(&held_bytes) ? wanted - bytes : 0);
+    pthread_cond_broadcast(&e->changed); /* a budget that shrinks may wait for it */
+    pthread_mutex_unlock(&e->lock);
+}
+
+void swn_devcopy_make(struct swn_devswap *s, struct block *b)
+{
+    size_t bytes = size_of(b);
+    /* Memory that a device shares with us is where its weights are already. And what comes for the first time may be
+     * here to stay. */
+    if (!s->pool.way->fixed || s->counted || b->copy || !b->came)
+        return;
+    if (s->no_copies) {
+        s->no_copies--;
+        return;
+    }
+    pthread_mutex_unlock(&s->lock); /* the driver takes its time */
+    int fits = has_room(bytes);
+    char *copy = fits ? swn_devpool_pin(&s->pool, bytes) : NULL;
+    if (fits && !copy)
+        has_gone(bytes);
+    pthread_mutex_lock(&s->lock);
+    s->no_copies = fits && !copy ? PAUSE : 0;
+    b->copy = copy;
+}
+
+void swn_devcopy_drop(struct swn_devswap *s, struct block *b)
+{
+    char *copy = b->copy;
+    size_t bytes = size_of(b);
+    if (!copy)
+        return;
+    b->copy = NULL;
+    b->copied = 0;
+    swn_devflight_land(s, b->flight);
+    pthread_mutex_unlock(&s->lock);
+    if (swn_devpool_unpin(&s->pool, copy, bytes))
+        swn_devpool_count((long long)bytes); /* it does not go when it is asked to */
+    has_gone(bytes);
+    pthread_mutex_lock(&s->lock);
+}
+
+/* Whether a's goes before b's: what stays on the device has no need of one, then what is needed last. */
+static int before(const struct block *a, const struct block *b)
+{
+    return !a->kept != !b->kept ? a->kept != NOT_KEPT : a->next_use > b->next_use;
+}
+
+int swn_devcopy_wanted(void)
+{
+    return atomic_load(&wanted_back) != 0;
+}
+
+int swn_devcopy_give(struct swn_devswap *s)
+{
+    struct block *best = NULL;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->blocks[i]->copy && (!best || before(s->blocks[i], best)))
+            best = s->blocks[i];
+    if (best)
+        swn_devcopy_drop(s, best);
+    return best != NULL;
+}
+
+size_t swn_devcopy_bytes(void)
+{
+    return atomic_load_explicit(&held_bytes, memory_order_relaxed);
+}
+
+int swn_devcopy_ask(struct swn_engine *e, size_t bytes)
+{
+    size_t held = atomic_load(&held_bytes);
+    uint64_t now = held ? swn_now_ns() : 0;
+    if (!held)
+        return 0;
+    if (held != hope.held || now - hope.asked > 2 * PATIENCE_NS)
+        hope.changed = now;
+    hope.held = held;
+    hope.asked = now;
+    atomic_store(&wanted_back, bytes + e->goal_bytes / SWN_DEVICE_OTHERS);
+    swn_device_wake();
+    return now - hope.changed < PATIENCE_NS;
+}
+
+void swn_devcopy_vacate(struct swn_engine *e, size_t bytes)
+{
+    while (atomic_load(&held_bytes) && e->config.enforce) {
+        size_t need = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena) + bytes, limit = e->config.budget_bytes;
+        if (need <= limit || !swn_devcopy_ask(e, need - limit))
+            return;
+        swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + TELL_NS);
+    }
+}
+
+void swn_devcopy_vacate_for(struct swn_engine *e, const struct swn_op *op)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; atomic_load(&held_bytes) && i < op->n; i++) {
+        const struct swn_range *r =
+            op->args[i].use >= SWN_USE_WRITE ? swn_arena_find(e->arena, op->args[i].data) : NULL;
+        bytes += r && atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_STREAMED ? r->size : 0;
+    }
+    if (bytes)
+        swn_devcopy_vacate(e, bytes);
+}
+
+void swn_devcopy_stats(struct swn_stats *out)
+{
+    out->device_pinned_bytes = atomic_load(&held_bytes);
+}
+
+void swn_devcopy_fork_child(void)
+{
+    atomic_store(&held_bytes, 0);
+    atomic_store(&wanted_back, 0);
+}

@@ -1,0 +1,161 @@
+/* skeleton/device/swapper_internal.h - what the files of the device's swapper share: its blocks, and who does what with
+ * them.
+ *
+ * All of it with the swapper's lock held, unless said. "May wait": lets the lock go meanwhile, so that anything but the
+ * block it was called for may have changed.
+ */
+#ifndef SWN_SKELETON_DEVICE_SWAPPER_INTERNAL_H
+#define SWN_SKELETON_DEVICE_SWAPPER_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "skeleton/device/spare_buffers.h"
+#include "skeleton/device/swapper.h"
+#include "skeleton/core/access_order.h"
+
+#define SWN_DEVSWAP_CURSORS 16
+#define SWN_DEVSWAP_NEVER UINT64_MAX
+
+enum state { OUT, FILLING, IN, LEAVING };
+
+/* A graph that was captured has its address, until its weights go; or nobody knows when the device is done with it. */
+enum keeping { NOT_KEPT, KEPT_FOR_GRAPHS, KEPT_FOR_GOOD };
+
+struct use {
+    void *stream, *event;
+    struct use *next;
+};
+
+struct swn_devweight {
+    struct block *block;
+    uintptr_t data;
+    size_t bytes, off;
+    int gone;
+    struct swn_devweight *next; /* of the block */
+};
+
+struct block {
+    struct swn_devswap *swapper;
+    uint32_t id; /* never reused: a node of the order */
+    char *at;
+    size_t reserved, bytes; /* of addresses, and of memory once it is sealed */
+    struct swn_devweight *weights, **last;
+    size_t used;
+    unsigned live;
+    int sealed; /* takes no more weights */
+    enum state state;
+    int users;         /* operators that have it, or wait for it */
+    enum keeping kept; /* which makes it a user more */
+    int failed;        /* it could not be brought */
+    int lost;          /* the driver does not take back what is at its address, which nobody else may have then */
+    int dying;         /* all its weights are gone */
+    int moves;         /* its buffer is larger than it, and an operator needs that room: it goes, to come back */
+    const struct swn_devweight *reading; /* the one that is being read */
+    struct swn_devbuffer buffer;         /* no smaller than it; unless it is OUT */
+    struct use *uses;
+    uint64_t asked;    /* when the first of its users came, in visits */
+    uint64_t next_use; /* in visits from now, SWN_DEVSWAP_NEVER: not foreseen */
+    uint64_t last_use;
+    int ahead;       /* is to be brought before it is asked for */
+    uint64_t flight; /* with which it came last; what is launched may have to wait for it */
+    unsigned came;   /* how often */
+    char *copy;      /* pinned memory with its bytes, once it is `copied`; NULL: none */
+    int copied;
+    unsigned mark, tried;
+};
+
+struct cursor {
+    void *stream;
+    struct swn_cursor at;
+    uint64_t last_visit; /* 0: free */
+};
+
+struct swn_devswap {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct swn_devpool pool;
+    struct swn_order *order;
+    size_t capacity;
+    size_t held;    /* by all buffers */
+    size_t claimed; /* by blocks that have users: what they have, or will have, of those */
+    size_t kept;    /* by those that are kept */
+    int counted;
+    struct block **blocks; /* by id */
+    size_t count, room;
+    uint32_t last_id;
+    struct swn_devspares spare; /* buffers without a block */
+    struct cursor cursors[SWN_DEVSWAP_CURSORS];
+    uint64_t visits;
+    unsigned marks, tries;
+    pthread_t thread;
+    uint64_t departed, landed; /* the last flight that has begun, and the last one that is known to have arrived */
+    int no_copies;             /* for so many blocks, as the driver has refused memory */
+    unsigned turns;
+    int broken; /* its thread could not begin */
+    int retry;  /* it has something to do that a capture holds up */
+};
+
+/* skeleton/device/block.c. The index of the first block that was made no earlier. */
+size_t swn_devblock_from(const struct swn_devswap *s, uint32_t id);
+/* One with addresses for so many bytes at least; NULL: there are none, or no memory. */
+struct block *swn_devblock_new(struct swn_devswap *s, size_t bytes);
+void swn_devblock_free(struct swn_devswap *s, struct block *b);
+/* Sizes are few, so that buffers go from one block to another: multiples of this. */
+size_t swn_devblock_step(const struct swn_devswap *s);
+/* The size of large chunks (skeleton/device/chunks.h), 0: there are none. */
+size_t swn_devblock_chunk(size_t unit, size_t capacity);
+/* What it takes of the room. */
+size_t swn_devblock_cost(const struct block *b);
+void swn_devblock_set(struct swn_devswap *s, struct block *b, enum state state);
+/* It stays where it is, until no more. */
+void swn_devblock_keep(struct swn_devswap *s, struct block *b, enum keeping why);
+void swn_devblock_keep_no_more(struct swn_devswap *s, struct block *b);
+
+/* skeleton/device/block_order.c. What comes next: the place of a stream's operators in the order of the blocks. */
+struct cursor *swn_devorder_cursor(struct swn_devswap *s, void *stream);
+/* Whether that is another block than the one before. */
+int swn_devorder_visit(struct swn_devswap *s, struct cursor *c, struct block *b);
+/* When each block will be used again, as far as that can be foreseen, and which are to be brought by then. */
+void swn_devorder_look_ahead(struct swn_devswap *s);
+
+/* skeleton/device/buffer.c. Waits until what was launched does not use b any more, and takes its buffer. 0, or an
+ * error: it stays for good. May wait. */
+int swn_devbuffer_take(struct swn_devswap *s, struct block *b, struct swn_devbuffer *out);
+/* Gives it back to the driver, may wait. 0 or an error: it still counts. */
+int swn_devbuffer_drop(struct swn_devswap *s, struct swn_devbuffer buffer);
+/* For whichever block wants it. */
+void swn_devbuffer_spare(struct swn_devswap *s, struct swn_devbuffer buffer);
+/* A buffer for b: 0; -EAGAIN: something has changed, look again; -EBUSY: not before operators end; -ENOMEM: there is no
+ * memory for it. May wait. */
+int swn_devbuffer_find(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out);
+/* Where there is less room than there was. 1: something has gone. May wait. */
+int swn_devbuffer_shrink(struct swn_devswap *s);
+/* Bytes in all buffers, now and at most; without lock. */
+void swn_devbuffer_stats(struct swn_stats *out);
+void swn_devbuffer_fork_child(void);
+
+/* skeleton/device/in_flight.c. What is sent from `begin` on is b's flight, and under way from `end` on; 0 or an error.
+ * May wait. */
+int swn_devflight_begin(struct swn_devswap *s);
+int swn_devflight_end(struct swn_devswap *s, struct block *b);
+/* Until it has arrived. 0 or an error. May wait. */
+int swn_devflight_land(struct swn_devswap *s, uint64_t flight);
+/* What is launched on the stream from now on finds b there. 0 or an error. */
+int swn_devflight_follow(struct swn_devswap *s, const struct block *b, void *stream);
+
+/* skeleton/device/pinned_cache.c. Gives b a copy to be sent from, if there is room and it is worth it; to be filled.
+ * May wait. */
+void swn_devcopy_make(struct swn_devswap *s, struct block *b);
+/* Gives up b's, if it has one. May wait. */
+void swn_devcopy_drop(struct swn_devswap *s, struct block *b);
+/* Whether others want the room. Without lock. */
+int swn_devcopy_wanted(void);
+/* One goes for that. 1: one has. May wait. */
+int swn_devcopy_give(struct swn_devswap *s);
+
+/* skeleton/device/swapper_thread.c. What the swapper's thread runs, with the swapper; it never ends. */
+void *swn_devswap_work(void *swapper);
+void swn_devwork_stats(struct swn_stats *out);
+
+#endif

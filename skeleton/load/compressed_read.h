@@ -1,0 +1,32 @@
+/* skeleton/load/compressed_read.h - weights that a store has in fewer bytes as well are read from there, where that is
+ * faster.
+ *
+ * Only reads into frames are: what a weight's own address says, and single rows, come from the extent itself, which is
+ * always there. A copy is read to the end of the frame that it is decoded into, front to back as it arrives, so
+ * decoding takes no memory besides the frame's. Each chunk is checked the first time it is decoded; a copy that cannot
+ * be read, or is not what was stored, is not used again.
+ *
+ * A copy pays if decoding takes less than reading the bytes that it saves. Decoding and reading overlap, mostly; but
+ * the program computes meanwhile, and wants the processor.
+ */
+#ifndef SWN_SKELETON_LOAD_COMPRESSED_READ_H
+#define SWN_SKELETON_LOAD_COMPRESSED_READ_H
+
+#include "skeleton/core/engine_internal.h"
+
+struct source;
+
+/* A store was opened: which of its copies will be read. Without memory for it, none. No lock held. */
+void swn_encoded_open(struct swn_engine *e, struct source *s);
+void swn_encoded_forget(struct source *s);
+
+/* Chooses anew for one weight, now that the disk's speed and that of decoding have been measured. The part of its bytes
+ * that a read of it need not bring: 0 unless its copy is read. Engine lock held. */
+double swn_encoded_choose(struct swn_engine *e, const struct swn_range *lead, double disk_bytes_per_ns);
+
+/* p->job is to read p: has it read the copy instead, if there is one that pays. Engine lock held. */
+void swn_encoded_prepare(struct swn_part *p);
+/* The job failed. 1: it read a copy, and reads the bytes themselves now; 0: there is no other way. No lock held. */
+int swn_encoded_retry(struct swn_engine *e, struct swn_part *p, int err);
+
+#endif

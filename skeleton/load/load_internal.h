@@ -1,0 +1,85 @@
+/* skeleton/load/load_internal.h - what the files of the loader share. */
+#ifndef SWN_SKELETON_LOAD_LOAD_INTERNAL_H
+#define SWN_SKELETON_LOAD_LOAD_INTERNAL_H
+
+#include <signal.h>
+#include <stddef.h>
+
+#include "skeleton/core/engine_internal.h"
+#include "blocks/checkpoint/tensor_layout.h"
+#include "blocks/store/store.h"
+
+/* Between two large weights lie at most so many storages that are too small to be registered. */
+#define SWN_LOAD_SMALL_RUN 64
+/* Two of the longest tick of the clock that file times are taken from: a file that has just been written is waited for.
+ */
+#define SWN_LOAD_SETTLE_MS 20
+
+/* The range that was last mapped to an extent. It may be gone, or hold other bytes by now. */
+struct held {
+    struct swn_range *range;
+    uint32_t id;
+};
+
+/* What is known of a copy (see skeleton/load/compressed_read.h). */
+struct copy_use {
+    _Atomic unsigned char pays, bad;
+};
+
+/* A file that was read from, and its store, if it is a checkpoint that has one. */
+struct source {
+    struct swn_extent_file file; /* first: what ranges point to */
+    struct swn_identity identity;
+    struct swn_store *store;   /* NULL: not a checkpoint, or there is no store of it; it is read */
+    int mapped;                /* the checkpoint itself, from where it lies; not to be found by its identity */
+    int watched;               /* mapped, and does not fit */
+    struct swn_layout *layout; /* of a watched one, set once before anybody uses it; NULL: not one that we read */
+    _Atomic int edges_asked;
+    uint32_t index;                  /* of the file in its store */
+    uint64_t begins_at;              /* where in the file a load's first registered read was; 0: none yet */
+    char *path;                      /* of the file, when it was found; NULL: mapped */
+    _Atomic int building, explained; /* a thread makes the store; a reader that waits has said so */
+    unsigned waiting;                /* readers that do */
+    _Atomic unsigned char *verified; /* per extent: 1 when its own bytes, not a copy's, were found right */
+    /* Of the store's copies, may be NULL: per copy, whether it is read instead of its extent, and what keeps it from
+     * that for good; per chunk, 1 when it was found right. */
+    struct copy_use *uses;
+    _Atomic unsigned char *chunks_verified;
+    struct held *held; /* per extent; guarded by the engine's lock, as what follows */
+    uint32_t *learned; /* layers in the order of the last plan, each once */
+    size_t learned_count;
+    struct source *next;
+};
+
+/* The source whose bytes an extent file has, or NULL: the spill file. */
+static inline struct source *swn_source_of(const struct swn_extent_file *file)
+{
+    return file && file->immutable ? (void *)((char *)(uintptr_t)file - offsetof(struct source, file)) : NULL;
+}
+
+/* skeleton/load/build_store.c. Makes the store of s, the file of fd, in a thread that ends with a call of
+ * swn_load_built, one store at a time. 0, or why no thread could be had: -ENOMEM, -EAGAIN. The loader's lock held. */
+int swn_load_build(struct swn_engine *e, struct source *s, int fd);
+/* Until there is a store of s, or none can be made: 1. 0: a signal was handled meanwhile, one of those that are not in
+ * `mask`. No lock held; s stays, as it is waited for. */
+int swn_load_await(struct source *s, const sigset_t *mask);
+void swn_load_build_fork_child(void);
+
+/* skeleton/load/load.c, for the builder; no lock held. Whether so many bytes are better not read. */
+int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes);
+/* The stores that must not give way to another one, as allocated names in limits->keep. 0 or -ENOMEM. */
+int swn_load_stores_in_use(struct swn_engine *e, struct swn_cache_limits *limits);
+/* The store is there, or err and why say why not; `fd` is the file's. No lock held. */
+void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_store *store, int err, const char *why);
+
+/* The extent of its store that has the `len` bytes at `off`, or NULL. */
+const struct swn_store_extent *swn_source_extent(const struct source *s, uint64_t off, uint64_t len);
+
+/* The file of `fd` is about to be loaded, and this is its store, of it alone: has the kernel read what will be read of
+ * it even so. */
+void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct swn_store *s);
+
+/* At exit: leaves the order beside the store, unless it is the store's own. */
+void swn_load_write_order(struct swn_engine *e, const struct source *s);
+
+#endif

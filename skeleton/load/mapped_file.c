@@ -1,0 +1,185 @@
+#define _GNU_SOURCE
+#include "skeleton/load/mapped_file.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "skeleton/core/reentry.h"
+#include "skeleton/load/load.h"
+
+/* Smaller mappings are not worth a table. */
+#define GUEST_LEAST ((size_t)1 << 20)
+
+uintptr_t swn_guest_bounds[2];
+
+static void widen_bounds(uintptr_t lo, uintptr_t hi)
+{
+    if (!swn_guest_bounds[1] || lo < swn_guest_bounds[0])
+        __atomic_store_n(&swn_guest_bounds[0], lo, __ATOMIC_RELEASE);
+    if (hi > swn_guest_bounds[1])
+        __atomic_store_n(&swn_guest_bounds[1], hi, __ATOMIC_RELEASE);
+}
+
+/* A fault on a small tensor, or on the page at the edge of a large one, would otherwise read ahead through megabytes of
+ * weights that are fetched by other means: 100 of 100 MB, with what safetensors and PyTorch advise. What was read ahead
+ * of the header goes again. */
+static void keep_out_of_the_cache(struct swn_engine *e, void *addr, size_t len, int fd)
+{
+    madvise(addr, len, MADV_RANDOM);
+    e->io->fadvise(e->io->ctx, fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+void swn_guest_looking(size_t len, int fd)
+{
+    if (swn_engine_running() && len >= GUEST_LEAST)
+        swn_load_ask_for_header(fd);
+}
+
+void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_running() || len < GUEST_LEAST || !e->half || atomic_load(&e->retired))
+        return;
+    struct swn_extent_file *file = swn_load_mapped(fd);
+    int watched = 0;
+    if (!file)
+        return;
+    pthread_mutex_lock(&e->lock);
+    uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE);
+    struct swn_guest *g = swn_arena_invite(e->arena, lo, hi);
+    if (g) {
+        g->file = file;
+        g->file_off = (uint64_t)off;
+        widen_bounds(lo, hi);
+        e->guest_bytes += hi - lo;
+        /* What fits beside everything else may stay in the page cache, and nobody has to watch. */
+        if (e->guest_bytes + swn_engine_resident(e) > e->config.budget_bytes) {
+            atomic_store(&e->want_hook, 1);
+            keep_out_of_the_cache(e, addr, len, fd);
+            watched = 1;
+            file->refs++;
+        }
+    } else {
+        file->refs--;
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (watched) {
+        swn_load_look_into(file);
+        pthread_mutex_lock(&e->lock);
+        file->refs--;
+        pthread_mutex_unlock(&e->lock);
+    }
+    swn_engine_settle();
+}
+
+/* The range ends; what stays mapped there, if anything, has its bytes. */
+static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
+{
+    struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
+    for (uint64_t c = chunks.first; !all_goes && e->pool && c < chunks.end; c++) {
+        struct swn_range *written = NULL;
+        for (struct swn_frame *f; (f = swn_pool_chunk(e->pool, c)->frame);) {
+            written = f->pending ? NULL : swn_residency_unpublish(&e->res, &f, 1);
+            if (!written)
+                break;
+            swn_policy_home(e, written, 0);
+        }
+    }
+    if (!all_goes && r->file != r->guest->file)
+        swn_policy_bring_home(e, r, 0);
+    swn_node_remove(e, r);
+    e->live_bytes -= r->len;
+    swn_residency_free(&e->res, r, 0);
+    swn_swapin_reap(e, &chunks);
+}
+
+void swn_guest_unmapping(void *addr, size_t len)
+{
+    struct swn_engine *e = &swn_engine_one;
+    uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE); /* as munmap rounds */
+    if (!swn_engine_running() || hi <= __atomic_load_n(&swn_guest_bounds[0], __ATOMIC_ACQUIRE) ||
+        lo >= __atomic_load_n(&swn_guest_bounds[1], __ATOMIC_ACQUIRE) || !swn_arena_guest_in(e->arena, lo, hi))
+        return;
+    pthread_mutex_lock(&e->lock);
+    for (struct swn_guest *g; (g = swn_arena_guest_in(e->arena, lo, hi));) {
+        int all_goes = lo <= g->lo && hi >= g->hi;
+        for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
+            next = r->next;
+            if (r->guest == g)
+                evict(e, r, all_goes);
+        }
+        e->guest_bytes -= g->hi - g->lo;
+        g->file->refs--;
+        swn_arena_leave(e->arena, g);
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
+{
+    struct swn_guest *g = swn_arena_guest(e->arena, lo);
+    int may = g && hi <= g->hi && !atomic_load(&e->retired);
+    struct swn_range *r = may ? swn_arena_adopt(e->arena, g, lo, hi) : NULL;
+    if (r) {
+        g->file->refs++;
+        r->alloc_seq = e->seq - SWN_AGED_OPS; /* nobody computes activations into a file */
+        r->extent_epoch = e->res.fork_epoch;
+        e->live_bytes += r->len;
+        if (e->live_bytes > e->demand_peak)
+            e->demand_peak = e->live_bytes;
+    }
+    return r;
+}
+
+void swn_guest_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
+{
+    for (uintptr_t at = lo, end; at < hi; at = end) {
+        struct swn_guest *g = swn_arena_guest(e->arena, at);
+        for (end = at; end < hi && swn_arena_guest(e->arena, end) == g && !swn_arena_find(e->arena, end);)
+            end += SWN_PAGE;
+        if (end == at)
+            end += SWN_PAGE; /* a range has it */
+        else if (g)
+            adopt(e, at, end);
+    }
+}
+
+/* The range for the whole pages of [lo, hi), or NULL. */
+static struct swn_range *range_for(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
+{
+    struct swn_range *r = hi > lo && hi - lo >= SWN_GRANULE ? swn_arena_find(e->arena, lo) : NULL;
+    return !r && hi > lo && hi - lo >= SWN_GRANULE ? adopt(e, lo, hi) : r;
+}
+
+struct swn_range *swn_guest_successor(struct swn_engine *e, const struct swn_range *r)
+{
+    const struct swn_guest *g = r->guest;
+    const struct swn_ckpt_storage *next = swn_load_foresee(e, r);
+    if (!next || next->off < g->file_off || next->off + next->bytes > g->file_off + (g->hi - g->lo))
+        return NULL;
+    uintptr_t at = g->lo + (uintptr_t)(next->off - g->file_off);
+    return range_for(e, swn_round_up(at, SWN_PAGE), (at + next->bytes) / SWN_PAGE * SWN_PAGE);
+}
+
+void swn_guest_woken(const struct swn_op *op)
+{
+    for (unsigned i = 0; i < op->n; i++) {
+        struct swn_guest *g = op->args[i].mapped ? swn_arena_guest(swn_engine_one.arena, op->args[i].data) : NULL;
+        if (g)
+            swn_load_ask_for_edges(g->file);
+    }
+}
+
+void swn_guest_resolve(struct swn_engine *e, struct swn_op *op)
+{
+    for (unsigned i = 0; i < op->n; i++) {
+        struct swn_arg *arg = &op->args[i];
+        if (!arg->mapped)
+            continue;
+        uintptr_t lo = swn_round_up(arg->data, SWN_PAGE), hi = (arg->data + arg->bytes) / SWN_PAGE * SWN_PAGE;
+        struct swn_range *r = range_for(e, lo, hi);
+        arg->data = r ? lo : 0;
+        arg->bytes = arg->upto = r ? hi - lo : 0;
+    }
+}

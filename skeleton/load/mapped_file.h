@@ -1,0 +1,40 @@
+/* skeleton/load/mapped_file.h - weights that lie in a file the program mapped itself: torch.load(mmap=True),
+ * safetensors.
+ *
+ * They are served from where they lie. The mapping is the program's and stays; each tensor in it that an operator is
+ * seen to read becomes a range (its whole pages), streamed from that file: fetched past the page cache and mapped over
+ * the program's own pages for as long as the operator runs. The pages that two tensors share at their edges, and
+ * whatever nobody announces, are read through the program's mapping as ever.
+ */
+#ifndef SWN_SKELETON_LOAD_MAPPED_FILE_H
+#define SWN_SKELETON_LOAD_MAPPED_FILE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "skeleton/core/engine_internal.h"
+
+/* PyTorch has mapped a file, privately and writable. No lock held. */
+void swn_guest_mapped(void *addr, size_t len, int fd, off_t off);
+/* Somebody is about to unmap addresses. Cheap where there is no guest. No lock held. */
+void swn_guest_unmapping(void *addr, size_t len);
+
+/* Somebody maps a file to read, which may be to look at the header of a checkpoint. Cheap but for large files. No lock
+ * held. */
+void swn_guest_looking(size_t len, int fd);
+
+/* An operator is about to begin; no lock held. */
+void swn_guest_woken(const struct swn_op *op);
+/* The range of what is likely to be read after r, which lies in a guest, or NULL. Engine lock held. */
+struct swn_range *swn_guest_successor(struct swn_engine *e, const struct swn_range *r);
+
+/* Arguments without a data word are tensors in such mappings: finds or makes their ranges. Engine lock held. */
+void swn_guest_resolve(struct swn_engine *e, struct swn_op *op);
+
+/* Pages of [lo, hi) that lie in guests, and are no range's, become ranges. Engine lock held. */
+void swn_guest_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi);
+
+/* Between them lie all guests; 0, 0 when there never was one. Read by the C++ half without a lock. */
+extern uintptr_t swn_guest_bounds[2];
+
+#endif

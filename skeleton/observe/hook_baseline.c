@@ -1,0 +1,77 @@
+#include "skeleton/observe/hook_baseline.h"
+
+#include "skeleton/core/engine_internal.h"
+
+/* After so many passes with as many allocations as the one before, the next ones will have as many. */
+#define ALIKE 2
+/* Fewer times of a kind say nothing. */
+#define ENOUGH 4
+/* Of a pass. What makes more of a difference is not the hook. */
+#define MOST_COST 0.3
+
+void swn_unwatch_pass(struct swn_unwatch *u, int counts)
+{
+    u->begun = 1;
+    u->counts = counts;
+}
+
+int swn_unwatch_begin(struct swn_unwatch *u, int passes)
+{
+    if (u->allocs && u->alike >= ALIKE)
+        u->wanted = passes;
+    return u->wanted != 0;
+}
+
+int swn_unwatch_end(struct swn_unwatch *u, const struct swn_half *half)
+{
+    int was = u->left != 0;
+    u->wanted = u->left = 0;
+    u->first = 0;
+    if (was)
+        half->watching(1);
+    return was;
+}
+
+/* The pass between two first allocations. */
+static void count_watched(struct swn_unwatch *u, uint64_t number, uint64_t now)
+{
+    uint64_t allocs = number - u->first;
+    u->alike = allocs == u->allocs ? u->alike + 1 : 0;
+    u->allocs = allocs;
+    if (u->counts && u->alike)
+        swn_times_add(&u->watched, (double)(now - u->first_ns));
+}
+
+int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64_t number)
+{
+    if (u->left ? number - u->first < u->allocs : !u->begun)
+        return 0;
+    uint64_t now = swn_now_ns();
+    if (u->left)
+        swn_times_add(&u->unwatched, (double)(now - u->first_ns));
+    else if (u->first)
+        count_watched(u, number, now);
+    u->begun = 0;
+    u->first = number;
+    u->first_ns = now;
+    if (u->left > 1)
+        u->left--;
+    else if (u->left)
+        return swn_unwatch_end(u, half);
+    else if (u->wanted && !half->watching(0))
+        u->left = u->wanted;
+    u->wanted = 0;
+    return 0;
+}
+
+/* The difference of two medians, as far as it is to be believed: on a busy machine VGG-19's hook seemed to cost 8 %. */
+double swn_unwatch_cost(const struct swn_unwatch *u)
+{
+    if (u->watched.n < ENOUGH || u->unwatched.n < ENOUGH)
+        return -1;
+    double watched = swn_times_median(&u->watched), cost = watched - swn_times_median(&u->unwatched);
+    double variance = swn_times_variance(&u->watched) + swn_times_variance(&u->unwatched);
+    if (cost > MOST_COST * watched)
+        return -1;
+    return swn_times_believed(cost, variance);
+}

@@ -1,0 +1,41 @@
+/* skeleton/observe/hook_baseline.h - what it costs a program that its operators are watched.
+ *
+ * A profile watches all of them; a run in which everything fits watches none, and MobileNetV2's passes of 20 ms were
+ * predicted up to a tenth too long for it. So some passes of a profile go by without the hook. Nothing tells then where
+ * one ends, but that a pass makes as many tensors as the one before: passes are timed from first allocation to first
+ * allocation, with the hook and without it. The engine lock is held in all calls.
+ */
+#ifndef SWN_SKELETON_OBSERVE_HOOK_BASELINE_H
+#define SWN_SKELETON_OBSERVE_HOOK_BASELINE_H
+
+#include <stdint.h>
+
+#include "skeleton/abi/abi.h"
+#include "profiles/recent_times.h"
+
+/* Zeroed: nothing is known, and operators are watched. */
+struct swn_unwatch {
+    struct swn_times watched, unwatched;
+    int begun, counts; /* a watched pass, without an allocation yet; whether the one before is a measurement */
+    uint64_t first;    /* allocation of this pass; 0: it is not known */
+    uint64_t first_ns;
+    uint64_t allocs; /* of the last whole pass */
+    unsigned alike;  /* passes in a row that had as many */
+    int wanted;      /* so many passes are to go by without the hook, from the next allocation on */
+    int left;        /* of them; 0: operators are watched */
+};
+
+/* A watched pass has ended, and the next one begun; whether that which ended counts. */
+void swn_unwatch_pass(struct swn_unwatch *u, int counts);
+/* So many passes are to go by without the hook from now on. 0: they will not, as one does not know how many tensors a
+ * pass makes. */
+int swn_unwatch_begin(struct swn_unwatch *u, int passes);
+/* The number-th allocation. 1: the hook was put back just now, and nobody has seen what happened before. */
+int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64_t number);
+/* The hook is put back though passes are left. As above. */
+int swn_unwatch_end(struct swn_unwatch *u, const struct swn_half *half);
+
+/* Seconds of a pass; 0 where it is not more than how passes vary; below 0: not known. */
+double swn_unwatch_cost(const struct swn_unwatch *u);
+
+#endif

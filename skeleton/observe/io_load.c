@@ -1,0 +1,223 @@
+#define _GNU_SOURCE
+#include "skeleton/observe/io_load.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "blocks/memory/fetch_queue.h"
+#include "profiles/disk_speed.h"
+#include "profiles/scratch_file.h"
+#include "base/clock.h"
+#include "base/thread.h"
+
+/* As layers are read: the next one is asked for before this one is there. */
+#define AHEAD 2
+/* A disk that takes longer to write all of it is read from less. */
+#define MOST_S 2.0
+#define LAST_READ_S 2
+/* Rows of reads: short, long, short ones (struct swn_pace tells what a byte takes from what a read takes); after these
+ * nothing is under way for a moment, so that what comes then waits for the disk's answer. */
+#define ROWS 3
+#define SHORTER 4
+/* No more needs to be read at once to tell these, and a slow disk's scratch file has no more. */
+#define MOST_READ ((size_t)4 << 20)
+#define PAGE ((size_t)4096)
+/* Whoever waits does for whole series of them, at least so long, and at most. */
+#define REST_S 0.02
+#define REST_MOST_NS (uint64_t)200000000
+
+/* What is asked of it. */
+enum { IDLE, BUSY, REST, ENDED };
+
+struct swn_contend {
+    const struct swn_io *io;
+    const char *dir;
+    unsigned depth; /* and piece_bytes: as the program's own queue */
+    size_t piece_bytes;
+    size_t read_bytes;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t told;
+    pthread_cond_t rested;
+    int task;
+    _Atomic int ready;
+    /* Busy, and at rest. */
+    struct swn_pace pace[2];
+    uint64_t bytes[2];
+};
+
+/* What is asked of it now, or, if it may wait for that, next. */
+static int wanted(struct swn_contend *c, int may_wait)
+{
+    pthread_mutex_lock(&c->lock);
+    while (may_wait && c->task == IDLE)
+        pthread_cond_wait(&c->told, &c->lock);
+    int task = c->task;
+    pthread_mutex_unlock(&c->lock);
+    return task;
+}
+
+static size_t length(const struct swn_contend *c, unsigned at)
+{
+    size_t shorter = c->read_bytes / SHORTER / PAGE * PAGE;
+    return at / SWN_PACE_ROW % 2 ? c->read_bytes : shorter;
+}
+
+static void await(struct swn_contend *c, struct swn_scratch_read *r, int rest)
+{
+    int err = swn_scratch_await(r);
+    if (err) /* a disk that fails is not a busy one; the program's own reads will say so */
+        return;
+    pthread_mutex_lock(&c->lock);
+    swn_pace_add(&c->pace[rest], (double)r->job.len, r->begun_s * 1e9, r->back_s * 1e9);
+    c->bytes[rest] += r->job.len;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Reads of one series, for as long as they are wanted: for what they are. 0, or a queue takes no more. */
+static int read_series(struct swn_contend *c, struct swn_fetch *fetch, const struct swn_scratch *s, size_t *at,
+                       int task)
+{
+    struct swn_scratch_read reads[AHEAD];
+    unsigned first = 0, next = 0;
+    int rc = 0;
+    for (;;) {
+        int more = !rc && next - first < AHEAD && next < ROWS * SWN_PACE_ROW && wanted(c, 0) == task;
+        if (!more && first == next)
+            return rc;
+        if (!more) {
+            await(c, &reads[first++ % AHEAD], task == REST);
+            continue;
+        }
+        size_t len = length(c, next);
+        *at = s->bytes - *at < len ? 0 : *at;
+        rc = swn_scratch_submit(s, fetch, *at, len, &reads[next % AHEAD]);
+        next += !rc;
+        *at += len;
+    }
+}
+
+/* Over and over. */
+static void read_all(struct swn_contend *c, struct swn_fetch *fetch, const struct swn_scratch *s)
+{
+    double begin = 0;
+    size_t at = 0;
+    int task, before = IDLE, rc = 0;
+    while (!rc && (task = wanted(c, 1)) != ENDED) {
+        if (task != before)
+            begin = swn_seconds();
+        rc = read_series(c, fetch, s, &at, task);
+        before = task;
+        if (task == REST && (rc || swn_seconds() - begin > REST_S)) {
+            pthread_mutex_lock(&c->lock);
+            c->task = c->task == REST ? IDLE : c->task;
+            pthread_cond_signal(&c->rested);
+            pthread_mutex_unlock(&c->lock);
+            before = IDLE;
+        }
+    }
+}
+
+static void *run(void *arg)
+{
+    struct swn_contend *c = arg;
+    struct swn_scratch s;
+    struct swn_fetch *fetch = NULL;
+    struct swn_fetch_opts opts = {
+        .io = c->io, .depth = c->depth, .piece_bytes = c->piece_bytes, .best_path = SWN_FETCH_URING};
+    int rc = swn_scratch_open(&s, c->io, c->dir, SWN_CONTEND_BYTES, SWN_SCRATCH_WINDOW, MOST_S);
+    if (!rc)
+        rc = swn_fetch_start(&fetch, &opts);
+    atomic_store(&c->ready, !rc);
+    if (!rc)
+        read_all(c, fetch, &s);
+    atomic_store(&c->ready, 0); /* nobody waits for what is not read any more */
+    if (fetch)
+        swn_fetch_stop(fetch);
+    swn_scratch_close(&s);
+    return NULL;
+}
+
+struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue,
+                                      size_t bytes)
+{
+    struct swn_contend *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->io = io;
+    c->dir = dir;
+    c->depth = queue->depth;
+    c->piece_bytes = queue->request_bytes;
+    c->read_bytes = bytes < MOST_READ ? bytes : MOST_READ;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->told, NULL);
+    swn_cond_init(&c->rested);
+    if (swn_thread_start(&c->thread, run, c)) {
+        free(c);
+        return NULL;
+    }
+    pthread_setname_np(c->thread, "swn-contend");
+    return c;
+}
+
+unsigned swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out)
+{
+    pthread_mutex_lock(&c->lock);
+    unsigned known = c->bytes[rest] >= SWN_CONTEND_LEAST ? swn_pace_get(&c->pace[rest], out) : 0;
+    pthread_mutex_unlock(&c->lock);
+    return known;
+}
+
+int swn_contend_ready(struct swn_contend *c)
+{
+    return atomic_load(&c->ready);
+}
+
+static void tell(struct swn_contend *c, int task)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->task != ENDED)
+        c->task = task;
+    pthread_cond_signal(&c->told);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void swn_contend_set(struct swn_contend *c, int busy)
+{
+    tell(c, busy ? BUSY : IDLE);
+}
+
+void swn_contend_rest(struct swn_contend *c)
+{
+    uint64_t until = (uint64_t)(swn_seconds() * 1e9) + REST_MOST_NS;
+    tell(c, REST);
+    pthread_mutex_lock(&c->lock);
+    while (c->task == REST && !swn_cond_wait_until(&c->rested, &c->lock, until))
+        ;
+    if (c->task == REST)
+        c->task = IDLE;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void swn_contend_end(struct swn_contend *c)
+{
+    tell(c, ENDED);
+}
+
+void swn_contend_stop(struct swn_contend *c)
+{
+    struct timespec until;
+    tell(c, ENDED);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LAST_READ_S;
+    if (pthread_timedjoin_np(c->thread, NULL, &until)) {
+        pthread_detach(c->thread); /* it still uses c */
+        return;
+    }
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->told);
+    pthread_cond_destroy(&c->rested);
+    free(c);
+}

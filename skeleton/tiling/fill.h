@@ -1,0 +1,21 @@
+/* skeleton/tiling/fill.h - a tensor larger than the budget gets its first numbers piece by piece: the kernel makes a
+ * piece in a buffer of ours while the one before is written to the tensor's extent, past the page cache.
+ *
+ * By its own address such a tensor is written through a shared mapping, that is by dirty page cache, which has to be
+ * reclaimed again and again while it is made; a kernel that goes over it twice (normal_ does) reads all of it back.
+ */
+#ifndef SWN_SKELETON_TILING_FILL_H
+#define SWN_SKELETON_TILING_FILL_H
+
+#include <stddef.h>
+
+#include "skeleton/abi/abi.h"
+
+struct swn_fill;
+
+/* The host's half, see skeleton/abi/abi.h. None of them is called with a lock held. */
+struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece);
+void *swn_fill_next(struct swn_fill *f, size_t bytes);
+void swn_fill_end(struct swn_fill *f, int made);
+
+#endif

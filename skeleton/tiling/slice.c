@@ -1,0 +1,363 @@
+/* Weights that their operator takes slice by slice: which ones can, and bringing one slice after the other to where it
+ * belongs. The kernel that does it is in shim/torch/slices.cpp. */
+#define _GNU_SOURCE
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/load/load.h"
+
+/* An operator that had to take the weight whole weighs as much as so many that had not. */
+#define REFUSED 4
+/* So many of them in a row, or a little more among others, and they are what the weight really gets. */
+#define RECURS (3 * REFUSED)
+/* Slices are made longer up to this part of the budget. */
+#define LONGEST_PART 4
+/* So many operators of other shapes, then twice as many each time, before a weight that was given up is sliced again.
+ */
+#define FIRST_PATIENCE 4
+#define MOST_PATIENCE (1u << 20)
+/* From this size up kernels always offer a weight, as a copy of part of it may be all that there is room for. */
+#define SLICED_ALWAYS ((uint64_t)4 << 20)
+/* So many times as large or as small, and a budget is another one. */
+#define OTHER_BUDGET 2
+
+/* The greatest common divisor of a and b. */
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Of a and b, neither more than 2^32; 0: more than that. */
+static uint64_t lcm(uint64_t a, uint64_t b)
+{
+    uint64_t found = a / gcd(a, b) * b;
+    return found >> 32 ? 0 : found;
+}
+
+/* Slices are whole rows, and whole blocks of them where they have to be; or those for every thread, or at least for
+ * one, where that makes the shortest slices hardly longer. 0: the weight has no two of them. */
+static size_t unit_of(const struct swn_rows *rows, size_t bytes)
+{
+    size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)gcd(SWN_GRANULE, rows->bytes);
+    if (finest >= most)
+        return 0;
+    if (rows->exact) {
+        uint64_t unit = lcm(finest, rows->block);
+        return unit && unit <= most / 2 ? rows->bytes * (size_t)unit : 0;
+    }
+    uint64_t slice = swn_plan_slice(rows->bytes * finest, SWN_PLAN_NARROW_WINDOW);
+    for (int each = 1; each >= 0; each--) {
+        uint64_t unit = lcm(finest, each ? rows->block * rows->threads : rows->block);
+        if (unit && unit < most && swn_plan_slice(rows->bytes * unit, SWN_PLAN_NARROW_WINDOW) <= slice + slice / 8)
+            return rows->bytes * (size_t)unit;
+    }
+    return rows->bytes * finest;
+}
+
+/* As it is, or, where others have rows of another length in the same weight, one that fits all of them. */
+static size_t fitting_unit(size_t unit, const struct swn_rows *rows, size_t bytes)
+{
+    if (unit && unit % (rows->bytes * (rows->exact ? rows->block : 1)) == 0)
+        return unit;
+    size_t own = unit_of(rows, bytes);
+    if (!unit || !own)
+        return unit ? unit : own;
+    uint64_t both = lcm(unit / SWN_GRANULE, own / SWN_GRANULE);
+    return both && both < bytes / SWN_GRANULE ? (size_t)both * SWN_GRANULE : unit;
+}
+
+/* A profile is for any budget. What an operator takes, and what the disk gives, is known once there has been a plan. */
+static int worth_slicing(struct swn_engine *e, const struct swn_range *r)
+{
+    size_t bytes = r->len;
+    if (e->config.without & SWN_WITHOUT_SLICES)
+        return 0;
+    if (swn_plan_worth_slicing(bytes, e->record && !e->pool ? 0 : e->goal_bytes))
+        return 1;
+    return e->planned && e->plan_short && r->node >= 0 &&
+           swn_plan_gains_by_slices(bytes, e->goal_bytes, e->nodes[r->node].compute_ns, e->drift.speed);
+}
+
+static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
+{
+    if (r->slice_unit == unit)
+        return;
+    r->slice_unit = unit;
+    e->plan_dirty = 1;
+}
+
+/* How long slices may be, and whether there is room to try them, is the budget's to say. What was decided within one,
+ * that there are no slices or that they are longer, says nothing of another, which may have room for longer ones, or
+ * none for those. */
+static void forget_other_budget(struct swn_engine *e, struct swn_range *r)
+{
+    uint64_t then = r->slicing.budget, now = e->goal_bytes;
+    if (!then || (now < OTHER_BUDGET * then && now > then / OTHER_BUDGET && r->slice_unit <= now / LONGEST_PART))
+        return;
+    r->slicing = (struct swn_slicing){0};
+    set_unit(e, r, 0);
+}
+
+/* Whether the weight is still given up, of which an operator of this shape has come. */
+static int given_up(struct swn_slicing *s, uint64_t shape)
+{
+    if (s->given_up_for && s->given_up_for != shape && ++s->others >= s->patience)
+        s->given_up_for = s->budget = 0;
+    return s->given_up_for != 0;
+}
+
+/* The argument's weight, where it can be sliced; NULL: not by this operator. */
+static struct swn_range *weight_of(const struct swn_arg *arg)
+{
+    struct swn_range *r = arg->range;
+    return r && r->id == arg->range_id && r->addr == arg->data && !r->guest ? r : NULL;
+}
+
+/* While a model is profiled in memory nothing is cut, and still the profile has to say in which slices its weights can
+ * be lent: those that a narrow window would get, or longer ones where they are not right. */
+static size_t supposed(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
+{
+    size_t slice =
+        e->record && !e->pool && !arg->sliced ? (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW) : 0;
+    return slice <= r->len / 2 ? slice : 0;
+}
+
+/* As the plan has counted it, so that slices are as long as in the plan; before there is one, as it is. */
+static size_t window_of(const struct swn_engine *e)
+{
+    return e->pool ? e->window_goal - (e->planned ? swn_pool_unit(e->pool) : 0) : 0;
+}
+
+/* In what slices a weight comes through the window as it is: two of them have to fit. 0: in none. */
+static size_t fitting_slice(const struct swn_engine *e, const struct swn_range *r)
+{
+    size_t slice = r->slice_unit ? (size_t)swn_plan_slice(r->slice_unit, window_of(e)) : 0;
+    return slice && 2 * slice <= window_of(e) && 2 * slice <= r->len ? slice : 0;
+}
+
+/* As a plan has them, which knows whole chunks only: slices of whole rows may have to be a little shorter. */
+static size_t planned_slice(const struct swn_engine *e, const struct swn_range *r)
+{
+    size_t unit = r->slice_unit, slice = fitting_slice(e, r), most = window_of(e) < r->len ? window_of(e) : r->len;
+    return slice || !unit ? slice : most / 2 / unit * unit;
+}
+
+void swn_slice_set(struct swn_engine *e, struct swn_range *r, int sliced)
+{
+    if (r->sliced && r->readers) /* who has begun to take slices takes them all as they are */
+        return;
+    r->slice = sliced ? planned_slice(e, r) : 0;
+    r->sliced = r->slice != 0;
+}
+
+/* Before there is a plan: a weight that does not fit the window comes in slices from the start. */
+static void slice_early(struct swn_engine *e, struct swn_arg *arg)
+{
+    struct swn_range *r = arg->range;
+    size_t least = 2 * (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW);
+    /* Without a pool nothing has left yet, or a forked child has not computed yet. */
+    if (!e->pool || e->planned || r->written || atomic_load(&r->state) != SWN_STREAMED || r->readers != arg->reading)
+        return;
+    if (least > window_of(e) && least <= e->config.budget_bytes / 3)
+        swn_policy_resize_window(e, least);
+    if (r->len <= window_of(e))
+        return;
+    r->slice = fitting_slice(e, r);
+    r->sliced = arg->sliced = r->slice != 0;
+    if (!r->sliced)
+        return;
+    arg->slice = r->slice;
+    arg->remap = 0;
+    swn_window_release(e, arg); /* what came of it before it was offered stays for as long as there is room */
+}
+
+size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows *rows)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_arg *arg = &op->args[index];
+    size_t to_try = 0;
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = weight_of(arg);
+    if (r)
+        forget_other_budget(e, r);
+    if (r && !given_up(&r->slicing, rows->shape)) {
+        size_t bytes = r->len;
+        if (r->slice_unit || worth_slicing(e, r))
+            set_unit(e, r, fitting_unit(r->slice_unit, rows, bytes));
+        /* At any time before the plan: the first time it may still have been in memory. */
+        if (r->slice_unit) {
+            slice_early(e, arg);
+            to_try = supposed(e, arg, r);
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return to_try;
+}
+
+size_t swn_slice_least(void)
+{
+    return atomic_load_explicit(&swn_engine_one.slices_least, memory_order_relaxed);
+}
+
+void swn_slice_set_least(struct swn_engine *e)
+{
+    uint64_t least = SWN_PLAN_SLICED_LEAST;
+    while (!e->record && least < SLICED_ALWAYS && !swn_plan_worth_slicing(least + 1, e->goal_bytes))
+        least *= 2;
+    atomic_store_explicit(&e->slices_least, (size_t)least, memory_order_relaxed);
+}
+
+int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = weight_of(&op->args[index]);
+    int wanted = r && r->slicing.given_up_for != shape && (r->slice_unit || worth_slicing(e, r));
+    pthread_mutex_unlock(&e->lock);
+    return wanted;
+}
+
+/* The shortest slice that the weight comes in, or would were it not for the window. */
+static size_t shortest(const struct swn_engine *e, const struct swn_range *r)
+{
+    size_t window = window_of(e);
+    size_t own = (size_t)swn_plan_slice(r->slice_unit, window ? window : (size_t)SWN_PLAN_NARROW_WINDOW);
+    return r->sliced && r->slice > own ? r->slice : own;
+}
+
+/* Slices after those of `tried` bytes; 0: those are the longest. */
+static size_t longer(const struct swn_engine *e, const struct swn_range *r, size_t tried)
+{
+    size_t next = 2 * tried;
+    return next <= r->len / 2 && next <= e->goal_bytes / LONGEST_PART ? next : 0;
+}
+
+/* No slices are right for this shape. Where others are served by them, it alone comes whole. */
+static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
+{
+    struct swn_slicing *s = &r->slicing;
+    if (!s->accepted) {
+        s->given_up_for = shape;
+        s->budget = e->goal_bytes;
+        s->others = 0;
+        s->patience = !s->patience ? FIRST_PATIENCE : s->patience < MOST_PATIENCE ? 2 * s->patience : s->patience;
+        set_unit(e, r, 0);
+    }
+}
+
+/* That is tried out already, when it happens, for one operator, and where longer slices are right, that one has them.
+ * The next ones get other slices only if it keeps happening: a program that has another batch once, or another number
+ * of threads, goes on as before. Slices only become longer, and waiting twice as long each time, so that plans do not
+ * go to and fro. */
+size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size_t tried, int right)
+{
+    struct swn_engine *e = &swn_engine_one;
+    size_t next = 0;
+    pthread_mutex_lock(&e->lock);
+    struct swn_arg *arg = &op->args[index];
+    struct swn_range *r = weight_of(arg);
+    struct swn_slicing *s = r ? &r->slicing : NULL;
+    if (r && !tried && r->slice_unit && e->plans >= s->plan)
+        s->refused += REFUSED;
+    /* Before there is a plan nothing else is served by slices as they are, and each pass that reads the weight through
+     * its mapping may take long: what is right this once is better than that. */
+    int recurs = r && s->refused >= (e->planned ? RECURS : REFUSED);
+    if (recurs || (r && r->slice_unit && e->planned))
+        next = right ? 0 : longer(e, r, tried ? tried : shortest(e, r));
+    /* This once, and one at a time if there is no room for two: pages of the mapping would take far longer. */
+    if (right && r && arg->sliced && e->pool && tried + swn_pool_unit(e->pool) <= e->window_goal)
+        arg->slice = tried;
+    if (recurs && right) {
+        set_unit(e, r, tried);
+        s->budget = e->goal_bytes;
+        slice_early(e, arg);
+    } else if (recurs && !next && s->refused >= RECURS) {
+        give_up(e, r, shape);
+    }
+    if (recurs && (right || (!next && s->refused >= RECURS))) {
+        s->refused = 0;
+        s->accepted = 0;
+        s->plan = right ? e->plans + 1 : 0;
+    }
+    pthread_mutex_unlock(&e->lock);
+    return next;
+}
+
+size_t swn_slice_list(struct swn_op *op, unsigned index, struct swn_slices *slices, size_t most)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    const struct swn_arg *arg = &op->args[index];
+    const struct swn_range *r = weight_of(arg);
+    size_t each = arg->slice, count = r && each ? r->len / each : 0, n = 0;
+    if (count > 1 && most >= 2)
+        slices[n++] = (struct swn_slices){each, count - 1};
+    if (count && most >= 2)
+        slices[n++] = (struct swn_slices){r->len - (count - 1) * each, 1};
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, size_t off)
+{
+    t->slicing = off < arg->upto ? arg->data + off : 0;
+    t->slicing_end = arg->data + arg->upto;
+}
+
+const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t bytes)
+{
+    struct swn_engine *e = &swn_engine_one;
+    struct swn_arg *arg = &op->args[index];
+    pthread_mutex_lock(&e->lock);
+    uint64_t begin = swn_now_ns();
+    struct swn_thread_state *t = swn_window_thread(e);
+    struct swn_range *r = weight_of(arg);
+    int lent = r && bytes && off < r->len && bytes <= r->len - off;
+    if (lent) {
+        arg->sliced = 2;
+        e->slices++;
+        r->last_use = e->seq;
+        swn_slice_next(t, arg, off + bytes);
+        if (swn_reads_streamed(arg) && (e->fetch || !swn_policy_pool(e)) && e->pool) {
+            swn_window_hold(e, arg, off, off + bytes);
+            swn_window_lend(e, arg, t);
+        }
+    } else {
+        swn_window_release(e, arg);
+        t->slicing = 0;
+        if (bytes) /* from here on as its own address has it */
+            arg->sliced = !r || !swn_window_whole(e, arg, t);
+    }
+    swn_swapin_ahead(e, t);
+    t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */
+    pthread_mutex_unlock(&e->lock);
+    return lent ? (const char *)arg->data + off : NULL;
+}
+
+void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
+{
+    (void)op;
+    int alive = arg->range && arg->range->id == arg->range_id;
+    if (alive && arg->sliced == 2) {
+        arg->range->slicing.accepted = 1;
+        arg->range->slicing.refused -= arg->range->slicing.refused > 0;
+    }
+    if (alive && arg->sliced == 1) { /* not in slices after all: pages of its mapping have been read */
+        swn_load_verify(e, arg->range);
+        arg->remap = 1;
+    }
+}
+
+/* Where a pass is laid out, the copy has its place in the plot like any other tensor. */
+int swn_slice_copy_room(size_t bytes)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    size_t placed = swn_arena_plot_idle(e->arena);
+    int fits = placed >= bytes || swn_policy_offer_room(e, bytes) == 0;
+    pthread_mutex_unlock(&e->lock);
+    return fits;
+}

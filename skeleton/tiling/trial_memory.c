@@ -1,0 +1,158 @@
+/* Memory for trials: whether a weight in slices gives the bits of the whole is tried with weights and inputs of their
+ * full size, for which there may be no room (shim/torch/trials.cpp). So they are a few pages, mapped over and over; and
+ * so is what a kernel makes of all of the weight, a copy in an order of its own. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "skeleton/core/engine_internal.h"
+
+/* What kernels add to a copy of the weight, to fill up its last block. */
+#define FOLD_PART 8
+/* Folded at once, by all threads: more get ordinary memory. */
+#define MOST 16
+
+static __thread size_t fold_bytes, fold_period;
+
+/* Guarded by the engine's lock, except that `count` is read before. */
+static struct {
+    void *at;
+    size_t bytes, period;
+} folded[MOST];
+static _Atomic unsigned count;
+static size_t counted; /* of small_bytes */
+
+/* A weight that can be sliced is as well computed with in smaller parts, at every operator: so nothing leaves in vain.
+ */
+static int take(size_t bytes)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    int fits = swn_policy_offer_room(e, bytes) == 0;
+    if (fits) {
+        swn_engine_count_small((long long)bytes);
+        counted += bytes;
+        swn_engine_note_peak(e);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return fits;
+}
+
+static void give_back(size_t bytes)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    /* In a child these are none of its own, if they are from before the fork. */
+    size_t ours = bytes < counted ? bytes : counted;
+    swn_engine_count_small(-(long long)ours);
+    counted -= ours;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* A child has nothing of it: whoever tries out something there is in the middle of an operator that will not end. */
+static void *map_over_and_over(size_t size, size_t period)
+{
+    int fd = memfd_create("swapnet-trial", MFD_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    char *base = MAP_FAILED;
+    if (ftruncate(fd, (off_t)period) == 0)
+        base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    for (size_t at = 0; base != MAP_FAILED && at < size; at += period)
+        if (mmap(base + at, period, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+            munmap(base, size);
+            base = MAP_FAILED;
+        }
+    close(fd);
+    if (base == MAP_FAILED)
+        return NULL;
+    madvise(base, size, MADV_DONTFORK);
+    return base;
+}
+
+void *swn_trial_map(size_t bytes, size_t period)
+{
+    if (!take(period))
+        return NULL;
+    void *at = map_over_and_over(swn_round_up(bytes, period), period);
+    if (!at)
+        give_back(period);
+    return at;
+}
+
+void swn_trial_unmap(void *at, size_t bytes, size_t period)
+{
+    munmap(at, swn_round_up(bytes, period));
+    give_back(period);
+}
+
+int swn_trial_room(size_t bytes)
+{
+    int fits = take(bytes);
+    if (fits)
+        give_back(bytes);
+    return fits;
+}
+
+void swn_trial_fold(size_t bytes, size_t period)
+{
+    fold_bytes = bytes;
+    fold_period = period;
+}
+
+void *swn_trial_alloc(size_t n)
+{
+    if (!fold_bytes || n < fold_bytes || n - fold_bytes > fold_bytes / FOLD_PART)
+        return NULL;
+    struct swn_engine *e = &swn_engine_one;
+    void *at = swn_trial_map(n, fold_period);
+    if (!at)
+        return NULL;
+    unsigned i = 0;
+    pthread_mutex_lock(&e->lock);
+    while (i < MOST && folded[i].at)
+        i++;
+    if (i < MOST) {
+        folded[i].at = at;
+        folded[i].bytes = n;
+        folded[i].period = fold_period;
+        atomic_fetch_add(&count, 1);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (i < MOST)
+        return at;
+    swn_trial_unmap(at, n, fold_period);
+    return NULL;
+}
+
+int swn_trial_free(void *p)
+{
+    if (!atomic_load(&count))
+        return 0;
+    struct swn_engine *e = &swn_engine_one;
+    size_t bytes = 0, period = 0;
+    pthread_mutex_lock(&e->lock);
+    for (unsigned i = 0; i < MOST && !bytes; i++)
+        if (folded[i].at == p) {
+            bytes = folded[i].bytes;
+            period = folded[i].period;
+            folded[i].at = NULL;
+            atomic_fetch_sub(&count, 1);
+        }
+    pthread_mutex_unlock(&e->lock);
+    if (bytes)
+        swn_trial_unmap(p, bytes, period);
+    return bytes != 0;
+}
+
+void swn_trial_fork_child(struct swn_engine *e)
+{
+    (void)e;
+    memset(folded, 0, sizeof folded);
+    atomic_store(&count, 0);
+    swn_engine_count_small(-(long long)counted);
+    counted = 0;
+    fold_bytes = 0;
+}

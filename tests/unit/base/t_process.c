@@ -1,0 +1,123 @@
+/* Description: which process it is, whether it lives, and what it has in memory. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/process.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+static void *stay(void *unused)
+{
+    pause();
+    return unused;
+}
+
+/* What cannot be seen right now lives; so does one whose first thread alone has ended. */
+static void not_dead(void **state)
+{
+    struct rlimit before, none;
+    pthread_t thread;
+    uint64_t start;
+    siginfo_t info;
+    (void)state;
+    pid_t child = fork();
+    if (!child) {
+        if (!pthread_create(&thread, NULL, stay, NULL))
+            pthread_exit(NULL);
+        _exit(1);
+    }
+    assert_int_equal(swn_process_start(child, &start), 0);
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
+    for (int i = 0; i < 5000 && !strstr(text, ") Z "); i++) {
+        FILE *f = fopen(path, "r");
+        assert_non_null(f);
+        assert_non_null(fgets(text, sizeof text, f));
+        fclose(f);
+        usleep(1000);
+    }
+    assert_non_null(strstr(text, ") Z "));
+    assert_int_equal(swn_process_lives(child, start), 1);
+    assert_int_equal(swn_process_lives(child, start + 1), 0);
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int lives = swn_process_lives(child, start);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_int_equal(lives, -EMFILE);
+    kill(child, SIGKILL);
+    assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+    assert_int_equal(swn_process_lives(child, start), 0); /* a zombie as a whole */
+    waitpid(child, NULL, 0);
+    assert_int_equal(swn_process_lives(child, start), 0);
+}
+
+/* Anonymous memory and pages that are shared. */
+static void what_is_resident(void **state)
+{
+    uint64_t before, after, own;
+    (void)state;
+    assert_int_equal(swn_process_own_memory(getpid(), &own), 0);
+    assert_int_equal(swn_process_resident(1 << 22, &before), -ENOENT);
+    assert_int_equal(swn_process_resident(getpid(), &before), 0);
+    assert_true(before > MIB / 4);
+    for (int shared = 0; shared < 2; shared++) {
+        void *p =
+            mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | (shared ? MAP_SHARED : MAP_PRIVATE), -1, 0);
+        assert_ptr_not_equal(p, MAP_FAILED);
+        memset(p, 1, 32 * MIB);
+        assert_int_equal(swn_process_resident(getpid(), &after), 0);
+        assert_true(after > before + 30 * MIB);
+        assert_int_equal(swn_process_own_memory(getpid(), &after), 0);
+        assert_true(after > own + 30 * MIB);
+        munmap(p, 32 * MIB);
+    }
+    assert_int_equal(swn_process_own_memory(1 << 22, &after), -ENOENT);
+    uid_t user;
+    assert_int_equal(swn_process_user(1 << 22, &user), -ENOENT);
+    assert_true(swn_process_user(getpid(), &user) == 0 && user == geteuid());
+    char path[] = "/tmp/t_process.XXXXXX";
+    struct statfs kind;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    unlink(path);
+    assert_int_equal(ftruncate(fd, 32 * MIB), 0);
+    assert_int_equal(fstatfs(fd, &kind), 0);
+    if (kind.f_type == TMPFS_MAGIC) { /* which is memory */
+        close(fd);
+        return;
+    }
+    void *file = mmap(NULL, 32 * MIB, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+    close(fd);
+    assert_int_equal(swn_process_own_memory(getpid(), &after), 0);
+    assert_true(file != MAP_FAILED && after < own + 8 * MIB);
+    munmap(file, 32 * MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(not_dead),
+        cmocka_unit_test(what_is_resident),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,322 @@
+/* Description: ranges that leave while the program computes on: within the budget, and whatever happens to a range
+ * whose bytes are just being written, nobody sees any others. */
+#define _GNU_SOURCE
+#include "tests/unit/support/engine_fixture.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "skeleton/core/write_behind.h"
+
+#define WEIGHTS 32
+#define WEIGHT_BYTES ((size_t)512 << 10)
+#define BUDGET (8 * MIB)
+
+static struct swn_engine *const e = &swn_engine_one;
+static struct tensor weights[WEIGHTS];
+static struct swn_io table;
+static _Atomic int write_ms, write_err, writes_begun;
+
+static ssize_t slow_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t off)
+{
+    atomic_fetch_add(&writes_begun, 1);
+    usleep((useconds_t)atomic_load(&write_ms) * 1000);
+    int err = atomic_load(&write_err);
+    return err ? err : swn_io_sys.pwrite(ctx, fd, buf, len, off);
+}
+
+static void begin(int ms)
+{
+    table = swn_io_sys;
+    table.pwrite = slow_pwrite;
+    atomic_store(&write_ms, ms);
+    CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, &table) == 0);
+}
+
+/* As a model is built: an allocation, an initialiser, and so on. */
+static void make(unsigned from, unsigned to)
+{
+    for (unsigned i = from; i < to; i++) {
+        struct tensor *t = &weights[i];
+        struct swn_op op;
+        enum swn_use use = SWN_USE_WRITE;
+        CHECK(tensor_make(t, WEIGHT_BYTES, i + 1));
+        op_open(&op, &t, &use, 1);
+        op_close(&op);
+    }
+}
+
+static void all_right(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        if (weights[i].own)
+            CHECK(tensor_right(&weights[i], weights[i].own));
+}
+
+static void drain(void)
+{
+    pthread_mutex_lock(&e->lock);
+    swn_behind_drain(e);
+    CHECK(swn_behind_bytes(e) == 0);
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
+        int state = atomic_load(&r->state);
+        CHECK(!r->departure && (state == SWN_HOME || state == SWN_STREAMED));
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* A weight that has begun to leave and has not left: writes take their time. */
+static struct tensor *departing(void)
+{
+    struct tensor *found = NULL;
+    pthread_mutex_lock(&e->lock);
+    for (unsigned i = 0; i < WEIGHTS && !found; i++) {
+        struct swn_range *r = weights[i].own ? swn_arena_find(e->arena, weights[i].own) : NULL;
+        found = r && r->departure ? &weights[i] : NULL;
+    }
+    pthread_mutex_unlock(&e->lock);
+    CHECK(found);
+    return found;
+}
+
+static int state_of(const struct tensor *t)
+{
+    return atomic_load(&swn_arena_find(e->arena, t->own)->state);
+}
+
+static void free_all(void)
+{
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        if (weights[i].own)
+            tensor_free(&weights[i]);
+    drain();
+    engine_is_empty();
+}
+
+static void within_the_budget(void *arg)
+{
+    (void)arg;
+    begin(2);
+    make(0, WEIGHTS);
+    CHECK(e->behind);
+    CHECK(e->peak_resident <= BUDGET && !e->over_budget_peak);
+    all_right();
+    drain();
+    all_right();
+    for (unsigned i = 0; i < 4 * WEIGHTS; i++)
+        op_read(&weights[i % WEIGHTS]);
+    CHECK(e->visits > 0);
+    /* Weights are being read: what is home stays there until its room is needed. */
+    struct tensor more;
+    CHECK(tensor_make(&more, WEIGHT_BYTES, 99));
+    CHECK(swn_behind_bytes(e) == 0);
+    tensor_free(&more);
+    free_all();
+}
+
+static void stored_into(void *arg)
+{
+    (void)arg;
+    begin(50);
+    make(0, WEIGHTS);
+    struct tensor *t = departing();
+    tensor_stamp(t, t->own, 1000);
+    drain();
+    CHECK(state_of(t) == SWN_HOME);
+    all_right();
+    free_all();
+}
+
+static void wanted_again(void *arg)
+{
+    (void)arg;
+    begin(50);
+    make(0, WEIGHTS);
+    struct tensor *t = departing();
+    op_read(t);
+    CHECK(state_of(t) == SWN_HOME);
+
+    t = departing();
+    struct swn_op op;
+    enum swn_use use = SWN_USE_WRITE;
+    op_open(&op, &t, &use, 1);
+    CHECK(state_of(t) == SWN_HOME);
+    tensor_stamp(t, t->own, 1001);
+    op_close(&op);
+
+    /* A system call that stores: it would get EFAULT where a program's store only waits. */
+    t = departing();
+    int ends[2];
+    CHECK(pipe(ends) == 0 && write(ends[1], "12345678", 8) == 8);
+    uint64_t first = *(uint64_t *)t->own;
+    swn_engine_pin((void *)t->own, 8);
+    CHECK(read(ends[0], (void *)t->own, 8) == 8);
+    swn_engine_unpin((void *)t->own, 8);
+    *(uint64_t *)t->own = first;
+
+    t = departing();
+    tensor_free(t);
+    CHECK(
+        tensor_make(t, WEIGHT_BYTES, 77)); /* perhaps at the same place, of which the old bytes are still being read */
+    drain();
+    all_right();
+    free_all();
+}
+
+/* Its address space, which was mapped from the file before, becomes ordinary memory while its bytes are being written.
+ */
+static void freed_under_way(void *arg)
+{
+    (void)arg;
+    begin(1);
+    make(0, WEIGHTS);
+    drain();
+    struct tensor *t = weights;
+    while (state_of(t) != SWN_STREAMED)
+        t++;
+    struct swn_op op;
+    enum swn_use use = SWN_USE_WRITE;
+    op_open(&op, &t, &use, 1);
+    op_close(&op);
+    CHECK(state_of(t) == SWN_HOME);
+    drain();
+
+    atomic_store(&write_ms, 200);
+    int begun = atomic_load(&writes_begun);
+    pthread_mutex_lock(&e->lock);
+    struct swn_range *r = swn_arena_find(e->arena, t->own);
+    CHECK(r->foreign_map && swn_behind_start(e, r) == 0);
+    pthread_mutex_unlock(&e->lock);
+    while (atomic_load(&writes_begun) == begun)
+        usleep(1000);
+    tensor_free(t);
+    CHECK(tensor_make(t, WEIGHT_BYTES, 88));
+    atomic_store(&write_ms, 1);
+    drain();
+    all_right();
+    free_all();
+}
+
+/* What nobody has begun to write when it is recalled is not written. */
+static void recalled_unwritten(void *arg)
+{
+    (void)arg;
+    begin(50);
+    make(0, WEIGHTS);
+    uint64_t expected = 0;
+    pthread_mutex_lock(&e->lock);
+    swn_behind_reap(e);
+    uint64_t before = e->spill->written_bytes;
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
+        expected += r->departure ? WEIGHT_BYTES : 0;
+        swn_behind_recall(e, r);
+    }
+    CHECK(swn_behind_bytes(e) == 0 && expected > 2 * WEIGHT_BYTES);
+    swn_behind_drain(e);
+    CHECK(e->spill->written_bytes - before <= 2 * WEIGHT_BYTES); /* one under way, or just done */
+    pthread_mutex_unlock(&e->lock);
+    all_right();
+    free_all();
+}
+
+static void disk_full(void *arg)
+{
+    begin(2);
+    make(0, WEIGHTS / 2 + 4);
+    atomic_store(&write_err, *(int *)arg);
+    make(WEIGHTS / 2 + 4, WEIGHTS);
+    drain();
+    CHECK(e->over_budget_peak && e->said_full);
+    all_right();
+    atomic_store(&write_err, 0);
+    free_all();
+}
+
+static void forked(void *arg)
+{
+    (void)arg;
+    begin(20);
+    make(0, WEIGHTS);
+    departing();
+    swn_engine_prefork();
+    pid_t pid = fork();
+    if (!pid) {
+        swn_engine_postfork_child();
+        all_right();
+        for (unsigned i = 0; i < WEIGHTS; i++)
+            tensor_stamp(&weights[i], weights[i].own, i + 500);
+#ifndef __SANITIZE_THREAD__ /* which does not let a child start threads */
+        struct tensor more;
+        CHECK(tensor_make(&more, WEIGHT_BYTES, 99));
+        all_right();
+#endif
+        _exit(0);
+    }
+    swn_engine_postfork_parent();
+    int status;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    all_right();
+    drain();
+    all_right();
+}
+
+/* The disk space of what is gone comes back, a little later. */
+static void space_comes_back(void *arg)
+{
+    (void)arg;
+    begin(0);
+    make(0, WEIGHTS);
+    drain();
+    struct stat st;
+    CHECK(fstat(e->spill->fetch.fd, &st) == 0 && (size_t)st.st_blocks * 512 >= WEIGHTS / 2 * WEIGHT_BYTES);
+    free_all();
+    for (int tries = 0; tries < 500; tries++) {
+        CHECK(fstat(e->spill->fetch.fd, &st) == 0);
+        if (!st.st_blocks)
+            return;
+        usleep(20000);
+    }
+    CHECK(!"holes are punched");
+}
+
+#define ALONE(name, argument)                                                                                          \
+    static void name##_alone(void **state)                                                                             \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        assert_int_equal(run_alone(name, argument, 120), 0);                                                           \
+    }
+
+static int no_room = -ENOSPC, broken = -EIO;
+static void disk_broken(void *arg)
+{
+    disk_full(arg);
+}
+
+ALONE(within_the_budget, NULL)
+ALONE(stored_into, NULL)
+ALONE(wanted_again, NULL)
+ALONE(freed_under_way, NULL)
+ALONE(recalled_unwritten, NULL)
+ALONE(disk_full, &no_room)
+ALONE(disk_broken, &broken)
+ALONE(forked, NULL)
+ALONE(space_comes_back, NULL)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(within_the_budget_alone),  cmocka_unit_test(stored_into_alone),
+        cmocka_unit_test(wanted_again_alone),       cmocka_unit_test(freed_under_way_alone),
+        cmocka_unit_test(recalled_unwritten_alone), cmocka_unit_test(disk_full_alone),
+        cmocka_unit_test(disk_broken_alone),        cmocka_unit_test(forked_alone),
+        cmocka_unit_test(space_comes_back_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

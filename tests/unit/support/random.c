@@ -1,0 +1,24 @@
+#include "tests/unit/support/random.h"
+
+uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    return *state ^= *state << 17;
+}
+
+uint64_t rnd(void)
+{
+    static uint64_t state = 88172645463325252ULL;
+    return next_random(&state);
+}
+
+uint64_t rnd_below(uint64_t below)
+{
+    return (rnd() >> 11) % below;
+}
+
+double uniform(double lo, double hi)
+{
+    return lo + (hi - lo) * (double)(rnd() >> 11) / 9007199254740992.0;
+}

@@ -1,0 +1,39 @@
+/* tools/ctl/ctl.h - what the files of swapnetctl share. */
+#ifndef SWN_TOOLS_CTL_CTL_H
+#define SWN_TOOLS_CTL_CTL_H
+
+#include "tools/cli.h"
+
+/* Beyond those of tools/cli.h. */
+enum ctl_exit {
+    /* `run` stands in for the command it starts, as env and timeout do, and keeps out of the way of its exit codes. */
+    CTL_RUN_FAILED = 125,
+    CTL_RUN_NOT_EXECUTABLE = 126,
+    CTL_RUN_NOT_FOUND = 127,
+};
+
+int ctl_run(int argc, char **argv);
+int ctl_status(int argc, char **argv);
+int ctl_top(int argc, char **argv);
+int ctl_set(int argc, char **argv);
+int ctl_total(int argc, char **argv);
+int ctl_drain(int argc, char **argv);
+int ctl_plan(int argc, char **argv);
+int ctl_profile(int argc, char **argv);
+int ctl_verify(int argc, char **argv);
+int ctl_cache(int argc, char **argv);
+
+/* The exit status of the command under `swapnetctl run`, 128 + N if signal N ended it; or -errno. The terminal's keys
+ * are for the program, the other signals that end programs are passed on to it. `prepare` is called in the new process
+ * first, to change its environment; NULL: nothing to do. */
+int ctl_run_child(char **command, int count, void (*prepare)(void));
+/* The signal that reached us during the last ctl_run_child; 0: none. */
+int ctl_run_interrupted(void);
+/* One is named, or answers, or was killed and will be back: it gives the budget. */
+int ctl_has_daemon(void);
+/* A budget in percent becomes bytes, by the model profile `path`; NULL: none was named. 0; -errno: said why. */
+int ctl_share_resolve(const char *path);
+/* Says what is wrong with the settings that `run` would be given, as it does. 0 or -errno. */
+int ctl_run_check(void);
+
+#endif

@@ -1,0 +1,15 @@
+/* tools/ctl/output.h - what swapnetctl writes for programs. */
+#ifndef SWN_TOOLS_CTL_OUTPUT_H
+#define SWN_TOOLS_CTL_OUTPUT_H
+
+#include <jansson.h>
+
+/* One document; nothing when it is NULL. */
+void ctl_print_json(const json_t *root);
+/* A line of the keys, and one of its values for each object in `rows`: nothing for null or what it lacks, spaces
+ * between the elements of an array. */
+void ctl_print_csv(const char *const *keys, size_t count, const json_t *rows);
+/* The same with one row. */
+void ctl_print_csv_row(const char *const *keys, size_t count, json_t *row);
+
+#endif

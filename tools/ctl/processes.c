@@ -1,0 +1,285 @@
+/* tools/ctl/processes.c - the processes that run under swapnet, as they tell it themselves through their own sockets,
+ * and as the daemon tells it, if there is one. It removes nothing: a socket nobody listens to is its process's to take
+ * over.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/ctl/ctl.h"
+#include "tools/ctl/output.h"
+#include "tools/ctl/processes.h"
+#include "scheduler/protocol/control.h"
+#include "base/size.h"
+#include "base/errmsg.h"
+
+/* The fields of a process: in this order in JSON and CSV; those with a title make the table. */
+enum kind { TEXT, COUNT, BYTES, NANOSECONDS, URGENCY };
+
+static const struct column {
+    const char *key;
+    enum kind kind;
+    const char *title;
+    int width;
+} columns[] = {
+    {"pid", COUNT, "PID", 7},
+    {"name", TEXT, "NAME", -16},
+    {"budget_bytes", BYTES, "BUDGET", 12},
+    {"demand_bytes", BYTES, "DEMAND", 12},
+    {"resident_bytes", BYTES, "RESIDENT", 12},
+    {"peak_resident_bytes", BYTES, "PEAK", 12},
+    {"urgency", URGENCY, NULL, 0},
+    {"state", TEXT, "STATE", -8},
+    {"streamed_bytes", BYTES, "STREAMED", 14},
+    {"swap_ins", COUNT, NULL, 0},
+    {"stall_ns", NANOSECONDS, "WAITED", 10},
+    {"fetch_path", TEXT, "FETCH", -1},
+    {"torch_version", TEXT, NULL, 0},
+    {"unified", TEXT, NULL, 0},
+    {"device_budget_bytes", BYTES, NULL, 0},
+    {"device_resident_bytes", BYTES, NULL, 0},
+    {"device_kept_bytes", BYTES, NULL, 0},
+};
+#define COLUMNS (sizeof(columns) / sizeof(columns[0]))
+
+/* ---- collecting ---- */
+
+/* The fields of `answer` that we show, as one entry of "processes"; NULL when it is no statistics document. */
+static json_t *entry(json_t *answer)
+{
+    if (!json_is_integer(json_object_get(answer, "pid")))
+        return NULL;
+    json_t *e = json_object();
+    for (size_t i = 0; i < COLUMNS && e; i++) {
+        json_t *value = json_object_get(answer, columns[i].key);
+        int good = columns[i].kind == TEXT      ? json_is_string(value)
+                   : columns[i].kind == URGENCY ? json_is_number(value)
+                                                : json_is_integer(value);
+        if (columns[i].kind == URGENCY)
+            value = json_real(good ? json_number_value(value) : 1.0);
+        else
+            value = good ? json_incref(value) : json_null();
+        json_object_set_new(e, columns[i].key, value);
+    }
+    return e;
+}
+
+/* One that ends while it is asked hangs up. Asked again, it is not there; or it is, and hung up for another reason. */
+static int query(const char *path, char **text)
+{
+    int rc = swn_control_query(path, "status", text);
+    return rc == -ECONNRESET || rc == -EPIPE || rc == -EPROTO ? swn_control_query(path, "status", text) : rc;
+}
+
+static void ask(json_t *processes, const char *path, const char *pid)
+{
+    char *text = NULL;
+    int rc = query(path, &text);
+    if (rc == -ECONNREFUSED || rc == -ENOENT)
+        return; /* its process is gone */
+    json_t *answer = rc == 0 ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *e = json_integer_value(json_object_get(answer, "schema")) == 1 ? entry(answer) : NULL;
+    if (e)
+        json_array_append_new(processes, e);
+    else if (rc)
+        swn_cli_error("process %s does not answer: %s", pid, strerror(-rc));
+    else
+        swn_cli_error("process %s gives an answer this swapnetctl does not understand", pid);
+    json_decref(answer);
+    free(text);
+}
+
+/* 1 when no process was named or this one was. */
+static int wanted(const struct ctl_filter *r, const char *pid)
+{
+    int hit = r->pid_count == 0;
+    for (int i = 0; i < r->pid_count; i++)
+        hit |= strcmp(r->pids[i], pid) == 0;
+    return hit;
+}
+
+int ctl_is_pid(const char *text)
+{
+    return *text >= '1' && *text <= '9' && strspn(text, "0123456789") == strlen(text);
+}
+
+static void scan(const struct ctl_filter *r, json_t *processes, const char *directory)
+{
+    DIR *d = opendir(directory);
+    if (!d)
+        return;
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        char path[PATH_MAX], pid[16];
+        const char *dot = strstr(e->d_name, ".sock");
+        size_t len = dot ? (size_t)(dot - e->d_name) : 0;
+        if (!dot || dot[5] || len >= sizeof(pid))
+            continue;
+        memcpy(pid, e->d_name, len);
+        pid[len] = '\0';
+        int n = snprintf(path, sizeof(path), "%s/%s", directory, e->d_name);
+        if (ctl_is_pid(pid) && wanted(r, pid) && n > 0 && (size_t)n < sizeof(path))
+            ask(processes, path, pid);
+    }
+    closedir(d);
+}
+
+static json_int_t pid_of(const json_t *process)
+{
+    return json_integer_value(json_object_get(process, "pid"));
+}
+
+static int by_pid(const void *a, const void *b)
+{
+    json_int_t x = pid_of(*(json_t *const *)a), y = pid_of(*(json_t *const *)b);
+    return (x > y) - (x < y);
+}
+
+/* readdir's order means nothing to people. */
+static json_t *sorted(json_t *processes)
+{
+    size_t n = json_array_size(processes);
+    json_t **all = calloc(n + 1, sizeof(json_t *)), *out = json_array();
+    for (size_t i = 0; all && i < n; i++)
+        all[i] = json_array_get(processes, i);
+    if (all)
+        qsort(all, n, sizeof(json_t *), by_pid);
+    for (size_t i = 0; all && i < n; i++)
+        json_array_append(out, all[i]);
+    free(all);
+    json_decref(processes);
+    return out;
+}
+
+static json_t *find(json_t *processes, json_int_t pid)
+{
+    size_t i;
+    json_t *process;
+    json_array_foreach(processes, i, process) if (pid_of(process) == pid) return process;
+    return NULL;
+}
+
+/* What the daemon knows counts, where it is about leases; those that cannot be asked are shown as it sees them. */
+static void merge(const struct ctl_filter *r, json_t *processes, json_t *theirs)
+{
+    static const char *const rules[] = {"budget_bytes", "urgency", "state"};
+    size_t i;
+    json_t *known;
+    json_array_foreach(theirs, i, known)
+    {
+        char pid[24];
+        snprintf(pid, sizeof pid, "%" JSON_INTEGER_FORMAT, pid_of(known));
+        json_t *e = find(processes, pid_of(known)), *fresh = e || !wanted(r, pid) ? NULL : entry(known);
+        const char *own = json_string_value(json_object_get(e, "state"));
+        for (size_t k = 0; e && k < sizeof rules / sizeof *rules; k++)
+            if (strcmp(rules[k], "state") || (own && !strcmp(own, "running")))
+                json_object_set(e, rules[k], json_object_get(known, rules[k]));
+        if (fresh)
+            json_array_append_new(processes, fresh);
+    }
+}
+
+json_t *ctl_collect(const struct ctl_filter *r)
+{
+    json_t *processes = json_array(), *daemon = NULL;
+    char directory[PATH_MAX];
+    for (unsigned i = 0;; i++) {
+        int rc = swn_control_directory(i, directory, sizeof(directory));
+        if (rc == -ENOENT)
+            break;
+        if (rc == 0)
+            scan(r, processes, directory);
+    }
+    int rc = ctl_ask_daemon("{\"op\":\"list\"}", &daemon);
+    if (rc && rc != -ENOENT)
+        swn_cli_error("swapnetd does not answer: %s", strerror(-rc));
+    json_t *root = json_pack("{s:i s:n}", "schema", 1, "total_bytes");
+    static const char *const shown[] = {"total_bytes", "leased_bytes", "policy", "follows_memory", "draining"};
+    for (size_t i = 0; daemon && i < sizeof shown / sizeof *shown; i++)
+        json_object_set(root, shown[i], json_object_get(daemon, shown[i]));
+    merge(r, processes, json_object_get(daemon, "processes"));
+    json_object_set_new(root, "processes", sorted(processes));
+    json_decref(daemon);
+    return root;
+}
+
+/* ---- printing ---- */
+
+/* One cell as text; names are a stranger's, so no control character of theirs reaches the terminal. */
+static const char *cell(char *buf, size_t size, json_t *value, enum kind kind)
+{
+    char mib[32];
+    if (json_is_null(value))
+        snprintf(buf, size, "-");
+    else if (kind == TEXT)
+        snprintf(buf, size, "%s", json_string_value(value));
+    else if (kind == BYTES)
+        snprintf(buf, size, "%s", swn_format_mib(mib, (uint64_t)json_integer_value(value)));
+    else if (kind == NANOSECONDS)
+        snprintf(buf, size, "%.3f s", (double)json_integer_value(value) / 1e9);
+    else
+        snprintf(buf, size, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    swn_one_line(buf);
+    return buf;
+}
+
+static void print_daemon(const json_t *root)
+{
+    char a[32], b[32];
+    uint64_t total = (uint64_t)json_integer_value(json_object_get(root, "total_bytes"));
+    uint64_t leased = (uint64_t)json_integer_value(json_object_get(root, "leased_bytes"));
+    const char *policy = json_string_value(json_object_get(root, "policy"));
+    if (policy)
+        printf("swapnetd: %s of %s leased, policy %s%s\n", swn_format_mib(a, leased), swn_format_mib(b, total), policy,
+               json_is_true(json_object_get(root, "draining")) ? ", draining" : "");
+}
+
+/* Memory that the process was told not to take, and took. */
+static void print_kept(const json_t *process)
+{
+    char text[32];
+    uint64_t kept = (uint64_t)json_integer_value(json_object_get(process, "device_kept_bytes"));
+    if (kept)
+        printf("%7s beyond its budgets: %s of weights that a device keeps for good\n", "", swn_format_mib(text, kept));
+}
+
+static void print_table(const json_t *root)
+{
+    json_t *processes = json_object_get(root, "processes");
+    size_t i;
+    json_t *process;
+    char buf[256];
+    print_daemon(root);
+    for (size_t c = 0; c < COLUMNS; c++)
+        if (columns[c].title)
+            printf("%s%*s", c ? " " : "", columns[c].width, columns[c].title);
+    putchar('\n');
+    json_array_foreach(processes, i, process)
+    {
+        for (size_t c = 0; c < COLUMNS; c++)
+            if (columns[c].title)
+                printf("%s%*s", c ? " " : "", columns[c].width,
+                       cell(buf, sizeof(buf), json_object_get(process, columns[c].key), columns[c].kind));
+        putchar('\n');
+        print_kept(process);
+    }
+}
+
+static void print_csv(const json_t *root)
+{
+    const char *keys[COLUMNS];
+    for (size_t c = 0; c < COLUMNS; c++)
+        keys[c] = columns[c].key;
+    ctl_print_csv(keys, COLUMNS, json_object_get(root, "processes"));
+}
+
+void ctl_print(json_t *root, int format)
+{
+    static void (*const print[])(const json_t *) = {print_table, ctl_print_json, print_csv};
+    print[format](root);
+}

@@ -1,0 +1,63 @@
+/* tools/partition/partition_tool.h - what the files of swapnet-partition share. */
+#ifndef SWN_TOOLS_PARTITION_PARTITION_TOOL_H
+#define SWN_TOOLS_PARTITION_PARTITION_TOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/cli.h"
+#include "blocks/store/store.h"
+
+/* Beyond those of tools/cli.h. */
+enum part_exit {
+    PART_NO_ROOM = 4,   /* no space on the disk, or beyond the cap of the cache; the text says how much is needed */
+    PART_REFUSED = 5,   /* the input is malformed, or of a kind that is not read */
+    PART_MISMATCH = 6,  /* verify: bytes are not what they should be; build: the checkpoint changed meanwhile */
+    PART_TOO_SMALL = 7, /* plan: the budget is below the minimum, which the text states */
+};
+
+int part_inspect(int argc, char **argv);
+int part_build(int argc, char **argv);
+int part_plan(int argc, char **argv);
+int part_table(int argc, char **argv);
+int part_verify(int argc, char **argv);
+int part_extract(int argc, char **argv);
+
+/* The exit code for an -errno of the library. */
+int part_exit_code(int err);
+
+/* Opens a store, or drafts the one that a checkpoint would make. *kind receives a static name for what it is. An error
+ * has been said. 0 or -errno. */
+int part_open_model(struct swn_store **out, const char **kind, const char *path);
+
+/* Says on stderr which tensors of the checkpoint a store, or the one it would make, does not have, if any. */
+void part_say_skipped(const struct swn_store *s, const char *path);
+
+/* A name that a checkpoint chose, to stdout, which may be a terminal; filled up with spaces to `width`. */
+void part_print_name(const char *name, int width);
+
+/* Whether both paths lead to the same file; 0 too when one of them does not exist. */
+int part_same_file(const char *a, const char *b);
+
+/* From the first on, SIGINT, SIGTERM and SIGHUP are noted instead of obeyed; whether one came; and dying of it, once
+ * nothing is left behind. */
+void part_catch_signals(void);
+int part_stopped(void);
+void part_stop(void);
+
+/* A way through a file in pieces of whole blocks, past the page cache. */
+struct part_reader {
+    struct swn_io_file file; /* fd borrowed, direct_fd its own */
+    char *buf;
+};
+int part_reader_open(struct part_reader *r, int fd);
+void part_reader_close(struct part_reader *r);
+/* The next piece of [off, off + bytes): *piece points into the reader's memory. The number of bytes, or -errno;
+ * -ENODATA: the file ends before. */
+ssize_t part_read(struct part_reader *r, uint64_t off, uint64_t bytes, const char **piece);
+/* 0, -EILSEQ or another -errno: whether the extent's bytes have their checksum. */
+int part_check_extent(const struct swn_store *s, const struct swn_store_extent *e);
+/* The name of a tensor of that extent, for messages. */
+const char *part_extent_name(const struct swn_store *s, const struct swn_store_extent *e);
+
+#endif
