@@ -157,8 +157,8 @@ static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct
     if (e->goal_bytes == e->config.budget_bytes)
         e->promised_bytes = e->goal_bytes;
     e->goal_bytes = bytes;
-    SWN_EACH_SUBSYSTEM(s, budget_changed)
-    s->budget_changed(e);
+    SWN_EACH_SUBSYSTEM (s, budget_changed)
+        s->budget_changed(e);
     e->goal_since_ns = e->in_flight_ns = begin;
     e->goal_seq = e->seq;
     if (grows || !e->config.enforce)

@@ -160,10 +160,10 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         swn_say("cannot write the trace file %s: %s; going on without", e->config.trace_path, strerror(-err));
         e->trace = NULL;
     }
-    SWN_EACH_SUBSYSTEM(s, start)
-    s->start(e);
-    SWN_EACH_SUBSYSTEM(s, budget_changed)
-    s->budget_changed(e);
+    SWN_EACH_SUBSYSTEM (s, start)
+        s->start(e);
+    SWN_EACH_SUBSYSTEM (s, budget_changed)
+        s->budget_changed(e);
     atomic_store(&e->running, 1);
     return 0;
 }
@@ -190,8 +190,8 @@ void swn_engine_host(struct swn_host *out)
                              .op_end = swn_engine_op_end,
                              .afresh_begin = swn_afresh_begin,
                              .afresh_end = swn_afresh_end};
-    SWN_EACH_SUBSYSTEM(s, services)
-    s->services(e, out);
+    SWN_EACH_SUBSYSTEM (s, services)
+        s->services(e, out);
 }
 
 /* The hook costs every operator a little, so it is installed when the first range leaves, not before. */
@@ -213,8 +213,8 @@ void swn_engine_install_hook(void)
 
 void swn_engine_after_alloc(void)
 {
-    SWN_EACH_SUBSYSTEM(s, unlocked)
-    s->unlocked();
+    SWN_EACH_SUBSYSTEM (s, unlocked)
+        s->unlocked();
     swn_engine_install_hook();
 }
 
@@ -231,8 +231,8 @@ void swn_engine_exit(void)
         if (err)
             swn_say("cannot write the statistics file %s: %s", e->config.stats_path, strerror(-err));
     }
-    SWN_EACH_SUBSYSTEM(s, exit)
-    s->exit(e);
+    SWN_EACH_SUBSYSTEM (s, exit)
+        s->exit(e);
     pthread_mutex_lock(&e->lock);
     struct swn_trace *trace = e->trace;
     e->trace = NULL;

@@ -60,8 +60,8 @@ void swn_engine_postfork_child(void)
         return;
     swn_thread_fork_child();
     swn_engine_init_sync(e);
-    SWN_EACH_SUBSYSTEM(s, fork_child)
-    s->fork_child(e);
+    SWN_EACH_SUBSYSTEM (s, fork_child)
+        s->fork_child(e);
     swn_behind_fork_child(e);
     swn_populate_fork_child(&e->populate);
     swn_window_fork_child(e);

@@ -370,15 +370,15 @@ void swn_engine_op_begin(struct swn_op *op)
     struct swn_engine *e = &swn_engine_one;
     op->visits = 0;
     op->begin_ns = swn_now_ns();
-    SWN_EACH_SUBSYSTEM(s, unlocked)
-    s->unlocked();
-    SWN_EACH_SUBSYSTEM(s, op)
-    if (s->op->before)
-        s->op->before(op);
+    SWN_EACH_SUBSYSTEM (s, unlocked)
+        s->unlocked();
+    SWN_EACH_SUBSYSTEM (s, op)
+        if (s->op->before)
+            s->op->before(op);
     pthread_mutex_lock(&e->lock);
-    SWN_EACH_SUBSYSTEM(s, op)
-    if (s->op->make_way)
-        s->op->make_way(e, op);
+    SWN_EACH_SUBSYSTEM (s, op)
+        if (s->op->make_way)
+            s->op->make_way(e, op);
     struct swn_thread_state *t = swn_window_thread(e);
     swn_expected_read_cancel(e, 1);
     op->seq = ++e->seq;
@@ -392,9 +392,9 @@ void swn_engine_op_begin(struct swn_op *op)
         begin_counting(t, op->begin_ns);
     else
         op->n = 0; /* no memory for a cursor: everything at its own address */
-    SWN_EACH_SUBSYSTEM(s, op)
-    if (s->op->begin)
-        s->op->begin(e, op);
+    SWN_EACH_SUBSYSTEM (s, op)
+        if (s->op->begin)
+            s->op->begin(e, op);
     if (e->record && t)
         note_other(e, t, op->flops_before, op->small_before);
     for (int writes = 1; writes >= 0; writes--)

@@ -60,7 +60,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->torch_version = e->half ? e->half->version : "unknown";
     out->state = e->goal_bytes < e->config.budget_bytes ? "shrinking" : "running";
     out->name = e->config.name[0] ? e->config.name : program_invocation_short_name;
-    SWN_EACH_SUBSYSTEM(s, stats)
-    s->stats(e, out);
+    SWN_EACH_SUBSYSTEM (s, stats)
+        s->stats(e, out);
     pthread_mutex_unlock(&e->lock);
 }
