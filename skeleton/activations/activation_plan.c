@@ -14,7 +14,8 @@
 #include "base/size.h"
 #include "scheduler/planner/activation_layout.h"
 #include "skeleton/activations/activation_plan.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
 
 #define FIRST_SLOTS 256
 /* Laying out so many takes some 20 ms, once. */

@@ -18,7 +18,9 @@
 #include "base/thread.h"
 #include "skeleton/budget/budget.h"
 #include "skeleton/core/eviction.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 /* With nothing else to let go of, and no operator ending for so long, what they use goes too: it is read back, or, for
  * what is written, comes home over the limit. */

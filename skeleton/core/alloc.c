@@ -9,8 +9,12 @@
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/prefetch.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
 #include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/restore.h"
+#include "skeleton/core/thread_state.h"
 
 /* Of a tensor of n bytes at its planned place, or wherever there is one. */
 static size_t fresh_bytes(const struct swn_engine *e, const struct swn_place *place, size_t n, enum swn_term term)
@@ -151,17 +155,6 @@ int swn_engine_free(void *p)
     }
     pthread_mutex_unlock(&e->lock);
     return 1;
-}
-
-void swn_engine_count_small(long long bytes)
-{
-    atomic_fetch_add_explicit(&swn_engine_one.small_bytes, bytes, memory_order_relaxed);
-}
-
-int swn_engine_owns(uintptr_t addr)
-{
-    struct swn_engine *e = &swn_engine_one;
-    return swn_engine_running() && addr >= swn_arena_lo(e->arena) && addr < swn_arena_hi(e->arena);
 }
 
 static void pin(const void *p, size_t n, int by)

@@ -29,52 +29,10 @@
 #include "base/errmsg.h"
 #include "skeleton/core/fetch_setup.h"
 #include "skeleton/core/op_window.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
 
 #define ARENA_BYTES ((size_t)64 << 30)
-
-uintptr_t swn_guest_bounds[2];
-struct swn_engine swn_engine_one = {.lock = PTHREAD_MUTEX_INITIALIZER};
-const struct swn_io *swn_engine_io = &swn_io_sys;
-
-size_t swn_engine_resident(struct swn_engine *e)
-{
-    long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_bytes(e->pool) : 0) +
-           (small > 0 ? (size_t)small : 0) + swn_reclaim_bytes() - swn_expected_read_bytes(e);
-}
-
-void swn_engine_note_peak(struct swn_engine *e)
-{
-    size_t now = swn_engine_resident(e), other = swn_policy_other(e), held = swn_policy_other_held(e);
-    if (now > e->peak_resident)
-        e->peak_resident = now;
-    if (e->node_live && other > e->other_peak_ever)
-        e->other_peak_ever = other;
-    if (held > e->other_peak) {
-        e->other_peak = held;
-        /* The plan gave weights what activations turn out to need. */
-        if (e->planned && !e->settling && held > e->planned_other + e->planned_other / 16 + SWN_GRANULE)
-            e->plan_dirty = 1;
-    }
-}
-
-void swn_engine_init_sync(struct swn_engine *e)
-{
-    pthread_mutex_init(&e->lock, NULL);
-    swn_cond_init(&e->changed);
-}
-
-size_t swn_engine_mapped_bytes(void)
-{
-    char text[32] = "";
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    return n > 0 ? strtoull(text, NULL, 10) * SWN_PAGE : 0;
-}
 
 static size_t arena_bytes(void)
 {
@@ -166,11 +124,6 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         s->budget_changed(e);
     atomic_store(&e->running, 1);
     return 0;
-}
-
-int swn_engine_running(void)
-{
-    return atomic_load_explicit(&swn_engine_one.running, memory_order_acquire);
 }
 
 void swn_engine_set_half(const struct swn_half *half)

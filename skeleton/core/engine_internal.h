@@ -248,12 +248,8 @@ static inline size_t swn_weight_bytes(const struct swn_range *r)
     return swn_round_up(r->len, SWN_PAGE);
 }
 
-/* skeleton/core/engine.c */
-size_t swn_engine_resident(struct swn_engine *e);
 /* The lock, and what is waited for under it, as if never used. */
 void swn_engine_init_sync(struct swn_engine *e);
-size_t swn_engine_mapped_bytes(void); /* the process's address space in use; 0: /proc does not tell */
-void swn_engine_note_peak(struct swn_engine *e);
 /* The end of a tensor that is no weight any more. */
 void swn_engine_drop(struct swn_engine *e, struct swn_range *r);
 /* Ends the program: a weight's bytes are not what was stored. */

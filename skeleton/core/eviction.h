@@ -17,9 +17,6 @@ void swn_policy_note_shortage(struct swn_engine *e, size_t other);
 /* Whether `bytes` more fit once pages that nobody uses have gone. */
 int swn_policy_fits_free(struct swn_engine *e, size_t bytes);
 int swn_policy_give(struct swn_engine *e, int desperate);
-size_t swn_policy_first_window(struct swn_engine *e);
-/* So many bytes of frames are for what comes and goes: whole ones, at least one. */
-void swn_policy_resize_window(struct swn_engine *e, size_t bytes);
 /* What it has beyond that goes as soon as nobody uses it. */
 void swn_policy_window(struct swn_engine *e);
 void swn_policy_lend_room(struct swn_engine *e, size_t bytes);

@@ -7,6 +7,7 @@
 
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/core/eviction.h"
+#include "skeleton/core/accounting.h"
 
 void swn_expected_read_set(struct swn_engine *e, swn_expected_read_match *match, const void *source, size_t after)
 {
@@ -28,12 +29,6 @@ void swn_expected_read_allocated(struct swn_engine *e, struct swn_range *r, size
     e->expected.range = r;
     e->expected.id = r->id;
     e->expected.bytes = fresh;
-}
-
-size_t swn_expected_read_bytes(const struct swn_engine *e)
-{
-    struct swn_range *r = e->expected.range;
-    return r && r->id == e->expected.id && atomic_load(&r->state) == SWN_HOME ? e->expected.bytes : 0;
 }
 
 void swn_expected_read_freed(struct swn_engine *e, const struct swn_range *r)

@@ -11,7 +11,8 @@
 #include "skeleton/core/subsystem.h"
 #include "skeleton/core/write_behind.h"
 #include "skeleton/core/op_window.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/residency_steps.h"
 
 /* --- fork --- */
 

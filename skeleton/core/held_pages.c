@@ -6,8 +6,10 @@
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/core/write_behind.h"
 #include "skeleton/core/eviction.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
 #include "skeleton/core/weights.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/restore.h"
 
 int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
                   int (*what)(struct swn_engine *, struct swn_range *))
@@ -70,12 +72,6 @@ int swn_held_concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
            ((lo < swn_arena_hi(e->arena) && hi > swn_arena_lo(e->arena)) ||
             (lo < __atomic_load_n(&swn_guest_bounds[1], __ATOMIC_ACQUIRE) &&
              hi > __atomic_load_n(&swn_guest_bounds[0], __ATOMIC_ACQUIRE) && swn_arena_guest_in(e->arena, lo, hi)));
-}
-
-int swn_held_keeps(struct swn_range *r)
-{
-    r->orphaned = r->registered > r->held;
-    return r->orphaned;
 }
 
 void swn_held_fork_child(struct swn_engine *e)

@@ -11,8 +11,9 @@
 
 #include <stdint.h>
 
+#include "blocks/memory/arena.h"
+
 struct swn_engine;
-struct swn_range;
 
 /* Whether [lo, hi) has a byte that may be a tensor's of ours. */
 int swn_held_concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi);
@@ -27,7 +28,11 @@ int swn_held_bring_home(struct swn_engine *e, struct swn_range *r);
 /* Undoes one hold. 0. */
 int swn_held_release(struct swn_engine *e, struct swn_range *r);
 /* A tensor is freed. 1: not yet, something of it is held. */
-int swn_held_keeps(struct swn_range *r);
+static inline int swn_held_keeps(struct swn_range *r)
+{
+    r->orphaned = r->registered > r->held;
+    return r->orphaned;
+}
 void swn_held_fork_child(struct swn_engine *e);
 
 #endif

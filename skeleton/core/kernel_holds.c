@@ -7,6 +7,7 @@
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/core/expected_read.h"
 #include "skeleton/core/held_pages.h"
+#include "skeleton/core/accounting.h"
 
 static _Atomic int said;
 

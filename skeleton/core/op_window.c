@@ -17,68 +17,17 @@
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/replan.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
 #include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/restore.h"
+#include "skeleton/core/thread_state.h"
 
 /* Longer than what Python and PyTorch do between two operators. */
 #define IDLE_LEAST_NS (uint64_t)2000000
 /* Frames that are mapped together. */
 #define MAPPED_TOGETHER 8
-
-static __thread struct swn_thread_state *self_state;
-
-struct swn_thread_state *swn_window_self(void)
-{
-    return self_state;
-}
-
-struct swn_thread_state *swn_window_thread(struct swn_engine *e)
-{
-    struct swn_thread_state *t = self_state;
-    if (t)
-        return t;
-    /* States of threads that ended are taken over: a program that starts a thread per inference needs no more than it
-     * ever had at once. The cursor stays where it was: the step from the last weight of one inference to the first of
-     * the next closes the cycle, without which there is no plan. A wrong successor costs one wrong guess. */
-    for (t = e->threads; t; t = t->next)
-        if (!t->listed)
-            break;
-    if (!t) {
-        if (!(t = calloc(1, sizeof *t)))
-            return NULL;
-        t->index = e->thread_count++;
-        t->next = e->threads;
-        e->threads = t;
-    }
-    t->listed = 1;
-    t->last_node = 0;
-    t->next_plan_try = 0;
-    self_state = t;
-    return t;
-}
-
-void swn_window_lost(struct swn_thread_state *t)
-{
-    t->last_node = 0;
-    t->cursor.before = t->cursor.at = 0;
-    t->left_ns = 0;
-}
-
-void swn_window_thread_exit(void)
-{
-    struct swn_engine *e = &swn_engine_one;
-    if (!self_state)
-        return;
-    pthread_mutex_lock(&e->lock);
-    self_state->listed = 0;
-    self_state->last_visit = 0;
-    e->tiling->rows_forget(self_state);
-    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        if (f->owner == self_state)
-            f->wanted = 0;
-    pthread_mutex_unlock(&e->lock);
-    self_state = NULL;
-}
 
 void swn_window_hold(struct swn_engine *e, struct swn_arg *arg, size_t from, size_t upto)
 {
@@ -450,7 +399,7 @@ void swn_engine_op_end(struct swn_op *op)
         if (op->next_open)
             op->next_open->prev_open = op->prev_open;
     }
-    struct swn_thread_state *t = self_state;
+    struct swn_thread_state *t = swn_window_self();
     if (t)
         end_counting(t, now);
     for (unsigned i = 0; i < op->n; i++) {
@@ -490,5 +439,5 @@ void swn_window_fork_child(struct swn_engine *e)
     }
     e->open_ops = NULL;
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
-        t->listed = t == self_state, t->slicing = 0, t->open = 0; /* its operator never ends here */
+        t->listed = t == swn_window_self(), t->slicing = 0, t->open = 0; /* its operator never ends here */
 }

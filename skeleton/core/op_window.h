@@ -10,13 +10,6 @@
 void swn_engine_op_begin(struct swn_op *op);
 void swn_engine_op_end(struct swn_op *op);
 void swn_window_fork_child(struct swn_engine *e);
-void swn_window_thread_exit(void);
-/* This thread's, or NULL: it has run no operator yet. */
-struct swn_thread_state *swn_window_self(void);
-/* The next weight that it reads does not follow the one that it was seen reading last. */
-void swn_window_lost(struct swn_thread_state *t);
-/* The same, made if need be; NULL without memory for it. */
-struct swn_thread_state *swn_window_thread(struct swn_engine *e);
 /* The chunks in which bytes [from, upto) of arg's range lie are held for the operator, and no others any more. */
 void swn_window_hold(struct swn_engine *e, struct swn_arg *arg, size_t from, size_t upto);
 void swn_window_release(struct swn_engine *e, struct swn_arg *arg);

@@ -12,8 +12,10 @@
 #include "base/thread.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/prefetch.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
 #include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 /* A cursor that has not moved for so many visits has no claim on the window. */
 #define IDLE_VISITS 4096
@@ -24,54 +26,6 @@
 #define EVICTED_TOGETHER 4
 
 unsigned swn_swapin_wait_ms = 30000;
-
-/* --- frames --- */
-
-/* Whether it has bytes of any range still. */
-static int is_alive(const struct swn_frame *f)
-{
-    for (unsigned i = 0; i < f->n; i++)
-        if (f->parts[i].range)
-            return 1;
-    return 0;
-}
-
-/* Frames of neighbouring chunks. */
-static void evict(struct swn_engine *e, struct swn_frame **frames, unsigned n)
-{
-    uint64_t begin = e->record ? swn_now_ns() : 0;
-    struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
-    struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
-    for (unsigned i = 0; i < n; i++)
-        frames[i]->pending++; /* so that swn_swapin_reap leaves them to us */
-    /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
-     * address must not keep naming a frame that gets other bytes. */
-    while ((r = swn_residency_unpublish(&e->res, frames, n)))
-        swn_policy_home(e, r, 0);
-    for (unsigned i = 0; i < n; i++)
-        swn_pool_put(e->pool, frames[i]);
-    if (node)
-        e->observer->released(e, node, (double)(swn_now_ns() - begin));
-}
-
-void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f)
-{
-    evict(e, &f, 1);
-}
-
-void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks)
-{
-    for (uint64_t c = chunks->first; e->pool && c < chunks->end; c++) {
-        struct swn_frame *f = swn_pool_chunk(e->pool, c)->frame;
-        if (f && !f->pending && !is_alive(f))
-            swn_pool_put(e->pool, f);
-    }
-}
-
-int swn_swapin_may_go(const struct swn_engine *e, const struct swn_frame *f)
-{
-    return !f->pending && !swn_pool_chunk(e->pool, f->chunk)->users;
-}
 
 /* The frame of the window that may go for another one and was used longest ago; or NULL. What was read ahead has to go
  * only where nothing else can. */
@@ -97,7 +51,7 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
     while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->kept && !f->wanted &&
            swn_swapin_may_go(e, f))
         run[n++] = f;
-    evict(e, run, n);
+    swn_frames_evict(e, run, n);
 }
 
 /* --- reads --- */
@@ -160,7 +114,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     }
     if (err && p->range)
         read_failed(e, p, err);
-    if (!--f->pending && !is_alive(f))
+    if (!--f->pending && !swn_frame_is_alive(f))
         swn_pool_put(e->pool, f);
     swn_awake_tell(&e->awake);
     pthread_cond_broadcast(&e->changed);
@@ -297,31 +251,6 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     if (fresh)
         swn_engine_note_peak(e);
     return f;
-}
-
-/* --- what an operator waits for --- */
-
-int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
-{
-    for (unsigned i = 0; f->pending && i < f->n; i++) {
-        struct swn_part *p = &f->parts[i];
-        if (p->there || !p->range || swn_fetch_cancel(e->fetch, &p->job))
-            continue;
-        p->file->refs--;
-        p->range = NULL; /* fetch_done will not come for it */
-        f->pending--;
-    }
-    return !f->pending;
-}
-
-int swn_swapin_cancel_one(struct swn_engine *e)
-{
-    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users && swn_swapin_cancel(e, f)) {
-            swn_swapin_evict(e, f);
-            return 1;
-        }
-    return 0;
 }
 
 void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,

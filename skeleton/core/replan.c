@@ -7,8 +7,9 @@
 
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/core/replan.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
 #include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
 
 /* So much is not worth a look: of the disk's speed, and of the time of all operators. */
 #define OTHER_SPEED 1.1

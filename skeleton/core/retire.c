@@ -22,7 +22,9 @@
 #include "blocks/memory/reserve.h"
 #include "base/size.h"
 #include "skeleton/core/prefetch.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 /* Operators of other threads that hold frames are waited for; not for ever, as one may be what has called us. */
 #define PATIENCE_NS 5000000000u

@@ -5,7 +5,9 @@
 
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/core/subsystem.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 /* --- seeing it --- */
 

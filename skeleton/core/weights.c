@@ -3,8 +3,9 @@
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/core/reclaim.h"
 #include "skeleton/core/subsystem.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
 #include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
 
 struct swn_node *swn_node_of(struct swn_engine *e, uint32_t id)
 {

@@ -10,6 +10,7 @@
 #include "skeleton/core/held_pages.h"
 #include "skeleton/load/mapped_file.h"
 #include "skeleton/core/reentry.h"
+#include "skeleton/core/accounting.h"
 
 /* Of the program's. Guarded by the engine's lock, once the driver has it. */
 struct swn_registration {

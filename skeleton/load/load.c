@@ -18,7 +18,8 @@
 #include "base/size.h"
 #include "blocks/store/store.h"
 #include "base/file_io.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/residency_steps.h"
 
 /* Smaller files are read: there is nothing to gain. */
 #define FILE_LEAST ((uint64_t)1 << 20)

@@ -16,8 +16,11 @@
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/prefetch.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
 #include "skeleton/tiling/row_gather.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/thread_state.h"
 
 /* Read at a time, into memory of the thread's own: as much as it needed so far, in steps of this. */
 #define BATCH_MOST ((size_t)1 << 20)

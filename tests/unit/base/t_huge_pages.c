@@ -15,7 +15,9 @@
 #include "base/huge_pages.h"
 #include "tests/unit/support/smaps.h"
 #include "skeleton/core/eviction.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 #define HUGE_KIB ((long)(SWN_HUGE >> 10))
 

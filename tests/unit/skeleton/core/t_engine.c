@@ -4,7 +4,9 @@
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/prefetch.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 #include <errno.h>
 #include <pthread.h>

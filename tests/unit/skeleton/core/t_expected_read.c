@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "skeleton/load/load.h"
+#include "skeleton/core/accounting.h"
 
 #define WEIGHTS 12
 #define WEIGHT_BYTES MIB

@@ -5,7 +5,7 @@
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/budget/demand.h"
 #include "skeleton/core/replan.h"
-#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
