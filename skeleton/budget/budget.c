@@ -10,11 +10,15 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "skeleton/core/subsystem.h"
 #include "skeleton/budget/daemon_client.h"
 #include "skeleton/device/device.h"
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/load/load.h"
 #include "base/thread.h"
+#include "skeleton/budget/budget.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/residency_policy.h"
 
 /* With nothing else to let go of, and no operator ending for so long, what they use goes too: it is read back, or, for
  * what is written, comes home over the limit. */
@@ -148,12 +152,13 @@ static int leave_it_to_the_program(struct swn_engine *e, struct swn_budget_chang
 static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out)
 {
     uint64_t begin = swn_now_ns();
-    swn_load_expect_no_more(e, 1);
+    swn_expected_read_cancel(e, 1);
     int grows = bytes >= e->config.budget_bytes;
     if (e->goal_bytes == e->config.budget_bytes)
         e->promised_bytes = e->goal_bytes;
     e->goal_bytes = bytes;
-    swn_slice_set_least(e);
+    SWN_EACH_SUBSYSTEM(s, budget_changed)
+    s->budget_changed(e);
     e->goal_since_ns = e->in_flight_ns = begin;
     e->goal_seq = e->seq;
     if (grows || !e->config.enforce)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "skeleton/core/engine_internal.h"
+#include "skeleton/core/residency_policy.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define POINTS 12

@@ -4,9 +4,12 @@
 #include <errno.h>
 
 #include "skeleton/core/write_behind.h"
-#include "skeleton/device/pinned_cache.h"
 #include "skeleton/core/engine_internal.h"
+#include "skeleton/core/reclaim.h"
 #include "base/size.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/residency_policy.h"
 
 #define MIB ((size_t)1 << 20)
 #define FIRST_WINDOW_LEAST (2 * MIB)
@@ -240,14 +243,14 @@ int swn_policy_give(struct swn_engine *e, int desperate)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
-    if (before > e->goal_bytes && swn_devcopy_ask(e, before - e->goal_bytes))
+    if (before > e->goal_bytes && swn_reclaim_ask(e, before - e->goal_bytes))
         return -ENOMEM; /* not yet, but without a write, and before anything that operators use */
     if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
         e->dropped += piece.bytes;
         return 0;
     }
-    swn_rows_trim(e);
+    swn_reclaim_trim(e);
     take_back_room(e); /* before anything has to be written */
     if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > swn_policy_first_window(e))
         swn_policy_resize_window(e, swn_policy_first_window(e));
@@ -283,15 +286,15 @@ static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *sp
     if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
         trim_warm(e, bytes, 1);
     size_t soon = swn_engine_resident(e) + bytes + e->goal_bytes / SOON_PART;
-    if (swn_devcopy_bytes() && soon > e->config.budget_bytes)
-        swn_devcopy_ask(e, soon - e->config.budget_bytes);
+    if (soon > e->config.budget_bytes)
+        swn_reclaim_ask(e, soon - e->config.budget_bytes);
     int spills = swn_engine_resident(e) + bytes > e->config.budget_bytes && can_spill(e);
     e->pressed |= spills;
     write_behind(e, bytes, spare);
     int busy = 0;
     while (swn_engine_resident(e) + bytes > e->config.budget_bytes &&
            (trim_frames(e, swn_engine_resident(e) + bytes - e->config.budget_bytes) || take_back_room(e) ||
-            swn_rows_trim(e)))
+            swn_reclaim_trim(e)))
         trim_warm(e, bytes, 1);
     for (int last = 0; last <= desperate; last++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)

@@ -8,6 +8,8 @@
 #include "skeleton/core/engine_internal.h"
 #include "base/huge_pages.h"
 #include "skeleton/core/prefault.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/residency_policy.h"
 
 int swn_afresh_waits(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
 {

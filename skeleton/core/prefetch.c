@@ -6,13 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "skeleton/load/compressed_read.h"
 #include "skeleton/core/engine_internal.h"
-#include "skeleton/load/mapped_file.h"
 #include "base/huge_pages.h"
-#include "skeleton/load/load.h"
-#include "skeleton/observe/profile_record.h"
+#include "skeleton/core/subsystem.h"
 #include "base/thread.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/weights.h"
 
 /* A cursor that has not moved for so many visits has no claim on the window. */
 #define IDLE_VISITS 4096
@@ -50,7 +51,7 @@ static void evict(struct swn_engine *e, struct swn_frame **frames, unsigned n)
     for (unsigned i = 0; i < n; i++)
         swn_pool_put(e->pool, frames[i]);
     if (node)
-        swn_record_released(e->record, node, (double)(swn_now_ns() - begin));
+        e->observer->released(e, node, (double)(swn_now_ns() - begin));
 }
 
 void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f)
@@ -112,7 +113,7 @@ static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t n
     else
         swn_pace_skip(&e->disk, (double)now);
     if (e->record && p->range && swn_is_weight(p->range))
-        swn_record_read(e->record, &e->nodes[p->range->node], p->job.len, ns);
+        e->observer->read(e, &e->nodes[p->range->node], p->job.len, ns);
 }
 
 static void read_failed(struct swn_engine *e, struct swn_part *p, int err)
@@ -124,7 +125,8 @@ static void read_failed(struct swn_engine *e, struct swn_part *p, int err)
     p->range = NULL;
     if (!e->said_read++)
         swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", p->range_id,
-                (unsigned long long)p->job.off, p->job.len, swn_load_name(p->file, name, sizeof name), strerror(-err));
+                (unsigned long long)p->job.off, p->job.len, e->source->name(p->file, name, sizeof name),
+                strerror(-err));
 }
 
 static void fetch_done(struct swn_fetch_job *job, int err)
@@ -133,9 +135,9 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     struct swn_part *p = job->user;
     struct swn_frame *f = p->frame;
     uint64_t now = swn_now_ns();
-    if (err && swn_encoded_retry(e, p, err))
+    if (err && e->source->retry(e, p, err))
         return;
-    if (!err && !p->copy && swn_load_check(p, job->buf)) {
+    if (!err && !p->copy && e->source->check(p, job->buf)) {
         if (!p->repeated++ && !swn_fetch_submit(e->fetch, job, 1))
             return; /* a bit may have flipped on the way: once more */
         swn_engine_corrupt(p->file, p->range_id, job->off);
@@ -213,7 +215,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
                                         .group = p->range_id,
                                         .done = fetch_done,
                                         .user = p};
-        swn_encoded_prepare(p);
+        e->source->prepare(p);
         p->file->refs++;
         if (swn_fetch_submit(e->fetch, &p->job, urgent)) {
             p->file->refs--;
@@ -439,20 +441,13 @@ static int prefetch_one(struct swn_engine *e, struct ahead *a, const struct swn_
     return prefetch_bytes(e, a, r, 0, r->len);
 }
 
-/* What is likely to be read after r while nothing is learned yet: a store is in the order of execution, more or less,
- * and the layers of a mapped file are alike. */
-static struct swn_range *successor(struct swn_engine *e, const struct swn_range *r)
-{
-    return r->guest ? swn_guest_successor(e, r) : swn_load_successor(r);
-}
-
 /* Whether r was read when that was likely: right behind `before`, or soon, as not everything in a store is read as a
  * weight. What nothing is known of says nothing. */
 static int as_expected(struct swn_engine *e, const struct swn_range *before, const struct swn_range *r)
 {
-    const struct swn_range *first = successor(e, before), *next = first;
+    const struct swn_range *first = e->source->successor(e, before), *next = first;
     for (int step = 0; next && next != r && step < 3; step++)
-        next = successor(e, next);
+        next = e->source->successor(e, next);
     return next == r || !first;
 }
 
@@ -461,7 +456,7 @@ static int as_expected(struct swn_engine *e, const struct swn_range *before, con
 static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t before, uint32_t last)
 {
     struct swn_node *node = swn_node_of(e, last), *previous = before ? swn_node_of(e, before) : NULL;
-    struct swn_range *r = node ? node->range : NULL, *next = r ? successor(e, r) : NULL;
+    struct swn_range *r = node ? node->range : NULL, *next = r ? e->source->successor(e, r) : NULL;
     if (!next || (previous && !as_expected(e, previous->range, r)))
         return;
     swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
@@ -470,7 +465,7 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
     for (size_t i = 0; next && !swn_is_weight(next) && i < CHAIN_MOST; i++) {
         if (!prefetch_one(e, &a, next))
             return;
-        next = successor(e, next);
+        next = e->source->successor(e, next);
     }
 }
 

@@ -5,15 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "skeleton/load/compressed_read.h"
 #include "skeleton/core/engine_internal.h"
 #include "base/huge_pages.h"
 #include "base/backing.h"
-#include "skeleton/load/load.h"
+#include "skeleton/core/subsystem.h"
 #include "scheduler/planner/plan.h"
 #include "scheduler/planner/plan_pieces.h"
-#include "skeleton/observe/profile_record.h"
 #include "base/size.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/fetch_setup.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/replan.h"
+#include "skeleton/core/residency_policy.h"
+#include "skeleton/core/weights.h"
 
 #define MIB ((size_t)1 << 20)
 #define LEAST_WINDOW (MIB / 2) /* of a plan, see scheduler/planner/plan.c */
@@ -157,7 +161,7 @@ int swn_policy_home(struct swn_engine *e, struct swn_range *r, void *pages)
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
     if (!pages)
-        swn_load_verify(e, r);
+        e->source->verify(e, r);
     int err = swn_residency_home(&e->res, r, pages);
     if (err)
         return err;
@@ -354,7 +358,7 @@ static void apply(struct swn_engine *e, const struct swn_plan_node *nodes, const
             chunk->keep = (unsigned char)swn_plan_keeps(&nodes[i], at, at + unit);
             at += unit;
         }
-        swn_slice_set(e, r, nodes[i].sliced);
+        e->tiling->slice_set(e, r, nodes[i].sliced);
         e->nodes[r->node].oversize = nodes[i].oversize;
         if (nodes[i].oversize)
             say_oversize(e, (size_t)nodes[i].bytes);
@@ -401,7 +405,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
                                    .own_ns = node->own_ns,
                                    .unit = unit_of(e, node->range),
                                    .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
-                                   .saved = swn_encoded_choose(e, node->range, out->disk.bytes_per_ns)};
+                                   .saved = e->source->saved(e, node->range, out->disk.bytes_per_ns)};
     }
     free(count);
     size_t plots = e->settling ? 0 : swn_arena_plot_bytes(e->arena);
@@ -498,7 +502,7 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
         if (!swn_node_of(e, d->ids[i]))
             return -EAGAIN;
     if (d->unplot)
-        swn_places_refuse(e);
+        e->placement->refuse(e);
     e->planned = 1;
     swn_policy_resize_window(e, d->plan.window_bytes + d->straddle); /* first, as slices have to fit */
     apply(e, d->nodes, d->ids, d->n);
@@ -530,7 +534,7 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
         return;
     if (!swn_policy_make_plan(&draft) && (e->plan_dirty || swn_policy_outdated(e, &draft)) &&
         !swn_policy_adopt(e, &draft))
-        swn_load_learned(e, e->in_force.ids, e->in_force.n, t->cursor.anchor);
+        e->source->learned(e, e->in_force.ids, e->in_force.n, t->cursor.anchor);
     swn_policy_drop_draft(&draft);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/thread.h"
+#include "skeleton/core/residency_policy.h"
 
 struct swn_departure {
     struct swn_range *range; /* NULL: recalled; what was written is not wanted */

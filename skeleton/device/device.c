@@ -17,6 +17,8 @@
 #include "base/thread.h"
 #include "base/file_io.h"
 #include "skeleton/device/unified.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/residency_policy.h"
 
 #define DEVICES 16
 /* Where not all weights fit, those that come and go have another part, and room for so many of the largest. */

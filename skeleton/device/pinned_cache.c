@@ -9,6 +9,8 @@
 #include "skeleton/device/swapper_internal.h"
 #include "skeleton/core/engine_internal.h"
 #include "base/thread.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/residency_policy.h"
 
 /* Who needs the room waits no longer for nothing to happen, and says so again after so long, as nobody may have heard
  * it. */

@@ -8,6 +8,8 @@
 
 #include "skeleton/core/engine_internal.h"
 #include "base/thread.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/residency_policy.h"
 
 #define PIECE_MOST ((size_t)4 << 20)
 /* Two pieces are in memory at once. */

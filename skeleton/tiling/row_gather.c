@@ -13,6 +13,11 @@
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/load/load.h"
 #include "base/thread.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/residency_policy.h"
+#include "skeleton/tiling/row_gather.h"
 
 /* Read at a time, into memory of the thread's own: as much as it needed so far, in steps of this. */
 #define BATCH_MOST ((size_t)1 << 20)

@@ -3,6 +3,11 @@
 #define _GNU_SOURCE
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/load/load.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/residency_policy.h"
+#include "skeleton/tiling/slice.h"
 
 /* An operator that had to take the weight whole weighs as much as so many that had not. */
 #define REFUSED 4

@@ -14,6 +14,8 @@
 #include "tests/unit/support/engine_fixture.h"
 #include "base/huge_pages.h"
 #include "tests/unit/support/smaps.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/residency_policy.h"
 
 #define HUGE_KIB ((long)(SWN_HUGE >> 10))
 

@@ -13,6 +13,10 @@
 
 #include "base/huge_pages.h"
 #include "tests/unit/support/smaps.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/residency_policy.h"
+#include "skeleton/tiling/slice.h"
 
 #define WEIGHTS 24
 #define WEIGHT_BYTES ((size_t)512 << 10)

@@ -2,6 +2,9 @@
  * many threads that allocate and free. */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/residency_policy.h"
 
 #include <errno.h>
 #include <pthread.h>

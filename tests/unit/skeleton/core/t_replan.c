@@ -4,6 +4,8 @@
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/budget/demand.h"
+#include "skeleton/core/replan.h"
+#include "skeleton/core/residency_policy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,6 +13,8 @@
 #include <cmocka.h>
 
 #include "blocks/memory/frame_pool.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/residency_policy.h"
 
 #define WEIGHTS 24
 #define WEIGHT_BYTES ((size_t)480 << 10)

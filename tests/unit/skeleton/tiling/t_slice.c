@@ -2,6 +2,9 @@
  * whatever else goes on, and is used whole where slices do not work out. */
 #define _GNU_SOURCE
 #include "tests/unit/support/sliced_op.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/tiling/slice.h"
 
 #include <pthread.h>
 #include <setjmp.h>

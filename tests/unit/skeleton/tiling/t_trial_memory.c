@@ -2,6 +2,8 @@
  * tensors of a thread's trial get such memory, and no others. */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
+#include "skeleton/core/residency_policy.h"
+#include "skeleton/tiling/trial_memory.h"
 
 #include <pthread.h>
 #include <setjmp.h>
