@@ -69,7 +69,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         return -ENOTSUP;
     }
     e->config = *config;
-    if (config->daemon_path[0]) /* until the daemon says otherwise, HOLES rule 12 */
+    if (config->daemon_path[0]) /* until the daemon says otherwise, invariant 12 */
         e->config.budget_bytes = swn_budget_unasked(config->budget_bytes);
     e->goal_bytes = e->config.budget_bytes;
     e->cap_bytes = config->budget_bytes;

@@ -102,7 +102,7 @@ static void end_reading(struct swn_row_reading *rd)
 }
 
 /* NULL: no memory, or none within the budget. Direct reads land in it, so it is neither private nor inherited by a
- * child (HOLES rule 6). */
+ * child (invariant 6). */
 static struct swn_row_reading *make_reading(struct swn_engine *e, const struct swn_range *r, size_t bytes)
 {
     if (swn_policy_try_room(e, bytes + struct_bytes(bytes), r))

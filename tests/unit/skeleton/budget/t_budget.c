@@ -109,7 +109,7 @@ static void pass_until_settled(void)
         pass();
 }
 
-/* HOLES rule 12: nobody computes; the engine's own thread does it. Also from the state in which nothing was spilled. */
+/* Invariant 12: nobody computes; the engine's own thread does it. Also from the state in which nothing was spilled. */
 static void idle_process_shrinks(void *arg)
 {
     (void)arg;

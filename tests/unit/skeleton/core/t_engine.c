@@ -147,7 +147,7 @@ static void *one_pass(void *unused)
     return unused;
 }
 
-/* HOLES rule 14: every inference in a thread of its own. The cycle closes across threads, so there is a plan, and it is
+/* Invariant 14: every inference in a thread of its own. The cycle closes across threads, so there is a plan, and it is
  * carried out. */
 static void thread_per_inference(void *arg)
 {
