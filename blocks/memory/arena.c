@@ -24,10 +24,10 @@ struct hole {
 };
 
 /* A part of the address space with lists of its own. Positions are the arena's. */
-struct swn_plot {
+struct swn_activation_region {
     size_t at, count, taken; /* granules; taken: by ranges */
     struct hole *warm, *cold;
-    struct swn_plot *next;
+    struct swn_activation_region *next;
 };
 
 struct swn_arena {
@@ -38,7 +38,7 @@ struct swn_arena {
     struct hole *warm[2], *cold[2], *spare_holes; /* by enum swn_term */
     unsigned char *term;                          /* of each huge page's addresses: what they are for */
     struct hole *mapped; /* of freed ranges, and not to be used before what is mapped there has gone */
-    struct swn_plot *plots;
+    struct swn_activation_region *plots;
     size_t warm_granules;
     struct swn_range *first, *last, *spare_ranges;
     uint32_t next_id;
@@ -166,7 +166,7 @@ void swn_arena_destroy(struct swn_arena *a)
     swn_reserve_release((void *)a->base, a->granules * SWN_GRANULE);
     swn_reserve_release((void *)a->owner, a->owner_bytes);
     while (a->plots)
-        swn_arena_unplot(a, a->plots);
+        swn_arena_release_region(a, a->plots);
     struct hole *lists[] = {a->warm[0], a->warm[1], a->cold[0], a->cold[1], a->mapped, a->spare_holes};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (struct hole *h = lists[i], *n; h; h = n) {
@@ -382,7 +382,7 @@ void swn_arena_seal(struct swn_arena *a)
     a->sealed = 1;
     close_holes(a, a->cold[SWN_LONG_TERM]);
     close_holes(a, a->cold[SWN_SHORT_TERM]);
-    for (const struct swn_plot *p = a->plots; p; p = p->next)
+    for (const struct swn_activation_region *p = a->plots; p; p = p->next)
         close_holes(a, p->cold);
 }
 
@@ -439,9 +439,9 @@ static enum swn_term term_of(const struct swn_arena *a, size_t at)
     return a->term[at / HUGE_GRANULES] ? SWN_SHORT_TERM : SWN_LONG_TERM;
 }
 
-static struct swn_plot *plot_of(struct swn_arena *a, size_t at)
+static struct swn_activation_region *plot_of(struct swn_arena *a, size_t at)
 {
-    struct swn_plot *p = a->plots;
+    struct swn_activation_region *p = a->plots;
     while (p && (at < p->at || at >= p->at + p->count))
         p = p->next;
     return p;
@@ -454,7 +454,7 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
     if (r->guest)
         return;
     size_t at = (r->addr - a->base) / SWN_GRANULE, count = r->span / SWN_GRANULE;
-    struct swn_plot *p = plot_of(a, at);
+    struct swn_activation_region *p = plot_of(a, at);
     if (p)
         p->taken -= count;
     enum swn_term term = term_of(a, at);
@@ -508,17 +508,17 @@ int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
            trim(a, &a->warm[SWN_SHORT_TERM], &a->cold[SWN_SHORT_TERM], bytes, out);
 }
 
-int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out)
+int swn_arena_trim_regions(struct swn_arena *a, size_t bytes, struct swn_piece *out)
 {
-    struct swn_plot *p = a->plots;
+    struct swn_activation_region *p = a->plots;
     while (p && !p->warm)
         p = p->next;
     return p && trim(a, &p->warm, &p->cold, bytes, out);
 }
 
-void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p)
+void swn_arena_release_region(struct swn_arena *a, struct swn_activation_region *p)
 {
-    struct swn_plot **link = &a->plots;
+    struct swn_activation_region **link = &a->plots;
     while (*link != p)
         link = &(*link)->next;
     *link = p->next;
@@ -533,36 +533,36 @@ void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p)
     free(p);
 }
 
-size_t swn_plot_bytes(const struct swn_plot *p)
+size_t swn_region_bytes(const struct swn_activation_region *p)
 {
     return p->count * SWN_GRANULE;
 }
 
-uintptr_t swn_plot_addr(const struct swn_arena *a, const struct swn_plot *p)
+uintptr_t swn_region_addr(const struct swn_arena *a, const struct swn_activation_region *p)
 {
     return a->base + p->at * SWN_GRANULE;
 }
 
-size_t swn_arena_plot_bytes(const struct swn_arena *a)
+size_t swn_arena_region_bytes(const struct swn_arena *a)
 {
     size_t bytes = 0;
-    for (const struct swn_plot *p = a->plots; p; p = p->next)
-        bytes += swn_plot_bytes(p);
+    for (const struct swn_activation_region *p = a->plots; p; p = p->next)
+        bytes += swn_region_bytes(p);
     return bytes;
 }
 
-size_t swn_arena_plot_idle(const struct swn_arena *a)
+size_t swn_arena_region_idle(const struct swn_arena *a)
 {
     size_t idle = 0;
-    for (const struct swn_plot *p = a->plots; p; p = p->next)
+    for (const struct swn_activation_region *p = a->plots; p; p = p->next)
         idle += p->count - p->taken;
     return idle * SWN_GRANULE;
 }
 
-size_t swn_arena_plot_cold(const struct swn_arena *a)
+size_t swn_arena_region_cold(const struct swn_arena *a)
 {
     size_t cold = 0;
-    for (const struct swn_plot *p = a->plots; p; p = p->next)
+    for (const struct swn_activation_region *p = a->plots; p; p = p->next)
         for (const struct hole *h = p->cold; h; h = h->next)
             cold += h->count;
     return cold * SWN_GRANULE;
@@ -579,7 +579,8 @@ static size_t overlap(const struct hole *list, size_t at, size_t count)
     return sum;
 }
 
-struct swn_range *swn_plot_holder(const struct swn_arena *a, const struct swn_plot *p, size_t at, size_t len)
+struct swn_range *swn_region_holder(const struct swn_arena *a, const struct swn_activation_region *p, size_t at,
+                                    size_t len)
 {
     size_t first = p->at + at / SWN_GRANULE, count = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE;
     for (size_t i = first; i < first + count; i++) {
@@ -590,7 +591,7 @@ struct swn_range *swn_plot_holder(const struct swn_arena *a, const struct swn_pl
     return NULL;
 }
 
-size_t swn_plot_fresh(const struct swn_plot *p, size_t at, size_t len)
+size_t swn_region_fresh(const struct swn_activation_region *p, size_t at, size_t len)
 {
     return overlap(p->cold, p->at + at / SWN_GRANULE, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE) * SWN_GRANULE;
 }
@@ -619,14 +620,14 @@ static void cut_out(struct swn_arena *a, struct hole **link, size_t at, size_t c
     }
 }
 
-struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes)
+struct swn_activation_region *swn_arena_reserve_region(struct swn_arena *a, size_t bytes)
 {
     size_t count = swn_round_up(bytes, SWN_GRANULE) / SWN_GRANULE, at;
     struct hole *own = count ? hole_new(a, 0, count, NULL) : NULL;
-    struct swn_plot *p = own ? calloc(1, sizeof *p) : NULL;
+    struct swn_activation_region *p = own ? calloc(1, sizeof *p) : NULL;
     if (p && set_apart(a, count, &at)) {
         own->at = at;
-        *p = (struct swn_plot){.at = at, .count = count, .cold = own, .next = a->plots};
+        *p = (struct swn_activation_region){.at = at, .count = count, .cold = own, .next = a->plots};
         a->plots = p;
         if (count % HUGE_GRANULES)
             hole_add(a, &a->cold[SWN_SHORT_TERM], at + count, HUGE_GRANULES - count % HUGE_GRANULES);
@@ -638,7 +639,8 @@ struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes)
     return NULL;
 }
 
-struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t at, size_t len, size_t *fresh)
+struct swn_range *swn_region_alloc(struct swn_arena *a, struct swn_activation_region *p, size_t at, size_t len,
+                                   size_t *fresh)
 {
     size_t first = p->at + at / SWN_GRANULE, count = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE;
     size_t warm = overlap(p->warm, first, count), cold = overlap(p->cold, first, count);
@@ -651,7 +653,7 @@ struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t
         a->warm_granules -= warm;
         p->taken += count;
         range_begin(a, r, first, len, 1);
-        r->plotted = 1;
+        r->planned_place = 1;
         *fresh = cold * SWN_GRANULE;
     }
     if (spare)

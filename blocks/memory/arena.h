@@ -97,7 +97,7 @@ struct swn_range {
     struct swn_places *places;
     uint64_t born_pass;
     uint32_t born;
-    int plotted; /* its place was chosen: swn_plot_alloc made it */
+    int planned_place; /* its place was chosen: swn_region_alloc made it */
 
     /* A weight that its operator can take in slices, see skeleton/tiling/slice.c. */
     size_t slice_unit; /* multiples of so many bytes; 0: only whole */
@@ -140,24 +140,26 @@ size_t swn_arena_fresh(struct swn_arena *a, size_t len, enum swn_term term);
 /* Address space for tensors whose places are chosen by the caller, apart from all others: swn_arena_alloc and
  * swn_arena_trim never take of it. It is the arena's, and begins where a huge page can if it has room for one. NULL: no
  * address space, or no memory for its tables. */
-struct swn_plot;
-struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes);
+struct swn_activation_region;
+struct swn_activation_region *swn_arena_reserve_region(struct swn_arena *a, size_t bytes);
 /* Ends that: what is free of it is anybody's now, the rest when its tensors are gone. */
-void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p);
-size_t swn_plot_bytes(const struct swn_plot *p);
-uintptr_t swn_plot_addr(const struct swn_arena *a, const struct swn_plot *p);
+void swn_arena_release_region(struct swn_arena *a, struct swn_activation_region *p);
+size_t swn_region_bytes(const struct swn_activation_region *p);
+uintptr_t swn_region_addr(const struct swn_arena *a, const struct swn_activation_region *p);
 /* Bytes of all plots. */
-size_t swn_arena_plot_bytes(const struct swn_arena *a);
+size_t swn_arena_region_bytes(const struct swn_arena *a);
 /* Bytes of all plots that are no tensor's now, and those of them that have no pages. */
-size_t swn_arena_plot_idle(const struct swn_arena *a);
-size_t swn_arena_plot_cold(const struct swn_arena *a);
+size_t swn_arena_region_idle(const struct swn_arena *a);
+size_t swn_arena_region_cold(const struct swn_arena *a);
 /* Whose the first taken granule of [at, at + len) of the plot is; NULL: all are free. `at` is a multiple of
  * SWN_GRANULE. */
-struct swn_range *swn_plot_holder(const struct swn_arena *a, const struct swn_plot *p, size_t at, size_t len);
+struct swn_range *swn_region_holder(const struct swn_arena *a, const struct swn_activation_region *p, size_t at,
+                                    size_t len);
 /* How many bytes of that are free and have no pages. */
-size_t swn_plot_fresh(const struct swn_plot *p, size_t at, size_t len);
+size_t swn_region_fresh(const struct swn_activation_region *p, size_t at, size_t len);
 /* A range just there. NULL: it is not all free, or there is no memory for a descriptor. *fresh as swn_arena_alloc. */
-struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t at, size_t len, size_t *fresh);
+struct swn_range *swn_region_alloc(struct swn_arena *a, struct swn_activation_region *p, size_t at, size_t len,
+                                   size_t *fresh);
 
 /* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */
 void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
@@ -171,7 +173,7 @@ void swn_arena_unmapped(struct swn_arena *a, const struct swn_piece *piece);
  * to be dropped by the caller, or 0 when none is left. */
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out);
 /* The same inside them. */
-int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out);
+int swn_arena_trim_regions(struct swn_arena *a, size_t bytes, struct swn_piece *out);
 size_t swn_arena_warm_bytes(const struct swn_arena *a);
 
 /* Memory that the program mapped itself, [lo, hi), page-aligned: parts of it may be ranges too. They have no granules:

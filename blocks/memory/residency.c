@@ -821,7 +821,7 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
     int streamed = state_of(r) == SWN_STREAMED;
     swn_residency_forget(s, r);
     /* What stays mapped for now must be nobody's memory, and no page that anything else changes. */
-    int later = r->foreign_map && streamed && !r->guest && !r->plotted && !r->shared;
+    int later = r->foreign_map && streamed && !r->guest && !r->planned_place && !r->shared;
     if (r->guest) {
         warm = 1; /* whatever is mapped there is the program's */
     } else if (later) {

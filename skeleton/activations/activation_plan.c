@@ -26,7 +26,7 @@
 /* Passes remembered by a hash only, to see that they recur. */
 #define SEEN 64
 /* A plot whose pages come and go is made of huge pages so often. */
-#define MOST_SMOOTHED 8
+#define PROMOTIONS_MOST 8
 /* Passes until it is known what is needed beside a new plot. */
 #define SETTLING 2
 /* Lives may change from pass to pass for ever: a plan is mended so often. */
@@ -54,7 +54,7 @@ struct swn_places {
     struct plan plans[MOST_PLANS];
     size_t count;
     struct plan *plan; /* that the pass under way has followed so far; NULL: none */
-    struct swn_plot *plot;
+    struct swn_activation_region *plot;
     uint64_t seen[SEEN];
     size_t seen_at;
 };
@@ -114,28 +114,28 @@ static int lay_out(struct plan *p, const struct record *pass)
 
 /* A plot that all plans find room in, and that is not much larger. 0: there is
  * none. */
-static int have_plot(struct swn_engine *e, struct swn_places *s)
+static int have_region(struct swn_engine *e, struct swn_places *s)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < s->count; i++)
         most = s->plans[i].extent > most ? s->plans[i].extent : most;
-    size_t now = s->plot ? swn_plot_bytes(s->plot) : 0;
+    size_t now = s->plot ? swn_region_bytes(s->plot) : 0;
     if (!most || (now >= most && now <= most + most / 4))
         return 1;
-    size_t peak = swn_policy_other_peak(e), unplotted = e->unplotted_other;
+    size_t peak = swn_policy_other_peak(e), without_regions = e->nonweight_without_regions;
     if (!s->plot)
-        unplotted = peak;
-    else if (!unplotted && peak > e->plot_extra)
-        unplotted = peak - e->plot_extra;
-    struct swn_plot *plot = swn_arena_plot(e->arena, most);
+        without_regions = peak;
+    else if (!without_regions && peak > e->region_extra)
+        without_regions = peak - e->region_extra;
+    struct swn_activation_region *plot = swn_arena_reserve_region(e->arena, most);
     if (!plot)
         return now >= most;
-    e->unplotted_other = unplotted;
+    e->nonweight_without_regions = without_regions;
     if (s->plot)
-        swn_arena_unplot(e->arena, s->plot);
+        swn_arena_release_region(e->arena, s->plot);
     s->plot = plot;
     e->settling = SETTLING;
-    e->plots_smoothed = 0;
+    e->huge_promotions = 0;
     return 1;
 }
 
@@ -152,7 +152,7 @@ static void forget(struct swn_engine *e, struct swn_places *s)
     s->count = 0;
     s->plan = NULL;
     if (s->plot)
-        swn_arena_unplot(e->arena, s->plot);
+        swn_arena_release_region(e->arena, s->plot);
     s->plot = NULL;
 }
 
@@ -191,7 +191,7 @@ static void conclude(struct swn_engine *e, struct swn_places *s, const struct re
     struct plan *p = plan_of(s, pass, hash);
     /* One thread's activations have a plot. Threads that take turns would each keep theirs, until nothing of the budget
      * is left for weights; the others' come and go on demand. */
-    if (!s->plot && swn_arena_plot_bytes(e->arena))
+    if (!s->plot && swn_arena_region_bytes(e->arena))
         return;
     if (p) {
         p->used = s->pass;
@@ -202,7 +202,7 @@ static void conclude(struct swn_engine *e, struct swn_places *s, const struct re
     } else {
         return;
     }
-    if (!lay_out(p, pass) || !have_plot(e, s))
+    if (!lay_out(p, pass) || !have_region(e, s))
         forget(e, s);
     else if (e->config.verbose)
         say_layout(p);
@@ -218,28 +218,28 @@ static void settle(struct swn_engine *e)
         e->other_peak = e->other_before = 0;
         return;
     }
-    size_t peak = swn_policy_other_peak(e), before = e->unplotted_other;
+    size_t peak = swn_policy_other_peak(e), before = e->nonweight_without_regions;
     if (before)
-        e->plot_extra = peak > before ? peak - before : 0;
-    e->unplotted_other = 0;
+        e->region_extra = peak > before ? peak - before : 0;
+    e->nonweight_without_regions = 0;
     e->plan_dirty = 1;
 }
 
-static int is_rough(const struct swn_engine *e)
+static int has_small_pages(const struct swn_engine *e)
 {
-    return e->plots_rough && e->plots_smoothed < MOST_SMOOTHED;
+    return e->small_pages && e->huge_promotions < PROMOTIONS_MOST;
 }
 
 /* Whether all of a huge page's place has pages, and they are ordinary ones that can be moved. */
-static int is_solid(const struct swn_engine *e, const struct swn_plot *plot, size_t at)
+static int is_solid(const struct swn_engine *e, const struct swn_activation_region *plot, size_t at)
 {
     size_t end = at + SWN_HUGE;
     const struct swn_range *r;
-    for (size_t next = at; next < end && (r = swn_plot_holder(e->arena, plot, next, end - next));
-         next = r->addr + r->span - swn_plot_addr(e->arena, plot))
+    for (size_t next = at; next < end && (r = swn_region_holder(e->arena, plot, next, end - next));
+         next = r->addr + r->span - swn_region_addr(e->arena, plot))
         if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->foreign_map || r->registered || r->on_device)
             return 0;
-    return !swn_plot_fresh(plot, at, SWN_HUGE);
+    return !swn_region_fresh(plot, at, SWN_HUGE);
 }
 
 static void make_huge(struct swn_engine *e, uintptr_t at)
@@ -250,17 +250,17 @@ static void make_huge(struct swn_engine *e, uintptr_t at)
 }
 
 /* All that a pass has been through is counted: making huge pages of it takes no more memory. */
-static void smooth(struct swn_engine *e)
+static void promote_to_huge(struct swn_engine *e)
 {
-    if (!is_rough(e) || e->settling)
+    if (!has_small_pages(e) || e->settling)
         return;
-    e->plots_rough = 0;
-    e->plots_smoothed++;
+    e->small_pages = 0;
+    e->huge_promotions++;
     for (struct swn_thread_state *t = e->threads; t; t = t->next) {
-        const struct swn_plot *plot = t->places ? t->places->plot : NULL;
-        for (size_t at = 0; plot && at + SWN_HUGE <= swn_plot_bytes(plot); at += SWN_HUGE)
+        const struct swn_activation_region *plot = t->places ? t->places->plot : NULL;
+        for (size_t at = 0; plot && at + SWN_HUGE <= swn_region_bytes(plot); at += SWN_HUGE)
             if (is_solid(e, plot, at))
-                make_huge(e, swn_plot_addr(e->arena, plot) + at);
+                make_huge(e, swn_region_addr(e->arena, plot) + at);
     }
 }
 
@@ -270,13 +270,13 @@ void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t)
     if (e->config.without & SWN_WITHOUT_PLACES || (!s && !(s = t->places = calloc(1, sizeof *s))))
         return;
     settle(e);
-    smooth(e);
+    promote_to_huge(e);
     for (struct swn_thread_state *other = e->threads; other; other = other->next)
         if (other != t && other->places && other->places->plot && e->visits - other->last_visit > IDLE_VISITS)
             forget(e, other->places);
     struct plan *latest = s->plan;
     s->plan = NULL;
-    if (s->last.n && !s->last.lost && e->plots_refused != e->goal_bytes)
+    if (s->last.n && !s->last.lost && e->regions_refused != e->goal_bytes)
         conclude(e, s, &s->last);
     struct record done = s->last;
     s->last = s->now;
@@ -291,7 +291,7 @@ void swn_places_drop(struct swn_engine *e, struct swn_thread_state *t)
 {
     if (t->places)
         forget(e, t->places);
-    e->plots_refused = 0;
+    e->regions_refused = 0;
 }
 
 void swn_places_refuse(struct swn_engine *e)
@@ -299,12 +299,12 @@ void swn_places_refuse(struct swn_engine *e)
     char extra[32];
     if (e->config.verbose)
         swn_say("activations: no places in this budget, weights have a better use for the %s that they take more",
-                swn_format_mib(extra, e->plot_extra));
+                swn_format_mib(extra, e->region_extra));
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
         if (t->places)
             forget(e, t->places);
-    e->plots_refused = e->goal_bytes;
-    e->plot_extra = e->unplotted_other = 0;
+    e->regions_refused = e->goal_bytes;
+    e->region_extra = e->nonweight_without_regions = 0;
     e->settling = 0;
     e->other_before = 0;
     e->other_peak = swn_policy_other(e);
@@ -330,13 +330,13 @@ static int find_gap(struct swn_engine *e, const struct swn_places *s, size_t n, 
     const struct record *pass = &s->plan->pass;
     uint32_t now = (uint32_t)s->now.n;
     uint64_t size = swn_round_up(n, SWN_GRANULE), at = 0;
-    while (until >= now && (at = swn_slots_gap(pass->slots, pass->n, SWN_GRANULE, swn_plot_bytes(s->plot), now, until,
+    while (until >= now && (at = swn_slots_gap(pass->slots, pass->n, SWN_GRANULE, swn_region_bytes(s->plot), now, until,
                                                at, size)) != SWN_NOWHERE) {
-        const struct swn_range *r = swn_plot_holder(e->arena, s->plot, at, size);
+        const struct swn_range *r = swn_region_holder(e->arena, s->plot, at, size);
         *out = at;
         if (!r)
             return 1;
-        at = r->addr + r->span - swn_plot_addr(e->arena, s->plot);
+        at = r->addr + r->span - swn_region_addr(e->arena, s->plot);
     }
     return 0;
 }
@@ -346,10 +346,10 @@ static int find_anywhere(struct swn_engine *e, const struct swn_places *s, size_
 {
     const struct swn_range *r;
     *out = (struct swn_place){.plot = s->plot};
-    while (out->at + swn_round_up(n, SWN_GRANULE) <= swn_plot_bytes(s->plot)) {
-        if (!(r = swn_plot_holder(e->arena, s->plot, out->at, n)))
+    while (out->at + swn_round_up(n, SWN_GRANULE) <= swn_region_bytes(s->plot)) {
+        if (!(r = swn_region_holder(e->arena, s->plot, out->at, n)))
             return 1;
-        out->at = r->addr + r->span - swn_plot_addr(e->arena, s->plot);
+        out->at = r->addr + r->span - swn_region_addr(e->arena, s->plot);
     }
     return 0;
 }
@@ -364,7 +364,7 @@ int swn_places_find(struct swn_engine *e, struct swn_thread_state *t, size_t n, 
     const struct swn_slot *slot = &s->plan->pass.slots[s->now.n];
     if (slot->at == SWN_NOWHERE)
         return 0;
-    const struct swn_range *holder = swn_plot_holder(e->arena, s->plot, slot->at, n);
+    const struct swn_range *holder = swn_region_holder(e->arena, s->plot, slot->at, n);
     s->plan->missed += holder != NULL;
     *out = (struct swn_place){.plot = s->plot, .at = slot->at};
     return !holder || find_gap(e, s, n, slot->dies, &out->at);

@@ -19,7 +19,7 @@
 /* Of a tensor of n bytes at its planned place, or wherever there is one. */
 static size_t fresh_bytes(const struct swn_engine *e, const struct swn_place *place, size_t n, enum swn_term term)
 {
-    return place ? swn_plot_fresh(place->plot, place->at, n) : swn_arena_fresh(e->arena, n, term);
+    return place ? swn_region_fresh(place->plot, place->at, n) : swn_arena_fresh(e->arena, n, term);
 }
 
 static size_t kept_frames(const struct swn_engine *e)
@@ -65,10 +65,10 @@ void *swn_engine_alloc(size_t n, int *strict)
         return NULL;
     }
     size_t fresh;
-    struct swn_range *r = placed ? swn_plot_alloc(e->arena, place.plot, place.at, n, &fresh) : NULL;
+    struct swn_range *r = placed ? swn_region_alloc(e->arena, place.plot, place.at, n, &fresh) : NULL;
     if (r) {
         e->placed += r->size;
-        e->plots_rough |= fresh != 0;
+        e->small_pages |= fresh != 0;
     } else {
         r = swn_arena_alloc(e->arena, n, term, &fresh);
         if (r && fresh && !alone && !expected)
@@ -111,7 +111,7 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
         return 0;
     /* Room for a plot is planned for. What small tensors exceed the budget by is no reason to let all of this go: the
      * next allocation takes what it has to. */
-    if (r->plotted)
+    if (r->planned_place)
         return 1;
     if (r->aged_reads || swn_engine_resident(e) + r->span > e->config.budget_bytes + r->size)
         return 0;

@@ -62,10 +62,10 @@ struct swn_draft {
     size_t straddle; /* a plan counts a chunk once, for the first weight in it, and two operators hold it in turn: so
                       * much more is the window */
     struct swn_disk_model disk;
-    int keep;            /* what has room stays from pass to pass */
-    size_t plot_extra;   /* how much of `other` is there only because activations have plots */
-    double plot_gain_ns; /* what a pass gains by these, all else being equal */
-    int unplot;          /* out: the plan is one without them, whose room weights have a better use for */
+    int keep;              /* what has room stays from pass to pass */
+    size_t region_extra;   /* how much of `other` is there only because activations have plots */
+    double region_gain_ns; /* what a pass gains by these, all else being equal */
+    int drop_regions;      /* out: the plan is one without them, whose room weights have a better use for */
     struct swn_plan plan;
 };
 
@@ -168,13 +168,13 @@ struct swn_engine {
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
     int settling;    /* passes until activations are where they will be, see skeleton/activations/activation_plan.c */
-    int plots_rough; /* pages of theirs are new, and small */
-    unsigned plots_smoothed;       /* so often these were made huge */
-    size_t unplotted_other;        /* what they took at most before they had plots; 0: plot_extra is known */
-    size_t plot_extra;             /* how much more the plots take */
-    uint64_t plots_refused;        /* the budget in which that is better had by weights; 0: none */
-    int pressed;                   /* the budget has been full */
-    size_t window_goal, lent_from; /* lent_from: the window without what was lent to it, or 0 */
+    int small_pages; /* pages of theirs are new, and small */
+    unsigned huge_promotions;         /* so often these were made huge */
+    size_t nonweight_without_regions; /* what they took at most before they had plots; 0: region_extra is known */
+    size_t region_extra;              /* how much more the plots take */
+    uint64_t regions_refused;         /* the budget in which that is better had by weights; 0: none */
+    int pressed;                      /* the budget has been full */
+    size_t window_goal, lent_from;    /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_visit;
     uint64_t plan_since_ns; /* since when there has been a plan in force for the budget that this one is for */
     size_t planned_other;

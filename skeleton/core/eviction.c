@@ -92,7 +92,7 @@ static void trim_warm(struct swn_engine *e, size_t bytes, int plots)
     for (;;) {
         size_t need = swn_engine_resident(e) + bytes, over = need - e->config.budget_bytes;
         if (need <= e->config.budget_bytes ||
-            (!swn_arena_trim(e->arena, over, &piece) && (!plots || !swn_arena_trim_plots(e->arena, over, &piece))))
+            (!swn_arena_trim(e->arena, over, &piece) && (!plots || !swn_arena_trim_regions(e->arena, over, &piece))))
             return;
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
         e->dropped += piece.bytes;
@@ -103,7 +103,7 @@ static void trim_warm(struct swn_engine *e, size_t bytes, int plots)
  * that activations will want again. */
 int swn_policy_fits_free(struct swn_engine *e, size_t bytes)
 {
-    bytes += swn_arena_plot_cold(e->arena);
+    bytes += swn_arena_region_cold(e->arena);
     trim_warm(e, bytes, 0);
     return swn_engine_resident(e) + bytes <= e->config.budget_bytes;
 }
@@ -225,7 +225,7 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     size_t before = swn_engine_resident(e);
     if (before > e->goal_bytes && swn_reclaim_ask(e, before - e->goal_bytes))
         return -ENOMEM; /* not yet, but without a write, and before anything that operators use */
-    if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
+    if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_regions(e->arena, SIZE_MAX, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
         e->dropped += piece.bytes;
         return 0;

@@ -27,10 +27,10 @@
 #define STILL_SHORT 0.75
 /* A window is whole granules, and small tensors come and go between two large ones. Without plots there is room for
  * that whenever activations are not at their peak. */
-#define PLOT_MARGIN (2 * SWN_GRANULE)
+#define REGION_MARGIN (2 * SWN_GRANULE)
 /* Without places a pass faults in again one to two times what the plot holds (ResNet-101, MobileNetV2). A page took 2.6
  * to 3.1 us, and letting go of it 0.5 us, on a busy virtual machine. */
-#define PLOT_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
+#define REGION_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
 
 /* The weights of every thread whose order is settled, in the order they are read, each once. */
 size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
@@ -170,13 +170,13 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
                                    .saved = e->source->saved(e, node->range, out->disk.bytes_per_ns)};
     }
     free(count);
-    size_t plots = e->settling ? 0 : swn_arena_plot_bytes(e->arena);
-    out->other = peak + recalled_bytes(e) + (plots ? PLOT_MARGIN : 0);
+    size_t plots = e->settling ? 0 : swn_arena_region_bytes(e->arena);
+    out->other = peak + recalled_bytes(e) + (plots ? REGION_MARGIN : 0);
     out->goal = e->goal_bytes;
     out->straddle = swn_pool_unit(e->pool);
     out->keep = !(e->config.without & SWN_WITHOUT_KEPT);
-    out->plot_extra = plots ? e->plot_extra : 0;
-    out->plot_gain_ns = (double)plots * PLOT_GAIN_NS_PER_BYTE;
+    out->region_extra = plots ? e->region_extra : 0;
+    out->region_gain_ns = (double)plots * REGION_GAIN_NS_PER_BYTE;
     if (!out->n)
         swn_policy_drop_draft(out);
     return out->n ? 0 : -EAGAIN;
@@ -211,21 +211,21 @@ static double least_time(const struct swn_draft *d, size_t other)
 int swn_policy_make_plan(struct swn_draft *d)
 {
     int err = make_plan(d, d->other, d->nodes, &d->plan);
-    size_t other = d->other > d->plot_extra ? d->other - d->plot_extra : 0;
+    size_t other = d->other > d->region_extra ? d->other - d->region_extra : 0;
     /* Plots are not given up for what may be noise, and where no more than that can be gained, nobody has to look. */
-    d->unplot = 0;
-    int look =
-        !err && d->plot_extra && d->plan.latency_ns > (least_time(d, other) + d->plot_gain_ns) * (1 + SWN_PLAN_NOISE);
+    d->drop_regions = 0;
+    int look = !err && d->region_extra &&
+               d->plan.latency_ns > (least_time(d, other) + d->region_gain_ns) * (1 + SWN_PLAN_NOISE);
     struct swn_plan_node *nodes = look ? malloc(d->n * sizeof *nodes) : NULL;
-    struct swn_plan unplotted;
+    struct swn_plan without_regions;
     if (!nodes)
         return err;
     memcpy(nodes, d->nodes, d->n * sizeof *nodes);
-    d->unplot = !make_plan(d, other, nodes, &unplotted) &&
-                (unplotted.latency_ns + d->plot_gain_ns) * (1 + SWN_PLAN_NOISE) < d->plan.latency_ns;
-    if (d->unplot) {
+    d->drop_regions = !make_plan(d, other, nodes, &without_regions) &&
+                      (without_regions.latency_ns + d->region_gain_ns) * (1 + SWN_PLAN_NOISE) < d->plan.latency_ns;
+    if (d->drop_regions) {
         memcpy(d->nodes, nodes, d->n * sizeof *nodes);
-        d->plan = unplotted;
+        d->plan = without_regions;
         d->other = other;
     }
     free(nodes);
@@ -263,7 +263,7 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
     for (size_t i = 0; i < d->n; i++)
         if (!swn_node_of(e, d->ids[i]))
             return -EAGAIN;
-    if (d->unplot)
+    if (d->drop_regions)
         e->placement->refuse(e);
     e->planned = 1;
     swn_policy_resize_window(e, d->plan.window_bytes + d->straddle); /* first, as slices have to fit */

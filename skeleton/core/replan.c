@@ -114,7 +114,7 @@ int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d)
         renew(e);
         return 0;
     }
-    double better = d->plan.latency_ns + (d->unplot ? d->plot_gain_ns : 0);
+    double better = d->plan.latency_ns + (d->drop_regions ? d->region_gain_ns : 0);
     int behind = as_it_is(e, d) > better * (1 + SWN_PLAN_NOISE);
     if (behind)
         renew(e);

@@ -74,7 +74,7 @@ static void free_warm(struct swn_engine *e)
 {
     struct swn_piece piece;
     swn_residency_tidy(&e->res);
-    while (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece))
+    while (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_regions(e->arena, SIZE_MAX, &piece))
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
 }
 

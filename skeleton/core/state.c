@@ -70,7 +70,7 @@ size_t swn_policy_other(struct swn_engine *e)
 /* The same, and room that is held for activations to come. */
 size_t swn_policy_other_held(struct swn_engine *e)
 {
-    return swn_policy_other(e) + swn_arena_plot_idle(e->arena);
+    return swn_policy_other(e) + swn_arena_region_idle(e->arena);
 }
 
 size_t swn_policy_other_peak(const struct swn_engine *e)

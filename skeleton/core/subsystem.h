@@ -19,7 +19,7 @@ struct swn_host;
 struct swn_node;
 struct swn_op;
 struct swn_part;
-struct swn_plot;
+struct swn_activation_region;
 struct swn_range;
 struct swn_stats;
 struct swn_thread_state;
@@ -92,7 +92,7 @@ struct swn_weight_source {
 
 /* A planned address for a tensor. */
 struct swn_place {
-    struct swn_plot *plot;
+    struct swn_activation_region *plot;
     size_t at;
 };
 

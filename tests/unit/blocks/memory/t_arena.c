@@ -585,17 +585,18 @@ static void plots(void **state)
 {
     struct swn_arena *a = *state;
     struct swn_range *wall = take(a, SWN_GRANULE), *held[PLOT] = {NULL};
-    struct swn_plot *p = swn_arena_plot(a, PLOT * SWN_GRANULE - 5), *other = swn_arena_plot(a, SWN_GRANULE);
+    struct swn_activation_region *p = swn_arena_reserve_region(a, PLOT * SWN_GRANULE - 5),
+                                 *other = swn_arena_reserve_region(a, SWN_GRANULE);
     assert_non_null(p);
     assert_non_null(other);
-    assert_int_equal(swn_plot_bytes(p), PLOT * SWN_GRANULE);
-    assert_int_equal(swn_plot_addr(a, p) % SWN_HUGE, 0);
+    assert_int_equal(swn_region_bytes(p), PLOT * SWN_GRANULE);
+    assert_int_equal(swn_region_addr(a, p) % SWN_HUGE, 0);
     int warm[PLOT] = {0};
     size_t taken = 0, warm_count = 0;
     for (unsigned round = 0; round < 20000; round++) {
         size_t at = rnd_below(PLOT), len = 1 + rnd_below(8 * SWN_GRANULE),
                count = (len + SWN_GRANULE - 1) / SWN_GRANULE;
-        if (held[at] && held[at]->addr == swn_plot_addr(a, p) + at * SWN_GRANULE && rnd_below(3)) {
+        if (held[at] && held[at]->addr == swn_region_addr(a, p) + at * SWN_GRANULE && rnd_below(3)) {
             struct swn_range *r = held[at];
             int stays = rnd_below(4) != 0;
             count = r->span / SWN_GRANULE;
@@ -613,13 +614,13 @@ static void plots(void **state)
                 holder = holder ? holder : held[i];
                 cold += !warm[i];
             }
-            assert_ptr_equal(swn_plot_holder(a, p, at * SWN_GRANULE, len), holder);
+            assert_ptr_equal(swn_region_holder(a, p, at * SWN_GRANULE, len), holder);
             if (!holder)
-                assert_int_equal(swn_plot_fresh(p, at * SWN_GRANULE, len), cold * SWN_GRANULE);
-            struct swn_range *r = swn_plot_alloc(a, p, at * SWN_GRANULE, len, &fresh);
+                assert_int_equal(swn_region_fresh(p, at * SWN_GRANULE, len), cold * SWN_GRANULE);
+            struct swn_range *r = swn_region_alloc(a, p, at * SWN_GRANULE, len, &fresh);
             assert_int_equal(r != NULL, holder == NULL);
             if (r) {
-                assert_int_equal(r->addr, swn_plot_addr(a, p) + at * SWN_GRANULE);
+                assert_int_equal(r->addr, swn_region_addr(a, p) + at * SWN_GRANULE);
                 assert_int_equal(r->len, len);
                 assert_int_equal(r->size, count * SWN_GRANULE);
                 assert_int_equal(fresh, cold * SWN_GRANULE);
@@ -634,7 +635,7 @@ static void plots(void **state)
         } else {
             /* Nobody else gets into it. */
             struct swn_range *r = take(a, 2 * SWN_GRANULE);
-            assert_true(r->addr < swn_plot_addr(a, p) || r->addr >= swn_plot_addr(a, p) + PLOT * SWN_GRANULE);
+            assert_true(r->addr < swn_region_addr(a, p) || r->addr >= swn_region_addr(a, p) + PLOT * SWN_GRANULE);
             swn_arena_free(a, r, 1);
             struct swn_piece piece;
             assert_int_equal(swn_arena_trim(a, 2 * SWN_GRANULE, &piece), 1);
@@ -645,25 +646,25 @@ static void plots(void **state)
             for (size_t i = 0; i < PLOT; i++)
                 last = warm[i] ? i : last;
             assert_int_equal(swn_arena_trim(a, 1, &piece), 0);
-            assert_int_equal(swn_arena_trim_plots(a, 1, &piece), last < PLOT);
+            assert_int_equal(swn_arena_trim_regions(a, 1, &piece), last < PLOT);
             if (last < PLOT) {
-                assert_int_equal(piece.addr, swn_plot_addr(a, p) + last * SWN_GRANULE);
+                assert_int_equal(piece.addr, swn_region_addr(a, p) + last * SWN_GRANULE);
                 warm[last] = 0;
                 warm_count--;
             }
         }
-        assert_int_equal(swn_arena_plot_idle(a), (PLOT + 1 - taken) * SWN_GRANULE);
-        assert_int_equal(swn_arena_plot_cold(a), (PLOT + 1 - taken - warm_count) * SWN_GRANULE);
+        assert_int_equal(swn_arena_region_idle(a), (PLOT + 1 - taken) * SWN_GRANULE);
+        assert_int_equal(swn_arena_region_cold(a), (PLOT + 1 - taken - warm_count) * SWN_GRANULE);
         assert_int_equal(swn_arena_warm_bytes(a), warm_count * SWN_GRANULE);
     }
     assert_true(taken > 0);
-    assert_int_equal(swn_arena_plot_bytes(a), (PLOT + 1) * SWN_GRANULE);
+    assert_int_equal(swn_arena_region_bytes(a), (PLOT + 1) * SWN_GRANULE);
 
     /* What is free is anybody's at once, the rest when it is freed. */
-    swn_arena_unplot(a, p);
-    swn_arena_unplot(a, other);
-    assert_int_equal(swn_arena_plot_bytes(a), 0);
-    assert_int_equal(swn_arena_plot_idle(a), 0);
+    swn_arena_release_region(a, p);
+    swn_arena_release_region(a, other);
+    assert_int_equal(swn_arena_region_bytes(a), 0);
+    assert_int_equal(swn_arena_region_idle(a), 0);
     assert_int_equal(swn_arena_warm_bytes(a), warm_count * SWN_GRANULE);
     for (size_t i = 0; i < PLOT; i++)
         if (held[i] && (!i || held[i - 1] != held[i]))
@@ -678,7 +679,7 @@ static void plots(void **state)
     assert_true(most >= ARENA / 2);
     while (swn_arena_alloc(a, SWN_GRANULE, SWN_LONG_TERM, &fresh)) {
     }
-    assert_null(swn_arena_plot(a, 1));
+    assert_null(swn_arena_reserve_region(a, 1));
 }
 
 /* Memory that the process may write, in KiB; 0 under sanitizers and emulators, which have some of their own there. */
@@ -717,9 +718,9 @@ static void opens_as_it_goes(void **state)
         assert_true(swn_smaps_kib(swn_arena_lo(a), "Size") >= given); /* one mapping */
         assert_null(swn_arena_find(a, swn_arena_hi(a) - 1));
     }
-    struct swn_plot *p = swn_arena_plot(a, 100 * SWN_GRANULE);
+    struct swn_activation_region *p = swn_arena_reserve_region(a, 100 * SWN_GRANULE);
     size_t fresh;
-    struct swn_range *r = swn_plot_alloc(a, p, 60 * SWN_GRANULE, 40 * SWN_GRANULE, &fresh);
+    struct swn_range *r = swn_region_alloc(a, p, 60 * SWN_GRANULE, 40 * SWN_GRANULE, &fresh);
     assert_non_null(r);
     *(volatile char *)(r->addr + r->span - 1) = 1;
     swn_arena_destroy(a);

@@ -435,7 +435,7 @@ static void a_thousand_layers(void **state)
                                       .goal = total * part / 20 + 12 * MIB,
                                       .disk = usual_disk,
                                       .keep = 1,
-                                      .plot_extra = plots ? 4 * MIB : 0};
+                                      .region_extra = plots ? 4 * MIB : 0};
                 double took = least_ms(time_plan, &(struct timed_plan){&d, nodes}, most);
                 slowest = took > slowest ? took : slowest;
             }

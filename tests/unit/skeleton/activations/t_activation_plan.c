@@ -62,7 +62,7 @@ static void pass(unsigned model, const struct shape *shape, int keep, struct ten
     struct tensor live[TENSORS] = {{0}};
     /* Nothing computes here, so every byte counts that has to be read, and plots could be refused as too large. */
     pthread_mutex_lock(&e->lock);
-    e->unplotted_other = e->unplotted_other ? SIZE_MAX : 0;
+    e->nonweight_without_regions = e->nonweight_without_regions ? SIZE_MAX : 0;
     pthread_mutex_unlock(&e->lock);
     for (unsigned i = 0; i < WEIGHTS; i++) {
         op_read(&weights[model][i]);
@@ -94,7 +94,7 @@ static void begin(void)
 static void end(void)
 {
     free_weights(0);
-    CHECK(swn_arena_plot_idle(e->arena) == 0);
+    CHECK(swn_arena_region_idle(e->arena) == 0);
     engine_is_empty();
 }
 
@@ -174,7 +174,7 @@ static void huge_pages(void *arg)
     for (unsigned k = 0; k < TENSORS; k++)
         at = addresses[k] < at ? addresses[k] : at;
     at -= at % SWN_HUGE;
-    long all = (long)(swn_arena_plot_bytes(e->arena) / SWN_HUGE * (SWN_HUGE >> 10));
+    long all = (long)(swn_arena_region_bytes(e->arena) / SWN_HUGE * (SWN_HUGE >> 10));
     CHECK(all > 0 && huge_kib(at) >= all);
     long before_it_went = huge_kib(at);
     pthread_mutex_lock(&e->lock);
@@ -204,7 +204,7 @@ static void copies_have_places(void *arg)
     struct counters before = count();
     size_t peak = swn_policy_other_peak(e);
     for (unsigned i = 0; i < 5; i++) {
-        CHECK(swn_slice_copy_room(swn_arena_plot_idle(e->arena)));
+        CHECK(swn_slice_copy_room(swn_arena_region_idle(e->arena)));
         pass(0, &large, -1, NULL, NULL);
     }
     CHECK(steady(&before) && count().plans == before.plans);
@@ -290,31 +290,31 @@ static void refused(void *arg)
     begin();
     for (unsigned i = 0; i < 16; i++)
         pass(0, &large, -1, NULL, NULL);
-    CHECK(swn_arena_plot_bytes(e->arena) > 0);
+    CHECK(swn_arena_region_bytes(e->arena) > 0);
     pthread_mutex_lock(&e->lock);
     CHECK(swn_policy_draft(e, swn_window_self(), &d) == 0);
     size_t other = d.other;
     d.disk.bytes_per_ns = 0.01; /* so slow a disk that every byte counts */
-    d.plot_extra = MIB;
-    d.plot_gain_ns = 1e12;
-    CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other);
+    d.region_extra = MIB;
+    d.region_gain_ns = 1e12;
+    CHECK(swn_policy_make_plan(&d) == 0 && !d.drop_regions && d.other == other);
     double plotted_ns = d.plan.latency_ns;
-    d.plot_gain_ns = 0;
-    CHECK(swn_policy_make_plan(&d) == 0 && d.unplot && d.other == other - MIB && d.plan.latency_ns < plotted_ns);
+    d.region_gain_ns = 0;
+    CHECK(swn_policy_make_plan(&d) == 0 && d.drop_regions && d.other == other - MIB && d.plan.latency_ns < plotted_ns);
     /* What is gained beside what plots gain is less than predictions are worth. */
-    d.plot_gain_ns = 0.99 * (plotted_ns - d.plan.latency_ns);
+    d.region_gain_ns = 0.99 * (plotted_ns - d.plan.latency_ns);
     d.other = other;
-    CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other && d.plan.latency_ns == plotted_ns);
-    d.plot_gain_ns = 0;
-    CHECK(swn_policy_make_plan(&d) == 0 && d.unplot);
+    CHECK(swn_policy_make_plan(&d) == 0 && !d.drop_regions && d.other == other && d.plan.latency_ns == plotted_ns);
+    d.region_gain_ns = 0;
+    CHECK(swn_policy_make_plan(&d) == 0 && d.drop_regions);
     CHECK(swn_policy_adopt(e, &d) == 0);
     pthread_mutex_unlock(&e->lock);
     swn_policy_drop_draft(&d);
-    CHECK(swn_arena_plot_bytes(e->arena) == 0);
+    CHECK(swn_arena_region_bytes(e->arena) == 0);
     struct counters before = count();
     for (unsigned i = 0; i < 8; i++)
         pass(0, &large, -1, NULL, NULL);
-    CHECK(swn_arena_plot_bytes(e->arena) == 0 && count().placed == before.placed);
+    CHECK(swn_arena_region_bytes(e->arena) == 0 && count().placed == before.placed);
     CHECK(swn_engine_set_budget(BUDGET + MIB, 100, &(struct swn_budget_change){0}) == 0);
     for (unsigned i = 0; i < 4; i++)
         pass(0, &large, -1, NULL, NULL);
