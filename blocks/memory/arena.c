@@ -38,7 +38,7 @@ struct swn_arena {
     struct hole *warm[2], *cold[2], *spare_holes; /* by enum swn_term */
     unsigned char *term;                          /* of each huge page's addresses: what they are for */
     struct hole *mapped; /* of freed ranges, and not to be used before what is mapped there has gone */
-    struct swn_activation_region *plots;
+    struct swn_activation_region *regions;
     size_t warm_granules;
     struct swn_range *first, *last, *spare_ranges;
     uint32_t next_id;
@@ -165,8 +165,8 @@ void swn_arena_destroy(struct swn_arena *a)
 {
     swn_reserve_release((void *)a->base, a->granules * SWN_GRANULE);
     swn_reserve_release((void *)a->owner, a->owner_bytes);
-    while (a->plots)
-        swn_arena_release_region(a, a->plots);
+    while (a->regions)
+        swn_arena_release_region(a, a->regions);
     struct hole *lists[] = {a->warm[0], a->warm[1], a->cold[0], a->cold[1], a->mapped, a->spare_holes};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (struct hole *h = lists[i], *n; h; h = n) {
@@ -382,7 +382,7 @@ void swn_arena_seal(struct swn_arena *a)
     a->sealed = 1;
     close_holes(a, a->cold[SWN_LONG_TERM]);
     close_holes(a, a->cold[SWN_SHORT_TERM]);
-    for (const struct swn_activation_region *p = a->plots; p; p = p->next)
+    for (const struct swn_activation_region *p = a->regions; p; p = p->next)
         close_holes(a, p->cold);
 }
 
@@ -441,7 +441,7 @@ static enum swn_term term_of(const struct swn_arena *a, size_t at)
 
 static struct swn_activation_region *plot_of(struct swn_arena *a, size_t at)
 {
-    struct swn_activation_region *p = a->plots;
+    struct swn_activation_region *p = a->regions;
     while (p && (at < p->at || at >= p->at + p->count))
         p = p->next;
     return p;
@@ -510,7 +510,7 @@ int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
 
 int swn_arena_trim_regions(struct swn_arena *a, size_t bytes, struct swn_piece *out)
 {
-    struct swn_activation_region *p = a->plots;
+    struct swn_activation_region *p = a->regions;
     while (p && !p->warm)
         p = p->next;
     return p && trim(a, &p->warm, &p->cold, bytes, out);
@@ -518,7 +518,7 @@ int swn_arena_trim_regions(struct swn_arena *a, size_t bytes, struct swn_piece *
 
 void swn_arena_release_region(struct swn_arena *a, struct swn_activation_region *p)
 {
-    struct swn_activation_region **link = &a->plots;
+    struct swn_activation_region **link = &a->regions;
     while (*link != p)
         link = &(*link)->next;
     *link = p->next;
@@ -546,7 +546,7 @@ uintptr_t swn_region_addr(const struct swn_arena *a, const struct swn_activation
 size_t swn_arena_region_bytes(const struct swn_arena *a)
 {
     size_t bytes = 0;
-    for (const struct swn_activation_region *p = a->plots; p; p = p->next)
+    for (const struct swn_activation_region *p = a->regions; p; p = p->next)
         bytes += swn_region_bytes(p);
     return bytes;
 }
@@ -554,7 +554,7 @@ size_t swn_arena_region_bytes(const struct swn_arena *a)
 size_t swn_arena_region_idle(const struct swn_arena *a)
 {
     size_t idle = 0;
-    for (const struct swn_activation_region *p = a->plots; p; p = p->next)
+    for (const struct swn_activation_region *p = a->regions; p; p = p->next)
         idle += p->count - p->taken;
     return idle * SWN_GRANULE;
 }
@@ -562,7 +562,7 @@ size_t swn_arena_region_idle(const struct swn_arena *a)
 size_t swn_arena_region_cold(const struct swn_arena *a)
 {
     size_t cold = 0;
-    for (const struct swn_activation_region *p = a->plots; p; p = p->next)
+    for (const struct swn_activation_region *p = a->regions; p; p = p->next)
         for (const struct hole *h = p->cold; h; h = h->next)
             cold += h->count;
     return cold * SWN_GRANULE;
@@ -627,8 +627,8 @@ struct swn_activation_region *swn_arena_reserve_region(struct swn_arena *a, size
     struct swn_activation_region *p = own ? calloc(1, sizeof *p) : NULL;
     if (p && set_apart(a, count, &at)) {
         own->at = at;
-        *p = (struct swn_activation_region){.at = at, .count = count, .cold = own, .next = a->plots};
-        a->plots = p;
+        *p = (struct swn_activation_region){.at = at, .count = count, .cold = own, .next = a->regions};
+        a->regions = p;
         if (count % HUGE_GRANULES)
             hole_add(a, &a->cold[SWN_SHORT_TERM], at + count, HUGE_GRANULES - count % HUGE_GRANULES);
         return p;

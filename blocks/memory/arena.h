@@ -116,7 +116,7 @@ void swn_arena_destroy(struct swn_arena *a);
 uintptr_t swn_arena_lo(const struct swn_arena *a);
 uintptr_t swn_arena_hi(const struct swn_arena *a);
 
-/* So far its address space has been given to tensors, plots and guests. */
+/* So far its address space has been given to tensors, regions and guests. */
 size_t swn_arena_used(const struct swn_arena *a);
 /* Gives back address space from there on, or from `bytes` on if that is more: swn_arena_hi is lower then. */
 void swn_arena_shrink(struct swn_arena *a, size_t bytes);
@@ -146,12 +146,12 @@ struct swn_activation_region *swn_arena_reserve_region(struct swn_arena *a, size
 void swn_arena_release_region(struct swn_arena *a, struct swn_activation_region *p);
 size_t swn_region_bytes(const struct swn_activation_region *p);
 uintptr_t swn_region_addr(const struct swn_arena *a, const struct swn_activation_region *p);
-/* Bytes of all plots. */
+/* Bytes of all regions. */
 size_t swn_arena_region_bytes(const struct swn_arena *a);
-/* Bytes of all plots that are no tensor's now, and those of them that have no pages. */
+/* Bytes of all regions that are no tensor's now, and those of them that have no pages. */
 size_t swn_arena_region_idle(const struct swn_arena *a);
 size_t swn_arena_region_cold(const struct swn_arena *a);
-/* Whose the first taken granule of [at, at + len) of the plot is; NULL: all are free. `at` is a multiple of
+/* Whose the first taken granule of [at, at + len) of the region is; NULL: all are free. `at` is a multiple of
  * SWN_GRANULE. */
 struct swn_range *swn_region_holder(const struct swn_arena *a, const struct swn_activation_region *p, size_t at,
                                     size_t len);
@@ -163,14 +163,14 @@ struct swn_range *swn_region_alloc(struct swn_arena *a, struct swn_activation_re
 
 /* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */
 void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
-/* The same where what is mapped there must go first: the address space is nobody's yet. Outside all plots. */
+/* The same where what is mapped there must go first: the address space is nobody's yet. Outside all regions. */
 void swn_arena_free_mapped(struct swn_arena *a, struct swn_range *r);
 /* Takes out a piece of such address space, as long as it is in one: 1, or 0 when there is none. The caller makes it
  * ordinary memory without pages, and then gives it back, or else it is lost. */
 int swn_arena_take_mapped(struct swn_arena *a, struct swn_piece *out);
 void swn_arena_unmapped(struct swn_arena *a, const struct swn_piece *piece);
-/* Takes about `bytes` at the end of the last warm piece outside all plots out of the warm set, or all of it: 1 and *out
- * to be dropped by the caller, or 0 when none is left. */
+/* Takes about `bytes` at the end of the last warm piece outside all regions out of the warm set, or all of it: 1 and
+ * *out to be dropped by the caller, or 0 when none is left. */
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out);
 /* The same inside them. */
 int swn_arena_trim_regions(struct swn_arena *a, size_t bytes, struct swn_piece *out);

@@ -5,7 +5,7 @@
  *
  * A plan is a proposal. A place is given only when nobody has it, so a tensor that outlives its pass keeps its bytes;
  * whatever does not go as planned is allocated as if there were no plan, until the pass ends. Records, plans and the
- * plot they lie in belong to a thread. */
+ * region they lie in belong to a thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,9 +25,9 @@
 #define IDLE_PASSES 256
 /* Passes remembered by a hash only, to see that they recur. */
 #define SEEN 64
-/* A plot whose pages come and go is made of huge pages so often. */
+/* A region whose pages come and go is made of huge pages so often. */
 #define PROMOTIONS_MOST 8
-/* Passes until it is known what is needed beside a new plot. */
+/* Passes until it is known what is needed beside a new region. */
 #define SETTLING 2
 /* Lives may change from pass to pass for ever: a plan is mended so often. */
 #define MOST_MENDED 8
@@ -54,7 +54,7 @@ struct swn_places {
     struct plan plans[MOST_PLANS];
     size_t count;
     struct plan *plan; /* that the pass under way has followed so far; NULL: none */
-    struct swn_activation_region *plot;
+    struct swn_activation_region *region;
     uint64_t seen[SEEN];
     size_t seen_at;
 };
@@ -112,28 +112,28 @@ static int lay_out(struct plan *p, const struct record *pass)
     return !swn_slots_place(p->pass.slots, pass->n, SWN_GRANULE, &p->extent);
 }
 
-/* A plot that all plans find room in, and that is not much larger. 0: there is
+/* A region that all plans find room in, and that is not much larger. 0: there is
  * none. */
 static int have_region(struct swn_engine *e, struct swn_places *s)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < s->count; i++)
         most = s->plans[i].extent > most ? s->plans[i].extent : most;
-    size_t now = s->plot ? swn_region_bytes(s->plot) : 0;
+    size_t now = s->region ? swn_region_bytes(s->region) : 0;
     if (!most || (now >= most && now <= most + most / 4))
         return 1;
     size_t peak = swn_policy_other_peak(e), without_regions = e->nonweight_without_regions;
-    if (!s->plot)
+    if (!s->region)
         without_regions = peak;
     else if (!without_regions && peak > e->region_extra)
         without_regions = peak - e->region_extra;
-    struct swn_activation_region *plot = swn_arena_reserve_region(e->arena, most);
-    if (!plot)
+    struct swn_activation_region *region = swn_arena_reserve_region(e->arena, most);
+    if (!region)
         return now >= most;
     e->nonweight_without_regions = without_regions;
-    if (s->plot)
-        swn_arena_release_region(e->arena, s->plot);
-    s->plot = plot;
+    if (s->region)
+        swn_arena_release_region(e->arena, s->region);
+    s->region = region;
     e->settling = SETTLING;
     e->huge_promotions = 0;
     return 1;
@@ -151,9 +151,9 @@ static void forget(struct swn_engine *e, struct swn_places *s)
 {
     s->count = 0;
     s->plan = NULL;
-    if (s->plot)
-        swn_arena_release_region(e->arena, s->plot);
-    s->plot = NULL;
+    if (s->region)
+        swn_arena_release_region(e->arena, s->region);
+    s->region = NULL;
 }
 
 /* A free descriptor, or that of a plan which is not used any more; or NULL. */
@@ -189,9 +189,9 @@ static void conclude(struct swn_engine *e, struct swn_places *s, const struct re
 {
     uint64_t hash = hash_of(pass);
     struct plan *p = plan_of(s, pass, hash);
-    /* One thread's activations have a plot. Threads that take turns would each keep theirs, until nothing of the budget
-     * is left for weights; the others' come and go on demand. */
-    if (!s->plot && swn_arena_region_bytes(e->arena))
+    /* One thread's activations have a region. Threads that take turns would each keep theirs, until nothing of the
+     * budget is left for weights; the others' come and go on demand. */
+    if (!s->region && swn_arena_region_bytes(e->arena))
         return;
     if (p) {
         p->used = s->pass;
@@ -208,7 +208,7 @@ static void conclude(struct swn_engine *e, struct swn_places *s, const struct re
         say_layout(p);
 }
 
-/* In the first pass with another plot there are tensors beside it that will be in it from then on; the one after that
+/* In the first pass with another region there are tensors beside it that will be in it from then on; the one after that
  * shows what has to be left for activations. */
 static void settle(struct swn_engine *e)
 {
@@ -231,15 +231,15 @@ static int has_small_pages(const struct swn_engine *e)
 }
 
 /* Whether all of a huge page's place has pages, and they are ordinary ones that can be moved. */
-static int is_solid(const struct swn_engine *e, const struct swn_activation_region *plot, size_t at)
+static int is_solid(const struct swn_engine *e, const struct swn_activation_region *region, size_t at)
 {
     size_t end = at + SWN_HUGE;
     const struct swn_range *r;
-    for (size_t next = at; next < end && (r = swn_region_holder(e->arena, plot, next, end - next));
-         next = r->addr + r->span - swn_region_addr(e->arena, plot))
+    for (size_t next = at; next < end && (r = swn_region_holder(e->arena, region, next, end - next));
+         next = r->addr + r->span - swn_region_addr(e->arena, region))
         if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->foreign_map || r->registered || r->on_device)
             return 0;
-    return !swn_region_fresh(plot, at, SWN_HUGE);
+    return !swn_region_fresh(region, at, SWN_HUGE);
 }
 
 static void make_huge(struct swn_engine *e, uintptr_t at)
@@ -257,10 +257,10 @@ static void promote_to_huge(struct swn_engine *e)
     e->small_pages = 0;
     e->huge_promotions++;
     for (struct swn_thread_state *t = e->threads; t; t = t->next) {
-        const struct swn_activation_region *plot = t->places ? t->places->plot : NULL;
-        for (size_t at = 0; plot && at + SWN_HUGE <= swn_region_bytes(plot); at += SWN_HUGE)
-            if (is_solid(e, plot, at))
-                make_huge(e, swn_region_addr(e->arena, plot) + at);
+        const struct swn_activation_region *region = t->places ? t->places->region : NULL;
+        for (size_t at = 0; region && at + SWN_HUGE <= swn_region_bytes(region); at += SWN_HUGE)
+            if (is_solid(e, region, at))
+                make_huge(e, swn_region_addr(e->arena, region) + at);
     }
 }
 
@@ -272,7 +272,7 @@ void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t)
     settle(e);
     promote_to_huge(e);
     for (struct swn_thread_state *other = e->threads; other; other = other->next)
-        if (other != t && other->places && other->places->plot && e->visits - other->last_visit > IDLE_VISITS)
+        if (other != t && other->places && other->places->region && e->visits - other->last_visit > IDLE_VISITS)
             forget(e, other->places);
     struct plan *latest = s->plan;
     s->plan = NULL;
@@ -324,32 +324,32 @@ static struct plan *goes_on(struct swn_places *s, size_t n)
     return NULL;
 }
 
-/* Memory of the plot that nobody has, and no tensor of the plan needs until the pass has made so many allocations. */
+/* Memory of the region that nobody has, and no tensor of the plan needs until the pass has made so many allocations. */
 static int find_gap(struct swn_engine *e, const struct swn_places *s, size_t n, uint32_t until, size_t *out)
 {
     const struct record *pass = &s->plan->pass;
     uint32_t now = (uint32_t)s->now.n;
     uint64_t size = swn_round_up(n, SWN_GRANULE), at = 0;
-    while (until >= now && (at = swn_slots_gap(pass->slots, pass->n, SWN_GRANULE, swn_region_bytes(s->plot), now, until,
-                                               at, size)) != SWN_NOWHERE) {
-        const struct swn_range *r = swn_region_holder(e->arena, s->plot, at, size);
+    while (until >= now && (at = swn_slots_gap(pass->slots, pass->n, SWN_GRANULE, swn_region_bytes(s->region), now,
+                                               until, at, size)) != SWN_NOWHERE) {
+        const struct swn_range *r = swn_region_holder(e->arena, s->region, at, size);
         *out = at;
         if (!r)
             return 1;
-        at = r->addr + r->span - swn_region_addr(e->arena, s->plot);
+        at = r->addr + r->span - swn_region_addr(e->arena, s->region);
     }
     return 0;
 }
 
-/* A pass that no plan is for has the plot to itself. */
+/* A pass that no plan is for has the region to itself. */
 static int find_anywhere(struct swn_engine *e, const struct swn_places *s, size_t n, struct swn_place *out)
 {
     const struct swn_range *r;
-    *out = (struct swn_place){.plot = s->plot};
-    while (out->at + swn_round_up(n, SWN_GRANULE) <= swn_region_bytes(s->plot)) {
-        if (!(r = swn_region_holder(e->arena, s->plot, out->at, n)))
+    *out = (struct swn_place){.region = s->region};
+    while (out->at + swn_round_up(n, SWN_GRANULE) <= swn_region_bytes(s->region)) {
+        if (!(r = swn_region_holder(e->arena, s->region, out->at, n)))
             return 1;
-        out->at = r->addr + r->span - swn_region_addr(e->arena, s->plot);
+        out->at = r->addr + r->span - swn_region_addr(e->arena, s->region);
     }
     return 0;
 }
@@ -357,16 +357,16 @@ static int find_anywhere(struct swn_engine *e, const struct swn_places *s, size_
 int swn_places_find(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_place *out)
 {
     struct swn_places *s = t ? t->places : NULL;
-    if (!s || !s->plot)
+    if (!s || !s->region)
         return 0;
     if (!s->plan || !(s->plan = goes_on(s, n)))
         return find_anywhere(e, s, n, out);
     const struct swn_slot *slot = &s->plan->pass.slots[s->now.n];
     if (slot->at == SWN_NOWHERE)
         return 0;
-    const struct swn_range *holder = swn_region_holder(e->arena, s->plot, slot->at, n);
+    const struct swn_range *holder = swn_region_holder(e->arena, s->region, slot->at, n);
     s->plan->missed += holder != NULL;
-    *out = (struct swn_place){.plot = s->plot, .at = slot->at};
+    *out = (struct swn_place){.region = s->region, .at = slot->at};
     return !holder || find_gap(e, s, n, slot->dies, &out->at);
 }
 

@@ -19,7 +19,7 @@
 /* Of a tensor of n bytes at its planned place, or wherever there is one. */
 static size_t fresh_bytes(const struct swn_engine *e, const struct swn_place *place, size_t n, enum swn_term term)
 {
-    return place ? swn_region_fresh(place->plot, place->at, n) : swn_arena_fresh(e->arena, n, term);
+    return place ? swn_region_fresh(place->region, place->at, n) : swn_arena_fresh(e->arena, n, term);
 }
 
 static size_t kept_frames(const struct swn_engine *e)
@@ -65,7 +65,7 @@ void *swn_engine_alloc(size_t n, int *strict)
         return NULL;
     }
     size_t fresh;
-    struct swn_range *r = placed ? swn_region_alloc(e->arena, place.plot, place.at, n, &fresh) : NULL;
+    struct swn_range *r = placed ? swn_region_alloc(e->arena, place.region, place.at, n, &fresh) : NULL;
     if (r) {
         e->placed += r->size;
         e->small_pages |= fresh != 0;
@@ -109,7 +109,7 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
         return 0;
     if (r->held) /* the kernel may not have taken the bytes out of them yet */
         return 0;
-    /* Room for a plot is planned for. What small tensors exceed the budget by is no reason to let all of this go: the
+    /* Room for a region is planned for. What small tensors exceed the budget by is no reason to let all of this go: the
      * next allocation takes what it has to. */
     if (r->planned_place)
         return 1;

@@ -63,7 +63,7 @@ struct swn_draft {
                       * much more is the window */
     struct swn_disk_model disk;
     int keep;              /* what has room stays from pass to pass */
-    size_t region_extra;   /* how much of `other` is there only because activations have plots */
+    size_t region_extra;   /* how much of `other` is there only because activations have regions */
     double region_gain_ns; /* what a pass gains by these, all else being equal */
     int drop_regions;      /* out: the plan is one without them, whose room weights have a better use for */
     struct swn_plan plan;
@@ -170,8 +170,8 @@ struct swn_engine {
     int settling;    /* passes until activations are where they will be, see skeleton/activations/activation_plan.c */
     int small_pages; /* pages of theirs are new, and small */
     unsigned huge_promotions;         /* so often these were made huge */
-    size_t nonweight_without_regions; /* what they took at most before they had plots; 0: region_extra is known */
-    size_t region_extra;              /* how much more the plots take */
+    size_t nonweight_without_regions; /* what they took at most before they had regions; 0: region_extra is known */
+    size_t region_extra;              /* how much more the regions take */
     uint64_t regions_refused;         /* the budget in which that is better had by weights; 0: none */
     int pressed;                      /* the budget has been full */
     size_t window_goal, lent_from;    /* lent_from: the window without what was lent to it, or 0 */

@@ -86,13 +86,13 @@ static struct swn_frame *frame_victim(struct swn_engine *e, int used)
 }
 
 /* Lets go of warm pages until `bytes` more fit; of those that a plan has a use for last, or not at all. */
-static void trim_warm(struct swn_engine *e, size_t bytes, int plots)
+static void trim_warm(struct swn_engine *e, size_t bytes, int regions)
 {
     struct swn_piece piece;
     for (;;) {
         size_t need = swn_engine_resident(e) + bytes, over = need - e->config.budget_bytes;
         if (need <= e->config.budget_bytes ||
-            (!swn_arena_trim(e->arena, over, &piece) && (!plots || !swn_arena_trim_regions(e->arena, over, &piece))))
+            (!swn_arena_trim(e->arena, over, &piece) && (!regions || !swn_arena_trim_regions(e->arena, over, &piece))))
             return;
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
         e->dropped += piece.bytes;

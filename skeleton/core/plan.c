@@ -25,11 +25,11 @@
 #define LEAST_WINDOW (MIB / 2) /* of a plan, see scheduler/planner/plan.c */
 /* Of the computing for which passes become short of the disk. */
 #define STILL_SHORT 0.75
-/* A window is whole granules, and small tensors come and go between two large ones. Without plots there is room for
+/* A window is whole granules, and small tensors come and go between two large ones. Without regions there is room for
  * that whenever activations are not at their peak. */
 #define REGION_MARGIN (2 * SWN_GRANULE)
-/* Without places a pass faults in again one to two times what the plot holds (ResNet-101, MobileNetV2). A page took 2.6
- * to 3.1 us, and letting go of it 0.5 us, on a busy virtual machine. */
+/* Without places a pass faults in again one to two times what the region holds (ResNet-101, MobileNetV2). A page
+ * took 2.6 to 3.1 us, and letting go of it 0.5 us, on a busy virtual machine. */
 #define REGION_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
 
 /* The weights of every thread whose order is settled, in the order they are read, each once. */
@@ -170,13 +170,13 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
                                    .saved = e->source->saved(e, node->range, out->disk.bytes_per_ns)};
     }
     free(count);
-    size_t plots = e->settling ? 0 : swn_arena_region_bytes(e->arena);
-    out->other = peak + recalled_bytes(e) + (plots ? REGION_MARGIN : 0);
+    size_t regions = e->settling ? 0 : swn_arena_region_bytes(e->arena);
+    out->other = peak + recalled_bytes(e) + (regions ? REGION_MARGIN : 0);
     out->goal = e->goal_bytes;
     out->straddle = swn_pool_unit(e->pool);
     out->keep = !(e->config.without & SWN_WITHOUT_KEPT);
-    out->region_extra = plots ? e->region_extra : 0;
-    out->region_gain_ns = (double)plots * REGION_GAIN_NS_PER_BYTE;
+    out->region_extra = regions ? e->region_extra : 0;
+    out->region_gain_ns = (double)regions * REGION_GAIN_NS_PER_BYTE;
     if (!out->n)
         swn_policy_drop_draft(out);
     return out->n ? 0 : -EAGAIN;
@@ -212,7 +212,7 @@ int swn_policy_make_plan(struct swn_draft *d)
 {
     int err = make_plan(d, d->other, d->nodes, &d->plan);
     size_t other = d->other > d->region_extra ? d->other - d->region_extra : 0;
-    /* Plots are not given up for what may be noise, and where no more than that can be gained, nobody has to look. */
+    /* Regions are not given up for what may be noise, and where no more than that can be gained, nobody has to look. */
     d->drop_regions = 0;
     int look = !err && d->region_extra &&
                d->plan.latency_ns > (least_time(d, other) + d->region_gain_ns) * (1 + SWN_PLAN_NOISE);

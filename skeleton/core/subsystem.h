@@ -92,7 +92,7 @@ struct swn_weight_source {
 
 /* A planned address for a tensor. */
 struct swn_place {
-    struct swn_activation_region *plot;
+    struct swn_activation_region *region;
     size_t at;
 };
 

@@ -359,7 +359,7 @@ void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
     }
 }
 
-/* Where a pass is laid out, the copy has its place in the plot like any other tensor. */
+/* Where a pass is laid out, the copy has its place in the region like any other tensor. */
 int swn_slice_copy_room(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;

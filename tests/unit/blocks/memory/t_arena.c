@@ -578,10 +578,10 @@ static void guests(void **state)
     assert_int_equal(take(a, ARENA)->addr, swn_arena_lo(a)); /* all places came back */
 }
 
-/* A plot of PLOT granules against a table of what each of them is. */
+/* A region of PLOT granules against a table of what each of them is. */
 #define PLOT 40
 
-static void plots(void **state)
+static void regions(void **state)
 {
     struct swn_arena *a = *state;
     struct swn_range *wall = take(a, SWN_GRANULE), *held[PLOT] = {NULL};
@@ -790,7 +790,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(short_term, setup, teardown),
         cmocka_unit_test_setup_teardown(in_a_stretch, setup, teardown),
         cmocka_unit_test_setup_teardown(guests, setup, teardown),
-        cmocka_unit_test_setup_teardown(plots, setup, teardown),
+        cmocka_unit_test_setup_teardown(regions, setup, teardown),
         cmocka_unit_test_setup_teardown(stress, setup, teardown),
         cmocka_unit_test(opens_as_it_goes),
         cmocka_unit_test(guests_open_nothing),

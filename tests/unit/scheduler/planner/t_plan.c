@@ -378,7 +378,7 @@ struct timed_plan {
     const struct swn_plan_node *nodes;
 };
 
-/* What the budget's thread does for a new budget (swn_policy_make_plan), which with plots is two plans where the
+/* What the budget's thread does for a new budget (swn_policy_make_plan), which with regions is two plans where the
  * second can gain something, and what `swapnet-partition plan` does. In processor time: others may be at work on the
  * machine. */
 static double time_plan(void *arg)
@@ -414,7 +414,7 @@ static uint64_t transformer_nodes(struct swn_plan_node *nodes, size_t n, uint64_
 }
 
 /* A new budget for a model of 1,000 layers takes less than 5 ms: of small layers and large ones, in slices or not, and
- * where activations have plots, so that a plan without them is made as well if that can be worth it. */
+ * where activations have regions, so that a plan without them is made as well if that can be worth it. */
 static void a_thousand_layers(void **state)
 {
     (void)state;
@@ -426,7 +426,7 @@ static void a_thousand_layers(void **state)
         uint64_t total = kind < 2 ? random_nodes(nodes, 1000, 1) : transformer_nodes(nodes, 1000, kind < 4 ? 1 : 3);
         if (kind % 2)
             slice_nodes(nodes, 1000);
-        for (int plots = 0; plots < 2; plots++) {
+        for (int regions = 0; regions < 2; regions++) {
             double slowest = 0;
             for (uint64_t part = 1; part < 20; part++) {
                 struct swn_draft d = {.nodes = planned,
@@ -435,12 +435,12 @@ static void a_thousand_layers(void **state)
                                       .goal = total * part / 20 + 12 * MIB,
                                       .disk = usual_disk,
                                       .keep = 1,
-                                      .region_extra = plots ? 4 * MIB : 0};
+                                      .region_extra = regions ? 4 * MIB : 0};
                 double took = least_ms(time_plan, &(struct timed_plan){&d, nodes}, most);
                 slowest = took > slowest ? took : slowest;
             }
             print_message("%.2f of %.2f ms at most, %d GiB%s%s\n", slowest, most, (int)(total >> 30),
-                          kind % 2 ? ", slices" : "", plots ? ", plots" : "");
+                          kind % 2 ? ", slices" : "", regions ? ", regions" : "");
             assert_true(slowest < most);
         }
     }

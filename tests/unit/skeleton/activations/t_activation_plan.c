@@ -60,7 +60,7 @@ static void pass(unsigned model, const struct shape *shape, int keep, struct ten
 {
     static _Atomic uint64_t stamp = 1000;
     struct tensor live[TENSORS] = {{0}};
-    /* Nothing computes here, so every byte counts that has to be read, and plots could be refused as too large. */
+    /* Nothing computes here, so every byte counts that has to be read, and regions could be refused as too large. */
     pthread_mutex_lock(&e->lock);
     e->nonweight_without_regions = e->nonweight_without_regions ? SIZE_MAX : 0;
     pthread_mutex_unlock(&e->lock);
@@ -159,7 +159,7 @@ static int makes_huge_pages(void)
     return does;
 }
 
-/* All of a plot that is a huge page's is one, also after it was given back in part, and no more is counted for it. */
+/* All of a region that is a huge page's is one, also after it was given back in part, and no more is counted for it. */
 static void huge_pages(void *arg)
 {
     (void)arg;
@@ -193,12 +193,12 @@ static void huge_pages(void *arg)
     end();
 }
 
-/* A copy that a kernel would make has its place in the plot: asking for it costs nothing, and is not needing it. */
+/* A copy that a kernel would make has its place in the region: asking for it costs nothing, and is not needing it. */
 static void copies_have_places(void *arg)
 {
     (void)arg;
     begin();
-    CHECK(swn_slice_copy_room(MIB) && !swn_slice_copy_room(BUDGET + 1)); /* without a plot, like anything else */
+    CHECK(swn_slice_copy_room(MIB) && !swn_slice_copy_room(BUDGET + 1)); /* without a region, like anything else */
     for (unsigned i = 0; i < 16; i++)
         pass(0, &large, -1, NULL, NULL);
     struct counters before = count();
@@ -282,7 +282,7 @@ static void lives_change(void *arg)
     end();
 }
 
-/* Where weights have a better use for what plots take, there are none, until the budget is another one. */
+/* Where weights have a better use for what regions take, there are none, until the budget is another one. */
 static void refused(void *arg)
 {
     (void)arg;
@@ -301,7 +301,7 @@ static void refused(void *arg)
     double plotted_ns = d.plan.latency_ns;
     d.region_gain_ns = 0;
     CHECK(swn_policy_make_plan(&d) == 0 && d.drop_regions && d.other == other - MIB && d.plan.latency_ns < plotted_ns);
-    /* What is gained beside what plots gain is less than predictions are worth. */
+    /* What is gained beside what regions gain is less than predictions are worth. */
     d.region_gain_ns = 0.99 * (plotted_ns - d.plan.latency_ns);
     d.other = other;
     CHECK(swn_policy_make_plan(&d) == 0 && !d.drop_regions && d.other == other && d.plan.latency_ns == plotted_ns);
