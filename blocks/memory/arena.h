@@ -26,7 +26,7 @@ static inline size_t swn_round_up(size_t n, size_t to)
 }
 
 struct swn_extent_file;
-struct swn_places;
+struct swn_activation_plan;
 
 /* What stands behind a range's own address. Only the holder of the engine's lock changes it, except for the two
  * hand-shakes with the fault handler (see blocks/memory/residency.h). */
@@ -94,9 +94,9 @@ struct swn_range {
 
     /* where it is in the record of its thread's passes (skeleton/activations/activation_plan.c), which is the caller's;
      * or NULL */
-    struct swn_places *places;
-    uint64_t born_pass;
-    uint32_t born;
+    struct swn_activation_plan *places;
+    uint64_t alloc_pass;
+    uint32_t alloc_index;
     int planned_place; /* its place was chosen: swn_region_alloc made it */
 
     /* A weight that its operator can take in slices, see skeleton/tiling/slice.c. */

@@ -36,7 +36,7 @@
 
 /* The tensors of one pass. */
 struct record {
-    struct swn_slot *slots;
+    struct swn_activation_tensor *slots;
     size_t n, room;
     int lost; /* it is incomplete */
 };
@@ -48,7 +48,7 @@ struct plan {
     unsigned missed, mended;
 };
 
-struct swn_places {
+struct swn_activation_plan {
     struct record now, last; /* the pass under way, and the one before: of that, some are alive still */
     uint64_t pass;
     struct plan plans[MOST_PLANS];
@@ -93,7 +93,7 @@ static int reserve(struct record *r, size_t n)
     size_t room = r->room ? r->room : FIRST_SLOTS;
     while (room < n)
         room *= 2;
-    struct swn_slot *slots = realloc(r->slots, room * sizeof *slots);
+    struct swn_activation_tensor *slots = realloc(r->slots, room * sizeof *slots);
     if (!slots)
         return 0;
     r->slots = slots;
@@ -109,12 +109,12 @@ static int lay_out(struct plan *p, const struct record *pass)
     memcpy(p->pass.slots, pass->slots, pass->n * sizeof *pass->slots);
     p->pass.n = pass->n;
     p->missed = 0;
-    return !swn_slots_place(p->pass.slots, pass->n, SWN_GRANULE, &p->extent);
+    return !swn_activation_layout_place(p->pass.slots, pass->n, SWN_GRANULE, &p->extent);
 }
 
 /* A region that all plans find room in, and that is not much larger. 0: there is
  * none. */
-static int have_region(struct swn_engine *e, struct swn_places *s)
+static int have_region(struct swn_engine *e, struct swn_activation_plan *s)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < s->count; i++)
@@ -144,10 +144,10 @@ static void say_layout(const struct plan *p)
     char extent[32], peak[32];
     swn_say("activations: %zu tensors a pass are laid out in %s, of which %s are in use at once", p->pass.n,
             swn_format_mib(extent, p->extent),
-            swn_format_mib(peak, swn_slots_peak(p->pass.slots, p->pass.n, SWN_GRANULE)));
+            swn_format_mib(peak, swn_activation_layout_peak(p->pass.slots, p->pass.n, SWN_GRANULE)));
 }
 
-static void forget(struct swn_engine *e, struct swn_places *s)
+static void forget(struct swn_engine *e, struct swn_activation_plan *s)
 {
     s->count = 0;
     s->plan = NULL;
@@ -157,7 +157,7 @@ static void forget(struct swn_engine *e, struct swn_places *s)
 }
 
 /* A free descriptor, or that of a plan which is not used any more; or NULL. */
-static struct plan *place_for_plan(struct swn_places *s)
+static struct plan *place_for_plan(struct swn_activation_plan *s)
 {
     if (s->count < MOST_PLANS)
         return &s->plans[s->count++];
@@ -167,7 +167,7 @@ static struct plan *place_for_plan(struct swn_places *s)
     return s->pass - oldest->used > IDLE_PASSES ? oldest : NULL;
 }
 
-static struct plan *plan_of(struct swn_places *s, const struct record *pass, uint64_t hash)
+static struct plan *plan_of(struct swn_activation_plan *s, const struct record *pass, uint64_t hash)
 {
     for (size_t i = 0; i < s->count; i++)
         if (s->plans[i].hash == hash && s->plans[i].pass.n == pass->n && alike(&s->plans[i].pass, pass, pass->n))
@@ -175,7 +175,7 @@ static struct plan *plan_of(struct swn_places *s, const struct record *pass, uin
     return NULL;
 }
 
-static int recurs(struct swn_places *s, uint64_t hash)
+static int recurs(struct swn_activation_plan *s, uint64_t hash)
 {
     for (size_t i = 0; i < SEEN; i++)
         if (s->seen[i] == hash)
@@ -185,7 +185,7 @@ static int recurs(struct swn_places *s, uint64_t hash)
 }
 
 /* Everything is known of a pass: all its tensors are gone, or another pass old. */
-static void conclude(struct swn_engine *e, struct swn_places *s, const struct record *pass)
+static void conclude(struct swn_engine *e, struct swn_activation_plan *s, const struct record *pass)
 {
     uint64_t hash = hash_of(pass);
     struct plan *p = plan_of(s, pass, hash);
@@ -264,9 +264,9 @@ static void promote_to_huge(struct swn_engine *e)
     }
 }
 
-void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t)
+void swn_activation_plan_passed(struct swn_engine *e, struct swn_thread_state *t)
 {
-    struct swn_places *s = t->places;
+    struct swn_activation_plan *s = t->places;
     if (e->config.without & SWN_WITHOUT_PLACES || (!s && !(s = t->places = calloc(1, sizeof *s))))
         return;
     settle(e);
@@ -287,14 +287,14 @@ void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t)
     s->plan = !s->count ? NULL : latest ? latest : &s->plans[s->count - 1];
 }
 
-void swn_places_drop(struct swn_engine *e, struct swn_thread_state *t)
+void swn_activation_plan_drop(struct swn_engine *e, struct swn_thread_state *t)
 {
     if (t->places)
         forget(e, t->places);
     e->regions_refused = 0;
 }
 
-void swn_places_refuse(struct swn_engine *e)
+void swn_activation_plan_refuse(struct swn_engine *e)
 {
     char extra[32];
     if (e->config.verbose)
@@ -313,7 +313,7 @@ void swn_places_refuse(struct swn_engine *e)
 /* --- a pass --- */
 
 /* The plan that the pass has followed so far and that goes on with n bytes, or NULL. */
-static struct plan *goes_on(struct swn_places *s, size_t n)
+static struct plan *goes_on(struct swn_activation_plan *s, size_t n)
 {
     size_t k = s->now.n;
     if (!s->plan || (k < s->plan->pass.n && s->plan->pass.slots[k].bytes == n))
@@ -325,13 +325,14 @@ static struct plan *goes_on(struct swn_places *s, size_t n)
 }
 
 /* Memory of the region that nobody has, and no tensor of the plan needs until the pass has made so many allocations. */
-static int find_gap(struct swn_engine *e, const struct swn_places *s, size_t n, uint32_t until, size_t *out)
+static int find_gap(struct swn_engine *e, const struct swn_activation_plan *s, size_t n, uint32_t until, size_t *out)
 {
     const struct record *pass = &s->plan->pass;
     uint32_t now = (uint32_t)s->now.n;
     uint64_t size = swn_round_up(n, SWN_GRANULE), at = 0;
-    while (until >= now && (at = swn_slots_gap(pass->slots, pass->n, SWN_GRANULE, swn_region_bytes(s->region), now,
-                                               until, at, size)) != SWN_NOWHERE) {
+    while (until >= now &&
+           (at = swn_activation_layout_gap(pass->slots, pass->n, SWN_GRANULE, swn_region_bytes(s->region), now, until,
+                                           at, size)) != SWN_NOWHERE) {
         const struct swn_range *r = swn_region_holder(e->arena, s->region, at, size);
         *out = at;
         if (!r)
@@ -342,10 +343,11 @@ static int find_gap(struct swn_engine *e, const struct swn_places *s, size_t n, 
 }
 
 /* A pass that no plan is for has the region to itself. */
-static int find_anywhere(struct swn_engine *e, const struct swn_places *s, size_t n, struct swn_place *out)
+static int find_anywhere(struct swn_engine *e, const struct swn_activation_plan *s, size_t n,
+                         struct swn_activation_slot *out)
 {
     const struct swn_range *r;
-    *out = (struct swn_place){.region = s->region};
+    *out = (struct swn_activation_slot){.region = s->region};
     while (out->at + swn_round_up(n, SWN_GRANULE) <= swn_region_bytes(s->region)) {
         if (!(r = swn_region_holder(e->arena, s->region, out->at, n)))
             return 1;
@@ -354,25 +356,26 @@ static int find_anywhere(struct swn_engine *e, const struct swn_places *s, size_
     return 0;
 }
 
-int swn_places_find(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_place *out)
+int swn_activation_plan_find(struct swn_engine *e, struct swn_thread_state *t, size_t n,
+                             struct swn_activation_slot *out)
 {
-    struct swn_places *s = t ? t->places : NULL;
+    struct swn_activation_plan *s = t ? t->places : NULL;
     if (!s || !s->region)
         return 0;
     if (!s->plan || !(s->plan = goes_on(s, n)))
         return find_anywhere(e, s, n, out);
-    const struct swn_slot *slot = &s->plan->pass.slots[s->now.n];
+    const struct swn_activation_tensor *slot = &s->plan->pass.slots[s->now.n];
     if (slot->at == SWN_NOWHERE)
         return 0;
     const struct swn_range *holder = swn_region_holder(e->arena, s->region, slot->at, n);
     s->plan->missed += holder != NULL;
-    *out = (struct swn_place){.region = s->region, .at = slot->at};
+    *out = (struct swn_activation_slot){.region = s->region, .at = slot->at};
     return !holder || find_gap(e, s, n, slot->dies, &out->at);
 }
 
-void swn_places_born(struct swn_thread_state *t, struct swn_range *r)
+void swn_activation_plan_on_alloc(struct swn_thread_state *t, struct swn_range *r)
 {
-    struct swn_places *s = t ? t->places : NULL;
+    struct swn_activation_plan *s = t ? t->places : NULL;
     if (!s)
         return;
     if (s->now.n == MOST_SLOTS || !reserve(&s->now, s->now.n + 1)) {
@@ -381,18 +384,18 @@ void swn_places_born(struct swn_thread_state *t, struct swn_range *r)
         return;
     }
     r->places = s;
-    r->born = (uint32_t)s->now.n;
-    r->born_pass = s->pass;
-    s->now.slots[s->now.n++] = (struct swn_slot){.bytes = r->len};
+    r->alloc_index = (uint32_t)s->now.n;
+    r->alloc_pass = s->pass;
+    s->now.slots[s->now.n++] = (struct swn_activation_tensor){.bytes = r->len};
 }
 
-void swn_places_died(struct swn_range *r)
+void swn_activation_plan_on_free(struct swn_range *r)
 {
-    struct swn_places *s = r->places;
+    struct swn_activation_plan *s = r->places;
     if (!s)
         return;
-    if (r->born_pass == s->pass)
-        s->now.slots[r->born].dies = (uint32_t)s->now.n;
-    else if (r->born_pass + 1 == s->pass)
-        s->last.slots[r->born].dies = (uint32_t)(s->last.n + s->now.n);
+    if (r->alloc_pass == s->pass)
+        s->now.slots[r->alloc_index].dies = (uint32_t)s->now.n;
+    else if (r->alloc_pass + 1 == s->pass)
+        s->last.slots[r->alloc_index].dies = (uint32_t)(s->last.n + s->now.n);
 }

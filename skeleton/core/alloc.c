@@ -17,7 +17,8 @@
 #include "skeleton/core/thread_state.h"
 
 /* Of a tensor of n bytes at its planned place, or wherever there is one. */
-static size_t fresh_bytes(const struct swn_engine *e, const struct swn_place *place, size_t n, enum swn_term term)
+static size_t fresh_bytes(const struct swn_engine *e, const struct swn_activation_slot *place, size_t n,
+                          enum swn_term term)
 {
     return place ? swn_region_fresh(place->region, place->at, n) : swn_arena_fresh(e->arena, n, term);
 }
@@ -44,7 +45,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     struct swn_thread_state *t = alone || expected ? NULL : swn_window_self();
     if (e->record && e->observer->allocated(e) && t)
         swn_window_lost(t);
-    struct swn_place place;
+    struct swn_activation_slot place;
     int placed = e->placement->find(e, t, n, &place);
     const struct swn_thread_state *self = swn_window_self();
     enum swn_term term = self && self->open ? SWN_SHORT_TERM : SWN_LONG_TERM;
@@ -76,7 +77,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     }
     if (r) {
         e->filled += alone ? 0 : fresh;
-        e->placement->born(t, r);
+        e->placement->on_alloc(t, r);
         r->alloc_seq = r->last_use = e->seq;
         r->untouched = fresh != 0;
         e->res.home_bytes += r->size;
@@ -148,7 +149,7 @@ int swn_engine_free(void *p)
         if (r->pins && e->populate) /* its operator gave the storage other memory */
             swn_populate_end(e->populate, r->addr);
         swn_expected_read_freed(e, r);
-        e->placement->died(r);
+        e->placement->on_free(r);
         swn_node_remove(e, r);
         if (!swn_held_keeps(r))
             swn_engine_drop(e, r);

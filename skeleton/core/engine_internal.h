@@ -88,7 +88,7 @@ struct swn_thread_state {
     uintptr_t slicing;      /* where the next slice of the weight begins that its operator is going through; 0: none */
     uintptr_t slicing_end;  /* and where what it needs of it ends */
     int starved;            /* reading ahead for it ended where there was no frame */
-    struct swn_places *places; /* of its activations; NULL before its first pass has ended */
+    struct swn_activation_plan *places; /* of its activations; NULL before its first pass has ended */
     struct swn_row_reading
         *reading;         /* kept for the next rows that it looks up, see skeleton/tiling/row_gather.c; or NULL */
     struct swn_row *rows; /* likewise, in the order of their addresses */

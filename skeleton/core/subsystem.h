@@ -91,7 +91,7 @@ struct swn_weight_source {
 };
 
 /* A planned address for a tensor. */
-struct swn_place {
+struct swn_activation_slot {
     struct swn_activation_region *region;
     size_t at;
 };
@@ -99,10 +99,10 @@ struct swn_place {
 /* Where tensors of a pass are put: skeleton/activations. */
 struct swn_placement {
     /* Whether the next tensor of t (or NULL), of n bytes, has a planned place and nobody is there. */
-    int (*find)(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_place *out);
+    int (*find)(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_activation_slot *out);
     /* t has allocated r; r is going to be freed. */
-    void (*born)(struct swn_thread_state *t, struct swn_range *r);
-    void (*died)(struct swn_range *r);
+    void (*on_alloc)(struct swn_thread_state *t, struct swn_range *r);
+    void (*on_free)(struct swn_range *r);
     /* t begins another pass. */
     void (*passed)(struct swn_engine *e, struct swn_thread_state *t);
     /* Forgets all plans of the thread, whose model is gone. */
