@@ -69,9 +69,9 @@ namespace
 {
 
 // Pieces as a plan would cut them: of equal length, but for the last one.
-swn_cuts even_cuts(size_t storage_bytes, size_t bytes)
+swn_partition_points even_cuts(size_t storage_bytes, size_t bytes)
 {
-    swn_cuts cuts;
+    swn_partition_points cuts;
     size_t n = storage_bytes / bytes;
     cuts.n = n > 1 ? 2 : 1;
     cuts.kinds[0] = {bytes, n - 1};
@@ -114,7 +114,7 @@ bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t sh
 }
 
 // The slices of the weight, if all of them are of whole rows and give the right bits.
-bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, swn_cuts &cuts)
+bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, swn_partition_points &cuts)
 {
     cuts.n = host->slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
     if (swn_each_part(what, cuts, [](const swn_part &) { return true; }))
@@ -125,7 +125,7 @@ bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_ro
 }
 
 // `where` says of each part where its rows are; nullptr: nowhere any more.
-template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const swn_cuts &cuts, Where where)
+template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const swn_partition_points &cuts, Where where)
 {
     at::Tensor out = what.summed ? at::Tensor() : at::empty(what.sizes, what.input.options());
     bool done = swn_each_part(what, cuts, [&](const swn_part &part) {
@@ -145,7 +145,7 @@ at::Tensor with_smaller_copies(const swn_sliced &what)
     if (!what.copied || what.weight.nbytes() != storage_bytes || rows * what.row_bytes > storage_bytes / 2 ||
         host->copy_room(storage_bytes))
         return {};
-    swn_cuts cuts = even_cuts(storage_bytes, rows * what.row_bytes);
+    swn_partition_points cuts = even_cuts(storage_bytes, rows * what.row_bytes);
     if (!swn_same_in_slices(what, cuts))
         return {};
     return part_by_part(
@@ -154,7 +154,7 @@ at::Tensor with_smaller_copies(const swn_sliced &what)
 
 at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, uint64_t shape)
 {
-    swn_cuts cuts;
+    swn_partition_points cuts;
     if (!right_slices(op, arg, what, offered, cuts) &&
         !(lengthened(op, arg, what, shape) && right_slices(op, arg, what, nullptr, cuts))) {
         host->slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address

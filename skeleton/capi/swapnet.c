@@ -147,7 +147,8 @@ API int swapnet_cut(struct swapnet_model *m, uint64_t budget_bytes)
         return 0;
     uint64_t *sizes = layer_sizes(m);
     size_t *first = calloc(m->store->layer_count, sizeof *first);
-    int rc = sizes && first ? swn_cut_for_budget(sizes, m->store->layer_count, budget_bytes, &count, first) : -ENOMEM;
+    int rc = sizes && first ? swn_partition_minmax_for_budget(sizes, m->store->layer_count, budget_bytes, &count, first)
+                            : -ENOMEM;
     if (!rc)
         rc = make_blocks(m, first, count);
     free(sizes);
@@ -157,7 +158,8 @@ API int swapnet_cut(struct swapnet_model *m, uint64_t budget_bytes)
 
 API uint64_t swapnet_smallest_budget(const struct swapnet_model *m)
 {
-    uint64_t *sizes = layer_sizes(m), bytes = sizes ? swn_cut_minimum(sizes, m->store->layer_count) : UINT64_MAX;
+    uint64_t *sizes = layer_sizes(m),
+             bytes = sizes ? swn_partition_minmax_budget(sizes, m->store->layer_count) : UINT64_MAX;
     free(sizes);
     return bytes;
 }

@@ -141,7 +141,7 @@ static void check_store(const struct swn_store *s)
         check_tensor(s, &s->tensors[i]);
     uint64_t *bytes = calloc(s->layer_count + 1, sizeof *bytes);
     expect(bytes && swn_store_layer_bytes(s, bytes) == 0);
-    (void)swn_cut_minimum(bytes, s->layer_count);
+    (void)swn_partition_minmax_budget(bytes, s->layer_count);
     free(bytes);
 }
 
