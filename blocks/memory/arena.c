@@ -44,7 +44,7 @@ struct swn_arena {
     uint32_t next_id;
     _Atomic(struct swn_range *) *owner; /* per granule; of those that are not open it can only be read */
     size_t owner_bytes;
-    _Atomic(struct swn_guest *) guests; /* never taken out of the list, only used again */
+    _Atomic(struct swn_mapped_file *) mapped_files; /* never taken out of the list, only used again */
 };
 
 static struct hole *hole_new(struct swn_arena *a, size_t at, size_t count, struct hole *next)
@@ -173,7 +173,7 @@ void swn_arena_destroy(struct swn_arena *a)
             n = h->next;
             free(h);
         }
-    for (struct swn_guest *g = atomic_load(&a->guests), *n; g; g = n) {
+    for (struct swn_mapped_file *g = atomic_load(&a->mapped_files), *n; g; g = n) {
         n = g->next;
         munmap((void *)g->owner, g->owner_bytes);
         free(g);
@@ -332,7 +332,7 @@ static struct swn_range *range_new(struct swn_arena *a)
 
 static void set_owner(struct swn_arena *a, const struct swn_range *r, struct swn_range *owner)
 {
-    const struct swn_guest *g = r->guest;
+    const struct swn_mapped_file *g = r->mapped_file;
     size_t unit = g ? SWN_PAGE : SWN_GRANULE, first = (r->addr - (g ? g->lo : a->base)) / unit;
     for (size_t i = 0; i < r->span / unit; i++)
         atomic_store_explicit(&(g ? g->owner : a->owner)[first + i], owner, memory_order_release);
@@ -451,7 +451,7 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
 {
     set_owner(a, r, NULL);
     range_drop(a, r);
-    if (r->guest)
+    if (r->mapped_file)
         return;
     size_t at = (r->addr - a->base) / SWN_GRANULE, count = r->span / SWN_GRANULE;
     struct swn_activation_region *p = plot_of(a, at);
@@ -669,7 +669,7 @@ size_t swn_arena_warm_bytes(const struct swn_arena *a)
 struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr)
 {
     if (addr < a->base || addr >= swn_arena_hi(a)) {
-        struct swn_guest *g = swn_arena_guest(a, addr);
+        struct swn_mapped_file *g = swn_arena_mapped_file(a, addr);
         return g ? atomic_load_explicit(&g->owner[(addr - g->lo) / SWN_PAGE], memory_order_acquire) : NULL;
     }
     return atomic_load_explicit(&a->owner[(addr - a->base) / SWN_GRANULE], memory_order_acquire);
@@ -678,7 +678,7 @@ struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr)
 struct swn_range *swn_arena_in(const struct swn_arena *a, uintptr_t from, uintptr_t to)
 {
     int own = from >= a->base && from < swn_arena_hi(a);
-    const struct swn_guest *g = own ? NULL : swn_arena_guest_in(a, from, to);
+    const struct swn_mapped_file *g = own ? NULL : swn_arena_mapped_file_in(a, from, to);
     if (!own && !g)
         return NULL;
     uintptr_t lo = own ? a->base : g->lo, hi = own ? swn_arena_hi(a) : g->hi;
@@ -698,20 +698,20 @@ struct swn_range *swn_arena_first(const struct swn_arena *a)
     return a->first;
 }
 
-struct swn_guest *swn_arena_guest_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi)
+struct swn_mapped_file *swn_arena_mapped_file_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi)
 {
-    for (struct swn_guest *g = atomic_load(&a->guests); g; g = g->next)
+    for (struct swn_mapped_file *g = atomic_load(&a->mapped_files); g; g = g->next)
         if (lo < __atomic_load_n(&g->hi, __ATOMIC_ACQUIRE) && hi > g->lo)
             return g;
     return NULL;
 }
 
-struct swn_guest *swn_arena_guest(const struct swn_arena *a, uintptr_t addr)
+struct swn_mapped_file *swn_arena_mapped_file(const struct swn_arena *a, uintptr_t addr)
 {
-    return swn_arena_guest_in(a, addr, addr + 1);
+    return swn_arena_mapped_file_in(a, addr, addr + 1);
 }
 
-struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t hi)
+struct swn_mapped_file *swn_arena_register_mapping(struct swn_arena *a, uintptr_t lo, uintptr_t hi)
 {
     size_t bytes = swn_round_up((hi - lo) / SWN_PAGE * sizeof *a->owner, SWN_PAGE);
     /* They are only a place to be named by: at the end, so that nothing is opened for them. Nobody else has a part of
@@ -720,7 +720,7 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
     struct hole **place = last_fit(&a->cold[SWN_LONG_TERM], count);
     if (!place)
         return NULL;
-    struct swn_guest *g = atomic_load(&a->guests);
+    struct swn_mapped_file *g = atomic_load(&a->mapped_files);
     while (g && (g->hi || g->owner_bytes < bytes))
         g = g->next;
     if (!g) {
@@ -733,8 +733,8 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
         }
         g->owner = owner;
         g->owner_bytes = bytes;
-        g->next = atomic_load(&a->guests);
-        atomic_store(&a->guests, g);
+        g->next = atomic_load(&a->mapped_files);
+        atomic_store(&a->mapped_files, g);
     }
     g->at = hole_take(a, place, count, 1);
     g->granules = count;
@@ -744,14 +744,14 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
     return g;
 }
 
-void swn_arena_leave(struct swn_arena *a, struct swn_guest *g)
+void swn_arena_unregister_mapping(struct swn_arena *a, struct swn_mapped_file *g)
 {
     hole_add(a, &a->cold[SWN_LONG_TERM], g->at, g->granules);
     __atomic_store_n(&g->hi, 0, __ATOMIC_RELEASE);
     madvise((void *)g->owner, g->owner_bytes, MADV_DONTNEED);
 }
 
-struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uintptr_t lo, uintptr_t hi)
+struct swn_range *swn_arena_carve(struct swn_arena *a, struct swn_mapped_file *g, uintptr_t lo, uintptr_t hi)
 {
     for (uintptr_t page = lo; page < hi; page += SWN_PAGE)
         if (atomic_load_explicit(&g->owner[(page - g->lo) / SWN_PAGE], memory_order_relaxed))
@@ -762,7 +762,7 @@ struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uint
     r->addr = lo;
     r->len = r->size = r->span = hi - lo;
     r->place = g->place + (lo - g->lo);
-    r->guest = g;
+    r->mapped_file = g;
     r->id = a->next_id++;
     r->node = -1;
     r->file = g->file;

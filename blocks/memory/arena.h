@@ -57,12 +57,12 @@ struct swn_range {
     size_t size; /* bytes counted: pages that may be resident when HOME */
     size_t span; /* address space, a multiple of SWN_GRANULE */
     _Atomic int state;
-    uint32_t id;             /* never reused while the process lives; 0 when free */
-    uint64_t place;          /* [place, place + span) is its own, and below the size of the arena */
-    struct swn_guest *guest; /* the mapping it is part of, or NULL: the arena's own memory */
-    int untouched;           /* HOME, and nothing has been written since it got pages that none was made of yet */
-    int pins;                /* running operators and system calls that may write it: it must not leave */
-    int readers;             /* running operators that read it at its own address */
+    uint32_t id;                         /* never reused while the process lives; 0 when free */
+    uint64_t place;                      /* [place, place + span) is its own, and below the size of the arena */
+    struct swn_mapped_file *mapped_file; /* the mapping it is part of, or NULL: the arena's own memory */
+    int untouched;  /* HOME, and nothing has been written since it got pages that none was made of yet */
+    int pins;       /* running operators and system calls that may write it: it must not leave */
+    int readers;    /* running operators that read it at its own address */
     int registered; /* so often the program has given its pages to a device's driver (skeleton/device/host_register.h)
                      */
     int held;       /* one of these is the kernel, which never gives them back (skeleton/core/kernel_holds.h) */
@@ -116,7 +116,7 @@ void swn_arena_destroy(struct swn_arena *a);
 uintptr_t swn_arena_lo(const struct swn_arena *a);
 uintptr_t swn_arena_hi(const struct swn_arena *a);
 
-/* So far its address space has been given to tensors, regions and guests. */
+/* So far its address space has been given to tensors, regions and mapped_files. */
 size_t swn_arena_used(const struct swn_arena *a);
 /* Gives back address space from there on, or from `bytes` on if that is more: swn_arena_hi is lower then. */
 void swn_arena_shrink(struct swn_arena *a, size_t bytes);
@@ -178,7 +178,7 @@ size_t swn_arena_warm_bytes(const struct swn_arena *a);
 
 /* Memory that the program mapped itself, [lo, hi), page-aligned: parts of it may be ranges too. They have no granules:
  * any whole pages can be a range. */
-struct swn_guest {
+struct swn_mapped_file {
     uintptr_t lo, hi;                   /* hi is 0 when it is gone */
     _Atomic(struct swn_range *) *owner; /* per page */
     size_t owner_bytes;
@@ -186,23 +186,23 @@ struct swn_guest {
     size_t at, granules;          /* of the arena's address space, for that: whole huge pages */
     struct swn_extent_file *file; /* the caller's: what was mapped, at which offset */
     uint64_t file_off;
-    struct swn_guest *next;
+    struct swn_mapped_file *next;
 };
 /* NULL: no address space for its tables. */
-struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t hi);
+struct swn_mapped_file *swn_arena_register_mapping(struct swn_arena *a, uintptr_t lo, uintptr_t hi);
 /* All its ranges have been given back. */
-void swn_arena_leave(struct swn_arena *a, struct swn_guest *g);
-/* The guest that contains addr, or NULL. Lock-free. */
-struct swn_guest *swn_arena_guest(const struct swn_arena *a, uintptr_t addr);
-/* Any guest of which [lo, hi) has a part, or NULL. Lock-free. */
-struct swn_guest *swn_arena_guest_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi);
-/* A range for pages [lo, hi) of g. Its state is SWN_STREAMED from the guest's file. NULL: some of them are a range's
- * already, or there is no memory. */
-struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uintptr_t lo, uintptr_t hi);
+void swn_arena_unregister_mapping(struct swn_arena *a, struct swn_mapped_file *g);
+/* The mapped_file that contains addr, or NULL. Lock-free. */
+struct swn_mapped_file *swn_arena_mapped_file(const struct swn_arena *a, uintptr_t addr);
+/* Any mapped_file of which [lo, hi) has a part, or NULL. Lock-free. */
+struct swn_mapped_file *swn_arena_mapped_file_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi);
+/* A range for pages [lo, hi) of g. Its state is SWN_STREAMED from the mapped_file's file. NULL: some of them are a
+ * range's already, or there is no memory. */
+struct swn_range *swn_arena_carve(struct swn_arena *a, struct swn_mapped_file *g, uintptr_t lo, uintptr_t hi);
 
 /* The live range that contains addr, or NULL. O(1), lock-free. */
 struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr);
-/* The first live range that has a byte in [from, to), all of which is the arena's own or one guest's; or NULL. */
+/* The first live range that has a byte in [from, to), all of which is the arena's own or one mapped_file's; or NULL. */
 struct swn_range *swn_arena_in(const struct swn_arena *a, uintptr_t from, uintptr_t to);
 /* Live ranges from the oldest to the newest. */
 struct swn_range *swn_arena_first(const struct swn_arena *a);

@@ -78,7 +78,7 @@ void swn_residency_made_huge(struct swn_residency *s, uintptr_t at)
 void swn_residency_fresh(struct swn_residency *s, struct swn_range *r)
 {
     uintptr_t end = r->addr + swn_round_up(r->len, SWN_PAGE);
-    if (r->guest)
+    if (r->mapped_file)
         return;
     swn_huge_advise(r->addr, end - r->addr);
     for (uintptr_t at = swn_round_up(r->addr, SWN_HUGE); at + SWN_HUGE <= end; at += SWN_HUGE)
@@ -191,9 +191,9 @@ static int map_bytes(struct swn_residency *s, const struct swn_range *r, uintptr
                           file->fetch.fd, off);
     if (!err)
         parted(s, addr, addr + size);
-    if (!err && r->guest) /* as the rest of the program's mapping is */
+    if (!err && r->mapped_file) /* as the rest of the program's mapping is */
         madvise((void *)addr, size, MADV_RANDOM);
-    if (!err && !r->guest)
+    if (!err && !r->mapped_file)
         swn_reserve_dump((void *)addr, size, 0);
     return err;
 }
@@ -477,7 +477,8 @@ static int move_here(struct swn_residency *s, struct swn_range *r, void *from)
         return err;
     }
     parted(s, r->addr, r->addr + size);
-    for (uintptr_t at = swn_round_up(r->addr, SWN_HUGE); !r->guest && at + SWN_HUGE <= r->addr + size; at += SWN_HUGE)
+    for (uintptr_t at = swn_round_up(r->addr, SWN_HUGE); !r->mapped_file && at + SWN_HUGE <= r->addr + size;
+         at += SWN_HUGE)
         swn_residency_made_huge(s, at);
     return 0;
 }
@@ -736,7 +737,7 @@ void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *fra
 /* Whether b's bytes lie behind a's in the file as they do in memory. */
 static int follows_in_file(const struct swn_part *a, const struct swn_part *b)
 {
-    return a->file == b->file && a->off + a->bytes == b->off && !a->range->guest == !b->range->guest;
+    return a->file == b->file && a->off + a->bytes == b->off && !a->range->mapped_file == !b->range->mapped_file;
 }
 
 /* Maps the extents of the first n parts, which are in COMMIT. Returns of how many it could. */
@@ -821,8 +822,8 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
     int streamed = state_of(r) == SWN_STREAMED;
     swn_residency_forget(s, r);
     /* What stays mapped for now must be nobody's memory, and no page that anything else changes. */
-    int later = r->foreign_map && streamed && !r->guest && !r->planned_place && !r->shared;
-    if (r->guest) {
+    int later = r->foreign_map && streamed && !r->mapped_file && !r->planned_place && !r->shared;
+    if (r->mapped_file) {
         warm = 1; /* whatever is mapped there is the program's */
     } else if (later) {
         warm = 0;

@@ -137,7 +137,7 @@ void swn_engine_host(struct swn_host *out)
     *out = (struct swn_host){.abi = SWN_ATEN_ABI,
                              .lo = swn_arena_lo(e->arena),
                              .hi = swn_arena_hi(e->arena),
-                             .mapped = swn_guest_bounds,
+                             .mapped = swn_mapped_bounds,
                              .count_flops = e->record != NULL,
                              .op_begin = swn_engine_op_begin,
                              .op_end = swn_engine_op_end,

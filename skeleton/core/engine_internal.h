@@ -159,11 +159,11 @@ struct swn_engine {
     uint64_t seq;    /* outermost operators so far */
     uint64_t visits; /* weights read so far */
 
-    size_t guest_bytes;     /* of files that the program mapped */
-    size_t node_home_bytes; /* HOME ranges that are nodes */
-    size_t other_peak;      /* most of everything that is not a weight, in this pass */
-    size_t other_before;    /* and in those before it, fading */
-    size_t other_peak_ever; /* and since there are weights */
+    size_t mapped_file_bytes; /* of files that the program mapped */
+    size_t node_home_bytes;   /* HOME ranges that are nodes */
+    size_t other_peak;        /* most of everything that is not a weight, in this pass */
+    size_t other_before;      /* and in those before it, fading */
+    size_t other_peak_ever;   /* and since there are weights */
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
@@ -225,7 +225,7 @@ struct swn_engine {
 extern struct swn_engine swn_engine_one;
 /* Between them lie all files that the program has mapped and that are served; 0, 0 when there never was one. Read by
  * the C++ half without a lock. */
-extern uintptr_t swn_guest_bounds[2];
+extern uintptr_t swn_mapped_bounds[2];
 extern const struct swn_io *swn_engine_io; /* the table the engine is started with; tests put another in its place */
 
 /* A tensor that is this many operators old when it is read is taken for a weight; residual connections are younger. */

@@ -25,7 +25,7 @@ int swn_engine_trap(uintptr_t addr)
 int swn_engine_mapped_unreadable(uintptr_t addr)
 {
     struct swn_engine *e = &swn_engine_one;
-    const struct swn_guest *g = swn_engine_running() ? swn_arena_guest(e->arena, addr) : NULL;
+    const struct swn_mapped_file *g = swn_engine_running() ? swn_arena_mapped_file(e->arena, addr) : NULL;
     if (!g)
         return 0;
     swn_say(

@@ -68,10 +68,10 @@ int swn_held_release(struct swn_engine *e, struct swn_range *r)
 
 int swn_held_concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
 {
-    return swn_engine_running() &&
-           ((lo < swn_arena_hi(e->arena) && hi > swn_arena_lo(e->arena)) ||
-            (lo < __atomic_load_n(&swn_guest_bounds[1], __ATOMIC_ACQUIRE) &&
-             hi > __atomic_load_n(&swn_guest_bounds[0], __ATOMIC_ACQUIRE) && swn_arena_guest_in(e->arena, lo, hi)));
+    return swn_engine_running() && ((lo < swn_arena_hi(e->arena) && hi > swn_arena_lo(e->arena)) ||
+                                    (lo < __atomic_load_n(&swn_mapped_bounds[1], __ATOMIC_ACQUIRE) &&
+                                     hi > __atomic_load_n(&swn_mapped_bounds[0], __ATOMIC_ACQUIRE) &&
+                                     swn_arena_mapped_file_in(e->arena, lo, hi)));
 }
 
 void swn_held_fork_child(struct swn_engine *e)

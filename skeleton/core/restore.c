@@ -64,8 +64,9 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, void *pages
 void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (!e->planned || r->node >= 0 || r->guest || r->readers || r->shared || e->seq - r->alloc_seq < SWN_AGED_OPS ||
-        r->len > e->config.budget_bytes / RECALL_PART || atomic_load(&r->state) != SWN_STREAMED || r->file->immutable)
+    if (!e->planned || r->node >= 0 || r->mapped_file || r->readers || r->shared ||
+        e->seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->config.budget_bytes / RECALL_PART ||
+        atomic_load(&r->state) != SWN_STREAMED || r->file->immutable)
         return;
     uint32_t n = ++r->out_reads;
     if (r->recalled && !e->plan_dirty) {

@@ -9,7 +9,7 @@
 #include "skeleton/core/reclaim.h"
 #include "skeleton/core/accounting.h"
 
-uintptr_t swn_guest_bounds[2];
+uintptr_t swn_mapped_bounds[2];
 struct swn_engine swn_engine_one = {.lock = PTHREAD_MUTEX_INITIALIZER};
 const struct swn_io *swn_engine_io = &swn_io_sys;
 

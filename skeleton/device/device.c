@@ -205,7 +205,7 @@ static struct device *device_of(int index)
 static struct swn_range *whole(struct swn_engine *e, uintptr_t data, size_t bytes)
 {
     struct swn_range *r = swn_arena_find(e->arena, data);
-    return r && !r->guest && r->addr == data && r->len == bytes ? r : NULL;
+    return r && !r->mapped_file && r->addr == data && r->len == bytes ? r : NULL;
 }
 
 static int in_a_store(const struct swn_range *r)
@@ -265,7 +265,7 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     struct swn_engine *e = &swn_engine_one;
     if (bytes < SWN_GRANULE)
         return SWN_WAY_COPY;
-    struct swn_guest *g = swn_arena_guest(e->arena, data);
+    struct swn_mapped_file *g = swn_arena_mapped_file(e->arena, data);
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = g ? NULL : whole(e, data, bytes);
     if (r)

@@ -433,7 +433,7 @@ int swn_load_prepare(struct swn_op *op)
 {
     struct swn_engine *e = &swn_engine_one;
     const struct swn_arg *from = &op->args[1];
-    struct swn_guest *g = from->mapped ? swn_arena_guest(e->arena, from->data) : NULL;
+    struct swn_mapped_file *g = from->mapped ? swn_arena_mapped_file(e->arena, from->data) : NULL;
     op->move_file = NULL;
     if (!g || atomic_load(&e->retired) || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
         return 0;

@@ -7,7 +7,7 @@
 static struct swn_range *successor(struct swn_engine *e, const struct swn_range *r)
 {
     /* A store is in the order of execution, more or less, and the layers of a mapped file are alike. */
-    return r->guest ? swn_guest_successor(e, r) : swn_load_successor(r);
+    return r->mapped_file ? swn_mapped_file_successor(e, r) : swn_load_successor(r);
 }
 
 static const struct swn_weight_source source = {
@@ -23,7 +23,7 @@ static const struct swn_weight_source source = {
 
 static void before(struct swn_op *op)
 {
-    swn_guest_woken(op);
+    swn_mapped_file_woken(op);
     op->prepared = op->copies && op->n == 2 && swn_load_prepare(op);
 }
 
@@ -34,7 +34,7 @@ static void begin(struct swn_engine *e, struct swn_op *op)
         swn_load_done();
     if (op->skip)
         op->n = 0;
-    swn_guest_resolve(e, op);
+    swn_mapped_file_resolve(e, op);
 }
 
 static const struct swn_op_filter filter = {.before = before, .begin = begin};

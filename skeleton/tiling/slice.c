@@ -121,7 +121,7 @@ static int given_up(struct swn_slicing *s, uint64_t shape)
 static struct swn_range *weight_of(const struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
-    return r && r->id == arg->range_id && r->addr == arg->data && !r->guest ? r : NULL;
+    return r && r->id == arg->range_id && r->addr == arg->data && !r->mapped_file ? r : NULL;
 }
 
 /* While a model is profiled in memory nothing is cut, and still the profile has to say in which slices its weights can

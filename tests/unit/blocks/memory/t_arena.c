@@ -486,7 +486,7 @@ static void short_term(void **state)
     assert_true(first->addr < behind->addr && first->addr / SWN_HUGE != behind->addr / SWN_HUGE);
 }
 
-/* The first of those that have a byte there; outside of all, none; in a guest to the page. */
+/* The first of those that have a byte there; outside of all, none; in a mapped_file to the page. */
 static void in_a_stretch(void **state)
 {
     struct swn_arena *a = *state;
@@ -502,34 +502,34 @@ static void in_a_stretch(void **state)
     assert_null(swn_arena_in(a, at + 5, at + 5));
     assert_null(swn_arena_in(a, hi, hi + SWN_HUGE));
     uintptr_t lo = hi + SWN_HUGE + SWN_PAGE;
-    struct swn_guest *g = swn_arena_invite(a, lo, lo + 40 * SWN_PAGE);
+    struct swn_mapped_file *g = swn_arena_register_mapping(a, lo, lo + 40 * SWN_PAGE);
     assert_non_null(g);
-    struct swn_range *page = swn_arena_adopt(a, g, lo + 3 * SWN_PAGE, lo + 4 * SWN_PAGE);
+    struct swn_range *page = swn_arena_carve(a, g, lo + 3 * SWN_PAGE, lo + 4 * SWN_PAGE);
     assert_non_null(page);
     assert_null(swn_arena_in(a, lo - SWN_HUGE, lo + 3 * SWN_PAGE));
     assert_ptr_equal(swn_arena_in(a, lo - SWN_HUGE, lo + 3 * SWN_PAGE + 1), page);
     assert_null(swn_arena_in(a, lo + 4 * SWN_PAGE, lo + SWN_HUGE));
     swn_arena_free(a, page, 1);
-    swn_arena_leave(a, g);
+    swn_arena_unregister_mapping(a, g);
 }
 
-static void guests(void **state)
+static void mapped_files(void **state)
 {
     struct swn_arena *a = *state;
     static struct swn_extent_file *const file = (struct swn_extent_file *)0x1000; /* only handed on */
     uintptr_t lo = swn_arena_hi(a) + 16 * SWN_GRANULE + SWN_PAGE, hi = lo + 40 * SWN_PAGE;
-    struct swn_guest *g = swn_arena_invite(a, lo, hi);
+    struct swn_mapped_file *g = swn_arena_register_mapping(a, lo, hi);
     assert_non_null(g);
     g->file = file;
     g->file_off = 3 * SWN_PAGE;
-    assert_ptr_equal(swn_arena_guest(a, lo), g);
-    assert_ptr_equal(swn_arena_guest(a, hi - 1), g);
-    assert_null(swn_arena_guest(a, hi));
-    assert_null(swn_arena_guest(a, lo - 1));
-    assert_ptr_equal(swn_arena_guest_in(a, lo - SWN_PAGE, lo + 1), g);
-    assert_null(swn_arena_guest_in(a, lo - SWN_PAGE, lo));
+    assert_ptr_equal(swn_arena_mapped_file(a, lo), g);
+    assert_ptr_equal(swn_arena_mapped_file(a, hi - 1), g);
+    assert_null(swn_arena_mapped_file(a, hi));
+    assert_null(swn_arena_mapped_file(a, lo - 1));
+    assert_ptr_equal(swn_arena_mapped_file_in(a, lo - SWN_PAGE, lo + 1), g);
+    assert_null(swn_arena_mapped_file_in(a, lo - SWN_PAGE, lo));
     assert_null(swn_arena_find(a, lo));
-    struct swn_range *r = swn_arena_adopt(a, g, lo + 2 * SWN_PAGE, lo + 20 * SWN_PAGE);
+    struct swn_range *r = swn_arena_carve(a, g, lo + 2 * SWN_PAGE, lo + 20 * SWN_PAGE);
     assert_non_null(r);
     assert_int_equal(r->state, SWN_STREAMED);
     assert_ptr_equal(r->file, file);
@@ -539,10 +539,10 @@ static void guests(void **state)
     assert_ptr_equal(swn_arena_find(a, lo + 20 * SWN_PAGE - 1), r);
     assert_null(swn_arena_find(a, lo + 20 * SWN_PAGE));
     assert_null(swn_arena_find(a, lo + 2 * SWN_PAGE - 1));
-    assert_null(swn_arena_adopt(a, g, lo + 19 * SWN_PAGE, lo + 30 * SWN_PAGE)); /* a page of it is taken */
-    struct swn_range *next = swn_arena_adopt(a, g, lo + 20 * SWN_PAGE, hi);
+    assert_null(swn_arena_carve(a, g, lo + 19 * SWN_PAGE, lo + 30 * SWN_PAGE)); /* a page of it is taken */
+    struct swn_range *next = swn_arena_carve(a, g, lo + 20 * SWN_PAGE, hi);
     assert_non_null(next);
-    /* Places are its own, among guests and the arena's ranges alike. */
+    /* Places are its own, among mapped_files and the arena's ranges alike. */
     struct swn_range *own = take(a, 5 * SWN_GRANULE);
     assert_int_equal(next->place, r->place + r->len);
     assert_true(own->place + own->span <= r->place || own->place >= next->place + next->len);
@@ -550,30 +550,30 @@ static void guests(void **state)
     swn_arena_free(a, r, 1);
     assert_null(swn_arena_find(a, lo + 2 * SWN_PAGE));
     assert_int_equal(swn_arena_warm_bytes(a), 0);
-    r = swn_arena_adopt(a, g, lo + 2 * SWN_PAGE, lo + 3 * SWN_PAGE);
+    r = swn_arena_carve(a, g, lo + 2 * SWN_PAGE, lo + 3 * SWN_PAGE);
     assert_true(r && r->id != id);
     swn_arena_free(a, r, 1);
     swn_arena_free(a, next, 1);
-    swn_arena_leave(a, g);
-    assert_null(swn_arena_guest(a, lo));
-    assert_null(swn_arena_guest_in(a, 0, UINTPTR_MAX));
-    /* The table is used again by one that fits it; nothing of the last guest shows. */
-    struct swn_guest *again = swn_arena_invite(a, lo, lo + 30 * SWN_PAGE);
+    swn_arena_unregister_mapping(a, g);
+    assert_null(swn_arena_mapped_file(a, lo));
+    assert_null(swn_arena_mapped_file_in(a, 0, UINTPTR_MAX));
+    /* The table is used again by one that fits it; nothing of the last mapped_file shows. */
+    struct swn_mapped_file *again = swn_arena_register_mapping(a, lo, lo + 30 * SWN_PAGE);
     assert_ptr_equal(again, g);
     assert_null(swn_arena_find(a, lo + 25 * SWN_PAGE));
-    struct swn_guest *other = swn_arena_invite(a, hi, hi + 3000 * SWN_PAGE);
+    struct swn_mapped_file *other = swn_arena_register_mapping(a, hi, hi + 3000 * SWN_PAGE);
     assert_true(other && other != again);
-    assert_ptr_equal(swn_arena_guest(a, hi), other);
+    assert_ptr_equal(swn_arena_mapped_file(a, hi), other);
     /* Its pages are huge where its places' are, and nobody else has a place in one of its huge pages. */
     assert_true(other->place % SWN_HUGE == hi % SWN_HUGE && again->place % SWN_HUGE == lo % SWN_HUGE);
-    for (struct swn_guest *one = other; one; one = one == other ? again : NULL) {
+    for (struct swn_mapped_file *one = other; one; one = one == other ? again : NULL) {
         assert_true(one->place / SWN_HUGE * SWN_HUGE >= one->at * SWN_GRANULE);
         assert_true(swn_round_up(one->place + (one->hi - one->lo), SWN_HUGE) <=
                     (one->at + one->granules) * SWN_GRANULE);
     }
-    swn_arena_leave(a, again);
-    swn_arena_leave(a, other);
-    assert_null(swn_arena_invite(a, lo, lo + ARENA + SWN_GRANULE)); /* more places than there are */
+    swn_arena_unregister_mapping(a, again);
+    swn_arena_unregister_mapping(a, other);
+    assert_null(swn_arena_register_mapping(a, lo, lo + ARENA + SWN_GRANULE)); /* more places than there are */
     swn_arena_free(a, own, 0);
     assert_int_equal(take(a, ARENA)->addr, swn_arena_lo(a)); /* all places came back */
 }
@@ -727,16 +727,16 @@ static void opens_as_it_goes(void **state)
     assert_true(data_kib() - before < 1024);
 }
 
-/* A guest's place is only a name: nothing is opened for it, nor behind it. */
+/* A mapped_file's place is only a name: nothing is opened for it, nor behind it. */
 static void guests_open_nothing(void **state)
 {
     (void)state;
     struct swn_arena *a;
     assert_int_equal(swn_arena_create(&a, (size_t)4 << 30), 0);
     long before = data_kib();
-    assert_non_null(swn_arena_invite(a, (uintptr_t)1 << 40, ((uintptr_t)1 << 40) + ((uintptr_t)2 << 30)));
+    assert_non_null(swn_arena_register_mapping(a, (uintptr_t)1 << 40, ((uintptr_t)1 << 40) + ((uintptr_t)2 << 30)));
     assert_int_equal(take(a, SWN_GRANULE)->addr, swn_arena_lo(a));
-    assert_true(data_kib() - before < 16384); /* the guest's table, and what the tensor's granule lies in */
+    assert_true(data_kib() - before < 16384); /* the mapped_file's table, and what the tensor's granule lies in */
     swn_arena_destroy(a);
 }
 
@@ -789,7 +789,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(odd_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(short_term, setup, teardown),
         cmocka_unit_test_setup_teardown(in_a_stretch, setup, teardown),
-        cmocka_unit_test_setup_teardown(guests, setup, teardown),
+        cmocka_unit_test_setup_teardown(mapped_files, setup, teardown),
         cmocka_unit_test_setup_teardown(regions, setup, teardown),
         cmocka_unit_test_setup_teardown(stress, setup, teardown),
         cmocka_unit_test(opens_as_it_goes),

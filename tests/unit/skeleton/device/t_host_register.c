@@ -345,7 +345,7 @@ static void mapped(void *device)
     size_t len = off + 12 * WEIGHT_BYTES;
     char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     CHECK(at != MAP_FAILED);
-    swn_guest_mapped(at, len, fd, 0);
+    swn_mapped_file_begin(at, len, fd, 0);
     struct tensor t[12];
     for (unsigned i = 0; i < 12; i++)
         t[i] = (struct tensor){.own = (uintptr_t)at + off + i * WEIGHT_BYTES, .len = WEIGHT_BYTES, .stamp = 100 + i};
@@ -364,7 +364,7 @@ static void mapped(void *device)
     for (unsigned pass = 0; pass < 4; pass++)
         for (unsigned i = 0; i < 12; i++)
             read_mapped(&t[i]);
-    swn_guest_unmapping(at, len);
+    swn_mapped_file_end(at, len);
     munmap(at, len);
     close(fd);
     finish();

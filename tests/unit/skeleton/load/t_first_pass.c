@@ -119,7 +119,7 @@ static void map_all(int fd)
     size_t len = data_off + WEIGHTS * WEIGHT_BYTES;
     char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     CHECK(at != MAP_FAILED);
-    swn_guest_mapped(at, len, fd, 0);
+    swn_mapped_file_begin(at, len, fd, 0);
     for (unsigned i = 0; i < WEIGHTS; i++)
         weights[i] =
             (struct tensor){.own = (uintptr_t)at + data_off + i * WEIGHT_BYTES, .len = WEIGHT_BYTES, .stamp = i + 100};
