@@ -76,7 +76,7 @@ struct swn_range {
     uint64_t extent_epoch; /* fork epoch in which the extent was written */
     uint64_t extent_turn;  /* another one: other bytes, though they may be in the same place */
     /* of a HOME range: the file in which that extent is left to it, so that it is written there again; or NULL */
-    struct swn_extent_file *berth;
+    struct swn_extent_file *reserved_extent;
 
     struct swn_departure *departure; /* its bytes are being written behind (skeleton/core/write_behind.h), or NULL */
 

@@ -306,7 +306,7 @@ static void left_home(struct swn_residency *s, struct swn_range *r)
 static void name_extent(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
 {
     file->refs++;
-    r->berth = NULL;
+    r->reserved_extent = NULL;
     r->extent_turn = ++s->turns;
     r->file = file;
     r->extent = off;
@@ -349,7 +349,7 @@ void swn_residency_stay(struct swn_range *r)
 /* Whether the range's place in the spill file is nobody else's: not a child's either, who may have it mapped. */
 static int has_berth(const struct swn_residency *s, const struct swn_range *r)
 {
-    return r->berth == s->spill && r->extent_epoch == s->fork_epoch;
+    return r->reserved_extent == s->spill && r->extent_epoch == s->fork_epoch;
 }
 
 /* Where the range is written. */
@@ -357,7 +357,7 @@ static uint64_t berth_of(struct swn_residency *s, struct swn_range *r)
 {
     if (has_berth(s, r))
         return r->extent;
-    r->berth = s->spill;
+    r->reserved_extent = s->spill;
     r->extent = swn_spill_lay_out(s->spill, r->span);
     r->extent_epoch = s->fork_epoch;
     return r->extent;
@@ -459,7 +459,7 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r)
 static void forget_extent(struct swn_residency *s, struct swn_range *r)
 {
     drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
-    r->berth = r->filling ? NULL : r->file;
+    r->reserved_extent = r->filling ? NULL : r->file;
     r->file = NULL;
     s->home_bytes += r->size;
     atomic_store(&r->state, SWN_HOME);
