@@ -396,7 +396,7 @@ static void range_begin(struct swn_arena *a, struct swn_range *r, size_t at, siz
     r->size = warm ? r->span : swn_round_up(len, SWN_PAGE);
     r->id = a->next_id++;
     r->node = -1;
-    atomic_store_explicit(&r->state, SWN_HOME, memory_order_relaxed);
+    atomic_store_explicit(&r->state, SWN_RESIDENT, memory_order_relaxed);
     r->place = at * SWN_GRANULE;
     link_last(a, r);
     set_owner(a, r, r);

@@ -32,7 +32,7 @@ struct swn_activation_plan;
  * hand-shakes with the fault handler (see blocks/memory/residency.h). */
 enum swn_state {
     SWN_FREE = 0,
-    SWN_HOME,      /* ordinary private pages */
+    SWN_RESIDENT,  /* ordinary private pages */
     SWN_STREAMED,  /* private mapping of an extent; pages written since are private copies */
     SWN_LEAVING,   /* read-only while its bytes are being secured; a store sends it back */
     SWN_COMMIT,    /* bytes secured, mapping about to change: a store must wait for a moment */
@@ -54,13 +54,13 @@ struct swn_slicing {
 struct swn_range {
     uintptr_t addr;
     size_t len;  /* bytes asked for */
-    size_t size; /* bytes counted: pages that may be resident when HOME */
+    size_t size; /* bytes counted: pages that may be resident when RESIDENT */
     size_t span; /* address space, a multiple of SWN_GRANULE */
     _Atomic int state;
     uint32_t id;                         /* never reused while the process lives; 0 when free */
     uint64_t place;                      /* [place, place + span) is its own, and below the size of the arena */
     struct swn_mapped_file *mapped_file; /* the mapping it is part of, or NULL: the arena's own memory */
-    int untouched;  /* HOME, and nothing has been written since it got pages that none was made of yet */
+    int untouched;  /* RESIDENT, and nothing has been written since it got pages that none was made of yet */
     int pins;       /* running operators and system calls that may write it: it must not leave */
     int readers;    /* running operators that read it at its own address */
     int registered; /* so often the program has given its pages to a device's driver (skeleton/device/host_register.h)
@@ -75,7 +75,7 @@ struct swn_range {
     uint64_t extent;
     uint64_t extent_epoch; /* fork epoch in which the extent was written */
     uint64_t extent_turn;  /* another one: other bytes, though they may be in the same place */
-    /* of a HOME range: the file in which that extent is left to it, so that it is written there again; or NULL */
+    /* of a RESIDENT range: the file in which that extent is left to it, so that it is written there again; or NULL */
     struct swn_extent_file *reserved_extent;
 
     struct swn_departure *departure; /* its bytes are being written behind (skeleton/core/write_behind.h), or NULL */
@@ -86,11 +86,11 @@ struct swn_range {
     /* how it is used */
     uint64_t alloc_seq, last_use; /* in outermost operators */
     uint32_t aged_reads;
-    uint32_t out_reads; /* as an operator's input, while it was not resident */
-    int recalled;       /* comes back as soon as the plan has room for it */
-    int node;           /* index in the learned order, or -1 */
-    int written;        /* mutated by an operator after it had been read as a weight */
-    int io_failed;      /* a fetch failed for good: served by the mapping */
+    uint32_t evicted_reads; /* as an operator's input, while it was not resident */
+    int recalled;           /* comes back as soon as the plan has room for it */
+    int node;               /* index in the learned order, or -1 */
+    int written;            /* mutated by an operator after it had been read as a weight */
+    int io_failed;          /* a fetch failed for good: served by the mapping */
 
     /* where it is in the record of its thread's passes (skeleton/activations/activation_plan.c), which is the caller's;
      * or NULL */

@@ -299,7 +299,7 @@ static void left_home(struct swn_residency *s, struct swn_range *r)
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (r->span > size) /* warm pages behind the last one asked for */
         swn_residency_drop(s, r->addr + size, r->span - size);
-    s->home_bytes -= r->size;
+    s->resident_bytes -= r->size;
     r->size = size;
 }
 
@@ -318,11 +318,11 @@ static void name_extent(struct swn_residency *s, struct swn_range *r, struct swn
 
 int swn_residency_leave(struct swn_residency *s, struct swn_range *r)
 {
-    if (state_of(r) != SWN_HOME || r->pins || !s->spill || s->pagemap_fd < 0)
+    if (state_of(r) != SWN_RESIDENT || r->pins || !s->spill || s->pagemap_fd < 0)
         return -EBUSY;
     int err = leave_begin(r);
     if (err)
-        leave_undo(r, SWN_HOME);
+        leave_undo(r, SWN_RESIDENT);
     return err;
 }
 
@@ -333,7 +333,7 @@ int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t of
         err = map_at(s, r, MAP_PRIVATE, s->spill, off);
     if (err) {
         s->recalls += err == -EBUSY;
-        leave_undo(r, SWN_HOME);
+        leave_undo(r, SWN_RESIDENT);
         return err;
     }
     left_home(s, r);
@@ -343,7 +343,7 @@ int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t of
 
 void swn_residency_stay(struct swn_range *r)
 {
-    leave_undo(r, SWN_HOME);
+    leave_undo(r, SWN_RESIDENT);
 }
 
 /* Whether the range's place in the spill file is nobody else's: not a child's either, who may have it mapped. */
@@ -384,13 +384,13 @@ int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
 {
     int state = state_of(r);
-    if ((state != SWN_HOME && state != SWN_STREAMED) || r->pins || s->pagemap_fd < 0)
+    if ((state != SWN_RESIDENT && state != SWN_STREAMED) || r->pins || s->pagemap_fd < 0)
         return -EBUSY;
     int err = map_at(s, r, MAP_PRIVATE, file, off);
     if (err)
         return err;
     swn_residency_forget(s, r);
-    if (state == SWN_HOME)
+    if (state == SWN_RESIDENT)
         left_home(s, r);
     else
         drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
@@ -422,7 +422,7 @@ int swn_residency_share(struct swn_residency *s, struct swn_range *r)
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (r->shared)
         return 0;
-    if (state_of(r) == SWN_HOME)
+    if (state_of(r) == SWN_RESIDENT)
         return share_fresh(s, r);
     if (state_of(r) != SWN_STREAMED || r->file != s->spill || r->extent_epoch != s->fork_epoch ||
         swn_residency_unmapped(s, r) < size)
@@ -461,8 +461,8 @@ static void forget_extent(struct swn_residency *s, struct swn_range *r)
     drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
     r->reserved_extent = r->filling ? NULL : r->file;
     r->file = NULL;
-    s->home_bytes += r->size;
-    atomic_store(&r->state, SWN_HOME);
+    s->resident_bytes += r->size;
+    atomic_store(&r->state, SWN_RESIDENT);
 }
 
 /* The pages at `from` in place of what is there, likewise in one step. */
@@ -483,7 +483,7 @@ static int move_here(struct swn_residency *s, struct swn_range *r, void *from)
     return 0;
 }
 
-int swn_residency_home(struct swn_residency *s, struct swn_range *r, void *pages)
+int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, void *pages)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (state_of(r) != SWN_STREAMED)
@@ -836,7 +836,7 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
     if (streamed)
         drop_extent(s, r->file, r->extent, size, r->extent_epoch);
     else
-        s->home_bytes -= r->size;
+        s->resident_bytes -= r->size;
     if (!warm)
         swn_residency_drop(s, r->addr, r->span);
     if (later)

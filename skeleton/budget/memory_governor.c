@@ -90,7 +90,7 @@ void swn_follower_first(struct swn_config *config)
 static uint64_t anonymous(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (small > 0 ? (uint64_t)small : 0);
+    return e->res.resident_bytes + swn_arena_warm_bytes(e->arena) + (small > 0 ? (uint64_t)small : 0);
 }
 
 static int worth_it(uint64_t before, uint64_t now)

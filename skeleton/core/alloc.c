@@ -80,7 +80,7 @@ void *swn_engine_alloc(size_t n, int *strict)
         e->placement->on_alloc(t, r);
         r->alloc_seq = r->last_use = e->seq;
         r->untouched = fresh != 0;
-        e->res.home_bytes += r->size;
+        e->res.resident_bytes += r->size;
         e->live_bytes += swn_round_up(n, SWN_PAGE);
         if (e->live_bytes > e->demand_peak)
             e->demand_peak = e->live_bytes;
@@ -106,7 +106,7 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
     size_t most = e->config.budget_bytes / (e->pressed ? 4 : 1), other = swn_policy_other(e) - r->size;
     if (e->planned && e->planned_other > other && e->planned_other - other > most)
         most = e->planned_other - other;
-    if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->node >= 0 || atomic_load(&e->retired))
+    if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->node >= 0 || atomic_load(&e->retired))
         return 0;
     if (r->held) /* the kernel may not have taken the bytes out of them yet */
         return 0;
@@ -133,7 +133,7 @@ void swn_engine_drop(struct swn_engine *e, struct swn_range *r)
     struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
     e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
     int warm = worth_keeping_warm(e, r);
-    e->dropped += !warm && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
+    e->dropped += !warm && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
     swn_residency_free(&e->res, r, warm);
     swn_swapin_reap(e, &chunks);
 }

@@ -159,11 +159,11 @@ struct swn_engine {
     uint64_t seq;    /* outermost operators so far */
     uint64_t visits; /* weights read so far */
 
-    size_t mapped_file_bytes; /* of files that the program mapped */
-    size_t node_home_bytes;   /* HOME ranges that are nodes */
-    size_t other_peak;        /* most of everything that is not a weight, in this pass */
-    size_t other_before;      /* and in those before it, fading */
-    size_t other_peak_ever;   /* and since there are weights */
+    size_t mapped_file_bytes;     /* of files that the program mapped */
+    size_t weight_resident_bytes; /* RESIDENT ranges that are nodes */
+    size_t other_peak;            /* most of everything that is not a weight, in this pass */
+    size_t other_before;          /* and in those before it, fading */
+    size_t other_peak_ever;       /* and since there are weights */
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;

@@ -25,7 +25,7 @@
 
 static int may_leave(const struct swn_range *r)
 {
-    return atomic_load(&r->state) == SWN_HOME && !r->pins;
+    return atomic_load(&r->state) == SWN_RESIDENT && !r->pins;
 }
 
 /* An operator is reading it, or has just made it. */

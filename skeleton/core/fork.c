@@ -38,7 +38,7 @@ void swn_engine_prefork(void)
                  (!swn_owns(r->file->fetch.fd) || (!swn_residency_scan(&e->res, r, &pages) && pages.own)))
             /* The child gets a fresh mapping for it: private copies must not be lost, and of a file that the program
              * has closed there are no more mappings. */
-            swn_policy_home(e, r, 0);
+            swn_make_resident(e, r, 0);
     e->res.fork_epoch++;
     e->fork_paused = fetch;
 }

@@ -38,21 +38,21 @@ int swn_held_hold(struct swn_engine *e, struct swn_range *r)
 
 /* Room is made for it, and it comes whether there is any or not; also what is larger than the budget, which would
  * otherwise be written to through a mapping of its file. */
-static int bring_home(struct swn_engine *e, struct swn_range *r)
+static int make_resident(struct swn_engine *e, struct swn_range *r)
 {
     while (r->filling)
         pthread_cond_wait(&e->changed, &e->lock);
     if (r->len > e->config.budget_bytes && atomic_load(&r->state) == SWN_STREAMED) {
         swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
-        return swn_policy_home(e, r, 0);
+        return swn_make_resident(e, r, 0);
     }
-    return swn_policy_bring_home(e, r, 0);
+    return swn_restore_resident(e, r, 0);
 }
 
-int swn_held_bring_home(struct swn_engine *e, struct swn_range *r)
+int swn_held_make_resident(struct swn_engine *e, struct swn_range *r)
 {
-    int err = r->registered ? bring_home(e, r) : 0;
-    return !err && r->registered && atomic_load(&r->state) != SWN_HOME ? -EBUSY : err;
+    int err = r->registered ? make_resident(e, r) : 0;
+    return !err && r->registered && atomic_load(&r->state) != SWN_RESIDENT ? -EBUSY : err;
 }
 
 int swn_held_release(struct swn_engine *e, struct swn_range *r)

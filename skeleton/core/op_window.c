@@ -86,7 +86,7 @@ static void publish(struct swn_engine *e, const struct swn_arg *arg)
         for (unsigned i = 0; i < n; i++)
             check_whole(e, run[i]);
         swn_residency_publish(&e->res, run, n, &written);
-        if (!written || swn_policy_bring_home(e, written, 0))
+        if (!written || swn_restore_resident(e, written, 0))
             c += n ? n : 1;
     }
 }
@@ -293,16 +293,16 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         r->untouched = 0;
         if (streamed && op->asks && arg == op->args && swn_afresh_waits(e, arg, r))
             return;
-        if (streamed && swn_policy_bring_home(e, r, 0))
+        if (streamed && swn_restore_resident(e, r, 0))
             return;
-        if (all && atomic_load(&r->state) == SWN_HOME)
+        if (all && atomic_load(&r->state) == SWN_RESIDENT)
             arg->populating = swn_populate_begin(&e->populate, r->addr, swn_round_up(r->len, SWN_PAGE));
         return;
     }
     if (r->shared && !r->pins)
         swn_residency_unshare(&e->res, r);
     if (arg->use == SWN_USE_INPUT)
-        swn_policy_recall(e, r);
+        swn_restore_input(e, r);
     arg->reading = 1;
     r->readers++;
     if (arg->use == SWN_USE_WEIGHT && !twice && is_weight(e, r)) {
@@ -364,7 +364,7 @@ void swn_window_forget(struct swn_engine *e, struct swn_range *r)
 {
     if (!r->readers && !r->shared && atomic_load(&r->state) == SWN_STREAMED &&
         swn_residency_remap(&e->res, r) == -EBUSY)
-        swn_policy_bring_home(e, r, 0);
+        swn_restore_resident(e, r, 0);
 }
 
 void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)

@@ -59,7 +59,7 @@ void *swn_afresh_begin(struct swn_op *op, unsigned arg)
             swn_engine_note_peak(e);
             a->populating = swn_populate_begin(&e->populate, a->afresh, size);
         } else {
-            swn_policy_bring_home(e, r, 0);
+            swn_restore_resident(e, r, 0);
         }
     }
     pthread_mutex_unlock(&e->lock);
@@ -82,9 +82,9 @@ void swn_afresh_end(struct swn_op *op, unsigned arg, int made)
     if (made && r->id == a->range_id) {
         /* Others may have used it meanwhile. What a thread has stored there counts as stored before this. */
         if (atomic_load(&r->state) == SWN_STREAMED && swn_afresh_waits(e, a, r) && r->pins == 1)
-            moved = !swn_policy_bring_home(e, r, at);
+            moved = !swn_restore_resident(e, r, at);
         if (!moved) {
-            swn_policy_bring_home(e, r, 0);
+            swn_restore_resident(e, r, 0);
             memcpy((void *)a->data, at, a->bytes);
         }
     }

@@ -130,7 +130,7 @@ static void apply(struct swn_engine *e, const struct swn_plan_node *nodes, const
 }
 
 /* Of ranges that are no weights, and are to come back: room that the next plan leaves. */
-static size_t recalled_bytes(struct swn_engine *e)
+static size_t restored_bytes(struct swn_engine *e)
 {
     size_t bytes = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
@@ -171,7 +171,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     }
     free(count);
     size_t regions = e->settling ? 0 : swn_arena_region_bytes(e->arena);
-    out->other = peak + recalled_bytes(e) + (regions ? REGION_MARGIN : 0);
+    out->other = peak + restored_bytes(e) + (regions ? REGION_MARGIN : 0);
     out->goal = e->goal_bytes;
     out->straddle = swn_pool_unit(e->pool);
     out->keep = !(e->config.without & SWN_WITHOUT_KEPT);

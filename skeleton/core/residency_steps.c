@@ -131,18 +131,18 @@ void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r)
     swn_swapin_reap(e, &chunks);
 }
 
-int swn_policy_home(struct swn_engine *e, struct swn_range *r, void *pages)
+int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 {
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
     if (!pages)
         e->source->verify(e, r);
-    int err = swn_residency_home(&e->res, r, pages);
+    int err = swn_residency_make_resident(&e->res, r, pages);
     if (err)
         return err;
     e->filled += r->size;
     if (swn_is_weight(r))
-        e->node_home_bytes += r->size;
+        e->weight_resident_bytes += r->size;
     swn_policy_drop_frames(e, r);
     return 0;
 }
@@ -158,7 +158,7 @@ void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned 
     /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
      * address must not keep naming a frame that gets other bytes. */
     while ((r = swn_residency_unpublish(&e->res, frames, n)))
-        swn_policy_home(e, r, 0);
+        swn_make_resident(e, r, 0);
     for (unsigned i = 0; i < n; i++)
         swn_pool_put(e->pool, frames[i]);
     if (node)
@@ -228,7 +228,7 @@ int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
         e->written_ns += swn_now_ns() - begin;
     }
     if (!err && swn_is_weight(r))
-        e->node_home_bytes -= size;
+        e->weight_resident_bytes -= size;
     swn_policy_spilled(e, size, err);
     return err;
 }

@@ -13,8 +13,8 @@ int swn_policy_pool(struct swn_engine *e);
 void swn_policy_look_at_disk(struct swn_engine *e);
 /* Bytes that this process has written to spill files. */
 uint64_t swn_policy_written(const struct swn_engine *e);
-/* pages: as for swn_residency_home. */
-int swn_policy_home(struct swn_engine *e, struct swn_range *r, void *pages);
+/* pages: as for swn_residency_make_resident. */
+int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages);
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
 /* What follows from a spill of `size` bytes that ended with err. */
 void swn_policy_spilled(struct swn_engine *e, size_t size, int err);

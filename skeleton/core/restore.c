@@ -9,7 +9,7 @@
 #include "skeleton/core/restore.h"
 
 /* Inputs up to this part of the budget may come back to stay. */
-#define RECALL_PART 16
+#define RESTORE_PART 16
 
 /* All of r is read through the mapping of its extent. -EBUSY: it was written to; what is mapped stays. */
 static int take_back(struct swn_engine *e, struct swn_range *r)
@@ -21,7 +21,7 @@ static int take_back(struct swn_engine *e, struct swn_range *r)
             written = swn_residency_unpublish(&e->res, &f, 1);
             if (!written || written == r)
                 break;
-            swn_policy_home(e, written, 0);
+            swn_make_resident(e, written, 0);
         }
         if (written)
             return -EBUSY;
@@ -45,7 +45,7 @@ int swn_policy_share(struct swn_engine *e, struct swn_range *r)
 }
 
 /* The range gets ordinary pages, and room for them first: not twice where it is resident already. */
-int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, void *pages)
+int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 {
     if (atomic_load(&r->state) != SWN_STREAMED)
         return 0;
@@ -53,7 +53,7 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, void *pages
         return 0;
     int fresh = atomic_load(&r->state) == SWN_STREAMED; /* else it counts already */
     swn_policy_make_room(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
-    int err = swn_policy_home(e, r, pages);
+    int err = swn_make_resident(e, r, pages);
     swn_engine_note_peak(e);
     return err;
 }
@@ -61,18 +61,18 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, void *pages
 /* An input (a mask, a table, the same image over and over) that left while a model was built comes back when it is read
  * again and again, since no order tells when to read it ahead: as soon as there is a plan that leaves room for it. Ever
  * more rarely, should it have to leave each time. */
-void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
+void swn_restore_input(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (!e->planned || r->node >= 0 || r->mapped_file || r->readers || r->shared ||
-        e->seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->config.budget_bytes / RECALL_PART ||
+        e->seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->config.budget_bytes / RESTORE_PART ||
         atomic_load(&r->state) != SWN_STREAMED || r->file->immutable)
         return;
-    uint32_t n = ++r->out_reads;
+    uint32_t n = ++r->evicted_reads;
     if (r->recalled && !e->plan_dirty) {
         r->recalled = 0;
         if (swn_policy_fits_free(e, size))
-            swn_policy_bring_home(e, r, 0);
+            swn_restore_resident(e, r, 0);
     } else if (!r->recalled && n > 1 && !(n & (n - 1))) {
         r->recalled = 1;
         e->plan_dirty = 1;
@@ -104,6 +104,6 @@ void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
 {
     if (!e->planned || !e->pool || !swn_is_weight(r) || r->written || r->pins || r->readers)
         return;
-    if (atomic_load(&r->state) == SWN_HOME && e->allocs >= e->spill_retry && streams(e, r))
+    if (atomic_load(&r->state) == SWN_RESIDENT && e->allocs >= e->spill_retry && streams(e, r))
         swn_policy_spill(e, r);
 }

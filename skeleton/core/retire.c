@@ -33,12 +33,12 @@
 #define SPACE_LEAST ((uint64_t)64 << 20)
 
 /* 0: all is home. -EBUSY: something could not come yet, or at all. */
-static int all_home(struct swn_engine *e)
+static int all_resident(struct swn_engine *e)
 {
     int err = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         r->sliced = 0;
-        if (atomic_load(&r->state) == SWN_STREAMED && (r->filling || swn_policy_home(e, r, 0)))
+        if (atomic_load(&r->state) == SWN_STREAMED && (r->filling || swn_make_resident(e, r, 0)))
             err = -EBUSY;
     }
     return err;
@@ -86,7 +86,7 @@ static int try_to_retire(struct swn_engine *e, uint64_t seq)
         swn_fetch_pause(fetch);
     pthread_mutex_lock(&e->lock);
     swn_behind_drain(e);
-    int err = all_home(e);
+    int err = all_resident(e);
     if (!err && in_operators(e, seq))
         err = -EBUSY;
     if (!err) {

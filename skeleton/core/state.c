@@ -49,13 +49,13 @@ size_t swn_engine_mapped_bytes(void)
 size_t swn_expected_read_bytes(const struct swn_engine *e)
 {
     struct swn_range *r = e->expected.range;
-    return r && r->id == e->expected.id && atomic_load(&r->state) == SWN_HOME ? e->expected.bytes : 0;
+    return r && r->id == e->expected.id && atomic_load(&r->state) == SWN_RESIDENT ? e->expected.bytes : 0;
 }
 
 size_t swn_engine_resident(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_bytes(e->pool) : 0) +
+    return e->res.resident_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_bytes(e->pool) : 0) +
            (small > 0 ? (size_t)small : 0) + swn_reclaim_bytes() - swn_expected_read_bytes(e);
 }
 
@@ -64,7 +64,7 @@ size_t swn_engine_resident(struct swn_engine *e)
 size_t swn_policy_other(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes - e->node_home_bytes + (small > 0 ? (size_t)small : 0);
+    return e->res.resident_bytes - e->weight_resident_bytes + (small > 0 ? (size_t)small : 0);
 }
 
 /* The same, and room that is held for activations to come. */

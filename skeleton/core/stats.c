@@ -25,7 +25,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->peak_resident_bytes = e->peak_resident > out->resident_bytes ? e->peak_resident : out->resident_bytes;
     size_t kept = e->pool ? swn_pool_kept(e->pool) * swn_pool_unit(e->pool) : 0;
     out->pool_bytes = e->pool ? swn_pool_bytes(e->pool) - kept : 0;
-    out->kept_bytes = kept + e->node_home_bytes;
+    out->kept_bytes = kept + e->weight_resident_bytes;
     long long small = atomic_load(&e->small_bytes);
     out->small_bytes = small > 0 ? (uint64_t)small : 0;
     struct swn_fetch_stats fetch = {0};

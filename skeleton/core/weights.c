@@ -46,8 +46,8 @@ int swn_node_add(struct swn_engine *e, struct swn_range *r)
     r->node = (int)i;
     e->node_live++;
     e->plan_dirty = 1;
-    if (atomic_load(&r->state) == SWN_HOME)
-        e->node_home_bytes += r->size;
+    if (atomic_load(&r->state) == SWN_RESIDENT)
+        e->weight_resident_bytes += r->size;
     e->other_before = 0; /* what was counted as an activation so far was a weight */
     e->other_peak = e->other_peak_ever = swn_policy_other_held(e);
     return 1;
@@ -66,8 +66,8 @@ void swn_node_remove(struct swn_engine *e, struct swn_range *r)
             t->cursor.anchor = 0;
             e->placement->drop(e, t);
         }
-    if (atomic_load(&r->state) == SWN_HOME)
-        e->node_home_bytes -= r->size;
+    if (atomic_load(&r->state) == SWN_RESIDENT)
+        e->weight_resident_bytes -= r->size;
     n->range = NULL;
     n->id += (uint32_t)SWN_NODE_MOST;
     e->free_nodes[e->free_count++] = (uint32_t)r->node;

@@ -133,7 +133,7 @@ static void arrived(struct swn_engine *e, struct swn_departure *d)
         if (err)
             swn_residency_stay(r);
         else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))
-            e->node_home_bytes -= size;
+            e->weight_resident_bytes -= size;
         swn_policy_spilled(e, size, err);
     }
     if (!d->err)

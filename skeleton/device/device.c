@@ -298,8 +298,8 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
     if (!err) /* what is at home counts already */
         err = room(e, atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(bytes, SWN_PAGE) : 0, m->device, r);
     if (!err)
-        err = swn_policy_bring_home(e, r, 0);
-    if (!err && atomic_load(&r->state) != SWN_HOME)
+        err = swn_restore_resident(e, r, 0);
+    if (!err && atomic_load(&r->state) != SWN_RESIDENT)
         err = -EBUSY;
     if (!err) {
         r->pins++;

@@ -44,7 +44,7 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
     if (e->half)
         e->half->device_part(lo, hi - lo);
     pthread_mutex_lock(&e->lock);
-    int err = swn_held_each(e, lo, hi, swn_held_bring_home);
+    int err = swn_held_each(e, lo, hi, swn_held_make_resident);
     if (err)
         swn_held_each(e, lo, hi, swn_held_release);
     swn_engine_note_peak(e);

@@ -326,7 +326,7 @@ static int fills_rest(const struct swn_range *r, const void *buf, size_t n, size
 {
     if (!r || r->pins || r->readers)
         return 0;
-    if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME && !r->shared)
+    if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT && !r->shared)
         return 0;
     *delta = (uintptr_t)buf - r->addr;
     return *delta < r->len && n == r->len - *delta;
@@ -392,13 +392,13 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     pthread_mutex_lock(&e->lock);
     swn_behind_recall(e, r);
     int done = r->id == id && fills_rest(r, buf, n, &delta);
-    size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
+    size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
     done = done && !swn_residency_register(&e->res, r, &s->file, x->off);
     if (done) {
         swn_policy_drop_frames(e, r);
         r->io_failed = 0;
         e->deferred += len - delta;
-        e->node_home_bytes -= home;
+        e->weight_resident_bytes -= home;
         note_held(r);
         swn_expected_read_set(e, is_expected, s, (size_t)(x - s->store->extents));
         atomic_store(&e->want_hook, 1);
@@ -482,12 +482,12 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
         return 0;
     swn_behind_recall(e, r);
     int state = atomic_load(&r->state);
-    struct swn_extent_file *file = state == SWN_HOME || state == SWN_STREAMED ? source_of(e, op, &off) : NULL;
+    struct swn_extent_file *file = state == SWN_RESIDENT || state == SWN_STREAMED ? source_of(e, op, &off) : NULL;
     size_t size = r->size;
     if (!file || swn_residency_register(&e->res, r, file, off))
         return 0;
-    if (state == SWN_HOME && swn_is_weight(r))
-        e->node_home_bytes -= size;
+    if (state == SWN_RESIDENT && swn_is_weight(r))
+        e->weight_resident_bytes -= size;
     swn_policy_drop_frames(e, r);
     r->io_failed = 0;
     r->last_use = e->seq;

@@ -87,11 +87,11 @@ static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
             written = f->pending ? NULL : swn_residency_unpublish(&e->res, &f, 1);
             if (!written)
                 break;
-            swn_policy_home(e, written, 0);
+            swn_make_resident(e, written, 0);
         }
     }
     if (!all_goes && r->file != r->mapped_file->file)
-        swn_policy_bring_home(e, r, 0);
+        swn_restore_resident(e, r, 0);
     swn_node_remove(e, r);
     e->live_bytes -= r->len;
     swn_residency_free(&e->res, r, 0);

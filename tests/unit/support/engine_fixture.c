@@ -359,8 +359,8 @@ void engine_is_empty(void)
     CHECK(swn_arena_first(e->arena) == NULL);
     CHECK(e->node_live == 0);
     CHECK(e->live_bytes == 0);
-    CHECK(e->res.home_bytes == 0);
-    CHECK(e->node_home_bytes == 0);
+    CHECK(e->res.resident_bytes == 0);
+    CHECK(e->weight_resident_bytes == 0);
     /* Reads under way end by themselves; frames of dead ranges go with them. */
     int left = 1;
     for (int tries = 0; tries < 2000 && left; tries++) {

@@ -399,7 +399,7 @@ static void faults_at_one_address(void *arg)
         atomic_store(&r->state, SWN_LEAVING);
         CHECK(swn_engine_trap(t.own) && atomic_load(&r->state) == SWN_RECALLED);
     }
-    atomic_store(&r->state, SWN_HOME);
+    atomic_store(&r->state, SWN_RESIDENT);
     unsigned vain = 0;
     while (swn_engine_trap(t.own) && vain < 20000)
         vain++;

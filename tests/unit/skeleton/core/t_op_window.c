@@ -107,7 +107,7 @@ static void input_comes_back(void *arg)
         }
         if (pass == 16)
             plans = e->plans;
-        CHECK(pass <= 16 || atomic_load(&r->state) == SWN_HOME);
+        CHECK(pass <= 16 || atomic_load(&r->state) == SWN_RESIDENT);
     }
     CHECK(e->planned && e->plans == plans && e->over_budget_peak == 0);
     tensor_free(&input);

@@ -61,7 +61,7 @@ static void made(void *arg)
     tensor_stamp(&other, (uintptr_t)at, 50);
     CHECK(tensor_right(&tensors[0], tensors[0].own)); /* nothing is seen yet */
     swn_afresh_end(&op, 0, 1);
-    CHECK(atomic_load(&r->state) == SWN_HOME && r->pins == 1);
+    CHECK(atomic_load(&r->state) == SWN_RESIDENT && r->pins == 1);
     tensors[0].stamp = 50;
     CHECK(tensor_right(&tensors[0], tensors[0].own));
     swn_engine_op_end(&op);
@@ -100,7 +100,7 @@ static void home_meanwhile(void *arg)
     op_open(&other, &t, &use, 1);
     tensor_stamp(t, t->own, 60);
     op_close(&other);
-    CHECK(atomic_load(&r->state) == SWN_HOME);
+    CHECK(atomic_load(&r->state) == SWN_RESIDENT);
     struct tensor like = {.len = BYTES};
     tensor_stamp(&like, (uintptr_t)at, 50);
     swn_afresh_end(&op, 0, 1);
@@ -122,7 +122,7 @@ static void not_for_it(void *arg)
     struct tensor part = tensors[0];
     part.len -= 4096;
     begin_op(&op, &part);
-    CHECK(atomic_load(&r->state) == SWN_HOME && !swn_afresh_begin(&op, 0));
+    CHECK(atomic_load(&r->state) == SWN_RESIDENT && !swn_afresh_begin(&op, 0));
     swn_engine_op_end(&op);
     end();
 }

@@ -66,7 +66,7 @@ static void drain(void)
     CHECK(swn_behind_bytes(e) == 0);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         int state = atomic_load(&r->state);
-        CHECK(!r->departure && (state == SWN_HOME || state == SWN_STREAMED));
+        CHECK(!r->departure && (state == SWN_RESIDENT || state == SWN_STREAMED));
     }
     pthread_mutex_unlock(&e->lock);
 }
@@ -128,7 +128,7 @@ static void stored_into(void *arg)
     struct tensor *t = departing();
     tensor_stamp(t, t->own, 1000);
     drain();
-    CHECK(state_of(t) == SWN_HOME);
+    CHECK(state_of(t) == SWN_RESIDENT);
     all_right();
     free_all();
 }
@@ -140,13 +140,13 @@ static void wanted_again(void *arg)
     make(0, WEIGHTS);
     struct tensor *t = departing();
     op_read(t);
-    CHECK(state_of(t) == SWN_HOME);
+    CHECK(state_of(t) == SWN_RESIDENT);
 
     t = departing();
     struct swn_op op;
     enum swn_use use = SWN_USE_WRITE;
     op_open(&op, &t, &use, 1);
-    CHECK(state_of(t) == SWN_HOME);
+    CHECK(state_of(t) == SWN_RESIDENT);
     tensor_stamp(t, t->own, 1001);
     op_close(&op);
 
@@ -184,7 +184,7 @@ static void freed_under_way(void *arg)
     enum swn_use use = SWN_USE_WRITE;
     op_open(&op, &t, &use, 1);
     op_close(&op);
-    CHECK(state_of(t) == SWN_HOME);
+    CHECK(state_of(t) == SWN_RESIDENT);
     drain();
 
     atomic_store(&write_ms, 200);

@@ -112,7 +112,7 @@ static void pressed(void *device)
             op_read(&weights[i]);
     for (unsigned i = 0; i < 4; i++) {
         if (is_pinned(device))
-            CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_HOME);
+            CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_RESIDENT);
         CHECK(tensor_right(&weights[i], weights[i].own));
     }
     CHECK(counters().over_budget_bytes == 0);
@@ -151,7 +151,7 @@ static void full_of_home(void *device)
 {
     begin(device, 9 * MIB);
     for (unsigned i = 0; i < WEIGHTS; i++)
-        CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_HOME);
+        CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_RESIDENT);
     unsigned got = open_all();
     CHECK(got >= 3 && got < WEIGHTS);
     struct tensor other;

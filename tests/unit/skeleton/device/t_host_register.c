@@ -115,21 +115,21 @@ static void stays(void *device)
     for (unsigned i = 0; i < 4; i++) {
         left += state_of(i) == SWN_STREAMED;
         CHECK(!take(i));
-        CHECK(state_of(i) == SWN_HOME && tensor_right(&weights[i], weights[i].own));
+        CHECK(state_of(i) == SWN_RESIDENT && tensor_right(&weights[i], weights[i].own));
     }
     CHECK(left > 0);
     uint64_t swap_ins = counters().swap_ins;
     read_all(6);
     CHECK(counters().swap_ins > swap_ins);
     for (unsigned i = 0; i < 4; i++) {
-        CHECK(state_of(i) == SWN_HOME);
+        CHECK(state_of(i) == SWN_RESIDENT);
         check_device(i);
     }
     CHECK(counters().over_budget_bytes == 0);
     struct tensor large; /* for which everything else has to go */
     CHECK(tensor_make(&large, 3 * MIB, 66));
     for (unsigned i = 0; i < 4; i++) {
-        CHECK(state_of(i) == SWN_HOME);
+        CHECK(state_of(i) == SWN_RESIDENT);
         check_device(i);
     }
     tensor_free(&large);
@@ -174,7 +174,7 @@ static void larger(void *device)
     struct swn_range *r = swn_arena_find(e->arena, large.own);
     CHECK(atomic_load(&r->state) == SWN_STREAMED);
     CHECK(!cudaHostRegister((void *)large.own, large.len, 1));
-    CHECK(atomic_load(&r->state) == SWN_HOME && tensor_right(&large, large.own));
+    CHECK(atomic_load(&r->state) == SWN_RESIDENT && tensor_right(&large, large.own));
     struct swn_op op;
     op_open(&op, (struct tensor *[]){&large}, (enum swn_use[]){SWN_USE_WRITE}, 1);
     tensor_stamp(&large, (uintptr_t)large.word, 56);
@@ -232,7 +232,7 @@ static void refused(void *device)
     CHECK(!cudaHostRegister((void *)part, WEIGHT_BYTES, 0));
     CHECK(range_of(0)->pins == 1 && range_of(1)->pins == 1);
     read_all(6);
-    CHECK(state_of(0) == SWN_HOME && state_of(1) == SWN_HOME);
+    CHECK(state_of(0) == SWN_RESIDENT && state_of(1) == SWN_RESIDENT);
     standin_reached((void *)part, WEIGHT_BYTES);
     CHECK(!cudaHostUnregister((void *)part) && !range_of(0)->pins && !range_of(1)->pins);
     /* And of no tensor. */
@@ -308,7 +308,7 @@ static void in_parts(void *device)
     for (unsigned pass = 0; pass < 4; pass++) {
         read_all(2);
         op_read(&large);
-        CHECK(r->pins == 1 && atomic_load(&r->state) == SWN_HOME);
+        CHECK(r->pins == 1 && atomic_load(&r->state) == SWN_RESIDENT);
         CHECK(!tensor_in_frames(&large));
     }
     tensor_stamp(&large, large.own, 99);

@@ -43,7 +43,7 @@ static void stream(void)
 {
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, table.own);
-    if (atomic_load(&r->state) == SWN_HOME)
+    if (atomic_load(&r->state) == SWN_RESIDENT)
         CHECK(swn_policy_pool(e) == 0 && swn_policy_spill(e, r) == 0);
     CHECK(atomic_load(&r->state) == SWN_STREAMED);
     pthread_mutex_unlock(&e->lock);
@@ -375,7 +375,7 @@ static void *mover(void *arg)
         struct swn_range *r = swn_arena_find(e->arena, table.own);
 #ifndef __SANITIZE_THREAD__ /* to which an atomic store of what is there already races with reading it */
         if (atomic_load(&r->state) == SWN_STREAMED)
-            swn_policy_home(e, r, 0);
+            swn_make_resident(e, r, 0);
         else
 #endif
             swn_policy_spill(e, r);

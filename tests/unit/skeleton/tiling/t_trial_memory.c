@@ -76,7 +76,7 @@ static void not_in_vain(void *arg)
     CHECK(tensor_make(&used, 7 * MIB, 1) && tensor_make(&idle, 4 * MIB, 2));
     swn_engine_pin((void *)used.own, used.len);
     CHECK(!swn_trial_room(6 * MIB) && !swn_trial_map(BYTES, 6 * MIB) && e->small_bytes == 0 && !e->pool);
-    CHECK(state_of(&idle) == SWN_HOME && swn_policy_written(e) == 0);
+    CHECK(state_of(&idle) == SWN_RESIDENT && swn_policy_written(e) == 0);
     CHECK(swn_trial_room(3 * MIB) && state_of(&idle) == SWN_STREAMED); /* the pool takes 2 */
     CHECK(e->over_budget_peak == 0);
     swn_engine_unpin((void *)used.own, used.len);
@@ -114,7 +114,7 @@ static void ask_in_vain(const struct tensor *activation)
     size_t kept = engine_kept_bytes();
     /* With all that the operator does not read out of the way, or that too, or everything there is. */
     CHECK(!swn_trial_room(15 * MIB) && !swn_trial_room(15 * MIB + MIB / 4) && !swn_trial_room(20 * MIB));
-    CHECK(engine_kept_bytes() == kept && state_of(activation) == SWN_HOME);
+    CHECK(engine_kept_bytes() == kept && state_of(activation) == SWN_RESIDENT);
 }
 
 static void ask(const struct tensor *activation)
@@ -135,7 +135,7 @@ static void kept_weights_stay(void *arg)
     CHECK(tensor_make(&other, 14 * MIB, 100));
     tensor_free(&other);
     passes(20, NULL);
-    CHECK(e->planned && !e->plan_dirty && engine_kept_bytes() + e->node_home_bytes == WEIGHTS * WEIGHT_BYTES);
+    CHECK(e->planned && !e->plan_dirty && engine_kept_bytes() + e->weight_resident_bytes == WEIGHTS * WEIGHT_BYTES);
     CHECK(engine_kept_bytes() > 6 * MIB);
     uint64_t plans = e->plans;
     struct swn_stats before, after;
