@@ -768,7 +768,7 @@ struct swn_range *swn_arena_carve(struct swn_arena *a, struct swn_mapped_file *g
     r->file = g->file;
     r->extent = g->file_off + (lo - g->lo);
     r->foreign_map = 1;
-    atomic_store_explicit(&r->state, SWN_STREAMED, memory_order_relaxed);
+    atomic_store_explicit(&r->state, SWN_FILE_BACKED, memory_order_relaxed);
     link_last(a, r);
     set_owner(a, r, r);
     return r;

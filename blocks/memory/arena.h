@@ -32,11 +32,11 @@ struct swn_activation_plan;
  * hand-shakes with the fault handler (see blocks/memory/residency.h). */
 enum swn_state {
     SWN_FREE = 0,
-    SWN_RESIDENT,  /* ordinary private pages */
-    SWN_STREAMED,  /* private mapping of an extent; pages written since are private copies */
-    SWN_LEAVING,   /* read-only while its bytes are being secured; a store sends it back */
-    SWN_COMMIT,    /* bytes secured, mapping about to change: a store must wait for a moment */
-    SWN_RECALLING, /* a store came while LEAVING; its thread is making the range writable again */
+    SWN_RESIDENT,    /* ordinary private pages */
+    SWN_FILE_BACKED, /* private mapping of an extent; pages written since are private copies */
+    SWN_LEAVING,     /* read-only while its bytes are being secured; a store sends it back */
+    SWN_COMMIT,      /* bytes secured, mapping about to change: a store must wait for a moment */
+    SWN_RECALLING,   /* a store came while LEAVING; its thread is making the range writable again */
     SWN_RECALLED,
 };
 
@@ -70,7 +70,7 @@ struct swn_range {
     int on_device;  /* so many devices have its pages, by our doing */
     int filling;    /* its extent is being written by skeleton/tiling/fill.c, and its mapping has not got that yet */
 
-    /* where its bytes are on disk, valid while STREAMED */
+    /* where its bytes are on disk, valid while FILE_BACKED */
     struct swn_extent_file *file;
     uint64_t extent;
     uint64_t extent_epoch; /* fork epoch in which the extent was written */
@@ -80,7 +80,7 @@ struct swn_range {
 
     struct swn_departure *departure; /* its bytes are being written behind (skeleton/core/write_behind.h), or NULL */
 
-    int shared;      /* STREAMED, and stores at addr go straight into the extent (see swn_residency_share) */
+    int shared;      /* FILE_BACKED, and stores at addr go straight into the extent (see swn_residency_share) */
     int foreign_map; /* the mapping at addr is not the arena's own anonymous one */
 
     /* how it is used */
@@ -196,7 +196,7 @@ void swn_arena_unregister_mapping(struct swn_arena *a, struct swn_mapped_file *g
 struct swn_mapped_file *swn_arena_mapped_file(const struct swn_arena *a, uintptr_t addr);
 /* Any mapped_file of which [lo, hi) has a part, or NULL. Lock-free. */
 struct swn_mapped_file *swn_arena_mapped_file_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi);
-/* A range for pages [lo, hi) of g. Its state is SWN_STREAMED from the mapped_file's file. NULL: some of them are a
+/* A range for pages [lo, hi) of g. Its state is SWN_FILE_BACKED from the mapped_file's file. NULL: some of them are a
  * range's already, or there is no memory. */
 struct swn_range *swn_arena_carve(struct swn_arena *a, struct swn_mapped_file *g, uintptr_t lo, uintptr_t hi);
 

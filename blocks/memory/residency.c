@@ -313,7 +313,7 @@ static void name_extent(struct swn_residency *s, struct swn_range *r, struct swn
     r->extent_epoch = s->fork_epoch;
     r->foreign_map = 1;
     r->shared = 0;
-    atomic_store(&r->state, SWN_STREAMED);
+    atomic_store(&r->state, SWN_FILE_BACKED);
 }
 
 int swn_residency_leave(struct swn_residency *s, struct swn_range *r)
@@ -384,7 +384,7 @@ int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
 {
     int state = state_of(r);
-    if ((state != SWN_RESIDENT && state != SWN_STREAMED) || r->pins || s->pagemap_fd < 0)
+    if ((state != SWN_RESIDENT && state != SWN_FILE_BACKED) || r->pins || s->pagemap_fd < 0)
         return -EBUSY;
     int err = map_at(s, r, MAP_PRIVATE, file, off);
     if (err)
@@ -424,14 +424,14 @@ int swn_residency_share(struct swn_residency *s, struct swn_range *r)
         return 0;
     if (state_of(r) == SWN_RESIDENT)
         return share_fresh(s, r);
-    if (state_of(r) != SWN_STREAMED || r->file != s->spill || r->extent_epoch != s->fork_epoch ||
+    if (state_of(r) != SWN_FILE_BACKED || r->file != s->spill || r->extent_epoch != s->fork_epoch ||
         swn_residency_unmapped(s, r) < size)
         return -EBUSY;
     int err = leave_clean(s, r, r->addr, size, &pages);
     if (!err)
         err = map_at(s, r, MAP_SHARED, r->file, r->extent);
     r->shared = !err;
-    leave_undo(r, SWN_STREAMED);
+    leave_undo(r, SWN_FILE_BACKED);
     return err;
 }
 
@@ -486,7 +486,7 @@ static int move_here(struct swn_residency *s, struct swn_range *r, void *from)
 int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, void *pages)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (state_of(r) != SWN_STREAMED)
+    if (state_of(r) != SWN_FILE_BACKED)
         return 0;
     int err = swn_residency_unshare(s, r);
     if (err)
@@ -595,7 +595,7 @@ struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_fr
 
 static int can_be_mapped(const struct swn_part *p)
 {
-    return p->range && p->there && !p->mapped && state_of(p->range) == SWN_STREAMED && !p->range->shared;
+    return p->range && p->there && !p->mapped && state_of(p->range) == SWN_FILE_BACKED && !p->range->shared;
 }
 
 static int is_mapped(const struct swn_part *p)
@@ -652,7 +652,7 @@ static void stretch_stays(const struct stretch *st, unsigned mapped)
     if (mapped < st->n)
         protect(addr_of(st->parts[mapped]), bytes_of(st, mapped, st->n), PROT_READ | PROT_WRITE);
     for (unsigned i = 0; i < st->n; i++)
-        atomic_store(&st->parts[i]->range->state, SWN_STREAMED);
+        atomic_store(&st->parts[i]->range->state, SWN_FILE_BACKED);
 }
 
 /* From here on a store into any part of the stretch faults. Returns the index of the first part that the program has
@@ -786,19 +786,19 @@ static int remap_part(struct swn_residency *s, struct swn_range *r, uintptr_t ad
         err = map_bytes(s, r, addr, bytes, MAP_PRIVATE, r->file, off);
     if (err) {
         s->recalls += err == -EBUSY;
-        leave_undo_part(r, addr, bytes, SWN_STREAMED);
+        leave_undo_part(r, addr, bytes, SWN_FILE_BACKED);
         return err;
     }
     s->stray_pages += pages.mapped;
     if (pages.mapped)
         swn_spill_uncache(r->file, off, bytes);
-    atomic_store(&r->state, SWN_STREAMED);
+    atomic_store(&r->state, SWN_FILE_BACKED);
     return 0;
 }
 
 int swn_residency_remap(struct swn_residency *s, struct swn_range *r)
 {
-    if (state_of(r) != SWN_STREAMED)
+    if (state_of(r) != SWN_FILE_BACKED)
         return -EINVAL;
     uintptr_t end = r->addr + swn_round_up(r->len, SWN_PAGE), from = r->addr;
     size_t unit = s->pool ? swn_pool_unit(s->pool) : SWN_HUGE;
@@ -819,7 +819,7 @@ int swn_residency_remap(struct swn_residency *s, struct swn_range *r)
 void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    int streamed = state_of(r) == SWN_STREAMED;
+    int streamed = state_of(r) == SWN_FILE_BACKED;
     swn_residency_forget(s, r);
     /* What stays mapped for now must be nobody's memory, and no page that anything else changes. */
     int later = r->foreign_map && streamed && !r->mapped_file && !r->planned_place && !r->shared;

@@ -1,11 +1,11 @@
 /* blocks/memory/residency.h - what stands behind a range's own address, and how that changes without anybody noticing.
  *
- *   RESIDENT --spill--> STREAMED --home--> RESIDENT          publish: STREAMED, with frames mapped at the address
+ *   RESIDENT --spill--> FILE_BACKED --home--> RESIDENT          publish: FILE_BACKED, with frames mapped at the address
  *
- * The address of a range always reads right: RESIDENT ranges have ordinary pages, STREAMED ranges are a private mapping
- * of their extent in the spill file, or, chunk by chunk, of pool frames with the same bytes (published). A store into a
- * STREAMED range makes a private copy of its page, which is found by /proc/self/pagemap before the range's extent, or
- * another frame, is believed again. Nobody ever gets another address for a range's bytes.
+ * The address of a range always reads right: RESIDENT ranges have ordinary pages, FILE_BACKED ranges are a private
+ * mapping of their extent in the spill file, or, chunk by chunk, of pool frames with the same bytes (published). A
+ * store into a FILE_BACKED range makes a private copy of its page, which is found by /proc/self/pagemap before the
+ * range's extent, or another frame, is believed again. Nobody ever gets another address for a range's bytes.
  *
  * A range that leaves is made read-only (LEAVING) while its bytes are secured; a store that comes in that moment
  * faults, and swn_residency_trap, called by the SIGSEGV handler, sends the range back (RECALLED). Between the last look
@@ -67,7 +67,7 @@ int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struc
 /* The same for `bytes` of whole pages at addr, of which only private copies are counted. */
 int swn_residency_own(struct swn_residency *s, uintptr_t addr, size_t bytes, size_t *own);
 
-/* RESIDENT -> STREAMED: writes the bytes out and lets the pages go. -EBUSY: pinned, or recalled by a store. */
+/* RESIDENT -> FILE_BACKED: writes the bytes out and lets the pages go. -EBUSY: pinned, or recalled by a store. */
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r);
 
 /* The same in steps, for whoever writes the bytes meanwhile: _leave, and then either _left, when they are at `off` of
@@ -89,7 +89,7 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
 /* Ends it where nothing has been stored yet: the caller writes to the extent itself. */
 int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
 
-/* STREAMED -> RESIDENT: ordinary pages with the same bytes; the extent is dropped, and frames have no part of it any
+/* FILE_BACKED -> RESIDENT: ordinary pages with the same bytes; the extent is dropped, and frames have no part of it any
  * more. pages: what the range is to hold instead, as many bytes of private memory, which is moved to its address:
  * whoever reads finds the old bytes or the new ones. On an error they are still there. */
 int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, void *pages);

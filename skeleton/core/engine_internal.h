@@ -238,9 +238,9 @@ static inline int swn_is_weight(const struct swn_range *r)
 }
 
 /* Whether an operator reads a range through this argument that is not home. */
-static inline int swn_reads_streamed(const struct swn_arg *arg)
+static inline int swn_reads_file_backed(const struct swn_arg *arg)
 {
-    return arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_STREAMED;
+    return arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_FILE_BACKED;
 }
 
 static inline size_t swn_weight_bytes(const struct swn_range *r)

@@ -101,7 +101,7 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
     if (r->id != arg->range_id)
         return;
     publish(e, arg);
-    if (atomic_load(&r->state) != SWN_STREAMED) {
+    if (atomic_load(&r->state) != SWN_FILE_BACKED) {
         e->window_hits++; /* came home meanwhile */
         return;
     }
@@ -132,7 +132,8 @@ static int is_too_large(const struct swn_engine *e, const struct swn_arg *arg)
 
 int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
-    if (e->planned || is_too_large(e, arg) || !swn_reads_streamed(arg) || (!e->fetch && swn_policy_pool(e)) || !e->pool)
+    if (e->planned || is_too_large(e, arg) || !swn_reads_file_backed(arg) || (!e->fetch && swn_policy_pool(e)) ||
+        !e->pool)
         return 0;
     swn_window_hold(e, arg, 0, arg->range->len);
     swn_window_lend(e, arg, t);
@@ -148,7 +149,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
         struct swn_arg *arg = &op->args[i];
         if (arg->use == SWN_USE_ROWS && arg->reading)
             e->tiling->rows_begin(e, arg);
-        if (arg->use == SWN_USE_ROWS || !swn_reads_streamed(arg) || arg->sliced)
+        if (arg->use == SWN_USE_ROWS || !swn_reads_file_backed(arg) || arg->sliced)
             continue;
         if (is_too_large(e, arg))
             arg->remap = 1;
@@ -164,7 +165,8 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     for (int step = 0; step < 3; step++)
         for (unsigned i = 0; i < op->n; i++) {
             struct swn_arg *arg = &op->args[i];
-            if (!swn_reads_streamed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared || arg->remap)
+            if (!swn_reads_file_backed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared ||
+                arg->remap)
                 continue;
             struct swn_chunks held = {arg->first_chunk, arg->end_chunk};
             if (step == 0)
@@ -184,10 +186,10 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
         return 1;
     if (r->registered) /* it stays, whatever a plan says */
         return 0;
-    int loaded = atomic_load(&r->state) == SWN_STREAMED && r->file->immutable; /* nobody computes a checkpoint */
+    int loaded = atomic_load(&r->state) == SWN_FILE_BACKED && r->file->immutable; /* nobody computes a checkpoint */
     if (!loaded && e->seq - r->alloc_seq < SWN_AGED_OPS)
         return 0;
-    return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_STREAMED) && swn_node_add(e, r);
+    return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_FILE_BACKED) && swn_node_add(e, r);
 }
 
 /* joined: its operator has read another one before. */
@@ -287,7 +289,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
             r->written = 1;
             e->plan_dirty = 1;
         }
-        int streamed = atomic_load(&r->state) == SWN_STREAMED;
+        int streamed = atomic_load(&r->state) == SWN_FILE_BACKED;
         /* Pages that are made read as those that are not: nobody sees it, should the operator be refused. */
         int all = r->untouched && arg->use == SWN_USE_OVERWRITE && overwrites_all(arg, r);
         r->untouched = 0;
@@ -362,7 +364,7 @@ void swn_engine_op_begin(struct swn_op *op)
 
 void swn_window_forget(struct swn_engine *e, struct swn_range *r)
 {
-    if (!r->readers && !r->shared && atomic_load(&r->state) == SWN_STREAMED &&
+    if (!r->readers && !r->shared && atomic_load(&r->state) == SWN_FILE_BACKED &&
         swn_residency_remap(&e->res, r) == -EBUSY)
         swn_restore_resident(e, r, 0);
 }

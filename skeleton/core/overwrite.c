@@ -48,7 +48,7 @@ void *swn_afresh_begin(struct swn_op *op, unsigned arg)
     void *at = NULL;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = a->range;
-    if (r && r->id == a->range_id && a->pinned && atomic_load(&r->state) == SWN_STREAMED) {
+    if (r && r->id == a->range_id && a->pinned && atomic_load(&r->state) == SWN_FILE_BACKED) {
         size_t size = swn_round_up(r->len, SWN_PAGE);
         if (swn_afresh_waits(e, a, r) && r->pins == 1) {
             swn_policy_make_room(e, size, r);
@@ -81,7 +81,7 @@ void swn_afresh_end(struct swn_op *op, unsigned arg, int made)
     int moved = 0;
     if (made && r->id == a->range_id) {
         /* Others may have used it meanwhile. What a thread has stored there counts as stored before this. */
-        if (atomic_load(&r->state) == SWN_STREAMED && swn_afresh_waits(e, a, r) && r->pins == 1)
+        if (atomic_load(&r->state) == SWN_FILE_BACKED && swn_afresh_waits(e, a, r) && r->pins == 1)
             moved = !swn_restore_resident(e, r, at);
         if (!moved) {
             swn_restore_resident(e, r, 0);

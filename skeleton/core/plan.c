@@ -134,7 +134,7 @@ static size_t restored_bytes(struct swn_engine *e)
 {
     size_t bytes = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        bytes += r->recalled && atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(r->len, SWN_PAGE) : 0;
+        bytes += r->recalled && atomic_load(&r->state) == SWN_FILE_BACKED ? swn_round_up(r->len, SWN_PAGE) : 0;
     return bytes;
 }
 

@@ -133,7 +133,7 @@ void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r)
 
 int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 {
-    if (atomic_load(&r->state) != SWN_STREAMED)
+    if (atomic_load(&r->state) != SWN_FILE_BACKED)
         return 0;
     if (!pages)
         e->source->verify(e, r);

@@ -47,11 +47,11 @@ int swn_policy_share(struct swn_engine *e, struct swn_range *r)
 /* The range gets ordinary pages, and room for them first: not twice where it is resident already. */
 int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 {
-    if (atomic_load(&r->state) != SWN_STREAMED)
+    if (atomic_load(&r->state) != SWN_FILE_BACKED)
         return 0;
     if (!pages && r->len > e->config.budget_bytes && swn_policy_share(e, r) == 0)
         return 0;
-    int fresh = atomic_load(&r->state) == SWN_STREAMED; /* else it counts already */
+    int fresh = atomic_load(&r->state) == SWN_FILE_BACKED; /* else it counts already */
     swn_policy_make_room(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
     int err = swn_make_resident(e, r, pages);
     swn_engine_note_peak(e);
@@ -66,7 +66,7 @@ void swn_restore_input(struct swn_engine *e, struct swn_range *r)
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (!e->planned || r->node >= 0 || r->mapped_file || r->readers || r->shared ||
         e->seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->config.budget_bytes / RESTORE_PART ||
-        atomic_load(&r->state) != SWN_STREAMED || r->file->immutable)
+        atomic_load(&r->state) != SWN_FILE_BACKED || r->file->immutable)
         return;
     uint32_t n = ++r->evicted_reads;
     if (r->recalled && !e->plan_dirty) {
@@ -80,11 +80,11 @@ void swn_restore_input(struct swn_engine *e, struct swn_range *r)
 }
 
 /* Whether the chunk has bytes in a frame, or that would have to be in one. */
-static int has_streamed(struct swn_engine *e, const struct swn_range *r, uint64_t chunk)
+static int has_file_backed(struct swn_engine *e, const struct swn_range *r, uint64_t chunk)
 {
     uintptr_t at = swn_residency_chunk_at(&e->res, r, chunk), end = at + swn_pool_unit(e->pool);
     for (struct swn_range *next; (next = swn_arena_in(e->arena, at, end)); at = next->addr + next->span)
-        if (atomic_load(&next->state) == SWN_STREAMED)
+        if (atomic_load(&next->state) == SWN_FILE_BACKED)
             return 1;
     return 0;
 }
@@ -94,7 +94,7 @@ static int streams(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks all = swn_residency_chunks(&e->res, r);
     for (uint64_t c = all.first; c < all.end; c++)
-        if (!swn_pool_chunk(e->pool, c)->keep || has_streamed(e, r, c))
+        if (!swn_pool_chunk(e->pool, c)->keep || has_file_backed(e, r, c))
             return 1;
     return 0;
 }

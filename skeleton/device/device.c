@@ -210,7 +210,7 @@ static struct swn_range *whole(struct swn_engine *e, uintptr_t data, size_t byte
 
 static int in_a_store(const struct swn_range *r)
 {
-    return atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && r->file->immutable;
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && r->file->immutable;
 }
 
 /* Bytes of the budget for weights that come and go. */
@@ -296,7 +296,7 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
     }
     note_size(m->device, bytes);
     if (!err) /* what is at home counts already */
-        err = room(e, atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(bytes, SWN_PAGE) : 0, m->device, r);
+        err = room(e, atomic_load(&r->state) == SWN_FILE_BACKED ? swn_round_up(bytes, SWN_PAGE) : 0, m->device, r);
     if (!err)
         err = swn_restore_resident(e, r, 0);
     if (!err && atomic_load(&r->state) != SWN_RESIDENT)

@@ -158,7 +158,7 @@ void swn_devcopy_vacate_for(struct swn_engine *e, const struct swn_op *op)
     for (unsigned i = 0; atomic_load(&held_bytes) && i < op->n; i++) {
         const struct swn_range *r =
             op->args[i].use >= SWN_USE_WRITE ? swn_arena_find(e->arena, op->args[i].data) : NULL;
-        bytes += r && atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_STREAMED ? r->size : 0;
+        bytes += r && atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_FILE_BACKED ? r->size : 0;
     }
     if (bytes)
         swn_devcopy_vacate(e, bytes);

@@ -22,8 +22,8 @@ struct place {
 static int look(struct swn_engine *e, struct swn_range *r, uintptr_t at, size_t len, struct place *out)
 {
     struct swn_pages pages;
-    if (atomic_load(&r->state) != SWN_STREAMED || r->shared || r->io_failed || swn_residency_scan(&e->res, r, &pages) ||
-        pages.own)
+    if (atomic_load(&r->state) != SWN_FILE_BACKED || r->shared || r->io_failed ||
+        swn_residency_scan(&e->res, r, &pages) || pages.own)
         return 0;
     *out = (struct place){.range = r,
                           .id = r->id,
@@ -38,7 +38,7 @@ static int look(struct swn_engine *e, struct swn_range *r, uintptr_t at, size_t 
 static int still_there(const struct place *p)
 {
     const struct swn_range *r = p->range;
-    return r->id == p->id && atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && r->file == p->file &&
+    return r->id == p->id && atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && r->file == p->file &&
            r->extent == p->extent && r->extent_turn == p->turn;
 }
 

@@ -99,7 +99,7 @@ static struct copy_use *use_of(const struct source *s, const struct swn_store_co
 /* What a range of `size` bytes can be read from instead, or NULL. */
 static const struct swn_store_extent *copied(const struct swn_range *r, size_t size, struct source **from)
 {
-    struct source *s = atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED ? swn_source_of(r->file) : NULL;
+    struct source *s = atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED ? swn_source_of(r->file) : NULL;
     const struct swn_store_extent *x = s && s->uses ? swn_source_extent(s, r->extent, size) : NULL;
     *from = s;
     return x && x->copy && !atomic_load(&use_of(s, x->copy)->bad) ? x : NULL;

@@ -308,7 +308,7 @@ static void note_held(struct swn_range *r)
 struct swn_range *swn_load_successor(const struct swn_range *r)
 {
     const struct source *s =
-        atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED ? swn_source_of(r->file) : NULL;
+        atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED ? swn_source_of(r->file) : NULL;
     size_t i;
     if (!s || !s->store || !extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i))
         return NULL;
@@ -465,7 +465,7 @@ static struct swn_extent_file *source_of(struct swn_engine *e, const struct swn_
     }
     struct swn_range *s = swn_arena_find(e->arena, from->data);
     if (!s || s->addr != from->data || s->len != op->args[0].bytes || s->pins ||
-        atomic_load(&s->state) != SWN_STREAMED || !s->file->immutable || !untouched(e, s->addr, s->len))
+        atomic_load(&s->state) != SWN_FILE_BACKED || !s->file->immutable || !untouched(e, s->addr, s->len))
         return NULL;
     s->last_use = e->seq;
     *off = s->extent;
@@ -482,7 +482,7 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
         return 0;
     swn_behind_recall(e, r);
     int state = atomic_load(&r->state);
-    struct swn_extent_file *file = state == SWN_RESIDENT || state == SWN_STREAMED ? source_of(e, op, &off) : NULL;
+    struct swn_extent_file *file = state == SWN_RESIDENT || state == SWN_FILE_BACKED ? source_of(e, op, &off) : NULL;
     size_t size = r->size;
     if (!file || swn_residency_register(&e->res, r, file, off))
         return 0;

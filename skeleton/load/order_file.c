@@ -43,7 +43,7 @@ static void add(struct source *s, const struct swn_range *r)
 static struct source *store_of(struct swn_engine *e, uint32_t id)
 {
     const struct swn_node *node = swn_node_of(e, id);
-    if (!node || atomic_load(&node->range->state) != SWN_STREAMED)
+    if (!node || atomic_load(&node->range->state) != SWN_FILE_BACKED)
         return NULL;
     struct source *s = swn_source_of(node->range->file);
     return s && s->store ? s : NULL;

@@ -191,7 +191,7 @@ void swn_rows_fork_child(struct swn_engine *e)
 static struct swn_range *in_extent(struct swn_engine *e, uintptr_t at)
 {
     struct swn_range *r = swn_arena_find(e->arena, at);
-    if (!r || atomic_load(&r->state) != SWN_STREAMED || swn_residency_mapped(&e->res, r, at) || r->shared ||
+    if (!r || atomic_load(&r->state) != SWN_FILE_BACKED || swn_residency_mapped(&e->res, r, at) || r->shared ||
         r->io_failed || at + SWN_PAGE > r->addr + swn_round_up(r->len, SWN_PAGE))
         return NULL;
     return r;
@@ -201,7 +201,7 @@ static struct swn_range *in_extent(struct swn_engine *e, uintptr_t at)
 static int resident(struct swn_engine *e, uintptr_t at)
 {
     struct swn_range *r = swn_arena_find(e->arena, at);
-    return r && (swn_residency_mapped(&e->res, r, at) || atomic_load(&r->state) != SWN_STREAMED);
+    return r && (swn_residency_mapped(&e->res, r, at) || atomic_load(&r->state) != SWN_FILE_BACKED);
 }
 
 /* Adds the page at `at`, which lies behind all others. 0: no room. */
@@ -456,7 +456,7 @@ int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row
 void swn_rows_begin(struct swn_engine *e, struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
-    if (atomic_load(&r->state) == SWN_STREAMED && swn_residency_unmapped(&e->res, r)) {
+    if (atomic_load(&r->state) == SWN_FILE_BACKED && swn_residency_unmapped(&e->res, r)) {
         swn_load_verify(e, r);
         arg->rows = 1;
     }

@@ -167,7 +167,7 @@ static void slice_early(struct swn_engine *e, struct swn_arg *arg)
     struct swn_range *r = arg->range;
     size_t least = 2 * (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW);
     /* Without a pool nothing has left yet, or a forked child has not computed yet. */
-    if (!e->pool || e->planned || r->written || atomic_load(&r->state) != SWN_STREAMED || r->readers != arg->reading)
+    if (!e->pool || e->planned || r->written || atomic_load(&r->state) != SWN_FILE_BACKED || r->readers != arg->reading)
         return;
     if (least > window_of(e) && least <= e->config.budget_bytes / 3)
         swn_policy_resize_window(e, least);
@@ -329,7 +329,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
         e->slices++;
         r->last_use = e->seq;
         swn_slice_next(t, arg, off + bytes);
-        if (swn_reads_streamed(arg) && (e->fetch || !swn_policy_pool(e)) && e->pool) {
+        if (swn_reads_file_backed(arg) && (e->fetch || !swn_policy_pool(e)) && e->pool) {
             swn_window_hold(e, arg, off, off + bytes);
             swn_window_lend(e, arg, t);
         }

@@ -531,7 +531,7 @@ static void mapped_files(void **state)
     assert_null(swn_arena_find(a, lo));
     struct swn_range *r = swn_arena_carve(a, g, lo + 2 * SWN_PAGE, lo + 20 * SWN_PAGE);
     assert_non_null(r);
-    assert_int_equal(r->state, SWN_STREAMED);
+    assert_int_equal(r->state, SWN_FILE_BACKED);
     assert_ptr_equal(r->file, file);
     assert_int_equal(r->extent, 5 * SWN_PAGE);
     assert_int_equal(r->len, 18 * SWN_PAGE);

@@ -261,7 +261,7 @@ static struct swn_range *make(enum stand stand, unsigned mask)
     if (stand == RESIDENT)
         return r;
     assert_int_equal(swn_residency_spill(&res, r), 0);
-    assert_int_equal(state_of(r), SWN_STREAMED);
+    assert_int_equal(state_of(r), SWN_FILE_BACKED);
     assert_int_equal(scan(r).own, 0);
     if (stand == HOME_AGAIN) {
         assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
@@ -295,7 +295,7 @@ static void check(const struct swn_range *r, int state)
 static void *new_pages(const struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (state_of(r) != SWN_STREAMED)
+    if (state_of(r) != SWN_FILE_BACKED)
         return NULL;
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(at != MAP_FAILED);
@@ -325,7 +325,7 @@ static void forked(struct swn_range *r)
             _exit(2);
         if (memcmp(bytes_of(r), shadow, SIZE))
             _exit(3);
-        if (swn_residency_scan(&res, r, &pages) || (pages.own == 0 && state_of(r) != SWN_STREAMED))
+        if (swn_residency_scan(&res, r, &pages) || (pages.own == 0 && state_of(r) != SWN_FILE_BACKED))
             _exit(4);
         bytes_of(r)[0] ^= 0xFF; /* a child's stores are its own */
         shadow[0] ^= 0xFF;
@@ -342,7 +342,7 @@ static void forked(struct swn_range *r)
         assert_memory_equal(bytes_of(r), shadow, SIZE);
     }
     assert_int_equal(swn_residency_make_resident(&res, r, rnd() % 2 ? new_pages(r) : NULL), 0);
-    if (was == SWN_STREAMED)
+    if (was == SWN_FILE_BACKED)
         assert_int_equal(spill->live_bytes, live); /* an extent of an earlier epoch is not punched out */
     reuse(r);
     for (size_t i = 0; i < SIZE; i++)
@@ -352,7 +352,7 @@ static void forked(struct swn_range *r)
     put(r, 0, 0xBB);
     assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
     assert_memory_equal(bytes_of(r), shadow, SIZE);
-    assert_int_equal(spill->live_bytes, was == SWN_STREAMED ? live : 0); /* one of this epoch is */
+    assert_int_equal(spill->live_bytes, was == SWN_FILE_BACKED ? live : 0); /* one of this epoch is */
     close(ends[1]);
     int status = -1;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -382,7 +382,7 @@ static void step_publish(struct swn_range *r, enum stand stand, unsigned mask)
     }
     fetch(r, whole);
     struct swn_range *said = publish(r);
-    check(r, SWN_STREAMED);
+    check(r, SWN_FILE_BACKED);
     if (!written || (stand == PUBLISHED_WRITTEN && mask == whole)) { /* what is mapped already is not asked again */
         assert_null(said);
         assert_int_equal(mapped_bytes(r), SIZE);
@@ -393,7 +393,7 @@ static void step_publish(struct swn_range *r, enum stand stand, unsigned mask)
         assert_true(res.recalls > recalls);
     }
     reuse(r); /* those that could not be mapped */
-    check(r, SWN_STREAMED);
+    check(r, SWN_FILE_BACKED);
 }
 
 static void step_unpublish(struct swn_range *r, enum stand stand, unsigned mask)
@@ -409,7 +409,7 @@ static void step_unpublish(struct swn_range *r, enum stand stand, unsigned mask)
     assert_int_equal(mapped_bytes(r), lost);
     assert_int_equal(res.recalls > recalls, lost > 0);
     reuse(r);
-    check(r, stand >= CLEAN ? SWN_STREAMED : SWN_RESIDENT);
+    check(r, stand >= CLEAN ? SWN_FILE_BACKED : SWN_RESIDENT);
     if (!lost)
         return;
     /* As the engine does: its private copies are the truth, and then the frame is nobody's. */
@@ -432,18 +432,18 @@ static void step_remap(struct swn_range *r, enum stand stand)
         assert_true(scan(r).mapped <= mapped / SWN_PAGE); /* only what is in frames */
     }
     assert_int_equal(mapped_bytes(r), mapped);
-    check(r, streamed ? SWN_STREAMED : SWN_RESIDENT);
+    check(r, streamed ? SWN_FILE_BACKED : SWN_RESIDENT);
 }
 
 static void step(enum stand stand, enum op op, unsigned mask)
 {
     struct swn_range *r = make(stand, mask);
     int streamed = stand >= CLEAN;
-    check(r, streamed ? SWN_STREAMED : SWN_RESIDENT);
+    check(r, streamed ? SWN_FILE_BACKED : SWN_RESIDENT);
     switch (op) {
     case SPILL:
         assert_int_equal(swn_residency_spill(&res, r), streamed ? -EBUSY : 0);
-        check(r, SWN_STREAMED);
+        check(r, SWN_FILE_BACKED);
         break;
     case GO_HOME:
     case REPLACE:
@@ -484,7 +484,7 @@ static void step(enum stand stand, enum op op, unsigned mask)
         reuse(r);
         check(r, SWN_RESIDENT);
         assert_int_equal(swn_residency_spill(&res, r), 0);
-        check(r, SWN_STREAMED);
+        check(r, SWN_FILE_BACKED);
     }
     int foreign = r->foreign_map;
     uintptr_t addr = r->addr;
@@ -569,7 +569,7 @@ static struct swn_frame *frame_of_neighbours(void)
 {
     struct swn_frame *f = frame_for(near[0].range, 0);
     for (unsigned i = 0; i < NEIGHBOURS; i++)
-        if (near[i].range && state_of(near[i].range) == SWN_STREAMED && !swn_pool_part_of(f, near[i].range))
+        if (near[i].range && state_of(near[i].range) == SWN_FILE_BACKED && !swn_pool_part_of(f, near[i].range))
             fetch_into(f, near[i].range);
     for (unsigned i = 0; i + 1 < f->n; i++)
         assert_true(f->parts[i].at + f->parts[i].bytes <= f->parts[i + 1].at);
@@ -629,7 +629,7 @@ static void several_parts(void **state)
         reuse_frame(f);
         check_neighbours();
         for (unsigned i = 0; i < NEIGHBOURS; i++)
-            assert_int_equal(state_of(near[i].range), i == 2 ? SWN_RESIDENT : SWN_STREAMED);
+            assert_int_equal(state_of(near[i].range), i == 2 ? SWN_RESIDENT : SWN_FILE_BACKED);
         free_neighbours();
     }
 }
@@ -689,7 +689,7 @@ static void written_before_it_is_mapped(void **state)
                 struct swn_part *p = swn_pool_part_of(f, near[i].range);
                 unsigned first = i < 2 ? 0 : 3, before = ((1u << (i + 1)) - 1) >> first << first;
                 assert_int_equal(p->mapped, !(which & before));
-                assert_int_equal(state_of(near[i].range), SWN_STREAMED);
+                assert_int_equal(state_of(near[i].range), SWN_FILE_BACKED);
             }
         /* They come home, one by one, until there is none. */
         for (unsigned tries = 0; written; tries++) {
@@ -699,7 +699,7 @@ static void written_before_it_is_mapped(void **state)
         }
         assert_int_equal(mapped_parts(f), 4 - n);
         for (unsigned i = 0; i < NEIGHBOURS; i++)
-            assert_int_equal(state_of(near[i].range), i == 2 || which >> i & 1 ? SWN_RESIDENT : SWN_STREAMED);
+            assert_int_equal(state_of(near[i].range), i == 2 || which >> i & 1 ? SWN_RESIDENT : SWN_FILE_BACKED);
         assert_null(swn_residency_unpublish(&res, &f, 1));
         reuse_frame(f);
         check_neighbours();
@@ -736,7 +736,7 @@ static void written_while_it_is_mapped(void **state)
         reuse_frame(f);
         check_neighbours();
         for (unsigned i = 0; i < NEIGHBOURS; i++)
-            assert_int_equal(state_of(near[i].range), i == 2 || which >> i & 1 ? SWN_RESIDENT : SWN_STREAMED);
+            assert_int_equal(state_of(near[i].range), i == 2 || which >> i & 1 ? SWN_RESIDENT : SWN_FILE_BACKED);
         free_neighbours();
     }
 }
@@ -796,7 +796,7 @@ static void several_frames(void **state)
             assert_int_equal(bytes_of(r)[at], (unsigned char)(at / SWN_PAGE + at / unit));
         assert_true(!any || *where == 0xEE);
         if (!any || late) /* else it came home before it was mapped, if at all */
-            assert_int_equal(state_of(r), any ? SWN_RESIDENT : SWN_STREAMED);
+            assert_int_equal(state_of(r), any ? SWN_RESIDENT : SWN_FILE_BACKED);
         assert_int_equal(bytes_of(next)[SWN_GRANULE - 1], 99);
         swn_residency_free(&res, r, 0);
         swn_residency_free(&res, next, 0);
@@ -1021,17 +1021,17 @@ static void refuses(void **state)
     assert_ptr_equal(publish(r), r);
     assert_int_equal(mapped_bytes(r), 0);
     assert_int_equal(swn_residency_remap(&res, r), -EBADF);
-    check(r, SWN_STREAMED);
+    check(r, SWN_FILE_BACKED);
     res.pagemap_fd = fd;
     assert_null(publish(r));
     res.pagemap_fd = -1;
     assert_ptr_equal(unpublish(r), r);
     assert_int_equal(mapped_bytes(r), SIZE);
     res.pagemap_fd = fd;
-    check(r, SWN_STREAMED);
+    check(r, SWN_FILE_BACKED);
     assert_null(unpublish(r));
     put(r, 0, 1);
-    check(r, SWN_STREAMED);
+    check(r, SWN_FILE_BACKED);
     reuse(r);
     swn_residency_free(&res, r, 0);
     assert_int_equal(swn_residency_trap(&res, 4096), 0);
@@ -1055,7 +1055,7 @@ static void failing_disk(void **state)
                     for (int round = 0; round < 5; round++) {
                         uint64_t recalls = res.recalls;
                         int err = swn_residency_spill(&res, r);
-                        check(r, err ? SWN_RESIDENT : SWN_STREAMED);
+                        check(r, err ? SWN_RESIDENT : SWN_FILE_BACKED);
                         assert_true(!err || err == errors[e]);
                         assert_int_equal(res.recalls, recalls);
                         failed += err != 0;
@@ -1066,12 +1066,12 @@ static void failing_disk(void **state)
                             assert_true(!stuck || stuck == r);
                             assert_int_equal(mapped_bytes(r) > 0, stuck != NULL);
                             failed += stuck != NULL;
-                            check(r, SWN_STREAMED);
+                            check(r, SWN_FILE_BACKED);
                         } else if (!err) {
                             err = swn_residency_remap(&res, r);
                             assert_true(!err || err == errors[e]);
                             failed += err != 0;
-                            check(r, SWN_STREAMED);
+                            check(r, SWN_FILE_BACKED);
                         }
                         put(r, (size_t)round * SWN_PAGE, (unsigned char)rnd());
                         assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
@@ -1325,7 +1325,7 @@ static void registers(void **state)
         size_t home = res.resident_bytes;
         fail_next_map();
         assert_int_equal(swn_residency_register(&res, r, store, off), -ENOMEM);
-        assert_int_equal(state_of(r), from_home ? SWN_RESIDENT : SWN_STREAMED);
+        assert_int_equal(state_of(r), from_home ? SWN_RESIDENT : SWN_FILE_BACKED);
         assert_int_equal(res.resident_bytes, home);
         assert_int_equal(store->refs, 0);
         assert_true(bytes_of(r)[0] == 5 && bytes_of(r)[LEN - 1] == 5);
@@ -1333,7 +1333,7 @@ static void registers(void **state)
         assert_int_equal(swn_residency_register(&res, r, store, off), -EBUSY);
         r->pins = 0;
         assert_int_equal(swn_residency_register(&res, r, store, off), 0);
-        assert_int_equal(state_of(r), SWN_STREAMED);
+        assert_int_equal(state_of(r), SWN_FILE_BACKED);
         assert_int_equal(res.resident_bytes, 0);
         assert_int_equal(store->refs, 1);
         assert_int_equal(spill->refs, 0);
@@ -1376,7 +1376,7 @@ static void shares(void **state)
     assert_int_equal(swn_residency_spill(&res, r), 0);
     fail_next_map();
     assert_int_equal(swn_residency_share(&res, r), -ENOMEM);
-    assert_int_equal(state_of(r), SWN_STREAMED);
+    assert_int_equal(state_of(r), SWN_FILE_BACKED);
     assert_false(r->shared);
     assert_int_equal(swn_residency_share(&res, r), 0);
     bytes_of(r)[4] = 6;

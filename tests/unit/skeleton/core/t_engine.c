@@ -75,7 +75,8 @@ static unsigned not_kept(void)
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         for (struct swn_chunks all = swn_residency_chunks(&e->res, r); all.first < all.end; all.first++) {
             const struct swn_chunk *c = swn_pool_chunk(e->pool, all.first);
-            n += swn_is_weight(r) && atomic_load(&r->state) == SWN_STREAMED && c->keep && !(c->frame && c->frame->kept);
+            n += swn_is_weight(r) && atomic_load(&r->state) == SWN_FILE_BACKED && c->keep &&
+                 !(c->frame && c->frame->kept);
         }
     pthread_mutex_unlock(&e->lock);
     return n;
@@ -270,7 +271,7 @@ static uint64_t extent_of(const struct tensor *t)
 {
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, t->own);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     swn_policy_drop_frames(e, r);
     uint64_t off = r->extent;
     pthread_mutex_unlock(&e->lock);
@@ -284,7 +285,7 @@ static struct tensor *pick_streamed(void)
     reads_arrive();
     for (unsigned i = WEIGHTS / 2; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        if (atomic_load(&r->state) == SWN_STREAMED && !tensor_in_frames(&weights[i]))
+        if (atomic_load(&r->state) == SWN_FILE_BACKED && !tensor_in_frames(&weights[i]))
             return &weights[i];
     }
     CHECK(!"no weight is streamed");
@@ -347,7 +348,7 @@ static void overwritten_while_read(void *arg)
     struct tensor *pair[2] = {pick_streamed()};
     for (unsigned i = 0; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        if (&weights[i] != pair[0] && atomic_load(&r->state) == SWN_STREAMED && !tensor_in_frames(&weights[i]))
+        if (&weights[i] != pair[0] && atomic_load(&r->state) == SWN_FILE_BACKED && !tensor_in_frames(&weights[i]))
             pair[1] = &weights[i];
     }
     CHECK(pair[1] != NULL);
@@ -633,7 +634,7 @@ static void large_written_behind_frames(void *arg)
     for (unsigned round = 0; round < 6; round++) {
         pthread_mutex_lock(&e->lock);
         struct swn_range *r = swn_arena_find(e->arena, large.own);
-        CHECK(atomic_load(&r->state) == SWN_STREAMED || swn_policy_spill(e, r) == 0);
+        CHECK(atomic_load(&r->state) == SWN_FILE_BACKED || swn_policy_spill(e, r) == 0);
         pthread_mutex_unlock(&e->lock);
         for (unsigned i = 0; i < 4; i++)
             op_read(&others[i]);

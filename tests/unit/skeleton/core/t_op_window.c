@@ -93,7 +93,7 @@ static void input_comes_back(void *arg)
     CHECK(tensor_make(&input, (size_t)128 << 10, 77));
     make_weights();
     struct swn_range *r = swn_arena_find(e->arena, input.own);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     static const enum swn_use uses[] = {SWN_USE_INPUT, SWN_USE_WEIGHT};
     uint64_t plans = 0;
     for (unsigned pass = 0; pass < 24; pass++) {
@@ -313,7 +313,7 @@ static struct tensor *streamed(void)
 {
     for (unsigned i = 0; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        if (atomic_load(&r->state) == SWN_STREAMED && !tensor_in_frames(&weights[i]))
+        if (atomic_load(&r->state) == SWN_FILE_BACKED && !tensor_in_frames(&weights[i]))
             return &weights[i];
     }
     return NULL;

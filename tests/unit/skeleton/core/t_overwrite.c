@@ -27,7 +27,7 @@ static struct swn_range *begin(void)
     for (unsigned i = 0; i < MANY; i++)
         CHECK(tensor_make(&tensors[i], BYTES, i));
     struct swn_range *r = swn_arena_find(e->arena, tensors[0].own);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     return r;
 }
 
@@ -54,9 +54,9 @@ static void made(void *arg)
     struct swn_range *r = begin();
     (void)arg;
     begin_op(&op, &tensors[0]);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED && r->pins == 1);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED && r->pins == 1);
     void *at = swn_afresh_begin(&op, 0);
-    CHECK(at && atomic_load(&r->state) == SWN_STREAMED && atomic_load(&e->small_bytes) >= (long long)BYTES);
+    CHECK(at && atomic_load(&r->state) == SWN_FILE_BACKED && atomic_load(&e->small_bytes) >= (long long)BYTES);
     struct tensor other = {.len = BYTES};
     tensor_stamp(&other, (uintptr_t)at, 50);
     CHECK(tensor_right(&tensors[0], tensors[0].own)); /* nothing is seen yet */
@@ -82,7 +82,7 @@ static void failed(void *arg)
     tensor_stamp(&other, (uintptr_t)at, 50);
     swn_afresh_end(&op, 0, 0);
     swn_engine_op_end(&op);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED && r->pins == 0);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED && r->pins == 0);
     end();
 }
 

@@ -85,7 +85,7 @@ static void left_before(void *arg)
         open_one(&op, &t[i], SWN_USE_WRITE);
         op_close(&op);
     }
-    CHECK(atomic_load(&swn_arena_find(e->arena, t[0].own)->state) == SWN_STREAMED);
+    CHECK(atomic_load(&swn_arena_find(e->arena, t[0].own)->state) == SWN_FILE_BACKED);
     open_one(&op, &t[0], SWN_USE_OVERWRITE);
     CHECK(!op.args[0].populating && tensor_right(&t[0], t[0].own));
     for (size_t done = 0; done < t[0].len; done += LARGE / 8) { /* while pages are being made */

@@ -66,7 +66,7 @@ static void drain(void)
     CHECK(swn_behind_bytes(e) == 0);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         int state = atomic_load(&r->state);
-        CHECK(!r->departure && (state == SWN_RESIDENT || state == SWN_STREAMED));
+        CHECK(!r->departure && (state == SWN_RESIDENT || state == SWN_FILE_BACKED));
     }
     pthread_mutex_unlock(&e->lock);
 }
@@ -178,7 +178,7 @@ static void freed_under_way(void *arg)
     make(0, WEIGHTS);
     drain();
     struct tensor *t = weights;
-    while (state_of(t) != SWN_STREAMED)
+    while (state_of(t) != SWN_FILE_BACKED)
         t++;
     struct swn_op op;
     enum swn_use use = SWN_USE_WRITE;

@@ -113,7 +113,7 @@ static void stays(void *device)
     read_all(3);
     unsigned left = 0;
     for (unsigned i = 0; i < 4; i++) {
-        left += state_of(i) == SWN_STREAMED;
+        left += state_of(i) == SWN_FILE_BACKED;
         CHECK(!take(i));
         CHECK(state_of(i) == SWN_RESIDENT && tensor_right(&weights[i], weights[i].own));
     }
@@ -139,7 +139,7 @@ static void stays(void *device)
     read_all(6);
     unsigned gone = 0;
     for (unsigned i = 0; i < 4; i++)
-        gone += state_of(i) == SWN_STREAMED;
+        gone += state_of(i) == SWN_FILE_BACKED;
     CHECK(gone > 0);
     finish();
 }
@@ -172,7 +172,7 @@ static void larger(void *device)
     begin(device, 3 * MIB);
     CHECK(tensor_make(&large, 8 * MIB, 55));
     struct swn_range *r = swn_arena_find(e->arena, large.own);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     CHECK(!cudaHostRegister((void *)large.own, large.len, 1));
     CHECK(atomic_load(&r->state) == SWN_RESIDENT && tensor_right(&large, large.own));
     struct swn_op op;
@@ -302,7 +302,7 @@ static void in_parts(void *device)
         read_all(1);
         op_read(&large);
     }
-    CHECK(e->planned && atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(e->planned && atomic_load(&r->state) == SWN_FILE_BACKED);
     void *part = (void *)(r->addr + r->len / 2 + SWN_PAGE);
     CHECK(!cudaHostRegister(part, SWN_PAGE, 0));
     for (unsigned pass = 0; pass < 4; pass++) {

@@ -45,7 +45,7 @@ static void stream(void)
     struct swn_range *r = swn_arena_find(e->arena, table.own);
     if (atomic_load(&r->state) == SWN_RESIDENT)
         CHECK(swn_policy_pool(e) == 0 && swn_policy_spill(e, r) == 0);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -374,7 +374,7 @@ static void *mover(void *arg)
         pthread_mutex_lock(&e->lock);
         struct swn_range *r = swn_arena_find(e->arena, table.own);
 #ifndef __SANITIZE_THREAD__ /* to which an atomic store of what is there already races with reading it */
-        if (atomic_load(&r->state) == SWN_STREAMED)
+        if (atomic_load(&r->state) == SWN_FILE_BACKED)
             swn_make_resident(e, r, 0);
         else
 #endif

@@ -279,7 +279,7 @@ static void left_later(void *arg)
     CHECK(tensor_make(&large[1], LARGE_BYTES / ROW_BYTES * ROW_BYTES, 101));
     for (unsigned i = 0; i < SMALL; i++)
         CHECK(tensor_make(&small[i], SMALL_BYTES, i + 1));
-    CHECK(atomic_load(&swn_arena_find(e->arena, large[0].own)->state) == SWN_STREAMED);
+    CHECK(atomic_load(&swn_arena_find(e->arena, large[0].own)->state) == SWN_FILE_BACKED);
     for (unsigned i = 0; i < 3; i++)
         pass();
     CHECK(e->window_misses == 0 && e->res.stray_pages == 0);

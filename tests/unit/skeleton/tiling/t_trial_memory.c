@@ -51,7 +51,7 @@ static void within_the_budget(void *arg)
     struct tensor idle, used;
     CHECK(tensor_make(&idle, 8 * MIB, 1));
     CHECK(swn_trial_room(8 * MIB) && e->small_bytes == 0);
-    CHECK(atomic_load(&swn_arena_find(e->arena, idle.own)->state) == SWN_STREAMED);
+    CHECK(atomic_load(&swn_arena_find(e->arena, idle.own)->state) == SWN_FILE_BACKED);
     CHECK(tensor_make(&used, 6 * MIB, 2));
     swn_engine_pin((void *)used.own, used.len);
     CHECK(!swn_trial_room(8 * MIB));
@@ -77,7 +77,7 @@ static void not_in_vain(void *arg)
     swn_engine_pin((void *)used.own, used.len);
     CHECK(!swn_trial_room(6 * MIB) && !swn_trial_map(BYTES, 6 * MIB) && e->small_bytes == 0 && !e->pool);
     CHECK(state_of(&idle) == SWN_RESIDENT && swn_policy_written(e) == 0);
-    CHECK(swn_trial_room(3 * MIB) && state_of(&idle) == SWN_STREAMED); /* the pool takes 2 */
+    CHECK(swn_trial_room(3 * MIB) && state_of(&idle) == SWN_FILE_BACKED); /* the pool takes 2 */
     CHECK(e->over_budget_peak == 0);
     swn_engine_unpin((void *)used.own, used.len);
     tensor_free(&idle);
