@@ -32,12 +32,12 @@ struct swn_activation_plan;
  * hand-shakes with the fault handler (see blocks/memory/residency.h). */
 enum swn_state {
     SWN_FREE = 0,
-    SWN_RESIDENT,    /* ordinary private pages */
-    SWN_FILE_BACKED, /* private mapping of an extent; pages written since are private copies */
-    SWN_LEAVING,     /* read-only while its bytes are being secured; a store sends it back */
-    SWN_COMMIT,      /* bytes secured, mapping about to change: a store must wait for a moment */
-    SWN_RECALLING,   /* a store came while LEAVING; its thread is making the range writable again */
-    SWN_RECALLED,
+    SWN_RESIDENT,       /* ordinary private pages */
+    SWN_FILE_BACKED,    /* private mapping of an extent; pages written since are private copies */
+    SWN_EVICTING,       /* read-only while its bytes are being secured; a store sends it back */
+    SWN_EVICT_COMMIT,   /* bytes secured, mapping about to change: a store must wait for a moment */
+    SWN_EVICT_ABORTING, /* a store came while EVICTING; its thread is making the range writable again */
+    SWN_EVICT_ABORTED,
 };
 
 /* What became of taking a weight in slices, see skeleton/tiling/slice.c. */

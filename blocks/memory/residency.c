@@ -231,7 +231,7 @@ static int protect(uintptr_t addr, size_t bytes, int prot)
 static int leave_begin(struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    atomic_store(&r->state, SWN_LEAVING);
+    atomic_store(&r->state, SWN_EVICTING);
     int err = protect(r->addr, size, PROT_READ);
     if (err)
         protect(r->addr, size, PROT_READ | PROT_WRITE);
@@ -239,14 +239,15 @@ static int leave_begin(struct swn_range *r)
 }
 
 /* Ends what fault handlers do to the range: one that is recalling it is waited for, and none may begin. Its mprotect
- * must not come late and undo the protection of the next departure, nor its RECALLED replace the state that comes next.
+ * must not come late and undo the protection of the next departure, nor its EVICT_ABORTED replace the state that comes
+ * next.
  */
 static void leave_stop(struct swn_range *r)
 {
-    int now = SWN_LEAVING;
-    while (!atomic_compare_exchange_strong(&r->state, &now, SWN_COMMIT) && now == SWN_RECALLING) {
+    int now = SWN_EVICTING;
+    while (!atomic_compare_exchange_strong(&r->state, &now, SWN_EVICT_COMMIT) && now == SWN_EVICT_ABORTING) {
         sched_yield();
-        now = SWN_LEAVING;
+        now = SWN_EVICTING;
     }
 }
 
@@ -267,15 +268,15 @@ static void leave_undo(struct swn_range *r, int state)
  * range back. */
 static int leave_commit(struct swn_range *r)
 {
-    int leaving = SWN_LEAVING;
-    return atomic_compare_exchange_strong(&r->state, &leaving, SWN_COMMIT) ? 0 : -EBUSY;
+    int leaving = SWN_EVICTING;
+    return atomic_compare_exchange_strong(&r->state, &leaving, SWN_EVICT_COMMIT) ? 0 : -EBUSY;
 }
 
 /* Both halves for bytes of a range that its extent has already. -EBUSY also for private copies. */
 static int leave_clean(struct swn_residency *s, struct swn_range *r, uintptr_t addr, size_t bytes,
                        struct swn_pages *pages)
 {
-    atomic_store(&r->state, SWN_LEAVING);
+    atomic_store(&r->state, SWN_EVICTING);
     int err = protect(addr, bytes, PROT_READ);
     if (!err)
         err = scan(s, addr, bytes, pages);
@@ -644,7 +645,7 @@ static int next_stretch(struct swn_frame *const *frames, unsigned count, struct 
     return out->n > 0;
 }
 
-/* The first `mapped` have been mapped anew, writable, while they were in COMMIT. */
+/* The first `mapped` have been mapped anew, writable, while they were in EVICT_COMMIT. */
 static void stretch_stays(const struct stretch *st, unsigned mapped)
 {
     for (unsigned i = mapped; i < st->n; i++)
@@ -656,13 +657,13 @@ static void stretch_stays(const struct stretch *st, unsigned mapped)
 }
 
 /* From here on a store into any part of the stretch faults. Returns the index of the first part that the program has
- * written to, or n. The ranges of the parts before it are in COMMIT. */
+ * written to, or n. The ranges of the parts before it are in EVICT_COMMIT. */
 static unsigned stretch_leaves(struct swn_residency *s, const struct stretch *st, size_t *touched)
 {
     const struct swn_range *committed = NULL;
     unsigned i = 0;
     for (unsigned k = 0; k < st->n; k++)
-        atomic_store(&st->parts[k]->range->state, SWN_LEAVING);
+        atomic_store(&st->parts[k]->range->state, SWN_EVICTING);
     if (protect(addr_of(st->parts[0]), bytes_of(st, 0, st->n), PROT_READ))
         return 0;
     for (; i < st->n; i++) {
@@ -691,7 +692,7 @@ static int follows_in_pool(const struct swn_part *a, const struct swn_part *b)
     return swn_pool_follows(a->frame, b->frame);
 }
 
-/* Maps the frames of the first n parts, which are in COMMIT. Returns of how many it could. */
+/* Maps the frames of the first n parts, which are in EVICT_COMMIT. Returns of how many it could. */
 static unsigned map_frames(struct swn_residency *s, const struct stretch *st, unsigned n)
 {
     unsigned done = 0;
@@ -740,7 +741,7 @@ static int follows_in_file(const struct swn_part *a, const struct swn_part *b)
     return a->file == b->file && a->off + a->bytes == b->off && !a->range->mapped_file == !b->range->mapped_file;
 }
 
-/* Maps the extents of the first n parts, which are in COMMIT. Returns of how many it could. */
+/* Maps the extents of the first n parts, which are in EVICT_COMMIT. Returns of how many it could. */
 static unsigned map_extents(struct swn_residency *s, const struct stretch *st, unsigned n)
 {
     unsigned done = 0;
@@ -861,14 +862,14 @@ int swn_residency_trap(struct swn_residency *s, uintptr_t addr)
     int waited = 0;
     for (unsigned spins = 0; spins < 20000000; spins++) {
         int state = atomic_load(&r->state);
-        if (state == SWN_LEAVING) {
-            if (!atomic_compare_exchange_strong(&r->state, &state, SWN_RECALLING))
+        if (state == SWN_EVICTING) {
+            if (!atomic_compare_exchange_strong(&r->state, &state, SWN_EVICT_ABORTING))
                 continue;
             mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE);
-            atomic_store(&r->state, SWN_RECALLED);
+            atomic_store(&r->state, SWN_EVICT_ABORTED);
             return 2;
         }
-        if (state == SWN_COMMIT || state == SWN_RECALLING) {
+        if (state == SWN_EVICT_COMMIT || state == SWN_EVICT_ABORTING) {
             waited = 1;
             sched_yield();
             continue;

@@ -7,10 +7,10 @@
  * store into a FILE_BACKED range makes a private copy of its page, which is found by /proc/self/pagemap before the
  * range's extent, or another frame, is believed again. Nobody ever gets another address for a range's bytes.
  *
- * A range that leaves is made read-only (LEAVING) while its bytes are secured; a store that comes in that moment
- * faults, and swn_residency_trap, called by the SIGSEGV handler, sends the range back (RECALLED). Between the last look
- * and the new mapping (COMMIT) a store waits in the handler: the transition takes microseconds and ends in a writable
- * mapping either way. So no store is ever lost, and none ever fails.
+ * A range that leaves is made read-only (EVICTING) while its bytes are secured; a store that comes in that moment
+ * faults, and swn_residency_trap, called by the SIGSEGV handler, sends the range back (EVICT_ABORTED). Between the last
+ * look and the new mapping (EVICT_COMMIT) a store waits in the handler: the transition takes microseconds and ends in a
+ * writable mapping either way. So no store is ever lost, and none ever fails.
  *
  * All functions but swn_residency_trap need the caller's lock. Errors are -errno.
  */
@@ -71,7 +71,7 @@ int swn_residency_own(struct swn_residency *s, uintptr_t addr, size_t bytes, siz
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r);
 
 /* The same in steps, for whoever writes the bytes meanwhile: _leave, and then either _left, when they are at `off` of
- * the spill file, or _stay. Between the two the range reads as ever, is LEAVING or, after a store, RECALLED, and
+ * the spill file, or _stay. Between the two the range reads as ever, is EVICTING or, after a store, EVICT_ABORTED, and
  * nothing else here may be asked for it. -EBUSY of _left: a store came, and the range is RESIDENT again. */
 int swn_residency_leave(struct swn_residency *s, struct swn_range *r);
 int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t off);

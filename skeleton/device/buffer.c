@@ -36,7 +36,7 @@ static void note_held(struct swn_devswap *s, size_t bytes, int sign)
 int swn_devbuffer_take(struct swn_devswap *s, struct block *b, struct swn_devbuffer *out)
 {
     int err;
-    swn_devblock_set(s, b, LEAVING); /* nobody records an event any more */
+    swn_devblock_set(s, b, EVICTING); /* nobody records an event any more */
     err = swn_devflight_land(s, b->flight);
     pthread_mutex_unlock(&s->lock);
     for (struct use *u = b->uses; u && !err; u = u->next)

@@ -17,7 +17,7 @@
 #define SWN_DEVSWAP_CURSORS 16
 #define SWN_DEVSWAP_NEVER UINT64_MAX
 
-enum state { OUT, FILLING, IN, LEAVING };
+enum state { OUT, FILLING, IN, EVICTING };
 
 /* A graph that was captured has its address, until its weights go; or nobody knows when the device is done with it. */
 enum keeping { NOT_KEPT, KEPT_FOR_GRAPHS, KEPT_FOR_GOOD };

@@ -1273,7 +1273,7 @@ static void stores_that_recall(void **state)
     catch_faults();
     struct swn_range *r = make(RESIDENT, 0);
     assert_int_equal(swn_residency_leave(&res, r), 0);
-    assert_int_equal(state_of(r), SWN_LEAVING);
+    assert_int_equal(state_of(r), SWN_EVICTING);
     memset(&intruder, 0, sizeof intruder);
     intruder.at = bytes_of(r) + 5;
     pthread_t thread;
@@ -1281,7 +1281,7 @@ static void stores_that_recall(void **state)
     atomic_store(&intruder.go, 1);
     assert_int_equal(pthread_join(thread, NULL), 0); /* it has not waited */
     shadow[5] = 0xCD;
-    assert_int_equal(state_of(r), SWN_RECALLED);
+    assert_int_equal(state_of(r), SWN_EVICT_ABORTED);
     assert_int_equal(swn_residency_left(&res, r, 0), -EBUSY);
     check(r, SWN_RESIDENT);
     swn_residency_free(&res, r, 0);

@@ -397,8 +397,8 @@ static void faults_at_one_address(void *arg)
     CHECK(tensor_make(&t, WEIGHT_BYTES, 1));
     struct swn_range *r = swn_arena_find(e->arena, t.own);
     for (unsigned i = 0; i < 20000; i++) {
-        atomic_store(&r->state, SWN_LEAVING);
-        CHECK(swn_engine_trap(t.own) && atomic_load(&r->state) == SWN_RECALLED);
+        atomic_store(&r->state, SWN_EVICTING);
+        CHECK(swn_engine_trap(t.own) && atomic_load(&r->state) == SWN_EVICT_ABORTED);
     }
     atomic_store(&r->state, SWN_RESIDENT);
     unsigned vain = 0;
