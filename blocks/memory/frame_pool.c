@@ -231,7 +231,7 @@ void swn_pool_put(struct swn_pool *p, struct swn_frame *f)
     p->slots[f->slot] = SLOT_FREE;
     p->free++;
     p->taken--;
-    p->kept -= f->kept != 0;
+    p->kept -= f->pinned_by_plan != 0;
     f->next = p->spare;
     p->spare = f;
 }
@@ -261,7 +261,7 @@ size_t swn_pool_free_bytes(const struct swn_pool *p)
     return p->free * p->unit;
 }
 
-size_t swn_pool_kept(const struct swn_pool *p)
+size_t swn_pool_pinned(const struct swn_pool *p)
 {
     return p->kept;
 }
@@ -271,11 +271,11 @@ size_t swn_pool_window(const struct swn_pool *p)
     return p->taken - p->kept;
 }
 
-void swn_pool_set_kept(struct swn_pool *p, struct swn_frame *f, int kept)
+void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept)
 {
     p->kept += kept != 0;
-    p->kept -= f->kept != 0;
-    f->kept = kept != 0;
+    p->kept -= f->pinned_by_plan != 0;
+    f->pinned_by_plan = kept != 0;
 }
 
 void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t visit)

@@ -49,9 +49,9 @@ struct swn_part {
 
 struct swn_frame {
     uint64_t chunk;
-    uintptr_t addr; /* of its chunk; where the parts are at home */
-    size_t slot;    /* of the memfd */
-    int kept;       /* the plan has it stay from pass to pass, beside the window */
+    uintptr_t addr;     /* of its chunk; where the parts are at home */
+    size_t slot;        /* of the memfd */
+    int pinned_by_plan; /* the plan has it stay from pass to pass, beside the window */
     int wanted;
     const void *owner;          /* the cursor that it was fetched for */
     uint64_t start_ns, written; /* when its reads began, and what had been spilled by then */
@@ -66,7 +66,7 @@ struct swn_chunk {
     struct swn_frame *frame; /* or NULL */
     uint32_t users;          /* operators that hold it */
     uint32_t node;           /* the weight that it is planned with; 0: none */
-    unsigned char keep;      /* the plan wants it to stay */
+    unsigned char plan_keep; /* the plan wants it to stay */
 };
 
 struct swn_pool;
@@ -95,9 +95,9 @@ size_t swn_pool_trim(struct swn_pool *p, size_t n);
 /* Bytes of all frames that have memory, of those that are free, and of those that are kept or not. */
 size_t swn_pool_bytes(const struct swn_pool *p);
 size_t swn_pool_free_bytes(const struct swn_pool *p);
-size_t swn_pool_kept(const struct swn_pool *p);   /* frames */
+size_t swn_pool_pinned(const struct swn_pool *p); /* frames */
 size_t swn_pool_window(const struct swn_pool *p); /* frames */
-void swn_pool_set_kept(struct swn_pool *p, struct swn_frame *f, int kept);
+void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept);
 
 /* It is the most recently used one now. */
 void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t visit);

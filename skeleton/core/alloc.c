@@ -25,7 +25,7 @@ static size_t fresh_bytes(const struct swn_engine *e, const struct swn_activatio
 
 static size_t kept_frames(const struct swn_engine *e)
 {
-    return e->pool ? swn_pool_kept(e->pool) : 0;
+    return e->pool ? swn_pool_pinned(e->pool) : 0;
 }
 
 void *swn_engine_alloc(size_t n, int *strict)

@@ -39,7 +39,7 @@ static int stays(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks all = swn_residency_chunks(&e->res, r);
     for (uint64_t c = all.first; c < all.end; c++)
-        if (!e->pool || !swn_pool_chunk(e->pool, c)->keep)
+        if (!e->pool || !swn_pool_chunk(e->pool, c)->plan_keep)
             return 0;
     return 1;
 }
@@ -78,7 +78,7 @@ static struct swn_frame *frame_victim(struct swn_engine *e, int used)
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
         if (!swn_swapin_may_go(e, f))
             continue;
-        if ((!f->kept && !f->wanted) || is_idle(e, f))
+        if ((!f->pinned_by_plan && !f->wanted) || is_idle(e, f))
             return f;
         last = f;
     }
@@ -136,7 +136,7 @@ static int trim_frames(struct swn_engine *e, size_t bytes)
 
 static void let_frame_go(struct swn_engine *e, struct swn_frame *f)
 {
-    e->plan_dirty |= f->kept; /* the plan thought there was room for it */
+    e->plan_dirty |= f->pinned_by_plan; /* the plan thought there was room for it */
     swn_swapin_evict(e, f);
     trim_frames(e, 1);
 }
@@ -184,7 +184,7 @@ void swn_policy_window(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
     while (f && swn_policy_window_bytes(e) > e->window_goal && !swn_pool_free_bytes(e->pool)) {
-        if (f->kept || !swn_swapin_may_go(e, f)) {
+        if (f->pinned_by_plan || !swn_swapin_may_go(e, f)) {
             f = f->next;
             continue;
         }
@@ -308,7 +308,7 @@ static struct idle idle_of(struct swn_engine *e)
     if (e->pool)
         idle.unused += swn_pool_free_bytes(e->pool);
     for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        *(f->kept ? &idle.copied : &idle.unused) += swn_swapin_may_go(e, f) ? swn_pool_unit(e->pool) : 0;
+        *(f->pinned_by_plan ? &idle.copied : &idle.unused) += swn_swapin_may_go(e, f) ? swn_pool_unit(e->pool) : 0;
     idle.first = spills && !e->pool ? swn_policy_first_window(e) : 0;
     return idle;
 }

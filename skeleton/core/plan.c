@@ -117,7 +117,7 @@ static void apply(struct swn_engine *e, const struct swn_plan_node *nodes, const
             struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
             if (chunk->node != ids[i])
                 continue;
-            chunk->keep = (unsigned char)swn_plan_keeps(&nodes[i], at, at + unit);
+            chunk->plan_keep = (unsigned char)swn_plan_keeps(&nodes[i], at, at + unit);
             at += unit;
         }
         e->tiling->slice_set(e, r, nodes[i].sliced);
@@ -126,7 +126,7 @@ static void apply(struct swn_engine *e, const struct swn_plan_node *nodes, const
             say_oversize(e, (size_t)nodes[i].bytes);
     }
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        swn_pool_set_kept(e->pool, f, swn_pool_chunk(e->pool, f->chunk)->keep);
+        swn_pool_set_pinned(e->pool, f, swn_pool_chunk(e->pool, f->chunk)->plan_keep);
 }
 
 /* Of ranges that are no weights, and are to come back: room that the next plan leaves. */

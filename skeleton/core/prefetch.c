@@ -33,7 +33,7 @@ static struct swn_frame *stale_frame(struct swn_engine *e, int force)
 {
     struct swn_frame *ahead = NULL;
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
-        if (f->kept || !swn_swapin_may_go(e, f))
+        if (f->pinned_by_plan || !swn_swapin_may_go(e, f))
             continue;
         if (!f->wanted)
             return f;
@@ -48,8 +48,8 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
 {
     struct swn_frame *run[EVICTED_TOGETHER] = {f};
     unsigned n = 1;
-    while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->kept && !f->wanted &&
-           swn_swapin_may_go(e, f))
+    while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->pinned_by_plan &&
+           !f->wanted && swn_swapin_may_go(e, f))
         run[n++] = f;
     swn_frames_evict(e, run, n);
 }
@@ -62,7 +62,7 @@ static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t n
     uint64_t begin = p->start_ns > e->read_done_ns ? p->start_ns : e->read_done_ns;
     double ns = now > begin ? (double)(now - begin) : 0;
     /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
-    if (!p->frame->kept && p->frame->written == swn_policy_written(e))
+    if (!p->frame->pinned_by_plan && p->frame->written == swn_policy_written(e))
         swn_pace_add(&e->disk, (double)p->job.len, (double)p->start_ns, (double)now);
     else
         swn_pace_skip(&e->disk, (double)now);
@@ -224,7 +224,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
         return f;
     }
     /* What the plan keeps does not make room for what comes and goes, nor for more of what it keeps. */
-    int push = force && !e->planned, kept = c->keep && !room_for_frame(e, r, push), room = kept;
+    int push = force && !e->planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
     if (!room && swn_pool_window(e->pool) < window_frames(e))
         room = !room_for_frame(e, r, push);
     if (!room && (f = stale_frame(e, force))) {
@@ -242,7 +242,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
         return NULL;
     say_small(e);
     e->filled += fresh ? swn_pool_unit(e->pool) : 0;
-    swn_pool_set_kept(e->pool, f, kept);
+    swn_pool_set_pinned(e->pool, f, kept);
     fill(e, f, owner, force);
     if (!f->n) {
         swn_pool_put(e->pool, f);
@@ -335,10 +335,10 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
 {
     struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
     struct swn_frame *f = c->frame;
-    if (a->last == chunk + 1 || (f && f->kept && swn_pool_part_of(f, r)))
+    if (a->last == chunk + 1 || (f && f->pinned_by_plan && swn_pool_part_of(f, r)))
         return 1;
     a->last = chunk + 1;
-    if (a->frames >= a->share && !c->keep)
+    if (a->frames >= a->share && !c->plan_keep)
         return 0;
     if (f && swn_pool_part_of(f, r)) {
         f->wanted = 1;
@@ -350,7 +350,7 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
             return 0;
         }
     }
-    a->frames += !c->keep;
+    a->frames += !c->plan_keep;
     return 1;
 }
 

@@ -94,7 +94,7 @@ static int streams(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks all = swn_residency_chunks(&e->res, r);
     for (uint64_t c = all.first; c < all.end; c++)
-        if (!swn_pool_chunk(e->pool, c)->keep || has_file_backed(e, r, c))
+        if (!swn_pool_chunk(e->pool, c)->plan_keep || has_file_backed(e, r, c))
             return 1;
     return 0;
 }

@@ -23,7 +23,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->demand_bytes = e->demand_peak;
     out->resident_bytes = swn_engine_resident(e);
     out->peak_resident_bytes = e->peak_resident > out->resident_bytes ? e->peak_resident : out->resident_bytes;
-    size_t kept = e->pool ? swn_pool_kept(e->pool) * swn_pool_unit(e->pool) : 0;
+    size_t kept = e->pool ? swn_pool_pinned(e->pool) * swn_pool_unit(e->pool) : 0;
     out->pool_bytes = e->pool ? swn_pool_bytes(e->pool) - kept : 0;
     out->kept_bytes = kept + e->weight_resident_bytes;
     long long small = atomic_load(&e->small_bytes);

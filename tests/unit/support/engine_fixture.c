@@ -288,7 +288,7 @@ int tensor_streams(const struct tensor *t)
     struct swn_range *r = swn_arena_find(e->arena, swn_round_up(t->own, SWN_PAGE));
     struct swn_chunks all = swn_residency_chunks(&e->res, r);
     for (uint64_t c = all.first; e->pool && c < all.end; c++)
-        streams |= !swn_pool_chunk(e->pool, c)->keep;
+        streams |= !swn_pool_chunk(e->pool, c)->plan_keep;
     pthread_mutex_unlock(&e->lock);
     return streams;
 }
@@ -296,7 +296,7 @@ int tensor_streams(const struct tensor *t)
 size_t engine_kept_bytes(void)
 {
     struct swn_pool *pool = swn_engine_one.pool;
-    return pool ? swn_pool_kept(pool) * swn_pool_unit(pool) : 0;
+    return pool ? swn_pool_pinned(pool) * swn_pool_unit(pool) : 0;
 }
 
 size_t engine_window_bytes(void)
@@ -377,6 +377,6 @@ void engine_is_empty(void)
             usleep(1000);
     }
     CHECK(left == 0);
-    CHECK(!e->pool || swn_pool_kept(e->pool) == 0);
+    CHECK(!e->pool || swn_pool_pinned(e->pool) == 0);
     CHECK(!e->spill || e->spill->live_bytes == 0);
 }

@@ -74,7 +74,7 @@ static struct swn_frame *take(uint64_t chunk)
     assert_non_null(f);
     assert_ptr_equal(swn_pool_chunk(pool, chunk)->frame, f);
     assert_true(f->chunk == chunk && f->addr == addr_of(chunk));
-    assert_true(f->n == 0 && f->pending == 0 && f->kept == 0 && f->wanted == 0 && !f->owner);
+    assert_true(f->n == 0 && f->pending == 0 && f->pinned_by_plan == 0 && f->wanted == 0 && !f->owner);
     return f;
 }
 
@@ -220,17 +220,17 @@ static void kept_or_not(void **state)
     struct swn_frame *f[3];
     for (unsigned i = 0; i < 3; i++)
         f[i] = take(i);
-    swn_pool_set_kept(pool, f[0], 1);
-    swn_pool_set_kept(pool, f[0], 4); /* twice is once */
-    swn_pool_set_kept(pool, f[1], 1);
-    assert_true(swn_pool_kept(pool) == 2 && swn_pool_window(pool) == 1);
-    swn_pool_set_kept(pool, f[1], 0);
-    swn_pool_set_kept(pool, f[1], 0);
-    assert_true(swn_pool_kept(pool) == 1 && swn_pool_window(pool) == 2);
+    swn_pool_set_pinned(pool, f[0], 1);
+    swn_pool_set_pinned(pool, f[0], 4); /* twice is once */
+    swn_pool_set_pinned(pool, f[1], 1);
+    assert_true(swn_pool_pinned(pool) == 2 && swn_pool_window(pool) == 1);
+    swn_pool_set_pinned(pool, f[1], 0);
+    swn_pool_set_pinned(pool, f[1], 0);
+    assert_true(swn_pool_pinned(pool) == 1 && swn_pool_window(pool) == 2);
     swn_pool_put(pool, f[0]);
-    assert_true(swn_pool_kept(pool) == 0 && swn_pool_window(pool) == 2);
+    assert_true(swn_pool_pinned(pool) == 0 && swn_pool_window(pool) == 2);
     take(5); /* of that frame's memory, and not kept */
-    assert_true(swn_pool_kept(pool) == 0 && swn_pool_window(pool) == 3);
+    assert_true(swn_pool_pinned(pool) == 0 && swn_pool_window(pool) == 3);
 }
 
 /* As many as there are ranges in a chunk; a frame that is used again has none. */
@@ -278,7 +278,7 @@ static void stress(void **state)
             stamps[chunk] = step << 20;
             stamp(f, stamps[chunk]);
         } else if (rnd_below(3) == 0) {
-            kept -= f->kept != 0;
+            kept -= f->pinned_by_plan != 0;
             swn_pool_put(pool, f);
             stamps[chunk] = 0;
             taken--;
@@ -286,13 +286,13 @@ static void stress(void **state)
             assert_true(has_stamp(swn_pool_at(pool, f), 0, unit, stamps[chunk]));
             int keep = rnd_below(2) != 0;
             kept += (size_t)keep;
-            kept -= f->kept != 0;
-            swn_pool_set_kept(pool, f, keep);
+            kept -= f->pinned_by_plan != 0;
+            swn_pool_set_pinned(pool, f, keep);
             swn_pool_touch(pool, f, step, step);
         }
         assert_int_equal(swn_pool_bytes(pool), with_memory * unit);
         assert_int_equal(swn_pool_free_bytes(pool), (with_memory - taken) * unit);
-        assert_int_equal(swn_pool_kept(pool), kept);
+        assert_int_equal(swn_pool_pinned(pool), kept);
         assert_int_equal(swn_pool_window(pool), taken - kept);
         size_t listed = 0;
         for (struct swn_frame *g = swn_pool_first(pool); g; g = g->next, listed++)

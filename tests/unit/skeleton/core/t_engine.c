@@ -75,8 +75,8 @@ static unsigned not_kept(void)
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         for (struct swn_chunks all = swn_residency_chunks(&e->res, r); all.first < all.end; all.first++) {
             const struct swn_chunk *c = swn_pool_chunk(e->pool, all.first);
-            n += swn_is_weight(r) && atomic_load(&r->state) == SWN_FILE_BACKED && c->keep &&
-                 !(c->frame && c->frame->kept);
+            n += swn_is_weight(r) && atomic_load(&r->state) == SWN_FILE_BACKED && c->plan_keep &&
+                 !(c->frame && c->frame->pinned_by_plan);
         }
     pthread_mutex_unlock(&e->lock);
     return n;

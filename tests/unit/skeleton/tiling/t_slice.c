@@ -115,7 +115,7 @@ static size_t streamed_bytes(void)
         for (uint64_t c = all.first; c < all.end; c++) {
             uint64_t lo = c * unit > r->place ? c * unit : r->place, end = r->place + swn_weight_bytes(r);
             uint64_t hi = (c + 1) * unit < end ? (c + 1) * unit : end;
-            bytes += swn_pool_chunk(e->pool, c)->keep ? 0 : hi - lo;
+            bytes += swn_pool_chunk(e->pool, c)->plan_keep ? 0 : hi - lo;
         }
     }
     return bytes;
@@ -253,7 +253,7 @@ static void a_part(void *arg)
         uint64_t behind = (r->place + off + bytes + unit - 1) / unit, end = swn_residency_chunks(&e->res, r).end;
         CHECK(behind < end);
         for (uint64_t c = behind; c < end; c++)
-            CHECK(!swn_pool_chunk(e->pool, c)->keep && !swn_pool_chunk(e->pool, c)->frame);
+            CHECK(!swn_pool_chunk(e->pool, c)->plan_keep && !swn_pool_chunk(e->pool, c)->frame);
         op.args[0] = (struct swn_arg){.data = t->own, .bytes = t->len, .use = weight, .from = off};
         op.args[0].upto = off + bytes;
         swn_engine_op_begin(&op);
