@@ -122,7 +122,7 @@ static int have_region(struct swn_engine *e, struct swn_activation_plan *s)
     size_t now = s->region ? swn_region_bytes(s->region) : 0;
     if (!most || (now >= most && now <= most + most / 4))
         return 1;
-    size_t peak = swn_policy_other_peak(e), without_regions = e->nonweight_without_regions;
+    size_t peak = swn_nonweight_peak(e), without_regions = e->nonweight_without_regions;
     if (!s->region)
         without_regions = peak;
     else if (!without_regions && peak > e->region_extra)
@@ -215,10 +215,10 @@ static void settle(struct swn_engine *e)
     if (!e->settling)
         return;
     if (--e->settling) {
-        e->other_peak = e->other_before = 0;
+        e->nonweight_peak = e->nonweight_before = 0;
         return;
     }
-    size_t peak = swn_policy_other_peak(e), before = e->nonweight_without_regions;
+    size_t peak = swn_nonweight_peak(e), before = e->nonweight_without_regions;
     if (before)
         e->region_extra = peak > before ? peak - before : 0;
     e->nonweight_without_regions = 0;
@@ -307,8 +307,8 @@ void swn_activation_plan_refuse(struct swn_engine *e)
     e->regions_refused = e->goal_bytes;
     e->region_extra = e->nonweight_without_regions = 0;
     e->settling = 0;
-    e->other_before = 0;
-    e->other_peak = swn_policy_other(e);
+    e->nonweight_before = 0;
+    e->nonweight_peak = swn_nonweight_bytes(e);
 }
 
 /* --- a pass --- */

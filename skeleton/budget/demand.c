@@ -44,7 +44,7 @@ void swn_needs_read(struct swn_needs *n, int settle)
     n->resident = swn_engine_resident(e);
     n->plans = e->plans + e->drift.looks;
     if (e->planned) {
-        size_t other = swn_policy_other_needed(e);
+        size_t other = swn_nonweight_needed(e);
         n->weights = node_bytes(e);
         /* Warm pages make activations fast, and the window is there as long as anything was ever streamed. */
         n->demand = n->weights + other + other / 4 + 4 * MIB;

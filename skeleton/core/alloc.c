@@ -51,7 +51,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     enum swn_term term = self && self->open ? SWN_SHORT_TERM : SWN_LONG_TERM;
     int counts = !alone && !expected;
     size_t need = counts ? fresh_bytes(e, placed ? &place : NULL, n, term) : 0;
-    size_t kept = kept_frames(e), wanted = swn_policy_other_held(e);
+    size_t kept = kept_frames(e), wanted = swn_nonweight_held(e);
     if (counts && !placed) /* a place is held already */
         wanted += swn_round_up(n, SWN_GRANULE);
     int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
@@ -103,9 +103,9 @@ void *swn_engine_alloc(size_t n, int *strict)
 static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
 {
     /* Until something has had to leave, all that fits; the plan leaves room for the most that activations ever took. */
-    size_t most = e->config.budget_bytes / (e->pressed ? 4 : 1), other = swn_policy_other(e) - r->size;
-    if (e->planned && e->planned_other > other && e->planned_other - other > most)
-        most = e->planned_other - other;
+    size_t most = e->config.budget_bytes / (e->pressed ? 4 : 1), other = swn_nonweight_bytes(e) - r->size;
+    if (e->planned && e->planned_nonweight > other && e->planned_nonweight - other > most)
+        most = e->planned_nonweight - other;
     if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->node >= 0 || atomic_load(&e->retired))
         return 0;
     if (r->held) /* the kernel may not have taken the bytes out of them yet */

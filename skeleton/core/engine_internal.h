@@ -57,7 +57,7 @@ struct swn_drift {
 struct swn_draft {
     uint32_t *ids;
     struct swn_plan_node *nodes;
-    size_t n, other;
+    size_t n, nonweight;
     uint64_t goal;   /* the budget for weights, the window and other */
     size_t straddle; /* a plan counts a chunk once, for the first weight in it, and two operators hold it in turn: so
                       * much more is the window */
@@ -84,7 +84,7 @@ struct swn_thread_state {
     uint64_t pass_ns;       /* when the pass under way began */
     uint64_t flops;         /* since the last visit; while there is a record */
     struct swn_small small; /* likewise */
-    size_t other;           /* most of everything that is not a weight since then, likewise */
+    size_t nonweight;       /* most of everything that is not a weight since then, likewise */
     uintptr_t slicing;      /* where the next slice of the weight begins that its operator is going through; 0: none */
     uintptr_t slicing_end;  /* and where what it needs of it ends */
     int starved;            /* reading ahead for it ended where there was no frame */
@@ -161,9 +161,9 @@ struct swn_engine {
 
     size_t mapped_file_bytes;     /* of files that the program mapped */
     size_t weight_resident_bytes; /* RESIDENT ranges that are nodes */
-    size_t other_peak;            /* most of everything that is not a weight, in this pass */
-    size_t other_before;          /* and in those before it, fading */
-    size_t other_peak_ever;       /* and since there are weights */
+    size_t nonweight_peak;        /* most of everything that is not a weight, in this pass */
+    size_t nonweight_before;      /* and in those before it, fading */
+    size_t nonweight_peak_ever;   /* and since there are weights */
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
@@ -177,7 +177,7 @@ struct swn_engine {
     size_t window_goal, lent_from;    /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_visit;
     uint64_t plan_since_ns; /* since when there has been a plan in force for the budget that this one is for */
-    size_t planned_other;
+    size_t planned_nonweight;
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
     uint64_t allocs;
 

@@ -351,8 +351,8 @@ void swn_policy_note_shortage(struct swn_engine *e, size_t other)
 {
     size_t most = e->goal_bytes > swn_policy_window_bytes(e) ? e->goal_bytes - swn_policy_window_bytes(e) : 0;
     other = other < most ? other : most;
-    if (other > e->other_peak)
-        e->other_peak = other;
+    if (other > e->nonweight_peak)
+        e->nonweight_peak = other;
 }
 
 /* Before there is a plan, room that nobody needs is lent to the window, so that the next weights are read while one is

@@ -210,7 +210,7 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
         e->observer->computed(e, last, took, own, t);
     t->flops = 0;
     t->small = (struct swn_small){0};
-    t->other = 0;
+    t->nonweight = 0;
     t->last_node = e->nodes[r->node].id;
     if (last) {
         last->then = t->last_node;
@@ -246,13 +246,13 @@ static void end_counting(struct swn_thread_state *t, uint64_t now)
 }
 
 /* Operations, small parameters and activations belong to the weight that was read last. */
-static void note_other(struct swn_engine *e, struct swn_thread_state *t, uint64_t flops, struct swn_small small)
+static void note_nonweight(struct swn_engine *e, struct swn_thread_state *t, uint64_t flops, struct swn_small small)
 {
-    size_t other = swn_policy_other(e);
+    size_t other = swn_nonweight_bytes(e);
     t->flops += flops;
     t->small.count += small.count;
     t->small.bytes += small.bytes;
-    t->other = other > t->other ? other : t->other;
+    t->nonweight = other > t->nonweight ? other : t->nonweight;
 }
 
 /* Whether the operator writes all of the range. */
@@ -347,14 +347,14 @@ void swn_engine_op_begin(struct swn_op *op)
         if (s->op->begin)
             s->op->begin(e, op);
     if (e->record && t)
-        note_other(e, t, op->flops_before, op->small_before);
+        note_nonweight(e, t, op->flops_before, op->small_before);
     for (int writes = 1; writes >= 0; writes--)
         for (unsigned i = 0; i < op->n; i++)
             if ((op->args[i].use >= SWN_USE_WRITE) == writes)
                 begin_arg(e, op, &op->args[i], t);
     lend_all(e, op, t);
     if (e->record && t)
-        note_other(e, t, op->flops, op->small);
+        note_nonweight(e, t, op->flops, op->small);
     if (op->visits) {
         swn_swapin_ahead(e, t);
         t->ready_ns = swn_now_ns();

@@ -148,7 +148,7 @@ static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
 /* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out)
 {
-    size_t most = e->node_live * 4 + 16, peak = swn_policy_other_peak(e);
+    size_t most = e->node_live * 4 + 16, peak = swn_nonweight_peak(e);
     *out = (struct swn_draft){.ids = malloc(most * sizeof *out->ids), .nodes = malloc(most * sizeof *out->nodes)};
     size_t len = out->ids && out->nodes ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
@@ -171,7 +171,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     }
     free(count);
     size_t regions = e->settling ? 0 : swn_arena_region_bytes(e->arena);
-    out->other = peak + restored_bytes(e) + (regions ? REGION_MARGIN : 0);
+    out->nonweight = peak + restored_bytes(e) + (regions ? REGION_MARGIN : 0);
     out->goal = e->goal_bytes;
     out->straddle = swn_pool_unit(e->pool);
     out->keep = !(e->config.without & SWN_WITHOUT_KEPT);
@@ -210,8 +210,8 @@ static double least_time(const struct swn_draft *d, size_t other)
 /* A pure function of the draft: no lock is needed. */
 int swn_policy_make_plan(struct swn_draft *d)
 {
-    int err = make_plan(d, d->other, d->nodes, &d->plan);
-    size_t other = d->other > d->region_extra ? d->other - d->region_extra : 0;
+    int err = make_plan(d, d->nonweight, d->nodes, &d->plan);
+    size_t other = d->nonweight > d->region_extra ? d->nonweight - d->region_extra : 0;
     /* Regions are not given up for what may be noise, and where no more than that can be gained, nobody has to look. */
     d->drop_regions = 0;
     int look = !err && d->region_extra &&
@@ -226,7 +226,7 @@ int swn_policy_make_plan(struct swn_draft *d)
     if (d->drop_regions) {
         memcpy(d->nodes, nodes, d->n * sizeof *nodes);
         d->plan = without_regions;
-        d->other = other;
+        d->nonweight = other;
     }
     free(nodes);
     return 0;
@@ -238,13 +238,13 @@ static void say_plan(const struct swn_draft *d)
     swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s; disk %.0f MB/s, %.2f ms a read and "
             "%.2f ms for its answer; %.1f ms a pass predicted, %.1f of them computing",
             d->n, swn_format_mib(a, d->plan.kept_bytes), swn_format_mib(b, d->plan.streamed_bytes),
-            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->other), d->disk.bytes_per_ns * 1e3,
+            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->nonweight), d->disk.bytes_per_ns * 1e3,
             d->disk.read_ns / 1e6, d->disk.wait_ns / 1e6, d->plan.latency_ns / 1e6, d->plan.compute_ns / 1e6);
 }
 
 int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft *d)
 {
-    uint64_t budget = d->keep && d->goal > d->other ? d->goal - d->other : 0;
+    uint64_t budget = d->keep && d->goal > d->nonweight ? d->goal - d->nonweight : 0;
     return swn_plan_short_of_disk(d->plan.kept_bytes + d->plan.streamed_bytes, budget,
                                   d->plan.compute_ns * (e->plan_short ? STILL_SHORT : 1), d->disk.bytes_per_ns);
 }
@@ -274,7 +274,7 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
     e->plans++;
     if (e->in_force.goal != d->goal)
         e->plan_since_ns = swn_now_ns();
-    e->planned_other = d->other;
+    e->planned_nonweight = d->nonweight;
     swn_policy_drift_begin(e, d->disk.bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);
@@ -305,6 +305,6 @@ size_t swn_policy_minimum(struct swn_engine *e)
 {
     if (!e->planned)
         return swn_budget_unasked(e->goal_bytes);
-    size_t least = swn_policy_other_needed(e) + LEAST_WINDOW;
+    size_t least = swn_nonweight_needed(e) + LEAST_WINDOW;
     return least > SWN_BUDGET_LEAST_BYTES ? least : SWN_BUDGET_LEAST_BYTES;
 }

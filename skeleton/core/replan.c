@@ -144,7 +144,7 @@ static void note_machine(struct swn_engine *e)
 static void note_shortness(struct swn_engine *e)
 {
     struct swn_drift *d = &e->drift;
-    int is_short = e->planned && !e->settling && e->dropped != d->dropped && e->other_peak > e->planned_other;
+    int is_short = e->planned && !e->settling && e->dropped != d->dropped && e->nonweight_peak > e->planned_nonweight;
     d->dropped = e->dropped;
     d->short_passes = is_short ? d->short_passes + 1 : 0;
     if (d->short_passes == SHORT_PASSES)
@@ -156,7 +156,7 @@ void swn_policy_passed(struct swn_engine *e)
     note_shortness(e);
     note_machine(e);
     /* The others' peaks only fade. */
-    e->other_before -= e->other_before / 16;
-    e->other_before = swn_policy_other_peak(e);
-    e->other_peak = swn_policy_other_held(e);
+    e->nonweight_before -= e->nonweight_before / 16;
+    e->nonweight_before = swn_nonweight_peak(e);
+    e->nonweight_peak = swn_nonweight_held(e);
 }

@@ -61,41 +61,41 @@ size_t swn_engine_resident(struct swn_engine *e)
 
 /* Everything that is in use and not a weight of the order: activations, inputs, optimizer state. Free pages kept warm
  * are not in it: they go first when room is needed. */
-size_t swn_policy_other(struct swn_engine *e)
+size_t swn_nonweight_bytes(struct swn_engine *e)
 {
     long long small = atomic_load(&e->small_bytes);
     return e->res.resident_bytes - e->weight_resident_bytes + (small > 0 ? (size_t)small : 0);
 }
 
 /* The same, and room that is held for activations to come. */
-size_t swn_policy_other_held(struct swn_engine *e)
+size_t swn_nonweight_held(struct swn_engine *e)
 {
-    return swn_policy_other(e) + swn_arena_region_idle(e->arena);
+    return swn_nonweight_bytes(e) + swn_arena_region_idle(e->arena);
 }
 
-size_t swn_policy_other_peak(const struct swn_engine *e)
+size_t swn_nonweight_peak(const struct swn_engine *e)
 {
-    return e->other_peak > e->other_before ? e->other_peak : e->other_before;
+    return e->nonweight_peak > e->nonweight_before ? e->nonweight_peak : e->nonweight_before;
 }
 
 /* What the plan in force leaves for it, or more if it took more. */
-size_t swn_policy_other_needed(const struct swn_engine *e)
+size_t swn_nonweight_needed(const struct swn_engine *e)
 {
-    size_t peak = swn_policy_other_peak(e);
-    return e->planned_other > peak ? e->planned_other : peak;
+    size_t peak = swn_nonweight_peak(e);
+    return e->planned_nonweight > peak ? e->planned_nonweight : peak;
 }
 
 void swn_engine_note_peak(struct swn_engine *e)
 {
-    size_t now = swn_engine_resident(e), other = swn_policy_other(e), held = swn_policy_other_held(e);
+    size_t now = swn_engine_resident(e), other = swn_nonweight_bytes(e), held = swn_nonweight_held(e);
     if (now > e->peak_resident)
         e->peak_resident = now;
-    if (e->node_live && other > e->other_peak_ever)
-        e->other_peak_ever = other;
-    if (held > e->other_peak) {
-        e->other_peak = held;
+    if (e->node_live && other > e->nonweight_peak_ever)
+        e->nonweight_peak_ever = other;
+    if (held > e->nonweight_peak) {
+        e->nonweight_peak = held;
         /* The plan gave weights what activations turn out to need. */
-        if (e->planned && !e->settling && held > e->planned_other + e->planned_other / 16 + SWN_GRANULE)
+        if (e->planned && !e->settling && held > e->planned_nonweight + e->planned_nonweight / 16 + SWN_GRANULE)
             e->plan_dirty = 1;
     }
 }

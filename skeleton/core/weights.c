@@ -48,8 +48,8 @@ int swn_node_add(struct swn_engine *e, struct swn_range *r)
     e->plan_dirty = 1;
     if (atomic_load(&r->state) == SWN_RESIDENT)
         e->weight_resident_bytes += r->size;
-    e->other_before = 0; /* what was counted as an activation so far was a weight */
-    e->other_peak = e->other_peak_ever = swn_policy_other_held(e);
+    e->nonweight_before = 0; /* what was counted as an activation so far was a weight */
+    e->nonweight_peak = e->nonweight_peak_ever = swn_nonweight_held(e);
     return 1;
 }
 

@@ -39,8 +39,8 @@ static int has_room(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    size_t used = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena), other = swn_policy_other_held(e);
-    size_t peak = e->planned ? swn_policy_other_peak(e) : 0, again = peak > other ? peak - other : 0;
+    size_t used = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena), other = swn_nonweight_held(e);
+    size_t peak = e->planned ? swn_nonweight_peak(e) : 0, again = peak > other ? peak - other : 0;
     int fits = !atomic_load(&wanted_back) && e->goal_bytes >= e->config.budget_bytes &&
                used + again + bytes + e->goal_bytes / SWN_DEVICE_OTHERS <= e->goal_bytes &&
                swn_policy_fits_free(e, bytes);

@@ -112,7 +112,7 @@ void swn_record_computed(struct swn_record *r, const struct swn_node *node, doub
     swn_times_add(&w->own, own_ns);
     w->flops = t->flops;
     w->small = t->small;
-    w->other = t->other; /* of the first passes it holds weights that were not known for such yet */
+    w->other = t->nonweight; /* of the first passes it holds weights that were not known for such yet */
 }
 
 void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns)
@@ -365,7 +365,7 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
         small += rc ? 0 : p->layers[i].l.bytes - swn_weight_bytes(r);
     }
     /* Small parameters are counted among everything that is no weight, and are part of layers here. */
-    p->other_bytes = e->other_peak_ever > small ? e->other_peak_ever - small : 0;
+    p->other_bytes = e->nonweight_peak_ever > small ? e->nonweight_peak_ever - small : 0;
     return rc;
 }
 

@@ -202,13 +202,13 @@ static void copies_have_places(void *arg)
     for (unsigned i = 0; i < 16; i++)
         pass(0, &large, -1, NULL, NULL);
     struct counters before = count();
-    size_t peak = swn_policy_other_peak(e);
+    size_t peak = swn_nonweight_peak(e);
     for (unsigned i = 0; i < 5; i++) {
         CHECK(swn_slice_copy_room(swn_arena_region_idle(e->arena)));
         pass(0, &large, -1, NULL, NULL);
     }
     CHECK(steady(&before) && count().plans == before.plans);
-    CHECK(swn_policy_other_peak(e) == peak && !e->plan_dirty);
+    CHECK(swn_nonweight_peak(e) == peak && !e->plan_dirty);
     end();
 }
 
@@ -293,18 +293,19 @@ static void refused(void *arg)
     CHECK(swn_arena_region_bytes(e->arena) > 0);
     pthread_mutex_lock(&e->lock);
     CHECK(swn_policy_draft(e, swn_window_self(), &d) == 0);
-    size_t other = d.other;
+    size_t other = d.nonweight;
     d.disk.bytes_per_ns = 0.01; /* so slow a disk that every byte counts */
     d.region_extra = MIB;
     d.region_gain_ns = 1e12;
-    CHECK(swn_policy_make_plan(&d) == 0 && !d.drop_regions && d.other == other);
+    CHECK(swn_policy_make_plan(&d) == 0 && !d.drop_regions && d.nonweight == other);
     double plotted_ns = d.plan.latency_ns;
     d.region_gain_ns = 0;
-    CHECK(swn_policy_make_plan(&d) == 0 && d.drop_regions && d.other == other - MIB && d.plan.latency_ns < plotted_ns);
+    CHECK(swn_policy_make_plan(&d) == 0 && d.drop_regions && d.nonweight == other - MIB &&
+          d.plan.latency_ns < plotted_ns);
     /* What is gained beside what regions gain is less than predictions are worth. */
     d.region_gain_ns = 0.99 * (plotted_ns - d.plan.latency_ns);
-    d.other = other;
-    CHECK(swn_policy_make_plan(&d) == 0 && !d.drop_regions && d.other == other && d.plan.latency_ns == plotted_ns);
+    d.nonweight = other;
+    CHECK(swn_policy_make_plan(&d) == 0 && !d.drop_regions && d.nonweight == other && d.plan.latency_ns == plotted_ns);
     d.region_gain_ns = 0;
     CHECK(swn_policy_make_plan(&d) == 0 && d.drop_regions);
     CHECK(swn_policy_adopt(e, &d) == 0);

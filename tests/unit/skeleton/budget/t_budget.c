@@ -312,7 +312,7 @@ int __wrap_swn_policy_make_plan(struct swn_draft *d)
         e->plan_dirty = 1;
     if (meanwhile == A_NEWER_PLAN) {
         e->plans++;
-        e->planned_other = 12345;
+        e->planned_nonweight = 12345;
     }
     pthread_mutex_unlock(&e->lock);
     return __real_swn_policy_make_plan(d);
@@ -348,7 +348,7 @@ static void changes_while_a_plan_is_made(void *arg)
     CHECK(e->plans > before && !dirty());
     meanwhile = A_NEWER_PLAN;
     set(13 * MIB);
-    CHECK(replanned == 3 && e->planned_other == 12345);
+    CHECK(replanned == 3 && e->planned_nonweight == 12345);
 }
 
 /* A larger budget counts at once. The answer waits for the plan for it all the same, and says how long that took. */

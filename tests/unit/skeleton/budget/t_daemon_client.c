@@ -186,7 +186,7 @@ static void refuses_on_its_way_down(void *arg)
         usleep(1000);
     pthread_mutex_lock(&e->lock);
     e->planned = 1;
-    e->planned_other = 14 * MIB;
+    e->planned_nonweight = 14 * MIB;
     pthread_mutex_unlock(&e->lock);
     lease(3, 9 * MIB);
     struct swn_wire *m = hear(SWN_WIRE_REFUSE);
@@ -252,7 +252,7 @@ static void cap_below_its_minimum(void *arg)
     pass();
     pthread_mutex_lock(&e->lock);
     e->planned = 1;
-    e->planned_other = 20 * MIB;
+    e->planned_nonweight = 20 * MIB;
     e->cap_bytes = 10 * MIB;
     pthread_mutex_unlock(&e->lock);
     lease(2, 30 * MIB);

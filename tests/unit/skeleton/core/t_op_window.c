@@ -128,7 +128,7 @@ static void plan_in_mid_pass(void *arg)
                 tensor_free(&large);
             if (pass >= 8 && i > 4) /* as a new budget does */
                 e->plan_dirty = 1;
-            CHECK(pass < 8 || (e->planned && e->planned_other >= 2 * MIB));
+            CHECK(pass < 8 || (e->planned && e->planned_nonweight >= 2 * MIB));
         }
     CHECK(e->plans > 10 && e->over_budget_peak == 0);
     free_weights();

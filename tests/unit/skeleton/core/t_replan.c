@@ -276,22 +276,22 @@ static void too_little_room(void *arg)
 {
     (void)arg;
     begin();
-    e->planned_other = MIB;
+    e->planned_nonweight = MIB;
     for (unsigned i = 0; i < 12; i++) {
-        e->other_peak = MIB + 1;
+        e->nonweight_peak = MIB + 1;
         e->dropped += i % 4 != 3; /* not in each pass */
         swn_policy_passed(e);
         CHECK(!e->plan_dirty);
     }
     for (unsigned i = 0; i < 12; i++) {
-        e->other_peak = MIB; /* something went, but not for want of room */
+        e->nonweight_peak = MIB; /* something went, but not for want of room */
         e->dropped += 4096;
         swn_policy_passed(e);
         CHECK(!e->plan_dirty);
     }
     for (unsigned i = 0; i < 4; i++) {
         CHECK(!e->plan_dirty);
-        e->other_peak = MIB + 1;
+        e->nonweight_peak = MIB + 1;
         e->dropped += 4096;
         swn_policy_passed(e);
     }

@@ -144,7 +144,7 @@ static void kept_weights_stay(void *arg)
     swn_engine_stats(&after);
     CHECK(after.streamed_bytes == before.streamed_bytes && e->plans == plans && !e->plan_dirty);
     passes(20, ask);
-    CHECK(e->plans > plans && e->planned_other >= 8 * MIB && !e->plan_dirty);
+    CHECK(e->plans > plans && e->planned_nonweight >= 8 * MIB && !e->plan_dirty);
     CHECK(e->over_budget_peak == 0 && e->peak_resident <= 16 * MIB);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
