@@ -64,7 +64,7 @@ struct speed {
 
 /* What all candidates share. */
 struct problem {
-    struct swn_plan_node *nodes;
+    struct swn_plan_weight *nodes;
     size_t n;
     uint32_t *by_size; /* indices of the nodes, smallest first */
     uint64_t budget, total;
@@ -108,7 +108,7 @@ uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
 
 /* The slices of which there is room for one that is read while another computes, or 0. Short ones only where there is
  * no choice: a disk is slower with them, and math libraries compute small products in other ways. */
-static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_node *node, uint64_t window)
+static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_weight *node, uint64_t window)
 {
     if (window < SWN_PLAN_NARROW_WINDOW && p->budget >= 2 * SWN_PLAN_NARROW_WINDOW)
         return 0;
@@ -118,7 +118,7 @@ static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_nod
     return 2 * slice <= window && 2 * slice <= node->bytes ? slice : 0;
 }
 
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window,
+double swn_plan_simulate(const struct swn_plan_weight *nodes, size_t n, uint64_t window,
                          const struct swn_disk_model *disk)
 {
     struct swn_steps steps = {0};
@@ -135,29 +135,29 @@ static void look_for_slices(struct problem *p, uint64_t window)
     p->slices_window = window;
 }
 
-static uint64_t slice_of(const struct problem *p, const struct swn_plan_node *node)
+static uint64_t slice_of(const struct problem *p, const struct swn_plan_weight *node)
 {
     return p->slices[node - p->nodes];
 }
 
-static int sliceable(const struct problem *p, const struct swn_plan_node *node)
+static int sliceable(const struct problem *p, const struct swn_plan_weight *node)
 {
     return slice_of(p, node) != 0;
 }
 
 /* How much of the node may be streamed. */
-static uint64_t tail_most(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
+static uint64_t tail_most(const struct problem *p, const struct swn_plan_weight *node, const struct candidate *at)
 {
     return sliceable(p, node) || node->bytes < at->cap ? node->bytes : at->cap;
 }
 
-static int may_cut(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
+static int may_cut(const struct problem *p, const struct swn_plan_weight *node, const struct candidate *at)
 {
     return !node->oversize && (sliceable(p, node) || (node->bytes >= CUT_LEAST && node->bytes > at->cap));
 }
 
 /* Bytes of the node that stay resident. */
-static uint64_t resident(const struct swn_plan_node *node)
+static uint64_t resident(const struct swn_plan_weight *node)
 {
     return node->keep ? node->bytes : node->keep_bytes;
 }
@@ -165,7 +165,7 @@ static uint64_t resident(const struct swn_plan_node *node)
 /* Of a node that may be cut: streams `tail` bytes, or a little more; no more than it may. What is kept of one that
  * comes in slices is whole slices, too: then its cuts are the same however much of it is kept, and that they give the
  * right bits has to be tried once, not with every plan. */
-static void set_tail(const struct problem *p, struct swn_plan_node *node, uint64_t tail, const struct candidate *at)
+static void set_tail(const struct problem *p, struct swn_plan_weight *node, uint64_t tail, const struct candidate *at)
 {
     uint64_t slice = slice_of(p, node), step = slice ? slice : CUT_STEP, most = tail_most(p, node, at);
     if (tail >= TAIL_LEAST && tail < slice)
@@ -178,7 +178,7 @@ static void set_tail(const struct problem *p, struct swn_plan_node *node, uint64
 }
 
 /* How much more of a node that may be cut can be kept, at most `room`. */
-static uint64_t keep_growth(const struct problem *p, const struct swn_plan_node *node, uint64_t room)
+static uint64_t keep_growth(const struct problem *p, const struct swn_plan_weight *node, uint64_t room)
 {
     uint64_t slice = slice_of(p, node), step = slice ? slice : CUT_STEP;
     uint64_t tail = node->bytes - node->keep_bytes, most = tail > slice ? tail - slice : 0;
@@ -186,7 +186,7 @@ static uint64_t keep_growth(const struct problem *p, const struct swn_plan_node 
 }
 
 /* What of the node needs memory of its own because it does not fit the window. */
-static uint64_t forced_bytes(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
+static uint64_t forced_bytes(const struct problem *p, const struct swn_plan_weight *node, const struct candidate *at)
 {
     return node->bytes <= at->cap ? 0 : may_cut(p, node, at) ? node->bytes - tail_most(p, node, at) : node->bytes;
 }
@@ -199,7 +199,7 @@ static uint64_t choose(const struct problem *p, const struct candidate *at, uint
     uint64_t forced = 0, kept = 0, total = 0;
     double target = 0, streamed = 0;
     for (size_t i = 0; i < p->n; i++) {
-        struct swn_plan_node *node = &p->nodes[i];
+        struct swn_plan_weight *node = &p->nodes[i];
         node->keep = 0;
         node->keep_bytes = 0;
         /* More than the whole budget: neither kept nor in any window. */
@@ -207,7 +207,7 @@ static uint64_t choose(const struct problem *p, const struct candidate *at, uint
         forced += node->oversize ? 0 : forced_bytes(p, node, at);
     }
     for (size_t i = 0; i < p->n && forced > room; i++) {
-        struct swn_plan_node *node = &p->nodes[p->by_size[i]];
+        struct swn_plan_weight *node = &p->nodes[p->by_size[i]];
         uint64_t bytes = node->oversize ? 0 : forced_bytes(p, node, at);
         forced -= bytes;
         node->oversize |= bytes > 0;
@@ -216,7 +216,7 @@ static uint64_t choose(const struct problem *p, const struct candidate *at, uint
         total += p->nodes[i].oversize ? 0 : p->nodes[i].bytes;
     target = total > room ? (double)(total - room) : 0;
     for (size_t i = 0; i < p->n; i++) {
-        struct swn_plan_node *node = &p->nodes[i];
+        struct swn_plan_weight *node = &p->nodes[i];
         double due = target * p->elapsed[i];
         if (node->oversize)
             continue;
@@ -231,11 +231,11 @@ static uint64_t choose(const struct problem *p, const struct candidate *at, uint
 }
 
 /* The node to be streamed next because too much is kept: the smallest one that alone suffices, else the largest. */
-static struct swn_plan_node *next_to_stream(const struct problem *p, uint64_t cap, uint64_t excess)
+static struct swn_plan_weight *next_to_stream(const struct problem *p, uint64_t cap, uint64_t excess)
 {
-    struct swn_plan_node *largest = NULL;
+    struct swn_plan_weight *largest = NULL;
     for (size_t i = 0; i < p->n; i++) {
-        struct swn_plan_node *c = &p->nodes[p->by_size[i]];
+        struct swn_plan_weight *c = &p->nodes[p->by_size[i]];
         if (c->bytes > cap)
             break;
         if (!c->keep)
@@ -254,10 +254,10 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
 {
     size_t whole = p->n;
     for (;;) {
-        struct swn_plan_node *pick = NULL;
+        struct swn_plan_weight *pick = NULL;
         uint64_t most = 0;
         for (size_t i = p->n; i-- > 0 && p->nodes[p->by_size[i]].bytes >= p->cut_least;) {
-            struct swn_plan_node *c = &p->nodes[p->by_size[i]];
+            struct swn_plan_weight *c = &p->nodes[p->by_size[i]];
             uint64_t tail = c->bytes - resident(c);
             if (c->keep_bytes && !c->oversize && tail > most && tail <= room - kept) {
                 pick = c;
@@ -265,7 +265,7 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
             }
         }
         for (; whole; whole--) {
-            struct swn_plan_node *c = &p->nodes[p->by_size[whole - 1]];
+            struct swn_plan_weight *c = &p->nodes[p->by_size[whole - 1]];
             if (c->bytes <= most)
                 break;
             if (!c->keep && !c->oversize && !c->keep_bytes && c->bytes <= room - kept) {
@@ -285,7 +285,7 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
 static uint64_t settle(const struct problem *p, const struct candidate *at, uint64_t room, uint64_t kept)
 {
     for (size_t i = 0; i < p->n && kept > room; i++) {
-        struct swn_plan_node *c = &p->nodes[i];
+        struct swn_plan_weight *c = &p->nodes[i];
         if (!may_cut(p, c, at))
             continue;
         uint64_t before = resident(c), tail = c->bytes - before + (kept - room);
@@ -293,7 +293,7 @@ static uint64_t settle(const struct problem *p, const struct candidate *at, uint
         kept = kept - before + resident(c);
     }
     while (kept > room) {
-        struct swn_plan_node *pick = next_to_stream(p, at->cap, kept - room);
+        struct swn_plan_weight *pick = next_to_stream(p, at->cap, kept - room);
         if (!pick)
             return kept;
         pick->keep = 0;
@@ -301,7 +301,7 @@ static uint64_t settle(const struct problem *p, const struct candidate *at, uint
     }
     kept = fill(p, room, kept);
     for (size_t i = 0; i < p->n && kept < room; i++) {
-        struct swn_plan_node *c = &p->nodes[i];
+        struct swn_plan_weight *c = &p->nodes[i];
         if (c->keep || !may_cut(p, c, at))
             continue;
         uint64_t more = keep_growth(p, c, room - kept);
@@ -331,7 +331,7 @@ static int by_size_and_place(const void *a, const void *b)
 }
 
 /* Indices of the nodes, smallest first; NULL without memory. */
-static uint32_t *sort_by_size(const struct swn_plan_node *nodes, size_t n)
+static uint32_t *sort_by_size(const struct swn_plan_weight *nodes, size_t n)
 {
     struct sized *sized = malloc(n * sizeof *sized);
     uint32_t *found = malloc(n * sizeof *found);
@@ -349,7 +349,7 @@ static uint32_t *sort_by_size(const struct swn_plan_node *nodes, size_t n)
     return found;
 }
 
-static void keep_all(struct swn_plan_node *nodes, size_t n, struct swn_plan *out)
+static void keep_all(struct swn_plan_weight *nodes, size_t n, struct swn_plan *out)
 {
     for (size_t i = 0; i < n; i++) {
         nodes[i].keep = 1;
@@ -359,7 +359,7 @@ static void keep_all(struct swn_plan_node *nodes, size_t n, struct swn_plan *out
 }
 
 /* In which pieces what is not kept of the node comes. 1: in some that at->pieces alone allows. */
-static int set_pieces(const struct problem *p, struct swn_plan_node *node, const struct candidate *at)
+static int set_pieces(const struct problem *p, struct swn_plan_weight *node, const struct candidate *at)
 {
     uint64_t tail = node->bytes - node->keep_bytes, piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
     node->sliced = !node->keep && !node->oversize && sliceable(p, node);
@@ -378,7 +378,7 @@ static int is_crowded(const struct problem *p, uint64_t window)
 {
     uint64_t together = 0;
     for (size_t i = 0; i < p->n; i++) {
-        const struct swn_plan_node *node = &p->nodes[i];
+        const struct swn_plan_weight *node = &p->nodes[i];
         int elsewhere = node->keep || node->sliced || node->bytes > p->budget;
         together += elsewhere ? 0 : node->bytes - node->keep_bytes;
         if (together > window && (node->joined || (i && p->nodes[i - 1].joined)))
@@ -603,7 +603,7 @@ static int open_problem(struct problem *p, double compute_ns)
         return -ENOMEM;
     p->cut_least = CUT_LEAST;
     for (size_t i = 0; i < p->n; i++) {
-        const struct swn_plan_node *node = &p->nodes[i];
+        const struct swn_plan_weight *node = &p->nodes[i];
         if (node->unit && node->bytes < p->cut_least)
             p->cut_least = node->bytes;
         p->elapsed[i] = compute_ns > 0 ? (before + node->compute_ns / 2) / compute_ns : 1;
@@ -617,7 +617,7 @@ static int open_problem(struct problem *p, double compute_ns)
 static void map_all(const struct problem *p, struct swn_plan *out)
 {
     for (size_t i = 0; i < p->n; i++) {
-        struct swn_plan_node *node = &p->nodes[i];
+        struct swn_plan_weight *node = &p->nodes[i];
         node->keep = node->sliced = 0;
         node->oversize = 1;
         node->keep_bytes = node->piece = 0;
@@ -678,7 +678,7 @@ static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
     return rc < 0 ? rc : 0;
 }
 
-static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct speed *speed, unsigned speeds,
+static int make(struct swn_plan_weight *nodes, size_t n, uint64_t budget, const struct speed *speed, unsigned speeds,
                 const struct swn_disk_model *disk, struct swn_plan *out)
 {
     if (!n)
@@ -705,13 +705,13 @@ static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const st
     return rc;
 }
 
-int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+int swn_plan_make(struct swn_plan_weight *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                   struct swn_plan *out)
 {
     return make(nodes, n, budget, &(struct speed){disk->bytes_per_ns, 1}, 1, disk, out);
 }
 
-int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+int swn_plan_predict(struct swn_plan_weight *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                      struct swn_plan *out)
 {
     const struct speed speeds[] = {{disk->bytes_per_ns * SWN_PLAN_CAUTION, SLOW_PART},
@@ -722,7 +722,7 @@ int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, con
     return rc;
 }
 
-int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+int swn_plan_ring(struct swn_plan_weight *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                   struct swn_plan *out)
 {
     if (!n)
@@ -731,7 +731,7 @@ int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, const 
     uint64_t window = budget - budget / 16;
     *out = (struct swn_plan){.window_bytes = window};
     for (size_t i = 0; i < n; i++) {
-        struct swn_plan_node *node = &nodes[i];
+        struct swn_plan_weight *node = &nodes[i];
         uint64_t slice = node->unit ? swn_plan_slice(node->unit, window) : 0;
         node->keep = 0;
         node->keep_bytes = 0;

@@ -16,7 +16,7 @@
 
 #include "profiles/disk_speed.h"
 
-struct swn_plan_node {
+struct swn_plan_weight {
     uint64_t bytes;
     double compute_ns; /* from the moment its operator has its weights to the next node's */
     double own_ns;     /* of that, until its operator is done, and needs them no more; 0: nobody knows, all of it */
@@ -50,18 +50,18 @@ struct swn_plan {
 
 /* nodes in the order they are read; the fastest plan for exactly that disk. budget: bytes for kept weights and the
  * window together. Returns 0, -EINVAL for n == 0, or -ENOMEM. */
-int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+int swn_plan_make(struct swn_plan_weight *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                   struct swn_plan *out);
 
 /* Steady-state time of one pass under what nodes[] say is kept and sliced: reads are served in order by one disk and
  * may begin when the window has room; a node, or a slice of one, computes when it is there and its predecessor is done
  * (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). 0 when there is no memory to find out. */
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window,
+double swn_plan_simulate(const struct swn_plan_weight *nodes, size_t n, uint64_t window,
                          const struct swn_disk_model *disk);
 
 /* The plan that the library makes: the best for a disk that has such an hour now and then; and in out->latency_ns how
  * long it takes when the disk is as fast as it was measured. Errors as swn_plan_make. */
-int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+int swn_plan_predict(struct swn_plan_weight *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                      struct swn_plan *out);
 
 /* Which of n > 0 plans to take: of those whose time is within one percent of the least the one that reads least, then
@@ -70,7 +70,7 @@ int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, con
 size_t swn_plan_choose(const struct swn_plan *plans, size_t n);
 
 /* Keeps nothing: nearly all of the budget is the window. What the kept set is measured against. As swn_plan_predict. */
-int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+int swn_plan_ring(struct swn_plan_weight *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                   struct swn_plan *out);
 
 /* Whether a weight that its operator can take in slices takes so much of the budget that it is worth it. */

@@ -6,7 +6,7 @@
 #define MOST_GROUPS 64
 
 /* The slices of a node, of which the last one has the rest. */
-static uint64_t slices_of(const struct swn_plan_node *node)
+static uint64_t slices_of(const struct swn_plan_weight *node)
 {
     return node->bytes > node->piece ? node->bytes / node->piece : 1;
 }
@@ -23,7 +23,7 @@ static uint64_t rank(uint64_t k, uint64_t count)
 }
 
 /* How many slices but for the last one begin before `at`. */
-static uint64_t slices_before(const struct swn_plan_node *node, uint64_t at)
+static uint64_t slices_before(const struct swn_plan_weight *node, uint64_t at)
 {
     uint64_t n = (at + node->piece - 1) / node->piece, most = slices_of(node) - 1;
     return n < most ? n : most;
@@ -31,7 +31,7 @@ static uint64_t slices_before(const struct swn_plan_node *node, uint64_t at)
 
 /* How many slices begin to stream before this one does, the less of the node is kept: the last one first, as it has
  * another length, and would be one with a kept one before it; then group by group, each from its end on. */
-static uint64_t place_in_turn(const struct swn_plan_node *node, uint64_t slice)
+static uint64_t place_in_turn(const struct swn_plan_weight *node, uint64_t slice)
 {
     uint64_t bytes = GROUP_BYTES, before = 1;
     if (slice + 1 == slices_of(node))
@@ -47,18 +47,18 @@ static uint64_t place_in_turn(const struct swn_plan_node *node, uint64_t slice)
 }
 
 /* Of one that is not kept whole something does. */
-static int streams(const struct swn_plan_node *node, uint64_t slice)
+static int streams(const struct swn_plan_weight *node, uint64_t slice)
 {
     uint64_t count = slices_of(node), kept = node->keep_bytes / node->piece;
     return place_in_turn(node, slice) < count - (kept < count ? kept : count - 1);
 }
 
-static int in_slices(const struct swn_plan_node *node)
+static int in_slices(const struct swn_plan_weight *node)
 {
     return node->sliced && node->piece;
 }
 
-int swn_plan_cuts(const struct swn_plan_node *node, uint64_t at)
+int swn_plan_cuts(const struct swn_plan_weight *node, uint64_t at)
 {
     if (node->keep || !at || at >= node->bytes)
         return 0;
@@ -71,7 +71,7 @@ int swn_plan_cuts(const struct swn_plan_node *node, uint64_t at)
     return node->piece && (at - node->keep_bytes) % node->piece == 0 && node->bytes - at >= node->piece;
 }
 
-uint64_t swn_plan_next_cut(const struct swn_plan_node *node, uint64_t at)
+uint64_t swn_plan_next_cut(const struct swn_plan_weight *node, uint64_t at)
 {
     uint64_t from = in_slices(node) ? 0 : node->keep_bytes, next = at < from ? from : node->bytes;
     if (at >= from && node->piece)
@@ -81,7 +81,7 @@ uint64_t swn_plan_next_cut(const struct swn_plan_node *node, uint64_t at)
     return next < node->bytes ? next : node->bytes;
 }
 
-int swn_plan_keeps(const struct swn_plan_node *node, uint64_t from, uint64_t to)
+int swn_plan_keeps(const struct swn_plan_weight *node, uint64_t from, uint64_t to)
 {
     if (node->keep)
         return 1;

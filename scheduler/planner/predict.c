@@ -77,10 +77,10 @@ static int short_of_disk(const struct swn_predict *p, uint64_t budget_bytes)
                                   bytes_per_ns(resting_alpha(p)));
 }
 
-static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, int is_short,
-                                    double ns)
+static struct swn_plan_weight node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, int is_short,
+                                      double ns)
 {
-    struct swn_plan_node node = {.bytes = p->layers[i].bytes, .compute_ns = ns};
+    struct swn_plan_weight node = {.bytes = p->layers[i].bytes, .compute_ns = ns};
     const struct swn_predict_more *more = p->more ? &p->more[i] : NULL;
     if (more && (swn_plan_worth_slicing(node.bytes, budget_bytes) ||
                  (is_short && swn_plan_gains_by_slices(node.bytes, budget_bytes, ns, bytes_per_ns(resting_alpha(p))))))
@@ -92,7 +92,7 @@ static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint6
 
 /* Layers that never leave lend their time to the weight read before them; before the first one, to the last of the
  * pass before. */
-static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_node *nodes)
+static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *nodes)
 {
     size_t n = 0;
     double first = 0;
@@ -133,7 +133,7 @@ uint64_t swn_predict_read_bytes(const struct swn_layer *layers, size_t n)
     return bytes / PAGE * PAGE;
 }
 
-static int predict(const struct swn_predict *p, struct swn_plan_node *nodes, size_t n, uint64_t weights, double alpha,
+static int predict(const struct swn_predict *p, struct swn_plan_weight *nodes, size_t n, uint64_t weights, double alpha,
                    struct swn_plan *out)
 {
     struct swn_disk_model disk = {.bytes_per_ns = bytes_per_ns(alpha),
@@ -154,10 +154,10 @@ static double computing(const struct swn_plan *plan)
     return plan->latency_ns > plan->compute_ns ? plan->compute_ns / plan->latency_ns : 1;
 }
 
-int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_node *nodes,
+int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *nodes,
                      struct swn_plan *out)
 {
-    struct swn_plan_node *own = nodes ? NULL : calloc(p->n + 1, sizeof *own);
+    struct swn_plan_weight *own = nodes ? NULL : calloc(p->n + 1, sizeof *own);
     if (!nodes && !own)
         return -ENOMEM;
     nodes = nodes ? nodes : own;

@@ -65,13 +65,13 @@ static void set_reads(struct swn_step *step, const struct swn_disk_model *d, dou
         step->read_ns = step->last_ns = (double)step->bytes / d->bytes_per_ns * MAPPING_PENALTY;
 }
 
-static double own_time(const struct swn_plan_node *node)
+static double own_time(const struct swn_plan_weight *node)
 {
     return node->own_ns > 0 && node->own_ns < node->compute_ns ? node->own_ns : node->compute_ns;
 }
 
 /* Those of a node whose operator gets all of it at once. */
-static struct swn_step step_of(const struct swn_plan_node *node, const struct swn_disk_model *d)
+static struct swn_step step_of(const struct swn_plan_weight *node, const struct swn_disk_model *d)
 {
     uint64_t tail = node->keep ? 0 : node->bytes - node->keep_bytes, piece = node->piece ? node->piece : tail;
     double publish = node->oversize ? 0 : PUBLISH_NS_PER_BYTE;
@@ -90,7 +90,7 @@ static struct swn_step step_of(const struct swn_plan_node *node, const struct sw
 
 /* Those of one whose operator takes it in slices: slices of the same size, and the last one, which is up to twice as
  * large, each of them after its share of the kept ones. Returns how many. */
-static size_t steps_of(const struct swn_plan_node *node, const struct swn_disk_model *d, struct swn_step *to)
+static size_t steps_of(const struct swn_plan_weight *node, const struct swn_disk_model *d, struct swn_step *to)
 {
     size_t n = 0;
     uint64_t tail = node->bytes - node->keep_bytes, same = tail >= 2 * node->piece ? tail / node->piece - 1 : 0;
@@ -209,7 +209,7 @@ static double simulate(struct run *r, double limit_ns)
     return (r->end - first_end) / COUNTED;
 }
 
-double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, size_t n, uint64_t window,
+double swn_steps_pass(struct swn_steps *s, const struct swn_plan_weight *nodes, size_t n, uint64_t window,
                       const struct swn_disk_model *disk, double limit_ns)
 {
     size_t reading = 0;

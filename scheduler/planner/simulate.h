@@ -29,7 +29,7 @@ void swn_steps_free(struct swn_steps *s);
 
 /* One pass under what nodes[] say is kept and sliced. INFINITY: more than `limit_ns`, however the rest goes. 0: there
  * is no memory to find out. */
-double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, size_t n, uint64_t window,
+double swn_steps_pass(struct swn_steps *s, const struct swn_plan_weight *nodes, size_t n, uint64_t window,
                       const struct swn_disk_model *disk, double limit_ns);
 
 #endif

@@ -24,7 +24,7 @@ static uint64_t unplanned_demand(struct swn_engine *e, uint64_t small)
 static uint64_t node_bytes(struct swn_engine *e)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < e->node_count; i++)
+    for (size_t i = 0; i < e->weight_count; i++)
         if (e->nodes[i].range)
             sum += swn_weight_bytes(e->nodes[i].range);
     return sum;
@@ -59,7 +59,7 @@ void swn_needs_read(struct swn_needs *n, int settle)
     pthread_mutex_unlock(&e->lock);
 }
 
-static double predict(const struct swn_draft *d, struct swn_plan_node *nodes, uint64_t budget)
+static double predict(const struct swn_draft *d, struct swn_plan_weight *nodes, uint64_t budget)
 {
     struct swn_draft copy = *d;
     memcpy(nodes, d->nodes, d->n * sizeof *nodes);
@@ -77,7 +77,7 @@ void swn_needs_curve(struct swn_needs *n)
         swn_policy_draft(e, t, &draft);
     pthread_mutex_unlock(&e->lock);
     n->points = 0;
-    struct swn_plan_node *nodes = draft.n ? malloc(draft.n * sizeof *nodes) : NULL;
+    struct swn_plan_weight *nodes = draft.n ? malloc(draft.n * sizeof *nodes) : NULL;
     for (size_t i = 0; nodes && i < POINTS && n->demand > n->minimum + POINTS; i++) {
         struct swn_divide_point *p = &n->curve[i];
         p->budget_bytes = n->minimum + (n->demand - n->minimum) / (POINTS - 1) * i;

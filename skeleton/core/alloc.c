@@ -150,7 +150,7 @@ int swn_engine_free(void *p)
             swn_populate_end(e->populate, r->addr);
         swn_expected_read_freed(e, r);
         e->placement->on_free(r);
-        swn_node_remove(e, r);
+        swn_weight_remove(e, r);
         if (!swn_held_keeps(r))
             swn_engine_drop(e, r);
     }

@@ -29,16 +29,16 @@
 #include "scheduler/protocol/trace.h"
 
 /* A weight in the learned order. Its id is index + 1 in the low 20 bits and a generation above. */
-struct swn_node {
+struct swn_weight {
     struct swn_range *range;
     uint32_t id;
     uint32_t then; /* what was read next, the last time */
     int joined;    /* by the same operator */
     int oversize;  /* the plan has no window that it fits, nor is it taken in slices: the mapping serves it */
-    double compute_ns, own_ns; /* as in struct swn_plan_node */
+    double compute_ns, own_ns; /* as in struct swn_plan_weight */
 };
-#define SWN_NODE_BITS 20
-#define SWN_NODE_MOST ((size_t)1 << SWN_NODE_BITS)
+#define SWN_WEIGHT_BITS 20
+#define SWN_WEIGHT_MOST ((size_t)1 << SWN_WEIGHT_BITS)
 
 /* How far the machine is from what the plan in force was made for, see skeleton/core/replan.c. */
 struct swn_drift {
@@ -56,7 +56,7 @@ struct swn_drift {
 /* A plan in the making. The steps may be taken apart: making it needs no lock. */
 struct swn_draft {
     uint32_t *ids;
-    struct swn_plan_node *nodes;
+    struct swn_plan_weight *nodes;
     size_t n, nonweight;
     uint64_t goal;   /* the budget for weights, the window and other */
     size_t straddle; /* a plan counts a chunk once, for the first weight in it, and two operators hold it in turn: so
@@ -71,14 +71,14 @@ struct swn_draft {
 
 struct swn_thread_state {
     struct swn_cursor cursor;
-    uint64_t last_visit; /* engine's visit number */
-    uint32_t last_node;  /* whose computing is being timed */
-    uint64_t ready_ns;   /* when it began */
-    uint64_t own_ns;     /* until its operator was done; 0: it is not */
-    unsigned open;       /* operators under way, one in the other */
-    uint64_t left_ns;    /* when the last one of them ended */
-    uint64_t idle_ns;    /* of the time that is computing's: nothing was, but the program waited for its next input */
-    uint64_t pass_idle;  /* the same since the pass began */
+    uint64_t last_visit;  /* engine's visit number */
+    uint32_t last_weight; /* whose computing is being timed */
+    uint64_t ready_ns;    /* when it began */
+    uint64_t own_ns;      /* until its operator was done; 0: it is not */
+    unsigned open;        /* operators under way, one in the other */
+    uint64_t left_ns;     /* when the last one of them ended */
+    uint64_t idle_ns;     /* of the time that is computing's: nothing was, but the program waited for its next input */
+    uint64_t pass_idle;   /* the same since the pass began */
     unsigned index;
     uint64_t next_plan_try;
     uint64_t pass_ns;       /* when the pass under way began */
@@ -148,9 +148,9 @@ struct swn_engine {
     uint64_t cap_bytes;            /* the user's budget, which no lease exceeds; 0: none */
     double urgency;
 
-    struct swn_node *nodes;
-    size_t node_count, node_room, node_live;
-    uint32_t *free_nodes;
+    struct swn_weight *nodes;
+    size_t weight_count, weight_room, weight_live;
+    uint32_t *free_weights;
     size_t free_count;
 
     struct swn_thread_state *threads;

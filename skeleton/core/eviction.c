@@ -67,7 +67,7 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
 /* Whether the frame is of a model that nobody computes with: for longer than a cycle of all weights takes. */
 static int is_idle(const struct swn_engine *e, const struct swn_frame *f)
 {
-    return f->last_use + IDLE_OPS < e->seq && e->visits > f->visit + 2 * e->node_live;
+    return f->last_use + IDLE_OPS < e->seq && e->visits > f->visit + 2 * e->weight_live;
 }
 
 /* The frame that leaves, without a write, before any range does; or, if `used`, also one that is in use in every pass:

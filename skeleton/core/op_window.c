@@ -189,13 +189,13 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
     int loaded = atomic_load(&r->state) == SWN_FILE_BACKED && r->file->immutable; /* nobody computes a checkpoint */
     if (!loaded && e->seq - r->alloc_seq < SWN_AGED_OPS)
         return 0;
-    return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_FILE_BACKED) && swn_node_add(e, r);
+    return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_FILE_BACKED) && swn_weight_add(e, r);
 }
 
 /* joined: its operator has read another one before. */
 static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, int joined, uint64_t now)
 {
-    struct swn_node *last = t->last_node ? swn_node_of(e, t->last_node) : NULL;
+    struct swn_weight *last = t->last_weight ? swn_weight_of(e, t->last_weight) : NULL;
     uint64_t since = t->ready_ns + t->idle_ns;
     double took = now > since ? (double)(now - since) : 0;
     t->pass_idle += t->idle_ns;
@@ -211,15 +211,15 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     t->flops = 0;
     t->small = (struct swn_small){0};
     t->nonweight = 0;
-    t->last_node = e->nodes[r->node].id;
+    t->last_weight = e->nodes[r->node].id;
     if (last) {
-        last->then = t->last_node;
+        last->then = t->last_weight;
         last->joined = joined;
     }
     t->ready_ns = now;
     t->last_visit = ++e->visits;
     uint64_t passes = t->cursor.passes;
-    if (!swn_order_visit(e->order, &t->cursor, t->last_node))
+    if (!swn_order_visit(e->order, &t->cursor, t->last_weight))
         t->next_plan_try = 0;
     if (t->cursor.passes == passes)
         return;

@@ -39,11 +39,11 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
     uint32_t *cycle = malloc(most * sizeof *cycle);
     if (!cycle)
         return 0;
-    unsigned char *seen = calloc(e->node_count + 1, 1);
+    unsigned char *seen = calloc(e->weight_count + 1, 1);
     for (struct swn_thread_state *t = e->threads; seen && t; t = t->next) {
         size_t len = swn_order_cycle(e->order, &t->cursor, cycle, most);
         for (size_t i = 0; i < len && n < most; i++) {
-            struct swn_node *node = swn_node_of(e, cycle[i]);
+            struct swn_weight *node = swn_weight_of(e, cycle[i]);
             if (!node || node->range->written || seen[node - e->nodes])
                 continue;
             seen[node - e->nodes] = 1;
@@ -85,12 +85,12 @@ static void say_oversize(struct swn_engine *e, size_t bytes)
 static void assign_chunks(struct swn_engine *e, const uint32_t *ids, size_t n, size_t *count)
 {
     for (size_t i = 0; i < n; i++) {
-        struct swn_chunks all = swn_residency_chunks(&e->res, swn_node_of(e, ids[i])->range);
+        struct swn_chunks all = swn_residency_chunks(&e->res, swn_weight_of(e, ids[i])->range);
         for (uint64_t c = all.first; c < all.end; c++)
             swn_pool_chunk(e->pool, c)->node = 0;
     }
     for (size_t i = 0; i < n; i++) {
-        struct swn_chunks all = swn_residency_chunks(&e->res, swn_node_of(e, ids[i])->range);
+        struct swn_chunks all = swn_residency_chunks(&e->res, swn_weight_of(e, ids[i])->range);
         count[i] = 0;
         for (uint64_t c = all.first; c < all.end; c++) {
             struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
@@ -103,14 +103,14 @@ static void assign_chunks(struct swn_engine *e, const uint32_t *ids, size_t n, s
 }
 
 /* Tells every chunk of the weights whether it stays. */
-static void apply(struct swn_engine *e, const struct swn_plan_node *nodes, const uint32_t *ids, size_t n)
+static void apply(struct swn_engine *e, const struct swn_plan_weight *nodes, const uint32_t *ids, size_t n)
 {
     size_t unit = swn_pool_unit(e->pool), *count = malloc(n * sizeof *count);
     if (count)
         assign_chunks(e, ids, n, count);
     free(count);
     for (size_t i = 0; i < n; i++) {
-        struct swn_range *r = swn_node_of(e, ids[i])->range;
+        struct swn_range *r = swn_weight_of(e, ids[i])->range;
         struct swn_chunks all = swn_residency_chunks(&e->res, r);
         uint64_t at = 0;
         for (uint64_t c = all.first; c < all.end; c++) {
@@ -148,7 +148,7 @@ static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
 /* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out)
 {
-    size_t most = e->node_live * 4 + 16, peak = swn_nonweight_peak(e);
+    size_t most = e->weight_live * 4 + 16, peak = swn_nonweight_peak(e);
     *out = (struct swn_draft){.ids = malloc(most * sizeof *out->ids), .nodes = malloc(most * sizeof *out->nodes)};
     size_t len = out->ids && out->nodes ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
@@ -160,14 +160,14 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     else
         out->n = 0;
     for (size_t i = 0; i < out->n; i++) {
-        struct swn_node *node = swn_node_of(e, out->ids[i]);
+        struct swn_weight *node = swn_weight_of(e, out->ids[i]);
         out->nodes[i] =
-            (struct swn_plan_node){.bytes = count[i] * swn_pool_unit(e->pool),
-                                   .compute_ns = node->compute_ns,
-                                   .own_ns = node->own_ns,
-                                   .unit = unit_of(e, node->range),
-                                   .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
-                                   .saved = e->source->saved(e, node->range, out->disk.bytes_per_ns)};
+            (struct swn_plan_weight){.bytes = count[i] * swn_pool_unit(e->pool),
+                                     .compute_ns = node->compute_ns,
+                                     .own_ns = node->own_ns,
+                                     .unit = unit_of(e, node->range),
+                                     .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
+                                     .saved = e->source->saved(e, node->range, out->disk.bytes_per_ns)};
     }
     free(count);
     size_t regions = e->settling ? 0 : swn_arena_region_bytes(e->arena);
@@ -189,7 +189,7 @@ void swn_policy_drop_draft(struct swn_draft *d)
     *d = (struct swn_draft){0};
 }
 
-static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_node *nodes, struct swn_plan *out)
+static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_weight *nodes, struct swn_plan *out)
 {
     other += d->straddle;
     uint64_t budget = d->goal > other ? d->goal - other : 0;
@@ -216,7 +216,7 @@ int swn_policy_make_plan(struct swn_draft *d)
     d->drop_regions = 0;
     int look = !err && d->region_extra &&
                d->plan.latency_ns > (least_time(d, other) + d->region_gain_ns) * (1 + SWN_PLAN_NOISE);
-    struct swn_plan_node *nodes = look ? malloc(d->n * sizeof *nodes) : NULL;
+    struct swn_plan_weight *nodes = look ? malloc(d->n * sizeof *nodes) : NULL;
     struct swn_plan without_regions;
     if (!nodes)
         return err;
@@ -253,7 +253,7 @@ int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft 
 static void give_back(struct swn_draft *d)
 {
     uint32_t *ids = realloc(d->ids, d->n * sizeof *ids);
-    struct swn_plan_node *nodes = realloc(d->nodes, d->n * sizeof *nodes);
+    struct swn_plan_weight *nodes = realloc(d->nodes, d->n * sizeof *nodes);
     d->ids = ids ? ids : d->ids;
     d->nodes = nodes ? nodes : d->nodes;
 }
@@ -261,7 +261,7 @@ static void give_back(struct swn_draft *d)
 int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
 {
     for (size_t i = 0; i < d->n; i++)
-        if (!swn_node_of(e, d->ids[i]))
+        if (!swn_weight_of(e, d->ids[i]))
             return -EAGAIN;
     if (d->drop_regions)
         e->placement->refuse(e);

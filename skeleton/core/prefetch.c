@@ -384,7 +384,7 @@ static int as_expected(struct swn_engine *e, const struct swn_range *before, con
  * what operators really ask for. */
 static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t before, uint32_t last)
 {
-    struct swn_node *node = swn_node_of(e, last), *previous = before ? swn_node_of(e, before) : NULL;
+    struct swn_weight *node = swn_weight_of(e, last), *previous = before ? swn_weight_of(e, before) : NULL;
     struct swn_range *r = node ? node->range : NULL, *next = r ? e->source->successor(e, r) : NULL;
     if (!next || (previous && !as_expected(e, previous->range, r)))
         return;
@@ -407,10 +407,10 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         !prefetch_bytes(e, a, slice, t->slicing - slice->addr, t->slicing_end - slice->addr))
         return;
     uint32_t before = t->cursor.before, at = t->cursor.at;
-    size_t most = e->node_live + 2 < CHAIN_MOST ? e->node_live + 2 : CHAIN_MOST;
+    size_t most = e->weight_live + 2 < CHAIN_MOST ? e->weight_live + 2 : CHAIN_MOST;
     for (size_t i = 0; i < most; i++) {
         uint32_t next = swn_order_next(e->order, before, at);
-        struct swn_node *node = next ? swn_node_of(e, next) : NULL;
+        struct swn_weight *node = next ? swn_weight_of(e, next) : NULL;
         if (!node) {
             a->missing |= !a->frames;
             if (!a->frames && a->fetch)

@@ -26,7 +26,7 @@
 static double computing(const struct swn_engine *e)
 {
     double ns = 0;
-    for (size_t i = 0; i < e->node_count; i++)
+    for (size_t i = 0; i < e->weight_count; i++)
         ns += e->nodes[i].range ? e->nodes[i].compute_ns : 0;
     return ns;
 }
@@ -48,9 +48,9 @@ void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns)
 /* Where each weight is in the plan in force, plus one, by its node; NULL without memory. */
 static uint32_t *places_in_force(struct swn_engine *e)
 {
-    uint32_t *at = calloc(e->node_count + 1, sizeof *at);
+    uint32_t *at = calloc(e->weight_count + 1, sizeof *at);
     for (size_t i = 0; at && i < e->in_force.n; i++) {
-        struct swn_node *node = swn_node_of(e, e->in_force.ids[i]);
+        struct swn_weight *node = swn_weight_of(e, e->in_force.ids[i]);
         if (node)
             at[node - e->nodes] = (uint32_t)i + 1;
     }
@@ -62,12 +62,12 @@ static uint32_t *places_in_force(struct swn_engine *e)
 static double as_it_is(struct swn_engine *e, const struct swn_draft *now)
 {
     const struct swn_draft *plan = &e->in_force;
-    struct swn_plan_node *nodes = malloc(now->n * sizeof *nodes);
+    struct swn_plan_weight *nodes = malloc(now->n * sizeof *nodes);
     uint32_t *at = places_in_force(e);
     double ns = plan->n == now->n ? 0 : INFINITY;
     for (size_t i = 0; nodes && at && ns < INFINITY && i < now->n; i++) {
-        struct swn_node *node = swn_node_of(e, now->ids[i]);
-        const struct swn_plan_node *planned =
+        struct swn_weight *node = swn_weight_of(e, now->ids[i]);
+        const struct swn_plan_weight *planned =
             node && at[node - e->nodes] ? &plan->nodes[at[node - e->nodes] - 1] : NULL;
         if (!planned || planned->bytes != now->nodes[i].bytes) {
             ns = INFINITY;

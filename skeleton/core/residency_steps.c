@@ -152,7 +152,7 @@ void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned 
 {
     uint64_t begin = e->record ? swn_now_ns() : 0;
     struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
-    struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
+    struct swn_weight *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
     for (unsigned i = 0; i < n; i++)
         frames[i]->pending++; /* so that swn_swapin_reap leaves them to us */
     /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the

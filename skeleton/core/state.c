@@ -90,7 +90,7 @@ void swn_engine_note_peak(struct swn_engine *e)
     size_t now = swn_engine_resident(e), other = swn_nonweight_bytes(e), held = swn_nonweight_held(e);
     if (now > e->peak_resident)
         e->peak_resident = now;
-    if (e->node_live && other > e->nonweight_peak_ever)
+    if (e->weight_live && other > e->nonweight_peak_ever)
         e->nonweight_peak_ever = other;
     if (held > e->nonweight_peak) {
         e->nonweight_peak = held;

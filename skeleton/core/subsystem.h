@@ -16,7 +16,7 @@ struct swn_arg;
 struct swn_engine;
 struct swn_extent_file;
 struct swn_host;
-struct swn_node;
+struct swn_weight;
 struct swn_op;
 struct swn_part;
 struct swn_activation_region;
@@ -132,13 +132,13 @@ struct swn_observer {
      * unwatched. */
     int (*allocated)(struct swn_engine *e);
     /* From the read of a weight to the next one's: ns without waiting, own_ns of them until its operator was done. */
-    void (*computed)(struct swn_engine *e, const struct swn_node *node, double ns, double own_ns,
+    void (*computed)(struct swn_engine *e, const struct swn_weight *node, double ns, double own_ns,
                      const struct swn_thread_state *t);
     /* A pass has taken ns, without the idle_ns that came between its operators. Returns for how long it had the caller
      * wait, in ns. */
     uint64_t (*passed)(struct swn_engine *e, double ns, double idle_ns);
-    void (*read)(struct swn_engine *e, const struct swn_node *node, size_t bytes, double ns);
-    void (*released)(struct swn_engine *e, const struct swn_node *node, double ns);
+    void (*read)(struct swn_engine *e, const struct swn_weight *node, size_t bytes, double ns);
+    void (*released)(struct swn_engine *e, const struct swn_weight *node, double ns);
     /* A weight is about to be forgotten. */
     void (*leaving)(struct swn_engine *e);
 };

@@ -33,7 +33,7 @@ struct swn_thread_state *swn_window_thread(struct swn_engine *e)
         e->threads = t;
     }
     t->listed = 1;
-    t->last_node = 0;
+    t->last_weight = 0;
     t->next_plan_try = 0;
     self_state = t;
     return t;
@@ -41,7 +41,7 @@ struct swn_thread_state *swn_window_thread(struct swn_engine *e)
 
 void swn_window_lost(struct swn_thread_state *t)
 {
-    t->last_node = 0;
+    t->last_weight = 0;
     t->cursor.before = t->cursor.at = 0;
     t->left_ns = 0;
 }

@@ -92,7 +92,7 @@ static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
     }
     if (!all_goes && r->file != r->mapped_file->file)
         swn_restore_resident(e, r, 0);
-    swn_node_remove(e, r);
+    swn_weight_remove(e, r);
     e->live_bytes -= r->len;
     swn_residency_free(&e->res, r, 0);
     swn_swapin_reap(e, &chunks);

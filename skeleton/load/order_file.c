@@ -42,7 +42,7 @@ static void add(struct source *s, const struct swn_range *r)
 
 static struct source *store_of(struct swn_engine *e, uint32_t id)
 {
-    const struct swn_node *node = swn_node_of(e, id);
+    const struct swn_weight *node = swn_weight_of(e, id);
     if (!node || atomic_load(&node->range->state) != SWN_FILE_BACKED)
         return NULL;
     struct source *s = swn_source_of(node->range->file);
@@ -60,7 +60,7 @@ void swn_load_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint3
     }
     for (size_t i = 0; i < n; i++)
         if ((s = store_of(e, ids[(begin + i) % n])))
-            add(s, swn_node_of(e, ids[(begin + i) % n])->range);
+            add(s, swn_weight_of(e, ids[(begin + i) % n])->range);
 }
 
 static int is_the_stores(const struct source *s)

@@ -24,8 +24,8 @@ static long storage_of(const struct swn_layout *l, const struct swn_range *r)
 }
 
 /* The weight that is to the layer `by` before what storage `at` is to its own, or NULL. */
-static const struct swn_node *weight_before(struct swn_engine *e, const struct swn_mapped_file *g,
-                                            const struct swn_layout *l, long at, int by)
+static const struct swn_weight *weight_before(struct swn_engine *e, const struct swn_mapped_file *g,
+                                              const struct swn_layout *l, long at, int by)
 {
     long like = swn_layout_alike(l, (size_t)at, -by);
     uintptr_t addr = like >= 0 ? address_of(g, swn_layout_storage(l, (size_t)like)) : 0;
@@ -38,8 +38,8 @@ const struct swn_ckpt_storage *swn_load_foresee(struct swn_engine *e, const stru
     const struct swn_layout *l = swn_source_of(r->mapped_file->file)->layout;
     long at = l ? storage_of(l, r) : -1;
     for (int by = 1; at >= 0 && by <= LAYERS_BACK; by++) {
-        const struct swn_node *before = weight_before(e, r->mapped_file, l, at, by);
-        const struct swn_node *then = before ? swn_node_of(e, before->then) : NULL;
+        const struct swn_weight *before = weight_before(e, r->mapped_file, l, at, by);
+        const struct swn_weight *then = before ? swn_weight_of(e, before->then) : NULL;
         long next = then && then->range->mapped_file == r->mapped_file ? storage_of(l, then->range) : -1;
         if (next < 0)
             continue;

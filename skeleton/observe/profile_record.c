@@ -81,9 +81,9 @@ int swn_record_create(struct swn_record **out)
 }
 
 /* NULL when there is no memory: then it is not recorded. */
-static struct weight *weight_of(struct swn_record *r, const struct swn_node *node)
+static struct weight *weight_of(struct swn_record *r, const struct swn_weight *node)
 {
-    size_t i = (node->id & (SWN_NODE_MOST - 1)) - 1;
+    size_t i = (node->id & (SWN_WEIGHT_MOST - 1)) - 1;
     if (i >= r->room) {
         size_t room = r->room ? r->room : 256;
         while (room <= i)
@@ -101,7 +101,7 @@ static struct weight *weight_of(struct swn_record *r, const struct swn_node *nod
     return w;
 }
 
-void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, double own_ns,
+void swn_record_computed(struct swn_record *r, const struct swn_weight *node, double ns, double own_ns,
                          const struct swn_thread_state *t)
 {
     struct weight *w = weight_of(r, node);
@@ -115,7 +115,7 @@ void swn_record_computed(struct swn_record *r, const struct swn_node *node, doub
     w->other = t->nonweight; /* of the first passes it holds weights that were not known for such yet */
 }
 
-void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns)
+void swn_record_read(struct swn_record *r, const struct swn_weight *node, size_t bytes, double ns)
 {
     struct weight *w = weight_of(r, node);
     r->reads++;
@@ -123,7 +123,7 @@ void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t b
         w->reads[w->read_count++ % READS] = (struct swn_profile_read){bytes, ns / 1e9, 0};
 }
 
-void swn_record_released(struct swn_record *r, const struct swn_node *node, double ns)
+void swn_record_released(struct swn_record *r, const struct swn_weight *node, double ns)
 {
     struct weight *w = weight_of(r, node);
     if (w)
@@ -219,10 +219,10 @@ void swn_record_fork_child(struct swn_record *r)
 /* At a time, were weights streamed. */
 static size_t read_bytes(const struct swn_engine *e)
 {
-    struct swn_layer *layers = calloc(e->node_count + 1, sizeof *layers);
-    for (size_t i = 0; layers && i < e->node_count; i++)
+    struct swn_layer *layers = calloc(e->weight_count + 1, sizeof *layers);
+    for (size_t i = 0; layers && i < e->weight_count; i++)
         layers[i].bytes = e->nodes[i].range ? swn_weight_bytes(e->nodes[i].range) : 0;
-    size_t bytes = swn_predict_read_bytes(layers, layers ? e->node_count : 0);
+    size_t bytes = swn_predict_read_bytes(layers, layers ? e->weight_count : 0);
     free(layers);
     return bytes;
 }
@@ -304,8 +304,8 @@ static int put_samples(struct swn_profile_layer *l, const struct weight *w)
 /* A layer is a weight and the small parameters that go with it: each tensor is a reference. */
 static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
 {
-    const struct swn_range *r = swn_node_of(e, id)->range;
-    const struct weight *w = weight_of(e->record, swn_node_of(e, id));
+    const struct swn_range *r = swn_weight_of(e, id)->range;
+    const struct weight *w = weight_of(e->record, swn_weight_of(e, id));
     char name[32];
     snprintf(name, sizeof name, "block %u", r->id);
     struct swn_profile_layer *l = swn_profile_add(p, name);
@@ -323,10 +323,10 @@ static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
 static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most, size_t *in_order)
 {
     size_t n = *in_order = swn_policy_gather(e, ids, most);
-    unsigned char *seen = calloc(e->node_count + 1, 1);
+    unsigned char *seen = calloc(e->weight_count + 1, 1);
     for (size_t i = 0; seen && i < n; i++)
-        seen[swn_node_of(e, ids[i]) - e->nodes] = 1;
-    for (size_t i = 0; seen && i < e->node_count && n < most; i++)
+        seen[swn_weight_of(e, ids[i]) - e->nodes] = 1;
+    for (size_t i = 0; seen && i < e->weight_count && n < most; i++)
         if (e->nodes[i].range && !seen[i] && !e->nodes[i].range->written)
             ids[n++] = e->nodes[i].id;
     free(seen);
@@ -359,7 +359,7 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
         put_disk(e->record, p);
     p->watching_s = swn_unwatch_cost(&e->record->unwatch);
     for (size_t i = 0; !rc && i < n; i++) {
-        const struct swn_range *r = swn_node_of(e, ids[i])->range;
+        const struct swn_range *r = swn_weight_of(e, ids[i])->range;
         rc = put(e, p, ids[i]);
         places[i] = (struct swn_load_place){r->file, r->extent};
         small += rc ? 0 : p->layers[i].l.bytes - swn_weight_bytes(r);
@@ -403,7 +403,7 @@ static void add_up_to_a_pass(const struct swn_record *r, struct swn_profile *p, 
 static int write_down(struct swn_engine *e)
 {
     struct swn_record *r = e->record;
-    size_t most = e->node_live * 4 + 16, in_order = 0;
+    size_t most = e->weight_live * 4 + 16, in_order = 0;
     uint32_t *ids = malloc(most * sizeof *ids);
     struct swn_load_place *places = calloc(most, sizeof *places);
     struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, program_invocation_short_name);
@@ -427,7 +427,7 @@ static int write_down(struct swn_engine *e)
 /* A program that ends computes no more, and of a few operators in between nothing can be learned. */
 static int enough(const struct swn_engine *e)
 {
-    return e->record->computed && e->record->computed >= e->node_live;
+    return e->record->computed && e->record->computed >= e->weight_live;
 }
 
 void swn_record_leaving(struct swn_engine *e)

@@ -357,7 +357,7 @@ void engine_is_empty(void)
     pthread_mutex_unlock(&e->lock);
     CHECK(e->open_ops == NULL);
     CHECK(swn_arena_first(e->arena) == NULL);
-    CHECK(e->node_live == 0);
+    CHECK(e->weight_live == 0);
     CHECK(e->live_bytes == 0);
     CHECK(e->res.resident_bytes == 0);
     CHECK(e->weight_resident_bytes == 0);

@@ -36,7 +36,7 @@ static const struct swn_disk_model prompt_disk = {.bytes_per_ns = BANDWIDTH};
 #endif
 
 /* Sizes from 64 KiB to 64 MiB, most of them small; in all `speed` times the time the disk needs for them. */
-static uint64_t random_nodes(struct swn_plan_node *nodes, size_t n, double speed)
+static uint64_t random_nodes(struct swn_plan_weight *nodes, size_t n, double speed)
 {
     uint64_t total = 0;
     memset(nodes, 0, n * sizeof *nodes);
@@ -52,7 +52,7 @@ static uint64_t random_nodes(struct swn_plan_node *nodes, size_t n, double speed
 }
 
 /* What must hold of every plan. */
-static void check(const struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan *plan)
+static void check(const struct swn_plan_weight *nodes, size_t n, uint64_t budget, const struct swn_plan *plan)
 {
     uint64_t kept = 0, streamed = 0, largest = 0;
     double compute = 0;
@@ -99,7 +99,7 @@ static void check(const struct swn_plan_node *nodes, size_t n, uint64_t budget, 
 static void nothing_to_plan(void **state)
 {
     (void)state;
-    struct swn_plan_node node = {.bytes = MIB};
+    struct swn_plan_weight node = {.bytes = MIB};
     struct swn_plan plan;
     assert_int_equal(swn_plan_make(&node, 0, MIB, &usual_disk, &plan), -EINVAL);
     assert_int_equal(swn_plan_make(NULL, 0, 0, &usual_disk, &plan), -EINVAL);
@@ -109,10 +109,10 @@ static void nothing_to_plan(void **state)
 static void half_the_bytes(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[32], halved[32];
+    static struct swn_plan_weight nodes[32], halved[32];
     struct swn_plan plan, half;
     for (size_t i = 0; i < 32; i++) {
-        nodes[i] = halved[i] = (struct swn_plan_node){.bytes = 8 * MIB, .compute_ns = 1e5};
+        nodes[i] = halved[i] = (struct swn_plan_weight){.bytes = 8 * MIB, .compute_ns = 1e5};
         halved[i].saved = 0.5;
     }
     assert_int_equal(swn_plan_make(nodes, 32, 64 * MIB, &prompt_disk, &plan), 0);
@@ -125,7 +125,7 @@ static void half_the_bytes(void **state)
 static void all_fits(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[64];
+    static struct swn_plan_weight nodes[64];
     struct swn_plan plan;
     for (int k = 0; k < 200; k++) {
         size_t n = 1 + rnd() % 64;
@@ -143,7 +143,7 @@ static void all_fits(void **state)
 static void within_the_budget(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[48];
+    static struct swn_plan_weight nodes[48];
     struct swn_plan plan;
     size_t oversize = 0, heads = 0;
     for (int k = 0; k < 8000; k++) {
@@ -165,7 +165,8 @@ static void narrow_windows(void **state)
 {
     (void)state;
     struct swn_plan plan;
-    struct swn_plan_node small[2] = {{.bytes = 900 * KIB, .compute_ns = 1e6}, {.bytes = 600 * KIB, .compute_ns = 1e6}};
+    struct swn_plan_weight small[2] = {{.bytes = 900 * KIB, .compute_ns = 1e6},
+                                       {.bytes = 600 * KIB, .compute_ns = 1e6}};
     assert_int_equal(swn_plan_make(small, 2, 500 * KIB, &usual_disk, &plan), 0);
     assert_true(small[0].oversize && small[1].oversize);
     check(small, 2, 500 * KIB, &plan);
@@ -175,16 +176,16 @@ static void narrow_windows(void **state)
     check(small, 2, 900 * KIB, &plan);
     /* MobileNetV2's last layers within 4 MiB, and within 3: slices of one MiB or less. */
     for (uint64_t budget = 4 * MIB; budget >= 2 * MIB; budget -= MIB / 2) {
-        struct swn_plan_node last[4] = {{.bytes = 600 * KIB, .compute_ns = 8e6},
-                                        {.bytes = 1200 * KIB, .compute_ns = 1e6},
-                                        {.bytes = 1600 * KIB, .compute_ns = 3e6},
-                                        {.bytes = 5000 * KIB, .compute_ns = 2e6, .unit = 320 * KIB}};
+        struct swn_plan_weight last[4] = {{.bytes = 600 * KIB, .compute_ns = 8e6},
+                                          {.bytes = 1200 * KIB, .compute_ns = 1e6},
+                                          {.bytes = 1600 * KIB, .compute_ns = 3e6},
+                                          {.bytes = 5000 * KIB, .compute_ns = 2e6, .unit = 320 * KIB}};
         assert_int_equal(swn_plan_make(last, 4, budget, &usual_disk, &plan), 0);
         assert_true(last[3].sliced && !last[2].oversize);
         check(last, 4, budget, &plan);
     }
     /* A layer that just fits the window next to one that just does not. */
-    struct swn_plan_node close[3] = {{.bytes = 100 * MIB}, {.bytes = 110 * MIB}, {.bytes = 10 * MIB}};
+    struct swn_plan_weight close[3] = {{.bytes = 100 * MIB}, {.bytes = 110 * MIB}, {.bytes = 10 * MIB}};
     assert_int_equal(swn_plan_make(close, 3, 105 * MIB, &usual_disk, &plan), 0);
     assert_true(plan.window_bytes > 0);
     assert_true(close[1].oversize);
@@ -193,9 +194,9 @@ static void narrow_windows(void **state)
 }
 
 /* The best time over every set of weights that might be kept, with the windows the plan tries. */
-static double best_of_all(const struct swn_plan_node *given, size_t n, uint64_t budget)
+static double best_of_all(const struct swn_plan_weight *given, size_t n, uint64_t budget)
 {
-    struct swn_plan_node nodes[10];
+    struct swn_plan_weight nodes[10];
     double best = -1;
     memcpy(nodes, given, n * sizeof *nodes);
     for (unsigned set = 0; set < 1U << n; set++) {
@@ -226,7 +227,7 @@ static double best_of_all(const struct swn_plan_node *given, size_t n, uint64_t 
 static void close_to_the_best(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[10];
+    struct swn_plan_weight nodes[10];
     struct swn_plan plan;
     double worst = 0, sum = 0;
     size_t cases = 0, within = 0;
@@ -255,7 +256,7 @@ static void close_to_the_best(void **state)
     assert_true(within * 100 >= cases * 85);
 }
 
-static double latency_at(struct swn_plan_node *nodes, size_t n, uint64_t budget)
+static double latency_at(struct swn_plan_weight *nodes, size_t n, uint64_t budget)
 {
     struct swn_plan plan;
     assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
@@ -266,7 +267,7 @@ static double latency_at(struct swn_plan_node *nodes, size_t n, uint64_t budget)
 static void more_budget_is_no_slower(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[40];
+    static struct swn_plan_weight nodes[40];
     double worst = 0;
     for (int k = 0; k < 200; k++) {
         size_t n = 8 + rnd() % 32;
@@ -284,7 +285,7 @@ static void more_budget_is_no_slower(void **state)
 }
 
 /* Convolutions of a ResNet-101: four stages of bottlenecks, weights in fp32. */
-static size_t resnet(struct swn_plan_node *nodes, double compute)
+static size_t resnet(struct swn_plan_weight *nodes, double compute)
 {
     static const size_t blocks[] = {3, 4, 23, 3};
     size_t n = 0;
@@ -315,7 +316,7 @@ static size_t resnet(struct swn_plan_node *nodes, double compute)
 static void resnet_101(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[104];
+    static struct swn_plan_weight nodes[104];
     static const int percent[] = {25, 50, 75};
     size_t n = resnet(nodes, 400e6);
     uint64_t total = 0;
@@ -342,7 +343,7 @@ static void resnet_101(void **state)
 }
 
 /* VGG-19's weights; its last three layers are linear: 4096 x 25088, 4096 x 4096 and 1000 x 4096 floats. */
-static uint64_t vgg_nodes(struct swn_plan_node *nodes)
+static uint64_t vgg_nodes(struct swn_plan_weight *nodes)
 {
     static const uint64_t kib[] = {64,   144,  288,  576,  1152, 2304,       2304,      4608,
                                    9216, 9216, 9216, 9216, 9216, 392 * 1024, 64 * 1024, 16000};
@@ -359,7 +360,7 @@ static uint64_t vgg_nodes(struct swn_plan_node *nodes)
 static void room_for_several_reads(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[104];
+    static struct swn_plan_weight nodes[104];
     size_t n = resnet(nodes, 400e6);
     uint64_t total = 0;
     for (size_t i = 0; i < n; i++)
@@ -375,7 +376,7 @@ static void room_for_several_reads(void **state)
 
 struct timed_plan {
     struct swn_draft *draft;
-    const struct swn_plan_node *nodes;
+    const struct swn_plan_weight *nodes;
 };
 
 /* What the budget's thread does for a new budget (swn_policy_make_plan), which with regions is two plans where the
@@ -391,7 +392,7 @@ static double time_plan(void *arg)
 }
 
 /* Two of three of the nodes can be taken in slices, of rows of 1 to 16 KiB. */
-static void slice_nodes(struct swn_plan_node *nodes, size_t n)
+static void slice_nodes(struct swn_plan_weight *nodes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         nodes[i].unit = i % 3 ? 1024ull << rnd() % 5 : 0;
@@ -400,7 +401,7 @@ static void slice_nodes(struct swn_plan_node *nodes, size_t n)
 
 /* n / 4 layers of a transformer, 250 of them of 12 GiB: attention's two weights, 12 and 4 MiB, and two of 16 MiB; times
  * `wide`. */
-static uint64_t transformer_nodes(struct swn_plan_node *nodes, size_t n, uint64_t wide)
+static uint64_t transformer_nodes(struct swn_plan_weight *nodes, size_t n, uint64_t wide)
 {
     const uint64_t sizes[] = {12 * MIB * wide, 4 * MIB * wide, 16 * MIB * wide, 16 * MIB * wide};
     uint64_t total = 0;
@@ -418,7 +419,7 @@ static uint64_t transformer_nodes(struct swn_plan_node *nodes, size_t n, uint64_
 static void a_thousand_layers(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[1000], planned[1000];
+    static struct swn_plan_weight nodes[1000], planned[1000];
     const double most = here_ms(5);
     if (SLOWER > 1)
         skip();
@@ -454,7 +455,7 @@ static void a_thousand_layers(void **state)
 static void what_follows_an_operator(void **state)
 {
     (void)state;
-    struct swn_plan_node node = {
+    struct swn_plan_weight node = {
         .bytes = 8 * MIB, .compute_ns = 10e6, .own_ns = 0.5e6, .unit = MIB, .sliced = 1, .piece = MIB};
     double own = swn_plan_simulate(&node, 1, 2 * MIB, &prompt_disk);
     double late = 6.0 * (double)MIB / BANDWIDTH; /* six of the eight slices */
@@ -463,7 +464,7 @@ static void what_follows_an_operator(void **state)
     double all = swn_plan_simulate(&node, 1, 2 * MIB, &prompt_disk);
     assert_true(all > 10e6 * 0.999 && all < 10e6 + (double)MIB / BANDWIDTH);
     /* Whole weights leave the window before what follows them: the next one comes meanwhile. */
-    struct swn_plan_node whole[2] = {{.bytes = MIB, .compute_ns = 2e6}, {.bytes = MIB, .compute_ns = 2e6}};
+    struct swn_plan_weight whole[2] = {{.bytes = MIB, .compute_ns = 2e6}, {.bytes = MIB, .compute_ns = 2e6}};
     double reading = (double)MIB / BANDWIDTH + MAPPING;
     double held = swn_plan_simulate(whole, 2, MIB, &prompt_disk);
     assert_true(held > (4e6 + 2 * reading) * 0.999 && held < (4e6 + 2 * reading) * 1.001);
@@ -477,9 +478,9 @@ static void what_follows_an_operator(void **state)
 static void reads_that_wait(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[4];
+    struct swn_plan_weight nodes[4];
     for (size_t i = 0; i < 4; i++)
-        nodes[i] = (struct swn_plan_node){.bytes = MIB, .compute_ns = 0.1e6};
+        nodes[i] = (struct swn_plan_weight){.bytes = MIB, .compute_ns = 0.1e6};
     struct swn_steps steps = {0};
     struct swn_disk_model disk = {BANDWIDTH, 0, 0, 0};
     double narrow[2], wide[2];
@@ -492,7 +493,7 @@ static void reads_that_wait(void **state)
     assert_true(fabs(wide[1] - wide[0]) < 1);
     /* The program's own part of each read is none that the disk waits for, but by what it keeps. */
     double computing[2], sliced[2];
-    struct swn_plan_node whole = {.bytes = 4 * MIB, .compute_ns = 50e6, .sliced = 1, .piece = MIB};
+    struct swn_plan_weight whole = {.bytes = 4 * MIB, .compute_ns = 50e6, .sliced = 1, .piece = MIB};
     for (size_t i = 0; i < 4; i++)
         nodes[i].compute_ns = 20e6;
     nodes[2].keep = 1;
@@ -511,7 +512,7 @@ static void reads_that_wait(void **state)
 static void all_passes_alike(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[60];
+    static struct swn_plan_weight nodes[60];
     struct swn_steps steps = {0};
     for (int k = 0; k < 2000; k++) {
         size_t n = 1 + rnd() % 60;
@@ -540,7 +541,7 @@ static void all_passes_alike(void **state)
 static void vgg(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[16];
+    struct swn_plan_weight nodes[16];
     struct swn_plan plan;
     for (uint64_t budget = 16; budget <= 560; budget += 16) {
         uint64_t total = vgg_nodes(nodes);
@@ -564,7 +565,7 @@ static void vgg(void **state)
 static void vgg_sliced(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[16];
+    struct swn_plan_weight nodes[16];
     struct swn_plan plan;
     for (uint64_t budget = 24; budget <= 560; budget += 8) {
         uint64_t total = vgg_nodes(nodes);
@@ -585,7 +586,7 @@ static void vgg_sliced(void **state)
         assert_true(plan.latency_ns <= least * 1.1);
     }
     /* A unit that no window holds twice is no use. */
-    struct swn_plan_node wide[2] = {{.bytes = 64 * MIB, .unit = 33 * MIB}, {.bytes = 64 * MIB, .unit = 64 * KIB}};
+    struct swn_plan_weight wide[2] = {{.bytes = 64 * MIB, .unit = 33 * MIB}, {.bytes = 64 * MIB, .unit = 64 * KIB}};
     assert_int_equal(swn_plan_make(wide, 2, 60 * MIB, &usual_disk, &plan), 0);
     check(wide, 2, 60 * MIB, &plan);
     assert_true(wide[0].oversize && wide[1].sliced);
@@ -599,13 +600,13 @@ static void several_at_once(void **state)
     const struct swn_disk_model slow = {.bytes_per_ns = 1, .read_ns = LATENCY};
     unsigned held = 0;
     for (int round = 0; round < 400; round++) {
-        struct swn_plan_node nodes[48];
+        struct swn_plan_weight nodes[48];
         struct swn_plan plan;
         uint64_t total = 0, largest = 0;
         for (size_t i = 0; i < 48; i++) { /* as ViT-B/16's attention: 6.75 and 2.25 MiB, then two of 9 */
             static const uint64_t sizes[] = {27 * MIB / 4, 9 * MIB / 4, 9 * MIB, 9 * MIB};
             nodes[i] =
-                (struct swn_plan_node){.bytes = sizes[i % 4] >> (rnd() % 2), .compute_ns = 1e6, .joined = i % 4 == 0};
+                (struct swn_plan_weight){.bytes = sizes[i % 4] >> (rnd() % 2), .compute_ns = 1e6, .joined = i % 4 == 0};
             total += nodes[i].bytes;
             largest = nodes[i].bytes > largest ? nodes[i].bytes : largest;
         }
@@ -662,7 +663,7 @@ static void choice_is_a_total_order(void **state)
 static void nothing_kept(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[16];
+    struct swn_plan_weight nodes[16];
     struct swn_plan plan;
     for (uint64_t budget = 64; budget <= 640; budget += 96) {
         uint64_t total = vgg_nodes(nodes);
@@ -679,14 +680,14 @@ static void nothing_kept(void **state)
     assert_int_equal(swn_plan_ring(nodes, 0, MIB, &usual_disk, &plan), -EINVAL);
 }
 
-static struct swn_plan plan_of(struct swn_plan_node *nodes, const double (*layers)[2], size_t n, double budget_mib,
+static struct swn_plan plan_of(struct swn_plan_weight *nodes, const double (*layers)[2], size_t n, double budget_mib,
                                double speed)
 {
     const struct swn_disk_model disk = {.bytes_per_ns = speed, .read_ns = LATENCY};
     struct swn_plan plan;
     for (size_t i = 0; i < n; i++)
         nodes[i] =
-            (struct swn_plan_node){.bytes = (uint64_t)(layers[i][0] * (double)MIB), .compute_ns = layers[i][1] * 1e6};
+            (struct swn_plan_weight){.bytes = (uint64_t)(layers[i][0] * (double)MIB), .compute_ns = layers[i][1] * 1e6};
     assert_int_equal(swn_plan_make(nodes, n, (uint64_t)(budget_mib * (double)MIB), &disk, &plan), 0);
     return plan;
 }
@@ -695,7 +696,7 @@ static struct swn_plan plan_of(struct swn_plan_node *nodes, const double (*layer
 static void whole_huge_pages(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[4];
+    struct swn_plan_weight nodes[4];
     static const double some[4][2] = {{2.25, 2.8}, {7.75, 5}, {6.75, 0.875}, {13.5, 1}}; /* MiB, ms */
     struct swn_plan plan = plan_of(nodes, some, 4, 26.25, 4.1);
     assert_int_equal(plan.window_bytes, 8 * MIB); /* 7.75 would do */
@@ -729,17 +730,17 @@ static void which_small_weights_gain(void **state)
 static void neither_waits_in_gpt2(void **state)
 {
     (void)state;
-    static const struct swn_plan_node block[] = {
+    static const struct swn_plan_weight block[] = {
         {.bytes = 27 * MIB / 4, .compute_ns = 1.03e6, .unit = 27 * MIB / 8},
         {.bytes = 9 * MIB / 4, .compute_ns = 0.7e6},
         {.bytes = 9 * MIB, .compute_ns = 1.5e6, .unit = 9 * MIB / 2},
         {.bytes = 9 * MIB, .compute_ns = 1.25e6},
     };
-    struct swn_plan_node nodes[49] = {0};
+    struct swn_plan_weight nodes[49] = {0};
     struct swn_plan plan;
     for (size_t i = 0; i < 48; i++)
         nodes[i] = block[i % 4];
-    nodes[48] = (struct swn_plan_node){.bytes = 2356 * MIB / 16, .compute_ns = 23e6, .unit = 192 * KIB};
+    nodes[48] = (struct swn_plan_weight){.bytes = 2356 * MIB / 16, .compute_ns = 23e6, .unit = 192 * KIB};
     for (unsigned i = 0; i < 6; i++) {
         double speed = 2 + 0.25 * i;
         const struct swn_disk_model disk = {speed, LATENCY, 0, 0};

@@ -14,18 +14,18 @@
 #define GROUP 4 /* slices of 8 MiB */
 
 /* One whose last slice is `more` bytes longer than the others. */
-static struct swn_plan_node slices(uint64_t count, uint64_t kept, uint64_t more)
+static struct swn_plan_weight slices(uint64_t count, uint64_t kept, uint64_t more)
 {
-    return (struct swn_plan_node){
+    return (struct swn_plan_weight){
         .bytes = count * PIECE + more, .sliced = 1, .piece = PIECE, .keep_bytes = kept * PIECE};
 }
 
-static uint64_t slice_end(const struct swn_plan_node *node, uint64_t i)
+static uint64_t slice_end(const struct swn_plan_weight *node, uint64_t i)
 {
     return (i + 2) * PIECE > node->bytes ? node->bytes : (i + 1) * PIECE;
 }
 
-static int keeps(const struct swn_plan_node *node, uint64_t i)
+static int keeps(const struct swn_plan_weight *node, uint64_t i)
 {
     return swn_plan_keeps(node, i * PIECE, slice_end(node, i));
 }
@@ -35,7 +35,7 @@ static void exactly_as_much_as_planned(void **state)
     (void)state;
     for (uint64_t count = 1; count <= MOST; count += 1 + count / 12)
         for (uint64_t kept = 0; kept < count; kept += 1 + count / 32) {
-            struct swn_plan_node node = slices(count, kept, count % 3 * PIECE / 3);
+            struct swn_plan_weight node = slices(count, kept, count % 3 * PIECE / 3);
             uint64_t found = 0;
             for (uint64_t i = 0; i < count; i++)
                 found += (uint64_t)keeps(&node, i);
@@ -49,7 +49,7 @@ static void more_of_it_includes_less(void **state)
     (void)state;
     for (uint64_t count = 1; count <= MOST; count += 1 + count / 12)
         for (uint64_t kept = 1; kept < count; kept += 1 + count / 32) {
-            struct swn_plan_node more = slices(count, kept, 0), less = slices(count, kept - 1, 0);
+            struct swn_plan_weight more = slices(count, kept, 0), less = slices(count, kept - 1, 0);
             for (uint64_t i = 0; i < count; i++)
                 assert_true(keeps(&more, i) || !keeps(&less, i));
         }
@@ -62,7 +62,7 @@ static void spread_evenly(void **state)
     (void)state;
     for (uint64_t count = 2; count <= MOST; count += 1 + count / 12)
         for (uint64_t kept = 1; kept < count; kept += 1 + count / 32) {
-            struct swn_plan_node node = slices(count, kept, 0);
+            struct swn_plan_weight node = slices(count, kept, 0);
             uint64_t run = 0, longest = 0, gap = 0, widest = 0, turns = 0, group = GROUP * (1 + (count > 64 * GROUP));
             for (uint64_t i = 0; i < count; i++) {
                 run = keeps(&node, i) ? run + 1 : 0;
@@ -89,7 +89,7 @@ static void the_same_bytes_in_longer_slices(void **state)
     for (uint64_t count = 40; count <= 250; count += 21)
         for (uint64_t kept = count / 4; kept < count; kept += count / 8)
             for (uint64_t longer = PIECE + (1 << 20); longer <= 4 * PIECE; longer += 1 << 20) {
-                struct swn_plan_node node = slices(count, kept, PIECE / 2), other = node;
+                struct swn_plan_weight node = slices(count, kept, PIECE / 2), other = node;
                 uint64_t both = 0;
                 other.piece = longer;
                 for (uint64_t at = 0; at < node.bytes; at += PIECE / 2)
@@ -103,7 +103,7 @@ static void some_of_it_streams(void **state)
 {
     (void)state;
     /* As where twice as long slices are wanted of one of which all but one is kept. */
-    struct swn_plan_node node = slices(9, 8, 0);
+    struct swn_plan_weight node = slices(9, 8, 0);
     node.piece = 2 * PIECE;
     assert_false(swn_plan_keeps(&node, 0, node.bytes));
     assert_true(swn_plan_keeps(&node, 0, 6 * PIECE) && swn_plan_cuts(&node, 6 * PIECE));
@@ -115,7 +115,7 @@ static void some_of_it_streams(void **state)
 static void no_slices_yet(void **state)
 {
     (void)state;
-    struct swn_plan_node node = {.bytes = 10 * PIECE, .sliced = 1};
+    struct swn_plan_weight node = {.bytes = 10 * PIECE, .sliced = 1};
     for (uint64_t at = 0; at <= node.bytes; at += PIECE)
         assert_false(swn_plan_cuts(&node, at));
     assert_int_equal(swn_plan_next_cut(&node, 0), node.bytes);
@@ -127,7 +127,7 @@ static void cut_where_something_streams(void **state)
     (void)state;
     for (uint64_t count = 1; count <= 40; count++)
         for (uint64_t kept = 0; kept < count; kept++) {
-            struct swn_plan_node node = slices(count, kept, count % 2 * (PIECE - 4));
+            struct swn_plan_weight node = slices(count, kept, count % 2 * (PIECE - 4));
             for (uint64_t at = 0; at <= node.bytes + PIECE; at += PIECE / 4) {
                 uint64_t i = at / PIECE;
                 int boundary = at && at % PIECE == 0 && i < count;
@@ -141,7 +141,7 @@ static void cut_where_something_streams(void **state)
 static void heads(void **state)
 {
     (void)state;
-    struct swn_plan_node node = {.bytes = 10 * PIECE + 1, .keep_bytes = 4 * PIECE};
+    struct swn_plan_weight node = {.bytes = 10 * PIECE + 1, .keep_bytes = 4 * PIECE};
     for (uint64_t at = 0; at <= node.bytes; at += PIECE)
         assert_int_equal(swn_plan_cuts(&node, at), at == node.keep_bytes);
     assert_true(swn_plan_keeps(&node, 0, 4 * PIECE) && swn_plan_keeps(&node, PIECE, 2 * PIECE));
@@ -154,7 +154,7 @@ static void heads(void **state)
     assert_true(swn_plan_keeps(&node, 0, node.bytes + 1));
 }
 
-static void check_walk(const struct swn_plan_node *node)
+static void check_walk(const struct swn_plan_weight *node)
 {
     uint64_t at = 0;
     do {
@@ -171,7 +171,7 @@ static void next_cut_leaves_none_out(void **state)
     (void)state;
     for (uint64_t count = 1; count <= 12; count++)
         for (uint64_t kept = 0; kept < count; kept++) {
-            struct swn_plan_node node = slices(count, kept, count % 3 * PIECE / 3);
+            struct swn_plan_weight node = slices(count, kept, count % 3 * PIECE / 3);
             check_walk(&node);
             node.sliced = 0;
             check_walk(&node);

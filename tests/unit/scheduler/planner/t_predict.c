@@ -32,7 +32,7 @@ static void test_ends(void **state)
     (void)state;
     struct swn_predict p = model(1e-9);
     struct swn_plan plan;
-    struct swn_plan_node nodes[LAYERS];
+    struct swn_plan_weight nodes[LAYERS];
     double compute = 0;
     uint64_t weights = 0;
     for (unsigned i = 0; i < LAYERS; i++) {
@@ -227,7 +227,7 @@ static void test_busy_profile(void **state)
 static void test_known_reads(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[LAYERS];
+    struct swn_plan_weight nodes[LAYERS];
     struct swn_predict p = model(1e-10);
     struct swn_plan plan, alone;
     uint64_t budget = swn_predict_least(&p) + MIB * 4;
@@ -349,7 +349,7 @@ static void test_slices(void **state)
     (void)state;
     struct swn_predict p = model(2e-10);
     struct swn_predict_more more[LAYERS] = {{0}};
-    struct swn_plan_node nodes[LAYERS];
+    struct swn_plan_weight nodes[LAYERS];
     struct swn_plan whole, sliced;
     layers[20] = (struct swn_layer){100 * MIB, 1, 0, 5e-3};
     p.other_bytes = 40 * MIB;

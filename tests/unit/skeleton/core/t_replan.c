@@ -24,7 +24,7 @@ static struct swn_engine *const e = &swn_engine_one;
 static double speed = SPEED;
 static uint64_t clock_ns;
 static struct swn_range range;
-static struct swn_node nodes[WEIGHTS + 1];
+static struct swn_weight nodes[WEIGHTS + 1];
 static uint32_t ids[2 * WEIGHTS]; /* in order, twice */
 
 struct swn_disk_model __wrap_swn_policy_disk(struct swn_engine *engine);
@@ -62,11 +62,11 @@ static void compute(double ns)
 }
 
 /* A plan for the machine as it is now, of an order that begins with that weight. */
-static void draft(struct swn_draft *d, struct swn_plan_node *planned, unsigned first, int keep)
+static void draft(struct swn_draft *d, struct swn_plan_weight *planned, unsigned first, int keep)
 {
     for (unsigned i = 0; i < WEIGHTS; i++)
         planned[i] =
-            (struct swn_plan_node){.bytes = mib[(first + i) % WEIGHTS] * MIB, .compute_ns = nodes[0].compute_ns};
+            (struct swn_plan_weight){.bytes = mib[(first + i) % WEIGHTS] * MIB, .compute_ns = nodes[0].compute_ns};
     *d = (struct swn_draft){.ids = ids + first,
                             .nodes = planned,
                             .n = WEIGHTS,
@@ -79,7 +79,7 @@ static void draft(struct swn_draft *d, struct swn_plan_node *planned, unsigned f
 /* Whether a plan is due after a look. The one in force keeps nothing. */
 static int look(void)
 {
-    static struct swn_plan_node old[WEIGHTS], new[WEIGHTS];
+    static struct swn_plan_weight old[WEIGHTS], new[WEIGHTS];
     struct swn_draft d;
     if (!e->in_force.n)
         draft(&e->in_force, old, 0, 0);
@@ -107,9 +107,9 @@ static void begin(void)
 {
     CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
     e->nodes = nodes;
-    e->node_count = WEIGHTS + 1;
+    e->weight_count = WEIGHTS + 1;
     for (unsigned i = 0; i <= WEIGHTS; i++) {
-        nodes[i] = (struct swn_node){.id = i + 1, .range = i == 1 ? NULL : &range};
+        nodes[i] = (struct swn_weight){.id = i + 1, .range = i == 1 ? NULL : &range};
         ids[i ? i - 1 : 0] = i == 1 ? ids[0] : i + 1;
     }
     for (unsigned i = 0; i < WEIGHTS; i++)
@@ -183,7 +183,7 @@ static void good_enough(void *arg)
 /* Passes that are as slow as they were are no reason: the time to be had by another plan is. */
 static void mostly_kept(void *arg)
 {
-    static struct swn_plan_node old[WEIGHTS];
+    static struct swn_plan_weight old[WEIGHTS];
     (void)arg;
     begin();
     speed = SPEED / 4;
@@ -197,7 +197,7 @@ static void mostly_kept(void *arg)
 /* Operators offer slices of small weights only where a plan says that its passes are short of the disk. */
 static void short_of_disk(void *arg)
 {
-    static struct swn_plan_node old[WEIGHTS];
+    static struct swn_plan_weight old[WEIGHTS];
     (void)arg;
     begin();
     draft(&e->in_force, old, 0, 1);

@@ -430,7 +430,7 @@ static void idle(void *arg)
             read_counted(&weights[i], 0, 100, 0);
         usleep(50000);
     }
-    for (size_t i = 0; i < e->node_count; i++)
+    for (size_t i = 0; i < e->weight_count; i++)
         sum += e->nodes[i].range ? e->nodes[i].compute_ns / 1e9 : 0;
     CHECK(sum < 0.04);
     struct swn_profile *p = saved();

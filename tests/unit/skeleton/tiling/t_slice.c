@@ -109,7 +109,7 @@ static void slice_by_slice(void *arg)
 static size_t streamed_bytes(void)
 {
     size_t bytes = 0, unit = swn_pool_unit(e->pool);
-    for (size_t i = 0; i < e->node_count; i++) {
+    for (size_t i = 0; i < e->weight_count; i++) {
         const struct swn_range *r = e->nodes[i].range;
         struct swn_chunks all = swn_residency_chunks(&e->res, r);
         for (uint64_t c = all.first; c < all.end; c++) {
