@@ -395,7 +395,7 @@ static void range_begin(struct swn_arena *a, struct swn_range *r, size_t at, siz
     /* Warm granules may have pages behind the last one asked for. */
     r->size = warm ? r->span : swn_round_up(len, SWN_PAGE);
     r->id = a->next_id++;
-    r->node = -1;
+    r->weight = -1;
     atomic_store_explicit(&r->state, SWN_RESIDENT, memory_order_relaxed);
     r->place = at * SWN_GRANULE;
     link_last(a, r);
@@ -764,7 +764,7 @@ struct swn_range *swn_arena_carve(struct swn_arena *a, struct swn_mapped_file *g
     r->place = g->place + (lo - g->lo);
     r->mapped_file = g;
     r->id = a->next_id++;
-    r->node = -1;
+    r->weight = -1;
     r->file = g->file;
     r->extent = g->file_off + (lo - g->lo);
     r->foreign_map = 1;

@@ -88,7 +88,7 @@ struct swn_range {
     uint32_t aged_reads;
     uint32_t evicted_reads; /* as an operator's input, while it was not resident */
     int recalled;           /* comes back as soon as the plan has room for it */
-    int node;               /* index in the learned order, or -1 */
+    int weight;             /* index in the learned order, or -1 */
     int written;            /* mutated by an operator after it had been read as a weight */
     int io_failed;          /* a fetch failed for good: served by the mapping */
 

@@ -65,7 +65,7 @@ struct swn_frame {
 struct swn_chunk {
     struct swn_frame *frame; /* or NULL */
     uint32_t users;          /* operators that hold it */
-    uint32_t node;           /* the weight that it is planned with; 0: none */
+    uint32_t weight;         /* the weight that it is planned with; 0: none */
     unsigned char plan_keep; /* the plan wants it to stay */
 };
 

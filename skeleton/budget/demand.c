@@ -25,8 +25,8 @@ static uint64_t node_bytes(struct swn_engine *e)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < e->weight_count; i++)
-        if (e->nodes[i].range)
-            sum += swn_weight_bytes(e->nodes[i].range);
+        if (e->weights[i].range)
+            sum += swn_weight_bytes(e->weights[i].range);
     return sum;
 }
 
@@ -59,11 +59,11 @@ void swn_needs_read(struct swn_needs *n, int settle)
     pthread_mutex_unlock(&e->lock);
 }
 
-static double predict(const struct swn_draft *d, struct swn_plan_weight *nodes, uint64_t budget)
+static double predict(const struct swn_draft *d, struct swn_plan_weight *weights, uint64_t budget)
 {
     struct swn_draft copy = *d;
-    memcpy(nodes, d->nodes, d->n * sizeof *nodes);
-    copy.nodes = nodes;
+    memcpy(weights, d->weights, d->n * sizeof *weights);
+    copy.weights = weights;
     copy.goal = budget;
     return swn_policy_make_plan(&copy) ? 0 : copy.plan.latency_ns / 1e9;
 }
@@ -77,13 +77,13 @@ void swn_needs_curve(struct swn_needs *n)
         swn_policy_draft(e, t, &draft);
     pthread_mutex_unlock(&e->lock);
     n->points = 0;
-    struct swn_plan_weight *nodes = draft.n ? malloc(draft.n * sizeof *nodes) : NULL;
-    for (size_t i = 0; nodes && i < POINTS && n->demand > n->minimum + POINTS; i++) {
+    struct swn_plan_weight *weights = draft.n ? malloc(draft.n * sizeof *weights) : NULL;
+    for (size_t i = 0; weights && i < POINTS && n->demand > n->minimum + POINTS; i++) {
         struct swn_divide_point *p = &n->curve[i];
         p->budget_bytes = n->minimum + (n->demand - n->minimum) / (POINTS - 1) * i;
-        p->latency_s = predict(&draft, nodes, p->budget_bytes);
+        p->latency_s = predict(&draft, weights, p->budget_bytes);
         n->points = i + 1;
     }
-    free(nodes);
+    free(weights);
     swn_policy_drop_draft(&draft);
 }

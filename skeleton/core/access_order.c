@@ -96,43 +96,43 @@ static void rebuild(struct swn_order *o)
     o->used = used;
 }
 
-int swn_order_visit(struct swn_order *o, struct swn_cursor *c, uint32_t node)
+int swn_order_visit(struct swn_order *o, struct swn_cursor *c, uint32_t weight)
 {
     o->visits++;
     if (!c->anchor)
-        c->anchor = node;
-    else if (c->anchor == node)
+        c->anchor = weight;
+    else if (c->anchor == weight)
         c->passes++;
     int right = 0;
     if (c->at) {
         if (o->used * 3 > o->slots * 2)
             rebuild(o);
         struct step *s = slot(o->steps, o->slots, c->before, c->at);
-        right = s->at && s->next == node;
+        right = s->at && s->next == weight;
         if (!s->at) {
             s->before = c->before;
             s->at = c->at;
             o->used++;
         }
-        s->next = node;
+        s->next = weight;
         s->age = o->visits;
     }
     c->hits += (uint64_t)right;
     c->run = right ? c->run + 1 : 0;
     c->misses += (uint64_t)!right;
     c->before = c->at;
-    c->at = node;
+    c->at = weight;
     return right;
 }
 
-size_t swn_order_cycle(const struct swn_order *o, const struct swn_cursor *c, uint32_t *nodes, size_t max)
+size_t swn_order_cycle(const struct swn_order *o, const struct swn_cursor *c, uint32_t *weights, size_t max)
 {
     uint32_t before = c->before, at = c->at;
     for (size_t n = 0; n < max; n++) {
         uint32_t next = swn_order_next(o, before, at);
         if (!next)
             return 0;
-        nodes[n] = next;
+        weights[n] = next;
         before = at;
         at = next;
         if (before == c->before && at == c->at)
@@ -141,9 +141,9 @@ size_t swn_order_cycle(const struct swn_order *o, const struct swn_cursor *c, ui
     return 0;
 }
 
-void swn_order_forget(struct swn_order *o, uint32_t node)
+void swn_order_forget(struct swn_order *o, uint32_t weight)
 {
     for (size_t i = 0; i < o->slots; i++)
-        if (o->steps[i].next == node)
+        if (o->steps[i].next == weight)
             o->steps[i].next = 0;
 }

@@ -106,7 +106,7 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
     size_t most = e->config.budget_bytes / (e->pressed ? 4 : 1), other = swn_nonweight_bytes(e) - r->size;
     if (e->planned && e->planned_nonweight > other && e->planned_nonweight - other > most)
         most = e->planned_nonweight - other;
-    if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->node >= 0 || atomic_load(&e->retired))
+    if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->weight >= 0 || atomic_load(&e->retired))
         return 0;
     if (r->held) /* the kernel may not have taken the bytes out of them yet */
         return 0;

@@ -56,7 +56,7 @@ struct swn_drift {
 /* A plan in the making. The steps may be taken apart: making it needs no lock. */
 struct swn_draft {
     uint32_t *ids;
-    struct swn_plan_weight *nodes;
+    struct swn_plan_weight *weights;
     size_t n, nonweight;
     uint64_t goal;   /* the budget for weights, the window and other */
     size_t straddle; /* a plan counts a chunk once, for the first weight in it, and two operators hold it in turn: so
@@ -148,7 +148,7 @@ struct swn_engine {
     uint64_t cap_bytes;            /* the user's budget, which no lease exceeds; 0: none */
     double urgency;
 
-    struct swn_weight *nodes;
+    struct swn_weight *weights;
     size_t weight_count, weight_room, weight_live;
     uint32_t *free_weights;
     size_t free_count;
@@ -160,7 +160,7 @@ struct swn_engine {
     uint64_t visits; /* weights read so far */
 
     size_t mapped_file_bytes;     /* of files that the program mapped */
-    size_t weight_resident_bytes; /* RESIDENT ranges that are nodes */
+    size_t weight_resident_bytes; /* RESIDENT ranges that are weights */
     size_t nonweight_peak;        /* most of everything that is not a weight, in this pass */
     size_t nonweight_before;      /* and in those before it, fading */
     size_t nonweight_peak_ever;   /* and since there are weights */
@@ -234,7 +234,7 @@ extern const struct swn_io *swn_engine_io; /* the table the engine is started wi
 /* Whether r is a weight of the order. */
 static inline int swn_is_weight(const struct swn_range *r)
 {
-    return r->node >= 0;
+    return r->weight >= 0;
 }
 
 /* Whether an operator reads a range through this argument that is not home. */

@@ -126,8 +126,8 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
  * for slices. */
 static int is_too_large(const struct swn_engine *e, const struct swn_arg *arg)
 {
-    int node = e->planned ? arg->range->node : -1;
-    return node >= 0 ? e->nodes[node].oversize : arg->upto - arg->from > e->config.budget_bytes / 2;
+    int weight = e->planned ? arg->range->weight : -1;
+    return weight >= 0 ? e->weights[weight].oversize : arg->upto - arg->from > e->config.budget_bytes / 2;
 }
 
 int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
@@ -182,7 +182,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
 /* Whether r counts as a weight from now on. */
 static int is_weight(struct swn_engine *e, struct swn_range *r)
 {
-    if (r->node >= 0)
+    if (r->weight >= 0)
         return 1;
     if (r->registered) /* it stays, whatever a plan says */
         return 0;
@@ -211,7 +211,7 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
     t->flops = 0;
     t->small = (struct swn_small){0};
     t->nonweight = 0;
-    t->last_weight = e->nodes[r->node].id;
+    t->last_weight = e->weights[r->weight].id;
     if (last) {
         last->then = t->last_weight;
         last->joined = joined;

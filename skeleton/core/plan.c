@@ -43,11 +43,11 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
     for (struct swn_thread_state *t = e->threads; seen && t; t = t->next) {
         size_t len = swn_order_cycle(e->order, &t->cursor, cycle, most);
         for (size_t i = 0; i < len && n < most; i++) {
-            struct swn_weight *node = swn_weight_of(e, cycle[i]);
-            if (!node || node->range->written || seen[node - e->nodes])
+            struct swn_weight *weight = swn_weight_of(e, cycle[i]);
+            if (!weight || weight->range->written || seen[weight - e->weights])
                 continue;
-            seen[node - e->nodes] = 1;
-            ids[n++] = node->id;
+            seen[weight - e->weights] = 1;
+            ids[n++] = weight->id;
         }
     }
     free(seen);
@@ -87,23 +87,23 @@ static void assign_chunks(struct swn_engine *e, const uint32_t *ids, size_t n, s
     for (size_t i = 0; i < n; i++) {
         struct swn_chunks all = swn_residency_chunks(&e->res, swn_weight_of(e, ids[i])->range);
         for (uint64_t c = all.first; c < all.end; c++)
-            swn_pool_chunk(e->pool, c)->node = 0;
+            swn_pool_chunk(e->pool, c)->weight = 0;
     }
     for (size_t i = 0; i < n; i++) {
         struct swn_chunks all = swn_residency_chunks(&e->res, swn_weight_of(e, ids[i])->range);
         count[i] = 0;
         for (uint64_t c = all.first; c < all.end; c++) {
             struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
-            if (chunk->node)
+            if (chunk->weight)
                 continue;
-            chunk->node = ids[i];
+            chunk->weight = ids[i];
             count[i]++;
         }
     }
 }
 
 /* Tells every chunk of the weights whether it stays. */
-static void apply(struct swn_engine *e, const struct swn_plan_weight *nodes, const uint32_t *ids, size_t n)
+static void apply(struct swn_engine *e, const struct swn_plan_weight *weights, const uint32_t *ids, size_t n)
 {
     size_t unit = swn_pool_unit(e->pool), *count = malloc(n * sizeof *count);
     if (count)
@@ -115,15 +115,15 @@ static void apply(struct swn_engine *e, const struct swn_plan_weight *nodes, con
         uint64_t at = 0;
         for (uint64_t c = all.first; c < all.end; c++) {
             struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
-            if (chunk->node != ids[i])
+            if (chunk->weight != ids[i])
                 continue;
-            chunk->plan_keep = (unsigned char)swn_plan_keeps(&nodes[i], at, at + unit);
+            chunk->plan_keep = (unsigned char)swn_plan_keeps(&weights[i], at, at + unit);
             at += unit;
         }
-        e->tiling->slice_set(e, r, nodes[i].sliced);
-        e->nodes[r->node].oversize = nodes[i].oversize;
-        if (nodes[i].oversize)
-            say_oversize(e, (size_t)nodes[i].bytes);
+        e->tiling->slice_set(e, r, weights[i].sliced);
+        e->weights[r->weight].oversize = weights[i].oversize;
+        if (weights[i].oversize)
+            say_oversize(e, (size_t)weights[i].bytes);
     }
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         swn_pool_set_pinned(e->pool, f, swn_pool_chunk(e->pool, f->chunk)->plan_keep);
@@ -149,8 +149,8 @@ static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
 int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out)
 {
     size_t most = e->weight_live * 4 + 16, peak = swn_nonweight_peak(e);
-    *out = (struct swn_draft){.ids = malloc(most * sizeof *out->ids), .nodes = malloc(most * sizeof *out->nodes)};
-    size_t len = out->ids && out->nodes ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
+    *out = (struct swn_draft){.ids = malloc(most * sizeof *out->ids), .weights = malloc(most * sizeof *out->weights)};
+    size_t len = out->ids && out->weights ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
         out->n = swn_policy_gather(e, out->ids, most);
     out->disk = swn_policy_disk(e);
@@ -160,14 +160,14 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     else
         out->n = 0;
     for (size_t i = 0; i < out->n; i++) {
-        struct swn_weight *node = swn_weight_of(e, out->ids[i]);
-        out->nodes[i] =
+        struct swn_weight *weight = swn_weight_of(e, out->ids[i]);
+        out->weights[i] =
             (struct swn_plan_weight){.bytes = count[i] * swn_pool_unit(e->pool),
-                                     .compute_ns = node->compute_ns,
-                                     .own_ns = node->own_ns,
-                                     .unit = unit_of(e, node->range),
-                                     .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
-                                     .saved = e->source->saved(e, node->range, out->disk.bytes_per_ns)};
+                                     .compute_ns = weight->compute_ns,
+                                     .own_ns = weight->own_ns,
+                                     .unit = unit_of(e, weight->range),
+                                     .joined = weight->joined && i + 1 < out->n && weight->then == out->ids[i + 1],
+                                     .saved = e->source->saved(e, weight->range, out->disk.bytes_per_ns)};
     }
     free(count);
     size_t regions = e->settling ? 0 : swn_arena_region_bytes(e->arena);
@@ -185,16 +185,16 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
 void swn_policy_drop_draft(struct swn_draft *d)
 {
     free(d->ids);
-    free(d->nodes);
+    free(d->weights);
     *d = (struct swn_draft){0};
 }
 
-static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_weight *nodes, struct swn_plan *out)
+static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_weight *weights, struct swn_plan *out)
 {
     other += d->straddle;
     uint64_t budget = d->goal > other ? d->goal - other : 0;
-    return d->keep ? swn_plan_predict(nodes, d->n, budget, &d->disk, out)
-                   : swn_plan_ring(nodes, d->n, budget, &d->disk, out);
+    return d->keep ? swn_plan_predict(weights, d->n, budget, &d->disk, out)
+                   : swn_plan_ring(weights, d->n, budget, &d->disk, out);
 }
 
 /* No plan for so much takes less: it computes with everything, and reads what does not fit. */
@@ -202,7 +202,7 @@ static double least_time(const struct swn_draft *d, size_t other)
 {
     double read = other < d->goal ? -(double)(d->goal - other) : 0;
     for (size_t i = 0; i < d->n; i++)
-        read += (double)d->nodes[i].bytes * (1 - d->nodes[i].saved);
+        read += (double)d->weights[i].bytes * (1 - d->weights[i].saved);
     double reading = read / d->disk.bytes_per_ns;
     return reading > d->plan.compute_ns ? reading : d->plan.compute_ns;
 }
@@ -210,25 +210,25 @@ static double least_time(const struct swn_draft *d, size_t other)
 /* A pure function of the draft: no lock is needed. */
 int swn_policy_make_plan(struct swn_draft *d)
 {
-    int err = make_plan(d, d->nonweight, d->nodes, &d->plan);
+    int err = make_plan(d, d->nonweight, d->weights, &d->plan);
     size_t other = d->nonweight > d->region_extra ? d->nonweight - d->region_extra : 0;
     /* Regions are not given up for what may be noise, and where no more than that can be gained, nobody has to look. */
     d->drop_regions = 0;
     int look = !err && d->region_extra &&
                d->plan.latency_ns > (least_time(d, other) + d->region_gain_ns) * (1 + SWN_PLAN_NOISE);
-    struct swn_plan_weight *nodes = look ? malloc(d->n * sizeof *nodes) : NULL;
+    struct swn_plan_weight *weights = look ? malloc(d->n * sizeof *weights) : NULL;
     struct swn_plan without_regions;
-    if (!nodes)
+    if (!weights)
         return err;
-    memcpy(nodes, d->nodes, d->n * sizeof *nodes);
-    d->drop_regions = !make_plan(d, other, nodes, &without_regions) &&
+    memcpy(weights, d->weights, d->n * sizeof *weights);
+    d->drop_regions = !make_plan(d, other, weights, &without_regions) &&
                       (without_regions.latency_ns + d->region_gain_ns) * (1 + SWN_PLAN_NOISE) < d->plan.latency_ns;
     if (d->drop_regions) {
-        memcpy(d->nodes, nodes, d->n * sizeof *nodes);
+        memcpy(d->weights, weights, d->n * sizeof *weights);
         d->plan = without_regions;
         d->nonweight = other;
     }
-    free(nodes);
+    free(weights);
     return 0;
 }
 
@@ -253,9 +253,9 @@ int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft 
 static void give_back(struct swn_draft *d)
 {
     uint32_t *ids = realloc(d->ids, d->n * sizeof *ids);
-    struct swn_plan_weight *nodes = realloc(d->nodes, d->n * sizeof *nodes);
+    struct swn_plan_weight *weights = realloc(d->weights, d->n * sizeof *weights);
     d->ids = ids ? ids : d->ids;
-    d->nodes = nodes ? nodes : d->nodes;
+    d->weights = weights ? weights : d->weights;
 }
 
 int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
@@ -267,7 +267,7 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
         e->placement->refuse(e);
     e->planned = 1;
     swn_policy_resize_window(e, d->plan.window_bytes + d->straddle); /* first, as slices have to fit */
-    apply(e, d->nodes, d->ids, d->n);
+    apply(e, d->weights, d->ids, d->n);
     e->plan_short = swn_policy_short_of_disk(e, d);
     swn_policy_window(e);
     e->plan_dirty = 0;

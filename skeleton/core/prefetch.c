@@ -67,7 +67,7 @@ static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t n
     else
         swn_pace_skip(&e->disk, (double)now);
     if (e->record && p->range && swn_is_weight(p->range))
-        e->observer->read(e, &e->nodes[p->range->node], p->job.len, ns);
+        e->observer->read(e, &e->weights[p->range->weight], p->job.len, ns);
 }
 
 static void read_failed(struct swn_engine *e, struct swn_part *p, int err)
@@ -384,8 +384,8 @@ static int as_expected(struct swn_engine *e, const struct swn_range *before, con
  * what operators really ask for. */
 static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t before, uint32_t last)
 {
-    struct swn_weight *node = swn_weight_of(e, last), *previous = before ? swn_weight_of(e, before) : NULL;
-    struct swn_range *r = node ? node->range : NULL, *next = r ? e->source->successor(e, r) : NULL;
+    struct swn_weight *weight = swn_weight_of(e, last), *previous = before ? swn_weight_of(e, before) : NULL;
+    struct swn_range *r = weight ? weight->range : NULL, *next = r ? e->source->successor(e, r) : NULL;
     if (!next || (previous && !as_expected(e, previous->range, r)))
         return;
     swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
@@ -410,8 +410,8 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
     size_t most = e->weight_live + 2 < CHAIN_MOST ? e->weight_live + 2 : CHAIN_MOST;
     for (size_t i = 0; i < most; i++) {
         uint32_t next = swn_order_next(e->order, before, at);
-        struct swn_weight *node = next ? swn_weight_of(e, next) : NULL;
-        if (!node) {
+        struct swn_weight *weight = next ? swn_weight_of(e, next) : NULL;
+        if (!weight) {
             a->missing |= !a->frames;
             if (!a->frames && a->fetch)
                 prefetch_untried(e, t, before, at);
@@ -419,7 +419,7 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         }
         before = at;
         at = next;
-        if (!prefetch_one(e, a, node->range))
+        if (!prefetch_one(e, a, weight->range))
             return;
     }
 }

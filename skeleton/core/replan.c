@@ -27,7 +27,7 @@ static double computing(const struct swn_engine *e)
 {
     double ns = 0;
     for (size_t i = 0; i < e->weight_count; i++)
-        ns += e->nodes[i].range ? e->nodes[i].compute_ns : 0;
+        ns += e->weights[i].range ? e->weights[i].compute_ns : 0;
     return ns;
 }
 
@@ -45,14 +45,14 @@ void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns)
     e->drift.due = 0;
 }
 
-/* Where each weight is in the plan in force, plus one, by its node; NULL without memory. */
+/* Where each weight is in the plan in force, plus one, by its weight; NULL without memory. */
 static uint32_t *places_in_force(struct swn_engine *e)
 {
     uint32_t *at = calloc(e->weight_count + 1, sizeof *at);
     for (size_t i = 0; at && i < e->in_force.n; i++) {
-        struct swn_weight *node = swn_weight_of(e, e->in_force.ids[i]);
-        if (node)
-            at[node - e->nodes] = (uint32_t)i + 1;
+        struct swn_weight *weight = swn_weight_of(e, e->in_force.ids[i]);
+        if (weight)
+            at[weight - e->weights] = (uint32_t)i + 1;
     }
     return at;
 }
@@ -62,27 +62,27 @@ static uint32_t *places_in_force(struct swn_engine *e)
 static double as_it_is(struct swn_engine *e, const struct swn_draft *now)
 {
     const struct swn_draft *plan = &e->in_force;
-    struct swn_plan_weight *nodes = malloc(now->n * sizeof *nodes);
+    struct swn_plan_weight *weights = malloc(now->n * sizeof *weights);
     uint32_t *at = places_in_force(e);
     double ns = plan->n == now->n ? 0 : INFINITY;
-    for (size_t i = 0; nodes && at && ns < INFINITY && i < now->n; i++) {
-        struct swn_weight *node = swn_weight_of(e, now->ids[i]);
+    for (size_t i = 0; weights && at && ns < INFINITY && i < now->n; i++) {
+        struct swn_weight *weight = swn_weight_of(e, now->ids[i]);
         const struct swn_plan_weight *planned =
-            node && at[node - e->nodes] ? &plan->nodes[at[node - e->nodes] - 1] : NULL;
-        if (!planned || planned->bytes != now->nodes[i].bytes) {
+            weight && at[weight - e->weights] ? &plan->weights[at[weight - e->weights] - 1] : NULL;
+        if (!planned || planned->bytes != now->weights[i].bytes) {
             ns = INFINITY;
             break;
         }
-        nodes[i] = now->nodes[i];
-        nodes[i].keep = planned->keep;
-        nodes[i].sliced = planned->sliced;
-        nodes[i].piece = planned->piece;
-        nodes[i].keep_bytes = planned->keep_bytes;
-        nodes[i].oversize = planned->oversize;
+        weights[i] = now->weights[i];
+        weights[i].keep = planned->keep;
+        weights[i].sliced = planned->sliced;
+        weights[i].piece = planned->piece;
+        weights[i].keep_bytes = planned->keep_bytes;
+        weights[i].oversize = planned->oversize;
     }
-    if (nodes && at && ns < INFINITY)
-        ns = swn_plan_simulate(nodes, now->n, plan->plan.window_bytes, &now->disk);
-    free(nodes);
+    if (weights && at && ns < INFINITY)
+        ns = swn_plan_simulate(weights, now->n, plan->plan.window_bytes, &now->disk);
+    free(weights);
     free(at);
     return ns;
 }

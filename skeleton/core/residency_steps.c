@@ -152,7 +152,7 @@ void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned 
 {
     uint64_t begin = e->record ? swn_now_ns() : 0;
     struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
-    struct swn_weight *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
+    struct swn_weight *weight = e->record && r && swn_is_weight(r) ? &e->weights[r->weight] : NULL;
     for (unsigned i = 0; i < n; i++)
         frames[i]->pending++; /* so that swn_swapin_reap leaves them to us */
     /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
@@ -161,8 +161,8 @@ void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned 
         swn_make_resident(e, r, 0);
     for (unsigned i = 0; i < n; i++)
         swn_pool_put(e->pool, frames[i]);
-    if (node)
-        e->observer->released(e, node, (double)(swn_now_ns() - begin));
+    if (weight)
+        e->observer->released(e, weight, (double)(swn_now_ns() - begin));
 }
 
 /* --- frames --- */

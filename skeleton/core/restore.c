@@ -64,7 +64,7 @@ int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 void swn_restore_input(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (!e->planned || r->node >= 0 || r->mapped_file || r->readers || r->shared ||
+    if (!e->planned || r->weight >= 0 || r->mapped_file || r->readers || r->shared ||
         e->seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->config.budget_bytes / RESTORE_PART ||
         atomic_load(&r->state) != SWN_FILE_BACKED || r->file->immutable)
         return;

@@ -132,13 +132,13 @@ struct swn_observer {
      * unwatched. */
     int (*allocated)(struct swn_engine *e);
     /* From the read of a weight to the next one's: ns without waiting, own_ns of them until its operator was done. */
-    void (*computed)(struct swn_engine *e, const struct swn_weight *node, double ns, double own_ns,
+    void (*computed)(struct swn_engine *e, const struct swn_weight *weight, double ns, double own_ns,
                      const struct swn_thread_state *t);
     /* A pass has taken ns, without the idle_ns that came between its operators. Returns for how long it had the caller
      * wait, in ns. */
     uint64_t (*passed)(struct swn_engine *e, double ns, double idle_ns);
-    void (*read)(struct swn_engine *e, const struct swn_weight *node, size_t bytes, double ns);
-    void (*released)(struct swn_engine *e, const struct swn_weight *node, double ns);
+    void (*read)(struct swn_engine *e, const struct swn_weight *weight, size_t bytes, double ns);
+    void (*released)(struct swn_engine *e, const struct swn_weight *weight, double ns);
     /* A weight is about to be forgotten. */
     void (*leaving)(struct swn_engine *e);
 };

@@ -10,18 +10,18 @@
 struct swn_weight *swn_weight_of(struct swn_engine *e, uint32_t id)
 {
     size_t i = (id & (SWN_WEIGHT_MOST - 1));
-    if (!i || i > e->weight_count || e->nodes[i - 1].id != id || !e->nodes[i - 1].range)
+    if (!i || i > e->weight_count || e->weights[i - 1].id != id || !e->weights[i - 1].range)
         return NULL;
-    return &e->nodes[i - 1];
+    return &e->weights[i - 1];
 }
 
 static int grow(struct swn_engine *e)
 {
     size_t room = e->weight_room ? e->weight_room * 2 : 256;
-    struct swn_weight *nodes = realloc(e->nodes, room * sizeof *nodes);
-    if (!nodes)
+    struct swn_weight *weights = realloc(e->weights, room * sizeof *weights);
+    if (!weights)
         return 0;
-    e->nodes = nodes;
+    e->weights = weights;
     uint32_t *free_weights = realloc(e->free_weights, room * sizeof *free_weights);
     if (!free_weights)
         return 0;
@@ -40,10 +40,10 @@ int swn_weight_add(struct swn_engine *e, struct swn_range *r)
         if (e->weight_count == e->weight_room && (e->weight_count >= SWN_WEIGHT_MOST - 1 || !grow(e)))
             return 0;
         i = e->weight_count++;
-        e->nodes[i].id = (uint32_t)i + 1;
+        e->weights[i].id = (uint32_t)i + 1;
     }
-    e->nodes[i] = (struct swn_weight){.range = r, .id = e->nodes[i].id};
-    r->node = (int)i;
+    e->weights[i] = (struct swn_weight){.range = r, .id = e->weights[i].id};
+    r->weight = (int)i;
     e->weight_live++;
     e->plan_dirty = 1;
     if (atomic_load(&r->state) == SWN_RESIDENT)
@@ -55,9 +55,9 @@ int swn_weight_add(struct swn_engine *e, struct swn_range *r)
 
 void swn_weight_remove(struct swn_engine *e, struct swn_range *r)
 {
-    if (r->node < 0)
+    if (r->weight < 0)
         return;
-    struct swn_weight *n = &e->nodes[r->node];
+    struct swn_weight *n = &e->weights[r->weight];
     if (e->record)
         e->observer->leaving(e);
     swn_order_forget(e->order, n->id);
@@ -70,8 +70,8 @@ void swn_weight_remove(struct swn_engine *e, struct swn_range *r)
         e->weight_resident_bytes -= r->size;
     n->range = NULL;
     n->id += (uint32_t)SWN_WEIGHT_MOST;
-    e->free_weights[e->free_count++] = (uint32_t)r->node;
-    r->node = -1;
+    e->free_weights[e->free_count++] = (uint32_t)r->weight;
+    r->weight = -1;
     if (!--e->weight_live)
         swn_reclaim_trim(e);
     e->plan_dirty = 1;

@@ -37,7 +37,7 @@ struct swn_devweight {
 
 struct block {
     struct swn_devswap *swapper;
-    uint32_t id; /* never reused: a node of the order */
+    uint32_t id; /* never reused: a weight of the order */
     char *at;
     size_t reserved, bytes; /* of addresses, and of memory once it is sealed */
     struct swn_devweight *weights, **last;

@@ -42,10 +42,10 @@ static void add(struct source *s, const struct swn_range *r)
 
 static struct source *store_of(struct swn_engine *e, uint32_t id)
 {
-    const struct swn_weight *node = swn_weight_of(e, id);
-    if (!node || atomic_load(&node->range->state) != SWN_FILE_BACKED)
+    const struct swn_weight *weight = swn_weight_of(e, id);
+    if (!weight || atomic_load(&weight->range->state) != SWN_FILE_BACKED)
         return NULL;
-    struct source *s = swn_source_of(node->range->file);
+    struct source *s = swn_source_of(weight->range->file);
     return s && s->store ? s : NULL;
 }
 

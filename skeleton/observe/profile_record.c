@@ -41,7 +41,7 @@ enum { RESTED, UNWATCHED, BUSY, KINDS };
 #define TAIL_MOST 1.4
 
 struct weight {
-    uint32_t id; /* of the node; another one may have its place later */
+    uint32_t id; /* of the weight; another one may have its place later */
     struct swn_times compute, own, release;
     struct swn_profile_read reads[READS];
     unsigned read_count;
@@ -50,7 +50,7 @@ struct weight {
 };
 
 struct swn_record {
-    struct weight *weights; /* by place of the node */
+    struct weight *weights; /* by place of the weight */
     size_t room;
     double passes[PASSES];
     uint64_t pass_count, undisturbed; /* of the latter are the times */
@@ -81,9 +81,9 @@ int swn_record_create(struct swn_record **out)
 }
 
 /* NULL when there is no memory: then it is not recorded. */
-static struct weight *weight_of(struct swn_record *r, const struct swn_weight *node)
+static struct weight *weight_of(struct swn_record *r, const struct swn_weight *weight)
 {
-    size_t i = (node->id & (SWN_WEIGHT_MOST - 1)) - 1;
+    size_t i = (weight->id & (SWN_WEIGHT_MOST - 1)) - 1;
     if (i >= r->room) {
         size_t room = r->room ? r->room : 256;
         while (room <= i)
@@ -96,15 +96,15 @@ static struct weight *weight_of(struct swn_record *r, const struct swn_weight *n
         r->room = room;
     }
     struct weight *w = &r->weights[i];
-    if (w->id != node->id)
-        *w = (struct weight){.id = node->id};
+    if (w->id != weight->id)
+        *w = (struct weight){.id = weight->id};
     return w;
 }
 
-void swn_record_computed(struct swn_record *r, const struct swn_weight *node, double ns, double own_ns,
+void swn_record_computed(struct swn_record *r, const struct swn_weight *weight, double ns, double own_ns,
                          const struct swn_thread_state *t)
 {
-    struct weight *w = weight_of(r, node);
+    struct weight *w = weight_of(r, weight);
     r->computed++;
     if (!w || r->disturbed)
         return;
@@ -115,17 +115,17 @@ void swn_record_computed(struct swn_record *r, const struct swn_weight *node, do
     w->other = t->nonweight; /* of the first passes it holds weights that were not known for such yet */
 }
 
-void swn_record_read(struct swn_record *r, const struct swn_weight *node, size_t bytes, double ns)
+void swn_record_read(struct swn_record *r, const struct swn_weight *weight, size_t bytes, double ns)
 {
-    struct weight *w = weight_of(r, node);
+    struct weight *w = weight_of(r, weight);
     r->reads++;
     if (w)
         w->reads[w->read_count++ % READS] = (struct swn_profile_read){bytes, ns / 1e9, 0};
 }
 
-void swn_record_released(struct swn_record *r, const struct swn_weight *node, double ns)
+void swn_record_released(struct swn_record *r, const struct swn_weight *weight, double ns)
 {
-    struct weight *w = weight_of(r, node);
+    struct weight *w = weight_of(r, weight);
     if (w)
         swn_times_add(&w->release, ns);
 }
@@ -221,7 +221,7 @@ static size_t read_bytes(const struct swn_engine *e)
 {
     struct swn_layer *layers = calloc(e->weight_count + 1, sizeof *layers);
     for (size_t i = 0; layers && i < e->weight_count; i++)
-        layers[i].bytes = e->nodes[i].range ? swn_weight_bytes(e->nodes[i].range) : 0;
+        layers[i].bytes = e->weights[i].range ? swn_weight_bytes(e->weights[i].range) : 0;
     size_t bytes = swn_predict_read_bytes(layers, layers ? e->weight_count : 0);
     free(layers);
     return bytes;
@@ -325,10 +325,10 @@ static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most, size
     size_t n = *in_order = swn_policy_gather(e, ids, most);
     unsigned char *seen = calloc(e->weight_count + 1, 1);
     for (size_t i = 0; seen && i < n; i++)
-        seen[swn_weight_of(e, ids[i]) - e->nodes] = 1;
+        seen[swn_weight_of(e, ids[i]) - e->weights] = 1;
     for (size_t i = 0; seen && i < e->weight_count && n < most; i++)
-        if (e->nodes[i].range && !seen[i] && !e->nodes[i].range->written)
-            ids[n++] = e->nodes[i].id;
+        if (e->weights[i].range && !seen[i] && !e->weights[i].range->written)
+            ids[n++] = e->weights[i].id;
     free(seen);
     return n;
 }

@@ -5,20 +5,20 @@
 #include "skeleton/core/subsystem.h"
 #include "skeleton/observe/profile_record.h"
 
-static void computed(struct swn_engine *e, const struct swn_weight *node, double ns, double own_ns,
+static void computed(struct swn_engine *e, const struct swn_weight *weight, double ns, double own_ns,
                      const struct swn_thread_state *t)
 {
-    swn_record_computed(e->record, node, ns, own_ns, t);
+    swn_record_computed(e->record, weight, ns, own_ns, t);
 }
 
-static void read_done(struct swn_engine *e, const struct swn_weight *node, size_t bytes, double ns)
+static void read_done(struct swn_engine *e, const struct swn_weight *weight, size_t bytes, double ns)
 {
-    swn_record_read(e->record, node, bytes, ns);
+    swn_record_read(e->record, weight, bytes, ns);
 }
 
-static void released(struct swn_engine *e, const struct swn_weight *node, double ns)
+static void released(struct swn_engine *e, const struct swn_weight *weight, double ns)
 {
-    swn_record_released(e->record, node, ns);
+    swn_record_released(e->record, weight, ns);
 }
 
 static const struct swn_observer observer = {
