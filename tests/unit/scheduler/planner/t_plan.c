@@ -432,7 +432,7 @@ static void a_thousand_layers(void **state)
             for (uint64_t part = 1; part < 20; part++) {
                 struct swn_draft d = {.nodes = planned,
                                       .n = 1000,
-                                      .other = 12 * MIB,
+                                      .nonweight = 12 * MIB,
                                       .goal = total * part / 20 + 12 * MIB,
                                       .disk = usual_disk,
                                       .keep = 1,
