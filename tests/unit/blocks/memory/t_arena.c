@@ -63,7 +63,7 @@ static void allocation_order(void **state)
         assert_int_equal(r[i]->span, swn_round_up(lens[i], SWN_GRANULE));
         assert_int_equal(fresh, r[i]->size);
         assert_int_equal(r[i]->state, SWN_RESIDENT);
-        assert_int_equal(r[i]->node, -1);
+        assert_int_equal(r[i]->weight, -1);
         assert_true(r[i]->id > (i ? r[i - 1]->id : 0));
         at += r[i]->span;
     }

@@ -385,7 +385,7 @@ struct timed_plan {
 static double time_plan(void *arg)
 {
     struct timed_plan *t = arg;
-    memcpy(t->draft->nodes, t->nodes, t->draft->n * sizeof *t->nodes);
+    memcpy(t->draft->weights, t->weights, t->draft->n * sizeof *t->weights);
     double begin = cpu_ms();
     assert_int_equal(swn_policy_make_plan(t->draft), 0);
     return cpu_ms() - begin;
@@ -430,7 +430,7 @@ static void a_thousand_layers(void **state)
         for (int regions = 0; regions < 2; regions++) {
             double slowest = 0;
             for (uint64_t part = 1; part < 20; part++) {
-                struct swn_draft d = {.nodes = planned,
+                struct swn_draft d = {.weights = planned,
                                       .n = 1000,
                                       .nonweight = 12 * MIB,
                                       .goal = total * part / 20 + 12 * MIB,

@@ -68,7 +68,7 @@ static void draft(struct swn_draft *d, struct swn_plan_weight *planned, unsigned
         planned[i] =
             (struct swn_plan_weight){.bytes = mib[(first + i) % WEIGHTS] * MIB, .compute_ns = nodes[0].compute_ns};
     *d = (struct swn_draft){.ids = ids + first,
-                            .nodes = planned,
+                            .weights = planned,
                             .n = WEIGHTS,
                             .goal = TOTAL / 2,
                             .disk = __wrap_swn_policy_disk(e),
@@ -106,7 +106,7 @@ static void adopt(void)
 static void begin(void)
 {
     CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
-    e->nodes = nodes;
+    e->weights = nodes;
     e->weight_count = WEIGHTS + 1;
     for (unsigned i = 0; i <= WEIGHTS; i++) {
         nodes[i] = (struct swn_weight){.id = i + 1, .range = i == 1 ? NULL : &range};
@@ -170,10 +170,10 @@ static void good_enough(void *arg)
     }
     CHECK(e->drift.plans == 0);
     CHECK(!look());
-    e->in_force.nodes[2].bytes += 4096; /* not the same weights any more */
+    e->in_force.weights[2].bytes += 4096; /* not the same weights any more */
     CHECK(look() && e->plan_dirty);
     adopt();
-    e->in_force.nodes[2].bytes -= 4096;
+    e->in_force.weights[2].bytes -= 4096;
     CHECK(e->drift.plans == 1 && !look() && e->drift.plans == 1); /* that makes one in a row */
     CHECK(!e->plan_dirty);
     e->in_force.n--;
@@ -352,7 +352,7 @@ static void a_look_in_passing(void *arg)
         } else if (seen == LOOKED_AT && !plans && settled && !e->drift.due) {
             CHECK(e->in_force.n == 40);
             plans = e->plans;
-            e->in_force.nodes[3].bytes += 4096; /* of other weights */
+            e->in_force.weights[3].bytes += 4096; /* of other weights */
             e->drift.due = 1;
         } else if (plans && e->plans > plans) {
             seen = PLANNED_ANEW;

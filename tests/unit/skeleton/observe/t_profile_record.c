@@ -431,7 +431,7 @@ static void idle(void *arg)
         usleep(50000);
     }
     for (size_t i = 0; i < e->weight_count; i++)
-        sum += e->nodes[i].range ? e->nodes[i].compute_ns / 1e9 : 0;
+        sum += e->weights[i].range ? e->weights[i].compute_ns / 1e9 : 0;
     CHECK(sum < 0.04);
     struct swn_profile *p = saved();
     CHECK(p->layer_count == WEIGHTS && p->latency_s < 0.04);

@@ -110,7 +110,7 @@ static size_t streamed_bytes(void)
 {
     size_t bytes = 0, unit = swn_pool_unit(e->pool);
     for (size_t i = 0; i < e->weight_count; i++) {
-        const struct swn_range *r = e->nodes[i].range;
+        const struct swn_range *r = e->weights[i].range;
         struct swn_chunks all = swn_residency_chunks(&e->res, r);
         for (uint64_t c = all.first; c < all.end; c++) {
             uint64_t lo = c * unit > r->place ? c * unit : r->place, end = r->place + swn_weight_bytes(r);
@@ -483,7 +483,7 @@ static void little_by_little(void *arg)
             double speed = e->drift.speed;
             pthread_mutex_unlock(&e->lock);
             /* Where a processor is emulated, looking at the bytes takes longer than reading them. */
-            int gains = swn_plan_gains_by_slices(bytes, e->goal_bytes, 2 * e->nodes[0].compute_ns, speed);
+            int gains = swn_plan_gains_by_slices(bytes, e->goal_bytes, 2 * e->weights[0].compute_ns, speed);
             CHECK(e->planned && (slow ? !taken : taken >= 4 * N || !gains));
             _exit(0);
         }
