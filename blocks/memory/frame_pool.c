@@ -278,10 +278,10 @@ void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept)
     f->pinned_by_plan = kept != 0;
 }
 
-void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t visit)
+void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t access)
 {
     f->last_use = seq;
-    f->visit = visit;
+    f->access = access;
     if (f == p->last)
         return;
     unlink_frame(p, f);

@@ -55,7 +55,7 @@ struct swn_frame {
     int wanted;
     const void *owner;          /* the cursor that it was fetched for */
     uint64_t start_ns, written; /* when its reads began, and what had been spilled by then */
-    uint64_t last_use, visit;   /* in operators, and in weights read */
+    uint64_t last_use, access;  /* in operators, and in weights read */
     unsigned n, room, pending;  /* parts; those with a fetch under way */
     struct swn_part *parts;
     struct swn_frame *prev, *next; /* least recently used first */
@@ -100,7 +100,7 @@ size_t swn_pool_window(const struct swn_pool *p); /* frames */
 void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept);
 
 /* It is the most recently used one now. */
-void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t visit);
+void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t access);
 /* Least recently used first; NULL: there is none. */
 struct swn_frame *swn_pool_first(struct swn_pool *p);
 

@@ -178,7 +178,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     if (index < 0 || !swn_kernels::parts_are_pytorchs())
         return {};
     auto arg = static_cast<unsigned>(index);
-    if (what.doubtful && !op->args[arg].visited && !op->args[arg].sliced)
+    if (what.doubtful && !op->args[arg].accessed && !op->args[arg].sliced)
         return {};
     // Cuts fall on whole rows from the storage's beginning.
     size_t begin = static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize();

@@ -54,7 +54,7 @@ struct swn_arg {
     uint32_t range_id;
     uint64_t first_chunk, end_chunk; /* of addresses, that it holds */
     size_t slice;                    /* of a `sliced` one: so many bytes each, but for the last */
-    int remap, pinned, reading, visited;
+    int remap, pinned, reading, accessed;
     int sliced; /* 1: what of it is not in memory waits for slice_lend; 2: did so */
     int rows;   /* 1: not all of it is in memory, rows_copy reads those that are wanted; 2: did so, and nothing else */
     int populating;   /* a thread of ours makes its pages (skeleton/core/prefault.h) */
@@ -98,7 +98,7 @@ struct swn_op {
 
     uint64_t begin_ns;
     uint64_t seq; /* its number, of all operators */
-    int visits;
+    int accesses;
     struct swn_op *prev_open, *next_open;
     int unlisted; /* begun before a fork of which this is the child */
 };

@@ -32,7 +32,7 @@
 /* Lives may change from pass to pass for ever: a plan is mended so often. */
 #define MOST_MENDED 8
 /* Of other threads, while one does nothing: it is given up, and its room with it. */
-#define IDLE_VISITS 4096
+#define IDLE_ACCESSES 4096
 
 /* The tensors of one pass. */
 struct record {
@@ -273,7 +273,7 @@ void swn_activation_plan_passed(struct swn_engine *e, struct swn_thread_state *t
     settle(e);
     promote_to_huge(e);
     for (struct swn_thread_state *other = e->threads; other; other = other->next)
-        if (other != t && other->places && other->places->region && e->visits - other->last_visit > IDLE_VISITS)
+        if (other != t && other->places && other->places->region && e->accesses - other->last_access > IDLE_ACCESSES)
             forget(e, other->places);
     struct plan *latest = s->plan;
     s->plan = NULL;

@@ -95,7 +95,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     e->arena_bytes = arena_bytes();
     err = swn_arena_create(&e->arena, e->arena_bytes);
     if (!err)
-        err = swn_order_create(&e->order);
+        err = swn_access_order_create(&e->order);
     if (err) {
         snprintf(why, why_size, "cannot reserve address space for tensors: %s; raise ulimit -v", strerror(-err));
         return err;

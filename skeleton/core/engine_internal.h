@@ -71,7 +71,7 @@ struct swn_draft {
 
 struct swn_thread_state {
     struct swn_cursor cursor;
-    uint64_t last_visit;  /* engine's visit number */
+    uint64_t last_access; /* engine's access number */
     uint32_t last_weight; /* whose computing is being timed */
     uint64_t ready_ns;    /* when it began */
     uint64_t own_ns;      /* until its operator was done; 0: it is not */
@@ -82,7 +82,7 @@ struct swn_thread_state {
     unsigned index;
     uint64_t next_plan_try;
     uint64_t pass_ns;       /* when the pass under way began */
-    uint64_t flops;         /* since the last visit; while there is a record */
+    uint64_t flops;         /* since the last access; while there is a record */
     struct swn_small small; /* likewise */
     size_t nonweight;       /* most of everything that is not a weight since then, likewise */
     uintptr_t slicing;      /* where the next slice of the weight begins that its operator is going through; 0: none */
@@ -116,7 +116,7 @@ struct swn_engine {
     struct swn_reads liked;        /* what the disk's profile says, without measurements; depth 0: there is none */
     struct swn_behind *behind;     /* NULL until something is written behind */
     struct swn_populate *populate; /* NULL until a tensor is filled for which there are no pages yet */
-    struct swn_order *order;
+    struct swn_access_order *order;
     struct swn_trace *trace;
     struct swn_record *record; /* NULL unless SWAPNET_PROFILE is set */
     /* Set by the subsystems that they belong to, when the engine starts; see skeleton/core/subsystem.h. */
@@ -156,8 +156,8 @@ struct swn_engine {
     struct swn_thread_state *threads;
     unsigned thread_count;
     struct swn_op *open_ops;
-    uint64_t seq;    /* outermost operators so far */
-    uint64_t visits; /* weights read so far */
+    uint64_t seq;      /* outermost operators so far */
+    uint64_t accesses; /* weights read so far */
 
     size_t mapped_file_bytes;     /* of files that the program mapped */
     size_t weight_resident_bytes; /* RESIDENT ranges that are weights */
@@ -175,7 +175,7 @@ struct swn_engine {
     uint64_t regions_refused;         /* the budget in which that is better had by weights; 0: none */
     int pressed;                      /* the budget has been full */
     size_t window_goal, lent_from;    /* lent_from: the window without what was lent to it, or 0 */
-    uint64_t plan_visit;
+    uint64_t plan_access;
     uint64_t plan_since_ns; /* since when there has been a plan in force for the budget that this one is for */
     size_t planned_nonweight;
     uint64_t spill_retry; /* allocation number before which a full disk is not asked again */

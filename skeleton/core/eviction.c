@@ -67,7 +67,7 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
 /* Whether the frame is of a model that nobody computes with: for longer than a cycle of all weights takes. */
 static int is_idle(const struct swn_engine *e, const struct swn_frame *f)
 {
-    return f->last_use + IDLE_OPS < e->seq && e->visits > f->visit + 2 * e->weight_live;
+    return f->last_use + IDLE_OPS < e->seq && e->accesses > f->access + 2 * e->weight_live;
 }
 
 /* The frame that leaves, without a write, before any range does; or, if `used`, also one that is in use in every pass:
@@ -249,7 +249,7 @@ static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_ra
 {
     size_t ahead =
         e->config.budget_bytes / BEHIND_PART < BEHIND_MOST ? e->config.budget_bytes / BEHIND_PART : BEHIND_MOST;
-    if (!e->pressed || e->visits || e->planned || !can_spill(e))
+    if (!e->pressed || e->accesses || e->planned || !can_spill(e))
         return;
     while (swn_engine_resident(e) - swn_behind_bytes(e) + bytes + ahead > e->config.budget_bytes) {
         struct swn_range *r = victim(e, spare, 0);

@@ -53,7 +53,7 @@ void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
         if (!f)
             continue;
         f->wanted = 0;
-        swn_pool_touch(e->pool, f, e->seq, e->visits);
+        swn_pool_touch(e->pool, f, e->seq, e->accesses);
     }
     arg->first_chunk = arg->end_chunk = 0;
 }
@@ -193,7 +193,7 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
 }
 
 /* joined: its operator has read another one before. */
-static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, int joined, uint64_t now)
+static void access(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, int joined, uint64_t now)
 {
     struct swn_weight *last = t->last_weight ? swn_weight_of(e, t->last_weight) : NULL;
     uint64_t since = t->ready_ns + t->idle_ns;
@@ -217,9 +217,9 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
         last->joined = joined;
     }
     t->ready_ns = now;
-    t->last_visit = ++e->visits;
+    t->last_access = ++e->accesses;
     uint64_t passes = t->cursor.passes;
-    if (!swn_order_visit(e->order, &t->cursor, t->last_weight))
+    if (!swn_access_order_record(e->order, &t->cursor, t->last_weight))
         t->next_plan_try = 0;
     if (t->cursor.passes == passes)
         return;
@@ -272,7 +272,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
     arg->afresh = arg->afresh_bytes = 0;
     arg->first_chunk = arg->end_chunk = 0;
-    arg->remap = arg->pinned = arg->reading = arg->visited = arg->rows = arg->populating = 0;
+    arg->remap = arg->pinned = arg->reading = arg->accessed = arg->rows = arg->populating = 0;
     arg->sliced = comes_in_slices(arg, r);
     arg->slice = arg->sliced ? r->slice : 0;
     arg->range = r;
@@ -308,9 +308,9 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     arg->reading = 1;
     r->readers++;
     if (arg->use == SWN_USE_WEIGHT && !twice && is_weight(e, r)) {
-        visit(e, t, r, op->visits > 0, op->begin_ns);
-        arg->visited = 1;
-        op->visits++;
+        access(e, t, r, op->accesses > 0, op->begin_ns);
+        arg->accessed = 1;
+        op->accesses++;
         if (arg->sliced) /* what is read next is this one, not what comes after it */
             e->tiling->slice_next(t, arg, arg->from);
     }
@@ -319,7 +319,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
 void swn_engine_op_begin(struct swn_op *op)
 {
     struct swn_engine *e = &swn_engine_one;
-    op->visits = 0;
+    op->accesses = 0;
     op->begin_ns = swn_now_ns();
     SWN_EACH_SUBSYSTEM (s, unlocked)
         s->unlocked();
@@ -355,7 +355,7 @@ void swn_engine_op_begin(struct swn_op *op)
     lend_all(e, op, t);
     if (e->record && t)
         note_nonweight(e, t, op->flops, op->small);
-    if (op->visits) {
+    if (op->accesses) {
         swn_swapin_ahead(e, t);
         t->ready_ns = swn_now_ns();
     }
@@ -411,7 +411,7 @@ void swn_engine_op_end(struct swn_op *op)
     }
     if (t)
         t->slicing = 0;
-    if (op->visits && t) {
+    if (op->accesses && t) {
         t->own_ns = now > t->ready_ns ? now - t->ready_ns : 0;
         if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
@@ -436,7 +436,7 @@ void swn_window_fork_child(struct swn_engine *e)
         next = op->next_open;
         swn_afresh_fork_child(op);
         op->n = 0;
-        op->visits = 0;
+        op->accesses = 0;
         op->unlisted = 1;
     }
     e->open_ops = NULL;

@@ -41,7 +41,7 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
         return 0;
     unsigned char *seen = calloc(e->weight_count + 1, 1);
     for (struct swn_thread_state *t = e->threads; seen && t; t = t->next) {
-        size_t len = swn_order_cycle(e->order, &t->cursor, cycle, most);
+        size_t len = swn_access_order_cycle(e->order, &t->cursor, cycle, most);
         for (size_t i = 0; i < len && n < most; i++) {
             struct swn_weight *weight = swn_weight_of(e, cycle[i]);
             if (!weight || weight->range->written || seen[weight - e->weights])
@@ -150,7 +150,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
 {
     size_t most = e->weight_live * 4 + 16, peak = swn_nonweight_peak(e);
     *out = (struct swn_draft){.ids = malloc(most * sizeof *out->ids), .weights = malloc(most * sizeof *out->weights)};
-    size_t len = out->ids && out->weights ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
+    size_t len = out->ids && out->weights ? swn_access_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
         out->n = swn_policy_gather(e, out->ids, most);
     out->disk = swn_policy_disk(e);

@@ -17,8 +17,8 @@
 #include "skeleton/core/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
-/* A cursor that has not moved for so many visits has no claim on the window. */
-#define IDLE_VISITS 4096
+/* A cursor that has not moved for so many accesses has no claim on the window. */
+#define IDLE_ACCESSES 4096
 #define CHAIN_MOST 4096
 /* A first pass wants a window of so many weights. */
 #define UNTRIED_WINDOW 4
@@ -317,7 +317,7 @@ static size_t active_threads(struct swn_engine *e)
 {
     size_t active = 0;
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
-        active += t->listed && t->last_visit && e->visits - t->last_visit < IDLE_VISITS;
+        active += t->listed && t->last_access && e->accesses - t->last_access < IDLE_ACCESSES;
     return active ? active : 1;
 }
 
@@ -409,7 +409,7 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
     uint32_t before = t->cursor.before, at = t->cursor.at;
     size_t most = e->weight_live + 2 < CHAIN_MOST ? e->weight_live + 2 : CHAIN_MOST;
     for (size_t i = 0; i < most; i++) {
-        uint32_t next = swn_order_next(e->order, before, at);
+        uint32_t next = swn_access_order_next(e->order, before, at);
         struct swn_weight *weight = next ? swn_weight_of(e, next) : NULL;
         if (!weight) {
             a->missing |= !a->frames;

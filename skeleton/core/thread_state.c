@@ -53,7 +53,7 @@ void swn_window_thread_exit(void)
         return;
     pthread_mutex_lock(&e->lock);
     self_state->listed = 0;
-    self_state->last_visit = 0;
+    self_state->last_access = 0;
     e->tiling->rows_forget(self_state);
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
         if (f->owner == self_state)

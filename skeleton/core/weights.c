@@ -60,7 +60,7 @@ void swn_weight_remove(struct swn_engine *e, struct swn_range *r)
     struct swn_weight *n = &e->weights[r->weight];
     if (e->record)
         e->observer->leaving(e);
-    swn_order_forget(e->order, n->id);
+    swn_access_order_forget(e->order, n->id);
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
         if (t->cursor.anchor == n->id) {
             t->cursor.anchor = 0;

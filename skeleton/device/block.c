@@ -67,7 +67,7 @@ void swn_devblock_free(struct swn_devswap *s, struct block *b)
 {
     size_t i = swn_devblock_from(s, b->id);
     memmove(&s->blocks[i], &s->blocks[i + 1], (--s->count - i) * sizeof *s->blocks);
-    swn_order_forget(s->order, b->id);
+    swn_access_order_forget(s->order, b->id);
     for (struct use *u = b->uses, *next; u; u = next) {
         next = u->next;
         s->pool.swap.event_destroy(u->event);

@@ -144,7 +144,7 @@ static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned
         struct block *b = w[i]->block;
         if (!b->users++) {
             s->claimed += swn_devblock_cost(b);
-            b->asked = s->visits;
+            b->asked = s->accesses;
         }
         b->failed = b->moves = 0;
     }
@@ -265,11 +265,11 @@ int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, 
     s->counted = counted;
     pthread_mutex_init(&s->lock, NULL);
     swn_cond_init(&s->changed);
-    int err = swn_order_create(&s->order);
+    int err = swn_access_order_create(&s->order);
     if (!err)
         err = swn_thread_start(&s->thread, swn_devswap_work, s);
     if (err) {
-        swn_order_destroy(s->order);
+        swn_access_order_destroy(s->order);
         free(s);
         return err;
     }

@@ -54,8 +54,8 @@ struct block {
     const struct swn_devweight *reading; /* the one that is being read */
     struct swn_devbuffer buffer;         /* no smaller than it; unless it is OUT */
     struct use *uses;
-    uint64_t asked;    /* when the first of its users came, in visits */
-    uint64_t next_use; /* in visits from now, SWN_DEVSWAP_NEVER: not foreseen */
+    uint64_t asked;    /* when the first of its users came, in accesses */
+    uint64_t next_use; /* in accesses from now, SWN_DEVSWAP_NEVER: not foreseen */
     uint64_t last_use;
     int ahead;       /* is to be brought before it is asked for */
     uint64_t flight; /* with which it came last; what is launched may have to wait for it */
@@ -68,14 +68,14 @@ struct block {
 struct cursor {
     void *stream;
     struct swn_cursor at;
-    uint64_t last_visit; /* 0: free */
+    uint64_t last_access; /* 0: free */
 };
 
 struct swn_devswap {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct swn_devpool pool;
-    struct swn_order *order;
+    struct swn_access_order *order;
     size_t capacity;
     size_t held;    /* by all buffers */
     size_t claimed; /* by blocks that have users: what they have, or will have, of those */
@@ -86,7 +86,7 @@ struct swn_devswap {
     uint32_t last_id;
     struct swn_devspares spare; /* buffers without a block */
     struct cursor cursors[SWN_DEVSWAP_CURSORS];
-    uint64_t visits;
+    uint64_t accesses;
     unsigned marks, tries;
     pthread_t thread;
     uint64_t departed, landed; /* the last flight that has begun, and the last one that is known to have arrived */

@@ -198,7 +198,7 @@ static void order_of_use(void **state)
         f[i] = take(i);
     assert_ptr_equal(swn_pool_first(pool), f[0]);
     swn_pool_touch(pool, f[3], 5, 6); /* it is the last already */
-    assert_true(f[3]->last_use == 5 && f[3]->visit == 6 && !f[3]->next);
+    assert_true(f[3]->last_use == 5 && f[3]->access == 6 && !f[3]->next);
     swn_pool_touch(pool, f[0], 7, 8);
     swn_pool_touch(pool, f[2], 9, 10);
     static const unsigned order[] = {1, 3, 0, 2};

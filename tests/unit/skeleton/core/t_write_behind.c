@@ -111,7 +111,7 @@ static void within_the_budget(void *arg)
     all_right();
     for (unsigned i = 0; i < 4 * WEIGHTS; i++)
         op_read(&weights[i % WEIGHTS]);
-    CHECK(e->visits > 0);
+    CHECK(e->accesses > 0);
     /* Weights are being read: what is home stays there until its room is needed. */
     struct tensor more;
     CHECK(tensor_make(&more, WEIGHT_BYTES, 99));
