@@ -84,15 +84,14 @@ static void breathe(struct swn_engine *e)
 /* Goes on until the limit is the goal, or there is another goal. */
 static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change)
 {
-    int desperate = 0;
+    int force = 0;
     follow(e);
     while (e->goal_bytes < e->config.budget_bytes && b->changes == change) {
         uint64_t before = swn_policy_written(e);
-        if (!swn_policy_give(e, desperate))
-            desperate = 0;
+        if (!swn_shrink_step(e, force))
+            force = 0;
         else
-            desperate =
-                swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
+            force = swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
         follow(e);
         if (swn_policy_written(e) != before)
             breathe(e);

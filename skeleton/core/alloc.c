@@ -54,12 +54,12 @@ void *swn_engine_alloc(size_t n, int *strict)
     size_t kept = kept_frames(e), wanted = swn_nonweight_held(e);
     if (counts && !placed) /* a place is held already */
         wanted += swn_round_up(n, SWN_GRANULE);
-    int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
+    int over = swn_reclaim_must(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
     if (!over && counts &&
         fresh_bytes(e, placed ? &place : NULL, n, term) > need) /* the warm pages were what had to go */
-        over = swn_policy_make_room(e, swn_round_up(n, SWN_GRANULE), NULL);
+        over = swn_reclaim_must(e, swn_round_up(n, SWN_GRANULE), NULL);
     if (e->planned && kept_frames(e) < kept)
-        swn_policy_note_shortage(e, wanted);
+        swn_reclaim_note_shortage(e, wanted);
     if (over && e->config.strict) {
         *strict = 1;
         pthread_mutex_unlock(&e->lock);
@@ -89,7 +89,7 @@ void *swn_engine_alloc(size_t n, int *strict)
         if (expected)
             swn_expected_read_allocated(e, r, fresh);
         if (alone && swn_policy_share(e, r))
-            swn_policy_make_room(e, 0, r);
+            swn_reclaim_must(e, 0, r);
         swn_engine_note_peak(e);
     } else {
         e->untracked += n;

@@ -46,7 +46,7 @@ static int stays(struct swn_engine *e, const struct swn_range *r)
 
 /* The range whose leaving hurts least: what the plan streams, then what was used longest ago, kept weights and what is
  * being read last. */
-static struct swn_range *victim(struct swn_engine *e, const struct swn_range *spare, int desperate)
+static struct swn_range *victim(struct swn_engine *e, const struct swn_range *spare, int force)
 {
     struct swn_range *best = NULL;
     int best_class = 0;
@@ -54,7 +54,7 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
         if (!may_leave(r) || r == spare)
             continue;
         int class = r->readers ? 3 : at_work(e, r) ? 4 : swn_is_weight(r) && e->planned ? (stays(e, r) ? 2 : 0) : 1;
-        if (class >= 3 && !desperate)
+        if (class >= 3 && !force)
             continue;
         if (!best || class < best_class || (class == best_class && r->last_use < best->last_use)) {
             best = r;
@@ -101,7 +101,7 @@ static void trim_warm(struct swn_engine *e, size_t bytes, int regions)
 
 /* Whether `bytes` more fit once pages that nobody uses have gone; nothing else is let go for them, nor is room taken
  * that activations will want again. */
-int swn_policy_fits_free(struct swn_engine *e, size_t bytes)
+int swn_reclaim_free_fits(struct swn_engine *e, size_t bytes)
 {
     bytes += swn_arena_region_cold(e->arena);
     trim_warm(e, bytes, 0);
@@ -134,7 +134,7 @@ static int trim_frames(struct swn_engine *e, size_t bytes)
     return e->pool && swn_pool_trim(e->pool, (bytes + swn_pool_unit(e->pool) - 1) / swn_pool_unit(e->pool));
 }
 
-static void let_frame_go(struct swn_engine *e, struct swn_frame *f)
+static void evict_frame(struct swn_engine *e, struct swn_frame *f)
 {
     e->plan_dirty |= f->pinned_by_plan; /* the plan thought there was room for it */
     swn_swapin_evict(e, f);
@@ -148,26 +148,26 @@ static int cancel_ahead(struct swn_engine *e)
 }
 
 /* A frame that an operator reads, which goes on through the mapping of the file. */
-static int let_read_one_go(struct swn_engine *e)
+static int evict_read_one(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
     while (f && f->pending)
         f = f->next;
     if (f)
-        let_frame_go(e, f);
+        evict_frame(e, f);
     return f != NULL;
 }
 
 /* Lets one range or frame go: what the file has already before what has to be written. 0, or -ENOMEM when nothing is
  * left that could. */
-static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int may_spill, int desperate, int *busy)
+static int evict_one(struct swn_engine *e, const struct swn_range *spare, int may_spill, int force, int *busy)
 {
     struct swn_frame *f = frame_victim(e, 0);
-    struct swn_range *r = !f && may_spill ? victim(e, spare, desperate) : NULL;
+    struct swn_range *r = !f && may_spill ? victim(e, spare, force) : NULL;
     if (!f && (!r || (swn_is_weight(r) && e->planned && stays(e, r))))
         f = frame_victim(e, 1);
     if (f) {
-        let_frame_go(e, f);
+        evict_frame(e, f);
         return 0;
     }
     if (!r)
@@ -219,7 +219,7 @@ static int can_spill(struct swn_engine *e)
 }
 
 /* One step of a budget that shrinks. 0: something went, -ENOMEM: nothing can now. */
-int swn_policy_give(struct swn_engine *e, int desperate)
+int swn_shrink_step(struct swn_engine *e, int force)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
@@ -240,7 +240,7 @@ int swn_policy_give(struct swn_engine *e, int desperate)
     if (swn_engine_resident(e) < before || swn_behind_wait(e))
         return 0;
     int busy = 0;
-    return let_one_go(e, NULL, can_spill(e), desperate, &busy);
+    return evict_one(e, NULL, can_spill(e), force, &busy);
 }
 
 /* While a model is built and loaded, and the budget has been full before, room is made ahead of need, so that the disk
@@ -258,8 +258,8 @@ static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_ra
     }
 }
 
-/* Also what operators are using leaves, if need be and `desperate`; 2: even frames of weights. 0 or -ENOMEM. */
-static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int desperate)
+/* Also what operators are using leaves, if need be and `force`; 2: even frames of weights. 0 or -ENOMEM. */
+static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int force)
 {
     swn_behind_reap(e);
     if (!e->config.enforce)
@@ -277,16 +277,16 @@ static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *sp
            (trim_frames(e, swn_engine_resident(e) + bytes - e->config.budget_bytes) || take_back_room(e) ||
             swn_reclaim_trim(e)))
         trim_warm(e, bytes, 1);
-    for (int last = 0; last <= desperate; last++)
+    for (int last = 0; last <= force; last++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
-            if (!swn_behind_wait(e) && let_one_go(e, spare, spills, last > 0, &busy) && !cancel_ahead(e) &&
-                (last < 2 || !let_read_one_go(e)))
+            if (!swn_behind_wait(e) && evict_one(e, spare, spills, last > 0, &busy) && !cancel_ahead(e) &&
+                (last < 2 || !evict_read_one(e)))
                 break;
     return swn_engine_resident(e) + bytes <= e->config.budget_bytes ? 0 : -ENOMEM;
 }
 
 /* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
-int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+int swn_reclaim_try(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     return let_go(e, bytes, spare, 1);
 }
@@ -322,7 +322,7 @@ static size_t idle_bytes(struct swn_engine *e)
 
 /* The same for memory that can be done without: nothing leaves where that would not be enough, nor does what an
  * operator is using. */
-int swn_policy_offer_room(struct swn_engine *e, size_t bytes)
+int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes)
 {
     if (e->config.enforce && swn_engine_resident(e) + bytes > e->config.budget_bytes) {
         size_t idle = idle_bytes(e);
@@ -333,7 +333,7 @@ int swn_policy_offer_room(struct swn_engine *e, size_t bytes)
 }
 
 /* Makes room for memory that will be used whether there is any or not. */
-int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     int err = let_go(e, bytes, spare, 2);
     uint64_t limit = e->config.budget_bytes;
@@ -347,7 +347,7 @@ int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_ra
 
 /* The next plan leaves room for it, or all there is beside the window. What is seen is no more than there was room for,
  * as idle activations are written out: by that alone each plan would keep weights that leave in its first pass. */
-void swn_policy_note_shortage(struct swn_engine *e, size_t other)
+void swn_reclaim_note_shortage(struct swn_engine *e, size_t other)
 {
     size_t most = e->goal_bytes > swn_policy_window_bytes(e) ? e->goal_bytes - swn_policy_window_bytes(e) : 0;
     other = other < most ? other : most;

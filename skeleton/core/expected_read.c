@@ -49,5 +49,5 @@ void swn_expected_read_cancel(struct swn_engine *e, int for_good)
     if (!bytes)
         return;
     swn_engine_note_peak(e);
-    swn_policy_make_room(e, 0, r);
+    swn_reclaim_must(e, 0, r);
 }

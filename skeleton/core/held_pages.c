@@ -43,7 +43,7 @@ static int make_resident(struct swn_engine *e, struct swn_range *r)
     while (r->filling)
         pthread_cond_wait(&e->changed, &e->lock);
     if (r->len > e->config.budget_bytes && atomic_load(&r->state) == SWN_FILE_BACKED) {
-        swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
+        swn_reclaim_must(e, swn_round_up(r->len, SWN_PAGE), r);
         return swn_make_resident(e, r, 0);
     }
     return swn_restore_resident(e, r, 0);

@@ -51,7 +51,7 @@ void *swn_afresh_begin(struct swn_op *op, unsigned arg)
     if (r && r->id == a->range_id && a->pinned && atomic_load(&r->state) == SWN_FILE_BACKED) {
         size_t size = swn_round_up(r->len, SWN_PAGE);
         if (swn_afresh_waits(e, a, r) && r->pins == 1) {
-            swn_policy_make_room(e, size, r);
+            swn_reclaim_must(e, size, r);
             at = map_beside(r, size);
         }
         if (at) {

@@ -191,8 +191,8 @@ static int room_for_frame(struct swn_engine *e, const struct swn_range *spare, i
     if (!swn_pool_is_full(e->pool))
         return 0;
     if (force)
-        return swn_policy_try_room(e, unit, spare);
-    return swn_policy_fits_free(e, unit) ? 0 : -ENOMEM;
+        return swn_reclaim_try(e, unit, spare);
+    return swn_reclaim_free_fits(e, unit) ? 0 : -ENOMEM;
 }
 
 /* Whether there will be more room soon: a read ahead is under way, and nobody waits for its frame. */

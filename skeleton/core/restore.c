@@ -52,7 +52,7 @@ int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
     if (!pages && r->len > e->config.budget_bytes && swn_policy_share(e, r) == 0)
         return 0;
     int fresh = atomic_load(&r->state) == SWN_FILE_BACKED; /* else it counts already */
-    swn_policy_make_room(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
+    swn_reclaim_must(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
     int err = swn_make_resident(e, r, pages);
     swn_engine_note_peak(e);
     return err;
@@ -71,7 +71,7 @@ void swn_restore_input(struct swn_engine *e, struct swn_range *r)
     uint32_t n = ++r->evicted_reads;
     if (r->recalled && !e->plan_dirty) {
         r->recalled = 0;
-        if (swn_policy_fits_free(e, size))
+        if (swn_reclaim_free_fits(e, size))
             swn_restore_resident(e, r, 0);
     } else if (!r->recalled && n > 1 && !(n & (n - 1))) {
         r->recalled = 1;

@@ -118,7 +118,7 @@ static int make(struct swn_devswap *s, struct swn_devbuffer *out)
     pthread_mutex_unlock(&s->lock);
     if (s->counted) {
         pthread_mutex_lock(&e->lock);
-        swn_policy_make_room(e, out->bytes, NULL);
+        swn_reclaim_must(e, out->bytes, NULL);
         pthread_mutex_unlock(&e->lock);
     }
     int err = s->pool.way->make(&s->pool, out);

@@ -238,7 +238,7 @@ static void note_size(struct device *d, size_t bytes)
 static int room(struct swn_engine *e, size_t bytes, struct device *d, const struct swn_range *spare)
 {
     note_size(d, bytes);
-    return swn_policy_try_room(e, bytes + set_aside(e, d), spare);
+    return swn_reclaim_try(e, bytes + set_aside(e, d), spare);
 }
 
 /* Whether there is room for a weight that will not leave any more. */

@@ -43,7 +43,7 @@ static int has_room(size_t bytes)
     size_t peak = e->planned ? swn_nonweight_peak(e) : 0, again = peak > other ? peak - other : 0;
     int fits = !atomic_load(&wanted_back) && e->goal_bytes >= e->config.budget_bytes &&
                used + again + bytes + e->goal_bytes / SWN_DEVICE_OTHERS <= e->goal_bytes &&
-               swn_policy_fits_free(e, bytes);
+               swn_reclaim_free_fits(e, bytes);
     if (fits) {
         atomic_fetch_add(&held_bytes, bytes);
         swn_engine_note_peak(e);

@@ -127,7 +127,7 @@ struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece)
     struct swn_fill *f = NULL;
     int fits = r && r->id == a->range_id && r->shared && a->pinned && r->pins == 1 && r->addr == a->data &&
                r->len == a->bytes && r->file->fetch.direct_fd >= 0;
-    if (fits && most && !swn_policy_try_room(e, 2 * most, r))
+    if (fits && most && !swn_reclaim_try(e, 2 * most, r))
         f = create(e, r, most);
     if (f && swn_thread_start(&f->thread, writer, f)) {
         destroy(f);

@@ -105,7 +105,7 @@ static void end_reading(struct swn_row_reading *rd)
  * child (invariant 6). */
 static struct swn_row_reading *make_reading(struct swn_engine *e, const struct swn_range *r, size_t bytes)
 {
-    if (swn_policy_try_room(e, bytes + struct_bytes(bytes), r))
+    if (swn_reclaim_try(e, bytes + struct_bytes(bytes), r))
         return NULL;
     struct swn_row_reading *rd = malloc(struct_bytes(bytes));
     void *buf = rd ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;

@@ -365,7 +365,7 @@ int swn_slice_copy_room(size_t bytes)
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
     size_t placed = swn_arena_region_idle(e->arena);
-    int fits = placed >= bytes || swn_policy_offer_room(e, bytes) == 0;
+    int fits = placed >= bytes || swn_reclaim_if_idle(e, bytes) == 0;
     pthread_mutex_unlock(&e->lock);
     return fits;
 }

@@ -33,7 +33,7 @@ static int take(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    int fits = swn_policy_offer_room(e, bytes) == 0;
+    int fits = swn_reclaim_if_idle(e, bytes) == 0;
     if (fits) {
         swn_engine_count_small((long long)bytes);
         counted += bytes;

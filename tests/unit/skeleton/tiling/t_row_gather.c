@@ -502,7 +502,7 @@ static void kept_for_the_next(void *arg)
     int status;
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
     pthread_mutex_lock(&e->lock);
-    CHECK(swn_policy_give(e, 0) == 0);
+    CHECK(swn_shrink_step(e, 0) == 0);
     pthread_mutex_unlock(&e->lock);
     CHECK(e->small_bytes == 0 && !swn_window_self()->reading);
     CHECK(look_up(rows, 64) == 1 && e->small_bytes > 0); /* no end(): extents that a child may map are not given back */
