@@ -259,7 +259,7 @@ static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_ra
 }
 
 /* Also what operators are using leaves, if need be and `force`; 2: even frames of weights. 0 or -ENOMEM. */
-static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int force)
+static int reclaim(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int force)
 {
     swn_behind_reap(e);
     if (!e->config.enforce)
@@ -288,7 +288,7 @@ static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *sp
 /* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
 int swn_reclaim_try(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
-    return let_go(e, bytes, spare, 1);
+    return reclaim(e, bytes, spare, 1);
 }
 
 /* What can leave while operators go on with what they have; rather too little than too much. */
@@ -329,13 +329,13 @@ int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes)
         if (swn_engine_resident(e) + bytes > e->config.budget_bytes + idle)
             return -ENOMEM;
     }
-    return let_go(e, bytes, NULL, 0);
+    return reclaim(e, bytes, NULL, 0);
 }
 
 /* Makes room for memory that will be used whether there is any or not. */
 int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
-    int err = let_go(e, bytes, spare, 2);
+    int err = reclaim(e, bytes, spare, 2);
     uint64_t limit = e->config.budget_bytes;
     if (e->goal_bytes < limit) /* on its way down, and nobody was promised that it holds already */
         limit = e->promised_bytes;
