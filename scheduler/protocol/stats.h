@@ -39,7 +39,7 @@ struct swn_stats {
     uint64_t passes;
     uint64_t read_errors;
     uint64_t plans;
-    uint64_t plan_looks;            /* so often the plan in force was looked at, as the machine was another one */
+    uint64_t plan_reviews;          /* so often the plan in force was looked at, as the machine was another one */
     uint64_t plan_budget_bytes;     /* that the plan in force was made for, 0: there is none */
     uint64_t plan_since_ns;         /* and when it came into force */
     uint64_t budget_since_ns;       /* when the budget was set last; 0: it is the first */

@@ -56,7 +56,7 @@ static const struct field {
     FIELD(NUMBER, passes),
     FIELD(NUMBER, read_errors),
     FIELD(NUMBER, plans),
-    FIELD(NUMBER, plan_looks),
+    FIELD(NUMBER, plan_reviews),
     FIELD(NUMBER, plan_budget_bytes),
     FIELD(NUMBER, plan_since_ns),
     FIELD(NUMBER, budget_since_ns),

@@ -42,7 +42,7 @@ void swn_needs_read(struct swn_needs *n, int settle)
     }
     n->minimum = swn_policy_minimum(e);
     n->resident = swn_engine_resident(e);
-    n->plans = e->plans + e->drift.looks;
+    n->plans = e->plans + e->replan.reviews;
     if (e->planned) {
         size_t other = swn_nonweight_needed(e);
         n->weights = node_bytes(e);

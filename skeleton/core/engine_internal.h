@@ -41,16 +41,16 @@ struct swn_weight {
 #define SWN_WEIGHT_MOST ((size_t)1 << SWN_WEIGHT_BITS)
 
 /* How far the machine is from what the plan in force was made for, see skeleton/core/replan.c. */
-struct swn_drift {
-    double speed, compute_ns; /* then, or when it was looked at last; the latter of all weights' operators together */
-    unsigned passes;          /* in a row, with others */
-    uint64_t since_ns;        /* when these began */
-    int due;                  /* it is to be looked at */
-    uint64_t looks;           /* so far */
-    unsigned plans;           /* made for that reason, up to some number; fewer after looks that came to nothing */
-    unsigned stays;           /* such looks in a row */
-    unsigned short_passes;    /* in a row, that had too little for activations */
-    uint64_t dropped;         /* what had been let go of when the last pass ended */
+struct swn_replan {
+    double speed, compute_ns;   /* then, or when it was looked at last; the latter of all weights' operators together */
+    unsigned passes;            /* in a row, with others */
+    uint64_t since_ns;          /* when these began */
+    int review_due;             /* it is to be looked at */
+    uint64_t reviews;           /* so far */
+    unsigned plans;             /* made for that reason, up to some number; fewer after looks that came to nothing */
+    unsigned unchanged_reviews; /* such looks in a row */
+    unsigned short_passes;      /* in a row, that had too little for activations */
+    uint64_t dropped;           /* what had been let go of when the last pass ended */
 };
 
 /* A plan in the making. The steps may be taken apart: making it needs no lock. */
@@ -189,7 +189,7 @@ struct swn_engine {
     uint64_t live_recent;      /* most live bytes of late */
     struct swn_draft in_force; /* the plan, once there is one */
     int plan_short;            /* its passes are short of the disk, see scheduler/planner/plan.h */
-    struct swn_drift drift;
+    struct swn_replan replan;
     struct swn_fetch *fork_paused;
     int forked;
     uint64_t deferred; /* bytes registered instead of read or copied */

@@ -224,7 +224,7 @@ static void access(struct swn_engine *e, struct swn_thread_state *t, struct swn_
     if (t->cursor.passes == passes)
         return;
     e->placement->passed(e, t);
-    swn_policy_passed(e);
+    swn_replan_passed(e);
     if (e->record && passes)
         now += e->observer->passed(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
     t->ready_ns = t->pass_ns = now;

@@ -275,7 +275,7 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
     if (e->in_force.goal != d->goal)
         e->plan_since_ns = swn_now_ns();
     e->planned_nonweight = d->nonweight;
-    swn_policy_drift_begin(e, d->disk.bytes_per_ns);
+    swn_replan_begin(e, d->disk.bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);
     swn_policy_drop_draft(&e->in_force);
@@ -289,12 +289,12 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
 void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
 {
     struct swn_draft draft;
-    if ((!e->plan_dirty && !e->drift.due) || !e->pool || t->cursor.run < t->next_plan_try)
+    if ((!e->plan_dirty && !e->replan.review_due) || !e->pool || t->cursor.run < t->next_plan_try)
         return;
     t->next_plan_try = t->cursor.run + 16;
     if (swn_policy_draft(e, t, &draft))
         return;
-    if (!swn_policy_make_plan(&draft) && (e->plan_dirty || swn_policy_outdated(e, &draft)) &&
+    if (!swn_policy_make_plan(&draft) && (e->plan_dirty || swn_replan_is_due(e, &draft)) &&
         !swn_policy_adopt(e, &draft))
         e->source->learned(e, e->in_force.ids, e->in_force.n, t->cursor.anchor);
     swn_policy_drop_draft(&draft);

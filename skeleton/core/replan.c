@@ -36,13 +36,13 @@ static int differ(double a, double b, double most)
     return a > b * most || b > a * most;
 }
 
-void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns)
+void swn_replan_begin(struct swn_engine *e, double bytes_per_ns)
 {
-    e->drift.speed = bytes_per_ns;
-    e->drift.compute_ns = computing(e);
-    e->drift.passes = 0;
-    e->drift.since_ns = swn_now_ns();
-    e->drift.due = 0;
+    e->replan.speed = bytes_per_ns;
+    e->replan.compute_ns = computing(e);
+    e->replan.passes = 0;
+    e->replan.since_ns = swn_now_ns();
+    e->replan.review_due = 0;
 }
 
 /* Where each weight is in the plan in force, plus one, by its weight; NULL without memory. */
@@ -90,26 +90,26 @@ static double as_it_is(struct swn_engine *e, const struct swn_draft *now)
 /* The plan stays, and what is said of it to others is as the machine is now. */
 static void stay(struct swn_engine *e, const struct swn_draft *d)
 {
-    swn_policy_drift_begin(e, d->disk.bytes_per_ns);
+    swn_replan_begin(e, d->disk.bytes_per_ns);
     e->in_force.plan.compute_ns = d->plan.compute_ns;
-    if (e->drift.stays++ % 2)
-        e->drift.plans -= e->drift.plans > 0;
+    if (e->replan.unchanged_reviews++ % 2)
+        e->replan.plans -= e->replan.plans > 0;
 }
 
 static void renew(struct swn_engine *e)
 {
-    e->drift.stays = 0;
-    e->drift.plans += e->drift.plans < PLANS_MOST;
+    e->replan.unchanged_reviews = 0;
+    e->replan.plans += e->replan.plans < PLANS_MOST;
     e->plan_dirty = 1;
 }
 
-int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d)
+int swn_replan_is_due(struct swn_engine *e, const struct swn_draft *d)
 {
-    e->drift.looks++;
+    e->replan.reviews++;
     int is_short = swn_policy_short_of_disk(e, d);
     if (is_short != e->plan_short) {
         /* Other weights come in slices then, of which this draft knows nothing: the next one does. */
-        swn_policy_drift_begin(e, d->disk.bytes_per_ns);
+        swn_replan_begin(e, d->disk.bytes_per_ns);
         e->plan_short = is_short;
         renew(e);
         return 0;
@@ -125,9 +125,9 @@ int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d)
 
 static void note_machine(struct swn_engine *e)
 {
-    struct swn_drift *d = &e->drift;
+    struct swn_replan *d = &e->replan;
     uint64_t now = swn_now_ns();
-    if (!e->planned || e->plan_dirty || d->due || e->settling ||
+    if (!e->planned || e->plan_dirty || d->review_due || e->settling ||
         (!differ(swn_policy_disk(e).bytes_per_ns, d->speed, OTHER_SPEED) &&
          !differ(computing(e), d->compute_ns, OTHER_COMPUTE))) {
         d->passes = 0;
@@ -136,14 +136,14 @@ static void note_machine(struct swn_engine *e)
     }
     if (++d->passes < PASSES_LEAST << d->plans || now - d->since_ns < LEAST_NS)
         return;
-    d->due = 1;
+    d->review_due = 1;
 }
 
 /* A plan that leaves a little too little for activations stays in force (swn_engine_note_peak), but not where pages go
  * and come back for that in pass after pass. */
 static void note_shortness(struct swn_engine *e)
 {
-    struct swn_drift *d = &e->drift;
+    struct swn_replan *d = &e->replan;
     int is_short = e->planned && !e->settling && e->dropped != d->dropped && e->nonweight_peak > e->planned_nonweight;
     d->dropped = e->dropped;
     d->short_passes = is_short ? d->short_passes + 1 : 0;
@@ -151,7 +151,7 @@ static void note_shortness(struct swn_engine *e)
         e->plan_dirty = 1;
 }
 
-void swn_policy_passed(struct swn_engine *e)
+void swn_replan_passed(struct swn_engine *e)
 {
     note_shortness(e);
     note_machine(e);

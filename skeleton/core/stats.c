@@ -53,7 +53,7 @@ void swn_engine_stats(struct swn_stats *out)
         out->passes += t->cursor.passes;
     out->read_errors = e->read_errors;
     out->plans = e->plans;
-    out->plan_looks = e->drift.looks;
+    out->plan_reviews = e->replan.reviews;
     out->plan_budget_bytes = e->in_force.goal;
     out->plan_since_ns = e->plan_since_ns;
     out->budget_since_ns = e->goal_since_ns;

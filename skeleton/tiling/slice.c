@@ -86,7 +86,7 @@ static int worth_slicing(struct swn_engine *e, const struct swn_range *r)
     if (swn_plan_worth_slicing(bytes, e->record && !e->pool ? 0 : e->goal_bytes))
         return 1;
     return e->planned && e->plan_short && r->weight >= 0 &&
-           swn_plan_gains_by_slices(bytes, e->goal_bytes, e->weights[r->weight].compute_ns, e->drift.speed);
+           swn_plan_gains_by_slices(bytes, e->goal_bytes, e->weights[r->weight].compute_ns, e->replan.speed);
 }
 
 static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)

@@ -155,7 +155,7 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
         swn_engine_io = io;
     swn_hooks_threads_install(); /* also so that its pthread_create is linked: threads of the program are counted */
     int err = swn_runtime_start(&config, why, sizeof why);
-    swn_engine_one.drift.plans = 12; /* plans are made for what a test does, not for what else the machine does */
+    swn_engine_one.replan.plans = 12; /* plans are made for what a test does, not for what else the machine does */
     if (err)
         fprintf(stderr, "engine: %s\n", why);
     else

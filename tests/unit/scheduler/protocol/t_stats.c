@@ -49,7 +49,7 @@ static const char *const numbers[] = {
     "passes",
     "read_errors",
     "plans",
-    "plan_looks",
+    "plan_reviews",
     "plan_budget_bytes",
     "plan_since_ns",
     "budget_since_ns",

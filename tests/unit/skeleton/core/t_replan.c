@@ -47,9 +47,9 @@ static unsigned due_after(unsigned most)
 {
     for (unsigned i = 1; i <= most; i++) {
         clock_ns += PASS_NS;
-        swn_policy_passed(e);
+        swn_replan_passed(e);
         CHECK(!e->plan_dirty);
-        if (e->drift.due)
+        if (e->replan.review_due)
             return i;
     }
     return 0;
@@ -84,9 +84,9 @@ static int look(void)
     if (!e->in_force.n)
         draft(&e->in_force, old, 0, 0);
     draft(&d, new, 3, 1);
-    int outdated = swn_policy_outdated(e, &d);
+    int outdated = swn_replan_is_due(e, &d);
     CHECK(!outdated || e->plan_dirty);
-    CHECK(e->plan_dirty || !e->drift.due);
+    CHECK(e->plan_dirty || !e->replan.review_due);
     return outdated;
 }
 
@@ -100,7 +100,7 @@ static void adopt(void)
     d.goal = TOTAL / 2;
     e->plan_dirty = 0;
     e->plan_short = swn_policy_short_of_disk(e, &d);
-    swn_policy_drift_begin(e, speed);
+    swn_replan_begin(e, speed);
 }
 
 static void begin(void)
@@ -117,7 +117,7 @@ static void begin(void)
     compute(COMPUTE_NS);
     e->planned = 1;
     clock_ns = 1;
-    e->drift.plans = 0;
+    e->replan.plans = 0;
     adopt();
 }
 
@@ -159,8 +159,8 @@ static void good_enough(void *arg)
     speed = SPEED * 4;
     CHECK(due_after(100) == 8); /* nothing was made anew for it */
     CHECK(!look());
-    e->drift.plans = 2;
-    e->drift.stays = 0;
+    e->replan.plans = 2;
+    e->replan.unchanged_reviews = 0;
     const double change[] = {8, 4, 8, 4};
     const unsigned due[] = {32, 32, 16, 16}; /* sooner after two in a row */
     for (unsigned i = 0; i < 4; i++) {
@@ -168,13 +168,13 @@ static void good_enough(void *arg)
         CHECK(due_after(100) == due[i]);
         CHECK(!look() && !e->plan_dirty);
     }
-    CHECK(e->drift.plans == 0);
+    CHECK(e->replan.plans == 0);
     CHECK(!look());
     e->in_force.weights[2].bytes += 4096; /* not the same weights any more */
     CHECK(look() && e->plan_dirty);
     adopt();
     e->in_force.weights[2].bytes -= 4096;
-    CHECK(e->drift.plans == 1 && !look() && e->drift.plans == 1); /* that makes one in a row */
+    CHECK(e->replan.plans == 1 && !look() && e->replan.plans == 1); /* that makes one in a row */
     CHECK(!e->plan_dirty);
     e->in_force.n--;
     CHECK(look());
@@ -204,7 +204,7 @@ static void short_of_disk(void *arg)
     CHECK(!e->plan_short && !look() && !e->plan_dirty);
     speed = SPEED / 8;
     CHECK(!look() && e->plan_dirty); /* the draft knows nothing of them: one that does is to come */
-    CHECK(e->plan_short && !e->drift.due);
+    CHECK(e->plan_short && !e->replan.review_due);
     draft(&e->in_force, old, 0, 1);
     adopt();
     CHECK(!look() && !e->plan_dirty);
@@ -251,18 +251,18 @@ static void not_at_once(void *arg)
     speed = SPEED * 3;
     for (unsigned i = 0; i < 1000; i++) {
         clock_ns += 900000;
-        swn_policy_passed(e);
-        CHECK(!e->drift.due);
+        swn_replan_passed(e);
+        CHECK(!e->replan.review_due);
     }
     clock_ns += 200000000;
-    swn_policy_passed(e);
-    CHECK(e->drift.due);
+    swn_replan_passed(e);
+    CHECK(e->replan.review_due);
     adopt();
     speed = SPEED * 6; /* from now on, not from when the one before was another */
     for (unsigned i = 0; i < 100; i++) {
         clock_ns += 900000;
-        swn_policy_passed(e);
-        CHECK(!e->drift.due);
+        swn_replan_passed(e);
+        CHECK(!e->replan.review_due);
     }
     adopt();
     speed = SPEED;
@@ -280,20 +280,20 @@ static void too_little_room(void *arg)
     for (unsigned i = 0; i < 12; i++) {
         e->nonweight_peak = MIB + 1;
         e->dropped += i % 4 != 3; /* not in each pass */
-        swn_policy_passed(e);
+        swn_replan_passed(e);
         CHECK(!e->plan_dirty);
     }
     for (unsigned i = 0; i < 12; i++) {
         e->nonweight_peak = MIB; /* something went, but not for want of room */
         e->dropped += 4096;
-        swn_policy_passed(e);
+        swn_replan_passed(e);
         CHECK(!e->plan_dirty);
     }
     for (unsigned i = 0; i < 4; i++) {
         CHECK(!e->plan_dirty);
         e->nonweight_peak = MIB + 1;
         e->dropped += 4096;
-        swn_policy_passed(e);
+        swn_replan_passed(e);
     }
     CHECK(e->plan_dirty);
 }
@@ -347,13 +347,13 @@ static void a_look_in_passing(void *arg)
             op_read(&weights[i]);
         int settled = e->planned && !e->plan_dirty;
         if (seen == PLANNED && settled) {
-            e->drift.due = 1;
+            e->replan.review_due = 1;
             seen = LOOKED_AT;
-        } else if (seen == LOOKED_AT && !plans && settled && !e->drift.due) {
+        } else if (seen == LOOKED_AT && !plans && settled && !e->replan.review_due) {
             CHECK(e->in_force.n == 40);
             plans = e->plans;
             e->in_force.weights[3].bytes += 4096; /* of other weights */
-            e->drift.due = 1;
+            e->replan.review_due = 1;
         } else if (plans && e->plans > plans) {
             seen = PLANNED_ANEW;
         }

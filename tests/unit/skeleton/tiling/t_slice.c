@@ -480,7 +480,7 @@ static void little_by_little(void *arg)
                     compute(slow == EVERYWHERE ? 40 : slow == ELSEWHERE && i + 1 == N ? 200 : 0);
                 }
             pthread_mutex_lock(&e->lock);
-            double speed = e->drift.speed;
+            double speed = e->replan.speed;
             pthread_mutex_unlock(&e->lock);
             /* Where a processor is emulated, looking at the bytes takes longer than reading them. */
             int gains = swn_plan_gains_by_slices(bytes, e->goal_bytes, 2 * e->weights[0].compute_ns, speed);
