@@ -35,9 +35,9 @@ set(t_page_size_LINK -Wl,--wrap=sysconf)
 # What the page map says.
 set(t_pagemap_proof_LINK -Wl,--wrap=pread)
 # What changes while a plan is made without the lock.
-set(t_budget_LINK -Wl,--wrap=swn_policy_make_plan)
+set(t_budget_LINK -Wl,--wrap=swn_plan_candidate_solve)
 # The disk and the clock.
-set(t_replan_LINK -Wl,--wrap=swn_policy_disk -Wl,--wrap=swn_now_ns)
+set(t_replan_LINK -Wl,--wrap=swn_plan_disk -Wl,--wrap=swn_now_ns)
 # The clock; whether the disk is being made busy, and what it gives then.
 set(t_profile_record_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=swn_contend_set -Wl,--wrap=swn_contend_disk -Wl,--wrap=swn_contend_rest
     -Wl,--wrap=swn_contend_ready)

@@ -134,7 +134,7 @@ static int have_region(struct swn_engine *e, struct swn_activation_plan *s)
     if (s->region)
         swn_arena_release_region(e->arena, s->region);
     s->region = region;
-    e->settling = SETTLING;
+    e->warmup_passes = SETTLING;
     e->huge_promotions = 0;
     return 1;
 }
@@ -212,9 +212,9 @@ static void conclude(struct swn_engine *e, struct swn_activation_plan *s, const 
  * shows what has to be left for activations. */
 static void settle(struct swn_engine *e)
 {
-    if (!e->settling)
+    if (!e->warmup_passes)
         return;
-    if (--e->settling) {
+    if (--e->warmup_passes) {
         e->nonweight_peak = e->nonweight_before = 0;
         return;
     }
@@ -253,7 +253,7 @@ static void make_huge(struct swn_engine *e, uintptr_t at)
 /* All that a pass has been through is counted: making huge pages of it takes no more memory. */
 static void promote_to_huge(struct swn_engine *e)
 {
-    if (!has_small_pages(e) || e->settling)
+    if (!has_small_pages(e) || e->warmup_passes)
         return;
     e->small_pages = 0;
     e->huge_promotions++;
@@ -306,7 +306,7 @@ void swn_activation_plan_refuse(struct swn_engine *e)
             forget(e, t->places);
     e->regions_refused = e->goal_bytes;
     e->region_extra = e->nonweight_without_regions = 0;
-    e->settling = 0;
+    e->warmup_passes = 0;
     e->nonweight_before = 0;
     e->nonweight_peak = swn_nonweight_bytes(e);
 }

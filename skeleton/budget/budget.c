@@ -39,24 +39,24 @@ struct swn_budgeter {
 /* The plan for the goal, while the program runs on under the old one. */
 static void replan(struct swn_engine *e)
 {
-    struct swn_draft draft = {0};
+    struct swn_plan_candidate candidate = {0};
     e->plan_dirty = 1; /* where it cannot be made or put into force now, an operator's end does it */
-    for (struct swn_thread_state *t = e->threads; t && !draft.n; t = t->next) {
+    for (struct swn_thread_state *t = e->threads; t && !candidate.n; t = t->next) {
         t->next_plan_try = 0;
         if (e->planned && e->pool)
-            swn_policy_draft(e, t, &draft);
+            swn_plan_candidate_make(e, t, &candidate);
     }
-    if (!draft.n)
+    if (!candidate.n)
         return;
     uint64_t goal = e->goal_bytes, plans = e->plans;
-    e->plan_dirty = 0; /* so that what changes from here on, which the draft knows nothing of, is seen */
+    e->plan_dirty = 0; /* so that what changes from here on, which the candidate knows nothing of, is seen */
     pthread_mutex_unlock(&e->lock);
-    int err = swn_policy_make_plan(&draft);
+    int err = swn_plan_candidate_solve(&candidate);
     pthread_mutex_lock(&e->lock);
     int changed = e->plan_dirty;
-    if (e->plans == plans && (err || goal != e->goal_bytes || swn_policy_adopt(e, &draft) || changed))
+    if (e->plans == plans && (err || goal != e->goal_bytes || swn_plan_commit(e, &candidate) || changed))
         e->plan_dirty = 1; /* else an operator's end made a newer one, and knows best */
-    swn_policy_drop_draft(&draft);
+    swn_plan_candidate_free(&candidate);
 }
 
 static void set_limit(struct swn_engine *e, uint64_t bytes)
@@ -188,7 +188,7 @@ int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_ch
     if (!swn_engine_running())
         return -ESRCH;
     pthread_mutex_lock(&e->lock);
-    out->minimum_bytes = swn_policy_minimum(e);
+    out->minimum_bytes = swn_plan_minimum(e);
     int err = 0;
     if (bytes == e->goal_bytes && e->goal_bytes == e->config.budget_bytes)
         out->bound = 1;

@@ -40,7 +40,7 @@ void swn_needs_read(struct swn_needs *n, int settle)
         uint64_t faded = e->live_recent - e->live_recent / 8;
         e->live_recent = faded > e->live_bytes ? faded : e->live_bytes;
     }
-    n->minimum = swn_policy_minimum(e);
+    n->minimum = swn_plan_minimum(e);
     n->resident = swn_engine_resident(e);
     n->plans = e->plans + e->replan.reviews;
     if (e->planned) {
@@ -59,31 +59,31 @@ void swn_needs_read(struct swn_needs *n, int settle)
     pthread_mutex_unlock(&e->lock);
 }
 
-static double predict(const struct swn_draft *d, struct swn_plan_weight *weights, uint64_t budget)
+static double predict(const struct swn_plan_candidate *d, struct swn_plan_weight *weights, uint64_t budget)
 {
-    struct swn_draft copy = *d;
+    struct swn_plan_candidate copy = *d;
     memcpy(weights, d->weights, d->n * sizeof *weights);
     copy.weights = weights;
     copy.goal = budget;
-    return swn_policy_make_plan(&copy) ? 0 : copy.plan.latency_ns / 1e9;
+    return swn_plan_candidate_solve(&copy) ? 0 : copy.plan.latency_ns / 1e9;
 }
 
 void swn_needs_curve(struct swn_needs *n)
 {
     struct swn_engine *e = &swn_engine_one;
-    struct swn_draft draft = {0};
+    struct swn_plan_candidate candidate = {0};
     pthread_mutex_lock(&e->lock);
-    for (struct swn_thread_state *t = e->threads; e->planned && e->pool && t && !draft.n; t = t->next)
-        swn_policy_draft(e, t, &draft);
+    for (struct swn_thread_state *t = e->threads; e->planned && e->pool && t && !candidate.n; t = t->next)
+        swn_plan_candidate_make(e, t, &candidate);
     pthread_mutex_unlock(&e->lock);
     n->points = 0;
-    struct swn_plan_weight *weights = draft.n ? malloc(draft.n * sizeof *weights) : NULL;
+    struct swn_plan_weight *weights = candidate.n ? malloc(candidate.n * sizeof *weights) : NULL;
     for (size_t i = 0; weights && i < POINTS && n->demand > n->minimum + POINTS; i++) {
         struct swn_divide_point *p = &n->curve[i];
         p->budget_bytes = n->minimum + (n->demand - n->minimum) / (POINTS - 1) * i;
-        p->latency_s = predict(&draft, weights, p->budget_bytes);
+        p->latency_s = predict(&candidate, weights, p->budget_bytes);
         n->points = i + 1;
     }
     free(weights);
-    swn_policy_drop_draft(&draft);
+    swn_plan_candidate_free(&candidate);
 }

@@ -54,7 +54,7 @@ struct swn_replan {
 };
 
 /* A plan in the making. The steps may be taken apart: making it needs no lock. */
-struct swn_draft {
+struct swn_plan_candidate {
     uint32_t *ids;
     struct swn_plan_weight *weights;
     size_t n, nonweight;
@@ -167,8 +167,8 @@ struct swn_engine {
     _Atomic long long small_bytes;
     size_t peak_resident, over_budget_peak;
     int plan_dirty, planned;
-    int settling;    /* passes until activations are where they will be, see skeleton/activations/activation_plan.c */
-    int small_pages; /* pages of theirs are new, and small */
+    int warmup_passes; /* passes until activations are where they will be, see skeleton/activations/activation_plan.c */
+    int small_pages;   /* pages of theirs are new, and small */
     unsigned huge_promotions;         /* so often these were made huge */
     size_t nonweight_without_regions; /* what they took at most before they had regions; 0: region_extra is known */
     size_t region_extra;              /* how much more the regions take */
@@ -186,9 +186,9 @@ struct swn_engine {
     uint64_t filled, dropped, placed;
     uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes,
         demand_peak;
-    uint64_t live_recent;      /* most live bytes of late */
-    struct swn_draft in_force; /* the plan, once there is one */
-    int plan_short;            /* its passes are short of the disk, see scheduler/planner/plan.h */
+    uint64_t live_recent;               /* most live bytes of late */
+    struct swn_plan_candidate in_force; /* the plan, once there is one */
+    int plan_short;                     /* its passes are short of the disk, see scheduler/planner/plan.h */
     struct swn_replan replan;
     struct swn_fetch *fork_paused;
     int forked;

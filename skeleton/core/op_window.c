@@ -388,7 +388,7 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
         swn_window_forget(e, r);
     }
     e->tiling->rows_end(e, arg);
-    swn_policy_settle(e, r);
+    swn_plan_apply_to(e, r);
 }
 
 void swn_engine_op_end(struct swn_op *op)
@@ -417,7 +417,7 @@ void swn_engine_op_end(struct swn_op *op)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
         uint64_t plans = e->plans;
         swn_policy_window(e);
-        swn_policy_plan(e, t);
+        swn_plan_if_due(e, t);
         if (t->starved || e->plans > plans) /* else nothing has changed that its own frames could be for */
             swn_swapin_ahead(e, t);
     }

@@ -33,7 +33,7 @@
 #define REGION_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
 
 /* The weights of every thread whose order is settled, in the order they are read, each once. */
-size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
+size_t swn_plan_gather(struct swn_engine *e, uint32_t *ids, size_t most)
 {
     size_t n = 0;
     uint32_t *cycle = malloc(most * sizeof *cycle);
@@ -58,7 +58,7 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
 /* As its reads were, one row by one. Only before there are enough of them all bytes by all the time in which there was
  * something to read: a process that was stopped for a minute (SIGSTOP, a frozen cgroup) would take its disk for a slow
  * one ever after. */
-struct swn_disk_model swn_policy_disk(struct swn_engine *e)
+struct swn_disk_model swn_plan_disk(struct swn_engine *e)
 {
     struct swn_disk_model disk = {.bytes_per_ns = SWN_FIRST_BYTES_PER_NS, .read_ns = SWN_DISK_READ_NS};
     struct swn_fetch_stats s;
@@ -146,14 +146,15 @@ static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
 }
 
 /* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
-int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out)
+int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, struct swn_plan_candidate *out)
 {
     size_t most = e->weight_live * 4 + 16, peak = swn_nonweight_peak(e);
-    *out = (struct swn_draft){.ids = malloc(most * sizeof *out->ids), .weights = malloc(most * sizeof *out->weights)};
+    *out = (struct swn_plan_candidate){.ids = malloc(most * sizeof *out->ids),
+                                       .weights = malloc(most * sizeof *out->weights)};
     size_t len = out->ids && out->weights ? swn_access_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
-        out->n = swn_policy_gather(e, out->ids, most);
-    out->disk = swn_policy_disk(e);
+        out->n = swn_plan_gather(e, out->ids, most);
+    out->disk = swn_plan_disk(e);
     size_t *count = malloc((out->n + 1) * sizeof *count);
     if (count)
         assign_chunks(e, out->ids, out->n, count);
@@ -170,7 +171,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
                                      .saved = e->source->saved(e, weight->range, out->disk.bytes_per_ns)};
     }
     free(count);
-    size_t regions = e->settling ? 0 : swn_arena_region_bytes(e->arena);
+    size_t regions = e->warmup_passes ? 0 : swn_arena_region_bytes(e->arena);
     out->nonweight = peak + restored_bytes(e) + (regions ? REGION_MARGIN : 0);
     out->goal = e->goal_bytes;
     out->straddle = swn_pool_unit(e->pool);
@@ -178,18 +179,19 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
     out->region_extra = regions ? e->region_extra : 0;
     out->region_gain_ns = (double)regions * REGION_GAIN_NS_PER_BYTE;
     if (!out->n)
-        swn_policy_drop_draft(out);
+        swn_plan_candidate_free(out);
     return out->n ? 0 : -EAGAIN;
 }
 
-void swn_policy_drop_draft(struct swn_draft *d)
+void swn_plan_candidate_free(struct swn_plan_candidate *d)
 {
     free(d->ids);
     free(d->weights);
-    *d = (struct swn_draft){0};
+    *d = (struct swn_plan_candidate){0};
 }
 
-static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_weight *weights, struct swn_plan *out)
+static int make_plan(const struct swn_plan_candidate *d, size_t other, struct swn_plan_weight *weights,
+                     struct swn_plan *out)
 {
     other += d->straddle;
     uint64_t budget = d->goal > other ? d->goal - other : 0;
@@ -198,7 +200,7 @@ static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_we
 }
 
 /* No plan for so much takes less: it computes with everything, and reads what does not fit. */
-static double least_time(const struct swn_draft *d, size_t other)
+static double least_time(const struct swn_plan_candidate *d, size_t other)
 {
     double read = other < d->goal ? -(double)(d->goal - other) : 0;
     for (size_t i = 0; i < d->n; i++)
@@ -207,8 +209,8 @@ static double least_time(const struct swn_draft *d, size_t other)
     return reading > d->plan.compute_ns ? reading : d->plan.compute_ns;
 }
 
-/* A pure function of the draft: no lock is needed. */
-int swn_policy_make_plan(struct swn_draft *d)
+/* A pure function of the candidate: no lock is needed. */
+int swn_plan_candidate_solve(struct swn_plan_candidate *d)
 {
     int err = make_plan(d, d->nonweight, d->weights, &d->plan);
     size_t other = d->nonweight > d->region_extra ? d->nonweight - d->region_extra : 0;
@@ -232,7 +234,7 @@ int swn_policy_make_plan(struct swn_draft *d)
     return 0;
 }
 
-static void say_plan(const struct swn_draft *d)
+static void say_plan(const struct swn_plan_candidate *d)
 {
     char a[32], b[32], c[32], o[32];
     swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s; disk %.0f MB/s, %.2f ms a read and "
@@ -242,7 +244,7 @@ static void say_plan(const struct swn_draft *d)
             d->disk.read_ns / 1e6, d->disk.wait_ns / 1e6, d->plan.latency_ns / 1e6, d->plan.compute_ns / 1e6);
 }
 
-int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft *d)
+int swn_plan_is_short_of_disk(const struct swn_engine *e, const struct swn_plan_candidate *d)
 {
     uint64_t budget = d->keep && d->goal > d->nonweight ? d->goal - d->nonweight : 0;
     return swn_plan_short_of_disk(d->plan.kept_bytes + d->plan.streamed_bytes, budget,
@@ -250,7 +252,7 @@ int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft 
 }
 
 /* There is room for the longest of orders, and it stays for as long as the plan does. */
-static void give_back(struct swn_draft *d)
+static void give_back(struct swn_plan_candidate *d)
 {
     uint32_t *ids = realloc(d->ids, d->n * sizeof *ids);
     struct swn_plan_weight *weights = realloc(d->weights, d->n * sizeof *weights);
@@ -258,7 +260,7 @@ static void give_back(struct swn_draft *d)
     d->weights = weights ? weights : d->weights;
 }
 
-int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
+int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d)
 {
     for (size_t i = 0; i < d->n; i++)
         if (!swn_weight_of(e, d->ids[i]))
@@ -268,7 +270,7 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
     e->planned = 1;
     swn_policy_resize_window(e, d->plan.window_bytes + d->straddle); /* first, as slices have to fit */
     apply(e, d->weights, d->ids, d->n);
-    e->plan_short = swn_policy_short_of_disk(e, d);
+    e->plan_short = swn_plan_is_short_of_disk(e, d);
     swn_policy_window(e);
     e->plan_dirty = 0;
     e->plans++;
@@ -278,30 +280,30 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
     swn_replan_begin(e, d->disk.bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);
-    swn_policy_drop_draft(&e->in_force);
+    swn_plan_candidate_free(&e->in_force);
     e->in_force = *d;
-    *d = (struct swn_draft){0};
+    *d = (struct swn_plan_candidate){0};
     give_back(&e->in_force);
     return 0;
 }
 
 /* A new plan, when the thread's order has been right for a whole cycle; or a look whether there is a better one. */
-void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
+void swn_plan_if_due(struct swn_engine *e, struct swn_thread_state *t)
 {
-    struct swn_draft draft;
+    struct swn_plan_candidate candidate;
     if ((!e->plan_dirty && !e->replan.review_due) || !e->pool || t->cursor.run < t->next_plan_try)
         return;
     t->next_plan_try = t->cursor.run + 16;
-    if (swn_policy_draft(e, t, &draft))
+    if (swn_plan_candidate_make(e, t, &candidate))
         return;
-    if (!swn_policy_make_plan(&draft) && (e->plan_dirty || swn_replan_is_due(e, &draft)) &&
-        !swn_policy_adopt(e, &draft))
+    if (!swn_plan_candidate_solve(&candidate) && (e->plan_dirty || swn_replan_is_due(e, &candidate)) &&
+        !swn_plan_commit(e, &candidate))
         e->source->learned(e, e->in_force.ids, e->in_force.n, t->cursor.anchor);
-    swn_policy_drop_draft(&draft);
+    swn_plan_candidate_free(&candidate);
 }
 
 /* Activations, and the least window: less than that is exceeded at once. Before there is a plan nobody knows. */
-size_t swn_policy_minimum(struct swn_engine *e)
+size_t swn_plan_minimum(struct swn_engine *e)
 {
     if (!e->planned)
         return swn_budget_unasked(e->goal_bytes);

@@ -57,11 +57,11 @@ static uint32_t *places_in_force(struct swn_engine *e)
     return at;
 }
 
-/* How long a pass takes under the plan in force, if everything is as the draft has it, which may begin with another
+/* How long a pass takes under the plan in force, if everything is as the candidate has it, which may begin with another
  * weight. INFINITY: it is for other weights. 0: there is no memory to find out. */
-static double as_it_is(struct swn_engine *e, const struct swn_draft *now)
+static double as_it_is(struct swn_engine *e, const struct swn_plan_candidate *now)
 {
-    const struct swn_draft *plan = &e->in_force;
+    const struct swn_plan_candidate *plan = &e->in_force;
     struct swn_plan_weight *weights = malloc(now->n * sizeof *weights);
     uint32_t *at = places_in_force(e);
     double ns = plan->n == now->n ? 0 : INFINITY;
@@ -88,7 +88,7 @@ static double as_it_is(struct swn_engine *e, const struct swn_draft *now)
 }
 
 /* The plan stays, and what is said of it to others is as the machine is now. */
-static void stay(struct swn_engine *e, const struct swn_draft *d)
+static void stay(struct swn_engine *e, const struct swn_plan_candidate *d)
 {
     swn_replan_begin(e, d->disk.bytes_per_ns);
     e->in_force.plan.compute_ns = d->plan.compute_ns;
@@ -103,12 +103,12 @@ static void renew(struct swn_engine *e)
     e->plan_dirty = 1;
 }
 
-int swn_replan_is_due(struct swn_engine *e, const struct swn_draft *d)
+int swn_replan_is_due(struct swn_engine *e, const struct swn_plan_candidate *d)
 {
     e->replan.reviews++;
-    int is_short = swn_policy_short_of_disk(e, d);
+    int is_short = swn_plan_is_short_of_disk(e, d);
     if (is_short != e->plan_short) {
-        /* Other weights come in slices then, of which this draft knows nothing: the next one does. */
+        /* Other weights come in slices then, of which this candidate knows nothing: the next one does. */
         swn_replan_begin(e, d->disk.bytes_per_ns);
         e->plan_short = is_short;
         renew(e);
@@ -127,8 +127,8 @@ static void note_machine(struct swn_engine *e)
 {
     struct swn_replan *d = &e->replan;
     uint64_t now = swn_now_ns();
-    if (!e->planned || e->plan_dirty || d->review_due || e->settling ||
-        (!differ(swn_policy_disk(e).bytes_per_ns, d->speed, OTHER_SPEED) &&
+    if (!e->planned || e->plan_dirty || d->review_due || e->warmup_passes ||
+        (!differ(swn_plan_disk(e).bytes_per_ns, d->speed, OTHER_SPEED) &&
          !differ(computing(e), d->compute_ns, OTHER_COMPUTE))) {
         d->passes = 0;
         d->since_ns = now;
@@ -144,7 +144,8 @@ static void note_machine(struct swn_engine *e)
 static void note_shortness(struct swn_engine *e)
 {
     struct swn_replan *d = &e->replan;
-    int is_short = e->planned && !e->settling && e->dropped != d->dropped && e->nonweight_peak > e->planned_nonweight;
+    int is_short =
+        e->planned && !e->warmup_passes && e->dropped != d->dropped && e->nonweight_peak > e->planned_nonweight;
     d->dropped = e->dropped;
     d->short_passes = is_short ? d->short_passes + 1 : 0;
     if (d->short_passes == SHORT_PASSES)

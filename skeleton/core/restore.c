@@ -100,7 +100,7 @@ static int streams(struct swn_engine *e, const struct swn_range *r)
 }
 
 /* Brings one weight to where the plan wants it; called when an operator is done with it. */
-void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
+void swn_plan_apply_to(struct swn_engine *e, struct swn_range *r)
 {
     if (!e->planned || !e->pool || !swn_is_weight(r) || r->written || r->pins || r->readers)
         return;

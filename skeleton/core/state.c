@@ -95,7 +95,7 @@ void swn_engine_note_peak(struct swn_engine *e)
     if (held > e->nonweight_peak) {
         e->nonweight_peak = held;
         /* The plan gave weights what activations turn out to need. */
-        if (e->planned && !e->settling && held > e->planned_nonweight + e->planned_nonweight / 16 + SWN_GRANULE)
+        if (e->planned && !e->warmup_passes && held > e->planned_nonweight + e->planned_nonweight / 16 + SWN_GRANULE)
             e->plan_dirty = 1;
     }
 }

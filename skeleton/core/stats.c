@@ -18,7 +18,7 @@ void swn_engine_stats(struct swn_stats *out)
     pthread_mutex_lock(&e->lock);
     out->pid = (uint64_t)e->pid;
     out->budget_bytes = e->goal_bytes;
-    out->minimum_bytes = swn_policy_minimum(e);
+    out->minimum_bytes = swn_plan_minimum(e);
     out->urgency = e->urgency;
     out->demand_bytes = e->demand_peak;
     out->resident_bytes = swn_engine_resident(e);

@@ -322,7 +322,7 @@ static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
 /* The learned order first, *in_order weights, then those that are in no cycle: read once, or written. */
 static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most, size_t *in_order)
 {
-    size_t n = *in_order = swn_policy_gather(e, ids, most);
+    size_t n = *in_order = swn_plan_gather(e, ids, most);
     unsigned char *seen = calloc(e->weight_count + 1, 1);
     for (size_t i = 0; seen && i < n; i++)
         seen[swn_weight_of(e, ids[i]) - e->weights] = 1;

@@ -376,19 +376,19 @@ static void room_for_several_reads(void **state)
 }
 
 struct timed_plan {
-    struct swn_draft *draft;
+    struct swn_plan_candidate *candidate;
     const struct swn_plan_weight *weights;
 };
 
-/* What the budget's thread does for a new budget (swn_policy_make_plan), which with regions is two plans where the
+/* What the budget's thread does for a new budget (swn_plan_candidate_solve), which with regions is two plans where the
  * second can gain something, and what `swapnet-partition plan` does. In processor time: others may be at work on the
  * machine. */
 static double time_plan(void *arg)
 {
     struct timed_plan *t = arg;
-    memcpy(t->draft->weights, t->weights, t->draft->n * sizeof *t->weights);
+    memcpy(t->candidate->weights, t->weights, t->candidate->n * sizeof *t->weights);
     double begin = cpu_ms();
-    assert_int_equal(swn_policy_make_plan(t->draft), 0);
+    assert_int_equal(swn_plan_candidate_solve(t->candidate), 0);
     return cpu_ms() - begin;
 }
 
@@ -431,13 +431,13 @@ static void a_thousand_layers(void **state)
         for (int regions = 0; regions < 2; regions++) {
             double slowest = 0;
             for (uint64_t part = 1; part < 20; part++) {
-                struct swn_draft d = {.weights = planned,
-                                      .n = 1000,
-                                      .nonweight = 12 * MIB,
-                                      .goal = total * part / 20 + 12 * MIB,
-                                      .disk = usual_disk,
-                                      .keep = 1,
-                                      .region_extra = regions ? 4 * MIB : 0};
+                struct swn_plan_candidate d = {.weights = planned,
+                                               .n = 1000,
+                                               .nonweight = 12 * MIB,
+                                               .goal = total * part / 20 + 12 * MIB,
+                                               .disk = usual_disk,
+                                               .keep = 1,
+                                               .region_extra = regions ? 4 * MIB : 0};
                 double took = least_ms(time_plan, &(struct timed_plan){&d, weights}, most);
                 slowest = took > slowest ? took : slowest;
             }

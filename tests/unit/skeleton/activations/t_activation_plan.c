@@ -286,31 +286,32 @@ static void lives_change(void *arg)
 static void refused(void *arg)
 {
     (void)arg;
-    struct swn_draft d;
+    struct swn_plan_candidate d;
     begin();
     for (unsigned i = 0; i < 16; i++)
         pass(0, &large, -1, NULL, NULL);
     CHECK(swn_arena_region_bytes(e->arena) > 0);
     pthread_mutex_lock(&e->lock);
-    CHECK(swn_policy_draft(e, swn_window_self(), &d) == 0);
+    CHECK(swn_plan_candidate_make(e, swn_window_self(), &d) == 0);
     size_t other = d.nonweight;
     d.disk.bytes_per_ns = 0.01; /* so slow a disk that every byte counts */
     d.region_extra = MIB;
     d.region_gain_ns = 1e12;
-    CHECK(swn_policy_make_plan(&d) == 0 && !d.drop_regions && d.nonweight == other);
+    CHECK(swn_plan_candidate_solve(&d) == 0 && !d.drop_regions && d.nonweight == other);
     double plotted_ns = d.plan.latency_ns;
     d.region_gain_ns = 0;
-    CHECK(swn_policy_make_plan(&d) == 0 && d.drop_regions && d.nonweight == other - MIB &&
+    CHECK(swn_plan_candidate_solve(&d) == 0 && d.drop_regions && d.nonweight == other - MIB &&
           d.plan.latency_ns < plotted_ns);
     /* What is gained beside what regions gain is less than predictions are worth. */
     d.region_gain_ns = 0.99 * (plotted_ns - d.plan.latency_ns);
     d.nonweight = other;
-    CHECK(swn_policy_make_plan(&d) == 0 && !d.drop_regions && d.nonweight == other && d.plan.latency_ns == plotted_ns);
+    CHECK(swn_plan_candidate_solve(&d) == 0 && !d.drop_regions && d.nonweight == other &&
+          d.plan.latency_ns == plotted_ns);
     d.region_gain_ns = 0;
-    CHECK(swn_policy_make_plan(&d) == 0 && d.drop_regions);
-    CHECK(swn_policy_adopt(e, &d) == 0);
+    CHECK(swn_plan_candidate_solve(&d) == 0 && d.drop_regions);
+    CHECK(swn_plan_commit(e, &d) == 0);
     pthread_mutex_unlock(&e->lock);
-    swn_policy_drop_draft(&d);
+    swn_plan_candidate_free(&d);
     CHECK(swn_arena_region_bytes(e->arena) == 0);
     struct counters before = count();
     for (unsigned i = 0; i < 8; i++)

@@ -302,9 +302,9 @@ static void below_the_minimum(void *arg)
 static enum { NOTHING, A_CHANGE, A_NEWER_PLAN } meanwhile;
 static unsigned replanned;
 
-int __real_swn_policy_make_plan(struct swn_draft *d);
-int __wrap_swn_policy_make_plan(struct swn_draft *d);
-int __wrap_swn_policy_make_plan(struct swn_draft *d)
+int __real_swn_policy_make_plan(struct swn_plan_candidate *d);
+int __wrap_swn_policy_make_plan(struct swn_plan_candidate *d);
+int __wrap_swn_policy_make_plan(struct swn_plan_candidate *d)
 {
     pthread_mutex_lock(&e->lock);
     replanned++;

@@ -440,7 +440,7 @@ static void stalled_read(void *arg)
 static double disk_speed(void)
 {
     pthread_mutex_lock(&e->lock);
-    double speed = swn_policy_disk(e).bytes_per_ns;
+    double speed = swn_plan_disk(e).bytes_per_ns;
     pthread_mutex_unlock(&e->lock);
     return speed;
 }

@@ -62,28 +62,28 @@ static void compute(double ns)
 }
 
 /* A plan for the machine as it is now, of an order that begins with that weight. */
-static void draft(struct swn_draft *d, struct swn_plan_weight *planned, unsigned first, int keep)
+static void candidate(struct swn_plan_candidate *d, struct swn_plan_weight *planned, unsigned first, int keep)
 {
     for (unsigned i = 0; i < WEIGHTS; i++)
         planned[i] =
             (struct swn_plan_weight){.bytes = mib[(first + i) % WEIGHTS] * MIB, .compute_ns = nodes[0].compute_ns};
-    *d = (struct swn_draft){.ids = ids + first,
-                            .weights = planned,
-                            .n = WEIGHTS,
-                            .goal = TOTAL / 2,
-                            .disk = __wrap_swn_policy_disk(e),
-                            .keep = keep};
-    CHECK(swn_policy_make_plan(d) == 0);
+    *d = (struct swn_plan_candidate){.ids = ids + first,
+                                     .weights = planned,
+                                     .n = WEIGHTS,
+                                     .goal = TOTAL / 2,
+                                     .disk = __wrap_swn_policy_disk(e),
+                                     .keep = keep};
+    CHECK(swn_plan_candidate_solve(d) == 0);
 }
 
 /* Whether a plan is due after a look. The one in force keeps nothing. */
 static int look(void)
 {
     static struct swn_plan_weight old[WEIGHTS], new[WEIGHTS];
-    struct swn_draft d;
+    struct swn_plan_candidate d;
     if (!e->in_force.n)
-        draft(&e->in_force, old, 0, 0);
-    draft(&d, new, 3, 1);
+        candidate(&e->in_force, old, 0, 0);
+    candidate(&d, new, 3, 1);
     int outdated = swn_replan_is_due(e, &d);
     CHECK(!outdated || e->plan_dirty);
     CHECK(e->plan_dirty || !e->replan.review_due);
@@ -93,13 +93,13 @@ static int look(void)
 /* A plan is in force for the machine as it is. */
 static void adopt(void)
 {
-    struct swn_draft d = {.keep = 1, .disk.bytes_per_ns = speed};
+    struct swn_plan_candidate d = {.keep = 1, .disk.bytes_per_ns = speed};
     for (unsigned i = 0; i <= WEIGHTS; i++)
         d.plan.compute_ns += nodes[i].range ? nodes[i].compute_ns : 0;
     d.plan.streamed_bytes = TOTAL;
     d.goal = TOTAL / 2;
     e->plan_dirty = 0;
-    e->plan_short = swn_policy_short_of_disk(e, &d);
+    e->plan_short = swn_plan_is_short_of_disk(e, &d);
     swn_replan_begin(e, speed);
 }
 
@@ -188,7 +188,7 @@ static void mostly_kept(void *arg)
     begin();
     speed = SPEED / 4;
     adopt();
-    draft(&e->in_force, old, 0, 1);
+    candidate(&e->in_force, old, 0, 1);
     speed = SPEED / 8;
     CHECK(due_after(100) == 8);
     CHECK(!look() && !e->plan_dirty);
@@ -200,12 +200,12 @@ static void short_of_disk(void *arg)
     static struct swn_plan_weight old[WEIGHTS];
     (void)arg;
     begin();
-    draft(&e->in_force, old, 0, 1);
+    candidate(&e->in_force, old, 0, 1);
     CHECK(!e->plan_short && !look() && !e->plan_dirty);
     speed = SPEED / 8;
-    CHECK(!look() && e->plan_dirty); /* the draft knows nothing of them: one that does is to come */
+    CHECK(!look() && e->plan_dirty); /* the candidate knows nothing of them: one that does is to come */
     CHECK(e->plan_short && !e->replan.review_due);
-    draft(&e->in_force, old, 0, 1);
+    candidate(&e->in_force, old, 0, 1);
     adopt();
     CHECK(!look() && !e->plan_dirty);
     speed = SPEED * 8;
@@ -266,9 +266,9 @@ static void not_at_once(void *arg)
     }
     adopt();
     speed = SPEED;
-    e->settling = 1;
+    e->warmup_passes = 1;
     CHECK(due_after(100) == 0);
-    e->settling = e->planned = 0;
+    e->warmup_passes = e->planned = 0;
     CHECK(due_after(100) == 0);
 }
 
