@@ -78,7 +78,8 @@ struct swn_range {
     /* of a RESIDENT range: the file in which that extent is left to it, so that it is written there again; or NULL */
     struct swn_extent_file *reserved_extent;
 
-    struct swn_departure *departure; /* its bytes are being written behind (skeleton/core/write_behind.h), or NULL */
+    struct swn_pending_write
+        *pending_write; /* its bytes are being written behind (skeleton/core/write_behind.h), or NULL */
 
     int shared;      /* FILE_BACKED, and stores at addr go straight into the extent (see swn_residency_share) */
     int foreign_map; /* the mapping at addr is not the arena's own anonymous one */

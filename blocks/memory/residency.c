@@ -227,7 +227,7 @@ static int protect(uintptr_t addr, size_t bytes, int prot)
     return mprotect((void *)addr, bytes, prot) ? -errno : 0;
 }
 
-/* First half of a departure: from here on a store faults. */
+/* First half of a pending_write: from here on a store faults. */
 static int leave_begin(struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
@@ -239,8 +239,8 @@ static int leave_begin(struct swn_range *r)
 }
 
 /* Ends what fault handlers do to the range: one that is recalling it is waited for, and none may begin. Its mprotect
- * must not come late and undo the protection of the next departure, nor its EVICT_ABORTED replace the state that comes
- * next.
+ * must not come late and undo the protection of the next pending_write, nor its EVICT_ABORTED replace the state that
+ * comes next.
  */
 static void leave_stop(struct swn_range *r)
 {

@@ -129,7 +129,7 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
 
 void swn_engine_drop(struct swn_engine *e, struct swn_range *r)
 {
-    swn_behind_recall(e, r);
+    swn_write_behind_cancel(e, r);
     struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
     e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
     int warm = worth_keeping_warm(e, r);
@@ -166,7 +166,7 @@ static void pin(const void *p, size_t n, int by)
     while (at < end) {
         struct swn_range *r = swn_arena_find(e->arena, at);
         if (r) {
-            swn_behind_recall(e, r);
+            swn_write_behind_cancel(e, r);
             r->pins += by;
         }
         at = r ? r->addr + r->span : (at / SWN_GRANULE + 1) * SWN_GRANULE;

@@ -113,9 +113,9 @@ struct swn_engine {
     uint64_t spilled_before; /* written to spill files that the program has closed */
     struct swn_residency res;
     struct swn_fetch *fetch;
-    struct swn_reads liked;        /* what the disk's profile says, without measurements; depth 0: there is none */
-    struct swn_behind *behind;     /* NULL until something is written behind */
-    struct swn_populate *populate; /* NULL until a tensor is filled for which there are no pages yet */
+    struct swn_reads liked; /* what the disk's profile says, without measurements; depth 0: there is none */
+    struct swn_write_behind *write_behind; /* NULL until something is written behind */
+    struct swn_populate *populate;         /* NULL until a tensor is filled for which there are no pages yet */
     struct swn_access_order *order;
     struct swn_trace *trace;
     struct swn_record *record; /* NULL unless SWAPNET_PROFILE is set */

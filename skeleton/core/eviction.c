@@ -237,7 +237,7 @@ int swn_shrink_step(struct swn_engine *e, int force)
         swn_policy_resize_window(e, swn_policy_first_window(e));
     trim_frames(e, before - (before < e->goal_bytes ? before : e->goal_bytes));
     swn_policy_window(e);
-    if (swn_engine_resident(e) < before || swn_behind_wait(e))
+    if (swn_engine_resident(e) < before || swn_write_behind_wait(e))
         return 0;
     int busy = 0;
     return evict_one(e, NULL, can_spill(e), force, &busy);
@@ -251,9 +251,9 @@ static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_ra
         e->config.budget_bytes / BEHIND_PART < BEHIND_MOST ? e->config.budget_bytes / BEHIND_PART : BEHIND_MOST;
     if (!e->pressed || e->accesses || e->planned || !can_spill(e))
         return;
-    while (swn_engine_resident(e) - swn_behind_bytes(e) + bytes + ahead > e->config.budget_bytes) {
+    while (swn_engine_resident(e) - swn_write_behind_bytes(e) + bytes + ahead > e->config.budget_bytes) {
         struct swn_range *r = victim(e, spare, 0);
-        if (!r || swn_behind_start(e, r))
+        if (!r || swn_write_behind_start(e, r))
             return;
     }
 }
@@ -261,7 +261,7 @@ static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_ra
 /* Also what operators are using leaves, if need be and `force`; 2: even frames of weights. 0 or -ENOMEM. */
 static int reclaim(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int force)
 {
-    swn_behind_reap(e);
+    swn_write_behind_complete(e);
     if (!e->config.enforce)
         return 0;
     if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
@@ -279,7 +279,7 @@ static int reclaim(struct swn_engine *e, size_t bytes, const struct swn_range *s
         trim_warm(e, bytes, 1);
     for (int last = 0; last <= force; last++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
-            if (!swn_behind_wait(e) && evict_one(e, spare, spills, last > 0, &busy) && !cancel_ahead(e) &&
+            if (!swn_write_behind_wait(e) && evict_one(e, spare, spills, last > 0, &busy) && !cancel_ahead(e) &&
                 (last < 2 || !evict_read_one(e)))
                 break;
     return swn_engine_resident(e) + bytes <= e->config.budget_bytes ? 0 : -ENOMEM;
@@ -301,7 +301,7 @@ struct idle {
 static struct idle idle_of(struct swn_engine *e)
 {
     int spills = may_spill(e);
-    struct idle idle = {.unused = swn_arena_warm_bytes(e->arena) + swn_behind_bytes(e)};
+    struct idle idle = {.unused = swn_arena_warm_bytes(e->arena) + swn_write_behind_bytes(e)};
     for (const struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         if (may_leave(r))
             idle.home += spills && !at_work(e, r) ? r->size : 0;

@@ -26,7 +26,7 @@ void swn_engine_prefork(void)
     if (fetch)
         swn_fetch_pause(fetch);
     pthread_mutex_lock(&e->lock);
-    swn_behind_drain(e);
+    swn_write_behind_drain(e);
     if (e->trace)
         swn_trace_flush(e->trace);
     struct swn_pages pages;
@@ -63,7 +63,7 @@ void swn_engine_postfork_child(void)
     swn_engine_init_sync(e);
     SWN_EACH_SUBSYSTEM (s, fork_child)
         s->fork_child(e);
-    swn_behind_fork_child(e);
+    swn_write_behind_fork_child(e);
     swn_populate_fork_child(&e->populate);
     swn_window_fork_child(e);
     swn_residency_child(&e->res);

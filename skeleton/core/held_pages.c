@@ -30,7 +30,7 @@ int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
 int swn_held_hold(struct swn_engine *e, struct swn_range *r)
 {
     swn_weight_remove(e, r);
-    swn_behind_recall(e, r);
+    swn_write_behind_cancel(e, r);
     r->registered++;
     r->pins++;
     return 0;

@@ -279,7 +279,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     if (!r)
         return;
     arg->range_id = r->id;
-    swn_behind_recall(e, r);
+    swn_write_behind_cancel(e, r);
     int twice = r->last_use == e->seq;
     r->last_use = e->seq;
     if (arg->use >= SWN_USE_WRITE) {

@@ -85,7 +85,7 @@ static int try_to_retire(struct swn_engine *e, uint64_t seq)
     if (fetch) /* what is in flight ends in fetch_done, which takes the lock */
         swn_fetch_pause(fetch);
     pthread_mutex_lock(&e->lock);
-    swn_behind_drain(e);
+    swn_write_behind_drain(e);
     int err = all_resident(e);
     if (!err && in_operators(e, seq))
         err = -EBUSY;
@@ -111,7 +111,7 @@ static void retire(struct swn_engine *e, const char *why)
     e->config.enforce = 0;
     e->planned = e->plan_dirty = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        swn_behind_recall(e, r);
+        swn_write_behind_cancel(e, r);
     e->res.spill = NULL; /* nothing can leave */
     uint64_t seq = e->seq, until = swn_now_ns() + PATIENCE_NS;
     pthread_mutex_unlock(&e->lock);

@@ -269,7 +269,7 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = g ? NULL : whole(e, data, bytes);
     if (r)
-        swn_behind_recall(e, r);
+        swn_write_behind_cancel(e, r);
     int registered = g ? data + bytes <= g->hi : r && in_a_store(r);
     pthread_mutex_unlock(&e->lock);
     if (swn_device_programs(data) || (!registered && !(r && parameter)))
@@ -291,7 +291,7 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
     struct swn_range *r = whole(e, data, bytes);
     int err = r ? 0 : -EINVAL;
     if (!err) {
-        swn_behind_recall(e, r);
+        swn_write_behind_cancel(e, r);
         swn_load_verify(e, r);
     }
     note_size(m->device, bytes);

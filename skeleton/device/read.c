@@ -94,7 +94,7 @@ static size_t read_stretch(struct swn_engine *e, uintptr_t at, size_t most, char
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, at);
     size_t len = r->addr + r->len - at < most ? r->addr + r->len - at : most;
-    swn_behind_recall(e, r);
+    swn_write_behind_cancel(e, r);
     r->readers++; /* nobody cuts it */
     int there = look(e, r, at, len, &place);
     if (there && !place.whole)

@@ -374,7 +374,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)buf);
     if (r)
-        swn_behind_recall(e, r);
+        swn_write_behind_cancel(e, r);
     int fits = e->half && atomic_load(&e->hook_state) != 3 && fills_rest(r, buf, n, &delta);
     uint32_t id = fits ? r->id : 0;
     len = fits ? r->len : 0;
@@ -390,7 +390,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     if (!x || !head_is_the_files(e, fd, buf, (uint64_t)off, delta))
         return -1;
     pthread_mutex_lock(&e->lock);
-    swn_behind_recall(e, r);
+    swn_write_behind_cancel(e, r);
     int done = r->id == id && fills_rest(r, buf, n, &delta);
     size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
     done = done && !swn_residency_register(&e->res, r, &s->file, x->off);
@@ -480,7 +480,7 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     if (atomic_load(&e->retired) || to->mapped || !r || r->addr != to->data || r->len != to->bytes || r->pins ||
         r->readers)
         return 0;
-    swn_behind_recall(e, r);
+    swn_write_behind_cancel(e, r);
     int state = atomic_load(&r->state);
     struct swn_extent_file *file = state == SWN_RESIDENT || state == SWN_FILE_BACKED ? source_of(e, op, &off) : NULL;
     size_t size = r->size;

@@ -353,7 +353,7 @@ void engine_is_empty(void)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    swn_behind_drain(e);
+    swn_write_behind_drain(e);
     pthread_mutex_unlock(&e->lock);
     CHECK(e->open_ops == NULL);
     CHECK(swn_arena_first(e->arena) == NULL);

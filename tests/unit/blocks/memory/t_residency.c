@@ -1120,7 +1120,7 @@ static void *write_counters(void *arg)
         volatile uint64_t *cell = (uint64_t *)(writer.range->addr + page * SWN_PAGE + 8 * page);
         writer.lost += *cell != writer.last[page];
         *cell = writer.last[page] = ++n;
-        /* Bursts, so that a departure succeeds now and then. */
+        /* Bursts, so that a pending_write succeeds now and then. */
         if (n % 4096 == 0 && (x >> 60) < 8)
             usleep((useconds_t)(x >> 40) % 1500);
     }

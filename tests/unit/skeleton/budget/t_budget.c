@@ -253,7 +253,7 @@ static void changes_while_weights_leave(void *arg)
         if (i % 8 == 7)
             set(budget = i % 16 == 7 ? 9 * MIB : 14 * MIB);
     }
-    CHECK(e->behind); /* which there is once something has been */
+    CHECK(e->write_behind); /* which there is once something has been */
     CHECK(e->over_budget_peak == 0);
     for (unsigned i = 0; i < WEIGHTS; i++) {
         CHECK(tensor_right(&weights[i], weights[i].own));

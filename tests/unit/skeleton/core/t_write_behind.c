@@ -62,11 +62,11 @@ static void all_right(void)
 static void drain(void)
 {
     pthread_mutex_lock(&e->lock);
-    swn_behind_drain(e);
-    CHECK(swn_behind_bytes(e) == 0);
+    swn_write_behind_drain(e);
+    CHECK(swn_write_behind_bytes(e) == 0);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         int state = atomic_load(&r->state);
-        CHECK(!r->departure && (state == SWN_RESIDENT || state == SWN_FILE_BACKED));
+        CHECK(!r->pending_write && (state == SWN_RESIDENT || state == SWN_FILE_BACKED));
     }
     pthread_mutex_unlock(&e->lock);
 }
@@ -78,7 +78,7 @@ static struct tensor *departing(void)
     pthread_mutex_lock(&e->lock);
     for (unsigned i = 0; i < WEIGHTS && !found; i++) {
         struct swn_range *r = weights[i].own ? swn_arena_find(e->arena, weights[i].own) : NULL;
-        found = r && r->departure ? &weights[i] : NULL;
+        found = r && r->pending_write ? &weights[i] : NULL;
     }
     pthread_mutex_unlock(&e->lock);
     CHECK(found);
@@ -104,7 +104,7 @@ static void within_the_budget(void *arg)
     (void)arg;
     begin(2);
     make(0, WEIGHTS);
-    CHECK(e->behind);
+    CHECK(e->write_behind);
     CHECK(e->peak_resident <= BUDGET && !e->over_budget_peak);
     all_right();
     drain();
@@ -115,7 +115,7 @@ static void within_the_budget(void *arg)
     /* Weights are being read: what is home stays there until its room is needed. */
     struct tensor more;
     CHECK(tensor_make(&more, WEIGHT_BYTES, 99));
-    CHECK(swn_behind_bytes(e) == 0);
+    CHECK(swn_write_behind_bytes(e) == 0);
     tensor_free(&more);
     free_all();
 }
@@ -191,7 +191,7 @@ static void freed_under_way(void *arg)
     int begun = atomic_load(&writes_begun);
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, t->own);
-    CHECK(r->foreign_map && swn_behind_start(e, r) == 0);
+    CHECK(r->foreign_map && swn_write_behind_start(e, r) == 0);
     pthread_mutex_unlock(&e->lock);
     while (atomic_load(&writes_begun) == begun)
         usleep(1000);
@@ -211,15 +211,15 @@ static void recalled_unwritten(void *arg)
     make(0, WEIGHTS);
     uint64_t expected = 0;
     pthread_mutex_lock(&e->lock);
-    swn_behind_reap(e);
+    swn_write_behind_complete(e);
     uint64_t before = e->spill->written_bytes;
     for (unsigned i = 0; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        expected += r->departure ? WEIGHT_BYTES : 0;
-        swn_behind_recall(e, r);
+        expected += r->pending_write ? WEIGHT_BYTES : 0;
+        swn_write_behind_cancel(e, r);
     }
-    CHECK(swn_behind_bytes(e) == 0 && expected > 2 * WEIGHT_BYTES);
-    swn_behind_drain(e);
+    CHECK(swn_write_behind_bytes(e) == 0 && expected > 2 * WEIGHT_BYTES);
+    swn_write_behind_drain(e);
     CHECK(e->spill->written_bytes - before <= 2 * WEIGHT_BYTES); /* one under way, or just done */
     pthread_mutex_unlock(&e->lock);
     all_right();

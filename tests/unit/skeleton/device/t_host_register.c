@@ -92,7 +92,7 @@ static void finish(void)
 {
     CHECK(standin_live(STANDIN_REGISTERED) == 0);
     pthread_mutex_lock(&e->lock);
-    swn_behind_drain(e); /* whose thread may still read what is freed, and drops it */
+    swn_write_behind_drain(e); /* whose thread may still read what is freed, and drops it */
     pthread_mutex_unlock(&e->lock);
     for (unsigned i = 0; i < WEIGHTS; i++)
         if (weights[i].own)
