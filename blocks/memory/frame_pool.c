@@ -266,7 +266,7 @@ size_t swn_pool_pinned(const struct swn_pool *p)
     return p->kept;
 }
 
-size_t swn_pool_window(const struct swn_pool *p)
+size_t swn_pool_ring(const struct swn_pool *p)
 {
     return p->taken - p->kept;
 }

@@ -96,7 +96,7 @@ size_t swn_pool_trim(struct swn_pool *p, size_t n);
 size_t swn_pool_bytes(const struct swn_pool *p);
 size_t swn_pool_free_bytes(const struct swn_pool *p);
 size_t swn_pool_pinned(const struct swn_pool *p); /* frames */
-size_t swn_pool_window(const struct swn_pool *p); /* frames */
+size_t swn_pool_ring(const struct swn_pool *p);   /* frames */
 void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept);
 
 /* It is the most recently used one now. */

@@ -35,7 +35,7 @@
 #define TAIL_LEAST MIB
 /* Windows are tried from this up; below it a read is too small for the disk to run at speed. Where there is hardly more
  * for all weights a narrower one is better than none. */
-#define LEAST_WINDOW MIB
+#define RING_LEAST MIB
 #define SCANT (4 * MIB)
 #define SCANT_WINDOW (MIB / 2)
 /* A window of one read means one read at a time, begun when its predecessor has been computed with: that part of the
@@ -453,7 +453,7 @@ static int try_candidate(struct problem *p, const struct candidate *at, double l
         p->weights[i].keep_bytes = head / (2 * MIB) * (2 * MIB);
         kept += p->weights[i].keep_bytes;
     }
-    out->window_bytes = at->window;
+    out->ring_bytes = at->window;
     out->kept_bytes = kept;
     out->streamed_bytes = 0;
     double read = 0;
@@ -477,7 +477,7 @@ static int better(const struct swn_plan *a, const struct swn_plan *b)
         return a->streamed_bytes < b->streamed_bytes;
     if (a->latency_ns < b->latency_ns || b->latency_ns < a->latency_ns)
         return a->latency_ns < b->latency_ns;
-    return a->window_bytes < b->window_bytes;
+    return a->ring_bytes < b->ring_bytes;
 }
 
 size_t swn_plan_choose(const struct swn_plan *plans, size_t n)
@@ -522,7 +522,7 @@ static struct candidate *list_candidates(const struct problem *p, const uint64_t
     struct candidate *all = malloc((count * WIDTHS * WAYS + 1) * sizeof *all);
     uint64_t largest = p->weights[p->by_size[p->n - 1]].bytes;
     uint64_t narrowest = p->budget / WINDOW_PART < DEPTH_WINDOW ? p->budget / WINDOW_PART : DEPTH_WINDOW;
-    uint64_t least = p->budget < SCANT ? SCANT_WINDOW : LEAST_WINDOW;
+    uint64_t least = p->budget < SCANT ? SCANT_WINDOW : RING_LEAST;
     narrowest = narrowest < least ? least : narrowest;
     unsigned stride = p->n > MANY_NODES ? 2 : 1;
     *n = 0;
@@ -667,7 +667,7 @@ static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
     uint64_t largest = p->weights[p->by_size[p->n - 1]].bytes;
     /* Where large ones may be cut, window widths need not be anybody's size. */
     size_t count = p->n;
-    for (uint64_t cap = LEAST_WINDOW; largest >= CUT_LEAST && cap < largest && count < p->n + MORE_CAPS; cap *= 2)
+    for (uint64_t cap = RING_LEAST; largest >= CUT_LEAST && cap < largest && count < p->n + MORE_CAPS; cap *= 2)
         caps[count++] = cap;
     count = distinct_caps(caps, count, p->budget, p->n > MANY_NODES ? 2 : 8);
     rc = best_candidate(p, caps, count, &best_at, out);
@@ -723,18 +723,18 @@ int swn_plan_predict(struct swn_plan_weight *weights, size_t n, uint64_t budget,
                                    {disk->bytes_per_ns, 1 - SLOW_PART}};
     int rc = make(weights, n, budget, speeds, 2, disk, out);
     if (!rc && out->streamed_bytes)
-        out->latency_ns = swn_plan_simulate(weights, n, out->window_bytes, disk);
+        out->latency_ns = swn_plan_simulate(weights, n, out->ring_bytes, disk);
     return rc;
 }
 
-int swn_plan_ring(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
-                  struct swn_plan *out)
+int swn_plan_stream_all(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+                        struct swn_plan *out)
 {
     if (!n)
         return -EINVAL;
     /* Some room less, or the pages of activations that have just gone would be in the way of the last of it. */
     uint64_t window = budget - budget / 16;
-    *out = (struct swn_plan){.window_bytes = window};
+    *out = (struct swn_plan){.ring_bytes = window};
     for (size_t i = 0; i < n; i++) {
         struct swn_plan_weight *weight = &weights[i];
         uint64_t slice = weight->unit ? swn_plan_slice(weight->unit, window) : 0;

@@ -33,7 +33,7 @@ struct swn_plan_weight {
 };
 
 struct swn_plan {
-    uint64_t window_bytes;
+    uint64_t ring_bytes;
     uint64_t kept_bytes;
     uint64_t streamed_bytes; /* per pass, oversize weights included */
     double latency_ns;       /* predicted, steady state */
@@ -70,8 +70,8 @@ int swn_plan_predict(struct swn_plan_weight *weights, size_t n, uint64_t budget,
 size_t swn_plan_choose(const struct swn_plan *plans, size_t n);
 
 /* Keeps nothing: nearly all of the budget is the window. What the kept set is measured against. As swn_plan_predict. */
-int swn_plan_ring(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
-                  struct swn_plan *out);
+int swn_plan_stream_all(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+                        struct swn_plan *out);
 
 /* Whether a weight that its operator can take in slices takes so much of the budget that it is worth it. */
 int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes);

@@ -8,7 +8,7 @@
 /* scheduler/planner/plan.c cuts what is larger, into pieces of half as much at least; two of those have to be in the
  * window. */
 #define CUT_FROM (16 * MIB)
-#define LEAST_WINDOW (4 * MIB)
+#define RING_LEAST (4 * MIB)
 /* Such a piece. */
 #define MOST_READ (8.0 * MIB)
 #define PAGE ((uint64_t)4096)
@@ -33,7 +33,7 @@ uint64_t swn_predict_demand(const struct swn_predict *p)
 
 uint64_t swn_predict_least(const struct swn_predict *p)
 {
-    uint64_t window = LEAST_WINDOW, demand = swn_predict_demand(p);
+    uint64_t window = RING_LEAST, demand = swn_predict_demand(p);
     for (size_t i = 0; i < p->n; i++)
         window = p->layers[i].bytes > window ? p->layers[i].bytes : window;
     window = window > CUT_FROM ? CUT_FROM : window;

@@ -174,7 +174,7 @@ struct swn_engine {
     size_t region_extra;              /* how much more the regions take */
     uint64_t regions_refused;         /* the budget in which that is better had by weights; 0: none */
     int pressed;                      /* the budget has been full */
-    size_t window_goal, lent_from;    /* lent_from: the window without what was lent to it, or 0 */
+    size_t ring_goal, lent_from;      /* lent_from: the window without what was lent to it, or 0 */
     uint64_t plan_access;
     uint64_t plan_since_ns; /* since when there has been a plan in force for the budget that this one is for */
     size_t planned_nonweight;

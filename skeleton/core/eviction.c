@@ -180,10 +180,10 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
     return err ? -ENOMEM : 0;
 }
 
-void swn_policy_window(struct swn_engine *e)
+void swn_ring_shrink(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
-    while (f && swn_policy_window_bytes(e) > e->window_goal && !swn_pool_free_bytes(e->pool)) {
+    while (f && swn_ring_bytes(e) > e->ring_goal && !swn_pool_free_bytes(e->pool)) {
         if (f->pinned_by_plan || !swn_swapin_may_go(e, f)) {
             f = f->next;
             continue;
@@ -191,20 +191,20 @@ void swn_policy_window(struct swn_engine *e)
         swn_swapin_evict(e, f); /* and others, if something was written to it that has to come home */
         f = swn_pool_first(e->pool);
     }
-    if (swn_policy_window_bytes(e) > e->window_goal)
-        trim_frames(e, swn_policy_window_bytes(e) - e->window_goal);
+    if (swn_ring_bytes(e) > e->ring_goal)
+        trim_frames(e, swn_ring_bytes(e) - e->ring_goal);
 }
 
 /* 0: the window is as narrow as it was before room was lent to it. */
 static int take_back_room(struct swn_engine *e)
 {
-    size_t own = e->lent_from, before = swn_policy_window_bytes(e);
+    size_t own = e->lent_from, before = swn_ring_bytes(e);
     if (e->planned || !own || own >= before)
         return 0;
     e->lent_from = 0;
-    swn_policy_resize_window(e, own);
-    swn_policy_window(e);
-    return swn_policy_window_bytes(e) < before;
+    swn_ring_resize(e, own);
+    swn_ring_shrink(e);
+    return swn_ring_bytes(e) < before;
 }
 
 /* As far as one can tell before there is a pool. */
@@ -232,11 +232,10 @@ int swn_shrink_step(struct swn_engine *e, int force)
     }
     swn_reclaim_trim(e);
     take_back_room(e); /* before anything has to be written */
-    if (!e->planned && swn_policy_window_bytes(e) > e->goal_bytes / 3 &&
-        swn_policy_window_bytes(e) > swn_policy_first_window(e))
-        swn_policy_resize_window(e, swn_policy_first_window(e));
+    if (!e->planned && swn_ring_bytes(e) > e->goal_bytes / 3 && swn_ring_bytes(e) > swn_ring_first(e))
+        swn_ring_resize(e, swn_ring_first(e));
     trim_frames(e, before - (before < e->goal_bytes ? before : e->goal_bytes));
-    swn_policy_window(e);
+    swn_ring_shrink(e);
     if (swn_engine_resident(e) < before || swn_write_behind_wait(e))
         return 0;
     int busy = 0;
@@ -309,7 +308,7 @@ static struct idle idle_of(struct swn_engine *e)
         idle.unused += swn_pool_free_bytes(e->pool);
     for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
         *(f->pinned_by_plan ? &idle.copied : &idle.unused) += swn_swapin_may_go(e, f) ? swn_pool_unit(e->pool) : 0;
-    idle.first = spills && !e->pool ? swn_policy_first_window(e) : 0;
+    idle.first = spills && !e->pool ? swn_ring_first(e) : 0;
     return idle;
 }
 
@@ -349,7 +348,7 @@ int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range 
  * as idle activations are written out: by that alone each plan would keep weights that leave in its first pass. */
 void swn_reclaim_note_shortage(struct swn_engine *e, size_t other)
 {
-    size_t most = e->goal_bytes > swn_policy_window_bytes(e) ? e->goal_bytes - swn_policy_window_bytes(e) : 0;
+    size_t most = e->goal_bytes > swn_ring_bytes(e) ? e->goal_bytes - swn_ring_bytes(e) : 0;
     other = other < most ? other : most;
     if (other > e->nonweight_peak)
         e->nonweight_peak = other;
@@ -357,14 +356,14 @@ void swn_reclaim_note_shortage(struct swn_engine *e, size_t other)
 
 /* Before there is a plan, room that nobody needs is lent to the window, so that the next weights are read while one is
  * computed with. It is taken back before anything has to leave for it. */
-void swn_policy_lend_room(struct swn_engine *e, size_t bytes)
+void swn_ring_lend(struct swn_engine *e, size_t bytes)
 {
-    size_t most = e->config.budget_bytes / 3, now = swn_policy_window_bytes(e);
+    size_t most = e->config.budget_bytes / 3, now = swn_ring_bytes(e);
     bytes = bytes < most ? bytes : most;
-    now = now > e->window_goal ? now : e->window_goal;
+    now = now > e->ring_goal ? now : e->ring_goal;
     if (e->planned || !e->pool || bytes <= now || swn_engine_resident(e) + bytes - now > e->config.budget_bytes)
         return;
     size_t own = e->lent_from ? e->lent_from : now;
-    swn_policy_resize_window(e, bytes);
+    swn_ring_resize(e, bytes);
     e->lent_from = own;
 }

@@ -18,7 +18,7 @@ void swn_reclaim_note_shortage(struct swn_engine *e, size_t other);
 int swn_reclaim_free_fits(struct swn_engine *e, size_t bytes);
 int swn_shrink_step(struct swn_engine *e, int force);
 /* What it has beyond that goes as soon as nobody uses it. */
-void swn_policy_window(struct swn_engine *e);
-void swn_policy_lend_room(struct swn_engine *e, size_t bytes);
+void swn_ring_shrink(struct swn_engine *e);
+void swn_ring_lend(struct swn_engine *e, size_t bytes);
 
 #endif

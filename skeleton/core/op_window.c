@@ -416,7 +416,7 @@ void swn_engine_op_end(struct swn_op *op)
         if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
         uint64_t plans = e->plans;
-        swn_policy_window(e);
+        swn_ring_shrink(e);
         swn_plan_if_due(e, t);
         if (t->starved || e->plans > plans) /* else nothing has changed that its own frames could be for */
             swn_swapin_ahead(e, t);

@@ -22,7 +22,7 @@
 #include "skeleton/core/window_size.h"
 
 #define MIB ((size_t)1 << 20)
-#define LEAST_WINDOW (MIB / 2) /* of a plan, see scheduler/planner/plan.c */
+#define RING_LEAST (MIB / 2) /* of a plan, see scheduler/planner/plan.c */
 /* Of the computing for which passes become short of the disk. */
 #define STILL_SHORT 0.75
 /* A window is whole granules, and small tensors come and go between two large ones. Without regions there is room for
@@ -196,7 +196,7 @@ static int make_plan(const struct swn_plan_candidate *d, size_t other, struct sw
     other += d->straddle;
     uint64_t budget = d->goal > other ? d->goal - other : 0;
     return d->keep ? swn_plan_predict(weights, d->n, budget, &d->disk, out)
-                   : swn_plan_ring(weights, d->n, budget, &d->disk, out);
+                   : swn_plan_stream_all(weights, d->n, budget, &d->disk, out);
 }
 
 /* No plan for so much takes less: it computes with everything, and reads what does not fit. */
@@ -240,7 +240,7 @@ static void say_plan(const struct swn_plan_candidate *d)
     swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s; disk %.0f MB/s, %.2f ms a read and "
             "%.2f ms for its answer; %.1f ms a pass predicted, %.1f of them computing",
             d->n, swn_format_mib(a, d->plan.kept_bytes), swn_format_mib(b, d->plan.streamed_bytes),
-            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->nonweight), d->disk.bytes_per_ns * 1e3,
+            swn_format_mib(c, d->plan.ring_bytes), swn_format_mib(o, d->nonweight), d->disk.bytes_per_ns * 1e3,
             d->disk.read_ns / 1e6, d->disk.wait_ns / 1e6, d->plan.latency_ns / 1e6, d->plan.compute_ns / 1e6);
 }
 
@@ -268,10 +268,10 @@ int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d)
     if (d->drop_regions)
         e->placement->refuse(e);
     e->planned = 1;
-    swn_policy_resize_window(e, d->plan.window_bytes + d->straddle); /* first, as slices have to fit */
+    swn_ring_resize(e, d->plan.ring_bytes + d->straddle); /* first, as slices have to fit */
     apply(e, d->weights, d->ids, d->n);
     e->plan_short = swn_plan_is_short_of_disk(e, d);
-    swn_policy_window(e);
+    swn_ring_shrink(e);
     e->plan_dirty = 0;
     e->plans++;
     if (e->in_force.goal != d->goal)
@@ -307,6 +307,6 @@ size_t swn_plan_minimum(struct swn_engine *e)
 {
     if (!e->planned)
         return swn_budget_unasked(e->goal_bytes);
-    size_t least = swn_nonweight_needed(e) + LEAST_WINDOW;
+    size_t least = swn_nonweight_needed(e) + RING_LEAST;
     return least > SWN_BUDGET_LEAST_BYTES ? least : SWN_BUDGET_LEAST_BYTES;
 }

@@ -21,7 +21,7 @@
 #define IDLE_ACCESSES 4096
 #define CHAIN_MOST 4096
 /* A first pass wants a window of so many weights. */
-#define UNTRIED_WINDOW 4
+#define UNTRIED_RING 4
 /* Frames that leave together. */
 #define EVICTED_TOGETHER 4
 
@@ -179,9 +179,9 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
     }
 }
 
-static size_t window_frames(const struct swn_engine *e)
+static size_t ring_frames(const struct swn_engine *e)
 {
-    return e->window_goal / swn_pool_unit(e->pool);
+    return e->ring_goal / swn_pool_unit(e->pool);
 }
 
 /* Memory for one frame more. 0 or -ENOMEM: somebody's would have to go, or of those that `force` makes go nobody. */
@@ -225,7 +225,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     }
     /* What the plan keeps does not make room for what comes and goes, nor for more of what it keeps. */
     int push = force && !e->planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
-    if (!room && swn_pool_window(e->pool) < window_frames(e))
+    if (!room && swn_pool_ring(e->pool) < ring_frames(e))
         room = !room_for_frame(e, r, push);
     if (!room && (f = stale_frame(e, force))) {
         evict_run(e, f);
@@ -388,8 +388,8 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
     struct swn_range *r = weight ? weight->range : NULL, *next = r ? e->source->successor(e, r) : NULL;
     if (!next || (previous && !as_expected(e, previous->range, r)))
         return;
-    swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
-    struct ahead a = {.t = t, .share = window_frames(e) / active_threads(e) / 2, .fetch = 1};
+    swn_ring_lend(e, UNTRIED_RING * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
+    struct ahead a = {.t = t, .share = ring_frames(e) / active_threads(e) / 2, .fetch = 1};
     /* What is foreseen of a mapped file may go round in circles, and past ranges that need no room. */
     for (size_t i = 0; next && !swn_is_weight(next) && i < CHAIN_MOST; i++) {
         if (!prefetch_one(e, &a, next))
@@ -431,7 +431,7 @@ void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         if (f->owner == t)
             f->wanted = 0;
-    size_t share = window_frames(e) / active_threads(e);
+    size_t share = ring_frames(e) / active_threads(e);
     t->starved = 0;
     for (int fetch = 0, missing = 1; fetch < 2 && missing; fetch++) {
         struct ahead a = {.t = t, .share = share ? share : 1, .fetch = fetch};

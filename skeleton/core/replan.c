@@ -81,7 +81,7 @@ static double as_it_is(struct swn_engine *e, const struct swn_plan_candidate *no
         weights[i].oversize = planned->oversize;
     }
     if (weights && at && ns < INFINITY)
-        ns = swn_plan_simulate(weights, now->n, plan->plan.window_bytes, &now->disk);
+        ns = swn_plan_simulate(weights, now->n, plan->plan.ring_bytes, &now->disk);
     free(weights);
     free(at);
     return ns;

@@ -54,7 +54,7 @@ static int make_pool(struct swn_engine *e)
         e->res.pool = e->pool;
         if (!swn_residency_knows_huge(&e->res))
             swn_pool_keep_small(e->pool);
-        swn_policy_resize_window(e, swn_policy_first_window(e));
+        swn_ring_resize(e, swn_ring_first(e));
     }
     if (!e->spill) {
         int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);

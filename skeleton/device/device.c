@@ -224,7 +224,7 @@ static size_t wanted(const struct swn_engine *e, const struct device *d)
  * set aside as well: each of its frames can go, but what an operator uses at once has to have some. */
 static size_t set_aside(const struct swn_engine *e, const struct device *d)
 {
-    size_t part = e->goal_bytes / SWN_DEVICE_OTHERS + (e->pool ? e->window_goal : 0);
+    size_t part = e->goal_bytes / SWN_DEVICE_OTHERS + (e->pool ? e->ring_goal : 0);
     return d->swaps ? part + wanted(e, d) + SWN_DEVPOOL_STAGES * d->pool.stage_bytes : part;
 }
 
@@ -611,8 +611,8 @@ void swn_device_fork_child(void)
 /* Bytes of the window that it does not have just now, as its frames can go. */
 static size_t window_to_come(const struct swn_engine *e)
 {
-    size_t now = e->pool ? swn_pool_window(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;
-    return e->pool && e->window_goal > now ? e->window_goal - now : 0;
+    size_t now = e->pool ? swn_pool_ring(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;
+    return e->pool && e->ring_goal > now ? e->ring_goal - now : 0;
 }
 
 /* What is left over of a budget that has grown is for weights, which had to do without until now. */

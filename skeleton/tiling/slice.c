@@ -136,7 +136,7 @@ static size_t supposed(const struct swn_engine *e, const struct swn_arg *arg, co
 /* As the plan has counted it, so that slices are as long as in the plan; before there is one, as it is. */
 static size_t window_of(const struct swn_engine *e)
 {
-    return e->pool ? e->window_goal - (e->planned ? swn_pool_unit(e->pool) : 0) : 0;
+    return e->pool ? e->ring_goal - (e->planned ? swn_pool_unit(e->pool) : 0) : 0;
 }
 
 /* In what slices a weight comes through the window as it is: two of them have to fit. 0: in none. */
@@ -170,7 +170,7 @@ static void slice_early(struct swn_engine *e, struct swn_arg *arg)
     if (!e->pool || e->planned || r->written || atomic_load(&r->state) != SWN_FILE_BACKED || r->readers != arg->reading)
         return;
     if (least > window_of(e) && least <= e->config.budget_bytes / 3)
-        swn_policy_resize_window(e, least);
+        swn_ring_resize(e, least);
     if (r->len <= window_of(e))
         return;
     r->slice = fitting_slice(e, r);
@@ -276,7 +276,7 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     if (recurs || (r && r->slice_unit && e->planned))
         next = right ? 0 : longer(e, r, tried ? tried : shortest(e, r));
     /* This once, and one at a time if there is no room for two: pages of the mapping would take far longer. */
-    if (right && r && arg->sliced && e->pool && tried + swn_pool_unit(e->pool) <= e->window_goal)
+    if (right && r && arg->sliced && e->pool && tried + swn_pool_unit(e->pool) <= e->ring_goal)
         arg->slice = tried;
     if (recurs && right) {
         set_unit(e, r, tried);

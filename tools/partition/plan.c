@@ -164,9 +164,8 @@ static void add_times(const struct plan *p, json_t *j)
     json_object_set_new(j, "library",
                         json_pack("{s:f s:I s:I s:I s:I s:I s:I s:b}", "latency_s", l->latency_ns / 1e9, "kept_bytes",
                                   (json_int_t)l->kept_bytes, "streamed_bytes", (json_int_t)l->streamed_bytes,
-                                  "window_bytes", (json_int_t)l->window_bytes, "other_bytes",
-                                  (json_int_t)p->m.other_bytes, "minimum_budget_bytes",
-                                  (json_int_t)swn_predict_least(&predict), "demand_bytes",
+                                  "ring_bytes", (json_int_t)l->ring_bytes, "other_bytes", (json_int_t)p->m.other_bytes,
+                                  "minimum_budget_bytes", (json_int_t)swn_predict_least(&predict), "demand_bytes",
                                   (json_int_t)swn_predict_demand(&predict), "fits", p->library_fits));
     if (p->points)
         json_object_set_new(j, "curve", curve_json(p));
@@ -210,7 +209,7 @@ static void print_forecast(const struct plan *p)
                            : " (there may be better ones)");
     printf("a pass under the library: %.3f ms; %s kept, %s streamed, window %s%s\n", p->library.latency_ns / 1e6,
            swn_format_mib(a, p->library.kept_bytes), swn_format_mib(b, p->library.streamed_bytes),
-           swn_format_mib(c, p->library.window_bytes), p->library_fits ? "" : "; less memory than it needs");
+           swn_format_mib(c, p->library.ring_bytes), p->library_fits ? "" : "; less memory than it needs");
     if (p->points)
         printf("\n%12s  %12s\n", "BUDGET", "MS");
     for (size_t i = 0; i < p->points; i++)

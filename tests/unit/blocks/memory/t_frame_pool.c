@@ -130,7 +130,7 @@ static void memory_is_used_again(void **state)
         stamp(f[i], 1000 * i);
     }
     assert_int_equal(swn_pool_bytes(pool), 4 * unit);
-    assert_int_equal(swn_pool_window(pool), 4);
+    assert_int_equal(swn_pool_ring(pool), 4);
     assert_true(swn_pool_is_full(pool));
     assert_int_equal(memory(), 4 * unit);
     for (unsigned i = 0; i < 4; i++)
@@ -223,14 +223,14 @@ static void kept_or_not(void **state)
     swn_pool_set_pinned(pool, f[0], 1);
     swn_pool_set_pinned(pool, f[0], 4); /* twice is once */
     swn_pool_set_pinned(pool, f[1], 1);
-    assert_true(swn_pool_pinned(pool) == 2 && swn_pool_window(pool) == 1);
+    assert_true(swn_pool_pinned(pool) == 2 && swn_pool_ring(pool) == 1);
     swn_pool_set_pinned(pool, f[1], 0);
     swn_pool_set_pinned(pool, f[1], 0);
-    assert_true(swn_pool_pinned(pool) == 1 && swn_pool_window(pool) == 2);
+    assert_true(swn_pool_pinned(pool) == 1 && swn_pool_ring(pool) == 2);
     swn_pool_put(pool, f[0]);
-    assert_true(swn_pool_pinned(pool) == 0 && swn_pool_window(pool) == 2);
+    assert_true(swn_pool_pinned(pool) == 0 && swn_pool_ring(pool) == 2);
     take(5); /* of that frame's memory, and not kept */
-    assert_true(swn_pool_pinned(pool) == 0 && swn_pool_window(pool) == 3);
+    assert_true(swn_pool_pinned(pool) == 0 && swn_pool_ring(pool) == 3);
 }
 
 /* As many as there are ranges in a chunk; a frame that is used again has none. */
@@ -293,7 +293,7 @@ static void stress(void **state)
         assert_int_equal(swn_pool_bytes(pool), with_memory * unit);
         assert_int_equal(swn_pool_free_bytes(pool), (with_memory - taken) * unit);
         assert_int_equal(swn_pool_pinned(pool), kept);
-        assert_int_equal(swn_pool_window(pool), taken - kept);
+        assert_int_equal(swn_pool_ring(pool), taken - kept);
         size_t listed = 0;
         for (struct swn_frame *g = swn_pool_first(pool); g; g = g->next, listed++)
             assert_ptr_equal(swn_pool_chunk(pool, g->chunk)->frame, g);
@@ -313,7 +313,7 @@ static void no_more_memory(void **state)
         take(i);
     swn_pool_chunk(pool, 0)->users = 3;
     assert_null(swn_pool_take(pool, 0, addr_of(0)));
-    assert_int_equal(swn_pool_window(pool), CHUNKS);
+    assert_int_equal(swn_pool_ring(pool), CHUNKS);
     assert_non_null(swn_pool_chunk(pool, 0)->frame);
     assert_int_equal(swn_pool_chunk(pool, 0)->users, 3);
     struct swn_frame *one = swn_pool_chunk(pool, 7)->frame;

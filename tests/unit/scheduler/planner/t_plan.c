@@ -21,7 +21,7 @@
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
-#define LEAST_WINDOW MIB
+#define RING_LEAST MIB
 #define BANDWIDTH 2.0 /* bytes per ns */
 #define LATENCY 1e5
 
@@ -64,7 +64,7 @@ static void check(const struct swn_plan_weight *weights, size_t n, uint64_t budg
         streamed += weights[i].keep ? 0 : weights[i].bytes - weights[i].keep_bytes;
         /* Left to the mapping: what no window could hold, and what the chosen one cannot. */
         assert_true(weights[i].bytes <= budget || weights[i].oversize || weights[i].sliced);
-        assert_true(!weights[i].oversize || weights[i].bytes > plan->window_bytes);
+        assert_true(!weights[i].oversize || weights[i].bytes > plan->ring_bytes);
         uint64_t tail = weights[i].bytes - weights[i].keep_bytes;
         if (weights[i].sliced) {
             assert_false(weights[i].keep || weights[i].oversize);
@@ -73,7 +73,7 @@ static void check(const struct swn_plan_weight *weights, size_t n, uint64_t budg
             assert_int_equal(weights[i].keep_bytes % weights[i].piece, 0);
             assert_true(tail >= weights[i].piece || tail == weights[i].bytes);
             /* No slice is small, where there is a choice: math libraries compute small products in other ways. */
-            uint64_t last = 0, least = budget < 8 * MIB && plan->window_bytes < 4 * MIB ? 256 * KIB : 2 * MIB;
+            uint64_t last = 0, least = budget < 8 * MIB && plan->ring_bytes < 4 * MIB ? 256 * KIB : 2 * MIB;
             for (uint64_t at = weights[i].unit; at <= weights[i].bytes; at += weights[i].unit) {
                 int end = at + weights[i].unit > weights[i].bytes;
                 if (!end && !swn_plan_cuts(&weights[i], at))
@@ -89,11 +89,11 @@ static void check(const struct swn_plan_weight *weights, size_t n, uint64_t budg
     }
     assert_int_equal(kept, plan->kept_bytes);
     assert_int_equal(streamed, plan->streamed_bytes);
-    assert_true(largest <= plan->window_bytes);
+    assert_true(largest <= plan->ring_bytes);
     assert_true(plan->compute_ns >= compute * 0.9999 && plan->compute_ns < compute * 1.0001 + 1);
     double disk = (double)streamed / BANDWIDTH;
     assert_true(plan->latency_ns >= (disk > compute ? disk : compute) * 0.99);
-    assert_true(kept + plan->window_bytes <= budget);
+    assert_true(kept + plan->ring_bytes <= budget);
 }
 
 static void nothing_to_plan(void **state)
@@ -119,7 +119,7 @@ static void half_the_bytes(void **state)
     assert_int_equal(swn_plan_make(halved, 32, 64 * MIB, &prompt_disk, &half), 0);
     check(weights, 32, 64 * MIB, &plan);
     assert_true(half.latency_ns > plan.latency_ns * 0.45 && half.latency_ns < plan.latency_ns * 0.55);
-    assert_true(half.kept_bytes + half.window_bytes <= 64 * MIB && half.window_bytes >= 8 * MIB);
+    assert_true(half.kept_bytes + half.ring_bytes <= 64 * MIB && half.ring_bytes >= 8 * MIB);
 }
 
 static void all_fits(void **state)
@@ -172,7 +172,7 @@ static void narrow_windows(void **state)
     check(small, 2, 500 * KIB, &plan);
     /* A window of less than a MiB is better than none, where that is all there is. */
     assert_int_equal(swn_plan_make(small, 2, 900 * KIB, &usual_disk, &plan), 0);
-    assert_true(plan.window_bytes >= 600 * KIB && !small[1].oversize);
+    assert_true(plan.ring_bytes >= 600 * KIB && !small[1].oversize);
     check(small, 2, 900 * KIB, &plan);
     /* MobileNetV2's last layers within 4 MiB, and within 3: slices of one MiB or less. */
     for (uint64_t budget = 4 * MIB; budget >= 2 * MIB; budget -= MIB / 2) {
@@ -187,7 +187,7 @@ static void narrow_windows(void **state)
     /* A layer that just fits the window next to one that just does not. */
     struct swn_plan_weight close[3] = {{.bytes = 100 * MIB}, {.bytes = 110 * MIB}, {.bytes = 10 * MIB}};
     assert_int_equal(swn_plan_make(close, 3, 105 * MIB, &usual_disk, &plan), 0);
-    assert_true(plan.window_bytes > 0);
+    assert_true(plan.ring_bytes > 0);
     assert_true(close[1].oversize);
     assert_false(close[2].oversize);
     check(close, 3, 105 * MIB, &plan);
@@ -213,8 +213,7 @@ static double best_of_all(const struct swn_plan_weight *given, size_t n, uint64_
             continue;
         for (size_t i = 0; i < n; i++)
             for (unsigned half = 2; half <= 6; half++) {
-                uint64_t window =
-                    weights[i].bytes * half / 2 > LEAST_WINDOW ? weights[i].bytes * half / 2 : LEAST_WINDOW;
+                uint64_t window = weights[i].bytes * half / 2 > RING_LEAST ? weights[i].bytes * half / 2 : RING_LEAST;
                 if (window < largest || kept + window > budget || window == tried)
                     continue;
                 tried = window;
@@ -336,7 +335,7 @@ static void resnet_101(void **state)
         struct swn_plan plan;
         assert_int_equal(swn_plan_make(weights, n, budget, &usual_disk, &plan), 0);
         check(weights, n, budget, &plan);
-        double least = (double)(total - budget + plan.window_bytes) / BANDWIDTH;
+        double least = (double)(total - budget + plan.ring_bytes) / BANDWIDTH;
         least = least > 40e6 ? least : 40e6;
         print_message("%d %%: %.3f of what reading takes\n", percent[k], plan.latency_ns / least);
         assert_true(plan.latency_ns <= least * 1.25);
@@ -371,7 +370,7 @@ static void room_for_several_reads(void **state)
         uint64_t budget = total * percent / 100;
         assert_int_equal(swn_plan_make(weights, n, budget, &usual_disk, &plan), 0);
         check(weights, n, budget, &plan);
-        assert_true(plan.window_bytes >= budget / 32);
+        assert_true(plan.ring_bytes >= budget / 32);
     }
 }
 
@@ -517,7 +516,7 @@ static void all_passes_alike(void **state)
     struct swn_steps steps = {0};
     for (int k = 0; k < 2000; k++) {
         size_t n = 1 + rnd() % 60;
-        uint64_t total = random_nodes(weights, n, uniform(0, 3)), window = LEAST_WINDOW + rnd() % total;
+        uint64_t total = random_nodes(weights, n, uniform(0, 3)), window = RING_LEAST + rnd() % total;
         for (size_t i = 0; i < n; i++) {
             weights[i].own_ns = uniform(0, 2) * weights[i].compute_ns; /* more than all of it is not believed */
             weights[i].keep = rnd() % 3 == 0;
@@ -583,7 +582,7 @@ static void vgg_sliced(void **state)
         double least = 13 * 25e6 + (linear > 0 ? linear : 0) / BANDWIDTH;
         least = least < plan.compute_ns ? plan.compute_ns : least;
         print_message("%d MiB: %.3f of the limit, window %d MiB\n", (int)budget, plan.latency_ns / least,
-                      (int)(plan.window_bytes / MIB));
+                      (int)(plan.ring_bytes / MIB));
         assert_true(plan.latency_ns <= least * 1.1);
     }
     /* A unit that no window holds twice is no use. */
@@ -616,7 +615,7 @@ static void several_at_once(void **state)
         check(weights, 48, budget, &plan);
         for (size_t i = 0; i < 48; i += 4) {
             uint64_t both = (weights[i].keep ? 0 : weights[i].bytes) + (weights[i + 1].keep ? 0 : weights[i + 1].bytes);
-            assert_true(both <= plan.window_bytes);
+            assert_true(both <= plan.ring_bytes);
             held += !weights[i].keep && !weights[i + 1].keep;
         }
         for (size_t i = 0; i < 48; i++)
@@ -639,7 +638,7 @@ static void choice_is_a_total_order(void **state)
         for (size_t i = 0; i < n; i++) {
             plans[i] = (struct swn_plan){.latency_ns = 1000 + (double)rnd_below(80),
                                          .streamed_bytes = 10 + rnd_below(6),
-                                         .window_bytes = 1 + rnd_below(3)};
+                                         .ring_bytes = 1 + rnd_below(3)};
             least = plans[i].latency_ns < least ? plans[i].latency_ns : least;
         }
         const struct swn_plan chosen = plans[swn_plan_choose(plans, n)];
@@ -669,16 +668,16 @@ static void nothing_kept(void **state)
     for (uint64_t budget = 64; budget <= 640; budget += 96) {
         uint64_t total = vgg_nodes(weights);
         weights[13].unit = 32 * 25088 * 4;
-        assert_int_equal(swn_plan_ring(weights, 16, budget * MIB, &usual_disk, &plan), 0);
+        assert_int_equal(swn_plan_stream_all(weights, 16, budget * MIB, &usual_disk, &plan), 0);
         assert_int_equal(plan.streamed_bytes, total);
-        assert_int_equal(plan.window_bytes, budget * MIB * 15 / 16);
-        assert_int_equal(weights[13].sliced, weights[13].bytes > plan.window_bytes);
-        assert_int_equal(weights[14].oversize, weights[14].bytes > plan.window_bytes);
+        assert_int_equal(plan.ring_bytes, budget * MIB * 15 / 16);
+        assert_int_equal(weights[13].sliced, weights[13].bytes > plan.ring_bytes);
+        assert_int_equal(weights[14].oversize, weights[14].bytes > plan.ring_bytes);
         check(weights, 16, budget * MIB, &plan);
         for (size_t i = 0; i < 16; i++)
             assert_true(!weights[i].keep && !weights[i].keep_bytes);
     }
-    assert_int_equal(swn_plan_ring(weights, 0, MIB, &usual_disk, &plan), -EINVAL);
+    assert_int_equal(swn_plan_stream_all(weights, 0, MIB, &usual_disk, &plan), -EINVAL);
 }
 
 static struct swn_plan plan_of(struct swn_plan_weight *weights, const double (*layers)[2], size_t n, double budget_mib,
@@ -700,11 +699,11 @@ static void whole_huge_pages(void **state)
     struct swn_plan_weight weights[4];
     static const double some[4][2] = {{2.25, 2.8}, {7.75, 5}, {6.75, 0.875}, {13.5, 1}}; /* MiB, ms */
     struct swn_plan plan = plan_of(weights, some, 4, 26.25, 4.1);
-    assert_int_equal(plan.window_bytes, 8 * MIB); /* 7.75 would do */
+    assert_int_equal(plan.ring_bytes, 8 * MIB); /* 7.75 would do */
     static const double large[4][2] = {{0.25, 0.333}, {13.5, 6.333}, {6.5, 2.5}, {11.5, 3}};
     plan = plan_of(weights, large, 4, 8.25, 3.8);
     assert_true(weights[1].oversize && weights[2].keep && weights[3].oversize);
-    assert_int_equal(plan.window_bytes, MIB);
+    assert_int_equal(plan.ring_bytes, MIB);
 }
 
 /* Small weights come in slices where the disk takes longer for them than their operator, and for all that does not fit

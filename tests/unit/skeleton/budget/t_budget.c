@@ -151,7 +151,7 @@ static void grows_past_the_window(void *arg)
     for (unsigned i = 0; i < WEIGHTS && !streamed; i++)
         if (tensor_streams(&weights[i]))
             streamed = &weights[i];
-    CHECK(streamed && swn_pool_window(e->pool) > 0);
+    CHECK(streamed && swn_pool_ring(e->pool) > 0);
     struct swn_op op;
     op_open(&op, &streamed, uses, 1);
     CHECK(tensor_right(streamed, (uintptr_t)streamed->word));
@@ -160,7 +160,7 @@ static void grows_past_the_window(void *arg)
     op_close(&op);
     for (unsigned i = 0; i < 8; i++)
         pass();
-    CHECK(!swn_pool_window(e->pool));
+    CHECK(!swn_pool_ring(e->pool));
     struct swn_stats before, after;
     swn_engine_stats(&before);
     for (unsigned i = 0; i < 4; i++)

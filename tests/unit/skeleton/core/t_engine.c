@@ -136,7 +136,7 @@ static void warm_pages_leave_room_for_the_plan(void *arg)
     uint64_t per_pass = (bytes_read() - before) / 4;
     CHECK(not_kept() == 0);
     /* What the budget leaves beside the window and two activations is kept, to one weight; one more is wasted. */
-    size_t kept = budget - e->window_goal - activations;
+    size_t kept = budget - e->ring_goal - activations;
     CHECK(per_pass > 0);
     CHECK(per_pass <= all - kept + 2 * WEIGHT_BYTES);
     CHECK(e->peak_resident <= budget);
@@ -166,7 +166,7 @@ static void thread_per_inference(void *arg)
     }
     CHECK(counters().plans > 0);
     CHECK(e->thread_count == 1);
-    size_t kept = budget - e->window_goal - activations;
+    size_t kept = budget - e->ring_goal - activations;
     CHECK(not_kept() == 0);
     CHECK((bytes_read() - before) / 4 <= all - kept + 2 * WEIGHT_BYTES);
     CHECK(counters().passes >= 12);

@@ -45,7 +45,7 @@ static void begin_planned(void)
     for (unsigned i = 0; i < 40 && !(e->planned && !e->plan_dirty); i++)
         passes(1);
     passes(2);
-    CHECK(e->planned && e->pool && e->window_goal > 0);
+    CHECK(e->planned && e->pool && e->ring_goal > 0);
 }
 
 static void end(void)
@@ -60,8 +60,8 @@ static void end(void)
 static void resize_window(size_t bytes)
 {
     pthread_mutex_lock(&e->lock);
-    swn_policy_resize_window(e, bytes);
-    swn_policy_window(e);
+    swn_ring_resize(e, bytes);
+    swn_ring_shrink(e);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -83,7 +83,7 @@ static void at_once(void *arg)
     uint64_t next = e->threads->next_plan_try;
     e->threads->next_plan_try = UINT64_MAX; /* the plan is for more */
     resize_window(unit);
-    CHECK(e->window_goal == unit && tensor_right(t, t->own));
+    CHECK(e->ring_goal == unit && tensor_right(t, t->own));
     for (uint64_t c = held.first; c < held.end; c++)
         CHECK(swn_pool_chunk(e->pool, c)->frame); /* that operator has them */
     op_close(&op);
@@ -93,7 +93,7 @@ static void at_once(void *arg)
         coming = 0;
         for (const struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
             coming |= f->pending != 0;
-        swn_policy_window(e);
+        swn_ring_shrink(e);
         pthread_mutex_unlock(&e->lock);
     }
     CHECK(engine_window_bytes() <= unit);

@@ -388,7 +388,7 @@ static void one_at_a_time(void *arg)
     settle(pass);
     op_shape = 2;
     op_right_from = 4 * MIB;
-    swn_policy_resize_window(e, 8 * MIB);
+    swn_ring_resize(e, 8 * MIB);
     CHECK(range_of(0)->sliced && range_of(0)->slice < op_right_from);
     uint64_t strays = e->res.stray_pages;
     read_small();
