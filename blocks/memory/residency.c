@@ -724,7 +724,7 @@ void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *fra
         unsigned mapped = map_frames(s, &st, good);
         if (mapped)
             leave_out((void *)addr_of(st.parts[0]), bytes_of(&st, 0, mapped));
-        s->stray_pages += mapped ? touched : 0;
+        s->fallback_pages += mapped ? touched : 0;
         stretch_stays(&st, mapped);
         if (!mapped)
             continue;
@@ -790,7 +790,7 @@ static int remap_part(struct swn_residency *s, struct swn_range *r, uintptr_t ad
         leave_undo_part(r, addr, bytes, SWN_FILE_BACKED);
         return err;
     }
-    s->stray_pages += pages.mapped;
+    s->fallback_pages += pages.mapped;
     if (pages.mapped)
         swn_spill_uncache(r->file, off, bytes);
     atomic_store(&r->state, SWN_FILE_BACKED);

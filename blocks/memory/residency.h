@@ -34,7 +34,7 @@ struct swn_residency {
     uint64_t turns;                /* of extents, see blocks/memory/arena.h */
     uint64_t fork_epoch;           /* extents of an earlier epoch may be mapped by a child and are not punched out */
     size_t resident_bytes;         /* of RESIDENT ranges */
-    uint64_t stray_pages;          /* page-cache pages read through mappings */
+    uint64_t fallback_pages;       /* page-cache pages read through mappings */
     uint64_t recalls;              /* transitions undone by a store */
     uint64_t mappings;             /* made for frames */
     unsigned char *huge;           /* of the arena, for each SWN_HUGE: it may be one huge page */

@@ -33,7 +33,7 @@ struct swn_stats {
     uint64_t placed_bytes;      /* activations at the addresses that a plan had for them */
     uint64_t slices;            /* parts of weights lent one after the other to an operator */
     uint64_t rows;              /* looked up in weights of which no more than that was read */
-    uint64_t stray_reads;       /* pages read through the mappings */
+    uint64_t fallback_reads;    /* pages read through the mappings */
     uint64_t over_budget_bytes; /* at its peak */
     uint64_t untracked_bytes;
     uint64_t passes;

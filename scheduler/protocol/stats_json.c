@@ -50,7 +50,7 @@ static const struct field {
     FIELD(NUMBER, placed_bytes),
     FIELD(NUMBER, slices),
     FIELD(NUMBER, rows),
-    FIELD(NUMBER, stray_reads),
+    FIELD(NUMBER, fallback_reads),
     FIELD(NUMBER, over_budget_bytes),
     FIELD(NUMBER, untracked_bytes),
     FIELD(NUMBER, passes),

@@ -46,7 +46,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->placed_bytes = e->placed;
     out->slices = e->slices;
     out->rows = e->rows;
-    out->stray_reads = e->res.stray_pages;
+    out->fallback_reads = e->res.fallback_pages;
     out->over_budget_bytes = e->over_budget_peak;
     out->untracked_bytes = e->untracked;
     for (struct swn_thread_state *t = e->threads; t; t = t->next)

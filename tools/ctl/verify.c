@@ -201,7 +201,7 @@ static void read_stats(struct verify *v, struct run *r)
     r->peak_bytes = (uint64_t)json_integer_value(json_object_get(stats, "peak_resident_bytes"));
     r->over_bytes = (uint64_t)json_integer_value(json_object_get(stats, "over_budget_bytes"));
     r->streamed_bytes = (uint64_t)json_integer_value(json_object_get(stats, "streamed_bytes")) +
-                        (uint64_t)json_integer_value(json_object_get(stats, "stray_reads")) * 4096;
+                        (uint64_t)json_integer_value(json_object_get(stats, "fallback_reads")) * 4096;
     json_decref(stats);
 }
 

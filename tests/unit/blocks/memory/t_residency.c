@@ -604,13 +604,13 @@ static void several_parts(void **state)
         make_neighbours(hole, 0);
         struct swn_frame *f = frame_of_neighbours();
         struct swn_range *written;
-        uint64_t mappings = res.mappings, strays = res.stray_pages;
+        uint64_t mappings = res.mappings, strays = res.fallback_pages;
         assert_int_equal(f->n, 4);
         swn_residency_publish(&res, &f, 1, &written);
         assert_null(written);
         assert_int_equal(mapped_parts(f), 4);
         assert_int_equal(res.mappings, mappings + 2);
-        assert_int_equal(res.stray_pages, strays);
+        assert_int_equal(res.fallback_pages, strays);
         check_neighbours();
         for (unsigned i = 0; i < NEIGHBOURS; i++) {
             const struct swn_range *r = near[i].range;
@@ -940,9 +940,9 @@ static void remaps_around_frames(void **state)
             assert_int_equal(swn_residency_mapped(&res, r, r->addr + i * SWN_GRANULE) != NULL, mask >> i & 1);
             streamed += !(mask >> i & 1);
         }
-        uint64_t strays = res.stray_pages;
+        uint64_t strays = res.fallback_pages;
         assert_int_equal(swn_residency_remap(&res, r), 0);
-        assert_true(res.stray_pages >= strays + streamed);
+        assert_true(res.fallback_pages >= strays + streamed);
         assert_true(scan(r).mapped <= swn_round_up(r->len, SWN_PAGE) / SWN_PAGE - streamed);
         for (unsigned i = 0; i < COUNT; i++) {
             assert_int_equal(bytes[i * SWN_GRANULE + 9], (unsigned char)(i + mask));
@@ -990,9 +990,9 @@ static void counts_pages(void **state)
     memset(bytes_of(r), 3, len);
     assert_int_equal(swn_residency_spill(&res, r), 0);
     assert_int_equal(bytes_of(r)[0], 3);
-    uint64_t stray = res.stray_pages;
+    uint64_t fallback = res.fallback_pages;
     assert_int_equal(swn_residency_remap(&res, r), 0);
-    assert_true(res.stray_pages > stray);
+    assert_true(res.fallback_pages > fallback);
     swn_residency_free(&res, r, 0);
 }
 

@@ -43,7 +43,7 @@ static const char *const numbers[] = {
     "placed_bytes",
     "slices",
     "rows",
-    "stray_reads",
+    "fallback_reads",
     "over_budget_bytes",
     "untracked_bytes",
     "passes",

@@ -123,7 +123,7 @@ static void only_their_pages(void *arg)
         random_rows(rows, MOST, &state);
         CHECK(look_up(rows, MOST) == 1);
     }
-    CHECK(e->res.stray_pages == 0 && e->peak_resident <= BUDGET && e->over_budget_peak == 0);
+    CHECK(e->res.fallback_pages == 0 && e->peak_resident <= BUDGET && e->over_budget_peak == 0);
     CHECK(e->rows == 3 + 5 * MOST);
     CHECK(e->small_bytes == 0);
     end();
@@ -193,7 +193,7 @@ static void in_frames(void *arg)
         before = fetched();
         CHECK(look_up(&rows[2], 1) == 1 && fetched() == before);
     }
-    CHECK(e->res.stray_pages == 0);
+    CHECK(e->res.fallback_pages == 0);
     end();
 }
 
@@ -210,12 +210,12 @@ static void refused(void *arg)
     CHECK(swn_rows_copy(&op, 0, table.own, sizeof out, 3, &row, 1, out) == 0); /* larger than what is read at a time */
     CHECK(tensor_right(t, t->own));
     op_close(&op);
-    uint64_t strays = e->res.stray_pages;
+    uint64_t strays = e->res.fallback_pages;
     CHECK(strays >= TABLE_BYTES / SWN_PAGE);
     op_open(&op, &t, &by_row, 1);
     CHECK(tensor_right(t, t->own)); /* never asked */
     op_close(&op);
-    CHECK(e->res.stray_pages >= strays + TABLE_BYTES / SWN_PAGE);
+    CHECK(e->res.fallback_pages >= strays + TABLE_BYTES / SWN_PAGE);
     struct swn_pages pages;
     CHECK(swn_residency_scan(&e->res, swn_arena_find(e->arena, table.own), &pages) == 0 && pages.mapped == 0);
     end();
@@ -311,13 +311,13 @@ static void bad_disk(void *arg)
     int64_t rows[64];
     uint64_t state = 5;
     random_rows(rows, 64, &state);
-    CHECK(look_up(rows, 64) == 1 && e->res.stray_pages == 0);
+    CHECK(look_up(rows, 64) == 1 && e->res.fallback_pages == 0);
     atomic_store(&broken, 1);
     CHECK(look_up(rows, 64) == 1);
     atomic_store(&broken, 0);
-    uint64_t strays = e->res.stray_pages;
+    uint64_t strays = e->res.fallback_pages;
     CHECK(e->read_errors > 0 && e->said_read && strays > 0);
-    CHECK(look_up(rows, 64) == 1 && e->res.stray_pages == strays);
+    CHECK(look_up(rows, 64) == 1 && e->res.fallback_pages == strays);
     end();
 }
 

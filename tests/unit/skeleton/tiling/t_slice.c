@@ -98,10 +98,10 @@ static void slice_by_slice(void *arg)
     CHECK(swn_arena_find(e->arena, large[0].own)->sliced);
     CHECK(swn_arena_find(e->arena, large[0].own)->slice_unit == UNIT);
     CHECK(e->over_budget_peak == 0 && e->peak_resident <= BUDGET);
-    uint64_t strays = e->res.stray_pages, misses = e->window_misses;
+    uint64_t strays = e->res.fallback_pages, misses = e->window_misses;
     for (unsigned i = 0; i < 4; i++)
         pass();
-    CHECK(e->res.stray_pages == strays && e->window_misses == misses);
+    CHECK(e->res.fallback_pages == strays && e->window_misses == misses);
     end();
 }
 
@@ -282,7 +282,7 @@ static void left_later(void *arg)
     CHECK(atomic_load(&swn_arena_find(e->arena, large[0].own)->state) == SWN_FILE_BACKED);
     for (unsigned i = 0; i < 3; i++)
         pass();
-    CHECK(e->window_misses == 0 && e->res.stray_pages == 0);
+    CHECK(e->window_misses == 0 && e->res.fallback_pages == 0);
     end();
 }
 
@@ -390,9 +390,9 @@ static void one_at_a_time(void *arg)
     op_right_from = 4 * MIB;
     swn_ring_resize(e, 8 * MIB);
     CHECK(range_of(0)->sliced && range_of(0)->slice < op_right_from);
-    uint64_t strays = e->res.stray_pages;
+    uint64_t strays = e->res.fallback_pages;
     read_small();
-    CHECK(product(&large[0], SIZE_MAX) > 1 && e->res.stray_pages == strays);
+    CHECK(product(&large[0], SIZE_MAX) > 1 && e->res.fallback_pages == strays);
     end();
 }
 

@@ -99,8 +99,8 @@ static void lengthened_in_a_large_one(void *arg)
     op_shape = 2;
     set(NARROW);
     CHECK(passes(24) > 4 && range()->slice_unit == UNIT);
-    uint64_t plans = e->plans, strays = e->res.stray_pages;
-    CHECK(passes(8) > 4 && e->plans == plans && e->res.stray_pages == strays);
+    uint64_t plans = e->plans, strays = e->res.fallback_pages;
+    CHECK(passes(8) > 4 && e->plans == plans && e->res.fallback_pages == strays);
     end();
 }
 
