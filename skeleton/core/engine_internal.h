@@ -103,8 +103,8 @@ struct swn_row_reading;
 
 struct swn_engine {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a frame arrived, was let go, or failed */
-    struct swn_awake awake; /* told of frames that arrived or failed */
+    pthread_cond_t changed;         /* a frame arrived, was let go, or failed */
+    struct swn_spin_wait spin_wait; /* told of frames that arrived or failed */
     struct swn_config config;
     const struct swn_io *io;
     struct swn_arena *arena;

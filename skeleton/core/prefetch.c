@@ -116,7 +116,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
         read_failed(e, p, err);
     if (!--f->pending && !swn_frame_is_alive(f))
         swn_pool_put(e->pool, f);
-    swn_awake_tell(&e->awake);
+    swn_spin_wait_tell(&e->spin_wait);
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
 }
@@ -271,11 +271,11 @@ void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const str
 /* Until something has changed, but not for longer than a wait that began at begin_ns may take: then ETIMEDOUT. */
 static int wait_for_change(struct swn_engine *e, uint64_t begin_ns)
 {
-    unsigned seen = swn_awake_told(&e->awake);
-    if (!swn_awake_worth(&e->awake, begin_ns))
+    unsigned seen = swn_spin_wait_told(&e->spin_wait);
+    if (!swn_spin_wait_worth(&e->spin_wait, begin_ns))
         return swn_cond_wait_until(&e->changed, &e->lock, begin_ns + swn_swapin_wait_ms * 1000000ull);
     pthread_mutex_unlock(&e->lock);
-    swn_awake_wait(&e->awake, seen, begin_ns);
+    swn_spin_wait_wait(&e->spin_wait, seen, begin_ns);
     pthread_mutex_lock(&e->lock);
     return 0;
 }
@@ -305,7 +305,7 @@ void swn_swapin_await(struct swn_engine *e, const struct swn_chunks *chunks, str
         return;
     uint64_t end = swn_now_ns();
     e->stall_ns += end - begin;
-    swn_awake_learn(&e->awake, end - begin);
+    swn_spin_wait_learn(&e->spin_wait, end - begin);
     if (e->trace)
         swn_trace_span(e->trace, SWN_TRACK_STALL, t->index, "waiting", begin, end,
                        (chunks->end - chunks->first) * swn_pool_unit(e->pool));
