@@ -57,7 +57,7 @@ struct swn_arg {
     int remap, pinned, reading, accessed;
     int sliced; /* 1: what of it is not in memory waits for slice_lend; 2: did so */
     int rows;   /* 1: not all of it is in memory, rows_copy reads those that are wanted; 2: did so, and nothing else */
-    int populating;   /* a thread of ours makes its pages (skeleton/core/prefault.h) */
+    int prefaulting;  /* a thread of ours makes its pages (skeleton/core/prefault.h) */
     uintptr_t afresh; /* where its new bytes are being made (skeleton/core/overwrite.h), or 0 */
     size_t afresh_bytes;
 };

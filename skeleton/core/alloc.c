@@ -146,8 +146,8 @@ int swn_engine_free(void *p)
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
     if (r && r->addr == (uintptr_t)p) {
-        if (r->pins && e->populate) /* its operator gave the storage other memory */
-            swn_populate_end(e->populate, r->addr);
+        if (r->pins && e->prefault) /* its operator gave the storage other memory */
+            swn_prefault_end(e->prefault, r->addr);
         swn_expected_read_freed(e, r);
         e->placement->on_free(r);
         swn_weight_remove(e, r);

@@ -115,7 +115,7 @@ struct swn_engine {
     struct swn_fetch *fetch;
     struct swn_reads liked; /* what the disk's profile says, without measurements; depth 0: there is none */
     struct swn_write_behind *write_behind; /* NULL until something is written behind */
-    struct swn_populate *populate;         /* NULL until a tensor is filled for which there are no pages yet */
+    struct swn_prefault *prefault;         /* NULL until a tensor is filled for which there are no pages yet */
     struct swn_access_order *order;
     struct swn_trace *trace;
     struct swn_record *record; /* NULL unless SWAPNET_PROFILE is set */

@@ -64,7 +64,7 @@ void swn_engine_postfork_child(void)
     SWN_EACH_SUBSYSTEM (s, fork_child)
         s->fork_child(e);
     swn_write_behind_fork_child(e);
-    swn_populate_fork_child(&e->populate);
+    swn_prefault_fork_child(&e->prefault);
     swn_window_fork_child(e);
     swn_residency_child(&e->res);
     e->pool = NULL;

@@ -272,7 +272,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
     arg->afresh = arg->afresh_bytes = 0;
     arg->first_chunk = arg->end_chunk = 0;
-    arg->remap = arg->pinned = arg->reading = arg->accessed = arg->rows = arg->populating = 0;
+    arg->remap = arg->pinned = arg->reading = arg->accessed = arg->rows = arg->prefaulting = 0;
     arg->sliced = comes_in_slices(arg, r);
     arg->slice = arg->sliced ? r->slice : 0;
     arg->range = r;
@@ -298,7 +298,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         if (streamed && swn_restore_resident(e, r, 0))
             return;
         if (all && atomic_load(&r->state) == SWN_RESIDENT)
-            arg->populating = swn_populate_begin(&e->populate, r->addr, swn_round_up(r->len, SWN_PAGE));
+            arg->prefaulting = swn_prefault_begin(&e->prefault, r->addr, swn_round_up(r->len, SWN_PAGE));
         return;
     }
     if (r->shared && !r->pins)
@@ -374,8 +374,8 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     struct swn_range *r = arg->range;
     if (!r)
         return;
-    if (arg->populating && e->populate)
-        swn_populate_end(e->populate, arg->data);
+    if (arg->prefaulting && e->prefault)
+        swn_prefault_end(e->prefault, arg->data);
     swn_window_release(e, arg);
     if (r->id != arg->range_id)
         return;

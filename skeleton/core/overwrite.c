@@ -57,7 +57,7 @@ void *swn_afresh_begin(struct swn_op *op, unsigned arg)
         if (at) {
             count(a, (uintptr_t)at, size);
             swn_engine_note_peak(e);
-            a->populating = swn_populate_begin(&e->populate, a->afresh, size);
+            a->prefaulting = swn_prefault_begin(&e->prefault, a->afresh, size);
         } else {
             swn_restore_resident(e, r, 0);
         }
@@ -74,9 +74,9 @@ void swn_afresh_end(struct swn_op *op, unsigned arg, int made)
     struct swn_range *r = a->range;
     void *at = (void *)a->afresh;
     size_t size = a->afresh_bytes;
-    if (a->populating && e->populate)
-        swn_populate_end(e->populate, a->afresh);
-    a->populating = 0;
+    if (a->prefaulting && e->prefault)
+        swn_prefault_end(e->prefault, a->afresh);
+    a->prefaulting = 0;
     count(a, 0, 0);
     int moved = 0;
     if (made && r->id == a->range_id) {
