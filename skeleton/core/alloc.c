@@ -135,7 +135,7 @@ void swn_engine_drop(struct swn_engine *e, struct swn_range *r)
     int warm = worth_keeping_warm(e, r);
     e->dropped += !warm && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
     swn_residency_free(&e->res, r, warm);
-    swn_swapin_reap(e, &chunks);
+    swn_frames_drop_dead(e, &chunks);
 }
 
 int swn_engine_free(void *p)

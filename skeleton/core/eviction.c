@@ -76,7 +76,7 @@ static struct swn_frame *frame_victim(struct swn_engine *e, int used)
 {
     struct swn_frame *last = NULL;
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
-        if (!swn_swapin_may_go(e, f))
+        if (!swn_frame_may_go(e, f))
             continue;
         if ((!f->pinned_by_plan && !f->wanted) || is_idle(e, f))
             return f;
@@ -137,14 +137,14 @@ static int trim_frames(struct swn_engine *e, size_t bytes)
 static void evict_frame(struct swn_engine *e, struct swn_frame *f)
 {
     e->plan_dirty |= f->pinned_by_plan; /* the plan thought there was room for it */
-    swn_swapin_evict(e, f);
+    swn_frame_evict(e, f);
     trim_frames(e, 1);
 }
 
 /* What is read ahead and has not begun. */
 static int cancel_ahead(struct swn_engine *e)
 {
-    return e->pool && e->fetch && swn_swapin_cancel_one(e) && trim_frames(e, 1);
+    return e->pool && e->fetch && swn_frame_cancel_one(e) && trim_frames(e, 1);
 }
 
 /* A frame that an operator reads, which goes on through the mapping of the file. */
@@ -184,11 +184,11 @@ void swn_ring_shrink(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
     while (f && swn_ring_bytes(e) > e->ring_goal && !swn_pool_free_bytes(e->pool)) {
-        if (f->pinned_by_plan || !swn_swapin_may_go(e, f)) {
+        if (f->pinned_by_plan || !swn_frame_may_go(e, f)) {
             f = f->next;
             continue;
         }
-        swn_swapin_evict(e, f); /* and others, if something was written to it that has to come home */
+        swn_frame_evict(e, f); /* and others, if something was written to it that has to come home */
         f = swn_pool_first(e->pool);
     }
     if (swn_ring_bytes(e) > e->ring_goal)
@@ -307,7 +307,7 @@ static struct idle idle_of(struct swn_engine *e)
     if (e->pool)
         idle.unused += swn_pool_free_bytes(e->pool);
     for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        *(f->pinned_by_plan ? &idle.copied : &idle.unused) += swn_swapin_may_go(e, f) ? swn_pool_unit(e->pool) : 0;
+        *(f->pinned_by_plan ? &idle.copied : &idle.unused) += swn_frame_may_go(e, f) ? swn_pool_unit(e->pool) : 0;
     idle.first = spills && !e->pool ? swn_ring_first(e) : 0;
     return idle;
 }

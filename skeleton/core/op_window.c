@@ -96,8 +96,8 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
 {
     struct swn_range *r = arg->range;
     struct swn_chunks chunks = {arg->first_chunk, arg->end_chunk};
-    swn_swapin_claim(e, r, &chunks, t);
-    swn_swapin_await(e, &chunks, t);
+    swn_prefetch_claim(e, r, &chunks, t);
+    swn_prefetch_await(e, &chunks, t);
     if (r->id != arg->range_id)
         return;
     publish(e, arg);
@@ -173,7 +173,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
                 swn_window_hold(e, arg, arg->data - arg->range->addr + arg->from,
                                 arg->data - arg->range->addr + arg->upto);
             else if (step == 1)
-                swn_swapin_claim(e, arg->range, &held, t);
+                swn_prefetch_claim(e, arg->range, &held, t);
             else
                 swn_window_lend(e, arg, t);
         }
@@ -356,7 +356,7 @@ void swn_engine_op_begin(struct swn_op *op)
     if (e->record && t)
         note_nonweight(e, t, op->flops, op->small);
     if (op->accesses) {
-        swn_swapin_ahead(e, t);
+        swn_prefetch_run(e, t);
         t->ready_ns = swn_now_ns();
     }
     pthread_mutex_unlock(&e->lock);
@@ -419,7 +419,7 @@ void swn_engine_op_end(struct swn_op *op)
         swn_ring_shrink(e);
         swn_plan_if_due(e, t);
         if (t->starved || e->plans > plans) /* else nothing has changed that its own frames could be for */
-            swn_swapin_ahead(e, t);
+            swn_prefetch_run(e, t);
     }
     if (op->seq <= e->goal_seq)
         e->in_flight_ns = swn_now_ns();

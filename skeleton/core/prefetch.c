@@ -25,7 +25,7 @@
 /* Frames that leave together. */
 #define EVICTED_TOGETHER 4
 
-unsigned swn_swapin_wait_ms = 30000;
+unsigned swn_prefetch_wait_ms = 30000;
 
 /* The frame of the window that may go for another one and was used longest ago; or NULL. What was read ahead has to go
  * only where nothing else can. */
@@ -33,7 +33,7 @@ static struct swn_frame *stale_frame(struct swn_engine *e, int force)
 {
     struct swn_frame *ahead = NULL;
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
-        if (f->pinned_by_plan || !swn_swapin_may_go(e, f))
+        if (f->pinned_by_plan || !swn_frame_may_go(e, f))
             continue;
         if (!f->wanted)
             return f;
@@ -49,7 +49,7 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
     struct swn_frame *run[EVICTED_TOGETHER] = {f};
     unsigned n = 1;
     while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->pinned_by_plan &&
-           !f->wanted && swn_swapin_may_go(e, f))
+           !f->wanted && swn_frame_may_go(e, f))
         run[n++] = f;
     swn_frames_evict(e, run, n);
 }
@@ -253,15 +253,15 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     return f;
 }
 
-void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,
-                      struct swn_thread_state *t)
+void swn_prefetch_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,
+                        struct swn_thread_state *t)
 {
-    uint64_t until = swn_now_ns() + swn_swapin_wait_ms * 1000000ull;
+    uint64_t until = swn_now_ns() + swn_prefetch_wait_ms * 1000000ull;
     uint32_t id = r->id;
     for (uint64_t c = chunks->first; c < chunks->end; c++)
         while (r->id == id && is_fetched(r) && !place(e, r, c, 1, t)) {
             /* If need be after reads ahead have arrived, since only then can their frames go. */
-            if (swn_swapin_cancel_one(e))
+            if (swn_frame_cancel_one(e))
                 continue;
             if (!room_will_come(e) || swn_cond_wait_until(&e->changed, &e->lock, until))
                 return;
@@ -273,7 +273,7 @@ static int wait_for_change(struct swn_engine *e, uint64_t begin_ns)
 {
     unsigned seen = swn_spin_wait_told(&e->spin_wait);
     if (!swn_spin_wait_worth(&e->spin_wait, begin_ns))
-        return swn_cond_wait_until(&e->changed, &e->lock, begin_ns + swn_swapin_wait_ms * 1000000ull);
+        return swn_cond_wait_until(&e->changed, &e->lock, begin_ns + swn_prefetch_wait_ms * 1000000ull);
     pthread_mutex_unlock(&e->lock);
     swn_spin_wait_wait(&e->spin_wait, seen, begin_ns);
     pthread_mutex_lock(&e->lock);
@@ -287,7 +287,7 @@ static void promote(struct swn_engine *e, struct swn_frame *f)
             swn_fetch_promote(e->fetch, &f->parts[i].job);
 }
 
-void swn_swapin_await(struct swn_engine *e, const struct swn_chunks *chunks, struct swn_thread_state *t)
+void swn_prefetch_await(struct swn_engine *e, const struct swn_chunks *chunks, struct swn_thread_state *t)
 {
     uint64_t begin = 0;
     for (uint64_t c = chunks->first; c < chunks->end; c++) {
@@ -424,7 +424,7 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
     }
 }
 
-void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
+void swn_prefetch_run(struct swn_engine *e, struct swn_thread_state *t)
 {
     if (!e->pool || !e->fetch || !t->cursor.at || e->config.without & SWN_WITHOUT_PREFETCH)
         return;

@@ -115,7 +115,7 @@ int swn_frame_is_alive(const struct swn_frame *f)
     return 0;
 }
 
-void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks)
+void swn_frames_drop_dead(struct swn_engine *e, const struct swn_chunks *chunks)
 {
     for (uint64_t c = chunks->first; e->pool && c < chunks->end; c++) {
         struct swn_frame *f = swn_pool_chunk(e->pool, c)->frame;
@@ -128,7 +128,7 @@ void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
     swn_residency_forget(&e->res, r);
-    swn_swapin_reap(e, &chunks);
+    swn_frames_drop_dead(e, &chunks);
 }
 
 int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages)
@@ -154,7 +154,7 @@ void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned 
     struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
     struct swn_weight *weight = e->record && r && swn_is_weight(r) ? &e->weights[r->weight] : NULL;
     for (unsigned i = 0; i < n; i++)
-        frames[i]->pending++; /* so that swn_swapin_reap leaves them to us */
+        frames[i]->pending++; /* so that swn_frames_drop_dead leaves them to us */
     /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
      * address must not keep naming a frame that gets other bytes. */
     while ((r = swn_residency_unpublish(&e->res, frames, n)))
@@ -167,19 +167,19 @@ void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned 
 
 /* --- frames --- */
 
-void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f)
+void swn_frame_evict(struct swn_engine *e, struct swn_frame *f)
 {
     swn_frames_evict(e, &f, 1);
 }
 
-int swn_swapin_may_go(const struct swn_engine *e, const struct swn_frame *f)
+int swn_frame_may_go(const struct swn_engine *e, const struct swn_frame *f)
 {
     return !f->pending && !swn_pool_chunk(e->pool, f->chunk)->users;
 }
 
 /* --- what an operator waits for --- */
 
-int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
+int swn_frame_cancel_reads(struct swn_engine *e, struct swn_frame *f)
 {
     for (unsigned i = 0; f->pending && i < f->n; i++) {
         struct swn_part *p = &f->parts[i];
@@ -192,11 +192,11 @@ int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
     return !f->pending;
 }
 
-int swn_swapin_cancel_one(struct swn_engine *e)
+int swn_frame_cancel_one(struct swn_engine *e)
 {
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users && swn_swapin_cancel(e, f)) {
-            swn_swapin_evict(e, f);
+        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users && swn_frame_cancel_reads(e, f)) {
+            swn_frame_evict(e, f);
             return 1;
         }
     return 0;

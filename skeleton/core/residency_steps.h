@@ -25,14 +25,14 @@ int swn_frame_is_alive(const struct swn_frame *f);
 /* Lets n frames of neighbouring chunks go. */
 void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned n);
 /* Whether a frame can go: no operator holds its chunk, and nothing is being read into it. */
-int swn_swapin_may_go(const struct swn_engine *e, const struct swn_frame *f);
+int swn_frame_may_go(const struct swn_engine *e, const struct swn_frame *f);
 /* Lets such a frame go. */
-void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f);
+void swn_frame_evict(struct swn_engine *e, struct swn_frame *f);
 /* Frees the frames of these chunks that have bytes of nobody any more. */
-void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks);
+void swn_frames_drop_dead(struct swn_engine *e, const struct swn_chunks *chunks);
 /* Takes back the reads into it that have not begun. 1: none is left. */
-int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f);
+int swn_frame_cancel_reads(struct swn_engine *e, struct swn_frame *f);
 /* Takes back one read ahead that has not begun, and its frame is free. 0: there is none. */
-int swn_swapin_cancel_one(struct swn_engine *e);
+int swn_frame_cancel_one(struct swn_engine *e);
 
 #endif

@@ -57,11 +57,11 @@ static void close_pool(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
     while (f) {
-        if (!swn_swapin_may_go(e, f)) {
+        if (!swn_frame_may_go(e, f)) {
             f = f->next;
             continue;
         }
-        swn_swapin_evict(e, f); /* and others, if something was written to it that has to come home */
+        swn_frame_evict(e, f); /* and others, if something was written to it that has to come home */
         f = swn_pool_first(e->pool);
     }
     if (!e->pool || swn_pool_first(e->pool))

@@ -185,7 +185,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
     *captured = swn_cuda_capturing(&s->pool.cuda, stream);
     if (!s->pool.way->fixed && !*captured && swn_threads_many())
         return -EBUSY; /* what a graph has stays, so that anybody may keep its address */
-    uint64_t until = swn_now_ns() + (uint64_t)swn_swapin_wait_ms * 1000000u;
+    uint64_t until = swn_now_ns() + (uint64_t)swn_prefetch_wait_ms * 1000000u;
     pthread_mutex_lock(&s->lock);
     int err = claim(s, w, n, until, *captured);
     if (!err) {

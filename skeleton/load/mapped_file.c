@@ -95,7 +95,7 @@ static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
     swn_weight_remove(e, r);
     e->live_bytes -= r->len;
     swn_residency_free(&e->res, r, 0);
-    swn_swapin_reap(e, &chunks);
+    swn_frames_drop_dead(e, &chunks);
 }
 
 void swn_mapped_file_end(void *addr, size_t len)

@@ -299,7 +299,7 @@ static void submit(struct swn_engine *e, struct swn_row_reading *rd)
 /* 0, or -1: the disk does not answer, and rd is no longer the caller's. */
 static int await(struct swn_engine *e, struct swn_row_reading *rd)
 {
-    uint64_t begin = swn_now_ns(), until = begin + swn_swapin_wait_ms * 1000000ull;
+    uint64_t begin = swn_now_ns(), until = begin + swn_prefetch_wait_ms * 1000000ull;
     if (!e->row_waiters++)
         e->rows_since_ns = begin;
     while (rd->pending && swn_cond_wait_until(&e->changed, &e->lock, until) != ETIMEDOUT) {

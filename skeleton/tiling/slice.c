@@ -339,7 +339,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
         if (bytes) /* from here on as its own address has it */
             arg->sliced = !r || !swn_window_whole(e, arg, t);
     }
-    swn_swapin_ahead(e, t);
+    swn_prefetch_run(e, t);
     t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */
     pthread_mutex_unlock(&e->lock);
     return lent ? (const char *)arg->data + off : NULL;

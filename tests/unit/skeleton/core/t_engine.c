@@ -454,7 +454,7 @@ static void stalled_too_long(void *arg)
     struct tensor *t = pick_streamed();
     atomic_store(&stall_off, extent_of(t));
     atomic_store(&stall_ms, 3000);
-    swn_swapin_wait_ms = 300;
+    swn_prefetch_wait_ms = 300;
     uint64_t begin = swn_now_ns(), misses = counters().window_misses;
     op_read(t);
     uint64_t took = swn_now_ns() - begin;

@@ -417,7 +417,7 @@ static void forked_meanwhile(void *arg)
     for (int gives_up = 0; gives_up < 2; gives_up++) {
         int64_t row = 3;
         e->planned = 1;
-        swn_swapin_wait_ms = gives_up ? 50 : 60000;
+        swn_prefetch_wait_ms = gives_up ? 50 : 60000;
         CHECK(look_up(&row, 1) == 1);
         pthread_t t;
         int done;
