@@ -31,7 +31,7 @@ void swn_profile_free(struct swn_profile *p)
         free(p->layers[i].releases);
     }
     free(p->layers);
-    swn_reads_free(&p->queue);
+    swn_queue_depth_free(&p->queue);
     free(p->name);
     free(p->source);
     free(p->torch_version);

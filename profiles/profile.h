@@ -71,7 +71,7 @@ struct swn_profile {
     unsigned estimates;                  /* those that nobody measured */
     struct swn_coefficients c;
     struct swn_profile_fit fit[SWN_FITS];
-    struct swn_reads queue; /* of a device; depth 0: not known */
+    struct swn_queue_depth queue; /* of a device; depth 0: not known */
     /* of a model */
     uint64_t other_bytes; /* most tensors that are no streamable weights, at any one time */
     uint64_t passes;

@@ -334,7 +334,7 @@ static uint64_t check_request(struct reader *r, json_t *value)
     return (uint64_t)json_integer_value(value);
 }
 
-static void take_rates(struct reader *r, json_t *object, struct swn_reads *q)
+static void take_rates(struct reader *r, json_t *object, struct swn_queue_depth *q)
 {
     json_t *array = json_object_get(object, "measured"), *value;
     size_t i;
@@ -363,7 +363,7 @@ static void take_rates(struct reader *r, json_t *object, struct swn_reads *q)
     }
 }
 
-static void take_queue(struct reader *r, json_t *root, struct swn_reads *q)
+static void take_queue(struct reader *r, json_t *root, struct swn_queue_depth *q)
 {
     static const char *const known[] = {"depth", "request_bytes", "measured", NULL};
     json_t *object = json_object_get(root, "queue");
@@ -583,7 +583,7 @@ static json_t *layer_value(const struct swn_profile_layer *l)
                      "swap_out", releases);
 }
 
-static json_t *queue_value(const struct swn_reads *q)
+static json_t *queue_value(const struct swn_queue_depth *q)
 {
     json_t *measured = json_array();
     for (size_t i = 0; measured && i < q->measured_count; i++)

@@ -113,7 +113,7 @@ struct swn_engine {
     uint64_t spilled_before; /* written to spill files that the program has closed */
     struct swn_residency res;
     struct swn_fetch *fetch;
-    struct swn_reads liked; /* what the disk's profile says, without measurements; depth 0: there is none */
+    struct swn_queue_depth preferred; /* what the disk's profile says, without measurements; depth 0: there is none */
     struct swn_write_behind *write_behind; /* NULL until something is written behind */
     struct swn_prefault *prefault;         /* NULL until a tensor is filled for which there are no pages yet */
     struct swn_access_order *order;
@@ -202,7 +202,7 @@ struct swn_engine {
         uint32_t id;
         size_t bytes;
     } expected;
-    struct swn_pace disk;
+    struct swn_disk_speed disk;
     uint64_t written_bytes, written_ns; /* by program threads that needed room */
     uint64_t read_done_ns;              /* when the last read was done */
     /* Of copies: bytes read, bytes that they decoded to, and the time that took, per encoding for the latter two. */

@@ -67,7 +67,7 @@ struct swn_disk_model swn_plan_disk(struct swn_engine *e)
     swn_fetch_stats_get(e->fetch, &s);
     if (s.bytes <= 8 * MIB + e->row_bytes || s.busy_ns <= e->row_ns)
         return disk;
-    if (!swn_pace_get(&e->disk, &disk))
+    if (!swn_disk_speed_get(&e->disk, &disk))
         disk.bytes_per_ns = (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
     return disk;
 }

@@ -63,9 +63,9 @@ static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t n
     double ns = now > begin ? (double)(now - begin) : 0;
     /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
     if (!p->frame->pinned_by_plan && p->frame->written == swn_policy_written(e))
-        swn_pace_add(&e->disk, (double)p->job.len, (double)p->start_ns, (double)now);
+        swn_disk_speed_add(&e->disk, (double)p->job.len, (double)p->start_ns, (double)now);
     else
-        swn_pace_skip(&e->disk, (double)now);
+        swn_disk_speed_skip(&e->disk, (double)now);
     if (e->record && p->range && swn_is_weight(p->range))
         e->observer->read(e, &e->weights[p->range->weight], p->job.len, ns);
 }
@@ -103,7 +103,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     if (!err)
         note_read(e, p, now);
     else
-        swn_pace_skip(&e->disk, (double)now);
+        swn_disk_speed_skip(&e->disk, (double)now);
     e->read_done_ns = now;
     if (p->start_ns <= e->goal_since_ns)
         e->in_flight_ns = now;

@@ -17,8 +17,8 @@
 /* A disk that takes longer to write all of it is read from less. */
 #define MOST_S 2.0
 #define LAST_READ_S 2
-/* Rows of reads: short, long, short ones (struct swn_pace tells what a byte takes from what a read takes); after these
- * nothing is under way for a moment, so that what comes then waits for the disk's answer. */
+/* Rows of reads: short, long, short ones (struct swn_disk_speed tells what a byte takes from what a read takes); after
+ * these nothing is under way for a moment, so that what comes then waits for the disk's answer. */
 #define ROWS 3
 #define SHORTER 4
 /* No more needs to be read at once to tell these, and a slow disk's scratch file has no more. */
@@ -44,7 +44,7 @@ struct swn_contend {
     int task;
     _Atomic int ready;
     /* Busy, and at rest. */
-    struct swn_pace pace[2];
+    struct swn_disk_speed pace[2];
     uint64_t bytes[2];
 };
 
@@ -62,7 +62,7 @@ static int wanted(struct swn_contend *c, int may_wait)
 static size_t length(const struct swn_contend *c, unsigned at)
 {
     size_t shorter = c->read_bytes / SHORTER / PAGE * PAGE;
-    return at / SWN_PACE_ROW % 2 ? c->read_bytes : shorter;
+    return at / SWN_DISK_SPEED_BATCH % 2 ? c->read_bytes : shorter;
 }
 
 static void await(struct swn_contend *c, struct swn_scratch_read *r, int rest)
@@ -71,7 +71,7 @@ static void await(struct swn_contend *c, struct swn_scratch_read *r, int rest)
     if (err) /* a disk that fails is not a busy one; the program's own reads will say so */
         return;
     pthread_mutex_lock(&c->lock);
-    swn_pace_add(&c->pace[rest], (double)r->job.len, r->begun_s * 1e9, r->back_s * 1e9);
+    swn_disk_speed_add(&c->pace[rest], (double)r->job.len, r->begun_s * 1e9, r->back_s * 1e9);
     c->bytes[rest] += r->job.len;
     pthread_mutex_unlock(&c->lock);
 }
@@ -84,7 +84,7 @@ static int read_series(struct swn_contend *c, struct swn_fetch *fetch, const str
     unsigned first = 0, next = 0;
     int rc = 0;
     for (;;) {
-        int more = !rc && next - first < AHEAD && next < ROWS * SWN_PACE_ROW && wanted(c, 0) == task;
+        int more = !rc && next - first < AHEAD && next < ROWS * SWN_DISK_SPEED_BATCH && wanted(c, 0) == task;
         if (!more && first == next)
             return rc;
         if (!more) {
@@ -140,7 +140,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue,
+struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_queue_depth *queue,
                                       size_t bytes)
 {
     struct swn_contend *c = calloc(1, sizeof *c);
@@ -165,7 +165,7 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, 
 unsigned swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out)
 {
     pthread_mutex_lock(&c->lock);
-    unsigned known = c->bytes[rest] >= SWN_CONTEND_LEAST ? swn_pace_get(&c->pace[rest], out) : 0;
+    unsigned known = c->bytes[rest] >= SWN_CONTEND_LEAST ? swn_disk_speed_get(&c->pace[rest], out) : 0;
     pthread_mutex_unlock(&c->lock);
     return known;
 }

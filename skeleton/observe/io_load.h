@@ -26,7 +26,7 @@ struct swn_contend;
 /* A thread that makes a scratch file in the directory of block stores, and then waits to be told. It reads with that
  * queue, `bytes` at a time (whole pages), up to 4 MiB, and by turns a quarter of that. NULL: none to be had. io and dir
  * outlive it. */
-struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue,
+struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_queue_depth *queue,
                                       size_t bytes);
 /* Whether there is something to read. */
 int swn_contend_ready(struct swn_contend *c);
@@ -36,7 +36,7 @@ void swn_contend_set(struct swn_contend *c, int busy);
 /* Reads a little while the caller waits for it: some hundredths of a second, or a fifth of one with a slow disk. */
 void swn_contend_rest(struct swn_contend *c);
 /* The disk as it was while it was busy, or while somebody waited for it (rest: 1), and what of that is known, as of
- * swn_pace_get. */
+ * swn_disk_speed_get. */
 unsigned swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out);
 /* It is not needed any more, and gives back what it has. */
 void swn_contend_end(struct swn_contend *c);

@@ -242,7 +242,7 @@ uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
         swn_contend_set(r->contend, 0);
         r->disturbed = 0;
     } else if (!r->contend && !streams && r->pass_count == SETTLED && has_room(e)) {
-        r->contend = swn_contend_start(e->io, e->config.store_dir, &e->liked, read_bytes(e));
+        r->contend = swn_contend_start(e->io, e->config.store_dir, &e->preferred, read_bytes(e));
     } else if (r->contend && r->turn <= TURN * TURNS && swn_contend_ready(r->contend)) {
         paused = take_turns(r, ns, idle_ns);
         if (r->turn > TURN * TURNS)
@@ -335,13 +335,13 @@ static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most, size
 
 static void put_disk(const struct swn_record *r, struct swn_profile *p)
 {
-    if (r->busy_known & SWN_PACE_SPEED)
+    if (r->busy_known & SWN_DISK_SPEED_SPEED)
         p->busy_alpha = 1e-9 / r->busy.bytes_per_ns;
-    if (r->busy_known & SWN_PACE_READ)
+    if (r->busy_known & SWN_DISK_SPEED_READ)
         p->read_s = r->busy.read_ns / 1e9;
-    if (r->busy_known & SWN_PACE_WAIT)
+    if (r->busy_known & SWN_DISK_SPEED_WAIT)
         p->wait_s = r->busy.wait_ns / 1e9;
-    if (r->busy_known & r->rest_known & SWN_PACE_READ)
+    if (r->busy_known & r->rest_known & SWN_DISK_SPEED_READ)
         p->rest_alpha = 1e-9 / r->at_rest.bytes_per_ns;
 }
 

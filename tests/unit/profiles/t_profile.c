@@ -115,7 +115,7 @@ static struct swn_profile *device_example(void)
     struct swn_profile *p = swn_profile_new(SWN_PROFILE_DEVICE, "disk vda");
     p->c.alpha = 3.5e-10;
     p->known = SWN_ALPHA;
-    p->queue = (struct swn_reads){16, 524288, calloc(3, sizeof *p->queue.measured), 3};
+    p->queue = (struct swn_queue_depth){16, 524288, calloc(3, sizeof *p->queue.measured), 3};
     p->queue.measured[0] = (struct swn_read_rate){1, 131072, 1.25e9};
     p->queue.measured[1] = (struct swn_read_rate){16, 524288, 2.9e9};
     p->queue.measured[2] = (struct swn_read_rate){8, 1048576, 2.875e9};

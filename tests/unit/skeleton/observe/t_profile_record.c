@@ -183,7 +183,7 @@ int __wrap_swn_contend_ready(struct swn_contend *c)
 }
 
 static double disk_alpha; /* 0: the disk's own; below: not known */
-static unsigned disk_known = SWN_PACE_SPEED;
+static unsigned disk_known = SWN_DISK_SPEED_SPEED;
 unsigned __real_swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out);
 unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out);
 unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out)
@@ -231,11 +231,11 @@ static double busy_by(unsigned most, double ramp_ns, unsigned wave, double noise
     struct swn_profile *p = saved();
     CHECK(p->busy_latency_s >= p->latency_s && p->latency_s > 0);
     double by = (p->busy_latency_s - p->latency_s) / p->latency_s;
-    int known = disk_alpha > 0, all = disk_known & SWN_PACE_READ;
+    int known = disk_alpha > 0, all = disk_known & SWN_DISK_SPEED_READ;
     CHECK(fabs(p->busy_alpha - (known ? disk_alpha : -1)) < 1e-15);
     CHECK(fabs(p->rest_alpha - (known && all ? disk_alpha / 2 : -1)) < 1e-15);
     CHECK(fabs(p->read_s - (known && all ? 7e-5 : -1)) < 1e-12);
-    CHECK(fabs(p->wait_s - (known && disk_known & SWN_PACE_WAIT ? 3e-5 : -1)) < 1e-12);
+    CHECK(fabs(p->wait_s - (known && disk_known & SWN_DISK_SPEED_WAIT ? 3e-5 : -1)) < 1e-12);
     swn_profile_free(p);
     return by;
 }
@@ -251,8 +251,9 @@ static void known_disk(void *arg)
 static void test_known_disk(void **state)
 {
     (void)state;
-    unsigned known[] = {SWN_PACE_SPEED, SWN_PACE_SPEED | SWN_PACE_READ, SWN_PACE_SPEED | SWN_PACE_WAIT,
-                        SWN_PACE_SPEED | SWN_PACE_READ | SWN_PACE_WAIT};
+    unsigned known[] = {SWN_DISK_SPEED_SPEED, SWN_DISK_SPEED_SPEED | SWN_DISK_SPEED_READ,
+                        SWN_DISK_SPEED_SPEED | SWN_DISK_SPEED_WAIT,
+                        SWN_DISK_SPEED_SPEED | SWN_DISK_SPEED_READ | SWN_DISK_SPEED_WAIT};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         assert_int_equal(run_alone(known_disk, &known[i], 60), 0);
 }
@@ -312,7 +313,7 @@ static void stopped_for_a_while(void)
 
 static struct swn_contend *contend(void)
 {
-    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->liked, 3 * MIB);
+    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->preferred, 3 * MIB);
     for (int i = 0; i < 3000 && !swn_contend_ready(c); i++)
         usleep(10000);
     CHECK(swn_contend_ready(c));
@@ -358,7 +359,7 @@ static void resting_disk(void *arg)
     for (int i = 0; i < 30; i++)
         swn_contend_rest(c);
     unsigned known = swn_contend_disk(c, 1, &disk);
-    CHECK(known & SWN_PACE_SPEED && disk.bytes_per_ns > 0 && disk.read_ns > 0 && disk.wait_ns >= 0);
+    CHECK(known & SWN_DISK_SPEED_SPEED && disk.bytes_per_ns > 0 && disk.read_ns > 0 && disk.wait_ns >= 0);
     /* Whenever it is told otherwise, also between two reads: it goes on. */
     for (int i = 0; i < 500; i++) {
         swn_contend_set(c, i % 2);
