@@ -34,7 +34,7 @@ struct swn_disk_speed {
         double bytes, ns;
         unsigned reads;
         int alone;
-    } row; /* that is not complete */
+    } batch; /* that is not complete */
 };
 
 /* Reads in a row. */
