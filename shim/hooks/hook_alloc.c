@@ -144,7 +144,7 @@ static void start(void)
     if (err > 0 && !getauxval(AT_SECURE))
         start_plain(&config, c10);
     if (!err)
-        swn_follower_first(&config);
+        swn_memory_governor_first(&config);
     if (!err && swn_dial_find(&config)) {
         snprintf(why, sizeof why, "%s", swn_config_no_budget());
         err = -EINVAL;
@@ -168,7 +168,7 @@ static void start(void)
             swn_hooks_fork_install();
             swn_hooks_signals_install();
             swn_client_start(&config);
-            swn_follower_start(&config);
+            swn_memory_governor_start(&config);
         }
         if (!refused && config.verify_dir[0] && (refused = watch(&config)))
             swn_say("cannot record what operators compute: %s", refused);

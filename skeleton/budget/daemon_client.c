@@ -500,7 +500,7 @@ void swn_client_after_fork(void)
     if (!atomic_load_explicit(&e->want_client, memory_order_relaxed) ||
         !atomic_compare_exchange_strong(&e->want_client, &yes, 0))
         return;
-    swn_follower_start(&e->config);
+    swn_memory_governor_start(&e->config);
     swn_client_start(&e->config);
     if (!e->config.daemon_path[0])
         return;
@@ -556,7 +556,7 @@ void swn_client_cap(struct swn_engine *e, uint64_t bytes)
     struct swn_budget_change change;
     pthread_mutex_lock(&wishes);
     pthread_mutex_lock(&e->lock);
-    int follows = swn_follower_on();
+    int follows = swn_memory_governor_on();
     if (follows) {
         e->cap_bytes = bytes;
         bytes = within_lease(e, bytes);
@@ -588,11 +588,11 @@ static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urg
     pthread_mutex_lock(&e->lock);
     struct swn_client *c = e->client;
     uint64_t bytes = within_lease(e, budget);
-    if (!(has & SWN_HAS_BUDGET) || ((c || swn_follower_runs()) && !budget))
-        bytes = !c || !(has & SWN_HAS_BUDGET)      ? e->goal_bytes
-                : c->lease                         ? c->lease
-                : c->alone && !swn_follower_runs() ? memory_alone()
-                                                   : e->goal_bytes;
+    if (!(has & SWN_HAS_BUDGET) || ((c || swn_memory_governor_runs()) && !budget))
+        bytes = !c || !(has & SWN_HAS_BUDGET)             ? e->goal_bytes
+                : c->lease                                ? c->lease
+                : c->alone && !swn_memory_governor_runs() ? memory_alone()
+                                                          : e->goal_bytes;
     pthread_mutex_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, SET_WAIT_MS, &change);
     if (err == -ERANGE)
@@ -600,7 +600,7 @@ static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urg
     pthread_mutex_lock(&e->lock);
     if (has & SWN_HAS_BUDGET) {
         e->cap_bytes = budget;
-        swn_follower_switch(!budget);
+        swn_memory_governor_switch(!budget);
     }
     if (has & SWN_HAS_URGENCY)
         e->urgency = urgency;

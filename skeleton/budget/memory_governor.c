@@ -24,7 +24,7 @@
 #define LEAST_SHRINK 64
 #define MOST_IGNORED ((uint64_t)4 << 20) /* half of what base/process_memory.h keeps for growth */
 
-struct swn_follower {
+struct swn_memory_governor {
     pthread_t thread;
     int machine, runs, off;
     uint64_t most; /* the user's own budget beside it, or UINT64_MAX */
@@ -36,7 +36,7 @@ struct swn_follower {
     int pressed;  /* it has spoken since the last look at the machine */
 };
 
-static struct swn_follower one;
+static struct swn_memory_governor one;
 
 static uint64_t least_of(uint64_t a, uint64_t b)
 {
@@ -44,7 +44,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 }
 
 /* What there is for tensors that take `resident` bytes, of which `anon` are anonymous memory. 0: nobody can tell. */
-static uint64_t there_is(struct swn_follower *f, uint64_t resident, uint64_t anon)
+static uint64_t there_is(struct swn_memory_governor *f, uint64_t resident, uint64_t anon)
 {
     struct swn_memory m;
     struct swn_whole_rss rss;
@@ -63,17 +63,17 @@ static uint64_t there_is(struct swn_follower *f, uint64_t resident, uint64_t ano
     return bytes > SWN_BUDGET_UNASKED_BYTES ? bytes >> 20 << 20 : swn_budget_unasked(f->most);
 }
 
-void swn_follower_first(struct swn_config *config)
+void swn_memory_governor_first(struct swn_config *config)
 {
     struct swn_whole_rss rss;
     char a[32], b[32];
     if (!config->budget_auto && !config->memory_bytes)
         return;
-    one = (struct swn_follower){.machine = config->budget_auto,
-                                .pressure = -1,
-                                .most = config->budget_bytes ? config->budget_bytes : UINT64_MAX,
-                                .follow = {.share = SHARE, .ease = 1},
-                                .whole = {.limit = config->memory_bytes}};
+    one = (struct swn_memory_governor){.machine = config->budget_auto,
+                                       .pressure = -1,
+                                       .most = config->budget_bytes ? config->budget_bytes : UINT64_MAX,
+                                       .follow = {.share = SHARE, .ease = 1},
+                                       .whole = {.limit = config->memory_bytes}};
     if (config->memory_bytes && !swn_whole_read(&rss, "")) {
         one.whole.least = rss.anon + rss.file;
         one.whole.least_file = rss.file;
@@ -99,7 +99,7 @@ static int worth_it(uint64_t before, uint64_t now)
                         : before - now > least_of(before / LEAST_SHRINK, MOST_IGNORED);
 }
 
-static void look(struct swn_engine *e, struct swn_follower *f)
+static void look(struct swn_engine *e, struct swn_memory_governor *f)
 {
     pthread_mutex_lock(&e->lock);
     uint64_t resident = swn_engine_resident(e), anon = anonymous(e), before = e->cap_bytes;
@@ -111,7 +111,7 @@ static void look(struct swn_engine *e, struct swn_follower *f)
 }
 
 /* Until the next look. */
-static void wait_a_little(struct swn_follower *f)
+static void wait_a_little(struct swn_memory_governor *f)
 {
     struct pollfd fd = {.fd = swn_owns(f->pressure) ? f->pressure : -1, .events = POLLPRI};
     int n = poll(&fd, 1, LOOK_MS);
@@ -126,7 +126,7 @@ static void wait_a_little(struct swn_follower *f)
 
 static void *follower_main(void *arg)
 {
-    struct swn_follower *f = arg;
+    struct swn_memory_governor *f = arg;
     pthread_setname_np(pthread_self(), "swn-follower");
     f->pressure = f->machine ? swn_own(swn_pressure_open_own("")) : -1;
     for (;;) {
@@ -138,7 +138,7 @@ static void *follower_main(void *arg)
     return NULL;
 }
 
-void swn_follower_start(const struct swn_config *config)
+void swn_memory_governor_start(const struct swn_config *config)
 {
     if (!config->budget_auto && !config->memory_bytes)
         return;
@@ -150,22 +150,22 @@ void swn_follower_start(const struct swn_config *config)
         swn_say("cannot follow memory: %s; the budget stays what it is", strerror(-err));
 }
 
-int swn_follower_runs(void)
+int swn_memory_governor_runs(void)
 {
     return one.runs;
 }
 
-int swn_follower_on(void)
+int swn_memory_governor_on(void)
 {
     return one.runs && !one.off;
 }
 
-void swn_follower_switch(int on)
+void swn_memory_governor_switch(int on)
 {
     one.off = !on;
 }
 
-void swn_follower_fork_child(struct swn_engine *e)
+void swn_memory_governor_fork_child(struct swn_engine *e)
 {
     if (e->config.budget_auto || e->config.memory_bytes)
         atomic_store(&e->want_client, 1);

@@ -26,7 +26,7 @@ static void fork_child(struct swn_engine *e)
     e->control = NULL;
     swn_budget_fork_child(e);
     swn_client_fork_child(e);
-    swn_follower_fork_child(e);
+    swn_memory_governor_fork_child(e);
 }
 
 static void stats(struct swn_engine *e, struct swn_stats *out)
