@@ -60,7 +60,7 @@ struct swn_client {
     /* When a daemon was there last, or others still had leases of it, or when we began to look for one. */
     int64_t seen_ms;
     int64_t retry_ms, next_dial, look_ms, next_look, next_settle, next_curve;
-    struct swn_needs said; /* what the daemon knows of us */
+    struct swn_demand said; /* what the daemon knows of us */
     uint64_t said_cap;
     double said_urgency;
     int warned;
@@ -193,14 +193,14 @@ static int differs(uint64_t a, uint64_t b)
 }
 
 /* In steps of an eighth: every one of them may make all others plan anew. */
-static int worth_saying(const struct swn_needs *old, const struct swn_needs *now)
+static int worth_saying(const struct swn_demand *old, const struct swn_demand *now)
 {
     return differs(old->demand, now->demand) || differs(old->minimum, now->minimum) ||
            differs(old->weights, now->weights) || now->latency > old->latency * 1.25 ||
            now->latency < old->latency * 0.8;
 }
 
-static void fill_facts(struct swn_wire *m, const struct swn_client *c, const struct swn_needs *n, int curve)
+static void fill_facts(struct swn_wire *m, const struct swn_client *c, const struct swn_demand *n, int curve)
 {
     m->has |= SWN_HAS_MINIMUM | SWN_HAS_DEMAND | SWN_HAS_WEIGHTS | SWN_HAS_RESIDENT | SWN_HAS_LATENCY |
               SWN_HAS_URGENCY | SWN_HAS_CAP | (curve ? SWN_HAS_CURVE : 0u);
@@ -227,15 +227,15 @@ static void read_wishes(struct swn_client *c)
 /* Time that passes alone is told once a second, so that what is resident can be seen. */
 static void look(struct swn_client *c, int64_t now)
 {
-    struct swn_needs n = c->said;
+    struct swn_demand n = c->said;
     uint64_t cap = c->said_cap;
     double urgency = c->said_urgency;
     int settle = now >= c->next_settle, curve = 0;
-    swn_needs_read(&n, settle);
+    swn_demand_read(&n, settle);
     if (settle)
         c->next_settle = now + 1000;
     if (n.plans != c->said.plans && now >= c->next_curve) {
-        swn_needs_curve(&n);
+        swn_demand_curve(&n);
         c->next_curve = now + CURVE_MS;
         curve = 1;
     }
@@ -269,7 +269,7 @@ static void hello(struct swn_client *c)
             *p = '?';
     m.lease = held(c);
     read_wishes(c);
-    swn_needs_read(&c->said, 0);
+    swn_demand_read(&c->said, 0);
     fill_facts(&m, c, &c->said, c->said.points != 0);
     say(c, &m);
     int64_t now = swn_control_now_ms();

@@ -30,7 +30,7 @@ static uint64_t node_bytes(struct swn_engine *e)
     return sum;
 }
 
-void swn_needs_read(struct swn_needs *n, int settle)
+void swn_demand_read(struct swn_demand *n, int settle)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
@@ -68,7 +68,7 @@ static double predict(const struct swn_plan_candidate *d, struct swn_plan_weight
     return swn_plan_candidate_solve(&copy) ? 0 : copy.plan.latency_ns / 1e9;
 }
 
-void swn_needs_curve(struct swn_needs *n)
+void swn_demand_curve(struct swn_demand *n)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_plan_candidate candidate = {0};

@@ -215,14 +215,14 @@ static void short_of_disk(void *arg)
 /* What the daemon divides memory by is how the machine is, whatever the plan. */
 static void others_are_told(void *arg)
 {
-    struct swn_needs before = {0}, after = {0};
+    struct swn_demand before = {0}, after = {0};
     (void)arg;
     begin();
     CHECK(!look());
-    swn_needs_read(&before, 0);
+    swn_demand_read(&before, 0);
     compute(2 * COMPUTE_NS);
     CHECK(!look());
-    swn_needs_read(&after, 0);
+    swn_demand_read(&after, 0);
     CHECK(after.plans != before.plans && after.latency > 1.9 * before.latency);
 }
 
