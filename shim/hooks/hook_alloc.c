@@ -145,7 +145,7 @@ static void start(void)
         start_plain(&config, c10);
     if (!err)
         swn_memory_governor_first(&config);
-    if (!err && swn_dial_find(&config)) {
+    if (!err && swn_daemon_connect_find(&config)) {
         snprintf(why, sizeof why, "%s", swn_config_no_budget());
         err = -EINVAL;
     }

@@ -79,7 +79,7 @@ static uint64_t least_of(uint64_t cap, uint64_t lease)
 }
 
 /* Goes on under the last lease, tries again later. */
-static void hang_up(struct swn_client *c)
+static void disconnect(struct swn_client *c)
 {
     if (c->link >= 0) {
         swn_own_close(c->link);
@@ -99,7 +99,7 @@ static void say(struct swn_client *c, const struct swn_wire *m)
         return;
     line[n] = '\n';
     if (!swn_owns(c->link) || swn_control_write(c->link, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
-        hang_up(c);
+        disconnect(c);
 }
 
 static void confirm(struct swn_client *c)
@@ -146,7 +146,7 @@ static void refuse(struct swn_client *c, uint64_t seq, uint64_t minimum)
 }
 
 /* Where the process cannot do with `*bytes`: as near to that as it can come, and never more than it has. */
-static int come_near(uint64_t *bytes, const struct swn_budget_change *refused)
+static int clamp_to_minimum(uint64_t *bytes, const struct swn_budget_change *refused)
 {
     struct swn_budget_change change;
     *bytes = least_of(refused->minimum_bytes, refused->budget_bytes);
@@ -165,7 +165,7 @@ static void take_lease(struct swn_client *c, const struct swn_wire *m)
     int err = swn_engine_set_budget(bytes, 0, &change);
     /* Only the cap may be out of reach, not the lease. */
     if (err == -ERANGE && least_of(change.minimum_bytes, change.budget_bytes) <= m->budget)
-        err = come_near(&bytes, &change);
+        err = clamp_to_minimum(&bytes, &change);
     if (err == -ERANGE) {
         pthread_mutex_lock(&e->lock);
         c->lease = before;
@@ -296,7 +296,7 @@ static int is_passing(int err)
 
 static void connect_now(struct swn_client *c)
 {
-    int fd = swn_dial(c->path);
+    int fd = swn_daemon_connect(c->path);
     if (fd >= 0) {
         c->link = swn_own(fd);
         hello(c);
@@ -336,7 +336,7 @@ static int waits_for_others(struct swn_client *c)
 
 /* No daemon is there, and none will be: as if none had been when the program began. Should one come nevertheless, it is
  * obeyed. */
-static void go_alone(struct swn_client *c)
+static void run_standalone(struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_budget_change change;
@@ -348,7 +348,7 @@ static void go_alone(struct swn_client *c)
     int forked = e->forked;
     pthread_mutex_unlock(&e->lock);
     if (swn_engine_set_budget(bytes, 0, &change) == -ERANGE) /* a cap below what it can do with */
-        come_near(&bytes, &change);
+        clamp_to_minimum(&bytes, &change);
     pthread_mutex_unlock(&wishes);
     if (!forked) /* its parent says it */
         swn_say("no swapnetd answers at %s: %s; going on without, within %s%s", c->path, strerror(c->why),
@@ -368,7 +368,7 @@ static void take_line(struct swn_client *c, const char *line, size_t len)
         } else if (m->op == SWN_WIRE_ERROR) {
             if (!c->warned++)
                 swn_say("swapnetd: %s", m->text);
-            hang_up(c);
+            disconnect(c);
             give_up_for_now(c);
         }
     }
@@ -381,7 +381,7 @@ static void take_input(struct swn_client *c)
     char *line;
     int rc = swn_lines_fill(&c->in, c->link, swn_control_now_ms());
     if (rc < 0 && rc != -EAGAIN) {
-        hang_up(c);
+        disconnect(c);
         return;
     }
     while (c->link >= 0 && (line = swn_lines_next(&c->in, &len)))
@@ -395,7 +395,7 @@ static void wait_for(struct swn_client *c, int64_t wait_ms)
     struct pollfd p[2] = {{.fd = swn_bell_poll_fd(&c->bell), .events = POLLIN},
                           {.fd = swn_owns(c->link) ? c->link : -1, .events = POLLIN}};
     if (c->link >= 0 && p[1].fd < 0)
-        hang_up(c);
+        disconnect(c);
     if (poll(p, 2, wait_ms < 0 ? 0 : (int)wait_ms) < 0)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     if (p[0].revents && swn_bell_hush(&c->bell))
@@ -421,7 +421,7 @@ static void try_again(struct swn_client *c, unsigned *chance)
     connect_now(c);
     if (c->link < 0 && last < INT64_MAX && swn_control_now_ms() >= c->seen_ms + swn_client_alone_ms &&
         !waits_for_others(c))
-        go_alone(c);
+        run_standalone(c);
 }
 
 static void *client_main(void *arg)
@@ -564,7 +564,7 @@ void swn_client_cap(struct swn_engine *e, uint64_t bytes)
     }
     pthread_mutex_unlock(&e->lock);
     if (follows && swn_engine_set_budget(bytes, 0, &change) == -ERANGE)
-        come_near(&bytes, &change);
+        clamp_to_minimum(&bytes, &change);
     pthread_mutex_unlock(&wishes);
 }
 

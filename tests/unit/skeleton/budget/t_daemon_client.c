@@ -572,27 +572,27 @@ static void which_daemon(void *arg)
     CHECK(engine_begin(64 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
     snprintf(directory, sizeof directory, "%s/swapnet", getenv("XDG_RUNTIME_DIR"));
     config = (struct swn_config){.daemon = SWN_DAEMON_OFF};
-    CHECK(swn_dial_find(&config) == -ENOENT);
+    CHECK(swn_daemon_connect_find(&config) == -ENOENT);
     config = (struct swn_config){.daemon = SWN_DAEMON_PATH, .daemon_path = "/x/y.sock"};
-    CHECK(swn_dial_find(&config) == 0 && !strcmp(config.daemon_path, "/x/y.sock"));
+    CHECK(swn_daemon_connect_find(&config) == 0 && !strcmp(config.daemon_path, "/x/y.sock"));
     play_daemon("swapnet/swapnetd.sock");
     strcpy(path, config.daemon_path);
     config = (struct swn_config){.daemon = SWN_DAEMON_AUTO};
-    CHECK(swn_dial_find(&config) == 0 && !strcmp(config.daemon_path, path));
+    CHECK(swn_daemon_connect_find(&config) == 0 && !strcmp(config.daemon_path, path));
     CHECK(chmod(directory, 0777) == 0);
     config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
-    CHECK(swn_dial_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
+    CHECK(swn_daemon_connect_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
     CHECK(chmod(directory, 0700) == 0);
     close(listen_fd); /* dead: its file is no daemon */
     config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
-    CHECK(swn_dial_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
+    CHECK(swn_daemon_connect_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
     /* Unless somebody lives whom it gave a lease: then there will be another one soon. */
     uint64_t start;
     CHECK(swn_process_start(getpid(), &start) == 0);
     for (unsigned way = 0; way < 4; way++) {
         put_record(directory, getpid(), way == 1 ? start + 1 : start, way == 2 ? 0 : MIB, way != 3);
         config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
-        CHECK(swn_dial_find(&config) == 0 && (strcmp(config.daemon_path, path) == 0) == (way == 0));
+        CHECK(swn_daemon_connect_find(&config) == 0 && (strcmp(config.daemon_path, path) == 0) == (way == 0));
     }
     /* And unless it was told to end. */
     put_record(directory, getpid(), start, MIB, 1);
@@ -600,9 +600,9 @@ static void which_daemon(void *arg)
     sprintf(path, "%s/swapnetd.stopped", directory);
     close(open(path, O_WRONLY | O_CREAT, 0600));
     config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
-    CHECK(swn_dial_find(&config) == 0 && !strstr(config.daemon_path, directory));
+    CHECK(swn_daemon_connect_find(&config) == 0 && !strstr(config.daemon_path, directory));
     CHECK(unlink(path) == 0);
-    CHECK(swn_dial_find(&config) == 0 && strstr(config.daemon_path, directory));
+    CHECK(swn_daemon_connect_find(&config) == 0 && strstr(config.daemon_path, directory));
 }
 
 IN_A_CHILD(obeys_and_confirms, 60)
