@@ -7,10 +7,10 @@
 
 #include "base/fd_registry.h"
 
-int swn_bell_open(struct swn_bell *b)
+int swn_wakeup_pipe_open(struct swn_wakeup_pipe *b)
 {
     int fd[2];
-    *b = (struct swn_bell){.in = -1, .out = -1};
+    *b = (struct swn_wakeup_pipe){.in = -1, .out = -1};
     if (pipe2(fd, O_CLOEXEC | O_NONBLOCK))
         return -errno;
     b->out = swn_own(fd[0]);
@@ -18,7 +18,7 @@ int swn_bell_open(struct swn_bell *b)
     return 0;
 }
 
-int swn_bell_ring(const struct swn_bell *b)
+int swn_wakeup_pipe_signal(const struct swn_wakeup_pipe *b)
 {
     ssize_t n;
     if (b->in < 0 || !swn_owns(b->in) || !swn_owns(b->out))
@@ -29,13 +29,13 @@ int swn_bell_ring(const struct swn_bell *b)
     return n == 1 || errno == EAGAIN ? 0 : -errno; /* a full pipe has been rung */
 }
 
-int swn_bell_poll_fd(const struct swn_bell *b)
+int swn_wakeup_pipe_poll_fd(const struct swn_wakeup_pipe *b)
 {
     /* Without its other end the pipe is at its end, and poll would return at once for ever. */
     return b->out >= 0 && swn_owns(b->out) && swn_owns(b->in) ? b->out : -1;
 }
 
-int swn_bell_hush(const struct swn_bell *b)
+int swn_wakeup_pipe_drain(const struct swn_wakeup_pipe *b)
 {
     char some[64];
     int any = 0;
@@ -44,11 +44,11 @@ int swn_bell_hush(const struct swn_bell *b)
     return any;
 }
 
-void swn_bell_close(struct swn_bell *b)
+void swn_wakeup_pipe_close(struct swn_wakeup_pipe *b)
 {
     if (b->in >= 0)
         swn_own_close(b->in);
     if (b->out >= 0)
         swn_own_close(b->out);
-    *b = (struct swn_bell){.in = -1, .out = -1};
+    *b = (struct swn_wakeup_pipe){.in = -1, .out = -1};
 }

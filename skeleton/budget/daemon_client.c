@@ -46,8 +46,8 @@ int64_t swn_client_alone_ms = 10000;
 struct swn_client {
     pthread_t thread;
     char path[PATH_MAX];
-    int link;             /* the connection; -1: none */
-    struct swn_bell bell; /* something to look at: a change is bound, the user's wish is another */
+    int link;                      /* the connection; -1: none */
+    struct swn_wakeup_pipe wakeup; /* something to look at: a change is bound, the user's wish is another */
     struct swn_lines in;
     pthread_cond_t answered; /* the first lease, or no hope of one for now */
     int tried;
@@ -392,13 +392,13 @@ static void take_input(struct swn_client *c)
 static void wait_for(struct swn_client *c, int64_t wait_ms)
 {
     /* poll passes over what is no longer ours; without the bell a look a little later finds the same */
-    struct pollfd p[2] = {{.fd = swn_bell_poll_fd(&c->bell), .events = POLLIN},
+    struct pollfd p[2] = {{.fd = swn_wakeup_pipe_poll_fd(&c->wakeup), .events = POLLIN},
                           {.fd = swn_owns(c->link) ? c->link : -1, .events = POLLIN}};
     if (c->link >= 0 && p[1].fd < 0)
         disconnect(c);
     if (poll(p, 2, wait_ms < 0 ? 0 : (int)wait_ms) < 0)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    if (p[0].revents && swn_bell_hush(&c->bell))
+    if (p[0].revents && swn_wakeup_pipe_drain(&c->wakeup))
         c->next_look = 0;
     if (p[1].revents && swn_owns(c->link))
         take_input(c);
@@ -470,7 +470,7 @@ void swn_client_start(const struct swn_config *config)
         swn_lines_init(&c->in);
         swn_cond_init(&c->answered);
         c->warned = e->forked; /* its parent says it */
-        err = swn_bell_open(&c->bell);
+        err = swn_wakeup_pipe_open(&c->wakeup);
     }
     if (!err) {
         pthread_mutex_lock(&e->lock);
@@ -513,7 +513,7 @@ void swn_client_after_fork(void)
 void swn_client_wake(struct swn_engine *e)
 {
     if (e->client)
-        (void)swn_bell_ring(&e->client->bell);
+        (void)swn_wakeup_pipe_signal(&e->client->wakeup);
 }
 
 /* The parent's connection is not the child's, nor is its lease; but many children never touch a tensor. */
@@ -523,7 +523,7 @@ void swn_client_fork_child(struct swn_engine *e)
     if (c) {
         if (c->link >= 0)
             swn_own_close(c->link);
-        swn_bell_close(&c->bell);
+        swn_wakeup_pipe_close(&c->wakeup);
         if (c->lease)
             inherited = e->goal_bytes; /* else what its parent had from its own */
     }

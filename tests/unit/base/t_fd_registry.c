@@ -126,23 +126,23 @@ static void many(void **state)
 
 static void bells(void **state)
 {
-    struct swn_bell b;
+    struct swn_wakeup_pipe b;
     (void)state;
-    assert_int_equal(swn_bell_open(&b), 0);
-    struct pollfd p = {.fd = swn_bell_poll_fd(&b), .events = POLLIN};
+    assert_int_equal(swn_wakeup_pipe_open(&b), 0);
+    struct pollfd p = {.fd = swn_wakeup_pipe_poll_fd(&b), .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 0);
     for (int i = 0; i < 70000; i++) /* more than a pipe holds */
-        assert_int_equal(swn_bell_ring(&b), 0);
+        assert_int_equal(swn_wakeup_pipe_signal(&b), 0);
     assert_int_equal(poll(&p, 1, 0), 1);
-    assert_int_equal(swn_bell_hush(&b), 1);
+    assert_int_equal(swn_wakeup_pipe_drain(&b), 1);
     assert_int_equal(poll(&p, 1, 0), 0);
-    assert_int_equal(swn_bell_hush(&b), 0);
+    assert_int_equal(swn_wakeup_pipe_drain(&b), 0);
     take(b.in);
-    assert_int_equal(swn_bell_ring(&b), -EBADF);
+    assert_int_equal(swn_wakeup_pipe_signal(&b), -EBADF);
     int in = b.in;
-    swn_bell_close(&b);
+    swn_wakeup_pipe_close(&b);
     assert_untouched(in);
-    assert_int_equal(swn_bell_poll_fd(&b), -1);
+    assert_int_equal(swn_wakeup_pipe_poll_fd(&b), -1);
 }
 
 /* What a close of many goes around. */
