@@ -186,7 +186,7 @@ int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, co
 int swn_checkpoint_open_fd(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
                            char why[SWN_WHY])
 {
-    int own = swn_own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    int own = swn_fd_registry(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (own < 0)
         return swn_ckpt_fail(why, -errno, "%s: %s", path, strerror(errno));
     return open_single(out, io, own, path, why);

@@ -37,7 +37,7 @@ int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct 
     s->huge = calloc((swn_arena_hi(a) - swn_arena_lo(a)) / SWN_HUGE + 1, 1);
     if (!s->huge)
         return -ENOMEM;
-    s->pagemap_fd = swn_own(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+    s->pagemap_fd = swn_fd_registry(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
     int err = s->pagemap_fd < 0 ? -errno : swn_pagemap_proof(ask, s);
     if (err) {
         swn_residency_fini(s);
@@ -50,7 +50,7 @@ int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct 
 static void close_pagemap(struct swn_residency *s)
 {
     if (s->pagemap_fd >= 0)
-        swn_own_close(s->pagemap_fd);
+        swn_fd_registry_close(s->pagemap_fd);
 }
 
 void swn_residency_fini(struct swn_residency *s)
@@ -117,7 +117,7 @@ void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes)
 static void reopen(struct swn_residency *s)
 {
     close_pagemap(s);
-    s->pagemap_fd = swn_own(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+    s->pagemap_fd = swn_fd_registry(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 }
 
 static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct swn_pages *out)
@@ -125,7 +125,7 @@ static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct sw
     uint64_t entries[512];
     size_t first = addr / SWN_PAGE, pages = bytes / SWN_PAGE;
     *out = (struct swn_pages){0};
-    if (!swn_owns(s->pagemap_fd))
+    if (!swn_fd_is_ours(s->pagemap_fd))
         reopen(s);
     for (size_t done = 0; done < pages;) {
         size_t n = pages - done < 512 ? pages - done : 512;

@@ -120,13 +120,13 @@ static void *control_main(void *arg)
     for (;;) {
         struct pollfd p[2] = {{.fd = c->listen_fd, .events = POLLIN},
                               {.fd = swn_wakeup_pipe_poll_fd(&c->stop), .events = POLLIN}};
-        if (!swn_owns(c->listen_fd) || p[1].fd < 0)
+        if (!swn_fd_is_ours(c->listen_fd) || p[1].fd < 0)
             return NULL; /* the program closed them, as daemons do, and may have files of its own there */
         if (poll(p, 2, -1) < 0 && errno != EINTR)
             return NULL;
         if (p[1].revents)
             return NULL;
-        if (!swn_owns(c->listen_fd))
+        if (!swn_fd_is_ours(c->listen_fd))
             return NULL;
         int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
@@ -136,12 +136,12 @@ static void *control_main(void *arg)
                 (void)poll(&p[1], 1, ACCEPT_PAUSE_MS);
             continue;
         }
-        fd = swn_own(fd);
+        fd = swn_fd_registry(fd);
         atomic_store(&c->client_fd, fd);
         serve(c, fd);
         atomic_store(&c->client_fd,
                      -1); /* first: a child forked between the two may only leak, never close another's */
-        swn_own_close(fd);
+        swn_fd_registry_close(fd);
     }
 }
 
@@ -246,7 +246,7 @@ static int open_socket(struct swn_control *c)
     if (rc)
         close(fd);
     else
-        c->listen_fd = swn_own(fd);
+        c->listen_fd = swn_fd_registry(fd);
     return rc;
 }
 
@@ -255,7 +255,7 @@ static int open_socket(struct swn_control *c)
 static void close_all(struct swn_control *c)
 {
     if (c->listen_fd >= 0)
-        swn_own_close(c->listen_fd);
+        swn_fd_registry_close(c->listen_fd);
     swn_wakeup_pipe_close(&c->stop);
     free(c);
 }
@@ -328,6 +328,6 @@ void swn_control_abandon(struct swn_control *c)
         return;
     int fd = atomic_load(&c->client_fd);
     if (fd >= 0)
-        swn_own_close(fd);
+        swn_fd_registry_close(fd);
     close_all(c);
 }

@@ -82,7 +82,7 @@ static uint64_t least_of(uint64_t cap, uint64_t lease)
 static void disconnect(struct swn_client *c)
 {
     if (c->link >= 0) {
-        swn_own_close(c->link);
+        swn_fd_registry_close(c->link);
         c->seen_ms = swn_control_now_ms();
         c->why = ECONNRESET;
     }
@@ -98,7 +98,7 @@ static void say(struct swn_client *c, const struct swn_wire *m)
     if (n < 0 || c->link < 0)
         return;
     line[n] = '\n';
-    if (!swn_owns(c->link) || swn_control_write(c->link, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
+    if (!swn_fd_is_ours(c->link) || swn_control_write(c->link, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
         disconnect(c);
 }
 
@@ -298,7 +298,7 @@ static void connect_now(struct swn_client *c)
 {
     int fd = swn_daemon_connect(c->path);
     if (fd >= 0) {
-        c->link = swn_own(fd);
+        c->link = swn_fd_registry(fd);
         hello(c);
         return;
     }
@@ -393,14 +393,14 @@ static void wait_for(struct swn_client *c, int64_t wait_ms)
 {
     /* poll passes over what is no longer ours; without the bell a look a little later finds the same */
     struct pollfd p[2] = {{.fd = swn_wakeup_pipe_poll_fd(&c->wakeup), .events = POLLIN},
-                          {.fd = swn_owns(c->link) ? c->link : -1, .events = POLLIN}};
+                          {.fd = swn_fd_is_ours(c->link) ? c->link : -1, .events = POLLIN}};
     if (c->link >= 0 && p[1].fd < 0)
         disconnect(c);
     if (poll(p, 2, wait_ms < 0 ? 0 : (int)wait_ms) < 0)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     if (p[0].revents && swn_wakeup_pipe_drain(&c->wakeup))
         c->next_look = 0;
-    if (p[1].revents && swn_owns(c->link))
+    if (p[1].revents && swn_fd_is_ours(c->link))
         take_input(c);
 }
 
@@ -522,7 +522,7 @@ void swn_client_fork_child(struct swn_engine *e)
     struct swn_client *c = e->client;
     if (c) {
         if (c->link >= 0)
-            swn_own_close(c->link);
+            swn_fd_registry_close(c->link);
         swn_wakeup_pipe_close(&c->wakeup);
         if (c->lease)
             inherited = e->goal_bytes; /* else what its parent had from its own */

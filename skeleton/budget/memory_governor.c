@@ -113,10 +113,10 @@ static void look(struct swn_engine *e, struct swn_memory_governor *f)
 /* Until the next look. */
 static void wait_a_little(struct swn_memory_governor *f)
 {
-    struct pollfd fd = {.fd = swn_owns(f->pressure) ? f->pressure : -1, .events = POLLPRI};
+    struct pollfd fd = {.fd = swn_fd_is_ours(f->pressure) ? f->pressure : -1, .events = POLLPRI};
     int n = poll(&fd, 1, LOOK_MS);
     if (n > 0 && fd.revents != POLLPRI) { /* the cgroup is gone; there is still the clock */
-        swn_own_close(f->pressure);
+        swn_fd_registry_close(f->pressure);
         f->pressure = -1;
     }
     f->pressed = n > 0 && fd.revents == POLLPRI;
@@ -128,7 +128,7 @@ static void *follower_main(void *arg)
 {
     struct swn_memory_governor *f = arg;
     pthread_setname_np(pthread_self(), "swn-follower");
-    f->pressure = f->machine ? swn_own(swn_pressure_open_own("")) : -1;
+    f->pressure = f->machine ? swn_fd_registry(swn_pressure_open_own("")) : -1;
     for (;;) {
         wait_a_little(f);
         look(&swn_engine_one, f);
@@ -170,7 +170,7 @@ void swn_memory_governor_fork_child(struct swn_engine *e)
     if (e->config.budget_auto || e->config.memory_bytes)
         atomic_store(&e->want_client, 1);
     if (one.runs && one.pressure >= 0) /* a child opens its own, if it ever follows */
-        swn_own_close(one.pressure);
+        swn_fd_registry_close(one.pressure);
     one.pressure = -1;
     one.runs = 0;
 }

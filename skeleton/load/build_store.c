@@ -40,7 +40,8 @@ static int reopen(struct swn_engine *e, int fd)
     char self[64];
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     int own = e->io->open(e->io->ctx, self, O_RDONLY | O_CLOEXEC, 0);
-    return own >= 0 ? own : swn_own(fcntl(fd, F_DUPFD_CLOEXEC, 0)); /* opened with rights that are gone by now */
+    return own >= 0 ? own
+                    : swn_fd_registry(fcntl(fd, F_DUPFD_CLOEXEC, 0)); /* opened with rights that are gone by now */
 }
 
 static void free_names(struct swn_cache_limits *limits)

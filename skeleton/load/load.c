@@ -273,7 +273,7 @@ struct swn_extent_file *swn_load_mapped(int fd)
     s->file.io = e->io;
     s->file.refs = 1;
     path_of(fd, s->file.dir, sizeof s->file.dir);
-    s->file.fetch.fd = swn_own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    s->file.fetch.fd = swn_fd_registry(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (s->file.fetch.fd < 0) {
         free(s);
         return NULL;

@@ -42,7 +42,7 @@ static _Atomic long long live_bytes, peak_bytes;
 static int next_chunk(void)
 {
     size_t begin = record.chunk ? record.chunk_begin + CHUNK : 0;
-    if (!swn_owns(record.fd) || posix_fallocate(record.fd, (off_t)begin, (off_t)CHUNK))
+    if (!swn_fd_is_ours(record.fd) || posix_fallocate(record.fd, (off_t)begin, (off_t)CHUNK))
         return -1;
     char *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED, record.fd, (off_t)begin);
     if (chunk == MAP_FAILED)
@@ -71,7 +71,7 @@ static int open_record(void)
 {
     char path[PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/%020" PRIu64 "-%d", record.dir, swn_now_ns(), getpid());
-    record.fd = swn_own(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    record.fd = swn_fd_registry(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (record.fd < 0 || next_chunk()) {
         swn_say("cannot record results in %s: there will be nothing to compare of this process", record.dir);
         return -1;
@@ -188,7 +188,7 @@ static void in_parent(void)
 static void in_child(void)
 {
     if (record.fd >= 0)
-        swn_own_close(record.fd);
+        swn_fd_registry_close(record.fd);
     record.fd = -1;
     record.head = record.chunk = NULL; /* not mapped here */
     record.full = 0;
