@@ -139,7 +139,7 @@ static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct sw
             if (entries[i] & PM_FILE)
                 out->mapped++;
             else
-                out->own++;
+                out->private_pages++;
         }
         done += n;
     }
@@ -154,7 +154,7 @@ int swn_residency_knows_huge(struct swn_residency *s)
     if (at != MAP_FAILED && !swn_huge_collapse(at, SWN_HUGE) &&
         mmap(at, SWN_HUGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == at) {
         (void)*(volatile char *)at;
-        knows = !scan(s, (uintptr_t)at, SWN_HUGE, &pages) && !pages.own;
+        knows = !scan(s, (uintptr_t)at, SWN_HUGE, &pages) && !pages.private_pages;
     }
     if (at != MAP_FAILED)
         munmap(at, SWN_HUGE);
@@ -172,7 +172,7 @@ int swn_residency_own(struct swn_residency *s, uintptr_t addr, size_t bytes, siz
 {
     struct swn_pages pages;
     int err = scan(s, addr, bytes, &pages);
-    *own = pages.own;
+    *own = pages.private_pages;
     return err;
 }
 
@@ -280,7 +280,7 @@ static int leave_clean(struct swn_residency *s, struct swn_range *r, uintptr_t a
     int err = protect(addr, bytes, PROT_READ);
     if (!err)
         err = scan(s, addr, bytes, pages);
-    if (!err && pages->own)
+    if (!err && pages->private_pages)
         err = -EBUSY;
     return err ? err : leave_commit(r);
 }
@@ -669,7 +669,8 @@ static unsigned stretch_leaves(struct swn_residency *s, const struct stretch *st
     for (; i < st->n; i++) {
         struct swn_part *p = st->parts[i];
         struct swn_pages pages;
-        if (scan(s, addr_of(p), p->bytes, &pages) || pages.own || (p->range != committed && leave_commit(p->range)))
+        if (scan(s, addr_of(p), p->bytes, &pages) || pages.private_pages ||
+            (p->range != committed && leave_commit(p->range)))
             break;
         committed = p->range;
         *touched += p->mapped ? 0 : pages.mapped;

@@ -58,8 +58,8 @@ void swn_residency_made_huge(struct swn_residency *s, uintptr_t at);
 void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes);
 
 struct swn_pages {
-    size_t own;    /* private copies: somebody wrote */
-    size_t mapped; /* pages of the file or the pool that have been touched */
+    size_t private_pages; /* private copies: somebody wrote */
+    size_t mapped;        /* pages of the file or the pool that have been touched */
 };
 /* Counts the pages of r that are present. -errno when the kernel does not tell. */
 int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out);

@@ -35,7 +35,8 @@ void swn_engine_prefork(void)
             swn_residency_unshare(&e->res, r); /* what is written from now on is the parent's or the child's alone */
         else if (atomic_load(&r->state) == SWN_FILE_BACKED &&
                  swn_residency_unmapped(&e->res, r) < swn_round_up(r->len, SWN_PAGE) &&
-                 (!swn_fd_is_ours(r->file->fetch.fd) || (!swn_residency_scan(&e->res, r, &pages) && pages.own)))
+                 (!swn_fd_is_ours(r->file->fetch.fd) ||
+                  (!swn_residency_scan(&e->res, r, &pages) && pages.private_pages)))
             /* The child gets a fresh mapping for it: private copies must not be lost, and of a file that the program
              * has closed there are no more mappings. */
             swn_make_resident(e, r, 0);

@@ -328,7 +328,7 @@ static int read_from_file(struct swn_engine *e, uintptr_t data, void *to, size_t
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = whole(e, data, bytes);
     struct swn_extent_file *file = r && in_a_store(r) ? r->file : NULL;
-    if (file && (swn_residency_scan(&e->res, r, &pages) || pages.own))
+    if (file && (swn_residency_scan(&e->res, r, &pages) || pages.private_pages))
         file = NULL;
     uint64_t off = file ? r->extent : 0;
     if (file) {

@@ -23,7 +23,7 @@ static int look(struct swn_engine *e, struct swn_range *r, uintptr_t at, size_t 
 {
     struct swn_pages pages;
     if (atomic_load(&r->state) != SWN_FILE_BACKED || r->shared || r->io_failed ||
-        swn_residency_scan(&e->res, r, &pages) || pages.own)
+        swn_residency_scan(&e->res, r, &pages) || pages.private_pages)
         return 0;
     *out = (struct place){.range = r,
                           .id = r->id,

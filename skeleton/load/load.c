@@ -424,7 +424,7 @@ static int untouched(struct swn_engine *e, uintptr_t addr, size_t len)
     struct swn_range pages_of = {.addr = addr / SWN_PAGE * SWN_PAGE};
     struct swn_pages pages;
     pages_of.len = addr + len - pages_of.addr;
-    return !swn_residency_scan(&e->res, &pages_of, &pages) && !pages.own;
+    return !swn_residency_scan(&e->res, &pages_of, &pages) && !pages.private_pages;
 }
 
 static __thread struct held_off preparing; /* from swn_load_prepare to swn_load_done */

@@ -308,7 +308,8 @@ static void forked(struct swn_range *r)
     struct swn_pages pages = scan(r);
     int ends[2];
     char byte;
-    if (mapped_bytes(r) && pages.own) { /* as the engine does: private copies in frames would not be inherited */
+    if (mapped_bytes(r) &&
+        pages.private_pages) { /* as the engine does: private copies in frames would not be inherited */
         assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
         reuse(r);
     }
@@ -325,7 +326,7 @@ static void forked(struct swn_range *r)
             _exit(2);
         if (memcmp(bytes_of(r), shadow, SIZE))
             _exit(3);
-        if (swn_residency_scan(&res, r, &pages) || (pages.own == 0 && state_of(r) != SWN_FILE_BACKED))
+        if (swn_residency_scan(&res, r, &pages) || (pages.private_pages == 0 && state_of(r) != SWN_FILE_BACKED))
             _exit(4);
         bytes_of(r)[0] ^= 0xFF; /* a child's stores are its own */
         shadow[0] ^= 0xFF;
