@@ -262,7 +262,7 @@ static struct swn_range *make(enum stand stand, unsigned mask)
         return r;
     assert_int_equal(swn_residency_spill(&res, r), 0);
     assert_int_equal(state_of(r), SWN_FILE_BACKED);
-    assert_int_equal(scan(r).own, 0);
+    assert_int_equal(scan(r).private_pages, 0);
     if (stand == HOME_AGAIN) {
         assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
         put(r, 5, 99);
@@ -273,12 +273,12 @@ static struct swn_range *make(enum stand stand, unsigned mask)
         assert_null(publish(r));
         assert_int_equal(mapped_bytes(r), bytes_in(r, mask));
         assert_true(!populates() || scan(r).mapped >= bytes_in(r, mask) / SWN_PAGE);
-        assert_int_equal(scan(r).own, 0);
+        assert_int_equal(scan(r).private_pages, 0);
     }
     if (stand == WRITTEN || stand == PUBLISHED_WRITTEN) {
         put(r, FIRST_WRITTEN, (unsigned char)(shadow[FIRST_WRITTEN] + 1));
         put(r, LAST_WRITTEN, (unsigned char)(shadow[LAST_WRITTEN] ^ 0x55));
-        assert_int_equal(scan(r).own, 2);
+        assert_int_equal(scan(r).private_pages, 2);
     }
     return r;
 }
@@ -429,7 +429,7 @@ static void step_remap(struct swn_range *r, enum stand stand)
     int busy = written && !(first_is && last_is);
     assert_int_equal(swn_residency_remap(&res, r), !streamed ? -EINVAL : busy ? -EBUSY : 0);
     if (streamed && !written) {
-        assert_int_equal(scan(r).own, 0);
+        assert_int_equal(scan(r).private_pages, 0);
         assert_true(scan(r).mapped <= mapped / SWN_PAGE); /* only what is in frames */
     }
     assert_int_equal(mapped_bytes(r), mapped);
@@ -455,7 +455,7 @@ static void step(enum stand stand, enum op op, unsigned mask)
             memset(shadow, 0x77, SIZE);
         check(r, SWN_RESIDENT);
         if (op == GO_HOME)
-            assert_int_equal(scan(r).own, PAGES);
+            assert_int_equal(scan(r).private_pages, PAGES);
         break;
     case PUBLISH:
         step_publish(r, stand, mask);
@@ -968,24 +968,24 @@ static void counts_pages(void **state)
     (void)state;
     size_t len = 700 * SWN_PAGE; /* more than one read of the page map */
     struct swn_range *r = new_range(len);
-    assert_int_equal(scan(r).own, 0);
+    assert_int_equal(scan(r).private_pages, 0);
     for (size_t i = 0; i < 700; i += 7)
         bytes_of(r)[i * SWN_PAGE] = 1;
     /* Huge pages may bring neighbours along, never fewer than were written. */
-    assert_true(scan(r).own >= 100);
+    assert_true(scan(r).private_pages >= 100);
     assert_int_equal(scan(r).mapped, 0);
     memset(bytes_of(r), 3, len);
-    assert_int_equal(scan(r).own, 700);
+    assert_int_equal(scan(r).private_pages, 700);
     assert_int_equal(swn_residency_spill(&res, r), 0);
-    assert_int_equal(scan(r).own + scan(r).mapped, 0);
+    assert_int_equal(scan(r).private_pages + scan(r).mapped, 0);
     volatile unsigned char *bytes = bytes_of(r);
     assert_int_equal(bytes[699 * SWN_PAGE], 3);
     assert_true(scan(r).mapped >= 1);
     bytes[600 * SWN_PAGE] = 4;
-    assert_int_equal(scan(r).own, 1);
+    assert_int_equal(scan(r).private_pages, 1);
     bytes[600 * SWN_PAGE + 1] = 4;
     bytes[0] = 4;
-    assert_int_equal(scan(r).own, 2);
+    assert_int_equal(scan(r).private_pages, 2);
     swn_residency_free(&res, r, 0);
     r = new_range(len);
     memset(bytes_of(r), 3, len);
@@ -1259,7 +1259,7 @@ static void stores_that_wait(void **state)
             io.mmap = fault_mmap;
             reuse_frame(f);
             assert_int_equal(bytes_of(near[into].range)[77], 0xCD);
-            assert_int_equal(scan(near[into].range).own, 1);
+            assert_int_equal(scan(near[into].range).private_pages, 1);
             bytes_of(near[into].range)[77] = near[into].byte;
             check_neighbours();
             free_neighbours();
@@ -1341,7 +1341,7 @@ static void registers(void **state)
         assert_int_equal(spill->live_bytes, 0); /* what it had in the spill file is dropped */
         assert_memory_equal(bytes_of(r), shadow, LEN);
         bytes_of(r)[SWN_PAGE] = 1;
-        assert_int_equal(scan(r).own, 1);
+        assert_int_equal(scan(r).private_pages, 1);
         assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
         assert_true(bytes_of(r)[SWN_PAGE] == 1 && bytes_of(r)[0] == 77);
         assert_int_equal(store->refs, 0);
@@ -1363,14 +1363,14 @@ static void shares(void **state)
     assert_true(r->shared);
     assert_int_equal(res.resident_bytes, 0);
     memset(bytes_of(r), 9, LEN);
-    assert_int_equal(scan(r).own, 0); /* stores go to the file */
+    assert_int_equal(scan(r).private_pages, 0); /* stores go to the file */
     fail_next_map();
     assert_int_equal(swn_residency_unshare(&res, r), -ENOMEM);
     assert_true(r->shared && bytes_of(r)[LEN - 1] == 9);
     assert_int_equal(swn_residency_unshare(&res, r), 0);
     assert_false(r->shared);
     bytes_of(r)[3] = 4;
-    assert_int_equal(scan(r).own, 1);
+    assert_int_equal(scan(r).private_pages, 1);
     assert_int_equal(swn_residency_share(&res, r), -EBUSY); /* there is a private copy */
     assert_true(bytes_of(r)[3] == 4 && bytes_of(r)[4] == 9);
     assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
