@@ -47,7 +47,7 @@ struct swn_profile_release {
 struct swn_profile_layer {
     char *name;
     struct swn_layer l;
-    double own_s;              /* of l.compute_s, until its operator is done; below 0: not known */
+    double op_s;               /* of l.compute_s, until its operator is done; below 0: not known */
     uint64_t activation_bytes; /* most tensors that are no weights, while it computes */
     uint64_t slice_bytes;      /* its operator can take it in slices that are multiples of it; 0: only whole */
     struct swn_profile_read *reads;

@@ -78,7 +78,7 @@ static void add_more(struct swn_predict_more *more, const struct swn_profile_lay
 {
     more->slice_bytes = larger(more->slice_bytes, l->slice_bytes);
     more->activation_bytes = larger(more->activation_bytes, l->activation_bytes);
-    more->own += l->own_s > 0 && l->l.compute_s > 0 ? l->own_s : 0;
+    more->own += l->op_s > 0 && l->l.compute_s > 0 ? l->op_s : 0;
 }
 
 /* Of all that was added up. */

@@ -19,7 +19,7 @@
 struct swn_plan_weight {
     uint64_t bytes;
     double compute_ns; /* from the moment its operator has its weights to the next weight's */
-    double own_ns;     /* of that, until its operator is done, and needs them no more; 0: nobody knows, all of it */
+    double op_ns;      /* of that, until its operator is done, and needs them no more; 0: nobody knows, all of it */
     double saved;      /* the part of its bytes that a read need not bring, as they are stored in fewer: 0 to below 1 */
     uint64_t unit;     /* its operator can take it slice by slice, in multiples of so many bytes; 0: only whole */
     int joined;        /* its operator reads the next weight as well, and wants both at once */

@@ -86,7 +86,7 @@ static struct swn_plan_weight node_of(const struct swn_predict *p, size_t i, uin
                  (is_short && swn_plan_gains_by_slices(node.bytes, budget_bytes, ns, bytes_per_ns(resting_alpha(p))))))
         node.unit = more->slice_bytes;
     if (more)
-        node.own_ns = more->own * ns;
+        node.op_ns = more->own * ns;
     return node;
 }
 
@@ -174,7 +174,7 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
         longer = 1 + p->contention * (busy < 1 ? busy : 1);
         for (size_t i = 0; i < n; i++) {
             nodes[i].compute_ns *= longer / before;
-            nodes[i].own_ns *= longer / before;
+            nodes[i].op_ns *= longer / before;
         }
         rc = predict(p, nodes, n, weights, alpha, out);
     }

@@ -67,7 +67,7 @@ static void set_reads(struct swn_step *step, const struct swn_disk_model *d, dou
 
 static double own_time(const struct swn_plan_weight *weight)
 {
-    return weight->own_ns > 0 && weight->own_ns < weight->compute_ns ? weight->own_ns : weight->compute_ns;
+    return weight->op_ns > 0 && weight->op_ns < weight->compute_ns ? weight->op_ns : weight->compute_ns;
 }
 
 /* Those of a weight whose operator gets all of it at once. */

@@ -35,7 +35,7 @@ struct swn_weight {
     uint32_t then; /* what was read next, the last time */
     int joined;    /* by the same operator */
     int oversize;  /* the plan has no window that it fits, nor is it taken in slices: the mapping serves it */
-    double compute_ns, own_ns; /* as in struct swn_plan_weight */
+    double compute_ns, op_ns; /* as in struct swn_plan_weight */
 };
 #define SWN_WEIGHT_BITS 20
 #define SWN_WEIGHT_MOST ((size_t)1 << SWN_WEIGHT_BITS)
@@ -74,7 +74,7 @@ struct swn_thread_state {
     uint64_t last_access; /* engine's access number */
     uint32_t last_weight; /* whose computing is being timed */
     uint64_t ready_ns;    /* when it began */
-    uint64_t own_ns;      /* until its operator was done; 0: it is not */
+    uint64_t op_ns;       /* until its operator was done; 0: it is not */
     unsigned open;        /* operators under way, one in the other */
     uint64_t left_ns;     /* when the last one of them ended */
     uint64_t idle_ns;     /* of the time that is computing's: nothing was, but the program waited for its next input */

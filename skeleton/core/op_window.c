@@ -200,11 +200,11 @@ static void access(struct swn_engine *e, struct swn_thread_state *t, struct swn_
     double took = now > since ? (double)(now - since) : 0;
     t->pass_idle += t->idle_ns;
     t->idle_ns = 0;
-    double own = t->own_ns && (double)t->own_ns < took ? (double)t->own_ns : took;
-    t->own_ns = 0;
+    double own = t->op_ns && (double)t->op_ns < took ? (double)t->op_ns : took;
+    t->op_ns = 0;
     if (last && took > 0) {
         last->compute_ns = last->compute_ns > 0 ? last->compute_ns * 0.7 + took * 0.3 : took;
-        last->own_ns = last->own_ns > 0 ? last->own_ns * 0.7 + own * 0.3 : own;
+        last->op_ns = last->op_ns > 0 ? last->op_ns * 0.7 + own * 0.3 : own;
     }
     if (last && e->record) /* also where its operator reads the next one as well, and nothing is its own */
         e->observer->computed(e, last, took, own, t);
@@ -412,7 +412,7 @@ void swn_engine_op_end(struct swn_op *op)
     if (t)
         t->slicing = 0;
     if (op->accesses && t) {
-        t->own_ns = now > t->ready_ns ? now - t->ready_ns : 0;
+        t->op_ns = now > t->ready_ns ? now - t->ready_ns : 0;
         if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
         uint64_t plans = e->plans;

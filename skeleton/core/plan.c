@@ -165,7 +165,7 @@ int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, st
         out->weights[i] =
             (struct swn_plan_weight){.bytes = count[i] * swn_pool_unit(e->pool),
                                      .compute_ns = weight->compute_ns,
-                                     .own_ns = weight->own_ns,
+                                     .op_ns = weight->op_ns,
                                      .unit = unit_of(e, weight->range),
                                      .joined = weight->joined && i + 1 < out->n && weight->then == out->ids[i + 1],
                                      .saved = e->source->saved(e, weight->range, out->disk.bytes_per_ns)};

@@ -131,8 +131,8 @@ struct swn_observer {
     /* A tensor has been made. 1: the thread's next operator is not the one after its last one, as some went by
      * unwatched. */
     int (*allocated)(struct swn_engine *e);
-    /* From the read of a weight to the next one's: ns without waiting, own_ns of them until its operator was done. */
-    void (*computed)(struct swn_engine *e, const struct swn_weight *weight, double ns, double own_ns,
+    /* From the read of a weight to the next one's: ns without waiting, op_ns of them until its operator was done. */
+    void (*computed)(struct swn_engine *e, const struct swn_weight *weight, double ns, double op_ns,
                      const struct swn_thread_state *t);
     /* A pass has taken ns, without the idle_ns that came between its operators. Returns for how long it had the caller
      * wait, in ns. */

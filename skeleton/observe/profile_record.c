@@ -101,7 +101,7 @@ static struct weight *weight_of(struct swn_record *r, const struct swn_weight *w
     return w;
 }
 
-void swn_record_computed(struct swn_record *r, const struct swn_weight *weight, double ns, double own_ns,
+void swn_record_computed(struct swn_record *r, const struct swn_weight *weight, double ns, double op_ns,
                          const struct swn_thread_state *t)
 {
     struct weight *w = weight_of(r, weight);
@@ -109,7 +109,7 @@ void swn_record_computed(struct swn_record *r, const struct swn_weight *weight, 
     if (!w || r->disturbed)
         return;
     swn_times_add(&w->compute, ns);
-    swn_times_add(&w->own, own_ns);
+    swn_times_add(&w->own, op_ns);
     w->flops = t->flops;
     w->small = t->small;
     w->other = t->nonweight; /* of the first passes it holds weights that were not known for such yet */
@@ -279,7 +279,7 @@ static int put_samples(struct swn_profile_layer *l, const struct weight *w)
     double times[SWN_TIMES];
     size_t n = swn_times_copy(&w->compute, times), reads = w->read_count < READS ? w->read_count : READS;
     l->l.compute_s = n ? swn_median(times, n) : -1;
-    l->own_s = n ? swn_times_median(&w->own) : -1;
+    l->op_s = n ? swn_times_median(&w->own) : -1;
     if (reads) {
         l->reads = calloc(reads, sizeof *l->reads);
         if (!l->reads)
@@ -395,7 +395,7 @@ static void add_up_to_a_pass(const struct swn_record *r, struct swn_profile *p, 
     for (size_t i = 0; i < in_order && factor > 1 && factor < TAIL_MOST; i++)
         if (p->layers[i].l.compute_s > 0) {
             p->layers[i].l.compute_s *= factor;
-            p->layers[i].own_s *= factor;
+            p->layers[i].op_s *= factor;
         }
 }
 

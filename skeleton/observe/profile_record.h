@@ -12,9 +12,9 @@ struct swn_record;
 /* 0 or -ENOMEM. */
 int swn_record_create(struct swn_record **out);
 
-/* From the read of weight `weight` to the next one's: ns without waiting, own_ns of them until its operator was done,
+/* From the read of weight `weight` to the next one's: ns without waiting, op_ns of them until its operator was done,
  * and what its thread has counted meanwhile. */
-void swn_record_computed(struct swn_record *r, const struct swn_weight *weight, double ns, double own_ns,
+void swn_record_computed(struct swn_record *r, const struct swn_weight *weight, double ns, double op_ns,
                          const struct swn_thread_state *t);
 void swn_record_read(struct swn_record *r, const struct swn_weight *weight, size_t bytes, double ns);
 void swn_record_released(struct swn_record *r, const struct swn_weight *weight, double ns);

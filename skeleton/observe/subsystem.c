@@ -5,10 +5,10 @@
 #include "skeleton/core/subsystem.h"
 #include "skeleton/observe/profile_record.h"
 
-static void computed(struct swn_engine *e, const struct swn_weight *weight, double ns, double own_ns,
+static void computed(struct swn_engine *e, const struct swn_weight *weight, double ns, double op_ns,
                      const struct swn_thread_state *t)
 {
-    swn_record_computed(e->record, weight, ns, own_ns, t);
+    swn_record_computed(e->record, weight, ns, op_ns, t);
 }
 
 static void read_done(struct swn_engine *e, const struct swn_weight *weight, size_t bytes, double ns)

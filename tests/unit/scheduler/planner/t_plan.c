@@ -456,11 +456,11 @@ static void what_follows_an_operator(void **state)
 {
     (void)state;
     struct swn_plan_weight weight = {
-        .bytes = 8 * MIB, .compute_ns = 10e6, .own_ns = 0.5e6, .unit = MIB, .sliced = 1, .piece = MIB};
+        .bytes = 8 * MIB, .compute_ns = 10e6, .op_ns = 0.5e6, .unit = MIB, .sliced = 1, .piece = MIB};
     double own = swn_plan_simulate(&weight, 1, 2 * MIB, &prompt_disk);
     double late = 6.0 * (double)MIB / BANDWIDTH; /* six of the eight slices */
     assert_true(own > 9.5e6 + late && own < 10e6 + late);
-    weight.own_ns = 0; /* nobody knows: for all we know each slice takes its eighth of it */
+    weight.op_ns = 0; /* nobody knows: for all we know each slice takes its eighth of it */
     double all = swn_plan_simulate(&weight, 1, 2 * MIB, &prompt_disk);
     assert_true(all > 10e6 * 0.999 && all < 10e6 + (double)MIB / BANDWIDTH);
     /* Whole weights leave the window before what follows them: the next one comes meanwhile. */
@@ -468,7 +468,7 @@ static void what_follows_an_operator(void **state)
     double reading = (double)MIB / BANDWIDTH + MAPPING;
     double held = swn_plan_simulate(whole, 2, MIB, &prompt_disk);
     assert_true(held > (4e6 + 2 * reading) * 0.999 && held < (4e6 + 2 * reading) * 1.001);
-    whole[0].own_ns = whole[1].own_ns = 0.5e6;
+    whole[0].op_ns = whole[1].op_ns = 0.5e6;
     double left = swn_plan_simulate(whole, 2, MIB, &prompt_disk);
     assert_true(left > (4e6 + 2 * MAPPING) * 0.999 && left < (4e6 + 2 * MAPPING) * 1.001);
 }
@@ -518,7 +518,7 @@ static void all_passes_alike(void **state)
         size_t n = 1 + rnd() % 60;
         uint64_t total = random_nodes(weights, n, uniform(0, 3)), window = RING_LEAST + rnd() % total;
         for (size_t i = 0; i < n; i++) {
-            weights[i].own_ns = uniform(0, 2) * weights[i].compute_ns; /* more than all of it is not believed */
+            weights[i].op_ns = uniform(0, 2) * weights[i].compute_ns; /* more than all of it is not believed */
             weights[i].keep = rnd() % 3 == 0;
             weights[i].oversize = !weights[i].keep && weights[i].bytes > window;
             weights[i].sliced = !weights[i].keep && weights[i].bytes >= 2 * MIB && rnd() % 2;

@@ -282,7 +282,7 @@ static void test_device(void **state)
     close(mkstemps(paths[0], 5));
     close(mkstemps(paths[1], 5));
     swn_profile_add(p, "counted")->l = (struct swn_layer){MIB, 1, 1000000, 1e-3};
-    p->layers[0].own_s = 0.25e-3;
+    p->layers[0].op_s = 0.25e-3;
     p->wait_s = 1e-4;
     swn_profile_add(p, "not")->l = (struct swn_layer){MIB, 1, 0, 2e-3};
     device->c = (struct swn_coefficients){.alpha = 1e-9, .gamma = 3e-9};

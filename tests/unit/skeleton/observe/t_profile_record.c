@@ -96,7 +96,7 @@ static void check(const struct swn_profile *p)
         /* its own small parameters and operations, and those up to the next weight */
         CHECK(l->l.bytes == WEIGHT_BYTES + i * 65536 + 8 * (i % 3) + 4);
         CHECK(l->l.compute_s > 0 && l->l.depth == 1 + i % 3 + 1);
-        CHECK(l->own_s > 0 && l->own_s < l->l.compute_s); /* each operator has others behind it */
+        CHECK(l->op_s > 0 && l->op_s < l->l.compute_s); /* each operator has others behind it */
         CHECK(l->l.flops == 100 * (i + 1) + (i + 1 < WEIGHTS ? 10 : 1000));
     }
 }
