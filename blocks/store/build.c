@@ -43,7 +43,7 @@ struct copy {
     char *out;
     size_t fill;
     uint64_t out_off, dirty;
-    struct swn_newfile file;
+    struct swn_atomic_file file;
     struct swn_copies *copies; /* NULL: none are wanted */
     uint64_t done;
 };
@@ -103,7 +103,7 @@ static int fill_window(struct copy *k, size_t extent, uint64_t pos, char why[SWN
 static int write_error(const struct copy *k, int rc, char why[SWN_WHY])
 {
     char mib[32];
-    const struct swn_newfile *f = &k->file;
+    const struct swn_atomic_file *f = &k->file;
     if (rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG)
         return swn_why(why, rc, "%s: no room in %s: the store needs %llu bytes (%s): %s", f->path, f->dir,
                        (unsigned long long)k->l->header.total_bytes, swn_format_mib(mib, k->l->header.total_bytes),
@@ -277,7 +277,7 @@ static int reserve(struct copy *k, int *reserved, char why[SWN_WHY])
 
 static int write_store(struct copy *k, const char *path, char why[SWN_WHY])
 {
-    int rc = swn_newfile_open(&k->file, k->io, path, 0600, why);
+    int rc = swn_atomic_file_open(&k->file, k->io, path, 0600, why);
     if (rc)
         return rc;
     int reserved = 0;
@@ -294,10 +294,10 @@ static int write_store(struct copy *k, const char *path, char why[SWN_WHY])
         rc = check_identities(k, why);
     leave_file(k);
     if (rc) {
-        swn_newfile_abandon(&k->file, k->io);
+        swn_atomic_file_abandon(&k->file, k->io);
         return rc;
     }
-    rc = swn_newfile_commit(&k->file, k->io, why);
+    rc = swn_atomic_file_commit(&k->file, k->io, why);
     return rc == -ENOSPC || rc == -EDQUOT ? write_error(k, rc, why) : rc;
 }
 

@@ -213,7 +213,7 @@ int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_ca
 {
     struct swn_cache_entry *entries;
     size_t count;
-    uint64_t sum = needed_bytes + limits->reserved_bytes + swn_newfile_clean(io, dir), kept = 0;
+    uint64_t sum = needed_bytes + limits->reserved_bytes + swn_atomic_file_clean(io, dir), kept = 0;
     int rc = swn_cache_list(&entries, &count, io, dir, 0, why);
     if (rc)
         return rc;
@@ -297,21 +297,21 @@ int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes,
 int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cap_bytes, char why[SWN_WHY])
 {
     char path[PATH_MAX], text[64];
-    struct swn_newfile f;
+    struct swn_atomic_file f;
     int rc = swn_make_dirs(dir);
     if (rc || (rc = join(path, dir, CAP_FILE)))
         return swn_why(why, rc, "cache directory %s: %s", dir, strerror(-rc));
     rc = swn_cache_check_dir(io, dir, why);
     if (!rc)
-        rc = swn_newfile_open(&f, io, path, 0600, why);
+        rc = swn_atomic_file_open(&f, io, path, 0600, why);
     if (rc)
         return rc;
     int len = snprintf(text, sizeof text, "%" PRIu64 "\n", cap_bytes);
     ssize_t n = io->pwrite(io->ctx, f.file.fd, text, (size_t)len, 0);
     if (n != len) {
         rc = n < 0 ? (int)n : -EIO;
-        swn_newfile_abandon(&f, io);
+        swn_atomic_file_abandon(&f, io);
         return swn_why(why, rc, "%s: %s", path, strerror(-rc));
     }
-    return swn_newfile_commit(&f, io, why);
+    return swn_atomic_file_commit(&f, io, why);
 }

@@ -19,7 +19,7 @@
 
 struct swn_copies {
     const struct swn_io *io;
-    struct swn_newfile *file;
+    struct swn_atomic_file *file;
     uint64_t begin, end, limit; /* of the copies that there are; what they may not exceed */
     int full;                   /* no room for more */
     /* the one in the making */
@@ -34,7 +34,7 @@ struct swn_copies {
     size_t copy_count, copy_room, chunk_count, chunk_room;
 };
 
-struct swn_copies *swn_copies_new(const struct swn_io *io, struct swn_newfile *file, uint64_t begin, uint64_t most)
+struct swn_copies *swn_copies_new(const struct swn_io *io, struct swn_atomic_file *file, uint64_t begin, uint64_t most)
 {
     struct swn_copies *k = calloc(1, sizeof *k);
     if (!k)

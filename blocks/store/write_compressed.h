@@ -14,7 +14,7 @@
 struct swn_copies;
 
 /* `begin`: where the extents end. `most`: bytes that copies may take; 0: any number. NULL: no memory. */
-struct swn_copies *swn_copies_new(const struct swn_io *io, struct swn_newfile *file, uint64_t begin, uint64_t most);
+struct swn_copies *swn_copies_new(const struct swn_io *io, struct swn_atomic_file *file, uint64_t begin, uint64_t most);
 void swn_copies_free(struct swn_copies *k);
 
 /* The next extent comes, of so many bytes, then its bytes piece by piece, then its end. 0 or -errno of a write; no room

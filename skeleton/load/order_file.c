@@ -87,7 +87,7 @@ static char *text_of(const struct source *s, size_t *len)
 void swn_load_write_order(struct swn_engine *e, const struct source *s)
 {
     char path[4096 + sizeof SWN_ORDER_SUFFIX], why[SWN_WHY];
-    struct swn_newfile f;
+    struct swn_atomic_file f;
     struct stat st;
     size_t len = 0;
     /* Other threads may still plan. */
@@ -99,11 +99,11 @@ void swn_load_write_order(struct swn_engine *e, const struct source *s)
         return;
     }
     snprintf(path, sizeof path, "%s%s", s->store->path, SWN_ORDER_SUFFIX);
-    if (swn_newfile_open(&f, e->io, path, 0600, why) == 0) {
+    if (swn_atomic_file_open(&f, e->io, path, 0600, why) == 0) {
         if (e->io->pwrite(e->io->ctx, f.file.fd, text, len, 0) == (ssize_t)len)
-            swn_newfile_commit(&f, e->io, why);
+            swn_atomic_file_commit(&f, e->io, why);
         else
-            swn_newfile_abandon(&f, e->io);
+            swn_atomic_file_abandon(&f, e->io);
     }
     free(text);
 }

@@ -23,7 +23,7 @@
 struct extract {
     const struct swn_store *s;
     struct part_reader in;
-    struct swn_newfile out;
+    struct swn_atomic_file out;
     char *buf; /* BUFFER_BYTES, written as a whole */
     size_t fill;
     uint64_t off;     /* where buf belongs */
@@ -299,13 +299,13 @@ static int extract(struct extract *x, const char *path)
     int rc = make_header(x, &header, &total);
     if (rc)
         return rc;
-    rc = swn_newfile_open(&x->out, &swn_io_sys, path, 0666, x->why);
+    rc = swn_atomic_file_open(&x->out, &swn_io_sys, path, 0666, x->why);
     if (!rc) {
         rc = write_file(x, header, total);
         if (rc)
-            swn_newfile_abandon(&x->out, &swn_io_sys);
+            swn_atomic_file_abandon(&x->out, &swn_io_sys);
         else
-            rc = swn_newfile_commit(&x->out, &swn_io_sys, x->why);
+            rc = swn_atomic_file_commit(&x->out, &swn_io_sys, x->why);
     }
     free(header);
     return rc;
