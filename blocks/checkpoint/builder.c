@@ -122,7 +122,7 @@ void swn_ckpt_drop(struct swn_ckpt_builder *b, const struct swn_io *io)
     free(b->c.storages);
     free(b->c.tensors);
     free(b->skipped);
-    swn_bump_free(&b->bump);
+    swn_bump_alloc_free(&b->bump);
     free(b);
 }
 
@@ -131,7 +131,7 @@ int swn_ckpt_add_file(struct swn_ckpt_builder *b, const struct swn_io *io, int f
 {
     struct swn_ckpt_file *f = &b->c.files[b->c.file_count];
     *f = (struct swn_ckpt_file){.fd = fd, .identity = *identity};
-    int rc = swn_bump_text(&b->bump, path, strlen(path), &f->path);
+    int rc = swn_bump_alloc_text(&b->bump, path, strlen(path), &f->path);
     if (rc) {
         io->close(io->ctx, fd);
         return swn_ckpt_fail_memory(why, path, rc);
@@ -147,7 +147,7 @@ static int grow(struct swn_ckpt_builder *b, void **array, size_t *room, size_t c
     if (count < *room)
         return 0;
     size_t more = *room / 2 + 16;
-    int rc = swn_bump_charge(&b->bump, more * size);
+    int rc = swn_bump_alloc_charge(&b->bump, more * size);
     if (rc)
         return rc;
     void *grown = realloc(*array, (*room + more) * size);
@@ -325,7 +325,7 @@ static int sum_up_skipped(struct swn_ckpt_builder *b, char *why)
         return 0;
     snprintf(text, sizeof(text), "%.256s: %s", b->skipped[0].name, b->skipped[0].what);
     swn_ckpt_printable(text);
-    int rc = swn_bump_text(&b->bump, text, strlen(text), &b->c.skipped);
+    int rc = swn_bump_alloc_text(&b->bump, text, strlen(text), &b->c.skipped);
     return rc ? swn_ckpt_fail_memory(why, b->skipped[0].name, rc) : 0;
 }
 

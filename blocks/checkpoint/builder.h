@@ -43,7 +43,7 @@ struct swn_ckpt_skipped {
 /* A checkpoint with what is needed to grow and to free it. */
 struct swn_ckpt_builder {
     struct swn_checkpoint c; /* what it says of skipped tensors is set by swn_ckpt_finish */
-    struct swn_bump bump;
+    struct swn_bump_alloc bump;
     struct swn_ckpt_skipped *skipped; /* in checkpoint order */
     size_t storage_room, tensor_room, skipped_count, skipped_room;
 };

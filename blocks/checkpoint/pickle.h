@@ -73,7 +73,7 @@ struct swn_pickle_opts {
 
 /* What the pickle in text[0, len) describes. The values lie in `bump` and point into text. They form a graph, cycles
  * included, not a tree: a walk must bound itself. */
-int swn_pickle_read(struct swn_bump *bump, const char *text, size_t len, const struct swn_pickle_opts *opts,
+int swn_pickle_read(struct swn_bump_alloc *bump, const char *text, size_t len, const struct swn_pickle_opts *opts,
                     struct swn_pickle_value **root, char why[SWN_WHY]);
 
 #endif

@@ -129,7 +129,7 @@ static int set_shape(struct reader *r, struct swn_ckpt_tensor *t, const uint64_t
 {
     static int64_t none[1];
     void *p = none;
-    int rc = n ? swn_bump_take(&r->b->bump, 2 * n * sizeof(int64_t), &p) : 0;
+    int rc = n ? swn_bump_alloc_take(&r->b->bump, 2 * n * sizeof(int64_t), &p) : 0;
     if (rc)
         return swn_ckpt_fail_memory(r->json.why, r->json.src->path, rc);
     int64_t *shape = p, *stride = shape + n, step = 1;
@@ -157,7 +157,7 @@ static int add_tensor(struct reader *r, struct swn_ckpt_tensor *t, const uint64_
         return swn_json_fail(&r->json,
                              "tensor '%.100s': its data_offsets span %" PRIu64 " bytes, its shape needs %" PRIu64,
                              r->name, range[1] - range[0], bytes);
-    int rc = swn_bump_text(&r->b->bump, r->name, strlen(r->name), &t->name);
+    int rc = swn_bump_alloc_text(&r->b->bump, r->name, strlen(r->name), &t->name);
     if (rc)
         return swn_ckpt_fail_memory(r->json.why, r->json.src->path, rc);
     struct swn_ckpt_storage s = {.name = t->name, .file = r->file, .off = r->data_off + range[0], .bytes = bytes};

@@ -192,7 +192,7 @@ static int read_pickle(struct archive *a, struct swn_ckpt_builder *b, const stru
     a->folder = folder;
     a->named_count = 0;
     memset(a->number, 0xff, a->zip.count * sizeof(*a->number));
-    struct swn_bump bump = {.limit_bytes = memory_limit(e->bytes)};
+    struct swn_bump_alloc bump = {.limit_bytes = memory_limit(e->bytes)};
     struct swn_pickle_opts opts = {.name = name, .torchscript = torchscript, .storage = storage, .ctx = a};
     rc = swn_pickle_read(&bump, text, e->bytes, &opts, &root, why);
     if (!rc) {
@@ -200,7 +200,7 @@ static int read_pickle(struct archive *a, struct swn_ckpt_builder *b, const stru
         b->bump.limit_bytes = limit < SWN_CKPT_MAX_MEMORY ? limit : SWN_CKPT_MAX_MEMORY;
         rc = swn_ckpt_walk(b, root, a->named, prefix, (size_t)e->bytes * VISITS_PER_BYTE, a->src->path, why);
     }
-    swn_bump_free(&bump);
+    swn_bump_alloc_free(&bump);
     free(text);
     return rc;
 }

@@ -397,17 +397,17 @@ static void test_memory(void **state)
     (void)state;
     assert_non_null(p);
     for (size_t i = 0; i < sizeof(ops) - 1; i++) {
-        struct swn_bump bump = {.limit_bytes = (size_t)1 << 30};
+        struct swn_bump_alloc bump = {.limit_bytes = (size_t)1 << 30};
         struct swn_pickle_opts opts = {.name = "x"};
         struct swn_pickle_value *root;
         memset(p, ops[i], N);
         memcpy(p, P, 2);
         assert_int_equal(swn_pickle_read(&bump, p, N, &opts, &root, why), -EINVAL);
         assert_true(bump.used_bytes <= 64u * N);
-        swn_bump_free(&bump);
+        swn_bump_alloc_free(&bump);
         bump.limit_bytes = 1000;
         assert_int_equal(swn_pickle_read(&bump, p, N, &opts, &root, why), -EINVAL);
-        swn_bump_free(&bump);
+        swn_bump_alloc_free(&bump);
     }
     free(p);
 }
