@@ -94,12 +94,12 @@ static int make_tmp(struct swn_atomic_file *f, const struct swn_io *io, mode_t m
 }
 
 int swn_atomic_file_open(struct swn_atomic_file *f, const struct swn_io *io, const char *path, mode_t mode,
-                         char why[SWN_WHY])
+                         char why[SWN_ERRMSG])
 {
     memset(f, 0, sizeof *f);
     f->file.fd = f->file.direct_fd = -1;
     if (strlen(path) >= sizeof f->path)
-        return swn_why(why, -ENAMETOOLONG, "the path is too long");
+        return swn_errmsg(why, -ENAMETOOLONG, "the path is too long");
     strcpy(f->path, path);
     int rc = swn_dir_of(path, f->dir, sizeof f->dir);
     if (!rc) {
@@ -107,7 +107,7 @@ int swn_atomic_file_open(struct swn_atomic_file *f, const struct swn_io *io, con
         rc = make_tmp(f, io, mode);
     }
     if (rc)
-        return swn_why(why, rc, "cannot make a file in %s: %s", f->dir, strerror(-rc));
+        return swn_errmsg(why, rc, "cannot make a file in %s: %s", f->dir, strerror(-rc));
     f->file.direct_fd = swn_open_direct(io, f->file.fd, O_RDWR);
     return 0;
 }
@@ -140,18 +140,18 @@ static int sync_dir(const struct swn_io *io, const char *dir)
     return rc == -EINVAL || rc == -EOPNOTSUPP ? 0 : rc; /* file systems that have nothing to sync there */
 }
 
-int swn_atomic_file_commit(struct swn_atomic_file *f, const struct swn_io *io, char why[SWN_WHY])
+int swn_atomic_file_commit(struct swn_atomic_file *f, const struct swn_io *io, char why[SWN_ERRMSG])
 {
     int rc = swn_write_settle(io, &f->file);
     if (!rc)
         rc = io->rename(io->ctx, f->tmp, f->path);
     if (rc) {
         swn_atomic_file_abandon(f, io);
-        return swn_why(why, rc, "cannot finish %s: %s", f->path, strerror(-rc));
+        return swn_errmsg(why, rc, "cannot finish %s: %s", f->path, strerror(-rc));
     }
     close_both(f, io);
     rc = sync_dir(io, f->dir);
     if (rc)
-        return swn_why(why, rc, "%s is written, but its directory cannot be synced: %s", f->path, strerror(-rc));
+        return swn_errmsg(why, rc, "%s is written, but its directory cannot be synced: %s", f->path, strerror(-rc));
     return 0;
 }

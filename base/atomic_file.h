@@ -21,10 +21,10 @@ struct swn_atomic_file {
 
 /* Cleans up after dead writers, then makes the temporary file beside `path`. */
 int swn_atomic_file_open(struct swn_atomic_file *f, const struct swn_io *io, const char *path, mode_t mode,
-                         char why[SWN_WHY]);
+                         char why[SWN_ERRMSG]);
 /* Puts the file in place. On an error before the rename the old file is as it was; on one after it, the new one is in
  * place but may not outlast a power loss. The object is closed either way. */
-int swn_atomic_file_commit(struct swn_atomic_file *f, const struct swn_io *io, char why[SWN_WHY]);
+int swn_atomic_file_commit(struct swn_atomic_file *f, const struct swn_io *io, char why[SWN_ERRMSG]);
 /* Takes everything back. */
 void swn_atomic_file_abandon(struct swn_atomic_file *f, const struct swn_io *io);
 

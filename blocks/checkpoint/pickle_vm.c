@@ -50,7 +50,7 @@ enum opcode {
 
 int swn_pickle_fail(struct swn_pickle_machine *m, const char *format, ...)
 {
-    char text[SWN_WHY / 2];
+    char text[SWN_ERRMSG / 2];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
@@ -508,7 +508,7 @@ static int run(struct swn_pickle_machine *m, struct swn_pickle_value **root)
 }
 
 int swn_pickle_read(struct swn_bump_alloc *bump, const char *text, size_t len, const struct swn_pickle_opts *opts,
-                    struct swn_pickle_value **root, char why[SWN_WHY])
+                    struct swn_pickle_value **root, char why[SWN_ERRMSG])
 {
     struct swn_pickle_machine m = {.bump = bump, .opts = opts, .text = text, .len = len, .why = why};
     int rc = run(&m, root);

@@ -58,7 +58,7 @@ static int header_size(const struct swn_ckpt_source *src, uint64_t *bytes, char 
     return 0;
 }
 
-int swn_ckpt_hash_safetensors(const struct swn_ckpt_source *src, uint64_t *hash, char why[SWN_WHY])
+int swn_ckpt_hash_safetensors(const struct swn_ckpt_source *src, uint64_t *hash, char why[SWN_ERRMSG])
 {
     uint64_t left, at = LENGTH_BYTES;
     int rc = header_size(src, &left, why);
@@ -324,7 +324,7 @@ static int check_cover(struct reader *r)
 }
 
 int swn_ckpt_read_safetensors(struct swn_ckpt_builder *b, const struct swn_ckpt_source *src, uint32_t file,
-                              uint64_t *directory, char why[SWN_WHY])
+                              uint64_t *directory, char why[SWN_ERRMSG])
 {
     uint64_t bytes;
     int rc = swn_ckpt_hash_safetensors(src, directory, why);

@@ -304,7 +304,7 @@ static int read_shards(struct index *x, struct swn_checkpoint **out, const struc
     return rc;
 }
 
-int swn_ckpt_read_index(struct swn_checkpoint **out, const struct swn_ckpt_source *src, char why[SWN_WHY])
+int swn_ckpt_read_index(struct swn_checkpoint **out, const struct swn_ckpt_source *src, char why[SWN_ERRMSG])
 {
     if (src->size > MAX_INDEX)
         return swn_ckpt_fail(why, -EINVAL, "%s: an index of %" PRIu64 " bytes is above the limit of 64 MiB", src->path,

@@ -217,7 +217,7 @@ static int visit(struct walk *w, struct swn_pickle_value *v)
 }
 
 int swn_ckpt_walk(struct swn_ckpt_builder *b, struct swn_pickle_value *root, struct swn_ckpt_named *named,
-                  const char *prefix, size_t budget, const char *path, char why[SWN_WHY])
+                  const char *prefix, size_t budget, const char *path, char why[SWN_ERRMSG])
 {
     size_t before;
     struct walk *w = calloc(1, sizeof(*w));

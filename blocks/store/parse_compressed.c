@@ -53,7 +53,7 @@ static const char *parse(struct swn_store *s, const struct swn_disk_header *h, c
 }
 
 int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h, const void *table, size_t bytes,
-                           char why[SWN_WHY])
+                           char why[SWN_ERRMSG])
 {
     const char *at = table;
     size_t copies = bytes / sizeof(struct swn_disk_copy), chunks = bytes / sizeof(struct swn_disk_chunk);
@@ -61,16 +61,17 @@ int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h,
     chunks = h->chunks < chunks ? (size_t)h->chunks : chunks;
     size_t used = copies * sizeof(struct swn_disk_copy) + chunks * sizeof(struct swn_disk_chunk);
     if (copies != h->copies || chunks != h->chunks || used > bytes || bytes - used >= SWN_BLOCK)
-        return swn_why(why, -EINVAL, "%s: the table of copies does not have the size that the header states", s->path);
+        return swn_errmsg(why, -EINVAL, "%s: the table of copies does not have the size that the header states",
+                          s->path);
     for (size_t i = used; i < bytes; i++)
         if (at[i])
-            return swn_why(why, -EINVAL, "%s: malformed store: padding is not zero", s->path);
+            return swn_errmsg(why, -EINVAL, "%s: malformed store: padding is not zero", s->path);
     s->copies = calloc(copies + 1, sizeof *s->copies);
     s->chunks = calloc(chunks + 1, sizeof *s->chunks);
     if (!s->copies || !s->chunks)
-        return swn_why(why, -ENOMEM, "%s: no memory for its tables", s->path);
+        return swn_errmsg(why, -ENOMEM, "%s: no memory for its tables", s->path);
     s->copy_count = copies;
     s->chunk_count = chunks;
     const char *wrong = parse(s, h, table, (const void *)(at + copies * sizeof(struct swn_disk_copy)));
-    return wrong ? swn_why(why, -EINVAL, "%s: malformed store: %s", s->path, wrong) : 0;
+    return wrong ? swn_errmsg(why, -EINVAL, "%s: malformed store: %s", s->path, wrong) : 0;
 }

@@ -176,7 +176,7 @@ static int from_store(struct swn_model *m, const char *path, const struct swn_pr
 {
     struct swn_store *s;
     const char *kind;
-    char text[SWN_WHY] = "";
+    char text[SWN_ERRMSG] = "";
     int rc = swn_store_of(&s, &kind, &swn_io_sys, path, text);
     if (rc) {
         snprintf(why, SWN_MODEL_WHY, "%s", text[0] ? text : strerror(-rc));

@@ -124,7 +124,7 @@ static int list_files(struct swn_results *r, const char *dir)
     return r->files ? rc : -ENOMEM;
 }
 
-int swn_results_read(struct swn_results *out, const char *dir, char why[SWN_WHY])
+int swn_results_read(struct swn_results *out, const char *dir, char why[SWN_ERRMSG])
 {
     *out = (struct swn_results){0};
     const char *at = dir;
@@ -132,7 +132,8 @@ int swn_results_read(struct swn_results *out, const char *dir, char why[SWN_WHY]
     for (unsigned i = 0; !rc && i < out->file_count; i++)
         rc = read_file(out, i), at = out->files[i];
     if (rc) {
-        rc = swn_why(why, rc, "cannot read %s: %s", at, rc == -EINVAL ? "it is no record of results" : strerror(-rc));
+        rc =
+            swn_errmsg(why, rc, "cannot read %s: %s", at, rc == -EINVAL ? "it is no record of results" : strerror(-rc));
         swn_results_free(out);
         return rc;
     }

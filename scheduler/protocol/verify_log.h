@@ -46,7 +46,7 @@ struct swn_results {
 };
 
 /* 0 and *out, to be freed; or -errno and why[]. A file that is no record is -EINVAL. */
-int swn_results_read(struct swn_results *out, const char *dir, char why[SWN_WHY]);
+int swn_results_read(struct swn_results *out, const char *dir, char why[SWN_ERRMSG]);
 void swn_results_free(struct swn_results *r);
 
 enum swn_results_verdict {

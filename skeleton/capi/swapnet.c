@@ -74,7 +74,7 @@ static int make_blocks(struct swapnet_model *m, const size_t *first, size_t coun
     return 0;
 }
 
-static int start(struct swapnet_model *m, const char *path, char why[SWN_WHY])
+static int start(struct swapnet_model *m, const char *path, char why[SWN_ERRMSG])
 {
     struct swn_fetch_opts opts = {.io = &swn_io_sys};
     int rc = swn_store_open(&m->store, &swn_io_sys, path, why);
@@ -86,13 +86,13 @@ static int start(struct swapnet_model *m, const char *path, char why[SWN_WHY])
     if (!rc)
         rc = swn_fetch_start(&m->fetch, &opts);
     if (rc)
-        snprintf(why, SWN_WHY, "%s: %s", path, strerror(-rc));
+        snprintf(why, SWN_ERRMSG, "%s: %s", path, strerror(-rc));
     return rc;
 }
 
 API int swapnet_open(struct swapnet_model **out, const char *store, char *why, size_t size)
 {
-    char text[SWN_WHY] = "no memory";
+    char text[SWN_ERRMSG] = "no memory";
     struct swapnet_model *m = calloc(1, sizeof *m);
     int rc = -ENOMEM;
     if (m) {

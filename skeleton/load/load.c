@@ -124,7 +124,7 @@ void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_s
 /* Finds the store of s, or begins to build it. load_lock held. */
 static void open_store(struct swn_engine *e, struct source *s, int fd)
 {
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     struct swn_store *store = NULL;
     if (e->config.store_off || !looks_like_a_checkpoint(e, fd))
         return;

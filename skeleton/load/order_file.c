@@ -86,7 +86,7 @@ static char *text_of(const struct source *s, size_t *len)
 
 void swn_load_write_order(struct swn_engine *e, const struct source *s)
 {
-    char path[4096 + sizeof SWN_ORDER_SUFFIX], why[SWN_WHY];
+    char path[4096 + sizeof SWN_ORDER_SUFFIX], why[SWN_ERRMSG];
     struct swn_atomic_file f;
     struct stat st;
     size_t len = 0;

@@ -84,7 +84,7 @@ void swn_load_look_into(struct swn_extent_file *file)
     struct source *s = swn_source_of(file);
     struct swn_checkpoint *c;
     struct swn_layout *layout;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     s->watched = 1;
     if (swn_checkpoint_open_fd(&c, e->io, file->fetch.fd, file->dir, why))
         return; /* not one that we read: the pages come one at a time */

@@ -20,7 +20,7 @@ struct storages {
 };
 
 static int storage(void *ctx, const char *key, size_t len, enum swn_dtype dtype, uint64_t bytes, uint32_t *number,
-                   char why[SWN_WHY])
+                   char why[SWN_ERRMSG])
 {
     struct storages *all = ctx;
     uint64_t hash = XXH3_64bits(key, len);
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!size)
         return 0;
     all.count = 0;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     struct swn_bump_alloc bump = {.limit_bytes = (size_t)16 << 20};
     struct swn_pickle_opts opts = {.name = "fuzz", .torchscript = data[0] & 1, .storage = storage, .ctx = &all};
     struct swn_pickle_value *root;

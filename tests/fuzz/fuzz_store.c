@@ -182,7 +182,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct virtual_file f = {.bytes = NULL};
     struct swn_io io = swn_io_sys;
     struct swn_store *s;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     if (size < sizeof(struct swn_disk_header) || !make_file(data, size, &f))
         return 0;
     io.ctx = &f;

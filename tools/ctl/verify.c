@@ -217,7 +217,7 @@ static int run(struct verify *v, int which)
 {
     static const char *const names[] = {"without swapnet", "with swapnet", "without swapnet, once more"};
     struct run *r = &v->runs[which];
-    char path[PATH_MAX + 64], why[SWN_WHY];
+    char path[PATH_MAX + 64], why[SWN_ERRMSG];
     prepared = v;
     prepared_run = which;
     run_dir(v, which, path, sizeof path);

@@ -89,7 +89,7 @@ static void begin(void)
 
 static void over_memory(void)
 {
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     struct swn_identity id;
     struct swn_checkpoint *c;
     begin();

@@ -180,7 +180,7 @@ static char *names_of(const void *pickle, size_t n, int torchscript)
     static char out[8192];
     struct reading r = {.n = 0};
     struct swn_checkpoint *c;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     struct archive a;
     size_t len = 0;
     wrap(&a, pickle, n, torchscript);
@@ -393,7 +393,7 @@ static void test_memory(void **state)
 {
     static const char ops[] = "}]N(q)K";
     enum { N = 1 << 20 };
-    char *p = malloc(N), why[SWN_WHY];
+    char *p = malloc(N), why[SWN_ERRMSG];
     (void)state;
     assert_non_null(p);
     for (size_t i = 0; i < sizeof(ops) - 1; i++) {

@@ -27,7 +27,7 @@
 #define FLOATS 3000
 #define STORE_BYTES (4096 + (FLOATS * 4 + 4095) / 4096 * 4096)
 
-static char top[512], dir[600], why[SWN_WHY];
+static char top[512], dir[600], why[SWN_ERRMSG];
 static struct swn_fault fault;
 
 static int setup(void **state)

@@ -57,7 +57,7 @@ static void process(int run, int file, const char *results)
 
 static void read_both(struct swn_results r[2])
 {
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     for (int i = 0; i < 2; i++)
         assert_int_equal(swn_results_read(&r[i], dirs[i], why), 0);
 }
@@ -164,7 +164,7 @@ static void no_record(void **state)
 {
     (void)state;
     struct swn_results r;
-    char why[SWN_WHY], path[256];
+    char why[SWN_ERRMSG], path[256];
     snprintf(path, sizeof path, "%s/0", dirs[0]);
     FILE *f = fopen(path, "w");
     assert_non_null(f);

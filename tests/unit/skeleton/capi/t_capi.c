@@ -19,7 +19,7 @@
 #include "blocks/store/skeleton.h"
 #include "tests/unit/support/test_model.h"
 
-static char dir[512], path[600], why[SWN_WHY];
+static char dir[512], path[600], why[SWN_ERRMSG];
 static struct swn_test_model model;
 
 static int setup(void **state)
