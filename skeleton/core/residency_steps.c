@@ -26,7 +26,7 @@
 
 void swn_policy_look_at_disk(struct swn_engine *e)
 {
-    if (!atomic_exchange(&e->looked_at_disk, 1) && swn_dir_in_memory(e->io, e->config.store_dir))
+    if (!atomic_exchange(&e->looked_at_disk, 1) && swn_is_memory_backed(e->io, e->config.store_dir))
         swn_say(
             "the store directory %s lies in memory (tmpfs, or an overlay over it): what is written there to keep the "
             "budget takes memory all the same; set SWAPNET_STORE to a directory on a disk",

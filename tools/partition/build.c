@@ -272,7 +272,7 @@ static int build_into_cache(const struct request *r, const struct swn_checkpoint
     struct shard *d = calloc(c->file_count + 1, sizeof *d);
     const char **names = calloc(c->file_count + 1, sizeof *names);
     int rc = d && names ? build_shards(r, c, d, names, why) : swn_errmsg(why, -ENOMEM, "no memory");
-    if (!rc && swn_dir_in_memory(&swn_io_sys, r->cache))
+    if (!rc && swn_is_memory_backed(&swn_io_sys, r->cache))
         swn_cli_error(
             "warning: the cache directory %s lies in memory (tmpfs, or an overlay over it): a store there saves "
             "none; give --store DIR on a disk",
