@@ -29,8 +29,8 @@ struct swn_memory_governor {
     int machine, runs, off;
     uint64_t most; /* the user's own budget beside it, or UINT64_MAX */
     struct swn_follow follow;
-    struct swn_whole whole; /* limit 0: not asked for */
-    uint64_t of_machine;    /* at the last look */
+    struct swn_process_memory whole; /* limit 0: not asked for */
+    uint64_t of_machine;             /* at the last look */
     unsigned looks;
     int pressure; /* swn_pressure_open_own, or negative */
     int pressed;  /* it has spoken since the last look at the machine */
@@ -47,7 +47,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static uint64_t there_is(struct swn_memory_governor *f, uint64_t resident, uint64_t anon)
 {
     struct swn_memory m;
-    struct swn_whole_rss rss;
+    struct swn_process_memory_rss rss;
     uint64_t bytes = UINT64_MAX;
     if (f->machine && (f->pressed || f->looks++ % MACHINE_LOOKS == 0) && !swn_memory_read(&m, "")) {
         m.pressure = f->pressed ? SWN_PRESSURE_NOW : m.pressure;
@@ -55,8 +55,8 @@ static uint64_t there_is(struct swn_memory_governor *f, uint64_t resident, uint6
     }
     if (f->machine)
         bytes = f->of_machine;
-    if (f->whole.limit && !swn_whole_read(&rss, ""))
-        bytes = least_of(bytes, swn_whole_budget(&f->whole, &rss, anon, SWN_BUDGET_UNASKED_BYTES));
+    if (f->whole.limit && !swn_process_memory_read(&rss, ""))
+        bytes = least_of(bytes, swn_process_memory_budget(&f->whole, &rss, anon, SWN_BUDGET_UNASKED_BYTES));
     if (!bytes || bytes == UINT64_MAX)
         return 0;
     bytes = least_of(bytes, f->most);
@@ -65,7 +65,7 @@ static uint64_t there_is(struct swn_memory_governor *f, uint64_t resident, uint6
 
 void swn_memory_governor_first(struct swn_config *config)
 {
-    struct swn_whole_rss rss;
+    struct swn_process_memory_rss rss;
     char a[32], b[32];
     if (!config->budget_auto && !config->memory_bytes)
         return;
@@ -74,7 +74,7 @@ void swn_memory_governor_first(struct swn_config *config)
                                        .most = config->budget_bytes ? config->budget_bytes : UINT64_MAX,
                                        .follow = {.share = SHARE, .ease = 1},
                                        .whole = {.limit = config->memory_bytes}};
-    if (config->memory_bytes && !swn_whole_read(&rss, "")) {
+    if (config->memory_bytes && !swn_process_memory_read(&rss, "")) {
         one.whole.least = rss.anon + rss.file;
         one.whole.least_file = rss.file;
         if (one.whole.least + SWN_BUDGET_UNASKED_BYTES > config->memory_bytes)

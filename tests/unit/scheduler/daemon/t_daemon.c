@@ -163,29 +163,29 @@ static void pressure(void **state)
 /* What a whole process may have, less what is no tensor. */
 static void whole_process(void **state)
 {
-    struct swn_whole w = {.limit = 1000 * MIB, .least = 100 * MIB};
-    struct swn_whole_rss rss;
+    struct swn_process_memory w = {.limit = 1000 * MIB, .least = 100 * MIB};
+    struct swn_process_memory_rss rss;
     (void)state;
-    assert_int_equal(swn_whole_read(&rss, base), -ENOENT);
+    assert_int_equal(swn_process_memory_read(&rss, base), -ENOENT);
     put("/proc/self/status", "Name: x\nVmRSS: 9 kB\nRssAnon:\t    2048 kB\n");
-    assert_int_equal(swn_whole_read(&rss, base), -ENODATA);
+    assert_int_equal(swn_process_memory_read(&rss, base), -ENODATA);
     put("/proc/self/status", "Name: x\nRssAnon:\t    2048 kB\nRssFile:\t1024 kB\nRssShmem:  7 kB\n");
-    assert_int_equal(swn_whole_read(&rss, base), 0);
+    assert_int_equal(swn_process_memory_read(&rss, base), 0);
     assert_true(rss.anon == 2 * MIB && rss.file == MIB);
-    uint64_t most = swn_whole_budget(&w, &rss, 0, 8 * MIB);
+    uint64_t most = swn_process_memory_budget(&w, &rss, 0, 8 * MIB);
     assert_true(most < 900 * MIB && most > 870 * MIB); /* never more than it had at the start */
-    rss = (struct swn_whole_rss){.anon = 700 * MIB, .file = 50 * MIB};
-    uint64_t less = swn_whole_budget(&w, &rss, 500 * MIB, 8 * MIB);
+    rss = (struct swn_process_memory_rss){.anon = 700 * MIB, .file = 50 * MIB};
+    uint64_t less = swn_process_memory_budget(&w, &rss, 500 * MIB, 8 * MIB);
     assert_int_equal(most - less, 150 * MIB);
-    assert_int_equal(swn_whole_budget(&w, &rss, 400 * MIB, 8 * MIB), less - 100 * MIB); /* at once */
+    assert_int_equal(swn_process_memory_budget(&w, &rss, 400 * MIB, 8 * MIB), less - 100 * MIB); /* at once */
     uint64_t now = 0, before = less - 100 * MIB;
     for (int i = 0; i < 200; i++, before = now) { /* and bit by bit back */
-        now = swn_whole_budget(&w, &rss, 650 * MIB, 8 * MIB);
+        now = swn_process_memory_budget(&w, &rss, 650 * MIB, 8 * MIB);
         assert_true(now >= before && now - before <= 25 * MIB);
     }
     assert_int_equal(now, most);
     rss.anon = 2000 * MIB;
-    assert_int_equal(swn_whole_budget(&w, &rss, 0, 8 * MIB), 8 * MIB);
+    assert_int_equal(swn_process_memory_budget(&w, &rss, 0, 8 * MIB), 8 * MIB);
 }
 
 static void following_memory(void **state)
