@@ -22,7 +22,7 @@
 
 struct swn_range;
 struct swn_extent_file;
-struct swn_store_copy;
+struct swn_compressed_extent;
 
 struct swn_frame;
 
@@ -43,7 +43,7 @@ struct swn_part {
     struct swn_fetch_job job;
     /* The job reads chunks of an extent's copy to the part's end, and they are decoded to where they belong as they
      * arrive; NULL: it reads the bytes themselves. */
-    const struct swn_store_copy *copy;
+    const struct swn_compressed_extent *compressed;
     size_t first_chunk, chunk; /* of the copy, those that the part holds; the next to be decoded */
 };
 

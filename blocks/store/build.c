@@ -44,7 +44,7 @@ struct copy {
     size_t fill;
     uint64_t out_off, dirty;
     struct swn_atomic_file file;
-    struct swn_copies *copies; /* NULL: none are wanted */
+    struct swn_compressed *copies; /* NULL: none are wanted */
     uint64_t done;
 };
 
@@ -186,7 +186,7 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, struct summ
     XXH3_64bits_reset(hash);
     enter_file(k, in->file);
     if (k->copies)
-        swn_copies_begin(k->copies, (uint32_t)i, e->bytes);
+        swn_compressed_begin(k->copies, (uint32_t)i, e->bytes);
     for (uint64_t at = 0; at < e->bytes;) {
         uint64_t pos = in->off + at;
         int rc = pos >= k->start && pos < k->end ? 0 : fill_window(k, i, pos, why);
@@ -198,7 +198,7 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, struct summ
         if (at < sizeof head)
             memcpy(head + at, k->window + (pos - k->start), piece < sizeof head - at ? piece : sizeof head - at);
         rc = append(k, k->window + (pos - k->start), piece, why);
-        if (!rc && k->copies && (rc = swn_copies_add(k->copies, k->window + (pos - k->start), piece)))
+        if (!rc && k->copies && (rc = swn_compressed_add(k->copies, k->window + (pos - k->start), piece)))
             rc = write_error(k, rc, why);
         if (rc)
             return rc;
@@ -213,7 +213,7 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, struct summ
     if (k->l->known && e->checksum != in->checksum)
         return swn_errmsg(why, -EILSEQ, "%s: extent %u at offset %llu: the checksum does not match", in_path(k),
                           in->storage, (unsigned long long)in->off);
-    int rc = k->copies ? swn_copies_end(k->copies) : 0;
+    int rc = k->copies ? swn_compressed_end(k->copies) : 0;
     return rc ? write_error(k, rc, why) : append(k, NULL, SWN_BLOCK_UP(e->bytes) - e->bytes, why);
 }
 
@@ -247,7 +247,7 @@ static int copy_all(struct copy *k, char why[SWN_ERRMSG])
     XXH3_freeState(hash);
     XXH3_freeState(sums.hash);
     rc = rc ? rc : flush(k, why);
-    if (!rc && k->copies && (rc = swn_copies_finish(k->copies, &k->l->header)))
+    if (!rc && k->copies && (rc = swn_compressed_finish(k->copies, &k->l->header)))
         rc = write_error(k, rc, why);
     return rc;
 }
@@ -284,10 +284,10 @@ static int write_store(struct copy *k, const char *path, char why[SWN_ERRMSG])
     rc = reserve(k, &reserved, why);
     /* Without the extents' room reserved, copies could take it. Without memory for them there are none. */
     if (!rc && reserved && k->opts->copies)
-        k->copies = swn_copies_new(k->io, &k->file, k->l->header.total_bytes, k->opts->copies_most);
+        k->copies = swn_compressed_new(k->io, &k->file, k->l->header.total_bytes, k->opts->copies_most);
     if (!rc)
         rc = copy_all(k, why);
-    swn_copies_free(k->copies);
+    swn_compressed_free(k->copies);
     if (!rc)
         rc = write_tables(k, why);
     if (!rc)

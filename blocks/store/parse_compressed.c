@@ -7,7 +7,7 @@
 #include "base/errmsg.h"
 
 /* The chunks of one copy, of an extent of `left` bytes with its padding. Returns what is wrong, or NULL. */
-static const char *parse_chunks(struct swn_store_copy *copy, const struct swn_disk_chunk *from, uint64_t left)
+static const char *parse_chunks(struct swn_compressed_extent *copy, const struct swn_disk_chunk *from, uint64_t left)
 {
     struct swn_store_chunk *to = (struct swn_store_chunk *)copy->chunks;
     uint64_t end = 0;
@@ -27,9 +27,9 @@ static const char *parse(struct swn_store *s, const struct swn_disk_header *h, c
                          const struct swn_disk_chunk *chunks)
 {
     uint64_t off = h->data_end, next_extent = 0, done = 0;
-    for (size_t i = 0; i < s->copy_count; i++) {
+    for (size_t i = 0; i < s->compressed_count; i++) {
         const struct swn_disk_copy *from = &copies[i];
-        struct swn_store_copy *to = (struct swn_store_copy *)&s->copies[i];
+        struct swn_compressed_extent *to = (struct swn_compressed_extent *)&s->copies[i];
         if (from->extent >= s->extent_count || from->extent < next_extent || from->zero)
             return "copies are not in the order of the extents";
         struct swn_store_extent *x = (struct swn_store_extent *)&s->extents[from->extent];
@@ -39,7 +39,7 @@ static const char *parse(struct swn_store *s, const struct swn_disk_header *h, c
         if (from->off != off || from->bytes > h->copies_off - off || SWN_BLOCK_UP(from->bytes) > h->copies_off - off ||
             SWN_BLOCK_UP(from->bytes) >= raw)
             return "a copy is out of place, or no smaller than its extent";
-        *to = (struct swn_store_copy){
+        *to = (struct swn_compressed_extent){
             .off = off, .bytes = from->bytes, .chunks = &s->chunks[done], .chunk_count = (size_t)count};
         const char *wrong = parse_chunks(to, &chunks[done], raw);
         if (wrong)
@@ -70,7 +70,7 @@ int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h,
     s->chunks = calloc(chunks + 1, sizeof *s->chunks);
     if (!s->copies || !s->chunks)
         return swn_errmsg(why, -ENOMEM, "%s: no memory for its tables", s->path);
-    s->copy_count = copies;
+    s->compressed_count = copies;
     s->chunk_count = chunks;
     const char *wrong = parse(s, h, table, (const void *)(at + copies * sizeof(struct swn_disk_copy)));
     return wrong ? swn_errmsg(why, -EINVAL, "%s: malformed store: %s", s->path, wrong) : 0;

@@ -38,7 +38,7 @@ struct swn_store_chunk {
 
 /* An extent once more, in fewer bytes. The extent itself is in the store all the same: it is what can be mapped, so
  * that a weight's own address reads right whoever reads it, and what single rows are read from. */
-struct swn_store_copy {
+struct swn_compressed_extent {
     uint64_t off;   /* in the store, a multiple of 4096 */
     uint64_t bytes; /* of all chunks; padded to a multiple of 4096 with zeros */
     const struct swn_store_chunk *chunks;
@@ -55,7 +55,7 @@ struct swn_store_extent {
     uint64_t source_off;
     uint64_t head;        /* XXH3-64 of the first 4096 of `bytes`, or of all; where the store `has_heads` */
     const uint64_t *sums; /* XXH3-64 of each SWN_CHUNK bytes, padding included; NULL: the store is of before these */
-    const struct swn_store_copy *copy; /* NULL: there is none */
+    const struct swn_compressed_extent *compressed; /* NULL: there is none */
 };
 
 struct swn_store_layer {
@@ -86,8 +86,8 @@ struct swn_store {
     size_t layer_count;
     const struct swn_store_extent *extents;
     size_t extent_count;
-    const struct swn_store_copy *copies; /* in the order of their extents */
-    size_t copy_count;
+    const struct swn_compressed_extent *copies; /* in the order of their extents */
+    size_t compressed_count;
     const struct swn_store_chunk *chunks; /* of all copies */
     size_t chunk_count;
     const struct swn_store_tensor *tensors; /* in layer order */

@@ -212,7 +212,7 @@ struct swn_engine {
     uint64_t row_bytes, row_ns, rows_since_ns;
     unsigned row_waiters;
     _Atomic int looked_at_disk;
-    int said_pool, said_over, said_full, said_oversize, said_read, said_store, said_copy, said_closed, said_small;
+    int said_pool, said_over, said_full, said_oversize, said_read, said_store, said_compressed, said_closed, said_small;
 };
 
 /* Where the address space is limited, tensors get this part of what is left of it: the pool will want that and more,

@@ -51,7 +51,7 @@ static double decode_ns_per_byte(const struct swn_engine *e, enum swn_encoding h
 }
 
 /* Whether decoding the chunks takes less than reading what they save. */
-static int pays(const struct swn_engine *e, const struct swn_store_copy *c, double disk_bytes_per_ns)
+static int pays(const struct swn_engine *e, const struct swn_compressed_extent *c, double disk_bytes_per_ns)
 {
     double saved = 0, decoding = 0;
     uint64_t end = 0;
@@ -63,23 +63,23 @@ static int pays(const struct swn_engine *e, const struct swn_store_copy *c, doub
     return decoding < saved / disk_bytes_per_ns;
 }
 
-void swn_encoded_open(struct swn_engine *e, struct source *s)
+void swn_compressed_read_open(struct swn_engine *e, struct source *s)
 {
-    if (!s->store->copy_count)
+    if (!s->store->compressed_count)
         return;
-    s->uses = calloc(s->store->copy_count, sizeof *s->uses);
+    s->uses = calloc(s->store->compressed_count, sizeof *s->uses);
     s->chunks_verified = calloc(s->store->chunk_count + 1, 1);
     if (!s->uses || !s->chunks_verified) {
-        swn_encoded_forget(s);
+        swn_compressed_read_forget(s);
         return;
     }
     if (!atomic_load(&probed_ns[0]))
         probe();
-    for (size_t i = 0; i < s->store->copy_count; i++)
+    for (size_t i = 0; i < s->store->compressed_count; i++)
         atomic_store(&s->uses[i].pays, (unsigned char)pays(e, &s->store->copies[i], SWN_FIRST_BYTES_PER_NS));
 }
 
-void swn_encoded_forget(struct source *s)
+void swn_compressed_read_forget(struct source *s)
 {
     free(s->uses);
     free((void *)s->chunks_verified);
@@ -91,7 +91,7 @@ void swn_encoded_forget(struct source *s)
 
 _Static_assert(SWN_GRANULE % SWN_CHUNK == 0, "a piece of a weight is whole chunks");
 
-static struct copy_use *use_of(const struct source *s, const struct swn_store_copy *c)
+static struct compressed_use *use_of(const struct source *s, const struct swn_compressed_extent *c)
 {
     return &s->uses[c - s->store->copies];
 }
@@ -105,7 +105,7 @@ static const struct swn_store_extent *copied(const struct swn_range *r, size_t s
     return x && x->copy && !atomic_load(&use_of(s, x->copy)->bad) ? x : NULL;
 }
 
-double swn_encoded_choose(struct swn_engine *e, const struct swn_range *lead, double disk_bytes_per_ns)
+double swn_compressed_read_choose(struct swn_engine *e, const struct swn_range *lead, double disk_bytes_per_ns)
 {
     struct source *s;
     const struct swn_store_extent *x = copied(lead, swn_round_up(lead->len, SWN_PAGE), &s);
@@ -118,7 +118,7 @@ double swn_encoded_choose(struct swn_engine *e, const struct swn_range *lead, do
 
 /* --- reading --- */
 
-static uint64_t chunk_begin(const struct swn_store_copy *c, size_t chunk)
+static uint64_t chunk_begin(const struct swn_compressed_extent *c, size_t chunk)
 {
     return chunk ? c->chunks[chunk - 1].end : 0;
 }
@@ -128,7 +128,7 @@ static int decode(struct swn_fetch_job *job, size_t upto)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_part *p = job->user;
-    const struct swn_store_copy *c = p->copy;
+    const struct swn_compressed_extent *c = p->copy;
     const struct source *s = (const void *)((const char *)job->file - offsetof(struct source, file.fetch));
     char *part = (char *)job->buf - (p->fill - job->len);
     size_t first = (size_t)(c->chunks - s->store->chunks), done;
@@ -155,14 +155,14 @@ static int decode(struct swn_fetch_job *job, size_t upto)
     return 0;
 }
 
-void swn_encoded_prepare(struct swn_part *p)
+void swn_compressed_read_prepare(struct swn_part *p)
 {
     struct source *s;
     const struct swn_store_extent *x = copied(p->range, p->fill, &s);
     p->copy = NULL;
     if (!x || !atomic_load(&use_of(s, x->copy)->pays))
         return;
-    const struct swn_store_copy *c = x->copy;
+    const struct swn_compressed_extent *c = x->copy;
     uint64_t from = p->off - x->off, to = from + p->fill;
     /* All of an extent, or pieces that were cut at granules of the arena. Nothing else could be decoded in place. */
     if (from % SWN_CHUNK || (to % SWN_CHUNK && to < swn_round_up(x->bytes, SWN_PAGE)))
@@ -177,13 +177,13 @@ void swn_encoded_prepare(struct swn_part *p)
     p->job.arrived = decode;
 }
 
-int swn_encoded_retry(struct swn_engine *e, struct swn_part *p, int err)
+int swn_compressed_read_retry(struct swn_engine *e, struct swn_part *p, int err)
 {
     const struct source *s = (const void *)((const char *)p->job.file - offsetof(struct source, file.fetch));
     if (!p->copy || err == -ECANCELED)
         return 0;
     atomic_store(&use_of(s, p->copy)->bad, 1);
-    if (!__atomic_fetch_add(&e->said_copy, 1, __ATOMIC_RELAXED))
+    if (!__atomic_fetch_add(&e->said_compressed, 1, __ATOMIC_RELAXED))
         swn_say("the encoded copy at offset %llu of %s cannot be used (%s); block %u is read as it is",
                 (unsigned long long)p->copy->off, s->store->path,
                 err == -EILSEQ ? "its checksum does not match" : strerror(-err), p->range_id);

@@ -106,7 +106,7 @@ static void take_store(struct swn_engine *e, struct source *s, struct swn_store 
     s->file.io = e->io;
     s->file.immutable = 1;
     snprintf(s->file.dir, sizeof s->file.dir, "%s", store->path);
-    swn_encoded_open(e, s);
+    swn_compressed_read_open(e, s);
 }
 
 void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_store *store, int err, const char *why)
@@ -169,7 +169,7 @@ static void forget(struct swn_engine *e, struct source **link)
         e->io->close(e->io->ctx, s->file.fetch.fd);
     }
     free((void *)s->verified);
-    swn_encoded_forget(s);
+    swn_compressed_read_forget(s);
     free(s->path);
     free(s->held);
     free(s->learned);

@@ -22,7 +22,7 @@ struct held {
 };
 
 /* What is known of a copy (see skeleton/load/compressed_read.h). */
-struct copy_use {
+struct compressed_use {
     _Atomic unsigned char pays, bad;
 };
 
@@ -43,7 +43,7 @@ struct source {
     _Atomic unsigned char *verified; /* per extent: 1 when its own bytes, not a copy's, were found right */
     /* Of the store's copies, may be NULL: per copy, whether it is read instead of its extent, and what keeps it from
      * that for good; per chunk, 1 when it was found right. */
-    struct copy_use *uses;
+    struct compressed_use *uses;
     _Atomic unsigned char *chunks_verified;
     struct held *held; /* per extent; guarded by the engine's lock, as what follows */
     uint32_t *learned; /* layers in the order of the last plan, each once */

@@ -13,9 +13,9 @@ static struct swn_range *successor(struct swn_engine *e, const struct swn_range 
 static const struct swn_weight_source source = {
     .check = swn_load_check,
     .verify = swn_load_verify,
-    .prepare = swn_encoded_prepare,
-    .retry = swn_encoded_retry,
-    .saved = swn_encoded_choose,
+    .prepare = swn_compressed_read_prepare,
+    .retry = swn_compressed_read_retry,
+    .saved = swn_compressed_read_choose,
     .name = swn_load_name,
     .successor = successor,
     .learned = swn_load_learned,

@@ -94,9 +94,9 @@ static void check_tensor(const struct swn_store *s, const struct swn_store_tenso
 /* Chunks that decode into their extent's memory, in place. */
 static void check_copy(const struct swn_store *s, const struct swn_store_extent *x, uint64_t *end)
 {
-    const struct swn_store_copy *c = x->copy;
+    const struct swn_compressed_extent *c = x->copy;
     uint64_t raw = (x->bytes + 4095) / 4096 * 4096, done = 0, stored = 0;
-    expect(c >= s->copies && c < s->copies + s->copy_count && c->off == *end && c->off % 4096 == 0);
+    expect(c >= s->copies && c < s->copies + s->compressed_count && c->off == *end && c->off % 4096 == 0);
     expect(c->chunks >= s->chunks && c->chunks + c->chunk_count <= s->chunks + s->chunk_count);
     for (size_t i = 0; i < c->chunk_count; i++) {
         uint64_t bytes = raw - done < SWN_CHUNK ? raw - done : SWN_CHUNK;
@@ -127,7 +127,7 @@ static void check_store(const struct swn_store *s)
             check_copy(s, &s->extents[i], &end);
             copies++;
         }
-    expect(copies == s->copy_count && (copies ? end < s->total_bytes : end <= s->total_bytes));
+    expect(copies == s->compressed_count && (copies ? end < s->total_bytes : end <= s->total_bytes));
     for (size_t i = 0; i < s->extent_count; i++)
         expect(s->has_heads || !s->extents[i].head);
     for (size_t i = 0; i < s->layer_count; i++) {

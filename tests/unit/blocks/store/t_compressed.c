@@ -65,7 +65,7 @@ static int setup_in_memory(void **state)
 /* The extents are as ever, and so many copies are right. */
 static void check(const struct swn_store *s, size_t copies)
 {
-    assert_int_equal(s->copy_count, copies);
+    assert_int_equal(s->compressed_count, copies);
     for (size_t i = 0, k = 0; i < s->extent_count; i++) {
         assert_int_equal(swn_store_verify_extent(s, &swn_fix.fault.io, &s->extents[i], 65536), 0);
         if (!s->extents[i].copy)
@@ -174,8 +174,8 @@ static void disk_full(void **state)
         swn_fix.fault.io.pwrite = write_to_full;
         swn_store_make(&narrow);
         s = swn_store_made();
-        check(s, s->copy_count);
-        assert_true(s->copy_count < 3 && s->total_bytes <= full_from);
+        check(s, s->compressed_count);
+        assert_true(s->compressed_count < 3 && s->total_bytes <= full_from);
         swn_store_close(s, &swn_fix.fault.io);
     }
 }
@@ -210,7 +210,7 @@ static void flipped_bits(void **state)
     struct swn_store *s = swn_store_made();
     int fd = open(swn_fix.path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0 && fstat(fd, &st) == 0);
-    const struct swn_store_copy *last = &s->copies[2];
+    const struct swn_compressed_extent *last = &s->copies[2];
     off_t table = (off_t)((last->off + last->bytes + 4095) / 4096 * 4096);
     for (off_t bit = table * 8; bit < (off_t)st.st_size * 8; bit += bit < (table + 800) * 8 ? 1 : 1021) {
         unsigned char byte, flipped;
@@ -221,7 +221,7 @@ static void flipped_bits(void **state)
         assert_int_equal(pwrite(fd, &byte, 1, bit / 8), 1);
     }
     for (size_t i = 0; i < s->extent_count; i++) {
-        const struct swn_store_copy *c = s->extents[i].copy;
+        const struct swn_compressed_extent *c = s->extents[i].copy;
         for (uint64_t at = 0; c && at < (c->bytes + 4095) / 4096 * 4096; at += 30011) {
             unsigned char byte, flipped;
             assert_int_equal(pread(fd, &byte, 1, (off_t)(c->off + at)), 1);
