@@ -44,7 +44,7 @@ static const char *parse(struct swn_store *s, const struct swn_disk_header *h, c
         const char *wrong = parse_chunks(to, &chunks[done], raw);
         if (wrong)
             return wrong;
-        x->copy = to;
+        x->compressed = to;
         off += SWN_BLOCK_UP(from->bytes);
         next_extent = (uint64_t)from->extent + 1;
         done += count;

@@ -69,7 +69,7 @@ static int decode_run(const struct swn_compressed_extent *c, size_t first, size_
 int swn_store_verify_copy(const struct swn_store *s, const struct swn_io *io, const struct swn_store_extent *extent)
 {
     enum { RUN = 16 };
-    const struct swn_compressed_extent *c = extent->copy;
+    const struct swn_compressed_extent *c = extent->compressed;
     struct swn_io_file file = {.fd = s->file.fd, .direct_fd = swn_open_direct(io, s->file.fd, O_RDONLY)};
     size_t room = RUN * SWN_CHUNK + 2 * SWN_BLOCK, got = 0;
     char *buf = aligned_alloc(SWN_BLOCK, room), *raw = malloc(SWN_CHUNK);

@@ -91,7 +91,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     uint64_t now = swn_now_ns();
     if (err && e->source->retry(e, p, err))
         return;
-    if (!err && !p->copy && e->source->check(p, job->buf)) {
+    if (!err && !p->compressed && e->source->check(p, job->buf)) {
         if (!p->repeated++ && !swn_fetch_submit(e->fetch, job, 1))
             return; /* a bit may have flipped on the way: once more */
         swn_engine_corrupt(p->file, p->range_id, job->off);

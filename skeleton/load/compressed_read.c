@@ -102,7 +102,7 @@ static const struct swn_store_extent *copied(const struct swn_range *r, size_t s
     struct source *s = atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED ? swn_source_of(r->file) : NULL;
     const struct swn_store_extent *x = s && s->uses ? swn_source_extent(s, r->extent, size) : NULL;
     *from = s;
-    return x && x->copy && !atomic_load(&use_of(s, x->copy)->bad) ? x : NULL;
+    return x && x->compressed && !atomic_load(&use_of(s, x->compressed)->bad) ? x : NULL;
 }
 
 double swn_compressed_read_choose(struct swn_engine *e, const struct swn_range *lead, double disk_bytes_per_ns)
@@ -111,9 +111,9 @@ double swn_compressed_read_choose(struct swn_engine *e, const struct swn_range *
     const struct swn_store_extent *x = copied(lead, swn_round_up(lead->len, SWN_PAGE), &s);
     if (!x)
         return 0;
-    unsigned char worth_it = (unsigned char)pays(e, x->copy, disk_bytes_per_ns);
-    atomic_store(&use_of(s, x->copy)->pays, worth_it);
-    return worth_it ? 1 - (double)x->copy->bytes / (double)swn_round_up(x->bytes, SWN_PAGE) : 0;
+    unsigned char worth_it = (unsigned char)pays(e, x->compressed, disk_bytes_per_ns);
+    atomic_store(&use_of(s, x->compressed)->pays, worth_it);
+    return worth_it ? 1 - (double)x->compressed->bytes / (double)swn_round_up(x->bytes, SWN_PAGE) : 0;
 }
 
 /* --- reading --- */
@@ -128,7 +128,7 @@ static int decode(struct swn_fetch_job *job, size_t upto)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_part *p = job->user;
-    const struct swn_compressed_extent *c = p->copy;
+    const struct swn_compressed_extent *c = p->compressed;
     const struct source *s = (const void *)((const char *)job->file - offsetof(struct source, file.fetch));
     char *part = (char *)job->buf - (p->fill - job->len);
     size_t first = (size_t)(c->chunks - s->store->chunks), done;
@@ -159,17 +159,17 @@ void swn_compressed_read_prepare(struct swn_part *p)
 {
     struct source *s;
     const struct swn_store_extent *x = copied(p->range, p->fill, &s);
-    p->copy = NULL;
-    if (!x || !atomic_load(&use_of(s, x->copy)->pays))
+    p->compressed = NULL;
+    if (!x || !atomic_load(&use_of(s, x->compressed)->pays))
         return;
-    const struct swn_compressed_extent *c = x->copy;
+    const struct swn_compressed_extent *c = x->compressed;
     uint64_t from = p->off - x->off, to = from + p->fill;
     /* All of an extent, or pieces that were cut at granules of the arena. Nothing else could be decoded in place. */
     if (from % SWN_CHUNK || (to % SWN_CHUNK && to < swn_round_up(x->bytes, SWN_PAGE)))
         return;
     uint64_t lo = chunk_begin(c, (size_t)(from / SWN_CHUNK));
     uint64_t hi = chunk_begin(c, (size_t)swn_round_up(to, SWN_CHUNK) / SWN_CHUNK);
-    p->copy = c;
+    p->compressed = c;
     p->first_chunk = p->chunk = (size_t)(from / SWN_CHUNK);
     p->job.off = c->off + lo;
     p->job.len = (size_t)(hi - lo);
@@ -180,14 +180,14 @@ void swn_compressed_read_prepare(struct swn_part *p)
 int swn_compressed_read_retry(struct swn_engine *e, struct swn_part *p, int err)
 {
     const struct source *s = (const void *)((const char *)p->job.file - offsetof(struct source, file.fetch));
-    if (!p->copy || err == -ECANCELED)
+    if (!p->compressed || err == -ECANCELED)
         return 0;
-    atomic_store(&use_of(s, p->copy)->bad, 1);
+    atomic_store(&use_of(s, p->compressed)->bad, 1);
     if (!__atomic_fetch_add(&e->said_compressed, 1, __ATOMIC_RELAXED))
         swn_say("the encoded copy at offset %llu of %s cannot be used (%s); block %u is read as it is",
-                (unsigned long long)p->copy->off, s->store->path,
+                (unsigned long long)p->compressed->off, s->store->path,
                 err == -EILSEQ ? "its checksum does not match" : strerror(-err), p->range_id);
-    p->copy = NULL;
+    p->compressed = NULL;
     p->job.buf = (char *)p->job.buf - (p->fill - p->job.len);
     p->job.off = p->off;
     p->job.len = p->fill;

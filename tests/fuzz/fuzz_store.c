@@ -94,7 +94,7 @@ static void check_tensor(const struct swn_store *s, const struct swn_store_tenso
 /* Chunks that decode into their extent's memory, in place. */
 static void check_copy(const struct swn_store *s, const struct swn_store_extent *x, uint64_t *end)
 {
-    const struct swn_compressed_extent *c = x->copy;
+    const struct swn_compressed_extent *c = x->compressed;
     uint64_t raw = (x->bytes + 4095) / 4096 * 4096, done = 0, stored = 0;
     expect(c >= s->copies && c < s->copies + s->compressed_count && c->off == *end && c->off % 4096 == 0);
     expect(c->chunks >= s->chunks && c->chunks + c->chunk_count <= s->chunks + s->chunk_count);
@@ -123,7 +123,7 @@ static void check_store(const struct swn_store *s)
     }
     size_t copies = 0;
     for (size_t i = 0; i < s->extent_count; i++)
-        if (s->extents[i].copy) {
+        if (s->extents[i].compressed) {
             check_copy(s, &s->extents[i], &end);
             copies++;
         }

@@ -50,7 +50,7 @@ static int check_store(struct verify *v)
             rc = check_padding(v, e);
             what = "padding";
         }
-        if (!rc && e->copy) {
+        if (!rc && e->compressed) {
             rc = swn_store_verify_copy(v->s, &swn_io_sys, e);
             what = "encoded copy";
         }
