@@ -84,7 +84,7 @@ static void wake(void)
 int swn_device_start(const struct swn_config *config)
 {
     wish = config->unified;
-    swn_devcopy_tell = wake;
+    swn_pinned_cache_tell = wake;
     /* "off" is about memory that is shared; a card's own is left alone by it, too, unless the user gave us a share. */
     if (wish == SWN_CONFIG_UNIFIED_OFF && !config->device_budget_bytes)
         return 0;

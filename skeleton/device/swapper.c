@@ -308,14 +308,14 @@ void swn_devswap_fork_child(void)
 {
     swn_devpool_fork_child();
     swn_devbuffer_fork_child();
-    swn_devcopy_fork_child();
+    swn_pinned_cache_fork_child();
 }
 
 void swn_devswap_stats(struct swn_stats *out)
 {
     swn_devwork_stats(out);
     swn_devbuffer_stats(out);
-    swn_devcopy_stats(out);
+    swn_pinned_cache_stats(out);
     out->device_stall_ns = atomic_load(&stall_ns);
     out->device_kept_bytes += atomic_load(&excess_bytes);
 }

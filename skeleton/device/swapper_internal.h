@@ -146,13 +146,13 @@ int swn_devflight_follow(struct swn_devswap *s, const struct block *b, void *str
 
 /* skeleton/device/pinned_cache.c. Gives b a copy to be sent from, if there is room and it is worth it; to be filled.
  * May wait. */
-void swn_devcopy_make(struct swn_devswap *s, struct block *b);
+void swn_pinned_cache_make(struct swn_devswap *s, struct block *b);
 /* Gives up b's, if it has one. May wait. */
-void swn_devcopy_drop(struct swn_devswap *s, struct block *b);
+void swn_pinned_cache_drop(struct swn_devswap *s, struct block *b);
 /* Whether others want the room. Without lock. */
-int swn_devcopy_wanted(void);
+int swn_pinned_cache_wanted(void);
 /* One goes for that. 1: one has. May wait. */
-int swn_devcopy_give(struct swn_devswap *s);
+int swn_pinned_cache_give(struct swn_devswap *s);
 
 /* skeleton/device/swapper_thread.c. What the swapper's thread runs, with the swapper; it never ends. */
 void *swn_devswap_work(void *swapper);

@@ -92,7 +92,7 @@ static int bring(struct swn_devswap *s, struct block *b)
     s->claimed += b->users ? buffer.bytes - b->bytes : 0;
     b->state = FILLING;
     b->buffer = buffer;
-    swn_devcopy_make(s, b);
+    swn_pinned_cache_make(s, b);
     pthread_mutex_unlock(&s->lock);
     err = s->pool.way->enter(&s->pool, &b->buffer, b->at);
     pthread_mutex_lock(&s->lock);
@@ -143,7 +143,7 @@ static int bury(struct swn_devswap *s, struct block *b)
             return 0;
         swn_devbuffer_drop(s, buffer);
     }
-    swn_devcopy_drop(s, b);
+    swn_pinned_cache_drop(s, b);
     swn_devblock_free(s, b);
     while (!s->count && !swn_devspares_any(&s->spare, &buffer)) /* nobody is left who could want them */
         swn_devbuffer_drop(s, buffer);
@@ -202,7 +202,7 @@ static int step(struct swn_devswap *s)
             return 1;
     if (swn_devbuffer_shrink(s))
         return 1;
-    if (swn_devcopy_wanted() && !has_to_wait(s) && swn_devcopy_give(s))
+    if (swn_pinned_cache_wanted() && !has_to_wait(s) && swn_pinned_cache_give(s))
         return 1;
     struct block *b = next_mover(s);
     struct swn_devbuffer buffer;
