@@ -21,10 +21,10 @@ struct cursor *swn_devorder_cursor(struct swn_devswap *s, void *stream)
 }
 
 /* In a first pass: the one that was made next. */
-static struct block *predicted(const struct swn_devswap *s, uint32_t before, uint32_t at)
+static struct swap_group *predicted(const struct swn_devswap *s, uint32_t before, uint32_t at)
 {
     uint32_t next = swn_access_order_next(s->order, before, at);
-    size_t i = swn_devblock_from(s, next ? next : at + 1);
+    size_t i = swn_swap_group_from(s, next ? next : at + 1);
     return i < s->count && (!next || s->blocks[i]->id == next) ? s->blocks[i] : NULL;
 }
 
@@ -38,8 +38,8 @@ void swn_devorder_look_ahead(struct swn_devswap *s)
         if (!c->last_access || s->accesses - c->last_access > IDLE_ACCESSES || !c->at.at)
             continue;
         uint32_t before = c->at.before, at = c->at.at;
-        size_t bytes = 0, most = s->capacity / AHEAD_PART, here = swn_devblock_from(s, at);
-        struct block *b;
+        size_t bytes = 0, most = s->capacity / AHEAD_PART, here = swn_swap_group_from(s, at);
+        struct swap_group *b;
         if (here < s->count && s->blocks[here]->id == at && s->accesses - c->last_access <= s->count)
             s->blocks[here]->next_use = 0; /* it has other weights, which may come next */
         for (uint64_t step = 1; step <= s->count + 2 && (b = predicted(s, before, at)); step++) {
@@ -53,7 +53,7 @@ void swn_devorder_look_ahead(struct swn_devswap *s)
     }
 }
 
-int swn_devorder_visit(struct swn_devswap *s, struct cursor *c, struct block *b)
+int swn_devorder_visit(struct swn_devswap *s, struct cursor *c, struct swap_group *b)
 {
     b->last_use = c->last_access = ++s->accesses;
     if (c->at.at == b->id)

@@ -29,7 +29,7 @@ static struct {
     size_t held;
 } hope;
 
-static size_t size_of(const struct block *b)
+static size_t size_of(const struct swap_group *b)
 {
     return swn_round_up(b->used, SWN_PAGE);
 }
@@ -63,7 +63,7 @@ static void has_gone(size_t bytes)
     pthread_mutex_unlock(&e->lock);
 }
 
-void swn_pinned_cache_make(struct swn_devswap *s, struct block *b)
+void swn_pinned_cache_make(struct swn_devswap *s, struct swap_group *b)
 {
     size_t bytes = size_of(b);
     /* Memory that a device shares with us is where its weights are already. And what comes for the first time may be
@@ -84,7 +84,7 @@ void swn_pinned_cache_make(struct swn_devswap *s, struct block *b)
     b->copy = copy;
 }
 
-void swn_pinned_cache_drop(struct swn_devswap *s, struct block *b)
+void swn_pinned_cache_drop(struct swn_devswap *s, struct swap_group *b)
 {
     char *copy = b->copy;
     size_t bytes = size_of(b);
@@ -101,7 +101,7 @@ void swn_pinned_cache_drop(struct swn_devswap *s, struct block *b)
 }
 
 /* Whether a's goes before b's: what stays on the device has no need of one, then what is needed last. */
-static int before(const struct block *a, const struct block *b)
+static int before(const struct swap_group *a, const struct swap_group *b)
 {
     return !a->kept != !b->kept ? a->kept != NOT_KEPT : a->next_use > b->next_use;
 }
@@ -113,7 +113,7 @@ int swn_pinned_cache_wanted(void)
 
 int swn_pinned_cache_give(struct swn_devswap *s)
 {
-    struct block *best = NULL;
+    struct swap_group *best = NULL;
     for (size_t i = 0; i < s->count; i++)
         if (s->blocks[i]->copy && (!best || before(s->blocks[i], best)))
             best = s->blocks[i];
