@@ -32,7 +32,7 @@ void swn_hook_free_cpu(void *p) __asm__("_ZN3c108free_cpuEPv") __attribute__((vi
 
 static void *(*real_alloc)(size_t);
 static void (*real_free)(void *);
-static const struct swn_half *half;
+static const struct swn_torch_backend *half;
 static void *half_lib;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic int counting; /* the engine is off, and `swapnetctl verify` wants to know what the program takes */
@@ -73,7 +73,7 @@ static int torch_version(const char *c10, char *version, size_t size)
     return found;
 }
 
-static const struct swn_half *load_half(const char *c10, char *why, size_t why_size)
+static const struct swn_torch_backend *load_half(const char *c10, char *why, size_t why_size)
 {
     char version[32], path[2 * PATH_MAX];
     Dl_info self;
@@ -93,7 +93,7 @@ static const struct swn_half *load_half(const char *c10, char *why, size_t why_s
         return NULL;
     }
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    const struct swn_half *h = lib ? dlsym(lib, "swn_aten_half") : NULL;
+    const struct swn_torch_backend *h = lib ? dlsym(lib, "swn_aten_half") : NULL;
     if (!h || h->abi != SWN_ATEN_ABI) {
         snprintf(why, why_size, "cannot use %s: %s", path, lib ? "it belongs to another swapnet" : dlerror());
         return NULL;
@@ -114,7 +114,7 @@ static const char *watch(const struct swn_config *config)
 static void start_plain(const struct swn_config *config, const char *c10)
 {
     char why[2 * PATH_MAX + 512] = "";
-    struct swn_host host = {.abi = SWN_ATEN_ABI};
+    struct swn_runtime_services host = {.abi = SWN_ATEN_ABI};
     const char *refused = why;
     if (config->verify_dir[0] && (half = load_half(c10, why, sizeof why)))
         refused = half->attach(&host);
@@ -156,15 +156,15 @@ static void start(void)
     if (!err)
         err = swn_runtime_start(&config, why, sizeof why);
     if (!err) {
-        struct swn_host host;
-        swn_engine_host(&host);
+        struct swn_runtime_services host;
+        swn_engine_services(&host);
         const char *refused = half->attach(&host);
         if (refused) {
             snprintf(why, sizeof why, "%s", refused);
             swn_engine_one.running = 0;
             err = -ENOTSUP;
         } else {
-            swn_engine_set_half(half);
+            swn_engine_set_torch(half);
             swn_hooks_fork_install();
             swn_hooks_signals_install();
             swn_client_start(&config);

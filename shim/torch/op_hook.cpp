@@ -41,8 +41,8 @@
 namespace
 {
 
-const swn_host *host;
-swn_host host_copy;
+const swn_runtime_services *host;
+swn_runtime_services host_copy;
 
 struct Operator {
     std::string name;
@@ -600,7 +600,7 @@ void after_fork()
     operators_lock.unlock();
 }
 
-const char *attach(const swn_host *h)
+const char *attach(const swn_runtime_services *h)
 {
     if (h->abi != SWN_ATEN_ABI)
         return "the two halves of swapnet are of different versions; install them together";
@@ -743,7 +743,7 @@ void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)
     t.depth = depth;
 }
 
-extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
-const swn_half swn_aten_half = {SWN_ATEN_ABI,     attach,           enable,       watching,
-                                enable_device,    swn_watch_begin,  raise_oom,    swn_unified_idle,
-                                swn_unified_trim, swn_unified_part, TORCH_VERSION};
+extern "C" __attribute__((visibility("default"))) const swn_torch_backend swn_aten_half;
+const swn_torch_backend swn_aten_half = {SWN_ATEN_ABI,     attach,           enable,       watching,
+                                         enable_device,    swn_watch_begin,  raise_oom,    swn_unified_idle,
+                                         swn_unified_trim, swn_unified_part, TORCH_VERSION};

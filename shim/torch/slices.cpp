@@ -12,7 +12,7 @@
 namespace
 {
 
-const swn_host *host;
+const swn_runtime_services *host;
 
 constexpr size_t least_slice = 1u << 20;  // of those that we cut ourselves
 constexpr size_t least_part = 256u << 10; // of what an operator uses: less is read by its own address
@@ -205,7 +205,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     }
 }
 
-void swn_slices_begin(const swn_host *h)
+void swn_slices_begin(const swn_runtime_services *h)
 {
     host = h;
     swn_trials_begin(h);

@@ -134,7 +134,7 @@ void swn_add_bias(swn_key &key, const at::Tensor *bias, const at::Scalar &beta, 
 at::Tensor swn_compute_in_slices(const swn_sliced &what);
 
 // `host` is borrowed for ever.
-void swn_slices_begin(const swn_host *host);
+void swn_slices_begin(const swn_runtime_services *host);
 
 // Put their kernels in front of PyTorch's own at the CPU key.
 void swn_products_register(torch::Library &library); // shim/torch/kernel_matmul.cpp: addmm, mm, addmv, mv

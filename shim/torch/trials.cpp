@@ -17,7 +17,7 @@
 namespace
 {
 
-const swn_host *host;
+const swn_runtime_services *host;
 
 // Rows after which a weight repeats itself where kernels copy it in blocks of rows: of 8 to 64 each, or of one group.
 constexpr size_t block_rows = 64;
@@ -249,7 +249,7 @@ bool swn_same_in_slices(const swn_sliced &what, const swn_partition_points &cuts
     return trial.found == Found::same;
 }
 
-void swn_trials_begin(const swn_host *h)
+void swn_trials_begin(const swn_runtime_services *h)
 {
     host = h;
     swn_trial_memory_begin(h);

@@ -435,7 +435,7 @@ bool swn_unified_in_graph(const at::Tensor &tensor)
     return in_graph(tensor);
 }
 
-void swn_unified_register(const swn_host *h)
+void swn_unified_register(const swn_runtime_services *h)
 {
     host = h;
     bool cuda = h->device_type == SWN_DEVICE_CUDA;

@@ -103,7 +103,7 @@ struct swn_op {
     int unlisted; /* begun before a fork of which this is the child */
 };
 
-struct swn_host {
+struct swn_runtime_services {
     uint32_t abi;
     uintptr_t lo, hi;        /* tensors of interest lie here */
     const uintptr_t *mapped; /* or between these two addresses, which change */
@@ -221,10 +221,10 @@ struct swn_result {
 };
 
 /* What aten-X.Y.so exports as `swn_aten_half`. */
-struct swn_half {
+struct swn_torch_backend {
     uint32_t abi;
     /* 0, or a static text that says why this PyTorch is refused. Called once, before anything else. */
-    const char *(*attach)(const struct swn_host *host);
+    const char *(*attach)(const struct swn_runtime_services *host);
     /* Installs the operator hook. Allocates tensors: the caller holds no lock. 0, or a static text as above. */
     const char *(*enable)(void);
     /* Takes the operator hook away (0), or puts it back. Operators that are under way end as they began. Allocates no

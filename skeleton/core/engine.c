@@ -126,23 +126,23 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     return 0;
 }
 
-void swn_engine_set_half(const struct swn_half *half)
+void swn_engine_set_torch(const struct swn_torch_backend *half)
 {
     swn_engine_one.half = half;
 }
 
-void swn_engine_host(struct swn_host *out)
+void swn_engine_services(struct swn_runtime_services *out)
 {
     struct swn_engine *e = &swn_engine_one;
-    *out = (struct swn_host){.abi = SWN_ATEN_ABI,
-                             .lo = swn_arena_lo(e->arena),
-                             .hi = swn_arena_hi(e->arena),
-                             .mapped = swn_mapped_bounds,
-                             .count_flops = e->record != NULL,
-                             .op_begin = swn_engine_op_begin,
-                             .op_end = swn_engine_op_end,
-                             .afresh_begin = swn_afresh_begin,
-                             .afresh_end = swn_afresh_end};
+    *out = (struct swn_runtime_services){.abi = SWN_ATEN_ABI,
+                                         .lo = swn_arena_lo(e->arena),
+                                         .hi = swn_arena_hi(e->arena),
+                                         .mapped = swn_mapped_bounds,
+                                         .count_flops = e->record != NULL,
+                                         .op_begin = swn_engine_op_begin,
+                                         .op_end = swn_engine_op_end,
+                                         .afresh_begin = swn_afresh_begin,
+                                         .afresh_end = swn_afresh_end};
     SWN_EACH_SUBSYSTEM (s, services)
         s->services(e, out);
 }
@@ -154,9 +154,9 @@ void swn_engine_install_hook(void)
     if (!atomic_load_explicit(&e->want_hook, memory_order_relaxed))
         return;
     int none = 0;
-    if (!e->half || !atomic_compare_exchange_strong(&e->hook_state, &none, 1))
+    if (!e->torch || !atomic_compare_exchange_strong(&e->hook_state, &none, 1))
         return;
-    const char *refused = e->half->enable();
+    const char *refused = e->torch->enable();
     if (refused)
         swn_say("cannot watch PyTorch's operators: %s; weights stay where they are and the budget is not kept",
                 refused);

@@ -210,7 +210,7 @@ static int take_back_room(struct swn_engine *e)
 /* As far as one can tell before there is a pool. */
 static int may_spill(const struct swn_engine *e)
 {
-    return e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry;
+    return e->torch && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry;
 }
 
 static int can_spill(struct swn_engine *e)

@@ -32,7 +32,7 @@ static int take_back(struct swn_engine *e, struct swn_range *r)
 /* A tensor that alone exceeds the budget is written through a mapping of its file. 0, or -errno: it is not. */
 int swn_policy_share(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->config.enforce || !e->half || atomic_load(&e->hook_state) == 3 || swn_policy_pool(e))
+    if (!e->config.enforce || !e->torch || atomic_load(&e->hook_state) == 3 || swn_policy_pool(e))
         return -EBUSY;
     int err = take_back(e, r); /* or frames that get other bytes would stay mapped where it cannot be shared */
     if (err)

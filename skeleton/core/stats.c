@@ -59,7 +59,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->budget_since_ns = e->goal_since_ns;
     out->bound_ns = e->bound_ns;
     out->fetch_path = e->fetch ? swn_fetch_path_name(swn_fetch_path_now(e->fetch)) : "none";
-    out->torch_version = e->half ? e->half->version : "unknown";
+    out->torch_version = e->torch ? e->torch->version : "unknown";
     out->state = e->goal_bytes < e->config.budget_bytes ? "shrinking" : "running";
     out->name = e->config.name[0] ? e->config.name : program_invocation_short_name;
     SWN_EACH_SUBSYSTEM (s, stats)

@@ -15,7 +15,7 @@
 struct swn_arg;
 struct swn_engine;
 struct swn_extent_file;
-struct swn_host;
+struct swn_runtime_services;
 struct swn_weight;
 struct swn_op;
 struct swn_part;
@@ -30,7 +30,7 @@ struct swn_subsystem {
     /* The engine has what it needs, and no thread of it runs yet. No lock. */
     void (*start)(struct swn_engine *e);
     /* Fills in the members of the host table that are its own. No lock. */
-    void (*services)(struct swn_engine *e, struct swn_host *out);
+    void (*services)(struct swn_engine *e, struct swn_runtime_services *out);
     /* After an allocation and before an operator; no lock. For what may take its time. */
     void (*unlocked)(void);
     /* In the child of a fork, which has one thread. Everything of the parent's threads is lost, locks included. */

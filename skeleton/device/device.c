@@ -168,7 +168,7 @@ static int crowded(struct device *d, int index, size_t bytes)
         return 0;
     }
     size_t least = bytes + all / CROWDED;
-    if (left >= least || (e->half && left + e->half->device_idle(index) >= least))
+    if (left >= least || (e->torch && left + e->torch->device_idle(index) >= least))
         return 0;
     size_t room = all / CROWDED / 2, largest = LARGEST * bytes, most = left / 4 * 3;
     room = room > largest ? room : largest;

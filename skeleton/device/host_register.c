@@ -41,8 +41,8 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
     pthread_mutex_unlock(&e->lock);
     /* A device that shares its bytes would see what the program has this one write there. Who comes to share them now
      * has said so before he looks whether they are held, and is found by this; or he finds that they are. */
-    if (e->half)
-        e->half->device_part(lo, hi - lo);
+    if (e->torch)
+        e->torch->device_part(lo, hi - lo);
     pthread_mutex_lock(&e->lock);
     int err = swn_held_each(e, lo, hi, swn_held_make_resident);
     if (err)

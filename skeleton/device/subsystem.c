@@ -5,7 +5,7 @@
 #include "skeleton/device/host_register.h"
 #include "skeleton/device/pinned_cache.h"
 
-static void services(struct swn_engine *e, struct swn_host *out)
+static void services(struct swn_engine *e, struct swn_runtime_services *out)
 {
     out->device_way = swn_device_way;
     out->device_open = swn_device_open;

@@ -375,7 +375,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)buf);
     if (r)
         swn_write_behind_cancel(e, r);
-    int fits = e->half && atomic_load(&e->hook_state) != 3 && fills_rest(r, buf, n, &delta);
+    int fits = e->torch && atomic_load(&e->hook_state) != 3 && fills_rest(r, buf, n, &delta);
     uint32_t id = fits ? r->id : 0;
     len = fits ? r->len : 0;
     pthread_mutex_unlock(&e->lock);

@@ -43,7 +43,7 @@ void swn_mapped_file_looking(size_t len, int fd)
 void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (!swn_engine_running() || len < GUEST_LEAST || !e->half || atomic_load(&e->retired))
+    if (!swn_engine_running() || len < GUEST_LEAST || !e->torch || atomic_load(&e->retired))
         return;
     struct swn_extent_file *file = swn_load_mapped(fd);
     int watched = 0;

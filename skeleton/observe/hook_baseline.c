@@ -22,7 +22,7 @@ int swn_unwatch_begin(struct swn_unwatch *u, int passes)
     return u->wanted != 0;
 }
 
-int swn_unwatch_end(struct swn_unwatch *u, const struct swn_half *half)
+int swn_unwatch_end(struct swn_unwatch *u, const struct swn_torch_backend *half)
 {
     int was = u->left != 0;
     u->wanted = u->left = 0;
@@ -42,7 +42,7 @@ static void count_watched(struct swn_unwatch *u, uint64_t number, uint64_t now)
         swn_times_add(&u->watched, (double)(now - u->first_ns));
 }
 
-int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64_t number)
+int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_torch_backend *half, uint64_t number)
 {
     if (u->left ? number - u->first < u->allocs : !u->begun)
         return 0;

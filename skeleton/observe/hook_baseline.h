@@ -31,9 +31,9 @@ void swn_unwatch_pass(struct swn_unwatch *u, int counts);
  * pass makes. */
 int swn_unwatch_begin(struct swn_unwatch *u, int passes);
 /* The number-th allocation. 1: the hook was put back just now, and nobody has seen what happened before. */
-int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64_t number);
+int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_torch_backend *half, uint64_t number);
 /* The hook is put back though passes are left. As above. */
-int swn_unwatch_end(struct swn_unwatch *u, const struct swn_half *half);
+int swn_unwatch_end(struct swn_unwatch *u, const struct swn_torch_backend *half);
 
 /* Seconds of a pass; 0 where it is not more than how passes vary; below 0: not known. */
 double swn_unwatch_cost(const struct swn_unwatch *u);

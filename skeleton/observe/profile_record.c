@@ -203,8 +203,8 @@ static uint64_t take_turns(struct swn_record *r, double ns, double idle_ns)
 int swn_record_alloc(struct swn_engine *e)
 {
     struct swn_record *r = e->record;
-    int resumed = r->unwatch.left && !has_room(e) ? swn_unwatch_end(&r->unwatch, e->half)
-                                                  : swn_unwatch_alloc(&r->unwatch, e->half, e->allocs);
+    int resumed = r->unwatch.left && !has_room(e) ? swn_unwatch_end(&r->unwatch, e->torch)
+                                                  : swn_unwatch_alloc(&r->unwatch, e->torch, e->allocs);
     if (resumed && r->contend)
         make_busy(r, r->turn);
     return resumed;
@@ -349,7 +349,7 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
 {
     int rc = 0;
     size_t small = 0;
-    p->torch_version = strdup(e->half ? e->half->version : "unknown");
+    p->torch_version = strdup(e->torch ? e->torch->version : "unknown");
     p->passes = e->record->pass_count;
     size_t passes = e->record->undisturbed < PASSES ? (size_t)e->record->undisturbed : PASSES;
     p->latency_s = passes ? swn_median(e->record->passes, passes) : -1;

@@ -6,7 +6,7 @@
 #include "skeleton/tiling/slice.h"
 #include "skeleton/tiling/trial_memory.h"
 
-static void services(struct swn_engine *e, struct swn_host *out)
+static void services(struct swn_engine *e, struct swn_runtime_services *out)
 {
     (void)e;
     out->slices_offer = swn_slice_offer;

@@ -65,7 +65,7 @@ int run_alone(void (*test)(void *arg), void *arg, unsigned seconds)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-static const char *accept_attach(const struct swn_host *host)
+static const char *accept_attach(const struct swn_runtime_services *host)
 {
     (void)host;
     return NULL;
@@ -89,12 +89,12 @@ static void no_part(uintptr_t data, size_t bytes)
     (void)data, (void)bytes;
 }
 
-static const struct swn_half half = {.abi = SWN_ATEN_ABI,
-                                     .attach = accept_attach,
-                                     .enable = accept_enable,
-                                     .watching = accept_watching,
-                                     .device_part = no_part,
-                                     .version = "0.0"};
+static const struct swn_torch_backend half = {.abi = SWN_ATEN_ABI,
+                                              .attach = accept_attach,
+                                              .enable = accept_enable,
+                                              .watching = accept_watching,
+                                              .device_part = no_part,
+                                              .version = "0.0"};
 
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
@@ -159,7 +159,7 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
     if (err)
         fprintf(stderr, "engine: %s\n", why);
     else
-        swn_engine_set_half(&half);
+        swn_engine_set_torch(&half);
     await_threads();
     return err;
 }

@@ -24,10 +24,10 @@ static struct swn_engine *const e = &swn_engine_one;
 
 static void begin(const char *device, size_t budget)
 {
-    struct swn_host host;
+    struct swn_runtime_services host;
     standin_be(device);
     CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, NULL));
-    swn_engine_host(&host); /* as the C++ half is told */
+    swn_engine_services(&host); /* as the C++ half is told */
     CHECK(host.device_type == SWN_DEVICE_CUDA);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));

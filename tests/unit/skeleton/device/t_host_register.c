@@ -33,10 +33,10 @@ static const struct swn_io *io; /* of the next engine, or NULL */
 
 static void begin(const char *device, size_t budget)
 {
-    struct swn_host host;
+    struct swn_runtime_services host;
     standin_be(device);
     CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, io));
-    swn_engine_host(&host);
+    swn_engine_services(&host);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
 }
@@ -397,10 +397,10 @@ static void goes_there(uintptr_t data, size_t bytes)
 static void announced(void *device)
 {
     begin(device, 64 * MIB);
-    struct swn_half half = *e->half;
+    struct swn_torch_backend half = *e->torch;
     half.device_part = goes_there;
     CHECK(swn_device_way(0, weights[0].own, WEIGHT_BYTES, 1) == SWN_WAY_ALIAS);
-    swn_engine_set_half(&half);
+    swn_engine_set_torch(&half);
     CHECK(!take(0) && asked == 1);
     CHECK(!give_back(0) && swn_device_way(0, weights[0].own, WEIGHT_BYTES, 1) == SWN_WAY_ALIAS);
     standin_fail(1); /* refused, it can be shared again */
