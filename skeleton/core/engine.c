@@ -128,7 +128,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
 
 void swn_engine_set_torch(const struct swn_torch_backend *half)
 {
-    swn_engine_one.half = half;
+    swn_engine_one.torch = half;
 }
 
 void swn_engine_services(struct swn_runtime_services *out)
