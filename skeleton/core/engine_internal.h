@@ -125,7 +125,7 @@ struct swn_engine {
     const struct swn_tiling *tiling;
     const struct swn_observer *observer;
     struct swn_control *control;
-    const struct swn_torch_backend *half;
+    const struct swn_torch_backend *torch;
     _Atomic int running;
     _Atomic int retired;     /* all has come home and nothing leaves any more, see skeleton/core/retire.h */
     _Atomic int want_hook;   /* first spill: the operator hook is to be installed by whoever holds no lock */
