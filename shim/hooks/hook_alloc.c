@@ -32,7 +32,7 @@ void swn_hook_free_cpu(void *p) __asm__("_ZN3c108free_cpuEPv") __attribute__((vi
 
 static void *(*real_alloc)(size_t);
 static void (*real_free)(void *);
-static const struct swn_torch_backend *half;
+static const struct swn_torch_backend *backend;
 static void *half_lib;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic int counting; /* the engine is off, and `swapnetctl verify` wants to know what the program takes */
@@ -104,7 +104,7 @@ static const struct swn_torch_backend *load_half(const char *c10, char *why, siz
 
 static const char *watch(const struct swn_config *config)
 {
-    const char *refused = half->watch(swn_verify_result);
+    const char *refused = backend->watch(swn_verify_result);
     if (!refused)
         swn_verify_start(config->verify_dir, swn_engine_running() ? swn_engine_one.goal_bytes : 0);
     return refused;
@@ -116,9 +116,9 @@ static void start_plain(const struct swn_config *config, const char *c10)
     char why[2 * PATH_MAX + 512] = "";
     struct swn_runtime_services host = {.abi = SWN_ATEN_ABI};
     const char *refused = why;
-    if (config->verify_dir[0] && (half = load_half(c10, why, sizeof why)))
-        refused = half->attach(&host);
-    if (half && !refused)
+    if (config->verify_dir[0] && (backend = load_half(c10, why, sizeof why)))
+        refused = backend->attach(&host);
+    if (backend && !refused)
         refused = watch(config);
     if (refused && refused[0])
         swn_say("cannot record what operators compute: %s", refused);
@@ -149,7 +149,7 @@ static void start(void)
         snprintf(why, sizeof why, "%s", swn_config_no_budget());
         err = -EINVAL;
     }
-    if (!err && !(half = load_half(c10, why, sizeof why)))
+    if (!err && !(backend = load_half(c10, why, sizeof why)))
         err = -ENOENT;
     if (!err)
         swn_openmp_look(half_lib);
@@ -158,13 +158,13 @@ static void start(void)
     if (!err) {
         struct swn_runtime_services host;
         swn_engine_services(&host);
-        const char *refused = half->attach(&host);
+        const char *refused = backend->attach(&host);
         if (refused) {
             snprintf(why, sizeof why, "%s", refused);
             swn_engine_one.running = 0;
             err = -ENOTSUP;
         } else {
-            swn_engine_set_torch(half);
+            swn_engine_set_torch(backend);
             swn_hooks_fork_install();
             swn_hooks_signals_install();
             swn_client_start(&config);
@@ -172,7 +172,7 @@ static void start(void)
         }
         if (!refused && config.verify_dir[0] && (refused = watch(&config)))
             swn_say("cannot record what operators compute: %s", refused);
-        else if (!refused && host.device_type && (refused = half->enable_device()))
+        else if (!refused && host.device_type && (refused = backend->enable_device()))
             swn_say("cannot stand before PyTorch's copies to the device: %s; they are made", refused);
     }
     if (err < 0)
@@ -181,7 +181,7 @@ static void start(void)
     theirs = !swn_engine_running() && !counting && real_alloc && real_free && !atomic_load(&swn_engine_one.small_bytes);
     if (!err && config.verbose)
         swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)swn_engine_one.goal_bytes,
-                config.store_dir, swn_config_fetch_name(config.fetch), half->version);
+                config.store_dir, swn_config_fetch_name(config.fetch), backend->version);
     swn_reentry_depth--;
 }
 
@@ -200,10 +200,10 @@ static void *ordinary_alloc(size_t n)
     void *p = NULL;
     if (n && posix_memalign(&p, 64, n)) {
         void *other = real_alloc ? real_alloc(n) : NULL; /* it fails too, and throws PyTorch's own error */
-        if (!other || !half)
+        if (!other || !backend)
             return other;
         real_free(other);
-        half->raise_oom(n);
+        backend->raise_oom(n);
     }
     if (p)
         count((long long)malloc_usable_size(p));
@@ -225,8 +225,8 @@ void *swn_hook_alloc_cpu(size_t n)
     if (p)
         return p;
     p = swn_engine_alloc(n, &strict);
-    if (strict && half)
-        half->raise_oom(n);
+    if (strict && backend)
+        backend->raise_oom(n);
     swn_engine_settle();
     return p ? p : ordinary_alloc(n);
 }

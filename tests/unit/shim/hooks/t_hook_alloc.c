@@ -43,8 +43,8 @@ static int is_theirs(const void *p)
 
 static void *kept(void)
 {
-    void *half = dlopen(STANDIN_HALF, RTLD_NOW | RTLD_NOLOAD);
-    void **word = half ? dlsym(half, "half_kept") : NULL;
+    void *backend = dlopen(STANDIN_HALF, RTLD_NOW | RTLD_NOLOAD);
+    void **word = backend ? dlsym(backend, "half_kept") : NULL;
     return word ? *word : NULL;
 }
 
