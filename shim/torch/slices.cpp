@@ -105,7 +105,7 @@ int64_t summed_block(const swn_sliced &what)
 }
 
 // In what slices it can take the weight. false: in none, or nobody wants to know. May throw PyTorch's errors.
-bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape, swn_rows &rows)
+bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape, swn_row_geometry &rows)
 {
     int64_t block = !what.summed ? what.block : host->slices_wanted(op, arg, shape) ? summed_block(what) : 0;
     size_t threads = block > 1 && !what.summed ? static_cast<size_t>(at::get_num_threads()) : 1;
@@ -114,7 +114,8 @@ bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t sh
 }
 
 // The slices of the weight, if all of them are of whole rows and give the right bits.
-bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, swn_partition_points &cuts)
+bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_row_geometry *offered,
+                  swn_partition_points &cuts)
 {
     cuts.n = host->slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
     if (swn_each_part(what, cuts, [](const swn_part &) { return true; }))
@@ -152,7 +153,8 @@ at::Tensor with_smaller_copies(const swn_sliced &what)
         what, cuts, [&](const swn_part &part) { return static_cast<const char *>(what.weight.data_ptr()) + part.off; });
 }
 
-at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, uint64_t shape)
+at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_row_geometry *offered,
+                          uint64_t shape)
 {
     swn_partition_points cuts;
     if (!right_slices(op, arg, what, offered, cuts) &&
@@ -187,7 +189,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
         return {};
     uint64_t shape = swn_shape_of(what);
     try {
-        swn_rows rows;
+        swn_row_geometry rows;
         bool offers = cuttable && (!what.summed || !op->args[arg].sliced) && rows_to_offer(op, arg, what, shape, rows);
         size_t supposed = offers && !op->args[arg].sliced ? host->slices_offer(op, arg, &rows) : 0;
         if (supposed && !swn_same_in_slices(what, even_cuts(what.weight.storage().nbytes(), supposed)))

@@ -68,7 +68,7 @@ struct swn_slices {
 };
 
 /* In what slices a kernel can take a weight. */
-struct swn_rows {
+struct swn_row_geometry {
     size_t bytes;   /* of a row: slices are of whole ones */
     size_t block;   /* rows that the kernel computes with at once: better multiples of so many, */
     size_t threads; /* and of so many times that */
@@ -113,7 +113,7 @@ struct swn_runtime_services {
     /* By the operator's own thread, between the two: its kernel can take the weight args[arg] in slices. It may be
      * `sliced` from then on, else when there is a plan. Of one that is: not as it is cut, as slices end within rows.
      * Returns the length of slices to be tried as if it were cut into them, for what is told of it; 0: none. */
-    size_t (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+    size_t (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_row_geometry *rows);
     /* Whether such an offer would be of interest, before its kernel goes to lengths to find out what to offer. */
     int (*slices_wanted)(struct swn_op *op, unsigned arg, uint64_t shape);
     /* Of how many bytes a weight is at least for which any of this is of interest, within the budget as it is. */

@@ -417,8 +417,8 @@ static int find_rows(struct swn_row *rows, uintptr_t first, size_t row_bytes, si
     return 0;
 }
 
-int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row_bytes, size_t count,
-                  const int64_t *numbers, size_t n, void *out)
+int swn_gather_rows(struct swn_op *op, unsigned index, uintptr_t first, size_t row_bytes, size_t count,
+                    const int64_t *numbers, size_t n, void *out)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];

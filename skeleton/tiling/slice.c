@@ -47,7 +47,7 @@ static uint64_t lcm(uint64_t a, uint64_t b)
 
 /* Slices are whole rows, and whole blocks of them where they have to be; or those for every thread, or at least for
  * one, where that makes the shortest slices hardly longer. 0: the weight has no two of them. */
-static size_t unit_of(const struct swn_rows *rows, size_t bytes)
+static size_t unit_of(const struct swn_row_geometry *rows, size_t bytes)
 {
     size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)gcd(SWN_GRANULE, rows->bytes);
     if (finest >= most)
@@ -66,7 +66,7 @@ static size_t unit_of(const struct swn_rows *rows, size_t bytes)
 }
 
 /* As it is, or, where others have rows of another length in the same weight, one that fits all of them. */
-static size_t fitting_unit(size_t unit, const struct swn_rows *rows, size_t bytes)
+static size_t fitting_unit(size_t unit, const struct swn_row_geometry *rows, size_t bytes)
 {
     if (unit && unit % (rows->bytes * (rows->exact ? rows->block : 1)) == 0)
         return unit;
@@ -182,7 +182,7 @@ static void slice_early(struct swn_engine *e, struct swn_arg *arg)
     swn_window_release(e, arg); /* what came of it before it was offered stays for as long as there is room */
 }
 
-size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows *rows)
+size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_row_geometry *rows)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];

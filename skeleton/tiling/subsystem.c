@@ -20,7 +20,7 @@ static void services(struct swn_engine *e, struct swn_runtime_services *out)
     out->trial_fold = swn_trial_fold;
     out->trial_room = swn_trial_room;
     out->copy_room = swn_slice_copy_room;
-    out->rows_copy = swn_rows_copy;
+    out->rows_copy = swn_gather_rows;
     out->fill_begin = swn_fill_begin;
     out->fill_next = swn_fill_next;
     out->fill_end = swn_fill_end;

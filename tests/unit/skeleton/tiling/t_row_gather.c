@@ -76,7 +76,7 @@ static int look_up(const int64_t *rows, size_t n)
     struct tensor *t = &table;
     op_open(&op, &t, &by_row, 1);
     memset(out, 0xee, n * ROW_BYTES);
-    int done = op.args[0].rows && swn_rows_copy(&op, 0, table.own, ROW_BYTES, ROWS, rows, n, out);
+    int done = op.args[0].rows && swn_gather_rows(&op, 0, table.own, ROW_BYTES, ROWS, rows, n, out);
     for (size_t i = 0; i < n; i++) {
         uintptr_t at = done ? (uintptr_t)out + i * ROW_BYTES : table.own + (size_t)rows[i] * ROW_BYTES;
         CHECK(tensor_right_part(&table, at, (size_t)rows[i] * ROW_BYTES, ROW_BYTES));
@@ -146,7 +146,7 @@ static void written(void *arg)
         struct swn_op op;
         struct tensor *t = &table;
         op_open(&op, &t, &by_row, 1);
-        CHECK(swn_rows_copy(&op, 0, table.own, ROW_BYTES, ROWS, &rows[i], 1, out) == 1);
+        CHECK(swn_gather_rows(&op, 0, table.own, ROW_BYTES, ROWS, &rows[i], 1, out) == 1);
         CHECK(*(uint64_t *)(void *)out == 42);
         op_close(&op);
         *word = was;
@@ -207,7 +207,8 @@ static void refused(void *arg)
     int64_t row = 0;
     static char out[2 * MIB];
     op_open(&op, &t, &by_row, 1);
-    CHECK(swn_rows_copy(&op, 0, table.own, sizeof out, 3, &row, 1, out) == 0); /* larger than what is read at a time */
+    CHECK(swn_gather_rows(&op, 0, table.own, sizeof out, 3, &row, 1, out) ==
+          0); /* larger than what is read at a time */
     CHECK(tensor_right(t, t->own));
     op_close(&op);
     uint64_t strays = e->res.fallback_pages;
@@ -227,7 +228,7 @@ static int ask_for(const int64_t *rows, size_t n, char *out)
     struct swn_op op;
     struct tensor *t = &table;
     op_open(&op, &t, &by_row, 1);
-    int done = op.args[0].rows && swn_rows_copy(&op, 0, table.own, ROW_BYTES, ROWS, rows, n, out);
+    int done = op.args[0].rows && swn_gather_rows(&op, 0, table.own, ROW_BYTES, ROWS, rows, n, out);
     op_close(&op);
     return done;
 }

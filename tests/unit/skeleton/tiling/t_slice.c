@@ -177,7 +177,7 @@ static void rows_of_convolutions(void *arg)
     for (unsigned i = 0; i < sizeof of / sizeof of[0]; i++) {
         CHECK(tensor_make(&large[0], LARGE_BYTES / of[i].row * of[i].row, 100 + i));
         op_read(&small[0]);
-        const struct swn_rows rows = {.bytes = of[i].row, .block = of[i].block, .threads = 4, .shape = 1};
+        const struct swn_row_geometry rows = {.bytes = of[i].row, .block = of[i].block, .threads = 4, .shape = 1};
         size_t n = op_sliced_by(&large[0], &rows, SIZE_MAX);
         if (swn_arena_find(e->arena, large[0].own)->slice_unit != of[i].unit)
             fprintf(stderr, "%u: %zu\n", i, swn_arena_find(e->arena, large[0].own)->slice_unit >> 16);
@@ -207,7 +207,7 @@ static void blocks_and_no_others(void *arg)
     for (unsigned i = 0; i < sizeof of / sizeof of[0]; i++) {
         CHECK(tensor_make(&large[0], LARGE_BYTES / of[i].row * of[i].row, 100 + i));
         op_read(&small[0]);
-        struct swn_rows rows = {.bytes = of[i].row, .block = of[i].block, .threads = 1, .shape = 1, .exact = 1};
+        struct swn_row_geometry rows = {.bytes = of[i].row, .block = of[i].block, .threads = 1, .shape = 1, .exact = 1};
         size_t n = op_sliced_by(&large[0], &rows, SIZE_MAX);
         CHECK(swn_arena_find(e->arena, large[0].own)->slice_unit == of[i].unit);
         CHECK(of[i].sliced ? n > 2 : n == 0);
