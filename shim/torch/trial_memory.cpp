@@ -117,12 +117,12 @@ swn_random::~swn_random()
 
 swn_folding::swn_folding(size_t bytes, size_t period)
 {
-    host->trial_fold(bytes, period);
+    host->trial_alias_allocations(bytes, period);
 }
 
 swn_folding::~swn_folding()
 {
-    host->trial_fold(0, 0);
+    host->trial_alias_allocations(0, 0);
 }
 
 bool swn_same_bits(const at::Tensor &a, const at::Tensor &b)

@@ -134,7 +134,7 @@ struct swn_runtime_services {
     void (*trial_unmap)(void *at, size_t bytes, size_t period);
     /* Tensors of `bytes`, or a little more, that this thread allocates lie in such memory as well; 0: no longer. Who
      * writes to one has to write the same to all places that are the same. */
-    void (*trial_fold)(size_t bytes, size_t period);
+    void (*trial_alias_allocations)(size_t bytes, size_t period);
     /* Whether there is, or now is, room for so much more within the budget. If there is none, nothing has left for it.
      */
     int (*trial_room)(size_t bytes);

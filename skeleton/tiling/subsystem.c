@@ -17,7 +17,7 @@ static void services(struct swn_engine *e, struct swn_runtime_services *out)
     out->slice_lend = swn_slice_lend;
     out->trial_map = swn_trial_map;
     out->trial_unmap = swn_trial_unmap;
-    out->trial_fold = swn_trial_fold;
+    out->trial_alias_allocations = swn_trial_alias_allocations;
     out->trial_room = swn_trial_room;
     out->copy_room = swn_slice_copy_room;
     out->rows_copy = swn_gather_rows;

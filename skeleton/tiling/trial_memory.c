@@ -99,7 +99,7 @@ int swn_trial_room(size_t bytes)
     return fits;
 }
 
-void swn_trial_fold(size_t bytes, size_t period)
+void swn_trial_alias_allocations(size_t bytes, size_t period)
 {
     fold_bytes = bytes;
     fold_period = period;

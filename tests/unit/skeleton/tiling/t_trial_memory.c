@@ -166,7 +166,7 @@ static void folded_tensors(void *arg)
     void *at[MOST] = {NULL};
     unsigned n = 0;
     CHECK(swn_trial_alloc(BYTES) == NULL);
-    swn_trial_fold(BYTES, PERIOD);
+    swn_trial_alias_allocations(BYTES, PERIOD);
     CHECK(swn_trial_alloc(BYTES - 1) == NULL && swn_trial_alloc(BYTES + BYTES / 4) == NULL);
     CHECK(pthread_create(&t, NULL, another_thread, NULL) == 0 && pthread_join(t, NULL) == 0);
     while (n < MOST && (at[n] = swn_trial_alloc(BYTES + BYTES / 16)))
@@ -174,7 +174,7 @@ static void folded_tensors(void *arg)
     CHECK(n > 3 && n < MOST && e->small_bytes == (long long)(n * PERIOD)); /* the others get ordinary memory */
     memset(at[0], 1, BYTES + BYTES / 16);
     CHECK(((char *)at[1])[0] == 0);
-    swn_trial_fold(0, 0);
+    swn_trial_alias_allocations(0, 0);
     CHECK(swn_trial_alloc(BYTES) == NULL);
     CHECK(!swn_trial_free(&n) && !swn_trial_free((char *)at[0] + SWN_PAGE));
     for (unsigned i = 0; i < n; i++)
@@ -188,7 +188,7 @@ static void forked(void *arg)
 {
     begin(arg);
     void *at = swn_trial_map(BYTES, PERIOD);
-    swn_trial_fold(BYTES, PERIOD);
+    swn_trial_alias_allocations(BYTES, PERIOD);
     void *folded = swn_trial_alloc(BYTES);
     CHECK(at && folded && e->small_bytes == (long long)(2 * PERIOD));
     swn_engine_prefork();
@@ -202,7 +202,7 @@ static void forked(void *arg)
     int status;
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
     CHECK(swn_trial_free(folded));
-    swn_trial_fold(0, 0);
+    swn_trial_alias_allocations(0, 0);
     swn_trial_unmap(at, BYTES, PERIOD);
     CHECK(e->small_bytes == 0);
     engine_is_empty();
