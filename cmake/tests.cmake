@@ -30,7 +30,7 @@ set(t_no_memory_LINK "")
 foreach(call malloc calloc realloc mmap mprotect memfd_create ftruncate)
     list(APPEND t_no_memory_LINK -Wl,--wrap=${call})
 endforeach()
-set(t_hook_alloc_LINK -Wl,--wrap=swn_verify_memory)
+set(t_hook_alloc_LINK -Wl,--wrap=swn_result_log_write_memory)
 set(t_page_size_LINK -Wl,--wrap=sysconf)
 # What the page map says.
 set(t_pagemap_proof_LINK -Wl,--wrap=pread)

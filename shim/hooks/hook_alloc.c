@@ -104,9 +104,9 @@ static const struct swn_torch_backend *load_half(const char *c10, char *why, siz
 
 static const char *watch(const struct swn_config *config)
 {
-    const char *refused = backend->watch(swn_verify_result);
+    const char *refused = backend->watch(swn_result_log_write_result);
     if (!refused)
-        swn_verify_start(config->verify_dir, swn_engine_running() ? swn_engine_one.goal_bytes : 0);
+        swn_result_log_write_start(config->verify_dir, swn_engine_running() ? swn_engine_one.goal_bytes : 0);
     return refused;
 }
 
@@ -188,7 +188,7 @@ static void start(void)
 static void count(long long bytes)
 {
     if (counting)
-        swn_verify_memory(bytes);
+        swn_result_log_write_memory(bytes);
     else
         swn_engine_count_small(bytes);
 }

@@ -150,7 +150,7 @@ static size_t put_line(char line[LINE], int thread, const char *op, const struct
     return n;
 }
 
-void swn_verify_result(const char *op, const struct swn_result *r)
+void swn_result_log_write_result(const char *op, const struct swn_result *r)
 {
     char line[LINE];
     int thread = swn_threads_number();
@@ -166,7 +166,7 @@ void swn_verify_result(const char *op, const struct swn_result *r)
 
 /* --- memory --- */
 
-void swn_verify_memory(long long bytes)
+void swn_result_log_write_memory(long long bytes)
 {
     long long now = atomic_fetch_add(&live_bytes, bytes) + bytes, peak = atomic_load(&peak_bytes);
     while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now))
@@ -203,7 +203,7 @@ __attribute__((destructor)) static void at_exit(void)
     pthread_mutex_unlock(&record.lock);
 }
 
-void swn_verify_start(const char *dir, uint64_t budget_bytes)
+void swn_result_log_write_start(const char *dir, uint64_t budget_bytes)
 {
     record.budget_bytes = budget_bytes;
     snprintf(record.dir, sizeof record.dir, "%s", dir);
