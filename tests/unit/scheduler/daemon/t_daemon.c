@@ -414,7 +414,7 @@ static void messages(void **state)
 
 /* ---- leases on record ---- */
 
-static void nothing(void *user, struct swn_party *p)
+static void nothing(void *user, struct swn_client_lease *p)
 {
     (void)user;
     (void)p;
@@ -452,7 +452,7 @@ static void leases_on_record(void **state)
     close(ready[0]);
     close(ready[1]);
     assert_int_equal(swn_process_start(child, &start), 0);
-    struct swn_party *p = swn_book_join(&b, child, start, 3000 * MIB);
+    struct swn_client_lease *p = swn_book_join(&b, child, start, 3000 * MIB);
     p->lease = 200 * MIB; /* told to shrink, not confirmed: what counts is what it may hold */
     p->set_urgency = 2.5;
     p->set_budget = 50 * MIB;
@@ -466,7 +466,7 @@ static void leases_on_record(void **state)
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(swn_lease_load(&again, &total, path), 0);
     assert_int_equal(again.count, 1);
-    struct swn_party *q = again.first;
+    struct swn_client_lease *q = again.first;
     assert_int_equal(q->ceiling, 3000 * MIB);
     /* What is there of it, which is less than what it may hold; a sanitizer has memory there as well. */
     assert_true(swn_book_resident(&again) >= 40 * MIB && swn_book_resident(&again) < 1000 * MIB);
@@ -541,7 +541,8 @@ static void many_on_record(void **state)
     snprintf(path, sizeof path, "%s/leases", base);
     assert_int_equal(swn_process_start(getpid(), &start), 0);
     for (uint64_t i = 0; i < 4096; i++) {
-        struct swn_party *p = swn_book_join(&b, getpid(), i == 4095 ? start : start + 1 + i, SWN_WIRE_BYTES_MOST);
+        struct swn_client_lease *p =
+            swn_book_join(&b, getpid(), i == 4095 ? start : start + 1 + i, SWN_WIRE_BYTES_MOST);
         assert_non_null(p);
         memset(p->name, '"', sizeof p->name - 1);
     }
@@ -573,7 +574,7 @@ static void another_program(void **state)
     assert_int_equal(swn_process_has_thread(1 << 22, SWN_CLIENT_THREAD), -ENOENT);
     assert_int_equal(swn_process_has_thread(getpid(), SWN_CLIENT_THREAD), 0);
     assert_int_equal(swn_process_start(getpid(), &start), 0);
-    struct swn_party *p = swn_book_join(&b, getpid(), start, 300 * MIB);
+    struct swn_client_lease *p = swn_book_join(&b, getpid(), start, 300 * MIB);
     for (int has_library = 0; has_library < 2; has_library++) {
         p->has_library = has_library;
         assert_int_equal(swn_lease_save(&b, &total, path), 0);
