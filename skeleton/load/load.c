@@ -113,7 +113,7 @@ void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_s
 {
     pthread_mutex_lock(&load_lock);
     if (!err) {
-        swn_load_ask_for_heads(e, fd, store);
+        swn_load_readahead(e, fd, store);
         take_store(e, s, store);
     }
     explain(e, s, err, why);
@@ -130,7 +130,7 @@ static void open_store(struct swn_engine *e, struct source *s, int fd)
         return;
     int err = swn_cache_find(&store, e->io, e->config.store_dir, fd, why);
     if (!err) {
-        swn_load_ask_for_heads(e, fd, store); /* they come while others are compared */
+        swn_load_readahead(e, fd, store); /* they come while others are compared */
         err = swn_cache_agrees(store, e->io, fd, why);
         if (err)
             swn_store_close(store, e->io);
@@ -354,7 +354,7 @@ static void note_beginning(struct swn_engine *e, struct source *s, int fd, uint6
     if (!s->begins_at)
         s->begins_at = off;
     else if (s->begins_at == off)
-        swn_load_ask_for_heads(e, fd, s->store);
+        swn_load_readahead(e, fd, s->store);
 }
 
 /* swn_expected_read_match: one of the next storages of a load is that long. */

@@ -77,7 +77,7 @@ const struct swn_store_extent *swn_source_extent(const struct source *s, uint64_
 
 /* The file of `fd` is about to be loaded, and this is its store, of it alone: has the kernel read what will be read of
  * it even so. */
-void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct swn_store *s);
+void swn_load_readahead(struct swn_engine *e, int fd, const struct swn_store *s);
 
 /* At exit: leaves the order beside the store, unless it is the store's own. */
 void swn_load_write_order(struct swn_engine *e, const struct source *s);

@@ -159,7 +159,7 @@ static struct swn_range *range_for(struct swn_engine *e, uintptr_t lo, uintptr_t
 struct swn_range *swn_mapped_file_successor(struct swn_engine *e, const struct swn_range *r)
 {
     const struct swn_mapped_file *g = r->mapped_file;
-    const struct swn_ckpt_storage *next = swn_load_foresee(e, r);
+    const struct swn_ckpt_storage *next = swn_load_predict_next(e, r);
     if (!next || next->off < g->file_off || next->off + next->bytes > g->file_off + (g->hi - g->lo))
         return NULL;
     uintptr_t at = g->lo + (uintptr_t)(next->off - g->file_off);

@@ -49,7 +49,7 @@ static struct source *store_of(struct swn_engine *e, uint32_t id)
     return s && s->store ? s : NULL;
 }
 
-void swn_load_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first)
+void swn_load_order_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first)
 {
     size_t begin = 0;
     struct source *s;

@@ -33,7 +33,7 @@ static const struct swn_weight *weight_before(struct swn_engine *e, const struct
     return r && r->addr == addr && r->weight >= 0 ? &e->weights[r->weight] : NULL;
 }
 
-const struct swn_ckpt_storage *swn_load_foresee(struct swn_engine *e, const struct swn_range *r)
+const struct swn_ckpt_storage *swn_load_predict_next(struct swn_engine *e, const struct swn_range *r)
 {
     const struct swn_layout *l = swn_source_of(r->mapped_file->file)->layout;
     long at = l ? storage_of(l, r) : -1;

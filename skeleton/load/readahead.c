@@ -50,7 +50,7 @@ static void ask_for(struct swn_engine *e, int fd, struct area *areas, size_t n)
 
 /* A zip's local header, and the first bytes of the storage, which come into Python's buffer with it; all of a storage
  * that is too small to be registered. */
-void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct swn_store *s)
+void swn_load_readahead(struct swn_engine *e, int fd, const struct swn_store *s)
 {
     size_t n = 0;
     struct area *areas = malloc((s->extent_count + 1) * sizeof *areas);

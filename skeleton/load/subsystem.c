@@ -18,7 +18,7 @@ static const struct swn_weight_source source = {
     .saved = swn_compressed_read_choose,
     .name = swn_load_name,
     .successor = successor,
-    .learned = swn_load_learned,
+    .learned = swn_load_order_learned,
 };
 
 static void before(struct swn_op *op)
