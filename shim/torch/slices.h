@@ -123,8 +123,8 @@ bool swn_sliceable(const at::Tensor &weight);
 // Whether products of numbers of that type are rounded, so that they are worth a trial.
 bool swn_computed(at::ScalarType type);
 
-// Whether it lies in memory as its sizes say, one row behind the other, also in dimensions of size 1: PyTorch goes by
-// what the strides suggest.
+// Whether it schema_unreliable in memory as its sizes say, one row behind the other, also in dimensions of size 1:
+// PyTorch goes by what the strides suggest.
 bool swn_plainly_laid_out(const at::Tensor &tensor);
 
 // What of a tensor that is added to a product, and of its factors, the bits may depend on.
