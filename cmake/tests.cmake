@@ -39,8 +39,8 @@ set(t_budget_LINK -Wl,--wrap=swn_plan_candidate_solve)
 # The disk and the clock.
 set(t_replan_LINK -Wl,--wrap=swn_plan_disk -Wl,--wrap=swn_now_ns)
 # The clock; whether the disk is being made busy, and what it gives then.
-set(t_profile_record_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=swn_contend_set -Wl,--wrap=swn_contend_disk -Wl,--wrap=swn_contend_rest
-    -Wl,--wrap=swn_contend_ready)
+set(t_profile_record_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=swn_io_load_set -Wl,--wrap=swn_io_load_disk -Wl,--wrap=swn_io_load_rest
+    -Wl,--wrap=swn_io_load_ready)
 # The clock, processors, and sleep.
 set(t_spin_wait_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=sched_getaffinity -Wl,--wrap=swn_cond_wait_until)
 # The clock, which is the simulated disk's.

@@ -56,7 +56,7 @@ struct swn_record {
     uint64_t pass_count, undisturbed; /* of the latter are the times */
     struct swn_times computed_passes; /* of those in which nothing was read: what computing all layers takes */
     size_t reads;                     /* in this pass */
-    struct swn_contend *contend;
+    struct swn_io_load *contend;
     /* Passes without it, and what a pass of a turn takes longer in which it makes the disk busy than in those before
      * and after: what a machine that others use does for some seconds is in all three. */
     struct swn_times rested, longer;
@@ -69,7 +69,7 @@ struct swn_record {
     unsigned busy_known, rest_known;
     unsigned turn; /* passes since it was begun to take turns */
     int disturbed; /* what is computed now does not count */
-    struct swn_unwatch unwatch;
+    struct swn_hook_baseline unwatch;
     size_t computed;             /* times since it was last written down */
     struct swn_profile *written; /* or NULL */
 };
@@ -145,7 +145,7 @@ static void make_busy(struct swn_record *r, unsigned pass)
 {
     int busy = kind_of(pass) == BUSY;
     if (busy != (kind_of(pass - 1) == BUSY))
-        swn_contend_set(r->contend, busy);
+        swn_io_load_set(r->contend, busy);
     r->disturbed |= busy;
 }
 
@@ -169,8 +169,8 @@ static void end_turn(struct swn_record *r, int kind)
 static uint64_t let_rest(struct swn_record *r)
 {
     uint64_t begin = swn_now_ns();
-    swn_contend_rest(r->contend);
-    r->rest_known = swn_contend_disk(r->contend, 1, &r->at_rest);
+    swn_io_load_rest(r->contend);
+    r->rest_known = swn_io_load_disk(r->contend, 1, &r->at_rest);
     return swn_now_ns() - begin;
 }
 
@@ -188,10 +188,10 @@ static uint64_t take_turns(struct swn_record *r, double ns, double idle_ns)
     if (pass % TURN == TURN - 1 && pass / TURN < TURNS)
         end_turn(r, kind);
     if (kind == BUSY)
-        r->busy_known = swn_contend_disk(r->contend, 0, &r->busy);
+        r->busy_known = swn_io_load_disk(r->contend, 0, &r->busy);
     r->disturbed = kind == BUSY; /* the last read may take a little longer than the pass */
-    swn_unwatch_pass(&r->unwatch, !first && kind == RESTED && !waits);
-    if (kind != UNWATCHED && kind_of(pass + 1) == UNWATCHED && !waits && swn_unwatch_begin(&r->unwatch, TURN)) {
+    swn_hook_baseline_pass(&r->unwatch, !first && kind == RESTED && !waits);
+    if (kind != UNWATCHED && kind_of(pass + 1) == UNWATCHED && !waits && swn_hook_baseline_begin(&r->unwatch, TURN)) {
         r->turn += TURN;
         r->disturbed = 1;
     } else {
@@ -203,8 +203,8 @@ static uint64_t take_turns(struct swn_record *r, double ns, double idle_ns)
 int swn_record_alloc(struct swn_engine *e)
 {
     struct swn_record *r = e->record;
-    int resumed = r->unwatch.left && !has_room(e) ? swn_unwatch_end(&r->unwatch, e->torch)
-                                                  : swn_unwatch_alloc(&r->unwatch, e->torch, e->allocs);
+    int resumed = r->unwatch.left && !has_room(e) ? swn_hook_baseline_end(&r->unwatch, e->torch)
+                                                  : swn_hook_baseline_alloc(&r->unwatch, e->torch, e->allocs);
     if (resumed && r->contend)
         make_busy(r, r->turn);
     return resumed;
@@ -239,17 +239,17 @@ uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
     if (!r->disturbed && !streams)
         swn_times_add(&r->computed_passes, ns);
     if (r->contend && streams) {
-        swn_contend_set(r->contend, 0);
+        swn_io_load_set(r->contend, 0);
         r->disturbed = 0;
     } else if (!r->contend && !streams && r->pass_count == SETTLED && has_room(e)) {
-        r->contend = swn_contend_start(e->io, e->config.store_dir, &e->preferred, read_bytes(e));
-    } else if (r->contend && r->turn <= TURN * TURNS && swn_contend_ready(r->contend)) {
+        r->contend = swn_io_load_start(e->io, e->config.store_dir, &e->preferred, read_bytes(e));
+    } else if (r->contend && r->turn <= TURN * TURNS && swn_io_load_ready(r->contend)) {
         paused = take_turns(r, ns, idle_ns);
         if (r->turn > TURN * TURNS)
-            swn_contend_end(r->contend);
+            swn_io_load_end(r->contend);
     } else {
         r->disturbed = 0; /* also where it has ended by itself, as its disk did */
-        swn_unwatch_pass(&r->unwatch, 0);
+        swn_hook_baseline_pass(&r->unwatch, 0);
     }
     return paused;
 }
@@ -357,7 +357,7 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
     p->busy_latency_s = passes && times > 0 ? times * p->latency_s : -1;
     if (times > 0)
         put_disk(e->record, p);
-    p->watching_s = swn_unwatch_cost(&e->record->unwatch);
+    p->watching_s = swn_hook_baseline_cost(&e->record->unwatch);
     for (size_t i = 0; !rc && i < n; i++) {
         const struct swn_range *r = swn_weight_of(e, ids[i])->range;
         rc = put(e, p, ids[i]);
@@ -440,11 +440,11 @@ int swn_record_save(struct swn_engine *e)
 {
     struct swn_record *r = e->record;
     pthread_mutex_lock(&e->lock);
-    struct swn_contend *contend = r->contend;
+    struct swn_io_load *contend = r->contend;
     r->contend = NULL;
     pthread_mutex_unlock(&e->lock);
     if (contend)
-        swn_contend_stop(contend);
+        swn_io_load_stop(contend);
     pthread_mutex_lock(&e->lock);
     int rc = !r->written || enough(e) ? write_down(e) : 0;
     struct swn_profile *p = r->written;

@@ -166,27 +166,27 @@ static void without_streaming(void *arg)
 }
 
 static int disk_busy;
-void __real_swn_contend_set(struct swn_contend *c, int busy);
-void __wrap_swn_contend_set(struct swn_contend *c, int busy);
-void __wrap_swn_contend_set(struct swn_contend *c, int busy)
+void __real_swn_contend_set(struct swn_io_load *c, int busy);
+void __wrap_swn_contend_set(struct swn_io_load *c, int busy);
+void __wrap_swn_contend_set(struct swn_io_load *c, int busy)
 {
     disk_busy = busy;
     __real_swn_contend_set(c, busy);
 }
 
 static int not_ready; /* for turns, whatever the disk says */
-int __real_swn_contend_ready(struct swn_contend *c);
-int __wrap_swn_contend_ready(struct swn_contend *c);
-int __wrap_swn_contend_ready(struct swn_contend *c)
+int __real_swn_contend_ready(struct swn_io_load *c);
+int __wrap_swn_contend_ready(struct swn_io_load *c);
+int __wrap_swn_contend_ready(struct swn_io_load *c)
 {
     return !not_ready && __real_swn_contend_ready(c);
 }
 
 static double disk_alpha; /* 0: the disk's own; below: not known */
 static unsigned disk_known = SWN_DISK_SPEED_SPEED;
-unsigned __real_swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out);
-unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out);
-unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out)
+unsigned __real_swn_contend_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
+unsigned __wrap_swn_contend_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
+unsigned __wrap_swn_contend_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out)
 {
     if (disk_alpha > 0)
         *out =
@@ -194,18 +194,18 @@ unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_dis
     return disk_alpha > 0 ? disk_known : disk_alpha < 0 ? 0 : __real_swn_contend_disk(c, rest, out);
 }
 
-void __real_swn_contend_rest(struct swn_contend *c);
-void __wrap_swn_contend_rest(struct swn_contend *c);
-void __wrap_swn_contend_rest(struct swn_contend *c)
+void __real_swn_contend_rest(struct swn_io_load *c);
+void __wrap_swn_contend_rest(struct swn_io_load *c);
+void __wrap_swn_contend_rest(struct swn_io_load *c)
 {
     rests++;
     __real_swn_contend_rest(c);
 }
 
-static double contend_alpha(struct swn_contend *c, int rest)
+static double contend_alpha(struct swn_io_load *c, int rest)
 {
     struct swn_disk_model disk;
-    return swn_contend_disk(c, rest, &disk) ? 1e-9 / disk.bytes_per_ns : 0;
+    return swn_io_load_disk(c, rest, &disk) ? 1e-9 / disk.bytes_per_ns : 0;
 }
 
 /* A machine that becomes slower all the time, or for some seconds now and then, says nothing of the disk; a busy disk
@@ -311,12 +311,12 @@ static void stopped_for_a_while(void)
     CHECK(child > 0 && waitpid(child, NULL, 0) == child);
 }
 
-static struct swn_contend *contend(void)
+static struct swn_io_load *contend(void)
 {
-    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->preferred, 3 * MIB);
-    for (int i = 0; i < 3000 && !swn_contend_ready(c); i++)
+    struct swn_io_load *c = swn_io_load_start(e->io, e->config.store_dir, &e->preferred, 3 * MIB);
+    for (int i = 0; i < 3000 && !swn_io_load_ready(c); i++)
         usleep(10000);
-    CHECK(swn_contend_ready(c));
+    CHECK(swn_io_load_ready(c));
     return c;
 }
 
@@ -325,10 +325,10 @@ static void busy_disk(void *arg)
 {
     (void)arg;
     run(128 * MIB, "/dev/null");
-    struct swn_contend *c = contend();
+    struct swn_io_load *c = contend();
     CHECK(contend_alpha(c, 0) == 0);
     uint64_t begin = swn_now_ns();
-    swn_contend_set(c, 1);
+    swn_io_load_set(c, 1);
     for (int i = 0; i < 3000 && !(contend_alpha(c, 0) > 0); i++)
         usleep(10000);
     double alpha = contend_alpha(c, 0), passed = (double)(swn_now_ns() - begin) / 1e9;
@@ -339,8 +339,8 @@ static void busy_disk(void *arg)
     passed = (double)(swn_now_ns() - begin) / 1e9;
     CHECK(passed > 1 && contend_alpha(c, 0) < 3 * alpha + 1e-9);
     CHECK(contend_alpha(c, 1) == 0);
-    swn_contend_set(c, 0);
-    swn_contend_stop(c);
+    swn_io_load_set(c, 0);
+    swn_io_load_stop(c);
 }
 
 /* Whoever waits while it reads is not kept waiting for long, and it reads no more afterwards. */
@@ -348,32 +348,32 @@ static void resting_disk(void *arg)
 {
     (void)arg;
     run(128 * MIB, "/dev/null");
-    struct swn_contend *c = contend();
+    struct swn_io_load *c = contend();
     for (int i = 0; i < 200 && !(contend_alpha(c, 1) > 0); i++) {
         uint64_t begin = swn_now_ns();
-        swn_contend_rest(c);
+        swn_io_load_rest(c);
         CHECK(swn_now_ns() - begin < 2000000000); /* a tenth of that, and what a busy machine makes of it */
     }
     CHECK(contend_alpha(c, 1) > 0 && contend_alpha(c, 0) == 0);
     struct swn_disk_model disk = {0};
     for (int i = 0; i < 30; i++)
-        swn_contend_rest(c);
-    unsigned known = swn_contend_disk(c, 1, &disk);
+        swn_io_load_rest(c);
+    unsigned known = swn_io_load_disk(c, 1, &disk);
     CHECK(known & SWN_DISK_SPEED_SPEED && disk.bytes_per_ns > 0 && disk.read_ns > 0 && disk.wait_ns >= 0);
     /* Whenever it is told otherwise, also between two reads: it goes on. */
     for (int i = 0; i < 500; i++) {
-        swn_contend_set(c, i % 2);
+        swn_io_load_set(c, i % 2);
         usleep((unsigned)i * 7 % 300);
     }
     struct swn_disk_model after = {0};
     for (int i = 0; i < 3; i++)
-        swn_contend_rest(c);
-    CHECK(swn_contend_disk(c, 1, &after) && memcmp(&after, &disk, sizeof disk));
-    swn_contend_end(c);
+        swn_io_load_rest(c);
+    CHECK(swn_io_load_disk(c, 1, &after) && memcmp(&after, &disk, sizeof disk));
+    swn_io_load_end(c);
     uint64_t begin = swn_now_ns();
-    swn_contend_rest(c); /* there is nobody to wait for */
+    swn_io_load_rest(c); /* there is nobody to wait for */
     CHECK(swn_now_ns() - begin < 100000000);
-    swn_contend_stop(c);
+    swn_io_load_stop(c);
 }
 
 static void with_streaming(void *arg)
