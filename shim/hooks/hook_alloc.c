@@ -106,7 +106,7 @@ static const char *watch(const struct swn_config *config)
 {
     const char *refused = backend->watch(swn_result_log_write_result);
     if (!refused)
-        swn_result_log_write_start(config->verify_dir, swn_engine_running() ? swn_engine_one.goal_bytes : 0);
+        swn_result_log_write_start(config->verify_dir, swn_engine_running() ? swn_engine_one.budget.target : 0);
     return refused;
 }
 
@@ -161,7 +161,7 @@ static void start(void)
         const char *refused = backend->attach(&host);
         if (refused) {
             snprintf(why, sizeof why, "%s", refused);
-            swn_engine_one.running = 0;
+            swn_engine_one.life.running = 0;
             err = -ENOTSUP;
         } else {
             swn_engine_set_torch(backend);
@@ -178,9 +178,10 @@ static void start(void)
     if (err < 0)
         swn_say("off: %s", why);
     /* Whatever attach() may have left behind is malloc's, and so is the rest then. */
-    theirs = !swn_engine_running() && !counting && real_alloc && real_free && !atomic_load(&swn_engine_one.small_bytes);
+    theirs = !swn_engine_running() && !counting && real_alloc && real_free &&
+             !atomic_load(&swn_engine_one.nonweight.small_bytes);
     if (!err && config.verbose)
-        swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)swn_engine_one.goal_bytes,
+        swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)swn_engine_one.budget.target,
                 config.store_dir, swn_config_fetch_name(config.fetch), backend->version);
     swn_reentry_depth--;
 }

@@ -122,20 +122,20 @@ static int have_region(struct swn_engine *e, struct swn_activation_plan *s)
     size_t now = s->region ? swn_region_bytes(s->region) : 0;
     if (!most || (now >= most && now <= most + most / 4))
         return 1;
-    size_t peak = swn_nonweight_peak(e), without_regions = e->nonweight_without_regions;
+    size_t peak = swn_nonweight_peak(e), without_regions = e->regions.nonweight_without;
     if (!s->region)
         without_regions = peak;
-    else if (!without_regions && peak > e->region_extra)
-        without_regions = peak - e->region_extra;
+    else if (!without_regions && peak > e->regions.extra)
+        without_regions = peak - e->regions.extra;
     struct swn_activation_region *region = swn_arena_reserve_region(e->arena, most);
     if (!region)
         return now >= most;
-    e->nonweight_without_regions = without_regions;
+    e->regions.nonweight_without = without_regions;
     if (s->region)
         swn_arena_release_region(e->arena, s->region);
     s->region = region;
-    e->warmup_passes = SETTLING;
-    e->huge_promotions = 0;
+    e->regions.warmup_passes = SETTLING;
+    e->regions.huge_promotions = 0;
     return 1;
 }
 
@@ -212,22 +212,22 @@ static void conclude(struct swn_engine *e, struct swn_activation_plan *s, const 
  * shows what has to be left for activations. */
 static void settle(struct swn_engine *e)
 {
-    if (!e->warmup_passes)
+    if (!e->regions.warmup_passes)
         return;
-    if (--e->warmup_passes) {
-        e->nonweight_peak = e->nonweight_before = 0;
+    if (--e->regions.warmup_passes) {
+        e->nonweight.peak = e->nonweight.before = 0;
         return;
     }
-    size_t peak = swn_nonweight_peak(e), before = e->nonweight_without_regions;
+    size_t peak = swn_nonweight_peak(e), before = e->regions.nonweight_without;
     if (before)
-        e->region_extra = peak > before ? peak - before : 0;
-    e->nonweight_without_regions = 0;
-    e->plan_dirty = 1;
+        e->regions.extra = peak > before ? peak - before : 0;
+    e->regions.nonweight_without = 0;
+    e->plan.dirty = 1;
 }
 
 static int has_small_pages(const struct swn_engine *e)
 {
-    return e->small_pages && e->huge_promotions < PROMOTIONS_MOST;
+    return e->regions.small_pages && e->regions.huge_promotions < PROMOTIONS_MOST;
 }
 
 /* Whether all of a huge page's place has pages, and they are ordinary ones that can be moved. */
@@ -253,11 +253,11 @@ static void make_huge(struct swn_engine *e, uintptr_t at)
 /* All that a pass has been through is counted: making huge pages of it takes no more memory. */
 static void promote_to_huge(struct swn_engine *e)
 {
-    if (!has_small_pages(e) || e->warmup_passes)
+    if (!has_small_pages(e) || e->regions.warmup_passes)
         return;
-    e->small_pages = 0;
-    e->huge_promotions++;
-    for (struct swn_thread_state *t = e->threads; t; t = t->next) {
+    e->regions.small_pages = 0;
+    e->regions.huge_promotions++;
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next) {
         const struct swn_activation_region *region = t->places ? t->places->region : NULL;
         for (size_t at = 0; region && at + SWN_HUGE <= swn_region_bytes(region); at += SWN_HUGE)
             if (is_solid(e, region, at))
@@ -272,12 +272,13 @@ void swn_activation_plan_passed(struct swn_engine *e, struct swn_thread_state *t
         return;
     settle(e);
     promote_to_huge(e);
-    for (struct swn_thread_state *other = e->threads; other; other = other->next)
-        if (other != t && other->places && other->places->region && e->accesses - other->last_access > IDLE_ACCESSES)
+    for (struct swn_thread_state *other = e->ops.threads; other; other = other->next)
+        if (other != t && other->places && other->places->region &&
+            e->weights.accesses - other->last_access > IDLE_ACCESSES)
             forget(e, other->places);
     struct plan *latest = s->plan;
     s->plan = NULL;
-    if (s->last.n && !s->last.lost && e->regions_refused != e->goal_bytes)
+    if (s->last.n && !s->last.lost && e->regions.refused != e->budget.target)
         conclude(e, s, &s->last);
     struct record done = s->last;
     s->last = s->now;
@@ -292,7 +293,7 @@ void swn_activation_plan_drop(struct swn_engine *e, struct swn_thread_state *t)
 {
     if (t->places)
         forget(e, t->places);
-    e->regions_refused = 0;
+    e->regions.refused = 0;
 }
 
 void swn_activation_plan_refuse(struct swn_engine *e)
@@ -300,15 +301,15 @@ void swn_activation_plan_refuse(struct swn_engine *e)
     char extra[32];
     if (e->config.verbose)
         swn_say("activations: no places in this budget, weights have a better use for the %s that they take more",
-                swn_format_mib(extra, e->region_extra));
-    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+                swn_format_mib(extra, e->regions.extra));
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
         if (t->places)
             forget(e, t->places);
-    e->regions_refused = e->goal_bytes;
-    e->region_extra = e->nonweight_without_regions = 0;
-    e->warmup_passes = 0;
-    e->nonweight_before = 0;
-    e->nonweight_peak = swn_nonweight_bytes(e);
+    e->regions.refused = e->budget.target;
+    e->regions.extra = e->regions.nonweight_without = 0;
+    e->regions.warmup_passes = 0;
+    e->nonweight.before = 0;
+    e->nonweight.peak = swn_nonweight_bytes(e);
 }
 
 /* --- a pass --- */

@@ -14,7 +14,7 @@ static const struct swn_placement placement = {
 
 static void start(struct swn_engine *e)
 {
-    e->placement = &placement;
+    e->features.placement = &placement;
 }
 
 const struct swn_subsystem swn_activations_subsystem = {.name = "activations", .start = start};

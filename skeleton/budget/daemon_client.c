@@ -112,7 +112,7 @@ static void confirm(struct swn_client *c)
     m.resident = swn_engine_resident(e);
     /* Without a thread of the budget's the limit is there at once, and the program follows it as it allocates. The cap
      * may move meanwhile; what was promised is the lease. */
-    int bound = c->seq && e->config.budget_bytes <= c->lease && m.resident <= c->lease;
+    int bound = c->seq && e->budget.limit <= c->lease && m.resident <= c->lease;
     pthread_mutex_unlock(&e->lock);
     if (bound) {
         c->seq = 0;
@@ -127,7 +127,7 @@ static uint64_t held(const struct swn_client *c)
     pthread_mutex_lock(&e->lock);
     uint64_t bytes = c->lease, uses = swn_engine_resident(e);
     if (c->lease || c->alone) {
-        uses = uses > e->config.budget_bytes ? uses : e->config.budget_bytes;
+        uses = uses > e->budget.limit ? uses : e->budget.limit;
         bytes = uses > bytes ? uses : bytes;
     }
     pthread_mutex_unlock(&e->lock);
@@ -159,7 +159,7 @@ static void take_lease(struct swn_client *c, const struct swn_wire *m)
     struct swn_budget_change change;
     pthread_mutex_lock(&wishes); /* a wish that was cut to the old lease must not come after the new one */
     pthread_mutex_lock(&e->lock);
-    uint64_t before = c->lease, bytes = least_of(e->cap_bytes, m->budget);
+    uint64_t before = c->lease, bytes = least_of(e->budget.user_cap, m->budget);
     c->lease = m->budget; /* before the limit moves: whoever sets a cap meanwhile stays within it */
     pthread_mutex_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, 0, &change);
@@ -219,8 +219,8 @@ static void read_wishes(struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    c->said_cap = e->cap_bytes;
-    c->said_urgency = e->urgency;
+    c->said_cap = e->budget.user_cap;
+    c->said_urgency = e->budget.urgency;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -310,7 +310,7 @@ static void connect_now(struct swn_client *c)
         swn_say("swapnetd at %s is gone; going on under its last lease of %s", c->path, swn_format_mib(mib, c->lease));
     else if (!c->lease && !c->gives_up && !c->warned++)
         swn_say("no swapnetd answers at %s: %s; going on with %s until one does", c->path, strerror(-fd),
-                swn_format_mib(mib, swn_engine_one.goal_bytes));
+                swn_format_mib(mib, swn_engine_one.budget.target));
     give_up_for_now(c);
 }
 
@@ -330,7 +330,7 @@ static int waits_for_others(struct swn_client *c)
     if (!c->warned++)
         swn_say(
             "no swapnetd answers at %s: %s; going on with %s until one does, or no program with a lease of it is left",
-            c->path, strerror(c->why), swn_format_mib(mib, swn_engine_one.goal_bytes));
+            c->path, strerror(c->why), swn_format_mib(mib, swn_engine_one.budget.target));
     return 1;
 }
 
@@ -344,8 +344,8 @@ static void run_standalone(struct swn_client *c)
     pthread_mutex_lock(&wishes);
     pthread_mutex_lock(&e->lock);
     c->alone = 1;
-    uint64_t all = memory_alone(), bytes = least_of(e->cap_bytes, all);
-    int forked = e->forked;
+    uint64_t all = memory_alone(), bytes = least_of(e->budget.user_cap, all);
+    int forked = e->life.forked;
     pthread_mutex_unlock(&e->lock);
     if (swn_engine_set_budget(bytes, 0, &change) == -ERANGE) /* a cap below what it can do with */
         clamp_to_minimum(&bytes, &change);
@@ -469,12 +469,12 @@ void swn_client_start(const struct swn_config *config)
         c->seen_ms = swn_control_now_ms();
         swn_lines_init(&c->in);
         swn_cond_init(&c->answered);
-        c->warned = e->forked; /* its parent says it */
+        c->warned = e->life.forked; /* its parent says it */
         err = swn_wakeup_pipe_open(&c->wakeup);
     }
     if (!err) {
         pthread_mutex_lock(&e->lock);
-        e->client = c;
+        e->budget.client = c;
         pthread_mutex_unlock(&e->lock);
         err = swn_thread_start(&c->thread, client_main, c);
     }
@@ -487,7 +487,7 @@ void swn_client_start(const struct swn_config *config)
 static uint64_t lease_now(struct swn_engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    uint64_t lease = e->client ? e->client->lease : 0;
+    uint64_t lease = e->budget.client ? e->budget.client->lease : 0;
     pthread_mutex_unlock(&e->lock);
     return lease;
 }
@@ -497,8 +497,8 @@ void swn_client_after_fork(void)
     struct swn_engine *e = &swn_engine_one;
     struct swn_budget_change change;
     int yes = 1;
-    if (!atomic_load_explicit(&e->want_client, memory_order_relaxed) ||
-        !atomic_compare_exchange_strong(&e->want_client, &yes, 0))
+    if (!atomic_load_explicit(&e->life.want_client, memory_order_relaxed) ||
+        !atomic_compare_exchange_strong(&e->life.want_client, &yes, 0))
         return;
     swn_memory_governor_start(&e->config);
     swn_client_start(&e->config);
@@ -506,30 +506,31 @@ void swn_client_after_fork(void)
         return;
     pthread_mutex_lock(&wishes);
     if (!lease_now(e))
-        swn_engine_set_budget(swn_budget_unasked(e->cap_bytes), 0, &change); /* what it had was the parent's lease */
+        swn_engine_set_budget(swn_budget_unasked(e->budget.user_cap), 0,
+                              &change); /* what it had was the parent's lease */
     pthread_mutex_unlock(&wishes);
 }
 
 void swn_client_wake(struct swn_engine *e)
 {
-    if (e->client)
-        (void)swn_wakeup_pipe_signal(&e->client->wakeup);
+    if (e->budget.client)
+        (void)swn_wakeup_pipe_signal(&e->budget.client->wakeup);
 }
 
 /* The parent's connection is not the child's, nor is its lease; but many children never touch a tensor. */
 void swn_client_fork_child(struct swn_engine *e)
 {
-    struct swn_client *c = e->client;
+    struct swn_client *c = e->budget.client;
     if (c) {
         if (c->link >= 0)
             swn_fd_registry_close(c->link);
         swn_wakeup_pipe_close(&c->wakeup);
         if (c->lease)
-            inherited = e->goal_bytes; /* else what its parent had from its own */
+            inherited = e->budget.target; /* else what its parent had from its own */
     }
     if (e->config.daemon_path[0]) /* also where the parent was about to register itself */
-        atomic_store(&e->want_client, 1);
-    e->client = NULL;
+        atomic_store(&e->life.want_client, 1);
+    e->budget.client = NULL;
     pthread_mutex_init(&wishes, NULL);
 }
 
@@ -539,15 +540,15 @@ void swn_client_fork_child(struct swn_engine *e)
  * user who asks for it now. Lock held. */
 static uint64_t within_lease(const struct swn_engine *e, uint64_t bytes)
 {
-    const struct swn_client *c = e->client;
+    const struct swn_client *c = e->budget.client;
     if (!c || (c->alone && !c->lease))
         return c && inherited ? least_of(bytes, inherited) : bytes;
-    return least_of(bytes, c->lease ? c->lease : e->goal_bytes);
+    return least_of(bytes, c->lease ? c->lease : e->budget.target);
 }
 
 const char *swn_client_daemon(const struct swn_engine *e)
 {
-    const struct swn_client *c = e->client;
+    const struct swn_client *c = e->budget.client;
     return c && (c->lease || !c->alone) ? c->path : NULL;
 }
 
@@ -558,7 +559,7 @@ void swn_client_cap(struct swn_engine *e, uint64_t bytes)
     pthread_mutex_lock(&e->lock);
     int follows = swn_memory_governor_on();
     if (follows) {
-        e->cap_bytes = bytes;
+        e->budget.user_cap = bytes;
         bytes = within_lease(e, bytes);
         swn_client_wake(e);
     }
@@ -586,25 +587,25 @@ static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urg
 {
     struct swn_budget_change change = {0};
     pthread_mutex_lock(&e->lock);
-    struct swn_client *c = e->client;
+    struct swn_client *c = e->budget.client;
     uint64_t bytes = within_lease(e, budget);
     if (!(has & SWN_HAS_BUDGET) || ((c || swn_memory_governor_runs()) && !budget))
-        bytes = !c || !(has & SWN_HAS_BUDGET)             ? e->goal_bytes
+        bytes = !c || !(has & SWN_HAS_BUDGET)             ? e->budget.target
                 : c->lease                                ? c->lease
                 : c->alone && !swn_memory_governor_runs() ? memory_alone()
-                                                          : e->goal_bytes;
+                                                          : e->budget.target;
     pthread_mutex_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, SET_WAIT_MS, &change);
     if (err == -ERANGE)
         return refusal(change.minimum_bytes);
     pthread_mutex_lock(&e->lock);
     if (has & SWN_HAS_BUDGET) {
-        e->cap_bytes = budget;
+        e->budget.user_cap = budget;
         swn_memory_governor_switch(!budget);
     }
     if (has & SWN_HAS_URGENCY)
-        e->urgency = urgency;
-    double now = e->urgency;
+        e->budget.urgency = urgency;
+    double now = e->budget.urgency;
     swn_client_wake(e);
     pthread_mutex_unlock(&e->lock);
     return answer(json_pack("{s:i s:I s:I s:I s:f s:b s:I s:I}", "schema", 1, "pid", (json_int_t)getpid(),

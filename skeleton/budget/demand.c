@@ -17,16 +17,16 @@
  * until it computes: most only load data. */
 static uint64_t unplanned_demand(struct swn_engine *e, uint64_t small)
 {
-    uint64_t live = e->forked && !e->pool ? swn_engine_resident(e) : e->live_recent + small;
+    uint64_t live = e->life.forked && !e->pool ? swn_engine_resident(e) : e->counters.live_recent + small;
     return live + live / 4 + 16 * MIB;
 }
 
 static uint64_t node_bytes(struct swn_engine *e)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < e->weight_count; i++)
-        if (e->weights[i].range)
-            sum += swn_weight_bytes(e->weights[i].range);
+    for (size_t i = 0; i < e->weights.count; i++)
+        if (e->weights.all[i].range)
+            sum += swn_weight_bytes(e->weights.all[i].range);
     return sum;
 }
 
@@ -34,23 +34,23 @@ void swn_demand_read(struct swn_demand *n, int settle)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    long long small = atomic_load(&e->small_bytes);
+    long long small = atomic_load(&e->nonweight.small_bytes);
     uint64_t few = small > 0 ? (uint64_t)small : 0;
     if (settle) {
-        uint64_t faded = e->live_recent - e->live_recent / 8;
-        e->live_recent = faded > e->live_bytes ? faded : e->live_bytes;
+        uint64_t faded = e->counters.live_recent - e->counters.live_recent / 8;
+        e->counters.live_recent = faded > e->counters.live_bytes ? faded : e->counters.live_bytes;
     }
     n->minimum = swn_plan_minimum(e);
     n->resident = swn_engine_resident(e);
-    n->plans = e->plans + e->replan.reviews;
-    if (e->planned) {
+    n->plans = e->plan.made + e->plan.replan.reviews;
+    if (e->plan.planned) {
         size_t other = swn_nonweight_needed(e);
         n->weights = node_bytes(e);
         /* Warm pages make activations fast, and the window is there as long as anything was ever streamed. */
         n->demand = n->weights + other + other / 4 + 4 * MIB;
-        n->latency = e->in_force.plan.compute_ns / 1e9;
+        n->latency = e->plan.in_force.plan.compute_ns / 1e9;
     } else {
-        n->weights = e->live_bytes;
+        n->weights = e->counters.live_bytes;
         n->demand = unplanned_demand(e, few);
         n->latency = 0;
     }
@@ -73,7 +73,7 @@ void swn_demand_curve(struct swn_demand *n)
     struct swn_engine *e = &swn_engine_one;
     struct swn_plan_candidate candidate = {0};
     pthread_mutex_lock(&e->lock);
-    for (struct swn_thread_state *t = e->threads; e->planned && e->pool && t && !candidate.n; t = t->next)
+    for (struct swn_thread_state *t = e->ops.threads; e->plan.planned && e->pool && t && !candidate.n; t = t->next)
         swn_plan_candidate_make(e, t, &candidate);
     pthread_mutex_unlock(&e->lock);
     n->points = 0;

@@ -89,7 +89,7 @@ void swn_memory_governor_first(struct swn_config *config)
 /* Anonymous memory of ours; the pool is shared memory. */
 static uint64_t anonymous(struct swn_engine *e)
 {
-    long long small = atomic_load(&e->small_bytes);
+    long long small = atomic_load(&e->nonweight.small_bytes);
     return e->res.resident_bytes + swn_arena_warm_bytes(e->arena) + (small > 0 ? (uint64_t)small : 0);
 }
 
@@ -102,8 +102,8 @@ static int worth_it(uint64_t before, uint64_t now)
 static void look(struct swn_engine *e, struct swn_memory_governor *f)
 {
     pthread_mutex_lock(&e->lock);
-    uint64_t resident = swn_engine_resident(e), anon = anonymous(e), before = e->cap_bytes;
-    int above = e->goal_bytes > before; /* its minimum did not let it come down then; it may by now */
+    uint64_t resident = swn_engine_resident(e), anon = anonymous(e), before = e->budget.user_cap;
+    int above = e->budget.target > before; /* its minimum did not let it come down then; it may by now */
     pthread_mutex_unlock(&e->lock);
     uint64_t bytes = there_is(f, resident, anon);
     if (bytes && (above || worth_it(before, bytes)))
@@ -168,7 +168,7 @@ void swn_memory_governor_switch(int on)
 void swn_memory_governor_fork_child(struct swn_engine *e)
 {
     if (e->config.budget_auto || e->config.memory_bytes)
-        atomic_store(&e->want_client, 1);
+        atomic_store(&e->life.want_client, 1);
     if (one.runs && one.pressure >= 0) /* a child opens its own, if it ever follows */
         swn_fd_registry_close(one.pressure);
     one.pressure = -1;

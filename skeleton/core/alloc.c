@@ -32,21 +32,21 @@ void *swn_engine_alloc(size_t n, int *strict)
 {
     struct swn_engine *e = &swn_engine_one;
     *strict = 0;
-    if (atomic_load(&e->retired))
+    if (atomic_load(&e->life.retired))
         return NULL;
     pthread_mutex_lock(&e->lock);
-    e->allocs++;
+    e->counters.allocs++;
     swn_residency_tidy(&e->res);
     swn_expected_read_cancel(e, 0);
     int expected = swn_expected_read_matches(e, n);
-    int alone = n > e->config.budget_bytes && e->config.enforce && !expected; /* makes room for itself, below */
+    int alone = n > e->budget.limit && e->config.enforce && !expected; /* makes room for itself, below */
     if (!alone && !expected)
         swn_reclaim_make_way(e, swn_round_up(n, SWN_GRANULE));
     struct swn_thread_state *t = alone || expected ? NULL : swn_window_self();
-    if (e->record && e->observer->allocated(e) && t)
+    if (e->features.record && e->features.observer->allocated(e) && t)
         swn_window_lost(t);
     struct swn_activation_slot place;
-    int placed = e->placement->find(e, t, n, &place);
+    int placed = e->features.placement->find(e, t, n, &place);
     const struct swn_thread_state *self = swn_window_self();
     enum swn_term term = self && self->open ? SWN_SHORT_TERM : SWN_LONG_TERM;
     int counts = !alone && !expected;
@@ -58,7 +58,7 @@ void *swn_engine_alloc(size_t n, int *strict)
     if (!over && counts &&
         fresh_bytes(e, placed ? &place : NULL, n, term) > need) /* the warm pages were what had to go */
         over = swn_reclaim_must(e, swn_round_up(n, SWN_GRANULE), NULL);
-    if (e->planned && kept_frames(e) < kept)
+    if (e->plan.planned && kept_frames(e) < kept)
         swn_reclaim_note_shortage(e, wanted);
     if (over && e->config.strict) {
         *strict = 1;
@@ -68,31 +68,31 @@ void *swn_engine_alloc(size_t n, int *strict)
     size_t fresh;
     struct swn_range *r = placed ? swn_region_alloc(e->arena, place.region, place.at, n, &fresh) : NULL;
     if (r) {
-        e->placed += r->size;
-        e->small_pages |= fresh != 0;
+        e->regions.placed += r->size;
+        e->regions.small_pages |= fresh != 0;
     } else {
         r = swn_arena_alloc(e->arena, n, term, &fresh);
         if (r && fresh && !alone && !expected)
             swn_residency_fresh(&e->res, r);
     }
     if (r) {
-        e->filled += alone ? 0 : fresh;
-        e->placement->on_alloc(t, r);
-        r->alloc_seq = r->last_use = e->seq;
+        e->counters.filled += alone ? 0 : fresh;
+        e->features.placement->on_alloc(t, r);
+        r->alloc_seq = r->last_use = e->ops.seq;
         r->untouched = fresh != 0;
         e->res.resident_bytes += r->size;
-        e->live_bytes += swn_round_up(n, SWN_PAGE);
-        if (e->live_bytes > e->demand_peak)
-            e->demand_peak = e->live_bytes;
-        if (e->live_bytes > e->live_recent)
-            e->live_recent = e->live_bytes;
+        e->counters.live_bytes += swn_round_up(n, SWN_PAGE);
+        if (e->counters.live_bytes > e->counters.demand_peak)
+            e->counters.demand_peak = e->counters.live_bytes;
+        if (e->counters.live_bytes > e->counters.live_recent)
+            e->counters.live_recent = e->counters.live_bytes;
         if (expected)
             swn_expected_read_allocated(e, r, fresh);
         if (alone && swn_policy_share(e, r))
             swn_reclaim_must(e, 0, r);
         swn_engine_note_peak(e);
     } else {
-        e->untracked += n;
+        e->counters.untracked += n;
     }
     void *p = r ? (void *)r->addr : NULL;
     pthread_mutex_unlock(&e->lock);
@@ -103,10 +103,10 @@ void *swn_engine_alloc(size_t n, int *strict)
 static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
 {
     /* Until something has had to leave, all that fits; the plan leaves room for the most that activations ever took. */
-    size_t most = e->config.budget_bytes / (e->pressed ? 4 : 1), other = swn_nonweight_bytes(e) - r->size;
-    if (e->planned && e->planned_nonweight > other && e->planned_nonweight - other > most)
-        most = e->planned_nonweight - other;
-    if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->weight >= 0 || atomic_load(&e->retired))
+    size_t most = e->budget.limit / (e->plan.pressed ? 4 : 1), other = swn_nonweight_bytes(e) - r->size;
+    if (e->plan.planned && e->nonweight.planned > other && e->nonweight.planned - other > most)
+        most = e->nonweight.planned - other;
+    if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->weight >= 0 || atomic_load(&e->life.retired))
         return 0;
     if (r->held) /* the kernel may not have taken the bytes out of them yet */
         return 0;
@@ -114,14 +114,14 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
      * next allocation takes what it has to. */
     if (r->planned_place)
         return 1;
-    if (r->aged_reads || swn_engine_resident(e) + r->span > e->config.budget_bytes + r->size)
+    if (r->aged_reads || swn_engine_resident(e) + r->span > e->budget.limit + r->size)
         return 0;
     /* What has gone just now is more likely to be made again than what is left over since some earlier pass. */
     size_t warm = swn_arena_warm_bytes(e->arena);
     struct swn_piece piece;
     while (warm + r->span > most && warm < most && swn_arena_trim(e->arena, warm + r->span - most, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
-        e->dropped += piece.bytes;
+        e->counters.dropped += piece.bytes;
         warm -= piece.bytes;
     }
     return warm + r->span <= most;
@@ -131,9 +131,9 @@ void swn_engine_drop(struct swn_engine *e, struct swn_range *r)
 {
     swn_write_behind_cancel(e, r);
     struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
-    e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
+    e->counters.live_bytes -= swn_round_up(r->len, SWN_PAGE);
     int warm = worth_keeping_warm(e, r);
-    e->dropped += !warm && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
+    e->counters.dropped += !warm && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
     swn_residency_free(&e->res, r, warm);
     swn_frames_drop_dead(e, &chunks);
 }
@@ -149,7 +149,7 @@ int swn_engine_free(void *p)
         if (r->pins && e->prefault) /* its operator gave the storage other memory */
             swn_prefault_end(e->prefault, r->addr);
         swn_expected_read_freed(e, r);
-        e->placement->on_free(r);
+        e->features.placement->on_free(r);
         swn_weight_remove(e, r);
         if (!swn_held_keeps(r))
             swn_engine_drop(e, r);

@@ -101,118 +101,169 @@ struct source;
 struct swn_row;
 struct swn_row_reading;
 
-struct swn_engine {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;         /* a frame arrived, was let go, or failed */
-    struct swn_spin_wait spin_wait; /* told of frames that arrived or failed */
-    struct swn_config config;
-    const struct swn_io *io;
-    struct swn_arena *arena;
-    struct swn_pool *pool;
-    struct swn_extent_file *spill;
-    uint64_t spilled_before; /* written to spill files that the program has closed */
-    struct swn_residency res;
-    struct swn_fetch *fetch;
-    struct swn_queue_depth preferred; /* what the disk's profile says, without measurements; depth 0: there is none */
-    struct swn_write_behind *write_behind; /* NULL until something is written behind */
-    struct swn_prefault *prefault;         /* NULL until a tensor is filled for which there are no pages yet */
-    struct swn_access_order *order;
-    struct swn_trace *trace;
-    struct swn_record *record; /* NULL unless SWAPNET_PROFILE is set */
-    /* Set by the subsystems that they belong to, when the engine starts; see skeleton/core/subsystem.h. */
+/* Where it is in its life. */
+struct swn_life {
+    _Atomic int running;
+    _Atomic int retired;     /* all has become resident and nothing leaves any more, see skeleton/core/retire.h */
+    _Atomic int want_hook;   /* first spill: the operator hook is to be installed by a thread that holds no lock */
+    _Atomic int want_client; /* a forked child that the daemon does not know yet */
+    _Atomic int hook_state;  /* 0 none, 1 being installed, 2 installed, 3 refused */
+    int forked;
+    pid_t pid;
+    struct swn_fetch *fork_paused;
+};
+
+/* Set by the subsystems that they belong to, when the engine starts; see skeleton/core/subsystem.h. */
+struct swn_features {
     const struct swn_weight_source *source;
     const struct swn_placement *placement;
     const struct swn_tiling *tiling;
     const struct swn_observer *observer;
-    struct swn_control *control;
-    const struct swn_torch_backend *torch;
-    _Atomic int running;
-    _Atomic int retired;     /* all has come home and nothing leaves any more, see skeleton/core/retire.h */
-    _Atomic int want_hook;   /* first spill: the operator hook is to be installed by whoever holds no lock */
-    _Atomic int want_client; /* a forked child that the daemon does not know yet */
-    _Atomic int hook_state;  /* 0 none, 1 being installed, 2 installed, 3 refused */
-    pid_t pid;
-    uint64_t arena_bytes;
+    struct swn_record *record; /* NULL unless SWAPNET_PROFILE is set */
+};
 
-    /* config.budget_bytes is the limit in force. goal_bytes is what it was last set to: the same, unless the limit is
-     * on its way down to it (skeleton/budget/budget.c). */
-    uint64_t goal_bytes;
-    uint64_t promised_bytes;       /* the limit from which it is on its way: more than that is too much in any case */
-    uint64_t goal_since_ns;        /* when the goal was set */
-    uint64_t bound_ns;             /* when the limit came to be the goal */
-    uint64_t goal_seq;             /* the last operator that had begun by then */
-    uint64_t in_flight_ns;         /* when the last of these ended, and of the reads that were under way */
+/* The budget, in bytes. `limit` is in force: the target, unless it is on its way down to that (skeleton/budget). */
+struct swn_budget_state {
+    uint64_t user_cap;        /* the user's budget, which no lease exceeds; 0: none */
+    uint64_t target;          /* what the budget was last set to */
+    uint64_t limit;           /* what counts now */
+    uint64_t limit_at_change; /* the limit from which it is on its way: more than that is too much in any case */
+    uint64_t target_since_ns;
+    uint64_t bound_ns;     /* when the limit came to be the target */
+    uint64_t target_seq;   /* the last operator that had begun by then */
+    uint64_t in_flight_ns; /* when the last of these ended, and of the reads that were under way */
+    double urgency;
+    _Atomic size_t slices_least;   /* smaller weights come whole within the target */
     struct swn_budgeter *budgeter; /* made by the first change of the budget */
     struct swn_client *client;     /* where a daemon rules, or is to rule */
-    _Atomic size_t slices_least;   /* smaller weights come whole within the goal */
-    uint64_t cap_bytes;            /* the user's budget, which no lease exceeds; 0: none */
-    double urgency;
+    struct swn_control *control;
+};
 
-    struct swn_weight *weights;
-    size_t weight_count, weight_room, weight_live;
-    uint32_t *free_weights;
+struct swn_weights {
+    struct swn_weight *all;
+    size_t count, room, live;
+    uint32_t *free;
     size_t free_count;
+    size_t resident_bytes; /* of resident ranges that are weights */
+    uint64_t accesses;     /* weights read so far */
+    struct swn_access_order *order;
+};
 
+struct swn_operators {
     struct swn_thread_state *threads;
     unsigned thread_count;
-    struct swn_op *open_ops;
-    uint64_t seq;      /* outermost operators so far */
-    uint64_t accesses; /* weights read so far */
+    struct swn_op *open;
+    uint64_t seq; /* outermost operators so far */
+};
 
-    size_t mapped_file_bytes;     /* of files that the program mapped */
-    size_t weight_resident_bytes; /* RESIDENT ranges that are weights */
-    size_t nonweight_peak;        /* most of everything that is not a weight, in this pass */
-    size_t nonweight_before;      /* and in those before it, fading */
-    size_t nonweight_peak_ever;   /* and since there are weights */
+/* Everything that counts and is no weight, in bytes. */
+struct swn_nonweight {
+    size_t peak;      /* most of it in this pass */
+    size_t before;    /* and in those before it, fading */
+    size_t peak_ever; /* and since there are weights */
+    size_t planned;   /* what the plan leaves for it */
     _Atomic long long small_bytes;
-    size_t peak_resident, over_budget_peak;
-    int plan_dirty, planned;
-    int warmup_passes; /* passes until activations are where they will be, see skeleton/activations/activation_plan.c */
-    int small_pages;   /* pages of theirs are new, and small */
-    unsigned huge_promotions;         /* so often these were made huge */
-    size_t nonweight_without_regions; /* what they took at most before they had regions; 0: region_extra is known */
-    size_t region_extra;              /* how much more the regions take */
-    uint64_t regions_refused;         /* the budget in which that is better had by weights; 0: none */
-    int pressed;                      /* the budget has been full */
-    size_t ring_goal, lent_from;      /* lent_from: the window without what was lent to it, or 0 */
-    uint64_t plan_access;
-    uint64_t plan_since_ns; /* since when there has been a plan in force for the budget that this one is for */
-    size_t planned_nonweight;
-    uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
-    uint64_t allocs;
+};
 
-    /* Bytes of memory that came without pages, each of which is filled once, or zeroed; of pages let go; and of tensors
-     * that got their planned places. */
-    uint64_t filled, dropped, placed;
-    uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes,
-        demand_peak;
-    uint64_t live_recent;               /* most live bytes of late */
+struct swn_plan_state {
     struct swn_plan_candidate in_force; /* the plan, once there is one */
-    int plan_short;                     /* its passes are short of the disk, see scheduler/planner/plan.h */
+    int planned, dirty;
+    int short_of_disk; /* its passes are, see scheduler/planner/plan.h */
+    int pressed;       /* the budget has been full */
+    uint64_t made, access;
+    uint64_t since_ns; /* since when there has been a plan in force for the budget that this one is for */
+    size_t ring_goal;  /* bytes of frames that come and go */
+    size_t lent_from;  /* the ring without what was lent to it, or 0 */
     struct swn_replan replan;
-    struct swn_fetch *fork_paused;
-    int forked;
-    uint64_t deferred; /* bytes registered instead of read or copied */
-    struct {           /* see skeleton/core/expected_read.h */
-        swn_expected_read_match *match;
-        const void *source;
-        size_t after;
-        pthread_t thread;
-        struct swn_range *range;
-        uint32_t id;
-        size_t bytes;
-    } expected;
-    struct swn_disk_speed disk;
-    uint64_t written_bytes, written_ns; /* by program threads that needed room */
-    uint64_t read_done_ns;              /* when the last read was done */
-    /* Of copies: bytes read, bytes that they decoded to, and the time that took, per encoding for the latter two. */
-    _Atomic uint64_t encoded_bytes, decoded_bytes[SWN_ENCODINGS], decode_ns[SWN_ENCODINGS];
+};
+
+/* Planned addresses of activations, see skeleton/activations/activation_plan.c. */
+struct swn_region_state {
+    int warmup_passes;        /* until activations are where they will be */
+    int small_pages;          /* pages of theirs are new, and small */
+    unsigned huge_promotions; /* so often these were made huge */
+    size_t nonweight_without; /* nonweight bytes at most before they had regions; 0: extra is known */
+    size_t extra;             /* how much more the regions take */
+    uint64_t refused;         /* the budget in which that is better had by weights; 0: none */
+    uint64_t placed;          /* bytes of tensors that got their planned addresses */
+};
+
+/* What is written to spill files. */
+struct swn_writes {
+    struct swn_extent_file *spill;
+    uint64_t spilled_before;         /* written to spill files that the program has closed */
+    uint64_t spill_retry;            /* allocation number before which a full disk is not asked again */
+    uint64_t bytes, ns;              /* by program threads that needed room */
+    struct swn_write_behind *behind; /* NULL until something is written behind */
+};
+
+/* The disk with the store directory. */
+struct swn_disk_state {
+    struct swn_disk_speed speed;
+    struct swn_queue_depth preferred; /* what its profile says, without measurements; depth 0: there is none */
+    uint64_t read_done_ns;            /* when the last read was done */
     /* Reads of single rows, which say nothing of how fast weights come: bytes, and the time in which operators, so many
      * now, waited for them. */
     uint64_t row_bytes, row_ns, rows_since_ns;
     unsigned row_waiters;
-    _Atomic int looked_at_disk;
-    int said_pool, said_over, said_full, said_oversize, said_read, said_store, said_compressed, said_closed, said_small;
+    _Atomic int looked_at;
+};
+
+/* See skeleton/core/expected_read.h. */
+struct swn_expected_read {
+    swn_expected_read_match *match;
+    const void *source;
+    size_t after;
+    pthread_t thread;
+    struct swn_range *range;
+    uint32_t id;
+    size_t bytes;
+};
+
+/* What the statistics say, or nearly so. */
+struct swn_counters {
+    uint64_t filled;  /* bytes of memory that came without pages, each of which is filled once, or zeroed */
+    uint64_t dropped; /* bytes of pages let go */
+    uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, allocs;
+    uint64_t deferred;                /* bytes registered instead of read or copied */
+    uint64_t untracked;               /* bytes of tensors for which the arena had no room */
+    uint64_t live_bytes, live_recent; /* of tensors, and most of them of late */
+    uint64_t demand_peak;             /* and ever */
+    size_t peak_resident, over_budget_peak;
+    size_t mapped_file_bytes; /* of files that the program mapped */
+};
+
+/* What has been said once. */
+struct swn_said {
+    int pool, over, full, oversize, read, store, compressed, closed, small;
+};
+
+struct swn_engine {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;         /* a frame arrived, was let go, or failed */
+    struct swn_spin_wait spin_wait; /* told of frames that arrived or failed */
+    struct swn_config config;       /* constant after the start, but for `enforce` */
+    const struct swn_io *io;
+    const struct swn_torch_backend *torch;
+    struct swn_life life;
+    struct swn_features features;
+    struct swn_arena *arena;
+    struct swn_pool *pool;
+    struct swn_residency res;
+    struct swn_fetch *fetch;
+    struct swn_prefault *prefault; /* NULL until a tensor is filled for which there are no pages yet */
+    struct swn_trace *trace;
+    struct swn_budget_state budget;
+    struct swn_weights weights;
+    struct swn_operators ops;
+    struct swn_nonweight nonweight;
+    struct swn_plan_state plan;
+    struct swn_region_state regions;
+    struct swn_writes writes;
+    struct swn_disk_state disk;
+    struct swn_expected_read expected;
+    struct swn_counters counters;
+    struct swn_said said;
 };
 
 /* Where the address space is limited, tensors get this part of what is left of it: the pool will want that and more,

@@ -31,7 +31,7 @@ static int may_leave(const struct swn_range *r)
 /* An operator is reading it, or has just made it. */
 static int at_work(const struct swn_engine *e, const struct swn_range *r)
 {
-    return r->readers || (r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2);
+    return r->readers || (r->alloc_seq == e->ops.seq && atomic_load(&e->life.hook_state) == 2);
 }
 
 /* Whether the plan has all of r stay. */
@@ -53,7 +53,10 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         if (!may_leave(r) || r == spare)
             continue;
-        int class = r->readers ? 3 : at_work(e, r) ? 4 : swn_is_weight(r) && e->planned ? (stays(e, r) ? 2 : 0) : 1;
+        int class = r->readers                            ? 3
+                    : at_work(e, r)                       ? 4
+                    : swn_is_weight(r) && e->plan.planned ? (stays(e, r) ? 2 : 0)
+                                                          : 1;
         if (class >= 3 && !force)
             continue;
         if (!best || class < best_class || (class == best_class && r->last_use < best->last_use)) {
@@ -67,7 +70,7 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
 /* Whether the frame is of a model that nobody computes with: for longer than a cycle of all weights takes. */
 static int is_idle(const struct swn_engine *e, const struct swn_frame *f)
 {
-    return f->last_use + IDLE_OPS < e->seq && e->accesses > f->access + 2 * e->weight_live;
+    return f->last_use + IDLE_OPS < e->ops.seq && e->weights.accesses > f->access + 2 * e->weights.live;
 }
 
 /* The frame that leaves, without a write, before any range does; or, if `used`, also one that is in use in every pass:
@@ -90,12 +93,12 @@ static void trim_warm(struct swn_engine *e, size_t bytes, int regions)
 {
     struct swn_piece piece;
     for (;;) {
-        size_t need = swn_engine_resident(e) + bytes, over = need - e->config.budget_bytes;
-        if (need <= e->config.budget_bytes ||
+        size_t need = swn_engine_resident(e) + bytes, over = need - e->budget.limit;
+        if (need <= e->budget.limit ||
             (!swn_arena_trim(e->arena, over, &piece) && (!regions || !swn_arena_trim_regions(e->arena, over, &piece))))
             return;
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
-        e->dropped += piece.bytes;
+        e->counters.dropped += piece.bytes;
     }
 }
 
@@ -105,19 +108,19 @@ int swn_reclaim_free_fits(struct swn_engine *e, size_t bytes)
 {
     bytes += swn_arena_region_cold(e->arena);
     trim_warm(e, bytes, 0);
-    return swn_engine_resident(e) + bytes <= e->config.budget_bytes;
+    return swn_engine_resident(e) + bytes <= e->budget.limit;
 }
 
 static void say_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
 {
     size_t over = swn_engine_resident(e) + bytes - limit;
-    if (over > e->over_budget_peak)
-        e->over_budget_peak = over;
+    if (over > e->counters.over_budget_peak)
+        e->counters.over_budget_peak = over;
     char a[32], b[32];
-    if (e->said_over++)
+    if (e->said.over++)
         return;
     if (bytes > limit) { /* no plan will help: said here, and not once more when it is read */
-        e->said_oversize++;
+        e->said.oversize++;
         swn_say("one tensor of %s alone exceeds the budget of %s; going over it while it is written; as a weight it is "
                 "read through a mapping, slower but with the same result (SWAPNET_STRICT=1 makes this an error)",
                 swn_format_mib(a, bytes), swn_format_mib(b, limit));
@@ -136,7 +139,7 @@ static int trim_frames(struct swn_engine *e, size_t bytes)
 
 static void evict_frame(struct swn_engine *e, struct swn_frame *f)
 {
-    e->plan_dirty |= f->pinned_by_plan; /* the plan thought there was room for it */
+    e->plan.dirty |= f->pinned_by_plan; /* the plan thought there was room for it */
     swn_frame_evict(e, f);
     trim_frames(e, 1);
 }
@@ -164,7 +167,7 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
 {
     struct swn_frame *f = frame_victim(e, 0);
     struct swn_range *r = !f && may_spill ? victim(e, spare, force) : NULL;
-    if (!f && (!r || (swn_is_weight(r) && e->planned && stays(e, r))))
+    if (!f && (!r || (swn_is_weight(r) && e->plan.planned && stays(e, r))))
         f = frame_victim(e, 1);
     if (f) {
         evict_frame(e, f);
@@ -174,7 +177,7 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
         return -ENOMEM;
     int err = swn_policy_spill(e, r);
     if (err == -EBUSY && ++*busy < 8) {
-        r->last_use = e->seq + 1; /* a store came in: it is in use, look for another */
+        r->last_use = e->ops.seq + 1; /* a store came in: it is in use, look for another */
         return 0;
     }
     return err ? -ENOMEM : 0;
@@ -183,7 +186,7 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
 void swn_ring_shrink(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
-    while (f && swn_ring_bytes(e) > e->ring_goal && !swn_pool_free_bytes(e->pool)) {
+    while (f && swn_ring_bytes(e) > e->plan.ring_goal && !swn_pool_free_bytes(e->pool)) {
         if (f->pinned_by_plan || !swn_frame_may_go(e, f)) {
             f = f->next;
             continue;
@@ -191,17 +194,17 @@ void swn_ring_shrink(struct swn_engine *e)
         swn_frame_evict(e, f); /* and others, if something was written to it that has to come home */
         f = swn_pool_first(e->pool);
     }
-    if (swn_ring_bytes(e) > e->ring_goal)
-        trim_frames(e, swn_ring_bytes(e) - e->ring_goal);
+    if (swn_ring_bytes(e) > e->plan.ring_goal)
+        trim_frames(e, swn_ring_bytes(e) - e->plan.ring_goal);
 }
 
 /* 0: the window is as narrow as it was before room was lent to it. */
 static int take_back_room(struct swn_engine *e)
 {
-    size_t own = e->lent_from, before = swn_ring_bytes(e);
-    if (e->planned || !own || own >= before)
+    size_t own = e->plan.lent_from, before = swn_ring_bytes(e);
+    if (e->plan.planned || !own || own >= before)
         return 0;
-    e->lent_from = 0;
+    e->plan.lent_from = 0;
     swn_ring_resize(e, own);
     swn_ring_shrink(e);
     return swn_ring_bytes(e) < before;
@@ -210,7 +213,8 @@ static int take_back_room(struct swn_engine *e)
 /* As far as one can tell before there is a pool. */
 static int may_spill(const struct swn_engine *e)
 {
-    return e->torch && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry;
+    return e->torch && atomic_load(&e->life.hook_state) != 3 && e->res.pagemap_fd >= 0 &&
+           e->counters.allocs >= e->writes.spill_retry;
 }
 
 static int can_spill(struct swn_engine *e)
@@ -223,18 +227,18 @@ int swn_shrink_step(struct swn_engine *e, int force)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
-    if (before > e->goal_bytes && swn_reclaim_ask(e, before - e->goal_bytes))
+    if (before > e->budget.target && swn_reclaim_ask(e, before - e->budget.target))
         return -ENOMEM; /* not yet, but without a write, and before anything that operators use */
     if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_regions(e->arena, SIZE_MAX, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
-        e->dropped += piece.bytes;
+        e->counters.dropped += piece.bytes;
         return 0;
     }
     swn_reclaim_trim(e);
     take_back_room(e); /* before anything has to be written */
-    if (!e->planned && swn_ring_bytes(e) > e->goal_bytes / 3 && swn_ring_bytes(e) > swn_ring_first(e))
+    if (!e->plan.planned && swn_ring_bytes(e) > e->budget.target / 3 && swn_ring_bytes(e) > swn_ring_first(e))
         swn_ring_resize(e, swn_ring_first(e));
-    trim_frames(e, before - (before < e->goal_bytes ? before : e->goal_bytes));
+    trim_frames(e, before - (before < e->budget.target ? before : e->budget.target));
     swn_ring_shrink(e);
     if (swn_engine_resident(e) < before || swn_write_behind_wait(e))
         return 0;
@@ -246,11 +250,10 @@ int swn_shrink_step(struct swn_engine *e, int force)
  * writes while the program computes. Once weights are read, what is still home is better left there. */
 static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
-    size_t ahead =
-        e->config.budget_bytes / BEHIND_PART < BEHIND_MOST ? e->config.budget_bytes / BEHIND_PART : BEHIND_MOST;
-    if (!e->pressed || e->accesses || e->planned || !can_spill(e))
+    size_t ahead = e->budget.limit / BEHIND_PART < BEHIND_MOST ? e->budget.limit / BEHIND_PART : BEHIND_MOST;
+    if (!e->plan.pressed || e->weights.accesses || e->plan.planned || !can_spill(e))
         return;
-    while (swn_engine_resident(e) - swn_write_behind_bytes(e) + bytes + ahead > e->config.budget_bytes) {
+    while (swn_engine_resident(e) - swn_write_behind_bytes(e) + bytes + ahead > e->budget.limit) {
         struct swn_range *r = victim(e, spare, 0);
         if (!r || swn_write_behind_start(e, r))
             return;
@@ -263,25 +266,25 @@ static int reclaim(struct swn_engine *e, size_t bytes, const struct swn_range *s
     swn_write_behind_complete(e);
     if (!e->config.enforce)
         return 0;
-    if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
+    if (swn_engine_resident(e) + bytes > e->budget.limit)
         trim_warm(e, bytes, 1);
-    size_t soon = swn_engine_resident(e) + bytes + e->goal_bytes / SOON_PART;
-    if (soon > e->config.budget_bytes)
-        swn_reclaim_ask(e, soon - e->config.budget_bytes);
-    int spills = swn_engine_resident(e) + bytes > e->config.budget_bytes && can_spill(e);
-    e->pressed |= spills;
+    size_t soon = swn_engine_resident(e) + bytes + e->budget.target / SOON_PART;
+    if (soon > e->budget.limit)
+        swn_reclaim_ask(e, soon - e->budget.limit);
+    int spills = swn_engine_resident(e) + bytes > e->budget.limit && can_spill(e);
+    e->plan.pressed |= spills;
     write_behind(e, bytes, spare);
     int busy = 0;
-    while (swn_engine_resident(e) + bytes > e->config.budget_bytes &&
-           (trim_frames(e, swn_engine_resident(e) + bytes - e->config.budget_bytes) || take_back_room(e) ||
-            swn_reclaim_trim(e)))
+    while (
+        swn_engine_resident(e) + bytes > e->budget.limit &&
+        (trim_frames(e, swn_engine_resident(e) + bytes - e->budget.limit) || take_back_room(e) || swn_reclaim_trim(e)))
         trim_warm(e, bytes, 1);
     for (int last = 0; last <= force; last++)
-        while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
+        while (swn_engine_resident(e) + bytes > e->budget.limit)
             if (!swn_write_behind_wait(e) && evict_one(e, spare, spills, last > 0, &busy) && !cancel_ahead(e) &&
                 (last < 2 || !evict_read_one(e)))
                 break;
-    return swn_engine_resident(e) + bytes <= e->config.budget_bytes ? 0 : -ENOMEM;
+    return swn_engine_resident(e) + bytes <= e->budget.limit ? 0 : -ENOMEM;
 }
 
 /* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
@@ -323,9 +326,9 @@ static size_t idle_bytes(struct swn_engine *e)
  * operator is using. */
 int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes)
 {
-    if (e->config.enforce && swn_engine_resident(e) + bytes > e->config.budget_bytes) {
+    if (e->config.enforce && swn_engine_resident(e) + bytes > e->budget.limit) {
         size_t idle = idle_bytes(e);
-        if (swn_engine_resident(e) + bytes > e->config.budget_bytes + idle)
+        if (swn_engine_resident(e) + bytes > e->budget.limit + idle)
             return -ENOMEM;
     }
     return reclaim(e, bytes, NULL, 0);
@@ -335,9 +338,9 @@ int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes)
 int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     int err = reclaim(e, bytes, spare, 2);
-    uint64_t limit = e->config.budget_bytes;
-    if (e->goal_bytes < limit) /* on its way down, and nobody was promised that it holds already */
-        limit = e->promised_bytes;
+    uint64_t limit = e->budget.limit;
+    if (e->budget.target < limit) /* on its way down, and nobody was promised that it holds already */
+        limit = e->budget.limit_at_change;
     if (!err || swn_engine_resident(e) + bytes <= limit)
         return 0;
     say_over_budget(e, bytes, limit);
@@ -348,22 +351,22 @@ int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range 
  * as idle activations are written out: by that alone each plan would keep weights that leave in its first pass. */
 void swn_reclaim_note_shortage(struct swn_engine *e, size_t other)
 {
-    size_t most = e->goal_bytes > swn_ring_bytes(e) ? e->goal_bytes - swn_ring_bytes(e) : 0;
+    size_t most = e->budget.target > swn_ring_bytes(e) ? e->budget.target - swn_ring_bytes(e) : 0;
     other = other < most ? other : most;
-    if (other > e->nonweight_peak)
-        e->nonweight_peak = other;
+    if (other > e->nonweight.peak)
+        e->nonweight.peak = other;
 }
 
 /* Before there is a plan, room that nobody needs is lent to the window, so that the next weights are read while one is
  * computed with. It is taken back before anything has to leave for it. */
 void swn_ring_lend(struct swn_engine *e, size_t bytes)
 {
-    size_t most = e->config.budget_bytes / 3, now = swn_ring_bytes(e);
+    size_t most = e->budget.limit / 3, now = swn_ring_bytes(e);
     bytes = bytes < most ? bytes : most;
-    now = now > e->ring_goal ? now : e->ring_goal;
-    if (e->planned || !e->pool || bytes <= now || swn_engine_resident(e) + bytes - now > e->config.budget_bytes)
+    now = now > e->plan.ring_goal ? now : e->plan.ring_goal;
+    if (e->plan.planned || !e->pool || bytes <= now || swn_engine_resident(e) + bytes - now > e->budget.limit)
         return;
-    size_t own = e->lent_from ? e->lent_from : now;
+    size_t own = e->plan.lent_from ? e->plan.lent_from : now;
     swn_ring_resize(e, bytes);
-    e->lent_from = own;
+    e->plan.lent_from = own;
 }

@@ -41,7 +41,7 @@ void swn_engine_prefork(void)
              * has closed there are no more mappings. */
             swn_make_resident(e, r, 0);
     e->res.fork_epoch++;
-    e->fork_paused = fetch;
+    e->life.fork_paused = fetch;
 }
 
 void swn_engine_postfork_parent(void)
@@ -49,7 +49,7 @@ void swn_engine_postfork_parent(void)
     struct swn_engine *e = &swn_engine_one;
     if (!swn_engine_running())
         return;
-    struct swn_fetch *fetch = e->fork_paused;
+    struct swn_fetch *fetch = e->life.fork_paused;
     pthread_mutex_unlock(&e->lock);
     if (fetch)
         swn_fetch_resume(fetch);
@@ -81,12 +81,12 @@ void swn_engine_postfork_child(void)
     e->trace = NULL;
     /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on
      * demand. */
-    e->spill = e->res.spill = NULL;
-    e->spilled_before = 0;
-    e->row_bytes = e->row_ns = 0;
-    e->row_waiters = 0;
-    e->planned = 0;
-    e->plan_dirty = 1;
-    e->forked = 1; /* the statistics file is the parent's */
-    e->pid = getpid();
+    e->writes.spill = e->res.spill = NULL;
+    e->writes.spilled_before = 0;
+    e->disk.row_bytes = e->disk.row_ns = 0;
+    e->disk.row_waiters = 0;
+    e->plan.planned = 0;
+    e->plan.dirty = 1;
+    e->life.forked = 1; /* the statistics file is the parent's */
+    e->life.pid = getpid();
 }

@@ -42,7 +42,7 @@ static int make_resident(struct swn_engine *e, struct swn_range *r)
 {
     while (r->filling)
         pthread_cond_wait(&e->changed, &e->lock);
-    if (r->len > e->config.budget_bytes && atomic_load(&r->state) == SWN_FILE_BACKED) {
+    if (r->len > e->budget.limit && atomic_load(&r->state) == SWN_FILE_BACKED) {
         swn_reclaim_must(e, swn_round_up(r->len, SWN_PAGE), r);
         return swn_make_resident(e, r, 0);
     }

@@ -53,7 +53,7 @@ void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
         if (!f)
             continue;
         f->wanted = 0;
-        swn_pool_touch(e->pool, f, e->seq, e->accesses);
+        swn_pool_touch(e->pool, f, e->ops.seq, e->weights.accesses);
     }
     arg->first_chunk = arg->end_chunk = 0;
 }
@@ -73,7 +73,7 @@ static void check_whole(struct swn_engine *e, const struct swn_frame *f)
 {
     for (unsigned i = 0; i < f->n; i++)
         if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].checked)
-            e->source->verify(e, f->parts[i].range);
+            e->features.source->verify(e, f->parts[i].range);
 }
 
 /* Maps what has come of the chunks that arg holds at their addresses. */
@@ -102,7 +102,7 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
         return;
     publish(e, arg);
     if (atomic_load(&r->state) != SWN_FILE_BACKED) {
-        e->window_hits++; /* came home meanwhile */
+        e->counters.window_hits++; /* came home meanwhile */
         return;
     }
     size_t unit = swn_pool_unit(e->pool), missing = 0;
@@ -110,15 +110,15 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
         uint64_t lo = c * unit > r->place ? c * unit - r->place : 0;
         missing += lo < r->len && !swn_residency_mapped(&e->res, r, r->addr + lo);
     }
-    e->window_hits += !missing;
-    e->window_misses += missing != 0;
+    e->counters.window_hits += !missing;
+    e->counters.window_misses += missing != 0;
     if (!missing)
         return;
-    e->source->verify(e, r);
+    e->features.source->verify(e, r);
     arg->remap = 1;
     /* Kernels go through a large matrix in several streams at once, and there is less memory than it needs: what the
      * system reads ahead is gone before it is used. */
-    if (r->len > e->config.budget_bytes / 4 && swn_residency_unmapped(&e->res, r) >= r->len)
+    if (r->len > e->budget.limit / 4 && swn_residency_unmapped(&e->res, r) >= r->len)
         madvise((void *)r->addr, swn_round_up(r->len, SWN_PAGE), MADV_RANDOM);
 }
 
@@ -126,13 +126,13 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
  * for slices. */
 static int is_too_large(const struct swn_engine *e, const struct swn_arg *arg)
 {
-    int weight = e->planned ? arg->range->weight : -1;
-    return weight >= 0 ? e->weights[weight].oversize : arg->upto - arg->from > e->config.budget_bytes / 2;
+    int weight = e->plan.planned ? arg->range->weight : -1;
+    return weight >= 0 ? e->weights.all[weight].oversize : arg->upto - arg->from > e->budget.limit / 2;
 }
 
 int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
-    if (e->planned || is_too_large(e, arg) || !swn_reads_file_backed(arg) || (!e->fetch && swn_policy_pool(e)) ||
+    if (e->plan.planned || is_too_large(e, arg) || !swn_reads_file_backed(arg) || (!e->fetch && swn_policy_pool(e)) ||
         !e->pool)
         return 0;
     swn_window_hold(e, arg, 0, arg->range->len);
@@ -148,7 +148,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     for (unsigned i = 0; i < op->n; i++) {
         struct swn_arg *arg = &op->args[i];
         if (arg->use == SWN_USE_ROWS && arg->reading)
-            e->tiling->rows_begin(e, arg);
+            e->features.tiling->rows_begin(e, arg);
         if (arg->use == SWN_USE_ROWS || !swn_reads_file_backed(arg) || arg->sliced)
             continue;
         if (is_too_large(e, arg))
@@ -187,7 +187,7 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
     if (r->registered) /* it stays, whatever a plan says */
         return 0;
     int loaded = atomic_load(&r->state) == SWN_FILE_BACKED && r->file->immutable; /* nobody computes a checkpoint */
-    if (!loaded && e->seq - r->alloc_seq < SWN_AGED_OPS)
+    if (!loaded && e->ops.seq - r->alloc_seq < SWN_AGED_OPS)
         return 0;
     return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_FILE_BACKED) && swn_weight_add(e, r);
 }
@@ -206,27 +206,27 @@ static void access(struct swn_engine *e, struct swn_thread_state *t, struct swn_
         last->compute_ns = last->compute_ns > 0 ? last->compute_ns * 0.7 + took * 0.3 : took;
         last->op_ns = last->op_ns > 0 ? last->op_ns * 0.7 + own * 0.3 : own;
     }
-    if (last && e->record) /* also where its operator reads the next one as well, and nothing is its own */
-        e->observer->computed(e, last, took, own, t);
+    if (last && e->features.record) /* also where its operator reads the next one as well, and nothing is its own */
+        e->features.observer->computed(e, last, took, own, t);
     t->flops = 0;
     t->small = (struct swn_small){0};
     t->nonweight = 0;
-    t->last_weight = e->weights[r->weight].id;
+    t->last_weight = e->weights.all[r->weight].id;
     if (last) {
         last->then = t->last_weight;
         last->joined = joined;
     }
     t->ready_ns = now;
-    t->last_access = ++e->accesses;
+    t->last_access = ++e->weights.accesses;
     uint64_t passes = t->cursor.passes;
-    if (!swn_access_order_record(e->order, &t->cursor, t->last_weight))
+    if (!swn_access_order_record(e->weights.order, &t->cursor, t->last_weight))
         t->next_plan_try = 0;
     if (t->cursor.passes == passes)
         return;
-    e->placement->passed(e, t);
+    e->features.placement->passed(e, t);
     swn_replan_passed(e);
-    if (e->record && passes)
-        now += e->observer->passed(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
+    if (e->features.record && passes)
+        now += e->features.observer->passed(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
     t->ready_ns = t->pass_ns = now;
     t->pass_idle = 0;
 }
@@ -280,14 +280,14 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         return;
     arg->range_id = r->id;
     swn_write_behind_cancel(e, r);
-    int twice = r->last_use == e->seq;
-    r->last_use = e->seq;
+    int twice = r->last_use == e->ops.seq;
+    r->last_use = e->ops.seq;
     if (arg->use >= SWN_USE_WRITE) {
         arg->pinned = 1;
         r->pins++;
         if (swn_is_weight(r) && !r->written) {
             r->written = 1;
-            e->plan_dirty = 1;
+            e->plan.dirty = 1;
         }
         int streamed = atomic_load(&r->state) == SWN_FILE_BACKED;
         /* Pages that are made read as those that are not: nobody sees it, should the operator be refused. */
@@ -312,7 +312,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         arg->accessed = 1;
         op->accesses++;
         if (arg->sliced) /* what is read next is this one, not what comes after it */
-            e->tiling->slice_next(t, arg, arg->from);
+            e->features.tiling->slice_next(t, arg, arg->from);
     }
 }
 
@@ -332,13 +332,13 @@ void swn_engine_op_begin(struct swn_op *op)
             s->op->make_way(e, op);
     struct swn_thread_state *t = swn_window_thread(e);
     swn_expected_read_cancel(e, 1);
-    op->seq = ++e->seq;
+    op->seq = ++e->ops.seq;
     op->unlisted = 0;
     op->prev_open = NULL;
-    op->next_open = e->open_ops;
-    if (e->open_ops)
-        e->open_ops->prev_open = op;
-    e->open_ops = op;
+    op->next_open = e->ops.open;
+    if (e->ops.open)
+        e->ops.open->prev_open = op;
+    e->ops.open = op;
     if (t)
         begin_counting(t, op->begin_ns);
     else
@@ -346,14 +346,14 @@ void swn_engine_op_begin(struct swn_op *op)
     SWN_EACH_SUBSYSTEM (s, op)
         if (s->op->begin)
             s->op->begin(e, op);
-    if (e->record && t)
+    if (e->features.record && t)
         note_nonweight(e, t, op->flops_before, op->small_before);
     for (int writes = 1; writes >= 0; writes--)
         for (unsigned i = 0; i < op->n; i++)
             if ((op->args[i].use >= SWN_USE_WRITE) == writes)
                 begin_arg(e, op, &op->args[i], t);
     lend_all(e, op, t);
-    if (e->record && t)
+    if (e->features.record && t)
         note_nonweight(e, t, op->flops, op->small);
     if (op->accesses) {
         swn_prefetch_run(e, t);
@@ -384,10 +384,10 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     if (r->shared && !r->pins)
         swn_residency_unshare(&e->res, r);
     if (arg->remap) { /* what it has read is checked before it ends */
-        e->source->verify(e, r);
+        e->features.source->verify(e, r);
         swn_window_forget(e, r);
     }
-    e->tiling->rows_end(e, arg);
+    e->features.tiling->rows_end(e, arg);
     swn_plan_apply_to(e, r);
 }
 
@@ -397,7 +397,7 @@ void swn_engine_op_end(struct swn_op *op)
     uint64_t now = swn_now_ns();
     pthread_mutex_lock(&e->lock);
     if (!op->unlisted) {
-        *(op->prev_open ? &op->prev_open->next_open : &e->open_ops) = op->next_open;
+        *(op->prev_open ? &op->prev_open->next_open : &e->ops.open) = op->next_open;
         if (op->next_open)
             op->next_open->prev_open = op->prev_open;
     }
@@ -406,7 +406,7 @@ void swn_engine_op_end(struct swn_op *op)
         end_counting(t, now);
     for (unsigned i = 0; i < op->n; i++) {
         if (op->args[i].sliced)
-            e->tiling->slice_end(e, op, &op->args[i]);
+            e->features.tiling->slice_end(e, op, &op->args[i]);
         swn_window_end_arg(e, &op->args[i]);
     }
     if (t)
@@ -415,15 +415,15 @@ void swn_engine_op_end(struct swn_op *op)
         t->op_ns = now > t->ready_ns ? now - t->ready_ns : 0;
         if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
-        uint64_t plans = e->plans;
+        uint64_t plans = e->plan.made;
         swn_ring_shrink(e);
         swn_plan_if_due(e, t);
-        if (t->starved || e->plans > plans) /* else nothing has changed that its own frames could be for */
+        if (t->starved || e->plan.made > plans) /* else nothing has changed that its own frames could be for */
             swn_prefetch_run(e, t);
     }
-    if (op->seq <= e->goal_seq)
-        e->in_flight_ns = swn_now_ns();
-    if (e->goal_bytes < e->config.budget_bytes)
+    if (op->seq <= e->budget.target_seq)
+        e->budget.in_flight_ns = swn_now_ns();
+    if (e->budget.target < e->budget.limit)
         pthread_cond_broadcast(&e->changed); /* what was in use can go now */
     pthread_mutex_unlock(&e->lock);
 }
@@ -432,14 +432,14 @@ void swn_engine_op_end(struct swn_op *op)
  * it holds nothing here any more, and is in no list. */
 void swn_window_fork_child(struct swn_engine *e)
 {
-    for (struct swn_op *op = e->open_ops, *next; op; op = next) {
+    for (struct swn_op *op = e->ops.open, *next; op; op = next) {
         next = op->next_open;
         swn_afresh_fork_child(op);
         op->n = 0;
         op->accesses = 0;
         op->unlisted = 1;
     }
-    e->open_ops = NULL;
-    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+    e->ops.open = NULL;
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
         t->listed = t == swn_window_self(), t->slicing = 0, t->open = 0; /* its operator never ends here */
 }

@@ -15,8 +15,7 @@
 
 int swn_afresh_waits(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
 {
-    return arg->data == r->addr && arg->bytes >= r->len && !r->mapped_file && !r->shared &&
-           r->len <= e->config.budget_bytes;
+    return arg->data == r->addr && arg->bytes >= r->len && !r->mapped_file && !r->shared && r->len <= e->budget.limit;
 }
 
 /* Memory that is where its range is, as far as huge pages go: they are moved as such. */

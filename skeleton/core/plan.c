@@ -39,14 +39,14 @@ size_t swn_plan_gather(struct swn_engine *e, uint32_t *ids, size_t most)
     uint32_t *cycle = malloc(most * sizeof *cycle);
     if (!cycle)
         return 0;
-    unsigned char *seen = calloc(e->weight_count + 1, 1);
-    for (struct swn_thread_state *t = e->threads; seen && t; t = t->next) {
-        size_t len = swn_access_order_cycle(e->order, &t->cursor, cycle, most);
+    unsigned char *seen = calloc(e->weights.count + 1, 1);
+    for (struct swn_thread_state *t = e->ops.threads; seen && t; t = t->next) {
+        size_t len = swn_access_order_cycle(e->weights.order, &t->cursor, cycle, most);
         for (size_t i = 0; i < len && n < most; i++) {
             struct swn_weight *weight = swn_weight_of(e, cycle[i]);
-            if (!weight || weight->range->written || seen[weight - e->weights])
+            if (!weight || weight->range->written || seen[weight - e->weights.all])
                 continue;
-            seen[weight - e->weights] = 1;
+            seen[weight - e->weights.all] = 1;
             ids[n++] = weight->id;
         }
     }
@@ -65,20 +65,20 @@ struct swn_disk_model swn_plan_disk(struct swn_engine *e)
     if (!e->fetch)
         return disk;
     swn_fetch_stats_get(e->fetch, &s);
-    if (s.bytes <= 8 * MIB + e->row_bytes || s.busy_ns <= e->row_ns)
+    if (s.bytes <= 8 * MIB + e->disk.row_bytes || s.busy_ns <= e->disk.row_ns)
         return disk;
-    if (!swn_disk_speed_get(&e->disk, &disk))
-        disk.bytes_per_ns = (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
+    if (!swn_disk_speed_get(&e->disk.speed, &disk))
+        disk.bytes_per_ns = (double)(s.bytes - e->disk.row_bytes) / (double)(s.busy_ns - e->disk.row_ns);
     return disk;
 }
 
 static void say_oversize(struct swn_engine *e, size_t bytes)
 {
     char a[32], b[32];
-    if (bytes > e->config.budget_bytes / 2 && !e->said_oversize++)
+    if (bytes > e->budget.limit / 2 && !e->said.oversize++)
         swn_say("one layer of %s alone exceeds what the budget of %s leaves for weights: it is read through a mapping, "
                 "slower but with the same result",
-                swn_format_mib(a, bytes), swn_format_mib(b, e->config.budget_bytes));
+                swn_format_mib(a, bytes), swn_format_mib(b, e->budget.limit));
 }
 
 /* Chunks are planned with the weight that is read first of those that lie in them: `ids` in their order. */
@@ -120,8 +120,8 @@ static void apply(struct swn_engine *e, const struct swn_plan_weight *weights, c
             chunk->plan_keep = (unsigned char)swn_plan_keeps(&weights[i], at, at + unit);
             at += unit;
         }
-        e->tiling->slice_set(e, r, weights[i].sliced);
-        e->weights[r->weight].oversize = weights[i].oversize;
+        e->features.tiling->slice_set(e, r, weights[i].sliced);
+        e->weights.all[r->weight].oversize = weights[i].oversize;
         if (weights[i].oversize)
             say_oversize(e, (size_t)weights[i].bytes);
     }
@@ -141,17 +141,17 @@ static size_t restored_bytes(struct swn_engine *e)
 /* A small weight that was taken in slices while the disk was slower than now is not worth that any more. */
 static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
 {
-    int worth_it = e->plan_short || swn_plan_worth_slicing(r->len, e->goal_bytes);
+    int worth_it = e->plan.short_of_disk || swn_plan_worth_slicing(r->len, e->budget.target);
     return worth_it && r->slice_unit ? swn_round_up(r->slice_unit, swn_pool_unit(e->pool)) : 0;
 }
 
 /* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
 int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, struct swn_plan_candidate *out)
 {
-    size_t most = e->weight_live * 4 + 16, peak = swn_nonweight_peak(e);
+    size_t most = e->weights.live * 4 + 16, peak = swn_nonweight_peak(e);
     *out = (struct swn_plan_candidate){.ids = malloc(most * sizeof *out->ids),
                                        .weights = malloc(most * sizeof *out->weights)};
-    size_t len = out->ids && out->weights ? swn_access_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
+    size_t len = out->ids && out->weights ? swn_access_order_cycle(e->weights.order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
         out->n = swn_plan_gather(e, out->ids, most);
     out->disk = swn_plan_disk(e);
@@ -168,15 +168,15 @@ int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, st
                                      .op_ns = weight->op_ns,
                                      .unit = unit_of(e, weight->range),
                                      .joined = weight->joined && i + 1 < out->n && weight->then == out->ids[i + 1],
-                                     .saved = e->source->saved(e, weight->range, out->disk.bytes_per_ns)};
+                                     .saved = e->features.source->saved(e, weight->range, out->disk.bytes_per_ns)};
     }
     free(count);
-    size_t regions = e->warmup_passes ? 0 : swn_arena_region_bytes(e->arena);
+    size_t regions = e->regions.warmup_passes ? 0 : swn_arena_region_bytes(e->arena);
     out->nonweight = peak + restored_bytes(e) + (regions ? REGION_MARGIN : 0);
-    out->goal = e->goal_bytes;
+    out->goal = e->budget.target;
     out->straddle = swn_pool_unit(e->pool);
     out->keep = !(e->config.without & SWN_WITHOUT_KEPT);
-    out->region_extra = regions ? e->region_extra : 0;
+    out->region_extra = regions ? e->regions.extra : 0;
     out->region_gain_ns = (double)regions * REGION_GAIN_NS_PER_BYTE;
     if (!out->n)
         swn_plan_candidate_free(out);
@@ -248,7 +248,7 @@ int swn_plan_is_short_of_disk(const struct swn_engine *e, const struct swn_plan_
 {
     uint64_t budget = d->keep && d->goal > d->nonweight ? d->goal - d->nonweight : 0;
     return swn_plan_short_of_disk(d->plan.kept_bytes + d->plan.streamed_bytes, budget,
-                                  d->plan.compute_ns * (e->plan_short ? STILL_SHORT : 1), d->disk.bytes_per_ns);
+                                  d->plan.compute_ns * (e->plan.short_of_disk ? STILL_SHORT : 1), d->disk.bytes_per_ns);
 }
 
 /* There is room for the longest of orders, and it stays for as long as the plan does. */
@@ -266,24 +266,24 @@ int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d)
         if (!swn_weight_of(e, d->ids[i]))
             return -EAGAIN;
     if (d->drop_regions)
-        e->placement->refuse(e);
-    e->planned = 1;
+        e->features.placement->refuse(e);
+    e->plan.planned = 1;
     swn_ring_resize(e, d->plan.ring_bytes + d->straddle); /* first, as slices have to fit */
     apply(e, d->weights, d->ids, d->n);
-    e->plan_short = swn_plan_is_short_of_disk(e, d);
+    e->plan.short_of_disk = swn_plan_is_short_of_disk(e, d);
     swn_ring_shrink(e);
-    e->plan_dirty = 0;
-    e->plans++;
-    if (e->in_force.goal != d->goal)
-        e->plan_since_ns = swn_now_ns();
-    e->planned_nonweight = d->nonweight;
+    e->plan.dirty = 0;
+    e->plan.made++;
+    if (e->plan.in_force.goal != d->goal)
+        e->plan.since_ns = swn_now_ns();
+    e->nonweight.planned = d->nonweight;
     swn_replan_begin(e, d->disk.bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);
-    swn_plan_candidate_free(&e->in_force);
-    e->in_force = *d;
+    swn_plan_candidate_free(&e->plan.in_force);
+    e->plan.in_force = *d;
     *d = (struct swn_plan_candidate){0};
-    give_back(&e->in_force);
+    give_back(&e->plan.in_force);
     return 0;
 }
 
@@ -291,22 +291,22 @@ int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d)
 void swn_plan_if_due(struct swn_engine *e, struct swn_thread_state *t)
 {
     struct swn_plan_candidate candidate;
-    if ((!e->plan_dirty && !e->replan.review_due) || !e->pool || t->cursor.run < t->next_plan_try)
+    if ((!e->plan.dirty && !e->plan.replan.review_due) || !e->pool || t->cursor.run < t->next_plan_try)
         return;
     t->next_plan_try = t->cursor.run + 16;
     if (swn_plan_candidate_make(e, t, &candidate))
         return;
-    if (!swn_plan_candidate_solve(&candidate) && (e->plan_dirty || swn_replan_is_due(e, &candidate)) &&
+    if (!swn_plan_candidate_solve(&candidate) && (e->plan.dirty || swn_replan_is_due(e, &candidate)) &&
         !swn_plan_commit(e, &candidate))
-        e->source->learned(e, e->in_force.ids, e->in_force.n, t->cursor.anchor);
+        e->features.source->learned(e, e->plan.in_force.ids, e->plan.in_force.n, t->cursor.anchor);
     swn_plan_candidate_free(&candidate);
 }
 
 /* Activations, and the least window: less than that is exceeded at once. Before there is a plan nobody knows. */
 size_t swn_plan_minimum(struct swn_engine *e)
 {
-    if (!e->planned)
-        return swn_budget_unasked(e->goal_bytes);
+    if (!e->plan.planned)
+        return swn_budget_unasked(e->budget.target);
     size_t least = swn_nonweight_needed(e) + RING_LEAST;
     return least > SWN_BUDGET_LEAST_BYTES ? least : SWN_BUDGET_LEAST_BYTES;
 }

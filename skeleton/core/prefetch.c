@@ -59,27 +59,27 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
 /* Reads are served one after the other: what this one took is the time since the one before was done. */
 static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t now)
 {
-    uint64_t begin = p->start_ns > e->read_done_ns ? p->start_ns : e->read_done_ns;
+    uint64_t begin = p->start_ns > e->disk.read_done_ns ? p->start_ns : e->disk.read_done_ns;
     double ns = now > begin ? (double)(now - begin) : 0;
     /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
     if (!p->frame->pinned_by_plan && p->frame->written == swn_policy_written(e))
-        swn_disk_speed_add(&e->disk, (double)p->job.len, (double)p->start_ns, (double)now);
+        swn_disk_speed_add(&e->disk.speed, (double)p->job.len, (double)p->start_ns, (double)now);
     else
-        swn_disk_speed_skip(&e->disk, (double)now);
-    if (e->record && p->range && swn_is_weight(p->range))
-        e->observer->read(e, &e->weights[p->range->weight], p->job.len, ns);
+        swn_disk_speed_skip(&e->disk.speed, (double)now);
+    if (e->features.record && p->range && swn_is_weight(p->range))
+        e->features.observer->read(e, &e->weights.all[p->range->weight], p->job.len, ns);
 }
 
 static void read_failed(struct swn_engine *e, struct swn_part *p, int err)
 {
     struct swn_range *r = p->range;
     char name[4200];
-    e->read_errors++;
+    e->counters.read_errors++;
     r->io_failed = 1;
     p->range = NULL;
-    if (!e->said_read++)
+    if (!e->said.read++)
         swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", p->range_id,
-                (unsigned long long)p->job.off, p->job.len, e->source->name(p->file, name, sizeof name),
+                (unsigned long long)p->job.off, p->job.len, e->features.source->name(p->file, name, sizeof name),
                 strerror(-err));
 }
 
@@ -89,9 +89,9 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     struct swn_part *p = job->user;
     struct swn_frame *f = p->frame;
     uint64_t now = swn_now_ns();
-    if (err && e->source->retry(e, p, err))
+    if (err && e->features.source->retry(e, p, err))
         return;
-    if (!err && !p->compressed && e->source->check(p, job->buf)) {
+    if (!err && !p->compressed && e->features.source->check(p, job->buf)) {
         if (!p->repeated++ && !swn_fetch_submit(e->fetch, job, 1))
             return; /* a bit may have flipped on the way: once more */
         swn_engine_corrupt(p->file, p->range_id, job->off);
@@ -99,14 +99,14 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     pthread_mutex_lock(&e->lock);
     p->file->refs--;
     p->there = !err;
-    e->swap_ins += !err;
+    e->counters.swap_ins += !err;
     if (!err)
         note_read(e, p, now);
     else
-        swn_disk_speed_skip(&e->disk, (double)now);
-    e->read_done_ns = now;
-    if (p->start_ns <= e->goal_since_ns)
-        e->in_flight_ns = now;
+        swn_disk_speed_skip(&e->disk.speed, (double)now);
+    e->disk.read_done_ns = now;
+    if (p->start_ns <= e->budget.target_since_ns)
+        e->budget.in_flight_ns = now;
     if (e->trace) {
         char name[SWN_TRACE_NAME];
         snprintf(name, sizeof name, "block %u", p->range_id);
@@ -169,7 +169,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
                                         .group = p->range_id,
                                         .done = fetch_done,
                                         .user = p};
-        e->source->prepare(p);
+        e->features.source->prepare(p);
         p->file->refs++;
         if (swn_fetch_submit(e->fetch, &p->job, urgent)) {
             p->file->refs--;
@@ -181,7 +181,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
 
 static size_t ring_frames(const struct swn_engine *e)
 {
-    return e->ring_goal / swn_pool_unit(e->pool);
+    return e->plan.ring_goal / swn_pool_unit(e->pool);
 }
 
 /* Memory for one frame more. 0 or -ENOMEM: somebody's would have to go, or of those that `force` makes go nobody. */
@@ -206,7 +206,7 @@ static int room_will_come(struct swn_engine *e)
 
 static void say_small(struct swn_engine *e)
 {
-    if (swn_pool_unit(e->pool) == SWN_HUGE && !swn_pool_is_huge(e->pool) && !e->said_small++)
+    if (swn_pool_unit(e->pool) == SWN_HUGE && !swn_pool_is_huge(e->pool) && !e->said.small++)
         swn_say(
             "the kernel gives no huge pages for weights that come and go (they are disabled for this process, memory "
             "is fragmented, or it is older than 6.1): slower but with the same result");
@@ -224,7 +224,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
         return f;
     }
     /* What the plan keeps does not make room for what comes and goes, nor for more of what it keeps. */
-    int push = force && !e->planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
+    int push = force && !e->plan.planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
     if (!room && swn_pool_ring(e->pool) < ring_frames(e))
         room = !room_for_frame(e, r, push);
     if (!room && (f = stale_frame(e, force))) {
@@ -241,7 +241,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     if (!f)
         return NULL;
     say_small(e);
-    e->filled += fresh ? swn_pool_unit(e->pool) : 0;
+    e->counters.filled += fresh ? swn_pool_unit(e->pool) : 0;
     swn_pool_set_pinned(e->pool, f, kept);
     fill(e, f, owner, force);
     if (!f->n) {
@@ -304,7 +304,7 @@ void swn_prefetch_await(struct swn_engine *e, const struct swn_chunks *chunks, s
     if (!begin)
         return;
     uint64_t end = swn_now_ns();
-    e->stall_ns += end - begin;
+    e->counters.stall_ns += end - begin;
     swn_spin_wait_learn(&e->spin_wait, end - begin);
     if (e->trace)
         swn_trace_span(e->trace, SWN_TRACK_STALL, t->index, "waiting", begin, end,
@@ -316,8 +316,8 @@ void swn_prefetch_await(struct swn_engine *e, const struct swn_chunks *chunks, s
 static size_t active_threads(struct swn_engine *e)
 {
     size_t active = 0;
-    for (struct swn_thread_state *t = e->threads; t; t = t->next)
-        active += t->listed && t->last_access && e->accesses - t->last_access < IDLE_ACCESSES;
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
+        active += t->listed && t->last_access && e->weights.accesses - t->last_access < IDLE_ACCESSES;
     return active ? active : 1;
 }
 
@@ -374,9 +374,9 @@ static int prefetch_one(struct swn_engine *e, struct ahead *a, const struct swn_
  * weight. What nothing is known of says nothing. */
 static int as_expected(struct swn_engine *e, const struct swn_range *before, const struct swn_range *r)
 {
-    const struct swn_range *first = e->source->successor(e, before), *next = first;
+    const struct swn_range *first = e->features.source->successor(e, before), *next = first;
     for (int step = 0; next && next != r && step < 3; step++)
-        next = e->source->successor(e, next);
+        next = e->features.source->successor(e, next);
     return next == r || !first;
 }
 
@@ -385,7 +385,7 @@ static int as_expected(struct swn_engine *e, const struct swn_range *before, con
 static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t before, uint32_t last)
 {
     struct swn_weight *weight = swn_weight_of(e, last), *previous = before ? swn_weight_of(e, before) : NULL;
-    struct swn_range *r = weight ? weight->range : NULL, *next = r ? e->source->successor(e, r) : NULL;
+    struct swn_range *r = weight ? weight->range : NULL, *next = r ? e->features.source->successor(e, r) : NULL;
     if (!next || (previous && !as_expected(e, previous->range, r)))
         return;
     swn_ring_lend(e, UNTRIED_RING * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
@@ -394,7 +394,7 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
     for (size_t i = 0; next && !swn_is_weight(next) && i < CHAIN_MOST; i++) {
         if (!prefetch_one(e, &a, next))
             return;
-        next = e->source->successor(e, next);
+        next = e->features.source->successor(e, next);
     }
 }
 
@@ -407,9 +407,9 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         !prefetch_bytes(e, a, slice, t->slicing - slice->addr, t->slicing_end - slice->addr))
         return;
     uint32_t before = t->cursor.before, at = t->cursor.at;
-    size_t most = e->weight_live + 2 < CHAIN_MOST ? e->weight_live + 2 : CHAIN_MOST;
+    size_t most = e->weights.live + 2 < CHAIN_MOST ? e->weights.live + 2 : CHAIN_MOST;
     for (size_t i = 0; i < most; i++) {
-        uint32_t next = swn_access_order_next(e->order, before, at);
+        uint32_t next = swn_access_order_next(e->weights.order, before, at);
         struct swn_weight *weight = next ? swn_weight_of(e, next) : NULL;
         if (!weight) {
             a->missing |= !a->frames;

@@ -26,8 +26,8 @@
 static double computing(const struct swn_engine *e)
 {
     double ns = 0;
-    for (size_t i = 0; i < e->weight_count; i++)
-        ns += e->weights[i].range ? e->weights[i].compute_ns : 0;
+    for (size_t i = 0; i < e->weights.count; i++)
+        ns += e->weights.all[i].range ? e->weights.all[i].compute_ns : 0;
     return ns;
 }
 
@@ -38,21 +38,21 @@ static int differ(double a, double b, double most)
 
 void swn_replan_begin(struct swn_engine *e, double bytes_per_ns)
 {
-    e->replan.speed = bytes_per_ns;
-    e->replan.compute_ns = computing(e);
-    e->replan.passes = 0;
-    e->replan.since_ns = swn_now_ns();
-    e->replan.review_due = 0;
+    e->plan.replan.speed = bytes_per_ns;
+    e->plan.replan.compute_ns = computing(e);
+    e->plan.replan.passes = 0;
+    e->plan.replan.since_ns = swn_now_ns();
+    e->plan.replan.review_due = 0;
 }
 
 /* Where each weight is in the plan in force, plus one, by its weight; NULL without memory. */
 static uint32_t *places_in_force(struct swn_engine *e)
 {
-    uint32_t *at = calloc(e->weight_count + 1, sizeof *at);
-    for (size_t i = 0; at && i < e->in_force.n; i++) {
-        struct swn_weight *weight = swn_weight_of(e, e->in_force.ids[i]);
+    uint32_t *at = calloc(e->weights.count + 1, sizeof *at);
+    for (size_t i = 0; at && i < e->plan.in_force.n; i++) {
+        struct swn_weight *weight = swn_weight_of(e, e->plan.in_force.ids[i]);
         if (weight)
-            at[weight - e->weights] = (uint32_t)i + 1;
+            at[weight - e->weights.all] = (uint32_t)i + 1;
     }
     return at;
 }
@@ -61,14 +61,14 @@ static uint32_t *places_in_force(struct swn_engine *e)
  * weight. INFINITY: it is for other weights. 0: there is no memory to find out. */
 static double as_it_is(struct swn_engine *e, const struct swn_plan_candidate *now)
 {
-    const struct swn_plan_candidate *plan = &e->in_force;
+    const struct swn_plan_candidate *plan = &e->plan.in_force;
     struct swn_plan_weight *weights = malloc(now->n * sizeof *weights);
     uint32_t *at = places_in_force(e);
     double ns = plan->n == now->n ? 0 : INFINITY;
     for (size_t i = 0; weights && at && ns < INFINITY && i < now->n; i++) {
         struct swn_weight *weight = swn_weight_of(e, now->ids[i]);
         const struct swn_plan_weight *planned =
-            weight && at[weight - e->weights] ? &plan->weights[at[weight - e->weights] - 1] : NULL;
+            weight && at[weight - e->weights.all] ? &plan->weights[at[weight - e->weights.all] - 1] : NULL;
         if (!planned || planned->bytes != now->weights[i].bytes) {
             ns = INFINITY;
             break;
@@ -91,26 +91,26 @@ static double as_it_is(struct swn_engine *e, const struct swn_plan_candidate *no
 static void stay(struct swn_engine *e, const struct swn_plan_candidate *d)
 {
     swn_replan_begin(e, d->disk.bytes_per_ns);
-    e->in_force.plan.compute_ns = d->plan.compute_ns;
-    if (e->replan.unchanged_reviews++ % 2)
-        e->replan.plans -= e->replan.plans > 0;
+    e->plan.in_force.plan.compute_ns = d->plan.compute_ns;
+    if (e->plan.replan.unchanged_reviews++ % 2)
+        e->plan.replan.plans -= e->plan.replan.plans > 0;
 }
 
 static void renew(struct swn_engine *e)
 {
-    e->replan.unchanged_reviews = 0;
-    e->replan.plans += e->replan.plans < PLANS_MOST;
-    e->plan_dirty = 1;
+    e->plan.replan.unchanged_reviews = 0;
+    e->plan.replan.plans += e->plan.replan.plans < PLANS_MOST;
+    e->plan.dirty = 1;
 }
 
 int swn_replan_is_due(struct swn_engine *e, const struct swn_plan_candidate *d)
 {
-    e->replan.reviews++;
+    e->plan.replan.reviews++;
     int is_short = swn_plan_is_short_of_disk(e, d);
-    if (is_short != e->plan_short) {
+    if (is_short != e->plan.short_of_disk) {
         /* Other weights come in slices then, of which this candidate knows nothing: the next one does. */
         swn_replan_begin(e, d->disk.bytes_per_ns);
-        e->plan_short = is_short;
+        e->plan.short_of_disk = is_short;
         renew(e);
         return 0;
     }
@@ -125,9 +125,9 @@ int swn_replan_is_due(struct swn_engine *e, const struct swn_plan_candidate *d)
 
 static void note_machine(struct swn_engine *e)
 {
-    struct swn_replan *d = &e->replan;
+    struct swn_replan *d = &e->plan.replan;
     uint64_t now = swn_now_ns();
-    if (!e->planned || e->plan_dirty || d->review_due || e->warmup_passes ||
+    if (!e->plan.planned || e->plan.dirty || d->review_due || e->regions.warmup_passes ||
         (!differ(swn_plan_disk(e).bytes_per_ns, d->speed, OTHER_SPEED) &&
          !differ(computing(e), d->compute_ns, OTHER_COMPUTE))) {
         d->passes = 0;
@@ -143,13 +143,13 @@ static void note_machine(struct swn_engine *e)
  * and come back for that in pass after pass. */
 static void note_shortness(struct swn_engine *e)
 {
-    struct swn_replan *d = &e->replan;
-    int is_short =
-        e->planned && !e->warmup_passes && e->dropped != d->dropped && e->nonweight_peak > e->planned_nonweight;
-    d->dropped = e->dropped;
+    struct swn_replan *d = &e->plan.replan;
+    int is_short = e->plan.planned && !e->regions.warmup_passes && e->counters.dropped != d->dropped &&
+                   e->nonweight.peak > e->nonweight.planned;
+    d->dropped = e->counters.dropped;
     d->short_passes = is_short ? d->short_passes + 1 : 0;
     if (d->short_passes == SHORT_PASSES)
-        e->plan_dirty = 1;
+        e->plan.dirty = 1;
 }
 
 void swn_replan_passed(struct swn_engine *e)
@@ -157,7 +157,7 @@ void swn_replan_passed(struct swn_engine *e)
     note_shortness(e);
     note_machine(e);
     /* The others' peaks only fade. */
-    e->nonweight_before -= e->nonweight_before / 16;
-    e->nonweight_before = swn_nonweight_peak(e);
-    e->nonweight_peak = swn_nonweight_held(e);
+    e->nonweight.before -= e->nonweight.before / 16;
+    e->nonweight.before = swn_nonweight_peak(e);
+    e->nonweight.peak = swn_nonweight_held(e);
 }

@@ -32,7 +32,7 @@ static int take_back(struct swn_engine *e, struct swn_range *r)
 /* A tensor that alone exceeds the budget is written through a mapping of its file. 0, or -errno: it is not. */
 int swn_policy_share(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->config.enforce || !e->torch || atomic_load(&e->hook_state) == 3 || swn_policy_pool(e))
+    if (!e->config.enforce || !e->torch || atomic_load(&e->life.hook_state) == 3 || swn_policy_pool(e))
         return -EBUSY;
     int err = take_back(e, r); /* or frames that get other bytes would stay mapped where it cannot be shared */
     if (err)
@@ -40,7 +40,7 @@ int swn_policy_share(struct swn_engine *e, struct swn_range *r)
     swn_policy_drop_frames(e, r);
     err = swn_residency_share(&e->res, r);
     if (!err)
-        atomic_store(&e->want_hook, 1);
+        atomic_store(&e->life.want_hook, 1);
     return err;
 }
 
@@ -49,7 +49,7 @@ int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 {
     if (atomic_load(&r->state) != SWN_FILE_BACKED)
         return 0;
-    if (!pages && r->len > e->config.budget_bytes && swn_policy_share(e, r) == 0)
+    if (!pages && r->len > e->budget.limit && swn_policy_share(e, r) == 0)
         return 0;
     int fresh = atomic_load(&r->state) == SWN_FILE_BACKED; /* else it counts already */
     swn_reclaim_must(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
@@ -64,18 +64,18 @@ int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 void swn_restore_input(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (!e->planned || r->weight >= 0 || r->mapped_file || r->readers || r->shared ||
-        e->seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->config.budget_bytes / RESTORE_PART ||
+    if (!e->plan.planned || r->weight >= 0 || r->mapped_file || r->readers || r->shared ||
+        e->ops.seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->budget.limit / RESTORE_PART ||
         atomic_load(&r->state) != SWN_FILE_BACKED || r->file->immutable)
         return;
     uint32_t n = ++r->evicted_reads;
-    if (r->recalled && !e->plan_dirty) {
+    if (r->recalled && !e->plan.dirty) {
         r->recalled = 0;
         if (swn_reclaim_free_fits(e, size))
             swn_restore_resident(e, r, 0);
     } else if (!r->recalled && n > 1 && !(n & (n - 1))) {
         r->recalled = 1;
-        e->plan_dirty = 1;
+        e->plan.dirty = 1;
     }
 }
 
@@ -102,8 +102,8 @@ static int streams(struct swn_engine *e, const struct swn_range *r)
 /* Brings one weight to where the plan wants it; called when an operator is done with it. */
 void swn_plan_apply_to(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->planned || !e->pool || !swn_is_weight(r) || r->written || r->pins || r->readers)
+    if (!e->plan.planned || !e->pool || !swn_is_weight(r) || r->written || r->pins || r->readers)
         return;
-    if (atomic_load(&r->state) == SWN_RESIDENT && e->allocs >= e->spill_retry && streams(e, r))
+    if (atomic_load(&r->state) == SWN_RESIDENT && e->counters.allocs >= e->writes.spill_retry && streams(e, r))
         swn_policy_spill(e, r);
 }

@@ -38,7 +38,7 @@ struct swn_subsystem {
     void (*stats)(struct swn_engine *e, struct swn_stats *out);
     /* The process ends; no lock. Threads of the program may still compute. */
     void (*exit)(struct swn_engine *e);
-    /* e->goal_bytes is another one. */
+    /* e->budget.target is another one. */
     void (*budget_changed)(struct swn_engine *e);
     /* Memory that it holds, which counts, and that it gives back when somebody else has a use for it. */
     const struct swn_reclaimer *memory;
@@ -126,7 +126,7 @@ struct swn_tiling {
     void (*slice_set)(struct swn_engine *e, struct swn_range *r, int sliced);
 };
 
-/* Who writes down what passes take: skeleton/observe. Called only while e->record is not NULL. */
+/* Who writes down what passes take: skeleton/observe. Called only while e->features.record is not NULL. */
 struct swn_observer {
     /* A tensor has been made. 1: the thread's next operator is not the one after its last one, as some went by
      * unwatched. */

@@ -22,15 +22,15 @@ struct swn_thread_state *swn_window_thread(struct swn_engine *e)
     /* States of threads that ended are taken over: a program that starts a thread per inference needs no more than it
      * ever had at once. The cursor stays where it was: the step from the last weight of one inference to the first of
      * the next closes the cycle, without which there is no plan. A wrong successor costs one wrong guess. */
-    for (t = e->threads; t; t = t->next)
+    for (t = e->ops.threads; t; t = t->next)
         if (!t->listed)
             break;
     if (!t) {
         if (!(t = calloc(1, sizeof *t)))
             return NULL;
-        t->index = e->thread_count++;
-        t->next = e->threads;
-        e->threads = t;
+        t->index = e->ops.thread_count++;
+        t->next = e->ops.threads;
+        e->ops.threads = t;
     }
     t->listed = 1;
     t->last_weight = 0;
@@ -54,7 +54,7 @@ void swn_window_thread_exit(void)
     pthread_mutex_lock(&e->lock);
     self_state->listed = 0;
     self_state->last_access = 0;
-    e->tiling->rows_forget(self_state);
+    e->features.tiling->rows_forget(self_state);
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
         if (f->owner == self_state)
             f->wanted = 0;

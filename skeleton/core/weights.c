@@ -10,23 +10,23 @@
 struct swn_weight *swn_weight_of(struct swn_engine *e, uint32_t id)
 {
     size_t i = (id & (SWN_WEIGHT_MOST - 1));
-    if (!i || i > e->weight_count || e->weights[i - 1].id != id || !e->weights[i - 1].range)
+    if (!i || i > e->weights.count || e->weights.all[i - 1].id != id || !e->weights.all[i - 1].range)
         return NULL;
-    return &e->weights[i - 1];
+    return &e->weights.all[i - 1];
 }
 
 static int grow(struct swn_engine *e)
 {
-    size_t room = e->weight_room ? e->weight_room * 2 : 256;
-    struct swn_weight *weights = realloc(e->weights, room * sizeof *weights);
+    size_t room = e->weights.room ? e->weights.room * 2 : 256;
+    struct swn_weight *weights = realloc(e->weights.all, room * sizeof *weights);
     if (!weights)
         return 0;
-    e->weights = weights;
-    uint32_t *free_weights = realloc(e->free_weights, room * sizeof *free_weights);
+    e->weights.all = weights;
+    uint32_t *free_weights = realloc(e->weights.free, room * sizeof *free_weights);
     if (!free_weights)
         return 0;
-    e->free_weights = free_weights;
-    e->weight_room = room;
+    e->weights.free = free_weights;
+    e->weights.room = room;
     return 1;
 }
 
@@ -34,22 +34,22 @@ static int grow(struct swn_engine *e)
 int swn_weight_add(struct swn_engine *e, struct swn_range *r)
 {
     size_t i;
-    if (e->free_count) {
-        i = e->free_weights[--e->free_count];
+    if (e->weights.free_count) {
+        i = e->weights.free[--e->weights.free_count];
     } else {
-        if (e->weight_count == e->weight_room && (e->weight_count >= SWN_WEIGHT_MOST - 1 || !grow(e)))
+        if (e->weights.count == e->weights.room && (e->weights.count >= SWN_WEIGHT_MOST - 1 || !grow(e)))
             return 0;
-        i = e->weight_count++;
-        e->weights[i].id = (uint32_t)i + 1;
+        i = e->weights.count++;
+        e->weights.all[i].id = (uint32_t)i + 1;
     }
-    e->weights[i] = (struct swn_weight){.range = r, .id = e->weights[i].id};
+    e->weights.all[i] = (struct swn_weight){.range = r, .id = e->weights.all[i].id};
     r->weight = (int)i;
-    e->weight_live++;
-    e->plan_dirty = 1;
+    e->weights.live++;
+    e->plan.dirty = 1;
     if (atomic_load(&r->state) == SWN_RESIDENT)
-        e->weight_resident_bytes += r->size;
-    e->nonweight_before = 0; /* what was counted as an activation so far was a weight */
-    e->nonweight_peak = e->nonweight_peak_ever = swn_nonweight_held(e);
+        e->weights.resident_bytes += r->size;
+    e->nonweight.before = 0; /* what was counted as an activation so far was a weight */
+    e->nonweight.peak = e->nonweight.peak_ever = swn_nonweight_held(e);
     return 1;
 }
 
@@ -57,22 +57,22 @@ void swn_weight_remove(struct swn_engine *e, struct swn_range *r)
 {
     if (r->weight < 0)
         return;
-    struct swn_weight *n = &e->weights[r->weight];
-    if (e->record)
-        e->observer->leaving(e);
-    swn_access_order_forget(e->order, n->id);
-    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+    struct swn_weight *n = &e->weights.all[r->weight];
+    if (e->features.record)
+        e->features.observer->leaving(e);
+    swn_access_order_forget(e->weights.order, n->id);
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
         if (t->cursor.anchor == n->id) {
             t->cursor.anchor = 0;
-            e->placement->drop(e, t);
+            e->features.placement->drop(e, t);
         }
     if (atomic_load(&r->state) == SWN_RESIDENT)
-        e->weight_resident_bytes -= r->size;
+        e->weights.resident_bytes -= r->size;
     n->range = NULL;
     n->id += (uint32_t)SWN_WEIGHT_MOST;
-    e->free_weights[e->free_count++] = (uint32_t)r->weight;
+    e->weights.free[e->weights.free_count++] = (uint32_t)r->weight;
     r->weight = -1;
-    if (!--e->weight_live)
+    if (!--e->weights.live)
         swn_reclaim_trim(e);
-    e->plan_dirty = 1;
+    e->plan.dirty = 1;
 }

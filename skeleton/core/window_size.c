@@ -17,7 +17,7 @@ size_t swn_ring_bytes(struct swn_engine *e)
 /* The window before there is a plan. */
 size_t swn_ring_first(struct swn_engine *e)
 {
-    size_t first = e->goal_bytes / 8;
+    size_t first = e->budget.target / 8;
     first = first < FIRST_RING_LEAST ? FIRST_RING_LEAST : first > FIRST_RING_MOST ? FIRST_RING_MOST : first;
     return first / SWN_GRANULE * SWN_GRANULE;
 }
@@ -26,5 +26,5 @@ void swn_ring_resize(struct swn_engine *e, size_t bytes)
 {
     size_t unit = swn_pool_unit(e->pool);
     bytes = swn_round_up(bytes, unit);
-    e->ring_goal = bytes > unit ? bytes : unit;
+    e->plan.ring_goal = bytes > unit ? bytes : unit;
 }

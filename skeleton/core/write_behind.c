@@ -69,13 +69,13 @@ static struct swn_write_behind *start(struct swn_engine *e)
     pthread_cond_init(&b->work, NULL);
     pthread_cond_init(&b->written, NULL);
     b->queue_end = &b->queue;
-    b->file = e->spill;
+    b->file = e->writes.spill;
     if (swn_thread_start(&b->thread, writer, b)) {
         free(b);
         return NULL;
     }
     pthread_setname_np(b->thread, "swn-spill");
-    swn_spill_defer(e->spill);
+    swn_spill_defer(e->writes.spill);
     return b;
 }
 
@@ -92,10 +92,10 @@ static void use_file(struct swn_write_behind *b, struct swn_extent_file *file)
 
 int swn_write_behind_start(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->write_behind && !(e->write_behind = start(e)))
+    if (!e->writes.behind && !(e->writes.behind = start(e)))
         return -EAGAIN;
-    struct swn_write_behind *b = e->write_behind;
-    use_file(b, e->spill);
+    struct swn_write_behind *b = e->writes.behind;
+    use_file(b, e->writes.spill);
     struct swn_pending_write *d = calloc(1, sizeof *d);
     int err = d ? swn_residency_leave(&e->res, r) : -ENOMEM;
     if (err) {
@@ -103,7 +103,7 @@ int swn_write_behind_start(struct swn_engine *e, struct swn_range *r)
         return err;
     }
     *d = (struct swn_pending_write){
-        .range = r, .file = e->spill, .from = (void *)r->addr, .size = swn_round_up(r->len, SWN_PAGE)};
+        .range = r, .file = e->writes.spill, .from = (void *)r->addr, .size = swn_round_up(r->len, SWN_PAGE)};
     d->off = swn_spill_place(d->file, d->size);
     r->pending_write = d;
     b->departing += r->size;
@@ -117,7 +117,7 @@ int swn_write_behind_start(struct swn_engine *e, struct swn_range *r)
 
 size_t swn_write_behind_bytes(const struct swn_engine *e)
 {
-    return e->write_behind ? e->write_behind->departing : 0;
+    return e->writes.behind ? e->writes.behind->departing : 0;
 }
 
 static void arrived(struct swn_engine *e, struct swn_pending_write *d)
@@ -127,13 +127,13 @@ static void arrived(struct swn_engine *e, struct swn_pending_write *d)
     if (r) {
         size_t size = r->size;
         r->pending_write = NULL;
-        e->write_behind->departing -= size;
-        if (!err && d->file != e->spill)
+        e->writes.behind->departing -= size;
+        if (!err && d->file != e->writes.spill)
             err = -EBUSY; /* the program has closed it since: nothing more is mapped from it */
         if (err)
             swn_residency_stay(r);
         else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))
-            e->weight_resident_bytes -= size;
+            e->weights.resident_bytes -= size;
         swn_policy_spilled(e, size, err);
     }
     if (!d->err)
@@ -145,7 +145,7 @@ static void arrived(struct swn_engine *e, struct swn_pending_write *d)
 
 void swn_write_behind_complete(struct swn_engine *e)
 {
-    struct swn_write_behind *b = e->write_behind;
+    struct swn_write_behind *b = e->writes.behind;
     if (!b || !atomic_load_explicit(&b->done_count, memory_order_relaxed))
         return;
     pthread_mutex_lock(&b->lock);
@@ -161,7 +161,7 @@ void swn_write_behind_complete(struct swn_engine *e)
 
 int swn_write_behind_wait(struct swn_engine *e)
 {
-    struct swn_write_behind *b = e->write_behind;
+    struct swn_write_behind *b = e->writes.behind;
     if (!b)
         return 0;
     pthread_mutex_lock(&b->lock);
@@ -198,9 +198,9 @@ void swn_write_behind_cancel(struct swn_engine *e, struct swn_range *r)
         return;
     d->range = NULL;
     r->pending_write = NULL;
-    e->write_behind->departing -= r->size;
+    e->writes.behind->departing -= r->size;
     swn_residency_stay(r);
-    if (unqueue(e->write_behind, d)) {
+    if (unqueue(e->writes.behind, d)) {
         swn_spill_drop(d->file, d->off, d->size);
         free(d);
     }
@@ -214,6 +214,6 @@ void swn_write_behind_drain(struct swn_engine *e)
 
 void swn_write_behind_fork_child(struct swn_engine *e)
 {
-    e->write_behind =
+    e->writes.behind =
         NULL; /* its lock may be held by a thread that does not exist here: not destroyed, just forgotten */
 }

@@ -107,8 +107,7 @@ static void look_for_swaps(struct device *d, int index)
     char text[32];
     if (d->backend && d->backend->shares && !d->backend->pins)
         return;
-    d->swaps =
-        !swn_devpool_choose(&d->pool, index, d->backend, swn_threads_many(), swn_engine_one.config.budget_bytes, &why);
+    d->swaps = !swn_devpool_choose(&d->pool, index, d->backend, swn_threads_many(), swn_engine_one.budget.limit, &why);
     if (d->backend || !budget)
         return;
     atomic_store(&d->room, budget);
@@ -216,7 +215,7 @@ static int in_a_store(const struct swn_range *r)
 /* Bytes of the budget for weights that come and go. */
 static size_t wanted(const struct swn_engine *e, const struct device *d)
 {
-    size_t part = e->goal_bytes / SWN_DEVICE_OTHERS, most = LARGEST * d->largest;
+    size_t part = e->budget.target / SWN_DEVICE_OTHERS, most = LARGEST * d->largest;
     return most > part ? most : part;
 }
 
@@ -224,7 +223,7 @@ static size_t wanted(const struct swn_engine *e, const struct device *d)
  * set aside as well: each of its frames can go, but what an operator uses at once has to have some. */
 static size_t set_aside(const struct swn_engine *e, const struct device *d)
 {
-    size_t part = e->goal_bytes / SWN_DEVICE_OTHERS + (e->pool ? e->ring_goal : 0);
+    size_t part = e->budget.target / SWN_DEVICE_OTHERS + (e->pool ? e->plan.ring_goal : 0);
     return d->swaps ? part + wanted(e, d) + SWN_DEVPOOL_STAGES * d->pool.stage_bytes : part;
 }
 
@@ -382,7 +381,7 @@ static int open_shared(struct swn_engine *e, struct swn_device_memory *m, uintpt
 /* Of the card's memory, or of ours. Engine lock held. */
 static size_t capacity_of(const struct swn_engine *e, const struct device *d)
 {
-    size_t half = e->goal_bytes / 2, most = wanted(e, d);
+    size_t half = e->budget.target / 2, most = wanted(e, d);
     return !d->backend ? atomic_load(&d->room) : most < half ? most : half;
 }
 
@@ -612,15 +611,15 @@ void swn_device_fork_child(void)
 static size_t window_to_come(const struct swn_engine *e)
 {
     size_t now = e->pool ? swn_pool_ring(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;
-    return e->pool && e->ring_goal > now ? e->ring_goal - now : 0;
+    return e->pool && e->plan.ring_goal > now ? e->plan.ring_goal - now : 0;
 }
 
 /* What is left over of a budget that has grown is for weights, which had to do without until now. */
 static size_t left_over(struct swn_engine *e, size_t held)
 {
-    size_t others = swn_engine_resident(e) + window_to_come(e) + e->goal_bytes / SWN_DEVICE_OTHERS;
+    size_t others = swn_engine_resident(e) + window_to_come(e) + e->budget.target / SWN_DEVICE_OTHERS;
     others = others > held ? others - held : 0;
-    return others < e->goal_bytes ? e->goal_bytes - others : 0;
+    return others < e->budget.target ? e->budget.target - others : 0;
 }
 
 void swn_device_follow_budget(void)
@@ -644,15 +643,15 @@ void swn_device_follow_budget(void)
 int swn_device_watch(void)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (atomic_load(&e->hook_state) == 2)
+    if (atomic_load(&e->life.hook_state) == 2)
         return 1;
-    atomic_store(&e->want_hook, 1);
+    atomic_store(&e->life.want_hook, 1);
     swn_engine_after_alloc();
     /* Loaders of several threads come here together, and one of them installs it. */
     uint64_t until = swn_now_ns() + HOOK_WAIT_NS;
-    while (atomic_load(&e->hook_state) == 1 && swn_now_ns() < until)
+    while (atomic_load(&e->life.hook_state) == 1 && swn_now_ns() < until)
         usleep(100);
-    return atomic_load(&e->hook_state) == 2;
+    return atomic_load(&e->life.hook_state) == 2;
 }
 
 void swn_device_moved(size_t elided, size_t copied)

@@ -40,9 +40,9 @@ static int has_room(size_t bytes)
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
     size_t used = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena), other = swn_nonweight_held(e);
-    size_t peak = e->planned ? swn_nonweight_peak(e) : 0, again = peak > other ? peak - other : 0;
-    int fits = !atomic_load(&wanted_back) && e->goal_bytes >= e->config.budget_bytes &&
-               used + again + bytes + e->goal_bytes / SWN_DEVICE_OTHERS <= e->goal_bytes &&
+    size_t peak = e->plan.planned ? swn_nonweight_peak(e) : 0, again = peak > other ? peak - other : 0;
+    int fits = !atomic_load(&wanted_back) && e->budget.target >= e->budget.limit &&
+               used + again + bytes + e->budget.target / SWN_DEVICE_OTHERS <= e->budget.target &&
                swn_reclaim_free_fits(e, bytes);
     if (fits) {
         atomic_fetch_add(&held_bytes, bytes);
@@ -137,7 +137,7 @@ int swn_pinned_cache_ask(struct swn_engine *e, size_t bytes)
         hope.changed = now;
     hope.held = held;
     hope.asked = now;
-    atomic_store(&wanted_back, bytes + e->goal_bytes / SWN_DEVICE_OTHERS);
+    atomic_store(&wanted_back, bytes + e->budget.target / SWN_DEVICE_OTHERS);
     swn_pinned_cache_tell();
     return now - hope.changed < PATIENCE_NS;
 }
@@ -145,7 +145,7 @@ int swn_pinned_cache_ask(struct swn_engine *e, size_t bytes)
 void swn_pinned_cache_vacate(struct swn_engine *e, size_t bytes)
 {
     while (atomic_load(&held_bytes) && e->config.enforce) {
-        size_t need = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena) + bytes, limit = e->config.budget_bytes;
+        size_t need = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena) + bytes, limit = e->budget.limit;
         if (need <= limit || !swn_pinned_cache_ask(e, need - limit))
             return;
         swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + TELL_NS);

@@ -22,6 +22,10 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Of compressed extents: bytes read, bytes that they decoded to, and the time that took, per encoding for the latter
+ * two. */
+static _Atomic uint64_t encoded_bytes, decoded_bytes[SWN_ENCODINGS], decode_ns[SWN_ENCODINGS];
+
 /* --- whether it pays --- */
 
 static _Atomic uint64_t probed_ns[SWN_ENCODINGS]; /* for a chunk; 0: not known */
@@ -43,21 +47,21 @@ static void probe(void)
     free(room);
 }
 
-static double decode_ns_per_byte(const struct swn_engine *e, enum swn_encoding how)
+static double decode_ns_per_byte(enum swn_encoding how)
 {
-    uint64_t bytes = atomic_load(&e->decoded_bytes[how]);
-    return bytes >= MEASURED_BYTES ? (double)atomic_load(&e->decode_ns[how]) / (double)bytes
+    uint64_t bytes = atomic_load(&decoded_bytes[how]);
+    return bytes >= MEASURED_BYTES ? (double)atomic_load(&decode_ns[how]) / (double)bytes
                                    : (double)atomic_load(&probed_ns[how]) / (double)SWN_CHUNK;
 }
 
 /* Whether decoding the chunks takes less than reading what they save. */
-static int pays(const struct swn_engine *e, const struct swn_compressed_extent *c, double disk_bytes_per_ns)
+static int pays(const struct swn_compressed_extent *c, double disk_bytes_per_ns)
 {
     double saved = 0, decoding = 0;
     uint64_t end = 0;
     for (size_t i = 0; i < c->chunk_count; i++) {
         saved += (double)SWN_CHUNK - (double)(c->chunks[i].end - end);
-        decoding += (double)SWN_CHUNK * decode_ns_per_byte(e, c->chunks[i].encoding);
+        decoding += (double)SWN_CHUNK * decode_ns_per_byte(c->chunks[i].encoding);
         end = c->chunks[i].end;
     }
     return decoding < saved / disk_bytes_per_ns;
@@ -76,7 +80,7 @@ void swn_compressed_read_open(struct swn_engine *e, struct source *s)
     if (!atomic_load(&probed_ns[0]))
         probe();
     for (size_t i = 0; i < s->store->compressed_count; i++)
-        atomic_store(&s->uses[i].pays, (unsigned char)pays(e, &s->store->copies[i], SWN_FIRST_BYTES_PER_NS));
+        atomic_store(&s->uses[i].pays, (unsigned char)pays(&s->store->copies[i], SWN_FIRST_BYTES_PER_NS));
 }
 
 void swn_compressed_read_forget(struct source *s)
@@ -111,7 +115,7 @@ double swn_compressed_read_choose(struct swn_engine *e, const struct swn_range *
     const struct swn_store_extent *x = copied(lead, swn_round_up(lead->len, SWN_PAGE), &s);
     if (!x)
         return 0;
-    unsigned char worth_it = (unsigned char)pays(e, x->compressed, disk_bytes_per_ns);
+    unsigned char worth_it = (unsigned char)pays(x->compressed, disk_bytes_per_ns);
     atomic_store(&use_of(s, x->compressed)->pays, worth_it);
     return worth_it ? 1 - (double)x->compressed->bytes / (double)swn_round_up(x->bytes, SWN_PAGE) : 0;
 }
@@ -126,7 +130,6 @@ static uint64_t chunk_begin(const struct swn_compressed_extent *c, size_t chunk)
 /* On a fetch thread: decodes what has arrived. */
 static int decode(struct swn_fetch_job *job, size_t upto)
 {
-    struct swn_engine *e = &swn_engine_one;
     struct swn_part *p = job->user;
     const struct swn_compressed_extent *c = p->compressed;
     const struct source *s = (const void *)((const char *)job->file - offsetof(struct source, file.fetch));
@@ -141,9 +144,9 @@ static int decode(struct swn_fetch_job *job, size_t upto)
         size_t bytes = p->fill - done < SWN_CHUNK ? p->fill - done : SWN_CHUNK;
         int err = swn_decode_chunk(chunk->encoding, (char *)job->buf + (from - begin), (size_t)(chunk->end - from),
                                    part + done, bytes);
-        atomic_fetch_add(&e->decode_ns[chunk->encoding], cpu_ns() - start);
-        atomic_fetch_add(&e->decoded_bytes[chunk->encoding], bytes);
-        atomic_fetch_add(&e->encoded_bytes, chunk->end - from);
+        atomic_fetch_add(&decode_ns[chunk->encoding], cpu_ns() - start);
+        atomic_fetch_add(&decoded_bytes[chunk->encoding], bytes);
+        atomic_fetch_add(&encoded_bytes, chunk->end - from);
         if (!err && !s->chunks_verified[first + p->chunk]) {
             err = swn_sum(part + done, bytes) == chunk->checksum ? 0 : -EILSEQ;
             s->chunks_verified[first + p->chunk] = !err;
@@ -183,7 +186,7 @@ int swn_compressed_read_retry(struct swn_engine *e, struct swn_part *p, int err)
     if (!p->compressed || err == -ECANCELED)
         return 0;
     atomic_store(&use_of(s, p->compressed)->bad, 1);
-    if (!__atomic_fetch_add(&e->said_compressed, 1, __ATOMIC_RELAXED))
+    if (!__atomic_fetch_add(&e->said.compressed, 1, __ATOMIC_RELAXED))
         swn_say("the encoded copy at offset %llu of %s cannot be used (%s); block %u is read as it is",
                 (unsigned long long)p->compressed->off, s->store->path,
                 err == -EILSEQ ? "its checksum does not match" : strerror(-err), p->range_id);
@@ -193,4 +196,11 @@ int swn_compressed_read_retry(struct swn_engine *e, struct swn_part *p, int err)
     p->job.len = p->fill;
     p->job.arrived = NULL;
     return swn_fetch_submit(e->fetch, &p->job, 1) == 0;
+}
+
+void swn_compressed_read_stats(struct swn_stats *out)
+{
+    out->encoded_bytes = atomic_load(&encoded_bytes);
+    for (int how = 0; how < SWN_ENCODINGS; how++)
+        out->decoded_bytes += atomic_load(&decoded_bytes[how]);
 }

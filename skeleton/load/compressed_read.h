@@ -29,4 +29,6 @@ void swn_compressed_read_prepare(struct swn_part *p);
 /* The job failed. 1: it read a copy, and reads the bytes themselves now; 0: there is no other way. No lock held. */
 int swn_compressed_read_retry(struct swn_engine *e, struct swn_part *p, int err);
 
+void swn_compressed_read_stats(struct swn_stats *out);
+
 #endif

@@ -53,9 +53,9 @@ static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
 int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes)
 {
     pthread_mutex_lock(&e->lock);
-    uint64_t live = e->live_bytes;
+    uint64_t live = e->counters.live_bytes;
     pthread_mutex_unlock(&e->lock);
-    return bytes > e->config.budget_bytes / 2 || live + bytes > e->config.budget_bytes;
+    return bytes > e->budget.limit / 2 || live + bytes > e->budget.limit;
 }
 
 /* The names of the stores that ranges are mapped from, or will be: the other shards of this model. */
@@ -84,7 +84,7 @@ static void explain(struct swn_engine *e, const struct source *s, int err, const
     int not_for_us = err == -EINVAL || err == -ENOTSUP || err == -ENOENT; /* a file of another kind, or a small one */
     if (err && not_for_us && err != -ENOENT && e->config.verbose)
         swn_say("%s is read as it is, without a block store: %s", s->path, why[0] ? why : strerror(-err));
-    else if (err && !not_for_us && !e->said_store++)
+    else if (err && !not_for_us && !e->said.store++)
         swn_say("no block store of %s could be written to %s: %s; it is read into memory instead", s->path,
                 e->config.store_dir, why[0] ? why : strerror(-err));
 }
@@ -375,7 +375,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)buf);
     if (r)
         swn_write_behind_cancel(e, r);
-    int fits = e->torch && atomic_load(&e->hook_state) != 3 && fills_rest(r, buf, n, &delta);
+    int fits = e->torch && atomic_load(&e->life.hook_state) != 3 && fills_rest(r, buf, n, &delta);
     uint32_t id = fits ? r->id : 0;
     len = fits ? r->len : 0;
     pthread_mutex_unlock(&e->lock);
@@ -397,11 +397,11 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     if (done) {
         swn_policy_drop_frames(e, r);
         r->io_failed = 0;
-        e->deferred += len - delta;
-        e->weight_resident_bytes -= home;
+        e->counters.deferred += len - delta;
+        e->weights.resident_bytes -= home;
         note_held(r);
         swn_expected_read_set(e, is_expected, s, (size_t)(x - s->store->extents));
-        atomic_store(&e->want_hook, 1);
+        atomic_store(&e->life.want_hook, 1);
     }
     pthread_mutex_unlock(&e->lock);
     return done ? (ssize_t)(len - delta) : -1;
@@ -410,7 +410,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
 ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (n < SWN_GRANULE / 2 || !swn_engine_owns((uintptr_t)buf) || off < 0 || atomic_load(&e->retired))
+    if (n < SWN_GRANULE / 2 || !swn_engine_owns((uintptr_t)buf) || off < 0 || atomic_load(&e->life.retired))
         return -1;
     struct held_off held;
     hold_off(&held);
@@ -435,7 +435,7 @@ int swn_load_prepare(struct swn_op *op)
     const struct swn_arg *from = &op->args[1];
     struct swn_mapped_file *g = from->mapped ? swn_arena_mapped_file(e->arena, from->data) : NULL;
     op->move_file = NULL;
-    if (!g || atomic_load(&e->retired) || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
+    if (!g || atomic_load(&e->life.retired) || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
         return 0;
     hold_off(&preparing);
     struct source *s = find(e, g->file->fetch.fd, &preparing.before);
@@ -467,7 +467,7 @@ static struct swn_extent_file *source_of(struct swn_engine *e, const struct swn_
     if (!s || s->addr != from->data || s->len != op->args[0].bytes || s->pins ||
         atomic_load(&s->state) != SWN_FILE_BACKED || !s->file->immutable || !untouched(e, s->addr, s->len))
         return NULL;
-    s->last_use = e->seq;
+    s->last_use = e->ops.seq;
     *off = s->extent;
     return s->file;
 }
@@ -477,7 +477,7 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     struct swn_arg *to = &op->args[0];
     struct swn_range *r = swn_arena_find(e->arena, to->data);
     uint64_t off;
-    if (atomic_load(&e->retired) || to->mapped || !r || r->addr != to->data || r->len != to->bytes || r->pins ||
+    if (atomic_load(&e->life.retired) || to->mapped || !r || r->addr != to->data || r->len != to->bytes || r->pins ||
         r->readers)
         return 0;
     swn_write_behind_cancel(e, r);
@@ -487,12 +487,12 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     if (!file || swn_residency_register(&e->res, r, file, off))
         return 0;
     if (state == SWN_RESIDENT && swn_is_weight(r))
-        e->weight_resident_bytes -= size;
+        e->weights.resident_bytes -= size;
     swn_policy_drop_frames(e, r);
     r->io_failed = 0;
-    r->last_use = e->seq;
+    r->last_use = e->ops.seq;
     note_held(r);
-    e->deferred += r->len;
+    e->counters.deferred += r->len;
     return 1;
 }
 

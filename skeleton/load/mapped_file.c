@@ -43,7 +43,7 @@ void swn_mapped_file_looking(size_t len, int fd)
 void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (!swn_engine_running() || len < GUEST_LEAST || !e->torch || atomic_load(&e->retired))
+    if (!swn_engine_running() || len < GUEST_LEAST || !e->torch || atomic_load(&e->life.retired))
         return;
     struct swn_extent_file *file = swn_load_mapped(fd);
     int watched = 0;
@@ -56,10 +56,10 @@ void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off)
         g->file = file;
         g->file_off = (uint64_t)off;
         widen_bounds(lo, hi);
-        e->mapped_file_bytes += hi - lo;
+        e->counters.mapped_file_bytes += hi - lo;
         /* What fits beside everything else may stay in the page cache, and nobody has to watch. */
-        if (e->mapped_file_bytes + swn_engine_resident(e) > e->config.budget_bytes) {
-            atomic_store(&e->want_hook, 1);
+        if (e->counters.mapped_file_bytes + swn_engine_resident(e) > e->budget.limit) {
+            atomic_store(&e->life.want_hook, 1);
             keep_out_of_the_cache(e, addr, len, fd);
             watched = 1;
             file->refs++;
@@ -93,7 +93,7 @@ static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
     if (!all_goes && r->file != r->mapped_file->file)
         swn_restore_resident(e, r, 0);
     swn_weight_remove(e, r);
-    e->live_bytes -= r->len;
+    e->counters.live_bytes -= r->len;
     swn_residency_free(&e->res, r, 0);
     swn_frames_drop_dead(e, &chunks);
 }
@@ -113,7 +113,7 @@ void swn_mapped_file_end(void *addr, size_t len)
             if (r->mapped_file == g)
                 evict(e, r, all_goes);
         }
-        e->mapped_file_bytes -= g->hi - g->lo;
+        e->counters.mapped_file_bytes -= g->hi - g->lo;
         g->file->refs--;
         swn_arena_unregister_mapping(e->arena, g);
     }
@@ -123,15 +123,15 @@ void swn_mapped_file_end(void *addr, size_t len)
 static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
 {
     struct swn_mapped_file *g = swn_arena_mapped_file(e->arena, lo);
-    int may = g && hi <= g->hi && !atomic_load(&e->retired);
+    int may = g && hi <= g->hi && !atomic_load(&e->life.retired);
     struct swn_range *r = may ? swn_arena_carve(e->arena, g, lo, hi) : NULL;
     if (r) {
         g->file->refs++;
-        r->alloc_seq = e->seq - SWN_AGED_OPS; /* nobody computes activations into a file */
+        r->alloc_seq = e->ops.seq - SWN_AGED_OPS; /* nobody computes activations into a file */
         r->extent_epoch = e->res.fork_epoch;
-        e->live_bytes += r->len;
-        if (e->live_bytes > e->demand_peak)
-            e->demand_peak = e->live_bytes;
+        e->counters.live_bytes += r->len;
+        if (e->counters.live_bytes > e->counters.demand_peak)
+            e->counters.demand_peak = e->counters.live_bytes;
     }
     return r;
 }

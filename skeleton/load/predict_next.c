@@ -30,7 +30,7 @@ static const struct swn_weight *weight_before(struct swn_engine *e, const struct
     long like = swn_layout_alike(l, (size_t)at, -by);
     uintptr_t addr = like >= 0 ? address_of(g, swn_layout_storage(l, (size_t)like)) : 0;
     const struct swn_range *r = addr ? swn_arena_find(e->arena, addr) : NULL;
-    return r && r->addr == addr && r->weight >= 0 ? &e->weights[r->weight] : NULL;
+    return r && r->addr == addr && r->weight >= 0 ? &e->weights.all[r->weight] : NULL;
 }
 
 const struct swn_ckpt_storage *swn_load_predict_next(struct swn_engine *e, const struct swn_range *r)

@@ -41,13 +41,19 @@ static const struct swn_op_filter filter = {.before = before, .begin = begin};
 
 static void start(struct swn_engine *e)
 {
-    e->source = &source;
+    e->features.source = &source;
 }
 
 static void fork_child(struct swn_engine *e)
 {
     (void)e;
     swn_load_fork_child();
+}
+
+static void stats(struct swn_engine *e, struct swn_stats *out)
+{
+    (void)e;
+    swn_compressed_read_stats(out);
 }
 
 static void at_exit(struct swn_engine *e)
@@ -60,6 +66,7 @@ const struct swn_subsystem swn_load_subsystem = {
     .name = "load",
     .start = start,
     .fork_child = fork_child,
+    .stats = stats,
     .exit = at_exit,
     .op = &filter,
 };

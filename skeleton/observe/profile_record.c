@@ -133,7 +133,7 @@ void swn_record_released(struct swn_record *r, const struct swn_weight *weight, 
 /* Twice what it takes: what the program needs next is not known. */
 static int has_room(struct swn_engine *e)
 {
-    return !e->forked && swn_engine_resident(e) + 2 * SWN_SCRATCH_WINDOW <= e->config.budget_bytes;
+    return !e->life.forked && swn_engine_resident(e) + 2 * SWN_SCRATCH_WINDOW <= e->budget.limit;
 }
 
 static int kind_of(unsigned pass)
@@ -202,9 +202,9 @@ static uint64_t take_turns(struct swn_record *r, double ns, double idle_ns)
 
 int swn_record_alloc(struct swn_engine *e)
 {
-    struct swn_record *r = e->record;
+    struct swn_record *r = e->features.record;
     int resumed = r->unwatch.left && !has_room(e) ? swn_hook_baseline_end(&r->unwatch, e->torch)
-                                                  : swn_hook_baseline_alloc(&r->unwatch, e->torch, e->allocs);
+                                                  : swn_hook_baseline_alloc(&r->unwatch, e->torch, e->counters.allocs);
     if (resumed && r->contend)
         make_busy(r, r->turn);
     return resumed;
@@ -219,10 +219,10 @@ void swn_record_fork_child(struct swn_record *r)
 /* At a time, were weights streamed. */
 static size_t read_bytes(const struct swn_engine *e)
 {
-    struct swn_layer *layers = calloc(e->weight_count + 1, sizeof *layers);
-    for (size_t i = 0; layers && i < e->weight_count; i++)
-        layers[i].bytes = e->weights[i].range ? swn_weight_bytes(e->weights[i].range) : 0;
-    size_t bytes = swn_predict_read_bytes(layers, layers ? e->weight_count : 0);
+    struct swn_layer *layers = calloc(e->weights.count + 1, sizeof *layers);
+    for (size_t i = 0; layers && i < e->weights.count; i++)
+        layers[i].bytes = e->weights.all[i].range ? swn_weight_bytes(e->weights.all[i].range) : 0;
+    size_t bytes = swn_predict_read_bytes(layers, layers ? e->weights.count : 0);
     free(layers);
     return bytes;
 }
@@ -230,7 +230,7 @@ static size_t read_bytes(const struct swn_engine *e)
 uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
 {
     uint64_t paused = 0;
-    struct swn_record *r = e->record;
+    struct swn_record *r = e->features.record;
     int streams = r->reads != 0;
     r->reads = 0;
     r->pass_count++;
@@ -242,7 +242,7 @@ uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
         swn_io_load_set(r->contend, 0);
         r->disturbed = 0;
     } else if (!r->contend && !streams && r->pass_count == SETTLED && has_room(e)) {
-        r->contend = swn_io_load_start(e->io, e->config.store_dir, &e->preferred, read_bytes(e));
+        r->contend = swn_io_load_start(e->io, e->config.store_dir, &e->disk.preferred, read_bytes(e));
     } else if (r->contend && r->turn <= TURN * TURNS && swn_io_load_ready(r->contend)) {
         paused = take_turns(r, ns, idle_ns);
         if (r->turn > TURN * TURNS)
@@ -305,7 +305,7 @@ static int put_samples(struct swn_profile_layer *l, const struct weight *w)
 static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
 {
     const struct swn_range *r = swn_weight_of(e, id)->range;
-    const struct weight *w = weight_of(e->record, swn_weight_of(e, id));
+    const struct weight *w = weight_of(e->features.record, swn_weight_of(e, id));
     char name[32];
     snprintf(name, sizeof name, "block %u", r->id);
     struct swn_profile_layer *l = swn_profile_add(p, name);
@@ -323,12 +323,12 @@ static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
 static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most, size_t *in_order)
 {
     size_t n = *in_order = swn_plan_gather(e, ids, most);
-    unsigned char *seen = calloc(e->weight_count + 1, 1);
+    unsigned char *seen = calloc(e->weights.count + 1, 1);
     for (size_t i = 0; seen && i < n; i++)
-        seen[swn_weight_of(e, ids[i]) - e->weights] = 1;
-    for (size_t i = 0; seen && i < e->weight_count && n < most; i++)
-        if (e->weights[i].range && !seen[i] && !e->weights[i].range->written)
-            ids[n++] = e->weights[i].id;
+        seen[swn_weight_of(e, ids[i]) - e->weights.all] = 1;
+    for (size_t i = 0; seen && i < e->weights.count && n < most; i++)
+        if (e->weights.all[i].range && !seen[i] && !e->weights.all[i].range->written)
+            ids[n++] = e->weights.all[i].id;
     free(seen);
     return n;
 }
@@ -350,14 +350,14 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
     int rc = 0;
     size_t small = 0;
     p->torch_version = strdup(e->torch ? e->torch->version : "unknown");
-    p->passes = e->record->pass_count;
-    size_t passes = e->record->undisturbed < PASSES ? (size_t)e->record->undisturbed : PASSES;
-    p->latency_s = passes ? swn_median(e->record->passes, passes) : -1;
-    double times = contention(e->record);
+    p->passes = e->features.record->pass_count;
+    size_t passes = e->features.record->undisturbed < PASSES ? (size_t)e->features.record->undisturbed : PASSES;
+    p->latency_s = passes ? swn_median(e->features.record->passes, passes) : -1;
+    double times = contention(e->features.record);
     p->busy_latency_s = passes && times > 0 ? times * p->latency_s : -1;
     if (times > 0)
-        put_disk(e->record, p);
-    p->watching_s = swn_hook_baseline_cost(&e->record->unwatch);
+        put_disk(e->features.record, p);
+    p->watching_s = swn_hook_baseline_cost(&e->features.record->unwatch);
     for (size_t i = 0; !rc && i < n; i++) {
         const struct swn_range *r = swn_weight_of(e, ids[i])->range;
         rc = put(e, p, ids[i]);
@@ -365,7 +365,7 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
         small += rc ? 0 : p->layers[i].l.bytes - swn_weight_bytes(r);
     }
     /* Small parameters are counted among everything that is no weight, and are part of layers here. */
-    p->other_bytes = e->nonweight_peak_ever > small ? e->nonweight_peak_ever - small : 0;
+    p->other_bytes = e->nonweight.peak_ever > small ? e->nonweight.peak_ever - small : 0;
     return rc;
 }
 
@@ -402,8 +402,8 @@ static void add_up_to_a_pass(const struct swn_record *r, struct swn_profile *p, 
 /* What is known now, in place of what was known before. 0 or -ENOMEM. Engine lock held. */
 static int write_down(struct swn_engine *e)
 {
-    struct swn_record *r = e->record;
-    size_t most = e->weight_live * 4 + 16, in_order = 0;
+    struct swn_record *r = e->features.record;
+    size_t most = e->weights.live * 4 + 16, in_order = 0;
     uint32_t *ids = malloc(most * sizeof *ids);
     struct swn_load_place *places = calloc(most, sizeof *places);
     struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, program_invocation_short_name);
@@ -427,18 +427,18 @@ static int write_down(struct swn_engine *e)
 /* A program that ends computes no more, and of a few operators in between nothing can be learned. */
 static int enough(const struct swn_engine *e)
 {
-    return e->record->computed && e->record->computed >= e->weight_live;
+    return e->features.record->computed && e->features.record->computed >= e->weights.live;
 }
 
 void swn_record_leaving(struct swn_engine *e)
 {
-    if (enough(e) && !e->forked)
+    if (enough(e) && !e->life.forked)
         write_down(e);
 }
 
 int swn_record_save(struct swn_engine *e)
 {
-    struct swn_record *r = e->record;
+    struct swn_record *r = e->features.record;
     pthread_mutex_lock(&e->lock);
     struct swn_io_load *contend = r->contend;
     r->contend = NULL;

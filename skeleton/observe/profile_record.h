@@ -22,8 +22,8 @@ void swn_record_released(struct swn_record *r, const struct swn_weight *weight, 
  * made busy for some of the passes, and others go by unwatched; and after some the caller waits a moment for the disk,
  * a fifth of a second at most. Returns how long, in ns. */
 uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns);
-/* A tensor has been made: e->allocs of them by now. 1: the thread's next operator is not the one after its last one, as
- * some went by unwatched. */
+/* A tensor has been made: e->counters.allocs of them by now. 1: the thread's next operator is not the one after its
+ * last one, as some went by unwatched. */
 int swn_record_alloc(struct swn_engine *e);
 
 /* In a forked child. */

@@ -121,7 +121,7 @@ struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece)
     struct swn_engine *e = &swn_engine_one;
     const struct swn_arg *a = &op->args[arg];
     pthread_mutex_lock(&e->lock);
-    size_t most = e->config.budget_bytes / PIECE_PART / SWN_GRANULE * SWN_GRANULE;
+    size_t most = e->budget.limit / PIECE_PART / SWN_GRANULE * SWN_GRANULE;
     most = most > PIECE_MOST ? PIECE_MOST : most;
     struct swn_range *r = a->range;
     struct swn_fill *f = NULL;

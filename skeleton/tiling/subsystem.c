@@ -37,7 +37,7 @@ static const struct swn_tiling tiling = {
 
 static void start(struct swn_engine *e)
 {
-    e->tiling = &tiling;
+    e->features.tiling = &tiling;
 }
 
 static void fork_child(struct swn_engine *e)

@@ -155,7 +155,7 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
         swn_engine_io = io;
     swn_hooks_threads_install(); /* also so that its pthread_create is linked: threads of the program are counted */
     int err = swn_runtime_start(&config, why, sizeof why);
-    swn_engine_one.replan.plans = 12; /* plans are made for what a test does, not for what else the machine does */
+    swn_engine_one.plan.replan.plans = 12; /* plans are made for what a test does, not for what else the machine does */
     if (err)
         fprintf(stderr, "engine: %s\n", why);
     else
@@ -355,12 +355,12 @@ void engine_is_empty(void)
     pthread_mutex_lock(&e->lock);
     swn_write_behind_drain(e);
     pthread_mutex_unlock(&e->lock);
-    CHECK(e->open_ops == NULL);
+    CHECK(e->ops.open == NULL);
     CHECK(swn_arena_first(e->arena) == NULL);
-    CHECK(e->weight_live == 0);
-    CHECK(e->live_bytes == 0);
+    CHECK(e->weights.live == 0);
+    CHECK(e->counters.live_bytes == 0);
     CHECK(e->res.resident_bytes == 0);
-    CHECK(e->weight_resident_bytes == 0);
+    CHECK(e->weights.resident_bytes == 0);
     /* Reads under way end by themselves; frames of dead ranges go with them. */
     int left = 1;
     for (int tries = 0; tries < 2000 && left; tries++) {
@@ -378,5 +378,5 @@ void engine_is_empty(void)
     }
     CHECK(left == 0);
     CHECK(!e->pool || swn_pool_pinned(e->pool) == 0);
-    CHECK(!e->spill || e->spill->live_bytes == 0);
+    CHECK(!e->writes.spill || e->writes.spill->live_bytes == 0);
 }

@@ -29,8 +29,8 @@ void free_cpu(void *p) __asm__("_ZN3c108free_cpuEPv");
 
 static long long counted;
 
-void __wrap_swn_verify_memory(long long bytes);
-void __wrap_swn_verify_memory(long long bytes)
+void __wrap_swn_result_log_write_memory(long long bytes);
+void __wrap_swn_result_log_write_memory(long long bytes)
 {
     counted += bytes;
 }

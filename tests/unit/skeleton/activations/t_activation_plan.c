@@ -62,7 +62,7 @@ static void pass(unsigned model, const struct shape *shape, int keep, struct ten
     struct tensor live[TENSORS] = {{0}};
     /* Nothing computes here, so every byte counts that has to be read, and regions could be refused as too large. */
     pthread_mutex_lock(&e->lock);
-    e->nonweight_without_regions = e->nonweight_without_regions ? SIZE_MAX : 0;
+    e->regions.nonweight_without = e->regions.nonweight_without ? SIZE_MAX : 0;
     pthread_mutex_unlock(&e->lock);
     for (unsigned i = 0; i < WEIGHTS; i++) {
         op_read(&weights[model][i]);
@@ -139,7 +139,7 @@ static void settled(void *arg)
         bytes += swn_round_up(large.bytes[k], SWN_GRANULE);
     CHECK(steady(&before));
     CHECK(after.placed == before.placed + 10 * bytes);
-    CHECK(e->over_budget_peak == 0);
+    CHECK(e->counters.over_budget_peak == 0);
     end();
 }
 
@@ -189,7 +189,7 @@ static void huge_pages(void *arg)
     for (unsigned i = 0; i < 4; i++)
         pass(0, &large, -1, NULL, NULL);
     CHECK(steady(&before));
-    CHECK(e->over_budget_peak == 0);
+    CHECK(e->counters.over_budget_peak == 0);
     end();
 }
 
@@ -208,7 +208,7 @@ static void copies_have_places(void *arg)
         pass(0, &large, -1, NULL, NULL);
     }
     CHECK(steady(&before) && count().plans == before.plans);
-    CHECK(swn_nonweight_peak(e) == peak && !e->plan_dirty);
+    CHECK(swn_nonweight_peak(e) == peak && !e->plan.dirty);
     end();
 }
 

@@ -129,17 +129,17 @@ static void warm_pages_leave_room_for_the_plan(void *arg)
     make_weights();
     for (unsigned i = 0; i < 12; i++)
         pass_with_activations();
-    CHECK(e->planned);
+    CHECK(e->plan.planned);
     uint64_t before = bytes_read();
     for (unsigned i = 0; i < 4; i++)
         pass_with_activations();
     uint64_t per_pass = (bytes_read() - before) / 4;
     CHECK(not_kept() == 0);
     /* What the budget leaves beside the window and two activations is kept, to one weight; one more is wasted. */
-    size_t kept = budget - e->ring_goal - activations;
+    size_t kept = budget - e->plan.ring_goal - activations;
     CHECK(per_pass > 0);
     CHECK(per_pass <= all - kept + 2 * WEIGHT_BYTES);
-    CHECK(e->peak_resident <= budget);
+    CHECK(e->counters.peak_resident <= budget);
 }
 
 static void *one_pass(void *unused)
@@ -165,8 +165,8 @@ static void thread_per_inference(void *arg)
         CHECK(pthread_join(thread, NULL) == 0);
     }
     CHECK(counters().plans > 0);
-    CHECK(e->thread_count == 1);
-    size_t kept = budget - e->ring_goal - activations;
+    CHECK(e->ops.thread_count == 1);
+    size_t kept = budget - e->plan.ring_goal - activations;
     CHECK(not_kept() == 0);
     CHECK((bytes_read() - before) / 4 <= all - kept + 2 * WEIGHT_BYTES);
     CHECK(counters().passes >= 12);
@@ -190,8 +190,8 @@ static void small_tensors_count(void *arg)
         CHECK(swn_engine_resident(e) >= small);
         tensor_free(&activation);
     }
-    CHECK(e->over_budget_peak == 0);
-    CHECK(e->peak_resident <= budget);
+    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(e->counters.peak_resident <= budget);
     passes(2);
 }
 
@@ -559,7 +559,7 @@ static void thread_storm(void *arg)
         CHECK(pthread_create(&threads[i], NULL, storm_thread, (void *)(i + 1)) == 0);
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    CHECK(e->spill->written_bytes > 0);
+    CHECK(e->writes.spill->written_bytes > 0);
     for (unsigned i = 0; i < SHELF; i++)
         if (shelf[i].own) {
             CHECK(tensor_right(&shelf[i], shelf[i].own));
@@ -567,7 +567,7 @@ static void thread_storm(void *arg)
         }
     engine_is_empty();
     unsigned listed = 0;
-    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
         listed += t->listed != 0;
     CHECK(listed == 0); /* whoever ended gave its state back */
 }
@@ -585,10 +585,10 @@ static enum swn_config_fetch ring = SWN_CONFIG_AUTO, threads = SWN_CONFIG_PREAD;
 static int moves(struct tensor *t, enum swn_use use, uint64_t stamp)
 {
     struct swn_range *r = swn_arena_find(e->arena, t->own);
-    uint64_t before = r->extent, live = e->spill->live_bytes;
+    uint64_t before = r->extent, live = e->writes.spill->live_bytes;
     struct swn_op op;
     op_open(&op, &t, &use, 1);
-    CHECK(r->shared && e->spill->live_bytes == live && swn_engine_resident(e) < t->len);
+    CHECK(r->shared && e->writes.spill->live_bytes == live && swn_engine_resident(e) < t->len);
     tensor_stamp(t, t->own, stamp);
     op_close(&op);
     CHECK(!r->shared && tensor_right(t, t->own));

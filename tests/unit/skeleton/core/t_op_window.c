@@ -79,8 +79,8 @@ static void at_its_own_address(void *arg)
         op_close(&op);
     }
     CHECK(mapped > 10 * WEIGHTS);
-    CHECK(e->over_budget_peak == 0);
-    CHECK(e->peak_resident <= BUDGET);
+    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(e->counters.peak_resident <= BUDGET);
     free_weights();
 }
 
@@ -106,10 +106,10 @@ static void input_comes_back(void *arg)
             op_close(&op);
         }
         if (pass == 16)
-            plans = e->plans;
+            plans = e->plan.made;
         CHECK(pass <= 16 || atomic_load(&r->state) == SWN_RESIDENT);
     }
-    CHECK(e->planned && e->plans == plans && e->over_budget_peak == 0);
+    CHECK(e->plan.planned && e->plan.made == plans && e->counters.over_budget_peak == 0);
     tensor_free(&input);
     free_weights();
 }
@@ -127,10 +127,10 @@ static void plan_in_mid_pass(void *arg)
             if (i == 3)
                 tensor_free(&large);
             if (pass >= 8 && i > 4) /* as a new budget does */
-                e->plan_dirty = 1;
-            CHECK(pass < 8 || (e->planned && e->planned_nonweight >= 2 * MIB));
+                e->plan.dirty = 1;
+            CHECK(pass < 8 || (e->plan.planned && e->nonweight.planned >= 2 * MIB));
         }
-    CHECK(e->plans > 10 && e->over_budget_peak == 0);
+    CHECK(e->plan.made > 10 && e->counters.over_budget_peak == 0);
     free_weights();
 }
 
@@ -304,7 +304,7 @@ static void storm(void *arg)
     struct swn_stats stats;
     swn_engine_stats(&stats);
     CHECK(stats.swap_ins > WEIGHTS);
-    CHECK(e->open_ops == NULL);
+    CHECK(e->ops.open == NULL);
     passes(3); /* alone again */
     free_weights();
 }
@@ -428,7 +428,7 @@ static void two_in_one_operator(void *arg)
         CHECK(tensor_make(&all[i], sizes[i % EACH], i + 1));
     uint64_t misses = 0;
     for (unsigned pass = 0; pass < 12; pass++) {
-        misses = pass < 9 ? e->window_misses : misses;
+        misses = pass < 9 ? e->counters.window_misses : misses;
         for (unsigned i = 0; i < LAYERS * EACH; i += EACH) {
             struct tensor *both[] = {&all[i], &all[i + 1]};
             struct swn_op op;
@@ -440,7 +440,7 @@ static void two_in_one_operator(void *arg)
             op_read(&all[i + 3]);
         }
     }
-    CHECK(e->planned && e->window_misses == misses);
+    CHECK(e->plan.planned && e->counters.window_misses == misses);
 }
 
 static void two_in_one_operator_at_any_budget(void **state)
@@ -461,7 +461,7 @@ static void input_beside_the_plan(void *arg)
     CHECK(tensor_make(&input, 600 << 10, 99));
     make_weights();
     for (unsigned pass = 0; pass < 40; pass++) {
-        plans = pass == 20 ? e->plans : plans;
+        plans = pass == 20 ? e->plan.made : plans;
         for (unsigned i = 0; i < WEIGHTS; i++) {
             CHECK(tensor_make(&activation, MIB, i));
             if (!i) {
@@ -474,7 +474,7 @@ static void input_beside_the_plan(void *arg)
             tensor_free(&activation);
         }
     }
-    CHECK(!e->planned || e->plans <= plans + 1);
+    CHECK(!e->plan.planned || e->plan.made <= plans + 1);
 }
 
 static void input_beside_the_plan_at_any_budget(void **state)

@@ -33,7 +33,8 @@ static struct swn_range *begin(void)
 
 static void end(void)
 {
-    CHECK(e->peak_resident <= BUDGET && !e->over_budget_peak && atomic_load(&e->small_bytes) == 0);
+    CHECK(e->counters.peak_resident <= BUDGET && !e->counters.over_budget_peak &&
+          atomic_load(&e->nonweight.small_bytes) == 0);
     for (unsigned i = 0; i < MANY; i++) {
         CHECK(tensor_right(&tensors[i], tensors[i].own));
         tensor_free(&tensors[i]);
@@ -56,7 +57,8 @@ static void made(void *arg)
     begin_op(&op, &tensors[0]);
     CHECK(atomic_load(&r->state) == SWN_FILE_BACKED && r->pins == 1);
     void *at = swn_afresh_begin(&op, 0);
-    CHECK(at && atomic_load(&r->state) == SWN_FILE_BACKED && atomic_load(&e->small_bytes) >= (long long)BYTES);
+    CHECK(at && atomic_load(&r->state) == SWN_FILE_BACKED &&
+          atomic_load(&e->nonweight.small_bytes) >= (long long)BYTES);
     struct tensor other = {.len = BYTES};
     tensor_stamp(&other, (uintptr_t)at, 50);
     CHECK(tensor_right(&tensors[0], tensors[0].own)); /* nothing is seen yet */

@@ -42,16 +42,16 @@ static void begin(size_t budget)
 static void begin_planned(void)
 {
     begin(BUDGET);
-    for (unsigned i = 0; i < 40 && !(e->planned && !e->plan_dirty); i++)
+    for (unsigned i = 0; i < 40 && !(e->plan.planned && !e->plan.dirty); i++)
         passes(1);
     passes(2);
-    CHECK(e->planned && e->pool && e->ring_goal > 0);
+    CHECK(e->plan.planned && e->pool && e->plan.ring_goal > 0);
 }
 
 static void end(void)
 {
     passes(3);
-    CHECK(e->over_budget_peak == 0 && e->peak_resident <= BUDGET);
+    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
     engine_is_empty();
@@ -80,10 +80,10 @@ static void at_once(void *arg)
     op_open(&op, &t, &use, 1);
     size_t unit = swn_pool_unit(e->pool);
     struct swn_chunks held = {op.args[0].first_chunk, op.args[0].end_chunk};
-    uint64_t next = e->threads->next_plan_try;
-    e->threads->next_plan_try = UINT64_MAX; /* the plan is for more */
+    uint64_t next = e->ops.threads->next_plan_try;
+    e->ops.threads->next_plan_try = UINT64_MAX; /* the plan is for more */
     resize_window(unit);
-    CHECK(e->ring_goal == unit && tensor_right(t, t->own));
+    CHECK(e->plan.ring_goal == unit && tensor_right(t, t->own));
     for (uint64_t c = held.first; c < held.end; c++)
         CHECK(swn_pool_chunk(e->pool, c)->frame); /* that operator has them */
     op_close(&op);
@@ -97,8 +97,8 @@ static void at_once(void *arg)
         pthread_mutex_unlock(&e->lock);
     }
     CHECK(engine_window_bytes() <= unit);
-    e->threads->next_plan_try = next;
-    e->plan_dirty = 1;
+    e->ops.threads->next_plan_try = next;
+    e->plan.dirty = 1;
     end();
 }
 
@@ -116,7 +116,7 @@ static void closed(void *arg)
     }
     CHECK(found);
     passes(6);
-    e->plan_dirty = 1;
+    e->plan.dirty = 1;
     passes(6);
     resize_window(swn_pool_unit(e->pool));
     end();

@@ -104,14 +104,14 @@ static void within_the_budget(void *arg)
     (void)arg;
     begin(2);
     make(0, WEIGHTS);
-    CHECK(e->write_behind);
-    CHECK(e->peak_resident <= BUDGET && !e->over_budget_peak);
+    CHECK(e->writes.behind);
+    CHECK(e->counters.peak_resident <= BUDGET && !e->counters.over_budget_peak);
     all_right();
     drain();
     all_right();
     for (unsigned i = 0; i < 4 * WEIGHTS; i++)
         op_read(&weights[i % WEIGHTS]);
-    CHECK(e->accesses > 0);
+    CHECK(e->weights.accesses > 0);
     /* Weights are being read: what is home stays there until its room is needed. */
     struct tensor more;
     CHECK(tensor_make(&more, WEIGHT_BYTES, 99));
@@ -212,7 +212,7 @@ static void recalled_unwritten(void *arg)
     uint64_t expected = 0;
     pthread_mutex_lock(&e->lock);
     swn_write_behind_complete(e);
-    uint64_t before = e->spill->written_bytes;
+    uint64_t before = e->writes.spill->written_bytes;
     for (unsigned i = 0; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
         expected += r->pending_write ? WEIGHT_BYTES : 0;
@@ -220,7 +220,7 @@ static void recalled_unwritten(void *arg)
     }
     CHECK(swn_write_behind_bytes(e) == 0 && expected > 2 * WEIGHT_BYTES);
     swn_write_behind_drain(e);
-    CHECK(e->spill->written_bytes - before <= 2 * WEIGHT_BYTES); /* one under way, or just done */
+    CHECK(e->writes.spill->written_bytes - before <= 2 * WEIGHT_BYTES); /* one under way, or just done */
     pthread_mutex_unlock(&e->lock);
     all_right();
     free_all();
@@ -233,7 +233,7 @@ static void disk_full(void *arg)
     atomic_store(&write_err, *(int *)arg);
     make(WEIGHTS / 2 + 4, WEIGHTS);
     drain();
-    CHECK(e->over_budget_peak && e->said_full);
+    CHECK(e->counters.over_budget_peak && e->said.full);
     all_right();
     atomic_store(&write_err, 0);
     free_all();
@@ -275,10 +275,10 @@ static void space_comes_back(void *arg)
     make(0, WEIGHTS);
     drain();
     struct stat st;
-    CHECK(fstat(e->spill->fetch.fd, &st) == 0 && (size_t)st.st_blocks * 512 >= WEIGHTS / 2 * WEIGHT_BYTES);
+    CHECK(fstat(e->writes.spill->fetch.fd, &st) == 0 && (size_t)st.st_blocks * 512 >= WEIGHTS / 2 * WEIGHT_BYTES);
     free_all();
     for (int tries = 0; tries < 500; tries++) {
-        CHECK(fstat(e->spill->fetch.fd, &st) == 0);
+        CHECK(fstat(e->writes.spill->fetch.fd, &st) == 0);
         if (!st.st_blocks)
             return;
         usleep(20000);

@@ -119,7 +119,7 @@ static void with(const char *device, int err, int buffers)
         CHECK(!swn_device_close(held[i], NULL, NULL));
         tensor_free(&weights[i]);
     }
-    CHECK(e->live_bytes == 0);
+    CHECK(e->counters.live_bytes == 0);
 }
 
 static int has_buffers(const char *device)

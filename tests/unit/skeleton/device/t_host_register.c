@@ -298,11 +298,11 @@ static void in_parts(void *device)
     begin(device, 8 * MIB);
     CHECK(tensor_make(&large, 12 * MIB, 70));
     struct swn_range *r = swn_arena_find(e->arena, large.own);
-    for (unsigned pass = 0; pass < 20 && !e->planned; pass++) {
+    for (unsigned pass = 0; pass < 20 && !e->plan.planned; pass++) {
         read_all(1);
         op_read(&large);
     }
-    CHECK(e->planned && atomic_load(&r->state) == SWN_FILE_BACKED);
+    CHECK(e->plan.planned && atomic_load(&r->state) == SWN_FILE_BACKED);
     void *part = (void *)(r->addr + r->len / 2 + SWN_PAGE);
     CHECK(!cudaHostRegister(part, SWN_PAGE, 0));
     for (unsigned pass = 0; pass < 4; pass++) {

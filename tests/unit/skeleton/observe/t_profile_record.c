@@ -74,7 +74,7 @@ static void run(size_t budget, const char *path)
 {
     CHECK(engine_begin(budget, SWN_CONFIG_AUTO, NULL) == 0);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_create(&e->record) == 0);
+    CHECK(swn_record_create(&e->features.record) == 0);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES + i * 65536, i + 1));
     for (unsigned i = 0; i < 6; i++)
@@ -166,40 +166,40 @@ static void without_streaming(void *arg)
 }
 
 static int disk_busy;
-void __real_swn_contend_set(struct swn_io_load *c, int busy);
-void __wrap_swn_contend_set(struct swn_io_load *c, int busy);
-void __wrap_swn_contend_set(struct swn_io_load *c, int busy)
+void __real_swn_io_load_set(struct swn_io_load *c, int busy);
+void __wrap_swn_io_load_set(struct swn_io_load *c, int busy);
+void __wrap_swn_io_load_set(struct swn_io_load *c, int busy)
 {
     disk_busy = busy;
-    __real_swn_contend_set(c, busy);
+    __real_swn_io_load_set(c, busy);
 }
 
 static int not_ready; /* for turns, whatever the disk says */
-int __real_swn_contend_ready(struct swn_io_load *c);
-int __wrap_swn_contend_ready(struct swn_io_load *c);
-int __wrap_swn_contend_ready(struct swn_io_load *c)
+int __real_swn_io_load_ready(struct swn_io_load *c);
+int __wrap_swn_io_load_ready(struct swn_io_load *c);
+int __wrap_swn_io_load_ready(struct swn_io_load *c)
 {
-    return !not_ready && __real_swn_contend_ready(c);
+    return !not_ready && __real_swn_io_load_ready(c);
 }
 
 static double disk_alpha; /* 0: the disk's own; below: not known */
 static unsigned disk_known = SWN_DISK_SPEED_SPEED;
-unsigned __real_swn_contend_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
-unsigned __wrap_swn_contend_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
-unsigned __wrap_swn_contend_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out)
+unsigned __real_swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
+unsigned __wrap_swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
+unsigned __wrap_swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out)
 {
     if (disk_alpha > 0)
         *out =
             (struct swn_disk_model){.bytes_per_ns = (rest ? 2e-9 : 1e-9) / disk_alpha, .read_ns = 7e4, .wait_ns = 3e4};
-    return disk_alpha > 0 ? disk_known : disk_alpha < 0 ? 0 : __real_swn_contend_disk(c, rest, out);
+    return disk_alpha > 0 ? disk_known : disk_alpha < 0 ? 0 : __real_swn_io_load_disk(c, rest, out);
 }
 
-void __real_swn_contend_rest(struct swn_io_load *c);
-void __wrap_swn_contend_rest(struct swn_io_load *c);
-void __wrap_swn_contend_rest(struct swn_io_load *c)
+void __real_swn_io_load_rest(struct swn_io_load *c);
+void __wrap_swn_io_load_rest(struct swn_io_load *c);
+void __wrap_swn_io_load_rest(struct swn_io_load *c)
 {
     rests++;
-    __real_swn_contend_rest(c);
+    __real_swn_io_load_rest(c);
 }
 
 static double contend_alpha(struct swn_io_load *c, int rest)
@@ -313,7 +313,7 @@ static void stopped_for_a_while(void)
 
 static struct swn_io_load *contend(void)
 {
-    struct swn_io_load *c = swn_io_load_start(e->io, e->config.store_dir, &e->preferred, 3 * MIB);
+    struct swn_io_load *c = swn_io_load_start(e->io, e->config.store_dir, &e->disk.preferred, 3 * MIB);
     for (int i = 0; i < 3000 && !swn_io_load_ready(c); i++)
         usleep(10000);
     CHECK(swn_io_load_ready(c));
@@ -431,8 +431,8 @@ static void idle(void *arg)
             read_counted(&weights[i], 0, 100, 0);
         usleep(50000);
     }
-    for (size_t i = 0; i < e->weight_count; i++)
-        sum += e->weights[i].range ? e->weights[i].compute_ns / 1e9 : 0;
+    for (size_t i = 0; i < e->weights.count; i++)
+        sum += e->weights.all[i].range ? e->weights.all[i].compute_ns / 1e9 : 0;
     CHECK(sum < 0.04);
     struct swn_profile *p = saved();
     CHECK(p->layer_count == WEIGHTS && p->latency_s < 0.04);
@@ -451,7 +451,7 @@ static void several(void *arg)
     CHECK(engine_begin(128 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
     profile_path(path, sizeof path);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_create(&e->record) == 0);
+    CHECK(swn_record_create(&e->features.record) == 0);
     CHECK(tensor_make(&weights[0], WEIGHT_BYTES, 1) && tensor_make(&weights[2], WEIGHT_BYTES + 131072, 3));
     for (unsigned i = 0; i < 200; i++) {
         read_counted(&weights[0], 0, 100, 5);
@@ -486,7 +486,7 @@ static void slices(void *arg)
     struct tensor large[3];
     (void)arg;
     CHECK(engine_begin(128 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
-    CHECK(swn_record_create(&e->record) == 0);
+    CHECK(swn_record_create(&e->features.record) == 0);
     for (unsigned i = 0; i < 3; i++)
         CHECK(tensor_make(&large[i], bytes + i * 65536, i + 1));
     op_age();
@@ -594,7 +594,7 @@ static void empty(void *arg)
     CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
     profile_path(path, sizeof path);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_create(&e->record) == 0);
+    CHECK(swn_record_create(&e->features.record) == 0);
     FILE *f = fopen(path, "w");
     CHECK(f && fputs("abc", f) >= 0 && fclose(f) == 0);
     CHECK(swn_record_save(e) == 0);

@@ -80,9 +80,9 @@ static void settle(size_t (*one)(void))
     unsigned passes = 0, same = 0;
     while (same < 4) {
         size_t kept = engine_kept_bytes();
-        uint64_t plans = e->plans;
+        uint64_t plans = e->plan.made;
         one();
-        same = e->planned && !e->plan_dirty && e->plans == plans && engine_kept_bytes() == kept ? same + 1 : 0;
+        same = e->plan.planned && !e->plan.dirty && e->plan.made == plans && engine_kept_bytes() == kept ? same + 1 : 0;
         CHECK(++passes < 32);
     }
 }
@@ -94,14 +94,14 @@ static void slice_by_slice(void *arg)
     CHECK(first > 4); /* from the first time on */
     settle(pass);
     CHECK(pass() > 4);
-    CHECK(e->planned && large[0].own);
+    CHECK(e->plan.planned && large[0].own);
     CHECK(swn_arena_find(e->arena, large[0].own)->sliced);
     CHECK(swn_arena_find(e->arena, large[0].own)->slice_unit == UNIT);
-    CHECK(e->over_budget_peak == 0 && e->peak_resident <= BUDGET);
-    uint64_t strays = e->res.fallback_pages, misses = e->window_misses;
+    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
+    uint64_t strays = e->res.fallback_pages, misses = e->counters.window_misses;
     for (unsigned i = 0; i < 4; i++)
         pass();
-    CHECK(e->res.fallback_pages == strays && e->window_misses == misses);
+    CHECK(e->res.fallback_pages == strays && e->counters.window_misses == misses);
     end();
 }
 
@@ -109,8 +109,8 @@ static void slice_by_slice(void *arg)
 static size_t streamed_bytes(void)
 {
     size_t bytes = 0, unit = swn_pool_unit(e->pool);
-    for (size_t i = 0; i < e->weight_count; i++) {
-        const struct swn_range *r = e->weights[i].range;
+    for (size_t i = 0; i < e->weights.count; i++) {
+        const struct swn_range *r = e->weights.all[i].range;
         struct swn_chunks all = swn_residency_chunks(&e->res, r);
         for (uint64_t c = all.first; c < all.end; c++) {
             uint64_t lo = c * unit > r->place ? c * unit : r->place, end = r->place + swn_weight_bytes(r);
@@ -138,7 +138,7 @@ static void each_slice_once(void *arg)
     struct swn_fetch_stats before, after;
     begin(arg);
     settle(neighbours_pass);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     swn_fetch_stats_get(e->fetch, &before);
     for (unsigned i = 0; i < PASSES; i++)
         neighbours_pass();
@@ -146,7 +146,7 @@ static void each_slice_once(void *arg)
     size_t read = (size_t)(after.bytes - before.bytes) / PASSES, least = streamed_bytes();
     if (read > least + least / 50)
         fprintf(stderr, "%zu KiB a pass, %zu KiB planned\n", read >> 10, least >> 10);
-    CHECK(e->plans == plans && read <= least + least / 50);
+    CHECK(e->plan.made == plans && read <= least + least / 50);
     end();
 }
 
@@ -233,7 +233,7 @@ static void again_in_one_operator(void *arg)
     for (unsigned i = 0; i < 3; i++)
         CHECK(op_take_slices(&op, t, ROW_BYTES, SIZE_MAX) > 4);
     op_close(&op);
-    CHECK(e->over_budget_peak == 0);
+    CHECK(e->counters.over_budget_peak == 0);
     pass();
     end();
 }
@@ -282,7 +282,7 @@ static void left_later(void *arg)
     CHECK(atomic_load(&swn_arena_find(e->arena, large[0].own)->state) == SWN_FILE_BACKED);
     for (unsigned i = 0; i < 3; i++)
         pass();
-    CHECK(e->window_misses == 0 && e->res.fallback_pages == 0);
+    CHECK(e->counters.window_misses == 0 && e->res.fallback_pages == 0);
     end();
 }
 
@@ -341,7 +341,7 @@ static void refused_once(void *arg)
 {
     begin(arg);
     settle(pass);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     for (unsigned i = 0; i < 8; i++) {
         op_shape = 2;
         op_right_from = SIZE_MAX;
@@ -351,7 +351,7 @@ static void refused_once(void *arg)
         passes(4);
         CHECK(range_of(0)->slice_unit == UNIT && product(&large[0], SIZE_MAX) > 4);
     }
-    CHECK(e->plans == plans && e->over_budget_peak == 0);
+    CHECK(e->plan.made == plans && e->counters.over_budget_peak == 0);
     end();
 }
 
@@ -370,13 +370,13 @@ static void longer_slices(void *arg)
     }
     CHECK(whole < 8);
     CHECK(range_of(0)->slice_unit >= op_right_from && range_of(0)->slice_unit % UNIT == 0);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     for (unsigned i = 0; i < 8; i++) {
         op_shape = 1 + i % 2;
         read_small();
         CHECK(product(&large[0], SIZE_MAX) > 1 && product(&large[1], SIZE_MAX) > 1);
     }
-    CHECK(e->plans == plans && e->over_budget_peak == 0);
+    CHECK(e->plan.made == plans && e->counters.over_budget_peak == 0);
     end();
 }
 
@@ -408,12 +408,12 @@ static void never_right(void *arg)
         CHECK(product(&large[0], SIZE_MAX) == 0);
     }
     CHECK(range_of(0)->slice_unit == 0 && !range_of(0)->sliced);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     for (unsigned i = 0; i < 32; i++) {
         read_small();
         CHECK(product(&large[0], SIZE_MAX) == 0);
     }
-    CHECK(e->plans == plans && range_of(0)->slice_unit == 0);
+    CHECK(e->plan.made == plans && range_of(0)->slice_unit == 0);
     /* Until another shape comes, and stays. */
     op_shape = 1;
     op_right_from = 0;
@@ -432,7 +432,7 @@ static void to_and_fro(void *arg)
     enum { TURNS = 32 };
     begin(arg);
     settle(pass);
-    uint64_t first = e->plans, half = 0;
+    uint64_t first = e->plan.made, half = 0;
     for (unsigned turn = 0; turn < TURNS; turn++) {
         op_shape = 1 + turn % 2;
         op_right_from = turn % 2 ? SIZE_MAX : 0;
@@ -440,9 +440,9 @@ static void to_and_fro(void *arg)
             op_read(&small[0]);
             product(&large[0], SIZE_MAX);
         }
-        half = turn < TURNS / 2 ? e->plans : half;
+        half = turn < TURNS / 2 ? e->plan.made : half;
     }
-    CHECK(half - first > 0 && half - first <= 16 && e->plans - half <= half - first);
+    CHECK(half - first > 0 && half - first <= 16 && e->plan.made - half <= half - first);
     end();
 }
 
@@ -474,17 +474,17 @@ static void little_by_little(void *arg)
                 CHECK(tensor_make(&some[i], bytes, i + 1));
             op_age();
             size_t taken = 0, planned = 0;
-            for (unsigned k = 0; k < 60 && (slow ? planned < 4 : taken < 4 * N); k++, planned += e->planned != 0)
+            for (unsigned k = 0; k < 60 && (slow ? planned < 4 : taken < 4 * N); k++, planned += e->plan.planned != 0)
                 for (unsigned i = 0; i < N; i++) {
                     taken += op_sliced(&some[i], ROW_BYTES, SIZE_MAX) > 1;
                     compute(slow == EVERYWHERE ? 40 : slow == ELSEWHERE && i + 1 == N ? 200 : 0);
                 }
             pthread_mutex_lock(&e->lock);
-            double speed = e->replan.speed;
+            double speed = e->plan.replan.speed;
             pthread_mutex_unlock(&e->lock);
             /* Where a processor is emulated, looking at the bytes takes longer than reading them. */
-            int gains = swn_plan_gains_by_slices(bytes, e->goal_bytes, 2 * e->weights[0].compute_ns, speed);
-            CHECK(e->planned && (slow ? !taken : taken >= 4 * N || !gains));
+            int gains = swn_plan_gains_by_slices(bytes, e->budget.target, 2 * e->weights.all[0].compute_ns, speed);
+            CHECK(e->plan.planned && (slow ? !taken : taken >= 4 * N || !gains));
             _exit(0);
         }
         int status;
@@ -497,14 +497,14 @@ static void some_of_them(void *arg)
 {
     begin(arg);
     settle(pass);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     for (unsigned i = 0; i < 40; i++) {
         op_shape = 1 + i % 2;
         op_right_from = i % 2 ? SIZE_MAX : 0;
         op_read(&small[0]);
         CHECK((product(&large[0], SIZE_MAX) == 0) == i % 2);
     }
-    CHECK(e->plans == plans);
+    CHECK(e->plan.made == plans);
     end();
 }
 
@@ -555,7 +555,7 @@ static void threads(void *arg)
         CHECK(pthread_create(&t[i], NULL, storm, (void *)i) == 0);
     for (unsigned i = 0; i < 3; i++)
         CHECK(pthread_join(t[i], NULL) == 0);
-    CHECK(e->slices > 0);
+    CHECK(e->counters.slices > 0);
     end();
 }
 
