@@ -67,7 +67,7 @@ static int pays(const struct swn_compressed_extent *c, double disk_bytes_per_ns)
     return decoding < saved / disk_bytes_per_ns;
 }
 
-void swn_compressed_read_open(struct swn_engine *e, struct source *s)
+void swn_compressed_read_open(struct source *s)
 {
     if (!s->store->compressed_count)
         return;
@@ -111,6 +111,7 @@ static const struct swn_store_extent *copied(const struct swn_range *r, size_t s
 
 double swn_compressed_read_choose(struct swn_engine *e, const struct swn_range *lead, double disk_bytes_per_ns)
 {
+    (void)e;
     struct source *s;
     const struct swn_store_extent *x = copied(lead, swn_round_up(lead->len, SWN_PAGE), &s);
     if (!x)

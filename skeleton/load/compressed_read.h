@@ -17,7 +17,7 @@
 struct source;
 
 /* A store was opened: which of its copies will be read. Without memory for it, none. No lock held. */
-void swn_compressed_read_open(struct swn_engine *e, struct source *s);
+void swn_compressed_read_open(struct source *s);
 void swn_compressed_read_forget(struct source *s);
 
 /* Chooses anew for one weight, now that the disk's speed and that of decoding have been measured. The part of its bytes

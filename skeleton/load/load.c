@@ -106,7 +106,7 @@ static void take_store(struct swn_engine *e, struct source *s, struct swn_store 
     s->file.io = e->io;
     s->file.immutable = 1;
     snprintf(s->file.dir, sizeof s->file.dir, "%s", store->path);
-    swn_compressed_read_open(e, s);
+    swn_compressed_read_open(s);
 }
 
 void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_store *store, int err, const char *why)
