@@ -125,6 +125,48 @@ static void start_plain(const struct swn_config *config, const char *c10)
     counting = !refused;
 }
 
+/* What is to be done: 0; 1, nothing, as nobody asked for it; or -errno with a text. */
+static int read_settings(struct swn_config *config, char *why, size_t why_size)
+{
+    if (getauxval(AT_SECURE))
+        return 1;
+    int err = swn_config_load(config, environ);
+    for (char *line = config->warnings, *end; !err && (end = strchr(line, '\n')); line = end + 1)
+        swn_say("%.*s", (int)(end - line), line);
+    if (err < 0)
+        snprintf(why, why_size, "%s", config->error);
+    if (err)
+        return err;
+    swn_memory_governor_first(config);
+    if (!swn_daemon_connect_find(config))
+        return 0;
+    snprintf(why, why_size, "%s", swn_config_no_budget());
+    return -EINVAL;
+}
+
+/* The engine runs: the backend gets to know it. 0, or -ENOTSUP with a text, and it does not run. */
+static int attach(const struct swn_config *config, char *why, size_t why_size)
+{
+    struct swn_runtime_services services;
+    swn_engine_services(&services);
+    const char *refused = backend->attach(&services);
+    if (refused) {
+        snprintf(why, why_size, "%s", refused);
+        swn_engine_one.life.running = 0;
+        return -ENOTSUP;
+    }
+    swn_engine_set_torch(backend);
+    swn_hooks_fork_install();
+    swn_hooks_signals_install();
+    swn_client_start(config);
+    swn_memory_governor_start(config);
+    if (config->verify_dir[0] && (refused = watch(config)))
+        swn_say("cannot record what operators compute: %s", refused);
+    else if (services.device_type && (refused = backend->enable_device()))
+        swn_say("cannot stand before PyTorch's copies to the device: %s; they are made", refused);
+    return 0;
+}
+
 static void start(void)
 {
     static struct swn_config config;
@@ -136,45 +178,17 @@ static void start(void)
         *(void **)&real_alloc = dlsym(lib, "_ZN3c109alloc_cpuEm");
         *(void **)&real_free = dlsym(lib, "_ZN3c108free_cpuEPv");
     }
-    int err = getauxval(AT_SECURE) ? 1 : swn_config_load(&config, environ);
-    for (char *line = config.warnings, *end; !err && (end = strchr(line, '\n')); line = end + 1)
-        swn_say("%.*s", (int)(end - line), line);
-    if (err < 0)
-        snprintf(why, sizeof why, "%s", config.error);
+    int err = read_settings(&config, why, sizeof why);
     if (err > 0 && !getauxval(AT_SECURE))
         start_plain(&config, c10);
-    if (!err)
-        swn_memory_governor_first(&config);
-    if (!err && swn_daemon_connect_find(&config)) {
-        snprintf(why, sizeof why, "%s", swn_config_no_budget());
-        err = -EINVAL;
-    }
     if (!err && !(backend = load_half(c10, why, sizeof why)))
         err = -ENOENT;
-    if (!err)
-        swn_openmp_look(half_lib);
-    if (!err)
-        err = swn_runtime_start(&config, why, sizeof why);
     if (!err) {
-        struct swn_runtime_services host;
-        swn_engine_services(&host);
-        const char *refused = backend->attach(&host);
-        if (refused) {
-            snprintf(why, sizeof why, "%s", refused);
-            swn_engine_one.life.running = 0;
-            err = -ENOTSUP;
-        } else {
-            swn_engine_set_torch(backend);
-            swn_hooks_fork_install();
-            swn_hooks_signals_install();
-            swn_client_start(&config);
-            swn_memory_governor_start(&config);
-        }
-        if (!refused && config.verify_dir[0] && (refused = watch(&config)))
-            swn_say("cannot record what operators compute: %s", refused);
-        else if (!refused && host.device_type && (refused = backend->enable_device()))
-            swn_say("cannot stand before PyTorch's copies to the device: %s; they are made", refused);
+        swn_openmp_look(half_lib);
+        err = swn_runtime_start(&config, why, sizeof why);
     }
+    if (!err)
+        err = attach(&config, why, sizeof why);
     if (err < 0)
         swn_say("off: %s", why);
     /* Whatever attach() may have left behind is malloc's, and so is the rest then. */

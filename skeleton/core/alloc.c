@@ -16,16 +16,99 @@
 #include "skeleton/core/restore.h"
 #include "skeleton/core/thread_state.h"
 
-/* Of a tensor of n bytes at its planned place, or wherever there is one. */
-static size_t fresh_bytes(const struct swn_engine *e, const struct swn_activation_slot *place, size_t n,
-                          enum swn_term term)
+/* A tensor on its way: address, memory, pages, and who has to know of it. */
+struct allocation {
+    size_t n;
+    int expected; /* it is about to be read into, which will be registered: no room is made for it now */
+    int alone;    /* it alone exceeds the budget, and makes room for itself when it is there */
+    int placed;   /* it has a planned address */
+    struct swn_activation_slot slot;
+    enum swn_term term;
+    struct swn_thread_state *thread; /* whose pass it is part of, or NULL */
+    size_t fresh;                    /* bytes of it that have no pages yet */
+};
+
+static int counts(const struct allocation *a)
 {
-    return place ? swn_region_fresh(place->region, place->at, n) : swn_arena_fresh(e->arena, n, term);
+    return !a->alone && !a->expected;
 }
 
-static size_t kept_frames(const struct swn_engine *e)
+static void reserve_address(struct swn_engine *e, struct allocation *a)
+{
+    a->expected = swn_expected_read_matches(e, a->n);
+    a->alone = a->n > e->budget.limit && e->config.enforce && !a->expected;
+    if (counts(a)) /* may wait */
+        swn_reclaim_make_way(e, swn_round_up(a->n, SWN_GRANULE));
+    struct swn_thread_state *self = swn_window_self();
+    a->thread = counts(a) ? self : NULL;
+    if (e->features.record && e->features.observer->allocated(e) && a->thread)
+        swn_window_lost(a->thread);
+    a->placed = e->features.placement->find(e, a->thread, a->n, &a->slot);
+    a->term = self && self->open ? SWN_SHORT_TERM : SWN_LONG_TERM;
+}
+
+static size_t fresh_bytes(const struct swn_engine *e, const struct allocation *a)
+{
+    return a->placed ? swn_region_fresh(a->slot.region, a->slot.at, a->n) : swn_arena_fresh(e->arena, a->n, a->term);
+}
+
+static size_t pinned_frames(const struct swn_engine *e)
 {
     return e->pool ? swn_pool_pinned(e->pool) : 0;
+}
+
+/* 0, or -ENOMEM: what is in use does not fit the budget. */
+static int reserve_memory(struct swn_engine *e, const struct allocation *a)
+{
+    size_t need = counts(a) ? fresh_bytes(e, a) : 0;
+    size_t pinned = pinned_frames(e), wanted = swn_nonweight_held(e);
+    if (counts(a) && !a->placed) /* a planned place is held already */
+        wanted += swn_round_up(a->n, SWN_GRANULE);
+    int over = swn_reclaim_must(e, need, NULL);         /* also with need 0: small tensors may have grown meanwhile */
+    if (!over && counts(a) && fresh_bytes(e, a) > need) /* the warm pages were what had to go */
+        over = swn_reclaim_must(e, swn_round_up(a->n, SWN_GRANULE), NULL);
+    if (e->plan.planned && pinned_frames(e) < pinned)
+        swn_reclaim_note_shortage(e, wanted);
+    return over;
+}
+
+static struct swn_range *commit(struct swn_engine *e, struct allocation *a)
+{
+    struct swn_range *r = a->placed ? swn_region_alloc(e->arena, a->slot.region, a->slot.at, a->n, &a->fresh) : NULL;
+    if (r) {
+        e->regions.placed += r->size;
+        e->regions.small_pages |= a->fresh != 0;
+        return r;
+    }
+    r = swn_arena_alloc(e->arena, a->n, a->term, &a->fresh);
+    if (r && a->fresh && counts(a))
+        swn_residency_fresh(&e->res, r);
+    return r;
+}
+
+static void count_live(struct swn_engine *e, size_t bytes)
+{
+    struct swn_counters *c = &e->counters;
+    c->live_bytes += bytes;
+    if (c->live_bytes > c->demand_peak)
+        c->demand_peak = c->live_bytes;
+    if (c->live_bytes > c->live_recent)
+        c->live_recent = c->live_bytes;
+}
+
+static void announce(struct swn_engine *e, struct allocation *a, struct swn_range *r)
+{
+    e->counters.filled += a->alone ? 0 : a->fresh;
+    e->features.placement->on_alloc(a->thread, r);
+    r->alloc_seq = r->last_use = e->ops.seq;
+    r->untouched = a->fresh != 0;
+    e->res.resident_bytes += r->size;
+    count_live(e, swn_round_up(a->n, SWN_PAGE));
+    if (a->expected)
+        swn_expected_read_allocated(e, r, a->fresh);
+    if (a->alone && swn_policy_share(e, r))
+        swn_reclaim_must(e, 0, r);
+    swn_engine_note_peak(e);
 }
 
 void *swn_engine_alloc(size_t n, int *strict)
@@ -34,69 +117,23 @@ void *swn_engine_alloc(size_t n, int *strict)
     *strict = 0;
     if (atomic_load(&e->life.retired))
         return NULL;
+    struct allocation a = {.n = n};
+    struct swn_range *r = NULL;
     pthread_mutex_lock(&e->lock);
     e->counters.allocs++;
     swn_residency_tidy(&e->res);
     swn_expected_read_cancel(e, 0);
-    int expected = swn_expected_read_matches(e, n);
-    int alone = n > e->budget.limit && e->config.enforce && !expected; /* makes room for itself, below */
-    if (!alone && !expected)
-        swn_reclaim_make_way(e, swn_round_up(n, SWN_GRANULE));
-    struct swn_thread_state *t = alone || expected ? NULL : swn_window_self();
-    if (e->features.record && e->features.observer->allocated(e) && t)
-        swn_window_lost(t);
-    struct swn_activation_slot place;
-    int placed = e->features.placement->find(e, t, n, &place);
-    const struct swn_thread_state *self = swn_window_self();
-    enum swn_term term = self && self->open ? SWN_SHORT_TERM : SWN_LONG_TERM;
-    int counts = !alone && !expected;
-    size_t need = counts ? fresh_bytes(e, placed ? &place : NULL, n, term) : 0;
-    size_t kept = kept_frames(e), wanted = swn_nonweight_held(e);
-    if (counts && !placed) /* a place is held already */
-        wanted += swn_round_up(n, SWN_GRANULE);
-    int over = swn_reclaim_must(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
-    if (!over && counts &&
-        fresh_bytes(e, placed ? &place : NULL, n, term) > need) /* the warm pages were what had to go */
-        over = swn_reclaim_must(e, swn_round_up(n, SWN_GRANULE), NULL);
-    if (e->plan.planned && kept_frames(e) < kept)
-        swn_reclaim_note_shortage(e, wanted);
-    if (over && e->config.strict) {
-        *strict = 1;
-        pthread_mutex_unlock(&e->lock);
-        return NULL;
+    reserve_address(e, &a);
+    *strict = reserve_memory(e, &a) && e->config.strict;
+    if (!*strict) {
+        r = commit(e, &a);
+        if (r)
+            announce(e, &a, r);
+        else
+            e->counters.untracked += n;
     }
-    size_t fresh;
-    struct swn_range *r = placed ? swn_region_alloc(e->arena, place.region, place.at, n, &fresh) : NULL;
-    if (r) {
-        e->regions.placed += r->size;
-        e->regions.small_pages |= fresh != 0;
-    } else {
-        r = swn_arena_alloc(e->arena, n, term, &fresh);
-        if (r && fresh && !alone && !expected)
-            swn_residency_fresh(&e->res, r);
-    }
-    if (r) {
-        e->counters.filled += alone ? 0 : fresh;
-        e->features.placement->on_alloc(t, r);
-        r->alloc_seq = r->last_use = e->ops.seq;
-        r->untouched = fresh != 0;
-        e->res.resident_bytes += r->size;
-        e->counters.live_bytes += swn_round_up(n, SWN_PAGE);
-        if (e->counters.live_bytes > e->counters.demand_peak)
-            e->counters.demand_peak = e->counters.live_bytes;
-        if (e->counters.live_bytes > e->counters.live_recent)
-            e->counters.live_recent = e->counters.live_bytes;
-        if (expected)
-            swn_expected_read_allocated(e, r, fresh);
-        if (alone && swn_policy_share(e, r))
-            swn_reclaim_must(e, 0, r);
-        swn_engine_note_peak(e);
-    } else {
-        e->counters.untracked += n;
-    }
-    void *p = r ? (void *)r->addr : NULL;
     pthread_mutex_unlock(&e->lock);
-    return p;
+    return r ? (void *)r->addr : NULL;
 }
 
 /* Activations die young and their pages are worth keeping for the next one; a weight's are not. */

@@ -263,6 +263,24 @@ static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
  * The next ones get other slices only if it keeps happening: a program that has another batch once, or another number
  * of threads, goes on as before. Slices only become longer, and waiting twice as long each time, so that plans do not
  * go to and fro. */
+/* What keeps coming has the right bits in slices of `tried` bytes from now on; or in none, if `next` is 0. */
+static void decide(struct swn_engine *e, struct swn_arg *arg, uint64_t shape, size_t tried, int right, size_t next)
+{
+    struct swn_slicing *s = &arg->range->slicing;
+    if (!right && (next || s->refused < RECURS))
+        return;
+    if (right) {
+        set_unit(e, arg->range, tried);
+        s->budget = e->budget.target;
+        slice_early(e, arg);
+    } else {
+        give_up(e, arg->range, shape);
+    }
+    s->refused = 0;
+    s->accepted = 0;
+    s->plan = right ? e->plan.made + 1 : 0;
+}
+
 size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size_t tried, int right)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -281,18 +299,8 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     /* This once, and one at a time if there is no room for two: pages of the mapping would take far longer. */
     if (right && r && arg->sliced && e->pool && tried + swn_pool_unit(e->pool) <= e->plan.ring_goal)
         arg->slice = tried;
-    if (recurs && right) {
-        set_unit(e, r, tried);
-        s->budget = e->budget.target;
-        slice_early(e, arg);
-    } else if (recurs && !next && s->refused >= RECURS) {
-        give_up(e, r, shape);
-    }
-    if (recurs && (right || (!next && s->refused >= RECURS))) {
-        s->refused = 0;
-        s->accepted = 0;
-        s->plan = right ? e->plan.made + 1 : 0;
-    }
+    if (recurs)
+        decide(e, arg, shape, tried, right, next);
     pthread_mutex_unlock(&e->lock);
     return next;
 }
