@@ -1,3 +1,4 @@
+/* base/atomic_file.c - see atomic_file.h. */
 #define _GNU_SOURCE
 #include "base/atomic_file.h"
 

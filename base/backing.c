@@ -1,3 +1,4 @@
+/* base/backing.c - see backing.h. */
 #define _GNU_SOURCE
 #include "base/backing.h"
 

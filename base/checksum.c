@@ -1,3 +1,4 @@
+/* base/checksum.c - see checksum.h. */
 #include "base/checksum.h"
 
 #include <xxhash.h>

@@ -1,3 +1,4 @@
+/* base/errmsg.c - see errmsg.h. */
 #include "base/errmsg.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* base/fd_registry.c - see fd_registry.h. */
 #define _GNU_SOURCE
 #include "base/fd_registry.h"
 

@@ -1,3 +1,4 @@
+/* base/file_io.c - see file_io.h. */
 #define _GNU_SOURCE
 #include "base/file_io.h"
 

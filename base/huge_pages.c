@@ -1,3 +1,4 @@
+/* base/huge_pages.c - see huge_pages.h. */
 #define _GNU_SOURCE
 #include "base/huge_pages.h"
 

@@ -1,3 +1,4 @@
+/* base/io_record_locks.c - see io_record_locks.h. */
 #define _GNU_SOURCE
 #include "base/io_record_locks.h"
 

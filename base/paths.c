@@ -1,3 +1,4 @@
+/* base/paths.c - see paths.h. */
 #include "base/paths.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* base/process_memory.c - see process_memory.h. */
 #include "base/process_memory.h"
 
 #include <errno.h>

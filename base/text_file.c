@@ -1,3 +1,4 @@
+/* base/text_file.c - see text_file.h. */
 #define _GNU_SOURCE
 #include "base/text_file.h"
 

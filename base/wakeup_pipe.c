@@ -1,3 +1,4 @@
+/* base/wakeup_pipe.c - see wakeup_pipe.h. */
 #define _GNU_SOURCE
 #include "base/wakeup_pipe.h"
 

@@ -1,3 +1,4 @@
+/* profiles/delay_model.c - see delay_model.h. */
 #include "profiles/delay_model.h"
 
 struct swn_delay swn_delay_of(const struct swn_coefficients *c, const struct swn_layer *l)

@@ -1,3 +1,4 @@
+/* profiles/disk_profile.c - see disk_profile.h. */
 #define _GNU_SOURCE
 #include "profiles/disk_profile.h"
 

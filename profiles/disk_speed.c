@@ -1,3 +1,4 @@
+/* profiles/disk_speed.c - see disk_speed.h. */
 #include "profiles/disk_speed.h"
 
 #define READ_LEAST_NS 20e3

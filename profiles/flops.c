@@ -1,3 +1,4 @@
+/* profiles/flops.c - see flops.h. */
 #include "profiles/flops.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* profiles/least_squares.c - see least_squares.h. */
 #include "profiles/least_squares.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* profiles/probe_layers.c - see probe_layers.h. */
 #define _GNU_SOURCE
 #include "profiles/probe_layers.h"
 

@@ -1,3 +1,4 @@
+/* profiles/probe_mapping.c - see probe_mapping.h. */
 #define _GNU_SOURCE
 #include "profiles/probe_mapping.h"
 

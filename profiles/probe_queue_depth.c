@@ -1,3 +1,4 @@
+/* profiles/probe_queue_depth.c - see probe_queue_depth.h. */
 #define _GNU_SOURCE
 #include "profiles/probe_queue_depth.h"
 

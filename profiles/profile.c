@@ -1,3 +1,4 @@
+/* profiles/profile.c - see profile.h. */
 #include "profiles/profile.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* profiles/queue_depth.c - see queue_depth.h. */
 #include "profiles/queue_depth.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* profiles/recent_times.c - see recent_times.h. */
 #include "profiles/recent_times.h"
 
 #include "profiles/least_squares.h"

@@ -1,3 +1,4 @@
+/* profiles/scratch_file.c - see scratch_file.h. */
 #define _GNU_SOURCE
 #include "profiles/scratch_file.h"
 

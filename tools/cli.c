@@ -1,3 +1,4 @@
+/* tools/cli.c - see cli.h. */
 #include "tools/cli.h"
 
 #include <errno.h>

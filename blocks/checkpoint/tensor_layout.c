@@ -1,3 +1,4 @@
+/* blocks/checkpoint/tensor_layout.c - see tensor_layout.h. */
 #include "blocks/checkpoint/tensor_layout.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* blocks/memory/arena.c - see arena.h. */
 #include "blocks/memory/arena.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* blocks/memory/fetch_queue.c - see fetch_queue.h. */
 #define _GNU_SOURCE
 #include "blocks/memory/fetch_queue.h"
 

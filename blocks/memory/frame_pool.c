@@ -1,3 +1,4 @@
+/* blocks/memory/frame_pool.c - see frame_pool.h. */
 #define _GNU_SOURCE
 #include "blocks/memory/frame_pool.h"
 

@@ -1,3 +1,4 @@
+/* blocks/memory/pagemap_proof.c - see pagemap_proof.h. */
 #define _GNU_SOURCE
 #include "blocks/memory/pagemap_proof.h"
 

@@ -1,3 +1,4 @@
+/* blocks/memory/reserve.c - see reserve.h. */
 #define _GNU_SOURCE
 #include "blocks/memory/reserve.h"
 

@@ -1,3 +1,4 @@
+/* blocks/memory/residency.c - see residency.h. */
 #define _GNU_SOURCE
 #include "blocks/memory/residency.h"
 

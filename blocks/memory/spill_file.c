@@ -1,3 +1,4 @@
+/* blocks/memory/spill_file.c - see spill_file.h. */
 #define _GNU_SOURCE
 #include "blocks/memory/spill_file.h"
 

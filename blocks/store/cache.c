@@ -149,7 +149,7 @@ int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char 
     if (rc)
         return rc;
     swn_cache_path(dir, &c->files[0].identity, path, sizeof path);
-    if (limits->cap_bytes)
+    if (limits->cache_limit_bytes)
         rc = swn_cache_trim(io, dir, limits, bytes, strrchr(path, '/') + 1, why);
     uint64_t spare = swn_cache_spare(io, dir, limits, bytes, strrchr(path, '/') + 1);
     own.copies = spare ? own.copies : SWN_COPIES_NONE;

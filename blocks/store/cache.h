@@ -48,9 +48,9 @@ uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, const struct 
                          uint64_t needed_bytes, const char *replaced);
 
 /* The cap in force: the one in the directory, else the default. 0 means none. */
-int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes, char why[SWN_ERRMSG]);
+int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cache_limit_bytes, char why[SWN_ERRMSG]);
 /* Sets it, making the directory if need be. Stores that exceed it stay until the next swn_cache_trim. */
-int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cap_bytes, char why[SWN_ERRMSG]);
+int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cache_limit_bytes, char why[SWN_ERRMSG]);
 
 /* 0 when the directory is one to be trusted: it and, what lies in it, can be written by nobody but us and root.
  * -ENOENT: it is not there. -EPERM: it is not to be trusted. */

@@ -196,7 +196,7 @@ static int is_kept(const struct swn_cache_limits *limits, const char *name)
 static int check_cap(const struct swn_cache_limits *limits, const char *dir, uint64_t needed_bytes, uint64_t kept_bytes,
                      char why[SWN_ERRMSG])
 {
-    uint64_t most = limits->cap_bytes, beside = kept_bytes + limits->reserved_bytes;
+    uint64_t most = limits->cache_limit_bytes, beside = kept_bytes + limits->reserved_bytes;
     if (needed_bytes <= most && beside <= most - needed_bytes)
         return 0;
     char others[64] = "";
@@ -224,7 +224,7 @@ int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_ca
         kept += is_kept(limits, entries[i].name) ? entries[i].bytes : 0;
     }
     rc = check_cap(limits, dir, needed_bytes, kept, why);
-    for (size_t i = 0; i < count && sum > limits->cap_bytes && !rc; i++) {
+    for (size_t i = 0; i < count && sum > limits->cache_limit_bytes && !rc; i++) {
         if (!entries[i].bytes || is_kept(limits, entries[i].name))
             continue;
         rc = swn_cache_remove(io, dir, entries[i].name, why);
@@ -253,9 +253,9 @@ uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, const struct 
     swn_cache_list_free(entries, count);
     uint64_t room = (uint64_t)v.f_bavail * v.f_frsize, needed = needed_bytes + limits->reserved_bytes;
     room = room > needed ? (room - needed) / 2 : 0;
-    if (!limits->cap_bytes)
+    if (!limits->cache_limit_bytes)
         return room;
-    uint64_t left = limits->cap_bytes > taken ? limits->cap_bytes - taken : 0;
+    uint64_t left = limits->cache_limit_bytes > taken ? limits->cache_limit_bytes - taken : 0;
     return left < room ? left : room;
 }
 
@@ -270,7 +270,7 @@ static uint64_t default_cap(const char *dir)
     return fifth < SWN_CACHE_CAP_BYTES ? fifth : SWN_CACHE_CAP_BYTES;
 }
 
-int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes, char why[SWN_ERRMSG])
+int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cache_limit_bytes, char why[SWN_ERRMSG])
 {
     char path[PATH_MAX], text[64] = "", *end;
     int rc = join(path, dir, CAP_FILE);
@@ -278,7 +278,7 @@ int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes,
         return swn_errmsg(why, rc, "cache directory %s: %s", dir, strerror(-rc));
     int fd = swn_open_regular(io, path, O_NOFOLLOW, why);
     if (fd == -ENOENT) {
-        *cap_bytes = default_cap(dir);
+        *cache_limit_bytes = default_cap(dir);
         return 0;
     }
     if (fd < 0)
@@ -288,14 +288,14 @@ int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes,
     if (n < 0)
         return swn_errmsg(why, (int)n, "%s: %s", path, strerror((int)-n));
     errno = 0;
-    *cap_bytes = strtoull(text, &end, 10);
+    *cache_limit_bytes = strtoull(text, &end, 10);
     if (errno || text[0] < '0' || text[0] > '9' || *end != '\n' || end + 1 != text + n)
         return swn_errmsg(why, -EINVAL, "%s: not a number of bytes: set it anew with 'swapnetctl cache cap SIZE'",
                           path);
     return 0;
 }
 
-int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cap_bytes, char why[SWN_ERRMSG])
+int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cache_limit_bytes, char why[SWN_ERRMSG])
 {
     char path[PATH_MAX], text[64];
     struct swn_atomic_file f;
@@ -307,7 +307,7 @@ int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cap_byt
         rc = swn_atomic_file_open(&f, io, path, 0600, why);
     if (rc)
         return rc;
-    int len = snprintf(text, sizeof text, "%" PRIu64 "\n", cap_bytes);
+    int len = snprintf(text, sizeof text, "%" PRIu64 "\n", cache_limit_bytes);
     ssize_t n = io->pwrite(io->ctx, f.file.fd, text, (size_t)len, 0);
     if (n != len) {
         rc = n < 0 ? (int)n : -EIO;

@@ -1,3 +1,4 @@
+/* blocks/store/skeleton.c - see skeleton.h. */
 #include "blocks/store/skeleton.h"
 
 #include <errno.h>

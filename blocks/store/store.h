@@ -129,7 +129,7 @@ int swn_store_layer_bytes(const struct swn_store *s, uint64_t *bytes);
 /* --- building --- */
 
 /* Which extents are stored a second time, in fewer bytes: those that it saves an eighth or more of. */
-enum swn_store_copies {
+enum swn_store_compressed {
     SWN_COPIES_NONE,
     SWN_COPIES_NARROW, /* float32 that is exact in bfloat16 or float16 */
 };
@@ -139,7 +139,7 @@ struct swn_store_opts {
     const char *const *order;
     size_t order_count;
     size_t buffer_bytes; /* memory for copying, and 1.2 MiB more with copies; 0: 8 MiB */
-    enum swn_store_copies copies;
+    enum swn_store_compressed copies;
     /* What copies may take of the disk; 0: what there is. They are left out where that is not enough, or the disk is
      * full. */
     uint64_t copies_most;
@@ -192,9 +192,9 @@ int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *
 int swn_cache_agrees(struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_ERRMSG]);
 /* What stores may take of a cache. */
 struct swn_cache_limits {
-    uint64_t cap_bytes;      /* all together; 0: no cap */
-    uint64_t reserved_bytes; /* of the cap, for stores that are built after this one */
-    const char *const *keep; /* names of stores, in the cache or not, that do not go to make room */
+    uint64_t cache_limit_bytes; /* all together; 0: no cap */
+    uint64_t reserved_bytes;    /* of the cap, for stores that are built after this one */
+    const char *const *keep;    /* names of stores, in the cache or not, that do not go to make room */
     size_t keep_count;
 };
 /* Builds it. Makes room first: least recently used stores go until all fit the cap; where those to be kept leave too

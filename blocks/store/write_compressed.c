@@ -1,3 +1,4 @@
+/* blocks/store/write_compressed.c - see write_compressed.h. */
 #define _GNU_SOURCE
 #include "blocks/store/write_compressed.h"
 

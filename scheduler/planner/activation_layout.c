@@ -1,3 +1,4 @@
+/* scheduler/planner/activation_layout.c - see activation_layout.h. */
 #include "scheduler/planner/activation_layout.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* scheduler/planner/block_pipeline.c - see block_pipeline.h. */
 #include "scheduler/planner/block_pipeline.h"
 
 static double later(double a, double b)

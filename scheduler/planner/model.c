@@ -1,3 +1,4 @@
+/* scheduler/planner/model.c - see model.h. */
 #define _GNU_SOURCE
 #include "scheduler/planner/model.h"
 

@@ -1,3 +1,4 @@
+/* scheduler/planner/plan.c - see plan.h. */
 #include "scheduler/planner/plan.h"
 
 #include <errno.h>

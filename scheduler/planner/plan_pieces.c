@@ -1,3 +1,4 @@
+/* scheduler/planner/plan_pieces.c - see plan_pieces.h. */
 #include "scheduler/planner/plan_pieces.h"
 
 /* Slices take turns in groups of those that begin in the same so many bytes: how long slices are goes by the window,

@@ -1,3 +1,4 @@
+/* scheduler/planner/predict.c - see predict.h. */
 #include "scheduler/planner/predict.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* scheduler/planner/simulate.c - see simulate.h. */
 #include "scheduler/planner/simulate.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* scheduler/protocol/verify_log.c - see verify_log.h. */
 #define _GNU_SOURCE
 #include "scheduler/protocol/verify_log.h"
 

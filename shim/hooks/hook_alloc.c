@@ -18,8 +18,8 @@
 #include "blocks/memory/arena.h"
 #include "skeleton/budget/daemon_client.h"
 #include "skeleton/budget/daemon_connect.h"
-#include "skeleton/core/engine.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/budget/memory_governor.h"
 #include "shim/hooks/hooks.h"
 #include "shim/hooks/openmp.h"
@@ -162,7 +162,7 @@ static int attach(const struct swn_config *config, char *why, size_t why_size)
     swn_memory_governor_start(config);
     if (config->verify_dir[0] && (refused = watch(config)))
         swn_say("cannot record what operators compute: %s", refused);
-    else if (services.device_type && (refused = backend->enable_device()))
+    else if (services.device.type && (refused = backend->enable_device()))
         swn_say("cannot stand before PyTorch's copies to the device: %s; they are made", refused);
     return 0;
 }

@@ -2,9 +2,9 @@
  * vfork and posix_spawn share our memory until they exec and need nothing. */
 #include <pthread.h>
 
-#include "skeleton/core/program_threads.h"
-#include "skeleton/core/engine.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/program_threads.h"
+#include "skeleton/engine/engine.h"
+#include "skeleton/engine/engine_internal.h"
 #include "shim/hooks/hooks.h"
 
 void swn_threads_fork_child(void);

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "skeleton/core/engine.h"
+#include "skeleton/engine/engine.h"
 #include "skeleton/load/mapped_file.h"
 
 #define EXPORT __attribute__((visibility("default")))

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "skeleton/core/reentry.h"
-#include "skeleton/core/engine.h"
+#include "skeleton/engine/engine.h"
 #include "shim/hooks/hooks.h"
 #include "skeleton/load/load.h"
 #include "shim/hooks/next_symbol.h"

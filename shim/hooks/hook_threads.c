@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "skeleton/core/engine.h"
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/program_threads.h"
+#include "skeleton/engine/engine.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/program_threads.h"
 #include "shim/hooks/hooks.h"
 #include "shim/hooks/next_symbol.h"
 #include "base/thread.h"
 #include "skeleton/core/op_window.h"
-#include "skeleton/core/thread_state.h"
+#include "skeleton/engine/thread_state.h"
 
 typedef int (*create_fn)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 SWN_REAL(pthread_create, create_fn)

@@ -1,3 +1,4 @@
+/* shim/hooks/next_symbol.c - see next_symbol.h. */
 #define _GNU_SOURCE
 #include "shim/hooks/next_symbol.h"
 

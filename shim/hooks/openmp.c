@@ -1,3 +1,4 @@
+/* shim/hooks/openmp.c - see openmp.h. */
 #define _GNU_SOURCE
 #include "shim/hooks/openmp.h"
 

@@ -1,3 +1,4 @@
+// shim/torch/device_swap.cpp - see device_swap.h.
 #include "shim/torch/device_swap.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -78,14 +79,14 @@ bool has_streams(c10::Device device)
             stream_of(device);
             return true;
         } catch (const std::exception &) {
-            host->device_refused("this PyTorch does not say which stream of a device it uses");
+            host->device.refused("this PyTorch does not say which stream of a device it uses");
             return false;
         }
     }();
     return has;
 }
 
-void let_go(Lent &l)
+void release(Lent &l)
 {
     unsigned n = l.n;
     l.n = 0;
@@ -98,7 +99,7 @@ void let_go(Lent &l)
 
 void let_all_go(Lent &l)
 {
-    let_go(l);
+    release(l);
     for (void *owner : l.staying)
         swn_unified_let_go(owner);
     l.staying.clear();
@@ -174,7 +175,7 @@ bool swn_devswap_has_streams(c10::Device device)
 bool swn_devswap_capturing(c10::Device device)
 {
     try {
-        return has_streams(device) && host->device_capturing(stream_of(device)) != 0;
+        return has_streams(device) && host->device.capturing(stream_of(device)) != 0;
     } catch (const std::exception &) {
         return false;
     }
@@ -191,7 +192,7 @@ bool swn_devswap_lend()
         // We are outside of the operator's own guard, and events belong to the device that is current.
         c10::DeviceGuard guard(l.held[0].device());
         l.stream = stream_of(l.held[0].device());
-        err = host->device_begin(l.memory.data(), l.n, l.stream, l.address.data(), &l.captured);
+        err = host->device.begin(l.memory.data(), l.n, l.stream, l.address.data(), &l.captured);
     } catch (const std::exception &) {
         // Without its stream nobody can tell when the device is done with them.
     }
@@ -206,7 +207,7 @@ bool swn_devswap_lend()
             swn_unified_keep(storage, nullptr);
     }
     if (err)
-        let_go(l);
+        release(l);
     l.lent = !err;
     return l.n || !l.staying.empty();
 }
@@ -220,7 +221,7 @@ void swn_devswap_end()
     }
     if (l.n) {
         c10::DeviceGuard guard(l.held[0].device());
-        host->device_end(l.memory.data(), l.n, l.stream, l.captured);
+        host->device.end(l.memory.data(), l.n, l.stream, l.captured);
     }
     let_all_go(l);
 }

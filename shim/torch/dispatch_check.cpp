@@ -1,3 +1,4 @@
+// shim/torch/dispatch_check.cpp - see dispatch_check.h.
 #include "shim/torch/dispatch_check.h"
 
 #include <mutex>

@@ -1,3 +1,4 @@
+// shim/torch/flops.cpp - see flops.h.
 #include "shim/torch/flops.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// shim/torch/fp_control.cpp - see fp_control.h.
 #include "shim/torch/fp_control.h"
 
 #include <ATen/Parallel.h>

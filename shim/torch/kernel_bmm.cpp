@@ -1,3 +1,4 @@
+// shim/torch/kernel_bmm.cpp - batched products, computed in slices.
 #include <ATen/ops/baddbmm_cpu_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
 #include <ATen/ops/from_blob.h>

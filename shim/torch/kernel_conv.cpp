@@ -1,3 +1,4 @@
+// shim/torch/kernel_conv.cpp - convolutions, computed in slices of their weight.
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution_native.h>

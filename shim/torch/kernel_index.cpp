@@ -1,3 +1,4 @@
+// shim/torch/kernel_index.cpp - see kernel_index.h.
 #include "shim/torch/kernel_index.h"
 
 #include <ATen/ops/empty.h>
@@ -102,8 +103,8 @@ at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntAr
     auto count = static_cast<size_t>(weight.size(0));
     // Rows that there are not, too, are for PyTorch: the numbers may be the program's own tensor, so that what they are
     // now says nothing of what they will be.
-    if (!host->rows_copy(op, static_cast<unsigned>(arg), reinterpret_cast<uintptr_t>(weight.data_ptr()),
-                         weight.nbytes() / count, count, rows.data(), rows.size(), out.data_ptr()))
+    if (!host->tiling.rows_copy(op, static_cast<unsigned>(arg), reinterpret_cast<uintptr_t>(weight.data_ptr()),
+                                weight.nbytes() / count, count, rows.data(), rows.size(), out.data_ptr()))
         return {};
     return out;
 }

@@ -1,3 +1,4 @@
+// shim/torch/kernel_is_pinned.cpp - whether memory is pinned: what swapnet lends to a device is not.
 #include "shim/torch/unified.h"
 
 #include <ATen/ops/is_pinned_native.h>

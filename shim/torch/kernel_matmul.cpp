@@ -1,3 +1,4 @@
+// shim/torch/kernel_matmul.cpp - matrix products, computed in slices of their weight.
 #include <ATen/ops/_addmm_activation_cpu_dispatch.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/addmv_cpu_dispatch.h>

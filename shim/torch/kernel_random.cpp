@@ -1,3 +1,4 @@
+// shim/torch/kernel_random.cpp - see kernel_random.h.
 #include "shim/torch/kernel_random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -83,7 +84,7 @@ struct Filling {
     ~Filling()
     {
         if (fill)
-            host->fill_end(fill, made);
+            host->tiling.fill_end(fill, made);
     }
 };
 
@@ -97,7 +98,7 @@ at::Tensor &fill_in_pieces(Fill fill, at::Tensor &self, double a, double b, cons
     if (arg < 0)
         return fill(self, a, b, generator);
     size_t most = 0;
-    Filling filling{proven(fill, type) ? host->fill_begin(swn_current_op(), static_cast<unsigned>(arg), &most)
+    Filling filling{proven(fill, type) ? host->tiling.fill_begin(swn_current_op(), static_cast<unsigned>(arg), &most)
                                        : nullptr};
     if (!filling.fill) {
         swn_make_afresh(self, [&](at::Tensor &to) { fill(to, a, b, generator); });
@@ -106,7 +107,7 @@ at::Tensor &fill_in_pieces(Fill fill, at::Tensor &self, double a, double b, cons
     int64_t size = static_cast<int64_t>(self.itemsize());
     for (int64_t at = 0, count; at < self.numel(); at += count) {
         count = next_piece(self.numel() - at, static_cast<int64_t>(most) / size);
-        void *bytes = host->fill_next(filling.fill, static_cast<size_t>(count * size));
+        void *bytes = host->tiling.fill_next(filling.fill, static_cast<size_t>(count * size));
         at::Tensor piece = at::from_blob(bytes, {count}, at::dtype(type));
         fill(piece, a, b, generator);
     }

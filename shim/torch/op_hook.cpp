@@ -146,7 +146,7 @@ Operator *describe(const at::RecordFunction &fn)
     op->announced_by_kernel = op->whole_copy || op->name == "aten::normal_" || op->name == "aten::uniform_";
     op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
                 (op->name == "aten::fill_" && name->overload_name == "Scalar");
-    if (host->device_type)
+    if (host->device.type)
         op->kernels.look_at(*handle);
     op->flops = swn_flops_kind_find(op->name.c_str());
     const auto &args = handle->schema().arguments();
@@ -417,13 +417,13 @@ bool waits(const Operator &op, const Thread &t, Inputs inputs)
 // sees it.
 bool keeps(Operator &op)
 {
-    return host->device_type && (!op.lets_go || python_may_run() || !ours_registered || !op.kernels.own_are_pytorchs());
+    return host->device.type && (!op.lets_go || python_may_run() || !ours_registered || !op.kernels.own_are_pytorchs());
 }
 
 // Whether the kernel will be ours, and reads nothing: what it does not do without reading, it does as a copy_.
 bool reads_nothing(const Thread &t, const Operator &op, Inputs inputs)
 {
-    return host->device_type && !t.keeps &&
+    return host->device.type && !t.keeps &&
            ((op.to_copy && swn_unified_takes(inputs)) || (op.whole_copy && swn_unified_replaces(inputs)));
 }
 

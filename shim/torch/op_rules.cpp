@@ -1,3 +1,4 @@
+// shim/torch/op_rules.cpp - see op_rules.h.
 #include "shim/torch/op_rules.h"
 
 #include <string>

@@ -1,3 +1,4 @@
+// shim/torch/owners.cpp - see owners.h.
 #include "shim/torch/owners.h"
 
 #include <pthread.h>
@@ -81,7 +82,7 @@ static void close_memory(Owner *o, swn_device_memory *memory)
 {
     if (!o->swaps && !forked) // the engine must not wait for what this thread captures
         swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)});
-    int err = host->device_close(memory, &closed, o);
+    int err = host->device.close(memory, &closed, o);
     if (err <= 0)
         closed(o, err);
 }

@@ -30,7 +30,7 @@ class Aside
     {
         if (!aside)
             return;
-        host->device_aside(1);
+        host->device.aside(1);
         graph = impl.exchangeStream(impl.getStreamFromGlobalPool(device));
         // PyTorch hands out the same ones again and again, and the graph's is one of them.
         for (int i = 0; i < streams && swn_devswap_capturing(device); i++)
@@ -41,7 +41,7 @@ class Aside
         if (!aside)
             return;
         impl.exchangeStream(*graph);
-        host->device_aside(0);
+        host->device.aside(0);
     }
     // What has been allocated meanwhile is used by the graph's stream.
     void use(const at::DataPtr &data) const
@@ -73,7 +73,7 @@ at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool ke
     Aside aside(device);
     at::Tensor fresh = at::empty({static_cast<int64_t>(bytes)}, options.device(device));
     if (keep) {
-        host->device_moved(0, bytes);
+        host->device.moved(0, bytes);
         at::native::copy_(fresh, at::from_blob(o->data.get(), {static_cast<int64_t>(bytes)}, options), false);
     }
     aside.use(data_of(storage_of(fresh)));
@@ -121,7 +121,7 @@ void wait_for_arrivals(const Owner *o, const char *what)
     if (comes_true(guard, [o] { return !o->arriving; }))
         return;
     guard.unlock();
-    host->device_lost(what, "another thread does not come to an end with moving it to the device");
+    host->device.lost(what, "another thread does not come to an end with moving it to the device");
 }
 
 // Until no operator of another thread uses it on a device, and what was launched is done, as for who synchronizes. It
@@ -136,13 +136,13 @@ void wait_for_others(const Owner *o, const char *what)
             return;
         // Whatever else captures may be this thread's, on another stream, or wait for it: then it goes on in the end.
         guard.unlock();
-        captures |= i >= capture_ends && host->device_held_up();
+        captures |= i >= capture_ends && host->device.held_up();
         guard.lock();
     }
     const char *who = used() ? "an operator of another thread does not come to an end that uses it on the device"
                              : "the device does not come to an end with what was launched";
     guard.unlock();
-    host->device_lost(what, who);
+    host->device.lost(what, who);
 }
 
 enum class Taken { yes, no, uncaptured };
@@ -158,7 +158,7 @@ Taken take_over(c10::StorageImpl *storage, Owner *o) // which is held
         return Taken::no;
     if (sharing(storage) != o)
         return Taken::yes; // by another thread, just now
-    void *at = o->swaps ? host->device_stays(o->memory) : o->address;
+    void *at = o->swaps ? host->device.stays(o->memory) : o->address;
     if (!at) { // it could not be brought for the graph
         o->captured = false;
         return Taken::uncaptured;
@@ -214,7 +214,7 @@ void swn_owners::detach(c10::StorageImpl *storage, bool keep, const char *what)
         return; // its own memory, or a buffer, which is the device's alone
     Taken taken = captured(o.get()) ? take_over(storage, o.get()) : Taken::uncaptured;
     if (taken == Taken::no)
-        host->device_lost(what, "a CUDA graph has its address");
+        host->device.lost(what, "a CUDA graph has its address");
     if (taken == Taken::yes)
         return;
     std::lock_guard<std::recursive_mutex> serial(moving);
@@ -227,13 +227,13 @@ void swn_owners::detach(c10::StorageImpl *storage, bool keep, const char *what)
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode}));
         c10::DeviceGuard guard(device);
         if (o->swaps)
-            host->device_kept(storage->nbytes(), nullptr);
+            host->device.kept(storage->nbytes(), nullptr);
         at::DataPtr data = own_memory(device, storage->nbytes(), o.get(), keep);
         exchange(storage, data);
     } catch (const c10::Error &e) {
-        host->device_lost(what, e.what_without_backtrace());
+        host->device.lost(what, e.what_without_backtrace());
     } catch (const std::exception &e) {
-        host->device_lost(what, e.what());
+        host->device.lost(what, e.what());
     }
 }
 
@@ -246,7 +246,7 @@ void swn_unified_give_up()
 {
     if (given_up.exchange(true))
         return;
-    host->device_given_up();
+    host->device.given_up();
     std::vector<c10::Storage> all;
     {
         std::lock_guard<std::mutex> guard(lock);
@@ -279,7 +279,7 @@ void swn_unified_capture(c10::StorageImpl *storage)
         pins = o->captured && o->streams;
     }
     if (pins) {
-        int err = host->device_pin(o->memory, reinterpret_cast<uintptr_t>(o->data.get()), o->bytes);
+        int err = host->device.pin(o->memory, reinterpret_cast<uintptr_t>(o->data.get()), o->bytes);
         std::lock_guard<std::mutex> guard(lock);
         o->captured = !err;
         o->streams = err != 0;
@@ -291,6 +291,6 @@ void swn_unified_capture(c10::StorageImpl *storage)
 void swn_unified_keep(c10::StorageImpl *storage, const char *operator_name)
 {
     if (operator_name)
-        host->device_kept(0, operator_name);
+        host->device.kept(0, operator_name);
     detach(storage, true, unlent);
 }

@@ -1,3 +1,4 @@
+// shim/torch/slices.cpp - see slices.h.
 #include "shim/torch/slices.h"
 
 #include <ATen/Parallel.h>
@@ -35,7 +36,7 @@ bool swn_sliceable(const at::Tensor &weight)
 {
     auto type = weight.scalar_type();
     return weight.has_storage() && weight.nbytes() >= least_part && swn_simple(weight, type) && swn_computed(type) &&
-           weight.storage().nbytes() >= host->slices_least();
+           weight.storage().nbytes() >= host->tiling.slices_least();
 }
 
 bool swn_computed(at::ScalarType type)
@@ -83,11 +84,11 @@ swn_partition_points even_cuts(size_t storage_bytes, size_t bytes)
 // cut into such ones by now.
 bool lengthened(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape)
 {
-    size_t all = what.weight.storage().nbytes(), next = host->slices_refused(op, arg, shape, 0, 0);
+    size_t all = what.weight.storage().nbytes(), next = host->tiling.slices_refused(op, arg, shape, 0, 0);
     bool right = false;
     while (next) {
         right = swn_same_in_slices(what, even_cuts(all, next));
-        next = host->slices_refused(op, arg, shape, next, right);
+        next = host->tiling.slices_refused(op, arg, shape, next, right);
     }
     return right;
 }
@@ -107,7 +108,7 @@ int64_t summed_block(const swn_sliced &what)
 // In what slices it can take the weight. false: in none, or nobody wants to know. May throw PyTorch's errors.
 bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape, swn_row_geometry &rows)
 {
-    int64_t block = !what.summed ? what.block : host->slices_wanted(op, arg, shape) ? summed_block(what) : 0;
+    int64_t block = !what.summed ? what.block : host->tiling.slices_wanted(op, arg, shape) ? summed_block(what) : 0;
     size_t threads = block > 1 && !what.summed ? static_cast<size_t>(at::get_num_threads()) : 1;
     rows = {what.row_bytes, static_cast<size_t>(block), threads, shape, what.summed};
     return block > 0;
@@ -117,11 +118,11 @@ bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t sh
 bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_row_geometry *offered,
                   swn_partition_points &cuts)
 {
-    cuts.n = host->slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
+    cuts.n = host->tiling.slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
     if (swn_each_part(what, cuts, [](const swn_part &) { return true; }))
         return swn_same_in_slices(what, cuts);
     if (offered)
-        host->slices_offer(op, arg, offered);
+        host->tiling.slices_offer(op, arg, offered);
     return false;
 }
 
@@ -144,7 +145,7 @@ at::Tensor with_smaller_copies(const swn_sliced &what)
 {
     size_t storage_bytes = what.weight.storage().nbytes(), rows = least_slice / what.row_bytes / 64 * 64 + 64;
     if (!what.copied || what.weight.nbytes() != storage_bytes || rows * what.row_bytes > storage_bytes / 2 ||
-        host->copy_room(storage_bytes))
+        host->tiling.copy_room(storage_bytes))
         return {};
     swn_partition_points cuts = even_cuts(storage_bytes, rows * what.row_bytes);
     if (!swn_same_in_slices(what, cuts))
@@ -159,15 +160,15 @@ at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, cons
     swn_partition_points cuts;
     if (!right_slices(op, arg, what, offered, cuts) &&
         !(lengthened(op, arg, what, shape) && right_slices(op, arg, what, nullptr, cuts))) {
-        host->slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address
+        host->tiling.slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address
         return {};
     }
     at::Tensor out = part_by_part(what, cuts, [&](const swn_part &part) -> const char * {
-        auto from = static_cast<const char *>(host->slice_lend(op, arg, part.off, part.bytes));
+        auto from = static_cast<const char *>(host->tiling.slice_lend(op, arg, part.off, part.bytes));
         return from ? from + part.skip : nullptr; // cut differently meanwhile
     });
     if (out.defined())
-        host->slice_lend(op, arg, 0, 0);
+        host->tiling.slice_lend(op, arg, 0, 0);
     return out;
 }
 
@@ -191,7 +192,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     try {
         swn_row_geometry rows;
         bool offers = cuttable && (!what.summed || !op->args[arg].sliced) && rows_to_offer(op, arg, what, shape, rows);
-        size_t supposed = offers && !op->args[arg].sliced ? host->slices_offer(op, arg, &rows) : 0;
+        size_t supposed = offers && !op->args[arg].sliced ? host->tiling.slices_offer(op, arg, &rows) : 0;
         if (supposed && !swn_same_in_slices(what, even_cuts(what.weight.storage().nbytes(), supposed)))
             lengthened(op, arg, what, shape);
         if (op->args[arg].sliced) {
@@ -202,7 +203,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
         return with_smaller_copies(what);
     } catch (const c10::Error &) { // no memory within a strict budget: whole it may fit, or fails as it should
         if (op->args[arg].sliced)
-            host->slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address
+            host->tiling.slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address
         return {};
     }
 }

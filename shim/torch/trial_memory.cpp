@@ -1,3 +1,4 @@
+// shim/torch/trial_memory.cpp - see trial_memory.h.
 #include "shim/torch/trial_memory.h"
 
 #include <algorithm>
@@ -101,7 +102,7 @@ size_t round_up(size_t bytes, size_t to)
 swn_random::swn_random(size_t bytes, size_t period, at::ScalarType type, swn_numbers_kind kind, size_t row_bytes)
     : bytes_(bytes), period_(period)
 {
-    base_ = static_cast<char *>(host->trial_map(bytes_, period_));
+    base_ = static_cast<char *>(host->tiling.trial_map(bytes_, period_));
     if (!base_)
         return;
     fill(base_, period_, type);
@@ -112,17 +113,17 @@ swn_random::swn_random(size_t bytes, size_t period, at::ScalarType type, swn_num
 swn_random::~swn_random()
 {
     if (base_)
-        host->trial_unmap(base_, bytes_, period_);
+        host->tiling.trial_unmap(base_, bytes_, period_);
 }
 
 swn_folding::swn_folding(size_t bytes, size_t period)
 {
-    host->trial_alias_allocations(bytes, period);
+    host->tiling.trial_alias_allocations(bytes, period);
 }
 
 swn_folding::~swn_folding()
 {
-    host->trial_alias_allocations(0, 0);
+    host->tiling.trial_alias_allocations(0, 0);
 }
 
 bool swn_same_bits(const at::Tensor &a, const at::Tensor &b)

@@ -1,3 +1,4 @@
+// shim/torch/trials.cpp - see trials.h.
 #include "shim/torch/trials.h"
 
 #include <ATen/Context.h>
@@ -122,7 +123,7 @@ bool same_folded(const swn_sliced &what, const swn_partition_points &cuts, size_
         return false;
     for (size_t rows = what.block > 1 ? block_rows : 1; rows > before; rows = rows > swn_block ? rows / 2 : 0) {
         size_t period = period_of_rows(what, rows);
-        if (!period || !host->trial_room(2 * period + input_bytes))
+        if (!period || !host->tiling.trial_room(2 * period + input_bytes))
             continue;
         Found found = same_in_parts(what, cuts, period, true);
         if (found == Found::differs)
@@ -142,7 +143,7 @@ void try_out(const swn_sliced &what, const swn_partition_points &cuts, Trial &tr
             return;
         }
         // What is not made so needs room for another copy of the weight.
-        if (!host->trial_room(bytes + bytes / 8 + input_bytes + swn_most_period))
+        if (!host->tiling.trial_room(bytes + bytes / 8 + input_bytes + swn_most_period))
             return;
     }
     trial.found = same_in_parts(what, cuts, swn_period_of(weight_in_page(what) + bytes), false);

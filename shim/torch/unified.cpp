@@ -1,3 +1,4 @@
+// shim/torch/unified.cpp - see unified.h.
 #include "shim/torch/unified.h"
 
 #include <ATen/ops/_to_copy_native.h>
@@ -101,7 +102,7 @@ swn_way way_of(const at::Tensor &self, c10::Device device, bool parameter)
 {
     c10::DeviceGuard guard(current(device)); // whose memory is looked at
     auto way =
-        static_cast<swn_way>(host->device_way(current(device).index(), address_of(self), self.nbytes(), parameter));
+        static_cast<swn_way>(host->device.way(current(device).index(), address_of(self), self.nbytes(), parameter));
     return way == SWN_WAY_ALIAS && !whole(self) ? SWN_WAY_COPY : way;
 }
 
@@ -151,14 +152,14 @@ at::Tensor member(Owner *o, c10::Device device, const at::Tensor &like)
 at::Tensor sole(at::DataPtr data, uintptr_t from, size_t bytes, c10::Device device, const at::Tensor &like)
 {
     auto *o = new Owner;
-    o->memory = host->device_open(device.index(), data ? SWN_WAY_REFERENCE : SWN_WAY_BUFFER, from, bytes, &o->address);
+    o->memory = host->device.open(device.index(), data ? SWN_WAY_REFERENCE : SWN_WAY_BUFFER, from, bytes, &o->address);
     if (!o->memory) {
         delete o;
         return {};
     }
     o->data = std::move(data);
-    o->streams = host->device_streams(o->memory);
-    o->swaps = host->device_swaps(o->memory);
+    o->streams = host->device.streams(o->memory);
+    o->swaps = host->device.swaps(o->memory);
     o->bytes = bytes;
     o->index = device.index();
     {
@@ -180,7 +181,7 @@ at::Tensor by_reference(const at::Tensor &self, c10::Device device)
     at::DataPtr data = storage_of(twin)->set_data_ptr(at::DataPtr(nullptr, c10::kCPU));
     at::Tensor t = sole(std::move(data), at, self.nbytes(), device, self);
     if (t.defined())
-        host->device_moved(registered ? self.nbytes() : 0, registered ? 0 : self.nbytes());
+        host->device.moved(registered ? self.nbytes() : 0, registered ? 0 : self.nbytes());
     return t;
 }
 
@@ -190,9 +191,9 @@ void open_alias(Owner *o, c10::Device device, std::unique_lock<std::mutex> &guar
     o->opening = true;
     guard.unlock();
     void *address = nullptr;
-    swn_device_memory *memory = host->device_open(device.index(), SWN_WAY_ALIAS,
+    swn_device_memory *memory = host->device.open(device.index(), SWN_WAY_ALIAS,
                                                   reinterpret_cast<uintptr_t>(o->data.get()), o->bytes, &address);
-    bool streams = memory && host->device_streams(memory), swaps = memory && host->device_swaps(memory);
+    bool streams = memory && host->device.streams(memory), swaps = memory && host->device.swaps(memory);
     guard.lock();
     o->opening = false;
     fewer.notify_all();
@@ -212,7 +213,7 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
     Arriving arriving = announced(storage_of(self), self.nbytes());
     Owner *o = arriving.get();
     // The program may be having the driver register them: that is seen now if it began before, and else waits for us.
-    if (given_up || host->device_programs(address_of(self)))
+    if (given_up || host->device.programs(address_of(self)))
         return {};
     std::unique_lock<std::mutex> guard(lock);
     fewer.wait_for(guard, operators_end, [o, captures] { return !o->opening && (captures || !o->closing); });
@@ -224,7 +225,7 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
         return {};
     join(o, Member::of_device);
     guard.unlock();
-    host->device_moved(self.nbytes(), 0);
+    host->device.moved(self.nbytes(), 0);
     return member(o, device, self);
 }
 
@@ -235,7 +236,7 @@ at::Tensor readable(const at::Tensor &self)
     uintptr_t at = address_of(self);
     bool mapped = at < __atomic_load_n(&host->mapped[1], __ATOMIC_ACQUIRE) &&
                   at + self.nbytes() > __atomic_load_n(&host->mapped[0], __ATOMIC_ACQUIRE);
-    return mapped && !swn_current_op() && host->device_watch() ? twin_of(self) : self;
+    return mapped && !swn_current_op() && host->device.watch() ? twin_of(self) : self;
 }
 
 // Whether a copy of it is put into a graph now, to be made whenever that is run: by the device then.
@@ -248,7 +249,7 @@ bool in_graph(const at::Tensor &t)
 at::Tensor to_device(const at::Tensor &self, c10::Device device)
 {
     swn_way way = takes(self, device);
-    if (way == SWN_WAY_COPY || (way != SWN_WAY_BUFFER && !host->device_watch()))
+    if (way == SWN_WAY_COPY || (way != SWN_WAY_BUFFER && !host->device.watch()))
         return {};
     at::Tensor first = at::empty({0}, self.options().device(device).requires_grad(false)); // wakes the device up
     device_allocator = storage_of(first)->allocator();
@@ -361,7 +362,7 @@ at::Tensor &copy(at::Tensor &self, const at::Tensor &source, bool non_blocking)
     if (o && self.is_cpu() && !forked)
         catch_up(source.device());
     if (view.is_cpu() && self.device().type() == device_type)
-        host->device_moved(0, self.nbytes());
+        host->device.moved(0, self.nbytes());
     return at::native::copy_(self, view, non_blocking);
 }
 
@@ -438,7 +439,7 @@ bool swn_unified_in_graph(const at::Tensor &tensor)
 void swn_unified_register(const swn_runtime_services *h)
 {
     host = h;
-    bool cuda = h->device_type == SWN_DEVICE_CUDA;
+    bool cuda = h->device.type == SWN_DEVICE_CUDA;
     device_type = cuda ? c10::DeviceType::CUDA : c10::DeviceType::PrivateUse1;
     device_key = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::PrivateUse1;
     register_fork_handlers();

@@ -19,7 +19,7 @@
 
 #include "skeleton/abi/abi.h"
 
-// Puts the kernels in front of PyTorch's own at host->device_type. `host` is borrowed for ever.
+// Puts the kernels in front of PyTorch's own at host->device.type. `host` is borrowed for ever.
 void swn_unified_register(const swn_runtime_services *host);
 
 // Whether any tensor names bytes of ours for a device, or did and the device may still read them. The others are for

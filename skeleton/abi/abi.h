@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 24u
+#define SWN_ATEN_ABI 25u
 #define SWN_OP_ARGS 64 /* tensors looked at per operator; the rest use their own address, which is always right */
 
 /* Hints: what an operator does besides is right as well, and slower. */
@@ -103,13 +103,8 @@ struct swn_op {
     int unlisted; /* begun before a fork of which this is the child */
 };
 
-struct swn_runtime_services {
-    uint32_t abi;
-    uintptr_t lo, hi;        /* tensors of interest lie here */
-    const uintptr_t *mapped; /* or between these two addresses, which change */
-    int count_flops;
-    void (*op_begin)(struct swn_op *op);
-    void (*op_end)(struct swn_op *op);
+/* Weights that are not read whole, and what is tried out for them: skeleton/tiling. */
+struct swn_tiling_services {
     /* By the operator's own thread, between the two: its kernel can take the weight args[arg] in slices. It may be
      * `sliced` from then on, else when there is a plan. Of one that is: not as it is cut, as slices end within rows.
      * Returns the length of slices to be tried as if it were cut into them, for what is told of it; 0: none. */
@@ -153,62 +148,74 @@ struct swn_runtime_services {
     /* All are made, or no more will be: then what the last call was for is not. Waits until they are where they belong.
      */
     void (*fill_end)(struct swn_fill *fill, int made);
+};
+
+/* Tensors on devices: skeleton/device. */
+struct swn_device_services {
+    /* Devices that share our memory (skeleton/device/unified.h). The current device is the one that a call names. */
+    enum swn_device_type type; /* NONE: none of what follows is called */
+    /* enum swn_way for the CPU tensor of which all bytes are [data, data + bytes). parameter: it is a model's, as far
+     * as one can see, and no buffer that its program fills again and again. */
+    int (*way)(int device, uintptr_t data, size_t bytes, int parameter);
+    /* Whether the program has the driver know what is there itself: then it may be neither's but by a copy. */
+    int (*programs)(uintptr_t data);
+    /* Makes them known to the device, or fills a buffer with them: *address is where it finds them. Until device_close
+     * nobody may write them, nor free them; a buffer has nothing more to do with them. NULL: no. */
+    struct swn_device_memory *(*open)(int device, enum swn_way way, uintptr_t data, size_t bytes, void **address);
+    /* Whether the bytes may come and go, so that operators that read them there have to be announced. */
+    int (*streams)(const struct swn_device_memory *memory);
+    /* 0: nothing on the device can be using them any more, they may be written and freed; -errno or a cudaError_t's
+     * negative: they never may. 1: later(owner, 0 or such an error) will be called by a thread of the engine's, as the
+     * device is busy, or something is being captured. No lock may be held; whatever the current device is. */
+    int (*close)(struct swn_device_memory *memory, void (*later)(void *owner, int err), void *owner);
+    /* Whether it comes and goes, so that its address is good for an operator only between these two. `stream` is the
+     * cudaStream_t on which the operator of this thread launches, and all of these are of its device. */
+    int (*swaps)(const struct swn_device_memory *memory);
+    /* Waits until all are there, at addresses[i]. 0, or they are not, and each must be given other memory. */
+    int (*begin)(struct swn_device_memory *const *memory, unsigned n, void *stream, void **addresses, int *captured);
+    void (*end)(struct swn_device_memory *const *memory, unsigned n, void *stream, int captured);
+    /* Whether what is launched on the stream is put into a graph instead of being run. */
+    int (*capturing)(void *stream);
+    /* Whether anything is put into a graph anywhere, so that no device can be waited for. */
+    int (*held_up)(void);
+    /* So many bytes that come and go were given other memory for good, as this operator (or NULL: the engine) could not
+     * do with that. */
+    void (*kept)(size_t bytes, const char *operator_name);
+    /* Where what comes and goes is, as it stays for a graph that device_begin has `captured` it into; NULL: it does
+     * not. */
+    void *(*stays)(const struct swn_device_memory *memory);
+    /* What streams stays from now on: its memory for [data, data + bytes), as a graph has their address. 0 or -errno.
+     */
+    int (*pin)(struct swn_device_memory *memory, uintptr_t data, size_t bytes);
+    /* Between a call with 1 and one with 0, this thread's calls end no capture, and no capture refuses them. */
+    void (*aside)(int begins);
+    /* Installs the operator hook, if it is not there yet. 1: it is there. */
+    int (*watch)(void);
+    /* So many bytes came to the device without being copied, and by being copied. */
+    void (*moved)(size_t elided, size_t copied);
+    /* Says that from now on everything is copied, as code runs that goes by PyTorch's operators. */
+    void (*given_up)(void);
+    /* Says once that nothing is shared with devices, and why. */
+    void (*refused)(const char *why);
+    /* Ends the program, which is about to use bytes ("a weight that ...") that it must not, as they could not be given
+     * memory of their own. */
+    void (*lost)(const char *what, const char *why);
+};
+
+struct swn_runtime_services {
+    uint32_t abi;
+    uintptr_t lo, hi;        /* tensors of interest lie here */
+    const uintptr_t *mapped; /* or between these two addresses, which change */
+    int count_flops;
+    void (*op_begin)(struct swn_op *op);
+    void (*op_end)(struct swn_op *op);
     /* Likewise: memory in which its kernel is to make all of args[arg], which it overwrites, before any of it is seen
      * there. NULL: it had better write to its own address. */
     void *(*afresh_begin)(struct swn_op *op, unsigned arg);
     /* That has been done, or has failed. */
     void (*afresh_end)(struct swn_op *op, unsigned arg, int made);
-
-    /* Devices that share our memory (skeleton/device/unified.h). The current device is the one that a call names. */
-    enum swn_device_type device_type; /* NONE: none of what follows is called */
-    /* enum swn_way for the CPU tensor of which all bytes are [data, data + bytes). parameter: it is a model's, as far
-     * as one can see, and no buffer that its program fills again and again. */
-    int (*device_way)(int device, uintptr_t data, size_t bytes, int parameter);
-    /* Whether the program has the driver know what is there itself: then it may be neither's but by a copy. */
-    int (*device_programs)(uintptr_t data);
-    /* Makes them known to the device, or fills a buffer with them: *address is where it finds them. Until device_close
-     * nobody may write them, nor free them; a buffer has nothing more to do with them. NULL: no. */
-    struct swn_device_memory *(*device_open)(int device, enum swn_way way, uintptr_t data, size_t bytes,
-                                             void **address);
-    /* Whether the bytes may come and go, so that operators that read them there have to be announced. */
-    int (*device_streams)(const struct swn_device_memory *memory);
-    /* 0: nothing on the device can be using them any more, they may be written and freed; -errno or a cudaError_t's
-     * negative: they never may. 1: later(owner, 0 or such an error) will be called by a thread of the engine's, as the
-     * device is busy, or something is being captured. No lock may be held; whatever the current device is. */
-    int (*device_close)(struct swn_device_memory *memory, void (*later)(void *owner, int err), void *owner);
-    /* Whether it comes and goes, so that its address is good for an operator only between these two. `stream` is the
-     * cudaStream_t on which the operator of this thread launches, and all of these are of its device. */
-    int (*device_swaps)(const struct swn_device_memory *memory);
-    /* Waits until all are there, at addresses[i]. 0, or they are not, and each must be given other memory. */
-    int (*device_begin)(struct swn_device_memory *const *memory, unsigned n, void *stream, void **addresses,
-                        int *captured);
-    void (*device_end)(struct swn_device_memory *const *memory, unsigned n, void *stream, int captured);
-    /* Whether what is launched on the stream is put into a graph instead of being run. */
-    int (*device_capturing)(void *stream);
-    /* Whether anything is put into a graph anywhere, so that no device can be waited for. */
-    int (*device_held_up)(void);
-    /* So many bytes that come and go were given other memory for good, as this operator (or NULL: the engine) could not
-     * do with that. */
-    void (*device_kept)(size_t bytes, const char *operator_name);
-    /* Where what comes and goes is, as it stays for a graph that device_begin has `captured` it into; NULL: it does
-     * not. */
-    void *(*device_stays)(const struct swn_device_memory *memory);
-    /* What streams stays from now on: its memory for [data, data + bytes), as a graph has their address. 0 or -errno.
-     */
-    int (*device_pin)(struct swn_device_memory *memory, uintptr_t data, size_t bytes);
-    /* Between a call with 1 and one with 0, this thread's calls end no capture, and no capture refuses them. */
-    void (*device_aside)(int begins);
-    /* Installs the operator hook, if it is not there yet. 1: it is there. */
-    int (*device_watch)(void);
-    /* So many bytes came to the device without being copied, and by being copied. */
-    void (*device_moved)(size_t elided, size_t copied);
-    /* Says that from now on everything is copied, as code runs that goes by PyTorch's operators. */
-    void (*device_given_up)(void);
-    /* Says once that nothing is shared with devices, and why. */
-    void (*device_refused)(const char *why);
-    /* Ends the program, which is about to use bytes ("a weight that ...") that it must not, as they could not be given
-     * memory of their own. */
-    void (*device_lost)(const char *what, const char *why);
+    struct swn_tiling_services tiling;
+    struct swn_device_services device;
 };
 
 /* A tensor that an operator returned or wrote, or a number that it returned. */

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/huge_pages.h"
 #include "base/size.h"
 #include "scheduler/planner/activation_layout.h"
 #include "skeleton/activations/activation_plan.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 #define FIRST_SLOTS 256
 /* Laying out so many takes some 20 ms, once. */

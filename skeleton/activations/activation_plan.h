@@ -5,8 +5,8 @@
 #ifndef SWN_SKELETON_ACTIVATIONS_ACTIVATION_PLAN_H
 #define SWN_SKELETON_ACTIVATIONS_ACTIVATION_PLAN_H
 
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/subsystem.h"
 
 /* t begins another pass. */
 void swn_activation_plan_passed(struct swn_engine *e, struct swn_thread_state *t);

@@ -1,7 +1,7 @@
 /* skeleton/activations/subsystem.c - planned addresses for the tensors of a pass. */
 #include "skeleton/activations/activation_plan.h"
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/subsystem.h"
 
 static const struct swn_placement placement = {
     .find = swn_activation_plan_find,

@@ -10,16 +10,17 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "skeleton/core/subsystem.h"
+#include "skeleton/core/expected_read.h"
+#include "skeleton/engine/subsystem.h"
 #include "skeleton/budget/daemon_client.h"
 #include "skeleton/device/device.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/load/load.h"
 #include "base/thread.h"
 #include "skeleton/budget/budget.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
 /* With nothing else to let go of, and no operator ending for so long, what they use goes too: it is read back, or, for
@@ -87,13 +88,13 @@ static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change
     int force = 0;
     follow(e);
     while (e->budget.target < e->budget.limit && b->changes == change) {
-        uint64_t before = swn_policy_written(e);
+        uint64_t before = swn_spilled_so_far(e);
         if (!swn_shrink_step(e, force))
             force = 0;
         else
             force = swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
         follow(e);
-        if (swn_policy_written(e) != before)
+        if (swn_spilled_so_far(e) != before)
             breathe(e);
     }
 }
@@ -117,7 +118,7 @@ static void *budget_main(void *arg)
         if (b->changes != change)
             continue;
         b->took_ns = swn_now_ns() - b->begin_ns;
-        b->spilled = swn_policy_written(e) - b->begin_spilled;
+        b->spilled = swn_spilled_so_far(e) - b->begin_spilled;
         b->done = change;
         pthread_cond_broadcast(&b->bound);
         swn_client_wake(e);
@@ -169,7 +170,7 @@ static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct
         return leave_it_to_the_program(e, out);
     uint64_t mine = ++b->changes;
     b->begin_ns = begin;
-    b->begin_spilled = swn_policy_written(e);
+    b->begin_spilled = swn_spilled_so_far(e);
     pthread_cond_signal(&b->wanted);
     pthread_cond_broadcast(&e->changed); /* it may be waiting for room for an older goal */
     uint64_t until = b->begin_ns + wait_ms * 1000000ull;
@@ -177,7 +178,7 @@ static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct
         ;
     out->bound = b->done >= mine || e->budget.limit <= bytes;
     out->took_ns = b->done >= mine ? b->took_ns : swn_now_ns() - begin;
-    out->spilled_bytes = b->done >= mine ? b->spilled : swn_policy_written(e) - b->begin_spilled;
+    out->spilled_bytes = b->done >= mine ? b->spilled : swn_spilled_so_far(e) - b->begin_spilled;
     return out->bound ? 0 : -EAGAIN;
 }
 

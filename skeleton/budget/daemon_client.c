@@ -16,7 +16,7 @@
 #include "scheduler/protocol/control.h"
 #include "scheduler/protocol/control_io.h"
 #include "skeleton/budget/daemon_connect.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/budget/memory_governor.h"
 #include "scheduler/protocol/lease_record.h"
 #include "skeleton/budget/demand.h"
@@ -25,7 +25,7 @@
 #include "base/size.h"
 #include "base/thread.h"
 #include "scheduler/protocol/wire.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 /* How long the program may be held up at its start. A daemon that is alive answers within a few; one that has to take
  * memory from others first may need more, and then the process begins in its minimum. */

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "skeleton/core/config.h"
+#include "skeleton/engine/config.h"
 
 struct swn_engine;
 

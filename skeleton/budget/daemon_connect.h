@@ -3,7 +3,7 @@
 #ifndef SWN_SKELETON_BUDGET_DAEMON_CONNECT_H
 #define SWN_SKELETON_BUDGET_DAEMON_CONNECT_H
 
-#include "skeleton/core/config.h"
+#include "skeleton/engine/config.h"
 
 /* Decides whether a daemon is to rule: sets config->daemon_path ("": no). 0; -ENOENT: there is neither a budget nor a
  * daemon. */

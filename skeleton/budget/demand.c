@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define POINTS 12

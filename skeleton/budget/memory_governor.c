@@ -1,3 +1,4 @@
+/* skeleton/budget/memory_governor.c - see memory_governor.h. */
 #define _GNU_SOURCE
 #include "skeleton/budget/memory_governor.h"
 
@@ -6,13 +7,13 @@
 #include <time.h>
 
 #include "skeleton/budget/daemon_client.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/system_memory.h"
 #include "base/fd_registry.h"
 #include "base/size.h"
 #include "base/thread.h"
 #include "base/process_memory.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 /* Of what there is to be had; the rest is for everybody else, as with swapnetd. */
 #define SHARE 0.75

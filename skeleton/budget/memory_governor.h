@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "skeleton/core/config.h"
+#include "skeleton/engine/config.h"
 
 struct swn_engine;
 

@@ -3,8 +3,8 @@
 #include "skeleton/budget/budget.h"
 #include "skeleton/budget/daemon_client.h"
 #include "skeleton/budget/memory_governor.h"
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/subsystem.h"
 
 static void fill_stats(void *user, struct swn_stats *out)
 {

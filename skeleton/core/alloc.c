@@ -1,20 +1,20 @@
 /* skeleton/core/alloc.c - tensors come and go: address, memory, and who has to know of it. */
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/expected_read.h"
 #include "skeleton/core/held_pages.h"
 #include "skeleton/core/prefault.h"
-#include "skeleton/core/reclaim.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/reclaim.h"
+#include "skeleton/engine/subsystem.h"
 #include "skeleton/core/write_behind.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/weights.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/weights.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
-#include "skeleton/core/thread_state.h"
+#include "skeleton/engine/thread_state.h"
 
 /* A tensor on its way: address, memory, pages, and who has to know of it. */
 struct allocation {
@@ -106,7 +106,7 @@ static void announce(struct swn_engine *e, struct allocation *a, struct swn_rang
     count_live(e, swn_round_up(a->n, SWN_PAGE));
     if (a->expected)
         swn_expected_read_allocated(e, r, a->fresh);
-    if (a->alone && swn_policy_share(e, r))
+    if (a->alone && swn_restore_share(e, r))
         swn_reclaim_must(e, 0, r);
     swn_engine_note_peak(e);
 }

@@ -1,6 +1,6 @@
 /* skeleton/core/engine.c - the engine of the process begins and ends here, and is described to the half. */
 #define _GNU_SOURCE
-#include "skeleton/core/engine.h"
+#include "skeleton/engine/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #include "skeleton/core/write_behind.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/expected_read.h"
 #include "skeleton/core/overwrite.h"
-#include "skeleton/core/reclaim.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/reclaim.h"
+#include "skeleton/engine/subsystem.h"
 #include "base/io_record_locks.h"
 #include "base/fd_registry.h"
 #include "skeleton/core/prefault.h"
@@ -30,7 +30,7 @@
 #include "skeleton/core/fetch_setup.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 #define ARENA_BYTES ((size_t)64 << 30)
 

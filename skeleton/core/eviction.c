@@ -4,15 +4,15 @@
 #include <errno.h>
 
 #include "skeleton/core/write_behind.h"
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/reclaim.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/reclaim.h"
 #include "base/size.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
-#include "skeleton/core/window_size.h"
+#include "skeleton/core/ring_size.h"
 
 #define MIB ((size_t)1 << 20)
 /* Room made ahead of need: enough for the largest weights of most models. */
@@ -175,7 +175,7 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
     }
     if (!r)
         return -ENOMEM;
-    int err = swn_policy_spill(e, r);
+    int err = swn_spill_range(e, r);
     if (err == -EBUSY && ++*busy < 8) {
         r->last_use = e->ops.seq + 1; /* a store came in: it is in use, look for another */
         return 0;
@@ -219,7 +219,7 @@ static int may_spill(const struct swn_engine *e)
 
 static int can_spill(struct swn_engine *e)
 {
-    return may_spill(e) && swn_policy_pool(e) == 0;
+    return may_spill(e) && swn_open_pool(e) == 0;
 }
 
 /* One step of a budget that shrinks. 0: something went, -ENOMEM: nothing can now. */

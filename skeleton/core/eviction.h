@@ -5,7 +5,7 @@
 #ifndef SWN_SKELETON_CORE_EVICTION_H
 #define SWN_SKELETON_CORE_EVICTION_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 int swn_reclaim_try(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes);

@@ -5,9 +5,9 @@
  */
 #include "skeleton/core/expected_read.h"
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/eviction.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 void swn_expected_read_set(struct swn_engine *e, swn_expected_read_match *match, const void *source, size_t after)
 {

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include <unistd.h>
 
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/subsystem.h"
 
 #define FAULTS_IN_VAIN 10000 /* of one thread in a row, at one address: then it is not one that we can repair */
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "profiles/disk_profile.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/fetch_setup.h"
 
 /* Looked up once, at the start: later the program may have another root, or other rights. */

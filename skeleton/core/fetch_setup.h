@@ -5,7 +5,7 @@
 #ifndef SWN_SKELETON_CORE_FETCH_SETUP_H
 #define SWN_SKELETON_CORE_FETCH_SETUP_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 /* Reads the profile of the disk with the spill file, if there is one. */
 void swn_queue_look_up(struct swn_engine *e);

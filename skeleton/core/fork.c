@@ -5,10 +5,10 @@
 
 #include "base/fd_registry.h"
 #include "base/thread.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/held_pages.h"
 #include "skeleton/core/prefault.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/subsystem.h"
 #include "skeleton/core/write_behind.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/plan.h"

@@ -3,11 +3,11 @@
 
 #include <errno.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/write_behind.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/weights.h"
+#include "skeleton/engine/weights.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
 

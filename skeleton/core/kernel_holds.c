@@ -1,13 +1,14 @@
+/* skeleton/core/kernel_holds.c - see kernel_holds.h. */
 #include "skeleton/core/kernel_holds.h"
 
 #include <pthread.h>
 #include <string.h>
 
 #include "skeleton/core/reentry.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/expected_read.h"
 #include "skeleton/core/held_pages.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 static _Atomic int said;
 
@@ -22,7 +23,7 @@ static int hold(struct swn_engine *e, struct swn_range *r)
 }
 
 /* It could not be brought home, and may come and go as before. */
-static int let_go(struct swn_engine *e, struct swn_range *r)
+static int release(struct swn_engine *e, struct swn_range *r)
 {
     if (atomic_load(&r->state) == SWN_RESIDENT || !r->held)
         return 0;
@@ -47,7 +48,7 @@ int swn_kernel_holds(const void *p, size_t bytes)
     swn_held_each(e, lo, hi, hold);
     int err = swn_held_each(e, lo, hi, swn_held_make_resident);
     if (err)
-        swn_held_each(e, lo, hi, let_go);
+        swn_held_each(e, lo, hi, release);
     swn_engine_note_peak(e);
     pthread_mutex_unlock(&e->lock);
     swn_engine_settle();

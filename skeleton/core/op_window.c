@@ -9,20 +9,20 @@
 
 #include "skeleton/core/overwrite.h"
 #include "skeleton/core/write_behind.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/expected_read.h"
 #include "skeleton/core/prefault.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/subsystem.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/replan.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/weights.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/weights.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
-#include "skeleton/core/thread_state.h"
+#include "skeleton/engine/thread_state.h"
 
 /* Longer than what Python and PyTorch do between two operators. */
 #define IDLE_LEAST_NS (uint64_t)2000000
@@ -132,7 +132,7 @@ static int is_too_large(const struct swn_engine *e, const struct swn_arg *arg)
 
 int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
-    if (e->plan.planned || is_too_large(e, arg) || !swn_reads_file_backed(arg) || (!e->fetch && swn_policy_pool(e)) ||
+    if (e->plan.planned || is_too_large(e, arg) || !swn_arg_is_file_backed(arg) || (!e->fetch && swn_open_pool(e)) ||
         !e->pool)
         return 0;
     swn_window_hold(e, arg, 0, arg->range->len);
@@ -149,7 +149,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
         struct swn_arg *arg = &op->args[i];
         if (arg->use == SWN_USE_ROWS && arg->reading)
             e->features.tiling->rows_begin(e, arg);
-        if (arg->use == SWN_USE_ROWS || !swn_reads_file_backed(arg) || arg->sliced)
+        if (arg->use == SWN_USE_ROWS || !swn_arg_is_file_backed(arg) || arg->sliced)
             continue;
         if (is_too_large(e, arg))
             arg->remap = 1;
@@ -159,13 +159,13 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     if (!any)
         return;
     if (!e->fetch || !e->pool) /* a forked child that computes: it gets its own window and queue now */
-        swn_policy_pool(e);
+        swn_open_pool(e);
     if (!e->fetch || !e->pool)
         return;
     for (int step = 0; step < 3; step++)
         for (unsigned i = 0; i < op->n; i++) {
             struct swn_arg *arg = &op->args[i];
-            if (!swn_reads_file_backed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared ||
+            if (!swn_arg_is_file_backed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared ||
                 arg->remap)
                 continue;
             struct swn_chunks held = {arg->first_chunk, arg->end_chunk};

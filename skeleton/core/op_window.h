@@ -5,7 +5,7 @@
 #ifndef SWN_SKELETON_CORE_OP_WINDOW_H
 #define SWN_SKELETON_CORE_OP_WINDOW_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 void swn_engine_op_begin(struct swn_op *op);
 void swn_engine_op_end(struct swn_op *op);

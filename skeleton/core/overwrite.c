@@ -1,3 +1,4 @@
+/* skeleton/core/overwrite.c - see overwrite.h. */
 #define _GNU_SOURCE
 #include "skeleton/core/overwrite.h"
 
@@ -5,12 +6,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/huge_pages.h"
 #include "skeleton/core/prefault.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/restore.h"
 
 int swn_afresh_waits(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)

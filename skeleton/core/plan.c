@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/huge_pages.h"
 #include "base/backing.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/subsystem.h"
 #include "scheduler/planner/plan.h"
 #include "scheduler/planner/plan_pieces.h"
 #include "base/size.h"
@@ -17,9 +17,9 @@
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/replan.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/weights.h"
-#include "skeleton/core/accounting.h"
-#include "skeleton/core/window_size.h"
+#include "skeleton/engine/weights.h"
+#include "skeleton/engine/accounting.h"
+#include "skeleton/core/ring_size.h"
 
 #define MIB ((size_t)1 << 20)
 #define RING_LEAST (MIB / 2) /* of a plan, see scheduler/planner/plan.c */

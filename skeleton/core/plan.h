@@ -5,7 +5,7 @@
 #ifndef SWN_SKELETON_CORE_PLAN_H
 #define SWN_SKELETON_CORE_PLAN_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 size_t swn_plan_gather(struct swn_engine *e, uint32_t *ids, size_t most);
 void swn_plan_if_due(struct swn_engine *e, struct swn_thread_state *t);

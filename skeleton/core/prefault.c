@@ -1,3 +1,4 @@
+/* skeleton/core/prefault.c - see prefault.h. */
 #define _GNU_SOURCE
 #include "skeleton/core/prefault.h"
 

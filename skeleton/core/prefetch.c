@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/huge_pages.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/subsystem.h"
 #include "base/thread.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/weights.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/weights.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
 /* A cursor that has not moved for so many accesses has no claim on the window. */
@@ -62,7 +62,7 @@ static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t n
     uint64_t begin = p->start_ns > e->disk.read_done_ns ? p->start_ns : e->disk.read_done_ns;
     double ns = now > begin ? (double)(now - begin) : 0;
     /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
-    if (!p->frame->pinned_by_plan && p->frame->written == swn_policy_written(e))
+    if (!p->frame->pinned_by_plan && p->frame->written == swn_spilled_so_far(e))
         swn_disk_speed_add(&e->disk.speed, (double)p->job.len, (double)p->start_ns, (double)now);
     else
         swn_disk_speed_skip(&e->disk.speed, (double)now);
@@ -154,7 +154,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
     f->owner = owner;
     f->wanted = 1;
     f->start_ns = swn_now_ns();
-    f->written = swn_policy_written(e);
+    f->written = swn_spilled_so_far(e);
     for (unsigned i = 0; i < f->n; i++)
         f->pending += !f->parts[i].there;
     for (unsigned i = 0; i < f->n; i++) {

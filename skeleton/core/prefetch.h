@@ -6,7 +6,7 @@
 #ifndef SWN_SKELETON_CORE_PREFETCH_H
 #define SWN_SKELETON_CORE_PREFETCH_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 extern unsigned swn_prefetch_wait_ms; /* longest wait of an operator for a read, then its mapping serves */
 /* Sees to it that r's bytes in these chunks are in frames, or come. Where there is no place for one, the mapping

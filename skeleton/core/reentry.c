@@ -1,5 +1,5 @@
 /* skeleton/core/reentry.c - see reentry.h. */
-#include "skeleton/core/engine.h"
+#include "skeleton/engine/engine.h"
 #include "skeleton/core/reentry.h"
 
 __thread int swn_reentry_depth;

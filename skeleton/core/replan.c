@@ -5,11 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/replan.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/weights.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/weights.h"
+#include "skeleton/engine/accounting.h"
 
 /* So much is not worth a look: of the disk's speed, and of the time of all operators. */
 #define OTHER_SPEED 1.1

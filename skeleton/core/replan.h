@@ -5,7 +5,7 @@
 #ifndef SWN_SKELETON_CORE_REPLAN_H
 #define SWN_SKELETON_CORE_REPLAN_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 /* A thread has begun another pass. With several threads this is not everybody's. */
 void swn_replan_passed(struct swn_engine *e);

@@ -4,16 +4,16 @@
 #include <errno.h>
 #include <string.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/backing.h"
 #include "base/huge_pages.h"
 #include "base/size.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/fetch_setup.h"
 #include "skeleton/core/residency_steps.h"
-#include "skeleton/core/subsystem.h"
-#include "skeleton/core/weights.h"
-#include "skeleton/core/window_size.h"
+#include "skeleton/engine/subsystem.h"
+#include "skeleton/engine/weights.h"
+#include "skeleton/core/ring_size.h"
 
 /* A budget that holds at least so many huge pages has chunks of that size. With smaller chunks, and so small pages, a
  * pass of GPT-2 within 28 MiB takes 1.5 times as long. With fewer huge pages than this, activations and weights have
@@ -24,7 +24,7 @@
 #define UNIT_LEAST ((size_t)256 << 10)
 #define UNITS_LEAST 32
 
-void swn_policy_look_at_disk(struct swn_engine *e)
+void swn_look_at_store_disk(struct swn_engine *e)
 {
     if (!atomic_exchange(&e->disk.looked_at, 1) && swn_is_memory_backed(e->io, e->config.store_dir))
         swn_say(
@@ -62,7 +62,7 @@ static int make_pool(struct swn_engine *e)
             return err;
         e->res.spill = e->writes.spill;
     }
-    swn_policy_look_at_disk(e);
+    swn_look_at_store_disk(e);
     if (!e->fetch) {
         int err = swn_queue_start(e);
         if (err)
@@ -84,7 +84,7 @@ static void lose_spill(struct swn_engine *e)
 }
 
 /* The pool is made when the first byte has to leave: from then on it is part of what counts. */
-int swn_policy_pool(struct swn_engine *e)
+int swn_open_pool(struct swn_engine *e)
 {
     if (atomic_load(&e->life.retired))
         return -EBUSY;
@@ -101,7 +101,7 @@ int swn_policy_pool(struct swn_engine *e)
     return err;
 }
 
-uint64_t swn_policy_written(const struct swn_engine *e)
+uint64_t swn_spilled_so_far(const struct swn_engine *e)
 {
     return e->writes.spilled_before + (e->writes.spill ? e->writes.spill->written_bytes : 0);
 }
@@ -124,7 +124,7 @@ void swn_frames_drop_dead(struct swn_engine *e, const struct swn_chunks *chunks)
     }
 }
 
-void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r)
+void swn_frames_forget(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
     swn_residency_forget(&e->res, r);
@@ -143,7 +143,7 @@ int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages)
     e->counters.filled += r->size;
     if (swn_is_weight(r))
         e->weights.resident_bytes += r->size;
-    swn_policy_drop_frames(e, r);
+    swn_frames_forget(e, r);
     return 0;
 }
 
@@ -202,12 +202,12 @@ int swn_frame_cancel_one(struct swn_engine *e)
     return 0;
 }
 
-void swn_policy_spilled(struct swn_engine *e, size_t size, int err)
+void swn_note_spill(struct swn_engine *e, size_t size, int err)
 {
     if (!err) {
         atomic_store(&e->life.want_hook, 1);
     } else if (err == -EBADF) {
-        swn_policy_pool(e); /* another file for the next one */
+        swn_open_pool(e); /* another file for the next one */
     } else if (err != -EBUSY) {
         char need[32];
         if (!e->said.full++)
@@ -218,7 +218,7 @@ void swn_policy_spilled(struct swn_engine *e, size_t size, int err)
     }
 }
 
-int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
+int swn_spill_range(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = r->size;
     uint64_t begin = swn_now_ns();
@@ -229,6 +229,6 @@ int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
     }
     if (!err && swn_is_weight(r))
         e->weights.resident_bytes -= size;
-    swn_policy_spilled(e, size, err);
+    swn_note_spill(e, size, err);
     return err;
 }

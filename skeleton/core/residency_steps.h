@@ -6,20 +6,20 @@
 #ifndef SWN_SKELETON_CORE_RESIDENCY_STEPS_H
 #define SWN_SKELETON_CORE_RESIDENCY_STEPS_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
-int swn_policy_pool(struct swn_engine *e);
+int swn_open_pool(struct swn_engine *e);
 /* Says once if what is written to the store directory stays in memory. Any lock may be held. */
-void swn_policy_look_at_disk(struct swn_engine *e);
+void swn_look_at_store_disk(struct swn_engine *e);
 /* Bytes that this process has written to spill files. */
-uint64_t swn_policy_written(const struct swn_engine *e);
+uint64_t swn_spilled_so_far(const struct swn_engine *e);
 /* pages: as for swn_residency_make_resident. */
 int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages);
-int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
+int swn_spill_range(struct swn_engine *e, struct swn_range *r);
 /* What follows from a spill of `size` bytes that ended with err. */
-void swn_policy_spilled(struct swn_engine *e, size_t size, int err);
+void swn_note_spill(struct swn_engine *e, size_t size, int err);
 /* Frames that have bytes of nobody else go: r has other bytes now, or is gone. */
-void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r);
+void swn_frames_forget(struct swn_engine *e, const struct swn_range *r);
 /* Whether it has bytes of any range still. */
 int swn_frame_is_alive(const struct swn_frame *f);
 /* Lets n frames of neighbouring chunks go. */

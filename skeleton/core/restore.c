@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
@@ -30,14 +30,14 @@ static int take_back(struct swn_engine *e, struct swn_range *r)
 }
 
 /* A tensor that alone exceeds the budget is written through a mapping of its file. 0, or -errno: it is not. */
-int swn_policy_share(struct swn_engine *e, struct swn_range *r)
+int swn_restore_share(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->config.enforce || !e->torch || atomic_load(&e->life.hook_state) == 3 || swn_policy_pool(e))
+    if (!e->config.enforce || !e->torch || atomic_load(&e->life.hook_state) == 3 || swn_open_pool(e))
         return -EBUSY;
     int err = take_back(e, r); /* or frames that get other bytes would stay mapped where it cannot be shared */
     if (err)
         return err;
-    swn_policy_drop_frames(e, r);
+    swn_frames_forget(e, r);
     err = swn_residency_share(&e->res, r);
     if (!err)
         atomic_store(&e->life.want_hook, 1);
@@ -49,7 +49,7 @@ int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 {
     if (atomic_load(&r->state) != SWN_FILE_BACKED)
         return 0;
-    if (!pages && r->len > e->budget.limit && swn_policy_share(e, r) == 0)
+    if (!pages && r->len > e->budget.limit && swn_restore_share(e, r) == 0)
         return 0;
     int fresh = atomic_load(&r->state) == SWN_FILE_BACKED; /* else it counts already */
     swn_reclaim_must(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
@@ -105,5 +105,5 @@ void swn_plan_apply_to(struct swn_engine *e, struct swn_range *r)
     if (!e->plan.planned || !e->pool || !swn_is_weight(r) || r->written || r->pins || r->readers)
         return;
     if (atomic_load(&r->state) == SWN_RESIDENT && e->counters.allocs >= e->writes.spill_retry && streams(e, r))
-        swn_policy_spill(e, r);
+        swn_spill_range(e, r);
 }

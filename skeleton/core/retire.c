@@ -17,13 +17,13 @@
 #include <unistd.h>
 
 #include "skeleton/core/write_behind.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/expected_read.h"
 #include "blocks/memory/reserve.h"
 #include "base/size.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
 /* Operators of other threads that hold frames are waited for; not for ever, as one may be what has called us. */

@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/subsystem.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
 /* --- seeing it --- */
@@ -33,7 +33,7 @@ void swn_engine_stats(struct swn_stats *out)
     if (e->fetch)
         swn_fetch_stats_get(e->fetch, &fetch);
     out->streamed_bytes = fetch.bytes;
-    out->spilled_bytes = swn_policy_written(e);
+    out->spilled_bytes = swn_spilled_so_far(e);
     out->deferred_bytes = e->counters.deferred;
     out->swap_ins = e->counters.swap_ins;
     out->window_hits = e->counters.window_hits;

@@ -1,3 +1,4 @@
+/* skeleton/core/write_behind.c - see write_behind.h. */
 #define _GNU_SOURCE
 #include "skeleton/core/write_behind.h"
 
@@ -134,7 +135,7 @@ static void arrived(struct swn_engine *e, struct swn_pending_write *d)
             swn_residency_stay(r);
         else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))
             e->weights.resident_bytes -= size;
-        swn_policy_spilled(e, size, err);
+        swn_note_spill(e, size, err);
     }
     if (!d->err)
         d->file->written_bytes += d->size;

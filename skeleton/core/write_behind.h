@@ -11,7 +11,7 @@
 #ifndef SWN_SKELETON_CORE_WRITE_BEHIND_H
 #define SWN_SKELETON_CORE_WRITE_BEHIND_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 /* r begins to leave. 0, or -errno: it stays. */
 int swn_write_behind_start(struct swn_engine *e, struct swn_range *r);

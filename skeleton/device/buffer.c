@@ -4,9 +4,9 @@
 #include <errno.h>
 
 #include "skeleton/device/swapper_internal.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/eviction.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 /* A buffer that is larger than a block by less than this part of it is about as large. */
 #define NEAR_PART 4

@@ -1,3 +1,4 @@
+/* skeleton/device/chunks.c - see chunks.h. */
 #define _GNU_SOURCE
 #include "skeleton/device/chunks.h"
 

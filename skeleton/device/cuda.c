@@ -1,3 +1,4 @@
+/* skeleton/device/cuda.c - see cuda.h. */
 #define _GNU_SOURCE
 #include "skeleton/device/cuda.h"
 

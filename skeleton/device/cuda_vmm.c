@@ -1,3 +1,4 @@
+/* skeleton/device/cuda_vmm.c - see cuda_vmm.h. */
 #define _GNU_SOURCE
 #include "skeleton/device/cuda_vmm.h"
 

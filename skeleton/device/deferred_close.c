@@ -1,3 +1,4 @@
+/* skeleton/device/deferred_close.c - see deferred_close.h. */
 #define _GNU_SOURCE
 #include "skeleton/device/deferred_close.h"
 
@@ -5,7 +6,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
 
 /* Devices are seldom busy for longer; and who drops many weights of one that is waits once. */

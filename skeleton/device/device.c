@@ -1,5 +1,6 @@
+/* skeleton/device/device.c - see device.h. */
 #define _GNU_SOURCE
-#include "skeleton/core/program_threads.h"
+#include "skeleton/engine/program_threads.h"
 #include "skeleton/device/device.h"
 #include "skeleton/device/pinned_cache.h"
 
@@ -12,7 +13,7 @@
 #include "skeleton/core/write_behind.h"
 #include "skeleton/device/deferred_close.h"
 #include "skeleton/device/swapper.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/load/load.h"
 #include "base/size.h"
 #include "base/thread.h"
@@ -20,7 +21,7 @@
 #include "skeleton/device/unified.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/restore.h"
 
 #define DEVICES 16

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "skeleton/abi/abi.h"
-#include "skeleton/core/config.h"
+#include "skeleton/engine/config.h"
 #include "scheduler/protocol/stats.h"
 
 /* What may not leave, or is there for speed only, takes no more than leaves one part in so many of SWAPNET_BUDGET to

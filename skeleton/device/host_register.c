@@ -1,3 +1,4 @@
+/* skeleton/device/host_register.c - see host_register.h. */
 #define _GNU_SOURCE
 #include "skeleton/device/host_register.h"
 
@@ -5,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/expected_read.h"
 #include "skeleton/core/held_pages.h"
 #include "skeleton/load/mapped_file.h"
 #include "skeleton/core/reentry.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 /* Of the program's. Guarded by the engine's lock, once the driver has it. */
 struct swn_registration {

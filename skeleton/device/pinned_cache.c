@@ -7,11 +7,11 @@
 #include "blocks/memory/arena.h"
 #include "skeleton/device/device.h"
 #include "skeleton/device/swapper_internal.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 /* Who needs the room waits no longer for nothing to happen, and says so again after so long, as nobody may have heard
  * it. */

@@ -1,3 +1,4 @@
+/* skeleton/device/pool.c - see pool.h. */
 #define _GNU_SOURCE
 #include "skeleton/device/pool.h"
 
@@ -9,7 +10,7 @@
 
 #include "blocks/memory/arena.h"
 #include "skeleton/device/chunks.h"
-#include "skeleton/core/engine.h"
+#include "skeleton/engine/engine.h"
 
 /* A stage is this part of the budget, which it counts against. */
 #define STAGE_PART 32

@@ -1,3 +1,4 @@
+/* skeleton/device/read.c - see read.h. */
 #define _GNU_SOURCE
 #include "skeleton/device/read.h"
 

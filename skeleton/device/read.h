@@ -2,7 +2,7 @@
 #ifndef SWN_SKELETON_DEVICE_READ_H
 #define SWN_SKELETON_DEVICE_READ_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 struct swn_devread {
     uint64_t disk_bytes; /* read from a file, past the page cache, straight to where they were wanted */

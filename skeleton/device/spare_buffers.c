@@ -1,3 +1,4 @@
+/* skeleton/device/spare_buffers.c - see spare_buffers.h. */
 #include "skeleton/device/spare_buffers.h"
 
 #include <errno.h>

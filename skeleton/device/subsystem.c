@@ -1,33 +1,33 @@
 /* skeleton/device/subsystem.c - devices as the core and the half see them. */
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/subsystem.h"
 #include "skeleton/device/device.h"
 #include "skeleton/device/host_register.h"
 #include "skeleton/device/pinned_cache.h"
 
 static void services(struct swn_engine *e, struct swn_runtime_services *out)
 {
-    out->device_way = swn_device_way;
-    out->device_open = swn_device_open;
-    out->device_streams = swn_device_streams;
-    out->device_close = swn_device_close;
-    out->device_swaps = swn_device_swaps;
-    out->device_begin = swn_device_begin;
-    out->device_end = swn_device_end;
-    out->device_capturing = swn_device_capturing;
-    out->device_held_up = swn_device_held_up;
-    out->device_programs = swn_device_programs;
-    out->device_kept = swn_device_kept;
-    out->device_stays = swn_device_stays;
-    out->device_pin = swn_device_pin;
-    out->device_aside = swn_device_aside;
-    out->device_watch = swn_device_watch;
-    out->device_moved = swn_device_moved;
-    out->device_given_up = swn_device_given_up;
-    out->device_refused = swn_device_refused;
-    out->device_lost = swn_device_lost;
+    out->device.way = swn_device_way;
+    out->device.open = swn_device_open;
+    out->device.streams = swn_device_streams;
+    out->device.close = swn_device_close;
+    out->device.swaps = swn_device_swaps;
+    out->device.begin = swn_device_begin;
+    out->device.end = swn_device_end;
+    out->device.capturing = swn_device_capturing;
+    out->device.held_up = swn_device_held_up;
+    out->device.programs = swn_device_programs;
+    out->device.kept = swn_device_kept;
+    out->device.stays = swn_device_stays;
+    out->device.pin = swn_device_pin;
+    out->device.aside = swn_device_aside;
+    out->device.watch = swn_device_watch;
+    out->device.moved = swn_device_moved;
+    out->device.given_up = swn_device_given_up;
+    out->device.refused = swn_device_refused;
+    out->device.lost = swn_device_lost;
     if (swn_device_start(&e->config))
-        out->device_type = e->config.device == SWN_CONFIG_CUDA ? SWN_DEVICE_CUDA : SWN_DEVICE_PRIVATEUSEONE;
+        out->device.type = e->config.device == SWN_CONFIG_CUDA ? SWN_DEVICE_CUDA : SWN_DEVICE_PRIVATEUSEONE;
 }
 
 static void fork_child(struct swn_engine *e)

@@ -1,5 +1,6 @@
+/* skeleton/device/swapper.c - see swapper.h. */
 #define _GNU_SOURCE
-#include "skeleton/core/program_threads.h"
+#include "skeleton/engine/program_threads.h"
 #include "skeleton/device/swapper.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 #include "blocks/memory/arena.h"
 #include "skeleton/device/pinned_cache.h"
 #include "skeleton/device/swapper_internal.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
 #include "skeleton/core/prefetch.h"
 
@@ -100,7 +101,7 @@ static int move_out(struct swn_devweight *const *w, unsigned n)
     return any;
 }
 
-static void let_go(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n)
+static void release(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         if (!--w[i]->block->users)
@@ -205,7 +206,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
                 swn_swap_group_keep(s, w[i]->block, KEPT_FOR_GRAPHS);
         }
         if (err)
-            let_go(s, w, n);
+            release(s, w, n);
     }
     pthread_mutex_unlock(&s->lock);
     return err;
@@ -246,7 +247,7 @@ void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, i
             swn_swap_group_keep(s, b, KEPT_FOR_GOOD);
         }
     }
-    let_go(s, w, n);
+    release(s, w, n);
     pthread_mutex_unlock(&s->lock);
 }
 

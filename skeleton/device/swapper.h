@@ -2,7 +2,7 @@
  *
  * Weights that go to a device one after the other are put together into blocks, which come and go as a whole. A block
  * is brought by a thread of ours, from the disk to where the device reads it, shortly before an operator that needs it:
- * the order is learned (skeleton/core/access_order.h), and in a first pass taken to be that in which the weights were
+ * the order is learned (skeleton/engine/access_order.h), and in a first pass taken to be that in which the weights were
  * moved. What is needed last goes first, and not before every kernel that may read it is done, which events on their
  * streams tell: nobody waits for the device as a whole.
  *

@@ -12,7 +12,7 @@
 
 #include "skeleton/device/spare_buffers.h"
 #include "skeleton/device/swapper.h"
-#include "skeleton/core/access_order.h"
+#include "skeleton/engine/access_order.h"
 
 #define SWN_DEVSWAP_CURSORS 16
 #define SWN_DEVSWAP_NEVER UINT64_MAX

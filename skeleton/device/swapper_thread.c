@@ -7,7 +7,7 @@
 
 #include "skeleton/device/read.h"
 #include "skeleton/device/swapper_internal.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
 
 /* Nobody says when a capture ends. */

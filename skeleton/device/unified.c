@@ -1,3 +1,4 @@
+/* skeleton/device/unified.c - see unified.h. */
 #include "skeleton/device/unified.h"
 
 #include <stdint.h>

@@ -17,7 +17,7 @@
 
 #include <stddef.h>
 
-#include "skeleton/core/config.h"
+#include "skeleton/engine/config.h"
 #include "skeleton/device/cuda.h"
 
 struct swn_unified_traits {

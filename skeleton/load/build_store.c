@@ -56,10 +56,10 @@ static int write_store(struct swn_engine *e, struct swn_checkpoint *c, struct sw
     /* Narrow copies cost half of a store more to write, and half of the bytes less in every pass. */
     const struct swn_store_opts opts = {.buffer_bytes = (size_t)4 << 20, .copies = SWN_COPIES_NARROW};
     struct swn_cache_limits limits = {0};
-    int err = swn_cache_cap(e->io, e->config.store_dir, &limits.cap_bytes, why);
+    int err = swn_cache_cap(e->io, e->config.store_dir, &limits.cache_limit_bytes, why);
     if (err == -EINVAL) /* of the cap's file, not of the checkpoint: it is to be said */
         return -EIO;
-    swn_policy_look_at_disk(e);
+    swn_look_at_store_disk(e);
     /* Rather no store of this one than none of those: they would be built again, and this one gone, next time. */
     if (!err)
         err = swn_load_stores_in_use(e, &limits);

@@ -1,3 +1,4 @@
+/* skeleton/load/compressed_read.c - see compressed_read.h. */
 #define _GNU_SOURCE
 #include "skeleton/load/compressed_read.h"
 

@@ -12,7 +12,7 @@
 #ifndef SWN_SKELETON_LOAD_COMPRESSED_READ_H
 #define SWN_SKELETON_LOAD_COMPRESSED_READ_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 struct source;
 

@@ -1,4 +1,6 @@
+/* skeleton/load/load.c - see load.h. */
 #define _GNU_SOURCE
+#include "skeleton/core/expected_read.h"
 #include "skeleton/load/load.h"
 
 #include <errno.h>
@@ -395,7 +397,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
     done = done && !swn_residency_register(&e->res, r, &s->file, x->off);
     if (done) {
-        swn_policy_drop_frames(e, r);
+        swn_frames_forget(e, r);
         r->io_failed = 0;
         e->counters.deferred += len - delta;
         e->weights.resident_bytes -= home;
@@ -488,7 +490,7 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
         return 0;
     if (state == SWN_RESIDENT && swn_is_weight(r))
         e->weights.resident_bytes -= size;
-    swn_policy_drop_frames(e, r);
+    swn_frames_forget(e, r);
     r->io_failed = 0;
     r->last_use = e->ops.seq;
     note_held(r);

@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 #include "blocks/checkpoint/checkpoint.h"
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 /* Instead of reading n bytes from file offset `off` of `fd` to buf: n when that was registered, else -1 and the caller
  * reads. Called with no lock held. The descriptor's position is not touched. */

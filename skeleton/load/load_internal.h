@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "blocks/checkpoint/tensor_layout.h"
 #include "blocks/store/store.h"
 

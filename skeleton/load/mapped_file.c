@@ -1,3 +1,4 @@
+/* skeleton/load/mapped_file.c - see mapped_file.h. */
 #define _GNU_SOURCE
 #include "skeleton/load/mapped_file.h"
 
@@ -9,8 +10,8 @@
 #include "skeleton/load/load.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/weights.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/weights.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 /* PyTorch has mapped a file, privately and writable. No lock held. */
 void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off);

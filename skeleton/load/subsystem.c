@@ -1,5 +1,5 @@
 /* skeleton/load/subsystem.c - what loading by reference does when the core gets somewhere. */
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/subsystem.h"
 #include "skeleton/load/compressed_read.h"
 #include "skeleton/load/load.h"
 #include "skeleton/load/mapped_file.h"

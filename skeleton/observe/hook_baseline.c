@@ -1,6 +1,7 @@
+/* skeleton/observe/hook_baseline.c - see hook_baseline.h. */
 #include "skeleton/observe/hook_baseline.h"
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 /* After so many passes with as many allocations as the one before, the next ones will have as many. */
 #define ALIKE 2

@@ -1,3 +1,4 @@
+/* skeleton/observe/io_load.c - see io_load.h. */
 #define _GNU_SOURCE
 #include "skeleton/observe/io_load.h"
 

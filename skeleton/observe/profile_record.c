@@ -1,3 +1,4 @@
+/* skeleton/observe/profile_record.c - see profile_record.h. */
 #define _GNU_SOURCE
 #include "skeleton/observe/profile_record.h"
 
@@ -15,8 +16,8 @@
 #include "profiles/scratch_file.h"
 #include "skeleton/observe/hook_baseline.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/weights.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/weights.h"
+#include "skeleton/engine/accounting.h"
 
 /* Lock rank is the loader's lock, then the engine's; swn_load_tensor only tries the former. */
 

@@ -5,7 +5,7 @@
 #ifndef SWN_SKELETON_OBSERVE_PROFILE_RECORD_H
 #define SWN_SKELETON_OBSERVE_PROFILE_RECORD_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 struct swn_record;
 

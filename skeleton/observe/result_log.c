@@ -17,8 +17,8 @@
 #define XXH_STATIC_LINKING_ONLY /* its state on the stack */
 #include <xxhash.h>
 
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/program_threads.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/program_threads.h"
 #include "base/fd_registry.h"
 #include "scheduler/protocol/verify_log.h"
 

@@ -2,7 +2,7 @@
  * ends. */
 #include <string.h>
 
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/subsystem.h"
 #include "skeleton/observe/profile_record.h"
 
 static void computed(struct swn_engine *e, const struct swn_weight *weight, double ns, double op_ns,

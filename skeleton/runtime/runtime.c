@@ -2,8 +2,8 @@
  * down before loading ends, and the process's socket is there when everything else is, and goes last. */
 #include "skeleton/runtime/runtime.h"
 
-#include "skeleton/core/engine.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/engine.h"
+#include "skeleton/engine/subsystem.h"
 
 extern const struct swn_subsystem swn_observe_subsystem, swn_load_subsystem, swn_device_subsystem, swn_tiling_subsystem,
     swn_activations_subsystem, swn_budget_subsystem;

@@ -1,3 +1,4 @@
+/* skeleton/tiling/fill.c - see fill.h. */
 #define _GNU_SOURCE
 #include "skeleton/tiling/fill.h"
 
@@ -6,11 +7,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
 #define PIECE_MOST ((size_t)4 << 20)
@@ -180,7 +181,7 @@ void swn_fill_end(struct swn_fill *f, int made)
         pthread_cond_broadcast(&e->changed);
     }
     if (f->err)
-        swn_policy_spilled(e, f->len, f->err);
+        swn_note_spill(e, f->len, f->err);
     pthread_mutex_unlock(&e->lock);
     destroy(f);
 }

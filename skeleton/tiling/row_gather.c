@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/load/load.h"
 #include "base/thread.h"
 #include "skeleton/core/eviction.h"
@@ -18,9 +18,9 @@
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/tiling/row_gather.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
-#include "skeleton/core/thread_state.h"
+#include "skeleton/engine/thread_state.h"
 
 /* Read at a time, into memory of the thread's own: as much as it needed so far, in steps of this. */
 #define BATCH_MOST ((size_t)1 << 20)
@@ -76,7 +76,7 @@ static size_t struct_bytes(size_t bytes)
     return sizeof(struct swn_row_reading) + bytes / SWN_PAGE * sizeof(struct run);
 }
 
-static void let_go(struct swn_row_reading *rd)
+static void release(struct swn_row_reading *rd)
 {
     for (size_t i = 0; i < rd->n; i++) {
         rd->runs[i].file->refs -= (size_t)rd->runs[i].held;
@@ -87,7 +87,7 @@ static void let_go(struct swn_row_reading *rd)
 /* All of it but the pages of its buffer. */
 static void forget_reading(struct swn_row_reading *rd)
 {
-    let_go(rd);
+    release(rd);
     *rd->at = rd->next;
     if (rd->next)
         rd->next->at = rd->at;
@@ -326,7 +326,7 @@ static void confirm(struct swn_engine *e, struct swn_row_reading *rd)
             swn_say("cannot read %zu bytes at offset %llu from %s: %s; trying its mapping", run->job.len,
                     (unsigned long long)run->off, swn_load_name(run->file, name, sizeof name), strerror(-run->err));
     }
-    let_go(rd);
+    release(rd);
 }
 
 static void copy_rows(const struct swn_row_reading *rd, const struct swn_row *rows, size_t n, size_t row_bytes,
@@ -438,7 +438,7 @@ int swn_gather_rows(struct swn_op *op, unsigned index, uintptr_t first, size_t r
     int err = find_rows(rows, first, row_bytes, count, numbers, n);
     pthread_mutex_lock(&e->lock);
     if (!e->fetch) /* a forked child that computes */
-        swn_policy_pool(e);
+        swn_open_pool(e);
     int done = !err && e->fetch && arg->rows == 1 && arg->range && arg->range->id == arg->range_id
                    ? read_rows(e, t, arg->range, rows, n, row_bytes, out)
                    : -1;

@@ -5,7 +5,7 @@
 #ifndef SWN_SKELETON_TILING_ROW_GATHER_H
 #define SWN_SKELETON_TILING_ROW_GATHER_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 int swn_gather_rows(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count,
                     const int64_t *rows, size_t n, void *out);

@@ -1,7 +1,7 @@
 /* Weights that their operator takes slice by slice: which ones can, and bringing one slice after the other to where it
  * belongs. The kernel that does it is in shim/torch/slices.cpp. */
 #define _GNU_SOURCE
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "skeleton/load/load.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/op_window.h"
@@ -9,8 +9,8 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/tiling/slice.h"
 #include "skeleton/core/residency_steps.h"
-#include "skeleton/core/thread_state.h"
-#include "skeleton/core/window_size.h"
+#include "skeleton/engine/thread_state.h"
+#include "skeleton/core/ring_size.h"
 
 /* An operator that had to take the weight whole weighs as much as so many that had not. */
 #define REFUSED 4
@@ -340,7 +340,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
         e->counters.slices++;
         r->last_use = e->ops.seq;
         swn_slice_next(t, arg, off + bytes);
-        if (swn_reads_file_backed(arg) && (e->fetch || !swn_policy_pool(e)) && e->pool) {
+        if (swn_arg_is_file_backed(arg) && (e->fetch || !swn_open_pool(e)) && e->pool) {
             swn_window_hold(e, arg, off, off + bytes);
             swn_window_lend(e, arg, t);
         }

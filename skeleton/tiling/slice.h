@@ -5,7 +5,7 @@
 #ifndef SWN_SKELETON_TILING_SLICE_H
 #define SWN_SKELETON_TILING_SLICE_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 size_t swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_row_geometry *rows);
 int swn_slice_wanted(struct swn_op *op, unsigned arg, uint64_t shape);

@@ -1,6 +1,6 @@
 /* skeleton/tiling/subsystem.c - slices, rows, fills and trials as the core and the half see them. */
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/subsystem.h"
 #include "skeleton/tiling/fill.h"
 #include "skeleton/tiling/row_gather.h"
 #include "skeleton/tiling/slice.h"
@@ -9,21 +9,21 @@
 static void services(struct swn_engine *e, struct swn_runtime_services *out)
 {
     (void)e;
-    out->slices_offer = swn_slice_offer;
-    out->slices_wanted = swn_slice_wanted;
-    out->slices_least = swn_slice_least;
-    out->slices_list = swn_slice_list;
-    out->slices_refused = swn_slice_refused;
-    out->slice_lend = swn_slice_lend;
-    out->trial_map = swn_trial_map;
-    out->trial_unmap = swn_trial_unmap;
-    out->trial_alias_allocations = swn_trial_alias_allocations;
-    out->trial_room = swn_trial_room;
-    out->copy_room = swn_slice_copy_room;
-    out->rows_copy = swn_gather_rows;
-    out->fill_begin = swn_fill_begin;
-    out->fill_next = swn_fill_next;
-    out->fill_end = swn_fill_end;
+    out->tiling.slices_offer = swn_slice_offer;
+    out->tiling.slices_wanted = swn_slice_wanted;
+    out->tiling.slices_least = swn_slice_least;
+    out->tiling.slices_list = swn_slice_list;
+    out->tiling.slices_refused = swn_slice_refused;
+    out->tiling.slice_lend = swn_slice_lend;
+    out->tiling.trial_map = swn_trial_map;
+    out->tiling.trial_unmap = swn_trial_unmap;
+    out->tiling.trial_alias_allocations = swn_trial_alias_allocations;
+    out->tiling.trial_room = swn_trial_room;
+    out->tiling.copy_room = swn_slice_copy_room;
+    out->tiling.rows_copy = swn_gather_rows;
+    out->tiling.fill_begin = swn_fill_begin;
+    out->tiling.fill_next = swn_fill_next;
+    out->tiling.fill_end = swn_fill_end;
 }
 
 static const struct swn_tiling tiling = {

@@ -5,7 +5,7 @@
 #ifndef SWN_SKELETON_TILING_TRIAL_MEMORY_H
 #define SWN_SKELETON_TILING_TRIAL_MEMORY_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 void *swn_trial_map(size_t bytes, size_t period);
 void swn_trial_unmap(void *at, size_t bytes, size_t period);

@@ -432,7 +432,7 @@ def test_status_of_one_that_hangs_up(runtime, answered, ends):
     """One that ends while it is asked is as gone as one that ended before; one that stays has to be told of."""
     ending = Fake(runtime, 900001, None)
 
-    def hang_up():
+    def disconnect():
         for _ in range(1 if ends else 2):
             client, _ = ending.socket.accept()
             if answered:
@@ -440,7 +440,7 @@ def test_status_of_one_that_hangs_up(runtime, answered, ends):
             if ends:
                 ending.socket.close()
             client.close()  # what is not read makes it a reset
-    thread = threading.Thread(target=hang_up, daemon=True)
+    thread = threading.Thread(target=disconnect, daemon=True)
     thread.start()
     Fake(runtime, 900002, stats(900002))
     result = status(runtime, "-o", "json")

@@ -53,7 +53,7 @@ static void print_json(const struct request *r, const struct swn_cache_entry *li
                        uint64_t cap)
 {
     json_t *j =
-        json_pack("{s:i s:s* s:I s:o s:o}", "schema", 1, "directory", r->dir, "bytes", (json_int_t)sum, "cap_bytes",
+        json_pack("{s:i s:s* s:I s:o s:o}", "schema", 1, "directory", r->dir, "bytes", (json_int_t)sum, "cache_limit_bytes",
                   cap ? json_integer((json_int_t)cap) : json_null(), "stores", stores_json(list, count));
     ctl_print_json(j);
     json_decref(j);
@@ -167,7 +167,7 @@ static int set_cap(const struct request *r, const char *text)
     }
     int rc = swn_cache_set_cap(&swn_io_sys, r->dir, cap, why);
     if (!rc && cap)
-        rc = swn_cache_trim(&swn_io_sys, r->dir, &(struct swn_cache_limits){.cap_bytes = cap}, 0, NULL, why);
+        rc = swn_cache_trim(&swn_io_sys, r->dir, &(struct swn_cache_limits){.cache_limit_bytes = cap}, 0, NULL, why);
     if (rc)
         swn_cli_error("%s", why);
     return rc ? SWN_CLI_FAILURE : SWN_CLI_OK;

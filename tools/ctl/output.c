@@ -1,3 +1,4 @@
+/* tools/ctl/output.c - see output.h. */
 #define _GNU_SOURCE
 #include "tools/ctl/output.h"
 

@@ -122,7 +122,7 @@ static void compare_order(const struct order *o, const struct swn_store *s)
 struct request {
     const char *checkpoint, *output, *from_store, *order_path, *cache;
     int misused;         /* the output is one of the inputs */
-    int quiet, encoding; /* what --encoding says, an enum swn_store_copies; -1: nothing */
+    int quiet, encoding; /* what --encoding says, an enum swn_store_compressed; -1: nothing */
     struct order order;
     struct bar bar;
     struct swn_store_opts opts;
@@ -220,11 +220,11 @@ static int build_shards(const struct request *r, const struct swn_checkpoint *c,
                         char why[SWN_ERRMSG])
 {
     struct swn_cache_limits limits = {.keep = names, .keep_count = c->file_count};
-    int rc = swn_cache_cap(&swn_io_sys, r->cache, &limits.cap_bytes, why);
+    int rc = swn_cache_cap(&swn_io_sys, r->cache, &limits.cache_limit_bytes, why);
     for (size_t i = 0; i < c->file_count && !rc; i++)
         rc = look_at_shard(&d[i], r, c->files[i].path, why);
     if (!rc)
-        rc = fit_shards(d, c->file_count, r->cache, limits.cap_bytes, why);
+        rc = fit_shards(d, c->file_count, r->cache, limits.cache_limit_bytes, why);
     for (size_t i = 0; i < c->file_count && !rc; i++) {
         limits.reserved_bytes = 0;
         for (size_t k = 0; k < c->file_count; k++) {
@@ -447,7 +447,7 @@ int part_build(int argc, char **argv)
     clock_gettime(CLOCK_MONOTONIC, &r.bar.begin);
     r.opts = (struct swn_store_opts){.order = (const char *const *)r.order.names,
                                      .order_count = r.order.count,
-                                     .copies = r.encoding < 0 ? SWN_COPIES_NARROW : (enum swn_store_copies)r.encoding,
+                                     .copies = r.encoding < 0 ? SWN_COPIES_NARROW : (enum swn_store_compressed)r.encoding,
                                      .progress = progress,
                                      .user = &r.bar};
     part_catch_signals();

@@ -16,7 +16,7 @@
 #include "tests/unit/support/smaps.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
 #define HUGE_KIB ((long)(SWN_HUGE >> 10))
@@ -178,7 +178,7 @@ static void given_back_in_part(void *arg)
     /* The same where what is there leaves for the disk. */
     CHECK(tensor_make(&small, MIB, 2) && small.own == at);
     pthread_mutex_lock(&e->lock);
-    CHECK(swn_policy_spill(e, swn_arena_find(e->arena, at)) == 0);
+    CHECK(swn_spill_range(e, swn_arena_find(e->arena, at)) == 0);
     pthread_mutex_unlock(&e->lock);
     CHECK(is_of_a_huge_page(at + MIB) == 0 && is_of_a_huge_page(at + 2 * MIB) == 1);
     CHECK(tensor_right(&small, at));

@@ -1,3 +1,4 @@
+/* tests/unit/support/book_fixture.c - see book_fixture.h. */
 #include "tests/unit/support/book_fixture.h"
 
 #include <setjmp.h>

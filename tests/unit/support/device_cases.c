@@ -1,3 +1,4 @@
+/* tests/unit/support/device_cases.c - see device_cases.h. */
 #define _GNU_SOURCE
 #include "tests/unit/support/device_cases.h"
 
@@ -46,21 +47,21 @@ int run_device_cases(const struct device_case *cases, size_t n)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-struct let_go {
+struct release {
     _Atomic int done;
     int err;
 };
 
 static void is_let_go(void *owner, int err)
 {
-    struct let_go *l = owner;
+    struct release *l = owner;
     l->err = err;
     atomic_store(&l->done, 1);
 }
 
 int device_let_go(struct swn_device_memory *m)
 {
-    struct let_go l = {0};
+    struct release l = {0};
     int err = swn_device_close(m, is_let_go, &l);
     while (err == 1 && !atomic_load(&l.done))
         usleep(1000);

@@ -1,3 +1,4 @@
+/* tests/unit/support/engine_fixture.c - see engine_fixture.h. */
 #define _GNU_SOURCE
 #include "skeleton/runtime/runtime.h"
 #include "shim/hooks/hooks.h"

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "tests/unit/support/random.h"
 
 #define MIB ((size_t)1 << 20)

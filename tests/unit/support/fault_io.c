@@ -1,3 +1,4 @@
+/* tests/unit/support/fault_io.c - see fault_io.h. */
 #define _GNU_SOURCE
 #include "tests/unit/support/fault_io.h"
 

@@ -1,3 +1,4 @@
+/* tests/unit/support/first_layers.c - see first_layers.h. */
 #include "tests/unit/support/first_layers.h"
 
 size_t first_layers(unsigned mask, size_t layers, size_t *first)

@@ -1,3 +1,4 @@
+/* tests/unit/support/kernel_does.c - see kernel_does.h. */
 #define _GNU_SOURCE
 #include "tests/unit/support/kernel_does.h"
 

@@ -1,3 +1,4 @@
+/* tests/unit/support/random.c - see random.h. */
 #include "tests/unit/support/random.h"
 
 uint64_t next_random(uint64_t *state)

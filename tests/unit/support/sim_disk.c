@@ -1,3 +1,4 @@
+/* tests/unit/support/sim_disk.c - see sim_disk.h. */
 #define _GNU_SOURCE
 #include "tests/unit/support/sim_disk.h"
 

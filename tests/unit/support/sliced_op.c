@@ -1,3 +1,4 @@
+/* tests/unit/support/sliced_op.c - see sliced_op.h. */
 #define _GNU_SOURCE
 #include "tests/unit/support/sliced_op.h"
 #include "skeleton/tiling/slice.h"

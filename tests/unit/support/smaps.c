@@ -1,3 +1,4 @@
+/* tests/unit/support/smaps.c - see smaps.h. */
 #include "tests/unit/support/smaps.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* tests/unit/support/store_fixture.c - see store_fixture.h. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

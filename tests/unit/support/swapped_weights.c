@@ -1,3 +1,4 @@
+/* tests/unit/support/swapped_weights.c - see swapped_weights.h. */
 #define _GNU_SOURCE
 #include "tests/unit/support/swapped_weights.h"
 
@@ -29,7 +30,7 @@ void begin_with(const char *device, size_t budget, size_t card, const size_t *si
     engine_device_budget = is_card(device) ? card : 0;
     CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, NULL));
     swn_engine_services(&host);
-    CHECK(host.device_type == SWN_DEVICE_CUDA);
+    CHECK(host.device.type == SWN_DEVICE_CUDA);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], sizes[i % kinds], i + 1));
 }

@@ -1,3 +1,4 @@
+/* tests/unit/support/test_model.c - see test_model.h. */
 #define _GNU_SOURCE
 #include "tests/unit/support/test_model.h"
 

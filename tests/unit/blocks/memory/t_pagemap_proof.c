@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "skeleton/runtime/runtime.h"
-#include "skeleton/core/engine.h"
+#include "skeleton/engine/engine.h"
 #include "blocks/memory/pagemap_proof.h"
 
 #define PRESENT (1ULL << 63)

@@ -90,7 +90,7 @@ static int build_within(int fd, const char *name, const struct swn_cache_limits 
 
 static int try_build(int fd, const char *name, uint64_t cap)
 {
-    return build_within(fd, name, &(struct swn_cache_limits){.cap_bytes = cap});
+    return build_within(fd, name, &(struct swn_cache_limits){.cache_limit_bytes = cap});
 }
 
 static int found(int fd)
@@ -268,10 +268,10 @@ static void some_are_kept(void **state)
     assert_int_equal(swn_identity_stat(&swn_io_sys, fd[0], &id), 0);
     swn_cache_path(dir, &id, path, sizeof path);
     const char *keep[] = {strrchr(path, '/') + 1};
-    struct swn_cache_limits limits = {.cap_bytes = 2 * STORE_BYTES - 1, .keep = keep, .keep_count = 1};
+    struct swn_cache_limits limits = {.cache_limit_bytes = 2 * STORE_BYTES - 1, .keep = keep, .keep_count = 1};
     assert_int_equal(build_within(fd[2], "m2", &limits), -EFBIG);
     assert_int_equal(stores(), 2); /* nothing was removed in vain */
-    limits.cap_bytes++;
+    limits.cache_limit_bytes++;
     limits.reserved_bytes = 1;
     assert_int_equal(build_within(fd[2], "m2", &limits), -EFBIG);
     assert_int_equal(stores(), 2);
@@ -280,7 +280,7 @@ static void some_are_kept(void **state)
     assert_int_equal(found(fd[0]), 0); /* though it was used before the other one */
     assert_int_equal(found(fd[1]), -ENOENT);
     /* One that is itself to be built anew. */
-    limits.cap_bytes = 2 * STORE_BYTES;
+    limits.cache_limit_bytes = 2 * STORE_BYTES;
     assert_int_equal(build_within(fd[0], "m0", &limits), 0);
     assert_int_equal(stores(), 2);
     for (int i = 0; i < 3; i++)
@@ -310,7 +310,7 @@ static void nothing_beside_nothing(void **state)
     static const char *const suffixes[] = {".order", ".table", ".else"};
     for (size_t i = 0; i < 3; i++)
         assert_true(beside(e[0].name, suffixes[i], 1) && beside(gone, suffixes[i], 1));
-    const struct swn_cache_limits limits = {.cap_bytes = 1 << 20};
+    const struct swn_cache_limits limits = {.cache_limit_bytes = 1 << 20};
     assert_int_equal(swn_cache_trim(&fault.io, dir, &limits, 0, NULL, why), 0);
     for (size_t i = 0; i < 3; i++) {
         assert_true(beside(e[0].name, suffixes[i], 0));
@@ -381,7 +381,7 @@ static void any_operation_fails(void **state)
             struct swn_store *s = NULL;
             assert_int_equal(swn_checkpoint_open_fd(&c, &swn_io_sys, fd, "one", why), 0);
             swn_fault_arm(&fault, at, for_ever, -EIO);
-            int rc = swn_cache_build(&s, &fault.io, dir, &(struct swn_cache_limits){.cap_bytes = 3 * STORE_BYTES}, c,
+            int rc = swn_cache_build(&s, &fault.io, dir, &(struct swn_cache_limits){.cache_limit_bytes = 3 * STORE_BYTES}, c,
                                      NULL, why);
             if (!rc) {
                 swn_store_close(s, &fault.io);

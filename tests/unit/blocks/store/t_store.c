@@ -364,7 +364,7 @@ static void what_it_lacks(void **state)
     assert_true(s->skipped_count == 7 && !strcmp(s->skipped, "fc.weight: a quantized tensor"));
     swn_store_close(s, &swn_fix.fault.io);
     for (int copies = SWN_COPIES_NONE; copies <= SWN_COPIES_NARROW; copies++) {
-        struct swn_store_opts opts = {.copies = (enum swn_store_copies)copies};
+        struct swn_store_opts opts = {.copies = (enum swn_store_compressed)copies};
         swn_store_make(&opts);
         from = swn_store_made();
         swn_store_is_right(from);

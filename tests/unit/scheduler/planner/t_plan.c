@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "scheduler/planner/plan.h"
 #include "scheduler/planner/plan_pieces.h"
 #include "scheduler/planner/simulate.h"

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "skeleton/core/engine.h"
+#include "skeleton/engine/engine.h"
 #include "skeleton/observe/result_log.h"
 
 #define CHECK(what)                                                                                                    \

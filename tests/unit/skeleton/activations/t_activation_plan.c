@@ -17,8 +17,8 @@
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/tiling/slice.h"
-#include "skeleton/core/accounting.h"
-#include "skeleton/core/thread_state.h"
+#include "skeleton/engine/accounting.h"
+#include "skeleton/engine/thread_state.h"
 
 #define WEIGHTS 24
 #define WEIGHT_BYTES ((size_t)512 << 10)

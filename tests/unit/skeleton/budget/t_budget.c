@@ -2,7 +2,7 @@
  * was acknowledged holds. */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 #include <errno.h>
 #include <pthread.h>

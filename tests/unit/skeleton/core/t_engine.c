@@ -5,7 +5,7 @@
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
 #include <errno.h>
@@ -272,7 +272,7 @@ static uint64_t extent_of(const struct tensor *t)
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, t->own);
     CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
-    swn_policy_drop_frames(e, r);
+    swn_frames_forget(e, r);
     uint64_t off = r->extent;
     pthread_mutex_unlock(&e->lock);
     return off;
@@ -634,7 +634,7 @@ static void large_written_behind_frames(void *arg)
     for (unsigned round = 0; round < 6; round++) {
         pthread_mutex_lock(&e->lock);
         struct swn_range *r = swn_arena_find(e->arena, large.own);
-        CHECK(atomic_load(&r->state) == SWN_FILE_BACKED || swn_policy_spill(e, r) == 0);
+        CHECK(atomic_load(&r->state) == SWN_FILE_BACKED || swn_spill_range(e, r) == 0);
         pthread_mutex_unlock(&e->lock);
         for (unsigned i = 0; i < 4; i++)
             op_read(&others[i]);

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "skeleton/load/load.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 #define WEIGHTS 12
 #define WEIGHT_BYTES MIB

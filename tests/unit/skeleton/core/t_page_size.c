@@ -12,7 +12,7 @@
 
 #include "skeleton/runtime/runtime.h"
 #include "blocks/memory/arena.h"
-#include "skeleton/core/engine.h"
+#include "skeleton/engine/engine.h"
 
 static long page;
 

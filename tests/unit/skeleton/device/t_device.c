@@ -28,7 +28,7 @@ static void begin(const char *device, size_t budget)
     standin_be(device);
     CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, NULL));
     swn_engine_services(&host); /* as the C++ half is told */
-    CHECK(host.device_type == SWN_DEVICE_CUDA);
+    CHECK(host.device.type == SWN_DEVICE_CUDA);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
 }
@@ -204,7 +204,7 @@ static void forked(void *device)
     take_all();
 }
 
-static void *let_go(void *memory)
+static void *release(void *memory)
 {
     int here;
     CHECK(!device_let_go(memory));
@@ -224,7 +224,7 @@ static void elsewhere(void *device)
     CHECK(held[0]);
     const void *stretch = at;
     standin_launch(NULL, 50000, &stretch, &weights[0].len, 1);
-    CHECK(!pthread_create(&thread, NULL, let_go, held[0]) && !pthread_join(thread, NULL));
+    CHECK(!pthread_create(&thread, NULL, release, held[0]) && !pthread_join(thread, NULL));
     CHECK(standin_chosen(0) == 0);
     memset((void *)weights[0].own, 0, weights[0].len);
     held[0] = NULL;

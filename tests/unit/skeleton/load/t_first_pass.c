@@ -14,7 +14,7 @@
 #include "skeleton/load/mapped_file.h"
 #include "skeleton/load/load.h"
 #include "skeleton/core/op_window.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 
 #define WEIGHTS 24
 #define WEIGHT_BYTES MIB

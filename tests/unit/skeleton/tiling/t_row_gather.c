@@ -8,7 +8,7 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/tiling/row_gather.h"
 #include "skeleton/core/residency_steps.h"
-#include "skeleton/core/thread_state.h"
+#include "skeleton/engine/thread_state.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -44,7 +44,7 @@ static void stream(void)
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, table.own);
     if (atomic_load(&r->state) == SWN_RESIDENT)
-        CHECK(swn_policy_pool(e) == 0 && swn_policy_spill(e, r) == 0);
+        CHECK(swn_open_pool(e) == 0 && swn_spill_range(e, r) == 0);
     CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     pthread_mutex_unlock(&e->lock);
 }
@@ -379,7 +379,7 @@ static void *mover(void *arg)
             swn_make_resident(e, r, 0);
         else
 #endif
-            swn_policy_spill(e, r);
+            swn_spill_range(e, r);
         pthread_mutex_unlock(&e->lock);
         usleep(2000);
     }

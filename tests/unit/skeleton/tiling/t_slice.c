@@ -5,7 +5,7 @@
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/tiling/slice.h"
-#include "skeleton/core/window_size.h"
+#include "skeleton/core/ring_size.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/tiling/trial_memory.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
 #include <pthread.h>
@@ -76,7 +76,7 @@ static void not_in_vain(void *arg)
     CHECK(tensor_make(&used, 7 * MIB, 1) && tensor_make(&idle, 4 * MIB, 2));
     swn_engine_pin((void *)used.own, used.len);
     CHECK(!swn_trial_room(6 * MIB) && !swn_trial_map(BYTES, 6 * MIB) && e->nonweight.small_bytes == 0 && !e->pool);
-    CHECK(state_of(&idle) == SWN_RESIDENT && swn_policy_written(e) == 0);
+    CHECK(state_of(&idle) == SWN_RESIDENT && swn_spilled_so_far(e) == 0);
     CHECK(swn_trial_room(3 * MIB) && state_of(&idle) == SWN_FILE_BACKED); /* the pool takes 2 */
     CHECK(e->counters.over_budget_peak == 0);
     swn_engine_unpin((void *)used.own, used.len);

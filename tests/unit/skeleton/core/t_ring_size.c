@@ -16,7 +16,7 @@
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/core/residency_steps.h"
-#include "skeleton/core/window_size.h"
+#include "skeleton/core/ring_size.h"
 
 #define WEIGHTS 24
 #define WEIGHT_BYTES ((size_t)480 << 10)
@@ -135,7 +135,7 @@ static void little_address_space(void *arg)
     void *all = mmap(NULL, (size_t)9 << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(all == MAP_FAILED || !munmap(all, (size_t)9 << 30)); /* an emulator has no limit */
     begin(1500 * MIB);
-    CHECK(swn_policy_pool(e) == 0);
+    CHECK(swn_open_pool(e) == 0);
     passes(2);
 }
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "skeleton/core/spin_wait.h"
+#include "skeleton/engine/spin_wait.h"
 #include "base/thread.h"
 
 #define WEIGHTS 8

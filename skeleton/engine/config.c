@@ -1,5 +1,5 @@
-/* skeleton/core/config.c - SWAPNET_* to struct swn_config. One table lists every variable there is. */
-#include "skeleton/core/config.h"
+/* skeleton/engine/config.c - SWAPNET_* to struct swn_config. One table lists every variable there is. */
+#include "skeleton/engine/config.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* skeleton/core/subsystem.h - what the core calls of the features that stand on it, without knowing them.
+/* skeleton/engine/subsystem.h - what the core calls of the features that stand on it, without knowing them.
  *
  * A feature (loading, devices, tiling, activation plans, observation, budgets) fills in a table of each kind that
  * concerns it; skeleton/runtime registers them, in the order in which they are asked, before the engine starts. A
@@ -6,8 +6,8 @@
  *
  * Unless a member says otherwise the engine's lock is held when it is called, and is still held when it returns.
  */
-#ifndef SWN_SKELETON_CORE_SUBSYSTEM_H
-#define SWN_SKELETON_CORE_SUBSYSTEM_H
+#ifndef SWN_SKELETON_ENGINE_SUBSYSTEM_H
+#define SWN_SKELETON_ENGINE_SUBSYSTEM_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
-/* skeleton/core/window_size.h - how many bytes of frames are for what comes and goes.
+/* skeleton/core/ring_size.h - how many bytes of frames are for what comes and goes.
  *
  * Engine lock held.
  */
-#ifndef SWN_SKELETON_CORE_WINDOW_SIZE_H
-#define SWN_SKELETON_CORE_WINDOW_SIZE_H
+#ifndef SWN_SKELETON_CORE_RING_SIZE_H
+#define SWN_SKELETON_CORE_RING_SIZE_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 /* Bytes of the frames that come and go, in use or free. */
 size_t swn_ring_bytes(struct swn_engine *e);

@@ -1,11 +1,11 @@
-/* skeleton/core/thread_state.c - what the engine knows of each thread that runs operators. */
+/* skeleton/engine/thread_state.c - what the engine knows of each thread that runs operators. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/subsystem.h"
-#include "skeleton/core/thread_state.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/subsystem.h"
+#include "skeleton/engine/thread_state.h"
 
 static __thread struct swn_thread_state *self_state;
 

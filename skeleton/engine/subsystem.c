@@ -1,7 +1,7 @@
-/* skeleton/core/subsystem.c - the list of features that the process has. */
+/* skeleton/engine/subsystem.c - the list of features that the process has. */
 #include <stdlib.h>
 
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/subsystem.h"
 
 const struct swn_subsystem *swn_subsystems[SWN_SUBSYSTEMS_MOST + 1];
 

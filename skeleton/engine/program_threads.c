@@ -1,9 +1,9 @@
-/* skeleton/core/program_threads.c - two counters of the process, and a number of each thread. */
+/* skeleton/engine/program_threads.c - two counters of the process, and a number of each thread. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "skeleton/core/program_threads.h"
+#include "skeleton/engine/program_threads.h"
 
 static _Atomic int alive; /* besides the main thread */
 static _Atomic int ever_created;

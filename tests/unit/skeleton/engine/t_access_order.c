@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "skeleton/core/access_order.h"
+#include "skeleton/engine/access_order.h"
 
 static struct swn_access_order *order;
 

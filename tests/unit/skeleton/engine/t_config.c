@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-#include "skeleton/core/config.h"
+#include "skeleton/engine/config.h"
 
 #define ENV(...) ((char *const[]){__VA_ARGS__, NULL})
 

@@ -1,11 +1,11 @@
-/* skeleton/core/weights.h - the weights of the learned order.
+/* skeleton/engine/weights.h - the weights of the learned order.
  *
  * Engine lock held, unless it says otherwise.
  */
-#ifndef SWN_SKELETON_CORE_WEIGHTS_H
-#define SWN_SKELETON_CORE_WEIGHTS_H
+#ifndef SWN_SKELETON_ENGINE_WEIGHTS_H
+#define SWN_SKELETON_ENGINE_WEIGHTS_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 struct swn_weight *swn_weight_of(struct swn_engine *e, uint32_t id);
 int swn_weight_add(struct swn_engine *e, struct swn_range *r);

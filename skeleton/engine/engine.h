@@ -1,15 +1,15 @@
-/* skeleton/core/engine.h - the engine of one process: budget, residency, fetching and order, behind the hooks.
+/* skeleton/engine/engine.h - the engine of one process: budget, residency, fetching and order, behind the hooks.
  *
  * All functions are thread-safe and may be called before swn_engine_start, when they do nothing or say "not mine".
  */
-#ifndef SWN_SKELETON_CORE_ENGINE_H
-#define SWN_SKELETON_CORE_ENGINE_H
+#ifndef SWN_SKELETON_ENGINE_ENGINE_H
+#define SWN_SKELETON_ENGINE_ENGINE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "skeleton/abi/abi.h"
-#include "skeleton/core/config.h"
+#include "skeleton/engine/config.h"
 #include "scheduler/protocol/stats.h"
 
 /* Exit status when a weight could not be read back, or not as it was; documented in swapnet(7). */

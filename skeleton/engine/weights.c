@@ -1,11 +1,11 @@
+/* skeleton/engine/weights.c - see weights.h. */
 #include <stdlib.h>
 
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/reclaim.h"
-#include "skeleton/core/subsystem.h"
-#include "skeleton/core/plan.h"
-#include "skeleton/core/weights.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/reclaim.h"
+#include "skeleton/engine/subsystem.h"
+#include "skeleton/engine/weights.h"
+#include "skeleton/engine/accounting.h"
 
 struct swn_weight *swn_weight_of(struct swn_engine *e, uint32_t id)
 {

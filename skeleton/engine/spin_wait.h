@@ -1,4 +1,4 @@
-/* skeleton/core/spin_wait.h - waiting for a read without giving the processor away.
+/* skeleton/engine/spin_wait.h - waiting for a read without giving the processor away.
  *
  * A layer's bytes are often there in a fraction of a millisecond. Whoever sleeps for that finds its processor taken:
  * OpenMP's threads use theirs for as long as they wait for this one, and OpenBLAS's ask for one for a tenth of a second
@@ -6,8 +6,8 @@
  * ms of 70 without one though its bytes were there. So a short wait is spent awake, as in adaptive mutexes; not where
  * waits are longer of late, and not on a single processor, which the thread that reads needs.
  */
-#ifndef SWN_SKELETON_CORE_SPIN_WAIT_H
-#define SWN_SKELETON_CORE_SPIN_WAIT_H
+#ifndef SWN_SKELETON_ENGINE_SPIN_WAIT_H
+#define SWN_SKELETON_ENGINE_SPIN_WAIT_H
 
 #include <stdatomic.h>
 #include <stdint.h>

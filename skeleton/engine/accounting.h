@@ -1,11 +1,11 @@
-/* skeleton/core/accounting.h - what is resident, and how much of it is no weight.
+/* skeleton/engine/accounting.h - what is resident, and how much of it is no weight.
  *
  * Engine lock held, unless it says otherwise.
  */
-#ifndef SWN_SKELETON_CORE_ACCOUNTING_H
-#define SWN_SKELETON_CORE_ACCOUNTING_H
+#ifndef SWN_SKELETON_ENGINE_ACCOUNTING_H
+#define SWN_SKELETON_ENGINE_ACCOUNTING_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 /* skeleton/core/engine.c */
 size_t swn_engine_resident(struct swn_engine *e);
@@ -16,5 +16,9 @@ size_t swn_nonweight_held(struct swn_engine *e);
 /* Most of what is held for it of late. */
 size_t swn_nonweight_peak(const struct swn_engine *e);
 size_t swn_nonweight_needed(const struct swn_engine *e);
+
+/* Of the tensor that is expected to be read into next, bytes for which no room was made; see
+ * skeleton/core/expected_read.h. */
+size_t swn_expected_read_bytes(const struct swn_engine *e);
 
 #endif

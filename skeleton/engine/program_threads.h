@@ -1,10 +1,10 @@
-/* skeleton/core/program_threads.h - the program's own threads: how many there are, and which one is calling.
+/* skeleton/engine/program_threads.h - the program's own threads: how many there are, and which one is calling.
  *
  * Threads of compute pools run kernels and nothing else; they do not count. Whoever sees threads begin and end
  * (shim/hooks/hook_threads.c) says so here. All functions are thread-safe, and allocate nothing.
  */
-#ifndef SWN_SKELETON_CORE_PROGRAM_THREADS_H
-#define SWN_SKELETON_CORE_PROGRAM_THREADS_H
+#ifndef SWN_SKELETON_ENGINE_PROGRAM_THREADS_H
+#define SWN_SKELETON_ENGINE_PROGRAM_THREADS_H
 
 /* 1 while the program has a thread besides the main one. */
 int swn_threads_many(void);

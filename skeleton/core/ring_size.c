@@ -1,8 +1,8 @@
-/* skeleton/core/window_size.c - how many bytes of frames are for what comes and goes. */
+/* skeleton/core/ring_size.c - how many bytes of frames are for what comes and goes. */
 #define _GNU_SOURCE
 
-#include "skeleton/core/engine_internal.h"
-#include "skeleton/core/window_size.h"
+#include "skeleton/engine/engine_internal.h"
+#include "skeleton/core/ring_size.h"
 
 #define MIB ((size_t)1 << 20)
 #define FIRST_RING_LEAST (2 * MIB)

@@ -1,7 +1,7 @@
-/* skeleton/core/reclaim.c - see reclaim.h. */
-#include "skeleton/core/reclaim.h"
+/* skeleton/engine/reclaim.c - see reclaim.h. */
+#include "skeleton/engine/reclaim.h"
 
-#include "skeleton/core/subsystem.h"
+#include "skeleton/engine/subsystem.h"
 
 size_t swn_reclaim_bytes(void)
 {

@@ -1,11 +1,11 @@
-/* skeleton/core/engine_internal.h - what the engine's files share. Everything in it is guarded by `lock` unless it says
- * otherwise.
+/* skeleton/engine/engine_internal.h - what the engine's files share. Everything in it is guarded by `lock` unless it
+ * says otherwise.
  *
  * Lock rank: engine lock before the fetch queue's own. Never held while calling out (into PyTorch, or waiting for a
  * fetch other than through `changed`).
  */
-#ifndef SWN_SKELETON_CORE_ENGINE_INTERNAL_H
-#define SWN_SKELETON_CORE_ENGINE_INTERNAL_H
+#ifndef SWN_SKELETON_ENGINE_ENGINE_INTERNAL_H
+#define SWN_SKELETON_ENGINE_ENGINE_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,13 +13,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "blocks/memory/arena.h"
-#include "skeleton/core/spin_wait.h"
+#include "skeleton/engine/spin_wait.h"
 #include "scheduler/protocol/control.h"
-#include "blocks/store/codec.h"
-#include "skeleton/core/engine.h"
-#include "skeleton/core/expected_read.h"
+#include "skeleton/engine/engine.h"
 #include "blocks/memory/fetch_queue.h"
-#include "skeleton/core/access_order.h"
+#include "skeleton/engine/access_order.h"
 #include "profiles/disk_speed.h"
 #include "scheduler/planner/plan.h"
 #include "blocks/memory/frame_pool.h"
@@ -113,7 +111,7 @@ struct swn_life {
     struct swn_fetch *fork_paused;
 };
 
-/* Set by the subsystems that they belong to, when the engine starts; see skeleton/core/subsystem.h. */
+/* Set by the subsystems that they belong to, when the engine starts; see skeleton/engine/subsystem.h. */
 struct swn_features {
     const struct swn_weight_source *source;
     const struct swn_placement *placement;
@@ -209,6 +207,9 @@ struct swn_disk_state {
     _Atomic int looked_at;
 };
 
+/* Whether the source is likely to have a read of `bytes` registered, soon after its extent number `after`. */
+typedef int swn_expected_read_match(const void *source, size_t after, size_t bytes);
+
 /* See skeleton/core/expected_read.h. */
 struct swn_expected_read {
     swn_expected_read_match *match;
@@ -289,7 +290,7 @@ static inline int swn_is_weight(const struct swn_range *r)
 }
 
 /* Whether an operator reads a range through this argument that is not home. */
-static inline int swn_reads_file_backed(const struct swn_arg *arg)
+static inline int swn_arg_is_file_backed(const struct swn_arg *arg)
 {
     return arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_FILE_BACKED;
 }

@@ -1,13 +1,13 @@
-/* skeleton/core/state.c - the engine of the process, and what counts in it. The lowest file of the core. */
+/* skeleton/engine/state.c - the engine of the process, and what counts in it. The lowest file of the core. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
-#include "skeleton/core/reclaim.h"
-#include "skeleton/core/accounting.h"
+#include "skeleton/engine/reclaim.h"
+#include "skeleton/engine/accounting.h"
 
 uintptr_t swn_mapped_bounds[2];
 struct swn_engine swn_engine_one = {.lock = PTHREAD_MUTEX_INITIALIZER};

@@ -1,9 +1,10 @@
+/* skeleton/engine/spin_wait.c - see spin_wait.h. */
 #define _GNU_SOURCE
-#include "skeleton/core/spin_wait.h"
+#include "skeleton/engine/spin_wait.h"
 
 #include <sched.h>
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
 
 /* So much a new wait says of the next one. */

@@ -1,4 +1,4 @@
-/* skeleton/core/access_order.h - the order in which a program reads its weights, learned while it runs.
+/* skeleton/engine/access_order.h - the order in which a program reads its weights, learned while it runs.
  *
  * A weight's successor is remembered by the two weights read last: (a, b) -> c, the newest observation winning. A chain
  * of such steps from a thread's position predicts what comes next, across the end of a pass into the next one, for any
@@ -7,8 +7,8 @@
  *
  * Nodes are named by ids that are never reused (0: none). Not thread-safe.
  */
-#ifndef SWN_SKELETON_CORE_ACCESS_ORDER_H
-#define SWN_SKELETON_CORE_ACCESS_ORDER_H
+#ifndef SWN_SKELETON_ENGINE_ACCESS_ORDER_H
+#define SWN_SKELETON_ENGINE_ACCESS_ORDER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
-/* skeleton/core/thread_state.h - what the engine knows of each thread that runs operators.
+/* skeleton/engine/thread_state.h - what the engine knows of each thread that runs operators.
  */
-#ifndef SWN_SKELETON_CORE_THREAD_STATE_H
-#define SWN_SKELETON_CORE_THREAD_STATE_H
+#ifndef SWN_SKELETON_ENGINE_THREAD_STATE_H
+#define SWN_SKELETON_ENGINE_THREAD_STATE_H
 
-#include "skeleton/core/engine_internal.h"
+#include "skeleton/engine/engine_internal.h"
 
 void swn_window_thread_exit(void);
 /* This thread's, or NULL: it has run no operator yet. */

@@ -1,9 +1,9 @@
-/* skeleton/core/reclaim.h - memory that subsystems hold and can do without (struct swn_reclaimer), all of it together.
+/* skeleton/engine/reclaim.h - memory that subsystems hold and can do without (struct swn_reclaimer), all of it together.
  *
  * The engine's lock is held, but for swn_reclaim_bytes.
  */
-#ifndef SWN_SKELETON_CORE_RECLAIM_H
-#define SWN_SKELETON_CORE_RECLAIM_H
+#ifndef SWN_SKELETON_ENGINE_RECLAIM_H
+#define SWN_SKELETON_ENGINE_RECLAIM_H
 
 #include <stddef.h>
 

@@ -1,4 +1,5 @@
-#include "skeleton/core/access_order.h"
+/* skeleton/engine/access_order.c - see access_order.h. */
+#include "skeleton/engine/access_order.h"
 
 #include <errno.h>
 #include <stdlib.h>
