@@ -1,12 +1,16 @@
-"""Parameters and markers of the end-to-end tests; harness.py does the work."""
+"""Parameters and markers of the end-to-end tests; support/harness.py does the work."""
 import collections
 import os
+import pathlib
 import shutil
+import sys
 import tempfile
 
 import pytest
 
-import harness
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))  # for the tests of every folder
+
+import harness  # noqa: E402
 
 
 def pytest_configure(config):

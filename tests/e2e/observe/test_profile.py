@@ -14,7 +14,7 @@ import harness
 CTL = harness.BUILD / "bin" / "swapnetctl"
 PARTITION = harness.BUILD / "bin" / "swapnet-partition"
 MIB = harness.MIB
-DEVICES = sorted((harness.REPO / "profiles" / "devices").glob("*.json"))
+DEVICES = sorted((harness.REPO / "share" / "devices").glob("*.json"))
 
 
 def run(program, *args, code=0, env=None, cwd=None):
@@ -28,7 +28,7 @@ def profile(torch, disk, program, *args, options=()):
     """The profile, and the record of the program."""
     path, record = f"{disk}/profile.json", f"{disk}/record.json"
     done = run(CTL, "profile", "-o", path, "-s", f"{disk}/store", *options, "--", torch.python,
-               harness.PROGRAMS / program, record, *args)
+               harness.program_file(program), record, *args)
     with open(path) as made, open(record) as kept:
         return json.load(made), json.load(kept), done
 
@@ -49,7 +49,7 @@ def example(tmp_path_factory):
 # ---- measuring ----
 
 def test_flops(torch, disk):
-    made, record, _ = profile(torch, disk, "flops.py")
+    made, record, _ = profile(torch, disk, "flops")
     assert sum(layer["flops"] for layer in made["layers"]) == record["notes"]["flops"]
     if "torch_flops" in record["notes"]:
         assert record["notes"]["flops"] - record["notes"]["beyond_torch"] == record["notes"]["torch_flops"]
@@ -57,7 +57,7 @@ def test_flops(torch, disk):
 
 def test_profile_in_memory(torch, disk):
     """Without a budget nothing is streamed; coming and going is measured afterwards."""
-    made, _, done = profile(torch, disk, "infer.py", "mlp", 24)
+    made, _, done = profile(torch, disk, "infer", "mlp", 24)
     assert len(made["layers"]) == 24
     assert all(layer["bytes"] == 4 * MIB + 4096 and layer["depth"] == 2 for layer in made["layers"])  # with the bias
     assert all(layer["compute_s"] > 0 and layer["swap_in"] for layer in made["layers"])
@@ -72,7 +72,7 @@ def test_unwatched(torch, disk):
     """Some passes go by without the operator hook, and what they compute is the same."""
     reference = harness.plain(torch, "infer", "convnet", 200)
     for _ in range(4):  # a machine that is busy with something else, where one pass is not like the next
-        made, record, _ = profile(torch, disk, "infer.py", "convnet", 200)
+        made, record, _ = profile(torch, disk, "infer", "convnet", 200)
         assert record["values"] == reference.record["values"]
         if made["watching_s"] is not None:
             break
@@ -83,7 +83,7 @@ def test_unwatched(torch, disk):
 def test_profile_of_resnet(torch, disk):
     """One command gives the model information table as the architecture says, and all coefficients."""
     for _ in range(4):  # a disk that is busy with something else makes a bad fit
-        made, _, done = profile(torch, disk, "vision.py", "resnet18", 16)
+        made, _, done = profile(torch, disk, "vision", "resnet18", 16)
         if min(made["fit"][delay]["r2"] for delay in ("swap_in", "swap_out")) > 0.6:
             break
     layers = made["layers"]
@@ -104,7 +104,7 @@ def test_profile_of_resnet(torch, disk):
 
 @pytest.mark.slow
 def test_profile_within_budget(torch, disk):
-    made, _, done = profile(torch, disk, "infer.py", "tall", 24, options=("-b", "64M"))
+    made, _, done = profile(torch, disk, "infer", "tall", 24, options=("-b", "64M"))
     assert sum(layer["bytes"] for layer in made["layers"]) >= 112 * MIB
     assert sum(len(layer["swap_in"]) for layer in made["layers"]) > 24
     assert made["coefficients"]["alpha_s_per_byte"] > 0 and "R^2" in done.stderr
@@ -311,7 +311,7 @@ def test_plan_for_device(example, tmp_path):
         done = run(PARTITION, "plan", "-b", "1G", "-n", 1, "-o", "json", *args)
         block, = json.loads(done.stdout)["blocks"]
         return block["ex_s"], done.stderr
-    gamma = json.loads((harness.REPO / "profiles" / "devices" / "jetson-nx.json").read_text())["coefficients"]["gamma_s_per_flop"]
+    gamma = json.loads((harness.REPO / "share" / "devices" / "jetson-nx.json").read_text())["coefficients"]["gamma_s_per_flop"]
     assert ex_s(some)[0] == pytest.approx(24 * 0.002) and not ex_s(some)[1]
     seconds, said = ex_s("-d", "jetson-nx", example)
     assert seconds == pytest.approx(24 * 1e7 * gamma) and not said

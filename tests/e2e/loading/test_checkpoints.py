@@ -20,7 +20,7 @@ import pytest
 
 import harness
 
-PROGRAM = harness.PROGRAMS / "checkpoints.py"
+PROGRAM = harness.program_file("checkpoints")
 LARGE, END = 64 << 20, 1 << 20  # as in checkpoints.py
 ITEM = {"uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8,
         "bfloat16": 2, "bool": 1, "complex32": 4, "complex64": 8, "complex128": 16, "float8_e4m3fn": 1,
@@ -30,8 +30,8 @@ ITEM = {"uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2,
 
 def tool():
     """With sanitizers where they are built: a read too far is then a crash."""
-    asan = harness.REPO / "build" / "asan" / "tests" / "swn_ckpt_dump"
-    plain = harness.BUILD / "tests" / "swn_ckpt_dump"
+    asan = harness.REPO / "build" / "asan" / "tests" / "ckpt_dump"
+    plain = harness.BUILD / "tests" / "ckpt_dump"
     newer = asan.exists() and plain.exists() and asan.stat().st_mtime > plain.stat().st_mtime - 3600
     return asan if newer else plain
 

@@ -46,7 +46,7 @@ def checkpoints():
     """Made once by the newer PyTorch, to be copied."""
     torch = harness.TORCH213 if not harness.TORCH213.missing() else harness.TORCH113
     with harness.disk_dir() as path:
-        done = run(torch.python, harness.PROGRAMS / "make_checkpoint.py", path)
+        done = run(torch.python, harness.program_file("make_checkpoint"), path)
         assert done.returncode == 0, done.stderr
         yield pathlib.Path(path)
 
@@ -59,7 +59,7 @@ def layers(store):
 
 def test_extract_of_build_is_equal(torch, disk):
     disk = pathlib.Path(disk)
-    assert run(torch.python, harness.PROGRAMS / "make_checkpoint.py", disk).returncode == 0
+    assert run(torch.python, harness.program_file("make_checkpoint"), disk).returncode == 0
     assert part("build", "-q", disk / "model.pth", "-o", disk / "s").stdout == f"{disk}/s\n"
     assert "equal to the checkpoint" in part("verify", disk / "s").stdout
     assert "equal to the checkpoint" in part("verify", disk / "s", disk / "model.pth").stdout

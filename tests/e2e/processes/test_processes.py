@@ -160,7 +160,7 @@ def test_exec_gives_back(place):
         assert before["pid"] == one.pid
         wait_for(lambda: d.list()[one.pid]["budget_bytes"] > 64 * MIB)
         os.unlink(one.report)
-        one.tell(f"exec {TORCH.python} {harness.PROGRAMS / 'family.py'} {one.report}")
+        one.tell(f"exec {TORCH.python} {harness.program_file('family')} {one.report}")
         assert one.said() == before  # with a lease of its own
         assert d.list()[one.pid]["state"] in ("running", "shrinking") and leased(d.ask({"op": "list"})) <= 200 * MIB
         one.tell("exec sleep 60")
@@ -199,7 +199,7 @@ def test_grandchildren(place):
             os.kill(pid, signal.SIGKILL)
             wait_for(lambda: pid not in d.list())
         again = f"{one.report}.again"
-        one.tell(f"fork exec {TORCH.python} {harness.PROGRAMS / 'family.py'} {again}")
+        one.tell(f"fork exec {TORCH.python} {harness.program_file('family')} {again}")
         child = one.said(".again")
         assert child["bits"] == before["bits"] and child["pid"] not in pids
         wait_for(lambda: sorted(d.list()) == sorted([one.pid, child["pid"]]))

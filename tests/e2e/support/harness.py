@@ -23,8 +23,10 @@ import time
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-REPO = HERE.parent.parent
-PROGRAMS = HERE / "programs"
+E2E = HERE.parent
+REPO = E2E.parent.parent
+PROGRAMS = {path.stem: path for path in (E2E / "programs").rglob("*.py")}
+SHARED = E2E / "programs" / "shared"  # what the programs import
 BUILD = REPO / os.environ.get("SWAPNET_BUILD", "build/release")
 LIBRARY = BUILD / "lib" / "libswapnet.so"
 LAUNCHER = os.environ.get("SWAPNET_LAUNCHER", "").split()
@@ -56,6 +58,11 @@ class Torch:
 TORCH113 = Torch("1.13", os.environ.get("SWAPNET_PY113", "/usr/bin/python3"))
 TORCH213 = Torch("2.13", os.environ.get("SWAPNET_PY213", str(REPO / ".deps" / "torch-2.13" / "bin" / "python")))
 ALL_TORCH = [TORCH113, TORCH213]
+
+
+def program_file(name):
+    """The file of a test program, whichever folder of programs/ it is in."""
+    return PROGRAMS[name]
 
 
 @functools.cache
@@ -113,7 +120,7 @@ def clean_env(extra=None):
     env = {k: v for k, v in os.environ.items() if not k.startswith("SWAPNET") and k != "LD_PRELOAD"}
     env |= same_kernels() | {
         "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2",
-        "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": str(SHARED), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
         # The plain run goes on beside: threads that spin would take its cores.
         "OMP_WAIT_POLICY": "PASSIVE",
         "TORCHINDUCTOR_CACHE_DIR": session_dir("inductor"),
@@ -218,7 +225,7 @@ def _json(path):
 
 
 def start(torch, program, *args, where, budget=None, env=None, preexec=None, preload=None):
-    """Starts programs/<program>.py in the directory `where`; under swapnet when a budget is given."""
+    """Starts the program of that name in the directory `where`; under swapnet when a budget is given."""
     where = pathlib.Path(where)
     where.mkdir(parents=True, exist_ok=True)
     record, stats = where / "record.json", where / "stats.json"
@@ -230,7 +237,7 @@ def start(torch, program, *args, where, budget=None, env=None, preexec=None, pre
         variables = swapnet_env(budget, stats, store) | variables
     if preload is not None:
         variables["LD_PRELOAD"] = str(preload)
-    command = [torch.python, PROGRAMS / f"{program}.py", record, *args]
+    command = [torch.python, program_file(program), record, *args]
     return Process(command, variables, cwd=where, preexec=preexec, record=record, stats=stats)
 
 

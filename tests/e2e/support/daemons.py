@@ -16,7 +16,7 @@ from harness import MIB
 
 DAEMON = harness.BUILD / "bin" / "swapnetd"
 CTL = harness.BUILD / "bin" / "swapnetctl"
-SERVE = harness.PROGRAMS / "serve.py"
+SERVE = harness.program_file("serve")
 TORCH = harness.TORCH113
 
 
@@ -185,7 +185,7 @@ class Family:
     def __init__(self, place, directory, extra):
         self.report = f"{directory}/report"
         env = {"LD_PRELOAD": str(harness.LIBRARY), "SWAPNET_STORE": f"{directory}/store", "XDG_RUNTIME_DIR": place} | extra
-        self.process = subprocess.Popen([TORCH.python, harness.PROGRAMS / "family.py", self.report],
+        self.process = subprocess.Popen([TORCH.python, harness.program_file("family"), self.report],
                                         env=harness.clean_env(env), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         self.pid = self.process.pid
 

@@ -40,7 +40,7 @@ def _run_in_cgroup(torch, program, env=None, budget=None, limit=None, timeout=30
         record, stats = where / "record.json", where / "stats.json"
         if budget is not None:
             env = harness.swapnet_env(budget, stats, where) | env
-        command = [torch.python, harness.PROGRAMS / f"{program[0]}.py", record, *program[1:]]
+        command = [torch.python, harness.program_file(f"{program[0]}"), record, *program[1:]]
         usage = group.run(command, env=harness.clean_env(env), cwd=where, timeout=timeout)
         read = [json.loads(path.read_text()) if path.exists() else None for path in (record, stats)]
     return usage, *read

@@ -184,7 +184,7 @@ def in_cgroup(limit=None, options=(), **env):
     with harness.disk_dir() as where, cgroup.Group("follow") as group:
         if limit:
             group.limit(limit)
-        command = [harness.TORCH113.python, harness.PROGRAMS / "infer.py", where / "record", "mlp-deep", "6"]
+        command = [harness.TORCH113.python, harness.program_file("infer"), where / "record", "mlp-deep", "6"]
         if options:
             command = [CTL, "run", *options, "--library", harness.LIBRARY, "--", *command]
         env = {"SWAPNET_STORE": str(where), "XDG_RUNTIME_DIR": str(where), "SWAPNET_STATS": str(where / "stats")} | env

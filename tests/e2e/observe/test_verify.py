@@ -18,7 +18,7 @@ def verify(torch, disk, *program, code=0, options=("-b", "12M"), env=None):
     """The JSON document, and standard error."""
     name, *args = program
     done = harness.Process([CTL, "verify", "-o", "json", "-s", disk / "store", *options, "--", torch.python,
-                            harness.PROGRAMS / f"{name}.py", disk / "record.json", *args], cwd=disk,
+                            harness.program_file(f"{name}"), disk / "record.json", *args], cwd=disk,
                            env={"SWAPNET_DAEMON": "off"} | (env or {})).finish(200)
     assert done.rc == code, done.describe()
     assert not list(disk.glob("store/verify-*")), "what was recorded is still there"
@@ -69,7 +69,7 @@ def test_chance(torch113, disk):
 
 def test_what_people_see(torch113, disk):
     """Without a budget it takes a quarter of what the tensors took: of 24 layers of 1 MiB, less than the least."""
-    done = subprocess.run([CTL, "verify", "-s", disk, "--", torch113.python, harness.PROGRAMS / "verified.py", "-", "alone"],
+    done = subprocess.run([CTL, "verify", "-s", disk, "--", torch113.python, harness.program_file("verified"), "-", "alone"],
                           env=harness.clean_env({"SWAPNET_DAEMON": "off"}), capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done
     lines = done.stdout.splitlines()
@@ -81,7 +81,7 @@ def test_what_people_see(torch113, disk):
 def test_csv(torch113, disk):
     """A line for each run."""
     done = subprocess.run([CTL, "verify", "-o", "csv", "-b", "12M", "-s", disk, "--", torch113.python,
-                           harness.PROGRAMS / "verified.py", "-", "alone"],
+                           harness.program_file("verified"), "-", "alone"],
                           env=harness.clean_env({"SWAPNET_DAEMON": "off"}), capture_output=True, text=True, timeout=200)
     plain, under = csv.DictReader(io.StringIO(done.stdout))
     assert done.returncode == 0 and (plain["swapnet"], under["swapnet"]) == ("false", "true"), done
@@ -98,7 +98,7 @@ def test_ends_without_statistics(torch113, disk):
 
 @pytest.mark.slow
 def test_nothing_to_read(torch113, disk):
-    done = subprocess.run([CTL, "verify", "-b", "1G", "-s", disk, "--", torch113.python, harness.PROGRAMS / "verified.py", "-",
+    done = subprocess.run([CTL, "verify", "-b", "1G", "-s", disk, "--", torch113.python, harness.program_file("verified"), "-",
                            "alone"], env=harness.clean_env({"SWAPNET_DAEMON": "off"}), capture_output=True, text=True, timeout=200)
     assert done.returncode == 0 and "Nothing was read from the disk" in done.stdout, done
 
