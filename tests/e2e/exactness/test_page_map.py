@@ -48,7 +48,7 @@ def test_huge_pages(torch, disk):
 def test_resident_set(torch, disk, budget):
     """Tools that go by it (systemd's, psutil) see plain's less the weights that have left: no page of a frame counts
     twice, though the fetcher sees them as well."""
-    reference = harness.plain(torch, "infer", "mlp-deep", "8")
+    reference = harness.plain(torch, "infer", "mlp-deep", "8", whole=True)
     run = harness.start(torch, "infer", "mlp-deep", "8", where=disk, budget=budget).finish(120)
     harness.assert_same(reference, run)
     harness.assert_streamed(run)

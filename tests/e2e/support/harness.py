@@ -14,6 +14,7 @@ import functools
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -241,11 +242,64 @@ def start(torch, program, *args, where, budget=None, env=None, preexec=None, pre
     return Process(command, variables, cwd=where, preexec=preexec, record=record, stats=stats)
 
 
+# Programs whose plain run has to be a process from its start: they set what PyTorch reads when it is loaded, or note what a
+# process of their own weighs.
+WHOLE_PROCESS = {"create_delete", "device_kernels", "fork_storm", "observed", "registered", "reserved", "steady"}
+
+
+class PlainServer:
+    """One plain_server.py: plain runs that need not import PyTorch."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.process = subprocess.Popen([torch.python, HERE / "plain_server.py"], env=clean_env(), bufsize=0,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        atexit.register(self.process.kill)
+
+    def _answer(self, timeout):
+        """The next number, or None where it takes longer."""
+        if not select.select([self.process.stdout], [], [], timeout)[0]:
+            return None
+        line = self.process.stdout.readline()
+        assert line, f"plain_server.py of PyTorch {self.torch.name} has ended: {self.process.wait()}"
+        return int(line)
+
+    def run(self, program, args, where, timeout):
+        record, out, err = (pathlib.Path(where) / name for name in ("record.json", "stdout", "stderr"))
+        for path in (out, err):
+            path.touch()
+        argv = [str(word) for word in (program_file(program), record, *args)]
+        begin = time.monotonic()
+        job = {"argv": argv, "cwd": str(where), "out": str(out), "err": str(err)}
+        self.process.stdin.write(json.dumps(job).encode() + b"\n")
+        pid = self._answer(120)
+        assert pid, "plain_server.py does not answer"
+        status = self._answer(timeout)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        hung = status is None
+        if hung:
+            status = self._answer(60)
+        run = Run([self.torch.python, *argv], os.waitstatus_to_exitcode(status), out.read_text(errors="replace"),
+                  err.read_text(errors="replace"), _json(record), None, time.monotonic() - begin)
+        if hung:
+            raise Hang(f"hang: still running after {timeout} s\n{run.describe()}")
+        return run
+
+
 @functools.cache
-def plain(torch, program, *args, timeout=120):
-    """The run without swapnet. Cached: it is the same for every budget and every fetch path."""
+def _plain_server(torch):
+    return PlainServer(torch)
+
+
+@functools.cache
+def plain(torch, program, *args, timeout=120, whole=False):
+    """The run without swapnet. Cached: it is the same for every budget and every fetch path. `whole`: in a process of its
+    own from the start, for what a test reads in its notes of the process; else PyTorch may have been imported before."""
     with disk_dir() as where:
-        return _require_record(start(torch, program, *args, where=where).finish(timeout))
+        if whole or LAUNCHER or program in WHOLE_PROCESS:
+            return _require_record(start(torch, program, *args, where=where).finish(timeout))
+        return _require_record(_plain_server(torch).run(program, args, where, timeout))
 
 
 def swapped(torch, program, *args, budget, env=None, timeout=120):
