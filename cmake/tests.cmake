@@ -23,30 +23,6 @@ foreach(name t_unified t_device t_swapper t_pinned_cache t_host_register t_bounc
     set(${name}_LIBRARIES standin-cudart)
     set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/fakes)
 endforeach()
-# Whether the program has a second thread.
-list(APPEND t_swapper_LINK -Wl,--wrap=swn_threads_many)
-# Calls that a test makes fail.
-set(t_no_memory_LINK "")
-foreach(call malloc calloc realloc mmap mprotect memfd_create ftruncate)
-    list(APPEND t_no_memory_LINK -Wl,--wrap=${call})
-endforeach()
-set(t_hook_alloc_LINK -Wl,--wrap=swn_verify_memory)
-set(t_page_size_LINK -Wl,--wrap=sysconf)
-# What the page map says.
-set(t_pagemap_proof_LINK -Wl,--wrap=pread)
-# What changes while a plan is made without the lock.
-set(t_budget_LINK -Wl,--wrap=swn_policy_make_plan)
-# The disk and the clock.
-set(t_replan_LINK -Wl,--wrap=swn_policy_disk -Wl,--wrap=swn_now_ns)
-# The clock; whether the disk is being made busy, and what it gives then.
-set(t_profile_record_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=swn_contend_set -Wl,--wrap=swn_contend_disk -Wl,--wrap=swn_contend_rest
-    -Wl,--wrap=swn_contend_ready)
-# The clock, processors, and sleep.
-set(t_spin_wait_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=sched_getaffinity -Wl,--wrap=swn_cond_wait_until)
-# The clock, which is the simulated disk's.
-set(t_probe_queue_depth_LINK -Wl,--wrap=clock_gettime)
-# References, which need real files.
-set(t_probe_layers_LINK -Wl,--wrap=swn_probe_refs_open -Wl,--wrap=swn_probe_refs_close -Wl,--wrap=swn_probe_refs_time)
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
 set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_order t_pickle t_plan t_plan_pieces t_queue_depth t_verify_log t_safetensors t_size t_checksum t_hook_baseline t_zip)
 foreach(source IN LISTS unit_tests)
@@ -54,6 +30,13 @@ foreach(source IN LISTS unit_tests)
     if(SWAPNET_SANITIZE MATCHES thread AND name IN_LIST unit_tests_without_threads)
         continue()
     endif()
+    # A line of its own says which functions the test has its own versions of: /* wraps: NAME... */
+    file(STRINGS ${source} wraps REGEX "^/\\* wraps: ")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    string(REGEX REPLACE "/\\* wraps:|\\*/|;" " " wraps "${wraps}")
+    separate_arguments(wraps)
+    list(TRANSFORM wraps PREPEND -Wl,--wrap=)
+    list(APPEND ${name}_LINK ${wraps})
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE swn_unit ${${name}_LIBRARIES})
     target_link_options(${name} PRIVATE ${${name}_LINK})

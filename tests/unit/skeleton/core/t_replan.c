@@ -1,6 +1,7 @@
 /* Description: where the disk or the operators have been others than a plan is for, for long, it is looked at, and made
  * anew if a better one is to be had, less often each time; and where pages go and come back in every pass for what it
  * leaves too little. */
+/* wraps: swn_policy_disk swn_now_ns */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/budget/demand.h"

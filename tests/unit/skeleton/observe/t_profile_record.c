@@ -1,4 +1,5 @@
 /* Description: a profile holds every weight in the order it is read, what was done with it, and outlives the model. */
+/* wraps: swn_now_ns swn_contend_set swn_contend_disk swn_contend_rest swn_contend_ready */
 #define _GNU_SOURCE
 #include "tests/unit/support/sliced_op.h"
 
