@@ -43,6 +43,11 @@ foreach(source IN LISTS unit_tests)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 240)
+    # Another one says that it compares real times, which only these may do again (scripts/test): /* timed: WHY */
+    file(STRINGS ${source} timed REGEX "^/\\* timed: ")
+    if(timed)
+        set_tests_properties(${name} PROPERTIES LABELS timed)
+    endif()
 endforeach()
 
 # The longest first: one that is left for the end has the machine to itself. In seconds, roughly.

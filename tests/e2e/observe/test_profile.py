@@ -68,24 +68,25 @@ def test_profile_in_memory(torch, disk):
     assert "24 layers" in shown and "R^2" in shown and "not fitted" not in shown + done.stderr
 
 
+@pytest.mark.timed
 def test_unwatched(torch, disk):
     """Some passes go by without the operator hook, and what they compute is the same."""
     reference = harness.plain(torch, "infer", "convnet", 200)
-    for _ in range(4):  # a machine that is busy with something else, where one pass is not like the next
-        made, record, _ = profile(torch, disk, "infer", "convnet", 200)
-        assert record["values"] == reference.record["values"]
-        if made["watching_s"] is not None:
-            break
-    assert made["passes"] < 200 - 3 and 0 <= made["watching_s"] < 0.3 * made["latency_s"]
+    made, record, _ = profile(torch, disk, "infer", "convnet", 200)
+    assert record["values"] == reference.record["values"]
+    # None on a machine that is busy with something else, where one pass is not like the next.
+    harness.in_time(made["watching_s"] is not None, "no two passes were alike")
+    assert made["passes"] < 200 - 3 and 0 <= made["watching_s"]
+    harness.in_time(made["watching_s"] < 0.3 * made["latency_s"], (made["watching_s"], made["latency_s"]))
     assert "while the disk is read from" in run(CTL, "profile", "--show", f"{disk}/profile.json").stdout
 
 
+@pytest.mark.timed
 def test_profile_of_resnet(torch, disk):
     """One command gives the model information table as the architecture says, and all coefficients."""
-    for _ in range(4):  # a disk that is busy with something else makes a bad fit
-        made, _, done = profile(torch, disk, "vision", "resnet18", 16)
-        if min(made["fit"][delay]["r2"] for delay in ("swap_in", "swap_out")) > 0.6:
-            break
+    made, _, done = profile(torch, disk, "vision", "resnet18", 16)
+    fits = [made["fit"][delay]["r2"] for delay in ("swap_in", "swap_out")]
+    harness.in_time(min(fits) > 0.6, f"a disk that is busy with something else makes a bad fit: {fits}")
     layers = made["layers"]
     # A convolution comes with its batch norm's four tensors. The first one is too small to be a layer of its own and
     # goes with what was read last, the linear layer; that of a skip with the convolution before it.
@@ -96,7 +97,7 @@ def test_profile_of_resnet(torch, disk):
     known = made["coefficients"]
     assert known["alpha_s_per_byte"] > 0 and known["gamma_s_per_flop"] > 0 and known["eta_s_per_reference"] > 0
     assert 0 <= known["beta_s_per_reference"] < 1e-3
-    assert made["fit"]["swap_in"]["r2"] > 0.6 and made["fit"]["swap_out"]["r2"] > 0.6 and made["fit"]["execution"]
+    assert made["fit"]["execution"]
     counts = {read[2] for layer in layers for read in layer["swap_in"]}
     assert {5, 7, 10} < counts and counts == {release[1] for layer in layers for release in layer["swap_out"]}
     assert all(name in done.stderr for name in ("alpha", "beta", "gamma", "eta")) and "not fitted" not in done.stderr

@@ -178,6 +178,16 @@ def overlay_in_memory(at):
             yield where
 
 
+class Untimely(Exception):
+    """Something took too long, or came too late. A test marked timed has another try; no other failure has one."""
+
+
+def in_time(condition, what):
+    """Asserts what is only a matter of real times, in a test marked timed."""
+    if not condition:
+        raise Untimely(what)
+
+
 class Hang(AssertionError):
     """A program that did not end. Its stack is not wanted, its stderr is."""
 
