@@ -95,6 +95,6 @@ def test_without_a_limit(shortfalls):
     assert shortfalls(row("eq1"), limited=False) == ["no memory limit could be set: what they took was not judged"]
 
 
-def test_the_slowest(shortfalls):
+def test_minmax_that_is_not_best_for_the_slowest_falls_short(shortfalls):
     (line,) = shortfalls(row("eq1"), row("minmax", worst_ratio=1.2))
     assert line.startswith("minmax is not the best for the slowest")

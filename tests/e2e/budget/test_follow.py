@@ -65,7 +65,7 @@ def test_the_smaller_of_two(place):
 
 
 @needs_torch
-def test_auto(place):
+def test_auto_budget_follows_free_memory(place):
     with open("/proc/meminfo") as f:
         total = int(f.readline().split()[1]) << 10
     with dnns() as make:
@@ -142,7 +142,7 @@ def test_child_follows_for_itself(place):
 
 
 @needs_torch
-def test_grows_outside(place):
+def test_growth_outside_tensors_is_given_back(place):
     """What the program takes besides is given back by the tensors."""
     code = ("import sys, time, torch\n"
             "w = [torch.ones(1 << 20) for _ in range(40)]\n"

@@ -122,7 +122,7 @@ def each_program(test):
 
 
 @each_program
-def test_limit(torch, program, budget):
+def test_cgroup_limit_is_not_reached(torch, program, budget):
     _check(torch, program, budget)
 
 

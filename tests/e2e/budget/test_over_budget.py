@@ -17,13 +17,13 @@ def _run(torch, scenario, budget, disk):
     return run
 
 
-def test_rows_then_whole(torch, disk):
+def test_rows_then_whole_stays_within_budget(torch, disk):
     """128 MiB in 48. Its pages are the file system's while it is written to."""
     harness.assert_streamed(_run(torch, "rows_then_whole", 48, disk))
 
 
 @pytest.mark.parametrize("budget", [40, 56])
-def test_replaced(torch213, disk, budget):
+def test_replaced_weights_stay_within_budget(torch213, disk, budget):
     harness.assert_streamed(_run(torch213, "replaced", budget, disk))
 
 

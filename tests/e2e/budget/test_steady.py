@@ -50,7 +50,7 @@ def test_steady_state(torch, model, budget):
 @pytest.mark.parametrize("model, budget", [pytest.param("resnet101", 97, marks=pytest.mark.slow),
                                            pytest.param("mobilenet_v2", 19, marks=pytest.mark.slow), ("mobilenet_v2", 16)])
 @pytest.mark.alone
-def test_in_part(torch113, model, budget):
+def test_steady_state_with_part_of_the_weights(torch113, model, budget):
     """What they need for activations, and half of their weights; or a quarter, in which no window has slices of full
     length, and activations left in their place."""
     _steady(torch113, model, budget)

@@ -40,7 +40,7 @@ def assert_swapped(run, room=None):
 
 @pytest.mark.parametrize("share", [25, 50, 100])
 @pytest.mark.parametrize("model, size", [("transformer", 48), pytest.param("resnet101", 176, marks=pytest.mark.slow)])
-def test_card(torch, model, size, share):
+def test_card_holds_no_more_than_its_budget(torch, model, size, share):
     """Equal bits, and no more of the card's memory for weights than was said."""
     room = size * share // 100 + (4 if share == 100 else 0)
     run = on_card(torch, "bits", model, room=room, timeout=400)
@@ -68,7 +68,7 @@ def checkpoint(torch):
 
 
 @WHERE
-def test_loaded(torch, device):
+def test_checkpoint_goes_from_disk_to_device(torch, device):
     """From the disk to the device, and not through the processor's tensors."""
     room = 16 if device == "discrete" else None
     harness.plain(torch, "devswap", str(STANDIN), "loaded", checkpoint(torch))
@@ -79,7 +79,7 @@ def test_loaded(torch, device):
 
 
 @WHERE
-def test_indexed(torch, device):
+def test_list_with_gaps_lends_what_follows_them(torch, device):
     """A list of tensors in which some are left out: those behind them are not forgotten, but lent as well."""
     room = 16 if device == "discrete" else None
     path = f"{checkpoint(torch)}.indexed"
@@ -93,7 +93,7 @@ def test_indexed(torch, device):
 
 @WHERE
 @pytest.mark.parametrize("mode", ["written", "streams", "graph", "forked", "dropped"])
-def test_rules(torch, mode, device):
+def test_either_side_sees_what_a_copy_would_hold(torch, mode, device):
     """Whoever looks sees what he would see if everything had been copied."""
     run = both(torch, mode, device=device, budget=48, device_budget=12 if device == "discrete" else None, timeout=300)
     assert_swapped(run)
@@ -112,12 +112,12 @@ def test_graphs_and_writers(torch, mode, device):
 
 
 @pytest.mark.parametrize("device", ["discrete", "orin", "xavier"])
-def test_pickled(torch213, device):
+def test_swapped_model_is_pickled_whole(torch213, device):
     assert_swapped(both(torch213, "pickled", device=device, budget=48, device_budget=12 if device == "discrete" else None))
 
 
 @pytest.mark.parametrize("device", ["discrete", "orin"])
-def test_late_kernel(torch, device):
+def test_late_kernel_is_given_its_weights(torch, device):
     run = both(torch, "late_kernel", device=device, budget=48, device_budget=12 if device == "discrete" else None)
     assert_swapped(run)
     # The three weights that it is given; not the one that it uses besides.
@@ -140,13 +140,13 @@ def test_graph_of_all(torch, device):
     assert len(lines) == (1 if run.stats["over_budget_bytes"] == 0 else 2), run.describe()
 
 
-def test_overtaken(torch):
+def test_weight_written_while_it_is_brought_is_right(torch):
     run = on_card(torch, "overtaken", STANDIN_MAP_MS="200")
     assert run.stats["device_kept_bytes"] == 4 * MIB and run.own_lines() == [], run.describe()
 
 
 @WHERE
-def test_cast(torch, device):
+def test_copy_to_another_type_is_made_on_the_device(torch, device):
     run = both(torch, "cast", device=device, budget=48, device_budget=12 if device == "discrete" else None)
     assert_swapped(run)
     assert run.stats["device_kept_bytes"] == 0, run.describe()
@@ -163,7 +163,7 @@ def test_two_cards(torch):
 
 
 @pytest.mark.parametrize("device", ["discrete", "orin"])
-def test_threads(torch213, device):
+def test_second_thread_keeps_shared_addresses(torch213, device):
     """On a card addresses are for ever; elsewhere another thread could keep one, so that weights stay for good, which is
     said."""
     run = both(torch213, "threads", device=device, budget=64, device_budget=12 if device == "discrete" else None)
@@ -175,7 +175,7 @@ def test_threads(torch213, device):
         assert len(run.own_lines()) == 1 and "second thread" in run.own_lines()[0], run.describe()
 
 
-def test_compiled(torch213):
+def test_compiled_code_has_its_weights_for_good(torch213):
     """Nobody says what compiled code reads: everything is there for good before it runs, and that is said."""
     run = on_card(torch213, "compiled", timeout=300)
     assert run.stats["device_kept_bytes"] >= MLP * MIB, run.describe()
@@ -214,7 +214,7 @@ def test_no_memory_of_its_own(torch113):
            "device has no memory left;" in run.stderr, run.describe()
 
 
-def test_kept_unused(torch213):
+def test_unused_memory_of_the_card_is_not_lacking(torch213):
     """What PyTorch keeps of the card's memory without a use is not lacking."""
     run = both(torch213, "bits", "mlp", device="discrete", budget=64, STANDIN_MEMORY="52")
     assert_swapped(run)
@@ -238,7 +238,7 @@ def test_without_a_device_budget(torch113):
 
 
 @pytest.mark.parametrize("device", ["discrete", "thor"])
-def test_copied_later(torch, device):
+def test_late_copy_finds_the_weight_at_its_address(torch, device):
     """A device whose copy engine goes to pageable memory reads a weight after its frame has gone to others: what is at
     the weight's address is the weight all the same."""
     run = both(torch, "later", device=device, budget=24, STANDIN_COPIES_LATER="1")

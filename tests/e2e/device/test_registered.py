@@ -11,7 +11,7 @@ WHERE = pytest.mark.parametrize(
 
 
 @WHERE
-def test_registered(torch, device, runtimes):
+def test_registered_memory_stays_where_it_is(torch, device, runtimes):
     """It stays where the device has it while the rest of the model comes and goes, and is as the rest afterwards."""
     env = {"STANDIN_DEVICE": device, "SWAPNET_DEVICE": "privateuseone"}
     run = harness.both(torch, "registered", str(STANDIN), runtimes, budget=14, env=env, timeout=60)[1]

@@ -29,7 +29,7 @@ def both(torch, mode, *args, device, budget=96, timeout=120, **extra):
 
 
 @pytest.mark.parametrize("device", SHARING)
-def test_moved(torch, device):
+def test_moved_model_is_not_copied(torch, device):
     """No weight is copied, and there is one copy of the model in memory, not two."""
     run = both(torch, "move", device=device)[1]
     notes, stats = run.record["notes"], run.stats
@@ -40,7 +40,7 @@ def test_moved(torch, device):
     assert run.own_lines() == [], run.describe()
 
 
-def test_allocator_unknown(torch):
+def test_hidden_allocator_is_shared_with_all_the_same(torch):
     """CUDA's own is known to nobody but CUDA in older versions."""
     run = both(torch, "move", device="orin", STANDIN_HIDES_ALLOCATOR="1")[1]
     assert run.stats["unified_elided_bytes"] == run.record["notes"]["shared_bytes"], run.describe()
@@ -66,7 +66,7 @@ def test_moved_by_copying(torch113, device):
 @pytest.mark.parametrize("device", ["xavier", "orin", "thor", "nano"])
 @pytest.mark.parametrize("mode", ["tied", "writes", "meanwhile", "changed", "lifetime", "fork", "graph",
                                   "let_go_in_a_capture"])
-def test_rules(torch, mode, device):
+def test_either_side_sees_what_a_copy_would_hold(torch, mode, device):
     """Whoever looks sees what he would see if everything had been copied."""
     run = both(torch, mode, device=device, timeout=240)[1]
     assert run.own_lines() == [], run.describe()
@@ -75,17 +75,17 @@ def test_rules(torch, mode, device):
 
 
 @pytest.mark.parametrize("device", ["orin", "nano"])
-def test_pinned(torch, device):
+def test_pinned_memory_is_said_to_be_pinned(torch, device):
     run = both(torch, "pinned", device=device)[1]
     assert run.own_lines() == [], run.describe()
 
 
-def test_other_stream(torch):
+def test_stream_that_uses_a_tensor_is_recorded(torch):
     run = both(torch, "other_stream", device="orin")[1]
     assert run.record["notes"]["recorded"] == [0x4000, 0x20], run.describe()
 
 
-def test_streams_hidden(torch213):
+def test_hidden_streams_throw_nothing_on_a_drop(torch213):
     """Nothing is thrown out of what drops a tensor."""
     run = both(torch213, "streams_hidden", device="orin")[1]
     assert run.stats["unified_elided_bytes"] == MIB and run.own_lines() == [], run.describe()
@@ -96,14 +96,14 @@ def hurried(factor):
     return {"LD_PRELOAD": f"{harness.LIBRARY}:{harness.hurry()}", "HURRY": str(factor)}
 
 
-def test_still_read(torch113):
+def test_writer_waits_for_a_device_that_still_reads(torch113):
     """Who is to write waits for the device, also for much longer than half a minute, which is half a second here."""
     run = both(torch113, "still_read", "1", "1", device="orin", **hurried(60))[1]
     assert run.stats["unified_elided_bytes"] > 0 and run.own_lines() == [], run.describe()
 
 
 @pytest.mark.parametrize("kernel, operator, who", [("7", "0", "the device"), ("0", "7", "an operator of another thread")])
-def test_read_for_ever(torch213, kernel, operator, who):
+def test_kernel_without_an_end_ends_the_program(torch213, kernel, operator, who):
     """What does not come to an end, as far as one can tell, ends the program, and is no wrong result."""
     with harness.disk_dir() as where:
         run = harness.start(torch213, "unified", str(STANDIN), "still_read", kernel, operator, where=where, budget=96,
@@ -113,7 +113,7 @@ def test_read_for_ever(torch213, kernel, operator, who):
     assert f"{who} does not come to an end" in run.own_lines()[0], run.describe()
 
 
-def test_streams_unknown(torch213):
+def test_unknown_streams_share_nothing(torch213):
     """A PyTorch that does not say what it launches on: nobody would know when a device is done, so nothing is shared."""
     run = both(torch213, "move", device="orin", STANDIN_HIDES_STREAMS="1")[1]
     assert run.stats["unified_elided_bytes"] == 0, run.describe()
@@ -121,14 +121,14 @@ def test_streams_unknown(torch213):
 
 
 @pytest.mark.parametrize("device", ["orin", "thor"])
-def test_called_back(torch, device):
+def test_callback_of_the_device_is_not_waited_for(torch, device):
     """Nobody waits for a device while he holds what it may be waiting for."""
     run = both(torch, "called_back", device=device, timeout=30)[1]
     assert run.stats["unified_elided_bytes"] > 0 and run.own_lines() == [], run.describe()
 
 
 @pytest.mark.parametrize("mode", ["ordered", "readers", "modes"])
-def test_unseen(torch, mode):
+def test_sharing_changes_nothing_that_programs_see(torch, mode):
     """What nobody may notice: the order of a stream's copies, threads that only read, and the program's own modes."""
     run = both(torch, mode, device="thor")[1]
     assert run.stats["unified_elided_bytes"] > 0, run.describe()
@@ -186,7 +186,7 @@ def test_one_copy(torch, device):
     assert run.record["notes"]["peak"] < 1.25 * shared, run.describe()
 
 
-def test_fetched(torch):
+def test_fetched_back_without_a_copy(torch):
     """To the device and back: registered each time, and not a byte of it copied, but for the heads of the file."""
     run = both(torch, "fetched", checkpoint(torch), device="thor", budget=24)[1]
     shared = run.record["notes"]["shared_bytes"]
@@ -220,7 +220,7 @@ def test_straight_to_the_device(torch, device, budget):
 
 @pytest.mark.parametrize("how", ["mmap", "safetensors"])
 @pytest.mark.parametrize("device, budget", [("thor", 12), ("nano", 24)])
-def test_mapped(torch213, how, device, budget):
+def test_mapped_files_go_straight_to_the_device(torch213, how, device, budget):
     """Files that PyTorch maps."""
     run = straight(torch213, how, device, budget)
     assert run.record["notes"]["device_peak"] < 3 * MIB, run.describe()
@@ -247,7 +247,7 @@ def test_device_map(torch213, device, budget):
 
 
 @pytest.mark.parametrize("device", ["orin", "nano"])
-def test_no_room(torch213, device):
+def test_weights_without_room_come_and_go(torch213, device):
     """Memory that may not leave, and not enough of it: the rest comes and goes (test_devswap.py)."""
     run = both(torch213, "load", checkpoint(torch213), device=device, budget=12)[1]
     assert run.stats["unified_elided_bytes"] == run.record["notes"]["shared_bytes"], run.describe()
@@ -267,13 +267,13 @@ def test_beside_a_streamed_model(torch, device):
 
 @pytest.mark.parametrize("model, budget", [("transformer", 96), pytest.param("resnet101", 320, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("device", ["orin", "thor"])
-def test_models(torch, model, budget, device):
+def test_models_are_shared_whole(torch, model, budget, device):
     run = both(torch, "bits", model, device=device, budget=budget, timeout=300)[1]
     assert run.stats["unified_elided_bytes"] == run.record["notes"]["shared_bytes"], run.describe()
     assert run.own_lines() == [], run.describe()
 
 
-def test_compiled(torch213):
+def test_compiled_code_has_memory_of_its_own(torch213):
     """Nobody says what compiled code writes: everything gets memory of its own before it runs."""
     run = both(torch213, "compiled", device="thor", timeout=240)[1]
     assert len(run.own_lines()) == 1 and "compiled code runs" in run.own_lines()[0], run.describe()
@@ -281,7 +281,7 @@ def test_compiled(torch213):
 
 @pytest.mark.parametrize("wish, way", [("managed", "managed"), ("registered", "registered"), ("off", "off"),
                                        ("pageable", "none")])
-def test_wishes(torch113, wish, way):
+def test_way_that_is_asked_for_is_taken_or_refused(torch113, wish, way):
     """SWAPNET_UNIFIED takes another way than the device's best, or none; what the device does not know is refused."""
     env = on("orin", SWAPNET_UNIFIED=wish)
     run = harness.both(torch113, "unified", str(STANDIN), "tied", budget=96, env=env)[1]
@@ -304,7 +304,7 @@ def test_kernel_of_the_devices(torch):
     assert run.own_lines() == [], run.describe()
 
 
-def test_label():
+def test_device_tests_have_their_label():
     """`ctest -L unified` has all of it, and scripts/test does not run this file twice."""
     def listed(*options):
         return subprocess.run(["ctest", "--test-dir", harness.BUILD, "-N", *options], capture_output=True, text=True,

@@ -35,7 +35,7 @@ def test_reader_of_what_is_overwritten(torch, how):
 
 
 @pytest.mark.parametrize("scenario", ["flushed", "switched", "threads"])
-def test_denormal_numbers(torch, scenario):
+def test_threads_that_flush_denormals_compute_whole(torch, scenario):
     """Whether denormal numbers are 0 is each thread's own: where that shows, a weight is not computed in slices."""
     _, run = both(torch, "denormal", scenario, budget=32)
     harness.assert_streamed(run, mapped=True)

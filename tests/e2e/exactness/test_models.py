@@ -44,7 +44,7 @@ def _check_traffic(run, sizes, share):
 
 @pytest.mark.parametrize("share", [0.5, 0.75])
 @pytest.mark.parametrize("model", MODELS)
-def test_model(torch, model, share):
+def test_vision_model_has_equal_bits_within_its_share(torch, model, share):
     sizes = harness.sizes(torch, "vision", model, "2")
     budget = sizes.budget_mib(share)
     reference, run = harness.both(torch, "vision", model, str(ALL), budget=budget, timeout=300)
@@ -55,7 +55,7 @@ def test_model(torch, model, share):
 
 
 @pytest.mark.parametrize("model", ["mobilenet_v2", pytest.param("resnet101", marks=SLOW)])
-def test_model_that_fits(torch, model):
+def test_model_that_fits_reads_nothing(torch, model):
     """With room for everything nothing is read from the disk."""
     sizes = harness.sizes(torch, "vision", model, "2")
     budget = -(-(sizes.weights + sizes.activations) // MIB) + 64

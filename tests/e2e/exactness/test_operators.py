@@ -39,7 +39,7 @@ def test_products_and_convolutions(torch, kind, dtype):
 
 
 @pytest.mark.parametrize("torch, kind, dtype", _cases(ROWS))
-def test_by_row(torch, kind, dtype):
+def test_rows_are_looked_up_by_row(torch, kind, dtype):
     run = harness.both(torch, "operators", kind, dtype, budget=14)[1]
     harness.assert_streamed(run, mapped=True)
     assert run.stats["rows"] > 100, run.describe()

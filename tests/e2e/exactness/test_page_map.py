@@ -16,7 +16,7 @@ def _no_huge_pages():
 
 @pytest.mark.parametrize("torch", [harness.TORCH113, pytest.param(harness.TORCH213, marks=pytest.mark.slow)],
                          ids=lambda torch: f"torch{torch.name}", indirect=True)
-def test_one_that_tells_nothing(torch):
+def test_page_map_of_zeros_switches_off(torch):
     """Where it answers zeros, what numpy stores into weights that have left would be lost without a word: the program
     runs plainly, and one line says why."""
     preloads = f"{harness.LIBRARY} {harness.zero_pagemap()}"
@@ -26,7 +26,7 @@ def test_one_that_tells_nothing(torch):
     assert run.stats is None, run.describe()
 
 
-def test_no_huge_pages(torch, disk):
+def test_without_huge_pages_bits_are_equal(torch, disk):
     """Weights come and go by pages of 4 KiB: one line says so, and the bits are the same."""
     reference = harness.plain(torch, "infer", "mlp-deep")
     run = harness.start(torch, "infer", "mlp-deep", where=disk, budget=96, preexec=_no_huge_pages).finish(120)

@@ -23,7 +23,7 @@ def _cases():
 
 
 @pytest.mark.parametrize("torch, kind, budget", _cases())
-def test_bits(torch, kind, budget):
+def test_bits_in_slices_are_equal(torch, kind, budget):
     run = harness.both(torch, "sliced", kind, budget=budget, timeout=300)[1]
     harness.assert_streamed(run)
     # With some numbers of threads OpenBLAS's slices have other bits, and nothing is sliced.
@@ -38,7 +38,7 @@ def test_bits(torch, kind, budget):
 
 @pytest.mark.parametrize("torch", [harness.TORCH113, pytest.param(harness.TORCH213, marks=pytest.mark.slow)],
                          ids=lambda torch: torch.name, indirect=True)
-def test_visitors(torch):
+def test_rare_shapes_change_nothing_for_common_ones(torch):
     """What comes once, and has other bits in slices, changes nothing for what comes again and again."""
     with harness.disk_dir() as runtime:
         runtime.chmod(0o700)
@@ -47,7 +47,7 @@ def test_visitors(torch):
     assert run.record["notes"]["slices"] > 8 * 15, run.describe()
 
 
-def test_rows(torch):
+def test_embedding_reads_only_its_rows(torch):
     """Of an embedding that is not in memory, what a row lies in is read, and nothing else."""
     run = harness.both(torch, "sliced", "rows", budget=24)[1]
     harness.assert_streamed(run)
@@ -82,7 +82,7 @@ def test_large_convolutions(torch):
     assert run.stats["slices"] > 60 and run.stats["stray_reads"] == 0 and run.own_lines() == [], run.describe()
 
 
-def test_random_numbers(torch):
+def test_large_fills_have_the_same_numbers(torch):
     """Tensors larger than the budget get the same numbers piece by piece, and the generator goes on as it would."""
     run = harness.both(torch, "filled", budget=16)[1]
     assert run.own_lines() == [], run.describe()

@@ -12,7 +12,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("program, size, budget", CASES)
-def test_transformers(torch213, program, size, budget):
+def test_language_and_vision_transformers_have_equal_bits(torch213, program, size, budget):
     if not torch213.has("transformers"):
         pytest.fail(f"{torch213.python} has no transformers")
     reference, run = harness.both(torch213, program, size, budget=budget, timeout=300)

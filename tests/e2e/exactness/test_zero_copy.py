@@ -15,7 +15,7 @@ def _cases():
 
 
 @pytest.mark.parametrize("torch, way", _cases(), indirect=["torch"])
-def test_bytes_arrive(torch, way):
+def test_zero_copy_sends_arrive_as_they_were(torch, way):
     reference, run = harness.both(torch, "zero_copy", str(harness.zero_copy()), way, budget=40)
     assert reference.record["values"]["all arrived as they were"], reference.describe()
     harness.assert_streamed(run)

@@ -133,7 +133,7 @@ def compare(torch, paths):
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_fifty_each(torch, torch213, tmp_path, seed):
+def test_readers_agree_with_loaders_on_random_checkpoints(torch, torch213, tmp_path, seed):
     """100 checkpoints, half by each PyTorch, read by the one that wrote them and by the newer one."""
     paths = make(torch, tmp_path / "made", 50, seed)
     mine = compare(torch, paths)
@@ -387,7 +387,7 @@ def mutation_sources(torch113, torch213, tmp_path):
     return [p for p in paths if os.path.getsize(p) < 40000]
 
 
-def test_mutations(torch113, torch213, tmp_path):
+def test_mutated_checkpoints_are_refused_or_read_alike(torch113, torch213, tmp_path):
     sources = mutation_sources(torch113, torch213, tmp_path)
     assert check_mutations(torch213, tmp_path, sources, 500, 5) > 20
 

@@ -22,7 +22,7 @@ def _fetched(torch, path, **options):
 
 @pytest.mark.halved
 @pytest.mark.parametrize("path", ["uring", "pread", "buffered"])
-def test_path(torch, path):
+def test_each_fetch_path_has_equal_bits(torch, path):
     if path == "uring" and (why := harness.uring_refused()):
         pytest.skip(f"this kernel has no io_uring for us: {why}")
     _fetched(torch, path, env={"SWAPNET_FETCH": path})

@@ -326,7 +326,7 @@ def models_in_cache():
 
 
 @pytest.mark.parametrize("torch, how", models_in_cache(), indirect=["torch"])
-def test_page_cache(torch, how, disk):
+def test_load_leaves_no_page_cache(torch, how, disk):
     """What a run leaves in the page cache of model files: next to nothing, of the first load and of the next."""
     path = file_of(torch, how)
     uncache(path)
@@ -374,7 +374,7 @@ def test_record_locks(torch):
 
 @each_113
 @pytest.mark.parametrize("what", ["two", "fork"])
-def test_in_company(torch, what):
+def test_loads_beside_threads_and_children(torch, what):
     reference, run = both(torch, "loading_threads", what, checkpoint(torch, "pth"), checkpoint(torch, "pth", "8"),
                           budget=BUDGET)
     assert not [name for name, value in reference.record["values"].items() if value is False], reference.describe()
@@ -394,7 +394,7 @@ def test_descriptors_do_not_grow(torch, number, height):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", pytest.param("llama", marks=pytest.mark.slow)])
-def test_transformers(torch213, kind):
+def test_from_pretrained_reads_and_copies_nothing(torch213, kind):
     """from_pretrained of safetensors: nothing of the weights is read, nor copied."""
     path = checkpoint(torch213, kind)
     with harness.disk_dir() as where:

@@ -34,7 +34,7 @@ def test_nothing_ahead(torch113, disk):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("without", ["slices", "places", "prefetch,kept,slices,places"])
-def test_bits(torch, without):
+def test_parts_left_out_have_equal_bits(torch, without):
     run = _run(torch, without, "sliced", "float32", budget=32)
     assert (run.stats["slices"] == 0) == ("slices" in without), run.describe()
     assert "places" not in without or run.stats["placed_bytes"] == 0, run.describe()

@@ -48,7 +48,7 @@ def example(tmp_path_factory):
 
 # ---- measuring ----
 
-def test_flops(torch, disk):
+def test_flops_are_those_that_pytorch_counts(torch, disk):
     made, record, _ = profile(torch, disk, "flops")
     assert sum(layer["flops"] for layer in made["layers"]) == record["notes"]["flops"]
     if "torch_flops" in record["notes"]:
@@ -69,7 +69,7 @@ def test_profile_in_memory(torch, disk):
 
 
 @pytest.mark.timed
-def test_unwatched(torch, disk):
+def test_unwatched_passes_have_equal_values(torch, disk):
     """Some passes go by without the operator hook, and what they compute is the same."""
     reference = harness.plain(torch, "infer", "convnet", 200)
     made, record, _ = profile(torch, disk, "infer", "convnet", 200)
@@ -114,7 +114,7 @@ def test_profile_within_budget(torch, disk):
     assert made["coefficients"]["eta_s_per_reference"] > 0 and "same number of references" in done.stderr
 
 
-def test_disk(torch213, disk):
+def test_disk_profile_is_what_the_library_does(torch213, disk):
     """What the disk likes is measured, lies where the library looks, and is what it then does."""
     store = f"{disk}/store"
     shown = run(CTL, "profile", "--disk", "-s", store).stdout
@@ -290,7 +290,7 @@ def test_a_plan_keeps_its_table(disk):
 
 # ---- planning ----
 
-def test_devices(example):
+def test_device_profiles_are_shown(example):
     assert len(DEVICES) >= 4
     for path in DEVICES:
         text = run(CTL, "profile", "--show", path).stdout
@@ -409,7 +409,7 @@ def test_what_if(example):
         plan(*bad, code=2)
 
 
-def test_policies(tmp_path):
+def test_policies_divide_by_their_rule(tmp_path):
     """Each does what it is for: Eq. 1 by the paper's formula, the same for all, and the least of the largest slowdowns."""
     sizes = {"large": (24 * 4 * MIB, 0.024), "slow": (24 * 2 * MIB, 0.072)}
     for name, (weights, seconds) in sizes.items():

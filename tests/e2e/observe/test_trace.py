@@ -27,7 +27,7 @@ def test_reads_are_ahead(torch, program, disk):
 
 
 @pytest.mark.timed
-def test_trace(torch, disk):
+def test_trace_has_overlapping_rows(torch, disk):
     path = disk / "trace.json"
     run = harness.both(torch, "infer", "mlp", "8", budget=48, env={"SWAPNET_TRACE": str(path)})[1]
     harness.assert_streamed(run)

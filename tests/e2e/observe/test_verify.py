@@ -50,7 +50,7 @@ def test_threads_that_share_work(torch113, disk):
     assert swapped(answer)["results"] >= 24 * 16
 
 
-def test_one_bit(torch213, disk):
+def test_one_other_bit_is_found_where_it_is(torch213, disk):
     """It is found where it is, and nowhere else."""
     answer, _ = verify(torch213, disk, "verified", "other", code=4)
     plain, under, again = answer["runs"]
@@ -62,7 +62,7 @@ def test_one_bit(torch213, disk):
 
 
 @pytest.mark.slow
-def test_chance(torch113, disk):
+def test_results_of_chance_are_undetermined(torch113, disk):
     answer, _ = verify(torch113, disk, "verified", "chance", code=5)
     assert answer["verdict"] == "undetermined" and len(answer["runs"]) == 3
 
@@ -78,7 +78,7 @@ def test_what_people_see(torch113, disk):
     assert float(lines[1].split()[5]) > 24 and float(lines[2].split()[5]) <= 8
 
 
-def test_csv(torch113, disk):
+def test_csv_has_a_line_for_each_run(torch113, disk):
     """A line for each run."""
     done = subprocess.run([CTL, "verify", "-o", "csv", "-b", "12M", "-s", disk, "--", torch113.python,
                            harness.program_file("verified"), "-", "alone"],

@@ -99,7 +99,7 @@ def test_set_total_and_cap(place):
 
 
 @needs_torch
-def test_names(place):
+def test_program_has_the_name_it_was_given(place):
     """What a user calls a program, where all are python3."""
     with dnns() as make:
         camera = make(place, 8, SWAPNET_NAME="camera-1", SWAPNET_BUDGET="30M")
@@ -238,7 +238,7 @@ def test_set_through_its_own_socket(place):
 
 @needs_torch
 @pytest.mark.parametrize("binding", [{}, {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}], ids=["free", "openmp"])
-def test_cpus(place, binding):
+def test_cpus_bind_later_threads_too(place, binding):
     """Also of threads that start later, and where OpenMP had bound the program to others."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:

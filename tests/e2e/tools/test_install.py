@@ -18,7 +18,7 @@ def prefix(tmp_path_factory):
     return path
 
 
-def test_units(prefix):
+def test_systemd_accepts_the_units(prefix):
     if not shutil.which("systemd-analyze"):
         pytest.skip("no systemd-analyze")
     units = prefix / "lib" / "systemd" / "system"
@@ -61,7 +61,7 @@ def help_of(program, *words):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_completions(prefix, program):
+def test_completion_knows_commands_and_options(prefix, program):
     """Every command, and every option that its help names."""
     commands = re.findall(r"^  (\w+) ", help_of(program), flags=re.M)
     assert len(commands) >= 6 and set(commands) <= set(completions(prefix, program, ""))
