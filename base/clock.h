@@ -2,6 +2,7 @@
 #ifndef SWN_BASE_CLOCK_H
 #define SWN_BASE_CLOCK_H
 
+#include <stdint.h>
 #include <time.h>
 
 /* Of CLOCK_MONOTONIC. */
@@ -11,5 +12,8 @@ static inline double swn_seconds(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
+
+/* CLOCK_MONOTONIC. Async-signal-safe. */
+uint64_t swn_now_ns(void);
 
 #endif

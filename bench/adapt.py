@@ -16,7 +16,7 @@ next inference  until the first inference begins after that, less what the one i
 with its rest   the same with it, for which there is no limit
 
 Moments are the library's and the program's own, of one clock. Changes that had to write weights which were never on the
-disk are listed apart, as they go by the disk's speed (HOLES rule 12). The bits of all inferences have to be those of a
+disk are listed apart, as they go by the disk's speed (invariant 12). The bits of all inferences have to be those of a
 run without swapnet, what counts never more than the budget once that is bound, and all times within their limit. On a
 machine that others use a thread of the library may find no processor for longer than that: what they used is printed,
 and --quantile 0.99 judges 99 of 100 changes.

@@ -313,7 +313,7 @@ static int build(struct swn_layout *l, const struct swn_checkpoint *c, const str
         k->half = half < BUFFER_MIN / 2 ? BUFFER_MIN / 2 : half;
         k->window = aligned_alloc(SWN_BLOCK, k->half);
         k->out = aligned_alloc(SWN_BLOCK, k->half);
-        /* Another thread may fork: on older kernels a direct read then ends in the child's page (HOLES rule 6). */
+        /* Another thread may fork: on older kernels a direct read then ends in the child's page (invariant 6). */
         if (k->window)
             madvise(k->window, k->half, MADV_DONTFORK);
     }

@@ -13,6 +13,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "skeleton/runtime/runtime.h"
 #include "skeleton/core/reentry.h"
 #include "blocks/memory/arena.h"
 #include "skeleton/budget/daemon_client.h"
@@ -23,6 +24,7 @@
 #include "shim/hooks/hooks.h"
 #include "shim/hooks/openmp.h"
 #include "skeleton/observe/result_log.h"
+#include "skeleton/tiling/trial_memory.h"
 
 /* The linkage names of the two C++ functions; both take and return plain words, so C can stand in for them. */
 void *swn_hook_alloc_cpu(size_t n) __asm__("_ZN3c109alloc_cpuEm") __attribute__((visibility("default")));
@@ -152,7 +154,7 @@ static void start(void)
     if (!err)
         swn_openmp_look(half_lib);
     if (!err)
-        err = swn_engine_start(&config, why, sizeof why);
+        err = swn_runtime_start(&config, why, sizeof why);
     if (!err) {
         struct swn_host host;
         swn_engine_host(&host);

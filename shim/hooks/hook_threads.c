@@ -16,6 +16,8 @@
 #include "shim/hooks/hooks.h"
 #include "shim/hooks/next_symbol.h"
 #include "base/thread.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/thread_state.h"
 
 typedef int (*create_fn)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 SWN_REAL(pthread_create, create_fn)

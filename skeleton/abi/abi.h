@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 23u
+#define SWN_ATEN_ABI 24u
 #define SWN_OP_ARGS 64 /* tensors looked at per operator; the rest use their own address, which is always right */
 
 /* Hints: what an operator does besides is right as well, and slower. */
@@ -88,6 +88,7 @@ struct swn_op {
     int asks;         /* its kernel will ask for memory (afresh_begin) for args[0], which it overwrites */
     struct swn_extent_file *move_file; /* the engine's: a store that has args[1]'s bytes, and where */
     uint64_t move_off;
+    int prepared;          /* and holds what keeps that store, until op_begin ends */
     int skip;              /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
     uint64_t flops;        /* of this operator; 0 unless the host counts them, see profiles/flops.h */
     uint64_t flops_before; /* and of those since the thread's last one that were not announced: no tensor of interest */

@@ -13,6 +13,9 @@
 #include "base/huge_pages.h"
 #include "base/size.h"
 #include "scheduler/planner/activation_layout.h"
+#include "skeleton/activations/activation_plan.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
 
 #define FIRST_SLOTS 256
 /* Laying out so many takes some 20 ms, once. */

@@ -3,18 +3,24 @@
  * A larger one is the limit from the next allocation on. A smaller one is first of all a goal: the thread in this file
  * makes the plan for it without the lock, puts it into force, and lets go of one range after the other, the limit
  * following down behind what is resident. So the program's own threads never pay for more than what they allocate, and
- * one that computes nothing shrinks as well (HOLES rule 12). What an operator is using goes when it ends. */
+ * one that computes nothing shrinks as well (invariant 12). What an operator is using goes when it ends. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "skeleton/core/subsystem.h"
 #include "skeleton/budget/daemon_client.h"
 #include "skeleton/device/device.h"
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/load/load.h"
 #include "base/thread.h"
+#include "skeleton/budget/budget.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 /* With nothing else to let go of, and no operator ending for so long, what they use goes too: it is read back, or, for
  * what is written, comes home over the limit. */
@@ -148,12 +154,13 @@ static int leave_it_to_the_program(struct swn_engine *e, struct swn_budget_chang
 static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct swn_budget_change *out)
 {
     uint64_t begin = swn_now_ns();
-    swn_load_expect_no_more(e, 1);
+    swn_expected_read_cancel(e, 1);
     int grows = bytes >= e->config.budget_bytes;
     if (e->goal_bytes == e->config.budget_bytes)
         e->promised_bytes = e->goal_bytes;
     e->goal_bytes = bytes;
-    swn_slice_set_least(e);
+    SWN_EACH_SUBSYSTEM (s, budget_changed)
+        s->budget_changed(e);
     e->goal_since_ns = e->in_flight_ns = begin;
     e->goal_seq = e->seq;
     if (grows || !e->config.enforce)

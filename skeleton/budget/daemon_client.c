@@ -25,6 +25,7 @@
 #include "base/size.h"
 #include "base/thread.h"
 #include "scheduler/protocol/wire.h"
+#include "skeleton/core/accounting.h"
 
 /* How long the program may be held up at its start. A daemon that is alive answers within a few; one that has to take
  * memory from others first may need more, and then the process begins in its minimum. */

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "skeleton/core/engine_internal.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define POINTS 12

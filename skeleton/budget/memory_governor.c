@@ -12,6 +12,7 @@
 #include "base/size.h"
 #include "base/thread.h"
 #include "base/process_memory.h"
+#include "skeleton/core/accounting.h"
 
 /* Of what there is to be had; the rest is for everybody else, as with swapnetd. */
 #define SHARE 0.75

@@ -1,16 +1,20 @@
 /* Room within the budget: what leaves for it, in which order, and how wide the window is. What stays for good is the
- * plan's to say (skeleton/core/residency_policy.c). */
+ * plan's to say (skeleton/core/plan.c). */
 #define _GNU_SOURCE
 #include <errno.h>
 
 #include "skeleton/core/write_behind.h"
-#include "skeleton/device/pinned_cache.h"
 #include "skeleton/core/engine_internal.h"
+#include "skeleton/core/reclaim.h"
 #include "base/size.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/window_size.h"
 
 #define MIB ((size_t)1 << 20)
-#define FIRST_WINDOW_LEAST (2 * MIB)
-#define FIRST_WINDOW_MOST (32 * MIB)
 /* Room made ahead of need: enough for the largest weights of most models. */
 #define BEHIND_PART 4
 #define BEHIND_MOST (32 * MIB)
@@ -18,20 +22,6 @@
 #define SOON_PART 16
 /* A model that has not computed for so many operators may be idle. */
 #define IDLE_OPS 256
-
-/* Bytes of the frames that come and go, in use or free. */
-static size_t window(struct swn_engine *e)
-{
-    return e->pool ? swn_pool_window(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;
-}
-
-/* The window before there is a plan. */
-size_t swn_policy_first_window(struct swn_engine *e)
-{
-    size_t first = e->goal_bytes / 8;
-    first = first < FIRST_WINDOW_LEAST ? FIRST_WINDOW_LEAST : first > FIRST_WINDOW_MOST ? FIRST_WINDOW_MOST : first;
-    return first / SWN_GRANULE * SWN_GRANULE;
-}
 
 static int may_leave(const struct swn_range *r)
 {
@@ -190,17 +180,10 @@ static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int m
     return err ? -ENOMEM : 0;
 }
 
-void swn_policy_resize_window(struct swn_engine *e, size_t bytes)
-{
-    size_t unit = swn_pool_unit(e->pool);
-    bytes = swn_round_up(bytes, unit);
-    e->window_goal = bytes > unit ? bytes : unit;
-}
-
 void swn_policy_window(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
-    while (f && window(e) > e->window_goal && !swn_pool_free_bytes(e->pool)) {
+    while (f && swn_policy_window_bytes(e) > e->window_goal && !swn_pool_free_bytes(e->pool)) {
         if (f->kept || !swn_swapin_may_go(e, f)) {
             f = f->next;
             continue;
@@ -208,20 +191,20 @@ void swn_policy_window(struct swn_engine *e)
         swn_swapin_evict(e, f); /* and others, if something was written to it that has to come home */
         f = swn_pool_first(e->pool);
     }
-    if (window(e) > e->window_goal)
-        trim_frames(e, window(e) - e->window_goal);
+    if (swn_policy_window_bytes(e) > e->window_goal)
+        trim_frames(e, swn_policy_window_bytes(e) - e->window_goal);
 }
 
 /* 0: the window is as narrow as it was before room was lent to it. */
 static int take_back_room(struct swn_engine *e)
 {
-    size_t own = e->lent_from, before = window(e);
+    size_t own = e->lent_from, before = swn_policy_window_bytes(e);
     if (e->planned || !own || own >= before)
         return 0;
     e->lent_from = 0;
     swn_policy_resize_window(e, own);
     swn_policy_window(e);
-    return window(e) < before;
+    return swn_policy_window_bytes(e) < before;
 }
 
 /* As far as one can tell before there is a pool. */
@@ -240,16 +223,17 @@ int swn_policy_give(struct swn_engine *e, int desperate)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
-    if (before > e->goal_bytes && swn_devcopy_ask(e, before - e->goal_bytes))
+    if (before > e->goal_bytes && swn_reclaim_ask(e, before - e->goal_bytes))
         return -ENOMEM; /* not yet, but without a write, and before anything that operators use */
     if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
         e->dropped += piece.bytes;
         return 0;
     }
-    swn_rows_trim(e);
+    swn_reclaim_trim(e);
     take_back_room(e); /* before anything has to be written */
-    if (!e->planned && window(e) > e->goal_bytes / 3 && window(e) > swn_policy_first_window(e))
+    if (!e->planned && swn_policy_window_bytes(e) > e->goal_bytes / 3 &&
+        swn_policy_window_bytes(e) > swn_policy_first_window(e))
         swn_policy_resize_window(e, swn_policy_first_window(e));
     trim_frames(e, before - (before < e->goal_bytes ? before : e->goal_bytes));
     swn_policy_window(e);
@@ -283,15 +267,15 @@ static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *sp
     if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
         trim_warm(e, bytes, 1);
     size_t soon = swn_engine_resident(e) + bytes + e->goal_bytes / SOON_PART;
-    if (swn_devcopy_bytes() && soon > e->config.budget_bytes)
-        swn_devcopy_ask(e, soon - e->config.budget_bytes);
+    if (soon > e->config.budget_bytes)
+        swn_reclaim_ask(e, soon - e->config.budget_bytes);
     int spills = swn_engine_resident(e) + bytes > e->config.budget_bytes && can_spill(e);
     e->pressed |= spills;
     write_behind(e, bytes, spare);
     int busy = 0;
     while (swn_engine_resident(e) + bytes > e->config.budget_bytes &&
            (trim_frames(e, swn_engine_resident(e) + bytes - e->config.budget_bytes) || take_back_room(e) ||
-            swn_rows_trim(e)))
+            swn_reclaim_trim(e)))
         trim_warm(e, bytes, 1);
     for (int last = 0; last <= desperate; last++)
         while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
@@ -365,7 +349,7 @@ int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_ra
  * as idle activations are written out: by that alone each plan would keep weights that leave in its first pass. */
 void swn_policy_note_shortage(struct swn_engine *e, size_t other)
 {
-    size_t most = e->goal_bytes > window(e) ? e->goal_bytes - window(e) : 0;
+    size_t most = e->goal_bytes > swn_policy_window_bytes(e) ? e->goal_bytes - swn_policy_window_bytes(e) : 0;
     other = other < most ? other : most;
     if (other > e->other_peak)
         e->other_peak = other;
@@ -375,7 +359,7 @@ void swn_policy_note_shortage(struct swn_engine *e, size_t other)
  * computed with. It is taken back before anything has to leave for it. */
 void swn_policy_lend_room(struct swn_engine *e, size_t bytes)
 {
-    size_t most = e->config.budget_bytes / 3, now = window(e);
+    size_t most = e->config.budget_bytes / 3, now = swn_policy_window_bytes(e);
     bytes = bytes < most ? bytes : most;
     now = now > e->window_goal ? now : e->window_goal;
     if (e->planned || !e->pool || bytes <= now || swn_engine_resident(e) + bytes - now > e->config.budget_bytes)

@@ -10,6 +10,7 @@
 
 #include "profiles/disk_profile.h"
 #include "skeleton/core/engine_internal.h"
+#include "skeleton/core/fetch_setup.h"
 
 /* Looked up once, at the start: later the program may have another root, or other rights. */
 void swn_queue_look_up(struct swn_engine *e)

@@ -1,10 +1,13 @@
 #include "skeleton/core/kernel_holds.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "skeleton/core/reentry.h"
-#include "skeleton/load/load.h"
-#include "skeleton/device/host_register.h"
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/core/expected_read.h"
+#include "skeleton/core/held_pages.h"
+#include "skeleton/core/accounting.h"
 
 static _Atomic int said;
 
@@ -13,7 +16,7 @@ static int hold(struct swn_engine *e, struct swn_range *r)
 {
     if (r->held)
         return 0;
-    swn_registered_hold(e, r);
+    swn_held_hold(e, r);
     r->held = 1;
     return 0;
 }
@@ -24,13 +27,13 @@ static int let_go(struct swn_engine *e, struct swn_range *r)
     if (atomic_load(&r->state) == SWN_HOME || !r->held)
         return 0;
     r->held = 0;
-    return swn_registered_release(e, r);
+    return swn_held_release(e, r);
 }
 
 int swn_kernel_holds_ours(const void *p, size_t bytes)
 {
     uintptr_t lo = (uintptr_t)p, hi = lo + bytes;
-    return hi > lo && swn_registered_concerns_us(&swn_engine_one, lo, hi);
+    return hi > lo && swn_held_concerns_us(&swn_engine_one, lo, hi);
 }
 
 int swn_kernel_holds(const void *p, size_t bytes)
@@ -40,11 +43,11 @@ int swn_kernel_holds(const void *p, size_t bytes)
         return 0;
     uintptr_t lo = (uintptr_t)p / SWN_PAGE * SWN_PAGE, hi = swn_round_up((uintptr_t)p + bytes, SWN_PAGE);
     pthread_mutex_lock(&e->lock);
-    swn_load_expect_no_more(e, 0);
-    swn_registered_each(e, lo, hi, hold);
-    int err = swn_registered_each(e, lo, hi, swn_registered_home);
+    swn_expected_read_cancel(e, 0);
+    swn_held_each(e, lo, hi, hold);
+    int err = swn_held_each(e, lo, hi, swn_held_bring_home);
     if (err)
-        swn_registered_each(e, lo, hi, let_go);
+        swn_held_each(e, lo, hi, let_go);
     swn_engine_note_peak(e);
     pthread_mutex_unlock(&e->lock);
     swn_engine_settle();

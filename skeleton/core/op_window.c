@@ -9,73 +9,25 @@
 
 #include "skeleton/core/overwrite.h"
 #include "skeleton/core/write_behind.h"
-#include "skeleton/budget/daemon_client.h"
-#include "skeleton/device/pinned_cache.h"
 #include "skeleton/core/engine_internal.h"
-#include "skeleton/load/mapped_file.h"
-#include "skeleton/load/load.h"
+#include "skeleton/core/expected_read.h"
 #include "skeleton/core/prefault.h"
-#include "skeleton/observe/profile_record.h"
+#include "skeleton/core/subsystem.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/replan.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/restore.h"
+#include "skeleton/core/thread_state.h"
 
 /* Longer than what Python and PyTorch do between two operators. */
 #define IDLE_LEAST_NS (uint64_t)2000000
 /* Frames that are mapped together. */
 #define MAPPED_TOGETHER 8
-
-static __thread struct swn_thread_state *self_state;
-
-struct swn_thread_state *swn_window_self(void)
-{
-    return self_state;
-}
-
-struct swn_thread_state *swn_window_thread(struct swn_engine *e)
-{
-    struct swn_thread_state *t = self_state;
-    if (t)
-        return t;
-    /* States of threads that ended are taken over: a program that starts a thread per inference needs no more than it
-     * ever had at once. The cursor stays where it was: the step from the last weight of one inference to the first of
-     * the next closes the cycle, without which there is no plan. A wrong successor costs one wrong guess. */
-    for (t = e->threads; t; t = t->next)
-        if (!t->listed)
-            break;
-    if (!t) {
-        if (!(t = calloc(1, sizeof *t)))
-            return NULL;
-        t->index = e->thread_count++;
-        t->next = e->threads;
-        e->threads = t;
-    }
-    t->listed = 1;
-    t->last_node = 0;
-    t->next_plan_try = 0;
-    self_state = t;
-    return t;
-}
-
-void swn_window_lost(struct swn_thread_state *t)
-{
-    t->last_node = 0;
-    t->cursor.before = t->cursor.at = 0;
-    t->left_ns = 0;
-}
-
-void swn_window_thread_exit(void)
-{
-    struct swn_engine *e = &swn_engine_one;
-    if (!self_state)
-        return;
-    pthread_mutex_lock(&e->lock);
-    self_state->listed = 0;
-    self_state->last_visit = 0;
-    swn_rows_forget(self_state);
-    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        if (f->owner == self_state)
-            f->wanted = 0;
-    pthread_mutex_unlock(&e->lock);
-    self_state = NULL;
-}
 
 void swn_window_hold(struct swn_engine *e, struct swn_arg *arg, size_t from, size_t upto)
 {
@@ -121,7 +73,7 @@ static void check_whole(struct swn_engine *e, const struct swn_frame *f)
 {
     for (unsigned i = 0; i < f->n; i++)
         if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].checked)
-            swn_load_verify(e, f->parts[i].range);
+            e->source->verify(e, f->parts[i].range);
 }
 
 /* Maps what has come of the chunks that arg holds at their addresses. */
@@ -162,7 +114,7 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
     e->window_misses += missing != 0;
     if (!missing)
         return;
-    swn_load_verify(e, r);
+    e->source->verify(e, r);
     arg->remap = 1;
     /* Kernels go through a large matrix in several streams at once, and there is less memory than it needs: what the
      * system reads ahead is gone before it is used. */
@@ -195,7 +147,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     for (unsigned i = 0; i < op->n; i++) {
         struct swn_arg *arg = &op->args[i];
         if (arg->use == SWN_USE_ROWS && arg->reading)
-            swn_rows_begin(e, arg);
+            e->tiling->rows_begin(e, arg);
         if (arg->use == SWN_USE_ROWS || !swn_reads_streamed(arg) || arg->sliced)
             continue;
         if (is_too_large(e, arg))
@@ -253,7 +205,7 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
         last->own_ns = last->own_ns > 0 ? last->own_ns * 0.7 + own * 0.3 : own;
     }
     if (last && e->record) /* also where its operator reads the next one as well, and nothing is its own */
-        swn_record_computed(e->record, last, took, own, t);
+        e->observer->computed(e, last, took, own, t);
     t->flops = 0;
     t->small = (struct swn_small){0};
     t->other = 0;
@@ -269,10 +221,10 @@ static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_r
         t->next_plan_try = 0;
     if (t->cursor.passes == passes)
         return;
-    swn_places_passed(e, t);
+    e->placement->passed(e, t);
     swn_policy_passed(e);
     if (e->record && passes)
-        now += swn_record_pass(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
+        now += e->observer->passed(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
     t->ready_ns = t->pass_ns = now;
     t->pass_idle = 0;
 }
@@ -358,7 +310,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         arg->visited = 1;
         op->visits++;
         if (arg->sliced) /* what is read next is this one, not what comes after it */
-            swn_slice_next(t, arg, arg->from);
+            e->tiling->slice_next(t, arg, arg->from);
     }
 }
 
@@ -367,13 +319,17 @@ void swn_engine_op_begin(struct swn_op *op)
     struct swn_engine *e = &swn_engine_one;
     op->visits = 0;
     op->begin_ns = swn_now_ns();
-    swn_client_after_fork();
-    swn_guest_woken(op);
-    int prepared = op->copies && op->n == 2 && swn_load_prepare(op);
+    SWN_EACH_SUBSYSTEM (s, unlocked)
+        s->unlocked();
+    SWN_EACH_SUBSYSTEM (s, op)
+        if (s->op->before)
+            s->op->before(op);
     pthread_mutex_lock(&e->lock);
-    swn_devcopy_vacate_for(e, op);
+    SWN_EACH_SUBSYSTEM (s, op)
+        if (s->op->make_way)
+            s->op->make_way(e, op);
     struct swn_thread_state *t = swn_window_thread(e);
-    swn_load_expect_no_more(e, 1);
+    swn_expected_read_cancel(e, 1);
     op->seq = ++e->seq;
     op->unlisted = 0;
     op->prev_open = NULL;
@@ -385,12 +341,9 @@ void swn_engine_op_begin(struct swn_op *op)
         begin_counting(t, op->begin_ns);
     else
         op->n = 0; /* no memory for a cursor: everything at its own address */
-    op->skip = op->copies && op->n == 2 && swn_load_move(e, op);
-    if (prepared)
-        swn_load_done();
-    if (op->skip)
-        op->n = 0;
-    swn_guest_resolve(e, op);
+    SWN_EACH_SUBSYSTEM (s, op)
+        if (s->op->begin)
+            s->op->begin(e, op);
     if (e->record && t)
         note_other(e, t, op->flops_before, op->small_before);
     for (int writes = 1; writes >= 0; writes--)
@@ -429,10 +382,10 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     if (r->shared && !r->pins)
         swn_residency_unshare(&e->res, r);
     if (arg->remap) { /* what it has read is checked before it ends */
-        swn_load_verify(e, r);
+        e->source->verify(e, r);
         swn_window_forget(e, r);
     }
-    swn_rows_end(e, arg);
+    e->tiling->rows_end(e, arg);
     swn_policy_settle(e, r);
 }
 
@@ -446,12 +399,12 @@ void swn_engine_op_end(struct swn_op *op)
         if (op->next_open)
             op->next_open->prev_open = op->prev_open;
     }
-    struct swn_thread_state *t = self_state;
+    struct swn_thread_state *t = swn_window_self();
     if (t)
         end_counting(t, now);
     for (unsigned i = 0; i < op->n; i++) {
         if (op->args[i].sliced)
-            swn_slice_end(e, op, &op->args[i]);
+            e->tiling->slice_end(e, op, &op->args[i]);
         swn_window_end_arg(e, &op->args[i]);
     }
     if (t)
@@ -486,5 +439,5 @@ void swn_window_fork_child(struct swn_engine *e)
     }
     e->open_ops = NULL;
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
-        t->listed = t == self_state, t->slicing = 0, t->open = 0; /* its operator never ends here */
+        t->listed = t == swn_window_self(), t->slicing = 0, t->open = 0; /* its operator never ends here */
 }

@@ -8,6 +8,10 @@
 #include "skeleton/core/engine_internal.h"
 #include "base/huge_pages.h"
 #include "skeleton/core/prefault.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/restore.h"
 
 int swn_afresh_waits(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
 {

@@ -6,13 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "skeleton/load/compressed_read.h"
 #include "skeleton/core/engine_internal.h"
-#include "skeleton/load/mapped_file.h"
 #include "base/huge_pages.h"
-#include "skeleton/load/load.h"
-#include "skeleton/observe/profile_record.h"
+#include "skeleton/core/subsystem.h"
 #include "base/thread.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 /* A cursor that has not moved for so many visits has no claim on the window. */
 #define IDLE_VISITS 4096
@@ -23,54 +26,6 @@
 #define EVICTED_TOGETHER 4
 
 unsigned swn_swapin_wait_ms = 30000;
-
-/* --- frames --- */
-
-/* Whether it has bytes of any range still. */
-static int is_alive(const struct swn_frame *f)
-{
-    for (unsigned i = 0; i < f->n; i++)
-        if (f->parts[i].range)
-            return 1;
-    return 0;
-}
-
-/* Frames of neighbouring chunks. */
-static void evict(struct swn_engine *e, struct swn_frame **frames, unsigned n)
-{
-    uint64_t begin = e->record ? swn_now_ns() : 0;
-    struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
-    struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
-    for (unsigned i = 0; i < n; i++)
-        frames[i]->pending++; /* so that swn_swapin_reap leaves them to us */
-    /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
-     * address must not keep naming a frame that gets other bytes. */
-    while ((r = swn_residency_unpublish(&e->res, frames, n)))
-        swn_policy_home(e, r, 0);
-    for (unsigned i = 0; i < n; i++)
-        swn_pool_put(e->pool, frames[i]);
-    if (node)
-        swn_record_released(e->record, node, (double)(swn_now_ns() - begin));
-}
-
-void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f)
-{
-    evict(e, &f, 1);
-}
-
-void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks)
-{
-    for (uint64_t c = chunks->first; e->pool && c < chunks->end; c++) {
-        struct swn_frame *f = swn_pool_chunk(e->pool, c)->frame;
-        if (f && !f->pending && !is_alive(f))
-            swn_pool_put(e->pool, f);
-    }
-}
-
-int swn_swapin_may_go(const struct swn_engine *e, const struct swn_frame *f)
-{
-    return !f->pending && !swn_pool_chunk(e->pool, f->chunk)->users;
-}
 
 /* The frame of the window that may go for another one and was used longest ago; or NULL. What was read ahead has to go
  * only where nothing else can. */
@@ -96,7 +51,7 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
     while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->kept && !f->wanted &&
            swn_swapin_may_go(e, f))
         run[n++] = f;
-    evict(e, run, n);
+    swn_frames_evict(e, run, n);
 }
 
 /* --- reads --- */
@@ -112,7 +67,7 @@ static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t n
     else
         swn_pace_skip(&e->disk, (double)now);
     if (e->record && p->range && swn_is_weight(p->range))
-        swn_record_read(e->record, &e->nodes[p->range->node], p->job.len, ns);
+        e->observer->read(e, &e->nodes[p->range->node], p->job.len, ns);
 }
 
 static void read_failed(struct swn_engine *e, struct swn_part *p, int err)
@@ -124,7 +79,8 @@ static void read_failed(struct swn_engine *e, struct swn_part *p, int err)
     p->range = NULL;
     if (!e->said_read++)
         swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", p->range_id,
-                (unsigned long long)p->job.off, p->job.len, swn_load_name(p->file, name, sizeof name), strerror(-err));
+                (unsigned long long)p->job.off, p->job.len, e->source->name(p->file, name, sizeof name),
+                strerror(-err));
 }
 
 static void fetch_done(struct swn_fetch_job *job, int err)
@@ -133,9 +89,9 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     struct swn_part *p = job->user;
     struct swn_frame *f = p->frame;
     uint64_t now = swn_now_ns();
-    if (err && swn_encoded_retry(e, p, err))
+    if (err && e->source->retry(e, p, err))
         return;
-    if (!err && !p->copy && swn_load_check(p, job->buf)) {
+    if (!err && !p->copy && e->source->check(p, job->buf)) {
         if (!p->repeated++ && !swn_fetch_submit(e->fetch, job, 1))
             return; /* a bit may have flipped on the way: once more */
         swn_engine_corrupt(p->file, p->range_id, job->off);
@@ -158,7 +114,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     }
     if (err && p->range)
         read_failed(e, p, err);
-    if (!--f->pending && !is_alive(f))
+    if (!--f->pending && !swn_frame_is_alive(f))
         swn_pool_put(e->pool, f);
     swn_awake_tell(&e->awake);
     pthread_cond_broadcast(&e->changed);
@@ -213,7 +169,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
                                         .group = p->range_id,
                                         .done = fetch_done,
                                         .user = p};
-        swn_encoded_prepare(p);
+        e->source->prepare(p);
         p->file->refs++;
         if (swn_fetch_submit(e->fetch, &p->job, urgent)) {
             p->file->refs--;
@@ -295,31 +251,6 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     if (fresh)
         swn_engine_note_peak(e);
     return f;
-}
-
-/* --- what an operator waits for --- */
-
-int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
-{
-    for (unsigned i = 0; f->pending && i < f->n; i++) {
-        struct swn_part *p = &f->parts[i];
-        if (p->there || !p->range || swn_fetch_cancel(e->fetch, &p->job))
-            continue;
-        p->file->refs--;
-        p->range = NULL; /* fetch_done will not come for it */
-        f->pending--;
-    }
-    return !f->pending;
-}
-
-int swn_swapin_cancel_one(struct swn_engine *e)
-{
-    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users && swn_swapin_cancel(e, f)) {
-            swn_swapin_evict(e, f);
-            return 1;
-        }
-    return 0;
 }
 
 void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,
@@ -439,20 +370,13 @@ static int prefetch_one(struct swn_engine *e, struct ahead *a, const struct swn_
     return prefetch_bytes(e, a, r, 0, r->len);
 }
 
-/* What is likely to be read after r while nothing is learned yet: a store is in the order of execution, more or less,
- * and the layers of a mapped file are alike. */
-static struct swn_range *successor(struct swn_engine *e, const struct swn_range *r)
-{
-    return r->guest ? swn_guest_successor(e, r) : swn_load_successor(r);
-}
-
 /* Whether r was read when that was likely: right behind `before`, or soon, as not everything in a store is read as a
  * weight. What nothing is known of says nothing. */
 static int as_expected(struct swn_engine *e, const struct swn_range *before, const struct swn_range *r)
 {
-    const struct swn_range *first = successor(e, before), *next = first;
+    const struct swn_range *first = e->source->successor(e, before), *next = first;
     for (int step = 0; next && next != r && step < 3; step++)
-        next = successor(e, next);
+        next = e->source->successor(e, next);
     return next == r || !first;
 }
 
@@ -461,7 +385,7 @@ static int as_expected(struct swn_engine *e, const struct swn_range *before, con
 static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t before, uint32_t last)
 {
     struct swn_node *node = swn_node_of(e, last), *previous = before ? swn_node_of(e, before) : NULL;
-    struct swn_range *r = node ? node->range : NULL, *next = r ? successor(e, r) : NULL;
+    struct swn_range *r = node ? node->range : NULL, *next = r ? e->source->successor(e, r) : NULL;
     if (!next || (previous && !as_expected(e, previous->range, r)))
         return;
     swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
@@ -470,7 +394,7 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
     for (size_t i = 0; next && !swn_is_weight(next) && i < CHAIN_MOST; i++) {
         if (!prefetch_one(e, &a, next))
             return;
-        next = successor(e, next);
+        next = e->source->successor(e, next);
     }
 }
 

@@ -6,6 +6,10 @@
 #include <stdlib.h>
 
 #include "skeleton/core/engine_internal.h"
+#include "skeleton/core/replan.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
 
 /* So much is not worth a look: of the disk's speed, and of the time of all operators. */
 #define OTHER_SPEED 1.1

@@ -18,9 +18,13 @@
 
 #include "skeleton/core/write_behind.h"
 #include "skeleton/core/engine_internal.h"
-#include "skeleton/load/load.h"
+#include "skeleton/core/expected_read.h"
 #include "blocks/memory/reserve.h"
 #include "base/size.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 /* Operators of other threads that hold frames are waited for; not for ever, as one may be what has called us. */
 #define PATIENCE_NS 5000000000u
@@ -103,7 +107,7 @@ static void retire(struct swn_engine *e, const char *why)
     if (atomic_exchange(&e->retired, 1))
         return;
     pthread_mutex_lock(&e->lock);
-    swn_load_expect_no_more(e, 1);
+    swn_expected_read_cancel(e, 1);
     e->config.enforce = 0;
     e->planned = e->plan_dirty = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)

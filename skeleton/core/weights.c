@@ -1,7 +1,11 @@
 #include <stdlib.h>
 
 #include "skeleton/core/engine_internal.h"
-#include "skeleton/observe/profile_record.h"
+#include "skeleton/core/reclaim.h"
+#include "skeleton/core/subsystem.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
 
 struct swn_node *swn_node_of(struct swn_engine *e, uint32_t id)
 {
@@ -55,12 +59,12 @@ void swn_node_remove(struct swn_engine *e, struct swn_range *r)
         return;
     struct swn_node *n = &e->nodes[r->node];
     if (e->record)
-        swn_record_leaving(e);
+        e->observer->leaving(e);
     swn_order_forget(e->order, n->id);
     for (struct swn_thread_state *t = e->threads; t; t = t->next)
         if (t->cursor.anchor == n->id) {
             t->cursor.anchor = 0;
-            swn_places_drop(e, t);
+            e->placement->drop(e, t);
         }
     if (atomic_load(&r->state) == SWN_HOME)
         e->node_home_bytes -= r->size;
@@ -69,6 +73,6 @@ void swn_node_remove(struct swn_engine *e, struct swn_range *r)
     e->free_nodes[e->free_count++] = (uint32_t)r->node;
     r->node = -1;
     if (!--e->node_live)
-        swn_rows_trim(e);
+        swn_reclaim_trim(e);
     e->plan_dirty = 1;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "base/thread.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/residency_steps.h"
 
 struct swn_departure {
     struct swn_range *range; /* NULL: recalled; what was written is not wanted */

@@ -5,6 +5,8 @@
 
 #include "skeleton/device/swapper_internal.h"
 #include "skeleton/core/engine_internal.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/accounting.h"
 
 /* A buffer that is larger than a block by less than this part of it is about as large. */
 #define NEAR_PART 4

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "skeleton/core/program_threads.h"
 #include "skeleton/device/device.h"
+#include "skeleton/device/pinned_cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,10 @@
 #include "base/thread.h"
 #include "base/file_io.h"
 #include "skeleton/device/unified.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/restore.h"
 
 #define DEVICES 16
 /* Where not all weights fit, those that come and go have another part, and room for so many of the largest. */
@@ -66,9 +71,20 @@ static _Atomic uint64_t elided_bytes, copied_bytes;
 static _Atomic uint64_t kept_bytes;
 static _Atomic int said_room, said_bounce, said_kept;
 
+/* Those who bring weights to devices look whether they are wanted for something. */
+static void wake(void)
+{
+    for (struct device *d = devices; d < devices + DEVICES; d++) {
+        struct swn_devswap *s = d->swapper;
+        if (s)
+            swn_devswap_wake(s);
+    }
+}
+
 int swn_device_start(const struct swn_config *config)
 {
     wish = config->unified;
+    swn_devcopy_tell = wake;
     /* "off" is about memory that is shared; a card's own is left alone by it, too, unless the user gave us a share. */
     if (wish == SWN_CONFIG_UNIFIED_OFF && !config->device_budget_bytes)
         return 0;
@@ -621,15 +637,6 @@ void swn_device_follow_budget(void)
         size_t capacity = capacity_of(e, d), left = left_over(e, held);
         pthread_mutex_unlock(&e->lock);
         swn_devswap_resize(s, left > capacity ? left : capacity, 1);
-    }
-}
-
-void swn_device_wake(void)
-{
-    for (struct device *d = devices; d < devices + DEVICES; d++) {
-        struct swn_devswap *s = d->swapper;
-        if (s)
-            swn_devswap_wake(s);
     }
 }
 

@@ -42,8 +42,6 @@ void swn_device_given_up(void);
 void swn_device_refused(const char *why);
 void swn_device_lost(const char *what, const char *why) __attribute__((noreturn));
 
-/* Those who bring weights to devices look whether they are wanted for something. Any lock but theirs may be held. */
-void swn_device_wake(void);
 /* SWAPNET_BUDGET has been changed. Not by a thread that devices wait for. */
 void swn_device_follow_budget(void);
 void swn_device_fork_child(void);

@@ -9,6 +9,9 @@
 #include "skeleton/device/swapper_internal.h"
 #include "skeleton/core/engine_internal.h"
 #include "base/thread.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
 
 /* Who needs the room waits no longer for nothing to happen, and says so again after so long, as nobody may have heard
  * it. */
@@ -17,6 +20,7 @@
 /* After a refusal of the driver's, so many blocks come without one. */
 #define PAUSE 64
 
+void (*swn_devcopy_tell)(void);
 static _Atomic size_t held_bytes, wanted_back;
 
 /* When they were asked for last, how many there were then, and since when. Engine lock. */
@@ -134,7 +138,7 @@ int swn_devcopy_ask(struct swn_engine *e, size_t bytes)
     hope.held = held;
     hope.asked = now;
     atomic_store(&wanted_back, bytes + e->goal_bytes / SWN_DEVICE_OTHERS);
-    swn_device_wake();
+    swn_devcopy_tell();
     return now - hope.changed < PATIENCE_NS;
 }
 

@@ -14,6 +14,10 @@
 struct swn_engine;
 struct swn_op;
 
+/* Called when room is wanted: those who bring weights to devices look whether they can give some. Set once, before any
+ * copy is made; any lock but theirs may be held. */
+extern void (*swn_devcopy_tell)(void);
+
 /* All of them. Needs no lock. */
 size_t swn_devcopy_bytes(void);
 /* So many bytes are wanted. 1: there are copies, which will go soon; e->changed says so. 0: there are none, or their

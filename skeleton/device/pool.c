@@ -49,8 +49,8 @@ static int nothing(struct swn_devpool *p, struct swn_devbuffer *b)
 
 /* --- ordinary memory, registered --- */
 
-/* MAP_SHARED or MAP_PRIVATE. No forked child's: direct reads never land in memory that a fork may duplicate (HOLES
- * rule 6). */
+/* MAP_SHARED or MAP_PRIVATE. No forked child's: direct reads never land in memory that a fork may duplicate (invariant
+ * 6). */
 static char *map_pages(size_t bytes, int sharing)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);

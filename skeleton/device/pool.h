@@ -4,7 +4,7 @@
  *   managed     the driver's own, attached to the host while it is filled and to the device while it is used. Likewise.
  *   mapped      the device's memory. Every block has an address of its own for as long as it lives, at which memory is
  *               mapped while it is there; a kernel that reads it at any other time faults, and never reads anything
- *               else (HOLES rule 13). It is filled through buffers of ours. Memory is in chunks
+ *               else (invariant 13). It is filled through buffers of ours. Memory is in chunks
  * (skeleton/device/chunks.h), any of which do for any block.
  *
  * A block that is not there has an address, too (swn_devpool_reserve): that at which it will be, or one where nobody

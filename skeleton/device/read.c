@@ -7,6 +7,7 @@
 #include "skeleton/core/write_behind.h"
 #include "skeleton/load/load.h"
 #include "base/file_io.h"
+#include "skeleton/core/op_window.h"
 
 /* Where a stretch of a range is in its file, as long as nobody writes it. */
 struct place {

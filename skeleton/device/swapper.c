@@ -10,6 +10,7 @@
 #include "skeleton/device/swapper_internal.h"
 #include "skeleton/core/engine_internal.h"
 #include "base/thread.h"
+#include "skeleton/core/prefetch.h"
 
 static _Atomic uint64_t stall_ns, excess_bytes; /* the latter of graphs */
 static _Atomic int said_excess;

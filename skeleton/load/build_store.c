@@ -18,6 +18,8 @@
 #include "base/fd_registry.h"
 #include "base/size.h"
 #include "base/thread.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/residency_steps.h"
 
 /* How often the store is looked for, and after how long a program that stands still is explained. */
 #define LOOK_MS 2

@@ -18,6 +18,8 @@
 #include "base/size.h"
 #include "blocks/store/store.h"
 #include "base/file_io.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/residency_steps.h"
 
 /* Smaller files are read: there is nothing to gain. */
 #define FILE_LEAST ((uint64_t)1 << 20)
@@ -355,6 +357,17 @@ static void note_beginning(struct swn_engine *e, struct source *s, int fd, uint6
         swn_load_ask_for_heads(e, fd, s->store);
 }
 
+/* swn_expected_read_match: one of the next storages of a load is that long. */
+static int is_expected(const void *source, size_t after, size_t bytes)
+{
+    const struct source *s = source;
+    size_t end = after + 1 + SWN_LOAD_SMALL_RUN;
+    for (size_t i = after + 1; i < s->store->extent_count && i <= end; i++)
+        if (s->store->extents[i].bytes == bytes && s->store->extents[i].source == s->index)
+            return 1;
+    return 0;
+}
+
 static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, off_t off, const sigset_t *before)
 {
     size_t delta, len;
@@ -387,7 +400,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
         e->deferred += len - delta;
         e->node_home_bytes -= home;
         note_held(r);
-        swn_load_expect(e, s, (size_t)(x - s->store->extents));
+        swn_expected_read_set(e, is_expected, s, (size_t)(x - s->store->extents));
         atomic_store(&e->want_hook, 1);
     }
     pthread_mutex_unlock(&e->lock);

@@ -22,20 +22,6 @@
  * reads. Called with no lock held. The descriptor's position is not touched. */
 ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off);
 
-/* skeleton/load/expected_read.c, engine lock held. A read of extent `index` of s was registered by this thread. */
-struct source;
-void swn_load_expect(struct swn_engine *e, const struct source *s, size_t index);
-/* Whether n bytes that this thread allocates are likely to be read by it next, which will be registered. */
-int swn_load_expected(const struct swn_engine *e, size_t n);
-/* It was, and no room was made for r, of which `fresh` bytes came without pages. What that would have been, for as long
- * as it is not known to be needed. */
-void swn_load_expecting(struct swn_engine *e, struct swn_range *r, size_t fresh);
-size_t swn_load_expected_bytes(const struct swn_engine *e);
-void swn_load_expect_freed(struct swn_engine *e, const struct swn_range *r);
-/* Something else happens: if its bytes have not been registered, room is made for them. for_good: and nothing is
- * expected before the next read. */
-void swn_load_expect_no_more(struct swn_engine *e, int for_good);
-
 /* A file that PyTorch has mapped: descriptors of our own for it, with one reference, or NULL. No lock held. */
 struct swn_extent_file *swn_load_mapped(int fd);
 

@@ -7,11 +7,15 @@
 
 #include "skeleton/core/reentry.h"
 #include "skeleton/load/load.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/restore.h"
 
 /* Smaller mappings are not worth a table. */
 #define GUEST_LEAST ((size_t)1 << 20)
-
-uintptr_t swn_guest_bounds[2];
 
 static void widen_bounds(uintptr_t lo, uintptr_t hi)
 {

@@ -34,7 +34,4 @@ void swn_guest_resolve(struct swn_engine *e, struct swn_op *op);
 /* Pages of [lo, hi) that lie in guests, and are no range's, become ranges. Engine lock held. */
 void swn_guest_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi);
 
-/* Between them lie all guests; 0, 0 when there never was one. Read by the C++ half without a lock. */
-extern uintptr_t swn_guest_bounds[2];
-
 #endif

@@ -11,6 +11,7 @@
 #include "skeleton/load/load.h"
 #include "skeleton/load/load_internal.h"
 #include "base/atomic_file.h"
+#include "skeleton/core/weights.h"
 
 static const struct swn_store_extent *extent_from(const struct swn_store *s, uint64_t off)
 {

@@ -3,6 +3,7 @@
  * layer before is followed by its like in this one. */
 #include "skeleton/load/load.h"
 #include "skeleton/load/load_internal.h"
+#include "skeleton/core/weights.h"
 
 /* A layer's last weights are followed by the next layer's first ones: what comes after those, this layer does not say
  * yet, but the one before it does. */

@@ -14,6 +14,9 @@
 #include "profiles/profile.h"
 #include "profiles/scratch_file.h"
 #include "skeleton/observe/hook_baseline.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
 
 /* Lock rank is the loader's lock, then the engine's; swn_load_tensor only tries the former. */
 

@@ -8,6 +8,10 @@
 
 #include "skeleton/core/engine_internal.h"
 #include "base/thread.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 #define PIECE_MOST ((size_t)4 << 20)
 /* Two pieces are in memory at once. */

@@ -13,6 +13,14 @@
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/load/load.h"
 #include "base/thread.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/tiling/row_gather.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/thread_state.h"
 
 /* Read at a time, into memory of the thread's own: as much as it needed so far, in steps of this. */
 #define BATCH_MOST ((size_t)1 << 20)
@@ -94,7 +102,7 @@ static void end_reading(struct swn_row_reading *rd)
 }
 
 /* NULL: no memory, or none within the budget. Direct reads land in it, so it is neither private nor inherited by a
- * child (HOLES rule 6). */
+ * child (invariant 6). */
 static struct swn_row_reading *make_reading(struct swn_engine *e, const struct swn_range *r, size_t bytes)
 {
     if (swn_policy_try_room(e, bytes + struct_bytes(bytes), r))

@@ -3,6 +3,14 @@
 #define _GNU_SOURCE
 #include "skeleton/core/engine_internal.h"
 #include "skeleton/load/load.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/tiling/slice.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/thread_state.h"
+#include "skeleton/core/window_size.h"
 
 /* An operator that had to take the weight whole weighs as much as so many that had not. */
 #define REFUSED 4

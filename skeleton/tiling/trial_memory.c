@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include "skeleton/core/engine_internal.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/tiling/trial_memory.h"
+#include "skeleton/core/accounting.h"
 
 /* What kernels add to a copy of the weight, to fill up its last block. */
 #define FOLD_PART 8

@@ -1,4 +1,4 @@
-/* tools/ctl/share.c - `run --budget N%`: a share of a model's weights, as a model profile states them (HOLES rule 3).
+/* tools/ctl/share.c - `run --budget N%`: a share of a model's weights, as a model profile states them (invariant 3).
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,6 +1,6 @@
 """The budget as the kernel sees it: runs inside a cgroup, with and without a hard limit, and a control that must fail.
 
-HOLES.md rule 11: base_anon is the peak of the plain program in a fresh cgroup less its peak of tensor bytes. Passed is
+Invariant 11: base_anon is the peak of the plain program in a fresh cgroup less its peak of tensor bytes. Passed is
 a sampled peak of at most base_anon + budget + 32 MiB, and a run to the end under a hard limit that adds file pages.
 """
 import dataclasses

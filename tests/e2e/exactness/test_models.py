@@ -27,7 +27,7 @@ def _check_budget(run, exceeds):
 
 
 def _check_traffic(run, sizes, share):
-    """Bytes read per pass are at most s - b plus the window (HOLES.md rule 3: e - r, r = b - a - (s - e) - w)."""
+    """Bytes read per pass are at most s - b plus the window (invariant 3: e - r, r = b - a - (s - e) - w)."""
     window = run.stats["pool_bytes"]
     # The window is there to be fast; as an excuse to read more it has to stay small.
     assert window <= max(64 * MIB, 2 * sizes.largest), run.describe()

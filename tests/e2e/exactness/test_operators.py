@@ -1,5 +1,5 @@
 """Each operator that is computed in slices, or of whose weight single rows are read, with a weight larger than the budget:
-equal bits, and counters that show how it was done. The table in docs/ARCHITECTURE.md says the same."""
+equal bits, and counters that show how it was done. The table in docs/design/tiling.md says the same."""
 import pytest
 
 import harness

@@ -204,7 +204,7 @@ def test_large_layers_are_cut(torch, disk):
 
 @quick_on_113
 def test_training_steps_are_prefetched(torch):
-    """Backward operators sit inside records without inputs; they must be seen all the same (HOLES.md rule 7)."""
+    """Backward operators sit inside records without inputs; they must be seen all the same (invariant 7)."""
     grown, run = _growth(torch, ["train_mlp"], 4, 8, budget=72)
     uses = 4 * 16 * 2
     _assert_few(grown, uses, run)

@@ -175,7 +175,7 @@ def changes():
 
 @pytest.mark.parametrize("torch, scenario", changes(), indirect=["torch"])
 def test_file_that_changes(torch, scenario):
-    """HOLES.md rule 5: a weight is what was loaded, whatever becomes of the file; the next load is of what it is now."""
+    """Invariant 5: a weight is what was loaded, whatever becomes of the file; the next load is of what it is now."""
     kind = "safetensors" if scenario.startswith("safetensors") else "pth"
     reference, run = both(torch, "rewritten", scenario, checkpoint(torch, kind), checkpoint(torch, kind, "8"),
                           budget=BUDGET)

@@ -158,7 +158,7 @@ def test_newcomer_before_the_next_daemon(place):
 @needs_torch
 @pytest.mark.slow
 def test_daemon_that_does_not_come_back(place):
-    """HOLES rule 12: who has no lease keeps to its minimum as long as somebody else lives who has one; then it waits for ten
+    """Invariant 12: who has no lease keeps to its minimum as long as somebody else lives who has one; then it waits for ten
     seconds, not for ever. Should a daemon come after all, it is obeyed."""
     d = Daemon(place, "--total", "100M")
     holder = None
@@ -216,7 +216,7 @@ def test_newcomer_while_it_drains(place):
 
 @needs_torch
 def test_restart_counts_what_it_finds(place):
-    """HOLES rule 12: a process that cannot answer now has its lease all the same."""
+    """Invariant 12: a process that cannot answer now has its lease all the same."""
     d = Daemon(place, "--total", "200M")
     try:
         with dnns() as make:

@@ -123,7 +123,7 @@ def test_program_has_the_name_it_was_given(place):
 
 @needs_torch
 def test_newcomer_without_its_daemon(place):
-    """HOLES rule 12: its minimum, until the configured daemon answers."""
+    """Invariant 12: its minimum, until the configured daemon answers."""
     with dnns() as make:
         path = f"{place}/swapnet/swapnetd.sock"
         dnn = make(place, 16, SWAPNET_DAEMON=path, SWAPNET_BUDGET="60M")

@@ -4,7 +4,7 @@
         group.limit(400 << 20)
         usage = group.run([...], env=..., timeout=60)
 
-The command is in the group from its first instruction. `Usage.peak_bytes` is what HOLES.md rule 11 judges by: the
+The command is in the group from its first instruction. `Usage.peak_bytes` is what invariant 11 judges by: the
 sampled peak of anonymous, shared and kernel memory, without pages of files, which the kernel takes back as it likes.
 """
 import contextlib

@@ -450,7 +450,7 @@ def uring_refused():
 
 @functools.cache
 def measured(torch, program, *args, timeout=120):
-    """The notes of a plain run under the meter: HOLES.md rule 3 defines budgets by what it counts."""
+    """The notes of a plain run under the meter: invariant 3 defines budgets by what it counts."""
     with disk_dir() as where:
         run = _require_record(start(torch, program, *args, where=where, preload=alloc_meter()).finish(timeout))
     return run.record["notes"]
@@ -458,7 +458,7 @@ def measured(torch, program, *args, timeout=120):
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Bytes of a model as HOLES.md rule 3 names them: a activations, e streamable weights, s all weights."""
+    """Bytes of a model as invariant 3 names them: a activations, e streamable weights, s all weights."""
     activations: int
     streamable: int
     weights: int

@@ -51,7 +51,7 @@ def test_empty_budget(torch113, disk):
 
 
 def test_percentage_without_a_store(torch113, disk):
-    """A share of a model whose size nobody has stated means nothing at start (HOLES.md rule 3)."""
+    """A share of a model whose size nobody has stated means nothing at start (invariant 3)."""
     run = _run(torch113, disk, "infer", "mlp", env={"SWAPNET_BUDGET": "50%"})
     _assert_one_line(run, "SWAPNET_BUDGET", "50%", "use")
     _assert_off(run)

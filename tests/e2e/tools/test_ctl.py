@@ -88,7 +88,7 @@ def profile_of(path, kind="model"):
 
 
 def test_run_with_a_share(tmp_path):
-    """HOLES rule 3: b = a + (s - e) + p e."""
+    """Invariant 3: b = a + (s - e) + p e."""
     profile = profile_of(tmp_path / "p.json")
     for text, weights in (("50%", 40 << 20), ("12.5%", 10 << 20), ("100%", 80 << 20)):
         env = environment(ctl("run", "--budget", text, "--profile", profile, "--", "env", "-0"))

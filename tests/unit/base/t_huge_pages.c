@@ -14,6 +14,10 @@
 #include "tests/unit/support/engine_fixture.h"
 #include "base/huge_pages.h"
 #include "tests/unit/support/smaps.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 #define HUGE_KIB ((long)(SWN_HUGE >> 10))
 

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "skeleton/runtime/runtime.h"
 #include "shim/hooks/hooks.h"
 #include "tests/unit/support/engine_fixture.h"
 
@@ -10,6 +11,8 @@
 #include <sys/wait.h>
 
 #include "skeleton/core/write_behind.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/tiling/slice.h"
 
 #define LINE_WORDS 8
 
@@ -151,7 +154,7 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
     if (io)
         swn_engine_io = io;
     swn_hooks_threads_install(); /* also so that its pthread_create is linked: threads of the program are counted */
-    int err = swn_engine_start(&config, why, sizeof why);
+    int err = swn_runtime_start(&config, why, sizeof why);
     swn_engine_one.drift.plans = 12; /* plans are made for what a test does, not for what else the machine does */
     if (err)
         fprintf(stderr, "engine: %s\n", why);

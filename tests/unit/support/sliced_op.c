@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "tests/unit/support/sliced_op.h"
+#include "skeleton/tiling/slice.h"
 
 uint64_t op_shape = 1;
 size_t op_right_from;

@@ -131,7 +131,7 @@ def counter(key):
 
 
 def note_sizes(record, module):
-    """Notes the sizes of HOLES.md rule 3; the meter's peak has to be that since the model was built."""
+    """Notes the sizes of invariant 3; the meter's peak has to be that since the model was built."""
     unique = {t.data_ptr(): t.numel() * t.element_size() for t in module.state_dict().values()}
     record.notes["weight_bytes"] = sum(unique.values())
     record.notes["streamable_bytes"] = sum(n for n in unique.values() if n >= 65536)

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "skeleton/runtime/runtime.h"
 #include "skeleton/core/engine.h"
 #include "blocks/memory/pagemap_proof.h"
 
@@ -178,7 +179,7 @@ static void the_engine_does_not_start(void **state)
     char why[512] = "";
     (void)state;
     lie = zeros;
-    int err = swn_engine_start(&config, why, sizeof why);
+    int err = swn_runtime_start(&config, why, sizeof why);
     lie = NULL;
     assert_int_equal(err, -EBADMSG);
     assert_non_null(strstr(why, "/proc/self/pagemap does not tell"));

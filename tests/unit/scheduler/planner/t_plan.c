@@ -18,6 +18,7 @@
 #include "scheduler/planner/simulate.h"
 #include "tests/unit/support/slowness.h"
 #include "tests/unit/support/random.h"
+#include "skeleton/core/plan.h"
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)

@@ -14,6 +14,12 @@
 
 #include "base/huge_pages.h"
 #include "tests/unit/support/smaps.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/tiling/slice.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/thread_state.h"
 
 #define WEIGHTS 24
 #define WEIGHT_BYTES ((size_t)512 << 10)

@@ -3,6 +3,7 @@
 /* wraps: swn_policy_make_plan */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
+#include "skeleton/core/accounting.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -109,7 +110,7 @@ static void pass_until_settled(void)
         pass();
 }
 
-/* HOLES rule 12: nobody computes; the engine's own thread does it. Also from the state in which nothing was spilled. */
+/* Invariant 12: nobody computes; the engine's own thread does it. Also from the state in which nothing was spilled. */
 static void idle_process_shrinks(void *arg)
 {
     (void)arg;

@@ -23,6 +23,7 @@
 #include "base/process.h"
 #include "base/thread.h"
 #include "scheduler/protocol/wire.h"
+#include "skeleton/core/accounting.h"
 
 #define WEIGHTS 40
 #define WEIGHT_BYTES ((size_t)512 << 10)

@@ -2,6 +2,11 @@
  * many threads that allocate and free. */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -142,7 +147,7 @@ static void *one_pass(void *unused)
     return unused;
 }
 
-/* HOLES rule 14: every inference in a thread of its own. The cycle closes across threads, so there is a plan, and it is
+/* Invariant 14: every inference in a thread of its own. The cycle closes across threads, so there is a plan, and it is
  * carried out. */
 static void thread_per_inference(void *arg)
 {

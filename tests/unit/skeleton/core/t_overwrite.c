@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "skeleton/core/overwrite.h"
+#include "skeleton/core/op_window.h"
 
 #define BUDGET (16 * MIB)
 #define BYTES (3 * MIB + 64 * 1024)

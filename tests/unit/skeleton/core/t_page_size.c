@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "skeleton/runtime/runtime.h"
 #include "blocks/memory/arena.h"
 #include "skeleton/core/engine.h"
 
@@ -35,7 +36,7 @@ static void larger_pages(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         page = kernels[i].bytes;
-        int err = swn_engine_start(&config, why, sizeof why);
+        int err = swn_runtime_start(&config, why, sizeof why);
         assert_int_equal(err, page == (long)SWN_PAGE ? -ENOENT : -ENOTSUP);
         assert_non_null(strstr(why, kernels[i].said));
         assert_false(swn_engine_running());

@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/budget/demand.h"
+#include "skeleton/core/replan.h"
+#include "skeleton/core/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,6 +14,10 @@
 #include <cmocka.h>
 
 #include "blocks/memory/frame_pool.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/window_size.h"
 
 #define WEIGHTS 24
 #define WEIGHT_BYTES ((size_t)480 << 10)

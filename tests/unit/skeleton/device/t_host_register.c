@@ -15,6 +15,7 @@
 #include "skeleton/device/cuda.h"
 #include "skeleton/device/device.h"
 #include "skeleton/load/mapped_file.h"
+#include "skeleton/core/op_window.h"
 
 #define WEIGHTS 12
 #define WEIGHT_BYTES ((size_t)512 << 10)

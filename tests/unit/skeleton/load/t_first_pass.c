@@ -13,6 +13,8 @@
 
 #include "skeleton/load/mapped_file.h"
 #include "skeleton/load/load.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/accounting.h"
 
 #define WEIGHTS 24
 #define WEIGHT_BYTES MIB

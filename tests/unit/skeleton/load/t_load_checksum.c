@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "skeleton/load/load.h"
+#include "skeleton/tiling/slice.h"
 
 #define ROW_BYTES ((size_t)6144)
 #define BYTES ((size_t)(17 * MIB / ROW_BYTES * ROW_BYTES))

@@ -17,6 +17,7 @@
 #include "profiles/disk_speed.h"
 #include "profiles/profile.h"
 #include "skeleton/observe/profile_record.h"
+#include "skeleton/core/op_window.h"
 
 #define WEIGHTS 12
 #define WEIGHT_BYTES ((size_t)1 << 20)

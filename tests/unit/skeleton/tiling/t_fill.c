@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "skeleton/tiling/fill.h"
+#include "skeleton/core/accounting.h"
 
 #define BUDGET (16 * MIB)
 #define BYTES (40 * MIB + 4096 + 64)

@@ -2,6 +2,13 @@
  * and nothing but the pages they lie in is read. */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/tiling/row_gather.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/thread_state.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -4,6 +4,10 @@
 #define _GNU_SOURCE
 #include "tests/unit/support/plan_clock.h"
 #include "tests/unit/support/sliced_op.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/tiling/slice.h"
+#include "skeleton/core/window_size.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -3,6 +3,10 @@
 /* wraps: swn_now_ns swn_cond_wait_until swn_pace_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/tiling/trial_memory.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/residency_steps.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "skeleton/load/load.h"
+#include "skeleton/core/accounting.h"
 
 #define WEIGHTS 12
 #define WEIGHT_BYTES MIB
@@ -95,7 +96,7 @@ static void it_is_freed(void)
 {
     tensor_free(&loaded[1]);
     loaded[1].own = 0;
-    CHECK(!swn_load_expected_bytes(e));
+    CHECK(!swn_expected_read_bytes(e));
 }
 
 /* Written instead, and read by nobody. */
@@ -106,7 +107,7 @@ static void written(void *arg)
     allocate(1);
     tensor_stamp(&loaded[1], loaded[1].own, 7);
     then();
-    CHECK(!swn_load_expected_bytes(e));
+    CHECK(!swn_expected_read_bytes(e));
     CHECK(swn_engine_resident(e) <= BUDGET && !e->over_budget_peak);
     all_right();
     if (loaded[1].own)
@@ -122,7 +123,7 @@ static void *allocate_elsewhere(void *none)
     uint64_t before = spilled();
     allocate(1);
     CHECK(spilled() > before || swn_engine_resident(e) <= BUDGET);
-    CHECK(!swn_load_expected_bytes(e));
+    CHECK(!swn_expected_read_bytes(e));
     return none;
 }
 

@@ -5,29 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "skeleton/load/compressed_read.h"
 #include "skeleton/core/engine_internal.h"
 #include "base/huge_pages.h"
 #include "base/backing.h"
-#include "skeleton/load/load.h"
+#include "skeleton/core/subsystem.h"
 #include "scheduler/planner/plan.h"
 #include "scheduler/planner/plan_pieces.h"
-#include "skeleton/observe/profile_record.h"
 #include "base/size.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/fetch_setup.h"
+#include "skeleton/core/prefetch.h"
+#include "skeleton/core/replan.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/weights.h"
+#include "skeleton/core/accounting.h"
+#include "skeleton/core/window_size.h"
 
 #define MIB ((size_t)1 << 20)
 #define LEAST_WINDOW (MIB / 2) /* of a plan, see scheduler/planner/plan.c */
-/* A budget that holds at least so many huge pages has chunks of that size. With smaller chunks, and so small pages, a
- * pass of GPT-2 within 28 MiB takes 1.5 times as long. With fewer huge pages than this, activations and weights have
- * too few to share: MobileNetV2 within 16 MiB wrote activations out in every pass. */
-#define HUGE_LEAST 12
-/* A smaller budget is divided into so many chunks, none smaller than UNIT_LEAST: a chunk stays in memory as a whole
- * even where the plan keeps only one weight of it. */
-#define UNIT_LEAST ((size_t)256 << 10)
-#define UNITS_LEAST 32
-/* Inputs up to this part of the budget may come back to stay. */
-#define RECALL_PART 16
-
 /* Of the computing for which passes become short of the disk. */
 #define STILL_SHORT 0.75
 /* A window is whole granules, and small tensors come and go between two large ones. Without plots there is room for
@@ -36,235 +31,6 @@
 /* Without places a pass faults in again one to two times what the plot holds (ResNet-101, MobileNetV2). A page took 2.6
  * to 3.1 us, and letting go of it 0.5 us, on a busy virtual machine. */
 #define PLOT_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
-
-/* Everything that is in use and not a weight of the order: activations, inputs, optimizer state. Free pages kept warm
- * are not in it: they go first when room is needed. */
-size_t swn_policy_other(struct swn_engine *e)
-{
-    long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes - e->node_home_bytes + (small > 0 ? (size_t)small : 0);
-}
-
-/* The same, and room that is held for activations to come. */
-size_t swn_policy_other_held(struct swn_engine *e)
-{
-    return swn_policy_other(e) + swn_arena_plot_idle(e->arena);
-}
-
-size_t swn_policy_other_peak(const struct swn_engine *e)
-{
-    return e->other_peak > e->other_before ? e->other_peak : e->other_before;
-}
-
-/* What the plan in force leaves for it, or more if it took more. */
-size_t swn_policy_other_needed(const struct swn_engine *e)
-{
-    size_t peak = swn_policy_other_peak(e);
-    return e->planned_other > peak ? e->planned_other : peak;
-}
-
-void swn_policy_look_at_disk(struct swn_engine *e)
-{
-    if (!atomic_exchange(&e->looked_at_disk, 1) && swn_dir_in_memory(e->io, e->config.store_dir))
-        swn_say(
-            "the store directory %s lies in memory (tmpfs, or an overlay over it): what is written there to keep the "
-            "budget takes memory all the same; set SWAPNET_STORE to a directory on a disk",
-            e->config.store_dir);
-}
-
-/* Of how many addresses a chunk is. */
-static size_t unit_for(const struct swn_engine *e)
-{
-    size_t unit = SWN_HUGE;
-    if (e->goal_bytes / HUGE_LEAST >= unit)
-        return unit;
-    while (unit > UNIT_LEAST && unit > e->goal_bytes / UNITS_LEAST)
-        unit /= 2;
-    return unit;
-}
-
-static int make_pool(struct swn_engine *e)
-{
-    if (!e->pool) {
-        size_t unit = unit_for(e);
-        int err = swn_pool_create(&e->pool, unit, e->arena_bytes / unit);
-        if (err)
-            return err;
-        e->res.pool = e->pool;
-        if (!swn_residency_knows_huge(&e->res))
-            swn_pool_keep_small(e->pool);
-        swn_policy_resize_window(e, swn_policy_first_window(e));
-    }
-    if (!e->spill) {
-        int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
-        if (err)
-            return err;
-        e->res.spill = e->spill;
-    }
-    swn_policy_look_at_disk(e);
-    if (!e->fetch) {
-        int err = swn_queue_start(e);
-        if (err)
-            return err;
-    }
-    return 0;
-}
-
-/* The program has closed our spill file, and its mappings are all that we have of it: they go on serving what lies
- * there, and what leaves from now on goes to another file. */
-static void lose_spill(struct swn_engine *e)
-{
-    if (!e->said_closed++)
-        swn_say(
-            "the program has closed descriptors that it did not open, the spill file's among them: what lies there is "
-            "read through its mapping, more slowly");
-    e->spilled_before += e->spill->written_bytes;
-    e->spill = e->res.spill = NULL;
-}
-
-/* The pool is made when the first byte has to leave: from then on it is part of what counts. */
-int swn_policy_pool(struct swn_engine *e)
-{
-    if (atomic_load(&e->retired))
-        return -EBUSY;
-    if (e->spill && !swn_spill_is_ours(e->spill))
-        lose_spill(e);
-    if (e->pool && e->spill && e->fetch)
-        return 0;
-    int err = make_pool(e);
-    if (err && !e->said_pool++)
-        swn_say("cannot set up the pool and the spill file in %s: %s (ulimit -f, -n and -v?); weights stay in memory "
-                "and the budget "
-                "is not kept",
-                e->config.store_dir, strerror(-err));
-    return err;
-}
-
-uint64_t swn_policy_written(const struct swn_engine *e)
-{
-    return e->spilled_before + (e->spill ? e->spill->written_bytes : 0);
-}
-
-void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r)
-{
-    struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
-    swn_residency_forget(&e->res, r);
-    swn_swapin_reap(e, &chunks);
-}
-
-int swn_policy_home(struct swn_engine *e, struct swn_range *r, void *pages)
-{
-    if (atomic_load(&r->state) != SWN_STREAMED)
-        return 0;
-    if (!pages)
-        swn_load_verify(e, r);
-    int err = swn_residency_home(&e->res, r, pages);
-    if (err)
-        return err;
-    e->filled += r->size;
-    if (swn_is_weight(r))
-        e->node_home_bytes += r->size;
-    swn_policy_drop_frames(e, r);
-    return 0;
-}
-
-void swn_policy_spilled(struct swn_engine *e, size_t size, int err)
-{
-    if (!err) {
-        atomic_store(&e->want_hook, 1);
-    } else if (err == -EBADF) {
-        swn_policy_pool(e); /* another file for the next one */
-    } else if (err != -EBUSY) {
-        char need[32];
-        if (!e->said_full++)
-            swn_say(
-                "cannot write %s more to the store directory %s: %s; memory may exceed the budget until there is room",
-                swn_format_mib(need, size), e->config.store_dir, strerror(-err));
-        e->spill_retry = e->allocs + 64;
-    }
-}
-
-int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
-{
-    size_t size = r->size;
-    uint64_t begin = swn_now_ns();
-    int err = swn_residency_spill(&e->res, r);
-    if (!err) {
-        e->written_bytes += size;
-        e->written_ns += swn_now_ns() - begin;
-    }
-    if (!err && swn_is_weight(r))
-        e->node_home_bytes -= size;
-    swn_policy_spilled(e, size, err);
-    return err;
-}
-
-/* The range gets ordinary pages, and room for them first: not twice where it is resident already. */
-int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, void *pages)
-{
-    if (atomic_load(&r->state) != SWN_STREAMED)
-        return 0;
-    if (!pages && r->len > e->config.budget_bytes && swn_policy_share(e, r) == 0)
-        return 0;
-    int fresh = atomic_load(&r->state) == SWN_STREAMED; /* else it counts already */
-    swn_policy_make_room(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
-    int err = swn_policy_home(e, r, pages);
-    swn_engine_note_peak(e);
-    return err;
-}
-
-/* An input (a mask, a table, the same image over and over) that left while a model was built comes back when it is read
- * again and again, since no order tells when to read it ahead: as soon as there is a plan that leaves room for it. Ever
- * more rarely, should it have to leave each time. */
-void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
-{
-    size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (!e->planned || r->node >= 0 || r->guest || r->readers || r->shared || e->seq - r->alloc_seq < SWN_AGED_OPS ||
-        r->len > e->config.budget_bytes / RECALL_PART || atomic_load(&r->state) != SWN_STREAMED || r->file->immutable)
-        return;
-    uint32_t n = ++r->out_reads;
-    if (r->recalled && !e->plan_dirty) {
-        r->recalled = 0;
-        if (swn_policy_fits_free(e, size))
-            swn_policy_bring_home(e, r, 0);
-    } else if (!r->recalled && n > 1 && !(n & (n - 1))) {
-        r->recalled = 1;
-        e->plan_dirty = 1;
-    }
-}
-
-/* All of r is read through the mapping of its extent. -EBUSY: it was written to; what is mapped stays. */
-static int take_back(struct swn_engine *e, struct swn_range *r)
-{
-    struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
-    for (uint64_t c = chunks.first; c < chunks.end; c++) {
-        struct swn_range *written = NULL;
-        for (struct swn_frame *f; (f = swn_pool_chunk(e->pool, c)->frame);) {
-            written = swn_residency_unpublish(&e->res, &f, 1);
-            if (!written || written == r)
-                break;
-            swn_policy_home(e, written, 0);
-        }
-        if (written)
-            return -EBUSY;
-    }
-    return 0;
-}
-
-/* A tensor that alone exceeds the budget is written through a mapping of its file. 0, or -errno: it is not. */
-int swn_policy_share(struct swn_engine *e, struct swn_range *r)
-{
-    if (!e->config.enforce || !e->half || atomic_load(&e->hook_state) == 3 || swn_policy_pool(e))
-        return -EBUSY;
-    int err = take_back(e, r); /* or frames that get other bytes would stay mapped where it cannot be shared */
-    if (err)
-        return err;
-    swn_policy_drop_frames(e, r);
-    err = swn_residency_share(&e->res, r);
-    if (!err)
-        atomic_store(&e->want_hook, 1);
-    return err;
-}
 
 /* The weights of every thread whose order is settled, in the order they are read, each once. */
 size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
@@ -354,7 +120,7 @@ static void apply(struct swn_engine *e, const struct swn_plan_node *nodes, const
             chunk->keep = (unsigned char)swn_plan_keeps(&nodes[i], at, at + unit);
             at += unit;
         }
-        swn_slice_set(e, r, nodes[i].sliced);
+        e->tiling->slice_set(e, r, nodes[i].sliced);
         e->nodes[r->node].oversize = nodes[i].oversize;
         if (nodes[i].oversize)
             say_oversize(e, (size_t)nodes[i].bytes);
@@ -401,7 +167,7 @@ int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct sw
                                    .own_ns = node->own_ns,
                                    .unit = unit_of(e, node->range),
                                    .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
-                                   .saved = swn_encoded_choose(e, node->range, out->disk.bytes_per_ns)};
+                                   .saved = e->source->saved(e, node->range, out->disk.bytes_per_ns)};
     }
     free(count);
     size_t plots = e->settling ? 0 : swn_arena_plot_bytes(e->arena);
@@ -498,7 +264,7 @@ int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
         if (!swn_node_of(e, d->ids[i]))
             return -EAGAIN;
     if (d->unplot)
-        swn_places_refuse(e);
+        e->placement->refuse(e);
     e->planned = 1;
     swn_policy_resize_window(e, d->plan.window_bytes + d->straddle); /* first, as slices have to fit */
     apply(e, d->nodes, d->ids, d->n);
@@ -530,7 +296,7 @@ void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
         return;
     if (!swn_policy_make_plan(&draft) && (e->plan_dirty || swn_policy_outdated(e, &draft)) &&
         !swn_policy_adopt(e, &draft))
-        swn_load_learned(e, e->in_force.ids, e->in_force.n, t->cursor.anchor);
+        e->source->learned(e, e->in_force.ids, e->in_force.n, t->cursor.anchor);
     swn_policy_drop_draft(&draft);
 }
 
@@ -541,33 +307,4 @@ size_t swn_policy_minimum(struct swn_engine *e)
         return swn_budget_unasked(e->goal_bytes);
     size_t least = swn_policy_other_needed(e) + LEAST_WINDOW;
     return least > SWN_BUDGET_LEAST_BYTES ? least : SWN_BUDGET_LEAST_BYTES;
-}
-
-/* Whether the chunk has bytes in a frame, or that would have to be in one. */
-static int has_streamed(struct swn_engine *e, const struct swn_range *r, uint64_t chunk)
-{
-    uintptr_t at = swn_residency_chunk_at(&e->res, r, chunk), end = at + swn_pool_unit(e->pool);
-    for (struct swn_range *next; (next = swn_arena_in(e->arena, at, end)); at = next->addr + next->span)
-        if (atomic_load(&next->state) == SWN_STREAMED)
-            return 1;
-    return 0;
-}
-
-/* Whether the plan has some of it come and go; or whether neighbours in its chunks do, which takes frames anyway. */
-static int streams(struct swn_engine *e, const struct swn_range *r)
-{
-    struct swn_chunks all = swn_residency_chunks(&e->res, r);
-    for (uint64_t c = all.first; c < all.end; c++)
-        if (!swn_pool_chunk(e->pool, c)->keep || has_streamed(e, r, c))
-            return 1;
-    return 0;
-}
-
-/* Brings one weight to where the plan wants it; called when an operator is done with it. */
-void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
-{
-    if (!e->planned || !e->pool || !swn_is_weight(r) || r->written || r->pins || r->readers)
-        return;
-    if (atomic_load(&r->state) == SWN_HOME && e->allocs >= e->spill_retry && streams(e, r))
-        swn_policy_spill(e, r);
 }

@@ -1,0 +1,9 @@
+/* base/log.h - what is said to the user: one line on stderr. */
+#ifndef SWN_BASE_LOG_H
+#define SWN_BASE_LOG_H
+
+/* "swapnet: ..." with a newline. Control characters are replaced. One write(2), so that lines of several processes do
+ * not mix; never stdio, whose locks a fork may have left taken. Thread-safe. */
+void swn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,50 @@
+/* skeleton/budget/subsystem.c - the process's own socket, by which others see and change its budget, and the daemon. */
+#include "scheduler/protocol/control.h"
+#include "skeleton/budget/budget.h"
+#include "skeleton/budget/daemon_client.h"
+#include "skeleton/budget/memory_governor.h"
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/core/subsystem.h"
+
+static void fill_stats(void *user, struct swn_stats *out)
+{
+    (void)user;
+    swn_engine_stats(out);
+}
+
+static void start(struct swn_engine *e)
+{
+    struct swn_control_opts opts = {.fill = fill_stats, .set = swn_client_set, .user = e};
+    if (swn_control_start(&e->control, &opts))
+        e->control = NULL; /* no directory for it: status does not list us, nothing else is lost */
+}
+
+static void fork_child(struct swn_engine *e)
+{
+    if (e->control)
+        swn_control_abandon(e->control);
+    e->control = NULL;
+    swn_budget_fork_child(e);
+    swn_client_fork_child(e);
+    swn_follower_fork_child(e);
+}
+
+static void stats(struct swn_engine *e, struct swn_stats *out)
+{
+    out->in_flight_ns = swn_budget_in_flight_ns(e);
+    out->daemon_socket = swn_client_daemon(e);
+}
+
+static void at_exit(struct swn_engine *e)
+{
+    swn_control_stop(e->control);
+}
+
+const struct swn_subsystem swn_budget_subsystem = {
+    .name = "budget",
+    .start = start,
+    .unlocked = swn_client_after_fork,
+    .fork_child = fork_child,
+    .stats = stats,
+    .exit = at_exit,
+};

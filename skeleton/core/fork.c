@@ -1,0 +1,91 @@
+/* skeleton/core/fork.c - before a fork the engine comes to rest, with its lock held; the child gets an engine that has
+ * no threads, no pool and no file of its own yet. */
+#define _GNU_SOURCE
+#include <unistd.h>
+
+#include "base/fd_registry.h"
+#include "base/thread.h"
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/core/held_pages.h"
+#include "skeleton/core/prefault.h"
+#include "skeleton/core/subsystem.h"
+#include "skeleton/core/write_behind.h"
+#include "skeleton/core/op_window.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/residency_steps.h"
+
+/* --- fork --- */
+
+void swn_engine_prefork(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_running())
+        return;
+    /* Outside the lock: what is in flight ends in fetch_done, which takes it. */
+    struct swn_fetch *fetch = __atomic_load_n(&e->fetch, __ATOMIC_ACQUIRE);
+    if (fetch)
+        swn_fetch_pause(fetch);
+    pthread_mutex_lock(&e->lock);
+    swn_behind_drain(e);
+    if (e->trace)
+        swn_trace_flush(e->trace);
+    struct swn_pages pages;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        if (r->shared)
+            swn_residency_unshare(&e->res, r); /* what is written from now on is the parent's or the child's alone */
+        else if (atomic_load(&r->state) == SWN_STREAMED &&
+                 swn_residency_unmapped(&e->res, r) < swn_round_up(r->len, SWN_PAGE) &&
+                 (!swn_owns(r->file->fetch.fd) || (!swn_residency_scan(&e->res, r, &pages) && pages.own)))
+            /* The child gets a fresh mapping for it: private copies must not be lost, and of a file that the program
+             * has closed there are no more mappings. */
+            swn_policy_home(e, r, 0);
+    e->res.fork_epoch++;
+    e->fork_paused = fetch;
+}
+
+void swn_engine_postfork_parent(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_running())
+        return;
+    struct swn_fetch *fetch = e->fork_paused;
+    pthread_mutex_unlock(&e->lock);
+    if (fetch)
+        swn_fetch_resume(fetch);
+}
+
+void swn_engine_postfork_child(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    if (!swn_engine_running())
+        return;
+    swn_thread_fork_child();
+    swn_engine_init_sync(e);
+    SWN_EACH_SUBSYSTEM (s, fork_child)
+        s->fork_child(e);
+    swn_behind_fork_child(e);
+    swn_populate_fork_child(&e->populate);
+    swn_window_fork_child(e);
+    swn_residency_child(&e->res);
+    e->pool = NULL;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
+        r->pins = r->readers = r->on_device = r->filling = 0;
+    }
+    swn_held_fork_child(e);
+    if (e->fetch)
+        swn_fetch_abandon(e->fetch);
+    if (e->trace)
+        swn_trace_abandon(e->trace);
+    e->fetch = NULL;
+    e->trace = NULL;
+    /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on
+     * demand. */
+    e->spill = e->res.spill = NULL;
+    e->spilled_before = 0;
+    e->row_bytes = e->row_ns = 0;
+    e->row_waiters = 0;
+    e->planned = 0;
+    e->plan_dirty = 1;
+    e->forked = 1; /* the statistics file is the parent's */
+    e->pid = getpid();
+}

@@ -1,0 +1,86 @@
+/* skeleton/core/held_pages.c - see held_pages.h. */
+#include "skeleton/core/held_pages.h"
+
+#include <errno.h>
+
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/core/write_behind.h"
+#include "skeleton/core/eviction.h"
+#include "skeleton/core/plan.h"
+#include "skeleton/core/weights.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/restore.h"
+
+int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
+                  int (*what)(struct swn_engine *, struct swn_range *))
+{
+    int err = 0;
+    for (uintptr_t at = lo; at < hi && !err;) {
+        struct swn_range *r = swn_arena_find(e->arena, at);
+        if (!r) {
+            at = (at / SWN_PAGE + 1) * SWN_PAGE;
+            continue;
+        }
+        at = r->addr + r->span;
+        err = what(e, r);
+    }
+    return err;
+}
+
+int swn_held_hold(struct swn_engine *e, struct swn_range *r)
+{
+    swn_node_remove(e, r);
+    swn_behind_recall(e, r);
+    r->registered++;
+    r->pins++;
+    return 0;
+}
+
+/* Room is made for it, and it comes whether there is any or not; also what is larger than the budget, which would
+ * otherwise be written to through a mapping of its file. */
+static int bring_home(struct swn_engine *e, struct swn_range *r)
+{
+    while (r->filling)
+        pthread_cond_wait(&e->changed, &e->lock);
+    if (r->len > e->config.budget_bytes && atomic_load(&r->state) == SWN_STREAMED) {
+        swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
+        return swn_policy_home(e, r, 0);
+    }
+    return swn_policy_bring_home(e, r, 0);
+}
+
+int swn_held_bring_home(struct swn_engine *e, struct swn_range *r)
+{
+    int err = r->registered ? bring_home(e, r) : 0;
+    return !err && r->registered && atomic_load(&r->state) != SWN_HOME ? -EBUSY : err;
+}
+
+int swn_held_release(struct swn_engine *e, struct swn_range *r)
+{
+    if (r->registered) {
+        r->registered--;
+        r->pins--;
+    }
+    if (r->orphaned && r->registered == r->held)
+        swn_engine_drop(e, r);
+    return 0;
+}
+
+int swn_held_concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
+{
+    return swn_engine_running() &&
+           ((lo < swn_arena_hi(e->arena) && hi > swn_arena_lo(e->arena)) ||
+            (lo < __atomic_load_n(&swn_guest_bounds[1], __ATOMIC_ACQUIRE) &&
+             hi > __atomic_load_n(&swn_guest_bounds[0], __ATOMIC_ACQUIRE) && swn_arena_guest_in(e->arena, lo, hi)));
+}
+
+void swn_held_fork_child(struct swn_engine *e)
+{
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        r->registered = r->held = 0;
+    for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
+        next = r->next;
+        if (r->orphaned)
+            swn_engine_drop(e, r);
+    }
+}

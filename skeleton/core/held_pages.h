@@ -1,0 +1,38 @@
+/* skeleton/core/held_pages.h - tensors whose pages somebody else uses, by their memory and not by their addresses: a
+ * device's driver, or the kernel.
+ *
+ * A tensor that is held is at home with all of its bytes, neither leaves nor is anything else mapped where it is, and
+ * counts as what is no weight does. One that is freed meanwhile keeps its place until it is released, so that no other
+ * tensor gets memory that somebody may still write. Engine lock held, but for the first. In a forked child nothing is
+ * held.
+ */
+#ifndef SWN_SKELETON_CORE_HELD_PAGES_H
+#define SWN_SKELETON_CORE_HELD_PAGES_H
+
+#include <stdint.h>
+
+#include "blocks/memory/arena.h"
+
+struct swn_engine;
+
+/* Whether [lo, hi) has a byte that may be a tensor's of ours. */
+int swn_held_concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi);
+/* Calls `what` for each tensor that has a byte in [lo, hi), until one returns an error, which is returned. */
+int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
+                  int (*what)(struct swn_engine *, struct swn_range *));
+/* From here on nothing of it leaves, is cut, or has other memory put in its place. It is no weight of the order, whose
+ * plan would have a say in that. 0. */
+int swn_held_hold(struct swn_engine *e, struct swn_range *r);
+/* What is held comes home. 0 or -errno. May release the lock. */
+int swn_held_bring_home(struct swn_engine *e, struct swn_range *r);
+/* Undoes one hold. 0. */
+int swn_held_release(struct swn_engine *e, struct swn_range *r);
+/* A tensor is freed. 1: not yet, something of it is held. */
+static inline int swn_held_keeps(struct swn_range *r)
+{
+    r->orphaned = r->registered > r->held;
+    return r->orphaned;
+}
+void swn_held_fork_child(struct swn_engine *e);
+
+#endif

@@ -1,0 +1,21 @@
+/* skeleton/core/reclaim.h - memory that subsystems hold and can do without (struct swn_reclaimer), all of it together.
+ *
+ * The engine's lock is held, but for swn_reclaim_bytes.
+ */
+#ifndef SWN_SKELETON_CORE_RECLAIM_H
+#define SWN_SKELETON_CORE_RECLAIM_H
+
+#include <stddef.h>
+
+struct swn_engine;
+
+/* Bytes that count as resident. */
+size_t swn_reclaim_bytes(void);
+/* What nobody uses just now goes at once. Returns the bytes. */
+size_t swn_reclaim_trim(struct swn_engine *e);
+/* So many bytes are wanted. 1: some go soon, and e->changed says so. */
+int swn_reclaim_ask(struct swn_engine *e, size_t bytes);
+/* Waits until what has to go for so many bytes has gone, as long as something goes. May release the lock. */
+void swn_reclaim_make_way(struct swn_engine *e, size_t bytes);
+
+#endif

@@ -1,0 +1,38 @@
+/* skeleton/core/residency_steps.h - the pool, and how a weight comes and goes: home, to its file, into and out of
+ * frames.
+ *
+ * Engine lock held, unless it says otherwise.
+ */
+#ifndef SWN_SKELETON_CORE_RESIDENCY_STEPS_H
+#define SWN_SKELETON_CORE_RESIDENCY_STEPS_H
+
+#include "skeleton/core/engine_internal.h"
+
+int swn_policy_pool(struct swn_engine *e);
+/* Says once if what is written to the store directory stays in memory. Any lock may be held. */
+void swn_policy_look_at_disk(struct swn_engine *e);
+/* Bytes that this process has written to spill files. */
+uint64_t swn_policy_written(const struct swn_engine *e);
+/* pages: as for swn_residency_home. */
+int swn_policy_home(struct swn_engine *e, struct swn_range *r, void *pages);
+int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
+/* What follows from a spill of `size` bytes that ended with err. */
+void swn_policy_spilled(struct swn_engine *e, size_t size, int err);
+/* Frames that have bytes of nobody else go: r has other bytes now, or is gone. */
+void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r);
+/* Whether it has bytes of any range still. */
+int swn_frame_is_alive(const struct swn_frame *f);
+/* Lets n frames of neighbouring chunks go. */
+void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned n);
+/* Whether a frame can go: no operator holds its chunk, and nothing is being read into it. */
+int swn_swapin_may_go(const struct swn_engine *e, const struct swn_frame *f);
+/* Lets such a frame go. */
+void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f);
+/* Frees the frames of these chunks that have bytes of nobody any more. */
+void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks);
+/* Takes back the reads into it that have not begun. 1: none is left. */
+int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f);
+/* Takes back one read ahead that has not begun, and its frame is free. 0: there is none. */
+int swn_swapin_cancel_one(struct swn_engine *e);
+
+#endif

@@ -1,0 +1,159 @@
+/* skeleton/core/subsystem.h - what the core calls of the features that stand on it, without knowing them.
+ *
+ * A feature (loading, devices, tiling, activation plans, observation, budgets) fills in a table of each kind that
+ * concerns it; skeleton/runtime registers them, in the order in which they are asked, before the engine starts. A
+ * member that is NULL is a step in which the feature has no part. Tables live as long as the process, and are constant.
+ *
+ * Unless a member says otherwise the engine's lock is held when it is called, and is still held when it returns.
+ */
+#ifndef SWN_SKELETON_CORE_SUBSYSTEM_H
+#define SWN_SKELETON_CORE_SUBSYSTEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct swn_arg;
+struct swn_engine;
+struct swn_extent_file;
+struct swn_host;
+struct swn_node;
+struct swn_op;
+struct swn_part;
+struct swn_plot;
+struct swn_range;
+struct swn_stats;
+struct swn_thread_state;
+
+/* A feature's life, and its part in what all of them do. */
+struct swn_subsystem {
+    const char *name;
+    /* The engine has what it needs, and no thread of it runs yet. No lock. */
+    void (*start)(struct swn_engine *e);
+    /* Fills in the members of the host table that are its own. No lock. */
+    void (*services)(struct swn_engine *e, struct swn_host *out);
+    /* After an allocation and before an operator; no lock. For what may take its time. */
+    void (*unlocked)(void);
+    /* In the child of a fork, which has one thread. Everything of the parent's threads is lost, locks included. */
+    void (*fork_child)(struct swn_engine *e);
+    void (*stats)(struct swn_engine *e, struct swn_stats *out);
+    /* The process ends; no lock. Threads of the program may still compute. */
+    void (*exit)(struct swn_engine *e);
+    /* e->goal_bytes is another one. */
+    void (*budget_changed)(struct swn_engine *e);
+    /* Memory that it holds, which counts, and that it gives back when somebody else has a use for it. */
+    const struct swn_reclaimer *memory;
+    const struct swn_op_filter *op;
+};
+
+struct swn_reclaimer {
+    /* Bytes that count as resident. Needs no lock. */
+    size_t (*bytes)(void);
+    /* Gives back at once what nobody uses just now. Returns the bytes. */
+    size_t (*trim)(struct swn_engine *e);
+    /* So many bytes are wanted. 1: it holds some, and gives them back soon; e->changed says so. 0: there are none, or
+     * they have not come for a while. Waits for nobody. */
+    int (*ask)(struct swn_engine *e, size_t bytes);
+    /* So many bytes are to come into being: waits until what has to go for them has gone, as long as something goes.
+     * May release the lock. */
+    void (*make_way)(struct swn_engine *e, size_t bytes);
+};
+
+/* What is done about an operator as a whole, beside reading its weights. */
+struct swn_op_filter {
+    /* It is about to begin; no lock. */
+    void (*before)(struct swn_op *op);
+    /* The first step under the lock, which it may release. */
+    void (*make_way)(struct swn_engine *e, const struct swn_op *op);
+    /* It is among the open operators now; none of its arguments has been looked at. */
+    void (*begin)(struct swn_engine *e, struct swn_op *op);
+};
+
+/* Where the bytes of weights come from that nobody has written: skeleton/load. */
+struct swn_weight_source {
+    /* 0: what was read for a part of a frame is what was stored, and p->checked; or it cannot be told from this part
+     * alone. No lock. */
+    int (*check)(struct swn_part *p, const void *bytes);
+    /* Before r's bytes are used: unless that was done before, reads and checks the tensor that it is, and ends the
+     * program if that is not what was stored. Bytes that cannot be read stay unchecked. */
+    void (*verify)(struct swn_engine *e, const struct swn_range *r);
+    /* p->job is to read p: has it read fewer bytes instead, if p is stored in fewer and that pays. */
+    void (*prepare)(struct swn_part *p);
+    /* The job failed. 1: it read fewer bytes, and reads the bytes themselves now; 0: there is no other way. No lock. */
+    int (*retry)(struct swn_engine *e, struct swn_part *p, int err);
+    /* The part of r's bytes that a read of it need not bring. */
+    double (*saved)(struct swn_engine *e, const struct swn_range *r, double disk_bytes_per_ns);
+    /* Where a file's bytes come from, for messages, into out. */
+    const char *(*name)(const struct swn_extent_file *f, char *out, size_t size);
+    /* What is likely to be read after r while nothing is learned yet, or NULL. */
+    struct swn_range *(*successor)(struct swn_engine *e, const struct swn_range *r);
+    /* A plan was made for the weights ids[n], in the order in which they are read, a cycle that began with `first`. */
+    void (*learned)(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first);
+};
+
+/* A planned address for a tensor. */
+struct swn_place {
+    struct swn_plot *plot;
+    size_t at;
+};
+
+/* Where tensors of a pass are put: skeleton/activations. */
+struct swn_placement {
+    /* Whether the next tensor of t (or NULL), of n bytes, has a planned place and nobody is there. */
+    int (*find)(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_place *out);
+    /* t has allocated r; r is going to be freed. */
+    void (*born)(struct swn_thread_state *t, struct swn_range *r);
+    void (*died)(struct swn_range *r);
+    /* t begins another pass. */
+    void (*passed)(struct swn_engine *e, struct swn_thread_state *t);
+    /* Forgets all plans of the thread, whose model is gone. */
+    void (*drop)(struct swn_engine *e, struct swn_thread_state *t);
+    /* Makes no more of them while the budget is what it is now. */
+    void (*refuse)(struct swn_engine *e);
+};
+
+/* Weights that are not read whole: skeleton/tiling. */
+struct swn_tiling {
+    /* The operator begins or ends to read single rows of arg's weight. */
+    void (*rows_begin)(struct swn_engine *e, struct swn_arg *arg);
+    void (*rows_end)(struct swn_engine *e, struct swn_arg *arg);
+    /* Frees what is kept for the rows of a thread, which is not looking any up. Returns the bytes. */
+    size_t (*rows_forget)(struct swn_thread_state *t);
+    /* The operator of t needs what arg has from `off` on next, as far as its tensor goes. */
+    void (*slice_next)(struct swn_thread_state *t, const struct swn_arg *arg, size_t off);
+    /* It is done with a `sliced` argument. */
+    void (*slice_end)(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
+    /* The plan, or without one the window, has r's operator take it in slices; or not. */
+    void (*slice_set)(struct swn_engine *e, struct swn_range *r, int sliced);
+};
+
+/* Who writes down what passes take: skeleton/observe. Called only while e->record is not NULL. */
+struct swn_observer {
+    /* A tensor has been made. 1: the thread's next operator is not the one after its last one, as some went by
+     * unwatched. */
+    int (*allocated)(struct swn_engine *e);
+    /* From the read of a weight to the next one's: ns without waiting, own_ns of them until its operator was done. */
+    void (*computed)(struct swn_engine *e, const struct swn_node *node, double ns, double own_ns,
+                     const struct swn_thread_state *t);
+    /* A pass has taken ns, without the idle_ns that came between its operators. Returns for how long it had the caller
+     * wait, in ns. */
+    uint64_t (*passed)(struct swn_engine *e, double ns, double idle_ns);
+    void (*read)(struct swn_engine *e, const struct swn_node *node, size_t bytes, double ns);
+    void (*released)(struct swn_engine *e, const struct swn_node *node, double ns);
+    /* A weight is about to be forgotten. */
+    void (*leaving)(struct swn_engine *e);
+};
+
+#define SWN_SUBSYSTEMS_MOST 8
+
+/* Before the engine starts, by one thread. A second call with the same table does nothing. */
+void swn_subsystem_register(const struct swn_subsystem *s);
+
+/* All of them, in the order in which they were registered; NULL at the end. */
+extern const struct swn_subsystem *swn_subsystems[SWN_SUBSYSTEMS_MOST + 1];
+
+/* For each of them that has a part in `step`: a block, or a statement, in which `s` is the subsystem. */
+#define SWN_EACH_SUBSYSTEM(s, step)                                                                                    \
+    for (const struct swn_subsystem *s, *const *at_ = swn_subsystems; (s = *at_); at_++)                               \
+        if (s->step)
+
+#endif

@@ -1,0 +1,16 @@
+/* skeleton/core/thread_state.h - what the engine knows of each thread that runs operators.
+ */
+#ifndef SWN_SKELETON_CORE_THREAD_STATE_H
+#define SWN_SKELETON_CORE_THREAD_STATE_H
+
+#include "skeleton/core/engine_internal.h"
+
+void swn_window_thread_exit(void);
+/* This thread's, or NULL: it has run no operator yet. */
+struct swn_thread_state *swn_window_self(void);
+/* The next weight that it reads does not follow the one that it was seen reading last. */
+void swn_window_lost(struct swn_thread_state *t);
+/* The same, made if need be; NULL without memory for it. */
+struct swn_thread_state *swn_window_thread(struct swn_engine *e);
+
+#endif

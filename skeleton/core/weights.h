@@ -1,0 +1,14 @@
+/* skeleton/core/weights.h - the weights of the learned order.
+ *
+ * Engine lock held, unless it says otherwise.
+ */
+#ifndef SWN_SKELETON_CORE_WEIGHTS_H
+#define SWN_SKELETON_CORE_WEIGHTS_H
+
+#include "skeleton/core/engine_internal.h"
+
+struct swn_node *swn_node_of(struct swn_engine *e, uint32_t id);
+int swn_node_add(struct swn_engine *e, struct swn_range *r);
+void swn_node_remove(struct swn_engine *e, struct swn_range *r);
+
+#endif

@@ -1,0 +1,61 @@
+/* skeleton/device/subsystem.c - devices as the core and the half see them. */
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/core/subsystem.h"
+#include "skeleton/device/device.h"
+#include "skeleton/device/host_register.h"
+#include "skeleton/device/pinned_cache.h"
+
+static void services(struct swn_engine *e, struct swn_host *out)
+{
+    out->device_way = swn_device_way;
+    out->device_open = swn_device_open;
+    out->device_streams = swn_device_streams;
+    out->device_close = swn_device_close;
+    out->device_swaps = swn_device_swaps;
+    out->device_begin = swn_device_begin;
+    out->device_end = swn_device_end;
+    out->device_capturing = swn_device_capturing;
+    out->device_held_up = swn_device_held_up;
+    out->device_programs = swn_device_programs;
+    out->device_kept = swn_device_kept;
+    out->device_stays = swn_device_stays;
+    out->device_pin = swn_device_pin;
+    out->device_aside = swn_device_aside;
+    out->device_watch = swn_device_watch;
+    out->device_moved = swn_device_moved;
+    out->device_given_up = swn_device_given_up;
+    out->device_refused = swn_device_refused;
+    out->device_lost = swn_device_lost;
+    if (swn_device_start(&e->config))
+        out->device_type = e->config.device == SWN_CONFIG_CUDA ? SWN_DEVICE_CUDA : SWN_DEVICE_PRIVATEUSEONE;
+}
+
+static void fork_child(struct swn_engine *e)
+{
+    (void)e;
+    swn_device_fork_child();
+    swn_registered_fork_child();
+}
+
+static void stats(struct swn_engine *e, struct swn_stats *out)
+{
+    (void)e;
+    swn_device_stats(out);
+}
+
+static const struct swn_reclaimer memory = {
+    .bytes = swn_devcopy_bytes,
+    .ask = swn_devcopy_ask,
+    .make_way = swn_devcopy_vacate,
+};
+
+static const struct swn_op_filter filter = {.make_way = swn_devcopy_vacate_for};
+
+const struct swn_subsystem swn_device_subsystem = {
+    .name = "device",
+    .services = services,
+    .fork_child = fork_child,
+    .stats = stats,
+    .memory = &memory,
+    .op = &filter,
+};

@@ -1,0 +1,65 @@
+/* skeleton/load/subsystem.c - what loading by reference does when the core gets somewhere. */
+#include "skeleton/core/subsystem.h"
+#include "skeleton/load/compressed_read.h"
+#include "skeleton/load/load.h"
+#include "skeleton/load/mapped_file.h"
+
+static struct swn_range *successor(struct swn_engine *e, const struct swn_range *r)
+{
+    /* A store is in the order of execution, more or less, and the layers of a mapped file are alike. */
+    return r->guest ? swn_guest_successor(e, r) : swn_load_successor(r);
+}
+
+static const struct swn_weight_source source = {
+    .check = swn_load_check,
+    .verify = swn_load_verify,
+    .prepare = swn_encoded_prepare,
+    .retry = swn_encoded_retry,
+    .saved = swn_encoded_choose,
+    .name = swn_load_name,
+    .successor = successor,
+    .learned = swn_load_learned,
+};
+
+static void before(struct swn_op *op)
+{
+    swn_guest_woken(op);
+    op->prepared = op->copies && op->n == 2 && swn_load_prepare(op);
+}
+
+static void begin(struct swn_engine *e, struct swn_op *op)
+{
+    op->skip = op->copies && op->n == 2 && swn_load_move(e, op);
+    if (op->prepared)
+        swn_load_done();
+    if (op->skip)
+        op->n = 0;
+    swn_guest_resolve(e, op);
+}
+
+static const struct swn_op_filter filter = {.before = before, .begin = begin};
+
+static void start(struct swn_engine *e)
+{
+    e->source = &source;
+}
+
+static void fork_child(struct swn_engine *e)
+{
+    (void)e;
+    swn_load_fork_child();
+}
+
+static void at_exit(struct swn_engine *e)
+{
+    (void)e;
+    swn_load_exit();
+}
+
+const struct swn_subsystem swn_load_subsystem = {
+    .name = "load",
+    .start = start,
+    .fork_child = fork_child,
+    .exit = at_exit,
+    .op = &filter,
+};

@@ -1,0 +1,61 @@
+/* skeleton/observe/subsystem.c - SWAPNET_PROFILE: the record is made when the engine starts, and saved when the process
+ * ends. */
+#include <string.h>
+
+#include "skeleton/core/subsystem.h"
+#include "skeleton/observe/profile_record.h"
+
+static void computed(struct swn_engine *e, const struct swn_node *node, double ns, double own_ns,
+                     const struct swn_thread_state *t)
+{
+    swn_record_computed(e->record, node, ns, own_ns, t);
+}
+
+static void read_done(struct swn_engine *e, const struct swn_node *node, size_t bytes, double ns)
+{
+    swn_record_read(e->record, node, bytes, ns);
+}
+
+static void released(struct swn_engine *e, const struct swn_node *node, double ns)
+{
+    swn_record_released(e->record, node, ns);
+}
+
+static const struct swn_observer observer = {
+    .allocated = swn_record_alloc,
+    .computed = computed,
+    .passed = swn_record_pass,
+    .read = read_done,
+    .released = released,
+    .leaving = swn_record_leaving,
+};
+
+static void start(struct swn_engine *e)
+{
+    e->observer = &observer;
+    if (!e->config.profile_path[0])
+        return;
+    if (swn_record_create(&e->record))
+        swn_say("no memory for a profile; going on without");
+    atomic_store(&e->want_hook, 1); /* also where everything fits */
+}
+
+static void fork_child(struct swn_engine *e)
+{
+    if (e->record)
+        swn_record_fork_child(e->record);
+}
+
+static void at_exit(struct swn_engine *e)
+{
+    int err = e->record && !e->forked ? swn_record_save(e) : 0;
+    if (err)
+        swn_say("cannot write the profile %s: %s", e->config.profile_path, strerror(-err));
+}
+
+const struct swn_subsystem swn_observe_subsystem = {
+    .name = "observe",
+    .start = start,
+    .fork_child = fork_child,
+    .exit = at_exit,
+};

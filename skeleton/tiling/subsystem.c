@@ -1,0 +1,58 @@
+/* skeleton/tiling/subsystem.c - slices, rows, fills and trials as the core and the half see them. */
+#include "skeleton/core/engine_internal.h"
+#include "skeleton/core/subsystem.h"
+#include "skeleton/tiling/fill.h"
+#include "skeleton/tiling/row_gather.h"
+#include "skeleton/tiling/slice.h"
+#include "skeleton/tiling/trial_memory.h"
+
+static void services(struct swn_engine *e, struct swn_host *out)
+{
+    (void)e;
+    out->slices_offer = swn_slice_offer;
+    out->slices_wanted = swn_slice_wanted;
+    out->slices_least = swn_slice_least;
+    out->slices_list = swn_slice_list;
+    out->slices_refused = swn_slice_refused;
+    out->slice_lend = swn_slice_lend;
+    out->trial_map = swn_trial_map;
+    out->trial_unmap = swn_trial_unmap;
+    out->trial_fold = swn_trial_fold;
+    out->trial_room = swn_trial_room;
+    out->copy_room = swn_slice_copy_room;
+    out->rows_copy = swn_rows_copy;
+    out->fill_begin = swn_fill_begin;
+    out->fill_next = swn_fill_next;
+    out->fill_end = swn_fill_end;
+}
+
+static const struct swn_tiling tiling = {
+    .rows_begin = swn_rows_begin,
+    .rows_end = swn_rows_end,
+    .rows_forget = swn_rows_forget,
+    .slice_next = swn_slice_next,
+    .slice_end = swn_slice_end,
+    .slice_set = swn_slice_set,
+};
+
+static void start(struct swn_engine *e)
+{
+    e->tiling = &tiling;
+}
+
+static void fork_child(struct swn_engine *e)
+{
+    swn_trial_fork_child(e);
+    swn_rows_fork_child(e);
+}
+
+static const struct swn_reclaimer memory = {.trim = swn_rows_trim};
+
+const struct swn_subsystem swn_tiling_subsystem = {
+    .name = "tiling",
+    .start = start,
+    .services = services,
+    .fork_child = fork_child,
+    .budget_changed = swn_slice_set_least,
+    .memory = &memory,
+};

@@ -1,0 +1,21 @@
+/* skeleton/tiling/trial_memory.h - memory in which something is tried out.
+ *
+ * Engine lock held, unless it says otherwise. As in skeleton/abi/abi.h, without the lock.
+ */
+#ifndef SWN_SKELETON_TILING_TRIAL_MEMORY_H
+#define SWN_SKELETON_TILING_TRIAL_MEMORY_H
+
+#include "skeleton/core/engine_internal.h"
+
+void *swn_trial_map(size_t bytes, size_t period);
+void swn_trial_unmap(void *at, size_t bytes, size_t period);
+void swn_trial_fold(size_t bytes, size_t period);
+int swn_trial_room(size_t bytes);
+/* This thread has allocated a tensor of so many bytes, or freed one (negative). */
+/* Memory for a tensor of n bytes of a thread that tries out something, or NULL: it gets its own as usual. */
+void *swn_trial_alloc(size_t n);
+/* 1: it was such a tensor's. */
+int swn_trial_free(void *p);
+void swn_trial_fork_child(struct swn_engine *e);
+
+#endif
