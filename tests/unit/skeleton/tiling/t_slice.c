@@ -127,7 +127,7 @@ static size_t neighbours_pass(void)
 {
     size_t n = 0;
     read_small();
-    usleep(20000); /* what is read ahead has arrived, so it could be evicted */
+    engine_reads_arrive(); /* what is read ahead could be evicted then */
     for (unsigned i = 0; i < 2; i++)
         n += product(&large[i], SIZE_MAX);
     return n;
