@@ -252,18 +252,24 @@ def start(torch, program, *args, where, budget=None, env=None, preexec=None, pre
     return Process(command, variables, cwd=where, preexec=preexec, record=record, stats=stats)
 
 
-# Programs whose plain run has to be a process from its start: they set what PyTorch reads when it is loaded, or note what a
-# process of their own weighs.
-WHOLE_PROCESS = {"create_delete", "device_kernels", "fork_storm", "observed", "registered", "reserved", "steady"}
+# Programs whose runs have to be processes from their start: they set what PyTorch reads when it is loaded, note what a process
+# of their own weighs, or (denormal) depend on what OpenBLAS's threads inherit, which a child starts anew.
+WHOLE_PROCESS = {"create_delete", "denormal", "device_kernels", "fork_storm", "observed", "registered", "reserved", "steady"}
 
 
-class PlainServer:
-    """One plain_server.py: plain runs that need not import PyTorch."""
+# Whether swapped runs are forked as well, which takes half the time. Then nothing shows what only a process does that has
+# been under swapnet from its start: the library begins with the first tensor, in a child.
+FORKS = os.environ.get("SWAPNET_TEST_FORKS") == "1"
 
-    def __init__(self, torch):
+
+class Server:
+    """One fork_server.py: runs that need not import PyTorch. With `preload`, under that library."""
+
+    def __init__(self, torch, preload=None):
         self.torch = torch
-        self.process = subprocess.Popen([torch.python, HERE / "plain_server.py"], env=clean_env(), bufsize=0,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self.process = subprocess.Popen([torch.python, HERE / "fork_server.py"], bufsize=0, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, start_new_session=True,
+                                        env=clean_env({"LD_PRELOAD": str(preload)} if preload else None))
         atexit.register(self.process.kill)
 
     def _answer(self, timeout):
@@ -271,19 +277,19 @@ class PlainServer:
         if not select.select([self.process.stdout], [], [], timeout)[0]:
             return None
         line = self.process.stdout.readline()
-        assert line, f"plain_server.py of PyTorch {self.torch.name} has ended: {self.process.wait()}"
+        assert line, f"fork_server.py of PyTorch {self.torch.name} has ended: {self.process.wait()}"
         return int(line)
 
-    def run(self, program, args, where, timeout):
+    def run(self, program, args, where, timeout, variables=None, stats=None):
         record, out, err = (pathlib.Path(where) / name for name in ("record.json", "stdout", "stderr"))
         for path in (out, err):
             path.touch()
         argv = [str(word) for word in (program_file(program), record, *args)]
         begin = time.monotonic()
-        job = {"argv": argv, "cwd": str(where), "out": str(out), "err": str(err)}
+        job = {"argv": argv, "cwd": str(where), "out": str(out), "err": str(err), "env": variables or {}}
         self.process.stdin.write(json.dumps(job).encode() + b"\n")
         pid = self._answer(120)
-        assert pid, "plain_server.py does not answer"
+        assert pid, "fork_server.py does not answer"
         status = self._answer(timeout)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
@@ -291,15 +297,15 @@ class PlainServer:
         if hung:
             status = self._answer(60)
         run = Run([self.torch.python, *argv], os.waitstatus_to_exitcode(status), out.read_text(errors="replace"),
-                  err.read_text(errors="replace"), _json(record), None, time.monotonic() - begin)
+                  err.read_text(errors="replace"), _json(record), _json(stats), time.monotonic() - begin)
         if hung:
             raise Hang(f"hang: still running after {timeout} s\n{run.describe()}")
         return run
 
 
 @functools.cache
-def _plain_server(torch):
-    return PlainServer(torch)
+def _server(torch, preload=None):
+    return Server(torch, preload)
 
 
 @functools.cache
@@ -309,17 +315,36 @@ def plain(torch, program, *args, timeout=120, whole=False):
     with disk_dir() as where:
         if whole or LAUNCHER or program in WHOLE_PROCESS:
             return _require_record(start(torch, program, *args, where=where).finish(timeout))
-        return _require_record(_plain_server(torch).run(program, args, where, timeout))
+        return _require_record(_server(torch).run(program, args, where, timeout))
+
+
+def _forked(torch, program, args, where, budget, env, timeout):
+    store, stats = where / "store", where / "stats.json"
+    store.mkdir()
+    variables = {key: str(value) for key, value in (swapnet_env(budget, stats, store) | dict(env or {})).items()}
+    del variables["LD_PRELOAD"]
+    return _server(torch, LIBRARY).run(program, args, where, timeout, variables, stats)
+
+
+def _may_fork(program, env):
+    return FORKS and not LAUNCHER and program not in WHOLE_PROCESS and "LD_PRELOAD" not in (env or {})
 
 
 def swapped(torch, program, *args, budget, env=None, timeout=120):
     with disk_dir() as where:
+        if _may_fork(program, env):
+            return _require_record(_forked(torch, program, args, where, budget, env, timeout))
         return _require_record(start(torch, program, *args, where=where, budget=budget, env=env).finish(timeout))
 
 
 def both(torch, program, *args, budget, env=None, timeout=120):
     """Runs the program plainly and under swapnet, side by side (the tests' own time is mostly `import torch`), and
     checks that both ended well and recorded the same. Returns (plain run, swapped run)."""
+    if _may_fork(program, env):
+        reference = plain(torch, program, *args, timeout=timeout)
+        run = swapped(torch, program, *args, budget=budget, env=env, timeout=timeout)
+        assert_same(reference, run)
+        return reference, run
     with disk_dir() as where:
         process = start(torch, program, *args, where=where, budget=budget, env=env)
         try:

@@ -24,7 +24,7 @@ import test_checkpoints
 
 PARTITION = harness.BUILD / "bin" / "swapnet-partition"
 CTL = harness.BUILD / "bin" / "swapnetctl"
-DUMP = harness.BUILD / "tests" / "swn_ckpt_dump"
+DUMP = harness.BUILD / "tests" / "ckpt_dump"
 OK, FAILURE, USAGE, NO_ROOM, REFUSED, MISMATCH, TOO_SMALL = 0, 1, 2, 4, 5, 6, 7
 
 

@@ -1,11 +1,11 @@
-"""plain_server.py: runs test programs without swapnet, one at a time, each in a child forked after `import torch`.
+"""fork_server.py: runs test programs, one at a time, each in a child forked after `import torch`.
 
-The import takes most of a small program's processor time, and every plain run needs the same one. A child is the program
+The import takes most of a small program's processor time, and every run needs the same one. A child is the program
 in every other way: its own session, arguments, working directory and files, and a `__main__` of its own; it ends as an
 interpreter ends.
 
-Standard input has one JSON object a line: argv, cwd, out, err. Standard output answers each with two lines: the process,
-as soon as it is there, and its wait status.
+Standard input has one JSON object a line: argv, cwd, out, err, and env, which is added to the environment. Standard
+output answers each with two lines: the process, as soon as it is there, and its wait status.
 """
 import json
 import os
@@ -19,6 +19,7 @@ def child(job):
     """What a program finds when it is started: nothing of this server is left but PyTorch."""
     os.setsid()
     os.chdir(job["cwd"])
+    os.environ.update(job["env"])
     for fd, path in ((0, os.devnull), (1, job["out"]), (2, job["err"])):
         new = os.open(path, os.O_RDWR)
         os.dup2(new, fd)
