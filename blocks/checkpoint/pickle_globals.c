@@ -15,7 +15,8 @@ enum meaning {
     M_COUNTER,
     M_SET,
     M_COMPLEX,
-    M_ENCODE, /* _codecs.encode and bytearray: bytes, written as a text */
+    M_BYTES,     /* _codecs.encode: bytes, written as a text */
+    M_BYTEARRAY, /* likewise, but no dict's key */
     M_SIZE,
     M_DEVICE,
     M_LAYOUT,
@@ -150,8 +151,8 @@ static const struct swn_pickle_global globals[] = {
     {"collections", "Counter", M_COUNTER, 0, 0},
     {"__builtin__", "set", M_SET, 0, 0},
     {"__builtin__", "complex", M_COMPLEX, 0, 0},
-    {"__builtin__", "bytearray", M_ENCODE, 0, 0},
-    {"_codecs", "encode", M_ENCODE, 0, 0},
+    {"__builtin__", "bytearray", M_BYTEARRAY, 0, 0},
+    {"_codecs", "encode", M_BYTES, 0, 0},
 };
 
 static const struct swn_pickle_global torchscript_globals[] = {
@@ -224,6 +225,11 @@ static int equals(const char *text, size_t len, const char *want)
 static int is_text(const struct swn_pickle_value *v, const char *want)
 {
     return v->kind == SWN_PV_TEXT && equals(v->text, v->count, want);
+}
+
+static int is_global(const struct swn_pickle_value *v, enum meaning meaning)
+{
+    return v->kind == SWN_PV_GLOBAL && v->global->meaning == meaning;
 }
 
 static const struct swn_pickle_global *find(const struct swn_pickle_global *list, size_t n, const char *module,
@@ -383,7 +389,7 @@ static int rebuild_tensor(struct swn_pickle_machine *m, const struct swn_pickle_
     if (least > 4 && (a[4]->kind != SWN_PV_BOOL || !is_empty_dict(a[5])))
         return bad_arguments(m, g);
     if (g->meaning == M_TENSOR_V3) {
-        if (a[6]->kind != SWN_PV_GLOBAL || a[6]->global->meaning != M_DTYPE)
+        if (!is_global(a[6], M_DTYPE))
             return bad_arguments(m, g);
         t.dtype = a[6]->global->dtype;
     }
@@ -481,12 +487,14 @@ static int is_device(const struct swn_pickle_value *args)
     return 0;
 }
 
-static int is_layout(const struct swn_pickle_value *v)
+static int is_layout(const struct swn_pickle_value *args)
 {
     static const char *const layouts[] = {"torch.strided",    "torch.sparse_coo", "torch.sparse_csr",
                                           "torch.sparse_csc", "torch.sparse_bsr", "torch.sparse_bsc"};
+    if (args->count != 1)
+        return 0;
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
-        if (is_text(v, layouts[i]))
+        if (is_text(args->items[0], layouts[i]))
             return 1;
     return 0;
 }
@@ -496,12 +504,60 @@ static int is_number(const struct swn_pickle_value *v)
     return v->kind == SWN_PV_INT || v->kind == SWN_PV_OPAQUE;
 }
 
-static int all_tensors(const struct swn_pickle_value *args)
+static int is_complex(const struct swn_pickle_value *args)
 {
+    return args->count == 2 && is_number(args->items[0]) && is_number(args->items[1]);
+}
+
+static int is_bytes(const struct swn_pickle_value *args)
+{
+    return args->count == 2 && is_latin1(args->items[0]) &&
+           (is_text(args->items[1], "latin1") || is_text(args->items[1], "latin-1"));
+}
+
+static int is_qtensor(const struct swn_pickle_value *args)
+{
+    return args->count >= 7 && args->items[0]->kind == SWN_PV_STORAGE;
+}
+
+static int is_sparse_tensor(const struct swn_pickle_value *args)
+{
+    return args->count == 2 && args->items[0]->kind == SWN_PV_OPAQUE && args->items[1]->kind == SWN_PV_TUPLE;
+}
+
+static int is_nested_tensor(const struct swn_pickle_value *args)
+{
+    if (args->count != 4)
+        return 0;
     for (uint32_t i = 0; i < args->count; i++)
         if (args->items[i]->kind != SWN_PV_TENSOR)
             return 0;
     return 1;
+}
+
+static int is_wrapper(const struct swn_pickle_value *args)
+{
+    return args->count == 8 && is_global(args->items[0], M_TENSOR_CLASS) && is_global(args->items[1], M_DTYPE);
+}
+
+static int is_device_tensor(const struct swn_pickle_value *args)
+{
+    return args->count == 4 && is_global(args->items[1], M_DTYPE);
+}
+
+static int is_meta_tensor(const struct swn_pickle_value *args)
+{
+    return args->count == 4;
+}
+
+static int is_jit_list(const struct swn_pickle_value *args)
+{
+    return args->count == 1 && args->items[0]->kind == SWN_PV_LIST;
+}
+
+static int is_jit_tag(const struct swn_pickle_value *args)
+{
+    return args->count == 2 && args->items[1]->kind == SWN_PV_TEXT;
 }
 
 /* set([...]): without tensors, because nothing could be said about their names or order. */
@@ -543,83 +599,70 @@ static int make_dict(struct swn_pickle_machine *m, const struct swn_pickle_globa
     return 0;
 }
 
-static int make_opaque(struct swn_pickle_machine *m, const struct swn_pickle_global *g, int fits, int hashable,
-                       struct swn_pickle_value **out)
+static int make_opaque(struct swn_pickle_machine *m, int hashable, struct swn_pickle_value **out)
 {
-    if (!fits)
-        return bad_arguments(m, g);
     int rc = swn_pickle_make(m, SWN_PV_OPAQUE, out);
     if (!rc)
         (*out)->hashable = (uint8_t)(hashable & 1);
     return rc;
 }
 
+/* What calling a global makes: what `make` says, which checks the arguments itself; or else, of arguments that fit, the
+ * result. */
+struct callable {
+    int (*make)(struct swn_pickle_machine *m, const struct swn_pickle_global *g, const struct swn_pickle_value *args,
+                struct swn_pickle_value **out);
+    int (*fits)(const struct swn_pickle_value *args);
+    enum { OPAQUE, OPAQUE_KEY, FIRST_ARGUMENT, SKIPPED } result;
+    const char *skip; /* of a skipped tensor */
+};
+
+/* By meaning. What is not listed is not a function. */
+static const struct callable callables[M_JIT_CLASS + 1] = {
+    [M_ORDERED_DICT] = {.make = make_dict},
+    [M_COUNTER] = {.make = make_dict},
+    [M_SET] = {.fits = is_set, .result = OPAQUE},
+    [M_COMPLEX] = {.fits = is_complex, .result = OPAQUE_KEY},
+    [M_BYTES] = {.fits = is_bytes, .result = OPAQUE_KEY},
+    [M_BYTEARRAY] = {.fits = is_bytes, .result = OPAQUE},
+    [M_SIZE] = {.fits = is_size, .result = FIRST_ARGUMENT},
+    [M_DEVICE] = {.fits = is_device, .result = OPAQUE_KEY},
+    [M_LAYOUT] = {.fits = is_layout, .result = OPAQUE_KEY},
+    [M_TENSOR_V1] = {.make = rebuild_tensor},
+    [M_TENSOR_V2] = {.make = rebuild_tensor},
+    [M_TENSOR_V3] = {.make = rebuild_tensor},
+    [M_PARAMETER] = {.make = rebuild_parameter},
+    [M_PARAMETER_STATE] = {.make = rebuild_parameter},
+    [M_FROM_TYPE] = {.make = rebuild_from_type},
+    [M_QTENSOR] = {.fits = is_qtensor, .result = SKIPPED, .skip = "a quantized tensor"},
+    [M_SPARSE] = {.fits = is_sparse_tensor, .result = SKIPPED, .skip = "a sparse tensor"},
+    [M_NESTED] = {.fits = is_nested_tensor, .result = SKIPPED, .skip = "a nested tensor"},
+    [M_WRAPPER] = {.fits = is_wrapper, .result = SKIPPED, .skip = "a tensor of a class that wraps others"},
+    [M_DEVICE_TENSOR] = {.fits = is_device_tensor, .result = SKIPPED, .skip = "a tensor to be made on a device"},
+    [M_META] = {.fits = is_meta_tensor, .result = SKIPPED, .skip = "a meta tensor, which has no bytes"},
+    [M_JIT_LIST] = {.fits = is_jit_list, .result = FIRST_ARGUMENT},
+    [M_JIT_TAG] = {.fits = is_jit_tag, .result = FIRST_ARGUMENT},
+};
+
 int swn_pickle_reduce(struct swn_pickle_machine *m, struct swn_pickle_value *function, struct swn_pickle_value *args,
                       struct swn_pickle_value **out)
 {
     const struct swn_pickle_global *g = function->global;
-    struct swn_pickle_value **a = args->items;
-    switch ((enum meaning)g->meaning) {
-    case M_ORDERED_DICT:
-    case M_COUNTER:
-        return make_dict(m, g, args, out);
-    case M_SET:
-        return make_opaque(m, g, is_set(args), 0, out);
-    case M_COMPLEX:
-        return make_opaque(m, g, args->count == 2 && is_number(a[0]) && is_number(a[1]), 1, out);
-    case M_ENCODE:
-        return make_opaque(m, g,
-                           args->count == 2 && is_latin1(a[0]) && (is_text(a[1], "latin1") || is_text(a[1], "latin-1")),
-                           g->module[0] == '_' && g->module[1] == 'c', out);
-    case M_DEVICE:
-        return make_opaque(m, g, is_device(args), 1, out);
-    case M_LAYOUT:
-        return make_opaque(m, g, args->count == 1 && is_layout(a[0]), 1, out);
-    case M_SIZE:
-        *out = args->count ? a[0] : NULL;
-        return is_size(args) ? 0 : bad_arguments(m, g);
-    case M_TENSOR_V1:
-    case M_TENSOR_V2:
-    case M_TENSOR_V3:
-        return rebuild_tensor(m, g, args, out);
-    case M_PARAMETER:
-    case M_PARAMETER_STATE:
-        return rebuild_parameter(m, g, args, out);
-    case M_FROM_TYPE:
-        return rebuild_from_type(m, g, args, out);
-    case M_QTENSOR:
-        if (args->count < 7 || a[0]->kind != SWN_PV_STORAGE)
-            return bad_arguments(m, g);
-        return make_skipped(m, "a quantized tensor", out);
-    case M_SPARSE:
-        if (args->count != 2 || a[0]->kind != SWN_PV_OPAQUE || a[1]->kind != SWN_PV_TUPLE)
-            return bad_arguments(m, g);
-        return make_skipped(m, "a sparse tensor", out);
-    case M_NESTED:
-        if (args->count != 4 || !all_tensors(args))
-            return bad_arguments(m, g);
-        return make_skipped(m, "a nested tensor", out);
-    case M_WRAPPER:
-        if (args->count != 8 || a[0]->kind != SWN_PV_GLOBAL || a[0]->global->meaning != M_TENSOR_CLASS ||
-            a[1]->kind != SWN_PV_GLOBAL || a[1]->global->meaning != M_DTYPE)
-            return bad_arguments(m, g);
-        return make_skipped(m, "a tensor of a class that wraps others", out);
-    case M_DEVICE_TENSOR:
-        if (args->count != 4 || a[1]->kind != SWN_PV_GLOBAL || a[1]->global->meaning != M_DTYPE)
-            return bad_arguments(m, g);
-        return make_skipped(m, "a tensor to be made on a device", out);
-    case M_META:
-        if (args->count != 4)
-            return bad_arguments(m, g);
-        return make_skipped(m, "a meta tensor, which has no bytes", out);
-    case M_JIT_LIST:
-        *out = args->count ? a[0] : NULL;
-        return args->count == 1 && a[0]->kind == SWN_PV_LIST ? 0 : bad_arguments(m, g);
-    case M_JIT_TAG:
-        *out = args->count ? a[0] : NULL;
-        return args->count == 2 && a[1]->kind == SWN_PV_TEXT ? 0 : bad_arguments(m, g);
-    default:
+    const struct callable *c = &callables[g->meaning];
+    if (c->make)
+        return c->make(m, g, args, out);
+    if (!c->fits)
         return swn_pickle_fail(m, "calls %s.%s, which is not a function", g->module, g->name);
+    if (!c->fits(args))
+        return bad_arguments(m, g);
+    switch (c->result) {
+    case FIRST_ARGUMENT:
+        *out = args->items[0];
+        return 0;
+    case SKIPPED:
+        return make_skipped(m, c->skip, out);
+    default:
+        return make_opaque(m, c->result == OPAQUE_KEY, out);
     }
 }
 
@@ -654,9 +697,8 @@ int swn_pickle_build(struct swn_pickle_machine *m, struct swn_pickle_value *obje
 int swn_pickle_persistent(struct swn_pickle_machine *m, struct swn_pickle_value *id, struct swn_pickle_value **out)
 {
     struct swn_pickle_value **a = id->items;
-    if (id->kind != SWN_PV_TUPLE || id->count != 5 || !is_text(a[0], "storage") || a[1]->kind != SWN_PV_GLOBAL ||
-        a[1]->global->meaning != M_STORAGE || a[2]->kind != SWN_PV_TEXT || a[3]->kind != SWN_PV_TEXT ||
-        a[4]->kind != SWN_PV_INT || a[4]->i < 0)
+    if (id->kind != SWN_PV_TUPLE || id->count != 5 || !is_text(a[0], "storage") || !is_global(a[1], M_STORAGE) ||
+        a[2]->kind != SWN_PV_TEXT || a[3]->kind != SWN_PV_TEXT || a[4]->kind != SWN_PV_INT || a[4]->i < 0)
         return swn_pickle_fail(m, "a persistent id is not a storage's");
     const struct swn_pickle_global *g = a[1]->global;
     uint64_t bytes;

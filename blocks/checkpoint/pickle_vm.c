@@ -306,6 +306,12 @@ static int add_marked(struct swn_pickle_machine *m, enum swn_pickle_kind kind)
     return rc ? rc : add_items(m, kind, n);
 }
 
+/* A list's item is one value, a dict's is a key and a value. */
+static int add_item(struct swn_pickle_machine *m, enum swn_pickle_kind kind)
+{
+    return add_items(m, kind, kind == SWN_PV_DICT ? 2 : 1);
+}
+
 static int memo_put(struct swn_pickle_machine *m, size_t index_bytes)
 {
     const unsigned char *p = NULL;
@@ -341,7 +347,8 @@ static int memo_get(struct swn_pickle_machine *m, size_t index_bytes)
 }
 
 /* REDUCE and NEWOBJ: two values become one. */
-static int call(struct swn_pickle_machine *m, int is_new)
+static int call(struct swn_pickle_machine *m, int (*make)(struct swn_pickle_machine *, struct swn_pickle_value *,
+                                                          struct swn_pickle_value *, struct swn_pickle_value **))
 {
     struct swn_pickle_value *out = NULL;
     int rc = need(m, 2);
@@ -350,9 +357,19 @@ static int call(struct swn_pickle_machine *m, int is_new)
     struct swn_pickle_value *args = m->stack[m->depth - 1], *function = m->stack[m->depth - 2];
     if (args->kind != SWN_PV_TUPLE || function->kind != SWN_PV_GLOBAL)
         return swn_pickle_fail(m, "calls something that is not a function, or without a tuple of arguments");
-    rc = is_new ? swn_pickle_new(m, function, args, &out) : swn_pickle_reduce(m, function, args, &out);
+    rc = make(m, function, args, &out);
     m->depth -= 2;
     return rc ? rc : push(m, out);
+}
+
+static int call_function(struct swn_pickle_machine *m)
+{
+    return call(m, swn_pickle_reduce);
+}
+
+static int make_object(struct swn_pickle_machine *m)
+{
+    return call(m, swn_pickle_new);
 }
 
 static int build(struct swn_pickle_machine *m)
@@ -392,6 +409,11 @@ static int fixed_int(struct swn_pickle_machine *m, size_t n)
     return push_int(m, SWN_PV_INT, n == 4 ? (int32_t)(uint32_t)v : (int64_t)v);
 }
 
+static int push_bool(struct swn_pickle_machine *m, size_t n)
+{
+    return push_int(m, SWN_PV_BOOL, (int64_t)n);
+}
+
 static int opaque_operand(struct swn_pickle_machine *m, size_t n)
 {
     const unsigned char *p = NULL;
@@ -399,69 +421,59 @@ static int opaque_operand(struct swn_pickle_machine *m, size_t n)
     return rc ? rc : push_new(m, SWN_PV_OPAQUE);
 }
 
+/* Each has one of the three functions, or none: then the opcode is refused. */
+struct instruction {
+    int (*run)(struct swn_pickle_machine *m);
+    int (*run_sized)(struct swn_pickle_machine *m, size_t n);
+    int (*run_kind)(struct swn_pickle_machine *m, enum swn_pickle_kind kind);
+    uint8_t n;    /* bytes of the operand, or values from the stack, or the value itself */
+    uint8_t kind; /* enum swn_pickle_kind */
+};
+
+/* As many as a byte has values, so that none lies beyond the end. */
+static const struct instruction instructions[UINT8_MAX + 1] = {
+    [OP_MARK] = {.run = push_mark},
+    [OP_NONE] = {.run_kind = push_new, .kind = SWN_PV_NONE},
+    [OP_NEWTRUE] = {.run_sized = push_bool, .n = 1},
+    [OP_NEWFALSE] = {.run_sized = push_bool, .n = 0},
+    [OP_BININT] = {.run_sized = fixed_int, .n = 4},
+    [OP_BININT1] = {.run_sized = fixed_int, .n = 1},
+    [OP_BININT2] = {.run_sized = fixed_int, .n = 2},
+    [OP_LONG1] = {.run = push_long},
+    [OP_BINFLOAT] = {.run_sized = opaque_operand, .n = 8},
+    [OP_BINUNICODE] = {.run = push_text},
+    [OP_EMPTY_LIST] = {.run_kind = push_new, .kind = SWN_PV_LIST},
+    [OP_EMPTY_DICT] = {.run_kind = push_new, .kind = SWN_PV_DICT},
+    [OP_EMPTY_TUPLE] = {.run_sized = make_tuple, .n = 0},
+    [OP_TUPLE1] = {.run_sized = make_tuple, .n = 1},
+    [OP_TUPLE2] = {.run_sized = make_tuple, .n = 2},
+    [OP_TUPLE3] = {.run_sized = make_tuple, .n = 3},
+    [OP_TUPLE] = {.run = marked_tuple},
+    [OP_APPEND] = {.run_kind = add_item, .kind = SWN_PV_LIST},
+    [OP_APPENDS] = {.run_kind = add_marked, .kind = SWN_PV_LIST},
+    [OP_SETITEM] = {.run_kind = add_item, .kind = SWN_PV_DICT},
+    [OP_SETITEMS] = {.run_kind = add_marked, .kind = SWN_PV_DICT},
+    [OP_BINPUT] = {.run_sized = memo_put, .n = 1},
+    [OP_LONG_BINPUT] = {.run_sized = memo_put, .n = 4},
+    [OP_BINGET] = {.run_sized = memo_get, .n = 1},
+    [OP_LONG_BINGET] = {.run_sized = memo_get, .n = 4},
+    [OP_GLOBAL] = {.run = push_global},
+    [OP_REDUCE] = {.run = call_function},
+    [OP_NEWOBJ] = {.run = make_object},
+    [OP_BUILD] = {.run = build},
+    [OP_BINPERSID] = {.run = persistent},
+};
+
 static int step(struct swn_pickle_machine *m, unsigned char op)
 {
-    switch (op) {
-    case OP_MARK:
-        return push_mark(m);
-    case OP_NONE:
-        return push_new(m, SWN_PV_NONE);
-    case OP_NEWTRUE:
-    case OP_NEWFALSE:
-        return push_int(m, SWN_PV_BOOL, op == OP_NEWTRUE);
-    case OP_BININT:
-        return fixed_int(m, 4);
-    case OP_BININT1:
-        return fixed_int(m, 1);
-    case OP_BININT2:
-        return fixed_int(m, 2);
-    case OP_LONG1:
-        return push_long(m);
-    case OP_BINFLOAT:
-        return opaque_operand(m, 8);
-    case OP_BINUNICODE:
-        return push_text(m);
-    case OP_EMPTY_LIST:
-        return push_new(m, SWN_PV_LIST);
-    case OP_EMPTY_DICT:
-        return push_new(m, SWN_PV_DICT);
-    case OP_EMPTY_TUPLE:
-        return make_tuple(m, 0);
-    case OP_TUPLE1:
-    case OP_TUPLE2:
-    case OP_TUPLE3:
-        return make_tuple(m, (size_t)op - OP_TUPLE1 + 1);
-    case OP_TUPLE:
-        return marked_tuple(m);
-    case OP_APPEND:
-        return add_items(m, SWN_PV_LIST, 1);
-    case OP_APPENDS:
-        return add_marked(m, SWN_PV_LIST);
-    case OP_SETITEM:
-        return add_items(m, SWN_PV_DICT, 2);
-    case OP_SETITEMS:
-        return add_marked(m, SWN_PV_DICT);
-    case OP_BINPUT:
-        return memo_put(m, 1);
-    case OP_LONG_BINPUT:
-        return memo_put(m, 4);
-    case OP_BINGET:
-        return memo_get(m, 1);
-    case OP_LONG_BINGET:
-        return memo_get(m, 4);
-    case OP_GLOBAL:
-        return push_global(m);
-    case OP_REDUCE:
-        return call(m, 0);
-    case OP_NEWOBJ:
-        return call(m, 1);
-    case OP_BUILD:
-        return build(m);
-    case OP_BINPERSID:
-        return persistent(m);
-    default:
-        return swn_pickle_fail(m, "opcode 0x%02x is not one that torch.save writes; save the state_dict alone", op);
-    }
+    const struct instruction *i = &instructions[op];
+    if (i->run)
+        return i->run(m);
+    if (i->run_sized)
+        return i->run_sized(m, i->n);
+    if (i->run_kind)
+        return i->run_kind(m, (enum swn_pickle_kind)i->kind);
+    return swn_pickle_fail(m, "opcode 0x%02x is not one that torch.save writes; save the state_dict alone", op);
 }
 
 static int run(struct swn_pickle_machine *m, struct swn_pickle_value **root)

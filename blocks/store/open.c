@@ -17,6 +17,27 @@ static int read_error(const struct swn_store *s, int rc, char why[SWN_WHY])
                           : swn_why(why, rc, "%s: %s", s->path, strerror(-rc));
 }
 
+static int has_stray_copies(const struct swn_disk_header *h)
+{
+    return !swn_disk_has(h, SWN_STORE_COPIES) &&
+           (h->data_end || h->copies || h->chunks || h->copies_off || h->copies_checksum);
+}
+
+static int tables_fit(const struct swn_disk_header *h)
+{
+    return h->header_bytes == sizeof *h && h->data_off % SWN_BLOCK == 0 && h->data_off >= sizeof *h &&
+           h->data_off <= h->total_bytes && h->data_off <= SWN_STORE_TABLES_MAX;
+}
+
+static int copies_fit(const struct swn_disk_header *h)
+{
+    if (!swn_disk_has(h, SWN_STORE_COPIES))
+        return 1;
+    return h->data_end >= h->data_off && h->copies_off >= h->data_end && h->copies_off <= h->total_bytes &&
+           h->data_end % SWN_BLOCK == 0 && h->copies_off % SWN_BLOCK == 0 && h->total_bytes % SWN_BLOCK == 0 &&
+           h->total_bytes - h->copies_off <= SWN_STORE_TABLES_MAX;
+}
+
 static int check_header(const struct swn_store *s, const struct swn_disk_header *h, char why[SWN_WHY])
 {
     if (memcmp(h->magic, SWN_STORE_MAGIC, sizeof h->magic) != 0)
@@ -26,20 +47,13 @@ static int check_header(const struct swn_store *s, const struct swn_disk_header 
     if (h->version < SWN_STORE_VERSION || h->version > SWN_STORE_NEWEST)
         return swn_why(why, -ENOTSUP, "%s: a store of version %u, of which only %u to %u are read; build it anew",
                        s->path, h->version, SWN_STORE_VERSION, SWN_STORE_NEWEST);
-    if (!swn_disk_has(h, SWN_STORE_COPIES) &&
-        (h->data_end || h->copies || h->chunks || h->copies_off || h->copies_checksum))
+    if (has_stray_copies(h))
         return swn_why(why, -EINVAL, "%s: malformed store: reserved fields are set", s->path);
     if (h->total_bytes != s->identity.size)
         return swn_why(why, -EINVAL, "%s: %s store: %llu bytes where the header states %llu", s->path,
                        h->total_bytes > s->identity.size ? "truncated" : "malformed",
                        (unsigned long long)s->identity.size, (unsigned long long)h->total_bytes);
-    if (h->header_bytes != sizeof *h || h->data_off % SWN_BLOCK || h->data_off < sizeof *h ||
-        h->data_off > h->total_bytes || h->data_off > SWN_STORE_TABLES_MAX)
-        return swn_why(why, -EINVAL, "%s: malformed store: the header's offsets are wrong", s->path);
-    if (swn_disk_has(h, SWN_STORE_COPIES) &&
-        (h->data_end < h->data_off || h->copies_off < h->data_end || h->copies_off > h->total_bytes ||
-         h->data_end % SWN_BLOCK || h->copies_off % SWN_BLOCK || h->total_bytes % SWN_BLOCK ||
-         h->total_bytes - h->copies_off > SWN_STORE_TABLES_MAX))
+    if (!tables_fit(h) || !copies_fit(h))
         return swn_why(why, -EINVAL, "%s: malformed store: the header's offsets are wrong", s->path);
     return 0;
 }

@@ -82,20 +82,33 @@ bool positive(at::IntArrayRef numbers)
 
 constexpr int64_t most_reach = 1 << 30; // so that sizes can be computed without a look at each sum
 
-// Whether PyTorch would take these without looking for anything to adapt or to complain about. What a gradient is
-// wanted of may take other ways there than a trial does.
-bool fits(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias, at::IntArrayRef stride,
-          at::IntArrayRef padding, at::IntArrayRef dilation, int64_t groups)
+bool wants_gradient(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias)
+{
+    return at::GradMode::is_enabled() &&
+           (input.requires_grad() || weight.requires_grad() || (bias && bias->defined() && bias->requires_grad()));
+}
+
+// Whether both lie in memory as the kernels read them, with as many dimensions, none of them empty.
+bool tensors_fit(const at::Tensor &input, const at::Tensor &weight)
 {
     auto type = weight.scalar_type();
+    return swn_simple(weight, type) && swn_computed(type) && swn_plainly_laid_out(weight) && positive(weight.sizes()) &&
+           swn_simple(input, type) && swn_plainly_laid_out(input) && input.dim() == weight.dim() &&
+           positive(input.sizes());
+}
+
+bool channels_fit(const at::Tensor &input, const at::Tensor &weight, int64_t groups)
+{
+    return groups >= 1 && weight.size(0) % groups == 0 && input.size(1) == weight.size(1) * groups;
+}
+
+// Whether the weight, spread by the dilation, lies at least once within the padded input, in each dimension.
+bool windows_fit(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride, at::IntArrayRef padding,
+                 at::IntArrayRef dilation)
+{
     auto dims = static_cast<size_t>(weight.dim() - 2);
-    bool wanted = at::GradMode::is_enabled() && (input.requires_grad() || weight.requires_grad() ||
-                                                 (bias && bias->defined() && bias->requires_grad()));
-    if (wanted || !swn_simple(weight, type) || !swn_computed(type) || !swn_plainly_laid_out(weight) ||
-        !positive(weight.sizes()) || !swn_simple(input, type) || !swn_plainly_laid_out(input) ||
-        input.dim() != weight.dim() || !positive(input.sizes()) || groups < 1 || weight.size(0) % groups ||
-        input.size(1) != weight.size(1) * groups || stride.size() != dims || padding.size() != dims ||
-        dilation.size() != dims || !positive(stride) || !positive(dilation))
+    if (stride.size() != dims || padding.size() != dims || dilation.size() != dims || !positive(stride) ||
+        !positive(dilation))
         return false;
     for (size_t i = 0; i < dims; i++) {
         auto at = static_cast<int64_t>(i) + 2;
@@ -103,8 +116,22 @@ bool fits(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_ten
             input.size(at) > INT64_MAX / 2 || input.size(at) + 2 * padding[i] <= dilation[i] * (weight.size(at) - 1))
             return false;
     }
+    return true;
+}
+
+bool bias_fits(const at::Tensor &weight, const swn_maybe_tensor &bias)
+{
     return !bias || !bias->defined() ||
-           (swn_simple(*bias, type) && bias->dim() == 1 && bias->size(0) == weight.size(0));
+           (swn_simple(*bias, weight.scalar_type()) && bias->dim() == 1 && bias->size(0) == weight.size(0));
+}
+
+// Whether PyTorch would take these without looking for anything to adapt or to complain about. What a gradient is
+// wanted of may take other ways there than a trial does.
+bool fits(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias, at::IntArrayRef stride,
+          at::IntArrayRef padding, at::IntArrayRef dilation, int64_t groups)
+{
+    return !wants_gradient(input, weight, bias) && tensors_fit(input, weight) && channels_fit(input, weight, groups) &&
+           windows_fit(input, weight, stride, padding, dilation) && bias_fits(weight, bias);
 }
 
 at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias,

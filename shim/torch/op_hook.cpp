@@ -394,8 +394,10 @@ at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blo
     return self;
 }
 
+using Inputs = c10::ArrayRef<const c10::IValue>;
+
 // Whether the operator overwrites all of a CPU tensor's storage, unless it is refused.
-bool overwrites(const Operator &op, c10::ArrayRef<const c10::IValue> inputs)
+bool overwrites(const Operator &op, Inputs inputs)
 {
     if (!(op.whole_copy || op.fills) || !inputs[0].isTensor() || !plain(inputs[0].toTensor()))
         return false;
@@ -404,7 +406,7 @@ bool overwrites(const Operator &op, c10::ArrayRef<const c10::IValue> inputs)
 }
 
 // Whether its kernel, which stands before PyTorch's own, is to announce it.
-bool waits(const Operator &op, const Thread &t, c10::ArrayRef<const c10::IValue> inputs)
+bool waits(const Operator &op, const Thread &t, Inputs inputs)
 {
     return op.announced_by_kernel && ours_registered && t.op.args[0].use == SWN_USE_OVERWRITE && !t.op.args[0].mapped &&
            (!op.whole_copy || (inputs.size() > 1 && inputs[1].isTensor() && plain(inputs[1].toTensor())));
@@ -417,20 +419,29 @@ bool keeps(Operator &op)
     return host->device_type && (!op.lets_go || python_may_run() || !ours_registered || !op.kernels.own_are_pytorchs());
 }
 
-void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
+// Whether the kernel will be ours, and reads nothing: what it does not do without reading, it does as a copy_.
+bool reads_nothing(const Thread &t, const Operator &op, Inputs inputs)
 {
-    auto inputs = fn.inputs();
-    bool shared = swn_unified_active();
-    t.keeps = keeps(op);
-    if (host->device_type && !t.keeps &&
-        ((op.to_copy && swn_unified_takes(inputs)) || (op.whole_copy && swn_unified_replaces(inputs))))
-        return; // what it does not do without reading, it does as a copy_
+    return host->device_type && !t.keeps &&
+           ((op.to_copy && swn_unified_takes(inputs)) || (op.whole_copy && swn_unified_replaces(inputs)));
+}
+
+bool fetches_from_device(const Operator &op, Inputs inputs, bool shared)
+{
+    return op.whole_copy && inputs.size() > 1 && inputs[0].isTensor() && inputs[0].toTensor().is_cpu() &&
+           !(shared && inputs[1].isTensor() && swn_unified_in_graph(inputs[1].toTensor()));
+}
+
+void reset_op(Thread &t, const Operator &op)
+{
     t.op.n = 0;
     t.op.copies = t.op.asks = t.op.skip = 0;
-    t.shown = false;
-    t.fetches = op.whole_copy && inputs.size() > 1 && inputs[0].isTensor() && inputs[0].toTensor().is_cpu() &&
-                !(shared && inputs[1].isTensor() && swn_unified_in_graph(inputs[1].toTensor()));
     t.op.name = op.name.c_str();
+    t.shown = false;
+}
+
+void add_inputs(Thread &t, const Operator &op, Inputs inputs, bool shared)
+{
     bool all = !inputs.empty() && overwrites(op, inputs);
     for (size_t i = 0; i < inputs.size(); i++) {
         auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_WEIGHT;
@@ -440,22 +451,44 @@ void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
             detach(inputs[i], true);
         add_value(t, inputs[i], use);
     }
-    if (shared && t.shown)
-        swn_devswap_give_up(inputs);
-    t.lent = shared && swn_devswap_lend();
+}
+
+void count_flops(Thread &t, const Operator &op, Inputs inputs)
+{
     t.op.flops = host->count_flops && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
     t.op.small = {};
     if (host->count_flops)
         swn_small_add(t.op.small, op.flops, op.use.data(), op.use.size(), inputs, host->lo, host->hi);
-    if (!t.op.n) {
-        t.flops += t.op.flops;
-        t.small.count += t.op.small.count;
-        t.small.bytes += t.op.small.bytes;
-    } else if (waits(op, t, inputs)) {
+}
+
+// An operator that is not announced, because it uses nothing of ours: the next one that is says what it took.
+void carry_flops(Thread &t)
+{
+    t.flops += t.op.flops;
+    t.small.count += t.op.small.count;
+    t.small.bytes += t.op.small.bytes;
+}
+
+void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
+{
+    auto inputs = fn.inputs();
+    bool shared = swn_unified_active();
+    t.keeps = keeps(op);
+    if (reads_nothing(t, op, inputs))
+        return;
+    reset_op(t, op);
+    t.fetches = fetches_from_device(op, inputs, shared);
+    add_inputs(t, op, inputs, shared);
+    if (shared && t.shown)
+        swn_devswap_give_up(inputs);
+    t.lent = shared && swn_devswap_lend();
+    count_flops(t, op, inputs);
+    if (!t.op.n)
+        carry_flops(t);
+    else if (waits(op, t, inputs))
         t.waiting = inputs[0].toTensor().unsafeGetTensorImpl();
-    } else {
+    else
         announce(t);
-    }
 }
 
 void detach_all(const at::RecordFunction &fn)
