@@ -141,9 +141,11 @@ static void each_slice_once(void *arg)
     begin(arg);
     settle(neighbours_pass);
     uint64_t plans = e->plans;
+    engine_reads_arrive(); /* what is read ahead for the first of the passes is not counted */
     swn_fetch_stats_get(e->fetch, &before);
     for (unsigned i = 0; i < PASSES; i++)
         neighbours_pass();
+    engine_reads_arrive();
     swn_fetch_stats_get(e->fetch, &after);
     size_t read = (size_t)(after.bytes - before.bytes) / PASSES, least = streamed_bytes();
     if (read > least + least / 50)
