@@ -45,7 +45,7 @@ static int clean_one(const struct swn_io *io, const char *path, uint64_t *living
     return dead;
 }
 
-uint64_t swn_newfile_clean(const struct swn_io *io, const char *dir)
+uint64_t swn_atomic_file_clean(const struct swn_io *io, const char *dir)
 {
     uint64_t living = 0;
     DIR *d = opendir(dir);
@@ -69,7 +69,7 @@ static int lock_is_good(const struct swn_io *io, int fd)
     return io->fstat(io->ctx, fd, &st) != 0 || st.st_nlink > 0;
 }
 
-static int make_tmp(struct swn_newfile *f, const struct swn_io *io, mode_t mode)
+static int make_tmp(struct swn_atomic_file *f, const struct swn_io *io, mode_t mode)
 {
     for (int tries = 0; tries < 16; tries++) {
         uint64_t random;
@@ -93,25 +93,26 @@ static int make_tmp(struct swn_newfile *f, const struct swn_io *io, mode_t mode)
     return -EBUSY;
 }
 
-int swn_newfile_open(struct swn_newfile *f, const struct swn_io *io, const char *path, mode_t mode, char why[SWN_WHY])
+int swn_atomic_file_open(struct swn_atomic_file *f, const struct swn_io *io, const char *path, mode_t mode,
+                         char why[SWN_ERRMSG])
 {
     memset(f, 0, sizeof *f);
     f->file.fd = f->file.direct_fd = -1;
     if (strlen(path) >= sizeof f->path)
-        return swn_why(why, -ENAMETOOLONG, "the path is too long");
+        return swn_errmsg(why, -ENAMETOOLONG, "the path is too long");
     strcpy(f->path, path);
     int rc = swn_dir_of(path, f->dir, sizeof f->dir);
     if (!rc) {
-        swn_newfile_clean(io, f->dir);
+        swn_atomic_file_clean(io, f->dir);
         rc = make_tmp(f, io, mode);
     }
     if (rc)
-        return swn_why(why, rc, "cannot make a file in %s: %s", f->dir, strerror(-rc));
+        return swn_errmsg(why, rc, "cannot make a file in %s: %s", f->dir, strerror(-rc));
     f->file.direct_fd = swn_open_direct(io, f->file.fd, O_RDWR);
     return 0;
 }
 
-static int close_both(struct swn_newfile *f, const struct swn_io *io)
+static int close_both(struct swn_atomic_file *f, const struct swn_io *io)
 {
     if (f->file.direct_fd >= 0)
         io->close(io->ctx, f->file.direct_fd);
@@ -120,7 +121,7 @@ static int close_both(struct swn_newfile *f, const struct swn_io *io)
     return rc;
 }
 
-void swn_newfile_abandon(struct swn_newfile *f, const struct swn_io *io)
+void swn_atomic_file_abandon(struct swn_atomic_file *f, const struct swn_io *io)
 {
     io->unlink(io->ctx, f->tmp); /* while the lock is held */
     close_both(f, io);
@@ -139,18 +140,18 @@ static int sync_dir(const struct swn_io *io, const char *dir)
     return rc == -EINVAL || rc == -EOPNOTSUPP ? 0 : rc; /* file systems that have nothing to sync there */
 }
 
-int swn_newfile_commit(struct swn_newfile *f, const struct swn_io *io, char why[SWN_WHY])
+int swn_atomic_file_commit(struct swn_atomic_file *f, const struct swn_io *io, char why[SWN_ERRMSG])
 {
     int rc = swn_write_settle(io, &f->file);
     if (!rc)
         rc = io->rename(io->ctx, f->tmp, f->path);
     if (rc) {
-        swn_newfile_abandon(f, io);
-        return swn_why(why, rc, "cannot finish %s: %s", f->path, strerror(-rc));
+        swn_atomic_file_abandon(f, io);
+        return swn_errmsg(why, rc, "cannot finish %s: %s", f->path, strerror(-rc));
     }
     close_both(f, io);
     rc = sync_dir(io, f->dir);
     if (rc)
-        return swn_why(why, rc, "%s is written, but its directory cannot be synced: %s", f->path, strerror(-rc));
+        return swn_errmsg(why, rc, "%s is written, but its directory cannot be synced: %s", f->path, strerror(-rc));
     return 0;
 }

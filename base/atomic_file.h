@@ -14,20 +14,21 @@
 #include "base/errmsg.h"
 #include "base/io.h"
 
-struct swn_newfile {
+struct swn_atomic_file {
     struct swn_io_file file; /* direct_fd is -1 where O_DIRECT is refused */
     char path[PATH_MAX], tmp[PATH_MAX], dir[PATH_MAX];
 };
 
 /* Cleans up after dead writers, then makes the temporary file beside `path`. */
-int swn_newfile_open(struct swn_newfile *f, const struct swn_io *io, const char *path, mode_t mode, char why[SWN_WHY]);
+int swn_atomic_file_open(struct swn_atomic_file *f, const struct swn_io *io, const char *path, mode_t mode,
+                         char why[SWN_ERRMSG]);
 /* Puts the file in place. On an error before the rename the old file is as it was; on one after it, the new one is in
  * place but may not outlast a power loss. The object is closed either way. */
-int swn_newfile_commit(struct swn_newfile *f, const struct swn_io *io, char why[SWN_WHY]);
+int swn_atomic_file_commit(struct swn_atomic_file *f, const struct swn_io *io, char why[SWN_ERRMSG]);
 /* Takes everything back. */
-void swn_newfile_abandon(struct swn_newfile *f, const struct swn_io *io);
+void swn_atomic_file_abandon(struct swn_atomic_file *f, const struct swn_io *io);
 
 /* Removes the temporary files of dead writers in `dir`. Returns the bytes that living ones have reserved there. */
-uint64_t swn_newfile_clean(const struct swn_io *io, const char *dir);
+uint64_t swn_atomic_file_clean(const struct swn_io *io, const char *dir);
 
 #endif

@@ -68,7 +68,7 @@ static int what_is_written_stays(const struct swn_io *io, int fd)
     return !io->fsync(io->ctx, fd) && stays(io, fd, PROBE_PAGES);
 }
 
-int swn_dir_in_memory(const struct swn_io *io, const char *dir)
+int swn_is_memory_backed(const struct swn_io *io, const char *dir)
 {
     int fd = io->open(io->ctx, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0)

@@ -23,6 +23,6 @@ int swn_file_in_memory(const struct swn_io *io, int fd);
 
 /* 1: the bytes of files that are made in the directory lie in memory. 0: they do not, or nobody can tell. On an
  * overlay it makes a file without a name to find out. */
-int swn_dir_in_memory(const struct swn_io *io, const char *dir);
+int swn_is_memory_backed(const struct swn_io *io, const char *dir);
 
 #endif

@@ -9,13 +9,13 @@
 #define FIRST_CHUNK ((size_t)4 << 10)
 #define LAST_CHUNK ((size_t)256 << 10) /* chunks double up to this, so that little is taken in vain */
 
-struct swn_bump_chunk {
-    struct swn_bump_chunk *older;
+struct swn_bump_alloc_chunk {
+    struct swn_bump_alloc_chunk *older;
     size_t size, used;
     _Alignas(uint64_t) unsigned char bytes[];
 };
 
-int swn_bump_charge(struct swn_bump *b, size_t bytes)
+int swn_bump_alloc_charge(struct swn_bump_alloc *b, size_t bytes)
 {
     if (bytes > b->limit_bytes - b->used_bytes)
         return -E2BIG;
@@ -23,20 +23,20 @@ int swn_bump_charge(struct swn_bump *b, size_t bytes)
     return 0;
 }
 
-int swn_bump_take(struct swn_bump *b, size_t bytes, void **out)
+int swn_bump_alloc_take(struct swn_bump_alloc *b, size_t bytes, void **out)
 {
-    struct swn_bump_chunk *chunk = b->chunk;
+    struct swn_bump_alloc_chunk *chunk = b->chunk;
     if (bytes > b->limit_bytes)
         return -E2BIG;
     bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
-    int rc = swn_bump_charge(b, bytes);
+    int rc = swn_bump_alloc_charge(b, bytes);
     if (rc)
         return rc;
     if (!chunk || chunk->size - chunk->used < bytes) {
         size_t size = !chunk ? FIRST_CHUNK : chunk->size < LAST_CHUNK ? chunk->size * 2 : LAST_CHUNK;
         if (size < bytes)
             size = bytes;
-        struct swn_bump_chunk *fresh = calloc(1, sizeof(*fresh) + size);
+        struct swn_bump_alloc_chunk *fresh = calloc(1, sizeof(*fresh) + size);
         if (!fresh)
             return -ENOMEM;
         fresh->size = size;
@@ -48,10 +48,10 @@ int swn_bump_take(struct swn_bump *b, size_t bytes, void **out)
     return 0;
 }
 
-int swn_bump_text(struct swn_bump *b, const char *text, size_t len, char **out)
+int swn_bump_alloc_text(struct swn_bump_alloc *b, const char *text, size_t len, char **out)
 {
     void *copy;
-    int rc = len == SIZE_MAX ? -E2BIG : swn_bump_take(b, len + 1, &copy);
+    int rc = len == SIZE_MAX ? -E2BIG : swn_bump_alloc_take(b, len + 1, &copy);
     if (rc)
         return rc;
     memcpy(copy, text, len);
@@ -59,10 +59,10 @@ int swn_bump_text(struct swn_bump *b, const char *text, size_t len, char **out)
     return 0;
 }
 
-void swn_bump_free(struct swn_bump *b)
+void swn_bump_alloc_free(struct swn_bump_alloc *b)
 {
     while (b->chunk) {
-        struct swn_bump_chunk *older = b->chunk->older;
+        struct swn_bump_alloc_chunk *older = b->chunk->older;
         free(b->chunk);
         b->chunk = older;
     }

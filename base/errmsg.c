@@ -26,11 +26,11 @@ void swn_one_line(char *text)
             memset(p, '?', hidden(p));
 }
 
-int swn_why(char why[SWN_WHY], int err, const char *format, ...)
+int swn_errmsg(char why[SWN_ERRMSG], int err, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    vsnprintf(why, SWN_WHY, format, ap);
+    vsnprintf(why, SWN_ERRMSG, format, ap);
     va_end(ap);
     swn_one_line(why);
     return err;

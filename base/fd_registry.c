@@ -82,7 +82,7 @@ static int matches(const struct id *id, int fd, ino_t ino)
     return !look(fd, &st) && st.st_ino == ino && st.st_dev == atomic_load_explicit(&id->dev, memory_order_relaxed);
 }
 
-int swn_own(int fd)
+int swn_fd_registry(int fd)
 {
     struct stat st;
     /* Not where a program expects its standard streams, or makes others: who closes 0 opens the next 0. */
@@ -104,7 +104,7 @@ int swn_own(int fd)
     return fd;
 }
 
-int swn_owns(int fd)
+int swn_fd_is_ours(int fd)
 {
     struct id *id = entry(fd, 0);
     ino_t ino = id ? atomic_load(&id->ino) : 0;
@@ -123,7 +123,7 @@ static int is_ours(int fd)
     return ino && ino != LOST && matches(id, fd, ino);
 }
 
-int swn_own_first(int from, int to)
+int swn_fd_registry_first(int from, int to)
 {
     if (to >= CHUNK * CHUNKS)
         to = CHUNK * CHUNKS - 1;
@@ -136,10 +136,10 @@ int swn_own_first(int from, int to)
     return -1;
 }
 
-int swn_own_close(int fd)
+int swn_fd_registry_close(int fd)
 {
     struct id *id = entry(fd, 0);
-    int ours = swn_owns(fd);
+    int ours = swn_fd_is_ours(fd);
     /* First the entry: the number may be anybody's the moment it is closed. */
     if (id) {
         atomic_store(&id->ino, 0);

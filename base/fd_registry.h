@@ -16,16 +16,16 @@
  * that of `fd` is a standard stream's or was taken from us before (whoever still holds it must never mean this file).
  * Negative numbers are passed through. Who closes numbers blindly in another thread must not do so between the opening
  * and this. */
-int swn_own(int fd);
+int swn_fd_registry(int fd);
 
 /* 1: still what we opened, or never one of ours. 0: closed, or somebody else's by now; then for good. */
-int swn_owns(int fd);
+int swn_fd_is_ours(int fd);
 
 /* The least number from `from` to `to`, both inclusive, that is ours and still what we opened; -1 if there is none.
  * Async-signal-safe. */
-int swn_own_first(int from, int to);
+int swn_fd_registry_first(int from, int to);
 
 /* Closes it, unless it is somebody else's by now: then -EBADF. 0 or -errno. */
-int swn_own_close(int fd);
+int swn_fd_registry_close(int fd);
 
 #endif

@@ -26,7 +26,7 @@ int swn_open_regular(const struct swn_io *io, const char *path, int flags, char 
     if (text) {
         if (fd >= 0)
             io->close(io->ctx, fd);
-        return why ? swn_why(why, rc, "%s: %s", path, text) : rc;
+        return why ? swn_errmsg(why, rc, "%s: %s", path, text) : rc;
     }
     int status = fcntl(fd, F_GETFL);
     if (status >= 0)

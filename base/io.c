@@ -30,56 +30,56 @@ static int sys_open(void *ctx, const char *path, int flags, mode_t mode)
 {
     (void)ctx;
     int fd = open(path, flags, mode);
-    return fd < 0 ? -errno : swn_own(fd);
+    return fd < 0 ? -errno : swn_fd_registry(fd);
 }
 
 static int sys_close(void *ctx, int fd)
 {
     (void)ctx;
-    return swn_own_close(fd);
+    return swn_fd_registry_close(fd);
 }
 
 static ssize_t sys_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
 {
     (void)ctx;
-    return swn_owns(fd) ? result_size(pread(fd, buf, len, (off_t)off)) : -EBADF;
+    return swn_fd_is_ours(fd) ? result_size(pread(fd, buf, len, (off_t)off)) : -EBADF;
 }
 
 static ssize_t sys_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t off)
 {
     (void)ctx;
-    return swn_owns(fd) ? result_size(pwrite(fd, buf, len, (off_t)off)) : -EBADF;
+    return swn_fd_is_ours(fd) ? result_size(pwrite(fd, buf, len, (off_t)off)) : -EBADF;
 }
 
 static int sys_fsync(void *ctx, int fd)
 {
     (void)ctx;
-    return swn_owns(fd) ? result(fsync(fd)) : -EBADF;
+    return swn_fd_is_ours(fd) ? result(fsync(fd)) : -EBADF;
 }
 
 static int sys_fstat(void *ctx, int fd, struct stat *st)
 {
     (void)ctx;
-    return swn_owns(fd) ? result(fstat(fd, st)) : -EBADF;
+    return swn_fd_is_ours(fd) ? result(fstat(fd, st)) : -EBADF;
 }
 
 static int sys_ftruncate(void *ctx, int fd, uint64_t len)
 {
     (void)ctx;
-    return swn_owns(fd) ? result(ftruncate(fd, (off_t)len)) : -EBADF;
+    return swn_fd_is_ours(fd) ? result(ftruncate(fd, (off_t)len)) : -EBADF;
 }
 
 static int sys_fallocate(void *ctx, int fd, int mode, uint64_t off, uint64_t len)
 {
     (void)ctx;
-    return swn_owns(fd) ? result(fallocate(fd, mode, (off_t)off, (off_t)len)) : -EBADF;
+    return swn_fd_is_ours(fd) ? result(fallocate(fd, mode, (off_t)off, (off_t)len)) : -EBADF;
 }
 
 static int sys_fadvise(void *ctx, int fd, uint64_t off, uint64_t len, int advice)
 {
     (void)ctx;
     /* The one call here that returns the error instead of setting errno. */
-    return !swn_owns(fd) ? -EBADF : -posix_fadvise(fd, (off_t)off, (off_t)len, advice);
+    return !swn_fd_is_ours(fd) ? -EBADF : -posix_fadvise(fd, (off_t)off, (off_t)len, advice);
 }
 
 static int sys_rename(void *ctx, const char *from, const char *to)
@@ -97,7 +97,7 @@ static int sys_unlink(void *ctx, const char *path)
 static int sys_mmap(void *ctx, void **addr, size_t len, int prot, int flags, int fd, uint64_t off)
 {
     (void)ctx;
-    if (fd >= 0 && !swn_owns(fd))
+    if (fd >= 0 && !swn_fd_is_ours(fd))
         return -EBADF;
     void *p = mmap(*addr, len, prot, flags, fd, (off_t)off);
     if (p == MAP_FAILED)
@@ -115,7 +115,7 @@ static void hide_ring_fd(struct io_uring *ring)
                 ring->ring_fd); /* as base/fd_registry.c closes: who follows close() must see all of ours or none */
         ring->ring_fd = -1;
     } else {
-        ring->ring_fd = ring->enter_ring_fd = swn_own(ring->ring_fd);
+        ring->ring_fd = ring->enter_ring_fd = swn_fd_registry(ring->ring_fd);
     }
 }
 
@@ -148,7 +148,7 @@ static int sys_ring_read(void *ctx, struct io_uring *ring, int fd, void *buf, si
     (void)ctx;
     if (len > INT_MAX)
         return -EINVAL;
-    if (!swn_owns(fd))
+    if (!swn_fd_is_ours(fd))
         return -EBADF;
     sqe = io_uring_get_sqe(ring);
     if (!sqe)
@@ -212,7 +212,7 @@ static int sys_ring_wait(void *ctx, struct io_uring *ring, int timeout_ms, uint6
 static void sys_ring_exit(void *ctx, struct io_uring *ring)
 {
     (void)ctx;
-    swn_own_close(ring->ring_fd);
+    swn_fd_registry_close(ring->ring_fd);
     ring->ring_fd = -1;
     io_uring_queue_exit(ring);
 }

@@ -22,7 +22,7 @@ static int take(const char *text, const char *key, uint64_t *bytes)
     return 1;
 }
 
-int swn_whole_read(struct swn_whole_rss *out, const char *root)
+int swn_process_memory_read(struct swn_process_memory_rss *out, const char *root)
 {
     char path[PATH_MAX], text[8192];
     if (snprintf(path, sizeof path, "%s/proc/self/status", root) >= (int)sizeof path)
@@ -39,7 +39,8 @@ int swn_whole_read(struct swn_whole_rss *out, const char *root)
     return take(text, "\nRssAnon:", &out->anon) && take(text, "\nRssFile:", &out->file) ? 0 : -ENODATA;
 }
 
-uint64_t swn_whole_budget(struct swn_whole *w, const struct swn_whole_rss *rss, uint64_t ours, uint64_t floor)
+uint64_t swn_process_memory_budget(struct swn_process_memory *w, const struct swn_process_memory_rss *rss,
+                                   uint64_t ours, uint64_t floor)
 {
     uint64_t file = rss->file < w->least_file + LIBRARIES ? rss->file : w->least_file + LIBRARIES;
     uint64_t now = (rss->anon > ours ? rss->anon - ours : 0) + file;

@@ -9,14 +9,14 @@
 
 /* Memory of a process, of which the kernel says how much is in it now. Shared memory is left out: of ours, one page is
  * mapped twice and more. */
-struct swn_whole_rss {
+struct swn_process_memory_rss {
     uint64_t anon, file;
 };
 
 /* From /proc/self/status below `root` ("" outside tests). 0 or -errno. */
-int swn_whole_read(struct swn_whole_rss *out, const char *root);
+int swn_process_memory_read(struct swn_process_memory_rss *out, const char *root);
 
-struct swn_whole {
+struct swn_process_memory {
     uint64_t limit;   /* for the whole process */
     uint64_t outside; /* most of late that was no tensor */
     uint64_t least;   /* never less than this was: what it had before there were tensors */
@@ -29,6 +29,7 @@ struct swn_whole {
  * What tensors may take, when `ours` bytes of the anonymous memory are theirs: the limit less what is outside, and less
  * a little for what grows between two looks. What is outside counts at once when it grows, and is forgotten by a 16th
  * at each look. At least `floor`. */
-uint64_t swn_whole_budget(struct swn_whole *w, const struct swn_whole_rss *rss, uint64_t ours, uint64_t floor);
+uint64_t swn_process_memory_budget(struct swn_process_memory *w, const struct swn_process_memory_rss *rss,
+                                   uint64_t ours, uint64_t floor);
 
 #endif

@@ -7,21 +7,21 @@
 
 #include "base/fd_registry.h"
 
-int swn_bell_open(struct swn_bell *b)
+int swn_wakeup_pipe_open(struct swn_wakeup_pipe *b)
 {
     int fd[2];
-    *b = (struct swn_bell){.in = -1, .out = -1};
+    *b = (struct swn_wakeup_pipe){.in = -1, .out = -1};
     if (pipe2(fd, O_CLOEXEC | O_NONBLOCK))
         return -errno;
-    b->out = swn_own(fd[0]);
-    b->in = swn_own(fd[1]);
+    b->out = swn_fd_registry(fd[0]);
+    b->in = swn_fd_registry(fd[1]);
     return 0;
 }
 
-int swn_bell_ring(const struct swn_bell *b)
+int swn_wakeup_pipe_signal(const struct swn_wakeup_pipe *b)
 {
     ssize_t n;
-    if (b->in < 0 || !swn_owns(b->in) || !swn_owns(b->out))
+    if (b->in < 0 || !swn_fd_is_ours(b->in) || !swn_fd_is_ours(b->out))
         return -EBADF;
     do
         n = write(b->in, "!", 1);
@@ -29,26 +29,26 @@ int swn_bell_ring(const struct swn_bell *b)
     return n == 1 || errno == EAGAIN ? 0 : -errno; /* a full pipe has been rung */
 }
 
-int swn_bell_poll_fd(const struct swn_bell *b)
+int swn_wakeup_pipe_poll_fd(const struct swn_wakeup_pipe *b)
 {
     /* Without its other end the pipe is at its end, and poll would return at once for ever. */
-    return b->out >= 0 && swn_owns(b->out) && swn_owns(b->in) ? b->out : -1;
+    return b->out >= 0 && swn_fd_is_ours(b->out) && swn_fd_is_ours(b->in) ? b->out : -1;
 }
 
-int swn_bell_hush(const struct swn_bell *b)
+int swn_wakeup_pipe_drain(const struct swn_wakeup_pipe *b)
 {
     char some[64];
     int any = 0;
-    while (b->out >= 0 && swn_owns(b->out) && read(b->out, some, sizeof some) > 0)
+    while (b->out >= 0 && swn_fd_is_ours(b->out) && read(b->out, some, sizeof some) > 0)
         any = 1;
     return any;
 }
 
-void swn_bell_close(struct swn_bell *b)
+void swn_wakeup_pipe_close(struct swn_wakeup_pipe *b)
 {
     if (b->in >= 0)
-        swn_own_close(b->in);
+        swn_fd_registry_close(b->in);
     if (b->out >= 0)
-        swn_own_close(b->out);
-    *b = (struct swn_bell){.in = -1, .out = -1};
+        swn_fd_registry_close(b->out);
+    *b = (struct swn_wakeup_pipe){.in = -1, .out = -1};
 }

@@ -6,19 +6,19 @@
 #ifndef SWN_BASE_WAKEUP_PIPE_H
 #define SWN_BASE_WAKEUP_PIPE_H
 
-struct swn_bell {
+struct swn_wakeup_pipe {
     int in, out; /* -1: not open */
 };
 
 /* 0 or -errno. */
-int swn_bell_open(struct swn_bell *b);
+int swn_wakeup_pipe_open(struct swn_wakeup_pipe *b);
 /* Wakes whoever polls, now or later. 0, or -EBADF where the program has closed the bell: nobody hears it. */
-int swn_bell_ring(const struct swn_bell *b);
+int swn_wakeup_pipe_signal(const struct swn_wakeup_pipe *b);
 /* For poll; -1, which poll passes over, when it is no longer ours. */
-int swn_bell_poll_fd(const struct swn_bell *b);
+int swn_wakeup_pipe_poll_fd(const struct swn_wakeup_pipe *b);
 /* 1: it had been rung. Silent from now on. */
-int swn_bell_hush(const struct swn_bell *b);
+int swn_wakeup_pipe_drain(const struct swn_wakeup_pipe *b);
 /* Closes what is still ours. */
-void swn_bell_close(struct swn_bell *b);
+void swn_wakeup_pipe_close(struct swn_wakeup_pipe *b);
 
 #endif

@@ -66,7 +66,7 @@ int main(int argc, char **argv)
 {
     struct swn_store *s;
     struct swn_skeleton *sk;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     size_t repeats = argc > 2 ? strtoul(argv[2], NULL, 10) : 1001;
     if (argc < 2 || !repeats) {
         fprintf(stderr, "usage: %s STORE [REPEATS]\n", argv[0]);

@@ -36,11 +36,11 @@ static void sum_up(struct times *t)
     t->most = t->ms[REPEATS - 1];
 }
 
-static void nodes_of(const struct swn_part_model *m, struct swn_plan_node *nodes)
+static void nodes_of(const struct swn_part_model *m, struct swn_plan_weight *nodes)
 {
     for (size_t i = 0; i < m->layers; i++)
-        nodes[i] = (struct swn_plan_node){.bytes = m->bytes[i + 1] - m->bytes[i],
-                                          .compute_ns = (m->ex[i + 1] - m->ex[i]) * 1e9};
+        nodes[i] = (struct swn_plan_weight){.bytes = m->bytes[i + 1] - m->bytes[i],
+                                            .compute_ns = (m->ex[i + 1] - m->ex[i]) * 1e9};
 }
 
 int main(int argc, char **argv)
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
     if (!layers || !first || swn_partition_model(&m, layers, n, &c))
         return 1;
     struct swn_table *table;
-    struct swn_plan_node *nodes = calloc(n, sizeof *nodes);
+    struct swn_plan_weight *nodes = calloc(n, sizeof *nodes);
     unsigned char *file;
     size_t file_bytes;
     double begin = now_ms();

@@ -20,7 +20,7 @@ foreach(target standin-c10 standin-c10-half)
     target_link_libraries(${target} PRIVATE swn_options)
 endforeach()
 
-# function(swn_half) in halves.cmake says which PyTorchs there are, and how they are built for.
+# function(swn_torch_backend) in halves.cmake says which PyTorchs there are, and how they are built for.
 foreach(half IN LISTS SWAPNET_HALVES)
     add_library(standin-${half} MODULE ${PROJECT_SOURCE_DIR}/tests/fakes/cuda/device.cpp)
     foreach(property CXX_STANDARD COMPILE_DEFINITIONS LINK_LIBRARIES)

@@ -49,7 +49,7 @@ static int say(char why[SWN_PROFILE_WHY], int rc, const char *text)
     return rc;
 }
 
-int swn_disk_queue(struct swn_reads *out, const char *path, char why[SWN_PROFILE_WHY])
+int swn_disk_queue(struct swn_queue_depth *out, const char *path, char why[SWN_PROFILE_WHY])
 {
     struct stat st;
     if (stat(path, &st))
@@ -67,7 +67,7 @@ int swn_disk_queue(struct swn_reads *out, const char *path, char why[SWN_PROFILE
     if (rc)
         return rc;
     if (p->queue.depth)
-        *out = (struct swn_reads){.depth = p->queue.depth, .request_bytes = p->queue.request_bytes};
+        *out = (struct swn_queue_depth){.depth = p->queue.depth, .request_bytes = p->queue.request_bytes};
     else
         rc = say(why, -ENODATA, "it does not say how the disk likes to be read (\"queue\")");
     swn_profile_free(p);

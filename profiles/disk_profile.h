@@ -26,6 +26,6 @@ const char *swn_disk_name(char buf[64], dev_t dev);
 /* The depth and request of the device profile at `path`, without the measurements. For inside a stranger's process: a
  * regular file of at most 64 KiB. 0; an -errno with a text; -ENOENT: there is no file; -ENODATA: the profile does not
  * say. */
-int swn_disk_queue(struct swn_reads *out, const char *path, char why[SWN_PROFILE_WHY]);
+int swn_disk_queue(struct swn_queue_depth *out, const char *path, char why[SWN_PROFILE_WHY]);
 
 #endif

@@ -33,7 +33,7 @@ static int is_stall(double bytes, double ns, double usual)
     return ns > STALL * usual * bytes + STALL_NS;
 }
 
-static int is_stalled(struct swn_pace *p, double bytes, double ns)
+static int is_stalled(struct swn_disk_speed *p, double bytes, double ns)
 {
     double usual = mean_of(&p->queued) > 0 ? mean_of(&p->queued) : mean_of(&p->alone);
     int stalled = usual > 0 && is_stall(bytes, ns, usual);
@@ -49,43 +49,43 @@ static void learn(struct swn_online *o, double bytes, double ns)
     swn_online_add(o, bytes, ns);
 }
 
-static void end_row(struct swn_pace *p)
+static void end_row(struct swn_disk_speed *p)
 {
-    double reads = p->row.reads, bytes = p->row.bytes, ns = p->row.ns;
-    if (p->row.alone) {
+    double reads = p->batch.reads, bytes = p->batch.bytes, ns = p->batch.ns;
+    if (p->batch.alone) {
         double before = p->alone.n > 0 ? p->alone_reads / p->alone.n : 0;
         learn(&p->alone, bytes, ns);
         p->alone_reads = before * (p->alone.n - 1) + reads;
         swn_online_fade(&p->queued); /* where the disk has always to be waited for, that is how fast it is */
-    } else if (p->row.reads == SWN_PACE_ROW) {
+    } else if (p->batch.reads == SWN_DISK_SPEED_BATCH) {
         learn(&p->queued, bytes / reads, ns / reads);
     }
-    p->row.reads = 0;
+    p->batch.reads = 0;
 }
 
-void swn_pace_skip(struct swn_pace *p, double done_ns)
+void swn_disk_speed_skip(struct swn_disk_speed *p, double done_ns)
 {
-    p->row.reads = 0;
+    p->batch.reads = 0;
     p->done_ns = done_ns > p->done_ns ? done_ns : p->done_ns;
 }
 
-void swn_pace_add(struct swn_pace *p, double bytes, double begun_ns, double done_ns)
+void swn_disk_speed_add(struct swn_disk_speed *p, double bytes, double begun_ns, double done_ns)
 {
     int alone = begun_ns >= p->done_ns;
     double ns = done_ns - (alone ? begun_ns : p->done_ns);
-    if (p->row.reads && (alone || p->row.reads == SWN_PACE_ROW))
+    if (p->batch.reads && (alone || p->batch.reads == SWN_DISK_SPEED_BATCH))
         end_row(p);
     if (is_stalled(p, bytes, ns)) {
-        swn_pace_skip(p, done_ns);
+        swn_disk_speed_skip(p, done_ns);
         return;
     }
-    if (!p->row.reads) {
-        p->row.bytes = p->row.ns = 0;
-        p->row.alone = alone;
+    if (!p->batch.reads) {
+        p->batch.bytes = p->batch.ns = 0;
+        p->batch.alone = alone;
     }
-    p->row.bytes += bytes;
-    p->row.ns += ns > 0 ? ns : 0;
-    p->row.reads++;
+    p->batch.bytes += bytes;
+    p->batch.ns += ns > 0 ? ns : 0;
+    p->batch.reads++;
     p->done_ns = done_ns > p->done_ns ? done_ns : p->done_ns;
 }
 
@@ -103,10 +103,10 @@ static unsigned from_queued(const struct swn_online *o, struct swn_disk_model *o
     with.n += USUAL;
     with.y += USUAL * SWN_DISK_READ_NS;
     if (line(&with, c))
-        return SWN_PACE_SPEED;
+        return SWN_DISK_SPEED_SPEED;
     out->bytes_per_ns = 1 / c[0];
     out->read_ns = c[1] < READ_LEAST_NS ? READ_LEAST_NS : c[1];
-    return SWN_PACE_SPEED | SWN_PACE_READ;
+    return SWN_DISK_SPEED_SPEED | SWN_DISK_SPEED_READ;
 }
 
 /* What of a row's time is neither its bytes' nor its reads'. */
@@ -116,7 +116,7 @@ static double wait_of(double row_ns, double reads, double read_ns)
     return wait < 0 ? 0 : wait > WAIT_MOST_NS ? WAIT_MOST_NS : wait;
 }
 
-unsigned swn_pace_get(const struct swn_pace *p, struct swn_disk_model *out)
+unsigned swn_disk_speed_get(const struct swn_disk_speed *p, struct swn_disk_model *out)
 {
     const struct swn_online *queued = is_known(&p->queued) ? &p->queued : NULL;
     const struct swn_online *alone = is_known(&p->alone) ? &p->alone : NULL;
@@ -125,13 +125,13 @@ unsigned swn_pace_get(const struct swn_pace *p, struct swn_disk_model *out)
         return 0;
     *out = (struct swn_disk_model){.bytes_per_ns = 1 / mean_of(queued ? queued : alone), .read_ns = SWN_DISK_READ_NS};
     if (!queued && line(alone, c))
-        return SWN_PACE_SPEED;
-    unsigned known = queued ? from_queued(queued, out) : SWN_PACE_SPEED;
+        return SWN_DISK_SPEED_SPEED;
+    unsigned known = queued ? from_queued(queued, out) : SWN_DISK_SPEED_SPEED;
     if (!queued) {
         out->bytes_per_ns = 1 / c[0];
         out->wait_ns = wait_of(c[1], reads, out->read_ns);
-    } else if (alone && known & SWN_PACE_READ) {
+    } else if (alone && known & SWN_DISK_SPEED_READ) {
         out->wait_ns = wait_of(alone->y / alone->n - alone->x / alone->n / out->bytes_per_ns, reads, out->read_ns);
     }
-    return known | (!queued || (alone && known & SWN_PACE_READ) ? SWN_PACE_WAIT : 0);
+    return known | (!queued || (alone && known & SWN_DISK_SPEED_READ) ? SWN_DISK_SPEED_WAIT : 0);
 }

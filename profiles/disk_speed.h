@@ -24,7 +24,7 @@ struct swn_disk_model {
 #define SWN_DISK_READ_NS 100e3
 
 /* All zero to begin with. */
-struct swn_pace {
+struct swn_disk_speed {
     struct swn_online queued; /* of a read, by its bytes: the means of rows */
     struct swn_online alone;  /* of a row, by its bytes */
     double alone_reads;       /* in all of the latter, faded as they are */
@@ -34,22 +34,22 @@ struct swn_pace {
         double bytes, ns;
         unsigned reads;
         int alone;
-    } row; /* that is not complete */
+    } batch; /* that is not complete */
 };
 
 /* Reads in a row. */
-#define SWN_PACE_ROW 4
+#define SWN_DISK_SPEED_BATCH 4
 
 /* A read of so many bytes that was asked for then, and was done then; in the order in which they were done. */
-void swn_pace_add(struct swn_pace *p, double bytes, double begun_ns, double done_ns);
+void swn_disk_speed_add(struct swn_disk_speed *p, double bytes, double begun_ns, double done_ns);
 /* One that says nothing of the disk as it usually is was done then. */
-void swn_pace_skip(struct swn_pace *p, double done_ns);
+void swn_disk_speed_skip(struct swn_disk_speed *p, double done_ns);
 
 /* How fast it is, what a read costs, and how long its answer takes. */
-enum { SWN_PACE_SPEED = 1, SWN_PACE_READ = 2, SWN_PACE_WAIT = 4 };
+enum { SWN_DISK_SPEED_SPEED = 1, SWN_DISK_SPEED_READ = 2, SWN_DISK_SPEED_WAIT = 4 };
 
 /* Which of these it knows. 0: none, and *out stays as it was. Else what is not known is what disks usually have; but
- * without SWN_PACE_READ the speed has in it what reads cost. */
-unsigned swn_pace_get(const struct swn_pace *p, struct swn_disk_model *out);
+ * without SWN_DISK_SPEED_READ the speed has in it what reads cost. */
+unsigned swn_disk_speed_get(const struct swn_disk_speed *p, struct swn_disk_model *out);
 
 #endif

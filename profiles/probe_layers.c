@@ -33,7 +33,7 @@ static uint64_t whole_pages(uint64_t bytes)
 }
 
 static int open_probe(struct probe *b, const struct swn_profile *p, const struct swn_io *io, const char *dir,
-                      const struct swn_reads *queue)
+                      const struct swn_queue_depth *queue)
 {
     uint64_t bytes = PAGE;
     for (size_t i = 0; i < p->layer_count; i++)
@@ -214,7 +214,7 @@ static int probe(struct probe *b, struct stretch *stretches, size_t n, double *w
     return rc;
 }
 
-int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, const struct swn_reads *queue)
+int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, const struct swn_queue_depth *queue)
 {
     struct probe b = {.refs = {.res = {.pagemap_fd = -1}}}; /* closed also where it was never opened */
     if (!p->layer_count)

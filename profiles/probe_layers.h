@@ -14,6 +14,6 @@
 /* Adds reads and releases to the layers of p, and how long a read waits. queue: how the disk is read
  * (profiles/disk_profile.h); NULL, or a depth of 0: as without a device profile. 0 or -errno. Bytes read in all are
  * bounded, whatever the profile says. */
-int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, const struct swn_reads *queue);
+int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, const struct swn_queue_depth *queue);
 
 #endif

@@ -133,9 +133,9 @@ static int measure(struct grid *g)
     return 0;
 }
 
-static int write_down(struct grid *g, struct swn_reads *out)
+static int write_down(struct grid *g, struct swn_queue_depth *out)
 {
-    *out = (struct swn_reads){.measured = calloc(CELLS, sizeof *out->measured)};
+    *out = (struct swn_queue_depth){.measured = calloc(CELLS, sizeof *out->measured)};
     if (!out->measured)
         return -ENOMEM;
     for (size_t i = 0; i < g->count; i++) {
@@ -147,9 +147,9 @@ static int write_down(struct grid *g, struct swn_reads *out)
             .bytes_per_s = (double)g->sample / (seconds > 1e-9 ? seconds : 1e-9),
         };
     }
-    const struct swn_read_rate *chosen = swn_reads_choose(out->measured, out->measured_count);
+    const struct swn_read_rate *chosen = swn_queue_depth_choose(out->measured, out->measured_count);
     if (!chosen) {
-        swn_reads_free(out);
+        swn_queue_depth_free(out);
         return -ENODATA;
     }
     out->depth = chosen->depth;
@@ -157,7 +157,7 @@ static int write_down(struct grid *g, struct swn_reads *out)
     return 0;
 }
 
-int swn_probe_queue(struct swn_reads *out, const struct swn_io *io, const char *dir)
+int swn_probe_queue(struct swn_queue_depth *out, const struct swn_io *io, const char *dir)
 {
     struct grid g = {.io = io};
     int rc = swn_scratch_open(&g.scratch, io, dir, SCRATCH_BYTES, SCRATCH_BYTES, WRITE_S);

@@ -13,6 +13,6 @@
  * are not tried with much in flight at once, but for the library's own default: whoever waits for a read would wait for
  * all of that. 0, and what *out points to is the caller's; -EOPNOTSUPP: the directory takes no direct reads, so nothing
  * of the disk can be seen; another -errno. */
-int swn_probe_queue(struct swn_reads *out, const struct swn_io *io, const char *dir);
+int swn_probe_queue(struct swn_queue_depth *out, const struct swn_io *io, const char *dir);
 
 #endif

@@ -31,7 +31,7 @@ void swn_profile_free(struct swn_profile *p)
         free(p->layers[i].releases);
     }
     free(p->layers);
-    swn_reads_free(&p->queue);
+    swn_queue_depth_free(&p->queue);
     free(p->name);
     free(p->source);
     free(p->torch_version);
@@ -49,7 +49,7 @@ struct swn_profile_layer *swn_profile_add(struct swn_profile *p, const char *nam
     }
     struct swn_profile_layer *l = &p->layers[n];
     memset(l, 0, sizeof *l);
-    l->l.compute_s = l->own_s = -1;
+    l->l.compute_s = l->op_s = -1;
     l->name = strdup(name);
     if (!l->name)
         return NULL;

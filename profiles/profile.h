@@ -47,7 +47,7 @@ struct swn_profile_release {
 struct swn_profile_layer {
     char *name;
     struct swn_layer l;
-    double own_s;              /* of l.compute_s, until its operator is done; below 0: not known */
+    double op_s;               /* of l.compute_s, until its operator is done; below 0: not known */
     uint64_t activation_bytes; /* most tensors that are no weights, while it computes */
     uint64_t slice_bytes;      /* its operator can take it in slices that are multiples of it; 0: only whole */
     struct swn_profile_read *reads;
@@ -71,7 +71,7 @@ struct swn_profile {
     unsigned estimates;                  /* those that nobody measured */
     struct swn_coefficients c;
     struct swn_profile_fit fit[SWN_FITS];
-    struct swn_reads queue; /* of a device; depth 0: not known */
+    struct swn_queue_depth queue; /* of a device; depth 0: not known */
     /* of a model */
     uint64_t other_bytes; /* most tensors that are no streamable weights, at any one time */
     uint64_t passes;

@@ -272,7 +272,7 @@ static void take_releases(struct reader *r, json_t *object, struct swn_profile_l
 static void take_layer(struct reader *r, json_t *object, struct swn_profile *p)
 {
     static const char *const known[] = {
-        "name",        "bytes",   "depth",    "flops", "compute_s", "own_s", "activation_bytes",
+        "name",        "bytes",   "depth",    "flops", "compute_s", "op_s", "activation_bytes",
         "slice_bytes", "swap_in", "swap_out", NULL};
     if (!json_is_object(object)) {
         fail(r, "it must be an object");
@@ -290,7 +290,7 @@ static void take_layer(struct reader *r, json_t *object, struct swn_profile *p)
     l->l.depth = take_count(r, object, "depth", MOST_DEPTH, 1);
     l->l.flops = take_count(r, object, "flops", MOST_FLOPS, 0);
     l->l.compute_s = take_seconds_or_null(r, object, "compute_s");
-    l->own_s = take_seconds_or_null(r, object, "own_s");
+    l->op_s = take_seconds_or_null(r, object, "op_s");
     l->activation_bytes = take_count(r, object, "activation_bytes", MOST_BYTES, 0);
     l->slice_bytes = take_count(r, object, "slice_bytes", MOST_BYTES, 0);
     take_reads(r, object, l);
@@ -334,7 +334,7 @@ static uint64_t check_request(struct reader *r, json_t *value)
     return (uint64_t)json_integer_value(value);
 }
 
-static void take_rates(struct reader *r, json_t *object, struct swn_reads *q)
+static void take_rates(struct reader *r, json_t *object, struct swn_queue_depth *q)
 {
     json_t *array = json_object_get(object, "measured"), *value;
     size_t i;
@@ -363,7 +363,7 @@ static void take_rates(struct reader *r, json_t *object, struct swn_reads *q)
     }
 }
 
-static void take_queue(struct reader *r, json_t *root, struct swn_reads *q)
+static void take_queue(struct reader *r, json_t *root, struct swn_queue_depth *q)
 {
     static const char *const known[] = {"depth", "request_bytes", "measured", NULL};
     json_t *object = json_object_get(root, "queue");
@@ -578,12 +578,12 @@ static json_t *layer_value(const struct swn_profile_layer *l)
                                   : json_real(l->releases[i].seconds));
     return json_pack("{s:o s:o s:o s:o s:o s:o s:o s:o s:o s:o}", "name", text_value(l->name), "bytes",
                      count_value(l->l.bytes), "depth", count_value(l->l.depth), "flops", count_value(l->l.flops),
-                     "compute_s", seconds_value(l->l.compute_s), "own_s", seconds_value(l->own_s), "activation_bytes",
+                     "compute_s", seconds_value(l->l.compute_s), "op_s", seconds_value(l->op_s), "activation_bytes",
                      count_value(l->activation_bytes), "slice_bytes", count_value(l->slice_bytes), "swap_in", reads,
                      "swap_out", releases);
 }
 
-static json_t *queue_value(const struct swn_reads *q)
+static json_t *queue_value(const struct swn_queue_depth *q)
 {
     json_t *measured = json_array();
     for (size_t i = 0; measured && i < q->measured_count; i++)

@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-void swn_reads_free(struct swn_reads *r)
+void swn_queue_depth_free(struct swn_queue_depth *r)
 {
     free(r->measured);
-    *r = (struct swn_reads){0};
+    *r = (struct swn_queue_depth){0};
 }
 
 static uint64_t in_flight(const struct swn_read_rate *r)
@@ -33,7 +33,7 @@ static double best_rate(const struct swn_read_rate *rates, size_t n)
     return best;
 }
 
-const struct swn_read_rate *swn_reads_choose(const struct swn_read_rate *rates, size_t n)
+const struct swn_read_rate *swn_queue_depth_choose(const struct swn_read_rate *rates, size_t n)
 {
     const struct swn_read_rate *chosen = NULL;
     double best = best_rate(rates, n), least = best * SWN_READS_LAST_S;
@@ -44,7 +44,7 @@ const struct swn_read_rate *swn_reads_choose(const struct swn_read_rate *rates, 
     return chosen;
 }
 
-double swn_reads_rate(const struct swn_reads *r, unsigned depth, uint64_t request_bytes)
+double swn_queue_depth_rate(const struct swn_queue_depth *r, unsigned depth, uint64_t request_bytes)
 {
     for (size_t i = 0; i < r->measured_count; i++)
         if (r->measured[i].depth == depth && r->measured[i].request_bytes == request_bytes)

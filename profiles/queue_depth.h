@@ -29,21 +29,21 @@ struct swn_read_rate {
 };
 
 /* What a disk likes, and what that was chosen from. */
-struct swn_reads {
+struct swn_queue_depth {
     unsigned depth; /* 0: not known */
     uint64_t request_bytes;
     struct swn_read_rate *measured; /* malloc'd; may be NULL */
     size_t measured_count;
 };
 
-void swn_reads_free(struct swn_reads *r); /* leaves it empty */
+void swn_queue_depth_free(struct swn_queue_depth *r); /* leaves it empty */
 
 /* Of those of n with SWN_READS_LEAST or more at once, within SWN_READS_WITHIN of the fastest: the one with the fewest
  * bytes in flight that last SWN_READS_LAST_S, or with the most where none do; of several the one with fewer, larger
  * reads, which cost less processor time, and then the faster one. NULL: none has a rate above 0. */
-const struct swn_read_rate *swn_reads_choose(const struct swn_read_rate *rates, size_t n);
+const struct swn_read_rate *swn_queue_depth_choose(const struct swn_read_rate *rates, size_t n);
 
 /* The rate of that depth and size, or 0. */
-double swn_reads_rate(const struct swn_reads *r, unsigned depth, uint64_t request_bytes);
+double swn_queue_depth_rate(const struct swn_queue_depth *r, unsigned depth, uint64_t request_bytes);
 
 #endif

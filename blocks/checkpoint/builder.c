@@ -29,26 +29,26 @@ void swn_ckpt_printable(char *text)
     swn_one_line(text);
 }
 
-int swn_ckpt_fail(char why[SWN_WHY], int err, const char *format, ...)
+int swn_ckpt_fail(char why[SWN_ERRMSG], int err, const char *format, ...)
 {
     if (why) {
         va_list args;
         va_start(args, format);
-        vsnprintf(why, SWN_WHY, format, args);
+        vsnprintf(why, SWN_ERRMSG, format, args);
         va_end(args);
         swn_ckpt_printable(why);
     }
     return err;
 }
 
-int swn_ckpt_fail_memory(char why[SWN_WHY], const char *path, int err)
+int swn_ckpt_fail_memory(char why[SWN_ERRMSG], const char *path, int err)
 {
     if (err == -E2BIG)
         return swn_ckpt_fail(why, -EINVAL, "%s: its description is larger than swapnet allows", path);
     return swn_ckpt_fail(why, err, "%s: no memory for its description", path);
 }
 
-int swn_ckpt_read(const struct swn_ckpt_source *src, void *buf, size_t len, uint64_t off, char why[SWN_WHY])
+int swn_ckpt_read(const struct swn_ckpt_source *src, void *buf, size_t len, uint64_t off, char why[SWN_ERRMSG])
 {
     int tries = 0;
     for (size_t done = 0; done < len;) {
@@ -97,7 +97,7 @@ int swn_ckpt_utf8(const char *text, size_t len)
     return 1;
 }
 
-int swn_ckpt_new(struct swn_ckpt_builder **out, size_t files, char why[SWN_WHY])
+int swn_ckpt_new(struct swn_ckpt_builder **out, size_t files, char why[SWN_ERRMSG])
 {
     struct swn_ckpt_builder *b = calloc(1, sizeof(*b));
     if (b) {
@@ -122,16 +122,16 @@ void swn_ckpt_drop(struct swn_ckpt_builder *b, const struct swn_io *io)
     free(b->c.storages);
     free(b->c.tensors);
     free(b->skipped);
-    swn_bump_free(&b->bump);
+    swn_bump_alloc_free(&b->bump);
     free(b);
 }
 
 int swn_ckpt_add_file(struct swn_ckpt_builder *b, const struct swn_io *io, int fd, const char *path,
-                      const struct swn_identity *identity, char why[SWN_WHY])
+                      const struct swn_identity *identity, char why[SWN_ERRMSG])
 {
     struct swn_ckpt_file *f = &b->c.files[b->c.file_count];
     *f = (struct swn_ckpt_file){.fd = fd, .identity = *identity};
-    int rc = swn_bump_text(&b->bump, path, strlen(path), &f->path);
+    int rc = swn_bump_alloc_text(&b->bump, path, strlen(path), &f->path);
     if (rc) {
         io->close(io->ctx, fd);
         return swn_ckpt_fail_memory(why, path, rc);
@@ -147,7 +147,7 @@ static int grow(struct swn_ckpt_builder *b, void **array, size_t *room, size_t c
     if (count < *room)
         return 0;
     size_t more = *room / 2 + 16;
-    int rc = swn_bump_charge(&b->bump, more * size);
+    int rc = swn_bump_alloc_charge(&b->bump, more * size);
     if (rc)
         return rc;
     void *grown = realloc(*array, (*room + more) * size);
@@ -158,7 +158,7 @@ static int grow(struct swn_ckpt_builder *b, void **array, size_t *room, size_t c
     return 0;
 }
 
-int swn_ckpt_add_storage(struct swn_ckpt_builder *b, const struct swn_ckpt_storage *s, char why[SWN_WHY])
+int swn_ckpt_add_storage(struct swn_ckpt_builder *b, const struct swn_ckpt_storage *s, char why[SWN_ERRMSG])
 {
     void *array = b->c.storages;
     int rc =
@@ -210,7 +210,7 @@ int swn_ckpt_view_end(const int64_t *shape, const int64_t *stride, uint32_t ndim
     return 0;
 }
 
-int swn_ckpt_add_tensor(struct swn_ckpt_builder *b, const struct swn_ckpt_tensor *t, char why[SWN_WHY])
+int swn_ckpt_add_tensor(struct swn_ckpt_builder *b, const struct swn_ckpt_tensor *t, char why[SWN_ERRMSG])
 {
     const struct swn_ckpt_storage *s = &b->c.storages[t->storage];
     uint64_t end;
@@ -235,7 +235,7 @@ int swn_ckpt_add_tensor(struct swn_ckpt_builder *b, const struct swn_ckpt_tensor
     return 0;
 }
 
-int swn_ckpt_add_skipped(struct swn_ckpt_builder *b, const struct swn_ckpt_skipped *t, char why[SWN_WHY])
+int swn_ckpt_add_skipped(struct swn_ckpt_builder *b, const struct swn_ckpt_skipped *t, char why[SWN_ERRMSG])
 {
     void *array = b->skipped;
     int rc = grow(b, &array, &b->skipped_room, b->skipped_count, sizeof(*t));
@@ -319,13 +319,13 @@ static int sort_storages(struct swn_checkpoint *c, uint32_t *order, uint32_t *pl
 /* How many tensors were skipped, and which is the first of them. */
 static int sum_up_skipped(struct swn_ckpt_builder *b, char *why)
 {
-    char text[SWN_WHY];
+    char text[SWN_ERRMSG];
     b->c.skipped_count = b->skipped_count;
     if (!b->skipped_count)
         return 0;
     snprintf(text, sizeof(text), "%.256s: %s", b->skipped[0].name, b->skipped[0].what);
     swn_ckpt_printable(text);
-    int rc = swn_bump_text(&b->bump, text, strlen(text), &b->c.skipped);
+    int rc = swn_bump_alloc_text(&b->bump, text, strlen(text), &b->c.skipped);
     return rc ? swn_ckpt_fail_memory(why, b->skipped[0].name, rc) : 0;
 }
 
@@ -336,7 +336,7 @@ static void *shrink(void *array, size_t bytes)
     return smaller ? smaller : array;
 }
 
-int swn_ckpt_finish(struct swn_ckpt_builder *b, struct swn_checkpoint **out, char why[SWN_WHY])
+int swn_ckpt_finish(struct swn_ckpt_builder *b, struct swn_checkpoint **out, char why[SWN_ERRMSG])
 {
     struct swn_checkpoint *c = &b->c;
     size_t longest = c->storage_count > c->tensor_count ? c->storage_count : c->tensor_count;

@@ -106,7 +106,7 @@ static int tell_format(const struct swn_ckpt_source *src, enum format *out, char
                                              : "neither a zip archive of torch.save nor a safetensors file");
 }
 
-int swn_checkpoint_identity(const struct swn_io *io, int fd, struct swn_identity *out, char why[SWN_WHY])
+int swn_checkpoint_identity(const struct swn_io *io, int fd, struct swn_identity *out, char why[SWN_ERRMSG])
 {
     enum format format;
     struct swn_ckpt_source src = {.io = io, .fd = fd, .path = "the checkpoint"};
@@ -119,7 +119,8 @@ int swn_checkpoint_identity(const struct swn_io *io, int fd, struct swn_identity
                                 : swn_ckpt_hash_safetensors(&src, &out->directory, why);
 }
 
-int swn_ckpt_read_file(struct swn_ckpt_builder *b, const struct swn_io *io, int fd, const char *path, char why[SWN_WHY])
+int swn_ckpt_read_file(struct swn_ckpt_builder *b, const struct swn_io *io, int fd, const char *path,
+                       char why[SWN_ERRMSG])
 {
     enum format format;
     struct swn_identity id, now;
@@ -145,7 +146,7 @@ int swn_ckpt_read_file(struct swn_ckpt_builder *b, const struct swn_io *io, int 
     return rc;
 }
 
-int swn_ckpt_open_fd(const struct swn_io *io, const char *path, char why[SWN_WHY])
+int swn_ckpt_open_fd(const struct swn_io *io, const char *path, char why[SWN_ERRMSG])
 {
     return swn_open_regular(io, path, 0, why);
 }
@@ -167,7 +168,7 @@ static int open_single(struct swn_checkpoint **out, const struct swn_io *io, int
     return rc;
 }
 
-int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, const char *path, char why[SWN_WHY])
+int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, const char *path, char why[SWN_ERRMSG])
 {
     int fd = swn_ckpt_open_fd(io, path, why);
     if (fd < 0)
@@ -184,9 +185,9 @@ int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, co
 }
 
 int swn_checkpoint_open_fd(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
-                           char why[SWN_WHY])
+                           char why[SWN_ERRMSG])
 {
-    int own = swn_own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    int own = swn_fd_registry(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (own < 0)
         return swn_ckpt_fail(why, -errno, "%s: %s", path, strerror(errno));
     return open_single(out, io, own, path, why);

@@ -87,7 +87,7 @@ int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn
 /* The identity of an open checkpoint file, `directory` included. Reads the end of a zip and its central directory, or
  * the header of a safetensors file, and nothing else: what it accepts may still be refused by swn_checkpoint_open.
  * Errors as below. */
-int swn_checkpoint_identity(const struct swn_io *io, int fd, struct swn_identity *out, char why[SWN_WHY]);
+int swn_checkpoint_identity(const struct swn_io *io, int fd, struct swn_identity *out, char why[SWN_ERRMSG]);
 
 enum swn_checkpoint_kind { SWN_CKPT_TORCH, SWN_CKPT_TORCHSCRIPT, SWN_CKPT_SAFETENSORS };
 
@@ -131,14 +131,14 @@ struct swn_checkpoint {
 
 /* Reads the description of the checkpoint at `path` (a file, or an index JSON "*.index.json" whose shards lie beside
  * it). *out is the caller's, to be closed. */
-int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, const char *path, char why[SWN_WHY]);
+int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, const char *path, char why[SWN_ERRMSG]);
 /* The same for one file that is open already; `fd` is duplicated, `path` is used for messages only. */
 int swn_checkpoint_open_fd(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
-                           char why[SWN_WHY]);
+                           char why[SWN_ERRMSG]);
 /* The same, once the file's times have settled (swn_identity_settle), and with just those: whatever is written from
  * then on will show. -ESTALE, -ENOTSUP as there; -ESTALE too when it is written to meanwhile. */
 int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
-                                int wait_ms, char why[SWN_WHY]);
+                                int wait_ms, char why[SWN_ERRMSG]);
 void swn_checkpoint_close(struct swn_checkpoint *c, const struct swn_io *io);
 
 #endif

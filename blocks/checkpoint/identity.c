@@ -41,7 +41,7 @@ int swn_identity_same_file(const struct swn_identity *a, const struct swn_identi
 }
 
 int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
-                                int wait_ms, char why[SWN_WHY])
+                                int wait_ms, char why[SWN_ERRMSG])
 {
     struct swn_identity settled;
     /* Pages that somebody has stored into through a shared mapping go to the disk now: from then on the next such store
@@ -49,16 +49,16 @@ int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io
     io->fsync(io->ctx, fd);
     int rc = swn_identity_settle(io, fd, wait_ms, &settled);
     if (rc == -ENOTSUP)
-        return swn_why(why, rc, "%s: lies in memory, where its times do not tell when it changes: give --output STORE",
-                       path);
+        return swn_errmsg(why, rc,
+                          "%s: lies in memory, where its times do not tell when it changes: give --output STORE", path);
     if (rc == -ESTALE)
-        return swn_why(why, rc, "%s: its times lie in the future, or it is still being written; build again later",
-                       path);
+        return swn_errmsg(why, rc, "%s: its times lie in the future, or it is still being written; build again later",
+                          path);
     if (rc)
-        return swn_why(why, rc, "%s: %s", path, strerror(-rc));
+        return swn_errmsg(why, rc, "%s: %s", path, strerror(-rc));
     rc = swn_checkpoint_open_fd(out, io, fd, path, why);
     if (rc || swn_identity_same_file(&(*out)->files[0].identity, &settled))
         return rc;
     swn_checkpoint_close(*out, io);
-    return swn_why(why, -ESTALE, "%s: was written to while it was opened; build again", path);
+    return swn_errmsg(why, -ESTALE, "%s: was written to while it was opened; build again", path);
 }

@@ -19,7 +19,7 @@ void swn_json_begin(struct swn_json *j, const struct swn_ckpt_source *src, uint6
 
 int swn_json_fail(struct swn_json *j, const char *format, ...)
 {
-    char text[SWN_WHY / 2];
+    char text[SWN_ERRMSG / 2];
     va_list args;
     if (j->err)
         return j->err;

@@ -67,13 +67,13 @@ struct swn_pickle_opts {
     /* Numbers the storage that a persistent id names: key[0, len), `bytes` long. Asked again for the same key it must
      * give the same number or fail. 0, or an error with its text. */
     int (*storage)(void *ctx, const char *key, size_t len, enum swn_dtype dtype, uint64_t bytes, uint32_t *number,
-                   char why[SWN_WHY]);
+                   char why[SWN_ERRMSG]);
     void *ctx;
 };
 
 /* What the pickle in text[0, len) describes. The values lie in `bump` and point into text. They form a graph, cycles
  * included, not a tree: a walk must bound itself. */
-int swn_pickle_read(struct swn_bump *bump, const char *text, size_t len, const struct swn_pickle_opts *opts,
-                    struct swn_pickle_value **root, char why[SWN_WHY]);
+int swn_pickle_read(struct swn_bump_alloc *bump, const char *text, size_t len, const struct swn_pickle_opts *opts,
+                    struct swn_pickle_value **root, char why[SWN_ERRMSG]);
 
 #endif

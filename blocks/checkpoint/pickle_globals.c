@@ -298,7 +298,7 @@ static int int_array(struct swn_pickle_machine *m, const struct swn_pickle_value
         return swn_pickle_fail(m, "a tensor's size and stride are not tuples of the same length, at most %d",
                                SWN_CKPT_MAX_DIMS);
     void *array;
-    int rc = swn_bump_take(m->bump, (v->count + 1) * sizeof(int64_t), &array);
+    int rc = swn_bump_alloc_take(m->bump, (v->count + 1) * sizeof(int64_t), &array);
     if (rc)
         return swn_ckpt_fail_memory(m->why, m->opts->name, rc);
     int64_t *ints = array;
@@ -315,7 +315,7 @@ static int int_array(struct swn_pickle_machine *m, const struct swn_pickle_value
 static int make_tensor(struct swn_pickle_machine *m, const struct swn_pickle_tensor *t, struct swn_pickle_value **out)
 {
     void *copy;
-    int rc = swn_bump_take(m->bump, sizeof(*t), &copy);
+    int rc = swn_bump_alloc_take(m->bump, sizeof(*t), &copy);
     if (rc)
         return swn_ckpt_fail_memory(m->why, m->opts->name, rc);
     memcpy(copy, t, sizeof(*t));
@@ -684,7 +684,7 @@ int swn_pickle_build(struct swn_pickle_machine *m, struct swn_pickle_value *obje
     if (object->kind != SWN_PV_OBJECT || object->count)
         return swn_pickle_fail(m, "sets the state of something that has none (a tensor's is never set)");
     void *items;
-    int rc = swn_bump_take(m->bump, sizeof(*object->items), &items);
+    int rc = swn_bump_alloc_take(m->bump, sizeof(*object->items), &items);
     if (rc)
         return swn_ckpt_fail_memory(m->why, m->opts->name, rc);
     object->items = items;

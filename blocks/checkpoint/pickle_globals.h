@@ -6,7 +6,7 @@
 #include "blocks/checkpoint/pickle.h"
 
 struct swn_pickle_machine {
-    struct swn_bump *bump;
+    struct swn_bump_alloc *bump;
     const struct swn_pickle_opts *opts;
     const char *text;
     size_t len, at, op_at; /* at: next byte; op_at: the opcode that runs, for messages */

@@ -50,7 +50,7 @@ enum opcode {
 
 int swn_pickle_fail(struct swn_pickle_machine *m, const char *format, ...)
 {
-    char text[SWN_WHY / 2];
+    char text[SWN_ERRMSG / 2];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
@@ -66,7 +66,7 @@ static int memory(struct swn_pickle_machine *m, int rc)
 int swn_pickle_make(struct swn_pickle_machine *m, enum swn_pickle_kind kind, struct swn_pickle_value **out)
 {
     void *p;
-    int rc = memory(m, swn_bump_take(m->bump, sizeof(**out), &p));
+    int rc = memory(m, swn_bump_alloc_take(m->bump, sizeof(**out), &p));
     if (rc)
         return rc;
     *out = p;
@@ -81,7 +81,7 @@ static int grow(struct swn_pickle_machine *m, void **array, size_t *room, size_t
     if (count < *room)
         return 0;
     size_t more = *room ? *room : 64;
-    int rc = memory(m, swn_bump_charge(m->bump, more * size));
+    int rc = memory(m, swn_bump_alloc_charge(m->bump, more * size));
     if (rc)
         return rc;
     void *grown = realloc(*array, (*room + more) * size);
@@ -239,7 +239,7 @@ static int make_tuple(struct swn_pickle_machine *m, size_t n)
     if (!rc)
         rc = swn_pickle_make(m, SWN_PV_TUPLE, &v);
     if (!rc && n)
-        rc = memory(m, swn_bump_take(m->bump, n * sizeof(*v->items), &items));
+        rc = memory(m, swn_bump_alloc_take(m->bump, n * sizeof(*v->items), &items));
     if (rc)
         return rc;
     v->items = items;
@@ -263,7 +263,7 @@ static int extend(struct swn_pickle_machine *m, struct swn_pickle_value *v, size
         if (room > UINT32_MAX)
             return swn_pickle_fail(m, "a container has too many items");
         void *items;
-        int rc = memory(m, swn_bump_take(m->bump, room * sizeof(*v->items), &items));
+        int rc = memory(m, swn_bump_alloc_take(m->bump, room * sizeof(*v->items), &items));
         if (rc)
             return rc;
         if (v->count)
@@ -507,8 +507,8 @@ static int run(struct swn_pickle_machine *m, struct swn_pickle_value **root)
     return 0;
 }
 
-int swn_pickle_read(struct swn_bump *bump, const char *text, size_t len, const struct swn_pickle_opts *opts,
-                    struct swn_pickle_value **root, char why[SWN_WHY])
+int swn_pickle_read(struct swn_bump_alloc *bump, const char *text, size_t len, const struct swn_pickle_opts *opts,
+                    struct swn_pickle_value **root, char why[SWN_ERRMSG])
 {
     struct swn_pickle_machine m = {.bump = bump, .opts = opts, .text = text, .len = len, .why = why};
     int rc = run(&m, root);

@@ -58,7 +58,7 @@ static int header_size(const struct swn_ckpt_source *src, uint64_t *bytes, char 
     return 0;
 }
 
-int swn_ckpt_hash_safetensors(const struct swn_ckpt_source *src, uint64_t *hash, char why[SWN_WHY])
+int swn_ckpt_hash_safetensors(const struct swn_ckpt_source *src, uint64_t *hash, char why[SWN_ERRMSG])
 {
     uint64_t left, at = LENGTH_BYTES;
     int rc = header_size(src, &left, why);
@@ -129,7 +129,7 @@ static int set_shape(struct reader *r, struct swn_ckpt_tensor *t, const uint64_t
 {
     static int64_t none[1];
     void *p = none;
-    int rc = n ? swn_bump_take(&r->b->bump, 2 * n * sizeof(int64_t), &p) : 0;
+    int rc = n ? swn_bump_alloc_take(&r->b->bump, 2 * n * sizeof(int64_t), &p) : 0;
     if (rc)
         return swn_ckpt_fail_memory(r->json.why, r->json.src->path, rc);
     int64_t *shape = p, *stride = shape + n, step = 1;
@@ -157,7 +157,7 @@ static int add_tensor(struct reader *r, struct swn_ckpt_tensor *t, const uint64_
         return swn_json_fail(&r->json,
                              "tensor '%.100s': its data_offsets span %" PRIu64 " bytes, its shape needs %" PRIu64,
                              r->name, range[1] - range[0], bytes);
-    int rc = swn_bump_text(&r->b->bump, r->name, strlen(r->name), &t->name);
+    int rc = swn_bump_alloc_text(&r->b->bump, r->name, strlen(r->name), &t->name);
     if (rc)
         return swn_ckpt_fail_memory(r->json.why, r->json.src->path, rc);
     struct swn_ckpt_storage s = {.name = t->name, .file = r->file, .off = r->data_off + range[0], .bytes = bytes};
@@ -324,7 +324,7 @@ static int check_cover(struct reader *r)
 }
 
 int swn_ckpt_read_safetensors(struct swn_ckpt_builder *b, const struct swn_ckpt_source *src, uint32_t file,
-                              uint64_t *directory, char why[SWN_WHY])
+                              uint64_t *directory, char why[SWN_ERRMSG])
 {
     uint64_t bytes;
     int rc = swn_ckpt_hash_safetensors(src, directory, why);

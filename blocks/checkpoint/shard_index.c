@@ -35,7 +35,7 @@ struct place {
 
 struct index {
     struct swn_json json;
-    struct swn_bump bump; /* of the names */
+    struct swn_bump_alloc bump; /* of the names */
     struct entry *entries;
     size_t count, room;
     char name[SWN_CKPT_MAX_NAME + 1], shard[MAX_SHARD_NAME + 1];
@@ -69,12 +69,12 @@ static int add_entry(struct index *x, const char *path, char *why)
         x->entries = grown;
         x->room = room;
     }
-    int rc = swn_bump_text(&x->bump, x->name, strlen(x->name), &e.tensor);
+    int rc = swn_bump_alloc_text(&x->bump, x->name, strlen(x->name), &e.tensor);
     /* maps list a file's tensors in a row, mostly */
     if (!rc && x->count && !strcmp(x->entries[x->count - 1].shard, x->shard))
         e.shard = x->entries[x->count - 1].shard;
     else if (!rc)
-        rc = swn_bump_text(&x->bump, x->shard, strlen(x->shard), &e.shard);
+        rc = swn_bump_alloc_text(&x->bump, x->shard, strlen(x->shard), &e.shard);
     if (rc)
         return swn_ckpt_fail_memory(why, path, rc);
     x->entries[x->count++] = e;
@@ -304,7 +304,7 @@ static int read_shards(struct index *x, struct swn_checkpoint **out, const struc
     return rc;
 }
 
-int swn_ckpt_read_index(struct swn_checkpoint **out, const struct swn_ckpt_source *src, char why[SWN_WHY])
+int swn_ckpt_read_index(struct swn_checkpoint **out, const struct swn_ckpt_source *src, char why[SWN_ERRMSG])
 {
     if (src->size > MAX_INDEX)
         return swn_ckpt_fail(why, -EINVAL, "%s: an index of %" PRIu64 " bytes is above the limit of 64 MiB", src->path,
@@ -317,7 +317,7 @@ int swn_ckpt_read_index(struct swn_checkpoint **out, const struct swn_ckpt_sourc
     int rc = read_index(x, src->path, why);
     if (!rc)
         rc = read_shards(x, out, src->io, src->path, why);
-    swn_bump_free(&x->bump);
+    swn_bump_alloc_free(&x->bump);
     free(x->entries);
     free(x);
     return rc;

@@ -52,8 +52,8 @@ static void leave(struct walk *w, size_t before)
 /* The name as it stands; a checkpoint that is nothing but a tensor has one called "tensor". */
 static int current_name(struct walk *w, char **out)
 {
-    int rc = w->name_len ? swn_bump_text(&w->b->bump, w->name, w->name_len, out)
-                         : swn_bump_text(&w->b->bump, "tensor", 6, out);
+    int rc = w->name_len ? swn_bump_alloc_text(&w->b->bump, w->name, w->name_len, out)
+                         : swn_bump_alloc_text(&w->b->bump, "tensor", 6, out);
     return rc ? swn_ckpt_fail_memory(w->why, w->path, rc) : 0;
 }
 
@@ -71,7 +71,7 @@ static int skip(struct walk *w, const char *what)
 static int copy_ints(struct walk *w, const int64_t *ints, uint32_t n, const int64_t **out)
 {
     void *copy;
-    int rc = swn_bump_take(&w->b->bump, (n + 1) * sizeof(*ints), &copy);
+    int rc = swn_bump_alloc_take(&w->b->bump, (n + 1) * sizeof(*ints), &copy);
     if (rc)
         return swn_ckpt_fail_memory(w->why, w->path, rc);
     memcpy(copy, ints, n * sizeof(*ints));
@@ -84,7 +84,7 @@ static int use_storage(struct walk *w, struct swn_ckpt_named *n)
     if (n->index != SWN_CKPT_UNUSED)
         return 0;
     struct swn_ckpt_storage s = n->storage;
-    int rc = swn_bump_text(&w->b->bump, s.name, strlen(s.name), &s.name);
+    int rc = swn_bump_alloc_text(&w->b->bump, s.name, strlen(s.name), &s.name);
     if (rc)
         return swn_ckpt_fail_memory(w->why, w->path, rc);
     n->index = (uint32_t)w->b->c.storage_count;
@@ -217,7 +217,7 @@ static int visit(struct walk *w, struct swn_pickle_value *v)
 }
 
 int swn_ckpt_walk(struct swn_ckpt_builder *b, struct swn_pickle_value *root, struct swn_ckpt_named *named,
-                  const char *prefix, size_t budget, const char *path, char why[SWN_WHY])
+                  const char *prefix, size_t budget, const char *path, char why[SWN_ERRMSG])
 {
     size_t before;
     struct walk *w = calloc(1, sizeof(*w));

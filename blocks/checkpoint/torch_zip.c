@@ -183,7 +183,7 @@ static size_t memory_limit(uint64_t pickle_bytes)
 static int read_pickle(struct archive *a, struct swn_ckpt_builder *b, const struct swn_zip_entry *e, const char *folder,
                        const char *prefix, int torchscript, char *why)
 {
-    char *text, name[SWN_WHY / 2];
+    char *text, name[SWN_ERRMSG / 2];
     struct swn_pickle_value *root;
     int rc = read_entry(a, e, SWN_PICKLE_MAX_BYTES, &text, why);
     if (rc)
@@ -192,7 +192,7 @@ static int read_pickle(struct archive *a, struct swn_ckpt_builder *b, const stru
     a->folder = folder;
     a->named_count = 0;
     memset(a->number, 0xff, a->zip.count * sizeof(*a->number));
-    struct swn_bump bump = {.limit_bytes = memory_limit(e->bytes)};
+    struct swn_bump_alloc bump = {.limit_bytes = memory_limit(e->bytes)};
     struct swn_pickle_opts opts = {.name = name, .torchscript = torchscript, .storage = storage, .ctx = a};
     rc = swn_pickle_read(&bump, text, e->bytes, &opts, &root, why);
     if (!rc) {
@@ -200,7 +200,7 @@ static int read_pickle(struct archive *a, struct swn_ckpt_builder *b, const stru
         b->bump.limit_bytes = limit < SWN_CKPT_MAX_MEMORY ? limit : SWN_CKPT_MAX_MEMORY;
         rc = swn_ckpt_walk(b, root, a->named, prefix, (size_t)e->bytes * VISITS_PER_BYTE, a->src->path, why);
     }
-    swn_bump_free(&bump);
+    swn_bump_alloc_free(&bump);
     free(text);
     return rc;
 }
@@ -229,7 +229,7 @@ static int read_archive(struct archive *a, struct swn_ckpt_builder *b, char *why
 }
 
 int swn_ckpt_read_torch(struct swn_ckpt_builder *b, const struct swn_ckpt_source *src, uint32_t file,
-                        uint64_t *directory, char why[SWN_WHY])
+                        uint64_t *directory, char why[SWN_ERRMSG])
 {
     struct archive a = {.src = src, .file = file};
     int rc = swn_zip_open(&a.zip, src, why);

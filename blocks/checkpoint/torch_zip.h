@@ -20,6 +20,6 @@ struct swn_ckpt_named {
  * container, that is reached in two ways gets both names. `prefix` comes first, if it is not "". `budget` bounds the
  * items visited, since a small pickle can describe a tree that is exponentially large. */
 int swn_ckpt_walk(struct swn_ckpt_builder *b, struct swn_pickle_value *root, struct swn_ckpt_named *named,
-                  const char *prefix, size_t budget, const char *path, char why[SWN_WHY]);
+                  const char *prefix, size_t budget, const char *path, char why[SWN_ERRMSG]);
 
 #endif

@@ -421,7 +421,7 @@ static int check_locals(struct swn_zip *z, const struct swn_ckpt_source *src, ui
     return 0;
 }
 
-int swn_zip_open(struct swn_zip *z, const struct swn_ckpt_source *src, char why[SWN_WHY])
+int swn_zip_open(struct swn_zip *z, const struct swn_ckpt_source *src, char why[SWN_ERRMSG])
 {
     struct place dir;
     memset(z, 0, sizeof(*z));
@@ -468,7 +468,7 @@ const struct swn_zip_entry *swn_zip_find(const struct swn_zip *z, const char *na
     return NULL;
 }
 
-int swn_zip_hash(const struct swn_ckpt_source *src, uint64_t *hash, char why[SWN_WHY])
+int swn_zip_hash(const struct swn_ckpt_source *src, uint64_t *hash, char why[SWN_ERRMSG])
 {
     struct place dir;
     int rc = find_directory(src, &dir, why);

@@ -41,11 +41,11 @@ struct swn_zip {
 /* Does a file whose first four bytes these are begin like a zip archive? */
 int swn_zip_begins(const unsigned char head[4]);
 /* Reads and checks the directory and every local header. On success the caller owns *z until swn_zip_close. */
-int swn_zip_open(struct swn_zip *z, const struct swn_ckpt_source *src, char why[SWN_WHY]);
+int swn_zip_open(struct swn_zip *z, const struct swn_ckpt_source *src, char why[SWN_ERRMSG]);
 void swn_zip_close(struct swn_zip *z);
 /* The entry of that name behind the archive's folder ("data/0"), or NULL. */
 const struct swn_zip_entry *swn_zip_find(const struct swn_zip *z, const char *name);
 /* The hash alone; nothing is checked but what is needed to find the directory. */
-int swn_zip_hash(const struct swn_ckpt_source *src, uint64_t *hash, char why[SWN_WHY]);
+int swn_zip_hash(const struct swn_ckpt_source *src, uint64_t *hash, char why[SWN_ERRMSG]);
 
 #endif

@@ -24,10 +24,10 @@ struct hole {
 };
 
 /* A part of the address space with lists of its own. Positions are the arena's. */
-struct swn_plot {
+struct swn_activation_region {
     size_t at, count, taken; /* granules; taken: by ranges */
     struct hole *warm, *cold;
-    struct swn_plot *next;
+    struct swn_activation_region *next;
 };
 
 struct swn_arena {
@@ -38,13 +38,13 @@ struct swn_arena {
     struct hole *warm[2], *cold[2], *spare_holes; /* by enum swn_term */
     unsigned char *term;                          /* of each huge page's addresses: what they are for */
     struct hole *mapped; /* of freed ranges, and not to be used before what is mapped there has gone */
-    struct swn_plot *plots;
+    struct swn_activation_region *regions;
     size_t warm_granules;
     struct swn_range *first, *last, *spare_ranges;
     uint32_t next_id;
     _Atomic(struct swn_range *) *owner; /* per granule; of those that are not open it can only be read */
     size_t owner_bytes;
-    _Atomic(struct swn_guest *) guests; /* never taken out of the list, only used again */
+    _Atomic(struct swn_mapped_file *) mapped_files; /* never taken out of the list, only used again */
 };
 
 static struct hole *hole_new(struct swn_arena *a, size_t at, size_t count, struct hole *next)
@@ -165,15 +165,15 @@ void swn_arena_destroy(struct swn_arena *a)
 {
     swn_reserve_release((void *)a->base, a->granules * SWN_GRANULE);
     swn_reserve_release((void *)a->owner, a->owner_bytes);
-    while (a->plots)
-        swn_arena_unplot(a, a->plots);
+    while (a->regions)
+        swn_arena_release_region(a, a->regions);
     struct hole *lists[] = {a->warm[0], a->warm[1], a->cold[0], a->cold[1], a->mapped, a->spare_holes};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (struct hole *h = lists[i], *n; h; h = n) {
             n = h->next;
             free(h);
         }
-    for (struct swn_guest *g = atomic_load(&a->guests), *n; g; g = n) {
+    for (struct swn_mapped_file *g = atomic_load(&a->mapped_files), *n; g; g = n) {
         n = g->next;
         munmap((void *)g->owner, g->owner_bytes);
         free(g);
@@ -332,7 +332,7 @@ static struct swn_range *range_new(struct swn_arena *a)
 
 static void set_owner(struct swn_arena *a, const struct swn_range *r, struct swn_range *owner)
 {
-    const struct swn_guest *g = r->guest;
+    const struct swn_mapped_file *g = r->mapped_file;
     size_t unit = g ? SWN_PAGE : SWN_GRANULE, first = (r->addr - (g ? g->lo : a->base)) / unit;
     for (size_t i = 0; i < r->span / unit; i++)
         atomic_store_explicit(&(g ? g->owner : a->owner)[first + i], owner, memory_order_release);
@@ -382,7 +382,7 @@ void swn_arena_seal(struct swn_arena *a)
     a->sealed = 1;
     close_holes(a, a->cold[SWN_LONG_TERM]);
     close_holes(a, a->cold[SWN_SHORT_TERM]);
-    for (const struct swn_plot *p = a->plots; p; p = p->next)
+    for (const struct swn_activation_region *p = a->regions; p; p = p->next)
         close_holes(a, p->cold);
 }
 
@@ -395,8 +395,8 @@ static void range_begin(struct swn_arena *a, struct swn_range *r, size_t at, siz
     /* Warm granules may have pages behind the last one asked for. */
     r->size = warm ? r->span : swn_round_up(len, SWN_PAGE);
     r->id = a->next_id++;
-    r->node = -1;
-    atomic_store_explicit(&r->state, SWN_HOME, memory_order_relaxed);
+    r->weight = -1;
+    atomic_store_explicit(&r->state, SWN_RESIDENT, memory_order_relaxed);
     r->place = at * SWN_GRANULE;
     link_last(a, r);
     set_owner(a, r, r);
@@ -439,9 +439,9 @@ static enum swn_term term_of(const struct swn_arena *a, size_t at)
     return a->term[at / HUGE_GRANULES] ? SWN_SHORT_TERM : SWN_LONG_TERM;
 }
 
-static struct swn_plot *plot_of(struct swn_arena *a, size_t at)
+static struct swn_activation_region *plot_of(struct swn_arena *a, size_t at)
 {
-    struct swn_plot *p = a->plots;
+    struct swn_activation_region *p = a->regions;
     while (p && (at < p->at || at >= p->at + p->count))
         p = p->next;
     return p;
@@ -451,10 +451,10 @@ void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm)
 {
     set_owner(a, r, NULL);
     range_drop(a, r);
-    if (r->guest)
+    if (r->mapped_file)
         return;
     size_t at = (r->addr - a->base) / SWN_GRANULE, count = r->span / SWN_GRANULE;
-    struct swn_plot *p = plot_of(a, at);
+    struct swn_activation_region *p = plot_of(a, at);
     if (p)
         p->taken -= count;
     enum swn_term term = term_of(a, at);
@@ -508,17 +508,17 @@ int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out)
            trim(a, &a->warm[SWN_SHORT_TERM], &a->cold[SWN_SHORT_TERM], bytes, out);
 }
 
-int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out)
+int swn_arena_trim_regions(struct swn_arena *a, size_t bytes, struct swn_piece *out)
 {
-    struct swn_plot *p = a->plots;
+    struct swn_activation_region *p = a->regions;
     while (p && !p->warm)
         p = p->next;
     return p && trim(a, &p->warm, &p->cold, bytes, out);
 }
 
-void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p)
+void swn_arena_release_region(struct swn_arena *a, struct swn_activation_region *p)
 {
-    struct swn_plot **link = &a->plots;
+    struct swn_activation_region **link = &a->regions;
     while (*link != p)
         link = &(*link)->next;
     *link = p->next;
@@ -533,36 +533,36 @@ void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p)
     free(p);
 }
 
-size_t swn_plot_bytes(const struct swn_plot *p)
+size_t swn_region_bytes(const struct swn_activation_region *p)
 {
     return p->count * SWN_GRANULE;
 }
 
-uintptr_t swn_plot_addr(const struct swn_arena *a, const struct swn_plot *p)
+uintptr_t swn_region_addr(const struct swn_arena *a, const struct swn_activation_region *p)
 {
     return a->base + p->at * SWN_GRANULE;
 }
 
-size_t swn_arena_plot_bytes(const struct swn_arena *a)
+size_t swn_arena_region_bytes(const struct swn_arena *a)
 {
     size_t bytes = 0;
-    for (const struct swn_plot *p = a->plots; p; p = p->next)
-        bytes += swn_plot_bytes(p);
+    for (const struct swn_activation_region *p = a->regions; p; p = p->next)
+        bytes += swn_region_bytes(p);
     return bytes;
 }
 
-size_t swn_arena_plot_idle(const struct swn_arena *a)
+size_t swn_arena_region_idle(const struct swn_arena *a)
 {
     size_t idle = 0;
-    for (const struct swn_plot *p = a->plots; p; p = p->next)
+    for (const struct swn_activation_region *p = a->regions; p; p = p->next)
         idle += p->count - p->taken;
     return idle * SWN_GRANULE;
 }
 
-size_t swn_arena_plot_cold(const struct swn_arena *a)
+size_t swn_arena_region_cold(const struct swn_arena *a)
 {
     size_t cold = 0;
-    for (const struct swn_plot *p = a->plots; p; p = p->next)
+    for (const struct swn_activation_region *p = a->regions; p; p = p->next)
         for (const struct hole *h = p->cold; h; h = h->next)
             cold += h->count;
     return cold * SWN_GRANULE;
@@ -579,7 +579,8 @@ static size_t overlap(const struct hole *list, size_t at, size_t count)
     return sum;
 }
 
-struct swn_range *swn_plot_holder(const struct swn_arena *a, const struct swn_plot *p, size_t at, size_t len)
+struct swn_range *swn_region_holder(const struct swn_arena *a, const struct swn_activation_region *p, size_t at,
+                                    size_t len)
 {
     size_t first = p->at + at / SWN_GRANULE, count = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE;
     for (size_t i = first; i < first + count; i++) {
@@ -590,7 +591,7 @@ struct swn_range *swn_plot_holder(const struct swn_arena *a, const struct swn_pl
     return NULL;
 }
 
-size_t swn_plot_fresh(const struct swn_plot *p, size_t at, size_t len)
+size_t swn_region_fresh(const struct swn_activation_region *p, size_t at, size_t len)
 {
     return overlap(p->cold, p->at + at / SWN_GRANULE, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE) * SWN_GRANULE;
 }
@@ -619,15 +620,15 @@ static void cut_out(struct swn_arena *a, struct hole **link, size_t at, size_t c
     }
 }
 
-struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes)
+struct swn_activation_region *swn_arena_reserve_region(struct swn_arena *a, size_t bytes)
 {
     size_t count = swn_round_up(bytes, SWN_GRANULE) / SWN_GRANULE, at;
     struct hole *own = count ? hole_new(a, 0, count, NULL) : NULL;
-    struct swn_plot *p = own ? calloc(1, sizeof *p) : NULL;
+    struct swn_activation_region *p = own ? calloc(1, sizeof *p) : NULL;
     if (p && set_apart(a, count, &at)) {
         own->at = at;
-        *p = (struct swn_plot){.at = at, .count = count, .cold = own, .next = a->plots};
-        a->plots = p;
+        *p = (struct swn_activation_region){.at = at, .count = count, .cold = own, .next = a->regions};
+        a->regions = p;
         if (count % HUGE_GRANULES)
             hole_add(a, &a->cold[SWN_SHORT_TERM], at + count, HUGE_GRANULES - count % HUGE_GRANULES);
         return p;
@@ -638,7 +639,8 @@ struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes)
     return NULL;
 }
 
-struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t at, size_t len, size_t *fresh)
+struct swn_range *swn_region_alloc(struct swn_arena *a, struct swn_activation_region *p, size_t at, size_t len,
+                                   size_t *fresh)
 {
     size_t first = p->at + at / SWN_GRANULE, count = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE;
     size_t warm = overlap(p->warm, first, count), cold = overlap(p->cold, first, count);
@@ -651,7 +653,7 @@ struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t
         a->warm_granules -= warm;
         p->taken += count;
         range_begin(a, r, first, len, 1);
-        r->plotted = 1;
+        r->planned_place = 1;
         *fresh = cold * SWN_GRANULE;
     }
     if (spare)
@@ -667,7 +669,7 @@ size_t swn_arena_warm_bytes(const struct swn_arena *a)
 struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr)
 {
     if (addr < a->base || addr >= swn_arena_hi(a)) {
-        struct swn_guest *g = swn_arena_guest(a, addr);
+        struct swn_mapped_file *g = swn_arena_mapped_file(a, addr);
         return g ? atomic_load_explicit(&g->owner[(addr - g->lo) / SWN_PAGE], memory_order_acquire) : NULL;
     }
     return atomic_load_explicit(&a->owner[(addr - a->base) / SWN_GRANULE], memory_order_acquire);
@@ -676,7 +678,7 @@ struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr)
 struct swn_range *swn_arena_in(const struct swn_arena *a, uintptr_t from, uintptr_t to)
 {
     int own = from >= a->base && from < swn_arena_hi(a);
-    const struct swn_guest *g = own ? NULL : swn_arena_guest_in(a, from, to);
+    const struct swn_mapped_file *g = own ? NULL : swn_arena_mapped_file_in(a, from, to);
     if (!own && !g)
         return NULL;
     uintptr_t lo = own ? a->base : g->lo, hi = own ? swn_arena_hi(a) : g->hi;
@@ -696,20 +698,20 @@ struct swn_range *swn_arena_first(const struct swn_arena *a)
     return a->first;
 }
 
-struct swn_guest *swn_arena_guest_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi)
+struct swn_mapped_file *swn_arena_mapped_file_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi)
 {
-    for (struct swn_guest *g = atomic_load(&a->guests); g; g = g->next)
+    for (struct swn_mapped_file *g = atomic_load(&a->mapped_files); g; g = g->next)
         if (lo < __atomic_load_n(&g->hi, __ATOMIC_ACQUIRE) && hi > g->lo)
             return g;
     return NULL;
 }
 
-struct swn_guest *swn_arena_guest(const struct swn_arena *a, uintptr_t addr)
+struct swn_mapped_file *swn_arena_mapped_file(const struct swn_arena *a, uintptr_t addr)
 {
-    return swn_arena_guest_in(a, addr, addr + 1);
+    return swn_arena_mapped_file_in(a, addr, addr + 1);
 }
 
-struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t hi)
+struct swn_mapped_file *swn_arena_register_mapping(struct swn_arena *a, uintptr_t lo, uintptr_t hi)
 {
     size_t bytes = swn_round_up((hi - lo) / SWN_PAGE * sizeof *a->owner, SWN_PAGE);
     /* They are only a place to be named by: at the end, so that nothing is opened for them. Nobody else has a part of
@@ -718,7 +720,7 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
     struct hole **place = last_fit(&a->cold[SWN_LONG_TERM], count);
     if (!place)
         return NULL;
-    struct swn_guest *g = atomic_load(&a->guests);
+    struct swn_mapped_file *g = atomic_load(&a->mapped_files);
     while (g && (g->hi || g->owner_bytes < bytes))
         g = g->next;
     if (!g) {
@@ -731,8 +733,8 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
         }
         g->owner = owner;
         g->owner_bytes = bytes;
-        g->next = atomic_load(&a->guests);
-        atomic_store(&a->guests, g);
+        g->next = atomic_load(&a->mapped_files);
+        atomic_store(&a->mapped_files, g);
     }
     g->at = hole_take(a, place, count, 1);
     g->granules = count;
@@ -742,14 +744,14 @@ struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t 
     return g;
 }
 
-void swn_arena_leave(struct swn_arena *a, struct swn_guest *g)
+void swn_arena_unregister_mapping(struct swn_arena *a, struct swn_mapped_file *g)
 {
     hole_add(a, &a->cold[SWN_LONG_TERM], g->at, g->granules);
     __atomic_store_n(&g->hi, 0, __ATOMIC_RELEASE);
     madvise((void *)g->owner, g->owner_bytes, MADV_DONTNEED);
 }
 
-struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uintptr_t lo, uintptr_t hi)
+struct swn_range *swn_arena_carve(struct swn_arena *a, struct swn_mapped_file *g, uintptr_t lo, uintptr_t hi)
 {
     for (uintptr_t page = lo; page < hi; page += SWN_PAGE)
         if (atomic_load_explicit(&g->owner[(page - g->lo) / SWN_PAGE], memory_order_relaxed))
@@ -760,13 +762,13 @@ struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uint
     r->addr = lo;
     r->len = r->size = r->span = hi - lo;
     r->place = g->place + (lo - g->lo);
-    r->guest = g;
+    r->mapped_file = g;
     r->id = a->next_id++;
-    r->node = -1;
+    r->weight = -1;
     r->file = g->file;
     r->extent = g->file_off + (lo - g->lo);
     r->foreign_map = 1;
-    atomic_store_explicit(&r->state, SWN_STREAMED, memory_order_relaxed);
+    atomic_store_explicit(&r->state, SWN_FILE_BACKED, memory_order_relaxed);
     link_last(a, r);
     set_owner(a, r, r);
     return r;

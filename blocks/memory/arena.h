@@ -26,18 +26,18 @@ static inline size_t swn_round_up(size_t n, size_t to)
 }
 
 struct swn_extent_file;
-struct swn_places;
+struct swn_activation_plan;
 
 /* What stands behind a range's own address. Only the holder of the engine's lock changes it, except for the two
  * hand-shakes with the fault handler (see blocks/memory/residency.h). */
 enum swn_state {
     SWN_FREE = 0,
-    SWN_HOME,      /* ordinary private pages */
-    SWN_STREAMED,  /* private mapping of an extent; pages written since are private copies */
-    SWN_LEAVING,   /* read-only while its bytes are being secured; a store sends it back */
-    SWN_COMMIT,    /* bytes secured, mapping about to change: a store must wait for a moment */
-    SWN_RECALLING, /* a store came while LEAVING; its thread is making the range writable again */
-    SWN_RECALLED,
+    SWN_RESIDENT,       /* ordinary private pages */
+    SWN_FILE_BACKED,    /* private mapping of an extent; pages written since are private copies */
+    SWN_EVICTING,       /* read-only while its bytes are being secured; a store sends it back */
+    SWN_EVICT_COMMIT,   /* bytes secured, mapping about to change: a store must wait for a moment */
+    SWN_EVICT_ABORTING, /* a store came while EVICTING; its thread is making the range writable again */
+    SWN_EVICT_ABORTED,
 };
 
 /* What became of taking a weight in slices, see skeleton/tiling/slice.c. */
@@ -54,15 +54,15 @@ struct swn_slicing {
 struct swn_range {
     uintptr_t addr;
     size_t len;  /* bytes asked for */
-    size_t size; /* bytes counted: pages that may be resident when HOME */
+    size_t size; /* bytes counted: pages that may be resident when RESIDENT */
     size_t span; /* address space, a multiple of SWN_GRANULE */
     _Atomic int state;
-    uint32_t id;             /* never reused while the process lives; 0 when free */
-    uint64_t place;          /* [place, place + span) is its own, and below the size of the arena */
-    struct swn_guest *guest; /* the mapping it is part of, or NULL: the arena's own memory */
-    int untouched;           /* HOME, and nothing has been written since it got pages that none was made of yet */
-    int pins;                /* running operators and system calls that may write it: it must not leave */
-    int readers;             /* running operators that read it at its own address */
+    uint32_t id;                         /* never reused while the process lives; 0 when free */
+    uint64_t place;                      /* [place, place + span) is its own, and below the size of the arena */
+    struct swn_mapped_file *mapped_file; /* the mapping it is part of, or NULL: the arena's own memory */
+    int untouched;  /* RESIDENT, and nothing has been written since it got pages that none was made of yet */
+    int pins;       /* running operators and system calls that may write it: it must not leave */
+    int readers;    /* running operators that read it at its own address */
     int registered; /* so often the program has given its pages to a device's driver (skeleton/device/host_register.h)
                      */
     int held;       /* one of these is the kernel, which never gives them back (skeleton/core/kernel_holds.h) */
@@ -70,34 +70,35 @@ struct swn_range {
     int on_device;  /* so many devices have its pages, by our doing */
     int filling;    /* its extent is being written by skeleton/tiling/fill.c, and its mapping has not got that yet */
 
-    /* where its bytes are on disk, valid while STREAMED */
+    /* where its bytes are on disk, valid while FILE_BACKED */
     struct swn_extent_file *file;
     uint64_t extent;
     uint64_t extent_epoch; /* fork epoch in which the extent was written */
     uint64_t extent_turn;  /* another one: other bytes, though they may be in the same place */
-    /* of a HOME range: the file in which that extent is left to it, so that it is written there again; or NULL */
-    struct swn_extent_file *berth;
+    /* of a RESIDENT range: the file in which that extent is left to it, so that it is written there again; or NULL */
+    struct swn_extent_file *reserved_extent;
 
-    struct swn_departure *departure; /* its bytes are being written behind (skeleton/core/write_behind.h), or NULL */
+    struct swn_pending_write
+        *pending_write; /* its bytes are being written behind (skeleton/core/write_behind.h), or NULL */
 
-    int shared;      /* STREAMED, and stores at addr go straight into the extent (see swn_residency_share) */
+    int shared;      /* FILE_BACKED, and stores at addr go straight into the extent (see swn_residency_share) */
     int foreign_map; /* the mapping at addr is not the arena's own anonymous one */
 
     /* how it is used */
     uint64_t alloc_seq, last_use; /* in outermost operators */
     uint32_t aged_reads;
-    uint32_t out_reads; /* as an operator's input, while it was not resident */
-    int recalled;       /* comes back as soon as the plan has room for it */
-    int node;           /* index in the learned order, or -1 */
-    int written;        /* mutated by an operator after it had been read as a weight */
-    int io_failed;      /* a fetch failed for good: served by the mapping */
+    uint32_t evicted_reads; /* as an operator's input, while it was not resident */
+    int recalled;           /* comes back as soon as the plan has room for it */
+    int weight;             /* index in the learned order, or -1 */
+    int written;            /* mutated by an operator after it had been read as a weight */
+    int io_failed;          /* a fetch failed for good: served by the mapping */
 
     /* where it is in the record of its thread's passes (skeleton/activations/activation_plan.c), which is the caller's;
      * or NULL */
-    struct swn_places *places;
-    uint64_t born_pass;
-    uint32_t born;
-    int plotted; /* its place was chosen: swn_plot_alloc made it */
+    struct swn_activation_plan *places;
+    uint64_t alloc_pass;
+    uint32_t alloc_index;
+    int planned_place; /* its place was chosen: swn_region_alloc made it */
 
     /* A weight that its operator can take in slices, see skeleton/tiling/slice.c. */
     size_t slice_unit; /* multiples of so many bytes; 0: only whole */
@@ -116,7 +117,7 @@ void swn_arena_destroy(struct swn_arena *a);
 uintptr_t swn_arena_lo(const struct swn_arena *a);
 uintptr_t swn_arena_hi(const struct swn_arena *a);
 
-/* So far its address space has been given to tensors, plots and guests. */
+/* So far its address space has been given to tensors, regions and mapped_files. */
 size_t swn_arena_used(const struct swn_arena *a);
 /* Gives back address space from there on, or from `bytes` on if that is more: swn_arena_hi is lower then. */
 void swn_arena_shrink(struct swn_arena *a, size_t bytes);
@@ -140,43 +141,45 @@ size_t swn_arena_fresh(struct swn_arena *a, size_t len, enum swn_term term);
 /* Address space for tensors whose places are chosen by the caller, apart from all others: swn_arena_alloc and
  * swn_arena_trim never take of it. It is the arena's, and begins where a huge page can if it has room for one. NULL: no
  * address space, or no memory for its tables. */
-struct swn_plot;
-struct swn_plot *swn_arena_plot(struct swn_arena *a, size_t bytes);
+struct swn_activation_region;
+struct swn_activation_region *swn_arena_reserve_region(struct swn_arena *a, size_t bytes);
 /* Ends that: what is free of it is anybody's now, the rest when its tensors are gone. */
-void swn_arena_unplot(struct swn_arena *a, struct swn_plot *p);
-size_t swn_plot_bytes(const struct swn_plot *p);
-uintptr_t swn_plot_addr(const struct swn_arena *a, const struct swn_plot *p);
-/* Bytes of all plots. */
-size_t swn_arena_plot_bytes(const struct swn_arena *a);
-/* Bytes of all plots that are no tensor's now, and those of them that have no pages. */
-size_t swn_arena_plot_idle(const struct swn_arena *a);
-size_t swn_arena_plot_cold(const struct swn_arena *a);
-/* Whose the first taken granule of [at, at + len) of the plot is; NULL: all are free. `at` is a multiple of
+void swn_arena_release_region(struct swn_arena *a, struct swn_activation_region *p);
+size_t swn_region_bytes(const struct swn_activation_region *p);
+uintptr_t swn_region_addr(const struct swn_arena *a, const struct swn_activation_region *p);
+/* Bytes of all regions. */
+size_t swn_arena_region_bytes(const struct swn_arena *a);
+/* Bytes of all regions that are no tensor's now, and those of them that have no pages. */
+size_t swn_arena_region_idle(const struct swn_arena *a);
+size_t swn_arena_region_cold(const struct swn_arena *a);
+/* Whose the first taken granule of [at, at + len) of the region is; NULL: all are free. `at` is a multiple of
  * SWN_GRANULE. */
-struct swn_range *swn_plot_holder(const struct swn_arena *a, const struct swn_plot *p, size_t at, size_t len);
+struct swn_range *swn_region_holder(const struct swn_arena *a, const struct swn_activation_region *p, size_t at,
+                                    size_t len);
 /* How many bytes of that are free and have no pages. */
-size_t swn_plot_fresh(const struct swn_plot *p, size_t at, size_t len);
+size_t swn_region_fresh(const struct swn_activation_region *p, size_t at, size_t len);
 /* A range just there. NULL: it is not all free, or there is no memory for a descriptor. *fresh as swn_arena_alloc. */
-struct swn_range *swn_plot_alloc(struct swn_arena *a, struct swn_plot *p, size_t at, size_t len, size_t *fresh);
+struct swn_range *swn_region_alloc(struct swn_arena *a, struct swn_activation_region *p, size_t at, size_t len,
+                                   size_t *fresh);
 
 /* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */
 void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
-/* The same where what is mapped there must go first: the address space is nobody's yet. Outside all plots. */
+/* The same where what is mapped there must go first: the address space is nobody's yet. Outside all regions. */
 void swn_arena_free_mapped(struct swn_arena *a, struct swn_range *r);
 /* Takes out a piece of such address space, as long as it is in one: 1, or 0 when there is none. The caller makes it
  * ordinary memory without pages, and then gives it back, or else it is lost. */
 int swn_arena_take_mapped(struct swn_arena *a, struct swn_piece *out);
 void swn_arena_unmapped(struct swn_arena *a, const struct swn_piece *piece);
-/* Takes about `bytes` at the end of the last warm piece outside all plots out of the warm set, or all of it: 1 and *out
- * to be dropped by the caller, or 0 when none is left. */
+/* Takes about `bytes` at the end of the last warm piece outside all regions out of the warm set, or all of it: 1 and
+ * *out to be dropped by the caller, or 0 when none is left. */
 int swn_arena_trim(struct swn_arena *a, size_t bytes, struct swn_piece *out);
 /* The same inside them. */
-int swn_arena_trim_plots(struct swn_arena *a, size_t bytes, struct swn_piece *out);
+int swn_arena_trim_regions(struct swn_arena *a, size_t bytes, struct swn_piece *out);
 size_t swn_arena_warm_bytes(const struct swn_arena *a);
 
 /* Memory that the program mapped itself, [lo, hi), page-aligned: parts of it may be ranges too. They have no granules:
  * any whole pages can be a range. */
-struct swn_guest {
+struct swn_mapped_file {
     uintptr_t lo, hi;                   /* hi is 0 when it is gone */
     _Atomic(struct swn_range *) *owner; /* per page */
     size_t owner_bytes;
@@ -184,23 +187,23 @@ struct swn_guest {
     size_t at, granules;          /* of the arena's address space, for that: whole huge pages */
     struct swn_extent_file *file; /* the caller's: what was mapped, at which offset */
     uint64_t file_off;
-    struct swn_guest *next;
+    struct swn_mapped_file *next;
 };
 /* NULL: no address space for its tables. */
-struct swn_guest *swn_arena_invite(struct swn_arena *a, uintptr_t lo, uintptr_t hi);
+struct swn_mapped_file *swn_arena_register_mapping(struct swn_arena *a, uintptr_t lo, uintptr_t hi);
 /* All its ranges have been given back. */
-void swn_arena_leave(struct swn_arena *a, struct swn_guest *g);
-/* The guest that contains addr, or NULL. Lock-free. */
-struct swn_guest *swn_arena_guest(const struct swn_arena *a, uintptr_t addr);
-/* Any guest of which [lo, hi) has a part, or NULL. Lock-free. */
-struct swn_guest *swn_arena_guest_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi);
-/* A range for pages [lo, hi) of g. Its state is SWN_STREAMED from the guest's file. NULL: some of them are a range's
- * already, or there is no memory. */
-struct swn_range *swn_arena_adopt(struct swn_arena *a, struct swn_guest *g, uintptr_t lo, uintptr_t hi);
+void swn_arena_unregister_mapping(struct swn_arena *a, struct swn_mapped_file *g);
+/* The mapped_file that contains addr, or NULL. Lock-free. */
+struct swn_mapped_file *swn_arena_mapped_file(const struct swn_arena *a, uintptr_t addr);
+/* Any mapped_file of which [lo, hi) has a part, or NULL. Lock-free. */
+struct swn_mapped_file *swn_arena_mapped_file_in(const struct swn_arena *a, uintptr_t lo, uintptr_t hi);
+/* A range for pages [lo, hi) of g. Its state is SWN_FILE_BACKED from the mapped_file's file. NULL: some of them are a
+ * range's already, or there is no memory. */
+struct swn_range *swn_arena_carve(struct swn_arena *a, struct swn_mapped_file *g, uintptr_t lo, uintptr_t hi);
 
 /* The live range that contains addr, or NULL. O(1), lock-free. */
 struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr);
-/* The first live range that has a byte in [from, to), all of which is the arena's own or one guest's; or NULL. */
+/* The first live range that has a byte in [from, to), all of which is the arena's own or one mapped_file's; or NULL. */
 struct swn_range *swn_arena_in(const struct swn_arena *a, uintptr_t from, uintptr_t to);
 /* Live ranges from the oldest to the newest. */
 struct swn_range *swn_arena_first(const struct swn_arena *a);

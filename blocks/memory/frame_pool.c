@@ -44,7 +44,7 @@ int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks)
     if (!p)
         return -ENOMEM;
     *p = (struct swn_pool){.unit = unit, .chunks = chunks, .huge = unit == SWN_HUGE};
-    p->fd = swn_own(memfd_create("swapnet-pool", MFD_CLOEXEC));
+    p->fd = swn_fd_registry(memfd_create("swapnet-pool", MFD_CLOEXEC));
     int err = p->fd < 0 ? -errno : 0;
     p->table = calloc(chunks + 1, sizeof *p->table); /* touched where used; the last one has a neighbour, too */
     if (!err && !p->table)
@@ -64,7 +64,7 @@ void swn_pool_destroy(struct swn_pool *p)
     free(p->slabs);
     free(p->table);
     if (p->fd >= 0)
-        swn_own_close(p->fd);
+        swn_fd_registry_close(p->fd);
     struct swn_frame *lists[] = {p->first, p->spare};
     for (size_t i = 0; i < 2; i++)
         for (struct swn_frame *f = lists[i], *n; f; f = n) {
@@ -95,7 +95,7 @@ static char *slot_at(const struct swn_pool *p, size_t slot)
 /* By address where the program has closed the descriptor; locked pages (mlockall) go by descriptor only. */
 static void punch(const struct swn_pool *p, size_t slot)
 {
-    if (!swn_owns(p->fd) ||
+    if (!swn_fd_is_ours(p->fd) ||
         fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(slot * p->unit), (off_t)p->unit))
         madvise(slot_at(p, slot), p->unit, MADV_REMOVE);
 }
@@ -112,7 +112,7 @@ static int add_slab(struct swn_pool *p)
     if (!slabs)
         return -ENOMEM;
     p->slabs = slabs;
-    if (!swn_owns(p->fd) || ftruncate(p->fd, (off_t)(n * SLAB)))
+    if (!swn_fd_is_ours(p->fd) || ftruncate(p->fd, (off_t)(n * SLAB)))
         return -EBADF;
     if (!(slabs[n - 1] = swn_reserve(SLAB)))
         return -ENOMEM;
@@ -126,7 +126,7 @@ static int add_slab(struct swn_pool *p)
 static int fill_slot(struct swn_pool *p, size_t slot)
 {
     char *at = slot_at(p, slot);
-    if (!swn_owns(p->fd))
+    if (!swn_fd_is_ours(p->fd))
         return -EBADF;
     int err = swn_reserve_open_file(at, p->unit, PROT_READ | PROT_WRITE, p->fd, slot * p->unit);
     if (err)
@@ -231,7 +231,7 @@ void swn_pool_put(struct swn_pool *p, struct swn_frame *f)
     p->slots[f->slot] = SLOT_FREE;
     p->free++;
     p->taken--;
-    p->kept -= f->kept != 0;
+    p->kept -= f->pinned_by_plan != 0;
     f->next = p->spare;
     p->spare = f;
 }
@@ -261,27 +261,27 @@ size_t swn_pool_free_bytes(const struct swn_pool *p)
     return p->free * p->unit;
 }
 
-size_t swn_pool_kept(const struct swn_pool *p)
+size_t swn_pool_pinned(const struct swn_pool *p)
 {
     return p->kept;
 }
 
-size_t swn_pool_window(const struct swn_pool *p)
+size_t swn_pool_ring(const struct swn_pool *p)
 {
     return p->taken - p->kept;
 }
 
-void swn_pool_set_kept(struct swn_pool *p, struct swn_frame *f, int kept)
+void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept)
 {
     p->kept += kept != 0;
-    p->kept -= f->kept != 0;
-    f->kept = kept != 0;
+    p->kept -= f->pinned_by_plan != 0;
+    f->pinned_by_plan = kept != 0;
 }
 
-void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t visit)
+void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t access)
 {
     f->last_use = seq;
-    f->visit = visit;
+    f->access = access;
     if (f == p->last)
         return;
     unlink_frame(p, f);
@@ -320,7 +320,7 @@ int swn_pool_follows(const struct swn_frame *a, const struct swn_frame *b)
 
 int swn_pool_map(const struct swn_pool *p, const struct swn_frame *f, size_t off, size_t bytes, void *at)
 {
-    if (!swn_owns(p->fd))
+    if (!swn_fd_is_ours(p->fd))
         return -EBADF;
     return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, p->fd,
                 (off_t)(f->slot * p->unit + off)) == MAP_FAILED

@@ -22,7 +22,7 @@
 
 struct swn_range;
 struct swn_extent_file;
-struct swn_store_copy;
+struct swn_compressed_extent;
 
 struct swn_frame;
 
@@ -43,19 +43,19 @@ struct swn_part {
     struct swn_fetch_job job;
     /* The job reads chunks of an extent's copy to the part's end, and they are decoded to where they belong as they
      * arrive; NULL: it reads the bytes themselves. */
-    const struct swn_store_copy *copy;
+    const struct swn_compressed_extent *compressed;
     size_t first_chunk, chunk; /* of the copy, those that the part holds; the next to be decoded */
 };
 
 struct swn_frame {
     uint64_t chunk;
-    uintptr_t addr; /* of its chunk; where the parts are at home */
-    size_t slot;    /* of the memfd */
-    int kept;       /* the plan has it stay from pass to pass, beside the window */
+    uintptr_t addr;     /* of its chunk; where the parts are at home */
+    size_t slot;        /* of the memfd */
+    int pinned_by_plan; /* the plan has it stay from pass to pass, beside the window */
     int wanted;
     const void *owner;          /* the cursor that it was fetched for */
     uint64_t start_ns, written; /* when its reads began, and what had been spilled by then */
-    uint64_t last_use, visit;   /* in operators, and in weights read */
+    uint64_t last_use, access;  /* in operators, and in weights read */
     unsigned n, room, pending;  /* parts; those with a fetch under way */
     struct swn_part *parts;
     struct swn_frame *prev, *next; /* least recently used first */
@@ -65,8 +65,8 @@ struct swn_frame {
 struct swn_chunk {
     struct swn_frame *frame; /* or NULL */
     uint32_t users;          /* operators that hold it */
-    uint32_t node;           /* the weight that it is planned with; 0: none */
-    unsigned char keep;      /* the plan wants it to stay */
+    uint32_t weight;         /* the weight that it is planned with; 0: none */
+    unsigned char plan_keep; /* the plan wants it to stay */
 };
 
 struct swn_pool;
@@ -95,12 +95,12 @@ size_t swn_pool_trim(struct swn_pool *p, size_t n);
 /* Bytes of all frames that have memory, of those that are free, and of those that are kept or not. */
 size_t swn_pool_bytes(const struct swn_pool *p);
 size_t swn_pool_free_bytes(const struct swn_pool *p);
-size_t swn_pool_kept(const struct swn_pool *p);   /* frames */
-size_t swn_pool_window(const struct swn_pool *p); /* frames */
-void swn_pool_set_kept(struct swn_pool *p, struct swn_frame *f, int kept);
+size_t swn_pool_pinned(const struct swn_pool *p); /* frames */
+size_t swn_pool_ring(const struct swn_pool *p);   /* frames */
+void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept);
 
 /* It is the most recently used one now. */
-void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t visit);
+void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t access);
 /* Least recently used first; NULL: there is none. */
 struct swn_frame *swn_pool_first(struct swn_pool *p);
 

@@ -39,7 +39,7 @@ static int expect(swn_pagemap_ask *ask, void *ctx, void *map, size_t i, size_t p
     int err = ask(ctx, (uintptr_t)page(map, i), pages * SWN_PAGE, &got);
     if (err)
         return err;
-    return got.own == own && got.mapped >= least && got.mapped <= most ? 0 : -EBADMSG;
+    return got.private_pages == own && got.mapped >= least && got.mapped <= most ? 0 : -EBADMSG;
 }
 
 /* Reading one page may map those around it, so of the others of a file nothing is known but that none is a copy. */

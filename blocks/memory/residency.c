@@ -37,7 +37,7 @@ int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct 
     s->huge = calloc((swn_arena_hi(a) - swn_arena_lo(a)) / SWN_HUGE + 1, 1);
     if (!s->huge)
         return -ENOMEM;
-    s->pagemap_fd = swn_own(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+    s->pagemap_fd = swn_fd_registry(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
     int err = s->pagemap_fd < 0 ? -errno : swn_pagemap_proof(ask, s);
     if (err) {
         swn_residency_fini(s);
@@ -50,7 +50,7 @@ int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct 
 static void close_pagemap(struct swn_residency *s)
 {
     if (s->pagemap_fd >= 0)
-        swn_own_close(s->pagemap_fd);
+        swn_fd_registry_close(s->pagemap_fd);
 }
 
 void swn_residency_fini(struct swn_residency *s)
@@ -78,7 +78,7 @@ void swn_residency_made_huge(struct swn_residency *s, uintptr_t at)
 void swn_residency_fresh(struct swn_residency *s, struct swn_range *r)
 {
     uintptr_t end = r->addr + swn_round_up(r->len, SWN_PAGE);
-    if (r->guest)
+    if (r->mapped_file)
         return;
     swn_huge_advise(r->addr, end - r->addr);
     for (uintptr_t at = swn_round_up(r->addr, SWN_HUGE); at + SWN_HUGE <= end; at += SWN_HUGE)
@@ -117,7 +117,7 @@ void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes)
 static void reopen(struct swn_residency *s)
 {
     close_pagemap(s);
-    s->pagemap_fd = swn_own(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+    s->pagemap_fd = swn_fd_registry(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 }
 
 static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct swn_pages *out)
@@ -125,7 +125,7 @@ static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct sw
     uint64_t entries[512];
     size_t first = addr / SWN_PAGE, pages = bytes / SWN_PAGE;
     *out = (struct swn_pages){0};
-    if (!swn_owns(s->pagemap_fd))
+    if (!swn_fd_is_ours(s->pagemap_fd))
         reopen(s);
     for (size_t done = 0; done < pages;) {
         size_t n = pages - done < 512 ? pages - done : 512;
@@ -139,7 +139,7 @@ static int scan(struct swn_residency *s, uintptr_t addr, size_t bytes, struct sw
             if (entries[i] & PM_FILE)
                 out->mapped++;
             else
-                out->own++;
+                out->private_pages++;
         }
         done += n;
     }
@@ -154,7 +154,7 @@ int swn_residency_knows_huge(struct swn_residency *s)
     if (at != MAP_FAILED && !swn_huge_collapse(at, SWN_HUGE) &&
         mmap(at, SWN_HUGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == at) {
         (void)*(volatile char *)at;
-        knows = !scan(s, (uintptr_t)at, SWN_HUGE, &pages) && !pages.own;
+        knows = !scan(s, (uintptr_t)at, SWN_HUGE, &pages) && !pages.private_pages;
     }
     if (at != MAP_FAILED)
         munmap(at, SWN_HUGE);
@@ -172,7 +172,7 @@ int swn_residency_own(struct swn_residency *s, uintptr_t addr, size_t bytes, siz
 {
     struct swn_pages pages;
     int err = scan(s, addr, bytes, &pages);
-    *own = pages.own;
+    *own = pages.private_pages;
     return err;
 }
 
@@ -191,9 +191,9 @@ static int map_bytes(struct swn_residency *s, const struct swn_range *r, uintptr
                           file->fetch.fd, off);
     if (!err)
         parted(s, addr, addr + size);
-    if (!err && r->guest) /* as the rest of the program's mapping is */
+    if (!err && r->mapped_file) /* as the rest of the program's mapping is */
         madvise((void *)addr, size, MADV_RANDOM);
-    if (!err && !r->guest)
+    if (!err && !r->mapped_file)
         swn_reserve_dump((void *)addr, size, 0);
     return err;
 }
@@ -227,11 +227,11 @@ static int protect(uintptr_t addr, size_t bytes, int prot)
     return mprotect((void *)addr, bytes, prot) ? -errno : 0;
 }
 
-/* First half of a departure: from here on a store faults. */
+/* First half of a pending_write: from here on a store faults. */
 static int leave_begin(struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    atomic_store(&r->state, SWN_LEAVING);
+    atomic_store(&r->state, SWN_EVICTING);
     int err = protect(r->addr, size, PROT_READ);
     if (err)
         protect(r->addr, size, PROT_READ | PROT_WRITE);
@@ -239,14 +239,15 @@ static int leave_begin(struct swn_range *r)
 }
 
 /* Ends what fault handlers do to the range: one that is recalling it is waited for, and none may begin. Its mprotect
- * must not come late and undo the protection of the next departure, nor its RECALLED replace the state that comes next.
+ * must not come late and undo the protection of the next pending_write, nor its EVICT_ABORTED replace the state that
+ * comes next.
  */
 static void leave_stop(struct swn_range *r)
 {
-    int now = SWN_LEAVING;
-    while (!atomic_compare_exchange_strong(&r->state, &now, SWN_COMMIT) && now == SWN_RECALLING) {
+    int now = SWN_EVICTING;
+    while (!atomic_compare_exchange_strong(&r->state, &now, SWN_EVICT_COMMIT) && now == SWN_EVICT_ABORTING) {
         sched_yield();
-        now = SWN_LEAVING;
+        now = SWN_EVICTING;
     }
 }
 
@@ -267,19 +268,19 @@ static void leave_undo(struct swn_range *r, int state)
  * range back. */
 static int leave_commit(struct swn_range *r)
 {
-    int leaving = SWN_LEAVING;
-    return atomic_compare_exchange_strong(&r->state, &leaving, SWN_COMMIT) ? 0 : -EBUSY;
+    int leaving = SWN_EVICTING;
+    return atomic_compare_exchange_strong(&r->state, &leaving, SWN_EVICT_COMMIT) ? 0 : -EBUSY;
 }
 
 /* Both halves for bytes of a range that its extent has already. -EBUSY also for private copies. */
 static int leave_clean(struct swn_residency *s, struct swn_range *r, uintptr_t addr, size_t bytes,
                        struct swn_pages *pages)
 {
-    atomic_store(&r->state, SWN_LEAVING);
+    atomic_store(&r->state, SWN_EVICTING);
     int err = protect(addr, bytes, PROT_READ);
     if (!err)
         err = scan(s, addr, bytes, pages);
-    if (!err && pages->own)
+    if (!err && pages->private_pages)
         err = -EBUSY;
     return err ? err : leave_commit(r);
 }
@@ -299,30 +300,30 @@ static void left_home(struct swn_residency *s, struct swn_range *r)
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (r->span > size) /* warm pages behind the last one asked for */
         swn_residency_drop(s, r->addr + size, r->span - size);
-    s->home_bytes -= r->size;
+    s->resident_bytes -= r->size;
     r->size = size;
 }
 
 static void name_extent(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
 {
     file->refs++;
-    r->berth = NULL;
+    r->reserved_extent = NULL;
     r->extent_turn = ++s->turns;
     r->file = file;
     r->extent = off;
     r->extent_epoch = s->fork_epoch;
     r->foreign_map = 1;
     r->shared = 0;
-    atomic_store(&r->state, SWN_STREAMED);
+    atomic_store(&r->state, SWN_FILE_BACKED);
 }
 
 int swn_residency_leave(struct swn_residency *s, struct swn_range *r)
 {
-    if (state_of(r) != SWN_HOME || r->pins || !s->spill || s->pagemap_fd < 0)
+    if (state_of(r) != SWN_RESIDENT || r->pins || !s->spill || s->pagemap_fd < 0)
         return -EBUSY;
     int err = leave_begin(r);
     if (err)
-        leave_undo(r, SWN_HOME);
+        leave_undo(r, SWN_RESIDENT);
     return err;
 }
 
@@ -333,7 +334,7 @@ int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t of
         err = map_at(s, r, MAP_PRIVATE, s->spill, off);
     if (err) {
         s->recalls += err == -EBUSY;
-        leave_undo(r, SWN_HOME);
+        leave_undo(r, SWN_RESIDENT);
         return err;
     }
     left_home(s, r);
@@ -343,13 +344,13 @@ int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t of
 
 void swn_residency_stay(struct swn_range *r)
 {
-    leave_undo(r, SWN_HOME);
+    leave_undo(r, SWN_RESIDENT);
 }
 
 /* Whether the range's place in the spill file is nobody else's: not a child's either, who may have it mapped. */
 static int has_berth(const struct swn_residency *s, const struct swn_range *r)
 {
-    return r->berth == s->spill && r->extent_epoch == s->fork_epoch;
+    return r->reserved_extent == s->spill && r->extent_epoch == s->fork_epoch;
 }
 
 /* Where the range is written. */
@@ -357,7 +358,7 @@ static uint64_t berth_of(struct swn_residency *s, struct swn_range *r)
 {
     if (has_berth(s, r))
         return r->extent;
-    r->berth = s->spill;
+    r->reserved_extent = s->spill;
     r->extent = swn_spill_lay_out(s->spill, r->span);
     r->extent_epoch = s->fork_epoch;
     return r->extent;
@@ -384,13 +385,13 @@ int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
 {
     int state = state_of(r);
-    if ((state != SWN_HOME && state != SWN_STREAMED) || r->pins || s->pagemap_fd < 0)
+    if ((state != SWN_RESIDENT && state != SWN_FILE_BACKED) || r->pins || s->pagemap_fd < 0)
         return -EBUSY;
     int err = map_at(s, r, MAP_PRIVATE, file, off);
     if (err)
         return err;
     swn_residency_forget(s, r);
-    if (state == SWN_HOME)
+    if (state == SWN_RESIDENT)
         left_home(s, r);
     else
         drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
@@ -422,16 +423,16 @@ int swn_residency_share(struct swn_residency *s, struct swn_range *r)
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (r->shared)
         return 0;
-    if (state_of(r) == SWN_HOME)
+    if (state_of(r) == SWN_RESIDENT)
         return share_fresh(s, r);
-    if (state_of(r) != SWN_STREAMED || r->file != s->spill || r->extent_epoch != s->fork_epoch ||
+    if (state_of(r) != SWN_FILE_BACKED || r->file != s->spill || r->extent_epoch != s->fork_epoch ||
         swn_residency_unmapped(s, r) < size)
         return -EBUSY;
     int err = leave_clean(s, r, r->addr, size, &pages);
     if (!err)
         err = map_at(s, r, MAP_SHARED, r->file, r->extent);
     r->shared = !err;
-    leave_undo(r, SWN_STREAMED);
+    leave_undo(r, SWN_FILE_BACKED);
     return err;
 }
 
@@ -459,10 +460,10 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r)
 static void forget_extent(struct swn_residency *s, struct swn_range *r)
 {
     drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
-    r->berth = r->filling ? NULL : r->file;
+    r->reserved_extent = r->filling ? NULL : r->file;
     r->file = NULL;
-    s->home_bytes += r->size;
-    atomic_store(&r->state, SWN_HOME);
+    s->resident_bytes += r->size;
+    atomic_store(&r->state, SWN_RESIDENT);
 }
 
 /* The pages at `from` in place of what is there, likewise in one step. */
@@ -477,15 +478,16 @@ static int move_here(struct swn_residency *s, struct swn_range *r, void *from)
         return err;
     }
     parted(s, r->addr, r->addr + size);
-    for (uintptr_t at = swn_round_up(r->addr, SWN_HUGE); !r->guest && at + SWN_HUGE <= r->addr + size; at += SWN_HUGE)
+    for (uintptr_t at = swn_round_up(r->addr, SWN_HUGE); !r->mapped_file && at + SWN_HUGE <= r->addr + size;
+         at += SWN_HUGE)
         swn_residency_made_huge(s, at);
     return 0;
 }
 
-int swn_residency_home(struct swn_residency *s, struct swn_range *r, void *pages)
+int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, void *pages)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (state_of(r) != SWN_STREAMED)
+    if (state_of(r) != SWN_FILE_BACKED)
         return 0;
     int err = swn_residency_unshare(s, r);
     if (err)
@@ -594,7 +596,7 @@ struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_fr
 
 static int can_be_mapped(const struct swn_part *p)
 {
-    return p->range && p->there && !p->mapped && state_of(p->range) == SWN_STREAMED && !p->range->shared;
+    return p->range && p->there && !p->mapped && state_of(p->range) == SWN_FILE_BACKED && !p->range->shared;
 }
 
 static int is_mapped(const struct swn_part *p)
@@ -643,7 +645,7 @@ static int next_stretch(struct swn_frame *const *frames, unsigned count, struct 
     return out->n > 0;
 }
 
-/* The first `mapped` have been mapped anew, writable, while they were in COMMIT. */
+/* The first `mapped` have been mapped anew, writable, while they were in EVICT_COMMIT. */
 static void stretch_stays(const struct stretch *st, unsigned mapped)
 {
     for (unsigned i = mapped; i < st->n; i++)
@@ -651,23 +653,24 @@ static void stretch_stays(const struct stretch *st, unsigned mapped)
     if (mapped < st->n)
         protect(addr_of(st->parts[mapped]), bytes_of(st, mapped, st->n), PROT_READ | PROT_WRITE);
     for (unsigned i = 0; i < st->n; i++)
-        atomic_store(&st->parts[i]->range->state, SWN_STREAMED);
+        atomic_store(&st->parts[i]->range->state, SWN_FILE_BACKED);
 }
 
 /* From here on a store into any part of the stretch faults. Returns the index of the first part that the program has
- * written to, or n. The ranges of the parts before it are in COMMIT. */
+ * written to, or n. The ranges of the parts before it are in EVICT_COMMIT. */
 static unsigned stretch_leaves(struct swn_residency *s, const struct stretch *st, size_t *touched)
 {
     const struct swn_range *committed = NULL;
     unsigned i = 0;
     for (unsigned k = 0; k < st->n; k++)
-        atomic_store(&st->parts[k]->range->state, SWN_LEAVING);
+        atomic_store(&st->parts[k]->range->state, SWN_EVICTING);
     if (protect(addr_of(st->parts[0]), bytes_of(st, 0, st->n), PROT_READ))
         return 0;
     for (; i < st->n; i++) {
         struct swn_part *p = st->parts[i];
         struct swn_pages pages;
-        if (scan(s, addr_of(p), p->bytes, &pages) || pages.own || (p->range != committed && leave_commit(p->range)))
+        if (scan(s, addr_of(p), p->bytes, &pages) || pages.private_pages ||
+            (p->range != committed && leave_commit(p->range)))
             break;
         committed = p->range;
         *touched += p->mapped ? 0 : pages.mapped;
@@ -690,7 +693,7 @@ static int follows_in_pool(const struct swn_part *a, const struct swn_part *b)
     return swn_pool_follows(a->frame, b->frame);
 }
 
-/* Maps the frames of the first n parts, which are in COMMIT. Returns of how many it could. */
+/* Maps the frames of the first n parts, which are in EVICT_COMMIT. Returns of how many it could. */
 static unsigned map_frames(struct swn_residency *s, const struct stretch *st, unsigned n)
 {
     unsigned done = 0;
@@ -722,7 +725,7 @@ void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *fra
         unsigned mapped = map_frames(s, &st, good);
         if (mapped)
             leave_out((void *)addr_of(st.parts[0]), bytes_of(&st, 0, mapped));
-        s->stray_pages += mapped ? touched : 0;
+        s->fallback_pages += mapped ? touched : 0;
         stretch_stays(&st, mapped);
         if (!mapped)
             continue;
@@ -736,10 +739,10 @@ void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *fra
 /* Whether b's bytes lie behind a's in the file as they do in memory. */
 static int follows_in_file(const struct swn_part *a, const struct swn_part *b)
 {
-    return a->file == b->file && a->off + a->bytes == b->off && !a->range->guest == !b->range->guest;
+    return a->file == b->file && a->off + a->bytes == b->off && !a->range->mapped_file == !b->range->mapped_file;
 }
 
-/* Maps the extents of the first n parts, which are in COMMIT. Returns of how many it could. */
+/* Maps the extents of the first n parts, which are in EVICT_COMMIT. Returns of how many it could. */
 static unsigned map_extents(struct swn_residency *s, const struct stretch *st, unsigned n)
 {
     unsigned done = 0;
@@ -785,19 +788,19 @@ static int remap_part(struct swn_residency *s, struct swn_range *r, uintptr_t ad
         err = map_bytes(s, r, addr, bytes, MAP_PRIVATE, r->file, off);
     if (err) {
         s->recalls += err == -EBUSY;
-        leave_undo_part(r, addr, bytes, SWN_STREAMED);
+        leave_undo_part(r, addr, bytes, SWN_FILE_BACKED);
         return err;
     }
-    s->stray_pages += pages.mapped;
+    s->fallback_pages += pages.mapped;
     if (pages.mapped)
         swn_spill_uncache(r->file, off, bytes);
-    atomic_store(&r->state, SWN_STREAMED);
+    atomic_store(&r->state, SWN_FILE_BACKED);
     return 0;
 }
 
 int swn_residency_remap(struct swn_residency *s, struct swn_range *r)
 {
-    if (state_of(r) != SWN_STREAMED)
+    if (state_of(r) != SWN_FILE_BACKED)
         return -EINVAL;
     uintptr_t end = r->addr + swn_round_up(r->len, SWN_PAGE), from = r->addr;
     size_t unit = s->pool ? swn_pool_unit(s->pool) : SWN_HUGE;
@@ -818,11 +821,11 @@ int swn_residency_remap(struct swn_residency *s, struct swn_range *r)
 void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    int streamed = state_of(r) == SWN_STREAMED;
+    int streamed = state_of(r) == SWN_FILE_BACKED;
     swn_residency_forget(s, r);
     /* What stays mapped for now must be nobody's memory, and no page that anything else changes. */
-    int later = r->foreign_map && streamed && !r->guest && !r->plotted && !r->shared;
-    if (r->guest) {
+    int later = r->foreign_map && streamed && !r->mapped_file && !r->planned_place && !r->shared;
+    if (r->mapped_file) {
         warm = 1; /* whatever is mapped there is the program's */
     } else if (later) {
         warm = 0;
@@ -835,7 +838,7 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
     if (streamed)
         drop_extent(s, r->file, r->extent, size, r->extent_epoch);
     else
-        s->home_bytes -= r->size;
+        s->resident_bytes -= r->size;
     if (!warm)
         swn_residency_drop(s, r->addr, r->span);
     if (later)
@@ -860,14 +863,14 @@ int swn_residency_trap(struct swn_residency *s, uintptr_t addr)
     int waited = 0;
     for (unsigned spins = 0; spins < 20000000; spins++) {
         int state = atomic_load(&r->state);
-        if (state == SWN_LEAVING) {
-            if (!atomic_compare_exchange_strong(&r->state, &state, SWN_RECALLING))
+        if (state == SWN_EVICTING) {
+            if (!atomic_compare_exchange_strong(&r->state, &state, SWN_EVICT_ABORTING))
                 continue;
             mprotect((void *)r->addr, swn_round_up(r->len, SWN_PAGE), PROT_READ | PROT_WRITE);
-            atomic_store(&r->state, SWN_RECALLED);
+            atomic_store(&r->state, SWN_EVICT_ABORTED);
             return 2;
         }
-        if (state == SWN_COMMIT || state == SWN_RECALLING) {
+        if (state == SWN_EVICT_COMMIT || state == SWN_EVICT_ABORTING) {
             waited = 1;
             sched_yield();
             continue;

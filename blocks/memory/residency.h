@@ -1,16 +1,16 @@
 /* blocks/memory/residency.h - what stands behind a range's own address, and how that changes without anybody noticing.
  *
- *   HOME --spill--> STREAMED --home--> HOME          publish: STREAMED, with frames mapped at the address
+ *   RESIDENT --spill--> FILE_BACKED --home--> RESIDENT          publish: FILE_BACKED, with frames mapped at the address
  *
- * The address of a range always reads right: HOME ranges have ordinary pages, STREAMED ranges are a private mapping of
- * their extent in the spill file, or, chunk by chunk, of pool frames with the same bytes (published). A store into a
- * STREAMED range makes a private copy of its page, which is found by /proc/self/pagemap before the range's extent, or
- * another frame, is believed again. Nobody ever gets another address for a range's bytes.
+ * The address of a range always reads right: RESIDENT ranges have ordinary pages, FILE_BACKED ranges are a private
+ * mapping of their extent in the spill file, or, chunk by chunk, of pool frames with the same bytes (published). A
+ * store into a FILE_BACKED range makes a private copy of its page, which is found by /proc/self/pagemap before the
+ * range's extent, or another frame, is believed again. Nobody ever gets another address for a range's bytes.
  *
- * A range that leaves is made read-only (LEAVING) while its bytes are secured; a store that comes in that moment
- * faults, and swn_residency_trap, called by the SIGSEGV handler, sends the range back (RECALLED). Between the last look
- * and the new mapping (COMMIT) a store waits in the handler: the transition takes microseconds and ends in a writable
- * mapping either way. So no store is ever lost, and none ever fails.
+ * A range that leaves is made read-only (EVICTING) while its bytes are secured; a store that comes in that moment
+ * faults, and swn_residency_trap, called by the SIGSEGV handler, sends the range back (EVICT_ABORTED). Between the last
+ * look and the new mapping (EVICT_COMMIT) a store waits in the handler: the transition takes microseconds and ends in a
+ * writable mapping either way. So no store is ever lost, and none ever fails.
  *
  * All functions but swn_residency_trap need the caller's lock. Errors are -errno.
  */
@@ -33,8 +33,8 @@ struct swn_residency {
     int pagemap_fd;                /* -1: pages cannot be inspected, nothing is ever streamed */
     uint64_t turns;                /* of extents, see blocks/memory/arena.h */
     uint64_t fork_epoch;           /* extents of an earlier epoch may be mapped by a child and are not punched out */
-    size_t home_bytes;             /* of HOME ranges */
-    uint64_t stray_pages;          /* page-cache pages read through mappings */
+    size_t resident_bytes;         /* of RESIDENT ranges */
+    uint64_t fallback_pages;       /* page-cache pages read through mappings */
     uint64_t recalls;              /* transitions undone by a store */
     uint64_t mappings;             /* made for frames */
     unsigned char *huge;           /* of the arena, for each SWN_HUGE: it may be one huge page */
@@ -58,8 +58,8 @@ void swn_residency_made_huge(struct swn_residency *s, uintptr_t at);
 void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes);
 
 struct swn_pages {
-    size_t own;    /* private copies: somebody wrote */
-    size_t mapped; /* pages of the file or the pool that have been touched */
+    size_t private_pages; /* private copies: somebody wrote */
+    size_t mapped;        /* pages of the file or the pool that have been touched */
 };
 /* Counts the pages of r that are present. -errno when the kernel does not tell. */
 int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out);
@@ -67,12 +67,12 @@ int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struc
 /* The same for `bytes` of whole pages at addr, of which only private copies are counted. */
 int swn_residency_own(struct swn_residency *s, uintptr_t addr, size_t bytes, size_t *own);
 
-/* HOME -> STREAMED: writes the bytes out and lets the pages go. -EBUSY: pinned, or recalled by a store. */
+/* RESIDENT -> FILE_BACKED: writes the bytes out and lets the pages go. -EBUSY: pinned, or recalled by a store. */
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r);
 
 /* The same in steps, for whoever writes the bytes meanwhile: _leave, and then either _left, when they are at `off` of
- * the spill file, or _stay. Between the two the range reads as ever, is LEAVING or, after a store, RECALLED, and
- * nothing else here may be asked for it. -EBUSY of _left: a store came, and the range is HOME again. */
+ * the spill file, or _stay. Between the two the range reads as ever, is EVICTING or, after a store, EVICT_ABORTED, and
+ * nothing else here may be asked for it. -EBUSY of _left: a store came, and the range is RESIDENT again. */
 int swn_residency_leave(struct swn_residency *s, struct swn_range *r);
 int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t off);
 void swn_residency_stay(struct swn_range *r);
@@ -81,18 +81,18 @@ void swn_residency_stay(struct swn_range *r);
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off);
 
 /* For a range that is larger than any memory it could come home to: maps its extent in the spill file for writing, so
- * that stores go to the file by way of the page cache, which the kernel can always reclaim. A HOME range must have no
- * pages yet. -EBUSY: the extent is not ours alone (a child or a store has it), or there are private copies. */
+ * that stores go to the file by way of the page cache, which the kernel can always reclaim. A RESIDENT range must have
+ * no pages yet. -EBUSY: the extent is not ours alone (a child or a store has it), or there are private copies. */
 int swn_residency_share(struct swn_residency *s, struct swn_range *r);
 /* Ends that: everything written is on the disk and out of the cache, and the mapping is a private one again. */
 int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
 /* Ends it where nothing has been stored yet: the caller writes to the extent itself. */
 int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
 
-/* STREAMED -> HOME: ordinary pages with the same bytes; the extent is dropped, and frames have no part of it any more.
- * pages: what the range is to hold instead, as many bytes of private memory, which is moved to its address: whoever
- * reads finds the old bytes or the new ones. On an error they are still there. */
-int swn_residency_home(struct swn_residency *s, struct swn_range *r, void *pages);
+/* FILE_BACKED -> RESIDENT: ordinary pages with the same bytes; the extent is dropped, and frames have no part of it any
+ * more. pages: what the range is to hold instead, as many bytes of private memory, which is moved to its address:
+ * whoever reads finds the old bytes or the new ones. On an error they are still there. */
+int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, void *pages);
 
 /* Describes what the frame of a chunk will have of r, which is streamed and of which it has nothing: what is to be read
  * (fill), from where, and there where nothing is. Parts are in the order of their addresses. The pointer is good until
@@ -123,7 +123,7 @@ struct swn_chunks swn_residency_chunks(const struct swn_residency *s, const stru
 uintptr_t swn_residency_chunk_at(const struct swn_residency *s, const struct swn_range *r, uint64_t chunk);
 
 /* Maps the extent again where no frame is mapped, which lets go of cache pages. -EBUSY: a store came, or private copies
- * exist; the range is as it was (use swn_residency_home). */
+ * exist; the range is as it was (use swn_residency_make_resident). */
 int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
 
 /* Ends a range's life: drops its extent and gives it back to the arena; warm: leave its pages in place where they are

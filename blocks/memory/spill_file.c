@@ -62,7 +62,7 @@ void swn_spill_close(struct swn_extent_file *f)
 
 int swn_spill_is_ours(const struct swn_extent_file *f)
 {
-    return swn_owns(f->fetch.fd) && swn_owns(f->fetch.direct_fd);
+    return swn_fd_is_ours(f->fetch.fd) && swn_fd_is_ours(f->fetch.direct_fd);
 }
 
 static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t size, uint64_t off)

@@ -43,8 +43,8 @@ struct copy {
     char *out;
     size_t fill;
     uint64_t out_off, dirty;
-    struct swn_newfile file;
-    struct swn_copies *copies; /* NULL: none are wanted */
+    struct swn_atomic_file file;
+    struct swn_compressed *copies; /* NULL: none are wanted */
     uint64_t done;
 };
 
@@ -84,34 +84,34 @@ static uint64_t worth_reading(const struct copy *k, size_t i, uint64_t start)
     return end;
 }
 
-static int fill_window(struct copy *k, size_t extent, uint64_t pos, char why[SWN_WHY])
+static int fill_window(struct copy *k, size_t extent, uint64_t pos, char why[SWN_ERRMSG])
 {
     uint64_t start = pos / SWN_BLOCK * SWN_BLOCK, want = SWN_BLOCK_UP(worth_reading(k, extent, start)) - start;
     size_t got = 0;
     int rc = swn_read_blocks(k->io, &k->in, k->window, want < k->half ? want : k->half, start, &got);
     if (rc)
-        return swn_why(why, rc, "%s: cannot be read at offset %llu: %s", in_path(k), (unsigned long long)start,
-                       strerror(-rc));
+        return swn_errmsg(why, rc, "%s: cannot be read at offset %llu: %s", in_path(k), (unsigned long long)start,
+                          strerror(-rc));
     if (start + got <= pos)
-        return swn_why(why, -ESTALE, "%s: ends at %llu, it was truncated meanwhile", in_path(k),
-                       (unsigned long long)(start + got));
+        return swn_errmsg(why, -ESTALE, "%s: ends at %llu, it was truncated meanwhile", in_path(k),
+                          (unsigned long long)(start + got));
     k->start = start;
     k->end = start + got;
     return 0;
 }
 
-static int write_error(const struct copy *k, int rc, char why[SWN_WHY])
+static int write_error(const struct copy *k, int rc, char why[SWN_ERRMSG])
 {
     char mib[32];
-    const struct swn_newfile *f = &k->file;
+    const struct swn_atomic_file *f = &k->file;
     if (rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG)
-        return swn_why(why, rc, "%s: no room in %s: the store needs %llu bytes (%s): %s", f->path, f->dir,
-                       (unsigned long long)k->l->header.total_bytes, swn_format_mib(mib, k->l->header.total_bytes),
-                       strerror(-rc));
-    return swn_why(why, rc, "%s: cannot be written: %s", f->path, strerror(-rc));
+        return swn_errmsg(why, rc, "%s: no room in %s: the store needs %llu bytes (%s): %s", f->path, f->dir,
+                          (unsigned long long)k->l->header.total_bytes, swn_format_mib(mib, k->l->header.total_bytes),
+                          strerror(-rc));
+    return swn_errmsg(why, rc, "%s: cannot be written: %s", f->path, strerror(-rc));
 }
 
-static int flush(struct copy *k, char why[SWN_WHY])
+static int flush(struct copy *k, char why[SWN_ERRMSG])
 {
     if (!k->fill)
         return 0;
@@ -125,7 +125,7 @@ static int flush(struct copy *k, char why[SWN_WHY])
     return rc ? write_error(k, rc, why) : 0;
 }
 
-static int append(struct copy *k, const char *bytes, size_t size, char why[SWN_WHY])
+static int append(struct copy *k, const char *bytes, size_t size, char why[SWN_ERRMSG])
 {
     while (size) {
         size_t room = k->half - k->fill, piece = size < room ? size : room;
@@ -178,7 +178,7 @@ static void sum_end(struct summing *s, size_t padding)
     s->in_part = 0;
 }
 
-static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, struct summing *sums, char why[SWN_WHY])
+static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, struct summing *sums, char why[SWN_ERRMSG])
 {
     struct swn_disk_extent *e = &k->l->extents[i];
     const struct swn_layout_input *in = &k->l->inputs[i];
@@ -186,7 +186,7 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, struct summ
     XXH3_64bits_reset(hash);
     enter_file(k, in->file);
     if (k->copies)
-        swn_copies_begin(k->copies, (uint32_t)i, e->bytes);
+        swn_compressed_begin(k->copies, (uint32_t)i, e->bytes);
     for (uint64_t at = 0; at < e->bytes;) {
         uint64_t pos = in->off + at;
         int rc = pos >= k->start && pos < k->end ? 0 : fill_window(k, i, pos, why);
@@ -198,47 +198,47 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, struct summ
         if (at < sizeof head)
             memcpy(head + at, k->window + (pos - k->start), piece < sizeof head - at ? piece : sizeof head - at);
         rc = append(k, k->window + (pos - k->start), piece, why);
-        if (!rc && k->copies && (rc = swn_copies_add(k->copies, k->window + (pos - k->start), piece)))
+        if (!rc && k->copies && (rc = swn_compressed_add(k->copies, k->window + (pos - k->start), piece)))
             rc = write_error(k, rc, why);
         if (rc)
             return rc;
         at += piece;
         k->done += piece;
         if (k->opts->progress && k->opts->progress(k->opts->user, k->done, k->l->bytes))
-            return swn_why(why, -ECANCELED, "%s: cancelled", k->file.path);
+            return swn_errmsg(why, -ECANCELED, "%s: cancelled", k->file.path);
     }
     e->checksum = XXH3_64bits_digest(hash);
     sum_end(sums, (size_t)(SWN_BLOCK_UP(e->bytes) - e->bytes));
     k->l->heads[i].checksum = XXH3_64bits(head, e->bytes < sizeof head ? e->bytes : sizeof head);
     if (k->l->known && e->checksum != in->checksum)
-        return swn_why(why, -EILSEQ, "%s: extent %u at offset %llu: the checksum does not match", in_path(k),
-                       in->storage, (unsigned long long)in->off);
-    int rc = k->copies ? swn_copies_end(k->copies) : 0;
+        return swn_errmsg(why, -EILSEQ, "%s: extent %u at offset %llu: the checksum does not match", in_path(k),
+                          in->storage, (unsigned long long)in->off);
+    int rc = k->copies ? swn_compressed_end(k->copies) : 0;
     return rc ? write_error(k, rc, why) : append(k, NULL, SWN_BLOCK_UP(e->bytes) - e->bytes, why);
 }
 
 /* The sources must still be what they were when the checkpoint was opened, or the copy is a mixture. A store as the
  * source has vouched for each extent with its checksum, and being marked as used changes its times. */
-static int check_identities(const struct copy *k, char why[SWN_WHY])
+static int check_identities(const struct copy *k, char why[SWN_ERRMSG])
 {
     for (size_t i = 0; i < k->c->file_count && !k->l->known; i++) {
         const struct swn_ckpt_file *f = &k->c->files[i];
         struct swn_identity now;
         int rc = swn_identity_stat(k->io, f->fd, &now);
         if (rc)
-            return swn_why(why, rc, "%s: %s", f->path, strerror(-rc));
+            return swn_errmsg(why, rc, "%s: %s", f->path, strerror(-rc));
         if (!swn_identity_same_file(&now, &f->identity))
-            return swn_why(why, -ESTALE, "%s: changed while it was read; build again", f->path);
+            return swn_errmsg(why, -ESTALE, "%s: changed while it was read; build again", f->path);
         k->io->fadvise(k->io->ctx, f->fd, 0, 0, POSIX_FADV_DONTNEED);
     }
     return 0;
 }
 
-static int copy_all(struct copy *k, char why[SWN_WHY])
+static int copy_all(struct copy *k, char why[SWN_ERRMSG])
 {
     XXH3_state_t *hash = XXH3_createState();
     struct summing sums = {.hash = XXH3_createState(), .next = k->l->sums};
-    int rc = hash && sums.hash ? 0 : swn_why(why, -ENOMEM, "no memory for a checksum");
+    int rc = hash && sums.hash ? 0 : swn_errmsg(why, -ENOMEM, "no memory for a checksum");
     k->out_off = k->l->header.data_off;
     if (!rc)
         XXH3_64bits_reset(sums.hash);
@@ -247,23 +247,23 @@ static int copy_all(struct copy *k, char why[SWN_WHY])
     XXH3_freeState(hash);
     XXH3_freeState(sums.hash);
     rc = rc ? rc : flush(k, why);
-    if (!rc && k->copies && (rc = swn_copies_finish(k->copies, &k->l->header)))
+    if (!rc && k->copies && (rc = swn_compressed_finish(k->copies, &k->l->header)))
         rc = write_error(k, rc, why);
     return rc;
 }
 
-static int write_tables(struct copy *k, char why[SWN_WHY])
+static int write_tables(struct copy *k, char why[SWN_ERRMSG])
 {
     char *tables = swn_layout_tables(k->l);
     if (!tables)
-        return swn_why(why, -ENOMEM, "no memory for the tables of a store");
+        return swn_errmsg(why, -ENOMEM, "no memory for the tables of a store");
     int rc = swn_write_blocks(k->io, &k->file.file, tables, k->l->header.data_off, 0);
     free(tables);
     return rc ? write_error(k, rc, why) : 0;
 }
 
 /* Asks for the room before an hour is spent on filling it, and in one piece. Not every file system can say. */
-static int reserve(struct copy *k, int *reserved, char why[SWN_WHY])
+static int reserve(struct copy *k, int *reserved, char why[SWN_ERRMSG])
 {
     int rc;
     do
@@ -275,34 +275,34 @@ static int reserve(struct copy *k, int *reserved, char why[SWN_WHY])
     return 0;
 }
 
-static int write_store(struct copy *k, const char *path, char why[SWN_WHY])
+static int write_store(struct copy *k, const char *path, char why[SWN_ERRMSG])
 {
-    int rc = swn_newfile_open(&k->file, k->io, path, 0600, why);
+    int rc = swn_atomic_file_open(&k->file, k->io, path, 0600, why);
     if (rc)
         return rc;
     int reserved = 0;
     rc = reserve(k, &reserved, why);
     /* Without the extents' room reserved, copies could take it. Without memory for them there are none. */
     if (!rc && reserved && k->opts->copies)
-        k->copies = swn_copies_new(k->io, &k->file, k->l->header.total_bytes, k->opts->copies_most);
+        k->copies = swn_compressed_new(k->io, &k->file, k->l->header.total_bytes, k->opts->copies_most);
     if (!rc)
         rc = copy_all(k, why);
-    swn_copies_free(k->copies);
+    swn_compressed_free(k->copies);
     if (!rc)
         rc = write_tables(k, why);
     if (!rc)
         rc = check_identities(k, why);
     leave_file(k);
     if (rc) {
-        swn_newfile_abandon(&k->file, k->io);
+        swn_atomic_file_abandon(&k->file, k->io);
         return rc;
     }
-    rc = swn_newfile_commit(&k->file, k->io, why);
+    rc = swn_atomic_file_commit(&k->file, k->io, why);
     return rc == -ENOSPC || rc == -EDQUOT ? write_error(k, rc, why) : rc;
 }
 
 static int build(struct swn_layout *l, const struct swn_checkpoint *c, const struct swn_io *io, const char *path,
-                 const struct swn_store_opts *opts, char why[SWN_WHY])
+                 const struct swn_store_opts *opts, char why[SWN_ERRMSG])
 {
     size_t bytes = opts->buffer_bytes ? opts->buffer_bytes : BUFFER_BYTES;
     size_t half = bytes / 2 / SWN_BLOCK * SWN_BLOCK;
@@ -320,7 +320,7 @@ static int build(struct swn_layout *l, const struct swn_checkpoint *c, const str
     if (k && k->window && k->out)
         rc = write_store(k, path, why);
     else
-        swn_why(why, rc, "no memory for copying");
+        swn_errmsg(why, rc, "no memory for copying");
     if (k) {
         if (k->window)
             madvise(k->window, k->half, MADV_DOFORK);
@@ -332,7 +332,7 @@ static int build(struct swn_layout *l, const struct swn_checkpoint *c, const str
 }
 
 int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, const char *path,
-                    const struct swn_store_opts *opts, char why[SWN_WHY])
+                    const struct swn_store_opts *opts, char why[SWN_ERRMSG])
 {
     static const struct swn_store_opts defaults;
     struct swn_layout l;
@@ -379,7 +379,7 @@ static int as_checkpoint(struct swn_checkpoint *c, const struct swn_store *s)
 }
 
 int swn_store_recut(const struct swn_store *from, const struct swn_io *io, const char *path,
-                    const struct swn_store_opts *opts, char why[SWN_WHY])
+                    const struct swn_store_opts *opts, char why[SWN_ERRMSG])
 {
     static const struct swn_store_opts defaults;
     struct swn_checkpoint c;
@@ -387,7 +387,7 @@ int swn_store_recut(const struct swn_store *from, const struct swn_io *io, const
     int rc = as_checkpoint(&c, from);
     if (!opts)
         opts = &defaults;
-    rc = rc ? swn_why(why, rc, "no memory for the tables of a store") : swn_layout_make(&l, &c, opts, why);
+    rc = rc ? swn_errmsg(why, rc, "no memory for the tables of a store") : swn_layout_make(&l, &c, opts, why);
     if (!rc) {
         l.sources = from->sources;
         l.source_count = from->source_count;

@@ -26,23 +26,24 @@ void swn_cache_path(const char *dir, const struct swn_identity *source, char *ou
              (unsigned long long)hash.low64);
 }
 
-int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_WHY])
+int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_ERRMSG])
 {
     struct stat st;
     int fd = io->open(io->ctx, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0)
-        return swn_why(why, fd, "cache directory %s: %s", dir, strerror(-fd));
+        return swn_errmsg(why, fd, "cache directory %s: %s", dir, strerror(-fd));
     int rc = io->fstat(io->ctx, fd, &st);
     io->close(io->ctx, fd);
     if (rc < 0)
-        return swn_why(why, rc, "cache directory %s: %s", dir, strerror(-rc));
+        return swn_errmsg(why, rc, "cache directory %s: %s", dir, strerror(-rc));
     if (st.st_uid != geteuid() && st.st_uid != 0)
-        return swn_why(why, -EPERM, "cache directory %s belongs to another user: set SWAPNET_STORE to your own", dir);
+        return swn_errmsg(why, -EPERM, "cache directory %s belongs to another user: set SWAPNET_STORE to your own",
+                          dir);
     if (st.st_mode & 022 && st.st_mode & S_ISVTX) /* /tmp and the like: meant to be everybody's */
-        return swn_why(why, -EPERM, "cache directory %s is shared with others: set SWAPNET_STORE to one of your own",
-                       dir);
+        return swn_errmsg(why, -EPERM, "cache directory %s is shared with others: set SWAPNET_STORE to one of your own",
+                          dir);
     if (st.st_mode & 022)
-        return swn_why(why, -EPERM, "cache directory %s can be written by others: chmod go-w %s", dir, dir);
+        return swn_errmsg(why, -EPERM, "cache directory %s can be written by others: chmod go-w %s", dir, dir);
     return 0;
 }
 
@@ -54,7 +55,7 @@ static void mark_used(struct swn_store *s, const struct swn_io *io)
         s->identity.directory = directory;
 }
 
-int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY])
+int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_ERRMSG])
 {
     char path[PATH_MAX];
     struct swn_identity source;
@@ -62,7 +63,7 @@ int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *
     struct stat st;
     int rc = swn_identity_stat(io, fd, &source);
     if (rc)
-        return swn_why(why, rc, "%s", strerror(-rc));
+        return swn_errmsg(why, rc, "%s", strerror(-rc));
     rc = swn_cache_check_dir(io, dir, why);
     if (rc)
         return rc;
@@ -72,13 +73,13 @@ int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *
         return rc;
     rc = io->fstat(io->ctx, s->file.fd, &st);
     if (rc)
-        rc = swn_why(why, rc, "%s: %s", path, strerror(-rc));
+        rc = swn_errmsg(why, rc, "%s: %s", path, strerror(-rc));
     else if (st.st_uid != geteuid() && st.st_uid != 0)
-        rc = swn_why(why, -EPERM, "%s: belongs to another user", path);
+        rc = swn_errmsg(why, -EPERM, "%s: belongs to another user", path);
     else if (s->source_count != 1 || !swn_identity_same_file(&s->sources[0].identity, &source))
-        rc = swn_why(why, -ENOENT, "%s: the store is of another file", path);
+        rc = swn_errmsg(why, -ENOENT, "%s: the store is of another file", path);
     else if (s->extent_count && !s->extents[0].sums)
-        rc = swn_why(why, -ENOTSUP, "%s: a store without checksums of its parts; it is built anew", path);
+        rc = swn_errmsg(why, -ENOTSUP, "%s: a store without checksums of its parts; it is built anew", path);
     if (rc) {
         swn_store_close(s, io);
         return rc;
@@ -89,12 +90,12 @@ int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *
 
 /* The stat fields agree, so in all likelihood it is the file. Some file systems keep times to the second only, and
  * images are made with times of somebody's choice. Then the table of contents can tell, or only the contents. */
-int swn_cache_agrees(struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY])
+int swn_cache_agrees(struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_ERRMSG])
 {
     struct swn_identity now;
     int rc = swn_checkpoint_identity(io, fd, &now, why);
     if (!rc && now.directory != s->sources[0].identity.directory)
-        rc = swn_why(why, -ENOENT, "%s: the store is of other bytes", s->path);
+        rc = swn_errmsg(why, -ENOENT, "%s: the store is of other bytes", s->path);
     /* Not even a zip's directory tells: its checksums may be left out, or be of other bytes. */
     if (!rc)
         rc = swn_cache_sample(s, io, fd, why);
@@ -103,7 +104,7 @@ int swn_cache_agrees(struct swn_store *s, const struct swn_io *io, int fd, char 
     return rc;
 }
 
-int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY])
+int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_ERRMSG])
 {
     struct swn_store *s;
     int rc = swn_cache_find(&s, io, dir, fd, why);
@@ -118,7 +119,7 @@ int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *
 }
 
 int swn_cache_need(const struct swn_checkpoint *c, const struct swn_store_opts *opts, uint64_t *bytes,
-                   char why[SWN_WHY])
+                   char why[SWN_ERRMSG])
 {
     static const struct swn_store_opts defaults;
     struct swn_layout l;
@@ -132,16 +133,16 @@ int swn_cache_need(const struct swn_checkpoint *c, const struct swn_store_opts *
 
 int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char *dir,
                     const struct swn_cache_limits *limits, const struct swn_checkpoint *c,
-                    const struct swn_store_opts *opts, char why[SWN_WHY])
+                    const struct swn_store_opts *opts, char why[SWN_ERRMSG])
 {
     char path[PATH_MAX];
     uint64_t bytes;
     struct swn_store_opts own = opts ? *opts : (struct swn_store_opts){0};
     if (c->file_count != 1)
-        return swn_why(why, -EINVAL, "a store in the cache is of one file: build one for each shard");
+        return swn_errmsg(why, -EINVAL, "a store in the cache is of one file: build one for each shard");
     int rc = swn_make_dirs(dir);
     if (rc)
-        return swn_why(why, rc, "cache directory %s: %s", dir, strerror(-rc));
+        return swn_errmsg(why, rc, "cache directory %s: %s", dir, strerror(-rc));
     rc = swn_cache_check_dir(io, dir, why);
     if (!rc)
         rc = swn_cache_need(c, opts, &bytes, why);

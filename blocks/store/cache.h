@@ -30,17 +30,17 @@ struct swn_cache_entry {
 /* The stores in `dir`, least recently used first; none when there is no directory. With `details`, each is opened for
  * `source` and `stale`. *out is freed by swn_cache_list_free. */
 int swn_cache_list(struct swn_cache_entry **out, size_t *count, const struct swn_io *io, const char *dir, int details,
-                   char why[SWN_WHY]);
+                   char why[SWN_ERRMSG]);
 void swn_cache_list_free(struct swn_cache_entry *entries, size_t count);
 
 /* Removes one store by the name that swn_cache_list gives. -ENOENT: no such store. -EINVAL: not a name of a store. */
-int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name, char why[SWN_WHY]);
+int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name, char why[SWN_ERRMSG]);
 
 /* Removes least recently used stores until what remains, `replaced` aside, and `needed_bytes` fit the cap, which there
  * is; what other processes are just building counts too. `replaced`: name of a file to be replaced by the needed ones,
  * or NULL. -EFBIG: needed_bytes does not fit beside what is to be kept, and nothing is removed. */
 int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,
-                   uint64_t needed_bytes, const char *replaced, char why[SWN_WHY]);
+                   uint64_t needed_bytes, const char *replaced, char why[SWN_ERRMSG]);
 
 /* Bytes for what is of use but not needed, beside `needed_bytes`: what the cap leaves without removing any store
  * (`replaced` is replaced), and half of what is free on the disk at most, as the spill file lies there too. */
@@ -48,12 +48,12 @@ uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, const struct 
                          uint64_t needed_bytes, const char *replaced);
 
 /* The cap in force: the one in the directory, else the default. 0 means none. */
-int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes, char why[SWN_WHY]);
+int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes, char why[SWN_ERRMSG]);
 /* Sets it, making the directory if need be. Stores that exceed it stay until the next swn_cache_trim. */
-int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cap_bytes, char why[SWN_WHY]);
+int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cap_bytes, char why[SWN_ERRMSG]);
 
 /* 0 when the directory is one to be trusted: it and, what lies in it, can be written by nobody but us and root.
  * -ENOENT: it is not there. -EPERM: it is not to be trusted. */
-int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_WHY]);
+int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_ERRMSG]);
 
 #endif

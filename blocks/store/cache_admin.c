@@ -64,7 +64,7 @@ static int is_stale(const struct swn_store_source *s, const struct swn_io *io)
 static void add_details(struct swn_cache_entry *e, const struct swn_io *io, const char *path)
 {
     struct swn_store *s;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     if (swn_store_open(&s, io, path, why))
         return;
     if (s->source_count) {
@@ -95,7 +95,7 @@ static int add_entry(struct swn_cache_entry **list, size_t *count, size_t *room,
 }
 
 int swn_cache_list(struct swn_cache_entry **out, size_t *count, const struct swn_io *io, const char *dir, int details,
-                   char why[SWN_WHY])
+                   char why[SWN_ERRMSG])
 {
     size_t room = 0;
     int rc = 0;
@@ -103,7 +103,7 @@ int swn_cache_list(struct swn_cache_entry **out, size_t *count, const struct swn
     *count = 0;
     DIR *d = opendir(dir);
     if (!d)
-        return errno == ENOENT ? 0 : swn_why(why, -errno, "cache directory %s: %s", dir, strerror(errno));
+        return errno == ENOENT ? 0 : swn_errmsg(why, -errno, "cache directory %s: %s", dir, strerror(errno));
     for (struct dirent *f; !rc && (f = readdir(d));) {
         char path[PATH_MAX];
         struct swn_cache_entry e = {0};
@@ -121,7 +121,7 @@ int swn_cache_list(struct swn_cache_entry **out, size_t *count, const struct swn
         swn_cache_list_free(*out, *count);
         *out = NULL;
         *count = 0;
-        return swn_why(why, rc, "cache directory %s: no memory", dir);
+        return swn_errmsg(why, rc, "cache directory %s: no memory", dir);
     }
     if (*count)
         qsort(*out, *count, sizeof **out, by_use);
@@ -140,11 +140,11 @@ void swn_cache_list_free(struct swn_cache_entry *entries, size_t count)
 static const char *const suffixes[] = {SWN_ORDER_SUFFIX, SWN_TABLE_SUFFIX};
 #define SUFFIXES (sizeof suffixes / sizeof *suffixes)
 
-int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name, char why[SWN_WHY])
+int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name, char why[SWN_ERRMSG])
 {
     char path[PATH_MAX], beside[PATH_MAX + 16];
     if (!is_store_name(name))
-        return swn_why(why, -EINVAL, "'%s' is not the name of a store in the cache", name);
+        return swn_errmsg(why, -EINVAL, "'%s' is not the name of a store in the cache", name);
     int rc = join(path, dir, name);
     if (!rc)
         rc = io->unlink(io->ctx, path);
@@ -152,7 +152,7 @@ int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name,
         snprintf(beside, sizeof beside, "%s%s", path, suffixes[i]);
         io->unlink(io->ctx, beside); /* if there is one */
     }
-    return rc ? swn_why(why, rc, "%s/%s: %s", dir, name, strerror(-rc)) : 0;
+    return rc ? swn_errmsg(why, rc, "%s/%s: %s", dir, name, strerror(-rc)) : 0;
 }
 
 /* Whether `name` is of a file that lies beside a store; `store` becomes the store's. */
@@ -194,7 +194,7 @@ static int is_kept(const struct swn_cache_limits *limits, const char *name)
 
 /* Whether removing all that may go would be enough. */
 static int check_cap(const struct swn_cache_limits *limits, const char *dir, uint64_t needed_bytes, uint64_t kept_bytes,
-                     char why[SWN_WHY])
+                     char why[SWN_ERRMSG])
 {
     uint64_t most = limits->cap_bytes, beside = kept_bytes + limits->reserved_bytes;
     if (needed_bytes <= most && beside <= most - needed_bytes)
@@ -202,18 +202,18 @@ static int check_cap(const struct swn_cache_limits *limits, const char *dir, uin
     char others[64] = "";
     if (beside)
         snprintf(others, sizeof others, " beside %" PRIu64 " for others in use", beside);
-    return swn_why(why, -EFBIG,
-                   "the store needs %" PRIu64 " bytes%s, more than the cache in %s may take (%" PRIu64
-                   "): raise it with 'swapnetctl cache cap'",
-                   needed_bytes, others, dir, most);
+    return swn_errmsg(why, -EFBIG,
+                      "the store needs %" PRIu64 " bytes%s, more than the cache in %s may take (%" PRIu64
+                      "): raise it with 'swapnetctl cache cap'",
+                      needed_bytes, others, dir, most);
 }
 
 int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,
-                   uint64_t needed_bytes, const char *replaced, char why[SWN_WHY])
+                   uint64_t needed_bytes, const char *replaced, char why[SWN_ERRMSG])
 {
     struct swn_cache_entry *entries;
     size_t count;
-    uint64_t sum = needed_bytes + limits->reserved_bytes + swn_newfile_clean(io, dir), kept = 0;
+    uint64_t sum = needed_bytes + limits->reserved_bytes + swn_atomic_file_clean(io, dir), kept = 0;
     int rc = swn_cache_list(&entries, &count, io, dir, 0, why);
     if (rc)
         return rc;
@@ -243,7 +243,7 @@ uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, const struct 
 {
     struct swn_cache_entry *entries;
     struct statvfs v;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     size_t count;
     uint64_t taken = needed_bytes + limits->reserved_bytes;
     if (statvfs(dir, &v) || swn_cache_list(&entries, &count, io, dir, 0, why))
@@ -270,12 +270,12 @@ static uint64_t default_cap(const char *dir)
     return fifth < SWN_CACHE_CAP_BYTES ? fifth : SWN_CACHE_CAP_BYTES;
 }
 
-int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes, char why[SWN_WHY])
+int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes, char why[SWN_ERRMSG])
 {
     char path[PATH_MAX], text[64] = "", *end;
     int rc = join(path, dir, CAP_FILE);
     if (rc)
-        return swn_why(why, rc, "cache directory %s: %s", dir, strerror(-rc));
+        return swn_errmsg(why, rc, "cache directory %s: %s", dir, strerror(-rc));
     int fd = swn_open_regular(io, path, O_NOFOLLOW, why);
     if (fd == -ENOENT) {
         *cap_bytes = default_cap(dir);
@@ -286,32 +286,33 @@ int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cap_bytes,
     ssize_t n = io->pread(io->ctx, fd, text, sizeof text - 1, 0);
     io->close(io->ctx, fd);
     if (n < 0)
-        return swn_why(why, (int)n, "%s: %s", path, strerror((int)-n));
+        return swn_errmsg(why, (int)n, "%s: %s", path, strerror((int)-n));
     errno = 0;
     *cap_bytes = strtoull(text, &end, 10);
     if (errno || text[0] < '0' || text[0] > '9' || *end != '\n' || end + 1 != text + n)
-        return swn_why(why, -EINVAL, "%s: not a number of bytes: set it anew with 'swapnetctl cache cap SIZE'", path);
+        return swn_errmsg(why, -EINVAL, "%s: not a number of bytes: set it anew with 'swapnetctl cache cap SIZE'",
+                          path);
     return 0;
 }
 
-int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cap_bytes, char why[SWN_WHY])
+int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cap_bytes, char why[SWN_ERRMSG])
 {
     char path[PATH_MAX], text[64];
-    struct swn_newfile f;
+    struct swn_atomic_file f;
     int rc = swn_make_dirs(dir);
     if (rc || (rc = join(path, dir, CAP_FILE)))
-        return swn_why(why, rc, "cache directory %s: %s", dir, strerror(-rc));
+        return swn_errmsg(why, rc, "cache directory %s: %s", dir, strerror(-rc));
     rc = swn_cache_check_dir(io, dir, why);
     if (!rc)
-        rc = swn_newfile_open(&f, io, path, 0600, why);
+        rc = swn_atomic_file_open(&f, io, path, 0600, why);
     if (rc)
         return rc;
     int len = snprintf(text, sizeof text, "%" PRIu64 "\n", cap_bytes);
     ssize_t n = io->pwrite(io->ctx, f.file.fd, text, (size_t)len, 0);
     if (n != len) {
         rc = n < 0 ? (int)n : -EIO;
-        swn_newfile_abandon(&f, io);
-        return swn_why(why, rc, "%s: %s", path, strerror(-rc));
+        swn_atomic_file_abandon(&f, io);
+        return swn_errmsg(why, rc, "%s: %s", path, strerror(-rc));
     }
-    return swn_newfile_commit(&f, io, why);
+    return swn_atomic_file_commit(&f, io, why);
 }

@@ -114,12 +114,12 @@ static int compare_all(const struct swn_store *s, const struct swn_io *io, int f
     return rc;
 }
 
-int swn_cache_sample(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY])
+int swn_cache_sample(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_ERRMSG])
 {
     struct sample *samples = malloc((s->extent_count + BLOCKS_ANYWHERE) * sizeof *samples);
     int rc = samples ? compare_all(s, io, fd, samples, choose(s, samples)) : -ENOMEM;
     free(samples);
     if (rc == -ENOENT)
-        return swn_why(why, rc, "%s: the store is of other bytes", s->path);
-    return rc ? swn_why(why, rc, "%s: cannot be compared with its checkpoint: %s", s->path, strerror(-rc)) : 0;
+        return swn_errmsg(why, rc, "%s: the store is of other bytes", s->path);
+    return rc ? swn_errmsg(why, rc, "%s: cannot be compared with its checkpoint: %s", s->path, strerror(-rc)) : 0;
 }

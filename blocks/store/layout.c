@@ -188,13 +188,13 @@ static int arrange(struct swn_layout *l, const struct swn_checkpoint *c, const s
 }
 
 int swn_layout_make(struct swn_layout *l, const struct swn_checkpoint *c, const struct swn_store_opts *opts,
-                    char why[SWN_WHY])
+                    char why[SWN_ERRMSG])
 {
     memset(l, 0, sizeof *l);
     const char *wrong = unfit(c);
     if (wrong)
-        return swn_why(why, -EINVAL, "%s: cannot be made a store: %s", c->file_count ? c->files[0].path : "checkpoint",
-                       wrong);
+        return swn_errmsg(why, -EINVAL, "%s: cannot be made a store: %s",
+                          c->file_count ? c->files[0].path : "checkpoint", wrong);
     struct member *members = calloc(c->tensor_count + 1, sizeof *members);
     struct group *groups = calloc(c->tensor_count + 1, sizeof *groups);
     uint32_t *extent_of = calloc(c->storage_count + 1, sizeof *extent_of);
@@ -202,7 +202,7 @@ int swn_layout_make(struct swn_layout *l, const struct swn_checkpoint *c, const 
     free(members);
     free(groups);
     free(extent_of);
-    return rc ? swn_why(why, rc, "no memory for the tables of a store") : 0;
+    return rc ? swn_errmsg(why, rc, "no memory for the tables of a store") : 0;
 }
 
 static uint64_t names_bytes(const struct swn_layout *l)
@@ -217,7 +217,7 @@ static uint64_t names_bytes(const struct swn_layout *l)
     return bytes + (l->skipped_count ? strlen(l->skipped) + 1 : 0);
 }
 
-int swn_layout_place(struct swn_layout *l, char why[SWN_WHY])
+int swn_layout_place(struct swn_layout *l, char why[SWN_ERRMSG])
 {
     struct swn_disk_header *h = &l->header;
     *h = (struct swn_disk_header){.magic = SWN_STORE_MAGIC,
@@ -240,12 +240,12 @@ int swn_layout_place(struct swn_layout *l, char why[SWN_WHY])
                      (l->skipped_count ? sizeof(struct swn_disk_lacking) : 0) + l->extent_count * sizeof *l->heads +
                      l->sum_count * sizeof *l->sums + h->dims * sizeof(int64_t) + h->names_bytes);
     if (h->data_off > SWN_STORE_TABLES_MAX)
-        return swn_why(why, -E2BIG, "the store's tables would take %llu bytes, more than the %llu allowed",
-                       (unsigned long long)h->data_off, (unsigned long long)SWN_STORE_TABLES_MAX);
+        return swn_errmsg(why, -E2BIG, "the store's tables would take %llu bytes, more than the %llu allowed",
+                          (unsigned long long)h->data_off, (unsigned long long)SWN_STORE_TABLES_MAX);
     free(l->sums);
     l->sums = calloc(l->sum_count + 1, sizeof *l->sums);
     if (!l->sums)
-        return swn_why(why, -ENOMEM, "no memory for the tables of a store");
+        return swn_errmsg(why, -ENOMEM, "no memory for the tables of a store");
     h->total_bytes = h->data_off;
     for (size_t i = 0; i < l->extent_count; i++) {
         l->extents[i].off = h->total_bytes;

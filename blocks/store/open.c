@@ -11,10 +11,10 @@
 #include "base/file_io.h"
 #include "base/errmsg.h"
 
-static int read_error(const struct swn_store *s, int rc, char why[SWN_WHY])
+static int read_error(const struct swn_store *s, int rc, char why[SWN_ERRMSG])
 {
-    return rc == -ENODATA ? swn_why(why, -EINVAL, "%s: truncated store", s->path)
-                          : swn_why(why, rc, "%s: %s", s->path, strerror(-rc));
+    return rc == -ENODATA ? swn_errmsg(why, -EINVAL, "%s: truncated store", s->path)
+                          : swn_errmsg(why, rc, "%s: %s", s->path, strerror(-rc));
 }
 
 static int has_stray_copies(const struct swn_disk_header *h)
@@ -38,44 +38,45 @@ static int copies_fit(const struct swn_disk_header *h)
            h->total_bytes - h->copies_off <= SWN_STORE_TABLES_MAX;
 }
 
-static int check_header(const struct swn_store *s, const struct swn_disk_header *h, char why[SWN_WHY])
+static int check_header(const struct swn_store *s, const struct swn_disk_header *h, char why[SWN_ERRMSG])
 {
     if (memcmp(h->magic, SWN_STORE_MAGIC, sizeof h->magic) != 0)
-        return swn_why(why, -EINVAL, "%s: not a block store", s->path);
+        return swn_errmsg(why, -EINVAL, "%s: not a block store", s->path);
     if (h->checksum != XXH3_64bits(h, offsetof(struct swn_disk_header, checksum)))
-        return swn_why(why, -EILSEQ, "%s: the header's checksum does not match", s->path);
+        return swn_errmsg(why, -EILSEQ, "%s: the header's checksum does not match", s->path);
     if (h->version < SWN_STORE_VERSION || h->version > SWN_STORE_NEWEST)
-        return swn_why(why, -ENOTSUP, "%s: a store of version %u, of which only %u to %u are read; build it anew",
-                       s->path, h->version, SWN_STORE_VERSION, SWN_STORE_NEWEST);
+        return swn_errmsg(why, -ENOTSUP, "%s: a store of version %u, of which only %u to %u are read; build it anew",
+                          s->path, h->version, SWN_STORE_VERSION, SWN_STORE_NEWEST);
     if (has_stray_copies(h))
-        return swn_why(why, -EINVAL, "%s: malformed store: reserved fields are set", s->path);
+        return swn_errmsg(why, -EINVAL, "%s: malformed store: reserved fields are set", s->path);
     if (h->total_bytes != s->identity.size)
-        return swn_why(why, -EINVAL, "%s: %s store: %llu bytes where the header states %llu", s->path,
-                       h->total_bytes > s->identity.size ? "truncated" : "malformed",
-                       (unsigned long long)s->identity.size, (unsigned long long)h->total_bytes);
+        return swn_errmsg(why, -EINVAL, "%s: %s store: %llu bytes where the header states %llu", s->path,
+                          h->total_bytes > s->identity.size ? "truncated" : "malformed",
+                          (unsigned long long)s->identity.size, (unsigned long long)h->total_bytes);
     if (!tables_fit(h) || !copies_fit(h))
-        return swn_why(why, -EINVAL, "%s: malformed store: the header's offsets are wrong", s->path);
+        return swn_errmsg(why, -EINVAL, "%s: malformed store: the header's offsets are wrong", s->path);
     return 0;
 }
 
-static int read_copies(struct swn_store *s, const struct swn_io *io, const struct swn_disk_header *h, char why[SWN_WHY])
+static int read_copies(struct swn_store *s, const struct swn_io *io, const struct swn_disk_header *h,
+                       char why[SWN_ERRMSG])
 {
     size_t bytes = h->total_bytes - h->copies_off;
     void *table = malloc(bytes + 1);
     if (!table)
-        return swn_why(why, -ENOMEM, "%s: no memory for its tables", s->path);
+        return swn_errmsg(why, -ENOMEM, "%s: no memory for its tables", s->path);
     int rc = swn_read_whole(io, s->file.fd, table, bytes, h->copies_off);
     if (rc)
         rc = read_error(s, rc, why);
     else if (XXH3_64bits(table, bytes) != h->copies_checksum)
-        rc = swn_why(why, -EILSEQ, "%s: the checksum of its table of copies does not match", s->path);
+        rc = swn_errmsg(why, -EILSEQ, "%s: the checksum of its table of copies does not match", s->path);
     else
         rc = swn_store_parse_copies(s, h, table, bytes, why);
     free(table);
     return rc;
 }
 
-static int read_tables(struct swn_store *s, const struct swn_io *io, char why[SWN_WHY])
+static int read_tables(struct swn_store *s, const struct swn_io *io, char why[SWN_ERRMSG])
 {
     struct swn_store_priv *p = s->priv;
     struct swn_disk_header h;
@@ -88,12 +89,12 @@ static int read_tables(struct swn_store *s, const struct swn_io *io, char why[SW
     size_t bytes = h.data_off - sizeof h;
     p->tables = malloc(bytes);
     if (!p->tables)
-        return swn_why(why, -ENOMEM, "%s: no memory for its tables", s->path);
+        return swn_errmsg(why, -ENOMEM, "%s: no memory for its tables", s->path);
     rc = swn_read_whole(io, s->file.fd, p->tables, bytes, sizeof h);
     if (rc)
         return read_error(s, rc, why);
     if (XXH3_64bits(p->tables, bytes) != h.tables_checksum)
-        return swn_why(why, -EILSEQ, "%s: the tables' checksum does not match", s->path);
+        return swn_errmsg(why, -EILSEQ, "%s: the tables' checksum does not match", s->path);
     s->total_bytes = h.total_bytes;
     s->identity.directory = h.checksum;
     rc = swn_store_parse(s, &h, why);
@@ -102,17 +103,17 @@ static int read_tables(struct swn_store *s, const struct swn_io *io, char why[SW
     return rc ? rc : swn_store_index(s, why);
 }
 
-static int open_file(struct swn_store *s, const struct swn_io *io, char why[SWN_WHY])
+static int open_file(struct swn_store *s, const struct swn_io *io, char why[SWN_ERRMSG])
 {
     int rc = swn_open_regular(io, s->path, 0, why);
     if (rc < 0)
         return rc;
     s->file.fd = rc;
     rc = swn_identity_stat(io, s->file.fd, &s->identity);
-    return rc ? swn_why(why, rc, "%s: %s", s->path, strerror(-rc)) : 0;
+    return rc ? swn_errmsg(why, rc, "%s: %s", s->path, strerror(-rc)) : 0;
 }
 
-int swn_store_open(struct swn_store **out, const struct swn_io *io, const char *path, char why[SWN_WHY])
+int swn_store_open(struct swn_store **out, const struct swn_io *io, const char *path, char why[SWN_ERRMSG])
 {
     struct swn_store *s = calloc(1, sizeof *s);
     struct swn_store_priv *p = calloc(1, sizeof *p);
@@ -123,7 +124,7 @@ int swn_store_open(struct swn_store **out, const struct swn_io *io, const char *
             free(s->path);
         free(s);
         free(p);
-        return swn_why(why, -ENOMEM, "%s: no memory", path);
+        return swn_errmsg(why, -ENOMEM, "%s: no memory", path);
     }
     s->priv = p;
     s->file.fd = s->file.direct_fd = -1;
@@ -183,20 +184,20 @@ static int by_source(const void *a, const void *b, void *extents)
     return compare_keys(x->source, x->source_off, x->bytes, y);
 }
 
-int swn_store_index(struct swn_store *s, char why[SWN_WHY])
+int swn_store_index(struct swn_store *s, char why[SWN_ERRMSG])
 {
     struct swn_store_priv *p = s->priv;
     uint32_t *index = malloc((s->extent_count + 1) * sizeof *index);
     p->by_source = index;
     if (!index)
-        return swn_why(why, -ENOMEM, "%s: no memory for its index", s->path);
+        return swn_errmsg(why, -ENOMEM, "%s: no memory for its index", s->path);
     for (size_t i = 0; i < s->extent_count; i++)
         index[i] = (uint32_t)i;
     qsort_r(index, s->extent_count, sizeof *index, by_source, (void *)s->extents);
     for (size_t i = 1; i < s->extent_count; i++) {
         const struct swn_store_extent *a = &s->extents[index[i - 1]], *b = &s->extents[index[i]];
         if (a->source == b->source && a->source_off + a->bytes > b->source_off)
-            return swn_why(why, -EINVAL, "%s: malformed store: two extents come from the same bytes", s->path);
+            return swn_errmsg(why, -EINVAL, "%s: malformed store: two extents come from the same bytes", s->path);
     }
     return 0;
 }

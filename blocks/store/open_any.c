@@ -17,7 +17,7 @@ static int is_store(const struct swn_io *io, const char *path)
 }
 
 int swn_store_of(struct swn_store **out, const char **kind, const struct swn_io *io, const char *path,
-                 char why[SWN_WHY])
+                 char why[SWN_ERRMSG])
 {
     static const char *const kinds[] = {
         [SWN_CKPT_TORCH] = "torch", [SWN_CKPT_TORCHSCRIPT] = "torchscript", [SWN_CKPT_SAFETENSORS] = "safetensors"};

@@ -254,14 +254,14 @@ static const char *parse_lacking(struct swn_store *s, struct tables *t)
 /* Records at odd addresses would be undefined behaviour: all of them are multiples of 8, and so is the header. */
 _Static_assert(sizeof(struct swn_disk_header) % 8 == 0, "alignment of the tables");
 
-int swn_store_parse(struct swn_store *s, const struct swn_disk_header *h, char why[SWN_WHY])
+int swn_store_parse(struct swn_store *s, const struct swn_disk_header *h, char why[SWN_ERRMSG])
 {
     struct tables t;
     if (h->sources > UINT32_MAX || h->layers > UINT32_MAX || h->extents > UINT32_MAX || h->tensors > UINT32_MAX ||
         find_tables(&t, s, h))
-        return swn_why(why, -EINVAL, "%s: the tables do not have the sizes that the header states", s->path);
+        return swn_errmsg(why, -EINVAL, "%s: the tables do not have the sizes that the header states", s->path);
     if (make_arrays(s, h))
-        return swn_why(why, -ENOMEM, "%s: no memory for its tables", s->path);
+        return swn_errmsg(why, -ENOMEM, "%s: no memory for its tables", s->path);
     const char *wrong = parse_sources(s, &t);
     if (!wrong)
         wrong = parse_layers(s, &t);
@@ -271,5 +271,5 @@ int swn_store_parse(struct swn_store *s, const struct swn_disk_header *h, char w
         wrong = parse_tensors(s, &t);
     if (!wrong)
         wrong = parse_lacking(s, &t);
-    return wrong ? swn_why(why, -EINVAL, "%s: malformed store: %s", s->path, wrong) : 0;
+    return wrong ? swn_errmsg(why, -EINVAL, "%s: malformed store: %s", s->path, wrong) : 0;
 }

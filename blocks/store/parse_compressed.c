@@ -7,7 +7,7 @@
 #include "base/errmsg.h"
 
 /* The chunks of one copy, of an extent of `left` bytes with its padding. Returns what is wrong, or NULL. */
-static const char *parse_chunks(struct swn_store_copy *copy, const struct swn_disk_chunk *from, uint64_t left)
+static const char *parse_chunks(struct swn_compressed_extent *copy, const struct swn_disk_chunk *from, uint64_t left)
 {
     struct swn_store_chunk *to = (struct swn_store_chunk *)copy->chunks;
     uint64_t end = 0;
@@ -27,9 +27,9 @@ static const char *parse(struct swn_store *s, const struct swn_disk_header *h, c
                          const struct swn_disk_chunk *chunks)
 {
     uint64_t off = h->data_end, next_extent = 0, done = 0;
-    for (size_t i = 0; i < s->copy_count; i++) {
+    for (size_t i = 0; i < s->compressed_count; i++) {
         const struct swn_disk_copy *from = &copies[i];
-        struct swn_store_copy *to = (struct swn_store_copy *)&s->copies[i];
+        struct swn_compressed_extent *to = (struct swn_compressed_extent *)&s->copies[i];
         if (from->extent >= s->extent_count || from->extent < next_extent || from->zero)
             return "copies are not in the order of the extents";
         struct swn_store_extent *x = (struct swn_store_extent *)&s->extents[from->extent];
@@ -39,12 +39,12 @@ static const char *parse(struct swn_store *s, const struct swn_disk_header *h, c
         if (from->off != off || from->bytes > h->copies_off - off || SWN_BLOCK_UP(from->bytes) > h->copies_off - off ||
             SWN_BLOCK_UP(from->bytes) >= raw)
             return "a copy is out of place, or no smaller than its extent";
-        *to = (struct swn_store_copy){
+        *to = (struct swn_compressed_extent){
             .off = off, .bytes = from->bytes, .chunks = &s->chunks[done], .chunk_count = (size_t)count};
         const char *wrong = parse_chunks(to, &chunks[done], raw);
         if (wrong)
             return wrong;
-        x->copy = to;
+        x->compressed = to;
         off += SWN_BLOCK_UP(from->bytes);
         next_extent = (uint64_t)from->extent + 1;
         done += count;
@@ -53,7 +53,7 @@ static const char *parse(struct swn_store *s, const struct swn_disk_header *h, c
 }
 
 int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h, const void *table, size_t bytes,
-                           char why[SWN_WHY])
+                           char why[SWN_ERRMSG])
 {
     const char *at = table;
     size_t copies = bytes / sizeof(struct swn_disk_copy), chunks = bytes / sizeof(struct swn_disk_chunk);
@@ -61,16 +61,17 @@ int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h,
     chunks = h->chunks < chunks ? (size_t)h->chunks : chunks;
     size_t used = copies * sizeof(struct swn_disk_copy) + chunks * sizeof(struct swn_disk_chunk);
     if (copies != h->copies || chunks != h->chunks || used > bytes || bytes - used >= SWN_BLOCK)
-        return swn_why(why, -EINVAL, "%s: the table of copies does not have the size that the header states", s->path);
+        return swn_errmsg(why, -EINVAL, "%s: the table of copies does not have the size that the header states",
+                          s->path);
     for (size_t i = used; i < bytes; i++)
         if (at[i])
-            return swn_why(why, -EINVAL, "%s: malformed store: padding is not zero", s->path);
+            return swn_errmsg(why, -EINVAL, "%s: malformed store: padding is not zero", s->path);
     s->copies = calloc(copies + 1, sizeof *s->copies);
     s->chunks = calloc(chunks + 1, sizeof *s->chunks);
     if (!s->copies || !s->chunks)
-        return swn_why(why, -ENOMEM, "%s: no memory for its tables", s->path);
-    s->copy_count = copies;
+        return swn_errmsg(why, -ENOMEM, "%s: no memory for its tables", s->path);
+    s->compressed_count = copies;
     s->chunk_count = chunks;
     const char *wrong = parse(s, h, table, (const void *)(at + copies * sizeof(struct swn_disk_copy)));
-    return wrong ? swn_why(why, -EINVAL, "%s: malformed store: %s", s->path, wrong) : 0;
+    return wrong ? swn_errmsg(why, -EINVAL, "%s: malformed store: %s", s->path, wrong) : 0;
 }

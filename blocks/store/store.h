@@ -38,7 +38,7 @@ struct swn_store_chunk {
 
 /* An extent once more, in fewer bytes. The extent itself is in the store all the same: it is what can be mapped, so
  * that a weight's own address reads right whoever reads it, and what single rows are read from. */
-struct swn_store_copy {
+struct swn_compressed_extent {
     uint64_t off;   /* in the store, a multiple of 4096 */
     uint64_t bytes; /* of all chunks; padded to a multiple of 4096 with zeros */
     const struct swn_store_chunk *chunks;
@@ -55,7 +55,7 @@ struct swn_store_extent {
     uint64_t source_off;
     uint64_t head;        /* XXH3-64 of the first 4096 of `bytes`, or of all; where the store `has_heads` */
     const uint64_t *sums; /* XXH3-64 of each SWN_CHUNK bytes, padding included; NULL: the store is of before these */
-    const struct swn_store_copy *copy; /* NULL: there is none */
+    const struct swn_compressed_extent *compressed; /* NULL: there is none */
 };
 
 struct swn_store_layer {
@@ -86,8 +86,8 @@ struct swn_store {
     size_t layer_count;
     const struct swn_store_extent *extents;
     size_t extent_count;
-    const struct swn_store_copy *copies; /* in the order of their extents */
-    size_t copy_count;
+    const struct swn_compressed_extent *copies; /* in the order of their extents */
+    size_t compressed_count;
     const struct swn_store_chunk *chunks; /* of all copies */
     size_t chunk_count;
     const struct swn_store_tensor *tensors; /* in layer order */
@@ -103,7 +103,7 @@ struct swn_store {
 
 /* --- reading --- */
 
-int swn_store_open(struct swn_store **out, const struct swn_io *io, const char *path, char why[SWN_WHY]);
+int swn_store_open(struct swn_store **out, const struct swn_io *io, const char *path, char why[SWN_ERRMSG]);
 void swn_store_close(struct swn_store *s, const struct swn_io *io);
 /* The extent that holds exactly the bytes [off, off + bytes) of source `source`, or NULL. O(log n). */
 const struct swn_store_extent *swn_store_find(const struct swn_store *s, uint32_t source, uint64_t off, uint64_t bytes);
@@ -153,21 +153,21 @@ struct swn_store_opts {
  * error nothing is left behind; -ENOSPC's text says how many bytes are needed. If the checkpoint's identity changed
  * while it was read, -ESTALE. */
 int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, const char *path,
-                    const struct swn_store_opts *opts, char why[SWN_WHY]);
+                    const struct swn_store_opts *opts, char why[SWN_ERRMSG]);
 
 /* What swn_store_build would write, but for the checksums of extents: tables without a file. *out is closed as if it
  * had been opened; its descriptors are -1. */
 int swn_store_draft(struct swn_store **out, const struct swn_checkpoint *c, const struct swn_store_opts *opts,
-                    char why[SWN_WHY]);
+                    char why[SWN_ERRMSG]);
 /* Opens a store, or drafts the one that a checkpoint would make. *kind: "store", "torch", "torchscript" or
  * "safetensors", static. */
 int swn_store_of(struct swn_store **out, const char **kind, const struct swn_io *io, const char *path,
-                 char why[SWN_WHY]);
+                 char why[SWN_ERRMSG]);
 /* The same weights in another order, copied from a store instead of the checkpoint, which need not be there any more.
  * Checksums are checked on the way: -EILSEQ. Layers that `opts->order` does not name follow in the old store's order.
  */
 int swn_store_recut(const struct swn_store *from, const struct swn_io *io, const char *path,
-                    const struct swn_store_opts *opts, char why[SWN_WHY]);
+                    const struct swn_store_opts *opts, char why[SWN_ERRMSG]);
 
 /* A text file beside the store, named STORE.order: the layers in the order in which a program was seen to read them,
  * one a line. Written by the library, read by `swapnet-partition build --from-store`. */
@@ -183,13 +183,13 @@ void swn_cache_path(const char *dir, const struct swn_identity *source, char *ou
 /* Opens the store of the open checkpoint file `fd`: one whose source identity equals the file's, `directory` included
  * (which is read and hashed for that), and a block of each large extent. -ENOENT: none. A store
  * found is marked as used now (its mtime), which is what least-recently-used goes by. */
-int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY]);
+int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_ERRMSG]);
 /* The same in two steps, for those who have something to ask of the disk in between. First the store by the file's stat
  * fields and its own header; its bytes may yet be others. */
-int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_WHY]);
+int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_ERRMSG]);
 /* Then whether it holds the file's bytes, so far as can be told without reading all: 0, and the store is marked as
  * used; -ENOENT, it does not. The store stays the caller's to close. */
-int swn_cache_agrees(struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY]);
+int swn_cache_agrees(struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_ERRMSG]);
 /* What stores may take of a cache. */
 struct swn_cache_limits {
     uint64_t cap_bytes;      /* all together; 0: no cap */
@@ -202,9 +202,9 @@ struct swn_cache_limits {
  * with the identity that `c` has. */
 int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char *dir,
                     const struct swn_cache_limits *limits, const struct swn_checkpoint *c,
-                    const struct swn_store_opts *opts, char why[SWN_WHY]);
+                    const struct swn_store_opts *opts, char why[SWN_ERRMSG]);
 /* What the store will take without copies. */
 int swn_cache_need(const struct swn_checkpoint *c, const struct swn_store_opts *opts, uint64_t *bytes,
-                   char why[SWN_WHY]);
+                   char why[SWN_ERRMSG]);
 
 #endif

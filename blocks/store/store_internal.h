@@ -17,18 +17,18 @@ const char *swn_tensor_misfit(enum swn_dtype dtype, uint32_t ndim, const int64_t
 
 /* Fills the arrays of *s from the tables (SWN_STORE_TABLES_MAX bytes at most) and checks all of it. `h` passed its own
  * checksum. 0, -EINVAL or -ENOMEM, with *s as it is then to be closed. */
-int swn_store_parse(struct swn_store *s, const struct swn_disk_header *h, char why[SWN_WHY]);
+int swn_store_parse(struct swn_store *s, const struct swn_disk_header *h, char why[SWN_ERRMSG]);
 /* Fills copies and chunks from `bytes` bytes at `table`, what is from h->copies_off on, and checks them. After
  * swn_store_parse. 0, -EINVAL or -ENOMEM. */
 int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h, const void *table, size_t bytes,
-                           char why[SWN_WHY]);
+                           char why[SWN_ERRMSG]);
 /* Sorts by_source and refuses sources that overlap. */
-int swn_store_index(struct swn_store *s, char why[SWN_WHY]);
+int swn_store_index(struct swn_store *s, char why[SWN_ERRMSG]);
 
 /* blocks/store/cache_sample.c. Compares a block of each of (up to 4096) large extents and some anywhere with the open
  * checkpoint file `fd`, from which the store of one source was built: 0; -ENOENT, it was not; or an error of the reads.
  * Reads through the page cache, and leaves nothing of the store in it. */
-int swn_cache_sample(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_WHY]);
+int swn_cache_sample(const struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_ERRMSG]);
 
 /* A store to be: what goes where. Made from a checkpoint or from another store, then written. */
 struct swn_layout_input {
@@ -65,14 +65,14 @@ struct swn_layout {
  * the caller's, to be freed also on error. Sources are those of the checkpoint, one per file; whoever wants others
  * replaces them before swn_layout_place. */
 int swn_layout_make(struct swn_layout *l, const struct swn_checkpoint *c, const struct swn_store_opts *opts,
-                    char why[SWN_WHY]);
+                    char why[SWN_ERRMSG]);
 /* So many sums has an extent of so many bytes. */
 static inline uint64_t swn_sum_count(uint64_t bytes)
 {
     return bytes / SWN_CHUNK + (bytes % SWN_CHUNK != 0);
 }
 /* Offsets and sizes: fills the header but for its checksums. -E2BIG, or -ENOMEM for sums. */
-int swn_layout_place(struct swn_layout *l, char why[SWN_WHY]);
+int swn_layout_place(struct swn_layout *l, char why[SWN_ERRMSG]);
 /* All bytes up to data_off, allocated, checksums included. NULL: no memory. */
 char *swn_layout_tables(struct swn_layout *l);
 void swn_layout_free(struct swn_layout *l);

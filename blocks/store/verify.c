@@ -44,8 +44,8 @@ int swn_store_verify_extent(const struct swn_store *s, const struct swn_io *io, 
 }
 
 /* A run of chunks into `raw`. 0, or -EILSEQ. */
-static int decode_run(const struct swn_store_copy *c, size_t first, size_t last, const char *packed, uint64_t raw_bytes,
-                      XXH3_state_t *hash, uint64_t *left, char *raw)
+static int decode_run(const struct swn_compressed_extent *c, size_t first, size_t last, const char *packed,
+                      uint64_t raw_bytes, XXH3_state_t *hash, uint64_t *left, char *raw)
 {
     uint64_t at = first ? c->chunks[first - 1].end : 0;
     for (size_t i = first; i < last; i++) {
@@ -69,7 +69,7 @@ static int decode_run(const struct swn_store_copy *c, size_t first, size_t last,
 int swn_store_verify_copy(const struct swn_store *s, const struct swn_io *io, const struct swn_store_extent *extent)
 {
     enum { RUN = 16 };
-    const struct swn_store_copy *c = extent->copy;
+    const struct swn_compressed_extent *c = extent->compressed;
     struct swn_io_file file = {.fd = s->file.fd, .direct_fd = swn_open_direct(io, s->file.fd, O_RDONLY)};
     size_t room = RUN * SWN_CHUNK + 2 * SWN_BLOCK, got = 0;
     char *buf = aligned_alloc(SWN_BLOCK, room), *raw = malloc(SWN_CHUNK);

@@ -29,7 +29,7 @@ int swn_store_layer_bytes(const struct swn_store *s, uint64_t *bytes)
 }
 
 int swn_store_draft(struct swn_store **out, const struct swn_checkpoint *c, const struct swn_store_opts *opts,
-                    char why[SWN_WHY])
+                    char why[SWN_ERRMSG])
 {
     static const struct swn_store_opts defaults;
     struct swn_layout l;
@@ -40,7 +40,7 @@ int swn_store_draft(struct swn_store **out, const struct swn_checkpoint *c, cons
         rc = swn_layout_place(&l, why);
     char *tables = rc ? NULL : swn_layout_tables(&l);
     if (!rc && (!s || !p || !tables || !(p->tables = malloc(l.header.data_off - sizeof l.header))))
-        rc = swn_why(why, -ENOMEM, "no memory for the tables of a store");
+        rc = swn_errmsg(why, -ENOMEM, "no memory for the tables of a store");
     if (s && p) {
         s->priv = p;
         s->file.fd = s->file.direct_fd = -1;
@@ -65,5 +65,5 @@ int swn_store_draft(struct swn_store **out, const struct swn_checkpoint *c, cons
         free(s);
         free(p);
     }
-    return rc ? rc : swn_why(why, -ENOMEM, "no memory for the tables of a store");
+    return rc ? rc : swn_errmsg(why, -ENOMEM, "no memory for the tables of a store");
 }

@@ -17,9 +17,9 @@
 /* Without O_DIRECT, how many dirty bytes may gather in the page cache. */
 #define DIRTY_BYTES ((uint64_t)32 << 20)
 
-struct swn_copies {
+struct swn_compressed {
     const struct swn_io *io;
-    struct swn_newfile *file;
+    struct swn_atomic_file *file;
     uint64_t begin, end, limit; /* of the copies that there are; what they may not exceed */
     int full;                   /* no room for more */
     /* the one in the making */
@@ -31,26 +31,27 @@ struct swn_copies {
     /* the table */
     struct swn_disk_copy *copies;
     struct swn_disk_chunk *chunks;
-    size_t copy_count, copy_room, chunk_count, chunk_room;
+    size_t compressed_count, copy_room, chunk_count, chunk_room;
 };
 
-struct swn_copies *swn_copies_new(const struct swn_io *io, struct swn_newfile *file, uint64_t begin, uint64_t most)
+struct swn_compressed *swn_compressed_new(const struct swn_io *io, struct swn_atomic_file *file, uint64_t begin,
+                                          uint64_t most)
 {
-    struct swn_copies *k = calloc(1, sizeof *k);
+    struct swn_compressed *k = calloc(1, sizeof *k);
     if (!k)
         return NULL;
-    *k = (struct swn_copies){.io = io, .file = file, .begin = begin, .end = begin};
+    *k = (struct swn_compressed){.io = io, .file = file, .begin = begin, .end = begin};
     k->limit = most && most < INT64_MAX - begin ? begin + most : INT64_MAX;
     k->chunk = malloc(SWN_CHUNK);
     k->packed = malloc(SWN_CHUNK);
     k->out = aligned_alloc(SWN_BLOCK, OUT_BYTES);
     if (k->chunk && k->packed && k->out)
         return k;
-    swn_copies_free(k);
+    swn_compressed_free(k);
     return NULL;
 }
 
-void swn_copies_free(struct swn_copies *k)
+void swn_compressed_free(struct swn_compressed *k)
 {
     if (!k)
         return;
@@ -73,14 +74,14 @@ static void *grow(void *array, size_t *room, size_t count, size_t size)
     return grown;
 }
 
-static void give_up(struct swn_copies *k)
+static void give_up(struct swn_compressed *k)
 {
     k->live = 0;
     k->chunk_count = k->first_chunk;
 }
 
 /* 0: no room is left, and the store does without the copies that are missing. */
-static int no_room(struct swn_copies *k, int rc)
+static int no_room(struct swn_compressed *k, int rc)
 {
     if (rc != -ENOSPC && rc != -EDQUOT && rc != -EFBIG)
         return rc;
@@ -90,14 +91,14 @@ static int no_room(struct swn_copies *k, int rc)
 }
 
 /* What of the copy is in `out` belongs behind what is on the disk of it. Whole blocks but for the last time. */
-static int flush(struct swn_copies *k)
+static int flush(struct swn_compressed *k)
 {
     size_t size = (size_t)SWN_BLOCK_UP(k->out_fill);
     uint64_t off = k->end + k->stored - k->out_fill;
     if (!size || !k->live)
         return 0;
     memset(k->out + k->out_fill, 0, size - k->out_fill);
-    size_t table = (k->copy_count + 1) * sizeof *k->copies + k->chunk_count * sizeof *k->chunks;
+    size_t table = (k->compressed_count + 1) * sizeof *k->copies + k->chunk_count * sizeof *k->chunks;
     if (off + size + SWN_BLOCK_UP(table) > k->limit)
         return no_room(k, -ENOSPC);
     int rc = no_room(k, swn_write_blocks(k->io, &k->file->file, k->out, size, off));
@@ -109,7 +110,7 @@ static int flush(struct swn_copies *k)
     return rc;
 }
 
-static int append(struct swn_copies *k, const char *bytes, size_t size)
+static int append(struct swn_compressed *k, const char *bytes, size_t size)
 {
     while (size && k->live) {
         size_t room = OUT_BYTES - k->out_fill, piece = size < room ? size : room;
@@ -125,7 +126,7 @@ static int append(struct swn_copies *k, const char *bytes, size_t size)
     return 0;
 }
 
-static int add_chunk(struct swn_copies *k)
+static int add_chunk(struct swn_compressed *k)
 {
     size_t raw = k->chunk_fill, bytes = 0;
     enum swn_encoding how = SWN_STORED_BF16;
@@ -149,19 +150,19 @@ static int add_chunk(struct swn_copies *k)
     return rc;
 }
 
-void swn_copies_begin(struct swn_copies *k, uint32_t extent, uint64_t bytes)
+void swn_compressed_begin(struct swn_compressed *k, uint32_t extent, uint64_t bytes)
 {
-    struct swn_disk_copy *grown = grow(k->copies, &k->copy_room, k->copy_count, sizeof *grown);
+    struct swn_disk_copy *grown = grow(k->copies, &k->copy_room, k->compressed_count, sizeof *grown);
     k->copies = grown ? grown : k->copies;
     k->live = !k->full && grown && bytes >= SWN_CHUNK;
     k->raw = k->stored = 0;
     k->chunk_fill = k->out_fill = 0;
     k->first_chunk = k->chunk_count;
     if (k->live)
-        k->copies[k->copy_count] = (struct swn_disk_copy){.off = k->end, .extent = extent};
+        k->copies[k->compressed_count] = (struct swn_disk_copy){.off = k->end, .extent = extent};
 }
 
-int swn_copies_add(struct swn_copies *k, const char *bytes, size_t size)
+int swn_compressed_add(struct swn_compressed *k, const char *bytes, size_t size)
 {
     while (size && k->live) {
         size_t room = SWN_CHUNK - k->chunk_fill, piece = size < room ? size : room;
@@ -176,7 +177,7 @@ int swn_copies_add(struct swn_copies *k, const char *bytes, size_t size)
     return 0;
 }
 
-int swn_copies_end(struct swn_copies *k)
+int swn_compressed_end(struct swn_compressed *k)
 {
     int rc = 0;
     if (k->live && k->chunk_fill) {
@@ -191,14 +192,14 @@ int swn_copies_end(struct swn_copies *k)
         rc = flush(k);
     if (rc || !k->live)
         return rc;
-    k->copies[k->copy_count++].bytes = k->stored;
+    k->copies[k->compressed_count++].bytes = k->stored;
     k->end += SWN_BLOCK_UP(k->stored);
     return 0;
 }
 
-static char *make_table(const struct swn_copies *k, size_t *bytes)
+static char *make_table(const struct swn_compressed *k, size_t *bytes)
 {
-    size_t copies = k->copy_count * sizeof *k->copies, chunks = k->chunk_count * sizeof *k->chunks;
+    size_t copies = k->compressed_count * sizeof *k->copies, chunks = k->chunk_count * sizeof *k->chunks;
     *bytes = (size_t)SWN_BLOCK_UP(copies + chunks);
     char *table = *bytes > SWN_STORE_TABLES_MAX ? NULL : aligned_alloc(SWN_BLOCK, *bytes);
     if (!table)
@@ -209,15 +210,15 @@ static char *make_table(const struct swn_copies *k, size_t *bytes)
     return table;
 }
 
-int swn_copies_finish(struct swn_copies *k, struct swn_disk_header *h)
+int swn_compressed_finish(struct swn_compressed *k, struct swn_disk_header *h)
 {
     size_t bytes = 0;
-    char *table = k->copy_count ? make_table(k, &bytes) : NULL;
+    char *table = k->compressed_count ? make_table(k, &bytes) : NULL;
     int rc = table ? swn_write_blocks(k->io, &k->file->file, table, bytes, k->end) : -ENOSPC;
     if (!rc) {
         h->version += SWN_STORE_COPIES;
         h->data_end = k->begin;
-        h->copies = k->copy_count;
+        h->copies = k->compressed_count;
         h->chunks = k->chunk_count;
         h->copies_off = k->end;
         h->copies_checksum = XXH3_64bits(table, bytes);

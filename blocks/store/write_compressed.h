@@ -11,20 +11,21 @@
 #include "base/atomic_file.h"
 #include "blocks/store/store_internal.h"
 
-struct swn_copies;
+struct swn_compressed;
 
 /* `begin`: where the extents end. `most`: bytes that copies may take; 0: any number. NULL: no memory. */
-struct swn_copies *swn_copies_new(const struct swn_io *io, struct swn_newfile *file, uint64_t begin, uint64_t most);
-void swn_copies_free(struct swn_copies *k);
+struct swn_compressed *swn_compressed_new(const struct swn_io *io, struct swn_atomic_file *file, uint64_t begin,
+                                          uint64_t most);
+void swn_compressed_free(struct swn_compressed *k);
 
 /* The next extent comes, of so many bytes, then its bytes piece by piece, then its end. 0 or -errno of a write; no room
  * is no error. */
-void swn_copies_begin(struct swn_copies *k, uint32_t extent, uint64_t bytes);
-int swn_copies_add(struct swn_copies *k, const char *bytes, size_t size);
-int swn_copies_end(struct swn_copies *k);
+void swn_compressed_begin(struct swn_compressed *k, uint32_t extent, uint64_t bytes);
+int swn_compressed_add(struct swn_compressed *k, const char *bytes, size_t size);
+int swn_compressed_end(struct swn_compressed *k);
 
 /* Writes the table behind the copies, makes the file end there, and tells the header. 0 or -errno; no room is no
  * error, but a store without copies. */
-int swn_copies_finish(struct swn_copies *k, struct swn_disk_header *h);
+int swn_compressed_finish(struct swn_compressed *k, struct swn_disk_header *h);
 
 #endif

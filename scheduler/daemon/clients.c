@@ -32,7 +32,7 @@ int64_t swd_now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static struct swd_link *link_of(const struct swn_party *p)
+static struct swd_link *link_of(const struct swn_client_lease *p)
 {
     return p->user;
 }
@@ -103,7 +103,7 @@ static size_t send_some(struct swd_client *c)
  * ever further behind. */
 static void put_offer(struct swd_client *c)
 {
-    const struct swn_party *p = c->party;
+    const struct swn_client_lease *p = c->party;
     struct swn_wire m = {.op = SWN_WIRE_LEASE, .has = SWN_HAS_SEQ | SWN_HAS_BUDGET};
     if (!c->offered || c->out_have)
         return;
@@ -145,7 +145,7 @@ void swd_flush(struct swd *d, struct swd_client *c)
 }
 
 /* Said when the book is on record and all that was to be said before has been. */
-void swd_offer(void *user, struct swn_party *p)
+void swd_offer(void *user, struct swn_client_lease *p)
 {
     (void)user;
     if (link_of(p)->client)
@@ -154,7 +154,7 @@ void swd_offer(void *user, struct swn_party *p)
 
 /* ---- processes ---- */
 
-void swd_watch(struct swd *d, struct swn_party *p)
+void swd_watch(struct swd *d, struct swn_client_lease *p)
 {
     struct swd_link *link = calloc(1, sizeof *link);
     p->user = link;
@@ -170,13 +170,13 @@ void swd_watch(struct swd *d, struct swn_party *p)
     }
 }
 
-int swd_is_dead(const struct swn_party *p)
+int swd_is_dead(const struct swn_client_lease *p)
 {
     struct pollfd fd = {.fd = link_of(p)->pidfd, .events = POLLIN};
     return poll(&fd, 1, 0) == 1 && fd.revents & POLLIN;
 }
 
-void swd_gone(struct swd *d, struct swn_party *p)
+void swd_gone(struct swd *d, struct swn_client_lease *p)
 {
     struct swd_link *link = link_of(p);
     if (link->client) {
@@ -195,7 +195,7 @@ void swd_gone(struct swd *d, struct swn_party *p)
 /* Whether nothing is left of what had the connection: the process is dead, and its memory need not wait for the pidfd;
  * or it has become another program, which may live for long and holds nothing. (exec ends the other threads and lets go
  * of the memory before it closes descriptors.) */
-static int is_gone(const struct swn_party *p)
+static int is_gone(const struct swn_client_lease *p)
 {
     return !swn_process_lives(p->pid, p->start) ||
            (p->has_library && !swn_process_has_thread(p->pid, SWN_CLIENT_THREAD));
@@ -203,7 +203,7 @@ static int is_gone(const struct swn_party *p)
 
 void swd_check_pids(struct swd *d)
 {
-    for (struct swn_party *p = d->book.first, *next; p; p = next) {
+    for (struct swn_client_lease *p = d->book.first, *next; p; p = next) {
         next = p->next;
         if ((!p->attached && is_gone(p)) || (link_of(p)->pidfd < 0 && !swn_process_lives(p->pid, p->start)))
             swd_gone(d, p);
@@ -230,13 +230,13 @@ static int is_ruler(const struct ucred *peer)
 static int too_many(const struct swd *d, const struct ucred *peer)
 {
     size_t n = 0;
-    for (const struct swn_party *p = d->book.first; p; p = p->next)
+    for (const struct swn_client_lease *p = d->book.first; p; p = p->next)
         n += p->uid == peer->uid;
     return !is_ruler(peer) && (d->book.count >= d->options.clients || n >= d->options.clients_per_user);
 }
 
 /* The process behind the connection, as the kernel names it; whatever it says of itself does not count. */
-static struct swn_party *identify(struct swd *d, struct swd_client *c, uint64_t *in_memory)
+static struct swn_client_lease *identify(struct swd *d, struct swd_client *c, uint64_t *in_memory)
 {
     uint64_t start;
     int err = c->peer.pid <= 0 ? -ESRCH : swn_process_start(c->peer.pid, &start);
@@ -250,7 +250,7 @@ static struct swn_party *identify(struct swd *d, struct swd_client *c, uint64_t 
                       : text);
         return NULL;
     }
-    struct swn_party *p = swn_book_find(&d->book, c->peer.pid, start);
+    struct swn_client_lease *p = swn_book_find(&d->book, c->peer.pid, start);
     if (p) {
         struct swd_client *before = link_of(p)->client;
         if (before && before != c) { /* it came back before we saw it go */
@@ -286,7 +286,7 @@ static void welcome(struct swd *d, struct swd_client *c)
 static void hello(struct swd *d, struct swd_client *c, const struct swn_wire *m)
 {
     uint64_t in_memory;
-    struct swn_party *p = c->party ? NULL : identify(d, c, &in_memory);
+    struct swn_client_lease *p = c->party ? NULL : identify(d, c, &in_memory);
     if (!p)
         return;
     /* It obeys the last lease that reached it. */
@@ -295,14 +295,14 @@ static void hello(struct swd *d, struct swd_client *c, const struct swn_wire *m)
     p->has_library = swn_process_has_thread(p->pid, SWN_CLIENT_THREAD) == 1;
     link_of(p)->client = c;
     c->party = p;
-    swn_party_hear(p, m);
+    swn_client_lease_hear(p, m);
     welcome(d, c);
     d->book.dirty = d->unbalanced = d->cpus_changed = 1;
 }
 
 static void from_process(struct swd *d, struct swd_client *c, const struct swn_wire *m)
 {
-    struct swn_party *p = c->party;
+    struct swn_client_lease *p = c->party;
     if (!p) {
         refuse(c, "this connection has not said hello");
         return;
@@ -314,7 +314,7 @@ static void from_process(struct swd *d, struct swd_client *c, const struct swn_w
         /* What its user wishes is not a measurement. */
         d->unbalanced |= (m->has & SWN_HAS_CAP && m->cap != p->own_cap) ||
                          (m->has & SWN_HAS_URGENCY && (m->urgency > p->own_urgency || m->urgency < p->own_urgency));
-        swn_party_hear(p, m);
+        swn_client_lease_hear(p, m);
         d->drifted = 1;
         break;
     case SWN_WIRE_ACK:
@@ -431,7 +431,7 @@ void swd_readable(struct swd *d, struct swd_client *c)
 
 static void drop(struct swd *d, struct swd_client *c)
 {
-    struct swn_party *p = c->party;
+    struct swn_client_lease *p = c->party;
     if (p) {
         link_of(p)->client = NULL;
         p->attached = 0;

@@ -31,12 +31,12 @@ struct swd_client {
     struct swn_lines in;
     char *out;
     size_t out_have, out_room;
-    struct swn_party *party; /* NULL: not a DNN (yet) */
-    int64_t since_ms;        /* of the connection */
-    int offered;             /* its lease is to be said, once nothing waits in `out` */
-    int64_t unread_ms;       /* since when it has taken in nothing of what waits in `out`; 0: nothing waits */
-    int failed;              /* to be closed */
-    int ended;               /* to be closed when all is sent */
+    struct swn_client_lease *party; /* NULL: not a DNN (yet) */
+    int64_t since_ms;               /* of the connection */
+    int offered;                    /* its lease is to be said, once nothing waits in `out` */
+    int64_t unread_ms;              /* since when it has taken in nothing of what waits in `out`; 0: nothing waits */
+    int failed;                     /* to be closed */
+    int ended;                      /* to be closed when all is sent */
     struct swd_client *next;
 };
 
@@ -86,11 +86,11 @@ void swd_flush(struct swd *d, struct swd_client *c);
 void swd_send(struct swd_client *c, const char *line, size_t len);
 void swd_reap(struct swd *d); /* closes what failed, ended or is late */
 int64_t swd_deadline(const struct swd *d);
-void swd_offer(void *user, struct swn_party *p);
-void swd_watch(struct swd *d, struct swn_party *p);
-int swd_is_dead(const struct swn_party *p);        /* as its pidfd says */
-void swd_gone(struct swd *d, struct swn_party *p); /* the process is dead */
-void swd_check_pids(struct swd *d);                /* where the kernel has no pidfds */
+void swd_offer(void *user, struct swn_client_lease *p);
+void swd_watch(struct swd *d, struct swn_client_lease *p);
+int swd_is_dead(const struct swn_client_lease *p);        /* as its pidfd says */
+void swd_gone(struct swd *d, struct swn_client_lease *p); /* the process is dead */
+void swd_check_pids(struct swd *d);                       /* where the kernel has no pidfds */
 
 /* scheduler/daemon/requests.c: a request of swapnetctl's; the answer goes into c's queue. */
 void swd_answer(struct swd *d, struct swd_client *c, const struct swn_wire *m);

@@ -11,7 +11,7 @@
 uint64_t swn_book_sum(const struct swn_book *b)
 {
     uint64_t sum = 0;
-    for (const struct swn_party *p = b->first; p; p = p->next)
+    for (const struct swn_client_lease *p = b->first; p; p = p->next)
         sum += p->ceiling;
     return sum;
 }
@@ -21,7 +21,7 @@ static uint64_t lesser(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-uint64_t swn_party_resident(const struct swn_party *p)
+uint64_t swn_client_lease_resident(const struct swn_client_lease *p)
 {
     uint64_t given = lesser(p->resident, p->ceiling);
     return p->in_memory ? lesser(p->in_memory, given) : given;
@@ -30,8 +30,8 @@ uint64_t swn_party_resident(const struct swn_party *p)
 uint64_t swn_book_resident(const struct swn_book *b)
 {
     uint64_t sum = 0;
-    for (const struct swn_party *p = b->first; p; p = p->next)
-        sum += swn_party_resident(p);
+    for (const struct swn_client_lease *p = b->first; p; p = p->next)
+        sum += swn_client_lease_resident(p);
     return sum;
 }
 
@@ -41,22 +41,22 @@ static uint64_t room(const struct swn_book *b)
     return sum < b->total ? b->total - sum : 0;
 }
 
-struct swn_party *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t start)
+struct swn_client_lease *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t start)
 {
-    struct swn_party *p = b->first;
+    struct swn_client_lease *p = b->first;
     while (p && (p->pid != pid || p->start != start))
         p = p->next;
     return p;
 }
 
-double swn_party_urgency(const struct swn_party *p)
+double swn_client_lease_urgency(const struct swn_client_lease *p)
 {
     return p->set_urgency > 0 ? p->set_urgency : p->own_urgency > 0 ? p->own_urgency : 1;
 }
 
-struct swn_party *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, uint64_t lease)
+struct swn_client_lease *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, uint64_t lease)
 {
-    struct swn_party *p = calloc(1, sizeof *p), **end = &b->first;
+    struct swn_client_lease *p = calloc(1, sizeof *p), **end = &b->first;
     if (!p)
         return NULL;
     p->pid = pid;
@@ -70,7 +70,7 @@ struct swn_party *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, u
     return p;
 }
 
-void swn_party_hear(struct swn_party *p, const struct swn_wire *m)
+void swn_client_lease_hear(struct swn_client_lease *p, const struct swn_wire *m)
 {
     if (m->has & SWN_HAS_NAME)
         memcpy(p->name, m->name, sizeof p->name);
@@ -94,7 +94,7 @@ void swn_party_hear(struct swn_party *p, const struct swn_wire *m)
     }
 }
 
-void swn_book_claim(struct swn_book *b, struct swn_party *p, uint64_t lease, uint64_t in_memory)
+void swn_book_claim(struct swn_book *b, struct swn_client_lease *p, uint64_t lease, uint64_t in_memory)
 {
     uint64_t most = p->ceiling > in_memory ? p->ceiling : in_memory;
     p->untold = lease > most;
@@ -102,9 +102,9 @@ void swn_book_claim(struct swn_book *b, struct swn_party *p, uint64_t lease, uin
     b->dirty = 1;
 }
 
-void swn_book_leave(struct swn_book *b, struct swn_party *p)
+void swn_book_leave(struct swn_book *b, struct swn_client_lease *p)
 {
-    struct swn_party **link = &b->first;
+    struct swn_client_lease **link = &b->first;
     while (*link != p)
         link = &(*link)->next;
     *link = p->next;
@@ -113,7 +113,7 @@ void swn_book_leave(struct swn_book *b, struct swn_party *p)
     free(p);
 }
 
-int swn_book_ack(struct swn_book *b, struct swn_party *p, uint64_t seq)
+int swn_book_ack(struct swn_book *b, struct swn_client_lease *p, uint64_t seq)
 {
     if (seq != p->seq || !p->seq)
         return 0;
@@ -125,7 +125,7 @@ int swn_book_ack(struct swn_book *b, struct swn_party *p, uint64_t seq)
     return 1;
 }
 
-int swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint64_t minimum, uint64_t lease)
+int swn_book_refuse(struct swn_book *b, struct swn_client_lease *p, uint64_t seq, uint64_t minimum, uint64_t lease)
 {
     if (seq != p->seq || !p->seq)
         return 0;
@@ -141,14 +141,14 @@ int swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint6
 
 /* ---- who gets what ---- */
 
-static uint64_t within_cap(const struct swn_party *p, uint64_t bytes)
+static uint64_t within_cap(const struct swn_client_lease *p, uint64_t bytes)
 {
     return p->own_cap ? lesser(p->own_cap, bytes) : bytes;
 }
 
 /* pinned: a budget that a user set is a minimum as well. Its own cap may have come down since: what it would not use is
  * kept from nobody. */
-static struct swn_divide_dnn as_dnn(const struct swn_party *p, int pinned)
+static struct swn_divide_dnn as_dnn(const struct swn_client_lease *p, int pinned)
 {
     uint64_t set = within_cap(p, p->set_budget);
     struct swn_divide_dnn d = {
@@ -156,7 +156,7 @@ static struct swn_divide_dnn as_dnn(const struct swn_party *p, int pinned)
         .demand_bytes = within_cap(p, p->demand),
         .weight_bytes = p->weights,
         .latency_s = p->latency,
-        .urgency = swn_party_urgency(p),
+        .urgency = swn_client_lease_urgency(p),
         .curve = p->curve,
         .points = p->points,
     };
@@ -170,14 +170,14 @@ static struct swn_divide_dnn as_dnn(const struct swn_party *p, int pinned)
 
 /* Those who are divided among: holders of a lease in order of arrival, then who gets one now; the others wait. */
 struct round {
-    struct swn_party **party;
+    struct swn_client_lease **party;
     struct swn_divide_dnn *dnn; /* min_bytes: what its minimum weighs */
     uint64_t *bytes;
     size_t n, starved; /* starved: holders whose minimum cannot be had */
     uint64_t total;    /* what those without a connection leave */
 };
 
-static int is_holder(const struct swn_party *p)
+static int is_holder(const struct swn_client_lease *p)
 {
     return p->attached && p->lease;
 }
@@ -189,7 +189,7 @@ static uint64_t kept_for_all(const struct swn_book *b, const struct round *r)
     uint64_t sum = 0;
     for (size_t i = 0; i < r->n; i++)
         sum += r->dnn[i].min_bytes;
-    for (const struct swn_party *p = b->first; p; p = p->next)
+    for (const struct swn_client_lease *p = b->first; p; p = p->next)
         sum += p->attached ? 0 : p->ceiling;
     return sum;
 }
@@ -200,7 +200,7 @@ static void admit_new(const struct swn_book *b, struct round *r, int pinned, uin
 {
     uint64_t later = kept_for_all(b, r); /* of those that came after p */
     size_t at = 0;
-    for (struct swn_party *p = b->first; p; p = p->next) {
+    for (struct swn_client_lease *p = b->first; p; p = p->next) {
         if (!p->attached || is_holder(p)) {
             later -= p->attached ? r->dnn[at++].min_bytes : p->ceiling;
             continue;
@@ -222,7 +222,7 @@ static void admit(const struct swn_book *b, struct round *r, int pinned)
 {
     uint64_t left = r->total;
     r->n = r->starved = 0;
-    for (struct swn_party *p = b->first; p; p = p->next)
+    for (struct swn_client_lease *p = b->first; p; p = p->next)
         if (is_holder(p)) {
             struct swn_divide_dnn d = as_dnn(p, pinned);
             left -= lesser(lesser(d.min_bytes, p->ceiling), left);
@@ -247,7 +247,7 @@ static int plan_round(const struct swn_book *b, struct round *r)
     if (!r->party || !r->dnn || !r->bytes)
         return -ENOMEM;
     r->total = b->total;
-    for (const struct swn_party *p = b->first; p; p = p->next)
+    for (const struct swn_client_lease *p = b->first; p; p = p->next)
         if (!p->attached)
             r->total -= lesser(p->ceiling, r->total);
     admit(b, r, 1);
@@ -262,7 +262,7 @@ static int plan_round(const struct swn_book *b, struct round *r)
     return err == -ENOSPC ? 0 : err; /* then everybody gets its minimum: nobody can do with less */
 }
 
-static void offer(struct swn_book *b, struct swn_party *p, uint64_t bytes, int64_t now_ms)
+static void offer(struct swn_book *b, struct swn_client_lease *p, uint64_t bytes, int64_t now_ms)
 {
     p->lease = bytes;
     if (bytes > p->ceiling)
@@ -274,7 +274,7 @@ static void offer(struct swn_book *b, struct swn_party *p, uint64_t bytes, int64
     b->offer(b->user, p);
 }
 
-static void grow(struct swn_book *b, struct swn_party *p, uint64_t target, int64_t now_ms)
+static void grow(struct swn_book *b, struct swn_client_lease *p, uint64_t target, int64_t now_ms)
 {
     uint64_t most = p->ceiling + room(b), bytes = target < most ? target : most;
     if (bytes <= p->lease || (!p->lease && bytes < p->minimum) || (bytes < target && bytes - p->lease < STEP))
@@ -287,12 +287,12 @@ static void grow(struct swn_book *b, struct swn_party *p, uint64_t target, int64
 static void serve_waiting(struct swn_book *b, const struct round *r, int64_t now_ms)
 {
     for (size_t i = 0; i < r->n; i++) {
-        struct swn_party *p = r->party[i];
+        struct swn_client_lease *p = r->party[i];
         if (p->lease || !r->bytes[i])
             continue;
         grow(b, p, r->bytes[i], now_ms);
         uint64_t free_bytes = room(b), lacks = p->minimum > free_bytes ? p->minimum - free_bytes : 0, later = 0;
-        for (const struct swn_party *q = p->next; q; q = q->next)
+        for (const struct swn_client_lease *q = p->next; q; q = q->next)
             later += q->ceiling;
         if (!p->lease && lacks <= later)
             return;
@@ -342,7 +342,7 @@ static int about_right(const struct swn_book *b, const struct round *r)
     uint64_t free_bytes = room(b);
     int stay = b->policy == SWN_DIVIDE_MINMAX && as_good(r);
     for (size_t i = 0; i < r->n; i++) {
-        const struct swn_party *p = r->party[i];
+        const struct swn_client_lease *p = r->party[i];
         uint64_t bytes = r->bytes[i], off = bytes > p->lease ? bytes - p->lease : p->lease - bytes;
         int grows = bytes > p->lease && (off <= free_bytes || free_bytes >= STEP);
         if (!p->lease || p->lease < r->dnn[i].min_bytes || (off > p->lease / 8 && !stay) || grows)
@@ -364,7 +364,7 @@ static void balance(struct swn_book *b, int64_t now_ms, int drift)
     for (size_t i = 0; i < r.n; i++)
         if (r.party[i]->lease && r.bytes[i] > r.party[i]->lease)
             grow(b, r.party[i], r.bytes[i], now_ms);
-    for (struct swn_party *p = b->first; p; p = p->next)
+    for (struct swn_client_lease *p = b->first; p; p = p->next)
         if (p->untold && p->attached)
             offer(b, p, p->lease, now_ms);
     free(r.party);
@@ -383,13 +383,13 @@ void swn_book_drift(struct swn_book *b, int64_t now_ms)
 }
 
 /* What nobody else can be promised: the needs of a holder as far as it has it, and what a user set for it. */
-static uint64_t sure_of(const struct swn_party *p)
+static uint64_t sure_of(const struct swn_client_lease *p)
 {
     uint64_t needs = lesser(p->minimum, p->ceiling), set = within_cap(p, p->set_budget);
     return !p->lease ? 0 : set > needs ? set : needs;
 }
 
-uint64_t swn_party_least(const struct swn_party *p)
+uint64_t swn_client_lease_least(const struct swn_client_lease *p)
 {
     return p->attached ? lesser(p->minimum, p->ceiling) : p->ceiling;
 }
@@ -397,17 +397,17 @@ uint64_t swn_party_least(const struct swn_party *p)
 uint64_t swn_book_least(const struct swn_book *b)
 {
     uint64_t sum = 0;
-    for (const struct swn_party *p = b->first; p; p = p->next)
-        sum += swn_party_least(p);
+    for (const struct swn_client_lease *p = b->first; p; p = p->next)
+        sum += swn_client_lease_least(p);
     return sum;
 }
 
-int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t budget, double urgency,
+int swn_book_set(struct swn_book *b, struct swn_client_lease *p, unsigned has, uint64_t budget, double urgency,
                  uint64_t *limit, int64_t now_ms)
 {
     if (has & SWN_HAS_BUDGET && budget) {
         uint64_t others = 0;
-        for (const struct swn_party *q = b->first; q; q = q->next)
+        for (const struct swn_client_lease *q = b->first; q; q = q->next)
             if (q != p)
                 others += q->attached ? sure_of(q) : q->ceiling;
         *limit = p->minimum;
@@ -429,7 +429,7 @@ int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t
     return 0;
 }
 
-const char *swn_party_state(const struct swn_party *p, int64_t now_ms)
+const char *swn_client_lease_state(const struct swn_client_lease *p, int64_t now_ms)
 {
     if (!p->attached)
         return "away";

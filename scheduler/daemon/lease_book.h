@@ -30,7 +30,7 @@
 /* A lease that is not confirmed for so long is shown as holding. */
 #define SWN_LEASE_OVERDUE_MS 1000
 
-struct swn_party {
+struct swn_client_lease {
     pid_t pid;
     uint64_t start; /* of the process, so that another one with its number is not taken for it */
     uid_t uid;
@@ -53,50 +53,50 @@ struct swn_party {
     int refused;     /* its answer to the last offer: it stays above it */
     int untold;      /* it obeys more than its lease: that was cut down to what it can hold, and it has to hear so */
     void *user;      /* the caller's */
-    struct swn_party *next;
+    struct swn_client_lease *next;
 };
 
 struct swn_book {
     uint64_t total;
     enum swn_divide_policy policy;
     int draining; /* nobody new gets a lease */
-    struct swn_party *first;
+    struct swn_client_lease *first;
     size_t count;
     int dirty; /* ceilings, or what a user set, changed since the caller last cleared this */
     /* A lease to be sent. Called from within the functions below; must not call them. Before it goes out, what the book
      * says now has to be on record. */
-    void (*offer)(void *user, struct swn_party *p);
+    void (*offer)(void *user, struct swn_client_lease *p);
     void *user;
 };
 
 /* The sum of all ceilings. */
 uint64_t swn_book_sum(const struct swn_book *b);
 /* What no smaller total makes it give back: its ceiling while it is away, else what it needs, as far as it has it. */
-uint64_t swn_party_least(const struct swn_party *p);
+uint64_t swn_client_lease_least(const struct swn_client_lease *p);
 uint64_t swn_book_least(const struct swn_book *b); /* of all */
 /* What is resident of its tensors: what it says, as far as it was given that and it is there. Those pages are in the
  * memory that is looked at, so this is never too little of them. */
-uint64_t swn_party_resident(const struct swn_party *p);
+uint64_t swn_client_lease_resident(const struct swn_client_lease *p);
 uint64_t swn_book_resident(const struct swn_book *b); /* of all */
-struct swn_party *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t start);
+struct swn_client_lease *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t start);
 
 /* A process that is new to the book, and was given `lease` bytes once (0: none that we know of). NULL: out of memory.
  * The caller fills what it says of itself, and then calls swn_book_balance. */
-struct swn_party *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, uint64_t lease);
+struct swn_client_lease *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, uint64_t lease);
 /* What it says of itself, as far as the message does. */
-void swn_party_hear(struct swn_party *p, const struct swn_wire *m);
+void swn_client_lease_hear(struct swn_client_lease *p, const struct swn_wire *m);
 /* It says that it obeys a lease of `lease` bytes, from us or from whoever was here before. That is believed up to its
  * ceiling, or what is in its memory, `in_memory`; where it says more it is told of a smaller lease by the next
  * swn_book_balance. */
-void swn_book_claim(struct swn_book *b, struct swn_party *p, uint64_t lease, uint64_t in_memory);
+void swn_book_claim(struct swn_book *b, struct swn_client_lease *p, uint64_t lease, uint64_t in_memory);
 /* It is dead, or gave everything back: its memory is anybody's, once the caller has called swn_book_balance. Frees p.
  */
-void swn_book_leave(struct swn_book *b, struct swn_party *p);
+void swn_book_leave(struct swn_book *b, struct swn_client_lease *p);
 /* Confirmed. A number that is not the last one's is ignored. 1: there is something to give away for the next
  * swn_book_balance; one for many answers, since it costs as much as there are processes. */
-int swn_book_ack(struct swn_book *b, struct swn_party *p, uint64_t seq);
+int swn_book_ack(struct swn_book *b, struct swn_client_lease *p, uint64_t seq);
 /* It cannot: it needs `minimum`, and holds at most `lease`. 1 as above. */
-int swn_book_refuse(struct swn_book *b, struct swn_party *p, uint64_t seq, uint64_t minimum, uint64_t lease);
+int swn_book_refuse(struct swn_book *b, struct swn_client_lease *p, uint64_t seq, uint64_t minimum, uint64_t lease);
 /* Divides anew and offers what can be offered; after every change of what is in the book. */
 void swn_book_balance(struct swn_book *b, int64_t now_ms);
 /* The same where only what processes say of themselves has changed, which is measured and never quite the same: nothing
@@ -107,12 +107,12 @@ void swn_book_drift(struct swn_book *b, int64_t now_ms);
 /* A user's wish, all of it or nothing. has: SWN_HAS_BUDGET (0: whatever the policy gives), SWN_HAS_URGENCY. 0; -ERANGE:
  * below its minimum; -EDQUOT: above its own cap, which it would not use; -ENOSPC: the minimums of the others leave no
  * room for it. *limit: what the number may be at most, or at least. */
-int swn_book_set(struct swn_book *b, struct swn_party *p, unsigned has, uint64_t budget, double urgency,
+int swn_book_set(struct swn_book *b, struct swn_client_lease *p, unsigned has, uint64_t budget, double urgency,
                  uint64_t *limit, int64_t now_ms);
 
 /* "running"; "shrinking": a smaller lease is not confirmed yet; "holding": nor will it soon; "waiting": has no lease;
  * "away": has no connection, and its lease counts all the same. Static. */
-const char *swn_party_state(const struct swn_party *p, int64_t now_ms);
-double swn_party_urgency(const struct swn_party *p);
+const char *swn_client_lease_state(const struct swn_client_lease *p, int64_t now_ms);
+double swn_client_lease_urgency(const struct swn_client_lease *p);
 
 #endif

@@ -16,7 +16,7 @@
 static json_t *as_json(const struct swn_book *b, const struct swn_lease_total *total)
 {
     json_t *leases = json_array();
-    for (const struct swn_party *p = b->first; p; p = p->next)
+    for (const struct swn_client_lease *p = b->first; p; p = p->next)
         json_array_append_new(leases,
                               json_pack("{s:I s:I s:I s:s s:I s:I s:f s:b}", "pid", (json_int_t)p->pid, "start",
                                         (json_int_t)p->start, "uid", (json_int_t)p->uid, "name", p->name, "lease_bytes",
@@ -79,7 +79,7 @@ static int take(struct swn_book *b, const json_t *entry)
         return 0; /* dead: its memory is free */
     if (has_library && !swn_process_has_thread((pid_t)pid, SWN_CLIENT_THREAD))
         return 0; /* another program by now */
-    struct swn_party *p = swn_book_join(b, (pid_t)pid, (uint64_t)start, (uint64_t)bytes);
+    struct swn_client_lease *p = swn_book_join(b, (pid_t)pid, (uint64_t)start, (uint64_t)bytes);
     if (!p)
         return -ENOMEM;
     /* Until it says, all that is there of it: a total that follows memory would fall without that, and throw all down.

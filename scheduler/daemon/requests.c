@@ -32,21 +32,21 @@ static json_t *bytes_or_null(uint64_t bytes)
     return bytes ? json_integer((json_int_t)bytes) : json_null();
 }
 
-static json_t *process(const struct swn_party *p, int64_t now_ms)
+static json_t *process(const struct swn_client_lease *p, int64_t now_ms)
 {
     return json_pack("{s:I s:I s:s s:I s:I s:o s:I s:I s:I s:I s:f s:f s:s}", "pid", (json_int_t)p->pid, "uid",
                      (json_int_t)p->uid, "name", p->name, "budget_bytes", (json_int_t)p->lease, "counted_bytes",
                      (json_int_t)p->ceiling, "set_budget_bytes", bytes_or_null(p->set_budget), "minimum_bytes",
                      (json_int_t)p->minimum, "demand_bytes", (json_int_t)p->demand, "weight_bytes",
-                     (json_int_t)p->weights, "resident_bytes", (json_int_t)swn_party_resident(p), "latency_s",
-                     p->latency, "urgency", swn_party_urgency(p), "state", swn_party_state(p, now_ms));
+                     (json_int_t)p->weights, "resident_bytes", (json_int_t)swn_client_lease_resident(p), "latency_s",
+                     p->latency, "urgency", swn_client_lease_urgency(p), "state", swn_client_lease_state(p, now_ms));
 }
 
 static void list(struct swd *d, struct swd_client *c)
 {
     json_t *processes = json_array();
     int64_t now = swd_now_ms();
-    for (const struct swn_party *p = d->book.first; p; p = p->next)
+    for (const struct swn_client_lease *p = d->book.first; p; p = p->next)
         json_array_append_new(processes, process(p, now));
     answer(c, json_pack("{s:i s:s s:I s:I s:b s:s s:b s:o}", "schema", 1, "version", SWAPNET_VERSION, "total_bytes",
                         (json_int_t)d->book.total, "leased_bytes", (json_int_t)swn_book_sum(&d->book), "follows_memory",
@@ -60,11 +60,11 @@ static int may_change(const struct swd_client *c)
 }
 
 /* By number, or by a name that only one has. */
-static struct swn_party *party_named(struct swd *d, const struct swn_wire *m, char why[SWN_WIRE_TEXT])
+static struct swn_client_lease *party_named(struct swd *d, const struct swn_wire *m, char why[SWN_WIRE_TEXT])
 {
-    struct swn_party *found = NULL;
+    struct swn_client_lease *found = NULL;
     size_t hits = 0;
-    for (struct swn_party *p = d->book.first; p; p = p->next)
+    for (struct swn_client_lease *p = d->book.first; p; p = p->next)
         if (m->has & SWN_HAS_PID ? (uint64_t)p->pid == m->pid : !strcmp(p->name, m->name)) {
             found = p;
             hits++;
@@ -83,7 +83,7 @@ static void set(struct swd *d, struct swd_client *c, const struct swn_wire *m)
         swd_answer_error(c, "set needs a pid or a name, and a budget or an urgency");
         return;
     }
-    struct swn_party *p = party_named(d, m, why);
+    struct swn_client_lease *p = party_named(d, m, why);
     int rc = p ? swn_book_set(&d->book, p, m->has, m->budget, m->urgency, &limit, swd_now_ms()) : -ESRCH;
     if (rc == -ERANGE)
         snprintf(why, sizeof why, "it needs at least %s", swn_format_mib(mib, limit));
@@ -98,30 +98,32 @@ static void set(struct swd *d, struct swd_client *c, const struct swn_wire *m)
         swd_answer_error(c, why);
     else
         answer(c, json_pack("{s:i s:I s:I s:f}", "schema", 1, "pid", (json_int_t)p->pid, "budget_bytes",
-                            (json_int_t)p->lease, "urgency", swn_party_urgency(p)));
+                            (json_int_t)p->lease, "urgency", swn_client_lease_urgency(p)));
 }
 
 static int by_bytes(const void *a, const void *b)
 {
-    uint64_t x = swn_party_least(*(struct swn_party *const *)a), y = swn_party_least(*(struct swn_party *const *)b);
+    uint64_t x = swn_client_lease_least(*(struct swn_client_lease *const *)a),
+             y = swn_client_lease_least(*(struct swn_client_lease *const *)b);
     return (x < y) - (x > y);
 }
 
 /* Who keeps the leases above the total, those with most first; NULL: nobody does, or out of memory. */
 static json_t *keepers(const struct swn_book *b)
 {
-    struct swn_party **all = swn_book_least(b) > b->total ? calloc(b->count, sizeof *all) : NULL;
+    struct swn_client_lease **all = swn_book_least(b) > b->total ? calloc(b->count, sizeof *all) : NULL;
     size_t n = 0;
     if (!all)
         return NULL;
-    for (struct swn_party *p = b->first; p; p = p->next)
-        if (swn_party_least(p))
+    for (struct swn_client_lease *p = b->first; p; p = p->next)
+        if (swn_client_lease_least(p))
             all[n++] = p;
     qsort(all, n, sizeof *all, by_bytes);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
         json_array_append_new(list, json_pack("{s:I s:s s:I s:b}", "pid", (json_int_t)all[i]->pid, "name", all[i]->name,
-                                              "bytes", (json_int_t)swn_party_least(all[i]), "away", !all[i]->attached));
+                                              "bytes", (json_int_t)swn_client_lease_least(all[i]), "away",
+                                              !all[i]->attached));
     free(all);
     return list;
 }

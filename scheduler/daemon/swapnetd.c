@@ -49,7 +49,7 @@ uint64_t swd_fixed_total(const struct swd *d)
 static void look_at_processes(struct swd *d)
 {
     uint64_t bytes;
-    for (struct swn_party *p = d->book.first; p; p = p->next)
+    for (struct swn_client_lease *p = d->book.first; p; p = p->next)
         if (!swn_process_own_memory(p->pid, &bytes))
             p->in_memory = bytes;
 }
@@ -94,9 +94,9 @@ static void bind_cpus(struct swd *d)
     d->cpus_changed = 0;
     if (!CPU_COUNT(&d->options.cpus))
         return;
-    for (struct swn_party *p = d->book.first; p; p = p->next)
+    for (struct swn_client_lease *p = d->book.first; p; p = p->next)
         n += p->attached != 0;
-    for (struct swn_party *p = d->book.first; p; p = p->next) {
+    for (struct swn_client_lease *p = d->book.first; p; p = p->next) {
         if (!p->attached)
             continue;
         swn_cpus_part(&d->options.cpus, n, i++, &part);
@@ -185,7 +185,7 @@ static void handle(struct swd *d, const struct epoll_event *ev)
     else if (ev->data.ptr == &d->pressure_fd)
         take_pressure(d, ev->events);
     else if (ev->data.u64 & 1)
-        swd_gone(d, (struct swn_party *)(uintptr_t)(ev->data.u64 & ~(uint64_t)1));
+        swd_gone(d, (struct swn_client_lease *)(uintptr_t)(ev->data.u64 & ~(uint64_t)1));
     else
         swd_readable(d, ev->data.ptr);
 }
@@ -203,7 +203,7 @@ static void run(struct swd *d)
             if (!(events[i].data.u64 & 1))
                 handle(d, &events[i]);
         for (int i = 0; i < n; i++) {
-            struct swn_party *p = d->book.first;
+            struct swn_client_lease *p = d->book.first;
             while (events[i].data.u64 & 1 && p && ((uint64_t)(uintptr_t)p | 1) != events[i].data.u64)
                 p = p->next;
             if (events[i].data.u64 & 1 && p && swd_is_dead(p))
@@ -274,7 +274,7 @@ static int begin(struct swd *d)
         swd_say("cannot use %s: %s; starting without it", d->leases, strerror(-err));
     d->book.total = swd_fixed_total(d);
     follow_memory(d, FIRST); /* a share of what there is, those on record included */
-    for (struct swn_party *p = d->book.first; p; p = p->next) {
+    for (struct swn_client_lease *p = d->book.first; p; p = p->next) {
         swd_watch(d, p);
         if (!p->user) {
             swd_say("out of memory");

@@ -9,7 +9,7 @@
 #define MOST_ROUNDS 128
 
 struct layout {
-    const struct swn_slot *slots;
+    const struct swn_activation_tensor *slots;
     uint64_t *sizes;  /* rounded up */
     uint32_t *order;  /* in which tensors get their places */
     uint32_t *placed; /* those that have one, by where it begins */
@@ -17,12 +17,12 @@ struct layout {
     size_t n, count; /* of slots, and of those that get a place */
 };
 
-static int placeable(const struct swn_slot *s, size_t i, size_t n)
+static int placeable(const struct swn_activation_tensor *s, size_t i, size_t n)
 {
     return s->bytes && s->dies > i && s->dies <= i + n;
 }
 
-static int meet(const struct swn_slot *slots, size_t n, size_t i, size_t j)
+static int meet(const struct swn_activation_tensor *slots, size_t n, size_t i, size_t j)
 {
     size_t first = i < j ? i : j, second = i < j ? j : i;
     return second < slots[first].dies || first + n < slots[second].dies;
@@ -82,7 +82,7 @@ static int largest_first(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-static void improve(struct swn_slot *slots, const struct layout *l, uint64_t peak, uint64_t *extent)
+static void improve(struct swn_activation_tensor *slots, const struct layout *l, uint64_t peak, uint64_t *extent)
 {
     *extent = UINT64_MAX;
     size_t steps = 0, rounds = 0;
@@ -101,7 +101,7 @@ static void improve(struct swn_slot *slots, const struct layout *l, uint64_t pea
     }
 }
 
-int swn_slots_place(struct swn_slot *slots, size_t n, uint64_t unit, uint64_t *extent)
+int swn_activation_layout_place(struct swn_activation_tensor *slots, size_t n, uint64_t unit, uint64_t *extent)
 {
     struct layout l = {.slots = slots, .n = n};
     struct sized *sized = malloc((n + 1) * sizeof *sized);
@@ -121,7 +121,7 @@ int swn_slots_place(struct swn_slot *slots, size_t n, uint64_t unit, uint64_t *e
         qsort(sized, l.count, sizeof *sized, largest_first);
         for (size_t k = 0; k < l.count; k++)
             l.order[k] = sized[k].i;
-        improve(slots, &l, swn_slots_peak(slots, n, unit), extent);
+        improve(slots, &l, swn_activation_layout_peak(slots, n, unit), extent);
     }
     free(sized);
     free(l.sizes);
@@ -131,7 +131,7 @@ int swn_slots_place(struct swn_slot *slots, size_t n, uint64_t unit, uint64_t *e
     return err;
 }
 
-uint64_t swn_slots_peak(const struct swn_slot *slots, size_t n, uint64_t unit)
+uint64_t swn_activation_layout_peak(const struct swn_activation_tensor *slots, size_t n, uint64_t unit)
 {
     uint64_t peak = 0;
     for (size_t now = 0; now < n; now++) {
@@ -146,7 +146,7 @@ uint64_t swn_slots_peak(const struct swn_slot *slots, size_t n, uint64_t unit)
 
 /* Whether the tensor lives at any time from `from` on, before `until`; both are counted from the beginning of the pass
  * in which `from` is, as its dies is from that in which it is born. */
-static int lives(const struct swn_slot *s, size_t i, size_t n, size_t from, size_t until)
+static int lives(const struct swn_activation_tensor *s, size_t i, size_t n, size_t from, size_t until)
 {
     for (size_t born = i, pass = 0; pass < 3; pass++, born += n) { /* in the pass before, in this one, in the next */
         size_t dies = s->dies + pass * n;
@@ -156,13 +156,13 @@ static int lives(const struct swn_slot *s, size_t i, size_t n, size_t from, size
     return 0;
 }
 
-uint64_t swn_slots_gap(const struct swn_slot *slots, size_t n, uint64_t unit, uint64_t extent, uint32_t from,
-                       uint32_t until, uint64_t least, uint64_t bytes)
+uint64_t swn_activation_layout_gap(const struct swn_activation_tensor *slots, size_t n, uint64_t unit, uint64_t extent,
+                                   uint32_t from, uint32_t until, uint64_t least, uint64_t bytes)
 {
     for (int moved = 1; moved;) {
         moved = 0;
         for (size_t i = 0; i < n; i++) {
-            const struct swn_slot *s = &slots[i];
+            const struct swn_activation_tensor *s = &slots[i];
             if (s->at == SWN_NOWHERE || s->at >= least + bytes || s->at + s->bytes <= least ||
                 !lives(s, i, n, from, until))
                 continue;

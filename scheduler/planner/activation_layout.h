@@ -16,7 +16,7 @@
 
 #define SWN_NOWHERE UINT64_MAX
 
-struct swn_slot {
+struct swn_activation_tensor {
     uint64_t bytes;
     uint32_t dies; /* 0: has not been seen to; it, and what is still there when it is born anew, gets no place */
     uint64_t at;   /* out: offset of its first byte, or SWN_NOWHERE */
@@ -24,15 +24,15 @@ struct swn_slot {
 
 /* Gives every tensor that can have one a place, a multiple of `unit`, and *extent is how far they reach. Largest first,
  * to the lowest place; then what reached highest comes earlier, as long as that makes it lower. 0, or -ENOMEM. */
-int swn_slots_place(struct swn_slot *slots, size_t n, uint64_t unit, uint64_t *extent);
+int swn_activation_layout_place(struct swn_activation_tensor *slots, size_t n, uint64_t unit, uint64_t *extent);
 
 /* Most bytes that tensors with a place have at once, each rounded up to `unit`: no extent can be less. */
-uint64_t swn_slots_peak(const struct swn_slot *slots, size_t n, uint64_t unit);
+uint64_t swn_activation_layout_peak(const struct swn_activation_tensor *slots, size_t n, uint64_t unit);
 
 /* The lowest place from `least` up, both multiples of `unit`, for `bytes` that no tensor needs from now, when `from`
  * allocations of the pass have been made, until `until` have been; above n these are the next pass's.
  * SWN_NOWHERE: none within `extent`. */
-uint64_t swn_slots_gap(const struct swn_slot *slots, size_t n, uint64_t unit, uint64_t extent, uint32_t from,
-                       uint32_t until, uint64_t least, uint64_t bytes);
+uint64_t swn_activation_layout_gap(const struct swn_activation_tensor *slots, size_t n, uint64_t unit, uint64_t extent,
+                                   uint32_t from, uint32_t until, uint64_t least, uint64_t bytes);
 
 #endif

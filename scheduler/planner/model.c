@@ -78,7 +78,7 @@ static void add_more(struct swn_predict_more *more, const struct swn_profile_lay
 {
     more->slice_bytes = larger(more->slice_bytes, l->slice_bytes);
     more->activation_bytes = larger(more->activation_bytes, l->activation_bytes);
-    more->own += l->own_s > 0 && l->l.compute_s > 0 ? l->own_s : 0;
+    more->own += l->op_s > 0 && l->l.compute_s > 0 ? l->op_s : 0;
 }
 
 /* Of all that was added up. */
@@ -176,7 +176,7 @@ static int from_store(struct swn_model *m, const char *path, const struct swn_pr
 {
     struct swn_store *s;
     const char *kind;
-    char text[SWN_WHY] = "";
+    char text[SWN_ERRMSG] = "";
     int rc = swn_store_of(&s, &kind, &swn_io_sys, path, text);
     if (rc) {
         snprintf(why, SWN_MODEL_WHY, "%s", text[0] ? text : strerror(-rc));

@@ -86,9 +86,9 @@ int swn_partition_count(const struct swn_part_model *m, uint64_t budget_bytes, d
         return -ENOMEM;
     for (size_t i = 0; i < m->layers; i++)
         bytes[i] = m->bytes[i + 1] - m->bytes[i];
-    int rc = swn_cut_fewest(bytes, m->layers, swn_partition_memory(budget_bytes, delta), &fewest);
+    int rc = swn_partition_minmax_fewest(bytes, m->layers, swn_partition_memory(budget_bytes, delta), &fewest);
     free(bytes);
-    size_t wanted = swn_cut_count(m->bytes[m->layers], budget_bytes, m->layers);
+    size_t wanted = swn_partition_minmax_count(m->bytes[m->layers], budget_bytes, m->layers);
     *blocks = fewest > wanted ? fewest : wanted;
     return rc;
 }
@@ -97,7 +97,7 @@ int swn_partition_for_budget(const struct swn_part_model *m, uint64_t budget_byt
                              size_t *first, struct swn_part *out)
 {
     uint64_t memory = swn_partition_memory(budget_bytes, delta);
-    *blocks = swn_cut_count(m->bytes[m->layers], budget_bytes, m->layers);
+    *blocks = swn_partition_minmax_count(m->bytes[m->layers], budget_bytes, m->layers);
     /* That many will mostly do, or one or two more: to find out how many are needed takes longer than to try. */
     for (size_t tries = 0; tries < 3 && *blocks <= m->layers; tries++, ++*blocks) {
         int rc = swn_partition_best(m, *blocks, memory, first, out);

@@ -185,7 +185,7 @@ static void release(struct search *s)
     free(s->pool);
 }
 
-int swn_cut(const uint64_t *layer_bytes, size_t layers, size_t blocks, size_t *first)
+int swn_partition_minmax(const uint64_t *layer_bytes, size_t layers, size_t blocks, size_t *first)
 {
     struct search s;
     if (!blocks || blocks > layers || layers >= UINT32_MAX)
@@ -197,13 +197,13 @@ int swn_cut(const uint64_t *layer_bytes, size_t layers, size_t blocks, size_t *f
     return rc;
 }
 
-size_t swn_cut_count(uint64_t model_bytes, uint64_t budget_bytes, size_t layers)
+size_t swn_partition_minmax_count(uint64_t model_bytes, uint64_t budget_bytes, size_t layers)
 {
     uint64_t n = budget_bytes ? (2 * model_bytes + budget_bytes - 1) / budget_bytes : layers;
     return n < 1 ? 1 : n < layers ? (size_t)n : layers;
 }
 
-uint64_t swn_cut_minimum(const uint64_t *layer_bytes, size_t layers)
+uint64_t swn_partition_minmax_budget(const uint64_t *layer_bytes, size_t layers)
 {
     uint64_t most = layers == 1 ? layer_bytes[0] : 0;
     for (size_t i = 1; i < layers; i++)
@@ -212,7 +212,8 @@ uint64_t swn_cut_minimum(const uint64_t *layer_bytes, size_t layers)
     return most;
 }
 
-uint64_t swn_cut_largest_pair(const uint64_t *layer_bytes, size_t layers, const size_t *first, size_t blocks)
+uint64_t swn_partition_minmax_largest_pair(const uint64_t *layer_bytes, size_t layers, const size_t *first,
+                                           size_t blocks)
 {
     uint64_t most = 0, before = 0;
     for (size_t b = 0; b < blocks; b++) {
@@ -226,13 +227,13 @@ uint64_t swn_cut_largest_pair(const uint64_t *layer_bytes, size_t layers, const 
     return most;
 }
 
-int swn_cut_fewest(const uint64_t *layer_bytes, size_t layers, uint64_t pair_bytes, size_t *blocks)
+int swn_partition_minmax_fewest(const uint64_t *layer_bytes, size_t layers, uint64_t pair_bytes, size_t *blocks)
 {
     struct search s;
     uint32_t fewest_blocks = 0;
     if (!layers || layers >= UINT32_MAX)
         return -EINVAL;
-    if (swn_cut_minimum(layer_bytes, layers) > pair_bytes)
+    if (swn_partition_minmax_budget(layer_bytes, layers) > pair_bytes)
         return -ENOSPC;
     int rc = prepare(&s, layer_bytes, layers);
     if (!rc)
@@ -242,19 +243,20 @@ int swn_cut_fewest(const uint64_t *layer_bytes, size_t layers, uint64_t pair_byt
     return rc;
 }
 
-int swn_cut_for_budget(const uint64_t *layer_bytes, size_t layers, uint64_t budget_bytes, size_t *blocks, size_t *first)
+int swn_partition_minmax_for_budget(const uint64_t *layer_bytes, size_t layers, uint64_t budget_bytes, size_t *blocks,
+                                    size_t *first)
 {
     struct search s;
     uint32_t fewest_blocks = 0;
     if (!layers || layers >= UINT32_MAX)
         return -EINVAL;
-    if (swn_cut_minimum(layer_bytes, layers) > budget_bytes)
+    if (swn_partition_minmax_budget(layer_bytes, layers) > budget_bytes)
         return -ENOSPC;
     int rc = prepare(&s, layer_bytes, layers);
     if (!rc)
         rc = solve(&s, budget_bytes, &fewest_blocks);
     if (!rc) {
-        size_t wanted = swn_cut_count(s.sum[layers], budget_bytes, layers);
+        size_t wanted = swn_partition_minmax_count(s.sum[layers], budget_bytes, layers);
         *blocks = fewest_blocks > wanted ? fewest_blocks : wanted;
         rc = search_bound(&s, *blocks, first);
     }

@@ -15,26 +15,27 @@
 #include <stdint.h>
 
 /* n = ceil(2 s / b), at least 1 and at most `layers`: the number of blocks if all could be of one size. */
-size_t swn_cut_count(uint64_t model_bytes, uint64_t budget_bytes, size_t layers);
+size_t swn_partition_minmax_count(uint64_t model_bytes, uint64_t budget_bytes, size_t layers);
 
 /* The largest neighbouring pair when each layer is a block: no budget below this will do. 0 without layers. */
-uint64_t swn_cut_minimum(const uint64_t *layer_bytes, size_t layers);
+uint64_t swn_partition_minmax_budget(const uint64_t *layer_bytes, size_t layers);
 
 /* The largest neighbouring pair of a partition; of a single block, its size. `first`: the first layer of each block. */
-uint64_t swn_cut_largest_pair(const uint64_t *layer_bytes, size_t layers, const size_t *first, size_t blocks);
+uint64_t swn_partition_minmax_largest_pair(const uint64_t *layer_bytes, size_t layers, const size_t *first,
+                                           size_t blocks);
 
 /* Cuts into exactly `blocks` blocks (1 to `layers`) of at least one layer each: first[i] is the first layer of block i.
  * The largest neighbouring pair is as small as it can be. -EINVAL, -ENOMEM. Takes time and memory in proportion to the
  * number of layer ranges that fit the result. */
-int swn_cut(const uint64_t *layer_bytes, size_t layers, size_t blocks, size_t *first);
+int swn_partition_minmax(const uint64_t *layer_bytes, size_t layers, size_t blocks, size_t *first);
 
 /* The fewest blocks of which any two neighbours take at most `pair_bytes`; any larger number up to `layers` will do as
- * well. -ENOSPC: below swn_cut_minimum; -EINVAL, -ENOMEM. */
-int swn_cut_fewest(const uint64_t *layer_bytes, size_t layers, uint64_t pair_bytes, size_t *blocks);
+ * well. -ENOSPC: below swn_partition_minmax_budget; -EINVAL, -ENOMEM. */
+int swn_partition_minmax_fewest(const uint64_t *layer_bytes, size_t layers, uint64_t pair_bytes, size_t *blocks);
 
-/* The fewest blocks from swn_cut_count on that fit the budget, cut as by swn_cut. *blocks receives their number, first
- * has room for `layers`. -ENOSPC: the budget is below swn_cut_minimum. */
-int swn_cut_for_budget(const uint64_t *layer_bytes, size_t layers, uint64_t budget_bytes, size_t *blocks,
-                       size_t *first);
+/* The fewest blocks from swn_partition_minmax_count on that fit the budget, cut as by swn_partition_minmax. *blocks
+ * receives their number, first has room for `layers`. -ENOSPC: the budget is below swn_partition_minmax_budget. */
+int swn_partition_minmax_for_budget(const uint64_t *layer_bytes, size_t layers, uint64_t budget_bytes, size_t *blocks,
+                                    size_t *first);
 
 #endif

@@ -176,7 +176,7 @@ int swn_table_for_budget(const struct swn_table *t, const struct swn_part_model 
                          size_t *blocks, size_t *first, struct swn_part *out)
 {
     uint64_t memory = swn_partition_memory(budget_bytes, delta);
-    for (size_t n = swn_cut_count(m->bytes[m->layers], budget_bytes, m->layers);; n++) {
+    for (size_t n = swn_partition_minmax_count(m->bytes[m->layers], budget_bytes, m->layers);; n++) {
         const struct swn_table_list *l = find_list(t, n);
         if (!l || (memory > l->most_memory && l->most_memory < m->bytes[m->layers]))
             return -ENODATA;

@@ -35,7 +35,7 @@
 #define TAIL_LEAST MIB
 /* Windows are tried from this up; below it a read is too small for the disk to run at speed. Where there is hardly more
  * for all weights a narrower one is better than none. */
-#define LEAST_WINDOW MIB
+#define RING_LEAST MIB
 #define SCANT (4 * MIB)
 #define SCANT_WINDOW (MIB / 2)
 /* A window of one read means one read at a time, begun when its predecessor has been computed with: that part of the
@@ -43,8 +43,9 @@
 #define WINDOW_PART 32
 #define DEPTH_WINDOW (8 * MIB)
 #define MORE_CAPS 32
-/* Above so many nodes, sizes that are within a half of each other count as equal, else within an eighth; and windows
- * are tried in steps of one largest node, else of half of one. A plan has to be there in 5 ms (t_plan: for 36 GiB). */
+/* Above so many weights, sizes that are within a half of each other count as equal, else within an eighth; and windows
+ * are tried in steps of one largest weight, else of half of one. A plan has to be there in 5 ms (t_plan: for 36 GiB).
+ */
 #define MANY_NODES 256
 /* The disk is taken for a slow one in that part of the passes: a plan is not the best for the disk as it was measured
  * if another one that takes a little longer on it is much faster when it is slow. */
@@ -64,17 +65,17 @@ struct speed {
 
 /* What all candidates share. */
 struct problem {
-    struct swn_plan_node *nodes;
+    struct swn_plan_weight *weights;
     size_t n;
-    uint32_t *by_size; /* indices of the nodes, smallest first */
+    uint32_t *by_size; /* indices of the weights, smallest first */
     uint64_t budget, total;
     const struct speed *speed; /* that the disk may have, slowest first */
     unsigned speeds;
     struct swn_disk_model disk; /* but for its speed */
-    double *elapsed;        /* part of a pass's computing that is done in the middle of the node's; 0: there is none */
-    double most_saved;      /* of all nodes */
-    uint64_t cut_least;     /* smaller ones are never cut */
-    uint64_t *slices;       /* in what slices the node can be lent through a window of slices_window; 0: in none */
+    double *elapsed;    /* part of a pass's computing that is done in the middle of the weight's; 0: there is none */
+    double most_saved;  /* of all weights */
+    uint64_t cut_least; /* smaller ones are never cut */
+    uint64_t *slices;   /* in what slices the weight can be lent through a window of slices_window; 0: in none */
     uint64_t slices_window; /* 0: not known */
     int crowded;            /* a window need not hold what one operator wants at once */
     struct swn_steps steps;
@@ -108,21 +109,21 @@ uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
 
 /* The slices of which there is room for one that is read while another computes, or 0. Short ones only where there is
  * no choice: a disk is slower with them, and math libraries compute small products in other ways. */
-static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_node *node, uint64_t window)
+static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_weight *weight, uint64_t window)
 {
     if (window < SWN_PLAN_NARROW_WINDOW && p->budget >= 2 * SWN_PLAN_NARROW_WINDOW)
         return 0;
-    if (!node->unit || node->bytes < SWN_PLAN_SLICED_LEAST || node->unit > window / 2)
+    if (!weight->unit || weight->bytes < SWN_PLAN_SLICED_LEAST || weight->unit > window / 2)
         return 0;
-    uint64_t slice = swn_plan_slice(node->unit, window);
-    return 2 * slice <= window && 2 * slice <= node->bytes ? slice : 0;
+    uint64_t slice = swn_plan_slice(weight->unit, window);
+    return 2 * slice <= window && 2 * slice <= weight->bytes ? slice : 0;
 }
 
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window,
+double swn_plan_simulate(const struct swn_plan_weight *weights, size_t n, uint64_t window,
                          const struct swn_disk_model *disk)
 {
     struct swn_steps steps = {0};
-    double took = swn_steps_pass(&steps, nodes, n, window, disk, INFINITY);
+    double took = swn_steps_pass(&steps, weights, n, window, disk, INFINITY);
     swn_steps_free(&steps);
     return took;
 }
@@ -131,67 +132,69 @@ double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t w
 static void look_for_slices(struct problem *p, uint64_t window)
 {
     for (size_t i = 0; i < p->n && p->slices_window != window; i++)
-        p->slices[i] = fitting_slice(p, &p->nodes[i], window);
+        p->slices[i] = fitting_slice(p, &p->weights[i], window);
     p->slices_window = window;
 }
 
-static uint64_t slice_of(const struct problem *p, const struct swn_plan_node *node)
+static uint64_t slice_of(const struct problem *p, const struct swn_plan_weight *weight)
 {
-    return p->slices[node - p->nodes];
+    return p->slices[weight - p->weights];
 }
 
-static int sliceable(const struct problem *p, const struct swn_plan_node *node)
+static int sliceable(const struct problem *p, const struct swn_plan_weight *weight)
 {
-    return slice_of(p, node) != 0;
+    return slice_of(p, weight) != 0;
 }
 
-/* How much of the node may be streamed. */
-static uint64_t tail_most(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
+/* How much of the weight may be streamed. */
+static uint64_t tail_most(const struct problem *p, const struct swn_plan_weight *weight, const struct candidate *at)
 {
-    return sliceable(p, node) || node->bytes < at->cap ? node->bytes : at->cap;
+    return sliceable(p, weight) || weight->bytes < at->cap ? weight->bytes : at->cap;
 }
 
-static int may_cut(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
+static int may_cut(const struct problem *p, const struct swn_plan_weight *weight, const struct candidate *at)
 {
-    return !node->oversize && (sliceable(p, node) || (node->bytes >= CUT_LEAST && node->bytes > at->cap));
+    return !weight->oversize && (sliceable(p, weight) || (weight->bytes >= CUT_LEAST && weight->bytes > at->cap));
 }
 
-/* Bytes of the node that stay resident. */
-static uint64_t resident(const struct swn_plan_node *node)
+/* Bytes of the weight that stay resident. */
+static uint64_t resident(const struct swn_plan_weight *weight)
 {
-    return node->keep ? node->bytes : node->keep_bytes;
+    return weight->keep ? weight->bytes : weight->keep_bytes;
 }
 
-/* Of a node that may be cut: streams `tail` bytes, or a little more; no more than it may. What is kept of one that
+/* Of a weight that may be cut: streams `tail` bytes, or a little more; no more than it may. What is kept of one that
  * comes in slices is whole slices, too: then its cuts are the same however much of it is kept, and that they give the
  * right bits has to be tried once, not with every plan. */
-static void set_tail(const struct problem *p, struct swn_plan_node *node, uint64_t tail, const struct candidate *at)
+static void set_tail(const struct problem *p, struct swn_plan_weight *weight, uint64_t tail, const struct candidate *at)
 {
-    uint64_t slice = slice_of(p, node), step = slice ? slice : CUT_STEP, most = tail_most(p, node, at);
+    uint64_t slice = slice_of(p, weight), step = slice ? slice : CUT_STEP, most = tail_most(p, weight, at);
     if (tail >= TAIL_LEAST && tail < slice)
         tail = slice;
-    uint64_t head = tail < TAIL_LEAST ? node->bytes : tail < node->bytes ? (node->bytes - tail) / step * step : 0;
-    if (node->bytes - head > most)
-        head = (node->bytes - most + step - 1) / step * step;
-    node->keep = head >= node->bytes;
-    node->keep_bytes = node->keep ? 0 : head;
+    uint64_t head = tail < TAIL_LEAST ? weight->bytes : tail < weight->bytes ? (weight->bytes - tail) / step * step : 0;
+    if (weight->bytes - head > most)
+        head = (weight->bytes - most + step - 1) / step * step;
+    weight->keep = head >= weight->bytes;
+    weight->keep_bytes = weight->keep ? 0 : head;
 }
 
-/* How much more of a node that may be cut can be kept, at most `room`. */
-static uint64_t keep_growth(const struct problem *p, const struct swn_plan_node *node, uint64_t room)
+/* How much more of a weight that may be cut can be kept, at most `room`. */
+static uint64_t keep_growth(const struct problem *p, const struct swn_plan_weight *weight, uint64_t room)
 {
-    uint64_t slice = slice_of(p, node), step = slice ? slice : CUT_STEP;
-    uint64_t tail = node->bytes - node->keep_bytes, most = tail > slice ? tail - slice : 0;
+    uint64_t slice = slice_of(p, weight), step = slice ? slice : CUT_STEP;
+    uint64_t tail = weight->bytes - weight->keep_bytes, most = tail > slice ? tail - slice : 0;
     return (room < most ? room : most) / step * step;
 }
 
-/* What of the node needs memory of its own because it does not fit the window. */
-static uint64_t forced_bytes(const struct problem *p, const struct swn_plan_node *node, const struct candidate *at)
+/* What of the weight needs memory of its own because it does not fit the window. */
+static uint64_t forced_bytes(const struct problem *p, const struct swn_plan_weight *weight, const struct candidate *at)
 {
-    return node->bytes <= at->cap ? 0 : may_cut(p, node, at) ? node->bytes - tail_most(p, node, at) : node->bytes;
+    return weight->bytes <= at->cap ? 0
+           : may_cut(p, weight, at) ? weight->bytes - tail_most(p, weight, at)
+                                    : weight->bytes;
 }
 
-/* A node over `cap` bytes does not fit the window: it is cut, or kept whole, as far as there is room for that, else
+/* A weight over `cap` bytes does not fit the window: it is cut, or kept whole, as far as there is room for that, else
  * left to the mapping. What must be streamed of the rest is spread over the compute time by error diffusion. Returns
  * the bytes kept. */
 static uint64_t choose(const struct problem *p, const struct candidate *at, uint64_t room)
@@ -199,43 +202,43 @@ static uint64_t choose(const struct problem *p, const struct candidate *at, uint
     uint64_t forced = 0, kept = 0, total = 0;
     double target = 0, streamed = 0;
     for (size_t i = 0; i < p->n; i++) {
-        struct swn_plan_node *node = &p->nodes[i];
-        node->keep = 0;
-        node->keep_bytes = 0;
+        struct swn_plan_weight *weight = &p->weights[i];
+        weight->keep = 0;
+        weight->keep_bytes = 0;
         /* More than the whole budget: neither kept nor in any window. */
-        node->oversize = node->bytes > p->budget && !sliceable(p, node);
-        forced += node->oversize ? 0 : forced_bytes(p, node, at);
+        weight->oversize = weight->bytes > p->budget && !sliceable(p, weight);
+        forced += weight->oversize ? 0 : forced_bytes(p, weight, at);
     }
     for (size_t i = 0; i < p->n && forced > room; i++) {
-        struct swn_plan_node *node = &p->nodes[p->by_size[i]];
-        uint64_t bytes = node->oversize ? 0 : forced_bytes(p, node, at);
+        struct swn_plan_weight *weight = &p->weights[p->by_size[i]];
+        uint64_t bytes = weight->oversize ? 0 : forced_bytes(p, weight, at);
         forced -= bytes;
-        node->oversize |= bytes > 0;
+        weight->oversize |= bytes > 0;
     }
     for (size_t i = 0; i < p->n; i++)
-        total += p->nodes[i].oversize ? 0 : p->nodes[i].bytes;
+        total += p->weights[i].oversize ? 0 : p->weights[i].bytes;
     target = total > room ? (double)(total - room) : 0;
     for (size_t i = 0; i < p->n; i++) {
-        struct swn_plan_node *node = &p->nodes[i];
+        struct swn_plan_weight *weight = &p->weights[i];
         double due = target * p->elapsed[i];
-        if (node->oversize)
+        if (weight->oversize)
             continue;
-        if (may_cut(p, node, at))
-            set_tail(p, node, due > streamed ? (uint64_t)(due - streamed) : 0, at);
+        if (may_cut(p, weight, at))
+            set_tail(p, weight, due > streamed ? (uint64_t)(due - streamed) : 0, at);
         else
-            node->keep = node->bytes > at->cap || target <= 0 || streamed + (double)node->bytes / 2 > due;
-        kept += resident(node);
-        streamed += (double)(node->bytes - resident(node));
+            weight->keep = weight->bytes > at->cap || target <= 0 || streamed + (double)weight->bytes / 2 > due;
+        kept += resident(weight);
+        streamed += (double)(weight->bytes - resident(weight));
     }
     return kept;
 }
 
-/* The node to be streamed next because too much is kept: the smallest one that alone suffices, else the largest. */
-static struct swn_plan_node *next_to_stream(const struct problem *p, uint64_t cap, uint64_t excess)
+/* The weight to be streamed next because too much is kept: the smallest one that alone suffices, else the largest. */
+static struct swn_plan_weight *next_to_stream(const struct problem *p, uint64_t cap, uint64_t excess)
 {
-    struct swn_plan_node *largest = NULL;
+    struct swn_plan_weight *largest = NULL;
     for (size_t i = 0; i < p->n; i++) {
-        struct swn_plan_node *c = &p->nodes[p->by_size[i]];
+        struct swn_plan_weight *c = &p->weights[p->by_size[i]];
         if (c->bytes > cap)
             break;
         if (!c->keep)
@@ -249,15 +252,15 @@ static struct swn_plan_node *next_to_stream(const struct problem *p, uint64_t ca
 }
 
 /* Keeps more of what is streamed, the largest pieces first, as long as there is room. What did not fit once never
- * will; of the few nodes that may be cut, it is not their size that counts but what of them is not kept. */
+ * will; of the few weights that may be cut, it is not their size that counts but what of them is not kept. */
 static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
 {
     size_t whole = p->n;
     for (;;) {
-        struct swn_plan_node *pick = NULL;
+        struct swn_plan_weight *pick = NULL;
         uint64_t most = 0;
-        for (size_t i = p->n; i-- > 0 && p->nodes[p->by_size[i]].bytes >= p->cut_least;) {
-            struct swn_plan_node *c = &p->nodes[p->by_size[i]];
+        for (size_t i = p->n; i-- > 0 && p->weights[p->by_size[i]].bytes >= p->cut_least;) {
+            struct swn_plan_weight *c = &p->weights[p->by_size[i]];
             uint64_t tail = c->bytes - resident(c);
             if (c->keep_bytes && !c->oversize && tail > most && tail <= room - kept) {
                 pick = c;
@@ -265,7 +268,7 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
             }
         }
         for (; whole; whole--) {
-            struct swn_plan_node *c = &p->nodes[p->by_size[whole - 1]];
+            struct swn_plan_weight *c = &p->weights[p->by_size[whole - 1]];
             if (c->bytes <= most)
                 break;
             if (!c->keep && !c->oversize && !c->keep_bytes && c->bytes <= room - kept) {
@@ -285,7 +288,7 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
 static uint64_t settle(const struct problem *p, const struct candidate *at, uint64_t room, uint64_t kept)
 {
     for (size_t i = 0; i < p->n && kept > room; i++) {
-        struct swn_plan_node *c = &p->nodes[i];
+        struct swn_plan_weight *c = &p->weights[i];
         if (!may_cut(p, c, at))
             continue;
         uint64_t before = resident(c), tail = c->bytes - before + (kept - room);
@@ -293,7 +296,7 @@ static uint64_t settle(const struct problem *p, const struct candidate *at, uint
         kept = kept - before + resident(c);
     }
     while (kept > room) {
-        struct swn_plan_node *pick = next_to_stream(p, at->cap, kept - room);
+        struct swn_plan_weight *pick = next_to_stream(p, at->cap, kept - room);
         if (!pick)
             return kept;
         pick->keep = 0;
@@ -301,7 +304,7 @@ static uint64_t settle(const struct problem *p, const struct candidate *at, uint
     }
     kept = fill(p, room, kept);
     for (size_t i = 0; i < p->n && kept < room; i++) {
-        struct swn_plan_node *c = &p->nodes[i];
+        struct swn_plan_weight *c = &p->weights[i];
         if (c->keep || !may_cut(p, c, at))
             continue;
         uint64_t more = keep_growth(p, c, room - kept);
@@ -330,13 +333,13 @@ static int by_size_and_place(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Indices of the nodes, smallest first; NULL without memory. */
-static uint32_t *sort_by_size(const struct swn_plan_node *nodes, size_t n)
+/* Indices of the weights, smallest first; NULL without memory. */
+static uint32_t *sort_by_size(const struct swn_plan_weight *weights, size_t n)
 {
     struct sized *sized = malloc(n * sizeof *sized);
     uint32_t *found = malloc(n * sizeof *found);
     for (size_t i = 0; sized && i < n; i++)
-        sized[i] = (struct sized){nodes[i].bytes, (uint32_t)i};
+        sized[i] = (struct sized){weights[i].bytes, (uint32_t)i};
     if (sized)
         qsort(sized, n, sizeof *sized, by_size_and_place);
     for (size_t i = 0; sized && found && i < n; i++)
@@ -349,27 +352,28 @@ static uint32_t *sort_by_size(const struct swn_plan_node *nodes, size_t n)
     return found;
 }
 
-static void keep_all(struct swn_plan_node *nodes, size_t n, struct swn_plan *out)
+static void keep_all(struct swn_plan_weight *weights, size_t n, struct swn_plan *out)
 {
     for (size_t i = 0; i < n; i++) {
-        nodes[i].keep = 1;
-        out->kept_bytes += nodes[i].bytes;
+        weights[i].keep = 1;
+        out->kept_bytes += weights[i].bytes;
     }
     out->latency_ns = out->compute_ns;
 }
 
-/* In which pieces what is not kept of the node comes. 1: in some that at->pieces alone allows. */
-static int set_pieces(const struct problem *p, struct swn_plan_node *node, const struct candidate *at)
+/* In which pieces what is not kept of the weight comes. 1: in some that at->pieces alone allows. */
+static int set_pieces(const struct problem *p, struct swn_plan_weight *weight, const struct candidate *at)
 {
-    uint64_t tail = node->bytes - node->keep_bytes, piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
-    node->sliced = !node->keep && !node->oversize && sliceable(p, node);
-    if (node->sliced)
-        node->piece = slice_of(p, node);
-    else if (at->pieces && !node->keep && !node->oversize && tail >= CUT_LEAST)
-        node->piece = piece > LEAST_PIECE ? piece : LEAST_PIECE;
+    uint64_t tail = weight->bytes - weight->keep_bytes,
+             piece = (tail / MOST_PIECES + CUT_STEP - 1) / CUT_STEP * CUT_STEP;
+    weight->sliced = !weight->keep && !weight->oversize && sliceable(p, weight);
+    if (weight->sliced)
+        weight->piece = slice_of(p, weight);
+    else if (at->pieces && !weight->keep && !weight->oversize && tail >= CUT_LEAST)
+        weight->piece = piece > LEAST_PIECE ? piece : LEAST_PIECE;
     else
-        node->piece = 0;
-    return node->piece && !node->sliced;
+        weight->piece = 0;
+    return weight->piece && !weight->sliced;
 }
 
 /* Whether some operator has several weights that come whole and do not fit the window together. One of them would be
@@ -378,12 +382,12 @@ static int is_crowded(const struct problem *p, uint64_t window)
 {
     uint64_t together = 0;
     for (size_t i = 0; i < p->n; i++) {
-        const struct swn_plan_node *node = &p->nodes[i];
-        int elsewhere = node->keep || node->sliced || node->bytes > p->budget;
-        together += elsewhere ? 0 : node->bytes - node->keep_bytes;
-        if (together > window && (node->joined || (i && p->nodes[i - 1].joined)))
+        const struct swn_plan_weight *weight = &p->weights[i];
+        int elsewhere = weight->keep || weight->sliced || weight->bytes > p->budget;
+        together += elsewhere ? 0 : weight->bytes - weight->keep_bytes;
+        if (together > window && (weight->joined || (i && p->weights[i - 1].joined)))
             return 1;
-        together = node->joined ? together : 0;
+        together = weight->joined ? together : 0;
     }
     return 0;
 }
@@ -407,7 +411,8 @@ static double time_of(struct problem *p, uint64_t window, double read, double co
         least -= speed->part * least_time(speed, read, compute_ns);
         struct swn_disk_model disk = p->disk;
         disk.bytes_per_ns = speed->bytes_per_ns;
-        double took = swn_steps_pass(&p->steps, p->nodes, p->n, window, &disk, (limit_ns - sum - least) / speed->part);
+        double took =
+            swn_steps_pass(&p->steps, p->weights, p->n, window, &disk, (limit_ns - sum - least) / speed->part);
         /* The last pass that is simulated reads nothing for the next. */
         sum += speed->part * (took > reading ? took : reading);
     }
@@ -418,7 +423,7 @@ static double time_of(struct problem *p, uint64_t window, double read, double co
 static int maps_in_vain(const struct problem *p, uint64_t window)
 {
     for (size_t i = 0; i < p->n; i++)
-        if (p->nodes[i].oversize && p->nodes[i].bytes <= window)
+        if (p->weights[i].oversize && p->weights[i].bytes <= window)
             return 1;
     return 0;
 }
@@ -432,8 +437,8 @@ static int try_candidate(struct problem *p, const struct candidate *at, double l
     look_for_slices(p, at->window);
     uint64_t room = p->budget - at->window, rest = room;
     for (size_t i = 0; at->heads_first && i < p->n; i++)
-        if (p->nodes[i].bytes > p->budget && !sliceable(p, &p->nodes[i]))
-            rest -= p->nodes[i].bytes < rest ? p->nodes[i].bytes : rest;
+        if (p->weights[i].bytes > p->budget && !sliceable(p, &p->weights[i]))
+            rest -= p->weights[i].bytes < rest ? p->weights[i].bytes : rest;
     if (at->heads_first && rest == room)
         return 0;
     uint64_t kept = choose(p, at, rest);
@@ -442,22 +447,22 @@ static int try_candidate(struct problem *p, const struct candidate *at, double l
         return 0;
     /* What the rounding left over keeps the head of a layer that is too large for anything else. */
     for (size_t i = 0; i < p->n; i++) {
-        if (!p->nodes[i].oversize)
+        if (!p->weights[i].oversize)
             continue;
-        uint64_t head = room - kept < p->nodes[i].bytes ? room - kept : p->nodes[i].bytes;
-        p->nodes[i].keep_bytes = head / (2 * MIB) * (2 * MIB);
-        kept += p->nodes[i].keep_bytes;
+        uint64_t head = room - kept < p->weights[i].bytes ? room - kept : p->weights[i].bytes;
+        p->weights[i].keep_bytes = head / (2 * MIB) * (2 * MIB);
+        kept += p->weights[i].keep_bytes;
     }
-    out->window_bytes = at->window;
+    out->ring_bytes = at->window;
     out->kept_bytes = kept;
     out->streamed_bytes = 0;
     double read = 0;
     int pieces = 0;
     for (size_t i = 0; i < p->n; i++) {
-        pieces |= set_pieces(p, &p->nodes[i], at);
-        uint64_t tail = p->nodes[i].keep ? 0 : p->nodes[i].bytes - p->nodes[i].keep_bytes;
+        pieces |= set_pieces(p, &p->weights[i], at);
+        uint64_t tail = p->weights[i].keep ? 0 : p->weights[i].bytes - p->weights[i].keep_bytes;
         out->streamed_bytes += tail;
-        read += (double)tail * (1 - p->nodes[i].saved);
+        read += (double)tail * (1 - p->weights[i].saved);
     }
     if ((at->pieces && !pieces) || (!p->crowded && is_crowded(p, at->window)))
         return 0;
@@ -472,7 +477,7 @@ static int better(const struct swn_plan *a, const struct swn_plan *b)
         return a->streamed_bytes < b->streamed_bytes;
     if (a->latency_ns < b->latency_ns || b->latency_ns < a->latency_ns)
         return a->latency_ns < b->latency_ns;
-    return a->window_bytes < b->window_bytes;
+    return a->ring_bytes < b->ring_bytes;
 }
 
 size_t swn_plan_choose(const struct swn_plan *plans, size_t n)
@@ -515,15 +520,15 @@ static struct candidate *list_candidates(const struct problem *p, const uint64_t
 {
     enum { WIDTHS = 5, WAYS = 4 };
     struct candidate *all = malloc((count * WIDTHS * WAYS + 1) * sizeof *all);
-    uint64_t largest = p->nodes[p->by_size[p->n - 1]].bytes;
+    uint64_t largest = p->weights[p->by_size[p->n - 1]].bytes;
     uint64_t narrowest = p->budget / WINDOW_PART < DEPTH_WINDOW ? p->budget / WINDOW_PART : DEPTH_WINDOW;
-    uint64_t least = p->budget < SCANT ? SCANT_WINDOW : LEAST_WINDOW;
+    uint64_t least = p->budget < SCANT ? SCANT_WINDOW : RING_LEAST;
     narrowest = narrowest < least ? least : narrowest;
     unsigned stride = p->n > MANY_NODES ? 2 : 1;
     *n = 0;
     for (size_t i = 0; all && i < count; i++) {
         uint64_t before = 0;
-        /* window = 1, 1.5 ... 3 times the largest streamed node */
+        /* window = 1, 1.5 ... 3 times the largest streamed weight */
         for (unsigned width = 0; width < WIDTHS; width += stride) {
             uint64_t window = caps[i] * (2 + width) / 2;
             window = window > narrowest ? window : narrowest;
@@ -596,19 +601,19 @@ static void close_problem(struct problem *p)
 static int open_problem(struct problem *p, double compute_ns)
 {
     double before = 0;
-    p->by_size = p->n <= UINT32_MAX ? sort_by_size(p->nodes, p->n) : NULL;
+    p->by_size = p->n <= UINT32_MAX ? sort_by_size(p->weights, p->n) : NULL;
     p->elapsed = malloc(p->n * sizeof *p->elapsed);
     p->slices = malloc(p->n * sizeof *p->slices);
     if (!p->by_size || !p->elapsed || !p->slices)
         return -ENOMEM;
     p->cut_least = CUT_LEAST;
     for (size_t i = 0; i < p->n; i++) {
-        const struct swn_plan_node *node = &p->nodes[i];
-        if (node->unit && node->bytes < p->cut_least)
-            p->cut_least = node->bytes;
-        p->elapsed[i] = compute_ns > 0 ? (before + node->compute_ns / 2) / compute_ns : 1;
-        before += node->compute_ns;
-        p->most_saved = node->saved > p->most_saved ? node->saved : p->most_saved;
+        const struct swn_plan_weight *weight = &p->weights[i];
+        if (weight->unit && weight->bytes < p->cut_least)
+            p->cut_least = weight->bytes;
+        p->elapsed[i] = compute_ns > 0 ? (before + weight->compute_ns / 2) / compute_ns : 1;
+        before += weight->compute_ns;
+        p->most_saved = weight->saved > p->most_saved ? weight->saved : p->most_saved;
     }
     return 0;
 }
@@ -617,22 +622,22 @@ static int open_problem(struct problem *p, double compute_ns)
 static void map_all(const struct problem *p, struct swn_plan *out)
 {
     for (size_t i = 0; i < p->n; i++) {
-        struct swn_plan_node *node = &p->nodes[i];
-        node->keep = node->sliced = 0;
-        node->oversize = 1;
-        node->keep_bytes = node->piece = 0;
-        out->streamed_bytes += node->bytes;
+        struct swn_plan_weight *weight = &p->weights[i];
+        weight->keep = weight->sliced = 0;
+        weight->oversize = 1;
+        weight->keep_bytes = weight->piece = 0;
+        out->streamed_bytes += weight->bytes;
     }
     struct swn_disk_model disk = p->disk;
     disk.bytes_per_ns = p->speed[0].bytes_per_ns;
-    out->latency_ns = swn_plan_simulate(p->nodes, p->n, 0, &disk);
+    out->latency_ns = swn_plan_simulate(p->weights, p->n, 0, &disk);
 }
 
 static uint64_t mapped_bytes(const struct problem *p)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < p->n; i++)
-        bytes += p->nodes[i].oversize ? p->nodes[i].bytes - p->nodes[i].keep_bytes : 0;
+        bytes += p->weights[i].oversize ? p->weights[i].bytes - p->weights[i].keep_bytes : 0;
     return bytes;
 }
 
@@ -651,18 +656,18 @@ static void widen_to_huge(struct problem *p, struct candidate *at, const struct 
     *at = wide;
 }
 
-/* The best plan for p, of which not everything fits. caps: the sizes of its nodes, with room for MORE_CAPS more. 0, or
- * -ENOMEM. */
+/* The best plan for p, of which not everything fits. caps: the sizes of its weights, with room for MORE_CAPS more. 0,
+ * or -ENOMEM. */
 static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
 {
     struct candidate best_at;
     int rc = open_problem(p, out->compute_ns);
     if (rc)
         return rc;
-    uint64_t largest = p->nodes[p->by_size[p->n - 1]].bytes;
+    uint64_t largest = p->weights[p->by_size[p->n - 1]].bytes;
     /* Where large ones may be cut, window widths need not be anybody's size. */
     size_t count = p->n;
-    for (uint64_t cap = LEAST_WINDOW; largest >= CUT_LEAST && cap < largest && count < p->n + MORE_CAPS; cap *= 2)
+    for (uint64_t cap = RING_LEAST; largest >= CUT_LEAST && cap < largest && count < p->n + MORE_CAPS; cap *= 2)
         caps[count++] = cap;
     count = distinct_caps(caps, count, p->budget, p->n > MANY_NODES ? 2 : 8);
     rc = best_candidate(p, caps, count, &best_at, out);
@@ -678,26 +683,26 @@ static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
     return rc < 0 ? rc : 0;
 }
 
-static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct speed *speed, unsigned speeds,
+static int make(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct speed *speed, unsigned speeds,
                 const struct swn_disk_model *disk, struct swn_plan *out)
 {
     if (!n)
         return -EINVAL;
     memset(out, 0, sizeof *out);
-    struct problem p = {.nodes = nodes, .n = n, .budget = budget, .speed = speed, .speeds = speeds, .disk = *disk};
+    struct problem p = {.weights = weights, .n = n, .budget = budget, .speed = speed, .speeds = speeds, .disk = *disk};
     uint64_t *caps = malloc((n + MORE_CAPS) * sizeof *caps);
     if (!caps)
         return -ENOMEM;
     for (size_t i = 0; i < n; i++) {
-        p.total += nodes[i].bytes;
-        out->compute_ns += nodes[i].compute_ns;
-        caps[i] = nodes[i].bytes;
-        nodes[i].keep = nodes[i].oversize = nodes[i].sliced = 0;
-        nodes[i].keep_bytes = nodes[i].piece = 0;
+        p.total += weights[i].bytes;
+        out->compute_ns += weights[i].compute_ns;
+        caps[i] = weights[i].bytes;
+        weights[i].keep = weights[i].oversize = weights[i].sliced = 0;
+        weights[i].keep_bytes = weights[i].piece = 0;
     }
     int rc = 0;
     if (p.total <= budget)
-        keep_all(nodes, n, out);
+        keep_all(weights, n, out);
     else
         rc = search(&p, caps, out);
     close_problem(&p);
@@ -705,42 +710,42 @@ static int make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const st
     return rc;
 }
 
-int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+int swn_plan_make(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                   struct swn_plan *out)
 {
-    return make(nodes, n, budget, &(struct speed){disk->bytes_per_ns, 1}, 1, disk, out);
+    return make(weights, n, budget, &(struct speed){disk->bytes_per_ns, 1}, 1, disk, out);
 }
 
-int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+int swn_plan_predict(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                      struct swn_plan *out)
 {
     const struct speed speeds[] = {{disk->bytes_per_ns * SWN_PLAN_CAUTION, SLOW_PART},
                                    {disk->bytes_per_ns, 1 - SLOW_PART}};
-    int rc = make(nodes, n, budget, speeds, 2, disk, out);
+    int rc = make(weights, n, budget, speeds, 2, disk, out);
     if (!rc && out->streamed_bytes)
-        out->latency_ns = swn_plan_simulate(nodes, n, out->window_bytes, disk);
+        out->latency_ns = swn_plan_simulate(weights, n, out->ring_bytes, disk);
     return rc;
 }
 
-int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
-                  struct swn_plan *out)
+int swn_plan_stream_all(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+                        struct swn_plan *out)
 {
     if (!n)
         return -EINVAL;
     /* Some room less, or the pages of activations that have just gone would be in the way of the last of it. */
     uint64_t window = budget - budget / 16;
-    *out = (struct swn_plan){.window_bytes = window};
+    *out = (struct swn_plan){.ring_bytes = window};
     for (size_t i = 0; i < n; i++) {
-        struct swn_plan_node *node = &nodes[i];
-        uint64_t slice = node->unit ? swn_plan_slice(node->unit, window) : 0;
-        node->keep = 0;
-        node->keep_bytes = 0;
-        node->sliced = node->bytes > window && slice && 2 * slice <= window;
-        node->piece = node->sliced ? slice : 0;
-        node->oversize = node->bytes > window && !node->sliced;
-        out->streamed_bytes += node->bytes;
-        out->compute_ns += node->compute_ns;
+        struct swn_plan_weight *weight = &weights[i];
+        uint64_t slice = weight->unit ? swn_plan_slice(weight->unit, window) : 0;
+        weight->keep = 0;
+        weight->keep_bytes = 0;
+        weight->sliced = weight->bytes > window && slice && 2 * slice <= window;
+        weight->piece = weight->sliced ? slice : 0;
+        weight->oversize = weight->bytes > window && !weight->sliced;
+        out->streamed_bytes += weight->bytes;
+        out->compute_ns += weight->compute_ns;
     }
-    out->latency_ns = swn_plan_simulate(nodes, n, window, disk);
+    out->latency_ns = swn_plan_simulate(weights, n, window, disk);
     return 0;
 }

@@ -16,26 +16,26 @@
 
 #include "profiles/disk_speed.h"
 
-struct swn_plan_node {
+struct swn_plan_weight {
     uint64_t bytes;
-    double compute_ns; /* from the moment its operator has its weights to the next node's */
-    double own_ns;     /* of that, until its operator is done, and needs them no more; 0: nobody knows, all of it */
+    double compute_ns; /* from the moment its operator has its weights to the next weight's */
+    double op_ns;      /* of that, until its operator is done, and needs them no more; 0: nobody knows, all of it */
     double saved;      /* the part of its bytes that a read need not bring, as they are stored in fewer: 0 to below 1 */
     uint64_t unit;     /* its operator can take it slice by slice, in multiples of so many bytes; 0: only whole */
-    int joined;        /* its operator reads the next node as well, and wants both at once */
+    int joined;        /* its operator reads the next weight as well, and wants both at once */
     /* out */
     int keep;
     int sliced;          /* what is not kept is lent slice by slice, so the window need not hold all of it */
     uint64_t piece;      /* what is not kept comes in pieces of this size; 0: all at once */
-    uint64_t keep_bytes; /* of a node that is not kept whole: so much is kept all the same, see
+    uint64_t keep_bytes; /* of a weight that is not kept whole: so much is kept all the same, see
                             scheduler/planner/plan_pieces.h */
     int oversize;        /* what is not kept does not fit the window either: served by the mapping */
 };
 
 struct swn_plan {
-    uint64_t window_bytes;
+    uint64_t ring_bytes;
     uint64_t kept_bytes;
-    uint64_t streamed_bytes; /* per pass, oversize nodes included */
+    uint64_t streamed_bytes; /* per pass, oversize weights included */
     double latency_ns;       /* predicted, steady state */
     double compute_ns;
 };
@@ -48,20 +48,20 @@ struct swn_plan {
 /* Disks have slower hours than the one that was measured, in which they give this part of it. */
 #define SWN_PLAN_CAUTION 0.6
 
-/* nodes in the order they are read; the fastest plan for exactly that disk. budget: bytes for kept weights and the
+/* weights in the order they are read; the fastest plan for exactly that disk. budget: bytes for kept weights and the
  * window together. Returns 0, -EINVAL for n == 0, or -ENOMEM. */
-int swn_plan_make(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+int swn_plan_make(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                   struct swn_plan *out);
 
-/* Steady-state time of one pass under what nodes[] say is kept and sliced: reads are served in order by one disk and
- * may begin when the window has room; a node, or a slice of one, computes when it is there and its predecessor is done
- * (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). 0 when there is no memory to find out. */
-double swn_plan_simulate(const struct swn_plan_node *nodes, size_t n, uint64_t window,
+/* Steady-state time of one pass under what weights[] say is kept and sliced: reads are served in order by one disk and
+ * may begin when the window has room; a weight, or a slice of one, computes when it is there and its predecessor is
+ * done (the overlap behind SwapNet Eq. 4, and FlexNN's between slices). 0 when there is no memory to find out. */
+double swn_plan_simulate(const struct swn_plan_weight *weights, size_t n, uint64_t window,
                          const struct swn_disk_model *disk);
 
 /* The plan that the library makes: the best for a disk that has such an hour now and then; and in out->latency_ns how
  * long it takes when the disk is as fast as it was measured. Errors as swn_plan_make. */
-int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+int swn_plan_predict(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                      struct swn_plan *out);
 
 /* Which of n > 0 plans to take: of those whose time is within one percent of the least the one that reads least, then
@@ -70,8 +70,8 @@ int swn_plan_predict(struct swn_plan_node *nodes, size_t n, uint64_t budget, con
 size_t swn_plan_choose(const struct swn_plan *plans, size_t n);
 
 /* Keeps nothing: nearly all of the budget is the window. What the kept set is measured against. As swn_plan_predict. */
-int swn_plan_ring(struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_disk_model *disk,
-                  struct swn_plan *out);
+int swn_plan_stream_all(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
+                        struct swn_plan *out);
 
 /* Whether a weight that its operator can take in slices takes so much of the budget that it is worth it. */
 int swn_plan_worth_slicing(uint64_t bytes, uint64_t budget_bytes);

@@ -5,10 +5,10 @@
 #define GROUP_BYTES ((uint64_t)8 << 20)
 #define MOST_GROUPS 64
 
-/* The slices of a node, of which the last one has the rest. */
-static uint64_t slices_of(const struct swn_plan_node *node)
+/* The slices of a weight, of which the last one has the rest. */
+static uint64_t slices_of(const struct swn_plan_weight *weight)
 {
-    return node->bytes > node->piece ? node->bytes / node->piece : 1;
+    return weight->bytes > weight->piece ? weight->bytes / weight->piece : 1;
 }
 
 /* How many of `count` come before number k when all are put in the order of their bits, read backwards: the first ones
@@ -23,74 +23,75 @@ static uint64_t rank(uint64_t k, uint64_t count)
 }
 
 /* How many slices but for the last one begin before `at`. */
-static uint64_t slices_before(const struct swn_plan_node *node, uint64_t at)
+static uint64_t slices_before(const struct swn_plan_weight *weight, uint64_t at)
 {
-    uint64_t n = (at + node->piece - 1) / node->piece, most = slices_of(node) - 1;
+    uint64_t n = (at + weight->piece - 1) / weight->piece, most = slices_of(weight) - 1;
     return n < most ? n : most;
 }
 
-/* How many slices begin to stream before this one does, the less of the node is kept: the last one first, as it has
+/* How many slices begin to stream before this one does, the less of the weight is kept: the last one first, as it has
  * another length, and would be one with a kept one before it; then group by group, each from its end on. */
-static uint64_t place_in_turn(const struct swn_plan_node *node, uint64_t slice)
+static uint64_t place_in_turn(const struct swn_plan_weight *weight, uint64_t slice)
 {
     uint64_t bytes = GROUP_BYTES, before = 1;
-    if (slice + 1 == slices_of(node))
+    if (slice + 1 == slices_of(weight))
         return 0;
-    while ((node->bytes - 1) / bytes >= MOST_GROUPS)
+    while ((weight->bytes - 1) / bytes >= MOST_GROUPS)
         bytes *= 2;
-    uint64_t groups = (node->bytes - 1) / bytes + 1, own = slice * node->piece / bytes;
+    uint64_t groups = (weight->bytes - 1) / bytes + 1, own = slice * weight->piece / bytes;
     uint64_t turn = rank(groups - 1 - own, groups);
     for (uint64_t g = 0; g < groups; g++)
         if (rank(groups - 1 - g, groups) < turn)
-            before += slices_before(node, (g + 1) * bytes) - slices_before(node, g * bytes);
-    return before + slices_before(node, (own + 1) * bytes) - 1 - slice;
+            before += slices_before(weight, (g + 1) * bytes) - slices_before(weight, g * bytes);
+    return before + slices_before(weight, (own + 1) * bytes) - 1 - slice;
 }
 
 /* Of one that is not kept whole something does. */
-static int streams(const struct swn_plan_node *node, uint64_t slice)
+static int streams(const struct swn_plan_weight *weight, uint64_t slice)
 {
-    uint64_t count = slices_of(node), kept = node->keep_bytes / node->piece;
-    return place_in_turn(node, slice) < count - (kept < count ? kept : count - 1);
+    uint64_t count = slices_of(weight), kept = weight->keep_bytes / weight->piece;
+    return place_in_turn(weight, slice) < count - (kept < count ? kept : count - 1);
 }
 
-static int in_slices(const struct swn_plan_node *node)
+static int in_slices(const struct swn_plan_weight *weight)
 {
-    return node->sliced && node->piece;
+    return weight->sliced && weight->piece;
 }
 
-int swn_plan_cuts(const struct swn_plan_node *node, uint64_t at)
+int swn_plan_cuts(const struct swn_plan_weight *weight, uint64_t at)
 {
-    if (node->keep || !at || at >= node->bytes)
+    if (weight->keep || !at || at >= weight->bytes)
         return 0;
-    if (in_slices(node)) {
-        uint64_t slice = at / node->piece;
-        return at % node->piece == 0 && slice < slices_of(node) && (streams(node, slice - 1) || streams(node, slice));
+    if (in_slices(weight)) {
+        uint64_t slice = at / weight->piece;
+        return at % weight->piece == 0 && slice < slices_of(weight) &&
+               (streams(weight, slice - 1) || streams(weight, slice));
     }
-    if (at <= node->keep_bytes)
-        return at == node->keep_bytes;
-    return node->piece && (at - node->keep_bytes) % node->piece == 0 && node->bytes - at >= node->piece;
+    if (at <= weight->keep_bytes)
+        return at == weight->keep_bytes;
+    return weight->piece && (at - weight->keep_bytes) % weight->piece == 0 && weight->bytes - at >= weight->piece;
 }
 
-uint64_t swn_plan_next_cut(const struct swn_plan_node *node, uint64_t at)
+uint64_t swn_plan_next_cut(const struct swn_plan_weight *weight, uint64_t at)
 {
-    uint64_t from = in_slices(node) ? 0 : node->keep_bytes, next = at < from ? from : node->bytes;
-    if (at >= from && node->piece)
-        next = at + node->piece - (at - from) % node->piece;
-    while (next < node->bytes && !swn_plan_cuts(node, next))
-        next = node->piece ? next + node->piece : node->bytes;
-    return next < node->bytes ? next : node->bytes;
+    uint64_t from = in_slices(weight) ? 0 : weight->keep_bytes, next = at < from ? from : weight->bytes;
+    if (at >= from && weight->piece)
+        next = at + weight->piece - (at - from) % weight->piece;
+    while (next < weight->bytes && !swn_plan_cuts(weight, next))
+        next = weight->piece ? next + weight->piece : weight->bytes;
+    return next < weight->bytes ? next : weight->bytes;
 }
 
-int swn_plan_keeps(const struct swn_plan_node *node, uint64_t from, uint64_t to)
+int swn_plan_keeps(const struct swn_plan_weight *weight, uint64_t from, uint64_t to)
 {
-    if (node->keep)
+    if (weight->keep)
         return 1;
-    to = to < node->bytes ? to : node->bytes;
-    if (!in_slices(node))
-        return to <= node->keep_bytes;
-    uint64_t last = slices_of(node) - 1, slice = from / node->piece;
-    for (slice = slice < last ? slice : last; slice <= last && slice * node->piece < to; slice++)
-        if (streams(node, slice))
+    to = to < weight->bytes ? to : weight->bytes;
+    if (!in_slices(weight))
+        return to <= weight->keep_bytes;
+    uint64_t last = slices_of(weight) - 1, slice = from / weight->piece;
+    for (slice = slice < last ? slice : last; slice <= last && slice * weight->piece < to; slice++)
+        if (streams(weight, slice))
             return 0;
     return 1;
 }

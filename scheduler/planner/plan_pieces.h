@@ -13,14 +13,14 @@
 
 #include "scheduler/planner/plan.h"
 
-/* Whether the node is cut at `at`. The last piece is never smaller than the others, but up to twice as large: math
+/* Whether the weight is cut at `at`. The last piece is never smaller than the others, but up to twice as large: math
  * libraries compute very small products in another way, and then with other bits. */
-int swn_plan_cuts(const struct swn_plan_node *node, uint64_t at);
+int swn_plan_cuts(const struct swn_plan_weight *weight, uint64_t at);
 
-/* The first cut after `at`, or node->bytes. */
-uint64_t swn_plan_next_cut(const struct swn_plan_node *node, uint64_t at);
+/* The first cut after `at`, or weight->bytes. */
+uint64_t swn_plan_next_cut(const struct swn_plan_weight *weight, uint64_t at);
 
 /* Whether all of from..to is kept. `to` may be beyond the end. */
-int swn_plan_keeps(const struct swn_plan_node *node, uint64_t from, uint64_t to);
+int swn_plan_keeps(const struct swn_plan_weight *weight, uint64_t from, uint64_t to);
 
 #endif

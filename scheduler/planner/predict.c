@@ -8,7 +8,7 @@
 /* scheduler/planner/plan.c cuts what is larger, into pieces of half as much at least; two of those have to be in the
  * window. */
 #define CUT_FROM (16 * MIB)
-#define LEAST_WINDOW (4 * MIB)
+#define RING_LEAST (4 * MIB)
 /* Such a piece. */
 #define MOST_READ (8.0 * MIB)
 #define PAGE ((uint64_t)4096)
@@ -33,7 +33,7 @@ uint64_t swn_predict_demand(const struct swn_predict *p)
 
 uint64_t swn_predict_least(const struct swn_predict *p)
 {
-    uint64_t window = LEAST_WINDOW, demand = swn_predict_demand(p);
+    uint64_t window = RING_LEAST, demand = swn_predict_demand(p);
     for (size_t i = 0; i < p->n; i++)
         window = p->layers[i].bytes > window ? p->layers[i].bytes : window;
     window = window > CUT_FROM ? CUT_FROM : window;
@@ -77,22 +77,22 @@ static int short_of_disk(const struct swn_predict *p, uint64_t budget_bytes)
                                   bytes_per_ns(resting_alpha(p)));
 }
 
-static struct swn_plan_node node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, int is_short,
-                                    double ns)
+static struct swn_plan_weight node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, int is_short,
+                                      double ns)
 {
-    struct swn_plan_node node = {.bytes = p->layers[i].bytes, .compute_ns = ns};
+    struct swn_plan_weight node = {.bytes = p->layers[i].bytes, .compute_ns = ns};
     const struct swn_predict_more *more = p->more ? &p->more[i] : NULL;
     if (more && (swn_plan_worth_slicing(node.bytes, budget_bytes) ||
                  (is_short && swn_plan_gains_by_slices(node.bytes, budget_bytes, ns, bytes_per_ns(resting_alpha(p))))))
         node.unit = more->slice_bytes;
     if (more)
-        node.own_ns = more->own * ns;
+        node.op_ns = more->own * ns;
     return node;
 }
 
 /* Layers that never leave lend their time to the weight read before them; before the first one, to the last of the
  * pass before. */
-static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_node *nodes)
+static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *nodes)
 {
     size_t n = 0;
     double first = 0;
@@ -133,7 +133,7 @@ uint64_t swn_predict_read_bytes(const struct swn_layer *layers, size_t n)
     return bytes / PAGE * PAGE;
 }
 
-static int predict(const struct swn_predict *p, struct swn_plan_node *nodes, size_t n, uint64_t weights, double alpha,
+static int predict(const struct swn_predict *p, struct swn_plan_weight *nodes, size_t n, uint64_t weights, double alpha,
                    struct swn_plan *out)
 {
     struct swn_disk_model disk = {.bytes_per_ns = bytes_per_ns(alpha),
@@ -154,10 +154,10 @@ static double computing(const struct swn_plan *plan)
     return plan->latency_ns > plan->compute_ns ? plan->compute_ns / plan->latency_ns : 1;
 }
 
-int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_node *nodes,
+int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *nodes,
                      struct swn_plan *out)
 {
-    struct swn_plan_node *own = nodes ? NULL : calloc(p->n + 1, sizeof *own);
+    struct swn_plan_weight *own = nodes ? NULL : calloc(p->n + 1, sizeof *own);
     if (!nodes && !own)
         return -ENOMEM;
     nodes = nodes ? nodes : own;
@@ -174,7 +174,7 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
         longer = 1 + p->contention * (busy < 1 ? busy : 1);
         for (size_t i = 0; i < n; i++) {
             nodes[i].compute_ns *= longer / before;
-            nodes[i].own_ns *= longer / before;
+            nodes[i].op_ns *= longer / before;
         }
         rc = predict(p, nodes, n, weights, alpha, out);
     }

@@ -65,46 +65,46 @@ static void set_reads(struct swn_step *step, const struct swn_disk_model *d, dou
         step->read_ns = step->last_ns = (double)step->bytes / d->bytes_per_ns * MAPPING_PENALTY;
 }
 
-static double own_time(const struct swn_plan_node *node)
+static double own_time(const struct swn_plan_weight *weight)
 {
-    return node->own_ns > 0 && node->own_ns < node->compute_ns ? node->own_ns : node->compute_ns;
+    return weight->op_ns > 0 && weight->op_ns < weight->compute_ns ? weight->op_ns : weight->compute_ns;
 }
 
-/* Those of a node whose operator gets all of it at once. */
-static struct swn_step step_of(const struct swn_plan_node *node, const struct swn_disk_model *d)
+/* Those of a weight whose operator gets all of it at once. */
+static struct swn_step step_of(const struct swn_plan_weight *weight, const struct swn_disk_model *d)
 {
-    uint64_t tail = node->keep ? 0 : node->bytes - node->keep_bytes, piece = node->piece ? node->piece : tail;
-    double publish = node->oversize ? 0 : PUBLISH_NS_PER_BYTE;
+    uint64_t tail = weight->keep ? 0 : weight->bytes - weight->keep_bytes, piece = weight->piece ? weight->piece : tail;
+    double publish = weight->oversize ? 0 : PUBLISH_NS_PER_BYTE;
     struct swn_step step = {.bytes = tail,
                             .piece = piece,
-                            .compute_ns = own_time(node) + (double)tail * publish,
-                            .after_ns = node->compute_ns - own_time(node),
+                            .compute_ns = own_time(weight) + (double)tail * publish,
+                            .after_ns = weight->compute_ns - own_time(weight),
                             .times = 1,
-                            .mapped = node->oversize};
-    if (tail && !node->oversize)
+                            .mapped = weight->oversize};
+    if (tail && !weight->oversize)
         step.compute_ns += d->lend_ns;
     if (tail)
-        set_reads(&step, d, node->saved);
+        set_reads(&step, d, weight->saved);
     return step;
 }
 
 /* Those of one whose operator takes it in slices: slices of the same size, and the last one, which is up to twice as
  * large, each of them after its share of the kept ones. Returns how many. */
-static size_t steps_of(const struct swn_plan_node *node, const struct swn_disk_model *d, struct swn_step *to)
+static size_t steps_of(const struct swn_plan_weight *weight, const struct swn_disk_model *d, struct swn_step *to)
 {
     size_t n = 0;
-    uint64_t tail = node->bytes - node->keep_bytes, same = tail >= 2 * node->piece ? tail / node->piece - 1 : 0;
-    double each = own_time(node) / (double)node->bytes;
-    double before = each * (double)node->keep_bytes / (double)(same + 1);
+    uint64_t tail = weight->bytes - weight->keep_bytes, same = tail >= 2 * weight->piece ? tail / weight->piece - 1 : 0;
+    double each = own_time(weight) / (double)weight->bytes;
+    double before = each * (double)weight->keep_bytes / (double)(same + 1);
     for (int last = !same; tail && last < 2; last++) {
-        uint64_t bytes = last ? tail - same * node->piece : node->piece;
+        uint64_t bytes = last ? tail - same * weight->piece : weight->piece;
         to[n] = (struct swn_step){.bytes = bytes,
                                   .piece = bytes,
                                   .before_ns = before,
                                   .compute_ns = (each + PUBLISH_NS_PER_BYTE) * (double)bytes + d->lend_ns,
-                                  .after_ns = last ? node->compute_ns - own_time(node) : 0,
+                                  .after_ns = last ? weight->compute_ns - own_time(weight) : 0,
                                   .times = last ? 1 : same};
-        set_reads(&to[n++], d, node->saved);
+        set_reads(&to[n++], d, weight->saved);
     }
     return n;
 }
@@ -209,7 +209,7 @@ static double simulate(struct run *r, double limit_ns)
     return (r->end - first_end) / COUNTED;
 }
 
-double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, size_t n, uint64_t window,
+double swn_steps_pass(struct swn_steps *s, const struct swn_plan_weight *weights, size_t n, uint64_t window,
                       const struct swn_disk_model *disk, double limit_ns)
 {
     size_t reading = 0;
@@ -218,12 +218,12 @@ double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, si
     if (!s->step)
         return 0;
     for (size_t i = 0; i < n; i++) {
-        if (nodes[i].sliced)
-            run.count += steps_of(&nodes[i], disk, s->step + run.count);
+        if (weights[i].sliced)
+            run.count += steps_of(&weights[i], disk, s->step + run.count);
         else
-            s->step[run.count++] = step_of(&nodes[i], disk);
+            s->step[run.count++] = step_of(&weights[i], disk);
         /* What reads nothing follows the step before. */
-        if (!nodes[i].sliced && run.count > 1 && !s->step[run.count - 1].bytes) {
+        if (!weights[i].sliced && run.count > 1 && !s->step[run.count - 1].bytes) {
             const struct swn_step *own = &s->step[--run.count];
             s->step[run.count - 1].after_ns += own->compute_ns + own->after_ns;
         }

@@ -1,6 +1,6 @@
 /* scheduler/planner/simulate.h - how long a pass takes under a plan, simulated.
  *
- * Reads are served in order by one disk and may begin when the window has room; a node, or a slice of one, computes
+ * Reads are served in order by one disk and may begin when the window has room; a weight, or a slice of one, computes
  * when it is there and its predecessor is done. Four passes, of which the last two count, or fewer where one leaves the
  * window and the disk as it found them. A search simulates a hundred candidates, so what they need of memory is kept
  * from one to the next, and one that is certain to be too slow is not followed to its end.
@@ -27,9 +27,9 @@ struct swn_steps {
 
 void swn_steps_free(struct swn_steps *s);
 
-/* One pass under what nodes[] say is kept and sliced. INFINITY: more than `limit_ns`, however the rest goes. 0: there
+/* One pass under what weights[] say is kept and sliced. INFINITY: more than `limit_ns`, however the rest goes. 0: there
  * is no memory to find out. */
-double swn_steps_pass(struct swn_steps *s, const struct swn_plan_node *nodes, size_t n, uint64_t window,
+double swn_steps_pass(struct swn_steps *s, const struct swn_plan_weight *weights, size_t n, uint64_t window,
                       const struct swn_disk_model *disk, double limit_ns);
 
 #endif

@@ -37,7 +37,7 @@ struct swn_control {
     void *user;
     pid_t owner; /* a forked child must not unlink its parent's socket */
     int listen_fd;
-    struct swn_bell stop; /* rung, and never hushed, once stop has begun */
+    struct swn_wakeup_pipe stop; /* rung, and never hushed, once stop has begun */
     _Atomic int client_fd;
     pthread_t thread;
     char path[PATH_MAX];
@@ -97,7 +97,7 @@ static void serve(struct swn_control *c, int fd)
     if (!peer_allowed(fd))
         return;
     char *answer;
-    int stop = swn_bell_poll_fd(&c->stop);
+    int stop = swn_wakeup_pipe_poll_fd(&c->stop);
     int rc = swn_control_read_line(fd, c->request, sizeof(c->request), stop, deadline_ms);
     if (rc == 0)
         answer = answer_request(c);
@@ -119,14 +119,14 @@ static void *control_main(void *arg)
     pthread_setname_np(pthread_self(), "swn-control");
     for (;;) {
         struct pollfd p[2] = {{.fd = c->listen_fd, .events = POLLIN},
-                              {.fd = swn_bell_poll_fd(&c->stop), .events = POLLIN}};
-        if (!swn_owns(c->listen_fd) || p[1].fd < 0)
+                              {.fd = swn_wakeup_pipe_poll_fd(&c->stop), .events = POLLIN}};
+        if (!swn_fd_is_ours(c->listen_fd) || p[1].fd < 0)
             return NULL; /* the program closed them, as daemons do, and may have files of its own there */
         if (poll(p, 2, -1) < 0 && errno != EINTR)
             return NULL;
         if (p[1].revents)
             return NULL;
-        if (!swn_owns(c->listen_fd))
+        if (!swn_fd_is_ours(c->listen_fd))
             return NULL;
         int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
@@ -136,12 +136,12 @@ static void *control_main(void *arg)
                 (void)poll(&p[1], 1, ACCEPT_PAUSE_MS);
             continue;
         }
-        fd = swn_own(fd);
+        fd = swn_fd_registry(fd);
         atomic_store(&c->client_fd, fd);
         serve(c, fd);
         atomic_store(&c->client_fd,
                      -1); /* first: a child forked between the two may only leak, never close another's */
-        swn_own_close(fd);
+        swn_fd_registry_close(fd);
     }
 }
 
@@ -246,7 +246,7 @@ static int open_socket(struct swn_control *c)
     if (rc)
         close(fd);
     else
-        c->listen_fd = swn_own(fd);
+        c->listen_fd = swn_fd_registry(fd);
     return rc;
 }
 
@@ -255,8 +255,8 @@ static int open_socket(struct swn_control *c)
 static void close_all(struct swn_control *c)
 {
     if (c->listen_fd >= 0)
-        swn_own_close(c->listen_fd);
-    swn_bell_close(&c->stop);
+        swn_fd_registry_close(c->listen_fd);
+    swn_wakeup_pipe_close(&c->stop);
     free(c);
 }
 
@@ -281,7 +281,7 @@ int swn_control_start(struct swn_control **out, const struct swn_control_opts *o
     c->owner = getpid();
     c->listen_fd = -1;
     atomic_init(&c->client_fd, -1);
-    int rc = swn_bell_open(&c->stop);
+    int rc = swn_wakeup_pipe_open(&c->stop);
     if (rc == 0)
         rc = set_path(c, opts->runtime_dir);
     if (rc == 0)
@@ -312,7 +312,7 @@ void swn_control_stop(struct swn_control *c)
         return;
     }
     unlink(c->path);
-    if (swn_bell_ring(&c->stop)) {
+    if (swn_wakeup_pipe_signal(&c->stop)) {
         /* The program has closed it: the thread still waits for what was there, or has ended. It touches nothing more,
          * and nobody could wait for it. */
         pthread_detach(c->thread);
@@ -328,6 +328,6 @@ void swn_control_abandon(struct swn_control *c)
         return;
     int fd = atomic_load(&c->client_fd);
     if (fd >= 0)
-        swn_own_close(fd);
+        swn_fd_registry_close(fd);
     close_all(c);
 }

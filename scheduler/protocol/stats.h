@@ -33,13 +33,13 @@ struct swn_stats {
     uint64_t placed_bytes;      /* activations at the addresses that a plan had for them */
     uint64_t slices;            /* parts of weights lent one after the other to an operator */
     uint64_t rows;              /* looked up in weights of which no more than that was read */
-    uint64_t stray_reads;       /* pages read through the mappings */
+    uint64_t fallback_reads;    /* pages read through the mappings */
     uint64_t over_budget_bytes; /* at its peak */
     uint64_t untracked_bytes;
     uint64_t passes;
     uint64_t read_errors;
     uint64_t plans;
-    uint64_t plan_looks;            /* so often the plan in force was looked at, as the machine was another one */
+    uint64_t plan_reviews;          /* so often the plan in force was looked at, as the machine was another one */
     uint64_t plan_budget_bytes;     /* that the plan in force was made for, 0: there is none */
     uint64_t plan_since_ns;         /* and when it came into force */
     uint64_t budget_since_ns;       /* when the budget was set last; 0: it is the first */

@@ -52,7 +52,7 @@ static uint64_t row_tid(enum swn_track track, unsigned row)
 /* The program may have closed our number, and have a file of its own there. */
 static ssize_t append(const struct swn_trace *t, const char *text, size_t len)
 {
-    if (swn_owns(t->fd))
+    if (swn_fd_is_ours(t->fd))
         return write(t->fd, text, len);
     errno = EBADF;
     return -1;
@@ -70,7 +70,7 @@ static void write_text(struct swn_trace *t)
     }
     if (!t->err)
         t->good += (off_t)t->text_len;
-    else if (swn_owns(t->fd) && !ftruncate(t->fd, t->good)) /* a full disk: half an event would spoil the file */
+    else if (swn_fd_is_ours(t->fd) && !ftruncate(t->fd, t->good)) /* a full disk: half an event would spoil the file */
         (void)lseek(t->fd, t->good, SEEK_SET);
     t->text_len = 0;
 }
@@ -168,7 +168,7 @@ int swn_trace_open(struct swn_trace **out, const char *path)
     struct swn_trace *t = calloc(1, sizeof(*t));
     if (!t)
         return -ENOMEM;
-    t->fd = swn_own(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    t->fd = swn_fd_registry(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (t->fd < 0) {
         int err = -errno;
         free(t);
@@ -234,7 +234,7 @@ int swn_trace_close(struct swn_trace *t)
     ssize_t n = append(t, "\n]\n", 3);
     if (!err && n != 3)
         err = n < 0 ? -errno : -EIO;
-    int closed = swn_own_close(t->fd);
+    int closed = swn_fd_registry_close(t->fd);
     err = err ? err : closed;
     pthread_mutex_destroy(&t->lock);
     free(t);
@@ -245,6 +245,6 @@ void swn_trace_abandon(struct swn_trace *t)
 {
     if (!t)
         return;
-    swn_own_close(t->fd);
+    swn_fd_registry_close(t->fd);
     free(t);
 }

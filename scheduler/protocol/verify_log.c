@@ -11,20 +11,20 @@
 
 /* --- reading --- */
 
-static struct swn_results_stream *stream_of(struct swn_results *r, unsigned file, unsigned thread)
+static struct swn_result_log_stream *stream_of(struct swn_result_log *r, unsigned file, unsigned thread)
 {
     for (size_t i = r->stream_count; i-- > 0 && r->streams[i].file == file;)
         if (r->streams[i].thread == thread)
             return &r->streams[i];
-    struct swn_results_stream *grown = reallocarray(r->streams, r->stream_count + 1, sizeof *grown);
+    struct swn_result_log_stream *grown = reallocarray(r->streams, r->stream_count + 1, sizeof *grown);
     if (!grown)
         return NULL;
     r->streams = grown;
-    grown[r->stream_count] = (struct swn_results_stream){.file = file, .thread = thread};
+    grown[r->stream_count] = (struct swn_result_log_stream){.file = file, .thread = thread};
     return &grown[r->stream_count++];
 }
 
-static int add_key(struct swn_results_stream *s, uint64_t key)
+static int add_key(struct swn_result_log_stream *s, uint64_t key)
 {
     if (s->count == s->room) {
         size_t room = s->room ? s->room * 2 : 256;
@@ -70,7 +70,7 @@ static FILE *open_file(const char *path, struct head *out)
     return f;
 }
 
-static int read_file(struct swn_results *r, unsigned file)
+static int read_file(struct swn_result_log *r, unsigned file)
 {
     struct head head;
     int rc = 0;
@@ -84,7 +84,7 @@ static int read_file(struct swn_results *r, unsigned file)
     size_t room = 0;
     unsigned thread;
     while (!rc && getline(&line, &room, f) > 0 && (result = split_line(line, &thread))) {
-        struct swn_results_stream *s = stream_of(r, file, thread);
+        struct swn_result_log_stream *s = stream_of(r, file, thread);
         rc = s ? add_key(s, XXH3_64bits(result, strlen(result))) : -ENOMEM;
         r->total++;
         r->unseen += !strncmp(result, SWN_RESULTS_UNSEEN, sizeof SWN_RESULTS_UNSEEN - 1);
@@ -96,7 +96,7 @@ static int read_file(struct swn_results *r, unsigned file)
 
 static int by_place(const void *a, const void *b)
 {
-    const struct swn_results_stream *x = a, *y = b;
+    const struct swn_result_log_stream *x = a, *y = b;
     return x->file != y->file ? (x->file > y->file) - (x->file < y->file)
                               : (x->thread > y->thread) - (x->thread < y->thread);
 }
@@ -106,7 +106,7 @@ static int is_record(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-static int list_files(struct swn_results *r, const char *dir)
+static int list_files(struct swn_result_log *r, const char *dir)
 {
     struct dirent **entries;
     int n = scandir(dir, &entries, is_record, alphasort), rc = n < 0 ? -errno : 0;
@@ -124,16 +124,17 @@ static int list_files(struct swn_results *r, const char *dir)
     return r->files ? rc : -ENOMEM;
 }
 
-int swn_results_read(struct swn_results *out, const char *dir, char why[SWN_WHY])
+int swn_result_log_read(struct swn_result_log *out, const char *dir, char why[SWN_ERRMSG])
 {
-    *out = (struct swn_results){0};
+    *out = (struct swn_result_log){0};
     const char *at = dir;
     int rc = list_files(out, dir);
     for (unsigned i = 0; !rc && i < out->file_count; i++)
         rc = read_file(out, i), at = out->files[i];
     if (rc) {
-        rc = swn_why(why, rc, "cannot read %s: %s", at, rc == -EINVAL ? "it is no record of results" : strerror(-rc));
-        swn_results_free(out);
+        rc =
+            swn_errmsg(why, rc, "cannot read %s: %s", at, rc == -EINVAL ? "it is no record of results" : strerror(-rc));
+        swn_result_log_free(out);
         return rc;
     }
     if (out->stream_count)
@@ -141,7 +142,7 @@ int swn_results_read(struct swn_results *out, const char *dir, char why[SWN_WHY]
     return 0;
 }
 
-void swn_results_free(struct swn_results *r)
+void swn_result_log_free(struct swn_result_log *r)
 {
     for (size_t i = 0; i < r->stream_count; i++)
         free(r->streams[i].keys);
@@ -149,7 +150,7 @@ void swn_results_free(struct swn_results *r)
         free(r->files[i]);
     free(r->streams);
     free(r->files);
-    *r = (struct swn_results){0};
+    *r = (struct swn_result_log){0};
 }
 
 /* --- comparing --- */
@@ -161,7 +162,7 @@ struct digest {
 
 /* Streams, or results, that one of the runs has and the other one has not. */
 struct side {
-    const struct swn_results *r;
+    const struct swn_result_log *r;
     struct digest *streams;
     size_t stream_count;
     uint64_t *keys; /* of these streams, sorted; then those without a partner */
@@ -227,7 +228,7 @@ static int list_keys(struct side *s)
     if (!s->keys)
         return -ENOMEM;
     for (size_t i = 0; i < s->stream_count; i++) {
-        const struct swn_results_stream *stream = &s->r->streams[s->streams[i].stream];
+        const struct swn_result_log_stream *stream = &s->r->streams[s->streams[i].stream];
         memcpy(&s->keys[s->key_count], stream->keys, stream->count * sizeof *s->keys);
         s->key_count += stream->count;
     }
@@ -251,23 +252,23 @@ static void drop_equal_keys(struct side *a, struct side *b)
 }
 
 /* The n-th stream that is left, or NULL. */
-static const struct swn_results_stream *left(const struct side *s, size_t n)
+static const struct swn_result_log_stream *left(const struct side *s, size_t n)
 {
     return n < s->stream_count ? &s->r->streams[s->streams[n].stream] : NULL;
 }
 
 /* Whether the result at `place`, if there is one, has no partner in the other run. */
-static int alone(const struct side *s, const struct swn_results_stream *stream, size_t place)
+static int alone(const struct side *s, const struct swn_result_log_stream *stream, size_t place)
 {
     return stream && place < stream->count &&
            bsearch(&stream->keys[place], s->keys, s->key_count, sizeof *s->keys, by_key);
 }
 
 /* Streams that are left are taken for partners in their order. Results that only changed places are passed over. */
-static void find_first(const struct side *a, const struct side *b, struct swn_results_difference *d)
+static void find_first(const struct side *a, const struct side *b, struct swn_result_log_difference *d)
 {
     for (size_t n = 0; n < a->stream_count || n < b->stream_count; n++) {
-        const struct swn_results_stream *x = left(a, n), *y = left(b, n);
+        const struct swn_result_log_stream *x = left(a, n), *y = left(b, n);
         d->stream[0] = x ? (long)a->streams[n].stream : -1;
         d->stream[1] = y ? (long)b->streams[n].stream : -1;
         size_t most = x && (!y || x->count > y->count) ? x->count : y->count;
@@ -278,11 +279,12 @@ static void find_first(const struct side *a, const struct side *b, struct swn_re
     }
 }
 
-int swn_results_compare(const struct swn_results *a, const struct swn_results *b, struct swn_results_difference *d)
+int swn_result_log_compare(const struct swn_result_log *a, const struct swn_result_log *b,
+                           struct swn_result_log_difference *d)
 {
     struct side x = {.r = a}, y = {.r = b};
     int rc = list_streams(&x) || list_streams(&y) ? -ENOMEM : SWN_RESULTS_SAME;
-    *d = (struct swn_results_difference){.stream = {-1, -1}};
+    *d = (struct swn_result_log_difference){.stream = {-1, -1}};
     if (!rc)
         drop_equal_streams(&x, &y);
     if (!rc && x.stream_count + y.stream_count) {
@@ -305,12 +307,12 @@ int swn_results_compare(const struct swn_results *a, const struct swn_results *b
     return rc;
 }
 
-char *swn_results_describe(const struct swn_results *r, long stream, size_t place, char *buf, size_t size)
+char *swn_result_log_describe(const struct swn_result_log *r, long stream, size_t place, char *buf, size_t size)
 {
     snprintf(buf, size, "nothing");
     if (stream < 0 || place >= r->streams[stream].count)
         return buf;
-    const struct swn_results_stream *s = &r->streams[stream];
+    const struct swn_result_log_stream *s = &r->streams[stream];
     struct head head;
     FILE *f = open_file(r->files[s->file], &head);
     char *line = NULL, *result;

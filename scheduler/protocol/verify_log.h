@@ -28,16 +28,16 @@
 #define SWN_RESULTS_UNSEEN "----------------"
 
 /* What one thread of one process computed, in its order. */
-struct swn_results_stream {
+struct swn_result_log_stream {
     unsigned file, thread;
     uint64_t *keys; /* of each result: bytes, operator, type and shape in one number */
     size_t count, room;
 };
 
-struct swn_results {
+struct swn_result_log {
     char **files; /* their paths, by when they began */
     size_t file_count;
-    struct swn_results_stream *streams; /* by file, then thread */
+    struct swn_result_log_stream *streams; /* by file, then thread */
     size_t stream_count;
     size_t total, unseen;  /* results; of these, such as could not be looked at */
     uint64_t peak_bytes;   /* of tensors, in the process that had most; 0: not known */
@@ -46,16 +46,16 @@ struct swn_results {
 };
 
 /* 0 and *out, to be freed; or -errno and why[]. A file that is no record is -EINVAL. */
-int swn_results_read(struct swn_results *out, const char *dir, char why[SWN_WHY]);
-void swn_results_free(struct swn_results *r);
+int swn_result_log_read(struct swn_result_log *out, const char *dir, char why[SWN_ERRMSG]);
+void swn_result_log_free(struct swn_result_log *r);
 
-enum swn_results_verdict {
+enum swn_result_log_verdict {
     SWN_RESULTS_SAME,
     SWN_RESULTS_OTHER_ORDER, /* each result as often as in the other run, by other threads or at another time */
     SWN_RESULTS_DIFFERENT,
 };
 
-struct swn_results_difference {
+struct swn_result_log_difference {
     size_t missing; /* results of `a` that `b` has not */
     size_t added;   /* results of `b` that `a` has not */
     /* The first one: streams of a and b, or -1 where there is none to compare with, and the place in both. */
@@ -66,9 +66,10 @@ struct swn_results_difference {
 
 /* Threads of one run that computed what a thread of the other did are as they should be, whatever their numbers. *d is
  * set unless it is SAME. -ENOMEM. */
-int swn_results_compare(const struct swn_results *a, const struct swn_results *b, struct swn_results_difference *d);
+int swn_result_log_compare(const struct swn_result_log *a, const struct swn_result_log *b,
+                           struct swn_result_log_difference *d);
 
 /* "aten::addmm float[1,1000]" of a result; "nothing" behind the last. Returns buf. */
-char *swn_results_describe(const struct swn_results *r, long stream, size_t place, char *buf, size_t size);
+char *swn_result_log_describe(const struct swn_result_log *r, long stream, size_t place, char *buf, size_t size);
 
 #endif

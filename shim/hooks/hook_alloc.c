@@ -32,7 +32,7 @@ void swn_hook_free_cpu(void *p) __asm__("_ZN3c108free_cpuEPv") __attribute__((vi
 
 static void *(*real_alloc)(size_t);
 static void (*real_free)(void *);
-static const struct swn_half *half;
+static const struct swn_torch_backend *backend;
 static void *half_lib;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic int counting; /* the engine is off, and `swapnetctl verify` wants to know what the program takes */
@@ -73,7 +73,7 @@ static int torch_version(const char *c10, char *version, size_t size)
     return found;
 }
 
-static const struct swn_half *load_half(const char *c10, char *why, size_t why_size)
+static const struct swn_torch_backend *load_half(const char *c10, char *why, size_t why_size)
 {
     char version[32], path[2 * PATH_MAX];
     Dl_info self;
@@ -93,7 +93,7 @@ static const struct swn_half *load_half(const char *c10, char *why, size_t why_s
         return NULL;
     }
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    const struct swn_half *h = lib ? dlsym(lib, "swn_aten_half") : NULL;
+    const struct swn_torch_backend *h = lib ? dlsym(lib, "swn_aten_half") : NULL;
     if (!h || h->abi != SWN_ATEN_ABI) {
         snprintf(why, why_size, "cannot use %s: %s", path, lib ? "it belongs to another swapnet" : dlerror());
         return NULL;
@@ -104,9 +104,9 @@ static const struct swn_half *load_half(const char *c10, char *why, size_t why_s
 
 static const char *watch(const struct swn_config *config)
 {
-    const char *refused = half->watch(swn_verify_result);
+    const char *refused = backend->watch(swn_result_log_write_result);
     if (!refused)
-        swn_verify_start(config->verify_dir, swn_engine_running() ? swn_engine_one.goal_bytes : 0);
+        swn_result_log_write_start(config->verify_dir, swn_engine_running() ? swn_engine_one.budget.target : 0);
     return refused;
 }
 
@@ -114,15 +114,57 @@ static const char *watch(const struct swn_config *config)
 static void start_plain(const struct swn_config *config, const char *c10)
 {
     char why[2 * PATH_MAX + 512] = "";
-    struct swn_host host = {.abi = SWN_ATEN_ABI};
+    struct swn_runtime_services host = {.abi = SWN_ATEN_ABI};
     const char *refused = why;
-    if (config->verify_dir[0] && (half = load_half(c10, why, sizeof why)))
-        refused = half->attach(&host);
-    if (half && !refused)
+    if (config->verify_dir[0] && (backend = load_half(c10, why, sizeof why)))
+        refused = backend->attach(&host);
+    if (backend && !refused)
         refused = watch(config);
     if (refused && refused[0])
         swn_say("cannot record what operators compute: %s", refused);
     counting = !refused;
+}
+
+/* What is to be done: 0; 1, nothing, as nobody asked for it; or -errno with a text. */
+static int read_settings(struct swn_config *config, char *why, size_t why_size)
+{
+    if (getauxval(AT_SECURE))
+        return 1;
+    int err = swn_config_load(config, environ);
+    for (char *line = config->warnings, *end; !err && (end = strchr(line, '\n')); line = end + 1)
+        swn_say("%.*s", (int)(end - line), line);
+    if (err < 0)
+        snprintf(why, why_size, "%s", config->error);
+    if (err)
+        return err;
+    swn_memory_governor_first(config);
+    if (!swn_daemon_connect_find(config))
+        return 0;
+    snprintf(why, why_size, "%s", swn_config_no_budget());
+    return -EINVAL;
+}
+
+/* The engine runs: the backend gets to know it. 0, or -ENOTSUP with a text, and it does not run. */
+static int attach(const struct swn_config *config, char *why, size_t why_size)
+{
+    struct swn_runtime_services services;
+    swn_engine_services(&services);
+    const char *refused = backend->attach(&services);
+    if (refused) {
+        snprintf(why, why_size, "%s", refused);
+        swn_engine_one.life.running = 0;
+        return -ENOTSUP;
+    }
+    swn_engine_set_torch(backend);
+    swn_hooks_fork_install();
+    swn_hooks_signals_install();
+    swn_client_start(config);
+    swn_memory_governor_start(config);
+    if (config->verify_dir[0] && (refused = watch(config)))
+        swn_say("cannot record what operators compute: %s", refused);
+    else if (services.device_type && (refused = backend->enable_device()))
+        swn_say("cannot stand before PyTorch's copies to the device: %s; they are made", refused);
+    return 0;
 }
 
 static void start(void)
@@ -136,59 +178,32 @@ static void start(void)
         *(void **)&real_alloc = dlsym(lib, "_ZN3c109alloc_cpuEm");
         *(void **)&real_free = dlsym(lib, "_ZN3c108free_cpuEPv");
     }
-    int err = getauxval(AT_SECURE) ? 1 : swn_config_load(&config, environ);
-    for (char *line = config.warnings, *end; !err && (end = strchr(line, '\n')); line = end + 1)
-        swn_say("%.*s", (int)(end - line), line);
-    if (err < 0)
-        snprintf(why, sizeof why, "%s", config.error);
+    int err = read_settings(&config, why, sizeof why);
     if (err > 0 && !getauxval(AT_SECURE))
         start_plain(&config, c10);
-    if (!err)
-        swn_follower_first(&config);
-    if (!err && swn_dial_find(&config)) {
-        snprintf(why, sizeof why, "%s", swn_config_no_budget());
-        err = -EINVAL;
-    }
-    if (!err && !(half = load_half(c10, why, sizeof why)))
+    if (!err && !(backend = load_half(c10, why, sizeof why)))
         err = -ENOENT;
-    if (!err)
-        swn_openmp_look(half_lib);
-    if (!err)
-        err = swn_runtime_start(&config, why, sizeof why);
     if (!err) {
-        struct swn_host host;
-        swn_engine_host(&host);
-        const char *refused = half->attach(&host);
-        if (refused) {
-            snprintf(why, sizeof why, "%s", refused);
-            swn_engine_one.running = 0;
-            err = -ENOTSUP;
-        } else {
-            swn_engine_set_half(half);
-            swn_hooks_fork_install();
-            swn_hooks_signals_install();
-            swn_client_start(&config);
-            swn_follower_start(&config);
-        }
-        if (!refused && config.verify_dir[0] && (refused = watch(&config)))
-            swn_say("cannot record what operators compute: %s", refused);
-        else if (!refused && host.device_type && (refused = half->enable_device()))
-            swn_say("cannot stand before PyTorch's copies to the device: %s; they are made", refused);
+        swn_openmp_look(half_lib);
+        err = swn_runtime_start(&config, why, sizeof why);
     }
+    if (!err)
+        err = attach(&config, why, sizeof why);
     if (err < 0)
         swn_say("off: %s", why);
     /* Whatever attach() may have left behind is malloc's, and so is the rest then. */
-    theirs = !swn_engine_running() && !counting && real_alloc && real_free && !atomic_load(&swn_engine_one.small_bytes);
+    theirs = !swn_engine_running() && !counting && real_alloc && real_free &&
+             !atomic_load(&swn_engine_one.nonweight.small_bytes);
     if (!err && config.verbose)
-        swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)swn_engine_one.goal_bytes,
-                config.store_dir, swn_config_fetch_name(config.fetch), half->version);
+        swn_say("budget %llu bytes, store %s, fetch %s, PyTorch %s", (unsigned long long)swn_engine_one.budget.target,
+                config.store_dir, swn_config_fetch_name(config.fetch), backend->version);
     swn_reentry_depth--;
 }
 
 static void count(long long bytes)
 {
     if (counting)
-        swn_verify_memory(bytes);
+        swn_result_log_write_memory(bytes);
     else
         swn_engine_count_small(bytes);
 }
@@ -200,10 +215,10 @@ static void *ordinary_alloc(size_t n)
     void *p = NULL;
     if (n && posix_memalign(&p, 64, n)) {
         void *other = real_alloc ? real_alloc(n) : NULL; /* it fails too, and throws PyTorch's own error */
-        if (!other || !half)
+        if (!other || !backend)
             return other;
         real_free(other);
-        half->raise_oom(n);
+        backend->raise_oom(n);
     }
     if (p)
         count((long long)malloc_usable_size(p));
@@ -225,8 +240,8 @@ void *swn_hook_alloc_cpu(size_t n)
     if (p)
         return p;
     p = swn_engine_alloc(n, &strict);
-    if (strict && half)
-        half->raise_oom(n);
+    if (strict && backend)
+        backend->raise_oom(n);
     swn_engine_settle();
     return p ? p : ordinary_alloc(n);
 }

@@ -36,7 +36,7 @@ __attribute__((constructor)) static void look_up(void)
 /* 0, as whoever has seen the number in /proc/self/fd expects. */
 EXPORT int close(int fd)
 {
-    if (swn_own_first(fd, fd) >= 0)
+    if (swn_fd_registry_first(fd, fd) >= 0)
         return 0;
     return next_close ? next_close(fd) : (int)syscall(SYS_close, fd);
 }
@@ -51,7 +51,7 @@ static int close_others(unsigned first, unsigned last, unsigned flags)
     if (flags && close_numbers(UINT_MAX, UINT_MAX, flags)) /* nothing, but in a table of the caller's own from now on */
         return -1;
     while (first <= last && first <= INT_MAX) {
-        int ours = swn_own_first((int)first, last > INT_MAX ? INT_MAX : (int)last);
+        int ours = swn_fd_registry_first((int)first, last > INT_MAX ? INT_MAX : (int)last);
         if (ours < 0)
             break;
         if ((unsigned)ours > first && close_numbers(first, (unsigned)ours - 1, 0))

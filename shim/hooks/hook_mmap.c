@@ -59,13 +59,13 @@ static void *map(void *addr, size_t len, int prot, int flags, int fd, off_t off,
 {
     if (looks_at_a_file(prot, flags, fd, off)) {
         int saved = errno;
-        swn_guest_looking(len, fd);
+        swn_mapped_file_looking(len, fd);
         errno = saved;
     }
     void *at = (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, off);
     if (at != MAP_FAILED && torch_maps_tensors(caller, prot, flags, fd)) {
         int saved = errno;
-        swn_guest_mapped(at, len, fd, off);
+        swn_mapped_file_begin(at, len, fd, off);
         errno = saved;
     }
     return at;
@@ -83,6 +83,6 @@ EXPORT void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t
 
 EXPORT int munmap(void *addr, size_t len)
 {
-    swn_guest_unmapping(addr, len);
+    swn_mapped_file_end(addr, len);
     return (int)syscall(SYS_munmap, addr, len);
 }

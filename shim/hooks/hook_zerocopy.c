@@ -53,7 +53,7 @@ static int ours(const struct iovec *v, size_t n)
 static int is_direct(int fd)
 {
     int before = errno, flags = fcntl(fd, F_GETFL);
-    int direct = flags >= 0 && flags & O_DIRECT && swn_own_first(fd, fd) != fd;
+    int direct = flags >= 0 && flags & O_DIRECT && swn_fd_registry_first(fd, fd) != fd;
     errno = before;
     return direct;
 }

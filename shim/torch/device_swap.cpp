@@ -14,7 +14,7 @@
 namespace
 {
 
-const swn_host *host;
+const swn_runtime_services *host;
 
 // What this thread's operator uses, held for as long.
 struct Lent {
@@ -127,7 +127,7 @@ bool captures(Lent &l, const at::Tensor &tensor)
 
 } // namespace
 
-void swn_devswap_begin_half(const swn_host *h)
+void swn_devswap_begin_half(const swn_runtime_services *h)
 {
     host = h;
 }

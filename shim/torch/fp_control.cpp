@@ -79,7 +79,7 @@ bool libraries_are_usual()
 
 } // namespace
 
-int64_t swn_own_word()
+int64_t swn_fd_registry_word()
 {
     return word_now();
 }

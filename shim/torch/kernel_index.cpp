@@ -11,7 +11,7 @@
 namespace
 {
 
-const swn_host *host;
+const swn_runtime_services *host;
 
 constexpr uintptr_t page = 4096;
 constexpr size_t most_rows = 1u << 16; // that the engine looks up at once
@@ -108,7 +108,7 @@ at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntAr
     return out;
 }
 
-void swn_rows_register(torch::Library &library, const swn_host *h)
+void swn_rows_register(torch::Library &library, const swn_runtime_services *h)
 {
     host = h;
     library.impl("index_select", index_select_kernel);

@@ -42,7 +42,7 @@ at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntAr
 
 // Put their kernels in front of PyTorch's own at the CPU key. `host` is borrowed for ever.
 void swn_rows_register(torch::Library &library,
-                       const swn_host *host);    // shim/torch/kernel_index.cpp: index_select, index, gather
-void swn_bags_register(torch::Library &library); // shim/torch/kernel_embedding_bag.cpp: embedding_bag
+                       const swn_runtime_services *host); // shim/torch/kernel_index.cpp: index_select, index, gather
+void swn_bags_register(torch::Library &library);          // shim/torch/kernel_embedding_bag.cpp: embedding_bag
 
 #endif

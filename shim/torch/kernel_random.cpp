@@ -16,7 +16,7 @@
 namespace
 {
 
-const swn_host *host;
+const swn_runtime_services *host;
 
 using Generator = c10::optional<at::Generator>;
 using Fill = at::Tensor &(*)(at::Tensor &, double, double, Generator);
@@ -126,7 +126,7 @@ at::Tensor &uniform_kernel(at::Tensor &self, double from, double to, Generator g
 
 } // namespace
 
-void swn_fills_register(torch::Library &library, const swn_host *h)
+void swn_fills_register(torch::Library &library, const swn_runtime_services *h)
 {
     host = h;
     library.impl("normal_", normal_kernel);

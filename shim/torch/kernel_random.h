@@ -19,6 +19,6 @@ void swn_announce(const at::Tensor &self);
 void swn_make_afresh(at::Tensor &self, const std::function<void(at::Tensor &)> &make);
 
 // Puts normal_ and uniform_ in front of PyTorch's own at the CPU key. `host` is borrowed for ever.
-void swn_fills_register(torch::Library &library, const swn_host *host);
+void swn_fills_register(torch::Library &library, const swn_runtime_services *host);
 
 #endif

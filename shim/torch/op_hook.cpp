@@ -41,15 +41,15 @@
 namespace
 {
 
-const swn_host *host;
-swn_host host_copy;
+const swn_runtime_services *host;
+swn_runtime_services host_copy;
 
 struct Operator {
     std::string name;
     bool transparent = false;         // not an operator of PyTorch's own, or metadata only
     bool whole_copy = false;          // aten::copy_
     bool foreign = false;             // not PyTorch's own: what its schema says need not be true
-    bool lies = false;                // nor is it of this one, which writes running statistics
+    bool schema_unreliable = false;   // nor is it of this one, which writes running statistics
     bool lets_go = false;             // of what it is lent on a device
     bool to_copy = false;             // aten::_to_copy
     bool fills = false;               // zero_, fill_, normal_, uniform_: writes all of it and reads nothing
@@ -137,7 +137,8 @@ Operator *describe(const at::RecordFunction &fn)
     const swn_rule *rule = swn_rule_find((op->name + "." + name->overload_name).c_str());
     rule = rule ? rule : swn_rule_find(op->name.c_str());
     op->foreign = op->name.compare(0, 6, "aten::") != 0;
-    op->lies = op->name.find("batch_norm") != std::string::npos || op->name.find("instance_norm") != std::string::npos;
+    op->schema_unreliable =
+        op->name.find("batch_norm") != std::string::npos || op->name.find("instance_norm") != std::string::npos;
     op->lets_go = swn_lets_go(op->name.c_str());
     op->transparent = op->foreign || (rule && rule->uses[0] == 'm') || views(handle->schema());
     op->to_copy = op->name == "aten::_to_copy";
@@ -337,8 +338,8 @@ void announce(Thread &t)
     t.open = true;
 }
 
-// Whether source has the same elements in the same order as self, and fills its storage or lies in a mapped file: then
-// copying bytes is all that self.copy_(source) does, unless it is refused.
+// Whether source has the same elements in the same order as self, and fills its storage or schema_unreliable in a
+// mapped file: then copying bytes is all that self.copy_(source) does, unless it is refused.
 bool same_bytes(const at::Tensor &self, const at::Tensor &source)
 {
     auto data = reinterpret_cast<uintptr_t>(source.storage().data_ptr().get());
@@ -447,7 +448,7 @@ void add_inputs(Thread &t, const Operator &op, Inputs inputs, bool shared)
         auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_WEIGHT;
         if (i == 0 && all)
             use = SWN_USE_OVERWRITE;
-        if (shared && (use >= SWN_USE_WRITE || op.lies))
+        if (shared && (use >= SWN_USE_WRITE || op.schema_unreliable))
             detach(inputs[i], true);
         add_value(t, inputs[i], use);
     }
@@ -538,7 +539,7 @@ bool passes_by(Thread &t, Operator *op, const at::RecordFunction &fn)
 }
 
 // By which the end of an operator is known that counts as none.
-struct PassedBy : at::ObserverContext {
+struct SkippedOp : at::ObserverContext {
 };
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
@@ -549,7 +550,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
         if (!op || op->foreign)
             unseen(op, fn);
         else if (passes_by(t, op, fn))
-            return std::make_unique<PassedBy>();
+            return std::make_unique<SkippedOp>();
     }
     if (op && !op->transparent && t.depth++ == 0) {
         try {
@@ -600,7 +601,7 @@ void after_fork()
     operators_lock.unlock();
 }
 
-const char *attach(const swn_host *h)
+const char *attach(const swn_runtime_services *h)
 {
     if (h->abi != SWN_ATEN_ABI)
         return "the two halves of swapnet are of different versions; install them together";
@@ -743,7 +744,7 @@ void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)
     t.depth = depth;
 }
 
-extern "C" __attribute__((visibility("default"))) const swn_half swn_aten_half;
-const swn_half swn_aten_half = {SWN_ATEN_ABI,     attach,           enable,       watching,
-                                enable_device,    swn_watch_begin,  raise_oom,    swn_unified_idle,
-                                swn_unified_trim, swn_unified_part, TORCH_VERSION};
+extern "C" __attribute__((visibility("default"))) const swn_torch_backend swn_aten_half;
+const swn_torch_backend swn_aten_half = {SWN_ATEN_ABI,     attach,           enable,       watching,
+                                         enable_device,    swn_watch_begin,  raise_oom,    swn_unified_idle,
+                                         swn_unified_trim, swn_unified_part, TORCH_VERSION};

@@ -8,7 +8,7 @@
 namespace swn_owners
 {
 
-const swn_host *host;
+const swn_runtime_services *host;
 c10::DeviceType device_type;
 c10::DispatchKey device_key;
 std::mutex &lock = *new std::mutex;

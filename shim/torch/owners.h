@@ -19,7 +19,7 @@
 namespace swn_owners
 {
 
-extern const swn_host *host;
+extern const swn_runtime_services *host;
 extern c10::DeviceType device_type;
 extern c10::DispatchKey device_key;
 
@@ -107,7 +107,7 @@ Held hold(const c10::StorageImpl *storage);
 // something that comes and goes.
 Held hold_to_copy(const c10::StorageImpl *storage);
 // Those that have bytes of these in common with storages of the processor's: numpy and others that know where a tensor
-// lies make storages of their own there.
+// schema_unreliable make storages of their own there.
 std::vector<Held> hold_at(uintptr_t at, size_t bytes);
 // Until a storage of a device that is to name them is there, and found by others.
 Arriving announced(c10::StorageImpl *storage, size_t bytes);

@@ -3,5 +3,5 @@
 
 #include "skeleton/abi/abi.h"
 
-// swn_half.watch.
+// swn_torch_backend.watch.
 const char *swn_watch_begin(void (*result)(const char *op, const swn_result *result));

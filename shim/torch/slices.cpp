@@ -12,7 +12,7 @@
 namespace
 {
 
-const swn_host *host;
+const swn_runtime_services *host;
 
 constexpr size_t least_slice = 1u << 20;  // of those that we cut ourselves
 constexpr size_t least_part = 256u << 10; // of what an operator uses: less is read by its own address
@@ -69,9 +69,9 @@ namespace
 {
 
 // Pieces as a plan would cut them: of equal length, but for the last one.
-swn_cuts even_cuts(size_t storage_bytes, size_t bytes)
+swn_partition_points even_cuts(size_t storage_bytes, size_t bytes)
 {
-    swn_cuts cuts;
+    swn_partition_points cuts;
     size_t n = storage_bytes / bytes;
     cuts.n = n > 1 ? 2 : 1;
     cuts.kinds[0] = {bytes, n - 1};
@@ -105,7 +105,7 @@ int64_t summed_block(const swn_sliced &what)
 }
 
 // In what slices it can take the weight. false: in none, or nobody wants to know. May throw PyTorch's errors.
-bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape, swn_rows &rows)
+bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape, swn_row_geometry &rows)
 {
     int64_t block = !what.summed ? what.block : host->slices_wanted(op, arg, shape) ? summed_block(what) : 0;
     size_t threads = block > 1 && !what.summed ? static_cast<size_t>(at::get_num_threads()) : 1;
@@ -114,7 +114,8 @@ bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t sh
 }
 
 // The slices of the weight, if all of them are of whole rows and give the right bits.
-bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, swn_cuts &cuts)
+bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_row_geometry *offered,
+                  swn_partition_points &cuts)
 {
     cuts.n = host->slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
     if (swn_each_part(what, cuts, [](const swn_part &) { return true; }))
@@ -125,7 +126,7 @@ bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_ro
 }
 
 // `where` says of each part where its rows are; nullptr: nowhere any more.
-template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const swn_cuts &cuts, Where where)
+template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const swn_partition_points &cuts, Where where)
 {
     at::Tensor out = what.summed ? at::Tensor() : at::empty(what.sizes, what.input.options());
     bool done = swn_each_part(what, cuts, [&](const swn_part &part) {
@@ -145,16 +146,17 @@ at::Tensor with_smaller_copies(const swn_sliced &what)
     if (!what.copied || what.weight.nbytes() != storage_bytes || rows * what.row_bytes > storage_bytes / 2 ||
         host->copy_room(storage_bytes))
         return {};
-    swn_cuts cuts = even_cuts(storage_bytes, rows * what.row_bytes);
+    swn_partition_points cuts = even_cuts(storage_bytes, rows * what.row_bytes);
     if (!swn_same_in_slices(what, cuts))
         return {};
     return part_by_part(
         what, cuts, [&](const swn_part &part) { return static_cast<const char *>(what.weight.data_ptr()) + part.off; });
 }
 
-at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_rows *offered, uint64_t shape)
+at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_row_geometry *offered,
+                          uint64_t shape)
 {
-    swn_cuts cuts;
+    swn_partition_points cuts;
     if (!right_slices(op, arg, what, offered, cuts) &&
         !(lengthened(op, arg, what, shape) && right_slices(op, arg, what, nullptr, cuts))) {
         host->slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address
@@ -178,7 +180,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     if (index < 0 || !swn_kernels::parts_are_pytorchs())
         return {};
     auto arg = static_cast<unsigned>(index);
-    if (what.doubtful && !op->args[arg].visited && !op->args[arg].sliced)
+    if (what.doubtful && !op->args[arg].accessed && !op->args[arg].sliced)
         return {};
     // Cuts fall on whole rows from the storage's beginning.
     size_t begin = static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize();
@@ -187,7 +189,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
         return {};
     uint64_t shape = swn_shape_of(what);
     try {
-        swn_rows rows;
+        swn_row_geometry rows;
         bool offers = cuttable && (!what.summed || !op->args[arg].sliced) && rows_to_offer(op, arg, what, shape, rows);
         size_t supposed = offers && !op->args[arg].sliced ? host->slices_offer(op, arg, &rows) : 0;
         if (supposed && !swn_same_in_slices(what, even_cuts(what.weight.storage().nbytes(), supposed)))
@@ -205,7 +207,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     }
 }
 
-void swn_slices_begin(const swn_host *h)
+void swn_slices_begin(const swn_runtime_services *h)
 {
     host = h;
     swn_trials_begin(h);

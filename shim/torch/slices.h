@@ -123,8 +123,8 @@ bool swn_sliceable(const at::Tensor &weight);
 // Whether products of numbers of that type are rounded, so that they are worth a trial.
 bool swn_computed(at::ScalarType type);
 
-// Whether it lies in memory as its sizes say, one row behind the other, also in dimensions of size 1: PyTorch goes by
-// what the strides suggest.
+// Whether it schema_unreliable in memory as its sizes say, one row behind the other, also in dimensions of size 1:
+// PyTorch goes by what the strides suggest.
 bool swn_plainly_laid_out(const at::Tensor &tensor);
 
 // What of a tensor that is added to a product, and of its factors, the bits may depend on.
@@ -134,7 +134,7 @@ void swn_add_bias(swn_key &key, const at::Tensor *bias, const at::Scalar &beta, 
 at::Tensor swn_compute_in_slices(const swn_sliced &what);
 
 // `host` is borrowed for ever.
-void swn_slices_begin(const swn_host *host);
+void swn_slices_begin(const swn_runtime_services *host);
 
 // Put their kernels in front of PyTorch's own at the CPU key.
 void swn_products_register(torch::Library &library); // shim/torch/kernel_matmul.cpp: addmm, mm, addmv, mv

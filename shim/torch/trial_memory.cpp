@@ -6,7 +6,7 @@
 namespace
 {
 
-const swn_host *host;
+const swn_runtime_services *host;
 
 // Of a large weight more, so that there are not too many mappings.
 constexpr size_t least_period = 1u << 20, most_periods = 256;
@@ -117,12 +117,12 @@ swn_random::~swn_random()
 
 swn_folding::swn_folding(size_t bytes, size_t period)
 {
-    host->trial_fold(bytes, period);
+    host->trial_alias_allocations(bytes, period);
 }
 
 swn_folding::~swn_folding()
 {
-    host->trial_fold(0, 0);
+    host->trial_alias_allocations(0, 0);
 }
 
 bool swn_same_bits(const at::Tensor &a, const at::Tensor &b)
@@ -145,7 +145,7 @@ size_t swn_period_of(size_t bytes)
     return round_up(std::min({bytes, period, swn_most_period}), swn_page);
 }
 
-void swn_trial_memory_begin(const swn_host *h)
+void swn_trial_memory_begin(const swn_runtime_services *h)
 {
     host = h;
 }

@@ -52,6 +52,6 @@ size_t swn_extent(const at::Tensor &tensor);
 // Of numbers that nobody copies: as much as there is, up to a few MiB.
 size_t swn_period_of(size_t bytes);
 
-void swn_trial_memory_begin(const swn_host *host); // borrowed for ever
+void swn_trial_memory_begin(const swn_runtime_services *host); // borrowed for ever
 
 #endif

@@ -17,7 +17,7 @@
 namespace
 {
 
-const swn_host *host;
+const swn_runtime_services *host;
 
 // Rows after which a weight repeats itself where kernels copy it in blocks of rows: of 8 to 64 each, or of one group.
 constexpr size_t block_rows = 64;
@@ -63,7 +63,8 @@ size_t period_of_rows(const swn_sliced &what, size_t rows)
 // One trial, in which the weight repeats itself after so many bytes: with numbers of that kind. Where copies of all of
 // it are folded, they are right if kernels make them block by block of rows; if they do not, their numbers are others,
 // and so are the bits.
-Found same_with(const swn_numbers_kind kind, const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
+Found same_with(const swn_numbers_kind kind, const swn_sliced &what, const swn_partition_points &cuts, size_t period,
+                bool folded)
 {
     size_t off = folded ? 0 : weight_in_page(what), to = input_in_line(what);
     size_t weight_bytes = off + what.weight.nbytes(), input_bytes = to + swn_extent(what.input);
@@ -94,7 +95,7 @@ Found same_with(const swn_numbers_kind kind, const swn_sliced &what, const swn_c
 }
 
 // With numbers that show how they are rounded, and with those that nothing is rounded in.
-Found same_in_parts(const swn_sliced &what, const swn_cuts &cuts, size_t period, bool folded)
+Found same_in_parts(const swn_sliced &what, const swn_partition_points &cuts, size_t period, bool folded)
 {
     Found found = same_with(swn_numbers_kind::ordinary, what, cuts, period, folded);
     if (found != Found::same)
@@ -115,7 +116,7 @@ bool result_like_weight(const swn_sliced &what)
 
 // With copies of the weight folded: after as many rows as there is room for, since not all kernels make do with the
 // smallest blocks, but not as few as was tried before.
-bool same_folded(const swn_sliced &what, const swn_cuts &cuts, size_t input_bytes, size_t &before)
+bool same_folded(const swn_sliced &what, const swn_partition_points &cuts, size_t input_bytes, size_t &before)
 {
     if (weight_in_page(what) || result_like_weight(what))
         return false;
@@ -132,7 +133,7 @@ bool same_folded(const swn_sliced &what, const swn_cuts &cuts, size_t input_byte
     return false;
 }
 
-void try_out(const swn_sliced &what, const swn_cuts &cuts, Trial &trial)
+void try_out(const swn_sliced &what, const swn_partition_points &cuts, Trial &trial)
 {
     size_t bytes = what.weight.nbytes(), input_bytes = swn_period_of(input_in_line(what) + swn_extent(what.input));
     if (what.copied) {
@@ -195,7 +196,7 @@ void swn_add_settings(swn_key &key)
     key.add(at::get_num_threads());
     key.add(static_cast<int64_t>(swn_library_threads()));
     key.add(at::in_parallel_region());
-    key.add(swn_own_word());
+    key.add(swn_fd_registry_word());
 }
 
 uint64_t swn_shape_of(const swn_sliced &what)
@@ -210,7 +211,7 @@ uint64_t swn_shape_of(const swn_sliced &what)
     return hash ? hash : 1;
 }
 
-bool swn_same_in_slices(const swn_sliced &what, const swn_cuts &cuts)
+bool swn_same_in_slices(const swn_sliced &what, const swn_partition_points &cuts)
 {
     swn_key key;
     int64_t n = 0, before = 0;
@@ -248,7 +249,7 @@ bool swn_same_in_slices(const swn_sliced &what, const swn_cuts &cuts)
     return trial.found == Found::same;
 }
 
-void swn_trials_begin(const swn_host *h)
+void swn_trials_begin(const swn_runtime_services *h)
 {
     host = h;
     swn_trial_memory_begin(h);

@@ -8,7 +8,7 @@
 #include "shim/torch/slices.h"
 
 // The slices of a storage. More kinds than these are too many.
-struct swn_cuts {
+struct swn_partition_points {
     std::array<swn_slices, 256> kinds;
     size_t n = 0;
 };
@@ -21,7 +21,7 @@ struct swn_part {
 
 // Calls act(part) with what there is of the weight in each slice of its storage, in their order, until it says false.
 // false: it did, or slices end within a row, or are not of all of the storage.
-template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_cuts &cuts, Act act)
+template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_partition_points &cuts, Act act)
 {
     size_t begin = static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize();
     size_t end = begin + what.weight.nbytes(), at = 0;
@@ -49,12 +49,12 @@ uint64_t swn_shape_of(const swn_sliced &what);
 
 // Whether such slices have been tried, or now are, and gave the same bits. No, but not for good, where there is no room
 // to try them now. May throw PyTorch's errors.
-bool swn_same_in_slices(const swn_sliced &what, const swn_cuts &cuts);
+bool swn_same_in_slices(const swn_sliced &what, const swn_partition_points &cuts);
 
 // Around a fork, in the thread that forks.
 void swn_trials_before_fork();
 void swn_trials_after_fork(); // in both processes
 
-void swn_trials_begin(const swn_host *host); // borrowed for ever
+void swn_trials_begin(const swn_runtime_services *host); // borrowed for ever
 
 #endif

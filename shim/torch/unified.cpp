@@ -228,8 +228,8 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
     return member(o, device, self);
 }
 
-// Its own bytes, or those of a copy that is registered to a store: what PyTorch has mapped lies at any place in its
-// file, from which the disk does not read into the device's buffers.
+// Its own bytes, or those of a copy that is registered to a store: what PyTorch has mapped schema_unreliable at any
+// place in its file, from which the disk does not read into the device's buffers.
 at::Tensor readable(const at::Tensor &self)
 {
     uintptr_t at = address_of(self);
@@ -435,7 +435,7 @@ bool swn_unified_in_graph(const at::Tensor &tensor)
     return in_graph(tensor);
 }
 
-void swn_unified_register(const swn_host *h)
+void swn_unified_register(const swn_runtime_services *h)
 {
     host = h;
     bool cuda = h->device_type == SWN_DEVICE_CUDA;

@@ -20,7 +20,7 @@
 #include "skeleton/abi/abi.h"
 
 // Puts the kernels in front of PyTorch's own at host->device_type. `host` is borrowed for ever.
-void swn_unified_register(const swn_host *host);
+void swn_unified_register(const swn_runtime_services *host);
 
 // Whether any tensor names bytes of ours for a device, or did and the device may still read them. The others are for
 // when that is so.
@@ -65,8 +65,8 @@ bool swn_unified_in_graph(const at::Tensor &tensor);
 // Device tensors that have bytes in common with the processor's in [data, data + bytes) get memory of their own.
 void swn_unified_part(uintptr_t data, size_t bytes);
 
-// Whether the processor's tensor lies in memory that a device has of us, so that the driver may say it is pinned: to
-// the program it is not.
+// Whether the processor's tensor schema_unreliable in memory that a device has of us, so that the driver may say it is
+// pinned: to the program it is not.
 bool swn_unified_registered(const at::Tensor &tensor);
 // Has that answered for aten::is_pinned. In shim/torch/kernel_is_pinned.cpp.
 void swn_pinned_register();

@@ -54,10 +54,10 @@ struct swn_arg {
     uint32_t range_id;
     uint64_t first_chunk, end_chunk; /* of addresses, that it holds */
     size_t slice;                    /* of a `sliced` one: so many bytes each, but for the last */
-    int remap, pinned, reading, visited;
+    int remap, pinned, reading, accessed;
     int sliced; /* 1: what of it is not in memory waits for slice_lend; 2: did so */
     int rows;   /* 1: not all of it is in memory, rows_copy reads those that are wanted; 2: did so, and nothing else */
-    int populating;   /* a thread of ours makes its pages (skeleton/core/prefault.h) */
+    int prefaulting;  /* a thread of ours makes its pages (skeleton/core/prefault.h) */
     uintptr_t afresh; /* where its new bytes are being made (skeleton/core/overwrite.h), or 0 */
     size_t afresh_bytes;
 };
@@ -68,7 +68,7 @@ struct swn_slices {
 };
 
 /* In what slices a kernel can take a weight. */
-struct swn_rows {
+struct swn_row_geometry {
     size_t bytes;   /* of a row: slices are of whole ones */
     size_t block;   /* rows that the kernel computes with at once: better multiples of so many, */
     size_t threads; /* and of so many times that */
@@ -98,12 +98,12 @@ struct swn_op {
 
     uint64_t begin_ns;
     uint64_t seq; /* its number, of all operators */
-    int visits;
+    int accesses;
     struct swn_op *prev_open, *next_open;
     int unlisted; /* begun before a fork of which this is the child */
 };
 
-struct swn_host {
+struct swn_runtime_services {
     uint32_t abi;
     uintptr_t lo, hi;        /* tensors of interest lie here */
     const uintptr_t *mapped; /* or between these two addresses, which change */
@@ -113,7 +113,7 @@ struct swn_host {
     /* By the operator's own thread, between the two: its kernel can take the weight args[arg] in slices. It may be
      * `sliced` from then on, else when there is a plan. Of one that is: not as it is cut, as slices end within rows.
      * Returns the length of slices to be tried as if it were cut into them, for what is told of it; 0: none. */
-    size_t (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+    size_t (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_row_geometry *rows);
     /* Whether such an offer would be of interest, before its kernel goes to lengths to find out what to offer. */
     int (*slices_wanted)(struct swn_op *op, unsigned arg, uint64_t shape);
     /* Of how many bytes a weight is at least for which any of this is of interest, within the budget as it is. */
@@ -134,7 +134,7 @@ struct swn_host {
     void (*trial_unmap)(void *at, size_t bytes, size_t period);
     /* Tensors of `bytes`, or a little more, that this thread allocates lie in such memory as well; 0: no longer. Who
      * writes to one has to write the same to all places that are the same. */
-    void (*trial_fold)(size_t bytes, size_t period);
+    void (*trial_alias_allocations)(size_t bytes, size_t period);
     /* Whether there is, or now is, room for so much more within the budget. If there is none, nothing has left for it.
      */
     int (*trial_room)(size_t bytes);
@@ -221,10 +221,10 @@ struct swn_result {
 };
 
 /* What aten-X.Y.so exports as `swn_aten_half`. */
-struct swn_half {
+struct swn_torch_backend {
     uint32_t abi;
     /* 0, or a static text that says why this PyTorch is refused. Called once, before anything else. */
-    const char *(*attach)(const struct swn_host *host);
+    const char *(*attach)(const struct swn_runtime_services *host);
     /* Installs the operator hook. Allocates tensors: the caller holds no lock. 0, or a static text as above. */
     const char *(*enable)(void);
     /* Takes the operator hook away (0), or puts it back. Operators that are under way end as they began. Allocates no

@@ -9,15 +9,16 @@
 #include "skeleton/core/subsystem.h"
 
 /* t begins another pass. */
-void swn_places_passed(struct swn_engine *e, struct swn_thread_state *t);
+void swn_activation_plan_passed(struct swn_engine *e, struct swn_thread_state *t);
 /* Forgets all plans of the thread, whose model is gone. */
-void swn_places_drop(struct swn_engine *e, struct swn_thread_state *t);
-/* Gives up all plots, and makes none while the budget is what it is now. */
-void swn_places_refuse(struct swn_engine *e);
+void swn_activation_plan_drop(struct swn_engine *e, struct swn_thread_state *t);
+/* Gives up all regions, and makes none while the budget is what it is now. */
+void swn_activation_plan_refuse(struct swn_engine *e);
 /* Whether the next tensor of t (or NULL), of n bytes, has a planned place and nobody is there. */
-int swn_places_find(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_place *out);
+int swn_activation_plan_find(struct swn_engine *e, struct swn_thread_state *t, size_t n,
+                             struct swn_activation_slot *out);
 /* t has allocated r; r is going to be freed. */
-void swn_places_born(struct swn_thread_state *t, struct swn_range *r);
-void swn_places_died(struct swn_range *r);
+void swn_activation_plan_on_alloc(struct swn_thread_state *t, struct swn_range *r);
+void swn_activation_plan_on_free(struct swn_range *r);
 
 #endif

@@ -4,17 +4,17 @@
 #include "skeleton/core/subsystem.h"
 
 static const struct swn_placement placement = {
-    .find = swn_places_find,
-    .born = swn_places_born,
-    .died = swn_places_died,
-    .passed = swn_places_passed,
-    .drop = swn_places_drop,
-    .refuse = swn_places_refuse,
+    .find = swn_activation_plan_find,
+    .on_alloc = swn_activation_plan_on_alloc,
+    .on_free = swn_activation_plan_on_free,
+    .passed = swn_activation_plan_passed,
+    .drop = swn_activation_plan_drop,
+    .refuse = swn_activation_plan_refuse,
 };
 
 static void start(struct swn_engine *e)
 {
-    e->placement = &placement;
+    e->features.placement = &placement;
 }
 
 const struct swn_subsystem swn_activations_subsystem = {.name = "activations", .start = start};

@@ -39,38 +39,38 @@ struct swn_budgeter {
 /* The plan for the goal, while the program runs on under the old one. */
 static void replan(struct swn_engine *e)
 {
-    struct swn_draft draft = {0};
-    e->plan_dirty = 1; /* where it cannot be made or put into force now, an operator's end does it */
-    for (struct swn_thread_state *t = e->threads; t && !draft.n; t = t->next) {
+    struct swn_plan_candidate candidate = {0};
+    e->plan.dirty = 1; /* where it cannot be made or put into force now, an operator's end does it */
+    for (struct swn_thread_state *t = e->ops.threads; t && !candidate.n; t = t->next) {
         t->next_plan_try = 0;
-        if (e->planned && e->pool)
-            swn_policy_draft(e, t, &draft);
+        if (e->plan.planned && e->pool)
+            swn_plan_candidate_make(e, t, &candidate);
     }
-    if (!draft.n)
+    if (!candidate.n)
         return;
-    uint64_t goal = e->goal_bytes, plans = e->plans;
-    e->plan_dirty = 0; /* so that what changes from here on, which the draft knows nothing of, is seen */
+    uint64_t goal = e->budget.target, plans = e->plan.made;
+    e->plan.dirty = 0; /* so that what changes from here on, which the candidate knows nothing of, is seen */
     pthread_mutex_unlock(&e->lock);
-    int err = swn_policy_make_plan(&draft);
+    int err = swn_plan_candidate_solve(&candidate);
     pthread_mutex_lock(&e->lock);
-    int changed = e->plan_dirty;
-    if (e->plans == plans && (err || goal != e->goal_bytes || swn_policy_adopt(e, &draft) || changed))
-        e->plan_dirty = 1; /* else an operator's end made a newer one, and knows best */
-    swn_policy_drop_draft(&draft);
+    int changed = e->plan.dirty;
+    if (e->plan.made == plans && (err || goal != e->budget.target || swn_plan_commit(e, &candidate) || changed))
+        e->plan.dirty = 1; /* else an operator's end made a newer one, and knows best */
+    swn_plan_candidate_free(&candidate);
 }
 
 static void set_limit(struct swn_engine *e, uint64_t bytes)
 {
-    e->config.budget_bytes = bytes;
-    if (bytes == e->goal_bytes)
-        e->bound_ns = swn_now_ns();
+    e->budget.limit = bytes;
+    if (bytes == e->budget.target)
+        e->budget.bound_ns = swn_now_ns();
 }
 
 /* The limit follows what is resident; it never rises. */
 static void follow(struct swn_engine *e)
 {
-    uint64_t now = swn_engine_resident(e), limit = now > e->goal_bytes ? now : e->goal_bytes;
-    if (limit < e->config.budget_bytes)
+    uint64_t now = swn_engine_resident(e), limit = now > e->budget.target ? now : e->budget.target;
+    if (limit < e->budget.limit)
         set_limit(e, limit);
 }
 
@@ -84,15 +84,14 @@ static void breathe(struct swn_engine *e)
 /* Goes on until the limit is the goal, or there is another goal. */
 static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change)
 {
-    int desperate = 0;
+    int force = 0;
     follow(e);
-    while (e->goal_bytes < e->config.budget_bytes && b->changes == change) {
+    while (e->budget.target < e->budget.limit && b->changes == change) {
         uint64_t before = swn_policy_written(e);
-        if (!swn_policy_give(e, desperate))
-            desperate = 0;
+        if (!swn_shrink_step(e, force))
+            force = 0;
         else
-            desperate =
-                swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
+            force = swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
         follow(e);
         if (swn_policy_written(e) != before)
             breathe(e);
@@ -128,8 +127,8 @@ static void *budget_main(void *arg)
 
 static struct swn_budgeter *budgeter(struct swn_engine *e)
 {
-    if (e->budgeter)
-        return e->budgeter;
+    if (e->budget.budgeter)
+        return e->budget.budgeter;
     struct swn_budgeter *b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
@@ -139,15 +138,15 @@ static struct swn_budgeter *budgeter(struct swn_engine *e)
         free(b);
         return NULL;
     }
-    return e->budgeter = b;
+    return e->budget.budgeter = b;
 }
 
 /* Without a thread of our own the program's have to do it, at their next allocation. */
 static int leave_it_to_the_program(struct swn_engine *e, struct swn_budget_change *out)
 {
-    set_limit(e, e->goal_bytes);
-    e->plan_dirty = 1;
-    out->bound = swn_engine_resident(e) <= e->goal_bytes;
+    set_limit(e, e->budget.target);
+    e->plan.dirty = 1;
+    out->bound = swn_engine_resident(e) <= e->budget.target;
     return out->bound ? 0 : -EAGAIN;
 }
 
@@ -155,14 +154,14 @@ static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct
 {
     uint64_t begin = swn_now_ns();
     swn_expected_read_cancel(e, 1);
-    int grows = bytes >= e->config.budget_bytes;
-    if (e->goal_bytes == e->config.budget_bytes)
-        e->promised_bytes = e->goal_bytes;
-    e->goal_bytes = bytes;
+    int grows = bytes >= e->budget.limit;
+    if (e->budget.target == e->budget.limit)
+        e->budget.limit_at_change = e->budget.target;
+    e->budget.target = bytes;
     SWN_EACH_SUBSYSTEM (s, budget_changed)
         s->budget_changed(e);
-    e->goal_since_ns = e->in_flight_ns = begin;
-    e->goal_seq = e->seq;
+    e->budget.target_since_ns = e->budget.in_flight_ns = begin;
+    e->budget.target_seq = e->ops.seq;
     if (grows || !e->config.enforce)
         set_limit(e, bytes);
     struct swn_budgeter *b = budgeter(e);
@@ -176,7 +175,7 @@ static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct
     uint64_t until = b->begin_ns + wait_ms * 1000000ull;
     while (b->done < mine && swn_cond_wait_until(&b->bound, &e->lock, until) != ETIMEDOUT)
         ;
-    out->bound = b->done >= mine || e->config.budget_bytes <= bytes;
+    out->bound = b->done >= mine || e->budget.limit <= bytes;
     out->took_ns = b->done >= mine ? b->took_ns : swn_now_ns() - begin;
     out->spilled_bytes = b->done >= mine ? b->spilled : swn_policy_written(e) - b->begin_spilled;
     return out->bound ? 0 : -EAGAIN;
@@ -189,15 +188,15 @@ int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_ch
     if (!swn_engine_running())
         return -ESRCH;
     pthread_mutex_lock(&e->lock);
-    out->minimum_bytes = swn_policy_minimum(e);
+    out->minimum_bytes = swn_plan_minimum(e);
     int err = 0;
-    if (bytes == e->goal_bytes && e->goal_bytes == e->config.budget_bytes)
+    if (bytes == e->budget.target && e->budget.target == e->budget.limit)
         out->bound = 1;
-    else if (bytes < out->minimum_bytes && bytes < e->goal_bytes)
+    else if (bytes < out->minimum_bytes && bytes < e->budget.target)
         err = -ERANGE;
     else
         err = change(e, bytes, wait_ms, out);
-    out->budget_bytes = e->goal_bytes;
+    out->budget_bytes = e->budget.target;
     pthread_mutex_unlock(&e->lock);
     return err;
 }
@@ -205,18 +204,18 @@ int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_ch
 /* What an operator that was running has, or a read that was under way fills, leaves when that ends. */
 uint64_t swn_budget_in_flight_ns(const struct swn_engine *e)
 {
-    for (const struct swn_op *op = e->open_ops; op; op = op->next_open)
-        if (op->seq <= e->goal_seq)
+    for (const struct swn_op *op = e->ops.open; op; op = op->next_open)
+        if (op->seq <= e->budget.target_seq)
             return 0;
     for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        if (f->pending && f->start_ns <= e->goal_since_ns)
+        if (f->pending && f->start_ns <= e->budget.target_since_ns)
             return 0;
-    return e->in_flight_ns;
+    return e->budget.in_flight_ns;
 }
 
 /* The thread is the parent's. Its memory is lost: nobody can say where it stood. */
 void swn_budget_fork_child(struct swn_engine *e)
 {
-    e->budgeter = NULL;
-    set_limit(e, e->goal_bytes);
+    e->budget.budgeter = NULL;
+    set_limit(e, e->budget.target);
 }

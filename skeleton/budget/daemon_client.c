@@ -46,8 +46,8 @@ int64_t swn_client_alone_ms = 10000;
 struct swn_client {
     pthread_t thread;
     char path[PATH_MAX];
-    int link;             /* the connection; -1: none */
-    struct swn_bell bell; /* something to look at: a change is bound, the user's wish is another */
+    int link;                      /* the connection; -1: none */
+    struct swn_wakeup_pipe wakeup; /* something to look at: a change is bound, the user's wish is another */
     struct swn_lines in;
     pthread_cond_t answered; /* the first lease, or no hope of one for now */
     int tried;
@@ -60,7 +60,7 @@ struct swn_client {
     /* When a daemon was there last, or others still had leases of it, or when we began to look for one. */
     int64_t seen_ms;
     int64_t retry_ms, next_dial, look_ms, next_look, next_settle, next_curve;
-    struct swn_needs said; /* what the daemon knows of us */
+    struct swn_demand said; /* what the daemon knows of us */
     uint64_t said_cap;
     double said_urgency;
     int warned;
@@ -79,10 +79,10 @@ static uint64_t least_of(uint64_t cap, uint64_t lease)
 }
 
 /* Goes on under the last lease, tries again later. */
-static void hang_up(struct swn_client *c)
+static void disconnect(struct swn_client *c)
 {
     if (c->link >= 0) {
-        swn_own_close(c->link);
+        swn_fd_registry_close(c->link);
         c->seen_ms = swn_control_now_ms();
         c->why = ECONNRESET;
     }
@@ -98,8 +98,8 @@ static void say(struct swn_client *c, const struct swn_wire *m)
     if (n < 0 || c->link < 0)
         return;
     line[n] = '\n';
-    if (!swn_owns(c->link) || swn_control_write(c->link, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
-        hang_up(c);
+    if (!swn_fd_is_ours(c->link) || swn_control_write(c->link, line, (size_t)n + 1, -1, swn_control_now_ms() + SEND_MS))
+        disconnect(c);
 }
 
 static void confirm(struct swn_client *c)
@@ -112,7 +112,7 @@ static void confirm(struct swn_client *c)
     m.resident = swn_engine_resident(e);
     /* Without a thread of the budget's the limit is there at once, and the program follows it as it allocates. The cap
      * may move meanwhile; what was promised is the lease. */
-    int bound = c->seq && e->config.budget_bytes <= c->lease && m.resident <= c->lease;
+    int bound = c->seq && e->budget.limit <= c->lease && m.resident <= c->lease;
     pthread_mutex_unlock(&e->lock);
     if (bound) {
         c->seq = 0;
@@ -127,7 +127,7 @@ static uint64_t held(const struct swn_client *c)
     pthread_mutex_lock(&e->lock);
     uint64_t bytes = c->lease, uses = swn_engine_resident(e);
     if (c->lease || c->alone) {
-        uses = uses > e->config.budget_bytes ? uses : e->config.budget_bytes;
+        uses = uses > e->budget.limit ? uses : e->budget.limit;
         bytes = uses > bytes ? uses : bytes;
     }
     pthread_mutex_unlock(&e->lock);
@@ -146,7 +146,7 @@ static void refuse(struct swn_client *c, uint64_t seq, uint64_t minimum)
 }
 
 /* Where the process cannot do with `*bytes`: as near to that as it can come, and never more than it has. */
-static int come_near(uint64_t *bytes, const struct swn_budget_change *refused)
+static int clamp_to_minimum(uint64_t *bytes, const struct swn_budget_change *refused)
 {
     struct swn_budget_change change;
     *bytes = least_of(refused->minimum_bytes, refused->budget_bytes);
@@ -159,13 +159,13 @@ static void take_lease(struct swn_client *c, const struct swn_wire *m)
     struct swn_budget_change change;
     pthread_mutex_lock(&wishes); /* a wish that was cut to the old lease must not come after the new one */
     pthread_mutex_lock(&e->lock);
-    uint64_t before = c->lease, bytes = least_of(e->cap_bytes, m->budget);
+    uint64_t before = c->lease, bytes = least_of(e->budget.user_cap, m->budget);
     c->lease = m->budget; /* before the limit moves: whoever sets a cap meanwhile stays within it */
     pthread_mutex_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, 0, &change);
     /* Only the cap may be out of reach, not the lease. */
     if (err == -ERANGE && least_of(change.minimum_bytes, change.budget_bytes) <= m->budget)
-        err = come_near(&bytes, &change);
+        err = clamp_to_minimum(&bytes, &change);
     if (err == -ERANGE) {
         pthread_mutex_lock(&e->lock);
         c->lease = before;
@@ -193,14 +193,14 @@ static int differs(uint64_t a, uint64_t b)
 }
 
 /* In steps of an eighth: every one of them may make all others plan anew. */
-static int worth_saying(const struct swn_needs *old, const struct swn_needs *now)
+static int worth_saying(const struct swn_demand *old, const struct swn_demand *now)
 {
     return differs(old->demand, now->demand) || differs(old->minimum, now->minimum) ||
            differs(old->weights, now->weights) || now->latency > old->latency * 1.25 ||
            now->latency < old->latency * 0.8;
 }
 
-static void fill_facts(struct swn_wire *m, const struct swn_client *c, const struct swn_needs *n, int curve)
+static void fill_facts(struct swn_wire *m, const struct swn_client *c, const struct swn_demand *n, int curve)
 {
     m->has |= SWN_HAS_MINIMUM | SWN_HAS_DEMAND | SWN_HAS_WEIGHTS | SWN_HAS_RESIDENT | SWN_HAS_LATENCY |
               SWN_HAS_URGENCY | SWN_HAS_CAP | (curve ? SWN_HAS_CURVE : 0u);
@@ -219,23 +219,23 @@ static void read_wishes(struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    c->said_cap = e->cap_bytes;
-    c->said_urgency = e->urgency;
+    c->said_cap = e->budget.user_cap;
+    c->said_urgency = e->budget.urgency;
     pthread_mutex_unlock(&e->lock);
 }
 
 /* Time that passes alone is told once a second, so that what is resident can be seen. */
 static void look(struct swn_client *c, int64_t now)
 {
-    struct swn_needs n = c->said;
+    struct swn_demand n = c->said;
     uint64_t cap = c->said_cap;
     double urgency = c->said_urgency;
     int settle = now >= c->next_settle, curve = 0;
-    swn_needs_read(&n, settle);
+    swn_demand_read(&n, settle);
     if (settle)
         c->next_settle = now + 1000;
     if (n.plans != c->said.plans && now >= c->next_curve) {
-        swn_needs_curve(&n);
+        swn_demand_curve(&n);
         c->next_curve = now + CURVE_MS;
         curve = 1;
     }
@@ -269,7 +269,7 @@ static void hello(struct swn_client *c)
             *p = '?';
     m.lease = held(c);
     read_wishes(c);
-    swn_needs_read(&c->said, 0);
+    swn_demand_read(&c->said, 0);
     fill_facts(&m, c, &c->said, c->said.points != 0);
     say(c, &m);
     int64_t now = swn_control_now_ms();
@@ -296,9 +296,9 @@ static int is_passing(int err)
 
 static void connect_now(struct swn_client *c)
 {
-    int fd = swn_dial(c->path);
+    int fd = swn_daemon_connect(c->path);
     if (fd >= 0) {
-        c->link = swn_own(fd);
+        c->link = swn_fd_registry(fd);
         hello(c);
         return;
     }
@@ -310,7 +310,7 @@ static void connect_now(struct swn_client *c)
         swn_say("swapnetd at %s is gone; going on under its last lease of %s", c->path, swn_format_mib(mib, c->lease));
     else if (!c->lease && !c->gives_up && !c->warned++)
         swn_say("no swapnetd answers at %s: %s; going on with %s until one does", c->path, strerror(-fd),
-                swn_format_mib(mib, swn_engine_one.goal_bytes));
+                swn_format_mib(mib, swn_engine_one.budget.target));
     give_up_for_now(c);
 }
 
@@ -330,13 +330,13 @@ static int waits_for_others(struct swn_client *c)
     if (!c->warned++)
         swn_say(
             "no swapnetd answers at %s: %s; going on with %s until one does, or no program with a lease of it is left",
-            c->path, strerror(c->why), swn_format_mib(mib, swn_engine_one.goal_bytes));
+            c->path, strerror(c->why), swn_format_mib(mib, swn_engine_one.budget.target));
     return 1;
 }
 
 /* No daemon is there, and none will be: as if none had been when the program began. Should one come nevertheless, it is
  * obeyed. */
-static void go_alone(struct swn_client *c)
+static void run_standalone(struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_budget_change change;
@@ -344,11 +344,11 @@ static void go_alone(struct swn_client *c)
     pthread_mutex_lock(&wishes);
     pthread_mutex_lock(&e->lock);
     c->alone = 1;
-    uint64_t all = memory_alone(), bytes = least_of(e->cap_bytes, all);
-    int forked = e->forked;
+    uint64_t all = memory_alone(), bytes = least_of(e->budget.user_cap, all);
+    int forked = e->life.forked;
     pthread_mutex_unlock(&e->lock);
     if (swn_engine_set_budget(bytes, 0, &change) == -ERANGE) /* a cap below what it can do with */
-        come_near(&bytes, &change);
+        clamp_to_minimum(&bytes, &change);
     pthread_mutex_unlock(&wishes);
     if (!forked) /* its parent says it */
         swn_say("no swapnetd answers at %s: %s; going on without, within %s%s", c->path, strerror(c->why),
@@ -368,7 +368,7 @@ static void take_line(struct swn_client *c, const char *line, size_t len)
         } else if (m->op == SWN_WIRE_ERROR) {
             if (!c->warned++)
                 swn_say("swapnetd: %s", m->text);
-            hang_up(c);
+            disconnect(c);
             give_up_for_now(c);
         }
     }
@@ -381,7 +381,7 @@ static void take_input(struct swn_client *c)
     char *line;
     int rc = swn_lines_fill(&c->in, c->link, swn_control_now_ms());
     if (rc < 0 && rc != -EAGAIN) {
-        hang_up(c);
+        disconnect(c);
         return;
     }
     while (c->link >= 0 && (line = swn_lines_next(&c->in, &len)))
@@ -392,15 +392,15 @@ static void take_input(struct swn_client *c)
 static void wait_for(struct swn_client *c, int64_t wait_ms)
 {
     /* poll passes over what is no longer ours; without the bell a look a little later finds the same */
-    struct pollfd p[2] = {{.fd = swn_bell_poll_fd(&c->bell), .events = POLLIN},
-                          {.fd = swn_owns(c->link) ? c->link : -1, .events = POLLIN}};
+    struct pollfd p[2] = {{.fd = swn_wakeup_pipe_poll_fd(&c->wakeup), .events = POLLIN},
+                          {.fd = swn_fd_is_ours(c->link) ? c->link : -1, .events = POLLIN}};
     if (c->link >= 0 && p[1].fd < 0)
-        hang_up(c);
+        disconnect(c);
     if (poll(p, 2, wait_ms < 0 ? 0 : (int)wait_ms) < 0)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    if (p[0].revents && swn_bell_hush(&c->bell))
+    if (p[0].revents && swn_wakeup_pipe_drain(&c->wakeup))
         c->next_look = 0;
-    if (p[1].revents && swn_owns(c->link))
+    if (p[1].revents && swn_fd_is_ours(c->link))
         take_input(c);
 }
 
@@ -421,7 +421,7 @@ static void try_again(struct swn_client *c, unsigned *chance)
     connect_now(c);
     if (c->link < 0 && last < INT64_MAX && swn_control_now_ms() >= c->seen_ms + swn_client_alone_ms &&
         !waits_for_others(c))
-        go_alone(c);
+        run_standalone(c);
 }
 
 static void *client_main(void *arg)
@@ -469,12 +469,12 @@ void swn_client_start(const struct swn_config *config)
         c->seen_ms = swn_control_now_ms();
         swn_lines_init(&c->in);
         swn_cond_init(&c->answered);
-        c->warned = e->forked; /* its parent says it */
-        err = swn_bell_open(&c->bell);
+        c->warned = e->life.forked; /* its parent says it */
+        err = swn_wakeup_pipe_open(&c->wakeup);
     }
     if (!err) {
         pthread_mutex_lock(&e->lock);
-        e->client = c;
+        e->budget.client = c;
         pthread_mutex_unlock(&e->lock);
         err = swn_thread_start(&c->thread, client_main, c);
     }
@@ -487,7 +487,7 @@ void swn_client_start(const struct swn_config *config)
 static uint64_t lease_now(struct swn_engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    uint64_t lease = e->client ? e->client->lease : 0;
+    uint64_t lease = e->budget.client ? e->budget.client->lease : 0;
     pthread_mutex_unlock(&e->lock);
     return lease;
 }
@@ -497,39 +497,40 @@ void swn_client_after_fork(void)
     struct swn_engine *e = &swn_engine_one;
     struct swn_budget_change change;
     int yes = 1;
-    if (!atomic_load_explicit(&e->want_client, memory_order_relaxed) ||
-        !atomic_compare_exchange_strong(&e->want_client, &yes, 0))
+    if (!atomic_load_explicit(&e->life.want_client, memory_order_relaxed) ||
+        !atomic_compare_exchange_strong(&e->life.want_client, &yes, 0))
         return;
-    swn_follower_start(&e->config);
+    swn_memory_governor_start(&e->config);
     swn_client_start(&e->config);
     if (!e->config.daemon_path[0])
         return;
     pthread_mutex_lock(&wishes);
     if (!lease_now(e))
-        swn_engine_set_budget(swn_budget_unasked(e->cap_bytes), 0, &change); /* what it had was the parent's lease */
+        swn_engine_set_budget(swn_budget_unasked(e->budget.user_cap), 0,
+                              &change); /* what it had was the parent's lease */
     pthread_mutex_unlock(&wishes);
 }
 
 void swn_client_wake(struct swn_engine *e)
 {
-    if (e->client)
-        (void)swn_bell_ring(&e->client->bell);
+    if (e->budget.client)
+        (void)swn_wakeup_pipe_signal(&e->budget.client->wakeup);
 }
 
 /* The parent's connection is not the child's, nor is its lease; but many children never touch a tensor. */
 void swn_client_fork_child(struct swn_engine *e)
 {
-    struct swn_client *c = e->client;
+    struct swn_client *c = e->budget.client;
     if (c) {
         if (c->link >= 0)
-            swn_own_close(c->link);
-        swn_bell_close(&c->bell);
+            swn_fd_registry_close(c->link);
+        swn_wakeup_pipe_close(&c->wakeup);
         if (c->lease)
-            inherited = e->goal_bytes; /* else what its parent had from its own */
+            inherited = e->budget.target; /* else what its parent had from its own */
     }
     if (e->config.daemon_path[0]) /* also where the parent was about to register itself */
-        atomic_store(&e->want_client, 1);
-    e->client = NULL;
+        atomic_store(&e->life.want_client, 1);
+    e->budget.client = NULL;
     pthread_mutex_init(&wishes, NULL);
 }
 
@@ -539,15 +540,15 @@ void swn_client_fork_child(struct swn_engine *e)
  * user who asks for it now. Lock held. */
 static uint64_t within_lease(const struct swn_engine *e, uint64_t bytes)
 {
-    const struct swn_client *c = e->client;
+    const struct swn_client *c = e->budget.client;
     if (!c || (c->alone && !c->lease))
         return c && inherited ? least_of(bytes, inherited) : bytes;
-    return least_of(bytes, c->lease ? c->lease : e->goal_bytes);
+    return least_of(bytes, c->lease ? c->lease : e->budget.target);
 }
 
 const char *swn_client_daemon(const struct swn_engine *e)
 {
-    const struct swn_client *c = e->client;
+    const struct swn_client *c = e->budget.client;
     return c && (c->lease || !c->alone) ? c->path : NULL;
 }
 
@@ -556,15 +557,15 @@ void swn_client_cap(struct swn_engine *e, uint64_t bytes)
     struct swn_budget_change change;
     pthread_mutex_lock(&wishes);
     pthread_mutex_lock(&e->lock);
-    int follows = swn_follower_on();
+    int follows = swn_memory_governor_on();
     if (follows) {
-        e->cap_bytes = bytes;
+        e->budget.user_cap = bytes;
         bytes = within_lease(e, bytes);
         swn_client_wake(e);
     }
     pthread_mutex_unlock(&e->lock);
     if (follows && swn_engine_set_budget(bytes, 0, &change) == -ERANGE)
-        come_near(&bytes, &change);
+        clamp_to_minimum(&bytes, &change);
     pthread_mutex_unlock(&wishes);
 }
 
@@ -586,25 +587,25 @@ static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urg
 {
     struct swn_budget_change change = {0};
     pthread_mutex_lock(&e->lock);
-    struct swn_client *c = e->client;
+    struct swn_client *c = e->budget.client;
     uint64_t bytes = within_lease(e, budget);
-    if (!(has & SWN_HAS_BUDGET) || ((c || swn_follower_runs()) && !budget))
-        bytes = !c || !(has & SWN_HAS_BUDGET)      ? e->goal_bytes
-                : c->lease                         ? c->lease
-                : c->alone && !swn_follower_runs() ? memory_alone()
-                                                   : e->goal_bytes;
+    if (!(has & SWN_HAS_BUDGET) || ((c || swn_memory_governor_runs()) && !budget))
+        bytes = !c || !(has & SWN_HAS_BUDGET)             ? e->budget.target
+                : c->lease                                ? c->lease
+                : c->alone && !swn_memory_governor_runs() ? memory_alone()
+                                                          : e->budget.target;
     pthread_mutex_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, SET_WAIT_MS, &change);
     if (err == -ERANGE)
         return refusal(change.minimum_bytes);
     pthread_mutex_lock(&e->lock);
     if (has & SWN_HAS_BUDGET) {
-        e->cap_bytes = budget;
-        swn_follower_switch(!budget);
+        e->budget.user_cap = budget;
+        swn_memory_governor_switch(!budget);
     }
     if (has & SWN_HAS_URGENCY)
-        e->urgency = urgency;
-    double now = e->urgency;
+        e->budget.urgency = urgency;
+    double now = e->budget.urgency;
     swn_client_wake(e);
     pthread_mutex_unlock(&e->lock);
     return answer(json_pack("{s:i s:I s:I s:I s:f s:b s:I s:I}", "schema", 1, "pid", (json_int_t)getpid(),

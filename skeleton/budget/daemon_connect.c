@@ -36,7 +36,7 @@ static int look_at(const char *path)
     return (st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & 0022) ? 0 : -EPERM;
 }
 
-int swn_dial_find(struct swn_config *config)
+int swn_daemon_connect_find(struct swn_config *config)
 {
     char directory[PATH_MAX], path[2 * PATH_MAX];
     for (unsigned i = 0; config->daemon == SWN_DAEMON_AUTO && !config->daemon_path[0]; i++) {
@@ -52,7 +52,7 @@ int swn_dial_find(struct swn_config *config)
     return config->daemon_path[0] || config->budget_bytes ? 0 : -ENOENT;
 }
 
-int swn_dial(const char *path)
+int swn_daemon_connect(const char *path)
 {
     struct sockaddr_un sa;
     struct ucred peer;

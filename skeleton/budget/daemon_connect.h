@@ -7,9 +7,9 @@
 
 /* Decides whether a daemon is to rule: sets config->daemon_path ("": no). 0; -ENOENT: there is neither a budget nor a
  * daemon. */
-int swn_dial_find(struct swn_config *config);
+int swn_daemon_connect_find(struct swn_config *config);
 /* A connection, close-on-exec and without waiting; or -errno: -EPERM where others can write to its directory, or it is
  * neither root's nor ours. */
-int swn_dial(const char *path);
+int swn_daemon_connect(const char *path);
 
 #endif

@@ -17,40 +17,40 @@
  * until it computes: most only load data. */
 static uint64_t unplanned_demand(struct swn_engine *e, uint64_t small)
 {
-    uint64_t live = e->forked && !e->pool ? swn_engine_resident(e) : e->live_recent + small;
+    uint64_t live = e->life.forked && !e->pool ? swn_engine_resident(e) : e->counters.live_recent + small;
     return live + live / 4 + 16 * MIB;
 }
 
 static uint64_t node_bytes(struct swn_engine *e)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < e->node_count; i++)
-        if (e->nodes[i].range)
-            sum += swn_weight_bytes(e->nodes[i].range);
+    for (size_t i = 0; i < e->weights.count; i++)
+        if (e->weights.all[i].range)
+            sum += swn_weight_bytes(e->weights.all[i].range);
     return sum;
 }
 
-void swn_needs_read(struct swn_needs *n, int settle)
+void swn_demand_read(struct swn_demand *n, int settle)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    long long small = atomic_load(&e->small_bytes);
+    long long small = atomic_load(&e->nonweight.small_bytes);
     uint64_t few = small > 0 ? (uint64_t)small : 0;
     if (settle) {
-        uint64_t faded = e->live_recent - e->live_recent / 8;
-        e->live_recent = faded > e->live_bytes ? faded : e->live_bytes;
+        uint64_t faded = e->counters.live_recent - e->counters.live_recent / 8;
+        e->counters.live_recent = faded > e->counters.live_bytes ? faded : e->counters.live_bytes;
     }
-    n->minimum = swn_policy_minimum(e);
+    n->minimum = swn_plan_minimum(e);
     n->resident = swn_engine_resident(e);
-    n->plans = e->plans + e->drift.looks;
-    if (e->planned) {
-        size_t other = swn_policy_other_needed(e);
+    n->plans = e->plan.made + e->plan.replan.reviews;
+    if (e->plan.planned) {
+        size_t other = swn_nonweight_needed(e);
         n->weights = node_bytes(e);
         /* Warm pages make activations fast, and the window is there as long as anything was ever streamed. */
         n->demand = n->weights + other + other / 4 + 4 * MIB;
-        n->latency = e->in_force.plan.compute_ns / 1e9;
+        n->latency = e->plan.in_force.plan.compute_ns / 1e9;
     } else {
-        n->weights = e->live_bytes;
+        n->weights = e->counters.live_bytes;
         n->demand = unplanned_demand(e, few);
         n->latency = 0;
     }
@@ -59,31 +59,31 @@ void swn_needs_read(struct swn_needs *n, int settle)
     pthread_mutex_unlock(&e->lock);
 }
 
-static double predict(const struct swn_draft *d, struct swn_plan_node *nodes, uint64_t budget)
+static double predict(const struct swn_plan_candidate *d, struct swn_plan_weight *weights, uint64_t budget)
 {
-    struct swn_draft copy = *d;
-    memcpy(nodes, d->nodes, d->n * sizeof *nodes);
-    copy.nodes = nodes;
+    struct swn_plan_candidate copy = *d;
+    memcpy(weights, d->weights, d->n * sizeof *weights);
+    copy.weights = weights;
     copy.goal = budget;
-    return swn_policy_make_plan(&copy) ? 0 : copy.plan.latency_ns / 1e9;
+    return swn_plan_candidate_solve(&copy) ? 0 : copy.plan.latency_ns / 1e9;
 }
 
-void swn_needs_curve(struct swn_needs *n)
+void swn_demand_curve(struct swn_demand *n)
 {
     struct swn_engine *e = &swn_engine_one;
-    struct swn_draft draft = {0};
+    struct swn_plan_candidate candidate = {0};
     pthread_mutex_lock(&e->lock);
-    for (struct swn_thread_state *t = e->threads; e->planned && e->pool && t && !draft.n; t = t->next)
-        swn_policy_draft(e, t, &draft);
+    for (struct swn_thread_state *t = e->ops.threads; e->plan.planned && e->pool && t && !candidate.n; t = t->next)
+        swn_plan_candidate_make(e, t, &candidate);
     pthread_mutex_unlock(&e->lock);
     n->points = 0;
-    struct swn_plan_node *nodes = draft.n ? malloc(draft.n * sizeof *nodes) : NULL;
-    for (size_t i = 0; nodes && i < POINTS && n->demand > n->minimum + POINTS; i++) {
+    struct swn_plan_weight *weights = candidate.n ? malloc(candidate.n * sizeof *weights) : NULL;
+    for (size_t i = 0; weights && i < POINTS && n->demand > n->minimum + POINTS; i++) {
         struct swn_divide_point *p = &n->curve[i];
         p->budget_bytes = n->minimum + (n->demand - n->minimum) / (POINTS - 1) * i;
-        p->latency_s = predict(&draft, nodes, p->budget_bytes);
+        p->latency_s = predict(&candidate, weights, p->budget_bytes);
         n->points = i + 1;
     }
-    free(nodes);
-    swn_policy_drop_draft(&draft);
+    free(weights);
+    swn_plan_candidate_free(&candidate);
 }

@@ -7,7 +7,7 @@
 
 #include "scheduler/protocol/wire.h"
 
-struct swn_needs {
+struct swn_demand {
     uint64_t minimum, demand, weights, resident;
     double latency; /* seconds of a pass with all of it in memory; 0: not known yet */
     uint64_t plans; /* changes with every new plan, and when the one in force stays that of another machine */
@@ -17,9 +17,9 @@ struct swn_needs {
 
 /* Everything but the curve, which stays as it is. Cheap. Once a second `settle` lets the memory of a peak that has not
  * come back fade. */
-void swn_needs_read(struct swn_needs *n, int settle);
+void swn_demand_read(struct swn_demand *n, int settle);
 /* The predicted latency at some budgets between minimum and demand: some plans' worth of computing, without any lock.
  * points is 0 while there is no plan. */
-void swn_needs_curve(struct swn_needs *n);
+void swn_demand_curve(struct swn_demand *n);
 
 #endif

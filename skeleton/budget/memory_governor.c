@@ -24,19 +24,19 @@
 #define LEAST_SHRINK 64
 #define MOST_IGNORED ((uint64_t)4 << 20) /* half of what base/process_memory.h keeps for growth */
 
-struct swn_follower {
+struct swn_memory_governor {
     pthread_t thread;
     int machine, runs, off;
     uint64_t most; /* the user's own budget beside it, or UINT64_MAX */
     struct swn_follow follow;
-    struct swn_whole whole; /* limit 0: not asked for */
-    uint64_t of_machine;    /* at the last look */
+    struct swn_process_memory whole; /* limit 0: not asked for */
+    uint64_t of_machine;             /* at the last look */
     unsigned looks;
     int pressure; /* swn_pressure_open_own, or negative */
     int pressed;  /* it has spoken since the last look at the machine */
 };
 
-static struct swn_follower one;
+static struct swn_memory_governor one;
 
 static uint64_t least_of(uint64_t a, uint64_t b)
 {
@@ -44,10 +44,10 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 }
 
 /* What there is for tensors that take `resident` bytes, of which `anon` are anonymous memory. 0: nobody can tell. */
-static uint64_t there_is(struct swn_follower *f, uint64_t resident, uint64_t anon)
+static uint64_t there_is(struct swn_memory_governor *f, uint64_t resident, uint64_t anon)
 {
     struct swn_memory m;
-    struct swn_whole_rss rss;
+    struct swn_process_memory_rss rss;
     uint64_t bytes = UINT64_MAX;
     if (f->machine && (f->pressed || f->looks++ % MACHINE_LOOKS == 0) && !swn_memory_read(&m, "")) {
         m.pressure = f->pressed ? SWN_PRESSURE_NOW : m.pressure;
@@ -55,26 +55,26 @@ static uint64_t there_is(struct swn_follower *f, uint64_t resident, uint64_t ano
     }
     if (f->machine)
         bytes = f->of_machine;
-    if (f->whole.limit && !swn_whole_read(&rss, ""))
-        bytes = least_of(bytes, swn_whole_budget(&f->whole, &rss, anon, SWN_BUDGET_UNASKED_BYTES));
+    if (f->whole.limit && !swn_process_memory_read(&rss, ""))
+        bytes = least_of(bytes, swn_process_memory_budget(&f->whole, &rss, anon, SWN_BUDGET_UNASKED_BYTES));
     if (!bytes || bytes == UINT64_MAX)
         return 0;
     bytes = least_of(bytes, f->most);
     return bytes > SWN_BUDGET_UNASKED_BYTES ? bytes >> 20 << 20 : swn_budget_unasked(f->most);
 }
 
-void swn_follower_first(struct swn_config *config)
+void swn_memory_governor_first(struct swn_config *config)
 {
-    struct swn_whole_rss rss;
+    struct swn_process_memory_rss rss;
     char a[32], b[32];
     if (!config->budget_auto && !config->memory_bytes)
         return;
-    one = (struct swn_follower){.machine = config->budget_auto,
-                                .pressure = -1,
-                                .most = config->budget_bytes ? config->budget_bytes : UINT64_MAX,
-                                .follow = {.share = SHARE, .ease = 1},
-                                .whole = {.limit = config->memory_bytes}};
-    if (config->memory_bytes && !swn_whole_read(&rss, "")) {
+    one = (struct swn_memory_governor){.machine = config->budget_auto,
+                                       .pressure = -1,
+                                       .most = config->budget_bytes ? config->budget_bytes : UINT64_MAX,
+                                       .follow = {.share = SHARE, .ease = 1},
+                                       .whole = {.limit = config->memory_bytes}};
+    if (config->memory_bytes && !swn_process_memory_read(&rss, "")) {
         one.whole.least = rss.anon + rss.file;
         one.whole.least_file = rss.file;
         if (one.whole.least + SWN_BUDGET_UNASKED_BYTES > config->memory_bytes)
@@ -89,8 +89,8 @@ void swn_follower_first(struct swn_config *config)
 /* Anonymous memory of ours; the pool is shared memory. */
 static uint64_t anonymous(struct swn_engine *e)
 {
-    long long small = atomic_load(&e->small_bytes);
-    return e->res.home_bytes + swn_arena_warm_bytes(e->arena) + (small > 0 ? (uint64_t)small : 0);
+    long long small = atomic_load(&e->nonweight.small_bytes);
+    return e->res.resident_bytes + swn_arena_warm_bytes(e->arena) + (small > 0 ? (uint64_t)small : 0);
 }
 
 static int worth_it(uint64_t before, uint64_t now)
@@ -99,11 +99,11 @@ static int worth_it(uint64_t before, uint64_t now)
                         : before - now > least_of(before / LEAST_SHRINK, MOST_IGNORED);
 }
 
-static void look(struct swn_engine *e, struct swn_follower *f)
+static void look(struct swn_engine *e, struct swn_memory_governor *f)
 {
     pthread_mutex_lock(&e->lock);
-    uint64_t resident = swn_engine_resident(e), anon = anonymous(e), before = e->cap_bytes;
-    int above = e->goal_bytes > before; /* its minimum did not let it come down then; it may by now */
+    uint64_t resident = swn_engine_resident(e), anon = anonymous(e), before = e->budget.user_cap;
+    int above = e->budget.target > before; /* its minimum did not let it come down then; it may by now */
     pthread_mutex_unlock(&e->lock);
     uint64_t bytes = there_is(f, resident, anon);
     if (bytes && (above || worth_it(before, bytes)))
@@ -111,12 +111,12 @@ static void look(struct swn_engine *e, struct swn_follower *f)
 }
 
 /* Until the next look. */
-static void wait_a_little(struct swn_follower *f)
+static void wait_a_little(struct swn_memory_governor *f)
 {
-    struct pollfd fd = {.fd = swn_owns(f->pressure) ? f->pressure : -1, .events = POLLPRI};
+    struct pollfd fd = {.fd = swn_fd_is_ours(f->pressure) ? f->pressure : -1, .events = POLLPRI};
     int n = poll(&fd, 1, LOOK_MS);
     if (n > 0 && fd.revents != POLLPRI) { /* the cgroup is gone; there is still the clock */
-        swn_own_close(f->pressure);
+        swn_fd_registry_close(f->pressure);
         f->pressure = -1;
     }
     f->pressed = n > 0 && fd.revents == POLLPRI;
@@ -126,9 +126,9 @@ static void wait_a_little(struct swn_follower *f)
 
 static void *follower_main(void *arg)
 {
-    struct swn_follower *f = arg;
+    struct swn_memory_governor *f = arg;
     pthread_setname_np(pthread_self(), "swn-follower");
-    f->pressure = f->machine ? swn_own(swn_pressure_open_own("")) : -1;
+    f->pressure = f->machine ? swn_fd_registry(swn_pressure_open_own("")) : -1;
     for (;;) {
         wait_a_little(f);
         look(&swn_engine_one, f);
@@ -138,7 +138,7 @@ static void *follower_main(void *arg)
     return NULL;
 }
 
-void swn_follower_start(const struct swn_config *config)
+void swn_memory_governor_start(const struct swn_config *config)
 {
     if (!config->budget_auto && !config->memory_bytes)
         return;
@@ -150,27 +150,27 @@ void swn_follower_start(const struct swn_config *config)
         swn_say("cannot follow memory: %s; the budget stays what it is", strerror(-err));
 }
 
-int swn_follower_runs(void)
+int swn_memory_governor_runs(void)
 {
     return one.runs;
 }
 
-int swn_follower_on(void)
+int swn_memory_governor_on(void)
 {
     return one.runs && !one.off;
 }
 
-void swn_follower_switch(int on)
+void swn_memory_governor_switch(int on)
 {
     one.off = !on;
 }
 
-void swn_follower_fork_child(struct swn_engine *e)
+void swn_memory_governor_fork_child(struct swn_engine *e)
 {
     if (e->config.budget_auto || e->config.memory_bytes)
-        atomic_store(&e->want_client, 1);
+        atomic_store(&e->life.want_client, 1);
     if (one.runs && one.pressure >= 0) /* a child opens its own, if it ever follows */
-        swn_own_close(one.pressure);
+        swn_fd_registry_close(one.pressure);
     one.pressure = -1;
     one.runs = 0;
 }

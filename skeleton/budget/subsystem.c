@@ -15,18 +15,18 @@ static void fill_stats(void *user, struct swn_stats *out)
 static void start(struct swn_engine *e)
 {
     struct swn_control_opts opts = {.fill = fill_stats, .set = swn_client_set, .user = e};
-    if (swn_control_start(&e->control, &opts))
-        e->control = NULL; /* no directory for it: status does not list us, nothing else is lost */
+    if (swn_control_start(&e->budget.control, &opts))
+        e->budget.control = NULL; /* no directory for it: status does not list us, nothing else is lost */
 }
 
 static void fork_child(struct swn_engine *e)
 {
-    if (e->control)
-        swn_control_abandon(e->control);
-    e->control = NULL;
+    if (e->budget.control)
+        swn_control_abandon(e->budget.control);
+    e->budget.control = NULL;
     swn_budget_fork_child(e);
     swn_client_fork_child(e);
-    swn_follower_fork_child(e);
+    swn_memory_governor_fork_child(e);
 }
 
 static void stats(struct swn_engine *e, struct swn_stats *out)
@@ -37,7 +37,7 @@ static void stats(struct swn_engine *e, struct swn_stats *out)
 
 static void at_exit(struct swn_engine *e)
 {
-    swn_control_stop(e->control);
+    swn_control_stop(e->budget.control);
 }
 
 const struct swn_subsystem swn_budget_subsystem = {

@@ -74,7 +74,7 @@ static int make_blocks(struct swapnet_model *m, const size_t *first, size_t coun
     return 0;
 }
 
-static int start(struct swapnet_model *m, const char *path, char why[SWN_WHY])
+static int start(struct swapnet_model *m, const char *path, char why[SWN_ERRMSG])
 {
     struct swn_fetch_opts opts = {.io = &swn_io_sys};
     int rc = swn_store_open(&m->store, &swn_io_sys, path, why);
@@ -86,13 +86,13 @@ static int start(struct swapnet_model *m, const char *path, char why[SWN_WHY])
     if (!rc)
         rc = swn_fetch_start(&m->fetch, &opts);
     if (rc)
-        snprintf(why, SWN_WHY, "%s: %s", path, strerror(-rc));
+        snprintf(why, SWN_ERRMSG, "%s: %s", path, strerror(-rc));
     return rc;
 }
 
 API int swapnet_open(struct swapnet_model **out, const char *store, char *why, size_t size)
 {
-    char text[SWN_WHY] = "no memory";
+    char text[SWN_ERRMSG] = "no memory";
     struct swapnet_model *m = calloc(1, sizeof *m);
     int rc = -ENOMEM;
     if (m) {
@@ -147,7 +147,8 @@ API int swapnet_cut(struct swapnet_model *m, uint64_t budget_bytes)
         return 0;
     uint64_t *sizes = layer_sizes(m);
     size_t *first = calloc(m->store->layer_count, sizeof *first);
-    int rc = sizes && first ? swn_cut_for_budget(sizes, m->store->layer_count, budget_bytes, &count, first) : -ENOMEM;
+    int rc = sizes && first ? swn_partition_minmax_for_budget(sizes, m->store->layer_count, budget_bytes, &count, first)
+                            : -ENOMEM;
     if (!rc)
         rc = make_blocks(m, first, count);
     free(sizes);
@@ -157,7 +158,8 @@ API int swapnet_cut(struct swapnet_model *m, uint64_t budget_bytes)
 
 API uint64_t swapnet_smallest_budget(const struct swapnet_model *m)
 {
-    uint64_t *sizes = layer_sizes(m), bytes = sizes ? swn_cut_minimum(sizes, m->store->layer_count) : UINT64_MAX;
+    uint64_t *sizes = layer_sizes(m),
+             bytes = sizes ? swn_partition_minmax_budget(sizes, m->store->layer_count) : UINT64_MAX;
     free(sizes);
     return bytes;
 }
@@ -329,7 +331,7 @@ API int swapnet_tensor(const struct swapnet_model *m, size_t block, size_t index
     if (index >= swapnet_tensor_count(m, block))
         return -EINVAL;
     size_t i = m->blocks[block].b.first_slot + index;
-    const struct swn_slot *slot = &m->skeleton->slots[i];
+    const struct swn_activation_tensor *slot = &m->skeleton->slots[i];
     *out = (struct swapnet_tensor){.name = m->store->tensors[i].name,
                                    .dtype = swn_dtype_name((enum swn_dtype)slot->dtype),
                                    .ndim = slot->ndim,

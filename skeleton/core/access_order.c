@@ -7,21 +7,21 @@
 /* Open addressing, linear probing, power-of-two size; a step is dropped by a rebuild, never in place. */
 struct step {
     uint32_t before, at, next;
-    uint32_t age; /* visit number (low bits) at which it was last confirmed */
+    uint32_t age; /* access number (low bits) at which it was last confirmed */
 };
 
-struct swn_order {
+struct swn_access_order {
     struct step *steps;
     size_t slots, used;
-    uint32_t visits;
+    uint32_t accesses;
 };
 
 #define FIRST_SLOTS ((size_t)1024)
 #define MOST_SLOTS ((size_t)1 << 20)
 
-int swn_order_create(struct swn_order **out)
+int swn_access_order_create(struct swn_access_order **out)
 {
-    struct swn_order *o = calloc(1, sizeof *o);
+    struct swn_access_order *o = calloc(1, sizeof *o);
     if (!o)
         return -ENOMEM;
     o->slots = FIRST_SLOTS;
@@ -34,7 +34,7 @@ int swn_order_create(struct swn_order **out)
     return 0;
 }
 
-void swn_order_destroy(struct swn_order *o)
+void swn_access_order_destroy(struct swn_access_order *o)
 {
     free(o->steps);
     free(o);
@@ -49,23 +49,23 @@ static struct step *slot(struct step *steps, size_t slots, uint32_t before, uint
     return &steps[i];
 }
 
-uint32_t swn_order_next(const struct swn_order *o, uint32_t before, uint32_t at)
+uint32_t swn_access_order_next(const struct swn_access_order *o, uint32_t before, uint32_t at)
 {
     return at ? slot(o->steps, o->slots, before, at)->next : 0;
 }
 
-/* Steps that have been taken in the last `window` visits. */
-static size_t recent_steps(const struct swn_order *o, uint32_t window)
+/* Steps that have been taken in the last `window` accesses. */
+static size_t recent_steps(const struct swn_access_order *o, uint32_t window)
 {
     size_t recent = 0;
     for (size_t i = 0; i < o->slots; i++)
-        recent += o->steps[i].at && o->visits - o->steps[i].age < window;
+        recent += o->steps[i].at && o->accesses - o->steps[i].age < window;
     return recent;
 }
 
 /* Makes room: grows while most steps are recent, else keeps the size and forgets the old ones. Those that stay are
  * chosen by age alone: a choice by slot would crowd one part of the table until every probe walks through it. */
-static void rebuild(struct swn_order *o)
+static void rebuild(struct swn_access_order *o)
 {
     size_t slots = o->slots;
     uint32_t window = (uint32_t)(4 * o->slots);
@@ -85,7 +85,7 @@ static void rebuild(struct swn_order *o)
     size_t used = 0;
     for (size_t i = 0; i < o->slots; i++) {
         const struct step *s = &o->steps[i];
-        if (!s->at || !s->next || o->visits - s->age >= window)
+        if (!s->at || !s->next || o->accesses - s->age >= window)
             continue;
         *slot(fresh, slots, s->before, s->at) = *s;
         used++;
@@ -96,43 +96,44 @@ static void rebuild(struct swn_order *o)
     o->used = used;
 }
 
-int swn_order_visit(struct swn_order *o, struct swn_cursor *c, uint32_t node)
+int swn_access_order_record(struct swn_access_order *o, struct swn_cursor *c, uint32_t weight)
 {
-    o->visits++;
+    o->accesses++;
     if (!c->anchor)
-        c->anchor = node;
-    else if (c->anchor == node)
+        c->anchor = weight;
+    else if (c->anchor == weight)
         c->passes++;
     int right = 0;
     if (c->at) {
         if (o->used * 3 > o->slots * 2)
             rebuild(o);
         struct step *s = slot(o->steps, o->slots, c->before, c->at);
-        right = s->at && s->next == node;
+        right = s->at && s->next == weight;
         if (!s->at) {
             s->before = c->before;
             s->at = c->at;
             o->used++;
         }
-        s->next = node;
-        s->age = o->visits;
+        s->next = weight;
+        s->age = o->accesses;
     }
     c->hits += (uint64_t)right;
     c->run = right ? c->run + 1 : 0;
     c->misses += (uint64_t)!right;
     c->before = c->at;
-    c->at = node;
+    c->at = weight;
     return right;
 }
 
-size_t swn_order_cycle(const struct swn_order *o, const struct swn_cursor *c, uint32_t *nodes, size_t max)
+size_t swn_access_order_cycle(const struct swn_access_order *o, const struct swn_cursor *c, uint32_t *weights,
+                              size_t max)
 {
     uint32_t before = c->before, at = c->at;
     for (size_t n = 0; n < max; n++) {
-        uint32_t next = swn_order_next(o, before, at);
+        uint32_t next = swn_access_order_next(o, before, at);
         if (!next)
             return 0;
-        nodes[n] = next;
+        weights[n] = next;
         before = at;
         at = next;
         if (before == c->before && at == c->at)
@@ -141,9 +142,9 @@ size_t swn_order_cycle(const struct swn_order *o, const struct swn_cursor *c, ui
     return 0;
 }
 
-void swn_order_forget(struct swn_order *o, uint32_t node)
+void swn_access_order_forget(struct swn_access_order *o, uint32_t weight)
 {
     for (size_t i = 0; i < o->slots; i++)
-        if (o->steps[i].next == node)
+        if (o->steps[i].next == weight)
             o->steps[i].next = 0;
 }

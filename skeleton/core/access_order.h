@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct swn_order;
+struct swn_access_order;
 
 struct swn_cursor {
     uint32_t before, at; /* the two weights read last */
@@ -23,20 +23,22 @@ struct swn_cursor {
     uint64_t passes;
 };
 
-int swn_order_create(struct swn_order **out);
-void swn_order_destroy(struct swn_order *o);
+int swn_access_order_create(struct swn_access_order **out);
+void swn_access_order_destroy(struct swn_access_order *o);
 
-/* The thread at `c` reads `node`: learns the step, moves the cursor. 1 when it had been predicted, else 0. */
-int swn_order_visit(struct swn_order *o, struct swn_cursor *c, uint32_t node);
+/* The thread at `c` reads `weight`: learns the step, moves the cursor. 1 when it had been predicted, else 0. */
+int swn_access_order_record(struct swn_access_order *o, struct swn_cursor *c, uint32_t weight);
 
 /* What follows (before, at), or 0 where nothing is known. */
-uint32_t swn_order_next(const struct swn_order *o, uint32_t before, uint32_t at);
+uint32_t swn_access_order_next(const struct swn_access_order *o, uint32_t before, uint32_t at);
 
-/* The cycle that a cursor stands in: follows predictions from it until they come back to it; fills nodes[] in order,
- * beginning with the node after `at` and ending with `at`. Its length, or 0 when the chain breaks or exceeds `max`. */
-size_t swn_order_cycle(const struct swn_order *o, const struct swn_cursor *c, uint32_t *nodes, size_t max);
+/* The cycle that a cursor stands in: follows predictions from it until they come back to it; fills weights[] in order,
+ * beginning with the weight after `at` and ending with `at`. Its length, or 0 when the chain breaks or exceeds `max`.
+ */
+size_t swn_access_order_cycle(const struct swn_access_order *o, const struct swn_cursor *c, uint32_t *weights,
+                              size_t max);
 
-/* The node's range is gone. Steps that mention it are dropped when the table is next rebuilt. */
-void swn_order_forget(struct swn_order *o, uint32_t node);
+/* The weight's range is gone. Steps that mention it are dropped when the table is next rebuilt. */
+void swn_access_order_forget(struct swn_access_order *o, uint32_t weight);
 
 #endif

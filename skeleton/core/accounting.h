@@ -11,10 +11,10 @@
 size_t swn_engine_resident(struct swn_engine *e);
 size_t swn_engine_mapped_bytes(void); /* the process's address space in use; 0: /proc does not tell */
 void swn_engine_note_peak(struct swn_engine *e);
-size_t swn_policy_other(struct swn_engine *e);
-size_t swn_policy_other_held(struct swn_engine *e);
+size_t swn_nonweight_bytes(struct swn_engine *e);
+size_t swn_nonweight_held(struct swn_engine *e);
 /* Most of what is held for it of late. */
-size_t swn_policy_other_peak(const struct swn_engine *e);
-size_t swn_policy_other_needed(const struct swn_engine *e);
+size_t swn_nonweight_peak(const struct swn_engine *e);
+size_t swn_nonweight_needed(const struct swn_engine *e);
 
 #endif

@@ -16,111 +16,149 @@
 #include "skeleton/core/restore.h"
 #include "skeleton/core/thread_state.h"
 
-/* Of a tensor of n bytes at its planned place, or wherever there is one. */
-static size_t fresh_bytes(const struct swn_engine *e, const struct swn_place *place, size_t n, enum swn_term term)
+/* A tensor on its way: address, memory, pages, and who has to know of it. */
+struct allocation {
+    size_t n;
+    int expected; /* it is about to be read into, which will be registered: no room is made for it now */
+    int alone;    /* it alone exceeds the budget, and makes room for itself when it is there */
+    int placed;   /* it has a planned address */
+    struct swn_activation_slot slot;
+    enum swn_term term;
+    struct swn_thread_state *thread; /* whose pass it is part of, or NULL */
+    size_t fresh;                    /* bytes of it that have no pages yet */
+};
+
+static int counts(const struct allocation *a)
 {
-    return place ? swn_plot_fresh(place->plot, place->at, n) : swn_arena_fresh(e->arena, n, term);
+    return !a->alone && !a->expected;
 }
 
-static size_t kept_frames(const struct swn_engine *e)
+static void reserve_address(struct swn_engine *e, struct allocation *a)
 {
-    return e->pool ? swn_pool_kept(e->pool) : 0;
+    a->expected = swn_expected_read_matches(e, a->n);
+    a->alone = a->n > e->budget.limit && e->config.enforce && !a->expected;
+    if (counts(a)) /* may wait */
+        swn_reclaim_make_way(e, swn_round_up(a->n, SWN_GRANULE));
+    struct swn_thread_state *self = swn_window_self();
+    a->thread = counts(a) ? self : NULL;
+    if (e->features.record && e->features.observer->allocated(e) && a->thread)
+        swn_window_lost(a->thread);
+    a->placed = e->features.placement->find(e, a->thread, a->n, &a->slot);
+    a->term = self && self->open ? SWN_SHORT_TERM : SWN_LONG_TERM;
+}
+
+static size_t fresh_bytes(const struct swn_engine *e, const struct allocation *a)
+{
+    return a->placed ? swn_region_fresh(a->slot.region, a->slot.at, a->n) : swn_arena_fresh(e->arena, a->n, a->term);
+}
+
+static size_t pinned_frames(const struct swn_engine *e)
+{
+    return e->pool ? swn_pool_pinned(e->pool) : 0;
+}
+
+/* 0, or -ENOMEM: what is in use does not fit the budget. */
+static int reserve_memory(struct swn_engine *e, const struct allocation *a)
+{
+    size_t need = counts(a) ? fresh_bytes(e, a) : 0;
+    size_t pinned = pinned_frames(e), wanted = swn_nonweight_held(e);
+    if (counts(a) && !a->placed) /* a planned place is held already */
+        wanted += swn_round_up(a->n, SWN_GRANULE);
+    int over = swn_reclaim_must(e, need, NULL);         /* also with need 0: small tensors may have grown meanwhile */
+    if (!over && counts(a) && fresh_bytes(e, a) > need) /* the warm pages were what had to go */
+        over = swn_reclaim_must(e, swn_round_up(a->n, SWN_GRANULE), NULL);
+    if (e->plan.planned && pinned_frames(e) < pinned)
+        swn_reclaim_note_shortage(e, wanted);
+    return over;
+}
+
+static struct swn_range *commit(struct swn_engine *e, struct allocation *a)
+{
+    struct swn_range *r = a->placed ? swn_region_alloc(e->arena, a->slot.region, a->slot.at, a->n, &a->fresh) : NULL;
+    if (r) {
+        e->regions.placed += r->size;
+        e->regions.small_pages |= a->fresh != 0;
+        return r;
+    }
+    r = swn_arena_alloc(e->arena, a->n, a->term, &a->fresh);
+    if (r && a->fresh && counts(a))
+        swn_residency_fresh(&e->res, r);
+    return r;
+}
+
+static void count_live(struct swn_engine *e, size_t bytes)
+{
+    struct swn_counters *c = &e->counters;
+    c->live_bytes += bytes;
+    if (c->live_bytes > c->demand_peak)
+        c->demand_peak = c->live_bytes;
+    if (c->live_bytes > c->live_recent)
+        c->live_recent = c->live_bytes;
+}
+
+static void announce(struct swn_engine *e, struct allocation *a, struct swn_range *r)
+{
+    e->counters.filled += a->alone ? 0 : a->fresh;
+    e->features.placement->on_alloc(a->thread, r);
+    r->alloc_seq = r->last_use = e->ops.seq;
+    r->untouched = a->fresh != 0;
+    e->res.resident_bytes += r->size;
+    count_live(e, swn_round_up(a->n, SWN_PAGE));
+    if (a->expected)
+        swn_expected_read_allocated(e, r, a->fresh);
+    if (a->alone && swn_policy_share(e, r))
+        swn_reclaim_must(e, 0, r);
+    swn_engine_note_peak(e);
 }
 
 void *swn_engine_alloc(size_t n, int *strict)
 {
     struct swn_engine *e = &swn_engine_one;
     *strict = 0;
-    if (atomic_load(&e->retired))
+    if (atomic_load(&e->life.retired))
         return NULL;
+    struct allocation a = {.n = n};
+    struct swn_range *r = NULL;
     pthread_mutex_lock(&e->lock);
-    e->allocs++;
+    e->counters.allocs++;
     swn_residency_tidy(&e->res);
     swn_expected_read_cancel(e, 0);
-    int expected = swn_expected_read_matches(e, n);
-    int alone = n > e->config.budget_bytes && e->config.enforce && !expected; /* makes room for itself, below */
-    if (!alone && !expected)
-        swn_reclaim_make_way(e, swn_round_up(n, SWN_GRANULE));
-    struct swn_thread_state *t = alone || expected ? NULL : swn_window_self();
-    if (e->record && e->observer->allocated(e) && t)
-        swn_window_lost(t);
-    struct swn_place place;
-    int placed = e->placement->find(e, t, n, &place);
-    const struct swn_thread_state *self = swn_window_self();
-    enum swn_term term = self && self->open ? SWN_SHORT_TERM : SWN_LONG_TERM;
-    int counts = !alone && !expected;
-    size_t need = counts ? fresh_bytes(e, placed ? &place : NULL, n, term) : 0;
-    size_t kept = kept_frames(e), wanted = swn_policy_other_held(e);
-    if (counts && !placed) /* a place is held already */
-        wanted += swn_round_up(n, SWN_GRANULE);
-    int over = swn_policy_make_room(e, need, NULL); /* also with need 0: small tensors may have grown meanwhile */
-    if (!over && counts &&
-        fresh_bytes(e, placed ? &place : NULL, n, term) > need) /* the warm pages were what had to go */
-        over = swn_policy_make_room(e, swn_round_up(n, SWN_GRANULE), NULL);
-    if (e->planned && kept_frames(e) < kept)
-        swn_policy_note_shortage(e, wanted);
-    if (over && e->config.strict) {
-        *strict = 1;
-        pthread_mutex_unlock(&e->lock);
-        return NULL;
+    reserve_address(e, &a);
+    *strict = reserve_memory(e, &a) && e->config.strict;
+    if (!*strict) {
+        r = commit(e, &a);
+        if (r)
+            announce(e, &a, r);
+        else
+            e->counters.untracked += n;
     }
-    size_t fresh;
-    struct swn_range *r = placed ? swn_plot_alloc(e->arena, place.plot, place.at, n, &fresh) : NULL;
-    if (r) {
-        e->placed += r->size;
-        e->plots_rough |= fresh != 0;
-    } else {
-        r = swn_arena_alloc(e->arena, n, term, &fresh);
-        if (r && fresh && !alone && !expected)
-            swn_residency_fresh(&e->res, r);
-    }
-    if (r) {
-        e->filled += alone ? 0 : fresh;
-        e->placement->born(t, r);
-        r->alloc_seq = r->last_use = e->seq;
-        r->untouched = fresh != 0;
-        e->res.home_bytes += r->size;
-        e->live_bytes += swn_round_up(n, SWN_PAGE);
-        if (e->live_bytes > e->demand_peak)
-            e->demand_peak = e->live_bytes;
-        if (e->live_bytes > e->live_recent)
-            e->live_recent = e->live_bytes;
-        if (expected)
-            swn_expected_read_allocated(e, r, fresh);
-        if (alone && swn_policy_share(e, r))
-            swn_policy_make_room(e, 0, r);
-        swn_engine_note_peak(e);
-    } else {
-        e->untracked += n;
-    }
-    void *p = r ? (void *)r->addr : NULL;
     pthread_mutex_unlock(&e->lock);
-    return p;
+    return r ? (void *)r->addr : NULL;
 }
 
 /* Activations die young and their pages are worth keeping for the next one; a weight's are not. */
 static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
 {
     /* Until something has had to leave, all that fits; the plan leaves room for the most that activations ever took. */
-    size_t most = e->config.budget_bytes / (e->pressed ? 4 : 1), other = swn_policy_other(e) - r->size;
-    if (e->planned && e->planned_other > other && e->planned_other - other > most)
-        most = e->planned_other - other;
-    if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME || r->node >= 0 || atomic_load(&e->retired))
+    size_t most = e->budget.limit / (e->plan.pressed ? 4 : 1), other = swn_nonweight_bytes(e) - r->size;
+    if (e->plan.planned && e->nonweight.planned > other && e->nonweight.planned - other > most)
+        most = e->nonweight.planned - other;
+    if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->weight >= 0 || atomic_load(&e->life.retired))
         return 0;
     if (r->held) /* the kernel may not have taken the bytes out of them yet */
         return 0;
-    /* Room for a plot is planned for. What small tensors exceed the budget by is no reason to let all of this go: the
+    /* Room for a region is planned for. What small tensors exceed the budget by is no reason to let all of this go: the
      * next allocation takes what it has to. */
-    if (r->plotted)
+    if (r->planned_place)
         return 1;
-    if (r->aged_reads || swn_engine_resident(e) + r->span > e->config.budget_bytes + r->size)
+    if (r->aged_reads || swn_engine_resident(e) + r->span > e->budget.limit + r->size)
         return 0;
     /* What has gone just now is more likely to be made again than what is left over since some earlier pass. */
     size_t warm = swn_arena_warm_bytes(e->arena);
     struct swn_piece piece;
     while (warm + r->span > most && warm < most && swn_arena_trim(e->arena, warm + r->span - most, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
-        e->dropped += piece.bytes;
+        e->counters.dropped += piece.bytes;
         warm -= piece.bytes;
     }
     return warm + r->span <= most;
@@ -128,13 +166,13 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
 
 void swn_engine_drop(struct swn_engine *e, struct swn_range *r)
 {
-    swn_behind_recall(e, r);
+    swn_write_behind_cancel(e, r);
     struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
-    e->live_bytes -= swn_round_up(r->len, SWN_PAGE);
+    e->counters.live_bytes -= swn_round_up(r->len, SWN_PAGE);
     int warm = worth_keeping_warm(e, r);
-    e->dropped += !warm && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
+    e->counters.dropped += !warm && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
     swn_residency_free(&e->res, r, warm);
-    swn_swapin_reap(e, &chunks);
+    swn_frames_drop_dead(e, &chunks);
 }
 
 int swn_engine_free(void *p)
@@ -145,11 +183,11 @@ int swn_engine_free(void *p)
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
     if (r && r->addr == (uintptr_t)p) {
-        if (r->pins && e->populate) /* its operator gave the storage other memory */
-            swn_populate_end(e->populate, r->addr);
+        if (r->pins && e->prefault) /* its operator gave the storage other memory */
+            swn_prefault_end(e->prefault, r->addr);
         swn_expected_read_freed(e, r);
-        e->placement->died(r);
-        swn_node_remove(e, r);
+        e->features.placement->on_free(r);
+        swn_weight_remove(e, r);
         if (!swn_held_keeps(r))
             swn_engine_drop(e, r);
     }
@@ -165,7 +203,7 @@ static void pin(const void *p, size_t n, int by)
     while (at < end) {
         struct swn_range *r = swn_arena_find(e->arena, at);
         if (r) {
-            swn_behind_recall(e, r);
+            swn_write_behind_cancel(e, r);
             r->pins += by;
         }
         at = r ? r->addr + r->span : (at / SWN_GRANULE + 1) * SWN_GRANULE;

@@ -40,7 +40,7 @@ enum swn_config_part {
 
 struct swn_config {
     int enabled;           /* 1 only when swn_config_load returned 0 */
-    uint64_t budget_bytes; /* SWAPNET_BUDGET; 0: not set, a daemon has to give one, or swn_follower_first */
+    uint64_t budget_bytes; /* SWAPNET_BUDGET; 0: not set, a daemon has to give one, or swn_memory_governor_first */
     int budget_auto;       /* SWAPNET_BUDGET=auto */
     uint64_t memory_bytes; /* SWAPNET_MEMORY, for the whole process; 0: not set */
     int daemon;            /* SWAPNET_DAEMON, enum swn_config_daemon */

@@ -69,11 +69,12 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         return -ENOTSUP;
     }
     e->config = *config;
+    e->budget.limit = config->budget_bytes;
     if (config->daemon_path[0]) /* until the daemon says otherwise, invariant 12 */
-        e->config.budget_bytes = swn_budget_unasked(config->budget_bytes);
-    e->goal_bytes = e->config.budget_bytes;
-    e->cap_bytes = config->budget_bytes;
-    e->urgency = config->urgency > 0 ? config->urgency : 1;
+        e->budget.limit = swn_budget_unasked(config->budget_bytes);
+    e->budget.target = e->budget.limit;
+    e->budget.user_cap = config->budget_bytes;
+    e->budget.urgency = config->urgency > 0 ? config->urgency : 1;
     static struct swn_io io;
     swn_keep_locks(&io, swn_engine_io);
     e->io = &io;
@@ -84,7 +85,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     if (strcmp(e->config.disk_path, "off") != 0)
         absolute(e->config.disk_path, sizeof e->config.disk_path);
     swn_engine_init_sync(e);
-    int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
+    int err = swn_spill_open(&e->writes.spill, e->io, e->config.store_dir);
     if (err) {
         snprintf(why, why_size,
                  "cannot write to the store directory %s: %s; set SWAPNET_STORE to a directory on a disk with room",
@@ -92,15 +93,13 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         return err;
     }
     swn_queue_look_up(e);
-    e->arena_bytes = arena_bytes();
-    err = swn_arena_create(&e->arena, e->arena_bytes);
+    err = swn_arena_create(&e->arena, arena_bytes());
     if (!err)
-        err = swn_order_create(&e->order);
+        err = swn_access_order_create(&e->weights.order);
     if (err) {
         snprintf(why, why_size, "cannot reserve address space for tensors: %s; raise ulimit -v", strerror(-err));
         return err;
     }
-    e->arena_bytes = swn_arena_hi(e->arena) - swn_arena_lo(e->arena);
     err = swn_residency_init(&e->res, e->io, e->arena);
     if (err) {
         if (err == -EBADMSG)
@@ -112,8 +111,8 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
                      strerror(-err));
         return err;
     }
-    e->res.spill = e->spill;
-    e->pid = getpid();
+    e->res.spill = e->writes.spill;
+    e->life.pid = getpid();
     if (e->config.trace_path[0] && (err = swn_trace_open(&e->trace, e->config.trace_path))) {
         swn_say("cannot write the trace file %s: %s; going on without", e->config.trace_path, strerror(-err));
         e->trace = NULL;
@@ -122,27 +121,27 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         s->start(e);
     SWN_EACH_SUBSYSTEM (s, budget_changed)
         s->budget_changed(e);
-    atomic_store(&e->running, 1);
+    atomic_store(&e->life.running, 1);
     return 0;
 }
 
-void swn_engine_set_half(const struct swn_half *half)
+void swn_engine_set_torch(const struct swn_torch_backend *half)
 {
-    swn_engine_one.half = half;
+    swn_engine_one.torch = half;
 }
 
-void swn_engine_host(struct swn_host *out)
+void swn_engine_services(struct swn_runtime_services *out)
 {
     struct swn_engine *e = &swn_engine_one;
-    *out = (struct swn_host){.abi = SWN_ATEN_ABI,
-                             .lo = swn_arena_lo(e->arena),
-                             .hi = swn_arena_hi(e->arena),
-                             .mapped = swn_guest_bounds,
-                             .count_flops = e->record != NULL,
-                             .op_begin = swn_engine_op_begin,
-                             .op_end = swn_engine_op_end,
-                             .afresh_begin = swn_afresh_begin,
-                             .afresh_end = swn_afresh_end};
+    *out = (struct swn_runtime_services){.abi = SWN_ATEN_ABI,
+                                         .lo = swn_arena_lo(e->arena),
+                                         .hi = swn_arena_hi(e->arena),
+                                         .mapped = swn_mapped_bounds,
+                                         .count_flops = e->features.record != NULL,
+                                         .op_begin = swn_engine_op_begin,
+                                         .op_end = swn_engine_op_end,
+                                         .afresh_begin = swn_afresh_begin,
+                                         .afresh_end = swn_afresh_end};
     SWN_EACH_SUBSYSTEM (s, services)
         s->services(e, out);
 }
@@ -151,17 +150,17 @@ void swn_engine_host(struct swn_host *out)
 void swn_engine_install_hook(void)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (!atomic_load_explicit(&e->want_hook, memory_order_relaxed))
+    if (!atomic_load_explicit(&e->life.want_hook, memory_order_relaxed))
         return;
     int none = 0;
-    if (!e->half || !atomic_compare_exchange_strong(&e->hook_state, &none, 1))
+    if (!e->torch || !atomic_compare_exchange_strong(&e->life.hook_state, &none, 1))
         return;
-    const char *refused = e->half->enable();
+    const char *refused = e->torch->enable();
     if (refused)
         swn_say("cannot watch PyTorch's operators: %s; weights stay where they are and the budget is not kept",
                 refused);
-    atomic_store(&e->hook_state, refused ? 3 : 2);
-    atomic_store(&e->want_hook, 0);
+    atomic_store(&e->life.hook_state, refused ? 3 : 2);
+    atomic_store(&e->life.want_hook, 0);
 }
 
 void swn_engine_after_alloc(void)
@@ -175,9 +174,9 @@ void swn_engine_after_alloc(void)
 void swn_engine_exit(void)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (!swn_engine_running() || e->pid != getpid())
+    if (!swn_engine_running() || e->life.pid != getpid())
         return;
-    if (e->config.stats_path[0] && !e->forked) {
+    if (e->config.stats_path[0] && !e->life.forked) {
         struct swn_stats stats;
         swn_engine_stats(&stats);
         int err = swn_stats_write_file(&stats, e->config.stats_path);

@@ -19,8 +19,8 @@
 int swn_engine_start(const struct swn_config *config, char *why, size_t why_size);
 int swn_engine_running(void);
 /* The C++ half, once it is attached. Until then nothing is spilled. */
-void swn_engine_set_half(const struct swn_half *half);
-void swn_engine_host(struct swn_host *out);
+void swn_engine_set_torch(const struct swn_torch_backend *half);
+void swn_engine_services(struct swn_runtime_services *out);
 
 /* Memory for a tensor of n >= SWN_GRANULE bytes; NULL: the arena has no room, use ordinary memory. *strict: set when
  * the budget is exceeded and the user asked for an error. */

@@ -29,66 +29,66 @@
 #include "scheduler/protocol/trace.h"
 
 /* A weight in the learned order. Its id is index + 1 in the low 20 bits and a generation above. */
-struct swn_node {
+struct swn_weight {
     struct swn_range *range;
     uint32_t id;
     uint32_t then; /* what was read next, the last time */
     int joined;    /* by the same operator */
     int oversize;  /* the plan has no window that it fits, nor is it taken in slices: the mapping serves it */
-    double compute_ns, own_ns; /* as in struct swn_plan_node */
+    double compute_ns, op_ns; /* as in struct swn_plan_weight */
 };
-#define SWN_NODE_BITS 20
-#define SWN_NODE_MOST ((size_t)1 << SWN_NODE_BITS)
+#define SWN_WEIGHT_BITS 20
+#define SWN_WEIGHT_MOST ((size_t)1 << SWN_WEIGHT_BITS)
 
 /* How far the machine is from what the plan in force was made for, see skeleton/core/replan.c. */
-struct swn_drift {
-    double speed, compute_ns; /* then, or when it was looked at last; the latter of all weights' operators together */
-    unsigned passes;          /* in a row, with others */
-    uint64_t since_ns;        /* when these began */
-    int due;                  /* it is to be looked at */
-    uint64_t looks;           /* so far */
-    unsigned plans;           /* made for that reason, up to some number; fewer after looks that came to nothing */
-    unsigned stays;           /* such looks in a row */
-    unsigned short_passes;    /* in a row, that had too little for activations */
-    uint64_t dropped;         /* what had been let go of when the last pass ended */
+struct swn_replan {
+    double speed, compute_ns;   /* then, or when it was looked at last; the latter of all weights' operators together */
+    unsigned passes;            /* in a row, with others */
+    uint64_t since_ns;          /* when these began */
+    int review_due;             /* it is to be looked at */
+    uint64_t reviews;           /* so far */
+    unsigned plans;             /* made for that reason, up to some number; fewer after looks that came to nothing */
+    unsigned unchanged_reviews; /* such looks in a row */
+    unsigned short_passes;      /* in a row, that had too little for activations */
+    uint64_t dropped;           /* what had been let go of when the last pass ended */
 };
 
 /* A plan in the making. The steps may be taken apart: making it needs no lock. */
-struct swn_draft {
+struct swn_plan_candidate {
     uint32_t *ids;
-    struct swn_plan_node *nodes;
-    size_t n, other;
+    struct swn_plan_weight *weights;
+    size_t n, nonweight;
     uint64_t goal;   /* the budget for weights, the window and other */
     size_t straddle; /* a plan counts a chunk once, for the first weight in it, and two operators hold it in turn: so
                       * much more is the window */
     struct swn_disk_model disk;
-    int keep;            /* what has room stays from pass to pass */
-    size_t plot_extra;   /* how much of `other` is there only because activations have plots */
-    double plot_gain_ns; /* what a pass gains by these, all else being equal */
-    int unplot;          /* out: the plan is one without them, whose room weights have a better use for */
+    int keep;              /* what has room stays from pass to pass */
+    size_t region_extra;   /* how much of `other` is there only because activations have regions */
+    double region_gain_ns; /* what a pass gains by these, all else being equal */
+    int drop_regions;      /* out: the plan is one without them, whose room weights have a better use for */
     struct swn_plan plan;
 };
 
 struct swn_thread_state {
     struct swn_cursor cursor;
-    uint64_t last_visit; /* engine's visit number */
-    uint32_t last_node;  /* whose computing is being timed */
-    uint64_t ready_ns;   /* when it began */
-    uint64_t own_ns;     /* until its operator was done; 0: it is not */
-    unsigned open;       /* operators under way, one in the other */
-    uint64_t left_ns;    /* when the last one of them ended */
-    uint64_t idle_ns;    /* of the time that is computing's: nothing was, but the program waited for its next input */
-    uint64_t pass_idle;  /* the same since the pass began */
+    uint64_t last_access; /* engine's access number */
+    uint32_t last_weight; /* whose computing is being timed */
+    uint64_t ready_ns;    /* when it began */
+    uint64_t op_ns;       /* until its operator was done; 0: it is not */
+    unsigned open;        /* operators under way, one in the other */
+    uint64_t left_ns;     /* when the last one of them ended */
+    uint64_t idle_ns;     /* of the time that is computing's: nothing was, but the program waited for its next input */
+    uint64_t pass_idle;   /* the same since the pass began */
     unsigned index;
     uint64_t next_plan_try;
     uint64_t pass_ns;       /* when the pass under way began */
-    uint64_t flops;         /* since the last visit; while there is a record */
+    uint64_t flops;         /* since the last access; while there is a record */
     struct swn_small small; /* likewise */
-    size_t other;           /* most of everything that is not a weight since then, likewise */
+    size_t nonweight;       /* most of everything that is not a weight since then, likewise */
     uintptr_t slicing;      /* where the next slice of the weight begins that its operator is going through; 0: none */
     uintptr_t slicing_end;  /* and where what it needs of it ends */
     int starved;            /* reading ahead for it ended where there was no frame */
-    struct swn_places *places; /* of its activations; NULL before its first pass has ended */
+    struct swn_activation_plan *places; /* of its activations; NULL before its first pass has ended */
     struct swn_row_reading
         *reading;         /* kept for the next rows that it looks up, see skeleton/tiling/row_gather.c; or NULL */
     struct swn_row *rows; /* likewise, in the order of their addresses */
@@ -101,118 +101,169 @@ struct source;
 struct swn_row;
 struct swn_row_reading;
 
-struct swn_engine {
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* a frame arrived, was let go, or failed */
-    struct swn_awake awake; /* told of frames that arrived or failed */
-    struct swn_config config;
-    const struct swn_io *io;
-    struct swn_arena *arena;
-    struct swn_pool *pool;
-    struct swn_extent_file *spill;
-    uint64_t spilled_before; /* written to spill files that the program has closed */
-    struct swn_residency res;
-    struct swn_fetch *fetch;
-    struct swn_reads liked;        /* what the disk's profile says, without measurements; depth 0: there is none */
-    struct swn_behind *behind;     /* NULL until something is written behind */
-    struct swn_populate *populate; /* NULL until a tensor is filled for which there are no pages yet */
-    struct swn_order *order;
-    struct swn_trace *trace;
-    struct swn_record *record; /* NULL unless SWAPNET_PROFILE is set */
-    /* Set by the subsystems that they belong to, when the engine starts; see skeleton/core/subsystem.h. */
+/* Where it is in its life. */
+struct swn_life {
+    _Atomic int running;
+    _Atomic int retired;     /* all has become resident and nothing leaves any more, see skeleton/core/retire.h */
+    _Atomic int want_hook;   /* first spill: the operator hook is to be installed by a thread that holds no lock */
+    _Atomic int want_client; /* a forked child that the daemon does not know yet */
+    _Atomic int hook_state;  /* 0 none, 1 being installed, 2 installed, 3 refused */
+    int forked;
+    pid_t pid;
+    struct swn_fetch *fork_paused;
+};
+
+/* Set by the subsystems that they belong to, when the engine starts; see skeleton/core/subsystem.h. */
+struct swn_features {
     const struct swn_weight_source *source;
     const struct swn_placement *placement;
     const struct swn_tiling *tiling;
     const struct swn_observer *observer;
-    struct swn_control *control;
-    const struct swn_half *half;
-    _Atomic int running;
-    _Atomic int retired;     /* all has come home and nothing leaves any more, see skeleton/core/retire.h */
-    _Atomic int want_hook;   /* first spill: the operator hook is to be installed by whoever holds no lock */
-    _Atomic int want_client; /* a forked child that the daemon does not know yet */
-    _Atomic int hook_state;  /* 0 none, 1 being installed, 2 installed, 3 refused */
-    pid_t pid;
-    uint64_t arena_bytes;
+    struct swn_record *record; /* NULL unless SWAPNET_PROFILE is set */
+};
 
-    /* config.budget_bytes is the limit in force. goal_bytes is what it was last set to: the same, unless the limit is
-     * on its way down to it (skeleton/budget/budget.c). */
-    uint64_t goal_bytes;
-    uint64_t promised_bytes;       /* the limit from which it is on its way: more than that is too much in any case */
-    uint64_t goal_since_ns;        /* when the goal was set */
-    uint64_t bound_ns;             /* when the limit came to be the goal */
-    uint64_t goal_seq;             /* the last operator that had begun by then */
-    uint64_t in_flight_ns;         /* when the last of these ended, and of the reads that were under way */
+/* The budget, in bytes. `limit` is in force: the target, unless it is on its way down to that (skeleton/budget). */
+struct swn_budget_state {
+    uint64_t user_cap;        /* the user's budget, which no lease exceeds; 0: none */
+    uint64_t target;          /* what the budget was last set to */
+    uint64_t limit;           /* what counts now */
+    uint64_t limit_at_change; /* the limit from which it is on its way: more than that is too much in any case */
+    uint64_t target_since_ns;
+    uint64_t bound_ns;     /* when the limit came to be the target */
+    uint64_t target_seq;   /* the last operator that had begun by then */
+    uint64_t in_flight_ns; /* when the last of these ended, and of the reads that were under way */
+    double urgency;
+    _Atomic size_t slices_least;   /* smaller weights come whole within the target */
     struct swn_budgeter *budgeter; /* made by the first change of the budget */
     struct swn_client *client;     /* where a daemon rules, or is to rule */
-    _Atomic size_t slices_least;   /* smaller weights come whole within the goal */
-    uint64_t cap_bytes;            /* the user's budget, which no lease exceeds; 0: none */
-    double urgency;
+    struct swn_control *control;
+};
 
-    struct swn_node *nodes;
-    size_t node_count, node_room, node_live;
-    uint32_t *free_nodes;
+struct swn_weights {
+    struct swn_weight *all;
+    size_t count, room, live;
+    uint32_t *free;
     size_t free_count;
+    size_t resident_bytes; /* of resident ranges that are weights */
+    uint64_t accesses;     /* weights read so far */
+    struct swn_access_order *order;
+};
 
+struct swn_operators {
     struct swn_thread_state *threads;
     unsigned thread_count;
-    struct swn_op *open_ops;
-    uint64_t seq;    /* outermost operators so far */
-    uint64_t visits; /* weights read so far */
+    struct swn_op *open;
+    uint64_t seq; /* outermost operators so far */
+};
 
-    size_t guest_bytes;     /* of files that the program mapped */
-    size_t node_home_bytes; /* HOME ranges that are nodes */
-    size_t other_peak;      /* most of everything that is not a weight, in this pass */
-    size_t other_before;    /* and in those before it, fading */
-    size_t other_peak_ever; /* and since there are weights */
+/* Everything that counts and is no weight, in bytes. */
+struct swn_nonweight {
+    size_t peak;      /* most of it in this pass */
+    size_t before;    /* and in those before it, fading */
+    size_t peak_ever; /* and since there are weights */
+    size_t planned;   /* what the plan leaves for it */
     _Atomic long long small_bytes;
-    size_t peak_resident, over_budget_peak;
-    int plan_dirty, planned;
-    int settling;    /* passes until activations are where they will be, see skeleton/activations/activation_plan.c */
-    int plots_rough; /* pages of theirs are new, and small */
-    unsigned plots_smoothed;       /* so often these were made huge */
-    size_t unplotted_other;        /* what they took at most before they had plots; 0: plot_extra is known */
-    size_t plot_extra;             /* how much more the plots take */
-    uint64_t plots_refused;        /* the budget in which that is better had by weights; 0: none */
-    int pressed;                   /* the budget has been full */
-    size_t window_goal, lent_from; /* lent_from: the window without what was lent to it, or 0 */
-    uint64_t plan_visit;
-    uint64_t plan_since_ns; /* since when there has been a plan in force for the budget that this one is for */
-    size_t planned_other;
-    uint64_t spill_retry; /* allocation number before which a full disk is not asked again */
-    uint64_t allocs;
+};
 
-    /* Bytes of memory that came without pages, each of which is filled once, or zeroed; of pages let go; and of tensors
-     * that got their planned places. */
-    uint64_t filled, dropped, placed;
-    uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, plans, untracked, live_bytes,
-        demand_peak;
-    uint64_t live_recent;      /* most live bytes of late */
-    struct swn_draft in_force; /* the plan, once there is one */
-    int plan_short;            /* its passes are short of the disk, see scheduler/planner/plan.h */
-    struct swn_drift drift;
-    struct swn_fetch *fork_paused;
-    int forked;
-    uint64_t deferred; /* bytes registered instead of read or copied */
-    struct {           /* see skeleton/core/expected_read.h */
-        swn_expected_read_match *match;
-        const void *source;
-        size_t after;
-        pthread_t thread;
-        struct swn_range *range;
-        uint32_t id;
-        size_t bytes;
-    } expected;
-    struct swn_pace disk;
-    uint64_t written_bytes, written_ns; /* by program threads that needed room */
-    uint64_t read_done_ns;              /* when the last read was done */
-    /* Of copies: bytes read, bytes that they decoded to, and the time that took, per encoding for the latter two. */
-    _Atomic uint64_t encoded_bytes, decoded_bytes[SWN_ENCODINGS], decode_ns[SWN_ENCODINGS];
+struct swn_plan_state {
+    struct swn_plan_candidate in_force; /* the plan, once there is one */
+    int planned, dirty;
+    int short_of_disk; /* its passes are, see scheduler/planner/plan.h */
+    int pressed;       /* the budget has been full */
+    uint64_t made, access;
+    uint64_t since_ns; /* since when there has been a plan in force for the budget that this one is for */
+    size_t ring_goal;  /* bytes of frames that come and go */
+    size_t lent_from;  /* the ring without what was lent to it, or 0 */
+    struct swn_replan replan;
+};
+
+/* Planned addresses of activations, see skeleton/activations/activation_plan.c. */
+struct swn_region_state {
+    int warmup_passes;        /* until activations are where they will be */
+    int small_pages;          /* pages of theirs are new, and small */
+    unsigned huge_promotions; /* so often these were made huge */
+    size_t nonweight_without; /* nonweight bytes at most before they had regions; 0: extra is known */
+    size_t extra;             /* how much more the regions take */
+    uint64_t refused;         /* the budget in which that is better had by weights; 0: none */
+    uint64_t placed;          /* bytes of tensors that got their planned addresses */
+};
+
+/* What is written to spill files. */
+struct swn_writes {
+    struct swn_extent_file *spill;
+    uint64_t spilled_before;         /* written to spill files that the program has closed */
+    uint64_t spill_retry;            /* allocation number before which a full disk is not asked again */
+    uint64_t bytes, ns;              /* by program threads that needed room */
+    struct swn_write_behind *behind; /* NULL until something is written behind */
+};
+
+/* The disk with the store directory. */
+struct swn_disk_state {
+    struct swn_disk_speed speed;
+    struct swn_queue_depth preferred; /* what its profile says, without measurements; depth 0: there is none */
+    uint64_t read_done_ns;            /* when the last read was done */
     /* Reads of single rows, which say nothing of how fast weights come: bytes, and the time in which operators, so many
      * now, waited for them. */
     uint64_t row_bytes, row_ns, rows_since_ns;
     unsigned row_waiters;
-    _Atomic int looked_at_disk;
-    int said_pool, said_over, said_full, said_oversize, said_read, said_store, said_copy, said_closed, said_small;
+    _Atomic int looked_at;
+};
+
+/* See skeleton/core/expected_read.h. */
+struct swn_expected_read {
+    swn_expected_read_match *match;
+    const void *source;
+    size_t after;
+    pthread_t thread;
+    struct swn_range *range;
+    uint32_t id;
+    size_t bytes;
+};
+
+/* What the statistics say, or nearly so. */
+struct swn_counters {
+    uint64_t filled;  /* bytes of memory that came without pages, each of which is filled once, or zeroed */
+    uint64_t dropped; /* bytes of pages let go */
+    uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, allocs;
+    uint64_t deferred;                /* bytes registered instead of read or copied */
+    uint64_t untracked;               /* bytes of tensors for which the arena had no room */
+    uint64_t live_bytes, live_recent; /* of tensors, and most of them of late */
+    uint64_t demand_peak;             /* and ever */
+    size_t peak_resident, over_budget_peak;
+    size_t mapped_file_bytes; /* of files that the program mapped */
+};
+
+/* What has been said once. */
+struct swn_said {
+    int pool, over, full, oversize, read, store, compressed, closed, small;
+};
+
+struct swn_engine {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;         /* a frame arrived, was let go, or failed */
+    struct swn_spin_wait spin_wait; /* told of frames that arrived or failed */
+    struct swn_config config;       /* constant after the start, but for `enforce` */
+    const struct swn_io *io;
+    const struct swn_torch_backend *torch;
+    struct swn_life life;
+    struct swn_features features;
+    struct swn_arena *arena;
+    struct swn_pool *pool;
+    struct swn_residency res;
+    struct swn_fetch *fetch;
+    struct swn_prefault *prefault; /* NULL until a tensor is filled for which there are no pages yet */
+    struct swn_trace *trace;
+    struct swn_budget_state budget;
+    struct swn_weights weights;
+    struct swn_operators ops;
+    struct swn_nonweight nonweight;
+    struct swn_plan_state plan;
+    struct swn_region_state regions;
+    struct swn_writes writes;
+    struct swn_disk_state disk;
+    struct swn_expected_read expected;
+    struct swn_counters counters;
+    struct swn_said said;
 };
 
 /* Where the address space is limited, tensors get this part of what is left of it: the pool will want that and more,
@@ -225,7 +276,7 @@ struct swn_engine {
 extern struct swn_engine swn_engine_one;
 /* Between them lie all files that the program has mapped and that are served; 0, 0 when there never was one. Read by
  * the C++ half without a lock. */
-extern uintptr_t swn_guest_bounds[2];
+extern uintptr_t swn_mapped_bounds[2];
 extern const struct swn_io *swn_engine_io; /* the table the engine is started with; tests put another in its place */
 
 /* A tensor that is this many operators old when it is read is taken for a weight; residual connections are younger. */
@@ -234,13 +285,13 @@ extern const struct swn_io *swn_engine_io; /* the table the engine is started wi
 /* Whether r is a weight of the order. */
 static inline int swn_is_weight(const struct swn_range *r)
 {
-    return r->node >= 0;
+    return r->weight >= 0;
 }
 
 /* Whether an operator reads a range through this argument that is not home. */
-static inline int swn_reads_streamed(const struct swn_arg *arg)
+static inline int swn_reads_file_backed(const struct swn_arg *arg)
 {
-    return arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_STREAMED;
+    return arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_FILE_BACKED;
 }
 
 static inline size_t swn_weight_bytes(const struct swn_range *r)

@@ -25,13 +25,13 @@
 
 static int may_leave(const struct swn_range *r)
 {
-    return atomic_load(&r->state) == SWN_HOME && !r->pins;
+    return atomic_load(&r->state) == SWN_RESIDENT && !r->pins;
 }
 
 /* An operator is reading it, or has just made it. */
 static int at_work(const struct swn_engine *e, const struct swn_range *r)
 {
-    return r->readers || (r->alloc_seq == e->seq && atomic_load(&e->hook_state) == 2);
+    return r->readers || (r->alloc_seq == e->ops.seq && atomic_load(&e->life.hook_state) == 2);
 }
 
 /* Whether the plan has all of r stay. */
@@ -39,22 +39,25 @@ static int stays(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks all = swn_residency_chunks(&e->res, r);
     for (uint64_t c = all.first; c < all.end; c++)
-        if (!e->pool || !swn_pool_chunk(e->pool, c)->keep)
+        if (!e->pool || !swn_pool_chunk(e->pool, c)->plan_keep)
             return 0;
     return 1;
 }
 
 /* The range whose leaving hurts least: what the plan streams, then what was used longest ago, kept weights and what is
  * being read last. */
-static struct swn_range *victim(struct swn_engine *e, const struct swn_range *spare, int desperate)
+static struct swn_range *victim(struct swn_engine *e, const struct swn_range *spare, int force)
 {
     struct swn_range *best = NULL;
     int best_class = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         if (!may_leave(r) || r == spare)
             continue;
-        int class = r->readers ? 3 : at_work(e, r) ? 4 : swn_is_weight(r) && e->planned ? (stays(e, r) ? 2 : 0) : 1;
-        if (class >= 3 && !desperate)
+        int class = r->readers                            ? 3
+                    : at_work(e, r)                       ? 4
+                    : swn_is_weight(r) && e->plan.planned ? (stays(e, r) ? 2 : 0)
+                                                          : 1;
+        if (class >= 3 && !force)
             continue;
         if (!best || class < best_class || (class == best_class && r->last_use < best->last_use)) {
             best = r;
@@ -67,7 +70,7 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
 /* Whether the frame is of a model that nobody computes with: for longer than a cycle of all weights takes. */
 static int is_idle(const struct swn_engine *e, const struct swn_frame *f)
 {
-    return f->last_use + IDLE_OPS < e->seq && e->visits > f->visit + 2 * e->node_live;
+    return f->last_use + IDLE_OPS < e->ops.seq && e->weights.accesses > f->access + 2 * e->weights.live;
 }
 
 /* The frame that leaves, without a write, before any range does; or, if `used`, also one that is in use in every pass:
@@ -76,9 +79,9 @@ static struct swn_frame *frame_victim(struct swn_engine *e, int used)
 {
     struct swn_frame *last = NULL;
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
-        if (!swn_swapin_may_go(e, f))
+        if (!swn_frame_may_go(e, f))
             continue;
-        if ((!f->kept && !f->wanted) || is_idle(e, f))
+        if ((!f->pinned_by_plan && !f->wanted) || is_idle(e, f))
             return f;
         last = f;
     }
@@ -86,38 +89,38 @@ static struct swn_frame *frame_victim(struct swn_engine *e, int used)
 }
 
 /* Lets go of warm pages until `bytes` more fit; of those that a plan has a use for last, or not at all. */
-static void trim_warm(struct swn_engine *e, size_t bytes, int plots)
+static void trim_warm(struct swn_engine *e, size_t bytes, int regions)
 {
     struct swn_piece piece;
     for (;;) {
-        size_t need = swn_engine_resident(e) + bytes, over = need - e->config.budget_bytes;
-        if (need <= e->config.budget_bytes ||
-            (!swn_arena_trim(e->arena, over, &piece) && (!plots || !swn_arena_trim_plots(e->arena, over, &piece))))
+        size_t need = swn_engine_resident(e) + bytes, over = need - e->budget.limit;
+        if (need <= e->budget.limit ||
+            (!swn_arena_trim(e->arena, over, &piece) && (!regions || !swn_arena_trim_regions(e->arena, over, &piece))))
             return;
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
-        e->dropped += piece.bytes;
+        e->counters.dropped += piece.bytes;
     }
 }
 
 /* Whether `bytes` more fit once pages that nobody uses have gone; nothing else is let go for them, nor is room taken
  * that activations will want again. */
-int swn_policy_fits_free(struct swn_engine *e, size_t bytes)
+int swn_reclaim_free_fits(struct swn_engine *e, size_t bytes)
 {
-    bytes += swn_arena_plot_cold(e->arena);
+    bytes += swn_arena_region_cold(e->arena);
     trim_warm(e, bytes, 0);
-    return swn_engine_resident(e) + bytes <= e->config.budget_bytes;
+    return swn_engine_resident(e) + bytes <= e->budget.limit;
 }
 
 static void say_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
 {
     size_t over = swn_engine_resident(e) + bytes - limit;
-    if (over > e->over_budget_peak)
-        e->over_budget_peak = over;
+    if (over > e->counters.over_budget_peak)
+        e->counters.over_budget_peak = over;
     char a[32], b[32];
-    if (e->said_over++)
+    if (e->said.over++)
         return;
     if (bytes > limit) { /* no plan will help: said here, and not once more when it is read */
-        e->said_oversize++;
+        e->said.oversize++;
         swn_say("one tensor of %s alone exceeds the budget of %s; going over it while it is written; as a weight it is "
                 "read through a mapping, slower but with the same result (SWAPNET_STRICT=1 makes this an error)",
                 swn_format_mib(a, bytes), swn_format_mib(b, limit));
@@ -134,83 +137,84 @@ static int trim_frames(struct swn_engine *e, size_t bytes)
     return e->pool && swn_pool_trim(e->pool, (bytes + swn_pool_unit(e->pool) - 1) / swn_pool_unit(e->pool));
 }
 
-static void let_frame_go(struct swn_engine *e, struct swn_frame *f)
+static void evict_frame(struct swn_engine *e, struct swn_frame *f)
 {
-    e->plan_dirty |= f->kept; /* the plan thought there was room for it */
-    swn_swapin_evict(e, f);
+    e->plan.dirty |= f->pinned_by_plan; /* the plan thought there was room for it */
+    swn_frame_evict(e, f);
     trim_frames(e, 1);
 }
 
 /* What is read ahead and has not begun. */
 static int cancel_ahead(struct swn_engine *e)
 {
-    return e->pool && e->fetch && swn_swapin_cancel_one(e) && trim_frames(e, 1);
+    return e->pool && e->fetch && swn_frame_cancel_one(e) && trim_frames(e, 1);
 }
 
 /* A frame that an operator reads, which goes on through the mapping of the file. */
-static int let_read_one_go(struct swn_engine *e)
+static int evict_read_one(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
     while (f && f->pending)
         f = f->next;
     if (f)
-        let_frame_go(e, f);
+        evict_frame(e, f);
     return f != NULL;
 }
 
 /* Lets one range or frame go: what the file has already before what has to be written. 0, or -ENOMEM when nothing is
  * left that could. */
-static int let_one_go(struct swn_engine *e, const struct swn_range *spare, int may_spill, int desperate, int *busy)
+static int evict_one(struct swn_engine *e, const struct swn_range *spare, int may_spill, int force, int *busy)
 {
     struct swn_frame *f = frame_victim(e, 0);
-    struct swn_range *r = !f && may_spill ? victim(e, spare, desperate) : NULL;
-    if (!f && (!r || (swn_is_weight(r) && e->planned && stays(e, r))))
+    struct swn_range *r = !f && may_spill ? victim(e, spare, force) : NULL;
+    if (!f && (!r || (swn_is_weight(r) && e->plan.planned && stays(e, r))))
         f = frame_victim(e, 1);
     if (f) {
-        let_frame_go(e, f);
+        evict_frame(e, f);
         return 0;
     }
     if (!r)
         return -ENOMEM;
     int err = swn_policy_spill(e, r);
     if (err == -EBUSY && ++*busy < 8) {
-        r->last_use = e->seq + 1; /* a store came in: it is in use, look for another */
+        r->last_use = e->ops.seq + 1; /* a store came in: it is in use, look for another */
         return 0;
     }
     return err ? -ENOMEM : 0;
 }
 
-void swn_policy_window(struct swn_engine *e)
+void swn_ring_shrink(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
-    while (f && swn_policy_window_bytes(e) > e->window_goal && !swn_pool_free_bytes(e->pool)) {
-        if (f->kept || !swn_swapin_may_go(e, f)) {
+    while (f && swn_ring_bytes(e) > e->plan.ring_goal && !swn_pool_free_bytes(e->pool)) {
+        if (f->pinned_by_plan || !swn_frame_may_go(e, f)) {
             f = f->next;
             continue;
         }
-        swn_swapin_evict(e, f); /* and others, if something was written to it that has to come home */
+        swn_frame_evict(e, f); /* and others, if something was written to it that has to come home */
         f = swn_pool_first(e->pool);
     }
-    if (swn_policy_window_bytes(e) > e->window_goal)
-        trim_frames(e, swn_policy_window_bytes(e) - e->window_goal);
+    if (swn_ring_bytes(e) > e->plan.ring_goal)
+        trim_frames(e, swn_ring_bytes(e) - e->plan.ring_goal);
 }
 
 /* 0: the window is as narrow as it was before room was lent to it. */
 static int take_back_room(struct swn_engine *e)
 {
-    size_t own = e->lent_from, before = swn_policy_window_bytes(e);
-    if (e->planned || !own || own >= before)
+    size_t own = e->plan.lent_from, before = swn_ring_bytes(e);
+    if (e->plan.planned || !own || own >= before)
         return 0;
-    e->lent_from = 0;
-    swn_policy_resize_window(e, own);
-    swn_policy_window(e);
-    return swn_policy_window_bytes(e) < before;
+    e->plan.lent_from = 0;
+    swn_ring_resize(e, own);
+    swn_ring_shrink(e);
+    return swn_ring_bytes(e) < before;
 }
 
 /* As far as one can tell before there is a pool. */
 static int may_spill(const struct swn_engine *e)
 {
-    return e->half && atomic_load(&e->hook_state) != 3 && e->res.pagemap_fd >= 0 && e->allocs >= e->spill_retry;
+    return e->torch && atomic_load(&e->life.hook_state) != 3 && e->res.pagemap_fd >= 0 &&
+           e->counters.allocs >= e->writes.spill_retry;
 }
 
 static int can_spill(struct swn_engine *e)
@@ -219,76 +223,74 @@ static int can_spill(struct swn_engine *e)
 }
 
 /* One step of a budget that shrinks. 0: something went, -ENOMEM: nothing can now. */
-int swn_policy_give(struct swn_engine *e, int desperate)
+int swn_shrink_step(struct swn_engine *e, int force)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
-    if (before > e->goal_bytes && swn_reclaim_ask(e, before - e->goal_bytes))
+    if (before > e->budget.target && swn_reclaim_ask(e, before - e->budget.target))
         return -ENOMEM; /* not yet, but without a write, and before anything that operators use */
-    if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece)) {
+    if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_regions(e->arena, SIZE_MAX, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
-        e->dropped += piece.bytes;
+        e->counters.dropped += piece.bytes;
         return 0;
     }
     swn_reclaim_trim(e);
     take_back_room(e); /* before anything has to be written */
-    if (!e->planned && swn_policy_window_bytes(e) > e->goal_bytes / 3 &&
-        swn_policy_window_bytes(e) > swn_policy_first_window(e))
-        swn_policy_resize_window(e, swn_policy_first_window(e));
-    trim_frames(e, before - (before < e->goal_bytes ? before : e->goal_bytes));
-    swn_policy_window(e);
-    if (swn_engine_resident(e) < before || swn_behind_wait(e))
+    if (!e->plan.planned && swn_ring_bytes(e) > e->budget.target / 3 && swn_ring_bytes(e) > swn_ring_first(e))
+        swn_ring_resize(e, swn_ring_first(e));
+    trim_frames(e, before - (before < e->budget.target ? before : e->budget.target));
+    swn_ring_shrink(e);
+    if (swn_engine_resident(e) < before || swn_write_behind_wait(e))
         return 0;
     int busy = 0;
-    return let_one_go(e, NULL, can_spill(e), desperate, &busy);
+    return evict_one(e, NULL, can_spill(e), force, &busy);
 }
 
 /* While a model is built and loaded, and the budget has been full before, room is made ahead of need, so that the disk
  * writes while the program computes. Once weights are read, what is still home is better left there. */
 static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
-    size_t ahead =
-        e->config.budget_bytes / BEHIND_PART < BEHIND_MOST ? e->config.budget_bytes / BEHIND_PART : BEHIND_MOST;
-    if (!e->pressed || e->visits || e->planned || !can_spill(e))
+    size_t ahead = e->budget.limit / BEHIND_PART < BEHIND_MOST ? e->budget.limit / BEHIND_PART : BEHIND_MOST;
+    if (!e->plan.pressed || e->weights.accesses || e->plan.planned || !can_spill(e))
         return;
-    while (swn_engine_resident(e) - swn_behind_bytes(e) + bytes + ahead > e->config.budget_bytes) {
+    while (swn_engine_resident(e) - swn_write_behind_bytes(e) + bytes + ahead > e->budget.limit) {
         struct swn_range *r = victim(e, spare, 0);
-        if (!r || swn_behind_start(e, r))
+        if (!r || swn_write_behind_start(e, r))
             return;
     }
 }
 
-/* Also what operators are using leaves, if need be and `desperate`; 2: even frames of weights. 0 or -ENOMEM. */
-static int let_go(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int desperate)
+/* Also what operators are using leaves, if need be and `force`; 2: even frames of weights. 0 or -ENOMEM. */
+static int reclaim(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int force)
 {
-    swn_behind_reap(e);
+    swn_write_behind_complete(e);
     if (!e->config.enforce)
         return 0;
-    if (swn_engine_resident(e) + bytes > e->config.budget_bytes)
+    if (swn_engine_resident(e) + bytes > e->budget.limit)
         trim_warm(e, bytes, 1);
-    size_t soon = swn_engine_resident(e) + bytes + e->goal_bytes / SOON_PART;
-    if (soon > e->config.budget_bytes)
-        swn_reclaim_ask(e, soon - e->config.budget_bytes);
-    int spills = swn_engine_resident(e) + bytes > e->config.budget_bytes && can_spill(e);
-    e->pressed |= spills;
+    size_t soon = swn_engine_resident(e) + bytes + e->budget.target / SOON_PART;
+    if (soon > e->budget.limit)
+        swn_reclaim_ask(e, soon - e->budget.limit);
+    int spills = swn_engine_resident(e) + bytes > e->budget.limit && can_spill(e);
+    e->plan.pressed |= spills;
     write_behind(e, bytes, spare);
     int busy = 0;
-    while (swn_engine_resident(e) + bytes > e->config.budget_bytes &&
-           (trim_frames(e, swn_engine_resident(e) + bytes - e->config.budget_bytes) || take_back_room(e) ||
-            swn_reclaim_trim(e)))
+    while (
+        swn_engine_resident(e) + bytes > e->budget.limit &&
+        (trim_frames(e, swn_engine_resident(e) + bytes - e->budget.limit) || take_back_room(e) || swn_reclaim_trim(e)))
         trim_warm(e, bytes, 1);
-    for (int last = 0; last <= desperate; last++)
-        while (swn_engine_resident(e) + bytes > e->config.budget_bytes)
-            if (!swn_behind_wait(e) && let_one_go(e, spare, spills, last > 0, &busy) && !cancel_ahead(e) &&
-                (last < 2 || !let_read_one_go(e)))
+    for (int last = 0; last <= force; last++)
+        while (swn_engine_resident(e) + bytes > e->budget.limit)
+            if (!swn_write_behind_wait(e) && evict_one(e, spare, spills, last > 0, &busy) && !cancel_ahead(e) &&
+                (last < 2 || !evict_read_one(e)))
                 break;
-    return swn_engine_resident(e) + bytes <= e->config.budget_bytes ? 0 : -ENOMEM;
+    return swn_engine_resident(e) + bytes <= e->budget.limit ? 0 : -ENOMEM;
 }
 
 /* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
-int swn_policy_try_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+int swn_reclaim_try(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
-    return let_go(e, bytes, spare, 1);
+    return reclaim(e, bytes, spare, 1);
 }
 
 /* What can leave while operators go on with what they have; rather too little than too much. */
@@ -301,15 +303,15 @@ struct idle {
 static struct idle idle_of(struct swn_engine *e)
 {
     int spills = may_spill(e);
-    struct idle idle = {.unused = swn_arena_warm_bytes(e->arena) + swn_behind_bytes(e)};
+    struct idle idle = {.unused = swn_arena_warm_bytes(e->arena) + swn_write_behind_bytes(e)};
     for (const struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         if (may_leave(r))
             idle.home += spills && !at_work(e, r) ? r->size : 0;
     if (e->pool)
         idle.unused += swn_pool_free_bytes(e->pool);
     for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        *(f->kept ? &idle.copied : &idle.unused) += swn_swapin_may_go(e, f) ? swn_pool_unit(e->pool) : 0;
-    idle.first = spills && !e->pool ? swn_policy_first_window(e) : 0;
+        *(f->pinned_by_plan ? &idle.copied : &idle.unused) += swn_frame_may_go(e, f) ? swn_pool_unit(e->pool) : 0;
+    idle.first = spills && !e->pool ? swn_ring_first(e) : 0;
     return idle;
 }
 
@@ -322,23 +324,23 @@ static size_t idle_bytes(struct swn_engine *e)
 
 /* The same for memory that can be done without: nothing leaves where that would not be enough, nor does what an
  * operator is using. */
-int swn_policy_offer_room(struct swn_engine *e, size_t bytes)
+int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes)
 {
-    if (e->config.enforce && swn_engine_resident(e) + bytes > e->config.budget_bytes) {
+    if (e->config.enforce && swn_engine_resident(e) + bytes > e->budget.limit) {
         size_t idle = idle_bytes(e);
-        if (swn_engine_resident(e) + bytes > e->config.budget_bytes + idle)
+        if (swn_engine_resident(e) + bytes > e->budget.limit + idle)
             return -ENOMEM;
     }
-    return let_go(e, bytes, NULL, 0);
+    return reclaim(e, bytes, NULL, 0);
 }
 
 /* Makes room for memory that will be used whether there is any or not. */
-int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
+int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
-    int err = let_go(e, bytes, spare, 2);
-    uint64_t limit = e->config.budget_bytes;
-    if (e->goal_bytes < limit) /* on its way down, and nobody was promised that it holds already */
-        limit = e->promised_bytes;
+    int err = reclaim(e, bytes, spare, 2);
+    uint64_t limit = e->budget.limit;
+    if (e->budget.target < limit) /* on its way down, and nobody was promised that it holds already */
+        limit = e->budget.limit_at_change;
     if (!err || swn_engine_resident(e) + bytes <= limit)
         return 0;
     say_over_budget(e, bytes, limit);
@@ -347,24 +349,24 @@ int swn_policy_make_room(struct swn_engine *e, size_t bytes, const struct swn_ra
 
 /* The next plan leaves room for it, or all there is beside the window. What is seen is no more than there was room for,
  * as idle activations are written out: by that alone each plan would keep weights that leave in its first pass. */
-void swn_policy_note_shortage(struct swn_engine *e, size_t other)
+void swn_reclaim_note_shortage(struct swn_engine *e, size_t other)
 {
-    size_t most = e->goal_bytes > swn_policy_window_bytes(e) ? e->goal_bytes - swn_policy_window_bytes(e) : 0;
+    size_t most = e->budget.target > swn_ring_bytes(e) ? e->budget.target - swn_ring_bytes(e) : 0;
     other = other < most ? other : most;
-    if (other > e->other_peak)
-        e->other_peak = other;
+    if (other > e->nonweight.peak)
+        e->nonweight.peak = other;
 }
 
 /* Before there is a plan, room that nobody needs is lent to the window, so that the next weights are read while one is
  * computed with. It is taken back before anything has to leave for it. */
-void swn_policy_lend_room(struct swn_engine *e, size_t bytes)
+void swn_ring_lend(struct swn_engine *e, size_t bytes)
 {
-    size_t most = e->config.budget_bytes / 3, now = swn_policy_window_bytes(e);
+    size_t most = e->budget.limit / 3, now = swn_ring_bytes(e);
     bytes = bytes < most ? bytes : most;
-    now = now > e->window_goal ? now : e->window_goal;
-    if (e->planned || !e->pool || bytes <= now || swn_engine_resident(e) + bytes - now > e->config.budget_bytes)
+    now = now > e->plan.ring_goal ? now : e->plan.ring_goal;
+    if (e->plan.planned || !e->pool || bytes <= now || swn_engine_resident(e) + bytes - now > e->budget.limit)
         return;
-    size_t own = e->lent_from ? e->lent_from : now;
-    swn_policy_resize_window(e, bytes);
-    e->lent_from = own;
+    size_t own = e->plan.lent_from ? e->plan.lent_from : now;
+    swn_ring_resize(e, bytes);
+    e->plan.lent_from = own;
 }

@@ -20,7 +20,7 @@ void swn_expected_read_set(struct swn_engine *e, swn_expected_read_match *match,
 int swn_expected_read_matches(const struct swn_engine *e, size_t n)
 {
     return e->expected.source && pthread_equal(e->expected.thread, pthread_self()) && !e->config.strict &&
-           e->config.enforce && n <= e->config.budget_bytes && /* a larger one takes no room anyway */
+           e->config.enforce && n <= e->budget.limit && /* a larger one takes no room anyway */
            e->expected.match(e->expected.source, e->expected.after, n);
 }
 
@@ -49,5 +49,5 @@ void swn_expected_read_cancel(struct swn_engine *e, int for_good)
     if (!bytes)
         return;
     swn_engine_note_peak(e);
-    swn_policy_make_room(e, 0, r);
+    swn_reclaim_must(e, 0, r);
 }

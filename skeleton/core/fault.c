@@ -25,7 +25,7 @@ int swn_engine_trap(uintptr_t addr)
 int swn_engine_mapped_unreadable(uintptr_t addr)
 {
     struct swn_engine *e = &swn_engine_one;
-    const struct swn_guest *g = swn_engine_running() ? swn_arena_guest(e->arena, addr) : NULL;
+    const struct swn_mapped_file *g = swn_engine_running() ? swn_arena_mapped_file(e->arena, addr) : NULL;
     if (!g)
         return 0;
     swn_say(
@@ -43,7 +43,7 @@ int swn_engine_unreadable(uintptr_t addr)
     struct swn_range *r = swn_arena_find(e->arena, addr);
     char name[4200] = "its file";
     if (r && r->file)
-        e->source->name(r->file, name, sizeof name);
+        e->features.source->name(r->file, name, sizeof name);
     swn_say("block %u (offset %llu of %s) cannot be read from the disk; ending the program rather than computing with "
             "wrong weights",
             r ? r->id : 0, r ? (unsigned long long)r->extent : 0ull, name);
@@ -56,6 +56,6 @@ void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint
     char name[4200];
     swn_say("block %u (offset %llu of %s) does not match its checksum; ending the program rather than computing with "
             "wrong weights. Remove that file: it is built again from the checkpoint",
-            block, (unsigned long long)off, e->source->name(file, name, sizeof name));
+            block, (unsigned long long)off, e->features.source->name(file, name, sizeof name));
     _exit(SWN_EXIT_UNREADABLE);
 }

@@ -26,21 +26,22 @@ void swn_engine_prefork(void)
     if (fetch)
         swn_fetch_pause(fetch);
     pthread_mutex_lock(&e->lock);
-    swn_behind_drain(e);
+    swn_write_behind_drain(e);
     if (e->trace)
         swn_trace_flush(e->trace);
     struct swn_pages pages;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         if (r->shared)
             swn_residency_unshare(&e->res, r); /* what is written from now on is the parent's or the child's alone */
-        else if (atomic_load(&r->state) == SWN_STREAMED &&
+        else if (atomic_load(&r->state) == SWN_FILE_BACKED &&
                  swn_residency_unmapped(&e->res, r) < swn_round_up(r->len, SWN_PAGE) &&
-                 (!swn_owns(r->file->fetch.fd) || (!swn_residency_scan(&e->res, r, &pages) && pages.own)))
+                 (!swn_fd_is_ours(r->file->fetch.fd) ||
+                  (!swn_residency_scan(&e->res, r, &pages) && pages.private_pages)))
             /* The child gets a fresh mapping for it: private copies must not be lost, and of a file that the program
              * has closed there are no more mappings. */
-            swn_policy_home(e, r, 0);
+            swn_make_resident(e, r, 0);
     e->res.fork_epoch++;
-    e->fork_paused = fetch;
+    e->life.fork_paused = fetch;
 }
 
 void swn_engine_postfork_parent(void)
@@ -48,7 +49,7 @@ void swn_engine_postfork_parent(void)
     struct swn_engine *e = &swn_engine_one;
     if (!swn_engine_running())
         return;
-    struct swn_fetch *fetch = e->fork_paused;
+    struct swn_fetch *fetch = e->life.fork_paused;
     pthread_mutex_unlock(&e->lock);
     if (fetch)
         swn_fetch_resume(fetch);
@@ -63,8 +64,8 @@ void swn_engine_postfork_child(void)
     swn_engine_init_sync(e);
     SWN_EACH_SUBSYSTEM (s, fork_child)
         s->fork_child(e);
-    swn_behind_fork_child(e);
-    swn_populate_fork_child(&e->populate);
+    swn_write_behind_fork_child(e);
+    swn_prefault_fork_child(&e->prefault);
     swn_window_fork_child(e);
     swn_residency_child(&e->res);
     e->pool = NULL;
@@ -80,12 +81,12 @@ void swn_engine_postfork_child(void)
     e->trace = NULL;
     /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on
      * demand. */
-    e->spill = e->res.spill = NULL;
-    e->spilled_before = 0;
-    e->row_bytes = e->row_ns = 0;
-    e->row_waiters = 0;
-    e->planned = 0;
-    e->plan_dirty = 1;
-    e->forked = 1; /* the statistics file is the parent's */
-    e->pid = getpid();
+    e->writes.spill = e->res.spill = NULL;
+    e->writes.spilled_before = 0;
+    e->disk.row_bytes = e->disk.row_ns = 0;
+    e->disk.row_waiters = 0;
+    e->plan.planned = 0;
+    e->plan.dirty = 1;
+    e->life.forked = 1; /* the statistics file is the parent's */
+    e->life.pid = getpid();
 }

@@ -29,8 +29,8 @@ int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
 
 int swn_held_hold(struct swn_engine *e, struct swn_range *r)
 {
-    swn_node_remove(e, r);
-    swn_behind_recall(e, r);
+    swn_weight_remove(e, r);
+    swn_write_behind_cancel(e, r);
     r->registered++;
     r->pins++;
     return 0;
@@ -38,21 +38,21 @@ int swn_held_hold(struct swn_engine *e, struct swn_range *r)
 
 /* Room is made for it, and it comes whether there is any or not; also what is larger than the budget, which would
  * otherwise be written to through a mapping of its file. */
-static int bring_home(struct swn_engine *e, struct swn_range *r)
+static int make_resident(struct swn_engine *e, struct swn_range *r)
 {
     while (r->filling)
         pthread_cond_wait(&e->changed, &e->lock);
-    if (r->len > e->config.budget_bytes && atomic_load(&r->state) == SWN_STREAMED) {
-        swn_policy_make_room(e, swn_round_up(r->len, SWN_PAGE), r);
-        return swn_policy_home(e, r, 0);
+    if (r->len > e->budget.limit && atomic_load(&r->state) == SWN_FILE_BACKED) {
+        swn_reclaim_must(e, swn_round_up(r->len, SWN_PAGE), r);
+        return swn_make_resident(e, r, 0);
     }
-    return swn_policy_bring_home(e, r, 0);
+    return swn_restore_resident(e, r, 0);
 }
 
-int swn_held_bring_home(struct swn_engine *e, struct swn_range *r)
+int swn_held_make_resident(struct swn_engine *e, struct swn_range *r)
 {
-    int err = r->registered ? bring_home(e, r) : 0;
-    return !err && r->registered && atomic_load(&r->state) != SWN_HOME ? -EBUSY : err;
+    int err = r->registered ? make_resident(e, r) : 0;
+    return !err && r->registered && atomic_load(&r->state) != SWN_RESIDENT ? -EBUSY : err;
 }
 
 int swn_held_release(struct swn_engine *e, struct swn_range *r)
@@ -68,10 +68,10 @@ int swn_held_release(struct swn_engine *e, struct swn_range *r)
 
 int swn_held_concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
 {
-    return swn_engine_running() &&
-           ((lo < swn_arena_hi(e->arena) && hi > swn_arena_lo(e->arena)) ||
-            (lo < __atomic_load_n(&swn_guest_bounds[1], __ATOMIC_ACQUIRE) &&
-             hi > __atomic_load_n(&swn_guest_bounds[0], __ATOMIC_ACQUIRE) && swn_arena_guest_in(e->arena, lo, hi)));
+    return swn_engine_running() && ((lo < swn_arena_hi(e->arena) && hi > swn_arena_lo(e->arena)) ||
+                                    (lo < __atomic_load_n(&swn_mapped_bounds[1], __ATOMIC_ACQUIRE) &&
+                                     hi > __atomic_load_n(&swn_mapped_bounds[0], __ATOMIC_ACQUIRE) &&
+                                     swn_arena_mapped_file_in(e->arena, lo, hi)));
 }
 
 void swn_held_fork_child(struct swn_engine *e)

@@ -24,7 +24,7 @@ int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
  * plan would have a say in that. 0. */
 int swn_held_hold(struct swn_engine *e, struct swn_range *r);
 /* What is held comes home. 0 or -errno. May release the lock. */
-int swn_held_bring_home(struct swn_engine *e, struct swn_range *r);
+int swn_held_make_resident(struct swn_engine *e, struct swn_range *r);
 /* Undoes one hold. 0. */
 int swn_held_release(struct swn_engine *e, struct swn_range *r);
 /* A tensor is freed. 1: not yet, something of it is held. */

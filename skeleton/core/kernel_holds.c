@@ -24,7 +24,7 @@ static int hold(struct swn_engine *e, struct swn_range *r)
 /* It could not be brought home, and may come and go as before. */
 static int let_go(struct swn_engine *e, struct swn_range *r)
 {
-    if (atomic_load(&r->state) == SWN_HOME || !r->held)
+    if (atomic_load(&r->state) == SWN_RESIDENT || !r->held)
         return 0;
     r->held = 0;
     return swn_held_release(e, r);
@@ -45,7 +45,7 @@ int swn_kernel_holds(const void *p, size_t bytes)
     pthread_mutex_lock(&e->lock);
     swn_expected_read_cancel(e, 0);
     swn_held_each(e, lo, hi, hold);
-    int err = swn_held_each(e, lo, hi, swn_held_bring_home);
+    int err = swn_held_each(e, lo, hi, swn_held_make_resident);
     if (err)
         swn_held_each(e, lo, hi, let_go);
     swn_engine_note_peak(e);

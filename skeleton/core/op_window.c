@@ -53,7 +53,7 @@ void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
         if (!f)
             continue;
         f->wanted = 0;
-        swn_pool_touch(e->pool, f, e->seq, e->visits);
+        swn_pool_touch(e->pool, f, e->ops.seq, e->weights.accesses);
     }
     arg->first_chunk = arg->end_chunk = 0;
 }
@@ -73,7 +73,7 @@ static void check_whole(struct swn_engine *e, const struct swn_frame *f)
 {
     for (unsigned i = 0; i < f->n; i++)
         if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].checked)
-            e->source->verify(e, f->parts[i].range);
+            e->features.source->verify(e, f->parts[i].range);
 }
 
 /* Maps what has come of the chunks that arg holds at their addresses. */
@@ -86,7 +86,7 @@ static void publish(struct swn_engine *e, const struct swn_arg *arg)
         for (unsigned i = 0; i < n; i++)
             check_whole(e, run[i]);
         swn_residency_publish(&e->res, run, n, &written);
-        if (!written || swn_policy_bring_home(e, written, 0))
+        if (!written || swn_restore_resident(e, written, 0))
             c += n ? n : 1;
     }
 }
@@ -96,13 +96,13 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
 {
     struct swn_range *r = arg->range;
     struct swn_chunks chunks = {arg->first_chunk, arg->end_chunk};
-    swn_swapin_claim(e, r, &chunks, t);
-    swn_swapin_await(e, &chunks, t);
+    swn_prefetch_claim(e, r, &chunks, t);
+    swn_prefetch_await(e, &chunks, t);
     if (r->id != arg->range_id)
         return;
     publish(e, arg);
-    if (atomic_load(&r->state) != SWN_STREAMED) {
-        e->window_hits++; /* came home meanwhile */
+    if (atomic_load(&r->state) != SWN_FILE_BACKED) {
+        e->counters.window_hits++; /* came home meanwhile */
         return;
     }
     size_t unit = swn_pool_unit(e->pool), missing = 0;
@@ -110,15 +110,15 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
         uint64_t lo = c * unit > r->place ? c * unit - r->place : 0;
         missing += lo < r->len && !swn_residency_mapped(&e->res, r, r->addr + lo);
     }
-    e->window_hits += !missing;
-    e->window_misses += missing != 0;
+    e->counters.window_hits += !missing;
+    e->counters.window_misses += missing != 0;
     if (!missing)
         return;
-    e->source->verify(e, r);
+    e->features.source->verify(e, r);
     arg->remap = 1;
     /* Kernels go through a large matrix in several streams at once, and there is less memory than it needs: what the
      * system reads ahead is gone before it is used. */
-    if (r->len > e->config.budget_bytes / 4 && swn_residency_unmapped(&e->res, r) >= r->len)
+    if (r->len > e->budget.limit / 4 && swn_residency_unmapped(&e->res, r) >= r->len)
         madvise((void *)r->addr, swn_round_up(r->len, SWN_PAGE), MADV_RANDOM);
 }
 
@@ -126,13 +126,14 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
  * for slices. */
 static int is_too_large(const struct swn_engine *e, const struct swn_arg *arg)
 {
-    int node = e->planned ? arg->range->node : -1;
-    return node >= 0 ? e->nodes[node].oversize : arg->upto - arg->from > e->config.budget_bytes / 2;
+    int weight = e->plan.planned ? arg->range->weight : -1;
+    return weight >= 0 ? e->weights.all[weight].oversize : arg->upto - arg->from > e->budget.limit / 2;
 }
 
 int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
-    if (e->planned || is_too_large(e, arg) || !swn_reads_streamed(arg) || (!e->fetch && swn_policy_pool(e)) || !e->pool)
+    if (e->plan.planned || is_too_large(e, arg) || !swn_reads_file_backed(arg) || (!e->fetch && swn_policy_pool(e)) ||
+        !e->pool)
         return 0;
     swn_window_hold(e, arg, 0, arg->range->len);
     swn_window_lend(e, arg, t);
@@ -147,8 +148,8 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     for (unsigned i = 0; i < op->n; i++) {
         struct swn_arg *arg = &op->args[i];
         if (arg->use == SWN_USE_ROWS && arg->reading)
-            e->tiling->rows_begin(e, arg);
-        if (arg->use == SWN_USE_ROWS || !swn_reads_streamed(arg) || arg->sliced)
+            e->features.tiling->rows_begin(e, arg);
+        if (arg->use == SWN_USE_ROWS || !swn_reads_file_backed(arg) || arg->sliced)
             continue;
         if (is_too_large(e, arg))
             arg->remap = 1;
@@ -164,14 +165,15 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     for (int step = 0; step < 3; step++)
         for (unsigned i = 0; i < op->n; i++) {
             struct swn_arg *arg = &op->args[i];
-            if (!swn_reads_streamed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared || arg->remap)
+            if (!swn_reads_file_backed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared ||
+                arg->remap)
                 continue;
             struct swn_chunks held = {arg->first_chunk, arg->end_chunk};
             if (step == 0)
                 swn_window_hold(e, arg, arg->data - arg->range->addr + arg->from,
                                 arg->data - arg->range->addr + arg->upto);
             else if (step == 1)
-                swn_swapin_claim(e, arg->range, &held, t);
+                swn_prefetch_claim(e, arg->range, &held, t);
             else
                 swn_window_lend(e, arg, t);
         }
@@ -180,51 +182,51 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
 /* Whether r counts as a weight from now on. */
 static int is_weight(struct swn_engine *e, struct swn_range *r)
 {
-    if (r->node >= 0)
+    if (r->weight >= 0)
         return 1;
     if (r->registered) /* it stays, whatever a plan says */
         return 0;
-    int loaded = atomic_load(&r->state) == SWN_STREAMED && r->file->immutable; /* nobody computes a checkpoint */
-    if (!loaded && e->seq - r->alloc_seq < SWN_AGED_OPS)
+    int loaded = atomic_load(&r->state) == SWN_FILE_BACKED && r->file->immutable; /* nobody computes a checkpoint */
+    if (!loaded && e->ops.seq - r->alloc_seq < SWN_AGED_OPS)
         return 0;
-    return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_STREAMED) && swn_node_add(e, r);
+    return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_FILE_BACKED) && swn_weight_add(e, r);
 }
 
 /* joined: its operator has read another one before. */
-static void visit(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, int joined, uint64_t now)
+static void access(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, int joined, uint64_t now)
 {
-    struct swn_node *last = t->last_node ? swn_node_of(e, t->last_node) : NULL;
+    struct swn_weight *last = t->last_weight ? swn_weight_of(e, t->last_weight) : NULL;
     uint64_t since = t->ready_ns + t->idle_ns;
     double took = now > since ? (double)(now - since) : 0;
     t->pass_idle += t->idle_ns;
     t->idle_ns = 0;
-    double own = t->own_ns && (double)t->own_ns < took ? (double)t->own_ns : took;
-    t->own_ns = 0;
+    double own = t->op_ns && (double)t->op_ns < took ? (double)t->op_ns : took;
+    t->op_ns = 0;
     if (last && took > 0) {
         last->compute_ns = last->compute_ns > 0 ? last->compute_ns * 0.7 + took * 0.3 : took;
-        last->own_ns = last->own_ns > 0 ? last->own_ns * 0.7 + own * 0.3 : own;
+        last->op_ns = last->op_ns > 0 ? last->op_ns * 0.7 + own * 0.3 : own;
     }
-    if (last && e->record) /* also where its operator reads the next one as well, and nothing is its own */
-        e->observer->computed(e, last, took, own, t);
+    if (last && e->features.record) /* also where its operator reads the next one as well, and nothing is its own */
+        e->features.observer->computed(e, last, took, own, t);
     t->flops = 0;
     t->small = (struct swn_small){0};
-    t->other = 0;
-    t->last_node = e->nodes[r->node].id;
+    t->nonweight = 0;
+    t->last_weight = e->weights.all[r->weight].id;
     if (last) {
-        last->then = t->last_node;
+        last->then = t->last_weight;
         last->joined = joined;
     }
     t->ready_ns = now;
-    t->last_visit = ++e->visits;
+    t->last_access = ++e->weights.accesses;
     uint64_t passes = t->cursor.passes;
-    if (!swn_order_visit(e->order, &t->cursor, t->last_node))
+    if (!swn_access_order_record(e->weights.order, &t->cursor, t->last_weight))
         t->next_plan_try = 0;
     if (t->cursor.passes == passes)
         return;
-    e->placement->passed(e, t);
-    swn_policy_passed(e);
-    if (e->record && passes)
-        now += e->observer->passed(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
+    e->features.placement->passed(e, t);
+    swn_replan_passed(e);
+    if (e->features.record && passes)
+        now += e->features.observer->passed(e, (double)(now - t->pass_ns) - (double)t->pass_idle, (double)t->pass_idle);
     t->ready_ns = t->pass_ns = now;
     t->pass_idle = 0;
 }
@@ -244,13 +246,13 @@ static void end_counting(struct swn_thread_state *t, uint64_t now)
 }
 
 /* Operations, small parameters and activations belong to the weight that was read last. */
-static void note_other(struct swn_engine *e, struct swn_thread_state *t, uint64_t flops, struct swn_small small)
+static void note_nonweight(struct swn_engine *e, struct swn_thread_state *t, uint64_t flops, struct swn_small small)
 {
-    size_t other = swn_policy_other(e);
+    size_t other = swn_nonweight_bytes(e);
     t->flops += flops;
     t->small.count += small.count;
     t->small.bytes += small.bytes;
-    t->other = other > t->other ? other : t->other;
+    t->nonweight = other > t->nonweight ? other : t->nonweight;
 }
 
 /* Whether the operator writes all of the range. */
@@ -270,54 +272,54 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
     arg->afresh = arg->afresh_bytes = 0;
     arg->first_chunk = arg->end_chunk = 0;
-    arg->remap = arg->pinned = arg->reading = arg->visited = arg->rows = arg->populating = 0;
+    arg->remap = arg->pinned = arg->reading = arg->accessed = arg->rows = arg->prefaulting = 0;
     arg->sliced = comes_in_slices(arg, r);
     arg->slice = arg->sliced ? r->slice : 0;
     arg->range = r;
     if (!r)
         return;
     arg->range_id = r->id;
-    swn_behind_recall(e, r);
-    int twice = r->last_use == e->seq;
-    r->last_use = e->seq;
+    swn_write_behind_cancel(e, r);
+    int twice = r->last_use == e->ops.seq;
+    r->last_use = e->ops.seq;
     if (arg->use >= SWN_USE_WRITE) {
         arg->pinned = 1;
         r->pins++;
         if (swn_is_weight(r) && !r->written) {
             r->written = 1;
-            e->plan_dirty = 1;
+            e->plan.dirty = 1;
         }
-        int streamed = atomic_load(&r->state) == SWN_STREAMED;
+        int streamed = atomic_load(&r->state) == SWN_FILE_BACKED;
         /* Pages that are made read as those that are not: nobody sees it, should the operator be refused. */
         int all = r->untouched && arg->use == SWN_USE_OVERWRITE && overwrites_all(arg, r);
         r->untouched = 0;
         if (streamed && op->asks && arg == op->args && swn_afresh_waits(e, arg, r))
             return;
-        if (streamed && swn_policy_bring_home(e, r, 0))
+        if (streamed && swn_restore_resident(e, r, 0))
             return;
-        if (all && atomic_load(&r->state) == SWN_HOME)
-            arg->populating = swn_populate_begin(&e->populate, r->addr, swn_round_up(r->len, SWN_PAGE));
+        if (all && atomic_load(&r->state) == SWN_RESIDENT)
+            arg->prefaulting = swn_prefault_begin(&e->prefault, r->addr, swn_round_up(r->len, SWN_PAGE));
         return;
     }
     if (r->shared && !r->pins)
         swn_residency_unshare(&e->res, r);
     if (arg->use == SWN_USE_INPUT)
-        swn_policy_recall(e, r);
+        swn_restore_input(e, r);
     arg->reading = 1;
     r->readers++;
     if (arg->use == SWN_USE_WEIGHT && !twice && is_weight(e, r)) {
-        visit(e, t, r, op->visits > 0, op->begin_ns);
-        arg->visited = 1;
-        op->visits++;
+        access(e, t, r, op->accesses > 0, op->begin_ns);
+        arg->accessed = 1;
+        op->accesses++;
         if (arg->sliced) /* what is read next is this one, not what comes after it */
-            e->tiling->slice_next(t, arg, arg->from);
+            e->features.tiling->slice_next(t, arg, arg->from);
     }
 }
 
 void swn_engine_op_begin(struct swn_op *op)
 {
     struct swn_engine *e = &swn_engine_one;
-    op->visits = 0;
+    op->accesses = 0;
     op->begin_ns = swn_now_ns();
     SWN_EACH_SUBSYSTEM (s, unlocked)
         s->unlocked();
@@ -330,13 +332,13 @@ void swn_engine_op_begin(struct swn_op *op)
             s->op->make_way(e, op);
     struct swn_thread_state *t = swn_window_thread(e);
     swn_expected_read_cancel(e, 1);
-    op->seq = ++e->seq;
+    op->seq = ++e->ops.seq;
     op->unlisted = 0;
     op->prev_open = NULL;
-    op->next_open = e->open_ops;
-    if (e->open_ops)
-        e->open_ops->prev_open = op;
-    e->open_ops = op;
+    op->next_open = e->ops.open;
+    if (e->ops.open)
+        e->ops.open->prev_open = op;
+    e->ops.open = op;
     if (t)
         begin_counting(t, op->begin_ns);
     else
@@ -344,17 +346,17 @@ void swn_engine_op_begin(struct swn_op *op)
     SWN_EACH_SUBSYSTEM (s, op)
         if (s->op->begin)
             s->op->begin(e, op);
-    if (e->record && t)
-        note_other(e, t, op->flops_before, op->small_before);
+    if (e->features.record && t)
+        note_nonweight(e, t, op->flops_before, op->small_before);
     for (int writes = 1; writes >= 0; writes--)
         for (unsigned i = 0; i < op->n; i++)
             if ((op->args[i].use >= SWN_USE_WRITE) == writes)
                 begin_arg(e, op, &op->args[i], t);
     lend_all(e, op, t);
-    if (e->record && t)
-        note_other(e, t, op->flops, op->small);
-    if (op->visits) {
-        swn_swapin_ahead(e, t);
+    if (e->features.record && t)
+        note_nonweight(e, t, op->flops, op->small);
+    if (op->accesses) {
+        swn_prefetch_run(e, t);
         t->ready_ns = swn_now_ns();
     }
     pthread_mutex_unlock(&e->lock);
@@ -362,9 +364,9 @@ void swn_engine_op_begin(struct swn_op *op)
 
 void swn_window_forget(struct swn_engine *e, struct swn_range *r)
 {
-    if (!r->readers && !r->shared && atomic_load(&r->state) == SWN_STREAMED &&
+    if (!r->readers && !r->shared && atomic_load(&r->state) == SWN_FILE_BACKED &&
         swn_residency_remap(&e->res, r) == -EBUSY)
-        swn_policy_bring_home(e, r, 0);
+        swn_restore_resident(e, r, 0);
 }
 
 void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
@@ -372,8 +374,8 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     struct swn_range *r = arg->range;
     if (!r)
         return;
-    if (arg->populating && e->populate)
-        swn_populate_end(e->populate, arg->data);
+    if (arg->prefaulting && e->prefault)
+        swn_prefault_end(e->prefault, arg->data);
     swn_window_release(e, arg);
     if (r->id != arg->range_id)
         return;
@@ -382,11 +384,11 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     if (r->shared && !r->pins)
         swn_residency_unshare(&e->res, r);
     if (arg->remap) { /* what it has read is checked before it ends */
-        e->source->verify(e, r);
+        e->features.source->verify(e, r);
         swn_window_forget(e, r);
     }
-    e->tiling->rows_end(e, arg);
-    swn_policy_settle(e, r);
+    e->features.tiling->rows_end(e, arg);
+    swn_plan_apply_to(e, r);
 }
 
 void swn_engine_op_end(struct swn_op *op)
@@ -395,7 +397,7 @@ void swn_engine_op_end(struct swn_op *op)
     uint64_t now = swn_now_ns();
     pthread_mutex_lock(&e->lock);
     if (!op->unlisted) {
-        *(op->prev_open ? &op->prev_open->next_open : &e->open_ops) = op->next_open;
+        *(op->prev_open ? &op->prev_open->next_open : &e->ops.open) = op->next_open;
         if (op->next_open)
             op->next_open->prev_open = op->prev_open;
     }
@@ -404,24 +406,24 @@ void swn_engine_op_end(struct swn_op *op)
         end_counting(t, now);
     for (unsigned i = 0; i < op->n; i++) {
         if (op->args[i].sliced)
-            e->tiling->slice_end(e, op, &op->args[i]);
+            e->features.tiling->slice_end(e, op, &op->args[i]);
         swn_window_end_arg(e, &op->args[i]);
     }
     if (t)
         t->slicing = 0;
-    if (op->visits && t) {
-        t->own_ns = now > t->ready_ns ? now - t->ready_ns : 0;
+    if (op->accesses && t) {
+        t->op_ns = now > t->ready_ns ? now - t->ready_ns : 0;
         if (e->trace)
             swn_trace_span(e->trace, SWN_TRACK_COMPUTE, t->index, op->name, t->ready_ns, now, 0);
-        uint64_t plans = e->plans;
-        swn_policy_window(e);
-        swn_policy_plan(e, t);
-        if (t->starved || e->plans > plans) /* else nothing has changed that its own frames could be for */
-            swn_swapin_ahead(e, t);
+        uint64_t plans = e->plan.made;
+        swn_ring_shrink(e);
+        swn_plan_if_due(e, t);
+        if (t->starved || e->plan.made > plans) /* else nothing has changed that its own frames could be for */
+            swn_prefetch_run(e, t);
     }
-    if (op->seq <= e->goal_seq)
-        e->in_flight_ns = swn_now_ns();
-    if (e->goal_bytes < e->config.budget_bytes)
+    if (op->seq <= e->budget.target_seq)
+        e->budget.in_flight_ns = swn_now_ns();
+    if (e->budget.target < e->budget.limit)
         pthread_cond_broadcast(&e->changed); /* what was in use can go now */
     pthread_mutex_unlock(&e->lock);
 }
@@ -430,14 +432,14 @@ void swn_engine_op_end(struct swn_op *op)
  * it holds nothing here any more, and is in no list. */
 void swn_window_fork_child(struct swn_engine *e)
 {
-    for (struct swn_op *op = e->open_ops, *next; op; op = next) {
+    for (struct swn_op *op = e->ops.open, *next; op; op = next) {
         next = op->next_open;
         swn_afresh_fork_child(op);
         op->n = 0;
-        op->visits = 0;
+        op->accesses = 0;
         op->unlisted = 1;
     }
-    e->open_ops = NULL;
-    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+    e->ops.open = NULL;
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
         t->listed = t == swn_window_self(), t->slicing = 0, t->open = 0; /* its operator never ends here */
 }

@@ -15,7 +15,7 @@
 
 int swn_afresh_waits(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
 {
-    return arg->data == r->addr && arg->bytes >= r->len && !r->guest && !r->shared && r->len <= e->config.budget_bytes;
+    return arg->data == r->addr && arg->bytes >= r->len && !r->mapped_file && !r->shared && r->len <= e->budget.limit;
 }
 
 /* Memory that is where its range is, as far as huge pages go: they are moved as such. */
@@ -47,18 +47,18 @@ void *swn_afresh_begin(struct swn_op *op, unsigned arg)
     void *at = NULL;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = a->range;
-    if (r && r->id == a->range_id && a->pinned && atomic_load(&r->state) == SWN_STREAMED) {
+    if (r && r->id == a->range_id && a->pinned && atomic_load(&r->state) == SWN_FILE_BACKED) {
         size_t size = swn_round_up(r->len, SWN_PAGE);
         if (swn_afresh_waits(e, a, r) && r->pins == 1) {
-            swn_policy_make_room(e, size, r);
+            swn_reclaim_must(e, size, r);
             at = map_beside(r, size);
         }
         if (at) {
             count(a, (uintptr_t)at, size);
             swn_engine_note_peak(e);
-            a->populating = swn_populate_begin(&e->populate, a->afresh, size);
+            a->prefaulting = swn_prefault_begin(&e->prefault, a->afresh, size);
         } else {
-            swn_policy_bring_home(e, r, 0);
+            swn_restore_resident(e, r, 0);
         }
     }
     pthread_mutex_unlock(&e->lock);
@@ -73,17 +73,17 @@ void swn_afresh_end(struct swn_op *op, unsigned arg, int made)
     struct swn_range *r = a->range;
     void *at = (void *)a->afresh;
     size_t size = a->afresh_bytes;
-    if (a->populating && e->populate)
-        swn_populate_end(e->populate, a->afresh);
-    a->populating = 0;
+    if (a->prefaulting && e->prefault)
+        swn_prefault_end(e->prefault, a->afresh);
+    a->prefaulting = 0;
     count(a, 0, 0);
     int moved = 0;
     if (made && r->id == a->range_id) {
         /* Others may have used it meanwhile. What a thread has stored there counts as stored before this. */
-        if (atomic_load(&r->state) == SWN_STREAMED && swn_afresh_waits(e, a, r) && r->pins == 1)
-            moved = !swn_policy_bring_home(e, r, at);
+        if (atomic_load(&r->state) == SWN_FILE_BACKED && swn_afresh_waits(e, a, r) && r->pins == 1)
+            moved = !swn_restore_resident(e, r, at);
         if (!moved) {
-            swn_policy_bring_home(e, r, 0);
+            swn_restore_resident(e, r, 0);
             memcpy((void *)a->data, at, a->bytes);
         }
     }

@@ -22,32 +22,32 @@
 #include "skeleton/core/window_size.h"
 
 #define MIB ((size_t)1 << 20)
-#define LEAST_WINDOW (MIB / 2) /* of a plan, see scheduler/planner/plan.c */
+#define RING_LEAST (MIB / 2) /* of a plan, see scheduler/planner/plan.c */
 /* Of the computing for which passes become short of the disk. */
 #define STILL_SHORT 0.75
-/* A window is whole granules, and small tensors come and go between two large ones. Without plots there is room for
+/* A window is whole granules, and small tensors come and go between two large ones. Without regions there is room for
  * that whenever activations are not at their peak. */
-#define PLOT_MARGIN (2 * SWN_GRANULE)
-/* Without places a pass faults in again one to two times what the plot holds (ResNet-101, MobileNetV2). A page took 2.6
- * to 3.1 us, and letting go of it 0.5 us, on a busy virtual machine. */
-#define PLOT_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
+#define REGION_MARGIN (2 * SWN_GRANULE)
+/* Without places a pass faults in again one to two times what the region holds (ResNet-101, MobileNetV2). A page
+ * took 2.6 to 3.1 us, and letting go of it 0.5 us, on a busy virtual machine. */
+#define REGION_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
 
 /* The weights of every thread whose order is settled, in the order they are read, each once. */
-size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
+size_t swn_plan_gather(struct swn_engine *e, uint32_t *ids, size_t most)
 {
     size_t n = 0;
     uint32_t *cycle = malloc(most * sizeof *cycle);
     if (!cycle)
         return 0;
-    unsigned char *seen = calloc(e->node_count + 1, 1);
-    for (struct swn_thread_state *t = e->threads; seen && t; t = t->next) {
-        size_t len = swn_order_cycle(e->order, &t->cursor, cycle, most);
+    unsigned char *seen = calloc(e->weights.count + 1, 1);
+    for (struct swn_thread_state *t = e->ops.threads; seen && t; t = t->next) {
+        size_t len = swn_access_order_cycle(e->weights.order, &t->cursor, cycle, most);
         for (size_t i = 0; i < len && n < most; i++) {
-            struct swn_node *node = swn_node_of(e, cycle[i]);
-            if (!node || node->range->written || seen[node - e->nodes])
+            struct swn_weight *weight = swn_weight_of(e, cycle[i]);
+            if (!weight || weight->range->written || seen[weight - e->weights.all])
                 continue;
-            seen[node - e->nodes] = 1;
-            ids[n++] = node->id;
+            seen[weight - e->weights.all] = 1;
+            ids[n++] = weight->id;
         }
     }
     free(seen);
@@ -58,253 +58,255 @@ size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most)
 /* As its reads were, one row by one. Only before there are enough of them all bytes by all the time in which there was
  * something to read: a process that was stopped for a minute (SIGSTOP, a frozen cgroup) would take its disk for a slow
  * one ever after. */
-struct swn_disk_model swn_policy_disk(struct swn_engine *e)
+struct swn_disk_model swn_plan_disk(struct swn_engine *e)
 {
     struct swn_disk_model disk = {.bytes_per_ns = SWN_FIRST_BYTES_PER_NS, .read_ns = SWN_DISK_READ_NS};
     struct swn_fetch_stats s;
     if (!e->fetch)
         return disk;
     swn_fetch_stats_get(e->fetch, &s);
-    if (s.bytes <= 8 * MIB + e->row_bytes || s.busy_ns <= e->row_ns)
+    if (s.bytes <= 8 * MIB + e->disk.row_bytes || s.busy_ns <= e->disk.row_ns)
         return disk;
-    if (!swn_pace_get(&e->disk, &disk))
-        disk.bytes_per_ns = (double)(s.bytes - e->row_bytes) / (double)(s.busy_ns - e->row_ns);
+    if (!swn_disk_speed_get(&e->disk.speed, &disk))
+        disk.bytes_per_ns = (double)(s.bytes - e->disk.row_bytes) / (double)(s.busy_ns - e->disk.row_ns);
     return disk;
 }
 
 static void say_oversize(struct swn_engine *e, size_t bytes)
 {
     char a[32], b[32];
-    if (bytes > e->config.budget_bytes / 2 && !e->said_oversize++)
+    if (bytes > e->budget.limit / 2 && !e->said.oversize++)
         swn_say("one layer of %s alone exceeds what the budget of %s leaves for weights: it is read through a mapping, "
                 "slower but with the same result",
-                swn_format_mib(a, bytes), swn_format_mib(b, e->config.budget_bytes));
+                swn_format_mib(a, bytes), swn_format_mib(b, e->budget.limit));
 }
 
 /* Chunks are planned with the weight that is read first of those that lie in them: `ids` in their order. */
 static void assign_chunks(struct swn_engine *e, const uint32_t *ids, size_t n, size_t *count)
 {
     for (size_t i = 0; i < n; i++) {
-        struct swn_chunks all = swn_residency_chunks(&e->res, swn_node_of(e, ids[i])->range);
+        struct swn_chunks all = swn_residency_chunks(&e->res, swn_weight_of(e, ids[i])->range);
         for (uint64_t c = all.first; c < all.end; c++)
-            swn_pool_chunk(e->pool, c)->node = 0;
+            swn_pool_chunk(e->pool, c)->weight = 0;
     }
     for (size_t i = 0; i < n; i++) {
-        struct swn_chunks all = swn_residency_chunks(&e->res, swn_node_of(e, ids[i])->range);
+        struct swn_chunks all = swn_residency_chunks(&e->res, swn_weight_of(e, ids[i])->range);
         count[i] = 0;
         for (uint64_t c = all.first; c < all.end; c++) {
             struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
-            if (chunk->node)
+            if (chunk->weight)
                 continue;
-            chunk->node = ids[i];
+            chunk->weight = ids[i];
             count[i]++;
         }
     }
 }
 
 /* Tells every chunk of the weights whether it stays. */
-static void apply(struct swn_engine *e, const struct swn_plan_node *nodes, const uint32_t *ids, size_t n)
+static void apply(struct swn_engine *e, const struct swn_plan_weight *weights, const uint32_t *ids, size_t n)
 {
     size_t unit = swn_pool_unit(e->pool), *count = malloc(n * sizeof *count);
     if (count)
         assign_chunks(e, ids, n, count);
     free(count);
     for (size_t i = 0; i < n; i++) {
-        struct swn_range *r = swn_node_of(e, ids[i])->range;
+        struct swn_range *r = swn_weight_of(e, ids[i])->range;
         struct swn_chunks all = swn_residency_chunks(&e->res, r);
         uint64_t at = 0;
         for (uint64_t c = all.first; c < all.end; c++) {
             struct swn_chunk *chunk = swn_pool_chunk(e->pool, c);
-            if (chunk->node != ids[i])
+            if (chunk->weight != ids[i])
                 continue;
-            chunk->keep = (unsigned char)swn_plan_keeps(&nodes[i], at, at + unit);
+            chunk->plan_keep = (unsigned char)swn_plan_keeps(&weights[i], at, at + unit);
             at += unit;
         }
-        e->tiling->slice_set(e, r, nodes[i].sliced);
-        e->nodes[r->node].oversize = nodes[i].oversize;
-        if (nodes[i].oversize)
-            say_oversize(e, (size_t)nodes[i].bytes);
+        e->features.tiling->slice_set(e, r, weights[i].sliced);
+        e->weights.all[r->weight].oversize = weights[i].oversize;
+        if (weights[i].oversize)
+            say_oversize(e, (size_t)weights[i].bytes);
     }
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        swn_pool_set_kept(e->pool, f, swn_pool_chunk(e->pool, f->chunk)->keep);
+        swn_pool_set_pinned(e->pool, f, swn_pool_chunk(e->pool, f->chunk)->plan_keep);
 }
 
 /* Of ranges that are no weights, and are to come back: room that the next plan leaves. */
-static size_t recalled_bytes(struct swn_engine *e)
+static size_t restored_bytes(struct swn_engine *e)
 {
     size_t bytes = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        bytes += r->recalled && atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(r->len, SWN_PAGE) : 0;
+        bytes += r->recalled && atomic_load(&r->state) == SWN_FILE_BACKED ? swn_round_up(r->len, SWN_PAGE) : 0;
     return bytes;
 }
 
 /* A small weight that was taken in slices while the disk was slower than now is not worth that any more. */
 static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
 {
-    int worth_it = e->plan_short || swn_plan_worth_slicing(r->len, e->goal_bytes);
+    int worth_it = e->plan.short_of_disk || swn_plan_worth_slicing(r->len, e->budget.target);
     return worth_it && r->slice_unit ? swn_round_up(r->slice_unit, swn_pool_unit(e->pool)) : 0;
 }
 
 /* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
-int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out)
+int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, struct swn_plan_candidate *out)
 {
-    size_t most = e->node_live * 4 + 16, peak = swn_policy_other_peak(e);
-    *out = (struct swn_draft){.ids = malloc(most * sizeof *out->ids), .nodes = malloc(most * sizeof *out->nodes)};
-    size_t len = out->ids && out->nodes ? swn_order_cycle(e->order, &t->cursor, out->ids, most) : 0;
+    size_t most = e->weights.live * 4 + 16, peak = swn_nonweight_peak(e);
+    *out = (struct swn_plan_candidate){.ids = malloc(most * sizeof *out->ids),
+                                       .weights = malloc(most * sizeof *out->weights)};
+    size_t len = out->ids && out->weights ? swn_access_order_cycle(e->weights.order, &t->cursor, out->ids, most) : 0;
     if (len && t->cursor.run >= len)
-        out->n = swn_policy_gather(e, out->ids, most);
-    out->disk = swn_policy_disk(e);
+        out->n = swn_plan_gather(e, out->ids, most);
+    out->disk = swn_plan_disk(e);
     size_t *count = malloc((out->n + 1) * sizeof *count);
     if (count)
         assign_chunks(e, out->ids, out->n, count);
     else
         out->n = 0;
     for (size_t i = 0; i < out->n; i++) {
-        struct swn_node *node = swn_node_of(e, out->ids[i]);
-        out->nodes[i] =
-            (struct swn_plan_node){.bytes = count[i] * swn_pool_unit(e->pool),
-                                   .compute_ns = node->compute_ns,
-                                   .own_ns = node->own_ns,
-                                   .unit = unit_of(e, node->range),
-                                   .joined = node->joined && i + 1 < out->n && node->then == out->ids[i + 1],
-                                   .saved = e->source->saved(e, node->range, out->disk.bytes_per_ns)};
+        struct swn_weight *weight = swn_weight_of(e, out->ids[i]);
+        out->weights[i] =
+            (struct swn_plan_weight){.bytes = count[i] * swn_pool_unit(e->pool),
+                                     .compute_ns = weight->compute_ns,
+                                     .op_ns = weight->op_ns,
+                                     .unit = unit_of(e, weight->range),
+                                     .joined = weight->joined && i + 1 < out->n && weight->then == out->ids[i + 1],
+                                     .saved = e->features.source->saved(e, weight->range, out->disk.bytes_per_ns)};
     }
     free(count);
-    size_t plots = e->settling ? 0 : swn_arena_plot_bytes(e->arena);
-    out->other = peak + recalled_bytes(e) + (plots ? PLOT_MARGIN : 0);
-    out->goal = e->goal_bytes;
+    size_t regions = e->regions.warmup_passes ? 0 : swn_arena_region_bytes(e->arena);
+    out->nonweight = peak + restored_bytes(e) + (regions ? REGION_MARGIN : 0);
+    out->goal = e->budget.target;
     out->straddle = swn_pool_unit(e->pool);
     out->keep = !(e->config.without & SWN_WITHOUT_KEPT);
-    out->plot_extra = plots ? e->plot_extra : 0;
-    out->plot_gain_ns = (double)plots * PLOT_GAIN_NS_PER_BYTE;
+    out->region_extra = regions ? e->regions.extra : 0;
+    out->region_gain_ns = (double)regions * REGION_GAIN_NS_PER_BYTE;
     if (!out->n)
-        swn_policy_drop_draft(out);
+        swn_plan_candidate_free(out);
     return out->n ? 0 : -EAGAIN;
 }
 
-void swn_policy_drop_draft(struct swn_draft *d)
+void swn_plan_candidate_free(struct swn_plan_candidate *d)
 {
     free(d->ids);
-    free(d->nodes);
-    *d = (struct swn_draft){0};
+    free(d->weights);
+    *d = (struct swn_plan_candidate){0};
 }
 
-static int make_plan(const struct swn_draft *d, size_t other, struct swn_plan_node *nodes, struct swn_plan *out)
+static int make_plan(const struct swn_plan_candidate *d, size_t other, struct swn_plan_weight *weights,
+                     struct swn_plan *out)
 {
     other += d->straddle;
     uint64_t budget = d->goal > other ? d->goal - other : 0;
-    return d->keep ? swn_plan_predict(nodes, d->n, budget, &d->disk, out)
-                   : swn_plan_ring(nodes, d->n, budget, &d->disk, out);
+    return d->keep ? swn_plan_predict(weights, d->n, budget, &d->disk, out)
+                   : swn_plan_stream_all(weights, d->n, budget, &d->disk, out);
 }
 
 /* No plan for so much takes less: it computes with everything, and reads what does not fit. */
-static double least_time(const struct swn_draft *d, size_t other)
+static double least_time(const struct swn_plan_candidate *d, size_t other)
 {
     double read = other < d->goal ? -(double)(d->goal - other) : 0;
     for (size_t i = 0; i < d->n; i++)
-        read += (double)d->nodes[i].bytes * (1 - d->nodes[i].saved);
+        read += (double)d->weights[i].bytes * (1 - d->weights[i].saved);
     double reading = read / d->disk.bytes_per_ns;
     return reading > d->plan.compute_ns ? reading : d->plan.compute_ns;
 }
 
-/* A pure function of the draft: no lock is needed. */
-int swn_policy_make_plan(struct swn_draft *d)
+/* A pure function of the candidate: no lock is needed. */
+int swn_plan_candidate_solve(struct swn_plan_candidate *d)
 {
-    int err = make_plan(d, d->other, d->nodes, &d->plan);
-    size_t other = d->other > d->plot_extra ? d->other - d->plot_extra : 0;
-    /* Plots are not given up for what may be noise, and where no more than that can be gained, nobody has to look. */
-    d->unplot = 0;
-    int look =
-        !err && d->plot_extra && d->plan.latency_ns > (least_time(d, other) + d->plot_gain_ns) * (1 + SWN_PLAN_NOISE);
-    struct swn_plan_node *nodes = look ? malloc(d->n * sizeof *nodes) : NULL;
-    struct swn_plan unplotted;
-    if (!nodes)
+    int err = make_plan(d, d->nonweight, d->weights, &d->plan);
+    size_t other = d->nonweight > d->region_extra ? d->nonweight - d->region_extra : 0;
+    /* Regions are not given up for what may be noise, and where no more than that can be gained, nobody has to look. */
+    d->drop_regions = 0;
+    int look = !err && d->region_extra &&
+               d->plan.latency_ns > (least_time(d, other) + d->region_gain_ns) * (1 + SWN_PLAN_NOISE);
+    struct swn_plan_weight *weights = look ? malloc(d->n * sizeof *weights) : NULL;
+    struct swn_plan without_regions;
+    if (!weights)
         return err;
-    memcpy(nodes, d->nodes, d->n * sizeof *nodes);
-    d->unplot = !make_plan(d, other, nodes, &unplotted) &&
-                (unplotted.latency_ns + d->plot_gain_ns) * (1 + SWN_PLAN_NOISE) < d->plan.latency_ns;
-    if (d->unplot) {
-        memcpy(d->nodes, nodes, d->n * sizeof *nodes);
-        d->plan = unplotted;
-        d->other = other;
+    memcpy(weights, d->weights, d->n * sizeof *weights);
+    d->drop_regions = !make_plan(d, other, weights, &without_regions) &&
+                      (without_regions.latency_ns + d->region_gain_ns) * (1 + SWN_PLAN_NOISE) < d->plan.latency_ns;
+    if (d->drop_regions) {
+        memcpy(d->weights, weights, d->n * sizeof *weights);
+        d->plan = without_regions;
+        d->nonweight = other;
     }
-    free(nodes);
+    free(weights);
     return 0;
 }
 
-static void say_plan(const struct swn_draft *d)
+static void say_plan(const struct swn_plan_candidate *d)
 {
     char a[32], b[32], c[32], o[32];
     swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s; disk %.0f MB/s, %.2f ms a read and "
             "%.2f ms for its answer; %.1f ms a pass predicted, %.1f of them computing",
             d->n, swn_format_mib(a, d->plan.kept_bytes), swn_format_mib(b, d->plan.streamed_bytes),
-            swn_format_mib(c, d->plan.window_bytes), swn_format_mib(o, d->other), d->disk.bytes_per_ns * 1e3,
+            swn_format_mib(c, d->plan.ring_bytes), swn_format_mib(o, d->nonweight), d->disk.bytes_per_ns * 1e3,
             d->disk.read_ns / 1e6, d->disk.wait_ns / 1e6, d->plan.latency_ns / 1e6, d->plan.compute_ns / 1e6);
 }
 
-int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft *d)
+int swn_plan_is_short_of_disk(const struct swn_engine *e, const struct swn_plan_candidate *d)
 {
-    uint64_t budget = d->keep && d->goal > d->other ? d->goal - d->other : 0;
+    uint64_t budget = d->keep && d->goal > d->nonweight ? d->goal - d->nonweight : 0;
     return swn_plan_short_of_disk(d->plan.kept_bytes + d->plan.streamed_bytes, budget,
-                                  d->plan.compute_ns * (e->plan_short ? STILL_SHORT : 1), d->disk.bytes_per_ns);
+                                  d->plan.compute_ns * (e->plan.short_of_disk ? STILL_SHORT : 1), d->disk.bytes_per_ns);
 }
 
 /* There is room for the longest of orders, and it stays for as long as the plan does. */
-static void give_back(struct swn_draft *d)
+static void give_back(struct swn_plan_candidate *d)
 {
     uint32_t *ids = realloc(d->ids, d->n * sizeof *ids);
-    struct swn_plan_node *nodes = realloc(d->nodes, d->n * sizeof *nodes);
+    struct swn_plan_weight *weights = realloc(d->weights, d->n * sizeof *weights);
     d->ids = ids ? ids : d->ids;
-    d->nodes = nodes ? nodes : d->nodes;
+    d->weights = weights ? weights : d->weights;
 }
 
-int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d)
+int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d)
 {
     for (size_t i = 0; i < d->n; i++)
-        if (!swn_node_of(e, d->ids[i]))
+        if (!swn_weight_of(e, d->ids[i]))
             return -EAGAIN;
-    if (d->unplot)
-        e->placement->refuse(e);
-    e->planned = 1;
-    swn_policy_resize_window(e, d->plan.window_bytes + d->straddle); /* first, as slices have to fit */
-    apply(e, d->nodes, d->ids, d->n);
-    e->plan_short = swn_policy_short_of_disk(e, d);
-    swn_policy_window(e);
-    e->plan_dirty = 0;
-    e->plans++;
-    if (e->in_force.goal != d->goal)
-        e->plan_since_ns = swn_now_ns();
-    e->planned_other = d->other;
-    swn_policy_drift_begin(e, d->disk.bytes_per_ns);
+    if (d->drop_regions)
+        e->features.placement->refuse(e);
+    e->plan.planned = 1;
+    swn_ring_resize(e, d->plan.ring_bytes + d->straddle); /* first, as slices have to fit */
+    apply(e, d->weights, d->ids, d->n);
+    e->plan.short_of_disk = swn_plan_is_short_of_disk(e, d);
+    swn_ring_shrink(e);
+    e->plan.dirty = 0;
+    e->plan.made++;
+    if (e->plan.in_force.goal != d->goal)
+        e->plan.since_ns = swn_now_ns();
+    e->nonweight.planned = d->nonweight;
+    swn_replan_begin(e, d->disk.bytes_per_ns);
     if (e->config.verbose)
         say_plan(d);
-    swn_policy_drop_draft(&e->in_force);
-    e->in_force = *d;
-    *d = (struct swn_draft){0};
-    give_back(&e->in_force);
+    swn_plan_candidate_free(&e->plan.in_force);
+    e->plan.in_force = *d;
+    *d = (struct swn_plan_candidate){0};
+    give_back(&e->plan.in_force);
     return 0;
 }
 
 /* A new plan, when the thread's order has been right for a whole cycle; or a look whether there is a better one. */
-void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t)
+void swn_plan_if_due(struct swn_engine *e, struct swn_thread_state *t)
 {
-    struct swn_draft draft;
-    if ((!e->plan_dirty && !e->drift.due) || !e->pool || t->cursor.run < t->next_plan_try)
+    struct swn_plan_candidate candidate;
+    if ((!e->plan.dirty && !e->plan.replan.review_due) || !e->pool || t->cursor.run < t->next_plan_try)
         return;
     t->next_plan_try = t->cursor.run + 16;
-    if (swn_policy_draft(e, t, &draft))
+    if (swn_plan_candidate_make(e, t, &candidate))
         return;
-    if (!swn_policy_make_plan(&draft) && (e->plan_dirty || swn_policy_outdated(e, &draft)) &&
-        !swn_policy_adopt(e, &draft))
-        e->source->learned(e, e->in_force.ids, e->in_force.n, t->cursor.anchor);
-    swn_policy_drop_draft(&draft);
+    if (!swn_plan_candidate_solve(&candidate) && (e->plan.dirty || swn_replan_is_due(e, &candidate)) &&
+        !swn_plan_commit(e, &candidate))
+        e->features.source->learned(e, e->plan.in_force.ids, e->plan.in_force.n, t->cursor.anchor);
+    swn_plan_candidate_free(&candidate);
 }
 
 /* Activations, and the least window: less than that is exceeded at once. Before there is a plan nobody knows. */
-size_t swn_policy_minimum(struct swn_engine *e)
+size_t swn_plan_minimum(struct swn_engine *e)
 {
-    if (!e->planned)
-        return swn_budget_unasked(e->goal_bytes);
-    size_t least = swn_policy_other_needed(e) + LEAST_WINDOW;
+    if (!e->plan.planned)
+        return swn_budget_unasked(e->budget.target);
+    size_t least = swn_nonweight_needed(e) + RING_LEAST;
     return least > SWN_BUDGET_LEAST_BYTES ? least : SWN_BUDGET_LEAST_BYTES;
 }

@@ -7,16 +7,16 @@
 
 #include "skeleton/core/engine_internal.h"
 
-size_t swn_policy_gather(struct swn_engine *e, uint32_t *ids, size_t most);
-void swn_policy_plan(struct swn_engine *e, struct swn_thread_state *t);
-size_t swn_policy_minimum(struct swn_engine *e);
+size_t swn_plan_gather(struct swn_engine *e, uint32_t *ids, size_t most);
+void swn_plan_if_due(struct swn_engine *e, struct swn_thread_state *t);
+size_t swn_plan_minimum(struct swn_engine *e);
 /* The disk as its last reads were. */
-struct swn_disk_model swn_policy_disk(struct swn_engine *e);
-int swn_policy_draft(struct swn_engine *e, struct swn_thread_state *t, struct swn_draft *out);
-void swn_policy_drop_draft(struct swn_draft *d);
-int swn_policy_make_plan(struct swn_draft *d);
-/* Puts it into force; then it is e->in_force, and *d empty. -EAGAIN: a weight that it knows is gone, -EBUSY: part of it
- * could not be carried out now, and it is to be tried again. */
-int swn_policy_adopt(struct swn_engine *e, struct swn_draft *d);
+struct swn_disk_model swn_plan_disk(struct swn_engine *e);
+int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, struct swn_plan_candidate *out);
+void swn_plan_candidate_free(struct swn_plan_candidate *d);
+int swn_plan_candidate_solve(struct swn_plan_candidate *d);
+/* Puts it into force; then it is e->plan.in_force, and *d empty. -EAGAIN: a weight that it knows is gone, -EBUSY: part
+ * of it could not be carried out now, and it is to be tried again. */
+int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d);
 
 #endif

@@ -17,7 +17,7 @@
 /* What the end of an operator may have to wait for: some 60 microseconds, or the 0.3 ms of a huge page. */
 #define PIECE ((size_t)256 << 10)
 
-struct swn_populate {
+struct swn_prefault {
     pthread_mutex_t lock;
     pthread_cond_t work, idle;
     uintptr_t owner, at, end; /* owner 0: nobody's */
@@ -28,7 +28,7 @@ struct swn_populate {
 
 static void *populate(void *arg)
 {
-    struct swn_populate *p = arg;
+    struct swn_prefault *p = arg;
     pthread_mutex_lock(&p->lock);
     for (;;) {
         while (p->at >= p->end)
@@ -48,9 +48,9 @@ static void *populate(void *arg)
     return NULL;
 }
 
-static struct swn_populate *start(void)
+static struct swn_prefault *start(void)
 {
-    struct swn_populate *p = calloc(1, sizeof *p);
+    struct swn_prefault *p = calloc(1, sizeof *p);
     if (!p)
         return NULL;
     pthread_mutex_init(&p->lock, NULL);
@@ -64,11 +64,11 @@ static struct swn_populate *start(void)
     return p;
 }
 
-int swn_populate_begin(struct swn_populate **out, uintptr_t at, size_t bytes)
+int swn_prefault_begin(struct swn_prefault **out, uintptr_t at, size_t bytes)
 {
     if (bytes < LEAST || (!*out && !(*out = start())))
         return 0;
-    struct swn_populate *p = *out;
+    struct swn_prefault *p = *out;
     pthread_mutex_lock(&p->lock);
     int ours = !p->owner && !p->refused;
     if (ours) {
@@ -80,7 +80,7 @@ int swn_populate_begin(struct swn_populate **out, uintptr_t at, size_t bytes)
     return ours;
 }
 
-void swn_populate_end(struct swn_populate *p, uintptr_t at)
+void swn_prefault_end(struct swn_prefault *p, uintptr_t at)
 {
     pthread_mutex_lock(&p->lock);
     if (p->owner == at) {
@@ -92,7 +92,7 @@ void swn_populate_end(struct swn_populate *p, uintptr_t at)
     pthread_mutex_unlock(&p->lock);
 }
 
-void swn_populate_fork_child(struct swn_populate **p)
+void swn_prefault_fork_child(struct swn_prefault **p)
 {
     *p = NULL; /* its lock may be held by a thread that does not exist here: not destroyed, just forgotten */
 }

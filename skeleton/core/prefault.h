@@ -13,14 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct swn_populate;
+struct swn_prefault;
 
-/* Begins with [at, at+bytes), whole pages of private memory that stay so until swn_populate_end. *p is made when it is
+/* Begins with [at, at+bytes), whole pages of private memory that stay so until swn_prefault_end. *p is made when it is
  * NULL. 1, or 0: they come as they are touched. */
-int swn_populate_begin(struct swn_populate **p, uintptr_t at, size_t bytes);
+int swn_prefault_begin(struct swn_prefault **p, uintptr_t at, size_t bytes);
 /* Has returned 1 for this `at`: nothing is done any more when this returns. */
-void swn_populate_end(struct swn_populate *p, uintptr_t at);
+void swn_prefault_end(struct swn_prefault *p, uintptr_t at);
 /* In a forked child: there is no thread. */
-void swn_populate_fork_child(struct swn_populate **p);
+void swn_prefault_fork_child(struct swn_prefault **p);
 
 #endif

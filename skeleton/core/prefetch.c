@@ -17,15 +17,15 @@
 #include "skeleton/core/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
-/* A cursor that has not moved for so many visits has no claim on the window. */
-#define IDLE_VISITS 4096
+/* A cursor that has not moved for so many accesses has no claim on the window. */
+#define IDLE_ACCESSES 4096
 #define CHAIN_MOST 4096
 /* A first pass wants a window of so many weights. */
-#define UNTRIED_WINDOW 4
+#define UNTRIED_RING 4
 /* Frames that leave together. */
 #define EVICTED_TOGETHER 4
 
-unsigned swn_swapin_wait_ms = 30000;
+unsigned swn_prefetch_wait_ms = 30000;
 
 /* The frame of the window that may go for another one and was used longest ago; or NULL. What was read ahead has to go
  * only where nothing else can. */
@@ -33,7 +33,7 @@ static struct swn_frame *stale_frame(struct swn_engine *e, int force)
 {
     struct swn_frame *ahead = NULL;
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
-        if (f->kept || !swn_swapin_may_go(e, f))
+        if (f->pinned_by_plan || !swn_frame_may_go(e, f))
             continue;
         if (!f->wanted)
             return f;
@@ -48,8 +48,8 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
 {
     struct swn_frame *run[EVICTED_TOGETHER] = {f};
     unsigned n = 1;
-    while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->kept && !f->wanted &&
-           swn_swapin_may_go(e, f))
+    while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->pinned_by_plan &&
+           !f->wanted && swn_frame_may_go(e, f))
         run[n++] = f;
     swn_frames_evict(e, run, n);
 }
@@ -59,27 +59,27 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
 /* Reads are served one after the other: what this one took is the time since the one before was done. */
 static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t now)
 {
-    uint64_t begin = p->start_ns > e->read_done_ns ? p->start_ns : e->read_done_ns;
+    uint64_t begin = p->start_ns > e->disk.read_done_ns ? p->start_ns : e->disk.read_done_ns;
     double ns = now > begin ? (double)(now - begin) : 0;
     /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
-    if (!p->frame->kept && p->frame->written == swn_policy_written(e))
-        swn_pace_add(&e->disk, (double)p->job.len, (double)p->start_ns, (double)now);
+    if (!p->frame->pinned_by_plan && p->frame->written == swn_policy_written(e))
+        swn_disk_speed_add(&e->disk.speed, (double)p->job.len, (double)p->start_ns, (double)now);
     else
-        swn_pace_skip(&e->disk, (double)now);
-    if (e->record && p->range && swn_is_weight(p->range))
-        e->observer->read(e, &e->nodes[p->range->node], p->job.len, ns);
+        swn_disk_speed_skip(&e->disk.speed, (double)now);
+    if (e->features.record && p->range && swn_is_weight(p->range))
+        e->features.observer->read(e, &e->weights.all[p->range->weight], p->job.len, ns);
 }
 
 static void read_failed(struct swn_engine *e, struct swn_part *p, int err)
 {
     struct swn_range *r = p->range;
     char name[4200];
-    e->read_errors++;
+    e->counters.read_errors++;
     r->io_failed = 1;
     p->range = NULL;
-    if (!e->said_read++)
+    if (!e->said.read++)
         swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", p->range_id,
-                (unsigned long long)p->job.off, p->job.len, e->source->name(p->file, name, sizeof name),
+                (unsigned long long)p->job.off, p->job.len, e->features.source->name(p->file, name, sizeof name),
                 strerror(-err));
 }
 
@@ -89,9 +89,9 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     struct swn_part *p = job->user;
     struct swn_frame *f = p->frame;
     uint64_t now = swn_now_ns();
-    if (err && e->source->retry(e, p, err))
+    if (err && e->features.source->retry(e, p, err))
         return;
-    if (!err && !p->copy && e->source->check(p, job->buf)) {
+    if (!err && !p->compressed && e->features.source->check(p, job->buf)) {
         if (!p->repeated++ && !swn_fetch_submit(e->fetch, job, 1))
             return; /* a bit may have flipped on the way: once more */
         swn_engine_corrupt(p->file, p->range_id, job->off);
@@ -99,14 +99,14 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     pthread_mutex_lock(&e->lock);
     p->file->refs--;
     p->there = !err;
-    e->swap_ins += !err;
+    e->counters.swap_ins += !err;
     if (!err)
         note_read(e, p, now);
     else
-        swn_pace_skip(&e->disk, (double)now);
-    e->read_done_ns = now;
-    if (p->start_ns <= e->goal_since_ns)
-        e->in_flight_ns = now;
+        swn_disk_speed_skip(&e->disk.speed, (double)now);
+    e->disk.read_done_ns = now;
+    if (p->start_ns <= e->budget.target_since_ns)
+        e->budget.in_flight_ns = now;
     if (e->trace) {
         char name[SWN_TRACE_NAME];
         snprintf(name, sizeof name, "block %u", p->range_id);
@@ -116,14 +116,14 @@ static void fetch_done(struct swn_fetch_job *job, int err)
         read_failed(e, p, err);
     if (!--f->pending && !swn_frame_is_alive(f))
         swn_pool_put(e->pool, f);
-    swn_awake_tell(&e->awake);
+    swn_spin_wait_tell(&e->spin_wait);
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
 }
 
 static int is_fetched(const struct swn_range *r)
 {
-    return atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && !r->shared && !r->io_failed;
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && !r->shared && !r->io_failed;
 }
 
 /* Ranges that have left the frame are forgotten. Nothing is being read into it. */
@@ -169,7 +169,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
                                         .group = p->range_id,
                                         .done = fetch_done,
                                         .user = p};
-        e->source->prepare(p);
+        e->features.source->prepare(p);
         p->file->refs++;
         if (swn_fetch_submit(e->fetch, &p->job, urgent)) {
             p->file->refs--;
@@ -179,9 +179,9 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
     }
 }
 
-static size_t window_frames(const struct swn_engine *e)
+static size_t ring_frames(const struct swn_engine *e)
 {
-    return e->window_goal / swn_pool_unit(e->pool);
+    return e->plan.ring_goal / swn_pool_unit(e->pool);
 }
 
 /* Memory for one frame more. 0 or -ENOMEM: somebody's would have to go, or of those that `force` makes go nobody. */
@@ -191,8 +191,8 @@ static int room_for_frame(struct swn_engine *e, const struct swn_range *spare, i
     if (!swn_pool_is_full(e->pool))
         return 0;
     if (force)
-        return swn_policy_try_room(e, unit, spare);
-    return swn_policy_fits_free(e, unit) ? 0 : -ENOMEM;
+        return swn_reclaim_try(e, unit, spare);
+    return swn_reclaim_free_fits(e, unit) ? 0 : -ENOMEM;
 }
 
 /* Whether there will be more room soon: a read ahead is under way, and nobody waits for its frame. */
@@ -206,7 +206,7 @@ static int room_will_come(struct swn_engine *e)
 
 static void say_small(struct swn_engine *e)
 {
-    if (swn_pool_unit(e->pool) == SWN_HUGE && !swn_pool_is_huge(e->pool) && !e->said_small++)
+    if (swn_pool_unit(e->pool) == SWN_HUGE && !swn_pool_is_huge(e->pool) && !e->said.small++)
         swn_say(
             "the kernel gives no huge pages for weights that come and go (they are disabled for this process, memory "
             "is fragmented, or it is older than 6.1): slower but with the same result");
@@ -224,8 +224,8 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
         return f;
     }
     /* What the plan keeps does not make room for what comes and goes, nor for more of what it keeps. */
-    int push = force && !e->planned, kept = c->keep && !room_for_frame(e, r, push), room = kept;
-    if (!room && swn_pool_window(e->pool) < window_frames(e))
+    int push = force && !e->plan.planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
+    if (!room && swn_pool_ring(e->pool) < ring_frames(e))
         room = !room_for_frame(e, r, push);
     if (!room && (f = stale_frame(e, force))) {
         evict_run(e, f);
@@ -241,8 +241,8 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     if (!f)
         return NULL;
     say_small(e);
-    e->filled += fresh ? swn_pool_unit(e->pool) : 0;
-    swn_pool_set_kept(e->pool, f, kept);
+    e->counters.filled += fresh ? swn_pool_unit(e->pool) : 0;
+    swn_pool_set_pinned(e->pool, f, kept);
     fill(e, f, owner, force);
     if (!f->n) {
         swn_pool_put(e->pool, f);
@@ -253,15 +253,15 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     return f;
 }
 
-void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,
-                      struct swn_thread_state *t)
+void swn_prefetch_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,
+                        struct swn_thread_state *t)
 {
-    uint64_t until = swn_now_ns() + swn_swapin_wait_ms * 1000000ull;
+    uint64_t until = swn_now_ns() + swn_prefetch_wait_ms * 1000000ull;
     uint32_t id = r->id;
     for (uint64_t c = chunks->first; c < chunks->end; c++)
         while (r->id == id && is_fetched(r) && !place(e, r, c, 1, t)) {
             /* If need be after reads ahead have arrived, since only then can their frames go. */
-            if (swn_swapin_cancel_one(e))
+            if (swn_frame_cancel_one(e))
                 continue;
             if (!room_will_come(e) || swn_cond_wait_until(&e->changed, &e->lock, until))
                 return;
@@ -271,11 +271,11 @@ void swn_swapin_claim(struct swn_engine *e, const struct swn_range *r, const str
 /* Until something has changed, but not for longer than a wait that began at begin_ns may take: then ETIMEDOUT. */
 static int wait_for_change(struct swn_engine *e, uint64_t begin_ns)
 {
-    unsigned seen = swn_awake_told(&e->awake);
-    if (!swn_awake_worth(&e->awake, begin_ns))
-        return swn_cond_wait_until(&e->changed, &e->lock, begin_ns + swn_swapin_wait_ms * 1000000ull);
+    unsigned seen = swn_spin_wait_told(&e->spin_wait);
+    if (!swn_spin_wait_worth(&e->spin_wait, begin_ns))
+        return swn_cond_wait_until(&e->changed, &e->lock, begin_ns + swn_prefetch_wait_ms * 1000000ull);
     pthread_mutex_unlock(&e->lock);
-    swn_awake_wait(&e->awake, seen, begin_ns);
+    swn_spin_wait_wait(&e->spin_wait, seen, begin_ns);
     pthread_mutex_lock(&e->lock);
     return 0;
 }
@@ -287,7 +287,7 @@ static void promote(struct swn_engine *e, struct swn_frame *f)
             swn_fetch_promote(e->fetch, &f->parts[i].job);
 }
 
-void swn_swapin_await(struct swn_engine *e, const struct swn_chunks *chunks, struct swn_thread_state *t)
+void swn_prefetch_await(struct swn_engine *e, const struct swn_chunks *chunks, struct swn_thread_state *t)
 {
     uint64_t begin = 0;
     for (uint64_t c = chunks->first; c < chunks->end; c++) {
@@ -304,8 +304,8 @@ void swn_swapin_await(struct swn_engine *e, const struct swn_chunks *chunks, str
     if (!begin)
         return;
     uint64_t end = swn_now_ns();
-    e->stall_ns += end - begin;
-    swn_awake_learn(&e->awake, end - begin);
+    e->counters.stall_ns += end - begin;
+    swn_spin_wait_learn(&e->spin_wait, end - begin);
     if (e->trace)
         swn_trace_span(e->trace, SWN_TRACK_STALL, t->index, "waiting", begin, end,
                        (chunks->end - chunks->first) * swn_pool_unit(e->pool));
@@ -316,8 +316,8 @@ void swn_swapin_await(struct swn_engine *e, const struct swn_chunks *chunks, str
 static size_t active_threads(struct swn_engine *e)
 {
     size_t active = 0;
-    for (struct swn_thread_state *t = e->threads; t; t = t->next)
-        active += t->listed && t->last_visit && e->visits - t->last_visit < IDLE_VISITS;
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
+        active += t->listed && t->last_access && e->weights.accesses - t->last_access < IDLE_ACCESSES;
     return active ? active : 1;
 }
 
@@ -335,10 +335,10 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
 {
     struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
     struct swn_frame *f = c->frame;
-    if (a->last == chunk + 1 || (f && f->kept && swn_pool_part_of(f, r)))
+    if (a->last == chunk + 1 || (f && f->pinned_by_plan && swn_pool_part_of(f, r)))
         return 1;
     a->last = chunk + 1;
-    if (a->frames >= a->share && !c->keep)
+    if (a->frames >= a->share && !c->plan_keep)
         return 0;
     if (f && swn_pool_part_of(f, r)) {
         f->wanted = 1;
@@ -350,7 +350,7 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
             return 0;
         }
     }
-    a->frames += !c->keep;
+    a->frames += !c->plan_keep;
     return 1;
 }
 
@@ -374,9 +374,9 @@ static int prefetch_one(struct swn_engine *e, struct ahead *a, const struct swn_
  * weight. What nothing is known of says nothing. */
 static int as_expected(struct swn_engine *e, const struct swn_range *before, const struct swn_range *r)
 {
-    const struct swn_range *first = e->source->successor(e, before), *next = first;
+    const struct swn_range *first = e->features.source->successor(e, before), *next = first;
     for (int step = 0; next && next != r && step < 3; step++)
-        next = e->source->successor(e, next);
+        next = e->features.source->successor(e, next);
     return next == r || !first;
 }
 
@@ -384,17 +384,17 @@ static int as_expected(struct swn_engine *e, const struct swn_range *before, con
  * what operators really ask for. */
 static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t before, uint32_t last)
 {
-    struct swn_node *node = swn_node_of(e, last), *previous = before ? swn_node_of(e, before) : NULL;
-    struct swn_range *r = node ? node->range : NULL, *next = r ? e->source->successor(e, r) : NULL;
+    struct swn_weight *weight = swn_weight_of(e, last), *previous = before ? swn_weight_of(e, before) : NULL;
+    struct swn_range *r = weight ? weight->range : NULL, *next = r ? e->features.source->successor(e, r) : NULL;
     if (!next || (previous && !as_expected(e, previous->range, r)))
         return;
-    swn_policy_lend_room(e, UNTRIED_WINDOW * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
-    struct ahead a = {.t = t, .share = window_frames(e) / active_threads(e) / 2, .fetch = 1};
+    swn_ring_lend(e, UNTRIED_RING * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
+    struct ahead a = {.t = t, .share = ring_frames(e) / active_threads(e) / 2, .fetch = 1};
     /* What is foreseen of a mapped file may go round in circles, and past ranges that need no room. */
     for (size_t i = 0; next && !swn_is_weight(next) && i < CHAIN_MOST; i++) {
         if (!prefetch_one(e, &a, next))
             return;
-        next = e->source->successor(e, next);
+        next = e->features.source->successor(e, next);
     }
 }
 
@@ -407,11 +407,11 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         !prefetch_bytes(e, a, slice, t->slicing - slice->addr, t->slicing_end - slice->addr))
         return;
     uint32_t before = t->cursor.before, at = t->cursor.at;
-    size_t most = e->node_live + 2 < CHAIN_MOST ? e->node_live + 2 : CHAIN_MOST;
+    size_t most = e->weights.live + 2 < CHAIN_MOST ? e->weights.live + 2 : CHAIN_MOST;
     for (size_t i = 0; i < most; i++) {
-        uint32_t next = swn_order_next(e->order, before, at);
-        struct swn_node *node = next ? swn_node_of(e, next) : NULL;
-        if (!node) {
+        uint32_t next = swn_access_order_next(e->weights.order, before, at);
+        struct swn_weight *weight = next ? swn_weight_of(e, next) : NULL;
+        if (!weight) {
             a->missing |= !a->frames;
             if (!a->frames && a->fetch)
                 prefetch_untried(e, t, before, at);
@@ -419,19 +419,19 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         }
         before = at;
         at = next;
-        if (!prefetch_one(e, a, node->range))
+        if (!prefetch_one(e, a, weight->range))
             return;
     }
 }
 
-void swn_swapin_ahead(struct swn_engine *e, struct swn_thread_state *t)
+void swn_prefetch_run(struct swn_engine *e, struct swn_thread_state *t)
 {
     if (!e->pool || !e->fetch || !t->cursor.at || e->config.without & SWN_WITHOUT_PREFETCH)
         return;
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         if (f->owner == t)
             f->wanted = 0;
-    size_t share = window_frames(e) / active_threads(e);
+    size_t share = ring_frames(e) / active_threads(e);
     t->starved = 0;
     for (int fetch = 0, missing = 1; fetch < 2 && missing; fetch++) {
         struct ahead a = {.t = t, .share = share ? share : 1, .fetch = fetch};

@@ -26,8 +26,8 @@
 static double computing(const struct swn_engine *e)
 {
     double ns = 0;
-    for (size_t i = 0; i < e->node_count; i++)
-        ns += e->nodes[i].range ? e->nodes[i].compute_ns : 0;
+    for (size_t i = 0; i < e->weights.count; i++)
+        ns += e->weights.all[i].range ? e->weights.all[i].compute_ns : 0;
     return ns;
 }
 
@@ -36,85 +36,85 @@ static int differ(double a, double b, double most)
     return a > b * most || b > a * most;
 }
 
-void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns)
+void swn_replan_begin(struct swn_engine *e, double bytes_per_ns)
 {
-    e->drift.speed = bytes_per_ns;
-    e->drift.compute_ns = computing(e);
-    e->drift.passes = 0;
-    e->drift.since_ns = swn_now_ns();
-    e->drift.due = 0;
+    e->plan.replan.speed = bytes_per_ns;
+    e->plan.replan.compute_ns = computing(e);
+    e->plan.replan.passes = 0;
+    e->plan.replan.since_ns = swn_now_ns();
+    e->plan.replan.review_due = 0;
 }
 
-/* Where each weight is in the plan in force, plus one, by its node; NULL without memory. */
+/* Where each weight is in the plan in force, plus one, by its weight; NULL without memory. */
 static uint32_t *places_in_force(struct swn_engine *e)
 {
-    uint32_t *at = calloc(e->node_count + 1, sizeof *at);
-    for (size_t i = 0; at && i < e->in_force.n; i++) {
-        struct swn_node *node = swn_node_of(e, e->in_force.ids[i]);
-        if (node)
-            at[node - e->nodes] = (uint32_t)i + 1;
+    uint32_t *at = calloc(e->weights.count + 1, sizeof *at);
+    for (size_t i = 0; at && i < e->plan.in_force.n; i++) {
+        struct swn_weight *weight = swn_weight_of(e, e->plan.in_force.ids[i]);
+        if (weight)
+            at[weight - e->weights.all] = (uint32_t)i + 1;
     }
     return at;
 }
 
-/* How long a pass takes under the plan in force, if everything is as the draft has it, which may begin with another
+/* How long a pass takes under the plan in force, if everything is as the candidate has it, which may begin with another
  * weight. INFINITY: it is for other weights. 0: there is no memory to find out. */
-static double as_it_is(struct swn_engine *e, const struct swn_draft *now)
+static double as_it_is(struct swn_engine *e, const struct swn_plan_candidate *now)
 {
-    const struct swn_draft *plan = &e->in_force;
-    struct swn_plan_node *nodes = malloc(now->n * sizeof *nodes);
+    const struct swn_plan_candidate *plan = &e->plan.in_force;
+    struct swn_plan_weight *weights = malloc(now->n * sizeof *weights);
     uint32_t *at = places_in_force(e);
     double ns = plan->n == now->n ? 0 : INFINITY;
-    for (size_t i = 0; nodes && at && ns < INFINITY && i < now->n; i++) {
-        struct swn_node *node = swn_node_of(e, now->ids[i]);
-        const struct swn_plan_node *planned =
-            node && at[node - e->nodes] ? &plan->nodes[at[node - e->nodes] - 1] : NULL;
-        if (!planned || planned->bytes != now->nodes[i].bytes) {
+    for (size_t i = 0; weights && at && ns < INFINITY && i < now->n; i++) {
+        struct swn_weight *weight = swn_weight_of(e, now->ids[i]);
+        const struct swn_plan_weight *planned =
+            weight && at[weight - e->weights.all] ? &plan->weights[at[weight - e->weights.all] - 1] : NULL;
+        if (!planned || planned->bytes != now->weights[i].bytes) {
             ns = INFINITY;
             break;
         }
-        nodes[i] = now->nodes[i];
-        nodes[i].keep = planned->keep;
-        nodes[i].sliced = planned->sliced;
-        nodes[i].piece = planned->piece;
-        nodes[i].keep_bytes = planned->keep_bytes;
-        nodes[i].oversize = planned->oversize;
+        weights[i] = now->weights[i];
+        weights[i].keep = planned->keep;
+        weights[i].sliced = planned->sliced;
+        weights[i].piece = planned->piece;
+        weights[i].keep_bytes = planned->keep_bytes;
+        weights[i].oversize = planned->oversize;
     }
-    if (nodes && at && ns < INFINITY)
-        ns = swn_plan_simulate(nodes, now->n, plan->plan.window_bytes, &now->disk);
-    free(nodes);
+    if (weights && at && ns < INFINITY)
+        ns = swn_plan_simulate(weights, now->n, plan->plan.ring_bytes, &now->disk);
+    free(weights);
     free(at);
     return ns;
 }
 
 /* The plan stays, and what is said of it to others is as the machine is now. */
-static void stay(struct swn_engine *e, const struct swn_draft *d)
+static void stay(struct swn_engine *e, const struct swn_plan_candidate *d)
 {
-    swn_policy_drift_begin(e, d->disk.bytes_per_ns);
-    e->in_force.plan.compute_ns = d->plan.compute_ns;
-    if (e->drift.stays++ % 2)
-        e->drift.plans -= e->drift.plans > 0;
+    swn_replan_begin(e, d->disk.bytes_per_ns);
+    e->plan.in_force.plan.compute_ns = d->plan.compute_ns;
+    if (e->plan.replan.unchanged_reviews++ % 2)
+        e->plan.replan.plans -= e->plan.replan.plans > 0;
 }
 
 static void renew(struct swn_engine *e)
 {
-    e->drift.stays = 0;
-    e->drift.plans += e->drift.plans < PLANS_MOST;
-    e->plan_dirty = 1;
+    e->plan.replan.unchanged_reviews = 0;
+    e->plan.replan.plans += e->plan.replan.plans < PLANS_MOST;
+    e->plan.dirty = 1;
 }
 
-int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d)
+int swn_replan_is_due(struct swn_engine *e, const struct swn_plan_candidate *d)
 {
-    e->drift.looks++;
-    int is_short = swn_policy_short_of_disk(e, d);
-    if (is_short != e->plan_short) {
-        /* Other weights come in slices then, of which this draft knows nothing: the next one does. */
-        swn_policy_drift_begin(e, d->disk.bytes_per_ns);
-        e->plan_short = is_short;
+    e->plan.replan.reviews++;
+    int is_short = swn_plan_is_short_of_disk(e, d);
+    if (is_short != e->plan.short_of_disk) {
+        /* Other weights come in slices then, of which this candidate knows nothing: the next one does. */
+        swn_replan_begin(e, d->disk.bytes_per_ns);
+        e->plan.short_of_disk = is_short;
         renew(e);
         return 0;
     }
-    double better = d->plan.latency_ns + (d->unplot ? d->plot_gain_ns : 0);
+    double better = d->plan.latency_ns + (d->drop_regions ? d->region_gain_ns : 0);
     int behind = as_it_is(e, d) > better * (1 + SWN_PLAN_NOISE);
     if (behind)
         renew(e);
@@ -125,10 +125,10 @@ int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d)
 
 static void note_machine(struct swn_engine *e)
 {
-    struct swn_drift *d = &e->drift;
+    struct swn_replan *d = &e->plan.replan;
     uint64_t now = swn_now_ns();
-    if (!e->planned || e->plan_dirty || d->due || e->settling ||
-        (!differ(swn_policy_disk(e).bytes_per_ns, d->speed, OTHER_SPEED) &&
+    if (!e->plan.planned || e->plan.dirty || d->review_due || e->regions.warmup_passes ||
+        (!differ(swn_plan_disk(e).bytes_per_ns, d->speed, OTHER_SPEED) &&
          !differ(computing(e), d->compute_ns, OTHER_COMPUTE))) {
         d->passes = 0;
         d->since_ns = now;
@@ -136,27 +136,28 @@ static void note_machine(struct swn_engine *e)
     }
     if (++d->passes < PASSES_LEAST << d->plans || now - d->since_ns < LEAST_NS)
         return;
-    d->due = 1;
+    d->review_due = 1;
 }
 
 /* A plan that leaves a little too little for activations stays in force (swn_engine_note_peak), but not where pages go
  * and come back for that in pass after pass. */
 static void note_shortness(struct swn_engine *e)
 {
-    struct swn_drift *d = &e->drift;
-    int is_short = e->planned && !e->settling && e->dropped != d->dropped && e->other_peak > e->planned_other;
-    d->dropped = e->dropped;
+    struct swn_replan *d = &e->plan.replan;
+    int is_short = e->plan.planned && !e->regions.warmup_passes && e->counters.dropped != d->dropped &&
+                   e->nonweight.peak > e->nonweight.planned;
+    d->dropped = e->counters.dropped;
     d->short_passes = is_short ? d->short_passes + 1 : 0;
     if (d->short_passes == SHORT_PASSES)
-        e->plan_dirty = 1;
+        e->plan.dirty = 1;
 }
 
-void swn_policy_passed(struct swn_engine *e)
+void swn_replan_passed(struct swn_engine *e)
 {
     note_shortness(e);
     note_machine(e);
     /* The others' peaks only fade. */
-    e->other_before -= e->other_before / 16;
-    e->other_before = swn_policy_other_peak(e);
-    e->other_peak = swn_policy_other_held(e);
+    e->nonweight.before -= e->nonweight.before / 16;
+    e->nonweight.before = swn_nonweight_peak(e);
+    e->nonweight.peak = swn_nonweight_held(e);
 }

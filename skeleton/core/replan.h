@@ -8,14 +8,14 @@
 #include "skeleton/core/engine_internal.h"
 
 /* A thread has begun another pass. With several threads this is not everybody's. */
-void swn_policy_passed(struct swn_engine *e);
+void swn_replan_passed(struct swn_engine *e);
 /* The plan in force is right for the machine as it is now, and a disk of this speed. */
-void swn_policy_drift_begin(struct swn_engine *e, double bytes_per_ns);
-/* Whether passes under the draft's plan are short of the disk. Those that were are for a little longer, so that slices
- * of small weights do not come and go with every plan. */
-int swn_policy_short_of_disk(const struct swn_engine *e, const struct swn_draft *d);
-/* Whether what is planned in the draft, for the machine as it is now, is worth putting into force. If so, or if there
- * will be another draft that is, the plan is dirty. */
-int swn_policy_outdated(struct swn_engine *e, const struct swn_draft *d);
+void swn_replan_begin(struct swn_engine *e, double bytes_per_ns);
+/* Whether passes under the candidate's plan are short of the disk. Those that were are for a little longer, so that
+ * slices of small weights do not come and go with every plan. */
+int swn_plan_is_short_of_disk(const struct swn_engine *e, const struct swn_plan_candidate *d);
+/* Whether what is planned in the candidate, for the machine as it is now, is worth putting into force. If so, or if
+ * there will be another candidate that is, the plan is dirty. */
+int swn_replan_is_due(struct swn_engine *e, const struct swn_plan_candidate *d);
 
 #endif

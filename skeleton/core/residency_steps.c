@@ -26,7 +26,7 @@
 
 void swn_policy_look_at_disk(struct swn_engine *e)
 {
-    if (!atomic_exchange(&e->looked_at_disk, 1) && swn_dir_in_memory(e->io, e->config.store_dir))
+    if (!atomic_exchange(&e->disk.looked_at, 1) && swn_is_memory_backed(e->io, e->config.store_dir))
         swn_say(
             "the store directory %s lies in memory (tmpfs, or an overlay over it): what is written there to keep the "
             "budget takes memory all the same; set SWAPNET_STORE to a directory on a disk",
@@ -37,9 +37,9 @@ void swn_policy_look_at_disk(struct swn_engine *e)
 static size_t unit_for(const struct swn_engine *e)
 {
     size_t unit = SWN_HUGE;
-    if (e->goal_bytes / HUGE_LEAST >= unit)
+    if (e->budget.target / HUGE_LEAST >= unit)
         return unit;
-    while (unit > UNIT_LEAST && unit > e->goal_bytes / UNITS_LEAST)
+    while (unit > UNIT_LEAST && unit > e->budget.target / UNITS_LEAST)
         unit /= 2;
     return unit;
 }
@@ -48,19 +48,19 @@ static int make_pool(struct swn_engine *e)
 {
     if (!e->pool) {
         size_t unit = unit_for(e);
-        int err = swn_pool_create(&e->pool, unit, e->arena_bytes / unit);
+        int err = swn_pool_create(&e->pool, unit, (swn_arena_hi(e->arena) - swn_arena_lo(e->arena)) / unit);
         if (err)
             return err;
         e->res.pool = e->pool;
         if (!swn_residency_knows_huge(&e->res))
             swn_pool_keep_small(e->pool);
-        swn_policy_resize_window(e, swn_policy_first_window(e));
+        swn_ring_resize(e, swn_ring_first(e));
     }
-    if (!e->spill) {
-        int err = swn_spill_open(&e->spill, e->io, e->config.store_dir);
+    if (!e->writes.spill) {
+        int err = swn_spill_open(&e->writes.spill, e->io, e->config.store_dir);
         if (err)
             return err;
-        e->res.spill = e->spill;
+        e->res.spill = e->writes.spill;
     }
     swn_policy_look_at_disk(e);
     if (!e->fetch) {
@@ -75,25 +75,25 @@ static int make_pool(struct swn_engine *e)
  * there, and what leaves from now on goes to another file. */
 static void lose_spill(struct swn_engine *e)
 {
-    if (!e->said_closed++)
+    if (!e->said.closed++)
         swn_say(
             "the program has closed descriptors that it did not open, the spill file's among them: what lies there is "
             "read through its mapping, more slowly");
-    e->spilled_before += e->spill->written_bytes;
-    e->spill = e->res.spill = NULL;
+    e->writes.spilled_before += e->writes.spill->written_bytes;
+    e->writes.spill = e->res.spill = NULL;
 }
 
 /* The pool is made when the first byte has to leave: from then on it is part of what counts. */
 int swn_policy_pool(struct swn_engine *e)
 {
-    if (atomic_load(&e->retired))
+    if (atomic_load(&e->life.retired))
         return -EBUSY;
-    if (e->spill && !swn_spill_is_ours(e->spill))
+    if (e->writes.spill && !swn_spill_is_ours(e->writes.spill))
         lose_spill(e);
-    if (e->pool && e->spill && e->fetch)
+    if (e->pool && e->writes.spill && e->fetch)
         return 0;
     int err = make_pool(e);
-    if (err && !e->said_pool++)
+    if (err && !e->said.pool++)
         swn_say("cannot set up the pool and the spill file in %s: %s (ulimit -f, -n and -v?); weights stay in memory "
                 "and the budget "
                 "is not kept",
@@ -103,7 +103,7 @@ int swn_policy_pool(struct swn_engine *e)
 
 uint64_t swn_policy_written(const struct swn_engine *e)
 {
-    return e->spilled_before + (e->spill ? e->spill->written_bytes : 0);
+    return e->writes.spilled_before + (e->writes.spill ? e->writes.spill->written_bytes : 0);
 }
 
 /* Whether it has bytes of any range still. */
@@ -115,7 +115,7 @@ int swn_frame_is_alive(const struct swn_frame *f)
     return 0;
 }
 
-void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks)
+void swn_frames_drop_dead(struct swn_engine *e, const struct swn_chunks *chunks)
 {
     for (uint64_t c = chunks->first; e->pool && c < chunks->end; c++) {
         struct swn_frame *f = swn_pool_chunk(e->pool, c)->frame;
@@ -128,21 +128,21 @@ void swn_policy_drop_frames(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
     swn_residency_forget(&e->res, r);
-    swn_swapin_reap(e, &chunks);
+    swn_frames_drop_dead(e, &chunks);
 }
 
-int swn_policy_home(struct swn_engine *e, struct swn_range *r, void *pages)
+int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 {
-    if (atomic_load(&r->state) != SWN_STREAMED)
+    if (atomic_load(&r->state) != SWN_FILE_BACKED)
         return 0;
     if (!pages)
-        e->source->verify(e, r);
-    int err = swn_residency_home(&e->res, r, pages);
+        e->features.source->verify(e, r);
+    int err = swn_residency_make_resident(&e->res, r, pages);
     if (err)
         return err;
-    e->filled += r->size;
+    e->counters.filled += r->size;
     if (swn_is_weight(r))
-        e->node_home_bytes += r->size;
+        e->weights.resident_bytes += r->size;
     swn_policy_drop_frames(e, r);
     return 0;
 }
@@ -150,36 +150,36 @@ int swn_policy_home(struct swn_engine *e, struct swn_range *r, void *pages)
 /* Frames of neighbouring chunks. */
 void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned n)
 {
-    uint64_t begin = e->record ? swn_now_ns() : 0;
+    uint64_t begin = e->features.record ? swn_now_ns() : 0;
     struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
-    struct swn_node *node = e->record && r && swn_is_weight(r) ? &e->nodes[r->node] : NULL;
+    struct swn_weight *weight = e->features.record && r && swn_is_weight(r) ? &e->weights.all[r->weight] : NULL;
     for (unsigned i = 0; i < n; i++)
-        frames[i]->pending++; /* so that swn_swapin_reap leaves them to us */
+        frames[i]->pending++; /* so that swn_frames_drop_dead leaves them to us */
     /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
      * address must not keep naming a frame that gets other bytes. */
     while ((r = swn_residency_unpublish(&e->res, frames, n)))
-        swn_policy_home(e, r, 0);
+        swn_make_resident(e, r, 0);
     for (unsigned i = 0; i < n; i++)
         swn_pool_put(e->pool, frames[i]);
-    if (node)
-        e->observer->released(e, node, (double)(swn_now_ns() - begin));
+    if (weight)
+        e->features.observer->released(e, weight, (double)(swn_now_ns() - begin));
 }
 
 /* --- frames --- */
 
-void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f)
+void swn_frame_evict(struct swn_engine *e, struct swn_frame *f)
 {
     swn_frames_evict(e, &f, 1);
 }
 
-int swn_swapin_may_go(const struct swn_engine *e, const struct swn_frame *f)
+int swn_frame_may_go(const struct swn_engine *e, const struct swn_frame *f)
 {
     return !f->pending && !swn_pool_chunk(e->pool, f->chunk)->users;
 }
 
 /* --- what an operator waits for --- */
 
-int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
+int swn_frame_cancel_reads(struct swn_engine *e, struct swn_frame *f)
 {
     for (unsigned i = 0; f->pending && i < f->n; i++) {
         struct swn_part *p = &f->parts[i];
@@ -192,11 +192,11 @@ int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f)
     return !f->pending;
 }
 
-int swn_swapin_cancel_one(struct swn_engine *e)
+int swn_frame_cancel_one(struct swn_engine *e)
 {
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users && swn_swapin_cancel(e, f)) {
-            swn_swapin_evict(e, f);
+        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users && swn_frame_cancel_reads(e, f)) {
+            swn_frame_evict(e, f);
             return 1;
         }
     return 0;
@@ -205,16 +205,16 @@ int swn_swapin_cancel_one(struct swn_engine *e)
 void swn_policy_spilled(struct swn_engine *e, size_t size, int err)
 {
     if (!err) {
-        atomic_store(&e->want_hook, 1);
+        atomic_store(&e->life.want_hook, 1);
     } else if (err == -EBADF) {
         swn_policy_pool(e); /* another file for the next one */
     } else if (err != -EBUSY) {
         char need[32];
-        if (!e->said_full++)
+        if (!e->said.full++)
             swn_say(
                 "cannot write %s more to the store directory %s: %s; memory may exceed the budget until there is room",
                 swn_format_mib(need, size), e->config.store_dir, strerror(-err));
-        e->spill_retry = e->allocs + 64;
+        e->writes.spill_retry = e->counters.allocs + 64;
     }
 }
 
@@ -224,11 +224,11 @@ int swn_policy_spill(struct swn_engine *e, struct swn_range *r)
     uint64_t begin = swn_now_ns();
     int err = swn_residency_spill(&e->res, r);
     if (!err) {
-        e->written_bytes += size;
-        e->written_ns += swn_now_ns() - begin;
+        e->writes.bytes += size;
+        e->writes.ns += swn_now_ns() - begin;
     }
     if (!err && swn_is_weight(r))
-        e->node_home_bytes -= size;
+        e->weights.resident_bytes -= size;
     swn_policy_spilled(e, size, err);
     return err;
 }

@@ -13,8 +13,8 @@ int swn_policy_pool(struct swn_engine *e);
 void swn_policy_look_at_disk(struct swn_engine *e);
 /* Bytes that this process has written to spill files. */
 uint64_t swn_policy_written(const struct swn_engine *e);
-/* pages: as for swn_residency_home. */
-int swn_policy_home(struct swn_engine *e, struct swn_range *r, void *pages);
+/* pages: as for swn_residency_make_resident. */
+int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages);
 int swn_policy_spill(struct swn_engine *e, struct swn_range *r);
 /* What follows from a spill of `size` bytes that ended with err. */
 void swn_policy_spilled(struct swn_engine *e, size_t size, int err);
@@ -25,14 +25,14 @@ int swn_frame_is_alive(const struct swn_frame *f);
 /* Lets n frames of neighbouring chunks go. */
 void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned n);
 /* Whether a frame can go: no operator holds its chunk, and nothing is being read into it. */
-int swn_swapin_may_go(const struct swn_engine *e, const struct swn_frame *f);
+int swn_frame_may_go(const struct swn_engine *e, const struct swn_frame *f);
 /* Lets such a frame go. */
-void swn_swapin_evict(struct swn_engine *e, struct swn_frame *f);
+void swn_frame_evict(struct swn_engine *e, struct swn_frame *f);
 /* Frees the frames of these chunks that have bytes of nobody any more. */
-void swn_swapin_reap(struct swn_engine *e, const struct swn_chunks *chunks);
+void swn_frames_drop_dead(struct swn_engine *e, const struct swn_chunks *chunks);
 /* Takes back the reads into it that have not begun. 1: none is left. */
-int swn_swapin_cancel(struct swn_engine *e, struct swn_frame *f);
+int swn_frame_cancel_reads(struct swn_engine *e, struct swn_frame *f);
 /* Takes back one read ahead that has not begun, and its frame is free. 0: there is none. */
-int swn_swapin_cancel_one(struct swn_engine *e);
+int swn_frame_cancel_one(struct swn_engine *e);
 
 #endif

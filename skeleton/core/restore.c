@@ -9,7 +9,7 @@
 #include "skeleton/core/restore.h"
 
 /* Inputs up to this part of the budget may come back to stay. */
-#define RECALL_PART 16
+#define RESTORE_PART 16
 
 /* All of r is read through the mapping of its extent. -EBUSY: it was written to; what is mapped stays. */
 static int take_back(struct swn_engine *e, struct swn_range *r)
@@ -21,7 +21,7 @@ static int take_back(struct swn_engine *e, struct swn_range *r)
             written = swn_residency_unpublish(&e->res, &f, 1);
             if (!written || written == r)
                 break;
-            swn_policy_home(e, written, 0);
+            swn_make_resident(e, written, 0);
         }
         if (written)
             return -EBUSY;
@@ -32,7 +32,7 @@ static int take_back(struct swn_engine *e, struct swn_range *r)
 /* A tensor that alone exceeds the budget is written through a mapping of its file. 0, or -errno: it is not. */
 int swn_policy_share(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->config.enforce || !e->half || atomic_load(&e->hook_state) == 3 || swn_policy_pool(e))
+    if (!e->config.enforce || !e->torch || atomic_load(&e->life.hook_state) == 3 || swn_policy_pool(e))
         return -EBUSY;
     int err = take_back(e, r); /* or frames that get other bytes would stay mapped where it cannot be shared */
     if (err)
@@ -40,20 +40,20 @@ int swn_policy_share(struct swn_engine *e, struct swn_range *r)
     swn_policy_drop_frames(e, r);
     err = swn_residency_share(&e->res, r);
     if (!err)
-        atomic_store(&e->want_hook, 1);
+        atomic_store(&e->life.want_hook, 1);
     return err;
 }
 
 /* The range gets ordinary pages, and room for them first: not twice where it is resident already. */
-int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, void *pages)
+int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 {
-    if (atomic_load(&r->state) != SWN_STREAMED)
+    if (atomic_load(&r->state) != SWN_FILE_BACKED)
         return 0;
-    if (!pages && r->len > e->config.budget_bytes && swn_policy_share(e, r) == 0)
+    if (!pages && r->len > e->budget.limit && swn_policy_share(e, r) == 0)
         return 0;
-    int fresh = atomic_load(&r->state) == SWN_STREAMED; /* else it counts already */
-    swn_policy_make_room(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
-    int err = swn_policy_home(e, r, pages);
+    int fresh = atomic_load(&r->state) == SWN_FILE_BACKED; /* else it counts already */
+    swn_reclaim_must(e, fresh ? swn_round_up(r->len, SWN_PAGE) : 0, r);
+    int err = swn_make_resident(e, r, pages);
     swn_engine_note_peak(e);
     return err;
 }
@@ -61,29 +61,30 @@ int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, void *pages
 /* An input (a mask, a table, the same image over and over) that left while a model was built comes back when it is read
  * again and again, since no order tells when to read it ahead: as soon as there is a plan that leaves room for it. Ever
  * more rarely, should it have to leave each time. */
-void swn_policy_recall(struct swn_engine *e, struct swn_range *r)
+void swn_restore_input(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (!e->planned || r->node >= 0 || r->guest || r->readers || r->shared || e->seq - r->alloc_seq < SWN_AGED_OPS ||
-        r->len > e->config.budget_bytes / RECALL_PART || atomic_load(&r->state) != SWN_STREAMED || r->file->immutable)
+    if (!e->plan.planned || r->weight >= 0 || r->mapped_file || r->readers || r->shared ||
+        e->ops.seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->budget.limit / RESTORE_PART ||
+        atomic_load(&r->state) != SWN_FILE_BACKED || r->file->immutable)
         return;
-    uint32_t n = ++r->out_reads;
-    if (r->recalled && !e->plan_dirty) {
+    uint32_t n = ++r->evicted_reads;
+    if (r->recalled && !e->plan.dirty) {
         r->recalled = 0;
-        if (swn_policy_fits_free(e, size))
-            swn_policy_bring_home(e, r, 0);
+        if (swn_reclaim_free_fits(e, size))
+            swn_restore_resident(e, r, 0);
     } else if (!r->recalled && n > 1 && !(n & (n - 1))) {
         r->recalled = 1;
-        e->plan_dirty = 1;
+        e->plan.dirty = 1;
     }
 }
 
 /* Whether the chunk has bytes in a frame, or that would have to be in one. */
-static int has_streamed(struct swn_engine *e, const struct swn_range *r, uint64_t chunk)
+static int has_file_backed(struct swn_engine *e, const struct swn_range *r, uint64_t chunk)
 {
     uintptr_t at = swn_residency_chunk_at(&e->res, r, chunk), end = at + swn_pool_unit(e->pool);
     for (struct swn_range *next; (next = swn_arena_in(e->arena, at, end)); at = next->addr + next->span)
-        if (atomic_load(&next->state) == SWN_STREAMED)
+        if (atomic_load(&next->state) == SWN_FILE_BACKED)
             return 1;
     return 0;
 }
@@ -93,16 +94,16 @@ static int streams(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks all = swn_residency_chunks(&e->res, r);
     for (uint64_t c = all.first; c < all.end; c++)
-        if (!swn_pool_chunk(e->pool, c)->keep || has_streamed(e, r, c))
+        if (!swn_pool_chunk(e->pool, c)->plan_keep || has_file_backed(e, r, c))
             return 1;
     return 0;
 }
 
 /* Brings one weight to where the plan wants it; called when an operator is done with it. */
-void swn_policy_settle(struct swn_engine *e, struct swn_range *r)
+void swn_plan_apply_to(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->planned || !e->pool || !swn_is_weight(r) || r->written || r->pins || r->readers)
+    if (!e->plan.planned || !e->pool || !swn_is_weight(r) || r->written || r->pins || r->readers)
         return;
-    if (atomic_load(&r->state) == SWN_HOME && e->allocs >= e->spill_retry && streams(e, r))
+    if (atomic_load(&r->state) == SWN_RESIDENT && e->counters.allocs >= e->writes.spill_retry && streams(e, r))
         swn_policy_spill(e, r);
 }

@@ -8,8 +8,8 @@
 #include "skeleton/core/engine_internal.h"
 
 int swn_policy_share(struct swn_engine *e, struct swn_range *r);
-int swn_policy_bring_home(struct swn_engine *e, struct swn_range *r, void *pages);
-void swn_policy_recall(struct swn_engine *e, struct swn_range *r);
-void swn_policy_settle(struct swn_engine *e, struct swn_range *r);
+int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages);
+void swn_restore_input(struct swn_engine *e, struct swn_range *r);
+void swn_plan_apply_to(struct swn_engine *e, struct swn_range *r);
 
 #endif

@@ -33,12 +33,12 @@
 #define SPACE_LEAST ((uint64_t)64 << 20)
 
 /* 0: all is home. -EBUSY: something could not come yet, or at all. */
-static int all_home(struct swn_engine *e)
+static int all_resident(struct swn_engine *e)
 {
     int err = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         r->sliced = 0;
-        if (atomic_load(&r->state) == SWN_STREAMED && (r->filling || swn_policy_home(e, r, 0)))
+        if (atomic_load(&r->state) == SWN_FILE_BACKED && (r->filling || swn_make_resident(e, r, 0)))
             err = -EBUSY;
     }
     return err;
@@ -47,7 +47,7 @@ static int all_home(struct swn_engine *e)
 /* Whether operators that began before `seq` still run: they may have frames. */
 static int in_operators(const struct swn_engine *e, uint64_t seq)
 {
-    for (const struct swn_op *op = e->open_ops; op; op = op->next_open)
+    for (const struct swn_op *op = e->ops.open; op; op = op->next_open)
         if (op->seq <= seq)
             return 1;
     return 0;
@@ -57,11 +57,11 @@ static void close_pool(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
     while (f) {
-        if (!swn_swapin_may_go(e, f)) {
+        if (!swn_frame_may_go(e, f)) {
             f = f->next;
             continue;
         }
-        swn_swapin_evict(e, f); /* and others, if something was written to it that has to come home */
+        swn_frame_evict(e, f); /* and others, if something was written to it that has to come home */
         f = swn_pool_first(e->pool);
     }
     if (!e->pool || swn_pool_first(e->pool))
@@ -74,7 +74,7 @@ static void free_warm(struct swn_engine *e)
 {
     struct swn_piece piece;
     swn_residency_tidy(&e->res);
-    while (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_plots(e->arena, SIZE_MAX, &piece))
+    while (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_regions(e->arena, SIZE_MAX, &piece))
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
 }
 
@@ -85,8 +85,8 @@ static int try_to_retire(struct swn_engine *e, uint64_t seq)
     if (fetch) /* what is in flight ends in fetch_done, which takes the lock */
         swn_fetch_pause(fetch);
     pthread_mutex_lock(&e->lock);
-    swn_behind_drain(e);
-    int err = all_home(e);
+    swn_write_behind_drain(e);
+    int err = all_resident(e);
     if (!err && in_operators(e, seq))
         err = -EBUSY;
     if (!err) {
@@ -94,7 +94,6 @@ static int try_to_retire(struct swn_engine *e, uint64_t seq)
         free_warm(e);
         swn_arena_shrink(e->arena, 0);
         swn_arena_seal(e->arena);
-        e->arena_bytes = swn_arena_hi(e->arena) - swn_arena_lo(e->arena);
     }
     pthread_mutex_unlock(&e->lock);
     if (fetch)
@@ -104,16 +103,16 @@ static int try_to_retire(struct swn_engine *e, uint64_t seq)
 
 static void retire(struct swn_engine *e, const char *why)
 {
-    if (atomic_exchange(&e->retired, 1))
+    if (atomic_exchange(&e->life.retired, 1))
         return;
     pthread_mutex_lock(&e->lock);
     swn_expected_read_cancel(e, 1);
     e->config.enforce = 0;
-    e->planned = e->plan_dirty = 0;
+    e->plan.planned = e->plan.dirty = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        swn_behind_recall(e, r);
+        swn_write_behind_cancel(e, r);
     e->res.spill = NULL; /* nothing can leave */
-    uint64_t seq = e->seq, until = swn_now_ns() + PATIENCE_NS;
+    uint64_t seq = e->ops.seq, until = swn_now_ns() + PATIENCE_NS;
     pthread_mutex_unlock(&e->lock);
     swn_say("off from here on: %s; all weights come back into memory", why);
     while (try_to_retire(e, seq) && swn_now_ns() < until)
@@ -152,7 +151,7 @@ void swn_retire_for_lock(int flags)
 {
     struct swn_engine *e = &swn_engine_one;
     int saved = errno;
-    if (swn_engine_running() && !atomic_load(&e->retired) && lock_succeeds(e, flags))
+    if (swn_engine_running() && !atomic_load(&e->life.retired) && lock_succeeds(e, flags))
         retire(e, "the program locks its memory (mlockall), and what is locked cannot leave it");
     errno = saved;
 }
@@ -161,7 +160,7 @@ void swn_retire_for_space(uint64_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     int saved = errno;
-    if (!swn_engine_running() || atomic_load(&e->retired))
+    if (!swn_engine_running() || atomic_load(&e->life.retired))
         return;
     uint64_t mapped = swn_engine_mapped_bytes();
     pthread_mutex_lock(&e->lock);
@@ -169,7 +168,6 @@ void swn_retire_for_space(uint64_t bytes)
     uint64_t least = mapped > whole ? mapped - whole + used : used; /* with the arena as small as it can be */
     uint64_t left = bytes > least ? bytes - least : 0;
     swn_arena_shrink(e->arena, used + left / SWN_SPACE_PART);
-    e->arena_bytes = swn_arena_hi(e->arena) - swn_arena_lo(e->arena);
     int tight = e->pool && left < SPACE_LEAST;
     pthread_mutex_unlock(&e->lock);
     char limit[32], why[160];

@@ -11,12 +11,12 @@
 /* Looking at the clock takes longer than looking for what was told. */
 #define LOOKS 64
 
-void swn_awake_tell(struct swn_awake *a)
+void swn_spin_wait_tell(struct swn_spin_wait *a)
 {
     atomic_fetch_add_explicit(&a->told, 1, memory_order_relaxed);
 }
 
-unsigned swn_awake_told(const struct swn_awake *a)
+unsigned swn_spin_wait_told(const struct swn_spin_wait *a)
 {
     return atomic_load_explicit(&a->told, memory_order_relaxed);
 }
@@ -33,7 +33,7 @@ static int has_one_processor(void)
     return !swn_thread_processors(&set) && CPU_COUNT(&set) == 1;
 }
 
-int swn_awake_worth(const struct swn_awake *a, uint64_t begin_ns)
+int swn_spin_wait_worth(const struct swn_spin_wait *a, uint64_t begin_ns)
 {
     return a->mean_ns < (double)SWN_AWAKE_NS / 2 && !is_late(begin_ns) && !has_one_processor();
 }
@@ -48,17 +48,17 @@ static void relax(void)
 #endif
 }
 
-void swn_awake_wait(const struct swn_awake *a, unsigned seen, uint64_t begin_ns)
+void swn_spin_wait_wait(const struct swn_spin_wait *a, unsigned seen, uint64_t begin_ns)
 {
     while (!is_late(begin_ns))
         for (int i = 0; i < LOOKS; i++) {
-            if (swn_awake_told(a) != seen)
+            if (swn_spin_wait_told(a) != seen)
                 return;
             relax();
         }
 }
 
-void swn_awake_learn(struct swn_awake *a, uint64_t ns)
+void swn_spin_wait_learn(struct swn_spin_wait *a, uint64_t ns)
 {
     a->mean_ns += NEWEST * ((double)ns - a->mean_ns);
 }

@@ -16,20 +16,20 @@
 #define SWN_AWAKE_NS ((uint64_t)1000000)
 
 /* Zeroed: nothing is known yet. */
-struct swn_awake {
+struct swn_spin_wait {
     _Atomic unsigned told;
     double mean_ns; /* of waits, the last ones counting most; guarded by the caller's lock */
 };
 
 /* Something came that somebody may wait for. From any thread. */
-void swn_awake_tell(struct swn_awake *a);
+void swn_spin_wait_tell(struct swn_spin_wait *a);
 /* How often that was; to be asked before one looks for what one waits for. */
-unsigned swn_awake_told(const struct swn_awake *a);
+unsigned swn_spin_wait_told(const struct swn_spin_wait *a);
 /* Whether a wait that has begun at begin_ns (of CLOCK_MONOTONIC) is to go on without sleep. */
-int swn_awake_worth(const struct swn_awake *a, uint64_t begin_ns);
+int swn_spin_wait_worth(const struct swn_spin_wait *a, uint64_t begin_ns);
 /* Until more has been told than `seen`, or the wait has become too long for it. No lock held. */
-void swn_awake_wait(const struct swn_awake *a, unsigned seen, uint64_t begin_ns);
+void swn_spin_wait_wait(const struct swn_spin_wait *a, unsigned seen, uint64_t begin_ns);
 /* A wait is over, that took so long. */
-void swn_awake_learn(struct swn_awake *a, uint64_t ns);
+void swn_spin_wait_learn(struct swn_spin_wait *a, uint64_t ns);
 
 #endif

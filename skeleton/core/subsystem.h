@@ -15,11 +15,11 @@
 struct swn_arg;
 struct swn_engine;
 struct swn_extent_file;
-struct swn_host;
-struct swn_node;
+struct swn_runtime_services;
+struct swn_weight;
 struct swn_op;
 struct swn_part;
-struct swn_plot;
+struct swn_activation_region;
 struct swn_range;
 struct swn_stats;
 struct swn_thread_state;
@@ -30,7 +30,7 @@ struct swn_subsystem {
     /* The engine has what it needs, and no thread of it runs yet. No lock. */
     void (*start)(struct swn_engine *e);
     /* Fills in the members of the host table that are its own. No lock. */
-    void (*services)(struct swn_engine *e, struct swn_host *out);
+    void (*services)(struct swn_engine *e, struct swn_runtime_services *out);
     /* After an allocation and before an operator; no lock. For what may take its time. */
     void (*unlocked)(void);
     /* In the child of a fork, which has one thread. Everything of the parent's threads is lost, locks included. */
@@ -38,7 +38,7 @@ struct swn_subsystem {
     void (*stats)(struct swn_engine *e, struct swn_stats *out);
     /* The process ends; no lock. Threads of the program may still compute. */
     void (*exit)(struct swn_engine *e);
-    /* e->goal_bytes is another one. */
+    /* e->budget.target is another one. */
     void (*budget_changed)(struct swn_engine *e);
     /* Memory that it holds, which counts, and that it gives back when somebody else has a use for it. */
     const struct swn_reclaimer *memory;
@@ -91,18 +91,18 @@ struct swn_weight_source {
 };
 
 /* A planned address for a tensor. */
-struct swn_place {
-    struct swn_plot *plot;
+struct swn_activation_slot {
+    struct swn_activation_region *region;
     size_t at;
 };
 
 /* Where tensors of a pass are put: skeleton/activations. */
 struct swn_placement {
     /* Whether the next tensor of t (or NULL), of n bytes, has a planned place and nobody is there. */
-    int (*find)(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_place *out);
+    int (*find)(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_activation_slot *out);
     /* t has allocated r; r is going to be freed. */
-    void (*born)(struct swn_thread_state *t, struct swn_range *r);
-    void (*died)(struct swn_range *r);
+    void (*on_alloc)(struct swn_thread_state *t, struct swn_range *r);
+    void (*on_free)(struct swn_range *r);
     /* t begins another pass. */
     void (*passed)(struct swn_engine *e, struct swn_thread_state *t);
     /* Forgets all plans of the thread, whose model is gone. */
@@ -126,19 +126,19 @@ struct swn_tiling {
     void (*slice_set)(struct swn_engine *e, struct swn_range *r, int sliced);
 };
 
-/* Who writes down what passes take: skeleton/observe. Called only while e->record is not NULL. */
+/* Who writes down what passes take: skeleton/observe. Called only while e->features.record is not NULL. */
 struct swn_observer {
     /* A tensor has been made. 1: the thread's next operator is not the one after its last one, as some went by
      * unwatched. */
     int (*allocated)(struct swn_engine *e);
-    /* From the read of a weight to the next one's: ns without waiting, own_ns of them until its operator was done. */
-    void (*computed)(struct swn_engine *e, const struct swn_node *node, double ns, double own_ns,
+    /* From the read of a weight to the next one's: ns without waiting, op_ns of them until its operator was done. */
+    void (*computed)(struct swn_engine *e, const struct swn_weight *weight, double ns, double op_ns,
                      const struct swn_thread_state *t);
     /* A pass has taken ns, without the idle_ns that came between its operators. Returns for how long it had the caller
      * wait, in ns. */
     uint64_t (*passed)(struct swn_engine *e, double ns, double idle_ns);
-    void (*read)(struct swn_engine *e, const struct swn_node *node, size_t bytes, double ns);
-    void (*released)(struct swn_engine *e, const struct swn_node *node, double ns);
+    void (*read)(struct swn_engine *e, const struct swn_weight *weight, size_t bytes, double ns);
+    void (*released)(struct swn_engine *e, const struct swn_weight *weight, double ns);
     /* A weight is about to be forgotten. */
     void (*leaving)(struct swn_engine *e);
 };

@@ -22,18 +22,18 @@ struct swn_thread_state *swn_window_thread(struct swn_engine *e)
     /* States of threads that ended are taken over: a program that starts a thread per inference needs no more than it
      * ever had at once. The cursor stays where it was: the step from the last weight of one inference to the first of
      * the next closes the cycle, without which there is no plan. A wrong successor costs one wrong guess. */
-    for (t = e->threads; t; t = t->next)
+    for (t = e->ops.threads; t; t = t->next)
         if (!t->listed)
             break;
     if (!t) {
         if (!(t = calloc(1, sizeof *t)))
             return NULL;
-        t->index = e->thread_count++;
-        t->next = e->threads;
-        e->threads = t;
+        t->index = e->ops.thread_count++;
+        t->next = e->ops.threads;
+        e->ops.threads = t;
     }
     t->listed = 1;
-    t->last_node = 0;
+    t->last_weight = 0;
     t->next_plan_try = 0;
     self_state = t;
     return t;
@@ -41,7 +41,7 @@ struct swn_thread_state *swn_window_thread(struct swn_engine *e)
 
 void swn_window_lost(struct swn_thread_state *t)
 {
-    t->last_node = 0;
+    t->last_weight = 0;
     t->cursor.before = t->cursor.at = 0;
     t->left_ns = 0;
 }
@@ -53,8 +53,8 @@ void swn_window_thread_exit(void)
         return;
     pthread_mutex_lock(&e->lock);
     self_state->listed = 0;
-    self_state->last_visit = 0;
-    e->tiling->rows_forget(self_state);
+    self_state->last_access = 0;
+    e->features.tiling->rows_forget(self_state);
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
         if (f->owner == self_state)
             f->wanted = 0;

@@ -7,72 +7,72 @@
 #include "skeleton/core/weights.h"
 #include "skeleton/core/accounting.h"
 
-struct swn_node *swn_node_of(struct swn_engine *e, uint32_t id)
+struct swn_weight *swn_weight_of(struct swn_engine *e, uint32_t id)
 {
-    size_t i = (id & (SWN_NODE_MOST - 1));
-    if (!i || i > e->node_count || e->nodes[i - 1].id != id || !e->nodes[i - 1].range)
+    size_t i = (id & (SWN_WEIGHT_MOST - 1));
+    if (!i || i > e->weights.count || e->weights.all[i - 1].id != id || !e->weights.all[i - 1].range)
         return NULL;
-    return &e->nodes[i - 1];
+    return &e->weights.all[i - 1];
 }
 
 static int grow(struct swn_engine *e)
 {
-    size_t room = e->node_room ? e->node_room * 2 : 256;
-    struct swn_node *nodes = realloc(e->nodes, room * sizeof *nodes);
-    if (!nodes)
+    size_t room = e->weights.room ? e->weights.room * 2 : 256;
+    struct swn_weight *weights = realloc(e->weights.all, room * sizeof *weights);
+    if (!weights)
         return 0;
-    e->nodes = nodes;
-    uint32_t *free_nodes = realloc(e->free_nodes, room * sizeof *free_nodes);
-    if (!free_nodes)
+    e->weights.all = weights;
+    uint32_t *free_weights = realloc(e->weights.free, room * sizeof *free_weights);
+    if (!free_weights)
         return 0;
-    e->free_nodes = free_nodes;
-    e->node_room = room;
+    e->weights.free = free_weights;
+    e->weights.room = room;
     return 1;
 }
 
 /* Makes r a weight of the order. 0 when there is no room for one more: it stays what it is. */
-int swn_node_add(struct swn_engine *e, struct swn_range *r)
+int swn_weight_add(struct swn_engine *e, struct swn_range *r)
 {
     size_t i;
-    if (e->free_count) {
-        i = e->free_nodes[--e->free_count];
+    if (e->weights.free_count) {
+        i = e->weights.free[--e->weights.free_count];
     } else {
-        if (e->node_count == e->node_room && (e->node_count >= SWN_NODE_MOST - 1 || !grow(e)))
+        if (e->weights.count == e->weights.room && (e->weights.count >= SWN_WEIGHT_MOST - 1 || !grow(e)))
             return 0;
-        i = e->node_count++;
-        e->nodes[i].id = (uint32_t)i + 1;
+        i = e->weights.count++;
+        e->weights.all[i].id = (uint32_t)i + 1;
     }
-    e->nodes[i] = (struct swn_node){.range = r, .id = e->nodes[i].id};
-    r->node = (int)i;
-    e->node_live++;
-    e->plan_dirty = 1;
-    if (atomic_load(&r->state) == SWN_HOME)
-        e->node_home_bytes += r->size;
-    e->other_before = 0; /* what was counted as an activation so far was a weight */
-    e->other_peak = e->other_peak_ever = swn_policy_other_held(e);
+    e->weights.all[i] = (struct swn_weight){.range = r, .id = e->weights.all[i].id};
+    r->weight = (int)i;
+    e->weights.live++;
+    e->plan.dirty = 1;
+    if (atomic_load(&r->state) == SWN_RESIDENT)
+        e->weights.resident_bytes += r->size;
+    e->nonweight.before = 0; /* what was counted as an activation so far was a weight */
+    e->nonweight.peak = e->nonweight.peak_ever = swn_nonweight_held(e);
     return 1;
 }
 
-void swn_node_remove(struct swn_engine *e, struct swn_range *r)
+void swn_weight_remove(struct swn_engine *e, struct swn_range *r)
 {
-    if (r->node < 0)
+    if (r->weight < 0)
         return;
-    struct swn_node *n = &e->nodes[r->node];
-    if (e->record)
-        e->observer->leaving(e);
-    swn_order_forget(e->order, n->id);
-    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+    struct swn_weight *n = &e->weights.all[r->weight];
+    if (e->features.record)
+        e->features.observer->leaving(e);
+    swn_access_order_forget(e->weights.order, n->id);
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
         if (t->cursor.anchor == n->id) {
             t->cursor.anchor = 0;
-            e->placement->drop(e, t);
+            e->features.placement->drop(e, t);
         }
-    if (atomic_load(&r->state) == SWN_HOME)
-        e->node_home_bytes -= r->size;
+    if (atomic_load(&r->state) == SWN_RESIDENT)
+        e->weights.resident_bytes -= r->size;
     n->range = NULL;
-    n->id += (uint32_t)SWN_NODE_MOST;
-    e->free_nodes[e->free_count++] = (uint32_t)r->node;
-    r->node = -1;
-    if (!--e->node_live)
+    n->id += (uint32_t)SWN_WEIGHT_MOST;
+    e->weights.free[e->weights.free_count++] = (uint32_t)r->weight;
+    r->weight = -1;
+    if (!--e->weights.live)
         swn_reclaim_trim(e);
-    e->plan_dirty = 1;
+    e->plan.dirty = 1;
 }

@@ -7,8 +7,8 @@
 
 #include "skeleton/core/engine_internal.h"
 
-struct swn_node *swn_node_of(struct swn_engine *e, uint32_t id);
-int swn_node_add(struct swn_engine *e, struct swn_range *r);
-void swn_node_remove(struct swn_engine *e, struct swn_range *r);
+struct swn_weight *swn_weight_of(struct swn_engine *e, uint32_t id);
+int swn_weight_add(struct swn_engine *e, struct swn_range *r);
+void swn_weight_remove(struct swn_engine *e, struct swn_range *r);
 
 #endif

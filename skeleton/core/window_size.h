@@ -8,10 +8,10 @@
 #include "skeleton/core/engine_internal.h"
 
 /* Bytes of the frames that come and go, in use or free. */
-size_t swn_policy_window_bytes(struct swn_engine *e);
+size_t swn_ring_bytes(struct swn_engine *e);
 /* The window before there is a plan. */
-size_t swn_policy_first_window(struct swn_engine *e);
+size_t swn_ring_first(struct swn_engine *e);
 /* So many bytes of frames are for what comes and goes: whole ones, at least one. */
-void swn_policy_resize_window(struct swn_engine *e, size_t bytes);
+void swn_ring_resize(struct swn_engine *e, size_t bytes);
 
 #endif

@@ -8,7 +8,7 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/core/residency_steps.h"
 
-struct swn_departure {
+struct swn_pending_write {
     struct swn_range *range; /* NULL: recalled; what was written is not wanted */
     struct swn_extent_file *file;
     const void
@@ -16,15 +16,15 @@ struct swn_departure {
     size_t size;
     uint64_t off;
     int err;
-    struct swn_departure *next;
+    struct swn_pending_write *next;
 };
 
 /* Guarded by its lock; `departing` by the engine's. `file` changes under both. */
-struct swn_behind {
+struct swn_write_behind {
     pthread_mutex_t lock;
     pthread_cond_t work, written;
-    struct swn_departure *queue, **queue_end; /* the first one may be under way */
-    struct swn_departure *done;
+    struct swn_pending_write *queue, **queue_end; /* the first one may be under way */
+    struct swn_pending_write *done;
     _Atomic size_t done_count;
     size_t departing; /* bytes of ranges that have begun to leave */
     struct swn_extent_file *file;
@@ -33,10 +33,10 @@ struct swn_behind {
 
 static void *writer(void *arg)
 {
-    struct swn_behind *b = arg;
+    struct swn_write_behind *b = arg;
     pthread_mutex_lock(&b->lock);
     for (;;) {
-        struct swn_departure *d = b->queue;
+        struct swn_pending_write *d = b->queue;
         struct swn_extent_file *file = b->file;
         pthread_mutex_unlock(&b->lock);
         if (d)
@@ -60,27 +60,27 @@ static void *writer(void *arg)
     return NULL;
 }
 
-static struct swn_behind *start(struct swn_engine *e)
+static struct swn_write_behind *start(struct swn_engine *e)
 {
-    struct swn_behind *b = calloc(1, sizeof *b);
+    struct swn_write_behind *b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->work, NULL);
     pthread_cond_init(&b->written, NULL);
     b->queue_end = &b->queue;
-    b->file = e->spill;
+    b->file = e->writes.spill;
     if (swn_thread_start(&b->thread, writer, b)) {
         free(b);
         return NULL;
     }
     pthread_setname_np(b->thread, "swn-spill");
-    swn_spill_defer(e->spill);
+    swn_spill_defer(e->writes.spill);
     return b;
 }
 
 /* Another one than before when the program has closed that. */
-static void use_file(struct swn_behind *b, struct swn_extent_file *file)
+static void use_file(struct swn_write_behind *b, struct swn_extent_file *file)
 {
     if (b->file == file)
         return;
@@ -90,22 +90,22 @@ static void use_file(struct swn_behind *b, struct swn_extent_file *file)
     swn_spill_defer(file);
 }
 
-int swn_behind_start(struct swn_engine *e, struct swn_range *r)
+int swn_write_behind_start(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->behind && !(e->behind = start(e)))
+    if (!e->writes.behind && !(e->writes.behind = start(e)))
         return -EAGAIN;
-    struct swn_behind *b = e->behind;
-    use_file(b, e->spill);
-    struct swn_departure *d = calloc(1, sizeof *d);
+    struct swn_write_behind *b = e->writes.behind;
+    use_file(b, e->writes.spill);
+    struct swn_pending_write *d = calloc(1, sizeof *d);
     int err = d ? swn_residency_leave(&e->res, r) : -ENOMEM;
     if (err) {
         free(d);
         return err;
     }
-    *d = (struct swn_departure){
-        .range = r, .file = e->spill, .from = (void *)r->addr, .size = swn_round_up(r->len, SWN_PAGE)};
+    *d = (struct swn_pending_write){
+        .range = r, .file = e->writes.spill, .from = (void *)r->addr, .size = swn_round_up(r->len, SWN_PAGE)};
     d->off = swn_spill_place(d->file, d->size);
-    r->departure = d;
+    r->pending_write = d;
     b->departing += r->size;
     pthread_mutex_lock(&b->lock);
     *b->queue_end = d;
@@ -115,25 +115,25 @@ int swn_behind_start(struct swn_engine *e, struct swn_range *r)
     return 0;
 }
 
-size_t swn_behind_bytes(const struct swn_engine *e)
+size_t swn_write_behind_bytes(const struct swn_engine *e)
 {
-    return e->behind ? e->behind->departing : 0;
+    return e->writes.behind ? e->writes.behind->departing : 0;
 }
 
-static void arrived(struct swn_engine *e, struct swn_departure *d)
+static void arrived(struct swn_engine *e, struct swn_pending_write *d)
 {
     struct swn_range *r = d->range;
     int err = d->err;
     if (r) {
         size_t size = r->size;
-        r->departure = NULL;
-        e->behind->departing -= size;
-        if (!err && d->file != e->spill)
+        r->pending_write = NULL;
+        e->writes.behind->departing -= size;
+        if (!err && d->file != e->writes.spill)
             err = -EBUSY; /* the program has closed it since: nothing more is mapped from it */
         if (err)
             swn_residency_stay(r);
         else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))
-            e->node_home_bytes -= size;
+            e->weights.resident_bytes -= size;
         swn_policy_spilled(e, size, err);
     }
     if (!d->err)
@@ -143,25 +143,25 @@ static void arrived(struct swn_engine *e, struct swn_departure *d)
     free(d);
 }
 
-void swn_behind_reap(struct swn_engine *e)
+void swn_write_behind_complete(struct swn_engine *e)
 {
-    struct swn_behind *b = e->behind;
+    struct swn_write_behind *b = e->writes.behind;
     if (!b || !atomic_load_explicit(&b->done_count, memory_order_relaxed))
         return;
     pthread_mutex_lock(&b->lock);
-    struct swn_departure *d = b->done;
+    struct swn_pending_write *d = b->done;
     b->done = NULL;
     atomic_store(&b->done_count, 0);
     pthread_mutex_unlock(&b->lock);
-    for (struct swn_departure *next; d; d = next) {
+    for (struct swn_pending_write *next; d; d = next) {
         next = d->next;
         arrived(e, d);
     }
 }
 
-int swn_behind_wait(struct swn_engine *e)
+int swn_write_behind_wait(struct swn_engine *e)
 {
-    struct swn_behind *b = e->behind;
+    struct swn_write_behind *b = e->writes.behind;
     if (!b)
         return 0;
     pthread_mutex_lock(&b->lock);
@@ -169,16 +169,16 @@ int swn_behind_wait(struct swn_engine *e)
     while (b->queue && !b->done)
         pthread_cond_wait(&b->written, &b->lock);
     pthread_mutex_unlock(&b->lock);
-    swn_behind_reap(e);
+    swn_write_behind_complete(e);
     return any;
 }
 
 /* Takes d out of the queue if it is not under way: what will not be written need not be waited for. */
-static int unqueue(struct swn_behind *b, struct swn_departure *d)
+static int unqueue(struct swn_write_behind *b, struct swn_pending_write *d)
 {
     int found = 0;
     pthread_mutex_lock(&b->lock);
-    for (struct swn_departure **link = b->queue ? &b->queue->next : NULL; link && *link; link = &(*link)->next) {
+    for (struct swn_pending_write **link = b->queue ? &b->queue->next : NULL; link && *link; link = &(*link)->next) {
         if (*link != d)
             continue;
         *link = d->next;
@@ -191,28 +191,29 @@ static int unqueue(struct swn_behind *b, struct swn_departure *d)
     return found;
 }
 
-void swn_behind_recall(struct swn_engine *e, struct swn_range *r)
+void swn_write_behind_cancel(struct swn_engine *e, struct swn_range *r)
 {
-    struct swn_departure *d = r->departure;
+    struct swn_pending_write *d = r->pending_write;
     if (!d)
         return;
     d->range = NULL;
-    r->departure = NULL;
-    e->behind->departing -= r->size;
+    r->pending_write = NULL;
+    e->writes.behind->departing -= r->size;
     swn_residency_stay(r);
-    if (unqueue(e->behind, d)) {
+    if (unqueue(e->writes.behind, d)) {
         swn_spill_drop(d->file, d->off, d->size);
         free(d);
     }
 }
 
-void swn_behind_drain(struct swn_engine *e)
+void swn_write_behind_drain(struct swn_engine *e)
 {
-    while (swn_behind_wait(e))
+    while (swn_write_behind_wait(e))
         ;
 }
 
-void swn_behind_fork_child(struct swn_engine *e)
+void swn_write_behind_fork_child(struct swn_engine *e)
 {
-    e->behind = NULL; /* its lock may be held by a thread that does not exist here: not destroyed, just forgotten */
+    e->writes.behind =
+        NULL; /* its lock may be held by a thread that does not exist here: not destroyed, just forgotten */
 }

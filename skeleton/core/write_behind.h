@@ -2,8 +2,8 @@
  *
  * A model that is built under a budget writes its initial weights out nearly as fast as it makes them; done one after
  * the other that takes the sum of both times. So once the budget has been full, and until weights are read, ranges
- * leave some time before their room is needed. A departing range (r->departure) still counts as home, reads as ever,
- * and is LEAVING; whoever wants it, recalls it.
+ * leave some time before their room is needed. A departing range (r->pending_write) still counts as home, reads as
+ * ever, and is EVICTING; whoever wants it, recalls it.
  *
  * A thread of our own writes, and takes no lock but the queue's; everything that happens to a range happens in these
  * functions, all of which want the engine lock.
@@ -14,18 +14,18 @@
 #include "skeleton/core/engine_internal.h"
 
 /* r begins to leave. 0, or -errno: it stays. */
-int swn_behind_start(struct swn_engine *e, struct swn_range *r);
+int swn_write_behind_start(struct swn_engine *e, struct swn_range *r);
 /* Bytes that have begun to leave and still count. */
-size_t swn_behind_bytes(const struct swn_engine *e);
+size_t swn_write_behind_bytes(const struct swn_engine *e);
 /* Ranges whose bytes are written have left. Cheap when there are none. */
-void swn_behind_reap(struct swn_engine *e);
+void swn_write_behind_complete(struct swn_engine *e);
 /* Waits for the next to be written, and reaps. 0: there is none. */
-int swn_behind_wait(struct swn_engine *e);
+int swn_write_behind_wait(struct swn_engine *e);
 /* r stays after all, as if it had never begun to leave. Does not wait. */
-void swn_behind_recall(struct swn_engine *e, struct swn_range *r);
+void swn_write_behind_cancel(struct swn_engine *e, struct swn_range *r);
 /* Nothing departs any more. */
-void swn_behind_drain(struct swn_engine *e);
-/* In a forked child, after swn_behind_drain in the parent: there is no thread. */
-void swn_behind_fork_child(struct swn_engine *e);
+void swn_write_behind_drain(struct swn_engine *e);
+/* In a forked child, after swn_write_behind_drain in the parent: there is no thread. */
+void swn_write_behind_fork_child(struct swn_engine *e);
 
 #endif

@@ -12,7 +12,7 @@
 #define SIZES 8
 #define CHUNKS 2
 
-size_t swn_devblock_from(const struct swn_devswap *s, uint32_t id)
+size_t swn_swap_group_from(const struct swn_devswap *s, uint32_t id)
 {
     size_t lo = 0, hi = s->count;
     while (lo < hi) {
@@ -32,22 +32,22 @@ static size_t block_size(const struct swn_devswap *s, size_t least)
     return swn_round_up(size > least ? size : least, s->pool.unit);
 }
 
-size_t swn_devblock_step(const struct swn_devswap *s)
+size_t swn_swap_group_step(const struct swn_devswap *s)
 {
     return swn_round_up(block_size(s, 0) / SIZES, s->pool.unit);
 }
 
-struct block *swn_devblock_new(struct swn_devswap *s, size_t bytes)
+struct swap_group *swn_swap_group_new(struct swn_devswap *s, size_t bytes)
 {
     if (s->count == s->room) {
         size_t room = s->room ? 2 * s->room : 64;
-        struct block **all = realloc(s->blocks, room * sizeof *all);
+        struct swap_group **all = realloc(s->blocks, room * sizeof *all);
         if (!all)
             return NULL;
         s->blocks = all;
         s->room = room;
     }
-    struct block *b = calloc(1, sizeof *b);
+    struct swap_group *b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
     b->swapper = s;
@@ -63,11 +63,11 @@ struct block *swn_devblock_new(struct swn_devswap *s, size_t bytes)
     return b;
 }
 
-void swn_devblock_free(struct swn_devswap *s, struct block *b)
+void swn_swap_group_free(struct swn_devswap *s, struct swap_group *b)
 {
-    size_t i = swn_devblock_from(s, b->id);
+    size_t i = swn_swap_group_from(s, b->id);
     memmove(&s->blocks[i], &s->blocks[i + 1], (--s->count - i) * sizeof *s->blocks);
-    swn_order_forget(s->order, b->id);
+    swn_access_order_forget(s->order, b->id);
     for (struct use *u = b->uses, *next; u; u = next) {
         next = u->next;
         s->pool.swap.event_destroy(u->event);
@@ -82,39 +82,39 @@ void swn_devblock_free(struct swn_devswap *s, struct block *b)
     free(b);
 }
 
-size_t swn_devblock_chunk(size_t unit, size_t capacity)
+size_t swn_swap_group_chunk(size_t unit, size_t capacity)
 {
     size_t block = capacity / BLOCK_PART < BLOCK_MOST ? capacity / BLOCK_PART : BLOCK_MOST;
     size_t chunk = swn_round_up(block / CHUNKS, unit);
     return chunk > unit ? chunk : 0;
 }
 
-size_t swn_devblock_cost(const struct block *b)
+size_t swn_swap_group_cost(const struct swap_group *b)
 {
     return b->state == OUT ? b->bytes : b->buffer.bytes;
 }
 
-void swn_devblock_set(struct swn_devswap *s, struct block *b, enum state state)
+void swn_swap_group_set(struct swn_devswap *s, struct swap_group *b, enum state state)
 {
-    s->claimed -= b->users ? swn_devblock_cost(b) : 0;
+    s->claimed -= b->users ? swn_swap_group_cost(b) : 0;
     b->state = state;
-    s->claimed += b->users ? swn_devblock_cost(b) : 0;
+    s->claimed += b->users ? swn_swap_group_cost(b) : 0;
 }
 
-void swn_devblock_keep(struct swn_devswap *s, struct block *b, enum keeping why)
+void swn_swap_group_keep(struct swn_devswap *s, struct swap_group *b, enum keeping why)
 {
     if (!b->kept) {
-        s->kept += swn_devblock_cost(b);
+        s->kept += swn_swap_group_cost(b);
         if (!b->users++)
-            s->claimed += swn_devblock_cost(b);
+            s->claimed += swn_swap_group_cost(b);
     }
     b->kept = why > b->kept ? why : b->kept;
 }
 
-void swn_devblock_keep_no_more(struct swn_devswap *s, struct block *b)
+void swn_swap_group_keep_no_more(struct swn_devswap *s, struct swap_group *b)
 {
     b->kept = NOT_KEPT;
-    s->kept -= swn_devblock_cost(b);
+    s->kept -= swn_swap_group_cost(b);
     if (!--b->users)
-        s->claimed -= swn_devblock_cost(b);
+        s->claimed -= swn_swap_group_cost(b);
 }

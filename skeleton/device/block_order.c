@@ -4,16 +4,16 @@
 
 /* Reading further ahead than this part of the room would throw out what is used again sooner. */
 #define AHEAD_PART 2
-/* A stream that has not been seen for so many visits has no claim. */
-#define IDLE_VISITS 4096
+/* A stream that has not been seen for so many accesses has no claim. */
+#define IDLE_ACCESSES 4096
 
 struct cursor *swn_devorder_cursor(struct swn_devswap *s, void *stream)
 {
     struct cursor *oldest = &s->cursors[0];
     for (struct cursor *c = s->cursors; c < s->cursors + SWN_DEVSWAP_CURSORS; c++) {
-        if (c->last_visit && c->stream == stream)
+        if (c->last_access && c->stream == stream)
             return c;
-        if (c->last_visit < oldest->last_visit)
+        if (c->last_access < oldest->last_access)
             oldest = c;
     }
     *oldest = (struct cursor){.stream = stream};
@@ -21,10 +21,10 @@ struct cursor *swn_devorder_cursor(struct swn_devswap *s, void *stream)
 }
 
 /* In a first pass: the one that was made next. */
-static struct block *predicted(const struct swn_devswap *s, uint32_t before, uint32_t at)
+static struct swap_group *predicted(const struct swn_devswap *s, uint32_t before, uint32_t at)
 {
-    uint32_t next = swn_order_next(s->order, before, at);
-    size_t i = swn_devblock_from(s, next ? next : at + 1);
+    uint32_t next = swn_access_order_next(s->order, before, at);
+    size_t i = swn_swap_group_from(s, next ? next : at + 1);
     return i < s->count && (!next || s->blocks[i]->id == next) ? s->blocks[i] : NULL;
 }
 
@@ -35,12 +35,12 @@ void swn_devorder_look_ahead(struct swn_devswap *s)
         s->blocks[i]->ahead = 0;
     }
     for (struct cursor *c = s->cursors; c < s->cursors + SWN_DEVSWAP_CURSORS; c++) {
-        if (!c->last_visit || s->visits - c->last_visit > IDLE_VISITS || !c->at.at)
+        if (!c->last_access || s->accesses - c->last_access > IDLE_ACCESSES || !c->at.at)
             continue;
         uint32_t before = c->at.before, at = c->at.at;
-        size_t bytes = 0, most = s->capacity / AHEAD_PART, here = swn_devblock_from(s, at);
-        struct block *b;
-        if (here < s->count && s->blocks[here]->id == at && s->visits - c->last_visit <= s->count)
+        size_t bytes = 0, most = s->capacity / AHEAD_PART, here = swn_swap_group_from(s, at);
+        struct swap_group *b;
+        if (here < s->count && s->blocks[here]->id == at && s->accesses - c->last_access <= s->count)
             s->blocks[here]->next_use = 0; /* it has other weights, which may come next */
         for (uint64_t step = 1; step <= s->count + 2 && (b = predicted(s, before, at)); step++) {
             if (step < b->next_use)
@@ -53,11 +53,11 @@ void swn_devorder_look_ahead(struct swn_devswap *s)
     }
 }
 
-int swn_devorder_visit(struct swn_devswap *s, struct cursor *c, struct block *b)
+int swn_devorder_visit(struct swn_devswap *s, struct cursor *c, struct swap_group *b)
 {
-    b->last_use = c->last_visit = ++s->visits;
+    b->last_use = c->last_access = ++s->accesses;
     if (c->at.at == b->id)
         return 0;
-    swn_order_visit(s->order, &c->at, b->id);
+    swn_access_order_record(s->order, &c->at, b->id);
     return 1;
 }

@@ -33,10 +33,10 @@ static void note_held(struct swn_devswap *s, size_t bytes, int sign)
         atomic_store(&peak_bytes, now);
 }
 
-int swn_devbuffer_take(struct swn_devswap *s, struct block *b, struct swn_devbuffer *out)
+int swn_devbuffer_take(struct swn_devswap *s, struct swap_group *b, struct swn_devbuffer *out)
 {
     int err;
-    swn_devblock_set(s, b, LEAVING); /* nobody records an event any more */
+    swn_swap_group_set(s, b, EVICTING); /* nobody records an event any more */
     err = swn_devflight_land(s, b->flight);
     pthread_mutex_unlock(&s->lock);
     for (struct use *u = b->uses; u && !err; u = u->next)
@@ -48,9 +48,9 @@ int swn_devbuffer_take(struct swn_devswap *s, struct block *b, struct swn_devbuf
     pthread_mutex_lock(&s->lock);
     *out = b->buffer;
     b->lost |= err == -EFAULT;
-    swn_devblock_set(s, b, err && !b->lost ? IN : OUT);
+    swn_swap_group_set(s, b, err && !b->lost ? IN : OUT);
     if (err && !b->lost)
-        swn_devblock_keep(s, b, KEPT_FOR_GOOD);
+        swn_swap_group_keep(s, b, KEPT_FOR_GOOD);
     return err;
 }
 
@@ -65,19 +65,19 @@ int swn_devbuffer_drop(struct swn_devswap *s, struct swn_devbuffer buffer)
 }
 
 /* Whether a is needed later than b. */
-static int later(const struct block *a, const struct block *b)
+static int later(const struct swap_group *a, const struct swap_group *b)
 {
     return a->next_use != b->next_use ? a->next_use > b->next_use : a->last_use < b->last_use;
 }
 
 /* The block that is needed last of those that nobody uses, whose buffers have so many bytes, and, if `after` is one,
  * that are needed before it. */
-static struct block *last_needed(const struct swn_devswap *s, const struct block *wanted, size_t least, size_t most,
-                                 const struct block *after)
+static struct swap_group *last_needed(const struct swn_devswap *s, const struct swap_group *wanted, size_t least,
+                                      size_t most, const struct swap_group *after)
 {
-    struct block *best = NULL;
+    struct swap_group *best = NULL;
     for (size_t i = 0; i < s->count; i++) {
-        struct block *b = s->blocks[i];
+        struct swap_group *b = s->blocks[i];
         if (b->state != IN || b->users || b->dying || b->buffer.bytes < least || b->buffer.bytes > most ||
             (wanted && !wanted->users && b->next_use <= wanted->next_use) || (after && !later(after, b)))
             continue;
@@ -88,7 +88,7 @@ static struct block *last_needed(const struct swn_devswap *s, const struct block
 }
 
 /* The device has done with all that was launched. */
-static int is_quiet(const struct swn_devswap *s, const struct block *b)
+static int is_quiet(const struct swn_devswap *s, const struct swap_group *b)
 {
     int err = b->flight > s->landed;
     for (const struct use *u = b->uses; u && !err; u = u->next)
@@ -101,9 +101,10 @@ static int is_quiet(const struct swn_devswap *s, const struct block *b)
  * for good) any will do. Best is who is needed last, but where that is who was used last, the device may not have come
  * to him yet, or his bytes are still on their way. Rather than wait for that, one of those goes that are needed
  * shortly before him. */
-static struct block *victim(const struct swn_devswap *s, const struct block *wanted, size_t least, size_t most)
+static struct swap_group *victim(const struct swn_devswap *s, const struct swap_group *wanted, size_t least,
+                                 size_t most)
 {
-    struct block *best = last_needed(s, wanted, least, most, NULL), *b = best;
+    struct swap_group *best = last_needed(s, wanted, least, most, NULL), *b = best;
     size_t in = 0;
     for (size_t i = 0; best && i < s->count; i++)
         in += s->blocks[i]->state == IN;
@@ -118,7 +119,7 @@ static int make(struct swn_devswap *s, struct swn_devbuffer *out)
     pthread_mutex_unlock(&s->lock);
     if (s->counted) {
         pthread_mutex_lock(&e->lock);
-        swn_policy_make_room(e, out->bytes, NULL);
+        swn_reclaim_must(e, out->bytes, NULL);
         pthread_mutex_unlock(&e->lock);
     }
     int err = s->pool.way->make(&s->pool, out);
@@ -131,7 +132,7 @@ static int make(struct swn_devswap *s, struct swn_devbuffer *out)
 /* PyTorch gives the card what it keeps there unused. Whether it has been asked to. */
 static int trim(struct swn_devswap *s)
 {
-    const struct swn_half *half = swn_engine_one.half;
+    const struct swn_torch_backend *half = swn_engine_one.torch;
     if (!half || !s->pool.way->fixed || swn_cuda_capture_under_way(&s->pool.cuda))
         return 0;
     pthread_mutex_unlock(&s->lock);
@@ -147,7 +148,7 @@ static size_t most(const struct swn_devswap *s)
 }
 
 /* Whether there is any buffer, of whichever block, that is large enough for b. */
-static int any_would_do(const struct swn_devswap *s, const struct block *b)
+static int any_would_do(const struct swn_devswap *s, const struct swap_group *b)
 {
     for (size_t i = 0; i < s->count; i++)
         if (s->blocks[i]->state != OUT && s->blocks[i]->buffer.bytes >= b->bytes)
@@ -156,12 +157,12 @@ static int any_would_do(const struct swn_devswap *s, const struct block *b)
 }
 
 /* The block that is to give its buffer to b: one of about b's size, or a larger one. */
-static struct block *giver(const struct swn_devswap *s, const struct block *b, size_t largest)
+static struct swap_group *giver(const struct swn_devswap *s, const struct swap_group *b, size_t largest)
 {
     size_t about = b->bytes + b->bytes / NEAR_PART;
     if (s->pool.way->fixed)
         return victim(s, b, 0, SIZE_MAX);
-    struct block *v = victim(s, b, b->bytes, about < largest ? about : largest);
+    struct swap_group *v = victim(s, b, b->bytes, about < largest ? about : largest);
     return v ? v : victim(s, b, b->bytes, largest);
 }
 
@@ -183,7 +184,7 @@ static int take_spare(struct swn_devswap *s, size_t bytes, size_t largest, struc
 }
 
 /* What was made for b, beside what was there. */
-static int made(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
+static int made(struct swn_devswap *s, const struct swap_group *b, struct swn_devbuffer *out)
 {
     if (out->bytes == b->bytes)
         return 0;
@@ -194,7 +195,7 @@ static int made(struct swn_devswap *s, const struct block *b, struct swn_devbuff
 /* To make one, or to give one up, may stop the device, so that has to come to an end. It does: where no buffer does for
  * b, smaller ones are given up for one that does, and that one does for smaller blocks as well; they give it up only
  * where operators have claimed all of the room. What is merely read ahead waits rather than have a second one made. */
-int swn_devbuffer_find(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out)
+int swn_devbuffer_find(struct swn_devswap *s, const struct swap_group *b, struct swn_devbuffer *out)
 {
     /* Those who have claimed room find it, whatever the others have got. */
     size_t more = most(s) > s->claimed ? most(s) - s->claimed : 0, largest = b->users ? b->bytes + more : SIZE_MAX;
@@ -208,7 +209,7 @@ int swn_devbuffer_find(struct swn_devswap *s, const struct block *b, struct swn_
     int room = s->held + lacks <= most(s);
     if (room && !make(s, out))
         return made(s, b, out);
-    struct block *v = giver(s, b, largest);
+    struct swap_group *v = giver(s, b, largest);
     int unfit = !v && !s->pool.way->fixed && (b->users || !any_would_do(s, b));
     if (unfit && !swn_devspares_any(&s->spare, &taken)) {
         swn_devbuffer_drop(s, taken);
@@ -236,7 +237,7 @@ int swn_devbuffer_shrink(struct swn_devswap *s)
         return 0;
     if (!swn_devspares_any(&s->spare, &buffer))
         return !swn_devbuffer_drop(s, buffer);
-    struct block *v = victim(s, NULL, 0, SIZE_MAX);
+    struct swap_group *v = victim(s, NULL, 0, SIZE_MAX);
     return v && !swn_devbuffer_take(s, v, &buffer) && !swn_devbuffer_drop(s, buffer);
 }
 

@@ -84,7 +84,7 @@ static void wake(void)
 int swn_device_start(const struct swn_config *config)
 {
     wish = config->unified;
-    swn_devcopy_tell = wake;
+    swn_pinned_cache_tell = wake;
     /* "off" is about memory that is shared; a card's own is left alone by it, too, unless the user gave us a share. */
     if (wish == SWN_CONFIG_UNIFIED_OFF && !config->device_budget_bytes)
         return 0;
@@ -107,8 +107,7 @@ static void look_for_swaps(struct device *d, int index)
     char text[32];
     if (d->backend && d->backend->shares && !d->backend->pins)
         return;
-    d->swaps =
-        !swn_devpool_choose(&d->pool, index, d->backend, swn_threads_many(), swn_engine_one.config.budget_bytes, &why);
+    d->swaps = !swn_devpool_choose(&d->pool, index, d->backend, swn_threads_many(), swn_engine_one.budget.limit, &why);
     if (d->backend || !budget)
         return;
     atomic_store(&d->room, budget);
@@ -168,7 +167,7 @@ static int crowded(struct device *d, int index, size_t bytes)
         return 0;
     }
     size_t least = bytes + all / CROWDED;
-    if (left >= least || (e->half && left + e->half->device_idle(index) >= least))
+    if (left >= least || (e->torch && left + e->torch->device_idle(index) >= least))
         return 0;
     size_t room = all / CROWDED / 2, largest = LARGEST * bytes, most = left / 4 * 3;
     room = room > largest ? room : largest;
@@ -205,18 +204,18 @@ static struct device *device_of(int index)
 static struct swn_range *whole(struct swn_engine *e, uintptr_t data, size_t bytes)
 {
     struct swn_range *r = swn_arena_find(e->arena, data);
-    return r && !r->guest && r->addr == data && r->len == bytes ? r : NULL;
+    return r && !r->mapped_file && r->addr == data && r->len == bytes ? r : NULL;
 }
 
 static int in_a_store(const struct swn_range *r)
 {
-    return atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && r->file->immutable;
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && r->file->immutable;
 }
 
 /* Bytes of the budget for weights that come and go. */
 static size_t wanted(const struct swn_engine *e, const struct device *d)
 {
-    size_t part = e->goal_bytes / SWN_DEVICE_OTHERS, most = LARGEST * d->largest;
+    size_t part = e->budget.target / SWN_DEVICE_OTHERS, most = LARGEST * d->largest;
     return most > part ? most : part;
 }
 
@@ -224,7 +223,7 @@ static size_t wanted(const struct swn_engine *e, const struct device *d)
  * set aside as well: each of its frames can go, but what an operator uses at once has to have some. */
 static size_t set_aside(const struct swn_engine *e, const struct device *d)
 {
-    size_t part = e->goal_bytes / SWN_DEVICE_OTHERS + (e->pool ? e->window_goal : 0);
+    size_t part = e->budget.target / SWN_DEVICE_OTHERS + (e->pool ? e->plan.ring_goal : 0);
     return d->swaps ? part + wanted(e, d) + SWN_DEVPOOL_STAGES * d->pool.stage_bytes : part;
 }
 
@@ -238,7 +237,7 @@ static void note_size(struct device *d, size_t bytes)
 static int room(struct swn_engine *e, size_t bytes, struct device *d, const struct swn_range *spare)
 {
     note_size(d, bytes);
-    return swn_policy_try_room(e, bytes + set_aside(e, d), spare);
+    return swn_reclaim_try(e, bytes + set_aside(e, d), spare);
 }
 
 /* Whether there is room for a weight that will not leave any more. */
@@ -265,11 +264,11 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     struct swn_engine *e = &swn_engine_one;
     if (bytes < SWN_GRANULE)
         return SWN_WAY_COPY;
-    struct swn_guest *g = swn_arena_guest(e->arena, data);
+    struct swn_mapped_file *g = swn_arena_mapped_file(e->arena, data);
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = g ? NULL : whole(e, data, bytes);
     if (r)
-        swn_behind_recall(e, r);
+        swn_write_behind_cancel(e, r);
     int registered = g ? data + bytes <= g->hi : r && in_a_store(r);
     pthread_mutex_unlock(&e->lock);
     if (swn_device_programs(data) || (!registered && !(r && parameter)))
@@ -291,15 +290,15 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
     struct swn_range *r = whole(e, data, bytes);
     int err = r ? 0 : -EINVAL;
     if (!err) {
-        swn_behind_recall(e, r);
+        swn_write_behind_cancel(e, r);
         swn_load_verify(e, r);
     }
     note_size(m->device, bytes);
     if (!err) /* what is at home counts already */
-        err = room(e, atomic_load(&r->state) == SWN_STREAMED ? swn_round_up(bytes, SWN_PAGE) : 0, m->device, r);
+        err = room(e, atomic_load(&r->state) == SWN_FILE_BACKED ? swn_round_up(bytes, SWN_PAGE) : 0, m->device, r);
     if (!err)
-        err = swn_policy_bring_home(e, r, 0);
-    if (!err && atomic_load(&r->state) != SWN_HOME)
+        err = swn_restore_resident(e, r, 0);
+    if (!err && atomic_load(&r->state) != SWN_RESIDENT)
         err = -EBUSY;
     if (!err) {
         r->pins++;
@@ -328,7 +327,7 @@ static int read_from_file(struct swn_engine *e, uintptr_t data, void *to, size_t
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = whole(e, data, bytes);
     struct swn_extent_file *file = r && in_a_store(r) ? r->file : NULL;
-    if (file && (swn_residency_scan(&e->res, r, &pages) || pages.own))
+    if (file && (swn_residency_scan(&e->res, r, &pages) || pages.private_pages))
         file = NULL;
     uint64_t off = file ? r->extent : 0;
     if (file) {
@@ -382,7 +381,7 @@ static int open_shared(struct swn_engine *e, struct swn_device_memory *m, uintpt
 /* Of the card's memory, or of ours. Engine lock held. */
 static size_t capacity_of(const struct swn_engine *e, const struct device *d)
 {
-    size_t half = e->goal_bytes / 2, most = wanted(e, d);
+    size_t half = e->budget.target / 2, most = wanted(e, d);
     return !d->backend ? atomic_load(&d->room) : most < half ? most : half;
 }
 
@@ -611,16 +610,16 @@ void swn_device_fork_child(void)
 /* Bytes of the window that it does not have just now, as its frames can go. */
 static size_t window_to_come(const struct swn_engine *e)
 {
-    size_t now = e->pool ? swn_pool_window(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;
-    return e->pool && e->window_goal > now ? e->window_goal - now : 0;
+    size_t now = e->pool ? swn_pool_ring(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;
+    return e->pool && e->plan.ring_goal > now ? e->plan.ring_goal - now : 0;
 }
 
 /* What is left over of a budget that has grown is for weights, which had to do without until now. */
 static size_t left_over(struct swn_engine *e, size_t held)
 {
-    size_t others = swn_engine_resident(e) + window_to_come(e) + e->goal_bytes / SWN_DEVICE_OTHERS;
+    size_t others = swn_engine_resident(e) + window_to_come(e) + e->budget.target / SWN_DEVICE_OTHERS;
     others = others > held ? others - held : 0;
-    return others < e->goal_bytes ? e->goal_bytes - others : 0;
+    return others < e->budget.target ? e->budget.target - others : 0;
 }
 
 void swn_device_follow_budget(void)
@@ -644,15 +643,15 @@ void swn_device_follow_budget(void)
 int swn_device_watch(void)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (atomic_load(&e->hook_state) == 2)
+    if (atomic_load(&e->life.hook_state) == 2)
         return 1;
-    atomic_store(&e->want_hook, 1);
+    atomic_store(&e->life.want_hook, 1);
     swn_engine_after_alloc();
     /* Loaders of several threads come here together, and one of them installs it. */
     uint64_t until = swn_now_ns() + HOOK_WAIT_NS;
-    while (atomic_load(&e->hook_state) == 1 && swn_now_ns() < until)
+    while (atomic_load(&e->life.hook_state) == 1 && swn_now_ns() < until)
         usleep(100);
-    return atomic_load(&e->hook_state) == 2;
+    return atomic_load(&e->life.hook_state) == 2;
 }
 
 void swn_device_moved(size_t elided, size_t copied)

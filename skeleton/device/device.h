@@ -21,7 +21,7 @@
  * Initialises nothing. Once, before all others. */
 int swn_device_start(const struct swn_config *config);
 
-/* What struct swn_host says of its members of these names. */
+/* What struct swn_runtime_services says of its members of these names. */
 int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter);
 struct swn_device_memory *swn_device_open(int device, enum swn_way way, uintptr_t data, size_t bytes, void **address);
 int swn_device_streams(const struct swn_device_memory *m);

@@ -36,15 +36,15 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
     *r = (struct swn_registration){.lo = (uintptr_t)p, .hi = hi};
     pthread_mutex_lock(&e->lock);
     swn_expected_read_cancel(e, 0);
-    swn_guest_cover(e, lo, hi);
+    swn_mapped_file_cover(e, lo, hi);
     swn_held_each(e, lo, hi, swn_held_hold);
     pthread_mutex_unlock(&e->lock);
     /* A device that shares its bytes would see what the program has this one write there. Who comes to share them now
      * has said so before he looks whether they are held, and is found by this; or he finds that they are. */
-    if (e->half)
-        e->half->device_part(lo, hi - lo);
+    if (e->torch)
+        e->torch->device_part(lo, hi - lo);
     pthread_mutex_lock(&e->lock);
-    int err = swn_held_each(e, lo, hi, swn_held_bring_home);
+    int err = swn_held_each(e, lo, hi, swn_held_make_resident);
     if (err)
         swn_held_each(e, lo, hi, swn_held_release);
     swn_engine_note_peak(e);

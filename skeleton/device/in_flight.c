@@ -21,7 +21,7 @@ int swn_devflight_begin(struct swn_devswap *s)
     return next > SWN_DEVPOOL_FLIGHTS ? swn_devflight_land(s, next - SWN_DEVPOOL_FLIGHTS) : 0;
 }
 
-int swn_devflight_end(struct swn_devswap *s, struct block *b)
+int swn_devflight_end(struct swn_devswap *s, struct swap_group *b)
 {
     int err = swn_devpool_depart(&s->pool, s->departed + 1);
     if (!err)
@@ -29,7 +29,7 @@ int swn_devflight_end(struct swn_devswap *s, struct block *b)
     return err;
 }
 
-int swn_devflight_follow(struct swn_devswap *s, const struct block *b, void *stream)
+int swn_devflight_follow(struct swn_devswap *s, const struct swap_group *b, void *stream)
 {
     return b->flight > s->landed ? swn_devpool_follow(&s->pool, b->flight, stream) : 0;
 }

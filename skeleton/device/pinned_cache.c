@@ -20,7 +20,7 @@
 /* After a refusal of the driver's, so many blocks come without one. */
 #define PAUSE 64
 
-void (*swn_devcopy_tell)(void);
+void (*swn_pinned_cache_tell)(void);
 static _Atomic size_t held_bytes, wanted_back;
 
 /* When they were asked for last, how many there were then, and since when. Engine lock. */
@@ -29,7 +29,7 @@ static struct {
     size_t held;
 } hope;
 
-static size_t size_of(const struct block *b)
+static size_t size_of(const struct swap_group *b)
 {
     return swn_round_up(b->used, SWN_PAGE);
 }
@@ -39,11 +39,11 @@ static int has_room(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    size_t used = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena), other = swn_policy_other_held(e);
-    size_t peak = e->planned ? swn_policy_other_peak(e) : 0, again = peak > other ? peak - other : 0;
-    int fits = !atomic_load(&wanted_back) && e->goal_bytes >= e->config.budget_bytes &&
-               used + again + bytes + e->goal_bytes / SWN_DEVICE_OTHERS <= e->goal_bytes &&
-               swn_policy_fits_free(e, bytes);
+    size_t used = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena), other = swn_nonweight_held(e);
+    size_t peak = e->plan.planned ? swn_nonweight_peak(e) : 0, again = peak > other ? peak - other : 0;
+    int fits = !atomic_load(&wanted_back) && e->budget.target >= e->budget.limit &&
+               used + again + bytes + e->budget.target / SWN_DEVICE_OTHERS <= e->budget.target &&
+               swn_reclaim_free_fits(e, bytes);
     if (fits) {
         atomic_fetch_add(&held_bytes, bytes);
         swn_engine_note_peak(e);
@@ -63,7 +63,7 @@ static void has_gone(size_t bytes)
     pthread_mutex_unlock(&e->lock);
 }
 
-void swn_devcopy_make(struct swn_devswap *s, struct block *b)
+void swn_pinned_cache_make(struct swn_devswap *s, struct swap_group *b)
 {
     size_t bytes = size_of(b);
     /* Memory that a device shares with us is where its weights are already. And what comes for the first time may be
@@ -84,7 +84,7 @@ void swn_devcopy_make(struct swn_devswap *s, struct block *b)
     b->copy = copy;
 }
 
-void swn_devcopy_drop(struct swn_devswap *s, struct block *b)
+void swn_pinned_cache_drop(struct swn_devswap *s, struct swap_group *b)
 {
     char *copy = b->copy;
     size_t bytes = size_of(b);
@@ -101,33 +101,33 @@ void swn_devcopy_drop(struct swn_devswap *s, struct block *b)
 }
 
 /* Whether a's goes before b's: what stays on the device has no need of one, then what is needed last. */
-static int before(const struct block *a, const struct block *b)
+static int before(const struct swap_group *a, const struct swap_group *b)
 {
     return !a->kept != !b->kept ? a->kept != NOT_KEPT : a->next_use > b->next_use;
 }
 
-int swn_devcopy_wanted(void)
+int swn_pinned_cache_wanted(void)
 {
     return atomic_load(&wanted_back) != 0;
 }
 
-int swn_devcopy_give(struct swn_devswap *s)
+int swn_pinned_cache_give(struct swn_devswap *s)
 {
-    struct block *best = NULL;
+    struct swap_group *best = NULL;
     for (size_t i = 0; i < s->count; i++)
         if (s->blocks[i]->copy && (!best || before(s->blocks[i], best)))
             best = s->blocks[i];
     if (best)
-        swn_devcopy_drop(s, best);
+        swn_pinned_cache_drop(s, best);
     return best != NULL;
 }
 
-size_t swn_devcopy_bytes(void)
+size_t swn_pinned_cache_bytes(void)
 {
     return atomic_load_explicit(&held_bytes, memory_order_relaxed);
 }
 
-int swn_devcopy_ask(struct swn_engine *e, size_t bytes)
+int swn_pinned_cache_ask(struct swn_engine *e, size_t bytes)
 {
     size_t held = atomic_load(&held_bytes);
     uint64_t now = held ? swn_now_ns() : 0;
@@ -137,39 +137,39 @@ int swn_devcopy_ask(struct swn_engine *e, size_t bytes)
         hope.changed = now;
     hope.held = held;
     hope.asked = now;
-    atomic_store(&wanted_back, bytes + e->goal_bytes / SWN_DEVICE_OTHERS);
-    swn_devcopy_tell();
+    atomic_store(&wanted_back, bytes + e->budget.target / SWN_DEVICE_OTHERS);
+    swn_pinned_cache_tell();
     return now - hope.changed < PATIENCE_NS;
 }
 
-void swn_devcopy_vacate(struct swn_engine *e, size_t bytes)
+void swn_pinned_cache_vacate(struct swn_engine *e, size_t bytes)
 {
     while (atomic_load(&held_bytes) && e->config.enforce) {
-        size_t need = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena) + bytes, limit = e->config.budget_bytes;
-        if (need <= limit || !swn_devcopy_ask(e, need - limit))
+        size_t need = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena) + bytes, limit = e->budget.limit;
+        if (need <= limit || !swn_pinned_cache_ask(e, need - limit))
             return;
         swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + TELL_NS);
     }
 }
 
-void swn_devcopy_vacate_for(struct swn_engine *e, const struct swn_op *op)
+void swn_pinned_cache_vacate_for(struct swn_engine *e, const struct swn_op *op)
 {
     size_t bytes = 0;
     for (unsigned i = 0; atomic_load(&held_bytes) && i < op->n; i++) {
         const struct swn_range *r =
             op->args[i].use >= SWN_USE_WRITE ? swn_arena_find(e->arena, op->args[i].data) : NULL;
-        bytes += r && atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_STREAMED ? r->size : 0;
+        bytes += r && atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_FILE_BACKED ? r->size : 0;
     }
     if (bytes)
-        swn_devcopy_vacate(e, bytes);
+        swn_pinned_cache_vacate(e, bytes);
 }
 
-void swn_devcopy_stats(struct swn_stats *out)
+void swn_pinned_cache_stats(struct swn_stats *out)
 {
     out->device_pinned_bytes = atomic_load(&held_bytes);
 }
 
-void swn_devcopy_fork_child(void)
+void swn_pinned_cache_fork_child(void)
 {
     atomic_store(&held_bytes, 0);
     atomic_store(&wanted_back, 0);

@@ -22,8 +22,8 @@ struct place {
 static int look(struct swn_engine *e, struct swn_range *r, uintptr_t at, size_t len, struct place *out)
 {
     struct swn_pages pages;
-    if (atomic_load(&r->state) != SWN_STREAMED || r->shared || r->io_failed || swn_residency_scan(&e->res, r, &pages) ||
-        pages.own)
+    if (atomic_load(&r->state) != SWN_FILE_BACKED || r->shared || r->io_failed ||
+        swn_residency_scan(&e->res, r, &pages) || pages.private_pages)
         return 0;
     *out = (struct place){.range = r,
                           .id = r->id,
@@ -38,7 +38,7 @@ static int look(struct swn_engine *e, struct swn_range *r, uintptr_t at, size_t 
 static int still_there(const struct place *p)
 {
     const struct swn_range *r = p->range;
-    return r->id == p->id && atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED && r->file == p->file &&
+    return r->id == p->id && atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && r->file == p->file &&
            r->extent == p->extent && r->extent_turn == p->turn;
 }
 
@@ -94,7 +94,7 @@ static size_t read_stretch(struct swn_engine *e, uintptr_t at, size_t most, char
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, at);
     size_t len = r->addr + r->len - at < most ? r->addr + r->len - at : most;
-    swn_behind_recall(e, r);
+    swn_write_behind_cancel(e, r);
     r->readers++; /* nobody cuts it */
     int there = look(e, r, at, len, &place);
     if (there && !place.whole)

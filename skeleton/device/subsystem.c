@@ -5,7 +5,7 @@
 #include "skeleton/device/host_register.h"
 #include "skeleton/device/pinned_cache.h"
 
-static void services(struct swn_engine *e, struct swn_host *out)
+static void services(struct swn_engine *e, struct swn_runtime_services *out)
 {
     out->device_way = swn_device_way;
     out->device_open = swn_device_open;
@@ -44,12 +44,12 @@ static void stats(struct swn_engine *e, struct swn_stats *out)
 }
 
 static const struct swn_reclaimer memory = {
-    .bytes = swn_devcopy_bytes,
-    .ask = swn_devcopy_ask,
-    .make_way = swn_devcopy_vacate,
+    .bytes = swn_pinned_cache_bytes,
+    .ask = swn_pinned_cache_ask,
+    .make_way = swn_pinned_cache_vacate,
 };
 
-static const struct swn_op_filter filter = {.make_way = swn_devcopy_vacate_for};
+static const struct swn_op_filter filter = {.make_way = swn_pinned_cache_vacate_for};
 
 const struct swn_subsystem swn_device_subsystem = {
     .name = "device",

@@ -22,15 +22,15 @@ struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, siz
     size_t size = swn_round_up(bytes, SWN_PAGE);
     struct swn_devweight *w = calloc(1, sizeof *w);
     pthread_mutex_lock(&s->lock);
-    struct block *b = s->count ? s->blocks[s->count - 1] : NULL;
+    struct swap_group *b = s->count ? s->blocks[s->count - 1] : NULL;
     if (!b || b->sealed || b->dying || b->used + size > b->reserved)
-        b = w && !s->broken && swn_round_up(size, s->pool.unit) <= s->capacity ? swn_devblock_new(s, size) : NULL;
+        b = w && !s->broken && swn_round_up(size, s->pool.unit) <= s->capacity ? swn_swap_group_new(s, size) : NULL;
     if (b && w) {
         *w = (struct swn_devweight){.block = b, .data = data, .bytes = bytes, .off = b->used};
         *b->last = w;
         b->last = &w->next;
         b->used += size;
-        b->bytes = swn_round_up(b->used, swn_devblock_step(s));
+        b->bytes = swn_round_up(b->used, swn_swap_group_step(s));
         b->bytes = b->bytes < b->reserved ? b->bytes : b->reserved;
         b->live++;
         *address = b->at + w->off;
@@ -44,7 +44,7 @@ struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, siz
 
 void swn_devswap_remove(struct swn_devweight *w)
 {
-    struct block *b = w->block;
+    struct swap_group *b = w->block;
     struct swn_devswap *s = b->swapper;
     pthread_mutex_lock(&s->lock);
     while (b->reading == w)
@@ -59,7 +59,7 @@ void swn_devswap_remove(struct swn_devweight *w)
 
 void *swn_devswap_stays(const struct swn_devweight *w)
 {
-    struct block *b = w->block;
+    struct swap_group *b = w->block;
     pthread_mutex_lock(&b->swapper->lock);
     while (b->kept && b->state == IN && b->flight > b->swapper->landed)
         pthread_cond_wait(&b->swapper->changed, &b->swapper->lock);
@@ -76,9 +76,9 @@ static size_t unclaimed(struct swn_devswap *s, struct swn_devweight *const *w, u
     size_t bytes = *least = 0;
     unsigned mark = ++s->marks;
     for (unsigned i = 0; i < n; i++) {
-        struct block *b = w[i]->block;
+        struct swap_group *b = w[i]->block;
         if (b->mark != mark && !b->users) {
-            bytes += swn_devblock_cost(b);
+            bytes += swn_swap_group_cost(b);
             *least += b->bytes;
         }
         b->mark = mark;
@@ -92,7 +92,7 @@ static int move_out(struct swn_devweight *const *w, unsigned n)
 {
     int any = 0;
     for (unsigned i = 0; i < n; i++) {
-        struct block *b = w[i]->block;
+        struct swap_group *b = w[i]->block;
         int roomy = !b->users && b->state != OUT && b->buffer.bytes > b->bytes;
         b->moves |= roomy;
         any |= roomy;
@@ -104,7 +104,7 @@ static void let_go(struct swn_devswap *s, struct swn_devweight *const *w, unsign
 {
     for (unsigned i = 0; i < n; i++)
         if (!--w[i]->block->users)
-            s->claimed -= swn_devblock_cost(w[i]->block);
+            s->claimed -= swn_swap_group_cost(w[i]->block);
     pthread_cond_broadcast(&s->changed);
 }
 
@@ -141,10 +141,10 @@ static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned
         }
     }
     for (unsigned i = 0; i < n; i++) {
-        struct block *b = w[i]->block;
+        struct swap_group *b = w[i]->block;
         if (!b->users++) {
-            s->claimed += swn_devblock_cost(b);
-            b->asked = s->visits;
+            s->claimed += swn_swap_group_cost(b);
+            b->asked = s->accesses;
         }
         b->failed = b->moves = 0;
     }
@@ -185,7 +185,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
     *captured = swn_cuda_capturing(&s->pool.cuda, stream);
     if (!s->pool.way->fixed && !*captured && swn_threads_many())
         return -EBUSY; /* what a graph has stays, so that anybody may keep its address */
-    uint64_t until = swn_now_ns() + (uint64_t)swn_swapin_wait_ms * 1000000u;
+    uint64_t until = swn_now_ns() + (uint64_t)swn_prefetch_wait_ms * 1000000u;
     pthread_mutex_lock(&s->lock);
     int err = claim(s, w, n, until, *captured);
     if (!err) {
@@ -202,7 +202,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
                 err = -EIO;
             addresses[i] = w[i]->block->buffer.address + w[i]->off;
             if (*captured)
-                swn_devblock_keep(s, w[i]->block, KEPT_FOR_GRAPHS);
+                swn_swap_group_keep(s, w[i]->block, KEPT_FOR_GRAPHS);
         }
         if (err)
             let_go(s, w, n);
@@ -212,7 +212,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
 }
 
 /* The block's event on this stream; NULL: there is none to be had. */
-static struct use *use_of(struct swn_devswap *s, struct block *b, void *stream)
+static struct use *use_of(struct swn_devswap *s, struct swap_group *b, void *stream)
 {
     struct use *u = b->uses;
     while (u && u->stream != stream)
@@ -236,14 +236,14 @@ void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, i
     pthread_mutex_lock(&s->lock);
     unsigned mark = ++s->marks;
     for (unsigned i = 0; i < n && !captured; i++) {
-        struct block *b = w[i]->block;
+        struct swap_group *b = w[i]->block;
         if (b->mark == mark)
             continue;
         b->mark = mark;
         struct use *u = use_of(s, b, stream);
         if (!u || s->pool.swap.event_record(u->event, stream)) {
             s->pool.cuda.last_error();
-            swn_devblock_keep(s, b, KEPT_FOR_GOOD);
+            swn_swap_group_keep(s, b, KEPT_FOR_GOOD);
         }
     }
     let_go(s, w, n);
@@ -259,17 +259,17 @@ int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, 
         return -ENOMEM;
     s->pool = *pool;
     if (s->pool.way->fixed)
-        s->pool.large = swn_devblock_chunk(pool->unit, capacity_bytes);
+        s->pool.large = swn_swap_group_chunk(pool->unit, capacity_bytes);
     pool = &s->pool;
     s->capacity = capacity_bytes / pool->unit * pool->unit;
     s->counted = counted;
     pthread_mutex_init(&s->lock, NULL);
     swn_cond_init(&s->changed);
-    int err = swn_order_create(&s->order);
+    int err = swn_access_order_create(&s->order);
     if (!err)
         err = swn_thread_start(&s->thread, swn_devswap_work, s);
     if (err) {
-        swn_order_destroy(s->order);
+        swn_access_order_destroy(s->order);
         free(s);
         return err;
     }
@@ -308,14 +308,14 @@ void swn_devswap_fork_child(void)
 {
     swn_devpool_fork_child();
     swn_devbuffer_fork_child();
-    swn_devcopy_fork_child();
+    swn_pinned_cache_fork_child();
 }
 
 void swn_devswap_stats(struct swn_stats *out)
 {
     swn_devwork_stats(out);
     swn_devbuffer_stats(out);
-    swn_devcopy_stats(out);
+    swn_pinned_cache_stats(out);
     out->device_stall_ns = atomic_load(&stall_ns);
     out->device_kept_bytes += atomic_load(&excess_bytes);
 }

@@ -17,7 +17,7 @@
 #define SWN_DEVSWAP_CURSORS 16
 #define SWN_DEVSWAP_NEVER UINT64_MAX
 
-enum state { OUT, FILLING, IN, LEAVING };
+enum state { OUT, FILLING, IN, EVICTING };
 
 /* A graph that was captured has its address, until its weights go; or nobody knows when the device is done with it. */
 enum keeping { NOT_KEPT, KEPT_FOR_GRAPHS, KEPT_FOR_GOOD };
@@ -28,16 +28,16 @@ struct use {
 };
 
 struct swn_devweight {
-    struct block *block;
+    struct swap_group *block;
     uintptr_t data;
     size_t bytes, off;
     int gone;
     struct swn_devweight *next; /* of the block */
 };
 
-struct block {
+struct swap_group {
     struct swn_devswap *swapper;
-    uint32_t id; /* never reused: a node of the order */
+    uint32_t id; /* never reused: a weight of the order */
     char *at;
     size_t reserved, bytes; /* of addresses, and of memory once it is sealed */
     struct swn_devweight *weights, **last;
@@ -54,8 +54,8 @@ struct block {
     const struct swn_devweight *reading; /* the one that is being read */
     struct swn_devbuffer buffer;         /* no smaller than it; unless it is OUT */
     struct use *uses;
-    uint64_t asked;    /* when the first of its users came, in visits */
-    uint64_t next_use; /* in visits from now, SWN_DEVSWAP_NEVER: not foreseen */
+    uint64_t asked;    /* when the first of its users came, in accesses */
+    uint64_t next_use; /* in accesses from now, SWN_DEVSWAP_NEVER: not foreseen */
     uint64_t last_use;
     int ahead;       /* is to be brought before it is asked for */
     uint64_t flight; /* with which it came last; what is launched may have to wait for it */
@@ -68,25 +68,25 @@ struct block {
 struct cursor {
     void *stream;
     struct swn_cursor at;
-    uint64_t last_visit; /* 0: free */
+    uint64_t last_access; /* 0: free */
 };
 
 struct swn_devswap {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct swn_devpool pool;
-    struct swn_order *order;
+    struct swn_access_order *order;
     size_t capacity;
     size_t held;    /* by all buffers */
     size_t claimed; /* by blocks that have users: what they have, or will have, of those */
     size_t kept;    /* by those that are kept */
     int counted;
-    struct block **blocks; /* by id */
+    struct swap_group **blocks; /* by id */
     size_t count, room;
     uint32_t last_id;
     struct swn_devspares spare; /* buffers without a block */
     struct cursor cursors[SWN_DEVSWAP_CURSORS];
-    uint64_t visits;
+    uint64_t accesses;
     unsigned marks, tries;
     pthread_t thread;
     uint64_t departed, landed; /* the last flight that has begun, and the last one that is known to have arrived */
@@ -97,38 +97,38 @@ struct swn_devswap {
 };
 
 /* skeleton/device/block.c. The index of the first block that was made no earlier. */
-size_t swn_devblock_from(const struct swn_devswap *s, uint32_t id);
+size_t swn_swap_group_from(const struct swn_devswap *s, uint32_t id);
 /* One with addresses for so many bytes at least; NULL: there are none, or no memory. */
-struct block *swn_devblock_new(struct swn_devswap *s, size_t bytes);
-void swn_devblock_free(struct swn_devswap *s, struct block *b);
+struct swap_group *swn_swap_group_new(struct swn_devswap *s, size_t bytes);
+void swn_swap_group_free(struct swn_devswap *s, struct swap_group *b);
 /* Sizes are few, so that buffers go from one block to another: multiples of this. */
-size_t swn_devblock_step(const struct swn_devswap *s);
+size_t swn_swap_group_step(const struct swn_devswap *s);
 /* The size of large chunks (skeleton/device/chunks.h), 0: there are none. */
-size_t swn_devblock_chunk(size_t unit, size_t capacity);
+size_t swn_swap_group_chunk(size_t unit, size_t capacity);
 /* What it takes of the room. */
-size_t swn_devblock_cost(const struct block *b);
-void swn_devblock_set(struct swn_devswap *s, struct block *b, enum state state);
+size_t swn_swap_group_cost(const struct swap_group *b);
+void swn_swap_group_set(struct swn_devswap *s, struct swap_group *b, enum state state);
 /* It stays where it is, until no more. */
-void swn_devblock_keep(struct swn_devswap *s, struct block *b, enum keeping why);
-void swn_devblock_keep_no_more(struct swn_devswap *s, struct block *b);
+void swn_swap_group_keep(struct swn_devswap *s, struct swap_group *b, enum keeping why);
+void swn_swap_group_keep_no_more(struct swn_devswap *s, struct swap_group *b);
 
 /* skeleton/device/block_order.c. What comes next: the place of a stream's operators in the order of the blocks. */
 struct cursor *swn_devorder_cursor(struct swn_devswap *s, void *stream);
 /* Whether that is another block than the one before. */
-int swn_devorder_visit(struct swn_devswap *s, struct cursor *c, struct block *b);
+int swn_devorder_visit(struct swn_devswap *s, struct cursor *c, struct swap_group *b);
 /* When each block will be used again, as far as that can be foreseen, and which are to be brought by then. */
 void swn_devorder_look_ahead(struct swn_devswap *s);
 
 /* skeleton/device/buffer.c. Waits until what was launched does not use b any more, and takes its buffer. 0, or an
  * error: it stays for good. May wait. */
-int swn_devbuffer_take(struct swn_devswap *s, struct block *b, struct swn_devbuffer *out);
+int swn_devbuffer_take(struct swn_devswap *s, struct swap_group *b, struct swn_devbuffer *out);
 /* Gives it back to the driver, may wait. 0 or an error: it still counts. */
 int swn_devbuffer_drop(struct swn_devswap *s, struct swn_devbuffer buffer);
 /* For whichever block wants it. */
 void swn_devbuffer_spare(struct swn_devswap *s, struct swn_devbuffer buffer);
 /* A buffer for b: 0; -EAGAIN: something has changed, look again; -EBUSY: not before operators end; -ENOMEM: there is no
  * memory for it. May wait. */
-int swn_devbuffer_find(struct swn_devswap *s, const struct block *b, struct swn_devbuffer *out);
+int swn_devbuffer_find(struct swn_devswap *s, const struct swap_group *b, struct swn_devbuffer *out);
 /* Where there is less room than there was. 1: something has gone. May wait. */
 int swn_devbuffer_shrink(struct swn_devswap *s);
 /* Bytes in all buffers, now and at most; without lock. */
@@ -138,21 +138,21 @@ void swn_devbuffer_fork_child(void);
 /* skeleton/device/in_flight.c. What is sent from `begin` on is b's flight, and under way from `end` on; 0 or an error.
  * May wait. */
 int swn_devflight_begin(struct swn_devswap *s);
-int swn_devflight_end(struct swn_devswap *s, struct block *b);
+int swn_devflight_end(struct swn_devswap *s, struct swap_group *b);
 /* Until it has arrived. 0 or an error. May wait. */
 int swn_devflight_land(struct swn_devswap *s, uint64_t flight);
 /* What is launched on the stream from now on finds b there. 0 or an error. */
-int swn_devflight_follow(struct swn_devswap *s, const struct block *b, void *stream);
+int swn_devflight_follow(struct swn_devswap *s, const struct swap_group *b, void *stream);
 
 /* skeleton/device/pinned_cache.c. Gives b a copy to be sent from, if there is room and it is worth it; to be filled.
  * May wait. */
-void swn_devcopy_make(struct swn_devswap *s, struct block *b);
+void swn_pinned_cache_make(struct swn_devswap *s, struct swap_group *b);
 /* Gives up b's, if it has one. May wait. */
-void swn_devcopy_drop(struct swn_devswap *s, struct block *b);
+void swn_pinned_cache_drop(struct swn_devswap *s, struct swap_group *b);
 /* Whether others want the room. Without lock. */
-int swn_devcopy_wanted(void);
+int swn_pinned_cache_wanted(void);
 /* One goes for that. 1: one has. May wait. */
-int swn_devcopy_give(struct swn_devswap *s);
+int swn_pinned_cache_give(struct swn_devswap *s);
 
 /* skeleton/device/swapper_thread.c. What the swapper's thread runs, with the swapper; it never ends. */
 void *swn_devswap_work(void *swapper);

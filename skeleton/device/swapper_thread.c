@@ -33,7 +33,7 @@ static int send_staged(struct swn_devswap *s, const struct swn_devweight *w, cha
 
 /* Its weights' bytes: to where the device reads them, to the copy that is sent from, or through stages. 0 or an error.
  * Lock held, may wait. */
-static int read_weights(struct swn_devswap *s, struct block *b)
+static int read_weights(struct swn_devswap *s, struct swap_group *b)
 {
     char *to = b->buffer.host ? b->buffer.host : b->copy;
     struct swn_devread count = {0};
@@ -61,7 +61,7 @@ static int read_weights(struct swn_devswap *s, struct block *b)
 }
 
 /* 0, and it is there, or on its way where operators can be launched behind that; or an error. Lock held, may wait. */
-static int fill(struct swn_devswap *s, struct block *b)
+static int fill(struct swn_devswap *s, struct swap_group *b)
 {
     int sends = !b->buffer.host, err = sends ? swn_devflight_begin(s) : 0;
     if (!err)
@@ -80,7 +80,7 @@ static int fill(struct swn_devswap *s, struct block *b)
 }
 
 /* Brings b. 1: something has happened. */
-static int bring(struct swn_devswap *s, struct block *b)
+static int bring(struct swn_devswap *s, struct swap_group *b)
 {
     struct swn_devbuffer buffer;
     b->sealed = 1; /* its size counts from here on */
@@ -92,7 +92,7 @@ static int bring(struct swn_devswap *s, struct block *b)
     s->claimed += b->users ? buffer.bytes - b->bytes : 0;
     b->state = FILLING;
     b->buffer = buffer;
-    swn_devcopy_make(s, b);
+    swn_pinned_cache_make(s, b);
     pthread_mutex_unlock(&s->lock);
     err = s->pool.way->enter(&s->pool, &b->buffer, b->at);
     pthread_mutex_lock(&s->lock);
@@ -102,7 +102,7 @@ static int bring(struct swn_devswap *s, struct block *b)
         left = s->pool.way->leave(&s->pool, &b->buffer) != 0;
         pthread_mutex_lock(&s->lock);
     }
-    swn_devblock_set(s, b, err ? OUT : IN);
+    swn_swap_group_set(s, b, err ? OUT : IN);
     b->failed = err != 0;
     b->lost |= left;
     b->came += !err;
@@ -114,7 +114,7 @@ static int bring(struct swn_devswap *s, struct block *b)
 }
 
 /* There are no events of what a graph launches: waits for all of the device, once its last weight is gone. */
-static int wait_for_graphs(struct swn_devswap *s, struct block *b)
+static int wait_for_graphs(struct swn_devswap *s, struct swap_group *b)
 {
     pthread_mutex_unlock(&s->lock);
     int err = swn_cuda_capture_under_way(&s->pool.cuda) ? -EAGAIN : s->pool.cuda.device_synchronize();
@@ -124,16 +124,16 @@ static int wait_for_graphs(struct swn_devswap *s, struct block *b)
         err = -EAGAIN;
     pthread_mutex_lock(&s->lock);
     if (!err)
-        swn_devblock_keep_no_more(s, b);
+        swn_swap_group_keep_no_more(s, b);
     else if (err == -EAGAIN)
         s->retry = 1;
     else
-        swn_devblock_keep(s, b, KEPT_FOR_GOOD);
+        swn_swap_group_keep(s, b, KEPT_FOR_GOOD);
     return err;
 }
 
 /* Ends a block whose weights are gone. 1: it is. */
-static int bury(struct swn_devswap *s, struct block *b)
+static int bury(struct swn_devswap *s, struct swap_group *b)
 {
     struct swn_devbuffer buffer;
     if (b->kept && wait_for_graphs(s, b))
@@ -143,26 +143,26 @@ static int bury(struct swn_devswap *s, struct block *b)
             return 0;
         swn_devbuffer_drop(s, buffer);
     }
-    swn_devcopy_drop(s, b);
-    swn_devblock_free(s, b);
+    swn_pinned_cache_drop(s, b);
+    swn_swap_group_free(s, b);
     while (!s->count && !swn_devspares_any(&s->spare, &buffer)) /* nobody is left who could want them */
         swn_devbuffer_drop(s, buffer);
     return 1;
 }
 
 /* Whether a is to be brought before b: what operators wait for, first come first served, then what they will. */
-static int before(const struct block *a, const struct block *b)
+static int before(const struct swap_group *a, const struct swap_group *b)
 {
     if (!a->users != !b->users)
         return a->users != 0;
     return a->users ? a->asked < b->asked : a->next_use < b->next_use;
 }
 
-static struct block *next_job(const struct swn_devswap *s)
+static struct swap_group *next_job(const struct swn_devswap *s)
 {
-    struct block *best = NULL;
+    struct swap_group *best = NULL;
     for (size_t i = 0; i < s->count; i++) {
-        struct block *b = s->blocks[i];
+        struct swap_group *b = s->blocks[i];
         if (b->state == OUT && !b->dying && !b->failed && b->tried != s->tries &&
             (b->users || (b->ahead && !b->moves)) && (!best || before(b, best)))
             best = b;
@@ -170,7 +170,7 @@ static struct block *next_job(const struct swn_devswap *s)
     return best;
 }
 
-static struct block *next_dead(const struct swn_devswap *s)
+static struct swap_group *next_dead(const struct swn_devswap *s)
 {
     for (size_t i = 0; i < s->count; i++)
         if (s->blocks[i]->dying && s->blocks[i]->users == (s->blocks[i]->kept == KEPT_FOR_GRAPHS && !s->retry))
@@ -179,7 +179,7 @@ static struct block *next_dead(const struct swn_devswap *s)
 }
 
 /* One that is to get another buffer, before anybody uses it. */
-static struct block *next_mover(const struct swn_devswap *s)
+static struct swap_group *next_mover(const struct swn_devswap *s)
 {
     for (size_t i = 0; i < s->count; i++)
         if (s->blocks[i]->moves && s->blocks[i]->state == IN && !s->blocks[i]->users)
@@ -190,21 +190,21 @@ static struct block *next_mover(const struct swn_devswap *s)
 /* Copies go by turns with what operators wait for. */
 static int has_to_wait(struct swn_devswap *s)
 {
-    const struct block *job = next_job(s);
+    const struct swap_group *job = next_job(s);
     return job && job->users && ++s->turns % 2;
 }
 
 static int step(struct swn_devswap *s)
 {
-    struct block *dead;
+    struct swap_group *dead;
     while ((dead = next_dead(s)))
         if (bury(s, dead))
             return 1;
     if (swn_devbuffer_shrink(s))
         return 1;
-    if (swn_devcopy_wanted() && !has_to_wait(s) && swn_devcopy_give(s))
+    if (swn_pinned_cache_wanted() && !has_to_wait(s) && swn_pinned_cache_give(s))
         return 1;
-    struct block *b = next_mover(s);
+    struct swap_group *b = next_mover(s);
     struct swn_devbuffer buffer;
     if (b) {
         if (!swn_devbuffer_take(s, b, &buffer))

@@ -40,7 +40,8 @@ static int reopen(struct swn_engine *e, int fd)
     char self[64];
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     int own = e->io->open(e->io->ctx, self, O_RDONLY | O_CLOEXEC, 0);
-    return own >= 0 ? own : swn_own(fcntl(fd, F_DUPFD_CLOEXEC, 0)); /* opened with rights that are gone by now */
+    return own >= 0 ? own
+                    : swn_fd_registry(fcntl(fd, F_DUPFD_CLOEXEC, 0)); /* opened with rights that are gone by now */
 }
 
 static void free_names(struct swn_cache_limits *limits)
@@ -50,7 +51,7 @@ static void free_names(struct swn_cache_limits *limits)
     free((void *)(uintptr_t)limits->keep);
 }
 
-static int write_store(struct swn_engine *e, struct swn_checkpoint *c, struct swn_store **out, char why[SWN_WHY])
+static int write_store(struct swn_engine *e, struct swn_checkpoint *c, struct swn_store **out, char why[SWN_ERRMSG])
 {
     /* Narrow copies cost half of a store more to write, and half of the bytes less in every pass. */
     const struct swn_store_opts opts = {.buffer_bytes = (size_t)4 << 20, .copies = SWN_COPIES_NARROW};
@@ -69,7 +70,7 @@ static int write_store(struct swn_engine *e, struct swn_checkpoint *c, struct sw
 }
 
 /* Of a checkpoint that will not fit beside the model it is loaded into. */
-static int make_store(struct build *b, struct swn_store **out, char why[SWN_WHY])
+static int make_store(struct build *b, struct swn_store **out, char why[SWN_ERRMSG])
 {
     struct swn_engine *e = b->e;
     struct swn_checkpoint *c;
@@ -91,7 +92,7 @@ static void *run(void *arg)
 {
     struct build *b = arg;
     struct swn_store *store = NULL;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     pthread_mutex_lock(&one);
     int err = make_store(b, &store, why);
     swn_load_built(b->e, b->s, b->fd, store, err, why);

@@ -49,7 +49,7 @@ int swn_load_check(struct swn_part *p, const void *bytes)
 /* The extent that r's bytes are of or from, if it has yet to be checked. */
 static const struct swn_store_extent *unchecked(const struct swn_range *r, struct source **from)
 {
-    struct source *s = atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED ? swn_source_of(r->file) : NULL;
+    struct source *s = atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED ? swn_source_of(r->file) : NULL;
     const struct swn_store_extent *x =
         s && s->store ? swn_source_extent(s, r->extent, swn_round_up(r->len, SWN_PAGE)) : NULL;
     *from = s;

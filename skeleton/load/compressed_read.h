@@ -17,16 +17,18 @@
 struct source;
 
 /* A store was opened: which of its copies will be read. Without memory for it, none. No lock held. */
-void swn_encoded_open(struct swn_engine *e, struct source *s);
-void swn_encoded_forget(struct source *s);
+void swn_compressed_read_open(struct source *s);
+void swn_compressed_read_forget(struct source *s);
 
 /* Chooses anew for one weight, now that the disk's speed and that of decoding have been measured. The part of its bytes
  * that a read of it need not bring: 0 unless its copy is read. Engine lock held. */
-double swn_encoded_choose(struct swn_engine *e, const struct swn_range *lead, double disk_bytes_per_ns);
+double swn_compressed_read_choose(struct swn_engine *e, const struct swn_range *lead, double disk_bytes_per_ns);
 
 /* p->job is to read p: has it read the copy instead, if there is one that pays. Engine lock held. */
-void swn_encoded_prepare(struct swn_part *p);
+void swn_compressed_read_prepare(struct swn_part *p);
 /* The job failed. 1: it read a copy, and reads the bytes themselves now; 0: there is no other way. No lock held. */
-int swn_encoded_retry(struct swn_engine *e, struct swn_part *p, int err);
+int swn_compressed_read_retry(struct swn_engine *e, struct swn_part *p, int err);
+
+void swn_compressed_read_stats(struct swn_stats *out);
 
 #endif

@@ -53,9 +53,9 @@ static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
 int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes)
 {
     pthread_mutex_lock(&e->lock);
-    uint64_t live = e->live_bytes;
+    uint64_t live = e->counters.live_bytes;
     pthread_mutex_unlock(&e->lock);
-    return bytes > e->config.budget_bytes / 2 || live + bytes > e->config.budget_bytes;
+    return bytes > e->budget.limit / 2 || live + bytes > e->budget.limit;
 }
 
 /* The names of the stores that ranges are mapped from, or will be: the other shards of this model. */
@@ -84,7 +84,7 @@ static void explain(struct swn_engine *e, const struct source *s, int err, const
     int not_for_us = err == -EINVAL || err == -ENOTSUP || err == -ENOENT; /* a file of another kind, or a small one */
     if (err && not_for_us && err != -ENOENT && e->config.verbose)
         swn_say("%s is read as it is, without a block store: %s", s->path, why[0] ? why : strerror(-err));
-    else if (err && !not_for_us && !e->said_store++)
+    else if (err && !not_for_us && !e->said.store++)
         swn_say("no block store of %s could be written to %s: %s; it is read into memory instead", s->path,
                 e->config.store_dir, why[0] ? why : strerror(-err));
 }
@@ -106,14 +106,14 @@ static void take_store(struct swn_engine *e, struct source *s, struct swn_store 
     s->file.io = e->io;
     s->file.immutable = 1;
     snprintf(s->file.dir, sizeof s->file.dir, "%s", store->path);
-    swn_encoded_open(e, s);
+    swn_compressed_read_open(s);
 }
 
 void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_store *store, int err, const char *why)
 {
     pthread_mutex_lock(&load_lock);
     if (!err) {
-        swn_load_ask_for_heads(e, fd, store);
+        swn_load_readahead(e, fd, store);
         take_store(e, s, store);
     }
     explain(e, s, err, why);
@@ -124,13 +124,13 @@ void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_s
 /* Finds the store of s, or begins to build it. load_lock held. */
 static void open_store(struct swn_engine *e, struct source *s, int fd)
 {
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     struct swn_store *store = NULL;
     if (e->config.store_off || !looks_like_a_checkpoint(e, fd))
         return;
     int err = swn_cache_find(&store, e->io, e->config.store_dir, fd, why);
     if (!err) {
-        swn_load_ask_for_heads(e, fd, store); /* they come while others are compared */
+        swn_load_readahead(e, fd, store); /* they come while others are compared */
         err = swn_cache_agrees(store, e->io, fd, why);
         if (err)
             swn_store_close(store, e->io);
@@ -169,7 +169,7 @@ static void forget(struct swn_engine *e, struct source **link)
         e->io->close(e->io->ctx, s->file.fetch.fd);
     }
     free((void *)s->verified);
-    swn_encoded_forget(s);
+    swn_compressed_read_forget(s);
     free(s->path);
     free(s->held);
     free(s->learned);
@@ -273,7 +273,7 @@ struct swn_extent_file *swn_load_mapped(int fd)
     s->file.io = e->io;
     s->file.refs = 1;
     path_of(fd, s->file.dir, sizeof s->file.dir);
-    s->file.fetch.fd = swn_own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    s->file.fetch.fd = swn_fd_registry(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (s->file.fetch.fd < 0) {
         free(s);
         return NULL;
@@ -308,7 +308,7 @@ static void note_held(struct swn_range *r)
 struct swn_range *swn_load_successor(const struct swn_range *r)
 {
     const struct source *s =
-        atomic_load(&((struct swn_range *)r)->state) == SWN_STREAMED ? swn_source_of(r->file) : NULL;
+        atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED ? swn_source_of(r->file) : NULL;
     size_t i;
     if (!s || !s->store || !extent_at(s, r->extent, swn_round_up(r->len, SWN_PAGE), &i))
         return NULL;
@@ -326,7 +326,7 @@ static int fills_rest(const struct swn_range *r, const void *buf, size_t n, size
 {
     if (!r || r->pins || r->readers)
         return 0;
-    if (atomic_load(&((struct swn_range *)r)->state) != SWN_HOME && !r->shared)
+    if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT && !r->shared)
         return 0;
     *delta = (uintptr_t)buf - r->addr;
     return *delta < r->len && n == r->len - *delta;
@@ -354,7 +354,7 @@ static void note_beginning(struct swn_engine *e, struct source *s, int fd, uint6
     if (!s->begins_at)
         s->begins_at = off;
     else if (s->begins_at == off)
-        swn_load_ask_for_heads(e, fd, s->store);
+        swn_load_readahead(e, fd, s->store);
 }
 
 /* swn_expected_read_match: one of the next storages of a load is that long. */
@@ -374,8 +374,8 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)buf);
     if (r)
-        swn_behind_recall(e, r);
-    int fits = e->half && atomic_load(&e->hook_state) != 3 && fills_rest(r, buf, n, &delta);
+        swn_write_behind_cancel(e, r);
+    int fits = e->torch && atomic_load(&e->life.hook_state) != 3 && fills_rest(r, buf, n, &delta);
     uint32_t id = fits ? r->id : 0;
     len = fits ? r->len : 0;
     pthread_mutex_unlock(&e->lock);
@@ -390,18 +390,18 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     if (!x || !head_is_the_files(e, fd, buf, (uint64_t)off, delta))
         return -1;
     pthread_mutex_lock(&e->lock);
-    swn_behind_recall(e, r);
+    swn_write_behind_cancel(e, r);
     int done = r->id == id && fills_rest(r, buf, n, &delta);
-    size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_HOME ? r->size : 0;
+    size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
     done = done && !swn_residency_register(&e->res, r, &s->file, x->off);
     if (done) {
         swn_policy_drop_frames(e, r);
         r->io_failed = 0;
-        e->deferred += len - delta;
-        e->node_home_bytes -= home;
+        e->counters.deferred += len - delta;
+        e->weights.resident_bytes -= home;
         note_held(r);
         swn_expected_read_set(e, is_expected, s, (size_t)(x - s->store->extents));
-        atomic_store(&e->want_hook, 1);
+        atomic_store(&e->life.want_hook, 1);
     }
     pthread_mutex_unlock(&e->lock);
     return done ? (ssize_t)(len - delta) : -1;
@@ -410,7 +410,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
 ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (n < SWN_GRANULE / 2 || !swn_engine_owns((uintptr_t)buf) || off < 0 || atomic_load(&e->retired))
+    if (n < SWN_GRANULE / 2 || !swn_engine_owns((uintptr_t)buf) || off < 0 || atomic_load(&e->life.retired))
         return -1;
     struct held_off held;
     hold_off(&held);
@@ -424,7 +424,7 @@ static int untouched(struct swn_engine *e, uintptr_t addr, size_t len)
     struct swn_range pages_of = {.addr = addr / SWN_PAGE * SWN_PAGE};
     struct swn_pages pages;
     pages_of.len = addr + len - pages_of.addr;
-    return !swn_residency_scan(&e->res, &pages_of, &pages) && !pages.own;
+    return !swn_residency_scan(&e->res, &pages_of, &pages) && !pages.private_pages;
 }
 
 static __thread struct held_off preparing; /* from swn_load_prepare to swn_load_done */
@@ -433,9 +433,9 @@ int swn_load_prepare(struct swn_op *op)
 {
     struct swn_engine *e = &swn_engine_one;
     const struct swn_arg *from = &op->args[1];
-    struct swn_guest *g = from->mapped ? swn_arena_guest(e->arena, from->data) : NULL;
+    struct swn_mapped_file *g = from->mapped ? swn_arena_mapped_file(e->arena, from->data) : NULL;
     op->move_file = NULL;
-    if (!g || atomic_load(&e->retired) || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
+    if (!g || atomic_load(&e->life.retired) || from->data + from->bytes > g->hi || op->args[0].bytes < SWN_GRANULE)
         return 0;
     hold_off(&preparing);
     struct source *s = find(e, g->file->fetch.fd, &preparing.before);
@@ -465,9 +465,9 @@ static struct swn_extent_file *source_of(struct swn_engine *e, const struct swn_
     }
     struct swn_range *s = swn_arena_find(e->arena, from->data);
     if (!s || s->addr != from->data || s->len != op->args[0].bytes || s->pins ||
-        atomic_load(&s->state) != SWN_STREAMED || !s->file->immutable || !untouched(e, s->addr, s->len))
+        atomic_load(&s->state) != SWN_FILE_BACKED || !s->file->immutable || !untouched(e, s->addr, s->len))
         return NULL;
-    s->last_use = e->seq;
+    s->last_use = e->ops.seq;
     *off = s->extent;
     return s->file;
 }
@@ -477,22 +477,22 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     struct swn_arg *to = &op->args[0];
     struct swn_range *r = swn_arena_find(e->arena, to->data);
     uint64_t off;
-    if (atomic_load(&e->retired) || to->mapped || !r || r->addr != to->data || r->len != to->bytes || r->pins ||
+    if (atomic_load(&e->life.retired) || to->mapped || !r || r->addr != to->data || r->len != to->bytes || r->pins ||
         r->readers)
         return 0;
-    swn_behind_recall(e, r);
+    swn_write_behind_cancel(e, r);
     int state = atomic_load(&r->state);
-    struct swn_extent_file *file = state == SWN_HOME || state == SWN_STREAMED ? source_of(e, op, &off) : NULL;
+    struct swn_extent_file *file = state == SWN_RESIDENT || state == SWN_FILE_BACKED ? source_of(e, op, &off) : NULL;
     size_t size = r->size;
     if (!file || swn_residency_register(&e->res, r, file, off))
         return 0;
-    if (state == SWN_HOME && swn_is_weight(r))
-        e->node_home_bytes -= size;
+    if (state == SWN_RESIDENT && swn_is_weight(r))
+        e->weights.resident_bytes -= size;
     swn_policy_drop_frames(e, r);
     r->io_failed = 0;
-    r->last_use = e->seq;
+    r->last_use = e->ops.seq;
     note_held(r);
-    e->deferred += r->len;
+    e->counters.deferred += r->len;
     return 1;
 }
 

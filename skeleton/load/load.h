@@ -36,7 +36,7 @@ void swn_load_look_into(struct swn_extent_file *file);
 void swn_load_ask_for_edges(struct swn_extent_file *file);
 /* The bytes of a mapped checkpoint that are likely to be read after r, which lies in it, or NULL when nothing is known:
  * what followed in the layers before this one, one layer on. Engine lock held. */
-const struct swn_ckpt_storage *swn_load_foresee(struct swn_engine *e, const struct swn_range *r);
+const struct swn_ckpt_storage *swn_load_predict_next(struct swn_engine *e, const struct swn_range *r);
 
 /* Before swn_load_move, with no lock held: when args[1] lies in a mapped checkpoint, looks for (or builds) its store
  * and fills in op->move_*. 1: a lock is held until swn_load_done. */
@@ -52,7 +52,7 @@ struct swn_range *swn_load_successor(const struct swn_range *r);
 
 /* A plan was made for the weights ids[n], in the order in which they are read, a cycle that began with `first`. Engine
  * lock held. */
-void swn_load_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first);
+void swn_load_order_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first);
 
 /* skeleton/load/checksum.c. 0: what was read for a part of a frame is what the store held when it was built, and
  * p->checked; or it cannot be told from this part alone. Without locks. */

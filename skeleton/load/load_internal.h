@@ -22,7 +22,7 @@ struct held {
 };
 
 /* What is known of a copy (see skeleton/load/compressed_read.h). */
-struct copy_use {
+struct compressed_use {
     _Atomic unsigned char pays, bad;
 };
 
@@ -43,7 +43,7 @@ struct source {
     _Atomic unsigned char *verified; /* per extent: 1 when its own bytes, not a copy's, were found right */
     /* Of the store's copies, may be NULL: per copy, whether it is read instead of its extent, and what keeps it from
      * that for good; per chunk, 1 when it was found right. */
-    struct copy_use *uses;
+    struct compressed_use *uses;
     _Atomic unsigned char *chunks_verified;
     struct held *held; /* per extent; guarded by the engine's lock, as what follows */
     uint32_t *learned; /* layers in the order of the last plan, each once */
@@ -77,7 +77,7 @@ const struct swn_store_extent *swn_source_extent(const struct source *s, uint64_
 
 /* The file of `fd` is about to be loaded, and this is its store, of it alone: has the kernel read what will be read of
  * it even so. */
-void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct swn_store *s);
+void swn_load_readahead(struct swn_engine *e, int fd, const struct swn_store *s);
 
 /* At exit: leaves the order beside the store, unless it is the store's own. */
 void swn_load_write_order(struct swn_engine *e, const struct source *s);

@@ -19,10 +19,10 @@
 
 static void widen_bounds(uintptr_t lo, uintptr_t hi)
 {
-    if (!swn_guest_bounds[1] || lo < swn_guest_bounds[0])
-        __atomic_store_n(&swn_guest_bounds[0], lo, __ATOMIC_RELEASE);
-    if (hi > swn_guest_bounds[1])
-        __atomic_store_n(&swn_guest_bounds[1], hi, __ATOMIC_RELEASE);
+    if (!swn_mapped_bounds[1] || lo < swn_mapped_bounds[0])
+        __atomic_store_n(&swn_mapped_bounds[0], lo, __ATOMIC_RELEASE);
+    if (hi > swn_mapped_bounds[1])
+        __atomic_store_n(&swn_mapped_bounds[1], hi, __ATOMIC_RELEASE);
 }
 
 /* A fault on a small tensor, or on the page at the edge of a large one, would otherwise read ahead through megabytes of
@@ -34,16 +34,16 @@ static void keep_out_of_the_cache(struct swn_engine *e, void *addr, size_t len, 
     e->io->fadvise(e->io->ctx, fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
-void swn_guest_looking(size_t len, int fd)
+void swn_mapped_file_looking(size_t len, int fd)
 {
     if (swn_engine_running() && len >= GUEST_LEAST)
         swn_load_ask_for_header(fd);
 }
 
-void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
+void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (!swn_engine_running() || len < GUEST_LEAST || !e->half || atomic_load(&e->retired))
+    if (!swn_engine_running() || len < GUEST_LEAST || !e->torch || atomic_load(&e->life.retired))
         return;
     struct swn_extent_file *file = swn_load_mapped(fd);
     int watched = 0;
@@ -51,15 +51,15 @@ void swn_guest_mapped(void *addr, size_t len, int fd, off_t off)
         return;
     pthread_mutex_lock(&e->lock);
     uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE);
-    struct swn_guest *g = swn_arena_invite(e->arena, lo, hi);
+    struct swn_mapped_file *g = swn_arena_register_mapping(e->arena, lo, hi);
     if (g) {
         g->file = file;
         g->file_off = (uint64_t)off;
         widen_bounds(lo, hi);
-        e->guest_bytes += hi - lo;
+        e->counters.mapped_file_bytes += hi - lo;
         /* What fits beside everything else may stay in the page cache, and nobody has to watch. */
-        if (e->guest_bytes + swn_engine_resident(e) > e->config.budget_bytes) {
-            atomic_store(&e->want_hook, 1);
+        if (e->counters.mapped_file_bytes + swn_engine_resident(e) > e->budget.limit) {
+            atomic_store(&e->life.want_hook, 1);
             keep_out_of_the_cache(e, addr, len, fd);
             watched = 1;
             file->refs++;
@@ -87,60 +87,60 @@ static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
             written = f->pending ? NULL : swn_residency_unpublish(&e->res, &f, 1);
             if (!written)
                 break;
-            swn_policy_home(e, written, 0);
+            swn_make_resident(e, written, 0);
         }
     }
-    if (!all_goes && r->file != r->guest->file)
-        swn_policy_bring_home(e, r, 0);
-    swn_node_remove(e, r);
-    e->live_bytes -= r->len;
+    if (!all_goes && r->file != r->mapped_file->file)
+        swn_restore_resident(e, r, 0);
+    swn_weight_remove(e, r);
+    e->counters.live_bytes -= r->len;
     swn_residency_free(&e->res, r, 0);
-    swn_swapin_reap(e, &chunks);
+    swn_frames_drop_dead(e, &chunks);
 }
 
-void swn_guest_unmapping(void *addr, size_t len)
+void swn_mapped_file_end(void *addr, size_t len)
 {
     struct swn_engine *e = &swn_engine_one;
     uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE); /* as munmap rounds */
-    if (!swn_engine_running() || hi <= __atomic_load_n(&swn_guest_bounds[0], __ATOMIC_ACQUIRE) ||
-        lo >= __atomic_load_n(&swn_guest_bounds[1], __ATOMIC_ACQUIRE) || !swn_arena_guest_in(e->arena, lo, hi))
+    if (!swn_engine_running() || hi <= __atomic_load_n(&swn_mapped_bounds[0], __ATOMIC_ACQUIRE) ||
+        lo >= __atomic_load_n(&swn_mapped_bounds[1], __ATOMIC_ACQUIRE) || !swn_arena_mapped_file_in(e->arena, lo, hi))
         return;
     pthread_mutex_lock(&e->lock);
-    for (struct swn_guest *g; (g = swn_arena_guest_in(e->arena, lo, hi));) {
+    for (struct swn_mapped_file *g; (g = swn_arena_mapped_file_in(e->arena, lo, hi));) {
         int all_goes = lo <= g->lo && hi >= g->hi;
         for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
             next = r->next;
-            if (r->guest == g)
+            if (r->mapped_file == g)
                 evict(e, r, all_goes);
         }
-        e->guest_bytes -= g->hi - g->lo;
+        e->counters.mapped_file_bytes -= g->hi - g->lo;
         g->file->refs--;
-        swn_arena_leave(e->arena, g);
+        swn_arena_unregister_mapping(e->arena, g);
     }
     pthread_mutex_unlock(&e->lock);
 }
 
 static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
 {
-    struct swn_guest *g = swn_arena_guest(e->arena, lo);
-    int may = g && hi <= g->hi && !atomic_load(&e->retired);
-    struct swn_range *r = may ? swn_arena_adopt(e->arena, g, lo, hi) : NULL;
+    struct swn_mapped_file *g = swn_arena_mapped_file(e->arena, lo);
+    int may = g && hi <= g->hi && !atomic_load(&e->life.retired);
+    struct swn_range *r = may ? swn_arena_carve(e->arena, g, lo, hi) : NULL;
     if (r) {
         g->file->refs++;
-        r->alloc_seq = e->seq - SWN_AGED_OPS; /* nobody computes activations into a file */
+        r->alloc_seq = e->ops.seq - SWN_AGED_OPS; /* nobody computes activations into a file */
         r->extent_epoch = e->res.fork_epoch;
-        e->live_bytes += r->len;
-        if (e->live_bytes > e->demand_peak)
-            e->demand_peak = e->live_bytes;
+        e->counters.live_bytes += r->len;
+        if (e->counters.live_bytes > e->counters.demand_peak)
+            e->counters.demand_peak = e->counters.live_bytes;
     }
     return r;
 }
 
-void swn_guest_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
+void swn_mapped_file_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
 {
     for (uintptr_t at = lo, end; at < hi; at = end) {
-        struct swn_guest *g = swn_arena_guest(e->arena, at);
-        for (end = at; end < hi && swn_arena_guest(e->arena, end) == g && !swn_arena_find(e->arena, end);)
+        struct swn_mapped_file *g = swn_arena_mapped_file(e->arena, at);
+        for (end = at; end < hi && swn_arena_mapped_file(e->arena, end) == g && !swn_arena_find(e->arena, end);)
             end += SWN_PAGE;
         if (end == at)
             end += SWN_PAGE; /* a range has it */
@@ -156,26 +156,27 @@ static struct swn_range *range_for(struct swn_engine *e, uintptr_t lo, uintptr_t
     return !r && hi > lo && hi - lo >= SWN_GRANULE ? adopt(e, lo, hi) : r;
 }
 
-struct swn_range *swn_guest_successor(struct swn_engine *e, const struct swn_range *r)
+struct swn_range *swn_mapped_file_successor(struct swn_engine *e, const struct swn_range *r)
 {
-    const struct swn_guest *g = r->guest;
-    const struct swn_ckpt_storage *next = swn_load_foresee(e, r);
+    const struct swn_mapped_file *g = r->mapped_file;
+    const struct swn_ckpt_storage *next = swn_load_predict_next(e, r);
     if (!next || next->off < g->file_off || next->off + next->bytes > g->file_off + (g->hi - g->lo))
         return NULL;
     uintptr_t at = g->lo + (uintptr_t)(next->off - g->file_off);
     return range_for(e, swn_round_up(at, SWN_PAGE), (at + next->bytes) / SWN_PAGE * SWN_PAGE);
 }
 
-void swn_guest_woken(const struct swn_op *op)
+void swn_mapped_file_woken(const struct swn_op *op)
 {
     for (unsigned i = 0; i < op->n; i++) {
-        struct swn_guest *g = op->args[i].mapped ? swn_arena_guest(swn_engine_one.arena, op->args[i].data) : NULL;
+        struct swn_mapped_file *g =
+            op->args[i].mapped ? swn_arena_mapped_file(swn_engine_one.arena, op->args[i].data) : NULL;
         if (g)
             swn_load_ask_for_edges(g->file);
     }
 }
 
-void swn_guest_resolve(struct swn_engine *e, struct swn_op *op)
+void swn_mapped_file_resolve(struct swn_engine *e, struct swn_op *op)
 {
     for (unsigned i = 0; i < op->n; i++) {
         struct swn_arg *arg = &op->args[i];

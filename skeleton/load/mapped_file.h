@@ -15,23 +15,23 @@
 #include "skeleton/core/engine_internal.h"
 
 /* PyTorch has mapped a file, privately and writable. No lock held. */
-void swn_guest_mapped(void *addr, size_t len, int fd, off_t off);
-/* Somebody is about to unmap addresses. Cheap where there is no guest. No lock held. */
-void swn_guest_unmapping(void *addr, size_t len);
+void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off);
+/* Somebody is about to unmap addresses. Cheap where there is no mapped_file. No lock held. */
+void swn_mapped_file_end(void *addr, size_t len);
 
 /* Somebody maps a file to read, which may be to look at the header of a checkpoint. Cheap but for large files. No lock
  * held. */
-void swn_guest_looking(size_t len, int fd);
+void swn_mapped_file_looking(size_t len, int fd);
 
 /* An operator is about to begin; no lock held. */
-void swn_guest_woken(const struct swn_op *op);
-/* The range of what is likely to be read after r, which lies in a guest, or NULL. Engine lock held. */
-struct swn_range *swn_guest_successor(struct swn_engine *e, const struct swn_range *r);
+void swn_mapped_file_woken(const struct swn_op *op);
+/* The range of what is likely to be read after r, which lies in a mapped_file, or NULL. Engine lock held. */
+struct swn_range *swn_mapped_file_successor(struct swn_engine *e, const struct swn_range *r);
 
 /* Arguments without a data word are tensors in such mappings: finds or makes their ranges. Engine lock held. */
-void swn_guest_resolve(struct swn_engine *e, struct swn_op *op);
+void swn_mapped_file_resolve(struct swn_engine *e, struct swn_op *op);
 
-/* Pages of [lo, hi) that lie in guests, and are no range's, become ranges. Engine lock held. */
-void swn_guest_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi);
+/* Pages of [lo, hi) that lie in mapped_files, and are no range's, become ranges. Engine lock held. */
+void swn_mapped_file_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi);
 
 #endif

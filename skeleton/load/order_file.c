@@ -42,14 +42,14 @@ static void add(struct source *s, const struct swn_range *r)
 
 static struct source *store_of(struct swn_engine *e, uint32_t id)
 {
-    const struct swn_node *node = swn_node_of(e, id);
-    if (!node || atomic_load(&node->range->state) != SWN_STREAMED)
+    const struct swn_weight *weight = swn_weight_of(e, id);
+    if (!weight || atomic_load(&weight->range->state) != SWN_FILE_BACKED)
         return NULL;
-    struct source *s = swn_source_of(node->range->file);
+    struct source *s = swn_source_of(weight->range->file);
     return s && s->store ? s : NULL;
 }
 
-void swn_load_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first)
+void swn_load_order_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first)
 {
     size_t begin = 0;
     struct source *s;
@@ -60,7 +60,7 @@ void swn_load_learned(struct swn_engine *e, const uint32_t *ids, size_t n, uint3
     }
     for (size_t i = 0; i < n; i++)
         if ((s = store_of(e, ids[(begin + i) % n])))
-            add(s, swn_node_of(e, ids[(begin + i) % n])->range);
+            add(s, swn_weight_of(e, ids[(begin + i) % n])->range);
 }
 
 static int is_the_stores(const struct source *s)
@@ -86,8 +86,8 @@ static char *text_of(const struct source *s, size_t *len)
 
 void swn_load_write_order(struct swn_engine *e, const struct source *s)
 {
-    char path[4096 + sizeof SWN_ORDER_SUFFIX], why[SWN_WHY];
-    struct swn_newfile f;
+    char path[4096 + sizeof SWN_ORDER_SUFFIX], why[SWN_ERRMSG];
+    struct swn_atomic_file f;
     struct stat st;
     size_t len = 0;
     /* Other threads may still plan. */
@@ -99,11 +99,11 @@ void swn_load_write_order(struct swn_engine *e, const struct source *s)
         return;
     }
     snprintf(path, sizeof path, "%s%s", s->store->path, SWN_ORDER_SUFFIX);
-    if (swn_newfile_open(&f, e->io, path, 0600, why) == 0) {
+    if (swn_atomic_file_open(&f, e->io, path, 0600, why) == 0) {
         if (e->io->pwrite(e->io->ctx, f.file.fd, text, len, 0) == (ssize_t)len)
-            swn_newfile_commit(&f, e->io, why);
+            swn_atomic_file_commit(&f, e->io, why);
         else
-            swn_newfile_abandon(&f, e->io);
+            swn_atomic_file_abandon(&f, e->io);
     }
     free(text);
 }

@@ -10,7 +10,7 @@
 #define LAYERS_BACK 2
 
 /* Where the whole pages of a storage begin in the mapping, or 0: they are not in it. */
-static uintptr_t address_of(const struct swn_guest *g, const struct swn_ckpt_storage *at)
+static uintptr_t address_of(const struct swn_mapped_file *g, const struct swn_ckpt_storage *at)
 {
     uint64_t first = swn_round_up(at->off, SWN_PAGE);
     return first < g->file_off || first - g->file_off >= g->hi - g->lo ? 0 : g->lo + (uintptr_t)(first - g->file_off);
@@ -19,28 +19,28 @@ static uintptr_t address_of(const struct swn_guest *g, const struct swn_ckpt_sto
 /* The storage whose whole pages r is, or -1. */
 static long storage_of(const struct swn_layout *l, const struct swn_range *r)
 {
-    long i = swn_layout_at(l, r->guest->file_off + (r->addr - r->guest->lo));
-    return i >= 0 && address_of(r->guest, swn_layout_storage(l, (size_t)i)) == r->addr ? i : -1;
+    long i = swn_layout_at(l, r->mapped_file->file_off + (r->addr - r->mapped_file->lo));
+    return i >= 0 && address_of(r->mapped_file, swn_layout_storage(l, (size_t)i)) == r->addr ? i : -1;
 }
 
 /* The weight that is to the layer `by` before what storage `at` is to its own, or NULL. */
-static const struct swn_node *weight_before(struct swn_engine *e, const struct swn_guest *g, const struct swn_layout *l,
-                                            long at, int by)
+static const struct swn_weight *weight_before(struct swn_engine *e, const struct swn_mapped_file *g,
+                                              const struct swn_layout *l, long at, int by)
 {
     long like = swn_layout_alike(l, (size_t)at, -by);
     uintptr_t addr = like >= 0 ? address_of(g, swn_layout_storage(l, (size_t)like)) : 0;
     const struct swn_range *r = addr ? swn_arena_find(e->arena, addr) : NULL;
-    return r && r->addr == addr && r->node >= 0 ? &e->nodes[r->node] : NULL;
+    return r && r->addr == addr && r->weight >= 0 ? &e->weights.all[r->weight] : NULL;
 }
 
-const struct swn_ckpt_storage *swn_load_foresee(struct swn_engine *e, const struct swn_range *r)
+const struct swn_ckpt_storage *swn_load_predict_next(struct swn_engine *e, const struct swn_range *r)
 {
-    const struct swn_layout *l = swn_source_of(r->guest->file)->layout;
+    const struct swn_layout *l = swn_source_of(r->mapped_file->file)->layout;
     long at = l ? storage_of(l, r) : -1;
     for (int by = 1; at >= 0 && by <= LAYERS_BACK; by++) {
-        const struct swn_node *before = weight_before(e, r->guest, l, at, by);
-        const struct swn_node *then = before ? swn_node_of(e, before->then) : NULL;
-        long next = then && then->range->guest == r->guest ? storage_of(l, then->range) : -1;
+        const struct swn_weight *before = weight_before(e, r->mapped_file, l, at, by);
+        const struct swn_weight *then = before ? swn_weight_of(e, before->then) : NULL;
+        long next = then && then->range->mapped_file == r->mapped_file ? storage_of(l, then->range) : -1;
         if (next < 0)
             continue;
         next = swn_layout_alike(l, (size_t)next, by);

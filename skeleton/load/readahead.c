@@ -50,7 +50,7 @@ static void ask_for(struct swn_engine *e, int fd, struct area *areas, size_t n)
 
 /* A zip's local header, and the first bytes of the storage, which come into Python's buffer with it; all of a storage
  * that is too small to be registered. */
-void swn_load_ask_for_heads(struct swn_engine *e, int fd, const struct swn_store *s)
+void swn_load_readahead(struct swn_engine *e, int fd, const struct swn_store *s)
 {
     size_t n = 0;
     struct area *areas = malloc((s->extent_count + 1) * sizeof *areas);
@@ -84,7 +84,7 @@ void swn_load_look_into(struct swn_extent_file *file)
     struct source *s = swn_source_of(file);
     struct swn_checkpoint *c;
     struct swn_layout *layout;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     s->watched = 1;
     if (swn_checkpoint_open_fd(&c, e->io, file->fetch.fd, file->dir, why))
         return; /* not one that we read: the pages come one at a time */

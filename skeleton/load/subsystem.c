@@ -7,23 +7,23 @@
 static struct swn_range *successor(struct swn_engine *e, const struct swn_range *r)
 {
     /* A store is in the order of execution, more or less, and the layers of a mapped file are alike. */
-    return r->guest ? swn_guest_successor(e, r) : swn_load_successor(r);
+    return r->mapped_file ? swn_mapped_file_successor(e, r) : swn_load_successor(r);
 }
 
 static const struct swn_weight_source source = {
     .check = swn_load_check,
     .verify = swn_load_verify,
-    .prepare = swn_encoded_prepare,
-    .retry = swn_encoded_retry,
-    .saved = swn_encoded_choose,
+    .prepare = swn_compressed_read_prepare,
+    .retry = swn_compressed_read_retry,
+    .saved = swn_compressed_read_choose,
     .name = swn_load_name,
     .successor = successor,
-    .learned = swn_load_learned,
+    .learned = swn_load_order_learned,
 };
 
 static void before(struct swn_op *op)
 {
-    swn_guest_woken(op);
+    swn_mapped_file_woken(op);
     op->prepared = op->copies && op->n == 2 && swn_load_prepare(op);
 }
 
@@ -34,20 +34,26 @@ static void begin(struct swn_engine *e, struct swn_op *op)
         swn_load_done();
     if (op->skip)
         op->n = 0;
-    swn_guest_resolve(e, op);
+    swn_mapped_file_resolve(e, op);
 }
 
 static const struct swn_op_filter filter = {.before = before, .begin = begin};
 
 static void start(struct swn_engine *e)
 {
-    e->source = &source;
+    e->features.source = &source;
 }
 
 static void fork_child(struct swn_engine *e)
 {
     (void)e;
     swn_load_fork_child();
+}
+
+static void stats(struct swn_engine *e, struct swn_stats *out)
+{
+    (void)e;
+    swn_compressed_read_stats(out);
 }
 
 static void at_exit(struct swn_engine *e)
@@ -60,6 +66,7 @@ const struct swn_subsystem swn_load_subsystem = {
     .name = "load",
     .start = start,
     .fork_child = fork_child,
+    .stats = stats,
     .exit = at_exit,
     .op = &filter,
 };

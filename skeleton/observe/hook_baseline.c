@@ -9,20 +9,20 @@
 /* Of a pass. What makes more of a difference is not the hook. */
 #define MOST_COST 0.3
 
-void swn_unwatch_pass(struct swn_unwatch *u, int counts)
+void swn_hook_baseline_pass(struct swn_hook_baseline *u, int counts)
 {
     u->begun = 1;
     u->counts = counts;
 }
 
-int swn_unwatch_begin(struct swn_unwatch *u, int passes)
+int swn_hook_baseline_begin(struct swn_hook_baseline *u, int passes)
 {
     if (u->allocs && u->alike >= ALIKE)
         u->wanted = passes;
     return u->wanted != 0;
 }
 
-int swn_unwatch_end(struct swn_unwatch *u, const struct swn_half *half)
+int swn_hook_baseline_end(struct swn_hook_baseline *u, const struct swn_torch_backend *half)
 {
     int was = u->left != 0;
     u->wanted = u->left = 0;
@@ -33,7 +33,7 @@ int swn_unwatch_end(struct swn_unwatch *u, const struct swn_half *half)
 }
 
 /* The pass between two first allocations. */
-static void count_watched(struct swn_unwatch *u, uint64_t number, uint64_t now)
+static void count_watched(struct swn_hook_baseline *u, uint64_t number, uint64_t now)
 {
     uint64_t allocs = number - u->first;
     u->alike = allocs == u->allocs ? u->alike + 1 : 0;
@@ -42,7 +42,7 @@ static void count_watched(struct swn_unwatch *u, uint64_t number, uint64_t now)
         swn_times_add(&u->watched, (double)(now - u->first_ns));
 }
 
-int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64_t number)
+int swn_hook_baseline_alloc(struct swn_hook_baseline *u, const struct swn_torch_backend *half, uint64_t number)
 {
     if (u->left ? number - u->first < u->allocs : !u->begun)
         return 0;
@@ -57,7 +57,7 @@ int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64
     if (u->left > 1)
         u->left--;
     else if (u->left)
-        return swn_unwatch_end(u, half);
+        return swn_hook_baseline_end(u, half);
     else if (u->wanted && !half->watching(0))
         u->left = u->wanted;
     u->wanted = 0;
@@ -65,7 +65,7 @@ int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64
 }
 
 /* The difference of two medians, as far as it is to be believed: on a busy machine VGG-19's hook seemed to cost 8 %. */
-double swn_unwatch_cost(const struct swn_unwatch *u)
+double swn_hook_baseline_cost(const struct swn_hook_baseline *u)
 {
     if (u->watched.n < ENOUGH || u->unwatched.n < ENOUGH)
         return -1;

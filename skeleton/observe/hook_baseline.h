@@ -14,7 +14,7 @@
 #include "profiles/recent_times.h"
 
 /* Zeroed: nothing is known, and operators are watched. */
-struct swn_unwatch {
+struct swn_hook_baseline {
     struct swn_times watched, unwatched;
     int begun, counts; /* a watched pass, without an allocation yet; whether the one before is a measurement */
     uint64_t first;    /* allocation of this pass; 0: it is not known */
@@ -26,16 +26,16 @@ struct swn_unwatch {
 };
 
 /* A watched pass has ended, and the next one begun; whether that which ended counts. */
-void swn_unwatch_pass(struct swn_unwatch *u, int counts);
+void swn_hook_baseline_pass(struct swn_hook_baseline *u, int counts);
 /* So many passes are to go by without the hook from now on. 0: they will not, as one does not know how many tensors a
  * pass makes. */
-int swn_unwatch_begin(struct swn_unwatch *u, int passes);
+int swn_hook_baseline_begin(struct swn_hook_baseline *u, int passes);
 /* The number-th allocation. 1: the hook was put back just now, and nobody has seen what happened before. */
-int swn_unwatch_alloc(struct swn_unwatch *u, const struct swn_half *half, uint64_t number);
+int swn_hook_baseline_alloc(struct swn_hook_baseline *u, const struct swn_torch_backend *half, uint64_t number);
 /* The hook is put back though passes are left. As above. */
-int swn_unwatch_end(struct swn_unwatch *u, const struct swn_half *half);
+int swn_hook_baseline_end(struct swn_hook_baseline *u, const struct swn_torch_backend *half);
 
 /* Seconds of a pass; 0 where it is not more than how passes vary; below 0: not known. */
-double swn_unwatch_cost(const struct swn_unwatch *u);
+double swn_hook_baseline_cost(const struct swn_hook_baseline *u);
 
 #endif

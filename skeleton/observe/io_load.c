@@ -17,8 +17,8 @@
 /* A disk that takes longer to write all of it is read from less. */
 #define MOST_S 2.0
 #define LAST_READ_S 2
-/* Rows of reads: short, long, short ones (struct swn_pace tells what a byte takes from what a read takes); after these
- * nothing is under way for a moment, so that what comes then waits for the disk's answer. */
+/* Rows of reads: short, long, short ones (struct swn_disk_speed tells what a byte takes from what a read takes); after
+ * these nothing is under way for a moment, so that what comes then waits for the disk's answer. */
 #define ROWS 3
 #define SHORTER 4
 /* No more needs to be read at once to tell these, and a slow disk's scratch file has no more. */
@@ -31,7 +31,7 @@
 /* What is asked of it. */
 enum { IDLE, BUSY, REST, ENDED };
 
-struct swn_contend {
+struct swn_io_load {
     const struct swn_io *io;
     const char *dir;
     unsigned depth; /* and piece_bytes: as the program's own queue */
@@ -44,12 +44,12 @@ struct swn_contend {
     int task;
     _Atomic int ready;
     /* Busy, and at rest. */
-    struct swn_pace pace[2];
+    struct swn_disk_speed pace[2];
     uint64_t bytes[2];
 };
 
 /* What is asked of it now, or, if it may wait for that, next. */
-static int wanted(struct swn_contend *c, int may_wait)
+static int wanted(struct swn_io_load *c, int may_wait)
 {
     pthread_mutex_lock(&c->lock);
     while (may_wait && c->task == IDLE)
@@ -59,32 +59,32 @@ static int wanted(struct swn_contend *c, int may_wait)
     return task;
 }
 
-static size_t length(const struct swn_contend *c, unsigned at)
+static size_t length(const struct swn_io_load *c, unsigned at)
 {
     size_t shorter = c->read_bytes / SHORTER / PAGE * PAGE;
-    return at / SWN_PACE_ROW % 2 ? c->read_bytes : shorter;
+    return at / SWN_DISK_SPEED_BATCH % 2 ? c->read_bytes : shorter;
 }
 
-static void await(struct swn_contend *c, struct swn_scratch_read *r, int rest)
+static void await(struct swn_io_load *c, struct swn_scratch_read *r, int rest)
 {
     int err = swn_scratch_await(r);
     if (err) /* a disk that fails is not a busy one; the program's own reads will say so */
         return;
     pthread_mutex_lock(&c->lock);
-    swn_pace_add(&c->pace[rest], (double)r->job.len, r->begun_s * 1e9, r->back_s * 1e9);
+    swn_disk_speed_add(&c->pace[rest], (double)r->job.len, r->begun_s * 1e9, r->back_s * 1e9);
     c->bytes[rest] += r->job.len;
     pthread_mutex_unlock(&c->lock);
 }
 
 /* Reads of one series, for as long as they are wanted: for what they are. 0, or a queue takes no more. */
-static int read_series(struct swn_contend *c, struct swn_fetch *fetch, const struct swn_scratch *s, size_t *at,
+static int read_series(struct swn_io_load *c, struct swn_fetch *fetch, const struct swn_scratch *s, size_t *at,
                        int task)
 {
     struct swn_scratch_read reads[AHEAD];
     unsigned first = 0, next = 0;
     int rc = 0;
     for (;;) {
-        int more = !rc && next - first < AHEAD && next < ROWS * SWN_PACE_ROW && wanted(c, 0) == task;
+        int more = !rc && next - first < AHEAD && next < ROWS * SWN_DISK_SPEED_BATCH && wanted(c, 0) == task;
         if (!more && first == next)
             return rc;
         if (!more) {
@@ -100,7 +100,7 @@ static int read_series(struct swn_contend *c, struct swn_fetch *fetch, const str
 }
 
 /* Over and over. */
-static void read_all(struct swn_contend *c, struct swn_fetch *fetch, const struct swn_scratch *s)
+static void read_all(struct swn_io_load *c, struct swn_fetch *fetch, const struct swn_scratch *s)
 {
     double begin = 0;
     size_t at = 0;
@@ -122,7 +122,7 @@ static void read_all(struct swn_contend *c, struct swn_fetch *fetch, const struc
 
 static void *run(void *arg)
 {
-    struct swn_contend *c = arg;
+    struct swn_io_load *c = arg;
     struct swn_scratch s;
     struct swn_fetch *fetch = NULL;
     struct swn_fetch_opts opts = {
@@ -140,10 +140,10 @@ static void *run(void *arg)
     return NULL;
 }
 
-struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue,
+struct swn_io_load *swn_io_load_start(const struct swn_io *io, const char *dir, const struct swn_queue_depth *queue,
                                       size_t bytes)
 {
-    struct swn_contend *c = calloc(1, sizeof *c);
+    struct swn_io_load *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
     c->io = io;
@@ -162,20 +162,20 @@ struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, 
     return c;
 }
 
-unsigned swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out)
+unsigned swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out)
 {
     pthread_mutex_lock(&c->lock);
-    unsigned known = c->bytes[rest] >= SWN_CONTEND_LEAST ? swn_pace_get(&c->pace[rest], out) : 0;
+    unsigned known = c->bytes[rest] >= SWN_CONTEND_LEAST ? swn_disk_speed_get(&c->pace[rest], out) : 0;
     pthread_mutex_unlock(&c->lock);
     return known;
 }
 
-int swn_contend_ready(struct swn_contend *c)
+int swn_io_load_ready(struct swn_io_load *c)
 {
     return atomic_load(&c->ready);
 }
 
-static void tell(struct swn_contend *c, int task)
+static void tell(struct swn_io_load *c, int task)
 {
     pthread_mutex_lock(&c->lock);
     if (c->task != ENDED)
@@ -184,12 +184,12 @@ static void tell(struct swn_contend *c, int task)
     pthread_mutex_unlock(&c->lock);
 }
 
-void swn_contend_set(struct swn_contend *c, int busy)
+void swn_io_load_set(struct swn_io_load *c, int busy)
 {
     tell(c, busy ? BUSY : IDLE);
 }
 
-void swn_contend_rest(struct swn_contend *c)
+void swn_io_load_rest(struct swn_io_load *c)
 {
     uint64_t until = (uint64_t)(swn_seconds() * 1e9) + REST_MOST_NS;
     tell(c, REST);
@@ -201,12 +201,12 @@ void swn_contend_rest(struct swn_contend *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-void swn_contend_end(struct swn_contend *c)
+void swn_io_load_end(struct swn_io_load *c)
 {
     tell(c, ENDED);
 }
 
-void swn_contend_stop(struct swn_contend *c)
+void swn_io_load_stop(struct swn_io_load *c)
 {
     struct timespec until;
     tell(c, ENDED);

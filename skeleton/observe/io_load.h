@@ -21,26 +21,26 @@
 /* Less that was read says nothing of its speed. */
 #define SWN_CONTEND_LEAST ((size_t)8 << 20)
 
-struct swn_contend;
+struct swn_io_load;
 
 /* A thread that makes a scratch file in the directory of block stores, and then waits to be told. It reads with that
  * queue, `bytes` at a time (whole pages), up to 4 MiB, and by turns a quarter of that. NULL: none to be had. io and dir
  * outlive it. */
-struct swn_contend *swn_contend_start(const struct swn_io *io, const char *dir, const struct swn_reads *queue,
+struct swn_io_load *swn_io_load_start(const struct swn_io *io, const char *dir, const struct swn_queue_depth *queue,
                                       size_t bytes);
 /* Whether there is something to read. */
-int swn_contend_ready(struct swn_contend *c);
+int swn_io_load_ready(struct swn_io_load *c);
 /* From now on it reads, all the time but for a moment after each dozen, or no more: then what is under way is its last.
  */
-void swn_contend_set(struct swn_contend *c, int busy);
+void swn_io_load_set(struct swn_io_load *c, int busy);
 /* Reads a little while the caller waits for it: some hundredths of a second, or a fifth of one with a slow disk. */
-void swn_contend_rest(struct swn_contend *c);
+void swn_io_load_rest(struct swn_io_load *c);
 /* The disk as it was while it was busy, or while somebody waited for it (rest: 1), and what of that is known, as of
- * swn_pace_get. */
-unsigned swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out);
+ * swn_disk_speed_get. */
+unsigned swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
 /* It is not needed any more, and gives back what it has. */
-void swn_contend_end(struct swn_contend *c);
+void swn_io_load_end(struct swn_io_load *c);
 /* The same, and c is gone. Waits for its last read, but for a disk that does not answer no longer than two seconds. */
-void swn_contend_stop(struct swn_contend *c);
+void swn_io_load_stop(struct swn_io_load *c);
 
 #endif

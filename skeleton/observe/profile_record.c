@@ -41,7 +41,7 @@ enum { RESTED, UNWATCHED, BUSY, KINDS };
 #define TAIL_MOST 1.4
 
 struct weight {
-    uint32_t id; /* of the node; another one may have its place later */
+    uint32_t id; /* of the weight; another one may have its place later */
     struct swn_times compute, own, release;
     struct swn_profile_read reads[READS];
     unsigned read_count;
@@ -50,13 +50,13 @@ struct weight {
 };
 
 struct swn_record {
-    struct weight *weights; /* by place of the node */
+    struct weight *weights; /* by place of the weight */
     size_t room;
     double passes[PASSES];
     uint64_t pass_count, undisturbed; /* of the latter are the times */
     struct swn_times computed_passes; /* of those in which nothing was read: what computing all layers takes */
     size_t reads;                     /* in this pass */
-    struct swn_contend *contend;
+    struct swn_io_load *contend;
     /* Passes without it, and what a pass of a turn takes longer in which it makes the disk busy than in those before
      * and after: what a machine that others use does for some seconds is in all three. */
     struct swn_times rested, longer;
@@ -69,7 +69,7 @@ struct swn_record {
     unsigned busy_known, rest_known;
     unsigned turn; /* passes since it was begun to take turns */
     int disturbed; /* what is computed now does not count */
-    struct swn_unwatch unwatch;
+    struct swn_hook_baseline unwatch;
     size_t computed;             /* times since it was last written down */
     struct swn_profile *written; /* or NULL */
 };
@@ -81,9 +81,9 @@ int swn_record_create(struct swn_record **out)
 }
 
 /* NULL when there is no memory: then it is not recorded. */
-static struct weight *weight_of(struct swn_record *r, const struct swn_node *node)
+static struct weight *weight_of(struct swn_record *r, const struct swn_weight *weight)
 {
-    size_t i = (node->id & (SWN_NODE_MOST - 1)) - 1;
+    size_t i = (weight->id & (SWN_WEIGHT_MOST - 1)) - 1;
     if (i >= r->room) {
         size_t room = r->room ? r->room : 256;
         while (room <= i)
@@ -96,36 +96,36 @@ static struct weight *weight_of(struct swn_record *r, const struct swn_node *nod
         r->room = room;
     }
     struct weight *w = &r->weights[i];
-    if (w->id != node->id)
-        *w = (struct weight){.id = node->id};
+    if (w->id != weight->id)
+        *w = (struct weight){.id = weight->id};
     return w;
 }
 
-void swn_record_computed(struct swn_record *r, const struct swn_node *node, double ns, double own_ns,
+void swn_record_computed(struct swn_record *r, const struct swn_weight *weight, double ns, double op_ns,
                          const struct swn_thread_state *t)
 {
-    struct weight *w = weight_of(r, node);
+    struct weight *w = weight_of(r, weight);
     r->computed++;
     if (!w || r->disturbed)
         return;
     swn_times_add(&w->compute, ns);
-    swn_times_add(&w->own, own_ns);
+    swn_times_add(&w->own, op_ns);
     w->flops = t->flops;
     w->small = t->small;
-    w->other = t->other; /* of the first passes it holds weights that were not known for such yet */
+    w->other = t->nonweight; /* of the first passes it holds weights that were not known for such yet */
 }
 
-void swn_record_read(struct swn_record *r, const struct swn_node *node, size_t bytes, double ns)
+void swn_record_read(struct swn_record *r, const struct swn_weight *weight, size_t bytes, double ns)
 {
-    struct weight *w = weight_of(r, node);
+    struct weight *w = weight_of(r, weight);
     r->reads++;
     if (w)
         w->reads[w->read_count++ % READS] = (struct swn_profile_read){bytes, ns / 1e9, 0};
 }
 
-void swn_record_released(struct swn_record *r, const struct swn_node *node, double ns)
+void swn_record_released(struct swn_record *r, const struct swn_weight *weight, double ns)
 {
-    struct weight *w = weight_of(r, node);
+    struct weight *w = weight_of(r, weight);
     if (w)
         swn_times_add(&w->release, ns);
 }
@@ -133,7 +133,7 @@ void swn_record_released(struct swn_record *r, const struct swn_node *node, doub
 /* Twice what it takes: what the program needs next is not known. */
 static int has_room(struct swn_engine *e)
 {
-    return !e->forked && swn_engine_resident(e) + 2 * SWN_SCRATCH_WINDOW <= e->config.budget_bytes;
+    return !e->life.forked && swn_engine_resident(e) + 2 * SWN_SCRATCH_WINDOW <= e->budget.limit;
 }
 
 static int kind_of(unsigned pass)
@@ -145,7 +145,7 @@ static void make_busy(struct swn_record *r, unsigned pass)
 {
     int busy = kind_of(pass) == BUSY;
     if (busy != (kind_of(pass - 1) == BUSY))
-        swn_contend_set(r->contend, busy);
+        swn_io_load_set(r->contend, busy);
     r->disturbed |= busy;
 }
 
@@ -169,8 +169,8 @@ static void end_turn(struct swn_record *r, int kind)
 static uint64_t let_rest(struct swn_record *r)
 {
     uint64_t begin = swn_now_ns();
-    swn_contend_rest(r->contend);
-    r->rest_known = swn_contend_disk(r->contend, 1, &r->at_rest);
+    swn_io_load_rest(r->contend);
+    r->rest_known = swn_io_load_disk(r->contend, 1, &r->at_rest);
     return swn_now_ns() - begin;
 }
 
@@ -188,10 +188,10 @@ static uint64_t take_turns(struct swn_record *r, double ns, double idle_ns)
     if (pass % TURN == TURN - 1 && pass / TURN < TURNS)
         end_turn(r, kind);
     if (kind == BUSY)
-        r->busy_known = swn_contend_disk(r->contend, 0, &r->busy);
+        r->busy_known = swn_io_load_disk(r->contend, 0, &r->busy);
     r->disturbed = kind == BUSY; /* the last read may take a little longer than the pass */
-    swn_unwatch_pass(&r->unwatch, !first && kind == RESTED && !waits);
-    if (kind != UNWATCHED && kind_of(pass + 1) == UNWATCHED && !waits && swn_unwatch_begin(&r->unwatch, TURN)) {
+    swn_hook_baseline_pass(&r->unwatch, !first && kind == RESTED && !waits);
+    if (kind != UNWATCHED && kind_of(pass + 1) == UNWATCHED && !waits && swn_hook_baseline_begin(&r->unwatch, TURN)) {
         r->turn += TURN;
         r->disturbed = 1;
     } else {
@@ -202,9 +202,9 @@ static uint64_t take_turns(struct swn_record *r, double ns, double idle_ns)
 
 int swn_record_alloc(struct swn_engine *e)
 {
-    struct swn_record *r = e->record;
-    int resumed = r->unwatch.left && !has_room(e) ? swn_unwatch_end(&r->unwatch, e->half)
-                                                  : swn_unwatch_alloc(&r->unwatch, e->half, e->allocs);
+    struct swn_record *r = e->features.record;
+    int resumed = r->unwatch.left && !has_room(e) ? swn_hook_baseline_end(&r->unwatch, e->torch)
+                                                  : swn_hook_baseline_alloc(&r->unwatch, e->torch, e->counters.allocs);
     if (resumed && r->contend)
         make_busy(r, r->turn);
     return resumed;
@@ -219,10 +219,10 @@ void swn_record_fork_child(struct swn_record *r)
 /* At a time, were weights streamed. */
 static size_t read_bytes(const struct swn_engine *e)
 {
-    struct swn_layer *layers = calloc(e->node_count + 1, sizeof *layers);
-    for (size_t i = 0; layers && i < e->node_count; i++)
-        layers[i].bytes = e->nodes[i].range ? swn_weight_bytes(e->nodes[i].range) : 0;
-    size_t bytes = swn_predict_read_bytes(layers, layers ? e->node_count : 0);
+    struct swn_layer *layers = calloc(e->weights.count + 1, sizeof *layers);
+    for (size_t i = 0; layers && i < e->weights.count; i++)
+        layers[i].bytes = e->weights.all[i].range ? swn_weight_bytes(e->weights.all[i].range) : 0;
+    size_t bytes = swn_predict_read_bytes(layers, layers ? e->weights.count : 0);
     free(layers);
     return bytes;
 }
@@ -230,7 +230,7 @@ static size_t read_bytes(const struct swn_engine *e)
 uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
 {
     uint64_t paused = 0;
-    struct swn_record *r = e->record;
+    struct swn_record *r = e->features.record;
     int streams = r->reads != 0;
     r->reads = 0;
     r->pass_count++;
@@ -239,17 +239,17 @@ uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
     if (!r->disturbed && !streams)
         swn_times_add(&r->computed_passes, ns);
     if (r->contend && streams) {
-        swn_contend_set(r->contend, 0);
+        swn_io_load_set(r->contend, 0);
         r->disturbed = 0;
     } else if (!r->contend && !streams && r->pass_count == SETTLED && has_room(e)) {
-        r->contend = swn_contend_start(e->io, e->config.store_dir, &e->liked, read_bytes(e));
-    } else if (r->contend && r->turn <= TURN * TURNS && swn_contend_ready(r->contend)) {
+        r->contend = swn_io_load_start(e->io, e->config.store_dir, &e->disk.preferred, read_bytes(e));
+    } else if (r->contend && r->turn <= TURN * TURNS && swn_io_load_ready(r->contend)) {
         paused = take_turns(r, ns, idle_ns);
         if (r->turn > TURN * TURNS)
-            swn_contend_end(r->contend);
+            swn_io_load_end(r->contend);
     } else {
         r->disturbed = 0; /* also where it has ended by itself, as its disk did */
-        swn_unwatch_pass(&r->unwatch, 0);
+        swn_hook_baseline_pass(&r->unwatch, 0);
     }
     return paused;
 }
@@ -279,7 +279,7 @@ static int put_samples(struct swn_profile_layer *l, const struct weight *w)
     double times[SWN_TIMES];
     size_t n = swn_times_copy(&w->compute, times), reads = w->read_count < READS ? w->read_count : READS;
     l->l.compute_s = n ? swn_median(times, n) : -1;
-    l->own_s = n ? swn_times_median(&w->own) : -1;
+    l->op_s = n ? swn_times_median(&w->own) : -1;
     if (reads) {
         l->reads = calloc(reads, sizeof *l->reads);
         if (!l->reads)
@@ -304,8 +304,8 @@ static int put_samples(struct swn_profile_layer *l, const struct weight *w)
 /* A layer is a weight and the small parameters that go with it: each tensor is a reference. */
 static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
 {
-    const struct swn_range *r = swn_node_of(e, id)->range;
-    const struct weight *w = weight_of(e->record, swn_node_of(e, id));
+    const struct swn_range *r = swn_weight_of(e, id)->range;
+    const struct weight *w = weight_of(e->features.record, swn_weight_of(e, id));
     char name[32];
     snprintf(name, sizeof name, "block %u", r->id);
     struct swn_profile_layer *l = swn_profile_add(p, name);
@@ -322,26 +322,26 @@ static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
 /* The learned order first, *in_order weights, then those that are in no cycle: read once, or written. */
 static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most, size_t *in_order)
 {
-    size_t n = *in_order = swn_policy_gather(e, ids, most);
-    unsigned char *seen = calloc(e->node_count + 1, 1);
+    size_t n = *in_order = swn_plan_gather(e, ids, most);
+    unsigned char *seen = calloc(e->weights.count + 1, 1);
     for (size_t i = 0; seen && i < n; i++)
-        seen[swn_node_of(e, ids[i]) - e->nodes] = 1;
-    for (size_t i = 0; seen && i < e->node_count && n < most; i++)
-        if (e->nodes[i].range && !seen[i] && !e->nodes[i].range->written)
-            ids[n++] = e->nodes[i].id;
+        seen[swn_weight_of(e, ids[i]) - e->weights.all] = 1;
+    for (size_t i = 0; seen && i < e->weights.count && n < most; i++)
+        if (e->weights.all[i].range && !seen[i] && !e->weights.all[i].range->written)
+            ids[n++] = e->weights.all[i].id;
     free(seen);
     return n;
 }
 
 static void put_disk(const struct swn_record *r, struct swn_profile *p)
 {
-    if (r->busy_known & SWN_PACE_SPEED)
+    if (r->busy_known & SWN_DISK_SPEED_SPEED)
         p->busy_alpha = 1e-9 / r->busy.bytes_per_ns;
-    if (r->busy_known & SWN_PACE_READ)
+    if (r->busy_known & SWN_DISK_SPEED_READ)
         p->read_s = r->busy.read_ns / 1e9;
-    if (r->busy_known & SWN_PACE_WAIT)
+    if (r->busy_known & SWN_DISK_SPEED_WAIT)
         p->wait_s = r->busy.wait_ns / 1e9;
-    if (r->busy_known & r->rest_known & SWN_PACE_READ)
+    if (r->busy_known & r->rest_known & SWN_DISK_SPEED_READ)
         p->rest_alpha = 1e-9 / r->at_rest.bytes_per_ns;
 }
 
@@ -349,23 +349,23 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
 {
     int rc = 0;
     size_t small = 0;
-    p->torch_version = strdup(e->half ? e->half->version : "unknown");
-    p->passes = e->record->pass_count;
-    size_t passes = e->record->undisturbed < PASSES ? (size_t)e->record->undisturbed : PASSES;
-    p->latency_s = passes ? swn_median(e->record->passes, passes) : -1;
-    double times = contention(e->record);
+    p->torch_version = strdup(e->torch ? e->torch->version : "unknown");
+    p->passes = e->features.record->pass_count;
+    size_t passes = e->features.record->undisturbed < PASSES ? (size_t)e->features.record->undisturbed : PASSES;
+    p->latency_s = passes ? swn_median(e->features.record->passes, passes) : -1;
+    double times = contention(e->features.record);
     p->busy_latency_s = passes && times > 0 ? times * p->latency_s : -1;
     if (times > 0)
-        put_disk(e->record, p);
-    p->watching_s = swn_unwatch_cost(&e->record->unwatch);
+        put_disk(e->features.record, p);
+    p->watching_s = swn_hook_baseline_cost(&e->features.record->unwatch);
     for (size_t i = 0; !rc && i < n; i++) {
-        const struct swn_range *r = swn_node_of(e, ids[i])->range;
+        const struct swn_range *r = swn_weight_of(e, ids[i])->range;
         rc = put(e, p, ids[i]);
         places[i] = (struct swn_load_place){r->file, r->extent};
         small += rc ? 0 : p->layers[i].l.bytes - swn_weight_bytes(r);
     }
     /* Small parameters are counted among everything that is no weight, and are part of layers here. */
-    p->other_bytes = e->other_peak_ever > small ? e->other_peak_ever - small : 0;
+    p->other_bytes = e->nonweight.peak_ever > small ? e->nonweight.peak_ever - small : 0;
     return rc;
 }
 
@@ -395,15 +395,15 @@ static void add_up_to_a_pass(const struct swn_record *r, struct swn_profile *p, 
     for (size_t i = 0; i < in_order && factor > 1 && factor < TAIL_MOST; i++)
         if (p->layers[i].l.compute_s > 0) {
             p->layers[i].l.compute_s *= factor;
-            p->layers[i].own_s *= factor;
+            p->layers[i].op_s *= factor;
         }
 }
 
 /* What is known now, in place of what was known before. 0 or -ENOMEM. Engine lock held. */
 static int write_down(struct swn_engine *e)
 {
-    struct swn_record *r = e->record;
-    size_t most = e->node_live * 4 + 16, in_order = 0;
+    struct swn_record *r = e->features.record;
+    size_t most = e->weights.live * 4 + 16, in_order = 0;
     uint32_t *ids = malloc(most * sizeof *ids);
     struct swn_load_place *places = calloc(most, sizeof *places);
     struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, program_invocation_short_name);
@@ -427,24 +427,24 @@ static int write_down(struct swn_engine *e)
 /* A program that ends computes no more, and of a few operators in between nothing can be learned. */
 static int enough(const struct swn_engine *e)
 {
-    return e->record->computed && e->record->computed >= e->node_live;
+    return e->features.record->computed && e->features.record->computed >= e->weights.live;
 }
 
 void swn_record_leaving(struct swn_engine *e)
 {
-    if (enough(e) && !e->forked)
+    if (enough(e) && !e->life.forked)
         write_down(e);
 }
 
 int swn_record_save(struct swn_engine *e)
 {
-    struct swn_record *r = e->record;
+    struct swn_record *r = e->features.record;
     pthread_mutex_lock(&e->lock);
-    struct swn_contend *contend = r->contend;
+    struct swn_io_load *contend = r->contend;
     r->contend = NULL;
     pthread_mutex_unlock(&e->lock);
     if (contend)
-        swn_contend_stop(contend);
+        swn_io_load_stop(contend);
     pthread_mutex_lock(&e->lock);
     int rc = !r->written || enough(e) ? write_down(e) : 0;
     struct swn_profile *p = r->written;

@@ -42,7 +42,7 @@ static _Atomic long long live_bytes, peak_bytes;
 static int next_chunk(void)
 {
     size_t begin = record.chunk ? record.chunk_begin + CHUNK : 0;
-    if (!swn_owns(record.fd) || posix_fallocate(record.fd, (off_t)begin, (off_t)CHUNK))
+    if (!swn_fd_is_ours(record.fd) || posix_fallocate(record.fd, (off_t)begin, (off_t)CHUNK))
         return -1;
     char *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED, record.fd, (off_t)begin);
     if (chunk == MAP_FAILED)
@@ -71,7 +71,7 @@ static int open_record(void)
 {
     char path[PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/%020" PRIu64 "-%d", record.dir, swn_now_ns(), getpid());
-    record.fd = swn_own(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    record.fd = swn_fd_registry(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (record.fd < 0 || next_chunk()) {
         swn_say("cannot record results in %s: there will be nothing to compare of this process", record.dir);
         return -1;
@@ -150,7 +150,7 @@ static size_t put_line(char line[LINE], int thread, const char *op, const struct
     return n;
 }
 
-void swn_verify_result(const char *op, const struct swn_result *r)
+void swn_result_log_write_result(const char *op, const struct swn_result *r)
 {
     char line[LINE];
     int thread = swn_threads_number();
@@ -166,7 +166,7 @@ void swn_verify_result(const char *op, const struct swn_result *r)
 
 /* --- memory --- */
 
-void swn_verify_memory(long long bytes)
+void swn_result_log_write_memory(long long bytes)
 {
     long long now = atomic_fetch_add(&live_bytes, bytes) + bytes, peak = atomic_load(&peak_bytes);
     while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now))
@@ -188,7 +188,7 @@ static void in_parent(void)
 static void in_child(void)
 {
     if (record.fd >= 0)
-        swn_own_close(record.fd);
+        swn_fd_registry_close(record.fd);
     record.fd = -1;
     record.head = record.chunk = NULL; /* not mapped here */
     record.full = 0;
@@ -203,7 +203,7 @@ __attribute__((destructor)) static void at_exit(void)
     pthread_mutex_unlock(&record.lock);
 }
 
-void swn_verify_start(const char *dir, uint64_t budget_bytes)
+void swn_result_log_write_start(const char *dir, uint64_t budget_bytes)
 {
     record.budget_bytes = budget_bytes;
     snprintf(record.dir, sizeof record.dir, "%s", dir);

@@ -9,12 +9,12 @@
 #include "skeleton/abi/abi.h"
 
 /* Once. Files are made when their process has its first result. budget_bytes: 0 without the engine. */
-void swn_verify_start(const char *dir, uint64_t budget_bytes);
+void swn_result_log_write_start(const char *dir, uint64_t budget_bytes);
 
-/* swn_half.watch calls it. Results of threads that have no number (swn_threads_number) are left out. */
-void swn_verify_result(const char *op, const struct swn_result *r);
+/* swn_torch_backend.watch calls it. Results of threads that have no number (swn_threads_number) are left out. */
+void swn_result_log_write_result(const char *op, const struct swn_result *r);
 
 /* Tensor memory that came or went, where the engine does not count it. */
-void swn_verify_memory(long long bytes);
+void swn_result_log_write_memory(long long bytes);
 
 #endif

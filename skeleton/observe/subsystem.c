@@ -5,20 +5,20 @@
 #include "skeleton/core/subsystem.h"
 #include "skeleton/observe/profile_record.h"
 
-static void computed(struct swn_engine *e, const struct swn_node *node, double ns, double own_ns,
+static void computed(struct swn_engine *e, const struct swn_weight *weight, double ns, double op_ns,
                      const struct swn_thread_state *t)
 {
-    swn_record_computed(e->record, node, ns, own_ns, t);
+    swn_record_computed(e->features.record, weight, ns, op_ns, t);
 }
 
-static void read_done(struct swn_engine *e, const struct swn_node *node, size_t bytes, double ns)
+static void read_done(struct swn_engine *e, const struct swn_weight *weight, size_t bytes, double ns)
 {
-    swn_record_read(e->record, node, bytes, ns);
+    swn_record_read(e->features.record, weight, bytes, ns);
 }
 
-static void released(struct swn_engine *e, const struct swn_node *node, double ns)
+static void released(struct swn_engine *e, const struct swn_weight *weight, double ns)
 {
-    swn_record_released(e->record, node, ns);
+    swn_record_released(e->features.record, weight, ns);
 }
 
 static const struct swn_observer observer = {
@@ -32,23 +32,23 @@ static const struct swn_observer observer = {
 
 static void start(struct swn_engine *e)
 {
-    e->observer = &observer;
+    e->features.observer = &observer;
     if (!e->config.profile_path[0])
         return;
-    if (swn_record_create(&e->record))
+    if (swn_record_create(&e->features.record))
         swn_say("no memory for a profile; going on without");
-    atomic_store(&e->want_hook, 1); /* also where everything fits */
+    atomic_store(&e->life.want_hook, 1); /* also where everything fits */
 }
 
 static void fork_child(struct swn_engine *e)
 {
-    if (e->record)
-        swn_record_fork_child(e->record);
+    if (e->features.record)
+        swn_record_fork_child(e->features.record);
 }
 
 static void at_exit(struct swn_engine *e)
 {
-    int err = e->record && !e->forked ? swn_record_save(e) : 0;
+    int err = e->features.record && !e->life.forked ? swn_record_save(e) : 0;
     if (err)
         swn_say("cannot write the profile %s: %s", e->config.profile_path, strerror(-err));
 }

@@ -121,13 +121,13 @@ struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece)
     struct swn_engine *e = &swn_engine_one;
     const struct swn_arg *a = &op->args[arg];
     pthread_mutex_lock(&e->lock);
-    size_t most = e->config.budget_bytes / PIECE_PART / SWN_GRANULE * SWN_GRANULE;
+    size_t most = e->budget.limit / PIECE_PART / SWN_GRANULE * SWN_GRANULE;
     most = most > PIECE_MOST ? PIECE_MOST : most;
     struct swn_range *r = a->range;
     struct swn_fill *f = NULL;
     int fits = r && r->id == a->range_id && r->shared && a->pinned && r->pins == 1 && r->addr == a->data &&
                r->len == a->bytes && r->file->fetch.direct_fd >= 0;
-    if (fits && most && !swn_policy_try_room(e, 2 * most, r))
+    if (fits && most && !swn_reclaim_try(e, 2 * most, r))
         f = create(e, r, most);
     if (f && swn_thread_start(&f->thread, writer, f)) {
         destroy(f);

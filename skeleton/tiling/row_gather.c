@@ -105,7 +105,7 @@ static void end_reading(struct swn_row_reading *rd)
  * child (invariant 6). */
 static struct swn_row_reading *make_reading(struct swn_engine *e, const struct swn_range *r, size_t bytes)
 {
-    if (swn_policy_try_room(e, bytes + struct_bytes(bytes), r))
+    if (swn_reclaim_try(e, bytes + struct_bytes(bytes), r))
         return NULL;
     struct swn_row_reading *rd = malloc(struct_bytes(bytes));
     void *buf = rd ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
@@ -145,7 +145,7 @@ static struct swn_row_reading *begin_reading(struct swn_engine *e, struct swn_th
 /* The next call of the thread finds it again: in the steady state there is neither an allocation nor a page fault. */
 static void keep_reading(struct swn_engine *e, struct swn_thread_state *t, struct swn_row_reading *rd)
 {
-    if (e->planned && !t->reading)
+    if (e->plan.planned && !t->reading)
         t->reading = rd;
     else
         end_reading(rd);
@@ -169,7 +169,7 @@ size_t swn_rows_forget(struct swn_thread_state *t)
 size_t swn_rows_trim(struct swn_engine *e)
 {
     size_t bytes = 0;
-    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
         if (!t->looking_up)
             bytes += swn_rows_forget(t);
     return bytes;
@@ -180,7 +180,7 @@ void swn_rows_fork_child(struct swn_engine *e)
 {
     while (readings)
         forget_reading(readings);
-    for (struct swn_thread_state *t = e->threads; t; t = t->next) {
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next) {
         t->reading = NULL;
         t->looking_up = 0;
         swn_rows_forget(t);
@@ -191,7 +191,7 @@ void swn_rows_fork_child(struct swn_engine *e)
 static struct swn_range *in_extent(struct swn_engine *e, uintptr_t at)
 {
     struct swn_range *r = swn_arena_find(e->arena, at);
-    if (!r || atomic_load(&r->state) != SWN_STREAMED || swn_residency_mapped(&e->res, r, at) || r->shared ||
+    if (!r || atomic_load(&r->state) != SWN_FILE_BACKED || swn_residency_mapped(&e->res, r, at) || r->shared ||
         r->io_failed || at + SWN_PAGE > r->addr + swn_round_up(r->len, SWN_PAGE))
         return NULL;
     return r;
@@ -201,7 +201,7 @@ static struct swn_range *in_extent(struct swn_engine *e, uintptr_t at)
 static int resident(struct swn_engine *e, uintptr_t at)
 {
     struct swn_range *r = swn_arena_find(e->arena, at);
-    return r && (swn_residency_mapped(&e->res, r, at) || atomic_load(&r->state) != SWN_STREAMED);
+    return r && (swn_residency_mapped(&e->res, r, at) || atomic_load(&r->state) != SWN_FILE_BACKED);
 }
 
 /* Adds the page at `at`, which lies behind all others. 0: no room. */
@@ -265,7 +265,7 @@ static void read_done(struct swn_fetch_job *job, int err)
     if (err) {
         run->own = 1;
         run->err = err;
-        e->read_errors++;
+        e->counters.read_errors++;
     }
     if (!--rd->pending) {
         if (rd->given_up)
@@ -292,22 +292,22 @@ static void submit(struct swn_engine *e, struct swn_row_reading *rd)
         run->file->refs++;
         run->held = 1;
         rd->pending++;
-        e->row_bytes += bytes;
+        e->disk.row_bytes += bytes;
     }
 }
 
 /* 0, or -1: the disk does not answer, and rd is no longer the caller's. */
 static int await(struct swn_engine *e, struct swn_row_reading *rd)
 {
-    uint64_t begin = swn_now_ns(), until = begin + swn_swapin_wait_ms * 1000000ull;
-    if (!e->row_waiters++)
-        e->rows_since_ns = begin;
+    uint64_t begin = swn_now_ns(), until = begin + swn_prefetch_wait_ms * 1000000ull;
+    if (!e->disk.row_waiters++)
+        e->disk.rows_since_ns = begin;
     while (rd->pending && swn_cond_wait_until(&e->changed, &e->lock, until) != ETIMEDOUT) {
     }
     uint64_t end = swn_now_ns();
-    e->stall_ns += end - begin;
-    if (!--e->row_waiters)
-        e->row_ns += end - e->rows_since_ns;
+    e->counters.stall_ns += end - begin;
+    if (!--e->disk.row_waiters)
+        e->disk.row_ns += end - e->disk.rows_since_ns;
     rd->given_up = rd->pending != 0;
     return rd->given_up ? -1 : 0;
 }
@@ -322,7 +322,7 @@ static void confirm(struct swn_engine *e, struct swn_row_reading *rd)
                     r->extent_turn != run->turn || run->hi > r->addr + swn_round_up(r->len, SWN_PAGE);
         rd->strays |= run->own;
         char name[4200];
-        if (run->err && !e->said_read++)
+        if (run->err && !e->said.read++)
             swn_say("cannot read %zu bytes at offset %llu from %s: %s; trying its mapping", run->job.len,
                     (unsigned long long)run->off, swn_load_name(run->file, name, sizeof name), strerror(-run->err));
     }
@@ -380,7 +380,7 @@ static int read_rows(struct swn_engine *e, struct swn_thread_state *t, const str
 static struct swn_row *room_for(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_row **own)
 {
     *own = NULL;
-    if (n > ROWS_KEPT || !e->planned)
+    if (n > ROWS_KEPT || !e->plan.planned)
         return *own = malloc(n * sizeof(struct swn_row));
     if (!t->rows && (t->rows = malloc(ROWS_KEPT * sizeof(struct swn_row))))
         swn_engine_count_small((long long)(ROWS_KEPT * sizeof(struct swn_row)));
@@ -417,8 +417,8 @@ static int find_rows(struct swn_row *rows, uintptr_t first, size_t row_bytes, si
     return 0;
 }
 
-int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row_bytes, size_t count,
-                  const int64_t *numbers, size_t n, void *out)
+int swn_gather_rows(struct swn_op *op, unsigned index, uintptr_t first, size_t row_bytes, size_t count,
+                    const int64_t *numbers, size_t n, void *out)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];
@@ -445,7 +445,7 @@ int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row
     if (done > 0)
         arg->rows = 2;
     if (done >= 0)
-        e->rows += n;
+        e->counters.rows += n;
     t->looking_up = 0;
     t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */
     pthread_mutex_unlock(&e->lock);
@@ -456,7 +456,7 @@ int swn_rows_copy(struct swn_op *op, unsigned index, uintptr_t first, size_t row
 void swn_rows_begin(struct swn_engine *e, struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
-    if (atomic_load(&r->state) == SWN_STREAMED && swn_residency_unmapped(&e->res, r)) {
+    if (atomic_load(&r->state) == SWN_FILE_BACKED && swn_residency_unmapped(&e->res, r)) {
         swn_load_verify(e, r);
         arg->rows = 1;
     }

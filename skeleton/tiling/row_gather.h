@@ -7,8 +7,8 @@
 
 #include "skeleton/core/engine_internal.h"
 
-int swn_rows_copy(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count, const int64_t *rows,
-                  size_t n, void *out);
+int swn_gather_rows(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count,
+                    const int64_t *rows, size_t n, void *out);
 void swn_rows_begin(struct swn_engine *e, struct swn_arg *arg);
 /* Lets go of what was read through the mapping. */
 void swn_rows_end(struct swn_engine *e, struct swn_arg *arg);

@@ -47,7 +47,7 @@ static uint64_t lcm(uint64_t a, uint64_t b)
 
 /* Slices are whole rows, and whole blocks of them where they have to be; or those for every thread, or at least for
  * one, where that makes the shortest slices hardly longer. 0: the weight has no two of them. */
-static size_t unit_of(const struct swn_rows *rows, size_t bytes)
+static size_t unit_of(const struct swn_row_geometry *rows, size_t bytes)
 {
     size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)gcd(SWN_GRANULE, rows->bytes);
     if (finest >= most)
@@ -66,7 +66,7 @@ static size_t unit_of(const struct swn_rows *rows, size_t bytes)
 }
 
 /* As it is, or, where others have rows of another length in the same weight, one that fits all of them. */
-static size_t fitting_unit(size_t unit, const struct swn_rows *rows, size_t bytes)
+static size_t fitting_unit(size_t unit, const struct swn_row_geometry *rows, size_t bytes)
 {
     if (unit && unit % (rows->bytes * (rows->exact ? rows->block : 1)) == 0)
         return unit;
@@ -83,10 +83,11 @@ static int worth_slicing(struct swn_engine *e, const struct swn_range *r)
     size_t bytes = r->len;
     if (e->config.without & SWN_WITHOUT_SLICES)
         return 0;
-    if (swn_plan_worth_slicing(bytes, e->record && !e->pool ? 0 : e->goal_bytes))
+    if (swn_plan_worth_slicing(bytes, e->features.record && !e->pool ? 0 : e->budget.target))
         return 1;
-    return e->planned && e->plan_short && r->node >= 0 &&
-           swn_plan_gains_by_slices(bytes, e->goal_bytes, e->nodes[r->node].compute_ns, e->drift.speed);
+    return e->plan.planned && e->plan.short_of_disk && r->weight >= 0 &&
+           swn_plan_gains_by_slices(bytes, e->budget.target, e->weights.all[r->weight].compute_ns,
+                                    e->plan.replan.speed);
 }
 
 static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
@@ -94,7 +95,7 @@ static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
     if (r->slice_unit == unit)
         return;
     r->slice_unit = unit;
-    e->plan_dirty = 1;
+    e->plan.dirty = 1;
 }
 
 /* How long slices may be, and whether there is room to try them, is the budget's to say. What was decided within one,
@@ -102,7 +103,7 @@ static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
  * none for those. */
 static void forget_other_budget(struct swn_engine *e, struct swn_range *r)
 {
-    uint64_t then = r->slicing.budget, now = e->goal_bytes;
+    uint64_t then = r->slicing.budget, now = e->budget.target;
     if (!then || (now < OTHER_BUDGET * then && now > then / OTHER_BUDGET && r->slice_unit <= now / LONGEST_PART))
         return;
     r->slicing = (struct swn_slicing){0};
@@ -121,22 +122,23 @@ static int given_up(struct swn_slicing *s, uint64_t shape)
 static struct swn_range *weight_of(const struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
-    return r && r->id == arg->range_id && r->addr == arg->data && !r->guest ? r : NULL;
+    return r && r->id == arg->range_id && r->addr == arg->data && !r->mapped_file ? r : NULL;
 }
 
 /* While a model is profiled in memory nothing is cut, and still the profile has to say in which slices its weights can
  * be lent: those that a narrow window would get, or longer ones where they are not right. */
 static size_t supposed(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
 {
-    size_t slice =
-        e->record && !e->pool && !arg->sliced ? (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW) : 0;
+    size_t slice = e->features.record && !e->pool && !arg->sliced
+                       ? (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW)
+                       : 0;
     return slice <= r->len / 2 ? slice : 0;
 }
 
 /* As the plan has counted it, so that slices are as long as in the plan; before there is one, as it is. */
 static size_t window_of(const struct swn_engine *e)
 {
-    return e->pool ? e->window_goal - (e->planned ? swn_pool_unit(e->pool) : 0) : 0;
+    return e->pool ? e->plan.ring_goal - (e->plan.planned ? swn_pool_unit(e->pool) : 0) : 0;
 }
 
 /* In what slices a weight comes through the window as it is: two of them have to fit. 0: in none. */
@@ -167,10 +169,11 @@ static void slice_early(struct swn_engine *e, struct swn_arg *arg)
     struct swn_range *r = arg->range;
     size_t least = 2 * (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW);
     /* Without a pool nothing has left yet, or a forked child has not computed yet. */
-    if (!e->pool || e->planned || r->written || atomic_load(&r->state) != SWN_STREAMED || r->readers != arg->reading)
+    if (!e->pool || e->plan.planned || r->written || atomic_load(&r->state) != SWN_FILE_BACKED ||
+        r->readers != arg->reading)
         return;
-    if (least > window_of(e) && least <= e->config.budget_bytes / 3)
-        swn_policy_resize_window(e, least);
+    if (least > window_of(e) && least <= e->budget.limit / 3)
+        swn_ring_resize(e, least);
     if (r->len <= window_of(e))
         return;
     r->slice = fitting_slice(e, r);
@@ -182,7 +185,7 @@ static void slice_early(struct swn_engine *e, struct swn_arg *arg)
     swn_window_release(e, arg); /* what came of it before it was offered stays for as long as there is room */
 }
 
-size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows *rows)
+size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_row_geometry *rows)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];
@@ -207,15 +210,15 @@ size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_rows 
 
 size_t swn_slice_least(void)
 {
-    return atomic_load_explicit(&swn_engine_one.slices_least, memory_order_relaxed);
+    return atomic_load_explicit(&swn_engine_one.budget.slices_least, memory_order_relaxed);
 }
 
 void swn_slice_set_least(struct swn_engine *e)
 {
     uint64_t least = SWN_PLAN_SLICED_LEAST;
-    while (!e->record && least < SLICED_ALWAYS && !swn_plan_worth_slicing(least + 1, e->goal_bytes))
+    while (!e->features.record && least < SLICED_ALWAYS && !swn_plan_worth_slicing(least + 1, e->budget.target))
         least *= 2;
-    atomic_store_explicit(&e->slices_least, (size_t)least, memory_order_relaxed);
+    atomic_store_explicit(&e->budget.slices_least, (size_t)least, memory_order_relaxed);
 }
 
 int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
@@ -240,7 +243,7 @@ static size_t shortest(const struct swn_engine *e, const struct swn_range *r)
 static size_t longer(const struct swn_engine *e, const struct swn_range *r, size_t tried)
 {
     size_t next = 2 * tried;
-    return next <= r->len / 2 && next <= e->goal_bytes / LONGEST_PART ? next : 0;
+    return next <= r->len / 2 && next <= e->budget.target / LONGEST_PART ? next : 0;
 }
 
 /* No slices are right for this shape. Where others are served by them, it alone comes whole. */
@@ -249,7 +252,7 @@ static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
     struct swn_slicing *s = &r->slicing;
     if (!s->accepted) {
         s->given_up_for = shape;
-        s->budget = e->goal_bytes;
+        s->budget = e->budget.target;
         s->others = 0;
         s->patience = !s->patience ? FIRST_PATIENCE : s->patience < MOST_PATIENCE ? 2 * s->patience : s->patience;
         set_unit(e, r, 0);
@@ -260,6 +263,24 @@ static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
  * The next ones get other slices only if it keeps happening: a program that has another batch once, or another number
  * of threads, goes on as before. Slices only become longer, and waiting twice as long each time, so that plans do not
  * go to and fro. */
+/* What keeps coming has the right bits in slices of `tried` bytes from now on; or in none, if `next` is 0. */
+static void decide(struct swn_engine *e, struct swn_arg *arg, uint64_t shape, size_t tried, int right, size_t next)
+{
+    struct swn_slicing *s = &arg->range->slicing;
+    if (!right && (next || s->refused < RECURS))
+        return;
+    if (right) {
+        set_unit(e, arg->range, tried);
+        s->budget = e->budget.target;
+        slice_early(e, arg);
+    } else {
+        give_up(e, arg->range, shape);
+    }
+    s->refused = 0;
+    s->accepted = 0;
+    s->plan = right ? e->plan.made + 1 : 0;
+}
+
 size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size_t tried, int right)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -268,28 +289,18 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     struct swn_arg *arg = &op->args[index];
     struct swn_range *r = weight_of(arg);
     struct swn_slicing *s = r ? &r->slicing : NULL;
-    if (r && !tried && r->slice_unit && e->plans >= s->plan)
+    if (r && !tried && r->slice_unit && e->plan.made >= s->plan)
         s->refused += REFUSED;
     /* Before there is a plan nothing else is served by slices as they are, and each pass that reads the weight through
      * its mapping may take long: what is right this once is better than that. */
-    int recurs = r && s->refused >= (e->planned ? RECURS : REFUSED);
-    if (recurs || (r && r->slice_unit && e->planned))
+    int recurs = r && s->refused >= (e->plan.planned ? RECURS : REFUSED);
+    if (recurs || (r && r->slice_unit && e->plan.planned))
         next = right ? 0 : longer(e, r, tried ? tried : shortest(e, r));
     /* This once, and one at a time if there is no room for two: pages of the mapping would take far longer. */
-    if (right && r && arg->sliced && e->pool && tried + swn_pool_unit(e->pool) <= e->window_goal)
+    if (right && r && arg->sliced && e->pool && tried + swn_pool_unit(e->pool) <= e->plan.ring_goal)
         arg->slice = tried;
-    if (recurs && right) {
-        set_unit(e, r, tried);
-        s->budget = e->goal_bytes;
-        slice_early(e, arg);
-    } else if (recurs && !next && s->refused >= RECURS) {
-        give_up(e, r, shape);
-    }
-    if (recurs && (right || (!next && s->refused >= RECURS))) {
-        s->refused = 0;
-        s->accepted = 0;
-        s->plan = right ? e->plans + 1 : 0;
-    }
+    if (recurs)
+        decide(e, arg, shape, tried, right, next);
     pthread_mutex_unlock(&e->lock);
     return next;
 }
@@ -326,10 +337,10 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
     int lent = r && bytes && off < r->len && bytes <= r->len - off;
     if (lent) {
         arg->sliced = 2;
-        e->slices++;
-        r->last_use = e->seq;
+        e->counters.slices++;
+        r->last_use = e->ops.seq;
         swn_slice_next(t, arg, off + bytes);
-        if (swn_reads_streamed(arg) && (e->fetch || !swn_policy_pool(e)) && e->pool) {
+        if (swn_reads_file_backed(arg) && (e->fetch || !swn_policy_pool(e)) && e->pool) {
             swn_window_hold(e, arg, off, off + bytes);
             swn_window_lend(e, arg, t);
         }
@@ -339,7 +350,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
         if (bytes) /* from here on as its own address has it */
             arg->sliced = !r || !swn_window_whole(e, arg, t);
     }
-    swn_swapin_ahead(e, t);
+    swn_prefetch_run(e, t);
     t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */
     pthread_mutex_unlock(&e->lock);
     return lent ? (const char *)arg->data + off : NULL;
@@ -359,13 +370,13 @@ void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
     }
 }
 
-/* Where a pass is laid out, the copy has its place in the plot like any other tensor. */
+/* Where a pass is laid out, the copy has its place in the region like any other tensor. */
 int swn_slice_copy_room(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    size_t placed = swn_arena_plot_idle(e->arena);
-    int fits = placed >= bytes || swn_policy_offer_room(e, bytes) == 0;
+    size_t placed = swn_arena_region_idle(e->arena);
+    int fits = placed >= bytes || swn_reclaim_if_idle(e, bytes) == 0;
     pthread_mutex_unlock(&e->lock);
     return fits;
 }

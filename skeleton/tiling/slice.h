@@ -7,7 +7,7 @@
 
 #include "skeleton/core/engine_internal.h"
 
-size_t swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_rows *rows);
+size_t swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_row_geometry *rows);
 int swn_slice_wanted(struct swn_op *op, unsigned arg, uint64_t shape);
 size_t swn_slice_least(void);
 /* The budget is another one. */

@@ -6,7 +6,7 @@
 #include "skeleton/tiling/slice.h"
 #include "skeleton/tiling/trial_memory.h"
 
-static void services(struct swn_engine *e, struct swn_host *out)
+static void services(struct swn_engine *e, struct swn_runtime_services *out)
 {
     (void)e;
     out->slices_offer = swn_slice_offer;
@@ -17,10 +17,10 @@ static void services(struct swn_engine *e, struct swn_host *out)
     out->slice_lend = swn_slice_lend;
     out->trial_map = swn_trial_map;
     out->trial_unmap = swn_trial_unmap;
-    out->trial_fold = swn_trial_fold;
+    out->trial_alias_allocations = swn_trial_alias_allocations;
     out->trial_room = swn_trial_room;
     out->copy_room = swn_slice_copy_room;
-    out->rows_copy = swn_rows_copy;
+    out->rows_copy = swn_gather_rows;
     out->fill_begin = swn_fill_begin;
     out->fill_next = swn_fill_next;
     out->fill_end = swn_fill_end;
@@ -37,7 +37,7 @@ static const struct swn_tiling tiling = {
 
 static void start(struct swn_engine *e)
 {
-    e->tiling = &tiling;
+    e->features.tiling = &tiling;
 }
 
 static void fork_child(struct swn_engine *e)

@@ -33,7 +33,7 @@ static int take(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    int fits = swn_policy_offer_room(e, bytes) == 0;
+    int fits = swn_reclaim_if_idle(e, bytes) == 0;
     if (fits) {
         swn_engine_count_small((long long)bytes);
         counted += bytes;
@@ -99,7 +99,7 @@ int swn_trial_room(size_t bytes)
     return fits;
 }
 
-void swn_trial_fold(size_t bytes, size_t period)
+void swn_trial_alias_allocations(size_t bytes, size_t period)
 {
     fold_bytes = bytes;
     fold_period = period;

@@ -11,7 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct client {
-    struct swn_party *party;
+    struct swn_client_lease *party;
     uint64_t uses; /* at most, if it is honest */
 } clients[CLIENTS];
 static struct swn_book book;
@@ -35,7 +35,7 @@ static uint64_t bytes(void)
     return b == 255 ? SWN_WIRE_BYTES_MOST : (uint64_t)(b & 15) << (b >> 4) * 3;
 }
 
-static void offer(void *user, struct swn_party *p)
+static void offer(void *user, struct swn_client_lease *p)
 {
     (void)user;
     struct client *c = p->user;
@@ -81,12 +81,12 @@ static void hello(struct client *c)
     swn_book_claim(&book, c->party, m.has & SWN_HAS_LEASE ? m.lease : 0, in_memory);
     c->uses = c->party->ceiling; /* what it claims beyond that it does not hold */
     c->party->attached = 1;
-    swn_party_hear(c->party, &m);
+    swn_client_lease_hear(c->party, &m);
 }
 
 static void answer(struct client *c, int refuses)
 {
-    struct swn_party *p = c->party;
+    struct swn_client_lease *p = c->party;
     uint64_t seq = p->seq + byte() % 3 - 1, minimum = bytes(), lease = bytes();
     int heard = seq == p->seq && seq;
     if (!refuses) {
@@ -129,7 +129,7 @@ static int step(void)
         return 0;
     } else if (what == 6) {
         struct swn_wire m = facts();
-        swn_party_hear(c->party, &m);
+        swn_client_lease_hear(c->party, &m);
     } else if (what == 7) {
         answer(c, 1);
     } else if (what == 8) {
@@ -146,7 +146,7 @@ static void check(uint64_t allowed)
 {
     uint64_t sum = 0;
     size_t count = 0;
-    for (const struct swn_party *p = book.first; p; p = p->next, count++) {
+    for (const struct swn_client_lease *p = book.first; p; p = p->next, count++) {
         const struct client *c = p->user;
         promise(p->lease <= p->ceiling && c->uses <= p->ceiling);
         sum += p->ceiling;

@@ -20,7 +20,7 @@ struct storages {
 };
 
 static int storage(void *ctx, const char *key, size_t len, enum swn_dtype dtype, uint64_t bytes, uint32_t *number,
-                   char why[SWN_WHY])
+                   char why[SWN_ERRMSG])
 {
     struct storages *all = ctx;
     uint64_t hash = XXH3_64bits(key, len);
@@ -46,8 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!size)
         return 0;
     all.count = 0;
-    char why[SWN_WHY] = "";
-    struct swn_bump bump = {.limit_bytes = (size_t)16 << 20};
+    char why[SWN_ERRMSG] = "";
+    struct swn_bump_alloc bump = {.limit_bytes = (size_t)16 << 20};
     struct swn_pickle_opts opts = {.name = "fuzz", .torchscript = data[0] & 1, .storage = storage, .ctx = &all};
     struct swn_pickle_value *root;
     struct swn_ckpt_builder *b;
@@ -65,6 +65,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             check_checkpoint(c, SIZE_MAX);
         swn_ckpt_drop(b, &io);
     }
-    swn_bump_free(&bump);
+    swn_bump_alloc_free(&bump);
     return 0;
 }

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct swn_io io = memory_io(&file);
     struct swn_checkpoint *c;
     struct swn_identity id;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     if (swn_checkpoint_open(&c, &io, "fuzz.safetensors", why))
         return why[0] ? 0 : (abort(), 0);
     check_checkpoint(c, size);

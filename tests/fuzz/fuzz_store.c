@@ -94,9 +94,9 @@ static void check_tensor(const struct swn_store *s, const struct swn_store_tenso
 /* Chunks that decode into their extent's memory, in place. */
 static void check_copy(const struct swn_store *s, const struct swn_store_extent *x, uint64_t *end)
 {
-    const struct swn_store_copy *c = x->copy;
+    const struct swn_compressed_extent *c = x->compressed;
     uint64_t raw = (x->bytes + 4095) / 4096 * 4096, done = 0, stored = 0;
-    expect(c >= s->copies && c < s->copies + s->copy_count && c->off == *end && c->off % 4096 == 0);
+    expect(c >= s->copies && c < s->copies + s->compressed_count && c->off == *end && c->off % 4096 == 0);
     expect(c->chunks >= s->chunks && c->chunks + c->chunk_count <= s->chunks + s->chunk_count);
     for (size_t i = 0; i < c->chunk_count; i++) {
         uint64_t bytes = raw - done < SWN_CHUNK ? raw - done : SWN_CHUNK;
@@ -123,11 +123,11 @@ static void check_store(const struct swn_store *s)
     }
     size_t copies = 0;
     for (size_t i = 0; i < s->extent_count; i++)
-        if (s->extents[i].copy) {
+        if (s->extents[i].compressed) {
             check_copy(s, &s->extents[i], &end);
             copies++;
         }
-    expect(copies == s->copy_count && (copies ? end < s->total_bytes : end <= s->total_bytes));
+    expect(copies == s->compressed_count && (copies ? end < s->total_bytes : end <= s->total_bytes));
     for (size_t i = 0; i < s->extent_count; i++)
         expect(s->has_heads || !s->extents[i].head);
     for (size_t i = 0; i < s->layer_count; i++) {
@@ -141,7 +141,7 @@ static void check_store(const struct swn_store *s)
         check_tensor(s, &s->tensors[i]);
     uint64_t *bytes = calloc(s->layer_count + 1, sizeof *bytes);
     expect(bytes && swn_store_layer_bytes(s, bytes) == 0);
-    (void)swn_cut_minimum(bytes, s->layer_count);
+    (void)swn_partition_minmax_budget(bytes, s->layer_count);
     free(bytes);
 }
 
@@ -182,7 +182,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct virtual_file f = {.bytes = NULL};
     struct swn_io io = swn_io_sys;
     struct swn_store *s;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     if (size < sizeof(struct swn_disk_header) || !make_file(data, size, &f))
         return 0;
     io.ctx = &f;

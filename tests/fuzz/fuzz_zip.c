@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct swn_ckpt_source src = {.io = &io, .fd = io.open(&file, "", 0, 0), .path = "fuzz", .size = size};
     struct swn_zip zip;
     struct swn_checkpoint *c;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     int sound = swn_zip_open(&zip, &src, why) == 0;
     if (sound) {
         check_tiling(&zip, size);

@@ -30,7 +30,7 @@ static json_t *dump_tensor(const struct swn_ckpt_tensor *t)
 static json_t *dump(const char *path)
 {
     static const char *const kinds[] = {"torch", "torchscript", "safetensors"};
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     struct swn_checkpoint *c;
     int rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
     if (rc)

@@ -91,7 +91,7 @@ static int list(const struct request *r)
     struct swn_cache_entry *entries;
     size_t count;
     uint64_t sum = 0, cap = 0;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     if (r->word_count) {
         swn_cli_error("unexpected argument '%s'", r->words[0]);
         return SWN_CLI_USAGE;
@@ -119,7 +119,7 @@ static int remove_all(const struct request *r)
 {
     struct swn_cache_entry *entries;
     size_t count;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     int failed = 0;
     if (swn_cache_list(&entries, &count, &swn_io_sys, r->dir, 0, why)) {
         swn_cli_error("%s", why);
@@ -138,7 +138,7 @@ static int remove_all(const struct request *r)
 
 static int remove_some(const struct request *r)
 {
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     int failed = 0;
     if (r->all == !!r->word_count) {
         swn_cli_error("give names of stores, or --all; see 'swapnetctl help cache'");
@@ -160,7 +160,7 @@ static int remove_some(const struct request *r)
 static int set_cap(const struct request *r, const char *text)
 {
     uint64_t cap = 0;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     if (strcmp(text, "none") != 0 && (swn_parse_size(text, &cap) || !cap)) {
         swn_cli_error("cap '%s' is not a size: use e.g. 20G, or none", text);
         return SWN_CLI_USAGE;
@@ -176,7 +176,7 @@ static int set_cap(const struct request *r, const char *text)
 static int cap(const struct request *r)
 {
     uint64_t bytes;
-    char why[SWN_WHY] = "", mib[32];
+    char why[SWN_ERRMSG] = "", mib[32];
     if (r->word_count > 1) {
         swn_cli_error("unexpected argument '%s'", r->words[1]);
         return SWN_CLI_USAGE;

@@ -24,16 +24,16 @@ int ctl_disk_dir(char *dir, size_t size)
     return rc;
 }
 
-struct swn_reads ctl_disk_queue(const char *dir)
+struct swn_queue_depth ctl_disk_queue(const char *dir)
 {
     char path[PATH_MAX + 64], why[SWN_PROFILE_WHY];
     const char *set = getenv("SWAPNET_DISK"), *named = set ? set : "";
-    struct swn_reads queue = {0};
+    struct swn_queue_depth queue = {0};
     struct stat st = {0};
     int rc = !*named && stat(dir, &st) ? -errno : swn_disk_find(path, sizeof path, named, dir, st.st_dev);
     if (!rc)
         rc = swn_disk_queue(&queue, path, why);
-    return rc ? (struct swn_reads){0} : queue;
+    return rc ? (struct swn_queue_depth){0} : queue;
 }
 
 /* --- the report --- */
@@ -55,7 +55,7 @@ static size_t distinct(uint64_t *values, size_t n)
     return kept;
 }
 
-static void print_rates(FILE *out, const struct swn_reads *q)
+static void print_rates(FILE *out, const struct swn_queue_depth *q)
 {
     uint64_t depth[SWN_READS_MOST], size[SWN_READS_MOST];
     size_t n = q->measured_count;
@@ -71,7 +71,7 @@ static void print_rates(FILE *out, const struct swn_reads *q)
     for (size_t d = 0; d < rows; d++) {
         fprintf(out, "%9llu at once", (unsigned long long)depth[d]);
         for (size_t s = 0; s < columns; s++) {
-            double rate = swn_reads_rate(q, (unsigned)depth[d], size[s]);
+            double rate = swn_queue_depth_rate(q, (unsigned)depth[d], size[s]);
             if (rate > 0)
                 fprintf(out, " %10.0f", rate / 1e6);
             else
@@ -81,7 +81,7 @@ static void print_rates(FILE *out, const struct swn_reads *q)
     }
 }
 
-void ctl_disk_print(FILE *out, const struct swn_reads *q)
+void ctl_disk_print(FILE *out, const struct swn_queue_depth *q)
 {
     if (!q->depth)
         return;
@@ -89,8 +89,8 @@ void ctl_disk_print(FILE *out, const struct swn_reads *q)
     if (q->measured_count)
         print_rates(out, q);
     fprintf(out, "  %u of %llu KiB at once", q->depth, (unsigned long long)(q->request_bytes >> 10));
-    double chosen = swn_reads_rate(q, q->depth, q->request_bytes),
-           usual = swn_reads_rate(q, SWN_FETCH_DEPTH, SWN_FETCH_PIECE);
+    double chosen = swn_queue_depth_rate(q, q->depth, q->request_bytes),
+           usual = swn_queue_depth_rate(q, SWN_FETCH_DEPTH, SWN_FETCH_PIECE);
     if (chosen > 0 && usual > 0)
         fprintf(out, ": %.2f of what %u of %zu KiB give, which is what the library does unasked", chosen / usual,
                 SWN_FETCH_DEPTH, SWN_FETCH_PIECE >> 10);
@@ -112,19 +112,19 @@ static struct swn_profile *new_profile(dev_t dev)
 static int measure(struct swn_profile **out, const char *dir, dev_t *dev)
 {
     struct stat st;
-    struct swn_reads queue;
+    struct swn_queue_depth queue;
     int rc = swn_probe_queue(&queue, &swn_io_sys, dir); /* makes the directory */
     if (rc)
         return rc;
     rc = stat(dir, &st) ? -errno : 0;
     struct swn_profile *p = rc ? NULL : new_profile(st.st_dev);
     if (!p) {
-        swn_reads_free(&queue);
+        swn_queue_depth_free(&queue);
         return rc ? rc : -ENOMEM;
     }
     *dev = st.st_dev;
     p->queue = queue;
-    p->c.alpha = 1 / swn_reads_rate(&queue, queue.depth, queue.request_bytes);
+    p->c.alpha = 1 / swn_queue_depth_rate(&queue, queue.depth, queue.request_bytes);
     p->known = SWN_ALPHA;
     *out = p;
     return 0;

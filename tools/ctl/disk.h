@@ -11,13 +11,13 @@ int ctl_disk_dir(char *dir, size_t size);
 
 /* How the library reads the disk of that directory: what SWAPNET_DISK or the device profile in it says. depth 0:
  * neither says anything that could be read (the library tells the user). */
-struct swn_reads ctl_disk_queue(const char *dir);
+struct swn_queue_depth ctl_disk_queue(const char *dir);
 
 /* Measures that disk, prints what came of it, and writes a device profile: to `output`, or where the library looks for
  * it (NULL). An exit status; errors are said. */
 int ctl_disk_profile(const char *output);
 
 /* Nothing where nothing is known. */
-void ctl_disk_print(FILE *out, const struct swn_reads *q);
+void ctl_disk_print(FILE *out, const struct swn_queue_depth *q);
 
 #endif

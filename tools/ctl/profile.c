@@ -180,7 +180,7 @@ static int default_budget(void)
 static int probe_disk(struct swn_profile *p)
 {
     char dir[PATH_MAX];
-    struct swn_reads queue;
+    struct swn_queue_depth queue;
     int rc = ctl_disk_dir(dir, sizeof dir);
     if (!rc) {
         queue = ctl_disk_queue(dir);

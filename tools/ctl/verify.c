@@ -34,7 +34,7 @@ struct run {
     int counted; /* the library left its statistics */
     double seconds;
     uint64_t peak_bytes, streamed_bytes, over_bytes;
-    struct swn_results results;
+    struct swn_result_log results;
 };
 
 struct verify {
@@ -43,8 +43,8 @@ struct verify {
     char dir[PATH_MAX + 32]; /* records, until the end */
     struct run runs[RUNS];
     uint64_t budget_bytes; /* of tensors, as swapnet had it at the end */
-    enum swn_results_verdict verdict, again;
-    struct swn_results_difference difference, own; /* of SWAPPED and of AGAIN from PLAIN */
+    enum swn_result_log_verdict verdict, again;
+    struct swn_result_log_difference difference, own; /* of SWAPPED and of AGAIN from PLAIN */
 };
 
 /* --- settings --- */
@@ -201,7 +201,7 @@ static void read_stats(struct verify *v, struct run *r)
     r->peak_bytes = (uint64_t)json_integer_value(json_object_get(stats, "peak_resident_bytes"));
     r->over_bytes = (uint64_t)json_integer_value(json_object_get(stats, "over_budget_bytes"));
     r->streamed_bytes = (uint64_t)json_integer_value(json_object_get(stats, "streamed_bytes")) +
-                        (uint64_t)json_integer_value(json_object_get(stats, "stray_reads")) * 4096;
+                        (uint64_t)json_integer_value(json_object_get(stats, "fallback_reads")) * 4096;
     json_decref(stats);
 }
 
@@ -217,7 +217,7 @@ static int run(struct verify *v, int which)
 {
     static const char *const names[] = {"without swapnet", "with swapnet", "without swapnet, once more"};
     struct run *r = &v->runs[which];
-    char path[PATH_MAX + 64], why[SWN_WHY];
+    char path[PATH_MAX + 64], why[SWN_ERRMSG];
     prepared = v;
     prepared_run = which;
     run_dir(v, which, path, sizeof path);
@@ -236,7 +236,7 @@ static int run(struct verify *v, int which)
     r->status = rc;
     if (ctl_run_interrupted())
         return -1;
-    if (swn_results_read(&r->results, path, why)) {
+    if (swn_result_log_read(&r->results, path, why)) {
         swn_cli_error("%s", why);
         return -1;
     }
@@ -253,11 +253,11 @@ static int run(struct verify *v, int which)
 
 /* --- the answer --- */
 
-static void describe_place(const struct verify *v, int other, const struct swn_results_difference *d, char *buf,
+static void describe_place(const struct verify *v, int other, const struct swn_result_log_difference *d, char *buf,
                            size_t size)
 {
-    const struct swn_results *r = d->stream[0] >= 0 ? &v->runs[PLAIN].results : &v->runs[other].results;
-    const struct swn_results_stream *s = &r->streams[d->stream[0] >= 0 ? d->stream[0] : d->stream[1]];
+    const struct swn_result_log *r = d->stream[0] >= 0 ? &v->runs[PLAIN].results : &v->runs[other].results;
+    const struct swn_result_log_stream *s = &r->streams[d->stream[0] >= 0 ? d->stream[0] : d->stream[1]];
     snprintf(buf, size, "result %zu of thread %u in process %u", d->place + 1, s->thread, s->file);
 }
 
@@ -274,16 +274,16 @@ static json_t *run_json(const struct run *r, int which)
 static json_t *difference_json(const struct verify *v)
 {
     char plain[512], swapped[512];
-    const struct swn_results_difference *d = &v->difference;
+    const struct swn_result_log_difference *d = &v->difference;
     if (v->verdict != SWN_RESULTS_DIFFERENT)
         return json_null();
-    const struct swn_results *a = &v->runs[PLAIN].results, *b = &v->runs[SWAPPED].results;
-    const struct swn_results *r = d->stream[0] >= 0 ? a : b;
-    const struct swn_results_stream *s = &r->streams[d->stream[0] >= 0 ? d->stream[0] : d->stream[1]];
+    const struct swn_result_log *a = &v->runs[PLAIN].results, *b = &v->runs[SWAPPED].results;
+    const struct swn_result_log *r = d->stream[0] >= 0 ? a : b;
+    const struct swn_result_log_stream *s = &r->streams[d->stream[0] >= 0 ? d->stream[0] : d->stream[1]];
     return json_pack("{s:I s:I s:i s:i s:I s:s s:s}", "missing", (json_int_t)d->missing, "added", (json_int_t)d->added,
                      "process", (int)s->file, "thread", (int)s->thread, "result", (json_int_t)d->place + 1, "without",
-                     swn_results_describe(a, d->stream[0], d->place, plain, sizeof plain), "with",
-                     swn_results_describe(b, d->stream[1], d->place, swapped, sizeof swapped));
+                     swn_result_log_describe(a, d->stream[0], d->place, plain, sizeof plain), "with",
+                     swn_result_log_describe(b, d->stream[1], d->place, swapped, sizeof swapped));
 }
 
 static json_t *runs_json(const struct verify *v)
@@ -336,15 +336,15 @@ static void print_runs(const struct verify *v)
     putchar('\n');
 }
 
-static void print_difference(const struct verify *v, int other, const struct swn_results_difference *d)
+static void print_difference(const struct verify *v, int other, const struct swn_result_log_difference *d)
 {
     char place[96], text[512];
-    const struct swn_results *a = &v->runs[PLAIN].results, *b = &v->runs[other].results;
+    const struct swn_result_log *a = &v->runs[PLAIN].results, *b = &v->runs[other].results;
     describe_place(v, other, d, place, sizeof place);
     printf("The first difference is %s:\n", place);
-    printf("  without swapnet: %s\n", swn_results_describe(a, d->stream[0], d->place, text, sizeof text));
+    printf("  without swapnet: %s\n", swn_result_log_describe(a, d->stream[0], d->place, text, sizeof text));
     printf("  %s: %s\n", other == SWAPPED ? "with swapnet" : "once more",
-           swn_results_describe(b, d->stream[1], d->place, text, sizeof text));
+           swn_result_log_describe(b, d->stream[1], d->place, text, sizeof text));
     printf("%zu results of the first run are not in the other one, which has %zu that the first one has not.\n",
            d->missing, d->added);
 }
@@ -422,14 +422,15 @@ static int run_plain(struct verify *v)
     return r->status || !r->results.total ? -1 : 0;
 }
 
-static int compare(const struct verify *v, int which, struct swn_results_difference *d, enum swn_results_verdict *out)
+static int compare(const struct verify *v, int which, struct swn_result_log_difference *d,
+                   enum swn_result_log_verdict *out)
 {
-    int rc = swn_results_compare(&v->runs[PLAIN].results, &v->runs[which].results, d);
+    int rc = swn_result_log_compare(&v->runs[PLAIN].results, &v->runs[which].results, d);
     if (rc < 0) {
         swn_cli_error("cannot compare: %s", strerror(-rc));
         return rc;
     }
-    *out = (enum swn_results_verdict)rc;
+    *out = (enum swn_result_log_verdict)rc;
     return 0;
 }
 
@@ -467,7 +468,7 @@ int ctl_verify(int argc, char **argv)
         return SWN_CLI_FAILURE;
     rc = verify(&v);
     for (int i = 0; i < RUNS; i++)
-        swn_results_free(&v.runs[i].results);
+        swn_result_log_free(&v.runs[i].results);
     remove_dir(&v);
     return ctl_run_interrupted() ? 128 + ctl_run_interrupted() : rc;
 }

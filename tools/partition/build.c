@@ -131,7 +131,7 @@ struct request {
 static int finished(const struct request *r, const char *path)
 {
     struct swn_store *s;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     if (swn_store_open(&s, &swn_io_sys, path, why) == 0) {
         if (r->order.count)
             compare_order(&r->order, s);
@@ -143,7 +143,7 @@ static int finished(const struct request *r, const char *path)
 }
 
 /* A file in the cache is known by its times. */
-static int open_settled(struct swn_checkpoint **c, const char *path, char why[SWN_WHY])
+static int open_settled(struct swn_checkpoint **c, const char *path, char why[SWN_ERRMSG])
 {
     int fd = swn_open_regular(&swn_io_sys, path, 0, why);
     if (fd < 0)
@@ -160,7 +160,7 @@ struct shard {
     uint64_t there_bytes; /* of the store that the cache has already; 0: none */
 };
 
-static int look_at_shard(struct shard *d, const struct request *r, const char *path, char why[SWN_WHY])
+static int look_at_shard(struct shard *d, const struct request *r, const char *path, char why[SWN_ERRMSG])
 {
     struct swn_checkpoint *c;
     struct swn_store *s;
@@ -180,7 +180,7 @@ static int look_at_shard(struct shard *d, const struct request *r, const char *p
 
 /* A program needs all of them, so none may go to make room for another. Stores that are there have copies perhaps, for
  * which there is no room any more: then all are built. */
-static int fit_shards(struct shard *d, size_t count, const char *dir, uint64_t cap, char why[SWN_WHY])
+static int fit_shards(struct shard *d, size_t count, const char *dir, uint64_t cap, char why[SWN_ERRMSG])
 {
     uint64_t need = 0, sum = 0;
     for (size_t i = 0; i < count; i++) {
@@ -191,15 +191,16 @@ static int fit_shards(struct shard *d, size_t count, const char *dir, uint64_t c
         return 0;
     for (size_t i = 0; i < count; i++)
         d[i].there_bytes = 0;
-    return need <= cap ? 0
-                       : swn_why(why, -EFBIG,
-                                 "the stores of the %zu shards need %" PRIu64 " bytes, more than the cache in %s may "
-                                 "take (%" PRIu64 "): raise it with 'swapnetctl cache cap'",
-                                 count, need, dir, cap);
+    return need <= cap
+               ? 0
+               : swn_errmsg(why, -EFBIG,
+                            "the stores of the %zu shards need %" PRIu64 " bytes, more than the cache in %s may "
+                            "take (%" PRIu64 "): raise it with 'swapnetctl cache cap'",
+                            count, need, dir, cap);
 }
 
 static int build_shard(const struct request *r, const struct swn_cache_limits *limits, const char *path,
-                       char why[SWN_WHY])
+                       char why[SWN_ERRMSG])
 {
     struct swn_checkpoint *c;
     struct swn_store *s;
@@ -216,7 +217,7 @@ static int build_shard(const struct request *r, const struct swn_cache_limits *l
 }
 
 static int build_shards(const struct request *r, const struct swn_checkpoint *c, struct shard *d, const char **names,
-                        char why[SWN_WHY])
+                        char why[SWN_ERRMSG])
 {
     struct swn_cache_limits limits = {.keep = names, .keep_count = c->file_count};
     int rc = swn_cache_cap(&swn_io_sys, r->cache, &limits.cap_bytes, why);
@@ -238,16 +239,16 @@ static int build_shards(const struct request *r, const struct swn_checkpoint *c,
 
 /* A store of the caller's choice. A change of the checkpoint while it is copied shows in its times as well, once these
  * have settled; where they never do (in memory, or in the future) they are taken as they are. */
-static int build_output(const struct request *r, struct swn_checkpoint **c, const char *path, char why[SWN_WHY])
+static int build_output(const struct request *r, struct swn_checkpoint **c, const char *path, char why[SWN_ERRMSG])
 {
     size_t count = (*c)->file_count;
     struct swn_identity *ids = calloc(count + 1, sizeof *ids);
-    int rc = ids ? 0 : swn_why(why, -ENOMEM, "no memory");
+    int rc = ids ? 0 : swn_errmsg(why, -ENOMEM, "no memory");
     for (size_t i = 0; i < count && !rc; i++) {
         const struct swn_ckpt_file *f = &(*c)->files[i];
         int settled = swn_identity_settle(&swn_io_sys, f->fd, SETTLE_MS, &ids[i]);
         if (settled && settled != -ENOTSUP && settled != -ESTALE)
-            rc = swn_why(why, settled, "%s: %s", f->path, strerror(-settled));
+            rc = swn_errmsg(why, settled, "%s: %s", f->path, strerror(-settled));
         else if (settled == -ENOTSUP)
             ids[i] = f->identity;
     }
@@ -258,7 +259,7 @@ static int build_output(const struct request *r, struct swn_checkpoint **c, cons
     }
     for (size_t i = 0; i < count && !rc; i++)
         if ((*c)->file_count != count || !swn_identity_same_file(&(*c)->files[i].identity, &ids[i]))
-            rc = swn_why(why, -ESTALE, "%s: changed while it was looked at; build again", (*c)->files[0].path);
+            rc = swn_errmsg(why, -ESTALE, "%s: changed while it was looked at; build again", (*c)->files[0].path);
     free(ids);
     if (!rc)
         rc = swn_store_build(*c, &swn_io_sys, r->output, &r->opts, why);
@@ -266,12 +267,12 @@ static int build_output(const struct request *r, struct swn_checkpoint **c, cons
 }
 
 /* A store per file, unless it is there: the library sees a program open one shard, and looks for the store of that. */
-static int build_into_cache(const struct request *r, const struct swn_checkpoint *c, char why[SWN_WHY])
+static int build_into_cache(const struct request *r, const struct swn_checkpoint *c, char why[SWN_ERRMSG])
 {
     struct shard *d = calloc(c->file_count + 1, sizeof *d);
     const char **names = calloc(c->file_count + 1, sizeof *names);
-    int rc = d && names ? build_shards(r, c, d, names, why) : swn_why(why, -ENOMEM, "no memory");
-    if (!rc && swn_dir_in_memory(&swn_io_sys, r->cache))
+    int rc = d && names ? build_shards(r, c, d, names, why) : swn_errmsg(why, -ENOMEM, "no memory");
+    if (!rc && swn_is_memory_backed(&swn_io_sys, r->cache))
         swn_cli_error(
             "warning: the cache directory %s lies in memory (tmpfs, or an overlay over it): a store there saves "
             "none; give --store DIR on a disk",
@@ -293,15 +294,15 @@ static int absolute(const char *path, char out[PATH_MAX])
 }
 
 /* Nothing that the store is made of may be what it replaces. */
-static int keep_input(struct request *r, const char *input, char why[SWN_WHY])
+static int keep_input(struct request *r, const char *input, char why[SWN_ERRMSG])
 {
     if (!r->output || !input || !part_same_file(r->output, input))
         return 0;
     r->misused = 1;
-    return swn_why(why, -EINVAL, "--output %s would replace what the store is made of, %s", r->output, input);
+    return swn_errmsg(why, -EINVAL, "--output %s would replace what the store is made of, %s", r->output, input);
 }
 
-static int keep_inputs(struct request *r, const struct swn_checkpoint *c, char why[SWN_WHY])
+static int keep_inputs(struct request *r, const struct swn_checkpoint *c, char why[SWN_ERRMSG])
 {
     int rc = keep_input(r, r->checkpoint, why);
     for (size_t i = 0; i < c->file_count && !rc; i++)
@@ -309,7 +310,7 @@ static int keep_inputs(struct request *r, const struct swn_checkpoint *c, char w
     return rc ? rc : keep_input(r, r->order_path, why);
 }
 
-static int build(struct request *r, char why[SWN_WHY])
+static int build(struct request *r, char why[SWN_ERRMSG])
 {
     struct swn_store *from;
     struct swn_checkpoint *c;
@@ -325,7 +326,7 @@ static int build(struct request *r, char why[SWN_WHY])
     }
     int rc = absolute(r->checkpoint, path);
     if (rc) {
-        snprintf(why, SWN_WHY, "%s: %s", r->checkpoint, strerror(-rc));
+        snprintf(why, SWN_ERRMSG, "%s: %s", r->checkpoint, strerror(-rc));
         return rc;
     }
     rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
@@ -431,7 +432,7 @@ static const char *learned_order(const char *store, char path[PATH_MAX])
 
 int part_build(int argc, char **argv)
 {
-    char dir[PATH_MAX], learned[PATH_MAX], why[SWN_WHY] = "";
+    char dir[PATH_MAX], learned[PATH_MAX], why[SWN_ERRMSG] = "";
     struct request r = {.encoding = -1};
     int rc = take_options(&r, argc, argv);
     if (rc)

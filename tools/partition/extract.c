@@ -23,14 +23,14 @@
 struct extract {
     const struct swn_store *s;
     struct part_reader in;
-    struct swn_newfile out;
+    struct swn_atomic_file out;
     char *buf; /* BUFFER_BYTES, written as a whole */
     size_t fill;
     uint64_t off;     /* where buf belongs */
     uint8_t *checked; /* per extent */
     int skip;         /* leave out what cannot be written */
     uint8_t *left;    /* per tensor: it is */
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
 };
 
 static uint64_t elements(const struct swn_store_tensor *t)
@@ -123,15 +123,16 @@ static int add_tensors(struct extract *x, json_t *header, uint64_t *at)
         }
     }
     if (rc)
-        return swn_why(x->why, rc, "no memory for the header");
+        return swn_errmsg(x->why, rc, "no memory for the header");
     if (left && !x->skip)
-        return swn_why(
+        return swn_errmsg(
             x->why, -EINVAL, "'%.200s': %s (%s); --skip leaves out what cannot be written (%zu of %zu tensors)",
             x->s->tensors[first].name, why_first, swn_dtype_name(x->s->tensors[first].dtype), left, x->s->tensor_count);
     if (x->s->skipped_count && !x->skip)
-        return swn_why(x->why, -EINVAL,
-                       "%s: lacks %" PRIu64 " of the checkpoint's tensors, the first: %.200s; --skip writes the others",
-                       x->s->path, x->s->skipped_count, x->s->skipped);
+        return swn_errmsg(x->why, -EINVAL,
+                          "%s: lacks %" PRIu64
+                          " of the checkpoint's tensors, the first: %.200s; --skip writes the others",
+                          x->s->path, x->s->skipped_count, x->s->skipped);
     part_say_skipped(x->s, "the checkpoint");
     return 0;
 }
@@ -141,7 +142,7 @@ static int make_header(struct extract *x, char **text, uint64_t *total)
 {
     uint64_t at = 0;
     json_t *header = json_object();
-    int rc = header ? add_tensors(x, header, &at) : swn_why(x->why, -ENOMEM, "no memory for the header");
+    int rc = header ? add_tensors(x, header, &at) : swn_errmsg(x->why, -ENOMEM, "no memory for the header");
     char *dumped = rc ? NULL : json_dumps(header, JSON_COMPACT);
     json_decref(header);
     if (rc)
@@ -150,7 +151,7 @@ static int make_header(struct extract *x, char **text, uint64_t *total)
     char *grown = dumped ? realloc(dumped, padded + 1) : NULL;
     if (!grown) {
         free(dumped);
-        return swn_why(x->why, -ENOMEM, "no memory for the header");
+        return swn_errmsg(x->why, -ENOMEM, "no memory for the header");
     }
     memset(grown + len, ' ', padded - len);
     grown[padded] = 0;
@@ -168,13 +169,13 @@ static int flush(struct extract *x)
     int rc = len ? swn_write_blocks(&swn_io_sys, &x->out.file, x->buf, len, x->off) : 0;
     x->off += x->fill;
     x->fill = 0;
-    return rc ? swn_why(x->why, rc, "%s: cannot be written: %s", x->out.path, strerror(-rc)) : 0;
+    return rc ? swn_errmsg(x->why, rc, "%s: cannot be written: %s", x->out.path, strerror(-rc)) : 0;
 }
 
 static int append(struct extract *x, const char *bytes, size_t size)
 {
     if (part_stopped())
-        return swn_why(x->why, -ECANCELED, "%s: cancelled", x->out.path);
+        return swn_errmsg(x->why, -ECANCELED, "%s: cancelled", x->out.path);
     while (size) {
         size_t room = BUFFER_BYTES - x->fill, piece = size < room ? size : room;
         memcpy(x->buf + x->fill, bytes, piece);
@@ -191,9 +192,9 @@ static int append(struct extract *x, const char *bytes, size_t size)
 static int read_failed(struct extract *x, const struct swn_store_tensor *t, int rc)
 {
     const struct swn_store_extent *e = &x->s->extents[t->extent];
-    return swn_why(x->why, rc, "%s: block '%s' (%s), extent %u at offset %" PRIu64 ": %s", x->s->path,
-                   x->s->layers[t->layer].name, t->name, t->extent, e->off,
-                   rc == -EILSEQ ? "the checksum does not match" : strerror(-rc));
+    return swn_errmsg(x->why, rc, "%s: block '%s' (%s), extent %u at offset %" PRIu64 ": %s", x->s->path,
+                      x->s->layers[t->layer].name, t->name, t->extent, e->off,
+                      rc == -EILSEQ ? "the checksum does not match" : strerror(-rc));
 }
 
 static int stream(struct extract *x, const struct swn_store_tensor *t, uint64_t bytes)
@@ -241,7 +242,7 @@ static int gather(struct extract *x, const struct swn_store_tensor *t)
     int rc = 0;
     char *extent = malloc(e->bytes + 1);
     if (!extent)
-        return swn_why(x->why, -ENOMEM, "'%s' is not contiguous, and there is no memory for it", t->name);
+        return swn_errmsg(x->why, -ENOMEM, "'%s' is not contiguous, and there is no memory for it", t->name);
     for (uint64_t at = 0; at < e->bytes && !rc;) {
         ssize_t n = part_read(&x->in, e->off + at, e->bytes - at, &piece);
         if (n < 0) {
@@ -278,8 +279,8 @@ static int write_file(struct extract *x, const char *header, uint64_t total)
     uint64_t size = strlen(header);
     int rc = swn_io_sys.fallocate(NULL, x->out.file.fd, 0, 0, total);
     if (rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG)
-        return swn_why(x->why, rc, "%s: no room in %s: it needs %" PRIu64 " bytes (%s): %s", x->out.path, x->out.dir,
-                       total, swn_format_mib(mib, total), strerror(-rc));
+        return swn_errmsg(x->why, rc, "%s: no room in %s: it needs %" PRIu64 " bytes (%s): %s", x->out.path, x->out.dir,
+                          total, swn_format_mib(mib, total), strerror(-rc));
     rc = append(x, (const char *)&size, sizeof size);
     if (!rc)
         rc = append(x, header, size);
@@ -288,7 +289,7 @@ static int write_file(struct extract *x, const char *header, uint64_t total)
     if (!rc)
         rc = flush(x);
     if (!rc && (rc = swn_io_sys.ftruncate(NULL, x->out.file.fd, total)))
-        swn_why(x->why, rc, "%s: %s", x->out.path, strerror(-rc));
+        swn_errmsg(x->why, rc, "%s: %s", x->out.path, strerror(-rc));
     return rc;
 }
 
@@ -299,13 +300,13 @@ static int extract(struct extract *x, const char *path)
     int rc = make_header(x, &header, &total);
     if (rc)
         return rc;
-    rc = swn_newfile_open(&x->out, &swn_io_sys, path, 0666, x->why);
+    rc = swn_atomic_file_open(&x->out, &swn_io_sys, path, 0666, x->why);
     if (!rc) {
         rc = write_file(x, header, total);
         if (rc)
-            swn_newfile_abandon(&x->out, &swn_io_sys);
+            swn_atomic_file_abandon(&x->out, &swn_io_sys);
         else
-            rc = swn_newfile_commit(&x->out, &swn_io_sys, x->why);
+            rc = swn_atomic_file_commit(&x->out, &swn_io_sys, x->why);
     }
     free(header);
     return rc;
@@ -324,7 +325,7 @@ static int run(const char *store, const char *output, int skip)
         x->left = calloc(s->tensor_count + 1, 1);
         rc = x->buf && x->checked && x->left ? part_reader_open(&x->in, s->file.fd) : -ENOMEM;
         if (rc)
-            swn_why(x->why, rc, "no memory");
+            swn_errmsg(x->why, rc, "no memory");
     }
     if (!rc) {
         part_catch_signals();

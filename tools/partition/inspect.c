@@ -36,10 +36,10 @@ static int summarise(struct summary *m)
             m->largest = i;
     }
     for (size_t i = 0; i < s->extent_count; i++) {
-        m->encoded_bytes += s->extents[i].copy ? s->extents[i].copy->bytes : 0;
-        m->copied_bytes += s->extents[i].copy ? s->extents[i].bytes : 0;
+        m->encoded_bytes += s->extents[i].compressed ? s->extents[i].compressed->bytes : 0;
+        m->copied_bytes += s->extents[i].compressed ? s->extents[i].bytes : 0;
     }
-    m->smallest_budget = swn_cut_minimum(m->memory_bytes, s->layer_count);
+    m->smallest_budget = swn_partition_minmax_budget(m->memory_bytes, s->layer_count);
     return 0;
 }
 

@@ -71,8 +71,8 @@ static int cut_by_time(struct plan *p)
 static int cut_by_memory(struct plan *p)
 {
     uint64_t memory = swn_partition_memory(p->budget_bytes, p->delta);
-    return p->wanted ? swn_cut(p->layer_bytes, p->m.n, p->blocks = p->wanted, p->first)
-                     : swn_cut_for_budget(p->layer_bytes, p->m.n, memory, &p->blocks, p->first);
+    return p->wanted ? swn_partition_minmax(p->layer_bytes, p->m.n, p->blocks = p->wanted, p->first)
+                     : swn_partition_minmax_for_budget(p->layer_bytes, p->m.n, memory, &p->blocks, p->first);
 }
 
 static int forecast(struct plan *p)
@@ -106,18 +106,19 @@ static int make_plan(struct plan *p)
         swn_cli_error("%zu blocks of %zu layers cannot be: a layer is the smallest block", p->wanted, layers);
         return SWN_CLI_USAGE;
     }
-    p->minimum = swn_cut_minimum(p->layer_bytes, layers);
+    p->minimum = swn_partition_minmax_budget(p->layer_bytes, layers);
     p->timed = !swn_model_lacks(&p->m);
     int rc = p->timed ? swn_partition_model(&p->sums, p->m.layers, layers, &p->m.c) : 0;
     if (!rc)
         rc = p->timed ? cut_by_time(p) : cut_by_memory(p);
     if (rc && rc != -ENOSPC)
         return no_memory();
-    if (rc && p->wanted && p->minimum <= memory && swn_cut(p->layer_bytes, layers, p->wanted, p->first) == 0)
-        return too_small(p, swn_cut_largest_pair(p->layer_bytes, layers, p->first, p->wanted));
+    if (rc && p->wanted && p->minimum <= memory &&
+        swn_partition_minmax(p->layer_bytes, layers, p->wanted, p->first) == 0)
+        return too_small(p, swn_partition_minmax_largest_pair(p->layer_bytes, layers, p->first, p->wanted));
     if (rc)
         return too_small(p, p->minimum);
-    p->largest_pair = swn_cut_largest_pair(p->layer_bytes, layers, p->first, p->blocks);
+    p->largest_pair = swn_partition_minmax_largest_pair(p->layer_bytes, layers, p->first, p->blocks);
     if (p->largest_pair > memory)
         return too_small(p, p->largest_pair);
     return p->timed ? forecast(p) : SWN_CLI_OK;
@@ -163,9 +164,8 @@ static void add_times(const struct plan *p, json_t *j)
     json_object_set_new(j, "library",
                         json_pack("{s:f s:I s:I s:I s:I s:I s:I s:b}", "latency_s", l->latency_ns / 1e9, "kept_bytes",
                                   (json_int_t)l->kept_bytes, "streamed_bytes", (json_int_t)l->streamed_bytes,
-                                  "window_bytes", (json_int_t)l->window_bytes, "other_bytes",
-                                  (json_int_t)p->m.other_bytes, "minimum_budget_bytes",
-                                  (json_int_t)swn_predict_least(&predict), "demand_bytes",
+                                  "ring_bytes", (json_int_t)l->ring_bytes, "other_bytes", (json_int_t)p->m.other_bytes,
+                                  "minimum_budget_bytes", (json_int_t)swn_predict_least(&predict), "demand_bytes",
                                   (json_int_t)swn_predict_demand(&predict), "fits", p->library_fits));
     if (p->points)
         json_object_set_new(j, "curve", curve_json(p));
@@ -209,7 +209,7 @@ static void print_forecast(const struct plan *p)
                            : " (there may be better ones)");
     printf("a pass under the library: %.3f ms; %s kept, %s streamed, window %s%s\n", p->library.latency_ns / 1e6,
            swn_format_mib(a, p->library.kept_bytes), swn_format_mib(b, p->library.streamed_bytes),
-           swn_format_mib(c, p->library.window_bytes), p->library_fits ? "" : "; less memory than it needs");
+           swn_format_mib(c, p->library.ring_bytes), p->library_fits ? "" : "; less memory than it needs");
     if (p->points)
         printf("\n%12s  %12s\n", "BUDGET", "MS");
     for (size_t i = 0; i < p->points; i++)

@@ -17,7 +17,7 @@
 
 int part_open_model(struct swn_store **out, const char **kind, const char *path)
 {
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     int rc = swn_store_of(out, kind, &swn_io_sys, path, why);
     if (rc)
         swn_cli_error("%s", why);

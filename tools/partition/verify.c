@@ -50,7 +50,7 @@ static int check_store(struct verify *v)
             rc = check_padding(v, e);
             what = "padding";
         }
-        if (!rc && e->copy) {
+        if (!rc && e->compressed) {
             rc = swn_store_verify_copy(v->s, &swn_io_sys, e);
             what = "encoded copy";
         }
@@ -180,7 +180,7 @@ static int compare(struct verify *v, const struct swn_checkpoint *c, uint32_t so
 static int compare_given(struct verify *v, const char *path)
 {
     struct swn_checkpoint *c;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     int rc = swn_checkpoint_open(&c, &swn_io_sys, path, why);
     if (rc) {
         swn_cli_error("%s", why);
@@ -196,7 +196,7 @@ static int compare_source(struct verify *v, uint32_t i)
 {
     const struct swn_store_source *source = &v->s->sources[i];
     struct swn_checkpoint *c;
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     int rc = swn_checkpoint_open(&c, &swn_io_sys, source->path, why);
     if (rc == -ENOENT || rc == -EACCES || rc == -ENOTDIR)
         return 1;
@@ -215,7 +215,7 @@ static int verify(const char *path, const char *checkpoint)
 {
     struct verify v = {0};
     struct swn_store *s;
-    char why[SWN_WHY] = "", mib[32];
+    char why[SWN_ERRMSG] = "", mib[32];
     int equal = 1, rc = swn_store_open(&s, &swn_io_sys, path, why);
     if (rc) {
         swn_cli_error("%s", why);

@@ -19,7 +19,7 @@ def _steady(torch, model, budget):
     steady, passes = run.record["notes"]["steady"], run.record["notes"]["passes"]
     assert steady["streamed_bytes"] > 8 * harness.MIB, run.describe()  # it streams all the while
     assert steady["placed_bytes"] > passes * harness.MIB, run.describe()
-    assert steady["plans"] == steady["plan_looks"] == 0 and steady["filled_bytes"] == 0 and steady["dropped_bytes"] == 0, (steady, run.describe())
+    assert steady["plans"] == steady["plan_reviews"] == 0 and steady["filled_bytes"] == 0 and steady["dropped_bytes"] == 0, (steady, run.describe())
     assert steady["spilled_bytes"] == 0, (steady, run.describe())
     assert run.record["notes"]["watched"] == [1, 1], run.describe()
     # Neither half takes memory, but for PyTorch's own small tensors. What is read is mapped, and the file again instead.

@@ -64,4 +64,4 @@ def test_model_that_fits_reads_nothing(torch, model):
     harness.assert_bounded(run)
     assert run.stats["streamed_bytes"] == 0, run.describe()
     assert run.stats["swap_ins"] == 0, run.describe()
-    assert run.stats["stray_reads"] == 0, run.describe()
+    assert run.stats["fallback_reads"] == 0, run.describe()

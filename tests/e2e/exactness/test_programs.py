@@ -159,14 +159,14 @@ def _growth(torch, program, few, many, *, budget):
     """(counters of the longer run less those of the shorter): what a steady state adds."""
     short = both(torch, *program, str(few), budget=budget)[1]
     long = both(torch, *program, str(many), budget=budget)[1]
-    counters = ("window_hits", "window_misses", "stray_reads", "streamed_bytes", "swap_ins")
+    counters = ("window_hits", "window_misses", "fallback_reads", "streamed_bytes", "swap_ins")
     return {key: long.stats[key] - short.stats[key] for key in counters}, long
 
 
 def _assert_few(grown, uses, run):
-    """At most a tenth of the `uses` of a 4 MiB weight went past the pool; stray reads count pages."""
+    """At most a tenth of the `uses` of a 4 MiB weight went past the pool; fallback reads count pages."""
     assert grown["window_misses"] <= uses // 10, f"{grown}\n{run.describe()}"
-    assert grown["stray_reads"] <= uses // 10 * 1024, f"{grown}\n{run.describe()}"
+    assert grown["fallback_reads"] <= uses // 10 * 1024, f"{grown}\n{run.describe()}"
 
 
 @each_torch
@@ -188,7 +188,7 @@ def test_large_layers_are_cut(torch, disk):
     (disk / "runtime").mkdir(mode=0o700)
     run = both(torch, "infer", "tall", "64", "watch", budget=64, env={"XDG_RUNTIME_DIR": str(disk / "runtime")})[1]
     lacking, layer = (8 * 4 + 2 * 40 - 64) * MIB, 4 * MIB
-    read, most, grown, since = 0, 0, dict.fromkeys(("window_misses", "stray_reads"), 0), 0
+    read, most, grown, since = 0, 0, dict.fromkeys(("window_misses", "fallback_reads"), 0), 0
     passes = run.record["notes"]["passes"]
     for before, after in zip(passes, passes[1:]):
         # A plan is made when the order is known, and again where the machine is another one for a while; then what is

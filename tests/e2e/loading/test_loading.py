@@ -127,7 +127,7 @@ def test_known_checkpoint(torch, how):
     uncache(file_of(torch, how))
     run = _quiet(load(torch, how, store, "stop"))
     assert run.record["notes"]["read_bytes"] < 4 * MIB, run.record
-    assert run.stats["streamed_bytes"] == run.stats["swap_ins"] == run.stats["stray_reads"] == 0, run.describe()
+    assert run.stats["streamed_bytes"] == run.stats["swap_ins"] == run.stats["fallback_reads"] == 0, run.describe()
     if stores(store):
         assert run.stats["deferred_bytes"] >= 0.99 * WEIGHTS, run.describe()
     reference, run = both(torch, "load_model", how, file_of(torch, how), budget=BUDGET,

@@ -3,13 +3,13 @@
 
 #include "skeleton/abi/abi.h"
 
-__attribute__((visibility("default"))) extern const struct swn_half swn_aten_half;
+__attribute__((visibility("default"))) extern const struct swn_torch_backend swn_aten_half;
 void *alloc_cpu(size_t n) __asm__("_ZN3c109alloc_cpuEm"); /* the executable's, as a preloaded library's would be */
 
 __attribute__((visibility("default"))) extern void *half_kept;
 void *half_kept;
 
-static const char *attach(const struct swn_host *host)
+static const char *attach(const struct swn_runtime_services *host)
 {
     (void)host;
     half_kept = alloc_cpu(1000);
@@ -22,4 +22,5 @@ static const char *watch(void (*result)(const char *op, const struct swn_result 
     return NULL;
 }
 
-const struct swn_half swn_aten_half = {.abi = SWN_ATEN_ABI, .attach = attach, .watch = watch, .version = "9.99.0"};
+const struct swn_torch_backend swn_aten_half = {
+    .abi = SWN_ATEN_ABI, .attach = attach, .watch = watch, .version = "9.99.0"};

@@ -89,15 +89,15 @@ static void begin(void)
 
 static void over_memory(void)
 {
-    char why[SWN_WHY] = "";
+    char why[SWN_ERRMSG] = "";
     struct swn_identity id;
     struct swn_checkpoint *c;
     begin();
     if (mount("swapnet-test", "top", "tmpfs", 0, "size=8m"))
         cannot("tmpfs cannot be mounted here");
-    WANT(swn_dir_in_memory(&swn_io_sys, "top") == 1);
+    WANT(swn_is_memory_backed(&swn_io_sys, "top") == 1);
     overlay();
-    WANT(swn_dir_in_memory(&swn_io_sys, "both") == 1);
+    WANT(swn_is_memory_backed(&swn_io_sys, "both") == 1);
     WANT(lies_in_memory("both", "old") == 0);
     close(file_in("both", "new"));
     WANT(lies_in_memory("both", "new") == 1);
@@ -105,7 +105,7 @@ static void over_memory(void)
     WANT(lies_in_memory("both", "old") == 1);
     /* As in a container, or on a board that began in an initramfs: the layer has no name here. */
     WANT(umount2("top", MNT_DETACH) == 0);
-    WANT(swn_dir_in_memory(&swn_io_sys, "both") == 1);
+    WANT(swn_is_memory_backed(&swn_io_sys, "both") == 1);
     WANT(lies_in_memory("both", "new") == 1);
     int fd = open("both/new", O_RDONLY);
     WANT(swn_identity_settle(&swn_io_sys, fd, 3000, &id) == -ENOTSUP);
@@ -117,11 +117,11 @@ static void over_disk(void)
 {
     begin();
     overlay();
-    WANT(swn_dir_in_memory(&swn_io_sys, "both") == 0);
+    WANT(swn_is_memory_backed(&swn_io_sys, "both") == 0);
     WANT(lies_in_memory("both", "old") == 0);
     close(file_in("both", "new"));
     WANT(lies_in_memory("both", "new") == 0);
-    WANT(swn_dir_in_memory(&swn_io_sys, "none") == 0);
+    WANT(swn_is_memory_backed(&swn_io_sys, "none") == 0);
 }
 
 /* ioctl(FS_IOC_FIEMAP) is unknown from now on, as to file systems that have none. */
@@ -145,7 +145,7 @@ static void over_disk_without_blocks(void)
     begin();
     overlay();
     no_blocks();
-    WANT(swn_dir_in_memory(&swn_io_sys, "both") == 0);
+    WANT(swn_is_memory_backed(&swn_io_sys, "both") == 0);
     WANT(lies_in_memory("both", "old") == 0);
     int fd = file_in("both", "new");
     WANT(lies_in_memory("both", "new") == 0);

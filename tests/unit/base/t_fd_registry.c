@@ -72,7 +72,7 @@ static void a_number_taken(void **state)
     int fd = io->open(NULL, ours, O_RDWR | O_CLOEXEC, 0);
     assert_int_equal(io->pread(NULL, fd, text, 4, 0), 4);
     take(fd);
-    assert_int_equal(swn_owns(fd), 0);
+    assert_int_equal(swn_fd_is_ours(fd), 0);
     assert_int_equal(io->pread(NULL, fd, text, 4, 0), -EBADF);
     assert_int_equal(io->pwrite(NULL, fd, "x", 1, 0), -EBADF);
     assert_int_equal(io->fstat(NULL, fd, &st), -EBADF);
@@ -94,8 +94,8 @@ static void no_number_twice(void **state)
     close(lost);
     int next = io->open(NULL, theirs, O_RDONLY | O_CLOEXEC, 0);
     assert_true(next >= 0 && next != lost);
-    assert_int_equal(swn_owns(next), 1);
-    assert_int_equal(swn_owns(lost), 0);
+    assert_int_equal(swn_fd_is_ours(next), 1);
+    assert_int_equal(swn_fd_is_ours(lost), 0);
     assert_int_equal(io->close(NULL, lost), -EBADF);
     assert_int_equal(io->close(NULL, next), 0);
     assert_int_equal(fcntl(next, F_GETFD), -1);
@@ -105,9 +105,9 @@ static void strangers(void **state)
 {
     (void)state;
     int fd = open(theirs, O_RDONLY | O_CLOEXEC);
-    assert_int_equal(swn_owns(fd), 1); /* not ours to judge */
-    assert_int_equal(swn_owns(-1), 1);
-    assert_int_equal(swn_own(-1), -1);
+    assert_int_equal(swn_fd_is_ours(fd), 1); /* not ours to judge */
+    assert_int_equal(swn_fd_is_ours(-1), 1);
+    assert_int_equal(swn_fd_registry(-1), -1);
     close(fd);
 }
 
@@ -116,52 +116,53 @@ static void many(void **state)
     int fd[600];
     (void)state;
     for (int i = 0; i < 600; i++)
-        fd[i] = swn_own(open(ours, O_RDONLY | O_CLOEXEC));
+        fd[i] = swn_fd_registry(open(ours, O_RDONLY | O_CLOEXEC));
     for (int i = 0; i < 600; i++)
         if (fd[i] >= 0) {
-            assert_int_equal(swn_owns(fd[i]), 1);
-            assert_int_equal(swn_own_close(fd[i]), 0);
+            assert_int_equal(swn_fd_is_ours(fd[i]), 1);
+            assert_int_equal(swn_fd_registry_close(fd[i]), 0);
         }
 }
 
 static void bells(void **state)
 {
-    struct swn_bell b;
+    struct swn_wakeup_pipe b;
     (void)state;
-    assert_int_equal(swn_bell_open(&b), 0);
-    struct pollfd p = {.fd = swn_bell_poll_fd(&b), .events = POLLIN};
+    assert_int_equal(swn_wakeup_pipe_open(&b), 0);
+    struct pollfd p = {.fd = swn_wakeup_pipe_poll_fd(&b), .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 0);
     for (int i = 0; i < 70000; i++) /* more than a pipe holds */
-        assert_int_equal(swn_bell_ring(&b), 0);
+        assert_int_equal(swn_wakeup_pipe_signal(&b), 0);
     assert_int_equal(poll(&p, 1, 0), 1);
-    assert_int_equal(swn_bell_hush(&b), 1);
+    assert_int_equal(swn_wakeup_pipe_drain(&b), 1);
     assert_int_equal(poll(&p, 1, 0), 0);
-    assert_int_equal(swn_bell_hush(&b), 0);
+    assert_int_equal(swn_wakeup_pipe_drain(&b), 0);
     take(b.in);
-    assert_int_equal(swn_bell_ring(&b), -EBADF);
+    assert_int_equal(swn_wakeup_pipe_signal(&b), -EBADF);
     int in = b.in;
-    swn_bell_close(&b);
+    swn_wakeup_pipe_close(&b);
     assert_untouched(in);
-    assert_int_equal(swn_bell_poll_fd(&b), -1);
+    assert_int_equal(swn_wakeup_pipe_poll_fd(&b), -1);
 }
 
 /* What a close of many goes around. */
 static void the_first(void **state)
 {
     (void)state;
-    int low = swn_own(open(ours, O_RDONLY | O_CLOEXEC)), lost = swn_own(open(ours, O_RDONLY | O_CLOEXEC));
-    int high = swn_own(fcntl(low, F_DUPFD_CLOEXEC, 700)), theirs_fd = open(theirs, O_RDONLY | O_CLOEXEC);
-    assert_int_equal(swn_own_first(0, INT_MAX), low);
-    assert_int_equal(swn_own_first(low, low), low);
-    assert_int_equal(swn_own_first(low + 1, high), lost);
+    int low = swn_fd_registry(open(ours, O_RDONLY | O_CLOEXEC)),
+        lost = swn_fd_registry(open(ours, O_RDONLY | O_CLOEXEC));
+    int high = swn_fd_registry(fcntl(low, F_DUPFD_CLOEXEC, 700)), theirs_fd = open(theirs, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(swn_fd_registry_first(0, INT_MAX), low);
+    assert_int_equal(swn_fd_registry_first(low, low), low);
+    assert_int_equal(swn_fd_registry_first(low + 1, high), lost);
     take(lost);
-    assert_int_equal(swn_own_first(low + 1, INT_MAX), high);
-    assert_int_equal(swn_own_first(low + 1, high - 1), -1);
-    assert_int_equal(swn_own_first(theirs_fd, theirs_fd), -1);
-    assert_int_equal(swn_own_first(high + 1, INT_MAX), -1);
-    assert_int_equal(swn_own_close(lost), -EBADF);
-    assert_int_equal(swn_own_close(high) | swn_own_close(low), 0);
-    assert_int_equal(swn_own_first(0, INT_MAX), -1);
+    assert_int_equal(swn_fd_registry_first(low + 1, INT_MAX), high);
+    assert_int_equal(swn_fd_registry_first(low + 1, high - 1), -1);
+    assert_int_equal(swn_fd_registry_first(theirs_fd, theirs_fd), -1);
+    assert_int_equal(swn_fd_registry_first(high + 1, INT_MAX), -1);
+    assert_int_equal(swn_fd_registry_close(lost), -EBADF);
+    assert_int_equal(swn_fd_registry_close(high) | swn_fd_registry_close(low), 0);
+    assert_int_equal(swn_fd_registry_first(0, INT_MAX), -1);
     close(theirs_fd);
     close(lost);
 }
@@ -172,15 +173,15 @@ static void an_inode_taken(void **state)
     (void)state;
     char path[] = "/var/tmp/t_fd_registry.XXXXXX", other[] = "/var/tmp/t_fd_registry.XXXXXX";
     struct stat before, after;
-    int fd = swn_own(mkstemp(path));
+    int fd = swn_fd_registry(mkstemp(path));
     assert_int_equal(unlink(path) | fstat(fd, &before), 0);
     close(fd);
     int next = mkstemp(other);
     assert_int_equal(unlink(other) | fstat(next, &after), 0);
     assert_int_equal(next, fd);
     assert_true(after.st_ino != before.st_ino || after.st_dev != before.st_dev);
-    assert_int_equal(swn_owns(fd), 0);
-    assert_int_equal(swn_own_close(fd), -EBADF);
+    assert_int_equal(swn_fd_is_ours(fd), 0);
+    assert_int_equal(swn_fd_registry_close(fd), -EBADF);
     assert_int_equal(close(next), 0);
 }
 
@@ -188,21 +189,23 @@ static void an_inode_taken(void **state)
 static void lost_for_good(void **state)
 {
     (void)state;
-    int fd = swn_own(open(ours, O_RDONLY | O_CLOEXEC)), same = open(ours, O_RDONLY | O_CLOEXEC);
+    int fd = swn_fd_registry(open(ours, O_RDONLY | O_CLOEXEC)), same = open(ours, O_RDONLY | O_CLOEXEC);
     close(fd);
-    assert_int_equal(swn_owns(fd), 0);
+    assert_int_equal(swn_fd_is_ours(fd), 0);
     assert_int_equal(dup2(same, fd), fd);
-    assert_int_equal(swn_owns(fd), 0);
-    assert_int_equal(swn_own_first(fd, fd), -1);
-    assert_int_equal(swn_own_close(fd), -EBADF);
+    assert_int_equal(swn_fd_is_ours(fd), 0);
+    assert_int_equal(swn_fd_registry_first(fd, fd), -1);
+    assert_int_equal(swn_fd_registry_close(fd), -EBADF);
     assert_int_equal(close(fd) | close(same), 0);
 }
 
 static int without_streams(void)
 {
     close(0), close(1), close(2);
-    int first = swn_own(open(ours, O_RDONLY | O_CLOEXEC)), second = swn_own(open(ours, O_RDONLY | O_CLOEXEC));
-    return first < 3 || second < 3 || !swn_owns(first) || swn_own_first(0, 2) >= 0 || fcntl(0, F_GETFD) != -1;
+    int first = swn_fd_registry(open(ours, O_RDONLY | O_CLOEXEC)),
+        second = swn_fd_registry(open(ours, O_RDONLY | O_CLOEXEC));
+    return first < 3 || second < 3 || !swn_fd_is_ours(first) || swn_fd_registry_first(0, 2) >= 0 ||
+           fcntl(0, F_GETFD) != -1;
 }
 
 /* A program that was begun without them opens its own there, one after the other. */
@@ -241,10 +244,10 @@ static int rings(void)
     if (refuse_ring_numbers() || io->ring_setup(NULL, &ring, 4))
         return 77;
     int fd = ring.ring_fd, file = open(theirs, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || swn_own_first(fd, fd) != fd)
+    if (fd < 0 || swn_fd_registry_first(fd, fd) != fd)
         return 1;
     io->ring_exit(NULL, &ring);
-    if (fcntl(fd, F_GETFD) != -1 || swn_own_first(fd, fd) >= 0)
+    if (fcntl(fd, F_GETFD) != -1 || swn_fd_registry_first(fd, fd) >= 0)
         return 2;
     if (io->ring_setup(NULL, &ring, 4) || dup2(file, ring.ring_fd) != ring.ring_fd)
         return 3;

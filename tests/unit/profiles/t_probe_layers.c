@@ -81,7 +81,7 @@ static struct swn_profile *profile_of(const uint64_t *sizes, size_t n)
 }
 
 /* Nanoseconds a byte, of layers of these sizes. wait_s: of a read alone; or NULL. */
-static double alpha_of(const uint64_t *sizes, size_t n, const struct swn_reads *queue, double *wait_s)
+static double alpha_of(const uint64_t *sizes, size_t n, const struct swn_queue_depth *queue, double *wait_s)
 {
     struct swn_profile *p = profile_of(sizes, n);
     assert_int_equal(swn_probe(p, &swn_sim_disk_io, "/tmp", queue), 0);
@@ -125,7 +125,7 @@ static void with_the_librarys_queue(void **state)
 {
     (void)state;
     static const uint64_t sizes[] = {2 * MIB, 3 * MIB, 5 * MIB};
-    struct swn_reads little = {.depth = 2, .request_bytes = 512 * KIB}, none = {0};
+    struct swn_queue_depth little = {.depth = 2, .request_bytes = 512 * KIB}, none = {0};
     swn_sim_disk_reset(5e-3, 1e9);
     swn_sim_disk.write_rate = 1e12;
     double usual = alpha_of(sizes, sizeof sizes / sizeof *sizes, &none, NULL);

@@ -44,11 +44,11 @@ static void pass(uint64_t until_ns)
     clock_ns = until_ns > clock_ns ? until_ns : clock_ns;
 }
 
-static int probe(struct swn_reads *out, double latency_s, double read_rate)
+static int probe(struct swn_queue_depth *out, double latency_s, double read_rate)
 {
     swn_sim_disk_reset(latency_s, read_rate);
     clock_ns = 1;
-    *out = (struct swn_reads){0};
+    *out = (struct swn_queue_depth){0};
     int rc = swn_probe_queue(out, &swn_sim_disk_io, "/tmp");
     assert_int_equal(swn_sim_disk.open_files, 0);
     return rc;
@@ -65,19 +65,19 @@ static double steady(unsigned depth, uint64_t request)
 /* What was found reads about as fast as the usual, with so much in flight, and was found in time. */
 static void check(double latency_s, double read_rate, uint64_t least, uint64_t most, double seconds)
 {
-    struct swn_reads r;
+    struct swn_queue_depth r;
     assert_int_equal(probe(&r, latency_s, read_rate), 0);
     uint64_t in_flight = r.depth * r.request_bytes;
     if (in_flight < least || in_flight > most || r.depth < SWN_READS_LEAST ||
         steady(r.depth, r.request_bytes) < 0.93 * steady(SWN_FETCH_DEPTH, SWN_FETCH_PIECE))
         fail_msg("%.0f MB/s: %u of %llu KiB", read_rate / 1e6, r.depth, (unsigned long long)(r.request_bytes / KIB));
-    double rate = swn_reads_rate(&r, r.depth, r.request_bytes);
+    double rate = swn_queue_depth_rate(&r, r.depth, r.request_bytes);
     assert_true(rate > 0.7 * steady(r.depth, r.request_bytes) && rate <= read_rate);
-    assert_true(swn_reads_rate(&r, SWN_FETCH_DEPTH, SWN_FETCH_PIECE) > 0); /* always there to compare with */
+    assert_true(swn_queue_depth_rate(&r, SWN_FETCH_DEPTH, SWN_FETCH_PIECE) > 0); /* always there to compare with */
     double took = (double)clock_ns / 1e9;
     if (took > seconds)
         fail_msg("%.0f MB/s: %.2f s, %llu MiB", read_rate / 1e6, took, (unsigned long long)(swn_sim_disk.bytes / MIB));
-    swn_reads_free(&r);
+    swn_queue_depth_free(&r);
 }
 
 static void known_disks(void **state)
@@ -95,20 +95,20 @@ static void known_disks(void **state)
 static void few_bytes(void **state)
 {
     (void)state;
-    struct swn_reads r;
+    struct swn_queue_depth r;
     assert_int_equal(probe(&r, 80e-6, 50e9), 0);
     assert_true(swn_sim_disk.bytes <= 8 * 1024 * MIB && swn_sim_disk.written <= 64 * MIB &&
                 swn_sim_disk.largest == 4 * MIB);
-    swn_reads_free(&r);
+    swn_queue_depth_free(&r);
     assert_int_equal(probe(&r, 1e-3, 20e6), 0);
     assert_true(swn_sim_disk.bytes <= 80 * MIB && swn_sim_disk.written <= 16 * MIB);
-    swn_reads_free(&r);
+    swn_queue_depth_free(&r);
 }
 
 static void no_direct_reads(void **state)
 {
     (void)state;
-    struct swn_reads r;
+    struct swn_queue_depth r;
     swn_sim_disk.no_direct = 1;
     assert_int_equal(probe(&r, 80e-6, 3e9), -EOPNOTSUPP);
     swn_sim_disk.no_direct = 0;
@@ -118,7 +118,7 @@ static void no_direct_reads(void **state)
 static void bad_disk(void **state)
 {
     (void)state;
-    struct swn_reads r;
+    struct swn_queue_depth r;
     for (long at = 1; at < 1000; at = at * 2 + 1) {
         swn_sim_disk.fails_at = at;
         assert_int_equal(probe(&r, 80e-6, 3e9), -EIO);

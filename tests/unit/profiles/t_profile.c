@@ -51,7 +51,7 @@ static struct swn_profile *example(void)
         snprintf(name, sizeof name, "features.%d.weight", i);
         struct swn_profile_layer *l = swn_profile_add(p, name);
         l->l = (struct swn_layer){1000000u * (unsigned)(i + 1), 1 + (unsigned)i % 2, 1u << (10 + i), 0.001 * (i + 1)};
-        l->own_s = 0.0005 * (i + 1);
+        l->op_s = 0.0005 * (i + 1);
         l->activation_bytes = 4096;
         l->slice_bytes = 65536u * (unsigned)i;
         l->read_count = 2;
@@ -94,7 +94,7 @@ static void test_round_trip(void **state)
         assert_int_equal(q->layers[i].l.bytes, p->layers[i].l.bytes);
         assert_int_equal(q->layers[i].l.depth, p->layers[i].l.depth);
         assert_int_equal(q->layers[i].l.flops, p->layers[i].l.flops);
-        assert_true(q->layers[i].own_s == p->layers[i].own_s);
+        assert_true(q->layers[i].op_s == p->layers[i].op_s);
         assert_int_equal(q->layers[i].read_count, 2);
         assert_int_equal(q->layers[i].slice_bytes, p->layers[i].slice_bytes);
         assert_int_equal(q->layers[i].reads[1].bytes, p->layers[i].reads[1].bytes);
@@ -115,7 +115,7 @@ static struct swn_profile *device_example(void)
     struct swn_profile *p = swn_profile_new(SWN_PROFILE_DEVICE, "disk vda");
     p->c.alpha = 3.5e-10;
     p->known = SWN_ALPHA;
-    p->queue = (struct swn_reads){16, 524288, calloc(3, sizeof *p->queue.measured), 3};
+    p->queue = (struct swn_queue_depth){16, 524288, calloc(3, sizeof *p->queue.measured), 3};
     p->queue.measured[0] = (struct swn_read_rate){1, 131072, 1.25e9};
     p->queue.measured[1] = (struct swn_read_rate){16, 524288, 2.9e9};
     p->queue.measured[2] = (struct swn_read_rate){8, 1048576, 2.875e9};

@@ -16,7 +16,7 @@
 
 static void expect(const struct swn_read_rate *rates, size_t n, unsigned depth, uint64_t request)
 {
-    const struct swn_read_rate *chosen = swn_reads_choose(rates, n);
+    const struct swn_read_rate *chosen = swn_queue_depth_choose(rates, n);
     if (!chosen || chosen->depth != depth || chosen->request_bytes != request)
         fail_msg("%u of %llu KiB instead of %u of %llu", chosen ? chosen->depth : 0,
                  chosen ? (unsigned long long)(chosen->request_bytes / KIB) : 0, depth,
@@ -62,7 +62,7 @@ static void ties(void **state)
     struct swn_read_rate rates[] = {{8, 512 * KIB, 1000}, {4, MIB, 970}, {32, 128 * KIB, 1000}, {8, MIB, 1000}};
     expect_anyhow(rates, COUNT(rates), 4, MIB);
     struct swn_read_rate twice[] = {{4, MIB, 970}, {4, MIB, 990}, {4, MIB, 980}};
-    assert_true(swn_reads_choose(twice, COUNT(twice)) == &twice[1]);
+    assert_true(swn_queue_depth_choose(twice, COUNT(twice)) == &twice[1]);
 }
 
 /* Nor does it say what the others are held against. */
@@ -71,10 +71,10 @@ static void one_at_a_time(void **state)
     (void)state;
     struct swn_read_rate rates[] = {{1, 4 * MIB, 2000}, {2, 512 * KIB, 970}, {8, MIB, 1000}};
     expect_anyhow(rates, COUNT(rates), 2, 512 * KIB);
-    assert_null(swn_reads_choose(rates, 0));
+    assert_null(swn_queue_depth_choose(rates, 0));
     struct swn_read_rate one = {1, MIB, 1000}, none = {8, MIB, 0};
-    assert_null(swn_reads_choose(&one, 1));
-    assert_null(swn_reads_choose(&none, 1));
+    assert_null(swn_queue_depth_choose(&one, 1));
+    assert_null(swn_queue_depth_choose(&none, 1));
 }
 
 /* At 2 GB/s, 1 MiB is read before a thread has a processor again, 4 MiB are not. */
@@ -101,7 +101,7 @@ static void noise(void **state)
                 double full = (double)(depth * sizes[s]) / (4.0 * (double)MIB);
                 rates[n++] = (struct swn_read_rate){depth, sizes[s], 2e9 * (full < 1 ? full : 1) * uniform(0.98, 1.02)};
             }
-        const struct swn_read_rate *chosen = swn_reads_choose(rates, n);
+        const struct swn_read_rate *chosen = swn_queue_depth_choose(rates, n);
         assert_non_null(chosen);
         uint64_t in_flight = chosen->depth * chosen->request_bytes;
         assert_int_equal(in_flight, 4 * MIB);
@@ -111,13 +111,13 @@ static void noise(void **state)
 static void rate(void **state)
 {
     (void)state;
-    struct swn_reads r = {.measured = calloc(2, sizeof *r.measured), .measured_count = 2};
+    struct swn_queue_depth r = {.measured = calloc(2, sizeof *r.measured), .measured_count = 2};
     r.measured[0] = (struct swn_read_rate){2, MIB, 5};
     r.measured[1] = (struct swn_read_rate){4, MIB, 7};
-    assert_true(swn_reads_rate(&r, 4, MIB) == 7);
-    assert_true(swn_reads_rate(&r, 4, 2 * MIB) == 0);
-    swn_reads_free(&r);
-    assert_true(!r.measured && !r.measured_count && swn_reads_rate(&r, 4, MIB) == 0);
+    assert_true(swn_queue_depth_rate(&r, 4, MIB) == 7);
+    assert_true(swn_queue_depth_rate(&r, 4, 2 * MIB) == 0);
+    swn_queue_depth_free(&r);
+    assert_true(!r.measured && !r.measured_count && swn_queue_depth_rate(&r, 4, MIB) == 0);
 }
 
 int main(void)

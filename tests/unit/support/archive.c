@@ -199,7 +199,7 @@ static int fstat_bytes(void *ctx, int fd, struct stat *st)
 }
 
 int read_bytes(struct reading *r, const void *p, size_t n, const char *path, struct swn_checkpoint **c,
-               char why[SWN_WHY])
+               char why[SWN_ERRMSG])
 {
     struct swn_checkpoint *own = NULL;
     r->bytes = p;
@@ -226,7 +226,7 @@ int read_bytes(struct reading *r, const void *p, size_t n, const char *path, str
 void assert_refused(const void *p, size_t n, const char *path, int err, const char *words)
 {
     struct reading r = {.n = 0};
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     /* a copy of exactly this size, so that a sanitizer sees a read behind it */
     void *copy = malloc(n ? n : 1);
     assert_non_null(copy);

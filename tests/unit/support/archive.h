@@ -45,7 +45,7 @@ struct reading {
     struct swn_io io;
 };
 int read_bytes(struct reading *r, const void *p, size_t n, const char *path, struct swn_checkpoint **c,
-               char why[SWN_WHY]);
+               char why[SWN_ERRMSG]);
 
 /* Fails the test unless the bytes are refused with -EINVAL, or `err`, and a text that holds `words`. */
 void assert_refused(const void *p, size_t n, const char *path, int err, const char *words);

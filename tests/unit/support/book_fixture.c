@@ -11,9 +11,9 @@
 struct swn_book book;
 int64_t clock_ms;
 struct client clients[CLIENTS];
-void (*book_first_offer)(const struct swn_party *p);
+void (*book_first_offer)(const struct swn_client_lease *p);
 
-static void on_offer(void *user, struct swn_party *p)
+static void on_offer(void *user, struct swn_client_lease *p)
 {
     (void)user;
     struct client *c = p->user;
@@ -81,7 +81,7 @@ void answer_all(void)
 void take_away(struct client *c)
 {
     c->alive = c->connected = c->pending = 0;
-    struct swn_party *p = c->party;
+    struct swn_client_lease *p = c->party;
     c->party = NULL;
     swn_book_leave(&book, p);
     swn_book_balance(&book, clock_ms);

@@ -12,7 +12,7 @@
 
 /* A simulated process: what it was told and has not answered yet, and what it really uses. */
 struct client {
-    struct swn_party *party;
+    struct swn_client_lease *party;
     uint64_t minimum, last_lease, using;
     uint64_t told_seq, told_bytes;
     int pending, alive, connected;
@@ -23,7 +23,7 @@ extern struct swn_book book; /* of 1000 MiB */
 extern int64_t clock_ms;
 extern struct client clients[CLIENTS];
 /* Called for the first lease that somebody is offered, before anything else is done about it; NULL: nobody looks. */
-extern void (*book_first_offer)(const struct swn_party *p);
+extern void (*book_first_offer)(const struct swn_client_lease *p);
 
 /* For cmocka_unit_test_setup_teardown. */
 int book_begin(void **state);

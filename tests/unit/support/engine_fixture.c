@@ -65,7 +65,7 @@ int run_alone(void (*test)(void *arg), void *arg, unsigned seconds)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-static const char *accept_attach(const struct swn_host *host)
+static const char *accept_attach(const struct swn_runtime_services *host)
 {
     (void)host;
     return NULL;
@@ -89,12 +89,12 @@ static void no_part(uintptr_t data, size_t bytes)
     (void)data, (void)bytes;
 }
 
-static const struct swn_half half = {.abi = SWN_ATEN_ABI,
-                                     .attach = accept_attach,
-                                     .enable = accept_enable,
-                                     .watching = accept_watching,
-                                     .device_part = no_part,
-                                     .version = "0.0"};
+static const struct swn_torch_backend half = {.abi = SWN_ATEN_ABI,
+                                              .attach = accept_attach,
+                                              .enable = accept_enable,
+                                              .watching = accept_watching,
+                                              .device_part = no_part,
+                                              .version = "0.0"};
 
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
@@ -155,11 +155,11 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
         swn_engine_io = io;
     swn_hooks_threads_install(); /* also so that its pthread_create is linked: threads of the program are counted */
     int err = swn_runtime_start(&config, why, sizeof why);
-    swn_engine_one.drift.plans = 12; /* plans are made for what a test does, not for what else the machine does */
+    swn_engine_one.plan.replan.plans = 12; /* plans are made for what a test does, not for what else the machine does */
     if (err)
         fprintf(stderr, "engine: %s\n", why);
     else
-        swn_engine_set_half(&half);
+        swn_engine_set_torch(&half);
     await_threads();
     return err;
 }
@@ -288,7 +288,7 @@ int tensor_streams(const struct tensor *t)
     struct swn_range *r = swn_arena_find(e->arena, swn_round_up(t->own, SWN_PAGE));
     struct swn_chunks all = swn_residency_chunks(&e->res, r);
     for (uint64_t c = all.first; e->pool && c < all.end; c++)
-        streams |= !swn_pool_chunk(e->pool, c)->keep;
+        streams |= !swn_pool_chunk(e->pool, c)->plan_keep;
     pthread_mutex_unlock(&e->lock);
     return streams;
 }
@@ -296,7 +296,7 @@ int tensor_streams(const struct tensor *t)
 size_t engine_kept_bytes(void)
 {
     struct swn_pool *pool = swn_engine_one.pool;
-    return pool ? swn_pool_kept(pool) * swn_pool_unit(pool) : 0;
+    return pool ? swn_pool_pinned(pool) * swn_pool_unit(pool) : 0;
 }
 
 size_t engine_window_bytes(void)
@@ -365,14 +365,14 @@ void engine_is_empty(void)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    swn_behind_drain(e);
+    swn_write_behind_drain(e);
     pthread_mutex_unlock(&e->lock);
-    CHECK(e->open_ops == NULL);
+    CHECK(e->ops.open == NULL);
     CHECK(swn_arena_first(e->arena) == NULL);
-    CHECK(e->node_live == 0);
-    CHECK(e->live_bytes == 0);
-    CHECK(e->res.home_bytes == 0);
-    CHECK(e->node_home_bytes == 0);
+    CHECK(e->weights.live == 0);
+    CHECK(e->counters.live_bytes == 0);
+    CHECK(e->res.resident_bytes == 0);
+    CHECK(e->weights.resident_bytes == 0);
     /* Reads under way end by themselves; frames of dead ranges go with them. */
     int left = 1;
     for (int tries = 0; tries < 2000 && left; tries++) {
@@ -389,6 +389,6 @@ void engine_is_empty(void)
             usleep(1000);
     }
     CHECK(left == 0);
-    CHECK(!e->pool || swn_pool_kept(e->pool) == 0);
-    CHECK(!e->spill || e->spill->live_bytes == 0);
+    CHECK(!e->pool || swn_pool_pinned(e->pool) == 0);
+    CHECK(!e->writes.spill || e->writes.spill->live_bytes == 0);
 }

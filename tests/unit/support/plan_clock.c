@@ -16,7 +16,7 @@ double plan_clock_bytes_per_ns = SWN_FIRST_BYTES_PER_NS;
 static _Atomic uint64_t clock_ns; /* begins with the real one, which the fetcher's own stays */
 
 uint64_t __wrap_swn_now_ns(void);
-unsigned __wrap_swn_pace_get(const struct swn_pace *p, struct swn_disk_model *out);
+unsigned __wrap_swn_disk_speed_get(const struct swn_disk_speed *p, struct swn_disk_model *out);
 void __wrap_swn_engine_op_end(struct swn_op *op);
 void __real_swn_engine_op_end(struct swn_op *op);
 int __wrap_swn_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t until_ns);
@@ -47,11 +47,11 @@ uint64_t __wrap_swn_now_ns(void)
     return move(TICK_NS);
 }
 
-unsigned __wrap_swn_pace_get(const struct swn_pace *p, struct swn_disk_model *out)
+unsigned __wrap_swn_disk_speed_get(const struct swn_disk_speed *p, struct swn_disk_model *out)
 {
     (void)p;
     *out = (struct swn_disk_model){.bytes_per_ns = plan_clock_bytes_per_ns, .read_ns = SWN_DISK_READ_NS};
-    return SWN_PACE_SPEED | SWN_PACE_READ;
+    return SWN_DISK_SPEED_SPEED | SWN_DISK_SPEED_READ;
 }
 
 void __wrap_swn_engine_op_end(struct swn_op *op)

@@ -56,7 +56,7 @@ static int tried(struct swn_op *op, size_t row_bytes)
     return 0;
 }
 
-size_t op_sliced_by(struct tensor *t, const struct swn_rows *rows, size_t most)
+size_t op_sliced_by(struct tensor *t, const struct swn_row_geometry *rows, size_t most)
 {
     static const enum swn_use weight = SWN_USE_WEIGHT;
     struct swn_op op;
@@ -74,7 +74,8 @@ size_t op_sliced_by(struct tensor *t, const struct swn_rows *rows, size_t most)
 
 size_t op_sliced(struct tensor *t, size_t row_bytes, size_t most)
 {
-    return op_sliced_by(t, &(struct swn_rows){.bytes = row_bytes, .block = 1, .threads = 1, .shape = op_shape}, most);
+    return op_sliced_by(t, &(struct swn_row_geometry){.bytes = row_bytes, .block = 1, .threads = 1, .shape = op_shape},
+                        most);
 }
 
 void op_age(void)

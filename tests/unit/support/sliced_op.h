@@ -14,7 +14,7 @@ extern size_t op_right_from;
 size_t op_take_slices(struct swn_op *op, const struct tensor *t, size_t row_bytes, size_t most);
 
 /* An operator on t that can take it in slices. Returns how many it took; 0: it used the weight whole. */
-size_t op_sliced_by(struct tensor *t, const struct swn_rows *rows, size_t most);
+size_t op_sliced_by(struct tensor *t, const struct swn_row_geometry *rows, size_t most);
 /* The same, of op_shape, with one row at a time. */
 size_t op_sliced(struct tensor *t, size_t row_bytes, size_t most);
 

@@ -9,7 +9,7 @@
 #include "tests/unit/support/test_model.h"
 
 extern struct swn_store_fixture {
-    char dir[512], path[600], why[SWN_WHY];
+    char dir[512], path[600], why[SWN_ERRMSG];
     struct swn_test_model model;
     struct swn_fault fault;
 } swn_fix;

@@ -24,11 +24,11 @@ int is_card(const char *device)
 
 void begin_with(const char *device, size_t budget, size_t card, const size_t *sizes, size_t kinds)
 {
-    struct swn_host host;
+    struct swn_runtime_services host;
     standin_be(device);
     engine_device_budget = is_card(device) ? card : 0;
     CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, NULL));
-    swn_engine_host(&host);
+    swn_engine_services(&host);
     CHECK(host.device_type == SWN_DEVICE_CUDA);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], sizes[i % kinds], i + 1));

@@ -119,7 +119,7 @@ with torch.no_grad():
         calls = [[now - then for now, then in zip(*half)] for half in zip(own_allocations(), calls)]
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
         after = status()
-        if not after or all(after[key] == before[key] for key in ("plans", "plan_looks")):
+        if not after or all(after[key] == before[key] for key in ("plans", "plan_reviews")):
             break
         for _ in range(WARM_UP):  # the machine was another one for a while, and the plan was looked at, or made anew
             output = model(image)
@@ -128,6 +128,6 @@ record.tensor("output", output)
 if after:
     record.notes["passes"] = PASSES
     record.notes["own_allocations"] = calls
-    record.notes["steady"] = {key: after[key] - before[key] for key in after if key.endswith("_bytes") or key in ("plans", "plan_looks")}
+    record.notes["steady"] = {key: after[key] - before[key] for key in after if key.endswith("_bytes") or key in ("plans", "plan_reviews")}
 record.notes["faults_per_pass"] = faults / PASSES
 record.save()

@@ -180,7 +180,7 @@ static char *names_of(const void *pickle, size_t n, int torchscript)
     static char out[8192];
     struct reading r = {.n = 0};
     struct swn_checkpoint *c;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     struct archive a;
     size_t len = 0;
     wrap(&a, pickle, n, torchscript);
@@ -393,21 +393,21 @@ static void test_memory(void **state)
 {
     static const char ops[] = "}]N(q)K";
     enum { N = 1 << 20 };
-    char *p = malloc(N), why[SWN_WHY];
+    char *p = malloc(N), why[SWN_ERRMSG];
     (void)state;
     assert_non_null(p);
     for (size_t i = 0; i < sizeof(ops) - 1; i++) {
-        struct swn_bump bump = {.limit_bytes = (size_t)1 << 30};
+        struct swn_bump_alloc bump = {.limit_bytes = (size_t)1 << 30};
         struct swn_pickle_opts opts = {.name = "x"};
         struct swn_pickle_value *root;
         memset(p, ops[i], N);
         memcpy(p, P, 2);
         assert_int_equal(swn_pickle_read(&bump, p, N, &opts, &root, why), -EINVAL);
         assert_true(bump.used_bytes <= 64u * N);
-        swn_bump_free(&bump);
+        swn_bump_alloc_free(&bump);
         bump.limit_bytes = 1000;
         assert_int_equal(swn_pickle_read(&bump, p, N, &opts, &root, why), -EINVAL);
-        swn_bump_free(&bump);
+        swn_bump_alloc_free(&bump);
     }
     free(p);
 }

@@ -132,7 +132,7 @@ static void test_accepted(void **state)
     struct reading r = {.n = 0};
     struct swn_checkpoint *c;
     struct swn_identity id;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     struct archive a;
     (void)state;
     make_file(&a, good, 27, -1);
@@ -164,7 +164,7 @@ static void test_accepted(void **state)
 static void test_faults(void **state)
 {
     struct archive a;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     (void)state;
     make_file(&a, good, 27, -1);
     for (int for_ever = 0; for_ever < 2; for_ever++) {
@@ -196,7 +196,7 @@ static void test_memory(void **state)
     (void)state;
     for (size_t kind = 0; kind < 2; kind++) {
         const size_t room = 10u << 20;
-        char *header = malloc(room + 200), why[SWN_WHY], path[] = "/tmp/t_safetensors-XXXXXX";
+        char *header = malloc(room + 200), why[SWN_ERRMSG], path[] = "/tmp/t_safetensors-XXXXXX";
         size_t n = 0;
         assert_non_null(header);
         for (size_t i = 0; n < room; i++)
@@ -281,7 +281,7 @@ static void test_shards(void **state)
     };
     struct archive a;
     struct swn_checkpoint *c;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     (void)state;
     strcpy(dir, "/tmp/t_safetensors-XXXXXX");
     assert_non_null(mkdtemp(dir));

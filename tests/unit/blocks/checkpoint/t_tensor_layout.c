@@ -21,7 +21,7 @@ static const char *const names[] = {
 
 static struct swn_layout *layout_of(uint64_t *data_off)
 {
-    char text[4096], why[SWN_WHY];
+    char text[4096], why[SWN_ERRMSG];
     size_t n = 8;
     n += (size_t)sprintf(text + n, "{");
     for (size_t i = 0; i < COUNT; i++)

@@ -407,7 +407,7 @@ static void test_zip64(void **state)
         {22 - 12, 4, 7, "contradicts the end record"},
     };
     struct reading r = {.n = 0};
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     struct archive a;
     (void)state;
     archive_small(&a);
@@ -489,7 +489,7 @@ static void test_unused_entries(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++) {
         struct reading r = {.n = 0};
-        char why[SWN_WHY];
+        char why[SWN_ERRMSG];
         struct archive a;
         archive_small(&a);
         archive_add(&a, entries[i].name, entries[i].content, strlen(entries[i].content));
@@ -521,7 +521,7 @@ static void test_accepted(void **state)
     struct reading r = {.n = 0};
     struct swn_checkpoint *c;
     struct swn_identity id;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     struct archive a;
     (void)state;
     archive_small(&a);
@@ -551,7 +551,7 @@ static void test_accepted(void **state)
 static void test_faults(void **state)
 {
     struct archive a;
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     (void)state;
     archive_small(&a);
     archive_finish(&a);

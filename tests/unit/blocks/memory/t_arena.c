@@ -62,8 +62,8 @@ static void allocation_order(void **state)
         assert_int_equal(r[i]->size, swn_round_up(lens[i], SWN_PAGE));
         assert_int_equal(r[i]->span, swn_round_up(lens[i], SWN_GRANULE));
         assert_int_equal(fresh, r[i]->size);
-        assert_int_equal(r[i]->state, SWN_HOME);
-        assert_int_equal(r[i]->node, -1);
+        assert_int_equal(r[i]->state, SWN_RESIDENT);
+        assert_int_equal(r[i]->weight, -1);
         assert_true(r[i]->id > (i ? r[i - 1]->id : 0));
         at += r[i]->span;
     }
@@ -486,7 +486,7 @@ static void short_term(void **state)
     assert_true(first->addr < behind->addr && first->addr / SWN_HUGE != behind->addr / SWN_HUGE);
 }
 
-/* The first of those that have a byte there; outside of all, none; in a guest to the page. */
+/* The first of those that have a byte there; outside of all, none; in a mapped_file to the page. */
 static void in_a_stretch(void **state)
 {
     struct swn_arena *a = *state;
@@ -502,36 +502,36 @@ static void in_a_stretch(void **state)
     assert_null(swn_arena_in(a, at + 5, at + 5));
     assert_null(swn_arena_in(a, hi, hi + SWN_HUGE));
     uintptr_t lo = hi + SWN_HUGE + SWN_PAGE;
-    struct swn_guest *g = swn_arena_invite(a, lo, lo + 40 * SWN_PAGE);
+    struct swn_mapped_file *g = swn_arena_register_mapping(a, lo, lo + 40 * SWN_PAGE);
     assert_non_null(g);
-    struct swn_range *page = swn_arena_adopt(a, g, lo + 3 * SWN_PAGE, lo + 4 * SWN_PAGE);
+    struct swn_range *page = swn_arena_carve(a, g, lo + 3 * SWN_PAGE, lo + 4 * SWN_PAGE);
     assert_non_null(page);
     assert_null(swn_arena_in(a, lo - SWN_HUGE, lo + 3 * SWN_PAGE));
     assert_ptr_equal(swn_arena_in(a, lo - SWN_HUGE, lo + 3 * SWN_PAGE + 1), page);
     assert_null(swn_arena_in(a, lo + 4 * SWN_PAGE, lo + SWN_HUGE));
     swn_arena_free(a, page, 1);
-    swn_arena_leave(a, g);
+    swn_arena_unregister_mapping(a, g);
 }
 
-static void guests(void **state)
+static void mapped_files(void **state)
 {
     struct swn_arena *a = *state;
     static struct swn_extent_file *const file = (struct swn_extent_file *)0x1000; /* only handed on */
     uintptr_t lo = swn_arena_hi(a) + 16 * SWN_GRANULE + SWN_PAGE, hi = lo + 40 * SWN_PAGE;
-    struct swn_guest *g = swn_arena_invite(a, lo, hi);
+    struct swn_mapped_file *g = swn_arena_register_mapping(a, lo, hi);
     assert_non_null(g);
     g->file = file;
     g->file_off = 3 * SWN_PAGE;
-    assert_ptr_equal(swn_arena_guest(a, lo), g);
-    assert_ptr_equal(swn_arena_guest(a, hi - 1), g);
-    assert_null(swn_arena_guest(a, hi));
-    assert_null(swn_arena_guest(a, lo - 1));
-    assert_ptr_equal(swn_arena_guest_in(a, lo - SWN_PAGE, lo + 1), g);
-    assert_null(swn_arena_guest_in(a, lo - SWN_PAGE, lo));
+    assert_ptr_equal(swn_arena_mapped_file(a, lo), g);
+    assert_ptr_equal(swn_arena_mapped_file(a, hi - 1), g);
+    assert_null(swn_arena_mapped_file(a, hi));
+    assert_null(swn_arena_mapped_file(a, lo - 1));
+    assert_ptr_equal(swn_arena_mapped_file_in(a, lo - SWN_PAGE, lo + 1), g);
+    assert_null(swn_arena_mapped_file_in(a, lo - SWN_PAGE, lo));
     assert_null(swn_arena_find(a, lo));
-    struct swn_range *r = swn_arena_adopt(a, g, lo + 2 * SWN_PAGE, lo + 20 * SWN_PAGE);
+    struct swn_range *r = swn_arena_carve(a, g, lo + 2 * SWN_PAGE, lo + 20 * SWN_PAGE);
     assert_non_null(r);
-    assert_int_equal(r->state, SWN_STREAMED);
+    assert_int_equal(r->state, SWN_FILE_BACKED);
     assert_ptr_equal(r->file, file);
     assert_int_equal(r->extent, 5 * SWN_PAGE);
     assert_int_equal(r->len, 18 * SWN_PAGE);
@@ -539,10 +539,10 @@ static void guests(void **state)
     assert_ptr_equal(swn_arena_find(a, lo + 20 * SWN_PAGE - 1), r);
     assert_null(swn_arena_find(a, lo + 20 * SWN_PAGE));
     assert_null(swn_arena_find(a, lo + 2 * SWN_PAGE - 1));
-    assert_null(swn_arena_adopt(a, g, lo + 19 * SWN_PAGE, lo + 30 * SWN_PAGE)); /* a page of it is taken */
-    struct swn_range *next = swn_arena_adopt(a, g, lo + 20 * SWN_PAGE, hi);
+    assert_null(swn_arena_carve(a, g, lo + 19 * SWN_PAGE, lo + 30 * SWN_PAGE)); /* a page of it is taken */
+    struct swn_range *next = swn_arena_carve(a, g, lo + 20 * SWN_PAGE, hi);
     assert_non_null(next);
-    /* Places are its own, among guests and the arena's ranges alike. */
+    /* Places are its own, among mapped_files and the arena's ranges alike. */
     struct swn_range *own = take(a, 5 * SWN_GRANULE);
     assert_int_equal(next->place, r->place + r->len);
     assert_true(own->place + own->span <= r->place || own->place >= next->place + next->len);
@@ -550,52 +550,53 @@ static void guests(void **state)
     swn_arena_free(a, r, 1);
     assert_null(swn_arena_find(a, lo + 2 * SWN_PAGE));
     assert_int_equal(swn_arena_warm_bytes(a), 0);
-    r = swn_arena_adopt(a, g, lo + 2 * SWN_PAGE, lo + 3 * SWN_PAGE);
+    r = swn_arena_carve(a, g, lo + 2 * SWN_PAGE, lo + 3 * SWN_PAGE);
     assert_true(r && r->id != id);
     swn_arena_free(a, r, 1);
     swn_arena_free(a, next, 1);
-    swn_arena_leave(a, g);
-    assert_null(swn_arena_guest(a, lo));
-    assert_null(swn_arena_guest_in(a, 0, UINTPTR_MAX));
-    /* The table is used again by one that fits it; nothing of the last guest shows. */
-    struct swn_guest *again = swn_arena_invite(a, lo, lo + 30 * SWN_PAGE);
+    swn_arena_unregister_mapping(a, g);
+    assert_null(swn_arena_mapped_file(a, lo));
+    assert_null(swn_arena_mapped_file_in(a, 0, UINTPTR_MAX));
+    /* The table is used again by one that fits it; nothing of the last mapped_file shows. */
+    struct swn_mapped_file *again = swn_arena_register_mapping(a, lo, lo + 30 * SWN_PAGE);
     assert_ptr_equal(again, g);
     assert_null(swn_arena_find(a, lo + 25 * SWN_PAGE));
-    struct swn_guest *other = swn_arena_invite(a, hi, hi + 3000 * SWN_PAGE);
+    struct swn_mapped_file *other = swn_arena_register_mapping(a, hi, hi + 3000 * SWN_PAGE);
     assert_true(other && other != again);
-    assert_ptr_equal(swn_arena_guest(a, hi), other);
+    assert_ptr_equal(swn_arena_mapped_file(a, hi), other);
     /* Its pages are huge where its places' are, and nobody else has a place in one of its huge pages. */
     assert_true(other->place % SWN_HUGE == hi % SWN_HUGE && again->place % SWN_HUGE == lo % SWN_HUGE);
-    for (struct swn_guest *one = other; one; one = one == other ? again : NULL) {
+    for (struct swn_mapped_file *one = other; one; one = one == other ? again : NULL) {
         assert_true(one->place / SWN_HUGE * SWN_HUGE >= one->at * SWN_GRANULE);
         assert_true(swn_round_up(one->place + (one->hi - one->lo), SWN_HUGE) <=
                     (one->at + one->granules) * SWN_GRANULE);
     }
-    swn_arena_leave(a, again);
-    swn_arena_leave(a, other);
-    assert_null(swn_arena_invite(a, lo, lo + ARENA + SWN_GRANULE)); /* more places than there are */
+    swn_arena_unregister_mapping(a, again);
+    swn_arena_unregister_mapping(a, other);
+    assert_null(swn_arena_register_mapping(a, lo, lo + ARENA + SWN_GRANULE)); /* more places than there are */
     swn_arena_free(a, own, 0);
     assert_int_equal(take(a, ARENA)->addr, swn_arena_lo(a)); /* all places came back */
 }
 
-/* A plot of PLOT granules against a table of what each of them is. */
+/* A region of PLOT granules against a table of what each of them is. */
 #define PLOT 40
 
-static void plots(void **state)
+static void regions(void **state)
 {
     struct swn_arena *a = *state;
     struct swn_range *wall = take(a, SWN_GRANULE), *held[PLOT] = {NULL};
-    struct swn_plot *p = swn_arena_plot(a, PLOT * SWN_GRANULE - 5), *other = swn_arena_plot(a, SWN_GRANULE);
+    struct swn_activation_region *p = swn_arena_reserve_region(a, PLOT * SWN_GRANULE - 5),
+                                 *other = swn_arena_reserve_region(a, SWN_GRANULE);
     assert_non_null(p);
     assert_non_null(other);
-    assert_int_equal(swn_plot_bytes(p), PLOT * SWN_GRANULE);
-    assert_int_equal(swn_plot_addr(a, p) % SWN_HUGE, 0);
+    assert_int_equal(swn_region_bytes(p), PLOT * SWN_GRANULE);
+    assert_int_equal(swn_region_addr(a, p) % SWN_HUGE, 0);
     int warm[PLOT] = {0};
     size_t taken = 0, warm_count = 0;
     for (unsigned round = 0; round < 20000; round++) {
         size_t at = rnd_below(PLOT), len = 1 + rnd_below(8 * SWN_GRANULE),
                count = (len + SWN_GRANULE - 1) / SWN_GRANULE;
-        if (held[at] && held[at]->addr == swn_plot_addr(a, p) + at * SWN_GRANULE && rnd_below(3)) {
+        if (held[at] && held[at]->addr == swn_region_addr(a, p) + at * SWN_GRANULE && rnd_below(3)) {
             struct swn_range *r = held[at];
             int stays = rnd_below(4) != 0;
             count = r->span / SWN_GRANULE;
@@ -613,13 +614,13 @@ static void plots(void **state)
                 holder = holder ? holder : held[i];
                 cold += !warm[i];
             }
-            assert_ptr_equal(swn_plot_holder(a, p, at * SWN_GRANULE, len), holder);
+            assert_ptr_equal(swn_region_holder(a, p, at * SWN_GRANULE, len), holder);
             if (!holder)
-                assert_int_equal(swn_plot_fresh(p, at * SWN_GRANULE, len), cold * SWN_GRANULE);
-            struct swn_range *r = swn_plot_alloc(a, p, at * SWN_GRANULE, len, &fresh);
+                assert_int_equal(swn_region_fresh(p, at * SWN_GRANULE, len), cold * SWN_GRANULE);
+            struct swn_range *r = swn_region_alloc(a, p, at * SWN_GRANULE, len, &fresh);
             assert_int_equal(r != NULL, holder == NULL);
             if (r) {
-                assert_int_equal(r->addr, swn_plot_addr(a, p) + at * SWN_GRANULE);
+                assert_int_equal(r->addr, swn_region_addr(a, p) + at * SWN_GRANULE);
                 assert_int_equal(r->len, len);
                 assert_int_equal(r->size, count * SWN_GRANULE);
                 assert_int_equal(fresh, cold * SWN_GRANULE);
@@ -634,7 +635,7 @@ static void plots(void **state)
         } else {
             /* Nobody else gets into it. */
             struct swn_range *r = take(a, 2 * SWN_GRANULE);
-            assert_true(r->addr < swn_plot_addr(a, p) || r->addr >= swn_plot_addr(a, p) + PLOT * SWN_GRANULE);
+            assert_true(r->addr < swn_region_addr(a, p) || r->addr >= swn_region_addr(a, p) + PLOT * SWN_GRANULE);
             swn_arena_free(a, r, 1);
             struct swn_piece piece;
             assert_int_equal(swn_arena_trim(a, 2 * SWN_GRANULE, &piece), 1);
@@ -645,25 +646,25 @@ static void plots(void **state)
             for (size_t i = 0; i < PLOT; i++)
                 last = warm[i] ? i : last;
             assert_int_equal(swn_arena_trim(a, 1, &piece), 0);
-            assert_int_equal(swn_arena_trim_plots(a, 1, &piece), last < PLOT);
+            assert_int_equal(swn_arena_trim_regions(a, 1, &piece), last < PLOT);
             if (last < PLOT) {
-                assert_int_equal(piece.addr, swn_plot_addr(a, p) + last * SWN_GRANULE);
+                assert_int_equal(piece.addr, swn_region_addr(a, p) + last * SWN_GRANULE);
                 warm[last] = 0;
                 warm_count--;
             }
         }
-        assert_int_equal(swn_arena_plot_idle(a), (PLOT + 1 - taken) * SWN_GRANULE);
-        assert_int_equal(swn_arena_plot_cold(a), (PLOT + 1 - taken - warm_count) * SWN_GRANULE);
+        assert_int_equal(swn_arena_region_idle(a), (PLOT + 1 - taken) * SWN_GRANULE);
+        assert_int_equal(swn_arena_region_cold(a), (PLOT + 1 - taken - warm_count) * SWN_GRANULE);
         assert_int_equal(swn_arena_warm_bytes(a), warm_count * SWN_GRANULE);
     }
     assert_true(taken > 0);
-    assert_int_equal(swn_arena_plot_bytes(a), (PLOT + 1) * SWN_GRANULE);
+    assert_int_equal(swn_arena_region_bytes(a), (PLOT + 1) * SWN_GRANULE);
 
     /* What is free is anybody's at once, the rest when it is freed. */
-    swn_arena_unplot(a, p);
-    swn_arena_unplot(a, other);
-    assert_int_equal(swn_arena_plot_bytes(a), 0);
-    assert_int_equal(swn_arena_plot_idle(a), 0);
+    swn_arena_release_region(a, p);
+    swn_arena_release_region(a, other);
+    assert_int_equal(swn_arena_region_bytes(a), 0);
+    assert_int_equal(swn_arena_region_idle(a), 0);
     assert_int_equal(swn_arena_warm_bytes(a), warm_count * SWN_GRANULE);
     for (size_t i = 0; i < PLOT; i++)
         if (held[i] && (!i || held[i - 1] != held[i]))
@@ -678,7 +679,7 @@ static void plots(void **state)
     assert_true(most >= ARENA / 2);
     while (swn_arena_alloc(a, SWN_GRANULE, SWN_LONG_TERM, &fresh)) {
     }
-    assert_null(swn_arena_plot(a, 1));
+    assert_null(swn_arena_reserve_region(a, 1));
 }
 
 /* Memory that the process may write, in KiB; 0 under sanitizers and emulators, which have some of their own there. */
@@ -717,25 +718,25 @@ static void opens_as_it_goes(void **state)
         assert_true(swn_smaps_kib(swn_arena_lo(a), "Size") >= given); /* one mapping */
         assert_null(swn_arena_find(a, swn_arena_hi(a) - 1));
     }
-    struct swn_plot *p = swn_arena_plot(a, 100 * SWN_GRANULE);
+    struct swn_activation_region *p = swn_arena_reserve_region(a, 100 * SWN_GRANULE);
     size_t fresh;
-    struct swn_range *r = swn_plot_alloc(a, p, 60 * SWN_GRANULE, 40 * SWN_GRANULE, &fresh);
+    struct swn_range *r = swn_region_alloc(a, p, 60 * SWN_GRANULE, 40 * SWN_GRANULE, &fresh);
     assert_non_null(r);
     *(volatile char *)(r->addr + r->span - 1) = 1;
     swn_arena_destroy(a);
     assert_true(data_kib() - before < 1024);
 }
 
-/* A guest's place is only a name: nothing is opened for it, nor behind it. */
+/* A mapped_file's place is only a name: nothing is opened for it, nor behind it. */
 static void guests_open_nothing(void **state)
 {
     (void)state;
     struct swn_arena *a;
     assert_int_equal(swn_arena_create(&a, (size_t)4 << 30), 0);
     long before = data_kib();
-    assert_non_null(swn_arena_invite(a, (uintptr_t)1 << 40, ((uintptr_t)1 << 40) + ((uintptr_t)2 << 30)));
+    assert_non_null(swn_arena_register_mapping(a, (uintptr_t)1 << 40, ((uintptr_t)1 << 40) + ((uintptr_t)2 << 30)));
     assert_int_equal(take(a, SWN_GRANULE)->addr, swn_arena_lo(a));
-    assert_true(data_kib() - before < 16384); /* the guest's table, and what the tensor's granule lies in */
+    assert_true(data_kib() - before < 16384); /* the mapped_file's table, and what the tensor's granule lies in */
     swn_arena_destroy(a);
 }
 
@@ -788,8 +789,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(odd_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(short_term, setup, teardown),
         cmocka_unit_test_setup_teardown(in_a_stretch, setup, teardown),
-        cmocka_unit_test_setup_teardown(guests, setup, teardown),
-        cmocka_unit_test_setup_teardown(plots, setup, teardown),
+        cmocka_unit_test_setup_teardown(mapped_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(regions, setup, teardown),
         cmocka_unit_test_setup_teardown(stress, setup, teardown),
         cmocka_unit_test(opens_as_it_goes),
         cmocka_unit_test(guests_open_nothing),

@@ -74,7 +74,7 @@ static struct swn_frame *take(uint64_t chunk)
     assert_non_null(f);
     assert_ptr_equal(swn_pool_chunk(pool, chunk)->frame, f);
     assert_true(f->chunk == chunk && f->addr == addr_of(chunk));
-    assert_true(f->n == 0 && f->pending == 0 && f->kept == 0 && f->wanted == 0 && !f->owner);
+    assert_true(f->n == 0 && f->pending == 0 && f->pinned_by_plan == 0 && f->wanted == 0 && !f->owner);
     return f;
 }
 
@@ -130,7 +130,7 @@ static void memory_is_used_again(void **state)
         stamp(f[i], 1000 * i);
     }
     assert_int_equal(swn_pool_bytes(pool), 4 * unit);
-    assert_int_equal(swn_pool_window(pool), 4);
+    assert_int_equal(swn_pool_ring(pool), 4);
     assert_true(swn_pool_is_full(pool));
     assert_int_equal(memory(), 4 * unit);
     for (unsigned i = 0; i < 4; i++)
@@ -198,7 +198,7 @@ static void order_of_use(void **state)
         f[i] = take(i);
     assert_ptr_equal(swn_pool_first(pool), f[0]);
     swn_pool_touch(pool, f[3], 5, 6); /* it is the last already */
-    assert_true(f[3]->last_use == 5 && f[3]->visit == 6 && !f[3]->next);
+    assert_true(f[3]->last_use == 5 && f[3]->access == 6 && !f[3]->next);
     swn_pool_touch(pool, f[0], 7, 8);
     swn_pool_touch(pool, f[2], 9, 10);
     static const unsigned order[] = {1, 3, 0, 2};
@@ -220,17 +220,17 @@ static void kept_or_not(void **state)
     struct swn_frame *f[3];
     for (unsigned i = 0; i < 3; i++)
         f[i] = take(i);
-    swn_pool_set_kept(pool, f[0], 1);
-    swn_pool_set_kept(pool, f[0], 4); /* twice is once */
-    swn_pool_set_kept(pool, f[1], 1);
-    assert_true(swn_pool_kept(pool) == 2 && swn_pool_window(pool) == 1);
-    swn_pool_set_kept(pool, f[1], 0);
-    swn_pool_set_kept(pool, f[1], 0);
-    assert_true(swn_pool_kept(pool) == 1 && swn_pool_window(pool) == 2);
+    swn_pool_set_pinned(pool, f[0], 1);
+    swn_pool_set_pinned(pool, f[0], 4); /* twice is once */
+    swn_pool_set_pinned(pool, f[1], 1);
+    assert_true(swn_pool_pinned(pool) == 2 && swn_pool_ring(pool) == 1);
+    swn_pool_set_pinned(pool, f[1], 0);
+    swn_pool_set_pinned(pool, f[1], 0);
+    assert_true(swn_pool_pinned(pool) == 1 && swn_pool_ring(pool) == 2);
     swn_pool_put(pool, f[0]);
-    assert_true(swn_pool_kept(pool) == 0 && swn_pool_window(pool) == 2);
+    assert_true(swn_pool_pinned(pool) == 0 && swn_pool_ring(pool) == 2);
     take(5); /* of that frame's memory, and not kept */
-    assert_true(swn_pool_kept(pool) == 0 && swn_pool_window(pool) == 3);
+    assert_true(swn_pool_pinned(pool) == 0 && swn_pool_ring(pool) == 3);
 }
 
 /* As many as there are ranges in a chunk; a frame that is used again has none. */
@@ -278,7 +278,7 @@ static void stress(void **state)
             stamps[chunk] = step << 20;
             stamp(f, stamps[chunk]);
         } else if (rnd_below(3) == 0) {
-            kept -= f->kept != 0;
+            kept -= f->pinned_by_plan != 0;
             swn_pool_put(pool, f);
             stamps[chunk] = 0;
             taken--;
@@ -286,14 +286,14 @@ static void stress(void **state)
             assert_true(has_stamp(swn_pool_at(pool, f), 0, unit, stamps[chunk]));
             int keep = rnd_below(2) != 0;
             kept += (size_t)keep;
-            kept -= f->kept != 0;
-            swn_pool_set_kept(pool, f, keep);
+            kept -= f->pinned_by_plan != 0;
+            swn_pool_set_pinned(pool, f, keep);
             swn_pool_touch(pool, f, step, step);
         }
         assert_int_equal(swn_pool_bytes(pool), with_memory * unit);
         assert_int_equal(swn_pool_free_bytes(pool), (with_memory - taken) * unit);
-        assert_int_equal(swn_pool_kept(pool), kept);
-        assert_int_equal(swn_pool_window(pool), taken - kept);
+        assert_int_equal(swn_pool_pinned(pool), kept);
+        assert_int_equal(swn_pool_ring(pool), taken - kept);
         size_t listed = 0;
         for (struct swn_frame *g = swn_pool_first(pool); g; g = g->next, listed++)
             assert_ptr_equal(swn_pool_chunk(pool, g->chunk)->frame, g);
@@ -313,7 +313,7 @@ static void no_more_memory(void **state)
         take(i);
     swn_pool_chunk(pool, 0)->users = 3;
     assert_null(swn_pool_take(pool, 0, addr_of(0)));
-    assert_int_equal(swn_pool_window(pool), CHUNKS);
+    assert_int_equal(swn_pool_ring(pool), CHUNKS);
     assert_non_null(swn_pool_chunk(pool, 0)->frame);
     assert_int_equal(swn_pool_chunk(pool, 0)->users, 3);
     struct swn_frame *one = swn_pool_chunk(pool, 7)->frame;

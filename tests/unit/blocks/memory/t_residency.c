@@ -144,7 +144,7 @@ static struct swn_range *new_range(size_t len)
     size_t fresh;
     struct swn_range *r = swn_arena_alloc(arena, len, SWN_LONG_TERM, &fresh);
     assert_non_null(r);
-    res.home_bytes += r->size;
+    res.resident_bytes += r->size;
     return r;
 }
 
@@ -246,7 +246,7 @@ static size_t bytes_in(const struct swn_range *r, unsigned mask)
 
 /* --- one range in every state --- */
 
-enum stand { HOME, HOME_AGAIN, CLEAN, WRITTEN, PUBLISHED, PUBLISHED_WRITTEN, STANDS };
+enum stand { RESIDENT, HOME_AGAIN, CLEAN, WRITTEN, PUBLISHED, PUBLISHED_WRITTEN, STANDS };
 enum op { SPILL, GO_HOME, REPLACE, PUBLISH, UNPUBLISH, REMAP, FREE_WARM, FREE_COLD, FORK, OPS };
 
 #define FIRST_WRITTEN (3 * SWN_PAGE + 17) /* of stores, in the first chunk and in the last */
@@ -258,13 +258,13 @@ static struct swn_range *make(enum stand stand, unsigned mask)
     struct swn_range *r = new_range(LEN);
     for (size_t i = 0; i < SIZE; i++)
         put(r, i, (unsigned char)rnd());
-    if (stand == HOME)
+    if (stand == RESIDENT)
         return r;
     assert_int_equal(swn_residency_spill(&res, r), 0);
-    assert_int_equal(state_of(r), SWN_STREAMED);
-    assert_int_equal(scan(r).own, 0);
+    assert_int_equal(state_of(r), SWN_FILE_BACKED);
+    assert_int_equal(scan(r).private_pages, 0);
     if (stand == HOME_AGAIN) {
-        assert_int_equal(swn_residency_home(&res, r, 0), 0);
+        assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
         put(r, 5, 99);
         return r;
     }
@@ -273,12 +273,12 @@ static struct swn_range *make(enum stand stand, unsigned mask)
         assert_null(publish(r));
         assert_int_equal(mapped_bytes(r), bytes_in(r, mask));
         assert_true(!populates() || scan(r).mapped >= bytes_in(r, mask) / SWN_PAGE);
-        assert_int_equal(scan(r).own, 0);
+        assert_int_equal(scan(r).private_pages, 0);
     }
     if (stand == WRITTEN || stand == PUBLISHED_WRITTEN) {
         put(r, FIRST_WRITTEN, (unsigned char)(shadow[FIRST_WRITTEN] + 1));
         put(r, LAST_WRITTEN, (unsigned char)(shadow[LAST_WRITTEN] ^ 0x55));
-        assert_int_equal(scan(r).own, 2);
+        assert_int_equal(scan(r).private_pages, 2);
     }
     return r;
 }
@@ -287,7 +287,7 @@ static void check(const struct swn_range *r, int state)
 {
     assert_int_equal(state_of(r), state);
     assert_memory_equal(bytes_of(r), shadow, SIZE);
-    assert_int_equal(res.home_bytes, state == SWN_HOME ? r->size : 0);
+    assert_int_equal(res.resident_bytes, state == SWN_RESIDENT ? r->size : 0);
     assert_int_equal(spill->live_bytes, r->file ? SIZE : 0);
 }
 
@@ -295,7 +295,7 @@ static void check(const struct swn_range *r, int state)
 static void *new_pages(const struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (state_of(r) != SWN_STREAMED)
+    if (state_of(r) != SWN_FILE_BACKED)
         return NULL;
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(at != MAP_FAILED);
@@ -308,8 +308,9 @@ static void forked(struct swn_range *r)
     struct swn_pages pages = scan(r);
     int ends[2];
     char byte;
-    if (mapped_bytes(r) && pages.own) { /* as the engine does: private copies in frames would not be inherited */
-        assert_int_equal(swn_residency_home(&res, r, 0), 0);
+    if (mapped_bytes(r) &&
+        pages.private_pages) { /* as the engine does: private copies in frames would not be inherited */
+        assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
         reuse(r);
     }
     assert_int_equal(pipe(ends), 0);
@@ -325,11 +326,11 @@ static void forked(struct swn_range *r)
             _exit(2);
         if (memcmp(bytes_of(r), shadow, SIZE))
             _exit(3);
-        if (swn_residency_scan(&res, r, &pages) || (pages.own == 0 && state_of(r) != SWN_STREAMED))
+        if (swn_residency_scan(&res, r, &pages) || (pages.private_pages == 0 && state_of(r) != SWN_FILE_BACKED))
             _exit(4);
         bytes_of(r)[0] ^= 0xFF; /* a child's stores are its own */
         shadow[0] ^= 0xFF;
-        if (swn_residency_home(&res, r, 0) || memcmp(bytes_of(r), shadow, SIZE))
+        if (swn_residency_make_resident(&res, r, 0) || memcmp(bytes_of(r), shadow, SIZE))
             _exit(5);
         _exit(0);
     }
@@ -341,8 +342,8 @@ static void forked(struct swn_range *r)
         assert_null(unpublish(r));
         assert_memory_equal(bytes_of(r), shadow, SIZE);
     }
-    assert_int_equal(swn_residency_home(&res, r, rnd() % 2 ? new_pages(r) : NULL), 0);
-    if (was == SWN_STREAMED)
+    assert_int_equal(swn_residency_make_resident(&res, r, rnd() % 2 ? new_pages(r) : NULL), 0);
+    if (was == SWN_FILE_BACKED)
         assert_int_equal(spill->live_bytes, live); /* an extent of an earlier epoch is not punched out */
     reuse(r);
     for (size_t i = 0; i < SIZE; i++)
@@ -350,9 +351,9 @@ static void forked(struct swn_range *r)
     assert_int_equal(swn_residency_spill(&res, r), 0);
     assert_memory_equal(bytes_of(r), shadow, SIZE);
     put(r, 0, 0xBB);
-    assert_int_equal(swn_residency_home(&res, r, 0), 0);
+    assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
     assert_memory_equal(bytes_of(r), shadow, SIZE);
-    assert_int_equal(spill->live_bytes, was == SWN_STREAMED ? live : 0); /* one of this epoch is */
+    assert_int_equal(spill->live_bytes, was == SWN_FILE_BACKED ? live : 0); /* one of this epoch is */
     close(ends[1]);
     int status = -1;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -377,12 +378,12 @@ static void step_publish(struct swn_range *r, enum stand stand, unsigned mask)
         assert_false(p->mapped);
         p->range = NULL;
         reuse(r);
-        check(r, SWN_HOME);
+        check(r, SWN_RESIDENT);
         return;
     }
     fetch(r, whole);
     struct swn_range *said = publish(r);
-    check(r, SWN_STREAMED);
+    check(r, SWN_FILE_BACKED);
     if (!written || (stand == PUBLISHED_WRITTEN && mask == whole)) { /* what is mapped already is not asked again */
         assert_null(said);
         assert_int_equal(mapped_bytes(r), SIZE);
@@ -393,7 +394,7 @@ static void step_publish(struct swn_range *r, enum stand stand, unsigned mask)
         assert_true(res.recalls > recalls);
     }
     reuse(r); /* those that could not be mapped */
-    check(r, SWN_STREAMED);
+    check(r, SWN_FILE_BACKED);
 }
 
 static void step_unpublish(struct swn_range *r, enum stand stand, unsigned mask)
@@ -409,14 +410,14 @@ static void step_unpublish(struct swn_range *r, enum stand stand, unsigned mask)
     assert_int_equal(mapped_bytes(r), lost);
     assert_int_equal(res.recalls > recalls, lost > 0);
     reuse(r);
-    check(r, stand >= CLEAN ? SWN_STREAMED : SWN_HOME);
+    check(r, stand >= CLEAN ? SWN_FILE_BACKED : SWN_RESIDENT);
     if (!lost)
         return;
     /* As the engine does: its private copies are the truth, and then the frame is nobody's. */
-    assert_int_equal(swn_residency_home(&res, r, 0), 0);
+    assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
     assert_null(unpublish(r));
     reuse(r);
-    check(r, SWN_HOME);
+    check(r, SWN_RESIDENT);
 }
 
 static void step_remap(struct swn_range *r, enum stand stand)
@@ -428,33 +429,33 @@ static void step_remap(struct swn_range *r, enum stand stand)
     int busy = written && !(first_is && last_is);
     assert_int_equal(swn_residency_remap(&res, r), !streamed ? -EINVAL : busy ? -EBUSY : 0);
     if (streamed && !written) {
-        assert_int_equal(scan(r).own, 0);
+        assert_int_equal(scan(r).private_pages, 0);
         assert_true(scan(r).mapped <= mapped / SWN_PAGE); /* only what is in frames */
     }
     assert_int_equal(mapped_bytes(r), mapped);
-    check(r, streamed ? SWN_STREAMED : SWN_HOME);
+    check(r, streamed ? SWN_FILE_BACKED : SWN_RESIDENT);
 }
 
 static void step(enum stand stand, enum op op, unsigned mask)
 {
     struct swn_range *r = make(stand, mask);
     int streamed = stand >= CLEAN;
-    check(r, streamed ? SWN_STREAMED : SWN_HOME);
+    check(r, streamed ? SWN_FILE_BACKED : SWN_RESIDENT);
     switch (op) {
     case SPILL:
         assert_int_equal(swn_residency_spill(&res, r), streamed ? -EBUSY : 0);
-        check(r, SWN_STREAMED);
+        check(r, SWN_FILE_BACKED);
         break;
     case GO_HOME:
     case REPLACE:
-        assert_int_equal(swn_residency_home(&res, r, op == REPLACE ? new_pages(r) : NULL), 0);
+        assert_int_equal(swn_residency_make_resident(&res, r, op == REPLACE ? new_pages(r) : NULL), 0);
         reuse(r);
         assert_null(swn_pool_first(pool));
         if (op == REPLACE && streamed)
             memset(shadow, 0x77, SIZE);
-        check(r, SWN_HOME);
+        check(r, SWN_RESIDENT);
         if (op == GO_HOME)
-            assert_int_equal(scan(r).own, PAGES);
+            assert_int_equal(scan(r).private_pages, PAGES);
         break;
     case PUBLISH:
         step_publish(r, stand, mask);
@@ -480,16 +481,16 @@ static void step(enum stand stand, enum op op, unsigned mask)
     if (op < FREE_WARM || op == FORK) {
         put(r, 7 * SWN_PAGE, (unsigned char)rnd());
         check(r, state_of(r));
-        assert_int_equal(swn_residency_home(&res, r, 0), 0);
+        assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
         reuse(r);
-        check(r, SWN_HOME);
+        check(r, SWN_RESIDENT);
         assert_int_equal(swn_residency_spill(&res, r), 0);
-        check(r, SWN_STREAMED);
+        check(r, SWN_FILE_BACKED);
     }
     int foreign = r->foreign_map;
     uintptr_t addr = r->addr;
     swn_residency_free(&res, r, op != FREE_COLD);
-    assert_int_equal(res.home_bytes, 0);
+    assert_int_equal(res.resident_bytes, 0);
     assert_int_equal(spill->live_bytes, 0);
     assert_null(swn_arena_find(arena, addr));
     reuse(NULL); /* frames have nothing of it any more */
@@ -500,7 +501,7 @@ static void step(enum stand stand, enum op op, unsigned mask)
     size_t fresh;
     struct swn_range *heir = swn_arena_alloc(arena, LEN, SWN_LONG_TERM, &fresh);
     assert_int_equal(heir->addr, addr);
-    res.home_bytes += heir->size;
+    res.resident_bytes += heir->size;
     if (fresh)
         memset(shadow, 0, SIZE);
     assert_memory_equal(bytes_of(heir), shadow, SIZE);
@@ -508,7 +509,7 @@ static void step(enum stand stand, enum op op, unsigned mask)
     if (fresh) /* also behind its last page */
         assert_int_equal(bytes_of(heir)[heir->span - 1], 0);
     swn_residency_free(&res, heir, 0);
-    assert_int_equal(res.home_bytes, 0);
+    assert_int_equal(res.resident_bytes, 0);
     struct swn_piece piece;
     assert_int_equal(swn_arena_trim(arena, SIZE_MAX, &piece), 0);
 }
@@ -569,7 +570,7 @@ static struct swn_frame *frame_of_neighbours(void)
 {
     struct swn_frame *f = frame_for(near[0].range, 0);
     for (unsigned i = 0; i < NEIGHBOURS; i++)
-        if (near[i].range && state_of(near[i].range) == SWN_STREAMED && !swn_pool_part_of(f, near[i].range))
+        if (near[i].range && state_of(near[i].range) == SWN_FILE_BACKED && !swn_pool_part_of(f, near[i].range))
             fetch_into(f, near[i].range);
     for (unsigned i = 0; i + 1 < f->n; i++)
         assert_true(f->parts[i].at + f->parts[i].bytes <= f->parts[i + 1].at);
@@ -584,7 +585,7 @@ static void free_neighbours(void)
     reuse(NULL);
     assert_null(swn_pool_first(pool));
     swn_residency_tidy(&res);
-    assert_int_equal(res.home_bytes, 0);
+    assert_int_equal(res.resident_bytes, 0);
     assert_int_equal(spill->live_bytes, 0);
 }
 
@@ -604,13 +605,13 @@ static void several_parts(void **state)
         make_neighbours(hole, 0);
         struct swn_frame *f = frame_of_neighbours();
         struct swn_range *written;
-        uint64_t mappings = res.mappings, strays = res.stray_pages;
+        uint64_t mappings = res.mappings, strays = res.fallback_pages;
         assert_int_equal(f->n, 4);
         swn_residency_publish(&res, &f, 1, &written);
         assert_null(written);
         assert_int_equal(mapped_parts(f), 4);
         assert_int_equal(res.mappings, mappings + 2);
-        assert_int_equal(res.stray_pages, strays);
+        assert_int_equal(res.fallback_pages, strays);
         check_neighbours();
         for (unsigned i = 0; i < NEIGHBOURS; i++) {
             const struct swn_range *r = near[i].range;
@@ -629,7 +630,7 @@ static void several_parts(void **state)
         reuse_frame(f);
         check_neighbours();
         for (unsigned i = 0; i < NEIGHBOURS; i++)
-            assert_int_equal(state_of(near[i].range), i == 2 ? SWN_HOME : SWN_STREAMED);
+            assert_int_equal(state_of(near[i].range), i == 2 ? SWN_RESIDENT : SWN_FILE_BACKED);
         free_neighbours();
     }
 }
@@ -689,17 +690,17 @@ static void written_before_it_is_mapped(void **state)
                 struct swn_part *p = swn_pool_part_of(f, near[i].range);
                 unsigned first = i < 2 ? 0 : 3, before = ((1u << (i + 1)) - 1) >> first << first;
                 assert_int_equal(p->mapped, !(which & before));
-                assert_int_equal(state_of(near[i].range), SWN_STREAMED);
+                assert_int_equal(state_of(near[i].range), SWN_FILE_BACKED);
             }
         /* They come home, one by one, until there is none. */
         for (unsigned tries = 0; written; tries++) {
             assert_true(tries <= n);
-            assert_int_equal(swn_residency_home(&res, written, NULL), 0);
+            assert_int_equal(swn_residency_make_resident(&res, written, NULL), 0);
             swn_residency_publish(&res, &f, 1, &written);
         }
         assert_int_equal(mapped_parts(f), 4 - n);
         for (unsigned i = 0; i < NEIGHBOURS; i++)
-            assert_int_equal(state_of(near[i].range), i == 2 || which >> i & 1 ? SWN_HOME : SWN_STREAMED);
+            assert_int_equal(state_of(near[i].range), i == 2 || which >> i & 1 ? SWN_RESIDENT : SWN_FILE_BACKED);
         assert_null(swn_residency_unpublish(&res, &f, 1));
         reuse_frame(f);
         check_neighbours();
@@ -729,14 +730,14 @@ static void written_while_it_is_mapped(void **state)
                 i++;
             assert_true(i < NEIGHBOURS && which >> i & 1 && !(came >> i & 1));
             came |= 1u << i;
-            assert_int_equal(swn_residency_home(&res, written, NULL), 0);
+            assert_int_equal(swn_residency_make_resident(&res, written, NULL), 0);
         }
         assert_int_equal(came, which);
         assert_true(res.recalls > recalls);
         reuse_frame(f);
         check_neighbours();
         for (unsigned i = 0; i < NEIGHBOURS; i++)
-            assert_int_equal(state_of(near[i].range), i == 2 || which >> i & 1 ? SWN_HOME : SWN_STREAMED);
+            assert_int_equal(state_of(near[i].range), i == 2 || which >> i & 1 ? SWN_RESIDENT : SWN_FILE_BACKED);
         free_neighbours();
     }
 }
@@ -787,7 +788,7 @@ static void several_frames(void **state)
             *where = 0xEE;
         while ((written = swn_residency_unpublish(&res, run, RUN))) {
             assert_ptr_equal(written, r);
-            assert_int_equal(swn_residency_home(&res, r, NULL), 0);
+            assert_int_equal(swn_residency_make_resident(&res, r, NULL), 0);
         }
         assert_int_equal(swn_residency_unmapped(&res, next), SWN_GRANULE);
         for (unsigned k = 0; k < RUN; k++)
@@ -796,7 +797,7 @@ static void several_frames(void **state)
             assert_int_equal(bytes_of(r)[at], (unsigned char)(at / SWN_PAGE + at / unit));
         assert_true(!any || *where == 0xEE);
         if (!any || late) /* else it came home before it was mapped, if at all */
-            assert_int_equal(state_of(r), any ? SWN_HOME : SWN_STREAMED);
+            assert_int_equal(state_of(r), any ? SWN_RESIDENT : SWN_FILE_BACKED);
         assert_int_equal(bytes_of(next)[SWN_GRANULE - 1], 99);
         swn_residency_free(&res, r, 0);
         swn_residency_free(&res, next, 0);
@@ -848,7 +849,7 @@ static void in_two_frames(void **state)
         }
         assert_int_equal(swn_residency_unmapped(&res, r), 0);
         if (how < 2)
-            assert_int_equal(swn_residency_home(&res, r, how ? new_pages(r) : NULL), 0);
+            assert_int_equal(swn_residency_make_resident(&res, r, how ? new_pages(r) : NULL), 0);
         else if (how == 2)
             swn_residency_forget(&res, r);
         else
@@ -869,7 +870,7 @@ static void in_two_frames(void **state)
                 swn_residency_free(&res, all[i], 0);
         reuse(NULL);
         swn_residency_tidy(&res);
-        assert_true(res.home_bytes == 0 && spill->live_bytes == 0 && !swn_pool_first(pool));
+        assert_true(res.resident_bytes == 0 && spill->live_bytes == 0 && !swn_pool_first(pool));
     }
 }
 
@@ -897,12 +898,13 @@ static void several_parts_forked(void **state)
             for (unsigned i = 0; i < NEIGHBOURS; i++)
                 if (near[i].range) {
                     memset(bytes_of(near[i].range), 7, near[i].len);
-                    if (swn_residency_home(&res, near[i].range, 0) || bytes_of(near[i].range)[near[i].len - 1] != 7)
+                    if (swn_residency_make_resident(&res, near[i].range, 0) ||
+                        bytes_of(near[i].range)[near[i].len - 1] != 7)
                         _exit(2);
                     swn_residency_free(&res, near[i].range, 0);
                 }
             swn_residency_tidy(&res);
-            _exit(res.home_bytes != 0);
+            _exit(res.resident_bytes != 0);
         }
         int status = 0;
         assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -939,9 +941,9 @@ static void remaps_around_frames(void **state)
             assert_int_equal(swn_residency_mapped(&res, r, r->addr + i * SWN_GRANULE) != NULL, mask >> i & 1);
             streamed += !(mask >> i & 1);
         }
-        uint64_t strays = res.stray_pages;
+        uint64_t strays = res.fallback_pages;
         assert_int_equal(swn_residency_remap(&res, r), 0);
-        assert_true(res.stray_pages >= strays + streamed);
+        assert_true(res.fallback_pages >= strays + streamed);
         assert_true(scan(r).mapped <= swn_round_up(r->len, SWN_PAGE) / SWN_PAGE - streamed);
         for (unsigned i = 0; i < COUNT; i++) {
             assert_int_equal(bytes[i * SWN_GRANULE + 9], (unsigned char)(i + mask));
@@ -951,7 +953,7 @@ static void remaps_around_frames(void **state)
         bytes[i * SWN_GRANULE + 5] = 0xCC;
         assert_int_equal(swn_residency_remap(&res, r), mask >> i & 1 ? 0 : -EBUSY);
         assert_int_equal(bytes[i * SWN_GRANULE + 5], 0xCC);
-        assert_int_equal(swn_residency_home(&res, r, 0), 0);
+        assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
         reuse(r);
         assert_null(swn_pool_first(pool));
         assert_int_equal(bytes[i * SWN_GRANULE + 5], 0xCC);
@@ -966,42 +968,42 @@ static void counts_pages(void **state)
     (void)state;
     size_t len = 700 * SWN_PAGE; /* more than one read of the page map */
     struct swn_range *r = new_range(len);
-    assert_int_equal(scan(r).own, 0);
+    assert_int_equal(scan(r).private_pages, 0);
     for (size_t i = 0; i < 700; i += 7)
         bytes_of(r)[i * SWN_PAGE] = 1;
     /* Huge pages may bring neighbours along, never fewer than were written. */
-    assert_true(scan(r).own >= 100);
+    assert_true(scan(r).private_pages >= 100);
     assert_int_equal(scan(r).mapped, 0);
     memset(bytes_of(r), 3, len);
-    assert_int_equal(scan(r).own, 700);
+    assert_int_equal(scan(r).private_pages, 700);
     assert_int_equal(swn_residency_spill(&res, r), 0);
-    assert_int_equal(scan(r).own + scan(r).mapped, 0);
+    assert_int_equal(scan(r).private_pages + scan(r).mapped, 0);
     volatile unsigned char *bytes = bytes_of(r);
     assert_int_equal(bytes[699 * SWN_PAGE], 3);
     assert_true(scan(r).mapped >= 1);
     bytes[600 * SWN_PAGE] = 4;
-    assert_int_equal(scan(r).own, 1);
+    assert_int_equal(scan(r).private_pages, 1);
     bytes[600 * SWN_PAGE + 1] = 4;
     bytes[0] = 4;
-    assert_int_equal(scan(r).own, 2);
+    assert_int_equal(scan(r).private_pages, 2);
     swn_residency_free(&res, r, 0);
     r = new_range(len);
     memset(bytes_of(r), 3, len);
     assert_int_equal(swn_residency_spill(&res, r), 0);
     assert_int_equal(bytes_of(r)[0], 3);
-    uint64_t stray = res.stray_pages;
+    uint64_t fallback = res.fallback_pages;
     assert_int_equal(swn_residency_remap(&res, r), 0);
-    assert_true(res.stray_pages > stray);
+    assert_true(res.fallback_pages > fallback);
     swn_residency_free(&res, r, 0);
 }
 
 static void refuses(void **state)
 {
     (void)state;
-    struct swn_range *r = make(HOME, 0);
+    struct swn_range *r = make(RESIDENT, 0);
     r->pins = 1;
     assert_int_equal(swn_residency_spill(&res, r), -EBUSY);
-    check(r, SWN_HOME);
+    check(r, SWN_RESIDENT);
     assert_int_equal(spill->written_bytes, 0);
     r->pins = 0;
     res.spill = NULL;
@@ -1011,7 +1013,7 @@ static void refuses(void **state)
     res.pagemap_fd = -1;
     assert_int_equal(swn_residency_spill(&res, r), -EBUSY);
     res.pagemap_fd = fd;
-    check(r, SWN_HOME);
+    check(r, SWN_RESIDENT);
     assert_int_equal(swn_residency_spill(&res, r), 0);
 
     /* Pages that cannot be looked at may have been written to. */
@@ -1020,17 +1022,17 @@ static void refuses(void **state)
     assert_ptr_equal(publish(r), r);
     assert_int_equal(mapped_bytes(r), 0);
     assert_int_equal(swn_residency_remap(&res, r), -EBADF);
-    check(r, SWN_STREAMED);
+    check(r, SWN_FILE_BACKED);
     res.pagemap_fd = fd;
     assert_null(publish(r));
     res.pagemap_fd = -1;
     assert_ptr_equal(unpublish(r), r);
     assert_int_equal(mapped_bytes(r), SIZE);
     res.pagemap_fd = fd;
-    check(r, SWN_STREAMED);
+    check(r, SWN_FILE_BACKED);
     assert_null(unpublish(r));
     put(r, 0, 1);
-    check(r, SWN_STREAMED);
+    check(r, SWN_FILE_BACKED);
     reuse(r);
     swn_residency_free(&res, r, 0);
     assert_int_equal(swn_residency_trap(&res, 4096), 0);
@@ -1046,7 +1048,7 @@ static void failing_disk(void **state)
             for (int nth = 0; nth < 4; nth++)
                 for (int forever = 0; forever < 2; forever++) {
                     bad_write.calls = bad_map.calls = 0;
-                    struct swn_range *r = make(HOME, 0);
+                    struct swn_range *r = make(RESIDENT, 0);
                     *(map ? &bad_map.from : &bad_write.from) = nth;
                     *(map ? &bad_map.to : &bad_write.to) = forever ? 1 << 30 : nth + 1;
                     *(map ? &bad_map.err : &bad_write.err) = errors[e];
@@ -1054,7 +1056,7 @@ static void failing_disk(void **state)
                     for (int round = 0; round < 5; round++) {
                         uint64_t recalls = res.recalls;
                         int err = swn_residency_spill(&res, r);
-                        check(r, err ? SWN_HOME : SWN_STREAMED);
+                        check(r, err ? SWN_RESIDENT : SWN_FILE_BACKED);
                         assert_true(!err || err == errors[e]);
                         assert_int_equal(res.recalls, recalls);
                         failed += err != 0;
@@ -1065,18 +1067,18 @@ static void failing_disk(void **state)
                             assert_true(!stuck || stuck == r);
                             assert_int_equal(mapped_bytes(r) > 0, stuck != NULL);
                             failed += stuck != NULL;
-                            check(r, SWN_STREAMED);
+                            check(r, SWN_FILE_BACKED);
                         } else if (!err) {
                             err = swn_residency_remap(&res, r);
                             assert_true(!err || err == errors[e]);
                             failed += err != 0;
-                            check(r, SWN_STREAMED);
+                            check(r, SWN_FILE_BACKED);
                         }
                         put(r, (size_t)round * SWN_PAGE, (unsigned char)rnd());
-                        assert_int_equal(swn_residency_home(&res, r, 0), 0);
+                        assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
                         reuse(r);
                         assert_null(swn_pool_first(pool));
-                        check(r, SWN_HOME);
+                        check(r, SWN_RESIDENT);
                     }
                     /* One EIO is repeated, all others show. */
                     assert_int_equal(failed > 0, map || forever || errors[e] != -EIO);
@@ -1084,7 +1086,7 @@ static void failing_disk(void **state)
                     memset(&bad_write, 0, sizeof bad_write);
                     memset(&bad_map, 0, sizeof bad_map);
                     swn_residency_free(&res, r, 0);
-                    assert_int_equal(res.home_bytes, 0);
+                    assert_int_equal(res.resident_bytes, 0);
                 }
     struct stat st;
     assert_int_equal(fstat(spill->fetch.fd, &st), 0);
@@ -1119,7 +1121,7 @@ static void *write_counters(void *arg)
         volatile uint64_t *cell = (uint64_t *)(writer.range->addr + page * SWN_PAGE + 8 * page);
         writer.lost += *cell != writer.last[page];
         *cell = writer.last[page] = ++n;
-        /* Bursts, so that a departure succeeds now and then. */
+        /* Bursts, so that a pending_write succeeds now and then. */
         if (n % 4096 == 0 && (x >> 60) < 8)
             usleep((useconds_t)(x >> 40) % 1500);
     }
@@ -1138,7 +1140,7 @@ static void catch_faults(void)
 static void no_store_is_lost(void **state)
 {
     (void)state;
-    struct swn_range *r = make(HOME, 0);
+    struct swn_range *r = make(RESIDENT, 0);
     uint64_t done[4] = {0}, refused[4] = {0};
     memset(bytes_of(r), 0, SIZE);
     memset(&writer, 0, sizeof writer);
@@ -1172,7 +1174,7 @@ static void no_store_is_lost(void **state)
                 reuse(r);
             }
         }
-        assert_int_equal(swn_residency_home(&res, r, 0), 0);
+        assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
         reuse(r);
         assert_null(swn_pool_first(pool));
     }
@@ -1190,7 +1192,7 @@ static void no_store_is_lost(void **state)
         assert_int_equal(*(uint64_t *)(r->addr + page * SWN_PAGE + 8 * page), writer.last[page]);
     assert_true(res.recalls > 0);
     assert_true(done[0] > 0 && done[1] > 0 && done[3] > 0);
-    assert_int_equal(res.home_bytes, r->size);
+    assert_int_equal(res.resident_bytes, r->size);
     swn_residency_free(&res, r, 0);
     assert_int_equal(spill->live_bytes, 0);
 }
@@ -1257,7 +1259,7 @@ static void stores_that_wait(void **state)
             io.mmap = fault_mmap;
             reuse_frame(f);
             assert_int_equal(bytes_of(near[into].range)[77], 0xCD);
-            assert_int_equal(scan(near[into].range).own, 1);
+            assert_int_equal(scan(near[into].range).private_pages, 1);
             bytes_of(near[into].range)[77] = near[into].byte;
             check_neighbours();
             free_neighbours();
@@ -1270,9 +1272,9 @@ static void stores_that_recall(void **state)
 {
     (void)state;
     catch_faults();
-    struct swn_range *r = make(HOME, 0);
+    struct swn_range *r = make(RESIDENT, 0);
     assert_int_equal(swn_residency_leave(&res, r), 0);
-    assert_int_equal(state_of(r), SWN_LEAVING);
+    assert_int_equal(state_of(r), SWN_EVICTING);
     memset(&intruder, 0, sizeof intruder);
     intruder.at = bytes_of(r) + 5;
     pthread_t thread;
@@ -1280,9 +1282,9 @@ static void stores_that_recall(void **state)
     atomic_store(&intruder.go, 1);
     assert_int_equal(pthread_join(thread, NULL), 0); /* it has not waited */
     shadow[5] = 0xCD;
-    assert_int_equal(state_of(r), SWN_RECALLED);
+    assert_int_equal(state_of(r), SWN_EVICT_ABORTED);
     assert_int_equal(swn_residency_left(&res, r, 0), -EBUSY);
-    check(r, SWN_HOME);
+    check(r, SWN_RESIDENT);
     swn_residency_free(&res, r, 0);
     sigaction(SIGSEGV, &before, NULL);
 }
@@ -1321,26 +1323,26 @@ static void registers(void **state)
         struct swn_range *r = filled(5);
         if (!from_home)
             assert_int_equal(swn_residency_spill(&res, r), 0);
-        size_t home = res.home_bytes;
+        size_t home = res.resident_bytes;
         fail_next_map();
         assert_int_equal(swn_residency_register(&res, r, store, off), -ENOMEM);
-        assert_int_equal(state_of(r), from_home ? SWN_HOME : SWN_STREAMED);
-        assert_int_equal(res.home_bytes, home);
+        assert_int_equal(state_of(r), from_home ? SWN_RESIDENT : SWN_FILE_BACKED);
+        assert_int_equal(res.resident_bytes, home);
         assert_int_equal(store->refs, 0);
         assert_true(bytes_of(r)[0] == 5 && bytes_of(r)[LEN - 1] == 5);
         r->pins = 1;
         assert_int_equal(swn_residency_register(&res, r, store, off), -EBUSY);
         r->pins = 0;
         assert_int_equal(swn_residency_register(&res, r, store, off), 0);
-        assert_int_equal(state_of(r), SWN_STREAMED);
-        assert_int_equal(res.home_bytes, 0);
+        assert_int_equal(state_of(r), SWN_FILE_BACKED);
+        assert_int_equal(res.resident_bytes, 0);
         assert_int_equal(store->refs, 1);
         assert_int_equal(spill->refs, 0);
         assert_int_equal(spill->live_bytes, 0); /* what it had in the spill file is dropped */
         assert_memory_equal(bytes_of(r), shadow, LEN);
         bytes_of(r)[SWN_PAGE] = 1;
-        assert_int_equal(scan(r).own, 1);
-        assert_int_equal(swn_residency_home(&res, r, 0), 0);
+        assert_int_equal(scan(r).private_pages, 1);
+        assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
         assert_true(bytes_of(r)[SWN_PAGE] == 1 && bytes_of(r)[0] == 77);
         assert_int_equal(store->refs, 0);
         assert_int_equal(store->live_bytes, SIZE); /* never punched out */
@@ -1355,31 +1357,31 @@ static void shares(void **state)
     struct swn_range *r = new_range(LEN);
     fail_next_map();
     assert_int_equal(swn_residency_share(&res, r), -ENOMEM);
-    assert_int_equal(state_of(r), SWN_HOME);
+    assert_int_equal(state_of(r), SWN_RESIDENT);
     assert_int_equal(spill->live_bytes, 0);
     assert_int_equal(swn_residency_share(&res, r), 0);
     assert_true(r->shared);
-    assert_int_equal(res.home_bytes, 0);
+    assert_int_equal(res.resident_bytes, 0);
     memset(bytes_of(r), 9, LEN);
-    assert_int_equal(scan(r).own, 0); /* stores go to the file */
+    assert_int_equal(scan(r).private_pages, 0); /* stores go to the file */
     fail_next_map();
     assert_int_equal(swn_residency_unshare(&res, r), -ENOMEM);
     assert_true(r->shared && bytes_of(r)[LEN - 1] == 9);
     assert_int_equal(swn_residency_unshare(&res, r), 0);
     assert_false(r->shared);
     bytes_of(r)[3] = 4;
-    assert_int_equal(scan(r).own, 1);
+    assert_int_equal(scan(r).private_pages, 1);
     assert_int_equal(swn_residency_share(&res, r), -EBUSY); /* there is a private copy */
     assert_true(bytes_of(r)[3] == 4 && bytes_of(r)[4] == 9);
-    assert_int_equal(swn_residency_home(&res, r, 0), 0);
+    assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
     assert_int_equal(swn_residency_spill(&res, r), 0);
     fail_next_map();
     assert_int_equal(swn_residency_share(&res, r), -ENOMEM);
-    assert_int_equal(state_of(r), SWN_STREAMED);
+    assert_int_equal(state_of(r), SWN_FILE_BACKED);
     assert_false(r->shared);
     assert_int_equal(swn_residency_share(&res, r), 0);
     bytes_of(r)[4] = 6;
-    assert_int_equal(swn_residency_home(&res, r, 0), 0);
+    assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
     assert_true(bytes_of(r)[3] == 4 && bytes_of(r)[4] == 6 && bytes_of(r)[5] == 9);
     swn_residency_free(&res, r, 0);
     assert_int_equal(spill->live_bytes, 0);
@@ -1397,8 +1399,8 @@ static void left_to_it(void **state)
     }
     uint64_t at[] = {r[0]->extent, r[1]->extent, r[2]->extent};
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(swn_residency_home(&res, r[1], NULL), 0);
-        assert_int_equal(swn_residency_home(&res, r[2], i ? new_pages(r[2]) : NULL), 0);
+        assert_int_equal(swn_residency_make_resident(&res, r[1], NULL), 0);
+        assert_int_equal(swn_residency_make_resident(&res, r[2], i ? new_pages(r[2]) : NULL), 0);
         bytes_of(r[1])[0] = (unsigned char)i;
         assert_int_equal(swn_residency_spill(&res, r[2]), 0);
         assert_int_equal(swn_residency_spill(&res, r[1]), 0);
@@ -1410,7 +1412,7 @@ static void left_to_it(void **state)
     assert_int_equal(spill->live_bytes, 3 * SWN_GRANULE);
     assert_int_equal(spill->tail, 3 * SWN_GRANULE);
 
-    assert_int_equal(swn_residency_home(&res, r[1], 0), 0);
+    assert_int_equal(swn_residency_make_resident(&res, r[1], 0), 0);
     res.fork_epoch++;
     assert_int_equal(swn_residency_spill(&res, r[1]), 0);
     assert_true(r[1]->extent >= 3 * SWN_GRANULE);

@@ -27,7 +27,7 @@
 #define FLOATS 3000
 #define STORE_BYTES (4096 + (FLOATS * 4 + 4095) / 4096 * 4096)
 
-static char top[512], dir[600], why[SWN_WHY];
+static char top[512], dir[600], why[SWN_ERRMSG];
 static struct swn_fault fault;
 
 static int setup(void **state)
@@ -517,7 +517,8 @@ static void build_store(int fd, const char *name)
     struct swn_checkpoint *c = NULL;
     struct swn_store *s = NULL;
     assert_int_equal(swn_checkpoint_open_fd(&c, &fault.io, fd, name, why), 0);
-    assert_int_equal(swn_own_first(c->files[0].fd, c->files[0].fd), c->files[0].fd); /* it can be kept for long */
+    assert_int_equal(swn_fd_registry_first(c->files[0].fd, c->files[0].fd),
+                     c->files[0].fd); /* it can be kept for long */
     assert_int_equal(swn_cache_build(&s, &fault.io, dir, &(struct swn_cache_limits){0}, c, NULL, why), 0);
     swn_store_close(s, &fault.io);
     swn_checkpoint_close(c, &fault.io);

@@ -65,12 +65,12 @@ static int setup_in_memory(void **state)
 /* The extents are as ever, and so many copies are right. */
 static void check(const struct swn_store *s, size_t copies)
 {
-    assert_int_equal(s->copy_count, copies);
+    assert_int_equal(s->compressed_count, copies);
     for (size_t i = 0, k = 0; i < s->extent_count; i++) {
         assert_int_equal(swn_store_verify_extent(s, &swn_fix.fault.io, &s->extents[i], 65536), 0);
-        if (!s->extents[i].copy)
+        if (!s->extents[i].compressed)
             continue;
-        assert_ptr_equal(s->extents[i].copy, &s->copies[k++]);
+        assert_ptr_equal(s->extents[i].compressed, &s->copies[k++]);
         assert_int_equal(swn_store_verify_copy(s, &swn_fix.fault.io, &s->extents[i]), 0);
         assert_true(k <= copies);
     }
@@ -90,15 +90,15 @@ static void halves(void **state)
         struct swn_store *s = swn_store_made();
         check(s, 3);
         const struct swn_store_extent *bf16 = of_storage(s, 2), *fp16 = of_storage(s, 3), *small = of_storage(s, 6);
-        assert_int_equal(bf16->copy->bytes, 512 << 10);
-        assert_int_equal(bf16->copy->chunks[3].encoding, SWN_STORED_BF16);
+        assert_int_equal(bf16->compressed->bytes, 512 << 10);
+        assert_int_equal(bf16->compressed->chunks[3].encoding, SWN_STORED_BF16);
         /* 257 pages: 16 chunks, one of them raw, and a page. */
-        assert_int_equal(fp16->copy->chunk_count, 17);
-        assert_int_equal(fp16->copy->bytes, 15 * 32768 + 65536 + 4096);
-        assert_int_equal(fp16->copy->chunks[0].encoding, SWN_STORED_FP16);
-        assert_int_equal(fp16->copy->chunks[1].encoding, SWN_STORED_RAW);
-        assert_int_equal(small->copy->bytes, 32768 + 4096);
-        assert_null(of_storage(s, 9)->copy);
+        assert_int_equal(fp16->compressed->chunk_count, 17);
+        assert_int_equal(fp16->compressed->bytes, 15 * 32768 + 65536 + 4096);
+        assert_int_equal(fp16->compressed->chunks[0].encoding, SWN_STORED_FP16);
+        assert_int_equal(fp16->compressed->chunks[1].encoding, SWN_STORED_RAW);
+        assert_int_equal(small->compressed->bytes, 32768 + 4096);
+        assert_null(of_storage(s, 9)->compressed);
         swn_store_close(s, &swn_fix.fault.io);
     }
 }
@@ -174,8 +174,8 @@ static void disk_full(void **state)
         swn_fix.fault.io.pwrite = write_to_full;
         swn_store_make(&narrow);
         s = swn_store_made();
-        check(s, s->copy_count);
-        assert_true(s->copy_count < 3 && s->total_bytes <= full_from);
+        check(s, s->compressed_count);
+        assert_true(s->compressed_count < 3 && s->total_bytes <= full_from);
         swn_store_close(s, &swn_fix.fault.io);
     }
 }
@@ -210,7 +210,7 @@ static void flipped_bits(void **state)
     struct swn_store *s = swn_store_made();
     int fd = open(swn_fix.path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0 && fstat(fd, &st) == 0);
-    const struct swn_store_copy *last = &s->copies[2];
+    const struct swn_compressed_extent *last = &s->copies[2];
     off_t table = (off_t)((last->off + last->bytes + 4095) / 4096 * 4096);
     for (off_t bit = table * 8; bit < (off_t)st.st_size * 8; bit += bit < (table + 800) * 8 ? 1 : 1021) {
         unsigned char byte, flipped;
@@ -221,7 +221,7 @@ static void flipped_bits(void **state)
         assert_int_equal(pwrite(fd, &byte, 1, bit / 8), 1);
     }
     for (size_t i = 0; i < s->extent_count; i++) {
-        const struct swn_store_copy *c = s->extents[i].copy;
+        const struct swn_compressed_extent *c = s->extents[i].compressed;
         for (uint64_t at = 0; c && at < (c->bytes + 4095) / 4096 * 4096; at += 30011) {
             unsigned char byte, flipped;
             assert_int_equal(pread(fd, &byte, 1, (off_t)(c->off + at)), 1);

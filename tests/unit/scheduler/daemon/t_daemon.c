@@ -163,29 +163,29 @@ static void pressure(void **state)
 /* What a whole process may have, less what is no tensor. */
 static void whole_process(void **state)
 {
-    struct swn_whole w = {.limit = 1000 * MIB, .least = 100 * MIB};
-    struct swn_whole_rss rss;
+    struct swn_process_memory w = {.limit = 1000 * MIB, .least = 100 * MIB};
+    struct swn_process_memory_rss rss;
     (void)state;
-    assert_int_equal(swn_whole_read(&rss, base), -ENOENT);
+    assert_int_equal(swn_process_memory_read(&rss, base), -ENOENT);
     put("/proc/self/status", "Name: x\nVmRSS: 9 kB\nRssAnon:\t    2048 kB\n");
-    assert_int_equal(swn_whole_read(&rss, base), -ENODATA);
+    assert_int_equal(swn_process_memory_read(&rss, base), -ENODATA);
     put("/proc/self/status", "Name: x\nRssAnon:\t    2048 kB\nRssFile:\t1024 kB\nRssShmem:  7 kB\n");
-    assert_int_equal(swn_whole_read(&rss, base), 0);
+    assert_int_equal(swn_process_memory_read(&rss, base), 0);
     assert_true(rss.anon == 2 * MIB && rss.file == MIB);
-    uint64_t most = swn_whole_budget(&w, &rss, 0, 8 * MIB);
+    uint64_t most = swn_process_memory_budget(&w, &rss, 0, 8 * MIB);
     assert_true(most < 900 * MIB && most > 870 * MIB); /* never more than it had at the start */
-    rss = (struct swn_whole_rss){.anon = 700 * MIB, .file = 50 * MIB};
-    uint64_t less = swn_whole_budget(&w, &rss, 500 * MIB, 8 * MIB);
+    rss = (struct swn_process_memory_rss){.anon = 700 * MIB, .file = 50 * MIB};
+    uint64_t less = swn_process_memory_budget(&w, &rss, 500 * MIB, 8 * MIB);
     assert_int_equal(most - less, 150 * MIB);
-    assert_int_equal(swn_whole_budget(&w, &rss, 400 * MIB, 8 * MIB), less - 100 * MIB); /* at once */
+    assert_int_equal(swn_process_memory_budget(&w, &rss, 400 * MIB, 8 * MIB), less - 100 * MIB); /* at once */
     uint64_t now = 0, before = less - 100 * MIB;
     for (int i = 0; i < 200; i++, before = now) { /* and bit by bit back */
-        now = swn_whole_budget(&w, &rss, 650 * MIB, 8 * MIB);
+        now = swn_process_memory_budget(&w, &rss, 650 * MIB, 8 * MIB);
         assert_true(now >= before && now - before <= 25 * MIB);
     }
     assert_int_equal(now, most);
     rss.anon = 2000 * MIB;
-    assert_int_equal(swn_whole_budget(&w, &rss, 0, 8 * MIB), 8 * MIB);
+    assert_int_equal(swn_process_memory_budget(&w, &rss, 0, 8 * MIB), 8 * MIB);
 }
 
 static void following_memory(void **state)
@@ -414,7 +414,7 @@ static void messages(void **state)
 
 /* ---- leases on record ---- */
 
-static void nothing(void *user, struct swn_party *p)
+static void nothing(void *user, struct swn_client_lease *p)
 {
     (void)user;
     (void)p;
@@ -452,7 +452,7 @@ static void leases_on_record(void **state)
     close(ready[0]);
     close(ready[1]);
     assert_int_equal(swn_process_start(child, &start), 0);
-    struct swn_party *p = swn_book_join(&b, child, start, 3000 * MIB);
+    struct swn_client_lease *p = swn_book_join(&b, child, start, 3000 * MIB);
     p->lease = 200 * MIB; /* told to shrink, not confirmed: what counts is what it may hold */
     p->set_urgency = 2.5;
     p->set_budget = 50 * MIB;
@@ -466,7 +466,7 @@ static void leases_on_record(void **state)
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(swn_lease_load(&again, &total, path), 0);
     assert_int_equal(again.count, 1);
-    struct swn_party *q = again.first;
+    struct swn_client_lease *q = again.first;
     assert_int_equal(q->ceiling, 3000 * MIB);
     /* What is there of it, which is less than what it may hold; a sanitizer has memory there as well. */
     assert_true(swn_book_resident(&again) >= 40 * MIB && swn_book_resident(&again) < 1000 * MIB);
@@ -541,7 +541,8 @@ static void many_on_record(void **state)
     snprintf(path, sizeof path, "%s/leases", base);
     assert_int_equal(swn_process_start(getpid(), &start), 0);
     for (uint64_t i = 0; i < 4096; i++) {
-        struct swn_party *p = swn_book_join(&b, getpid(), i == 4095 ? start : start + 1 + i, SWN_WIRE_BYTES_MOST);
+        struct swn_client_lease *p =
+            swn_book_join(&b, getpid(), i == 4095 ? start : start + 1 + i, SWN_WIRE_BYTES_MOST);
         assert_non_null(p);
         memset(p->name, '"', sizeof p->name - 1);
     }
@@ -573,7 +574,7 @@ static void another_program(void **state)
     assert_int_equal(swn_process_has_thread(1 << 22, SWN_CLIENT_THREAD), -ENOENT);
     assert_int_equal(swn_process_has_thread(getpid(), SWN_CLIENT_THREAD), 0);
     assert_int_equal(swn_process_start(getpid(), &start), 0);
-    struct swn_party *p = swn_book_join(&b, getpid(), start, 300 * MIB);
+    struct swn_client_lease *p = swn_book_join(&b, getpid(), start, 300 * MIB);
     for (int has_library = 0; has_library < 2; has_library++) {
         p->has_library = has_library;
         assert_int_equal(swn_lease_save(&b, &total, path), 0);

@@ -25,7 +25,7 @@ static void alone_and_together(void **state)
     assert_int_equal(lease(&clients[1]), 400 * MIB);
     assert_int_equal(lease(&clients[0]), 500 * MIB);
     assert_int_equal(swn_book_sum(&book), 1000 * MIB);
-    assert_string_equal(swn_party_state(clients[0].party, clock_ms), "shrinking");
+    assert_string_equal(swn_client_lease_state(clients[0].party, clock_ms), "shrinking");
     answer(&clients[1]);
     assert_int_equal(lease(&clients[1]), 400 * MIB);
     answer(&clients[0]);
@@ -43,14 +43,14 @@ static void overdue_is_holding(void **state)
     join(&clients[1], 20 * MIB, 900 * MIB);
     uint64_t given = lease(&clients[1]);
     clock_ms += SWN_LEASE_OVERDUE_MS + 1;
-    assert_string_equal(swn_party_state(clients[0].party, clock_ms), "holding");
+    assert_string_equal(swn_client_lease_state(clients[0].party, clock_ms), "holding");
     swn_book_balance(&book, clock_ms);
     assert_int_equal(lease(&clients[1]), given);                                  /* not given away: it may be in use */
     assert_false(swn_book_ack(&book, clients[0].party, clients[0].told_seq - 1)); /* the answer to an older one */
     assert_int_equal(clients[0].party->ceiling, 900 * MIB);
     answer_all();
     assert_int_equal(lease(&clients[1]), 500 * MIB);
-    assert_string_equal(swn_party_state(clients[0].party, clock_ms), "running");
+    assert_string_equal(swn_client_lease_state(clients[0].party, clock_ms), "running");
 }
 
 static void the_dead_and_those_away(void **state)
@@ -62,7 +62,7 @@ static void the_dead_and_those_away(void **state)
     uint64_t held = clients[0].using;
     clients[0].connected = clients[0].party->attached = 0;
     swn_book_balance(&book, clock_ms);
-    assert_string_equal(swn_party_state(clients[0].party, clock_ms), "away");
+    assert_string_equal(swn_client_lease_state(clients[0].party, clock_ms), "away");
     assert_int_equal(lease(&clients[1]), 1000 * MIB - held); /* it goes on under its last lease */
     take_away(&clients[0]);
     answer_all();
@@ -115,7 +115,7 @@ static void too_many_wait(void **state)
         join(&clients[i], 300 * MIB, 400 * MIB);
         answer_all();
     }
-    assert_string_equal(swn_party_state(clients[3].party, clock_ms), "waiting");
+    assert_string_equal(swn_client_lease_state(clients[3].party, clock_ms), "waiting");
     for (int i = 0; i < 3; i++)
         assert_true(clients[i].using >= 300 * MIB);
     take_away(&clients[1]);
@@ -123,7 +123,7 @@ static void too_many_wait(void **state)
     assert_true(clients[3].using >= 300 * MIB);
     book.draining = 1;
     join(&clients[4], MIB, MIB);
-    assert_string_equal(swn_party_state(clients[4].party, clock_ms), "waiting");
+    assert_string_equal(swn_client_lease_state(clients[4].party, clock_ms), "waiting");
 }
 
 static void what_a_user_sets(void **state)
@@ -133,12 +133,12 @@ static void what_a_user_sets(void **state)
     join(&clients[0], 50 * MIB, 900 * MIB);
     join(&clients[1], 50 * MIB, 900 * MIB);
     answer_all();
-    struct swn_party *p = clients[0].party;
+    struct swn_client_lease *p = clients[0].party;
     assert_int_equal(swn_book_set(&book, p, SWN_HAS_BUDGET | SWN_HAS_URGENCY, 40 * MIB, 3, &limit, clock_ms), -ERANGE);
     assert_int_equal(limit, 50 * MIB);
     assert_int_equal(swn_book_set(&book, p, SWN_HAS_BUDGET | SWN_HAS_URGENCY, 951 * MIB, 3, &limit, clock_ms), -ENOSPC);
     assert_int_equal(limit, 950 * MIB);
-    assert_true(swn_party_urgency(p) < 1.5); /* nothing of a refused wish is done */
+    assert_true(swn_client_lease_urgency(p) < 1.5); /* nothing of a refused wish is done */
     assert_int_equal(lease(&clients[0]), 500 * MIB);
     assert_int_equal(swn_book_set(&book, p, SWN_HAS_BUDGET | SWN_HAS_URGENCY, 300 * MIB, 3, &limit, clock_ms), 0);
     answer_all();
@@ -157,7 +157,7 @@ static void what_it_would_not_use(void **state)
     (void)state;
     join(&clients[0], 50 * MIB, 900 * MIB);
     join(&clients[1], 50 * MIB, 900 * MIB);
-    struct swn_party *p = clients[0].party;
+    struct swn_client_lease *p = clients[0].party;
     p->own_cap = 60 * MIB;
     swn_book_balance(&book, clock_ms);
     answer_all();
@@ -214,7 +214,7 @@ static void unknown_lease(void **state)
     join(&clients[0], 20 * MIB, 900 * MIB);
     answer_all();
     clients[1] = (struct client){.alive = 1, .connected = 1, .using = 700 * MIB, .last_lease = 700 * MIB};
-    struct swn_party *p = clients[1].party = swn_book_join(&book, 7, 1, 700 * MIB);
+    struct swn_client_lease *p = clients[1].party = swn_book_join(&book, 7, 1, 700 * MIB);
     p->user = &clients[1];
     p->minimum = 20 * MIB;
     p->demand = 900 * MIB;
@@ -238,7 +238,7 @@ static void a_lease_that_cannot_be(void **state)
     answer_all();
     join(&clients[1], 20 * MIB, 300 * MIB); /* the liar: at first as all others */
     answer_all();
-    struct swn_party *liar = clients[1].party;
+    struct swn_client_lease *liar = clients[1].party;
     swn_book_claim(&book, liar, SWN_WIRE_BYTES_MOST, 30 * MIB);
     assert_int_equal(liar->ceiling, 300 * MIB); /* it was given that much */
     clients[1].pending = 0;
@@ -283,7 +283,7 @@ static void needs_that_cannot_be(void **state)
     join(&clients[4], 100 * MIB, 300 * MIB);
     answer_all();
     assert_int_equal(lease(&clients[3]), 100 * MIB);
-    assert_string_equal(swn_party_state(clients[4].party, clock_ms), "waiting");
+    assert_string_equal(swn_client_lease_state(clients[4].party, clock_ms), "waiting");
 }
 
 static void residence_that_cannot_be(void **state)

@@ -64,7 +64,7 @@ static void passed_by_while_it_cannot_be_served(void **state)
     join(&clients[7], 900 * MIB, 900 * MIB);
     answer_all();
     assert_int_equal(clients[7].using, 900 * MIB); /* past the one that never fits */
-    assert_string_equal(swn_party_state(clients[2].party, clock_ms), "waiting");
+    assert_string_equal(swn_client_lease_state(clients[2].party, clock_ms), "waiting");
 }
 
 /* The same where there is room by what all need, and some of it is not given back yet. */
@@ -90,9 +90,9 @@ static void passed_by_while_others_give_back(void **state)
 
 /* Nobody gets a first lease past the first of those that wait, if that one would have its minimum were it not for those
  * that came after it. */
-static void nobody_passes(const struct swn_party *newcomer)
+static void nobody_passes(const struct swn_client_lease *newcomer)
 {
-    const struct swn_party *first = book.first;
+    const struct swn_client_lease *first = book.first;
     uint64_t before = 0;
     while (first != newcomer && (!first->attached || first->lease)) {
         uint64_t needs = first->minimum > first->set_budget ? first->minimum : first->set_budget;

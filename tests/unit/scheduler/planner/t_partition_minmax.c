@@ -21,7 +21,7 @@ static void all_partitions(const uint64_t *bytes, size_t layers, uint64_t best[M
     memset(best, 0xff, (MOST + 1) * sizeof *best);
     for (unsigned mask = 0; mask < 1u << (layers - 1); mask++) {
         size_t blocks = first_layers(mask, layers, first);
-        uint64_t pair = swn_cut_largest_pair(bytes, layers, first, blocks);
+        uint64_t pair = swn_partition_minmax_largest_pair(bytes, layers, first, blocks);
         if (pair < best[blocks])
             best[blocks] = pair;
     }
@@ -40,14 +40,14 @@ static void compare(const uint64_t *bytes, size_t layers)
     size_t first[MOST], blocks;
     all_partitions(bytes, layers, best);
     for (size_t n = 1; n <= layers; n++) {
-        assert_int_equal(swn_cut(bytes, layers, n, first), 0);
+        assert_int_equal(swn_partition_minmax(bytes, layers, n, first), 0);
         check_partition(first, n, layers);
-        assert_int_equal(swn_cut_largest_pair(bytes, layers, first, n), best[n]);
+        assert_int_equal(swn_partition_minmax_largest_pair(bytes, layers, first, n), best[n]);
         total += bytes[n - 1];
     }
-    assert_int_equal(best[layers], swn_cut_minimum(bytes, layers));
+    assert_int_equal(best[layers], swn_partition_minmax_budget(bytes, layers));
     for (uint64_t budget = 0; budget <= 2 * total + 1; budget += 1 + total / 50) {
-        int rc = swn_cut_for_budget(bytes, layers, budget, &blocks, first);
+        int rc = swn_partition_minmax_for_budget(bytes, layers, budget, &blocks, first);
         if (budget < best[layers]) {
             assert_int_equal(rc, -ENOSPC);
             continue;
@@ -55,8 +55,8 @@ static void compare(const uint64_t *bytes, size_t layers)
         assert_int_equal(rc, 0);
         check_partition(first, blocks, layers);
         assert_true(best[blocks] <= budget);
-        assert_int_equal(swn_cut_largest_pair(bytes, layers, first, blocks), best[blocks]);
-        size_t wanted = swn_cut_count(total, budget, layers);
+        assert_int_equal(swn_partition_minmax_largest_pair(bytes, layers, first, blocks), best[blocks]);
+        size_t wanted = swn_partition_minmax_count(total, budget, layers);
         assert_true(blocks == wanted || (blocks > wanted && best[blocks - 1] > budget));
     }
 }
@@ -82,12 +82,12 @@ static void counts(void **state)
 {
     (void)state;
     /* SwapNet: ResNet-101 of 170 MB in 102 MB makes four blocks, in 136 MB three. */
-    assert_int_equal(swn_cut_count(170, 102, 100), 4);
-    assert_int_equal(swn_cut_count(170, 136, 100), 3);
-    assert_int_equal(swn_cut_count(170, 340, 100), 1);
-    assert_int_equal(swn_cut_count(170, 1, 100), 100);
-    assert_int_equal(swn_cut_count(170, 0, 100), 100);
-    assert_int_equal(swn_cut_count(0, 5, 100), 1);
+    assert_int_equal(swn_partition_minmax_count(170, 102, 100), 4);
+    assert_int_equal(swn_partition_minmax_count(170, 136, 100), 3);
+    assert_int_equal(swn_partition_minmax_count(170, 340, 100), 1);
+    assert_int_equal(swn_partition_minmax_count(170, 1, 100), 100);
+    assert_int_equal(swn_partition_minmax_count(170, 0, 100), 100);
+    assert_int_equal(swn_partition_minmax_count(0, 5, 100), 1);
 }
 
 static void refusals(void **state)
@@ -95,12 +95,12 @@ static void refusals(void **state)
     (void)state;
     uint64_t bytes[2] = {1, 2};
     size_t first[2], blocks;
-    assert_int_equal(swn_cut(bytes, 2, 0, first), -EINVAL);
-    assert_int_equal(swn_cut(bytes, 2, 3, first), -EINVAL);
-    assert_int_equal(swn_cut(bytes, 0, 1, first), -EINVAL);
-    assert_int_equal(swn_cut_for_budget(bytes, 0, 100, &blocks, first), -EINVAL);
-    assert_int_equal(swn_cut_for_budget(bytes, 2, 2, &blocks, first), -ENOSPC);
-    assert_int_equal(swn_cut_minimum(bytes, 0), 0);
+    assert_int_equal(swn_partition_minmax(bytes, 2, 0, first), -EINVAL);
+    assert_int_equal(swn_partition_minmax(bytes, 2, 3, first), -EINVAL);
+    assert_int_equal(swn_partition_minmax(bytes, 0, 1, first), -EINVAL);
+    assert_int_equal(swn_partition_minmax_for_budget(bytes, 0, 100, &blocks, first), -EINVAL);
+    assert_int_equal(swn_partition_minmax_for_budget(bytes, 2, 2, &blocks, first), -ENOSPC);
+    assert_int_equal(swn_partition_minmax_budget(bytes, 0), 0);
 }
 
 /* A thousand layers must not take a person's patience: within the test's time even under sanitizers. */
@@ -112,9 +112,9 @@ static void many_layers(void **state)
     size_t *first = malloc(LAYERS * sizeof *first), blocks;
     for (size_t i = 0; i < LAYERS; i++)
         total += bytes[i] = (uint64_t)(i % 7 ? 4 << 20 : 64 << 10) + i;
-    assert_int_equal(swn_cut_for_budget(bytes, LAYERS, total / 4, &blocks, first), 0);
+    assert_int_equal(swn_partition_minmax_for_budget(bytes, LAYERS, total / 4, &blocks, first), 0);
     assert_true(blocks >= 8 && blocks <= 9);
-    assert_true(swn_cut_largest_pair(bytes, LAYERS, first, blocks) <= total / 4);
+    assert_true(swn_partition_minmax_largest_pair(bytes, LAYERS, first, blocks) <= total / 4);
     free(bytes);
     free(first);
 }

@@ -22,7 +22,7 @@
 
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
-#define LEAST_WINDOW MIB
+#define RING_LEAST MIB
 #define BANDWIDTH 2.0 /* bytes per ns */
 #define LATENCY 1e5
 
@@ -37,72 +37,72 @@ static const struct swn_disk_model prompt_disk = {.bytes_per_ns = BANDWIDTH};
 #endif
 
 /* Sizes from 64 KiB to 64 MiB, most of them small; in all `speed` times the time the disk needs for them. */
-static uint64_t random_nodes(struct swn_plan_node *nodes, size_t n, double speed)
+static uint64_t random_nodes(struct swn_plan_weight *weights, size_t n, double speed)
 {
     uint64_t total = 0;
-    memset(nodes, 0, n * sizeof *nodes);
+    memset(weights, 0, n * sizeof *weights);
     for (size_t i = 0; i < n; i++) {
-        nodes[i].bytes = (64 * KIB << rnd() % 10) + rnd() % 1024 * 4096;
+        weights[i].bytes = (64 * KIB << rnd() % 10) + rnd() % 1024 * 4096;
         if (i && rnd() % 4 == 0)
-            nodes[i].bytes = nodes[i - 1].bytes;
-        total += nodes[i].bytes;
+            weights[i].bytes = weights[i - 1].bytes;
+        total += weights[i].bytes;
     }
     for (size_t i = 0; i < n; i++)
-        nodes[i].compute_ns = uniform(0, 2) * speed * (double)total / BANDWIDTH / (double)n;
+        weights[i].compute_ns = uniform(0, 2) * speed * (double)total / BANDWIDTH / (double)n;
     return total;
 }
 
 /* What must hold of every plan. */
-static void check(const struct swn_plan_node *nodes, size_t n, uint64_t budget, const struct swn_plan *plan)
+static void check(const struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_plan *plan)
 {
     uint64_t kept = 0, streamed = 0, largest = 0;
     double compute = 0;
     for (size_t i = 0; i < n; i++) {
-        assert_false(nodes[i].keep && nodes[i].oversize);
-        assert_true(nodes[i].keep_bytes <= nodes[i].bytes);
-        assert_true(!nodes[i].keep_bytes || !nodes[i].keep);
-        kept += nodes[i].keep ? nodes[i].bytes : nodes[i].keep_bytes;
-        streamed += nodes[i].keep ? 0 : nodes[i].bytes - nodes[i].keep_bytes;
+        assert_false(weights[i].keep && weights[i].oversize);
+        assert_true(weights[i].keep_bytes <= weights[i].bytes);
+        assert_true(!weights[i].keep_bytes || !weights[i].keep);
+        kept += weights[i].keep ? weights[i].bytes : weights[i].keep_bytes;
+        streamed += weights[i].keep ? 0 : weights[i].bytes - weights[i].keep_bytes;
         /* Left to the mapping: what no window could hold, and what the chosen one cannot. */
-        assert_true(nodes[i].bytes <= budget || nodes[i].oversize || nodes[i].sliced);
-        assert_true(!nodes[i].oversize || nodes[i].bytes > plan->window_bytes);
-        uint64_t tail = nodes[i].bytes - nodes[i].keep_bytes;
-        if (nodes[i].sliced) {
-            assert_false(nodes[i].keep || nodes[i].oversize);
-            assert_true(nodes[i].unit && nodes[i].piece && nodes[i].piece % nodes[i].unit == 0);
+        assert_true(weights[i].bytes <= budget || weights[i].oversize || weights[i].sliced);
+        assert_true(!weights[i].oversize || weights[i].bytes > plan->ring_bytes);
+        uint64_t tail = weights[i].bytes - weights[i].keep_bytes;
+        if (weights[i].sliced) {
+            assert_false(weights[i].keep || weights[i].oversize);
+            assert_true(weights[i].unit && weights[i].piece && weights[i].piece % weights[i].unit == 0);
             /* Whatever is kept of it, the same slices. */
-            assert_int_equal(nodes[i].keep_bytes % nodes[i].piece, 0);
-            assert_true(tail >= nodes[i].piece || tail == nodes[i].bytes);
+            assert_int_equal(weights[i].keep_bytes % weights[i].piece, 0);
+            assert_true(tail >= weights[i].piece || tail == weights[i].bytes);
             /* No slice is small, where there is a choice: math libraries compute small products in other ways. */
-            uint64_t last = 0, least = budget < 8 * MIB && plan->window_bytes < 4 * MIB ? 256 * KIB : 2 * MIB;
-            for (uint64_t at = nodes[i].unit; at <= nodes[i].bytes; at += nodes[i].unit) {
-                int end = at + nodes[i].unit > nodes[i].bytes;
-                if (!end && !swn_plan_cuts(&nodes[i], at))
+            uint64_t last = 0, least = budget < 8 * MIB && plan->ring_bytes < 4 * MIB ? 256 * KIB : 2 * MIB;
+            for (uint64_t at = weights[i].unit; at <= weights[i].bytes; at += weights[i].unit) {
+                int end = at + weights[i].unit > weights[i].bytes;
+                if (!end && !swn_plan_cuts(&weights[i], at))
                     continue;
-                assert_true((end ? nodes[i].bytes : at) - last >= least);
+                assert_true((end ? weights[i].bytes : at) - last >= least);
                 last = at;
             }
-            tail = 2 * nodes[i].piece; /* one slice computes, one is on its way */
+            tail = 2 * weights[i].piece; /* one slice computes, one is on its way */
         }
-        if (!nodes[i].keep && !nodes[i].oversize)
+        if (!weights[i].keep && !weights[i].oversize)
             largest = tail > largest ? tail : largest;
-        compute += nodes[i].compute_ns;
+        compute += weights[i].compute_ns;
     }
     assert_int_equal(kept, plan->kept_bytes);
     assert_int_equal(streamed, plan->streamed_bytes);
-    assert_true(largest <= plan->window_bytes);
+    assert_true(largest <= plan->ring_bytes);
     assert_true(plan->compute_ns >= compute * 0.9999 && plan->compute_ns < compute * 1.0001 + 1);
     double disk = (double)streamed / BANDWIDTH;
     assert_true(plan->latency_ns >= (disk > compute ? disk : compute) * 0.99);
-    assert_true(kept + plan->window_bytes <= budget);
+    assert_true(kept + plan->ring_bytes <= budget);
 }
 
 static void nothing_to_plan(void **state)
 {
     (void)state;
-    struct swn_plan_node node = {.bytes = MIB};
+    struct swn_plan_weight weight = {.bytes = MIB};
     struct swn_plan plan;
-    assert_int_equal(swn_plan_make(&node, 0, MIB, &usual_disk, &plan), -EINVAL);
+    assert_int_equal(swn_plan_make(&weight, 0, MIB, &usual_disk, &plan), -EINVAL);
     assert_int_equal(swn_plan_make(NULL, 0, 0, &usual_disk, &plan), -EINVAL);
 }
 
@@ -110,52 +110,52 @@ static void nothing_to_plan(void **state)
 static void half_the_bytes(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[32], halved[32];
+    static struct swn_plan_weight weights[32], halved[32];
     struct swn_plan plan, half;
     for (size_t i = 0; i < 32; i++) {
-        nodes[i] = halved[i] = (struct swn_plan_node){.bytes = 8 * MIB, .compute_ns = 1e5};
+        weights[i] = halved[i] = (struct swn_plan_weight){.bytes = 8 * MIB, .compute_ns = 1e5};
         halved[i].saved = 0.5;
     }
-    assert_int_equal(swn_plan_make(nodes, 32, 64 * MIB, &prompt_disk, &plan), 0);
+    assert_int_equal(swn_plan_make(weights, 32, 64 * MIB, &prompt_disk, &plan), 0);
     assert_int_equal(swn_plan_make(halved, 32, 64 * MIB, &prompt_disk, &half), 0);
-    check(nodes, 32, 64 * MIB, &plan);
+    check(weights, 32, 64 * MIB, &plan);
     assert_true(half.latency_ns > plan.latency_ns * 0.45 && half.latency_ns < plan.latency_ns * 0.55);
-    assert_true(half.kept_bytes + half.window_bytes <= 64 * MIB && half.window_bytes >= 8 * MIB);
+    assert_true(half.kept_bytes + half.ring_bytes <= 64 * MIB && half.ring_bytes >= 8 * MIB);
 }
 
 static void all_fits(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[64];
+    static struct swn_plan_weight weights[64];
     struct swn_plan plan;
     for (int k = 0; k < 200; k++) {
         size_t n = 1 + rnd() % 64;
-        uint64_t total = random_nodes(nodes, n, 1), budget = total + (k % 2 ? rnd() % total : 0);
-        assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
+        uint64_t total = random_nodes(weights, n, 1), budget = total + (k % 2 ? rnd() % total : 0);
+        assert_int_equal(swn_plan_make(weights, n, budget, &usual_disk, &plan), 0);
         for (size_t i = 0; i < n; i++)
-            assert_int_equal(nodes[i].keep, 1);
+            assert_int_equal(weights[i].keep, 1);
         assert_int_equal(plan.kept_bytes, total);
         assert_int_equal(plan.streamed_bytes, 0);
         assert_true(plan.latency_ns <= plan.compute_ns * 1.0001);
-        check(nodes, n, budget, &plan);
+        check(weights, n, budget, &plan);
     }
 }
 
 static void within_the_budget(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[48];
+    static struct swn_plan_weight weights[48];
     struct swn_plan plan;
     size_t oversize = 0, heads = 0;
     for (int k = 0; k < 8000; k++) {
         size_t n = 1 + rnd() % 48;
-        uint64_t total = random_nodes(nodes, n, uniform(0, 3));
+        uint64_t total = random_nodes(weights, n, uniform(0, 3));
         uint64_t budget = 8 * MIB + (uint64_t)(uniform(0, 1.05) * (double)total);
-        assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
-        check(nodes, n, budget, &plan);
+        assert_int_equal(swn_plan_make(weights, n, budget, &usual_disk, &plan), 0);
+        check(weights, n, budget, &plan);
         for (size_t i = 0; i < n; i++) {
-            oversize += nodes[i].oversize != 0;
-            heads += nodes[i].keep_bytes != 0;
+            oversize += weights[i].oversize != 0;
+            heads += weights[i].keep_bytes != 0;
         }
     }
     assert_true(oversize > 10 && heads > 0);
@@ -166,58 +166,59 @@ static void narrow_windows(void **state)
 {
     (void)state;
     struct swn_plan plan;
-    struct swn_plan_node small[2] = {{.bytes = 900 * KIB, .compute_ns = 1e6}, {.bytes = 600 * KIB, .compute_ns = 1e6}};
+    struct swn_plan_weight small[2] = {{.bytes = 900 * KIB, .compute_ns = 1e6},
+                                       {.bytes = 600 * KIB, .compute_ns = 1e6}};
     assert_int_equal(swn_plan_make(small, 2, 500 * KIB, &usual_disk, &plan), 0);
     assert_true(small[0].oversize && small[1].oversize);
     check(small, 2, 500 * KIB, &plan);
     /* A window of less than a MiB is better than none, where that is all there is. */
     assert_int_equal(swn_plan_make(small, 2, 900 * KIB, &usual_disk, &plan), 0);
-    assert_true(plan.window_bytes >= 600 * KIB && !small[1].oversize);
+    assert_true(plan.ring_bytes >= 600 * KIB && !small[1].oversize);
     check(small, 2, 900 * KIB, &plan);
     /* MobileNetV2's last layers within 4 MiB, and within 3: slices of one MiB or less. */
     for (uint64_t budget = 4 * MIB; budget >= 2 * MIB; budget -= MIB / 2) {
-        struct swn_plan_node last[4] = {{.bytes = 600 * KIB, .compute_ns = 8e6},
-                                        {.bytes = 1200 * KIB, .compute_ns = 1e6},
-                                        {.bytes = 1600 * KIB, .compute_ns = 3e6},
-                                        {.bytes = 5000 * KIB, .compute_ns = 2e6, .unit = 320 * KIB}};
+        struct swn_plan_weight last[4] = {{.bytes = 600 * KIB, .compute_ns = 8e6},
+                                          {.bytes = 1200 * KIB, .compute_ns = 1e6},
+                                          {.bytes = 1600 * KIB, .compute_ns = 3e6},
+                                          {.bytes = 5000 * KIB, .compute_ns = 2e6, .unit = 320 * KIB}};
         assert_int_equal(swn_plan_make(last, 4, budget, &usual_disk, &plan), 0);
         assert_true(last[3].sliced && !last[2].oversize);
         check(last, 4, budget, &plan);
     }
     /* A layer that just fits the window next to one that just does not. */
-    struct swn_plan_node close[3] = {{.bytes = 100 * MIB}, {.bytes = 110 * MIB}, {.bytes = 10 * MIB}};
+    struct swn_plan_weight close[3] = {{.bytes = 100 * MIB}, {.bytes = 110 * MIB}, {.bytes = 10 * MIB}};
     assert_int_equal(swn_plan_make(close, 3, 105 * MIB, &usual_disk, &plan), 0);
-    assert_true(plan.window_bytes > 0);
+    assert_true(plan.ring_bytes > 0);
     assert_true(close[1].oversize);
     assert_false(close[2].oversize);
     check(close, 3, 105 * MIB, &plan);
 }
 
 /* The best time over every set of weights that might be kept, with the windows the plan tries. */
-static double best_of_all(const struct swn_plan_node *given, size_t n, uint64_t budget)
+static double best_of_all(const struct swn_plan_weight *given, size_t n, uint64_t budget)
 {
-    struct swn_plan_node nodes[10];
+    struct swn_plan_weight weights[10];
     double best = -1;
-    memcpy(nodes, given, n * sizeof *nodes);
+    memcpy(weights, given, n * sizeof *weights);
     for (unsigned set = 0; set < 1U << n; set++) {
         uint64_t kept = 0, largest = 0, tried = 0;
         for (size_t i = 0; i < n; i++) {
-            nodes[i].keep = set >> i & 1;
-            nodes[i].oversize = 0;
-            nodes[i].keep_bytes = 0;
-            kept += nodes[i].keep ? nodes[i].bytes : 0;
-            if (!nodes[i].keep && nodes[i].bytes > largest)
-                largest = nodes[i].bytes;
+            weights[i].keep = set >> i & 1;
+            weights[i].oversize = 0;
+            weights[i].keep_bytes = 0;
+            kept += weights[i].keep ? weights[i].bytes : 0;
+            if (!weights[i].keep && weights[i].bytes > largest)
+                largest = weights[i].bytes;
         }
         if (kept > budget)
             continue;
         for (size_t i = 0; i < n; i++)
             for (unsigned half = 2; half <= 6; half++) {
-                uint64_t window = nodes[i].bytes * half / 2 > LEAST_WINDOW ? nodes[i].bytes * half / 2 : LEAST_WINDOW;
+                uint64_t window = weights[i].bytes * half / 2 > RING_LEAST ? weights[i].bytes * half / 2 : RING_LEAST;
                 if (window < largest || kept + window > budget || window == tried)
                     continue;
                 tried = window;
-                double t = swn_plan_simulate(nodes, n, window, &usual_disk);
+                double t = swn_plan_simulate(weights, n, window, &usual_disk);
                 best = best < 0 || t < best ? t : best;
             }
     }
@@ -227,18 +228,18 @@ static double best_of_all(const struct swn_plan_node *given, size_t n, uint64_t 
 static void close_to_the_best(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[10];
+    struct swn_plan_weight weights[10];
     struct swn_plan plan;
     double worst = 0, sum = 0;
     size_t cases = 0, within = 0;
     for (int k = 0; k < 1200 / SLOWER; k++) {
         size_t n = 3 + rnd() % (SLOWER > 1 ? 6 : 8);
-        uint64_t total = random_nodes(nodes, n, uniform(0.1, 2));
+        uint64_t total = random_nodes(weights, n, uniform(0.1, 2));
         uint64_t budget = 8 * MIB + (uint64_t)(uniform(0.2, 1) * (double)total);
         if (total <= budget)
             continue;
-        assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
-        double best = best_of_all(nodes, n, budget);
+        assert_int_equal(swn_plan_make(weights, n, budget, &usual_disk, &plan), 0);
+        double best = best_of_all(weights, n, budget);
         if (best < 0) /* a layer larger than the budget: nothing to compare with */
             continue;
         double ratio = plan.latency_ns / best;
@@ -256,25 +257,25 @@ static void close_to_the_best(void **state)
     assert_true(within * 100 >= cases * 85);
 }
 
-static double latency_at(struct swn_plan_node *nodes, size_t n, uint64_t budget)
+static double latency_at(struct swn_plan_weight *weights, size_t n, uint64_t budget)
 {
     struct swn_plan plan;
-    assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
-    check(nodes, n, budget, &plan);
+    assert_int_equal(swn_plan_make(weights, n, budget, &usual_disk, &plan), 0);
+    check(weights, n, budget, &plan);
     return plan.latency_ns;
 }
 
 static void more_budget_is_no_slower(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[40];
+    static struct swn_plan_weight weights[40];
     double worst = 0;
     for (int k = 0; k < 200; k++) {
         size_t n = 8 + rnd() % 32;
-        uint64_t total = random_nodes(nodes, n, uniform(0.1, 2));
+        uint64_t total = random_nodes(weights, n, uniform(0.1, 2));
         double before = -1;
         for (int step = 0; step <= 20; step++) {
-            double now = latency_at(nodes, n, 8 * MIB + (uint64_t)((double)total * step / 20));
+            double now = latency_at(weights, n, 8 * MIB + (uint64_t)((double)total * step / 20));
             if (before > 0 && now / before > worst)
                 worst = now / before;
             before = before < 0 || now < before ? now : before;
@@ -285,57 +286,57 @@ static void more_budget_is_no_slower(void **state)
 }
 
 /* Convolutions of a ResNet-101: four stages of bottlenecks, weights in fp32. */
-static size_t resnet(struct swn_plan_node *nodes, double compute)
+static size_t resnet(struct swn_plan_weight *weights, double compute)
 {
     static const size_t blocks[] = {3, 4, 23, 3};
     size_t n = 0;
     uint64_t total = 0, in = 64;
-    memset(nodes, 0, 104 * sizeof *nodes);
-    nodes[n++].bytes = 64 * KIB;
+    memset(weights, 0, 104 * sizeof *weights);
+    weights[n++].bytes = 64 * KIB;
     for (size_t s = 0; s < 4; s++) {
         uint64_t width = (uint64_t)64 << s;
         for (size_t b = 0; b < blocks[s]; b++) {
-            nodes[n++].bytes = in * width * 4;
-            nodes[n++].bytes = width * width * 9 * 4;
-            nodes[n++].bytes = width * width * 16;
+            weights[n++].bytes = in * width * 4;
+            weights[n++].bytes = width * width * 9 * 4;
+            weights[n++].bytes = width * width * 16;
             if (!b)
-                nodes[n++].bytes = in * width * 16;
+                weights[n++].bytes = in * width * 16;
             in = width * 4;
         }
     }
     assert_true(n <= 104);
     for (size_t i = 0; i < n; i++) {
-        nodes[i].bytes = nodes[i].bytes < 64 * KIB ? 64 * KIB : nodes[i].bytes;
-        total += nodes[i].bytes;
+        weights[i].bytes = weights[i].bytes < 64 * KIB ? 64 * KIB : weights[i].bytes;
+        total += weights[i].bytes;
     }
     for (size_t i = 0; i < n; i++) /* much of it is the same for all layers */
-        nodes[i].compute_ns = compute * (0.7 / (double)n + 0.3 * (double)nodes[i].bytes / (double)total);
+        weights[i].compute_ns = compute * (0.7 / (double)n + 0.3 * (double)weights[i].bytes / (double)total);
     return n;
 }
 
 static void resnet_101(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[104];
+    static struct swn_plan_weight weights[104];
     static const int percent[] = {25, 50, 75};
-    size_t n = resnet(nodes, 400e6);
+    size_t n = resnet(weights, 400e6);
     uint64_t total = 0;
     for (size_t i = 0; i < n; i++)
-        total += nodes[i].bytes;
+        total += weights[i].bytes;
     assert_true(n == 104 && total > 150 * MIB && total < 180 * MIB);
     for (size_t k = 0; k < 3; k++) {
         /* The disk is faster than the processor: next to nothing is lost. */
-        double t = latency_at(nodes, n, total * (uint64_t)percent[k] / 100);
+        double t = latency_at(weights, n, total * (uint64_t)percent[k] / 100);
         print_message("%d %%: %.3f of the time with everything kept\n", percent[k], t / 400e6);
         assert_true(t <= 400e6 * 1.05);
     }
-    resnet(nodes, 40e6); /* a disk of half the processor's speed: bound by what it must read */
+    resnet(weights, 40e6); /* a disk of half the processor's speed: bound by what it must read */
     for (size_t k = 0; k < 3; k++) {
         uint64_t budget = total * (uint64_t)percent[k] / 100;
         struct swn_plan plan;
-        assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
-        check(nodes, n, budget, &plan);
-        double least = (double)(total - budget + plan.window_bytes) / BANDWIDTH;
+        assert_int_equal(swn_plan_make(weights, n, budget, &usual_disk, &plan), 0);
+        check(weights, n, budget, &plan);
+        double least = (double)(total - budget + plan.ring_bytes) / BANDWIDTH;
         least = least > 40e6 ? least : 40e6;
         print_message("%d %%: %.3f of what reading takes\n", percent[k], plan.latency_ns / least);
         assert_true(plan.latency_ns <= least * 1.25);
@@ -343,15 +344,15 @@ static void resnet_101(void **state)
 }
 
 /* VGG-19's weights; its last three layers are linear: 4096 x 25088, 4096 x 4096 and 1000 x 4096 floats. */
-static uint64_t vgg_nodes(struct swn_plan_node *nodes)
+static uint64_t vgg_nodes(struct swn_plan_weight *weights)
 {
     static const uint64_t kib[] = {64,   144,  288,  576,  1152, 2304,       2304,      4608,
                                    9216, 9216, 9216, 9216, 9216, 392 * 1024, 64 * 1024, 16000};
     uint64_t total = 0;
-    memset(nodes, 0, 16 * sizeof *nodes);
+    memset(weights, 0, 16 * sizeof *weights);
     for (size_t i = 0; i < 16; i++) {
-        total += nodes[i].bytes = kib[i] * KIB;
-        nodes[i].compute_ns = i < 13 ? 25e6 : 10e6;
+        total += weights[i].bytes = kib[i] * KIB;
+        weights[i].compute_ns = i < 13 ? 25e6 : 10e6;
     }
     return total;
 }
@@ -360,88 +361,88 @@ static uint64_t vgg_nodes(struct swn_plan_node *nodes)
 static void room_for_several_reads(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[104];
-    size_t n = resnet(nodes, 400e6);
+    static struct swn_plan_weight weights[104];
+    size_t n = resnet(weights, 400e6);
     uint64_t total = 0;
     for (size_t i = 0; i < n; i++)
-        total += nodes[i].bytes;
+        total += weights[i].bytes;
     for (uint64_t percent = 30; percent < 100; percent += 5) {
         struct swn_plan plan;
         uint64_t budget = total * percent / 100;
-        assert_int_equal(swn_plan_make(nodes, n, budget, &usual_disk, &plan), 0);
-        check(nodes, n, budget, &plan);
-        assert_true(plan.window_bytes >= budget / 32);
+        assert_int_equal(swn_plan_make(weights, n, budget, &usual_disk, &plan), 0);
+        check(weights, n, budget, &plan);
+        assert_true(plan.ring_bytes >= budget / 32);
     }
 }
 
 struct timed_plan {
-    struct swn_draft *draft;
-    const struct swn_plan_node *nodes;
+    struct swn_plan_candidate *candidate;
+    const struct swn_plan_weight *weights;
 };
 
-/* What the budget's thread does for a new budget (swn_policy_make_plan), which with plots is two plans where the
+/* What the budget's thread does for a new budget (swn_plan_candidate_solve), which with regions is two plans where the
  * second can gain something, and what `swapnet-partition plan` does. In processor time: others may be at work on the
  * machine. */
 static double time_plan(void *arg)
 {
     struct timed_plan *t = arg;
-    memcpy(t->draft->nodes, t->nodes, t->draft->n * sizeof *t->nodes);
+    memcpy(t->candidate->weights, t->weights, t->candidate->n * sizeof *t->weights);
     double begin = cpu_ms();
-    assert_int_equal(swn_policy_make_plan(t->draft), 0);
+    assert_int_equal(swn_plan_candidate_solve(t->candidate), 0);
     return cpu_ms() - begin;
 }
 
-/* Two of three of the nodes can be taken in slices, of rows of 1 to 16 KiB. */
-static void slice_nodes(struct swn_plan_node *nodes, size_t n)
+/* Two of three of the weights can be taken in slices, of rows of 1 to 16 KiB. */
+static void slice_nodes(struct swn_plan_weight *weights, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        nodes[i].unit = i % 3 ? 1024ull << rnd() % 5 : 0;
+        weights[i].unit = i % 3 ? 1024ull << rnd() % 5 : 0;
     }
 }
 
 /* n / 4 layers of a transformer, 250 of them of 12 GiB: attention's two weights, 12 and 4 MiB, and two of 16 MiB; times
  * `wide`. */
-static uint64_t transformer_nodes(struct swn_plan_node *nodes, size_t n, uint64_t wide)
+static uint64_t transformer_nodes(struct swn_plan_weight *weights, size_t n, uint64_t wide)
 {
     const uint64_t sizes[] = {12 * MIB * wide, 4 * MIB * wide, 16 * MIB * wide, 16 * MIB * wide};
     uint64_t total = 0;
-    memset(nodes, 0, n * sizeof *nodes);
+    memset(weights, 0, n * sizeof *weights);
     for (size_t i = 0; i < n; i++) {
-        nodes[i].bytes = sizes[i % 4];
-        nodes[i].compute_ns = uniform(0.8, 1.2) * (double)nodes[i].bytes / BANDWIDTH;
-        total += nodes[i].bytes;
+        weights[i].bytes = sizes[i % 4];
+        weights[i].compute_ns = uniform(0.8, 1.2) * (double)weights[i].bytes / BANDWIDTH;
+        total += weights[i].bytes;
     }
     return total;
 }
 
 /* A new budget for a model of 1,000 layers takes less than 5 ms: of small layers and large ones, in slices or not, and
- * where activations have plots, so that a plan without them is made as well if that can be worth it. */
+ * where activations have regions, so that a plan without them is made as well if that can be worth it. */
 static void a_thousand_layers(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[1000], planned[1000];
+    static struct swn_plan_weight weights[1000], planned[1000];
     const double most = here_ms(5);
     if (SLOWER > 1)
         skip();
     for (size_t kind = 0; kind < 6; kind++) { /* 7, 12 and 36 GiB */
-        uint64_t total = kind < 2 ? random_nodes(nodes, 1000, 1) : transformer_nodes(nodes, 1000, kind < 4 ? 1 : 3);
+        uint64_t total = kind < 2 ? random_nodes(weights, 1000, 1) : transformer_nodes(weights, 1000, kind < 4 ? 1 : 3);
         if (kind % 2)
-            slice_nodes(nodes, 1000);
-        for (int plots = 0; plots < 2; plots++) {
+            slice_nodes(weights, 1000);
+        for (int regions = 0; regions < 2; regions++) {
             double slowest = 0;
             for (uint64_t part = 1; part < 20; part++) {
-                struct swn_draft d = {.nodes = planned,
-                                      .n = 1000,
-                                      .other = 12 * MIB,
-                                      .goal = total * part / 20 + 12 * MIB,
-                                      .disk = usual_disk,
-                                      .keep = 1,
-                                      .plot_extra = plots ? 4 * MIB : 0};
-                double took = least_ms(time_plan, &(struct timed_plan){&d, nodes}, most);
+                struct swn_plan_candidate d = {.weights = planned,
+                                               .n = 1000,
+                                               .nonweight = 12 * MIB,
+                                               .goal = total * part / 20 + 12 * MIB,
+                                               .disk = usual_disk,
+                                               .keep = 1,
+                                               .region_extra = regions ? 4 * MIB : 0};
+                double took = least_ms(time_plan, &(struct timed_plan){&d, weights}, most);
                 slowest = took > slowest ? took : slowest;
             }
             print_message("%.2f of %.2f ms at most, %d GiB%s%s\n", slowest, most, (int)(total >> 30),
-                          kind % 2 ? ", slices" : "", plots ? ", plots" : "");
+                          kind % 2 ? ", slices" : "", regions ? ", regions" : "");
             assert_true(slowest < most);
         }
     }
@@ -455,20 +456,20 @@ static void a_thousand_layers(void **state)
 static void what_follows_an_operator(void **state)
 {
     (void)state;
-    struct swn_plan_node node = {
-        .bytes = 8 * MIB, .compute_ns = 10e6, .own_ns = 0.5e6, .unit = MIB, .sliced = 1, .piece = MIB};
-    double own = swn_plan_simulate(&node, 1, 2 * MIB, &prompt_disk);
+    struct swn_plan_weight weight = {
+        .bytes = 8 * MIB, .compute_ns = 10e6, .op_ns = 0.5e6, .unit = MIB, .sliced = 1, .piece = MIB};
+    double own = swn_plan_simulate(&weight, 1, 2 * MIB, &prompt_disk);
     double late = 6.0 * (double)MIB / BANDWIDTH; /* six of the eight slices */
     assert_true(own > 9.5e6 + late && own < 10e6 + late);
-    node.own_ns = 0; /* nobody knows: for all we know each slice takes its eighth of it */
-    double all = swn_plan_simulate(&node, 1, 2 * MIB, &prompt_disk);
+    weight.op_ns = 0; /* nobody knows: for all we know each slice takes its eighth of it */
+    double all = swn_plan_simulate(&weight, 1, 2 * MIB, &prompt_disk);
     assert_true(all > 10e6 * 0.999 && all < 10e6 + (double)MIB / BANDWIDTH);
     /* Whole weights leave the window before what follows them: the next one comes meanwhile. */
-    struct swn_plan_node whole[2] = {{.bytes = MIB, .compute_ns = 2e6}, {.bytes = MIB, .compute_ns = 2e6}};
+    struct swn_plan_weight whole[2] = {{.bytes = MIB, .compute_ns = 2e6}, {.bytes = MIB, .compute_ns = 2e6}};
     double reading = (double)MIB / BANDWIDTH + MAPPING;
     double held = swn_plan_simulate(whole, 2, MIB, &prompt_disk);
     assert_true(held > (4e6 + 2 * reading) * 0.999 && held < (4e6 + 2 * reading) * 1.001);
-    whole[0].own_ns = whole[1].own_ns = 0.5e6;
+    whole[0].op_ns = whole[1].op_ns = 0.5e6;
     double left = swn_plan_simulate(whole, 2, MIB, &prompt_disk);
     assert_true(left > (4e6 + 2 * MAPPING) * 0.999 && left < (4e6 + 2 * MAPPING) * 1.001);
 }
@@ -478,28 +479,28 @@ static void what_follows_an_operator(void **state)
 static void reads_that_wait(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[4];
+    struct swn_plan_weight weights[4];
     for (size_t i = 0; i < 4; i++)
-        nodes[i] = (struct swn_plan_node){.bytes = MIB, .compute_ns = 0.1e6};
+        weights[i] = (struct swn_plan_weight){.bytes = MIB, .compute_ns = 0.1e6};
     struct swn_steps steps = {0};
     struct swn_disk_model disk = {BANDWIDTH, 0, 0, 0};
     double narrow[2], wide[2];
     for (int i = 0; i < 2; i++) {
-        narrow[i] = swn_steps_pass(&steps, nodes, 4, MIB, &disk, INFINITY);
-        wide[i] = swn_steps_pass(&steps, nodes, 4, 3 * MIB, &disk, INFINITY);
+        narrow[i] = swn_steps_pass(&steps, weights, 4, MIB, &disk, INFINITY);
+        wide[i] = swn_steps_pass(&steps, weights, 4, 3 * MIB, &disk, INFINITY);
         disk.wait_ns = LATENCY;
     }
     assert_true(fabs(narrow[1] - narrow[0] - 4 * LATENCY) < 1);
     assert_true(fabs(wide[1] - wide[0]) < 1);
     /* The program's own part of each read is none that the disk waits for, but by what it keeps. */
     double computing[2], sliced[2];
-    struct swn_plan_node whole = {.bytes = 4 * MIB, .compute_ns = 50e6, .sliced = 1, .piece = MIB};
+    struct swn_plan_weight whole = {.bytes = 4 * MIB, .compute_ns = 50e6, .sliced = 1, .piece = MIB};
     for (size_t i = 0; i < 4; i++)
-        nodes[i].compute_ns = 20e6;
-    nodes[2].keep = 1;
+        weights[i].compute_ns = 20e6;
+    weights[2].keep = 1;
     for (int i = 0; i < 2; i++) {
         disk.lend_ns = i * 1e5;
-        computing[i] = swn_steps_pass(&steps, nodes, 4, 3 * MIB, &disk, INFINITY);
+        computing[i] = swn_steps_pass(&steps, weights, 4, 3 * MIB, &disk, INFINITY);
         sliced[i] = swn_steps_pass(&steps, &whole, 1, 8 * MIB, &disk, INFINITY);
     }
     assert_true(fabs(computing[0] - 80e6 - 3 * MAPPING) < 1 && fabs(computing[1] - computing[0] - 3e5) < 1);
@@ -512,26 +513,26 @@ static void reads_that_wait(void **state)
 static void all_passes_alike(void **state)
 {
     (void)state;
-    static struct swn_plan_node nodes[60];
+    static struct swn_plan_weight weights[60];
     struct swn_steps steps = {0};
     for (int k = 0; k < 2000; k++) {
         size_t n = 1 + rnd() % 60;
-        uint64_t total = random_nodes(nodes, n, uniform(0, 3)), window = LEAST_WINDOW + rnd() % total;
+        uint64_t total = random_nodes(weights, n, uniform(0, 3)), window = RING_LEAST + rnd() % total;
         for (size_t i = 0; i < n; i++) {
-            nodes[i].own_ns = uniform(0, 2) * nodes[i].compute_ns; /* more than all of it is not believed */
-            nodes[i].keep = rnd() % 3 == 0;
-            nodes[i].oversize = !nodes[i].keep && nodes[i].bytes > window;
-            nodes[i].sliced = !nodes[i].keep && nodes[i].bytes >= 2 * MIB && rnd() % 2;
-            nodes[i].oversize = nodes[i].oversize && !nodes[i].sliced;
-            nodes[i].piece = nodes[i].sliced ? 64 * KIB + rnd() % (window / 2) : 0;
-            uint64_t pieces = nodes[i].sliced ? nodes[i].bytes / nodes[i].piece : 0;
-            nodes[i].keep_bytes = pieces > 1 ? rnd() % pieces * nodes[i].piece : 0;
+            weights[i].op_ns = uniform(0, 2) * weights[i].compute_ns; /* more than all of it is not believed */
+            weights[i].keep = rnd() % 3 == 0;
+            weights[i].oversize = !weights[i].keep && weights[i].bytes > window;
+            weights[i].sliced = !weights[i].keep && weights[i].bytes >= 2 * MIB && rnd() % 2;
+            weights[i].oversize = weights[i].oversize && !weights[i].sliced;
+            weights[i].piece = weights[i].sliced ? 64 * KIB + rnd() % (window / 2) : 0;
+            uint64_t pieces = weights[i].sliced ? weights[i].bytes / weights[i].piece : 0;
+            weights[i].keep_bytes = pieces > 1 ? rnd() % pieces * weights[i].piece : 0;
         }
         struct swn_disk_model disk = {uniform(0.2, 4), uniform(0, 2) * LATENCY, 0, 0};
-        double ready = swn_steps_pass(&steps, nodes, n, window, &disk, INFINITY);
+        double ready = swn_steps_pass(&steps, weights, n, window, &disk, INFINITY);
         disk.wait_ns = uniform(0, 2) * LATENCY;
-        double early = swn_steps_pass(&steps, nodes, n, window, &disk, INFINITY);
-        double all = swn_steps_pass(&steps, nodes, n, window, &disk, early * 4);
+        double early = swn_steps_pass(&steps, weights, n, window, &disk, INFINITY);
+        double all = swn_steps_pass(&steps, weights, n, window, &disk, early * 4);
         assert_true(fabs(early - all) <= 1e-8 * all);
         assert_true(early >= ready * (1 - 1e-8));
     }
@@ -541,20 +542,20 @@ static void all_passes_alike(void **state)
 static void vgg(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[16];
+    struct swn_plan_weight weights[16];
     struct swn_plan plan;
     for (uint64_t budget = 16; budget <= 560; budget += 16) {
-        uint64_t total = vgg_nodes(nodes);
-        assert_int_equal(swn_plan_make(nodes, 16, budget * MIB, &usual_disk, &plan), 0);
-        check(nodes, 16, budget * MIB, &plan);
+        uint64_t total = vgg_nodes(weights);
+        assert_int_equal(swn_plan_make(weights, 16, budget * MIB, &usual_disk, &plan), 0);
+        check(weights, 16, budget * MIB, &plan);
         for (size_t i = 0; i < 13; i++)
-            assert_false(nodes[i].oversize);
+            assert_false(weights[i].oversize);
         if (budget < 392 && budget >= 256)
-            assert_true(nodes[13].keep_bytes > 0); /* what is left over keeps its head */
+            assert_true(weights[13].keep_bytes > 0); /* what is left over keeps its head */
         if (budget >= 432) { /* the largest layer is cut: its head stays, its tail goes through the window */
             double least = (double)(total - budget * MIB) / BANDWIDTH;
             least = budget * MIB > total || least < plan.compute_ns ? plan.compute_ns : least;
-            assert_false(nodes[13].oversize);
+            assert_false(weights[13].oversize);
             print_message("%d MiB: %.3f of the limit\n", (int)budget, plan.latency_ns / least);
             assert_true(plan.latency_ns <= least * 1.2);
         }
@@ -565,28 +566,28 @@ static void vgg(void **state)
 static void vgg_sliced(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[16];
+    struct swn_plan_weight weights[16];
     struct swn_plan plan;
     for (uint64_t budget = 24; budget <= 560; budget += 8) {
-        uint64_t total = vgg_nodes(nodes);
-        nodes[13].unit = 32 * 25088 * 4;
-        nodes[14].unit = nodes[15].unit = 64 * KIB;
-        assert_int_equal(swn_plan_make(nodes, 16, budget * MIB, &usual_disk, &plan), 0);
-        check(nodes, 16, budget * MIB, &plan);
+        uint64_t total = vgg_nodes(weights);
+        weights[13].unit = 32 * 25088 * 4;
+        weights[14].unit = weights[15].unit = 64 * KIB;
+        assert_int_equal(swn_plan_make(weights, 16, budget * MIB, &usual_disk, &plan), 0);
+        check(weights, 16, budget * MIB, &plan);
         if (budget * MIB >= total)
             break;
         for (size_t i = 0; i < 16; i++)
-            assert_false(nodes[i].oversize);
+            assert_false(weights[i].oversize);
         /* While the convolutions compute, no more than the budget can be read ahead of the linear layers. */
-        double linear = (double)(nodes[13].bytes + nodes[14].bytes + nodes[15].bytes) - (double)(budget * MIB);
+        double linear = (double)(weights[13].bytes + weights[14].bytes + weights[15].bytes) - (double)(budget * MIB);
         double least = 13 * 25e6 + (linear > 0 ? linear : 0) / BANDWIDTH;
         least = least < plan.compute_ns ? plan.compute_ns : least;
         print_message("%d MiB: %.3f of the limit, window %d MiB\n", (int)budget, plan.latency_ns / least,
-                      (int)(plan.window_bytes / MIB));
+                      (int)(plan.ring_bytes / MIB));
         assert_true(plan.latency_ns <= least * 1.1);
     }
     /* A unit that no window holds twice is no use. */
-    struct swn_plan_node wide[2] = {{.bytes = 64 * MIB, .unit = 33 * MIB}, {.bytes = 64 * MIB, .unit = 64 * KIB}};
+    struct swn_plan_weight wide[2] = {{.bytes = 64 * MIB, .unit = 33 * MIB}, {.bytes = 64 * MIB, .unit = 64 * KIB}};
     assert_int_equal(swn_plan_make(wide, 2, 60 * MIB, &usual_disk, &plan), 0);
     check(wide, 2, 60 * MIB, &plan);
     assert_true(wide[0].oversize && wide[1].sliced);
@@ -600,28 +601,28 @@ static void several_at_once(void **state)
     const struct swn_disk_model slow = {.bytes_per_ns = 1, .read_ns = LATENCY};
     unsigned held = 0;
     for (int round = 0; round < 400; round++) {
-        struct swn_plan_node nodes[48];
+        struct swn_plan_weight weights[48];
         struct swn_plan plan;
         uint64_t total = 0, largest = 0;
         for (size_t i = 0; i < 48; i++) { /* as ViT-B/16's attention: 6.75 and 2.25 MiB, then two of 9 */
             static const uint64_t sizes[] = {27 * MIB / 4, 9 * MIB / 4, 9 * MIB, 9 * MIB};
-            nodes[i] =
-                (struct swn_plan_node){.bytes = sizes[i % 4] >> (rnd() % 2), .compute_ns = 1e6, .joined = i % 4 == 0};
-            total += nodes[i].bytes;
-            largest = nodes[i].bytes > largest ? nodes[i].bytes : largest;
+            weights[i] =
+                (struct swn_plan_weight){.bytes = sizes[i % 4] >> (rnd() % 2), .compute_ns = 1e6, .joined = i % 4 == 0};
+            total += weights[i].bytes;
+            largest = weights[i].bytes > largest ? weights[i].bytes : largest;
         }
         uint64_t budget = 3 * largest + rnd_below(total - 3 * largest);
-        assert_int_equal(swn_plan_make(nodes, 48, budget, &slow, &plan), 0);
-        check(nodes, 48, budget, &plan);
+        assert_int_equal(swn_plan_make(weights, 48, budget, &slow, &plan), 0);
+        check(weights, 48, budget, &plan);
         for (size_t i = 0; i < 48; i += 4) {
-            uint64_t both = (nodes[i].keep ? 0 : nodes[i].bytes) + (nodes[i + 1].keep ? 0 : nodes[i + 1].bytes);
-            assert_true(both <= plan.window_bytes);
-            held += !nodes[i].keep && !nodes[i + 1].keep;
+            uint64_t both = (weights[i].keep ? 0 : weights[i].bytes) + (weights[i + 1].keep ? 0 : weights[i + 1].bytes);
+            assert_true(both <= plan.ring_bytes);
+            held += !weights[i].keep && !weights[i + 1].keep;
         }
         for (size_t i = 0; i < 48; i++)
-            nodes[i].joined = i < 47; /* all of them in one operator */
-        assert_int_equal(swn_plan_make(nodes, 48, budget, &slow, &plan), 0);
-        check(nodes, 48, budget, &plan);
+            weights[i].joined = i < 47; /* all of them in one operator */
+        assert_int_equal(swn_plan_make(weights, 48, budget, &slow, &plan), 0);
+        check(weights, 48, budget, &plan);
     }
     assert_true(held > 400);
 }
@@ -638,7 +639,7 @@ static void choice_is_a_total_order(void **state)
         for (size_t i = 0; i < n; i++) {
             plans[i] = (struct swn_plan){.latency_ns = 1000 + (double)rnd_below(80),
                                          .streamed_bytes = 10 + rnd_below(6),
-                                         .window_bytes = 1 + rnd_below(3)};
+                                         .ring_bytes = 1 + rnd_below(3)};
             least = plans[i].latency_ns < least ? plans[i].latency_ns : least;
         }
         const struct swn_plan chosen = plans[swn_plan_choose(plans, n)];
@@ -663,32 +664,32 @@ static void choice_is_a_total_order(void **state)
 static void nothing_kept(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[16];
+    struct swn_plan_weight weights[16];
     struct swn_plan plan;
     for (uint64_t budget = 64; budget <= 640; budget += 96) {
-        uint64_t total = vgg_nodes(nodes);
-        nodes[13].unit = 32 * 25088 * 4;
-        assert_int_equal(swn_plan_ring(nodes, 16, budget * MIB, &usual_disk, &plan), 0);
+        uint64_t total = vgg_nodes(weights);
+        weights[13].unit = 32 * 25088 * 4;
+        assert_int_equal(swn_plan_stream_all(weights, 16, budget * MIB, &usual_disk, &plan), 0);
         assert_int_equal(plan.streamed_bytes, total);
-        assert_int_equal(plan.window_bytes, budget * MIB * 15 / 16);
-        assert_int_equal(nodes[13].sliced, nodes[13].bytes > plan.window_bytes);
-        assert_int_equal(nodes[14].oversize, nodes[14].bytes > plan.window_bytes);
-        check(nodes, 16, budget * MIB, &plan);
+        assert_int_equal(plan.ring_bytes, budget * MIB * 15 / 16);
+        assert_int_equal(weights[13].sliced, weights[13].bytes > plan.ring_bytes);
+        assert_int_equal(weights[14].oversize, weights[14].bytes > plan.ring_bytes);
+        check(weights, 16, budget * MIB, &plan);
         for (size_t i = 0; i < 16; i++)
-            assert_true(!nodes[i].keep && !nodes[i].keep_bytes);
+            assert_true(!weights[i].keep && !weights[i].keep_bytes);
     }
-    assert_int_equal(swn_plan_ring(nodes, 0, MIB, &usual_disk, &plan), -EINVAL);
+    assert_int_equal(swn_plan_stream_all(weights, 0, MIB, &usual_disk, &plan), -EINVAL);
 }
 
-static struct swn_plan plan_of(struct swn_plan_node *nodes, const double (*layers)[2], size_t n, double budget_mib,
+static struct swn_plan plan_of(struct swn_plan_weight *weights, const double (*layers)[2], size_t n, double budget_mib,
                                double speed)
 {
     const struct swn_disk_model disk = {.bytes_per_ns = speed, .read_ns = LATENCY};
     struct swn_plan plan;
     for (size_t i = 0; i < n; i++)
-        nodes[i] =
-            (struct swn_plan_node){.bytes = (uint64_t)(layers[i][0] * (double)MIB), .compute_ns = layers[i][1] * 1e6};
-    assert_int_equal(swn_plan_make(nodes, n, (uint64_t)(budget_mib * (double)MIB), &disk, &plan), 0);
+        weights[i] =
+            (struct swn_plan_weight){.bytes = (uint64_t)(layers[i][0] * (double)MIB), .compute_ns = layers[i][1] * 1e6};
+    assert_int_equal(swn_plan_make(weights, n, (uint64_t)(budget_mib * (double)MIB), &disk, &plan), 0);
     return plan;
 }
 
@@ -696,14 +697,14 @@ static struct swn_plan plan_of(struct swn_plan_node *nodes, const double (*layer
 static void whole_huge_pages(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[4];
+    struct swn_plan_weight weights[4];
     static const double some[4][2] = {{2.25, 2.8}, {7.75, 5}, {6.75, 0.875}, {13.5, 1}}; /* MiB, ms */
-    struct swn_plan plan = plan_of(nodes, some, 4, 26.25, 4.1);
-    assert_int_equal(plan.window_bytes, 8 * MIB); /* 7.75 would do */
+    struct swn_plan plan = plan_of(weights, some, 4, 26.25, 4.1);
+    assert_int_equal(plan.ring_bytes, 8 * MIB); /* 7.75 would do */
     static const double large[4][2] = {{0.25, 0.333}, {13.5, 6.333}, {6.5, 2.5}, {11.5, 3}};
-    plan = plan_of(nodes, large, 4, 8.25, 3.8);
-    assert_true(nodes[1].oversize && nodes[2].keep && nodes[3].oversize);
-    assert_int_equal(plan.window_bytes, MIB);
+    plan = plan_of(weights, large, 4, 8.25, 3.8);
+    assert_true(weights[1].oversize && weights[2].keep && weights[3].oversize);
+    assert_int_equal(plan.ring_bytes, MIB);
 }
 
 /* Small weights come in slices where the disk takes longer for them than their operator, and for all that does not fit
@@ -730,22 +731,22 @@ static void which_small_weights_gain(void **state)
 static void neither_waits_in_gpt2(void **state)
 {
     (void)state;
-    static const struct swn_plan_node block[] = {
+    static const struct swn_plan_weight block[] = {
         {.bytes = 27 * MIB / 4, .compute_ns = 1.03e6, .unit = 27 * MIB / 8},
         {.bytes = 9 * MIB / 4, .compute_ns = 0.7e6},
         {.bytes = 9 * MIB, .compute_ns = 1.5e6, .unit = 9 * MIB / 2},
         {.bytes = 9 * MIB, .compute_ns = 1.25e6},
     };
-    struct swn_plan_node nodes[49] = {0};
+    struct swn_plan_weight weights[49] = {0};
     struct swn_plan plan;
     for (size_t i = 0; i < 48; i++)
-        nodes[i] = block[i % 4];
-    nodes[48] = (struct swn_plan_node){.bytes = 2356 * MIB / 16, .compute_ns = 23e6, .unit = 192 * KIB};
+        weights[i] = block[i % 4];
+    weights[48] = (struct swn_plan_weight){.bytes = 2356 * MIB / 16, .compute_ns = 23e6, .unit = 192 * KIB};
     for (unsigned i = 0; i < 6; i++) {
         double speed = 2 + 0.25 * i;
         const struct swn_disk_model disk = {speed, LATENCY, 0, 0};
         for (uint64_t budget = 160; budget <= 440; budget += 20) {
-            assert_int_equal(swn_plan_predict(nodes, 49, budget * MIB, &disk, &plan), 0);
+            assert_int_equal(swn_plan_predict(weights, 49, budget * MIB, &disk, &plan), 0);
             double reading = (double)(471 - budget) * (double)MIB / speed;
             assert_true(plan.latency_ns <= 1.27 * (reading > plan.compute_ns ? reading : plan.compute_ns));
         }

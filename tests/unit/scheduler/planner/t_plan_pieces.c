@@ -14,20 +14,20 @@
 #define GROUP 4 /* slices of 8 MiB */
 
 /* One whose last slice is `more` bytes longer than the others. */
-static struct swn_plan_node slices(uint64_t count, uint64_t kept, uint64_t more)
+static struct swn_plan_weight slices(uint64_t count, uint64_t kept, uint64_t more)
 {
-    return (struct swn_plan_node){
+    return (struct swn_plan_weight){
         .bytes = count * PIECE + more, .sliced = 1, .piece = PIECE, .keep_bytes = kept * PIECE};
 }
 
-static uint64_t slice_end(const struct swn_plan_node *node, uint64_t i)
+static uint64_t slice_end(const struct swn_plan_weight *weight, uint64_t i)
 {
-    return (i + 2) * PIECE > node->bytes ? node->bytes : (i + 1) * PIECE;
+    return (i + 2) * PIECE > weight->bytes ? weight->bytes : (i + 1) * PIECE;
 }
 
-static int keeps(const struct swn_plan_node *node, uint64_t i)
+static int keeps(const struct swn_plan_weight *weight, uint64_t i)
 {
-    return swn_plan_keeps(node, i * PIECE, slice_end(node, i));
+    return swn_plan_keeps(weight, i * PIECE, slice_end(weight, i));
 }
 
 static void exactly_as_much_as_planned(void **state)
@@ -35,12 +35,12 @@ static void exactly_as_much_as_planned(void **state)
     (void)state;
     for (uint64_t count = 1; count <= MOST; count += 1 + count / 12)
         for (uint64_t kept = 0; kept < count; kept += 1 + count / 32) {
-            struct swn_plan_node node = slices(count, kept, count % 3 * PIECE / 3);
+            struct swn_plan_weight weight = slices(count, kept, count % 3 * PIECE / 3);
             uint64_t found = 0;
             for (uint64_t i = 0; i < count; i++)
-                found += (uint64_t)keeps(&node, i);
+                found += (uint64_t)keeps(&weight, i);
             assert_int_equal(found, kept);
-            assert_false(keeps(&node, count - 1)); /* it has another length */
+            assert_false(keeps(&weight, count - 1)); /* it has another length */
         }
 }
 
@@ -49,7 +49,7 @@ static void more_of_it_includes_less(void **state)
     (void)state;
     for (uint64_t count = 1; count <= MOST; count += 1 + count / 12)
         for (uint64_t kept = 1; kept < count; kept += 1 + count / 32) {
-            struct swn_plan_node more = slices(count, kept, 0), less = slices(count, kept - 1, 0);
+            struct swn_plan_weight more = slices(count, kept, 0), less = slices(count, kept - 1, 0);
             for (uint64_t i = 0; i < count; i++)
                 assert_true(keeps(&more, i) || !keeps(&less, i));
         }
@@ -62,11 +62,11 @@ static void spread_evenly(void **state)
     (void)state;
     for (uint64_t count = 2; count <= MOST; count += 1 + count / 12)
         for (uint64_t kept = 1; kept < count; kept += 1 + count / 32) {
-            struct swn_plan_node node = slices(count, kept, 0);
+            struct swn_plan_weight weight = slices(count, kept, 0);
             uint64_t run = 0, longest = 0, gap = 0, widest = 0, turns = 0, group = GROUP * (1 + (count > 64 * GROUP));
             for (uint64_t i = 0; i < count; i++) {
-                run = keeps(&node, i) ? run + 1 : 0;
-                gap = keeps(&node, i) ? 0 : gap + 1;
+                run = keeps(&weight, i) ? run + 1 : 0;
+                gap = keeps(&weight, i) ? 0 : gap + 1;
                 turns += gap == 1;
                 longest = run > longest ? run : longest;
                 widest = gap > widest ? gap : widest;
@@ -89,11 +89,11 @@ static void the_same_bytes_in_longer_slices(void **state)
     for (uint64_t count = 40; count <= 250; count += 21)
         for (uint64_t kept = count / 4; kept < count; kept += count / 8)
             for (uint64_t longer = PIECE + (1 << 20); longer <= 4 * PIECE; longer += 1 << 20) {
-                struct swn_plan_node node = slices(count, kept, PIECE / 2), other = node;
+                struct swn_plan_weight weight = slices(count, kept, PIECE / 2), other = weight;
                 uint64_t both = 0;
                 other.piece = longer;
-                for (uint64_t at = 0; at < node.bytes; at += PIECE / 2)
-                    both += swn_plan_keeps(&node, at, at + 1) && swn_plan_keeps(&other, at, at + 1) ? PIECE / 2 : 0;
+                for (uint64_t at = 0; at < weight.bytes; at += PIECE / 2)
+                    both += swn_plan_keeps(&weight, at, at + 1) && swn_plan_keeps(&other, at, at + 1) ? PIECE / 2 : 0;
                 assert_true(both <= kept * PIECE);
                 assert_true(longer == 2 * PIECE ? both >= kept * PIECE * 9 / 10 : 2 * both + longer >= kept * PIECE);
             }
@@ -103,23 +103,23 @@ static void some_of_it_streams(void **state)
 {
     (void)state;
     /* As where twice as long slices are wanted of one of which all but one is kept. */
-    struct swn_plan_node node = slices(9, 8, 0);
-    node.piece = 2 * PIECE;
-    assert_false(swn_plan_keeps(&node, 0, node.bytes));
-    assert_true(swn_plan_keeps(&node, 0, 6 * PIECE) && swn_plan_cuts(&node, 6 * PIECE));
-    node = slices(1, 1, 0);
-    assert_false(swn_plan_keeps(&node, 0, node.bytes));
+    struct swn_plan_weight weight = slices(9, 8, 0);
+    weight.piece = 2 * PIECE;
+    assert_false(swn_plan_keeps(&weight, 0, weight.bytes));
+    assert_true(swn_plan_keeps(&weight, 0, 6 * PIECE) && swn_plan_cuts(&weight, 6 * PIECE));
+    weight = slices(1, 1, 0);
+    assert_false(swn_plan_keeps(&weight, 0, weight.bytes));
 }
 
 /* One that was cut before there was a plan for it. */
 static void no_slices_yet(void **state)
 {
     (void)state;
-    struct swn_plan_node node = {.bytes = 10 * PIECE, .sliced = 1};
-    for (uint64_t at = 0; at <= node.bytes; at += PIECE)
-        assert_false(swn_plan_cuts(&node, at));
-    assert_int_equal(swn_plan_next_cut(&node, 0), node.bytes);
-    assert_false(swn_plan_keeps(&node, 0, PIECE));
+    struct swn_plan_weight weight = {.bytes = 10 * PIECE, .sliced = 1};
+    for (uint64_t at = 0; at <= weight.bytes; at += PIECE)
+        assert_false(swn_plan_cuts(&weight, at));
+    assert_int_equal(swn_plan_next_cut(&weight, 0), weight.bytes);
+    assert_false(swn_plan_keeps(&weight, 0, PIECE));
 }
 
 static void cut_where_something_streams(void **state)
@@ -127,13 +127,13 @@ static void cut_where_something_streams(void **state)
     (void)state;
     for (uint64_t count = 1; count <= 40; count++)
         for (uint64_t kept = 0; kept < count; kept++) {
-            struct swn_plan_node node = slices(count, kept, count % 2 * (PIECE - 4));
-            for (uint64_t at = 0; at <= node.bytes + PIECE; at += PIECE / 4) {
+            struct swn_plan_weight weight = slices(count, kept, count % 2 * (PIECE - 4));
+            for (uint64_t at = 0; at <= weight.bytes + PIECE; at += PIECE / 4) {
                 uint64_t i = at / PIECE;
                 int boundary = at && at % PIECE == 0 && i < count;
-                assert_int_equal(swn_plan_cuts(&node, at), boundary && !(keeps(&node, i - 1) && keeps(&node, i)));
+                assert_int_equal(swn_plan_cuts(&weight, at), boundary && !(keeps(&weight, i - 1) && keeps(&weight, i)));
             }
-            assert_false(swn_plan_keeps(&node, 0, node.bytes));
+            assert_false(swn_plan_keeps(&weight, 0, weight.bytes));
         }
 }
 
@@ -141,29 +141,29 @@ static void cut_where_something_streams(void **state)
 static void heads(void **state)
 {
     (void)state;
-    struct swn_plan_node node = {.bytes = 10 * PIECE + 1, .keep_bytes = 4 * PIECE};
-    for (uint64_t at = 0; at <= node.bytes; at += PIECE)
-        assert_int_equal(swn_plan_cuts(&node, at), at == node.keep_bytes);
-    assert_true(swn_plan_keeps(&node, 0, 4 * PIECE) && swn_plan_keeps(&node, PIECE, 2 * PIECE));
-    assert_false(swn_plan_keeps(&node, 3 * PIECE, 4 * PIECE + 1));
-    node.piece = 3 * PIECE;
-    for (uint64_t at = 0; at <= node.bytes; at += PIECE)
-        assert_int_equal(swn_plan_cuts(&node, at), at == 4 * PIECE || at == 7 * PIECE);
-    node.keep = 1;
-    assert_false(swn_plan_cuts(&node, 4 * PIECE));
-    assert_true(swn_plan_keeps(&node, 0, node.bytes + 1));
+    struct swn_plan_weight weight = {.bytes = 10 * PIECE + 1, .keep_bytes = 4 * PIECE};
+    for (uint64_t at = 0; at <= weight.bytes; at += PIECE)
+        assert_int_equal(swn_plan_cuts(&weight, at), at == weight.keep_bytes);
+    assert_true(swn_plan_keeps(&weight, 0, 4 * PIECE) && swn_plan_keeps(&weight, PIECE, 2 * PIECE));
+    assert_false(swn_plan_keeps(&weight, 3 * PIECE, 4 * PIECE + 1));
+    weight.piece = 3 * PIECE;
+    for (uint64_t at = 0; at <= weight.bytes; at += PIECE)
+        assert_int_equal(swn_plan_cuts(&weight, at), at == 4 * PIECE || at == 7 * PIECE);
+    weight.keep = 1;
+    assert_false(swn_plan_cuts(&weight, 4 * PIECE));
+    assert_true(swn_plan_keeps(&weight, 0, weight.bytes + 1));
 }
 
-static void check_walk(const struct swn_plan_node *node)
+static void check_walk(const struct swn_plan_weight *weight)
 {
     uint64_t at = 0;
     do {
         uint64_t next = at - at % STEP + STEP;
-        while (next < node->bytes && !swn_plan_cuts(node, next))
+        while (next < weight->bytes && !swn_plan_cuts(weight, next))
             next += STEP;
-        assert_int_equal(swn_plan_next_cut(node, at), next < node->bytes ? next : node->bytes);
+        assert_int_equal(swn_plan_next_cut(weight, at), next < weight->bytes ? next : weight->bytes);
         at = next;
-    } while (at < node->bytes);
+    } while (at < weight->bytes);
 }
 
 static void next_cut_leaves_none_out(void **state)
@@ -171,12 +171,12 @@ static void next_cut_leaves_none_out(void **state)
     (void)state;
     for (uint64_t count = 1; count <= 12; count++)
         for (uint64_t kept = 0; kept < count; kept++) {
-            struct swn_plan_node node = slices(count, kept, count % 3 * PIECE / 3);
-            check_walk(&node);
-            node.sliced = 0;
-            check_walk(&node);
-            node.piece = 0;
-            check_walk(&node);
+            struct swn_plan_weight weight = slices(count, kept, count % 3 * PIECE / 3);
+            check_walk(&weight);
+            weight.sliced = 0;
+            check_walk(&weight);
+            weight.piece = 0;
+            check_walk(&weight);
         }
 }
 

@@ -32,7 +32,7 @@ static void test_ends(void **state)
     (void)state;
     struct swn_predict p = model(1e-9);
     struct swn_plan plan;
-    struct swn_plan_node nodes[LAYERS];
+    struct swn_plan_weight nodes[LAYERS];
     double compute = 0;
     uint64_t weights = 0;
     for (unsigned i = 0; i < LAYERS; i++) {
@@ -227,7 +227,7 @@ static void test_busy_profile(void **state)
 static void test_known_reads(void **state)
 {
     (void)state;
-    struct swn_plan_node nodes[LAYERS];
+    struct swn_plan_weight nodes[LAYERS];
     struct swn_predict p = model(1e-10);
     struct swn_plan plan, alone;
     uint64_t budget = swn_predict_least(&p) + MIB * 4;
@@ -282,7 +282,7 @@ static void test_device(void **state)
     close(mkstemps(paths[0], 5));
     close(mkstemps(paths[1], 5));
     swn_profile_add(p, "counted")->l = (struct swn_layer){MIB, 1, 1000000, 1e-3};
-    p->layers[0].own_s = 0.25e-3;
+    p->layers[0].op_s = 0.25e-3;
     p->wait_s = 1e-4;
     swn_profile_add(p, "not")->l = (struct swn_layer){MIB, 1, 0, 2e-3};
     device->c = (struct swn_coefficients){.alpha = 1e-9, .gamma = 3e-9};
@@ -349,7 +349,7 @@ static void test_slices(void **state)
     (void)state;
     struct swn_predict p = model(2e-10);
     struct swn_predict_more more[LAYERS] = {{0}};
-    struct swn_plan_node nodes[LAYERS];
+    struct swn_plan_weight nodes[LAYERS];
     struct swn_plan whole, sliced;
     layers[20] = (struct swn_layer){100 * MIB, 1, 0, 5e-3};
     p.other_bytes = 40 * MIB;

@@ -55,31 +55,31 @@ static void process(int run, int file, const char *results)
     fclose(f);
 }
 
-static void read_both(struct swn_results r[2])
+static void read_both(struct swn_result_log r[2])
 {
-    char why[SWN_WHY];
+    char why[SWN_ERRMSG];
     for (int i = 0; i < 2; i++)
-        assert_int_equal(swn_results_read(&r[i], dirs[i], why), 0);
+        assert_int_equal(swn_result_log_read(&r[i], dirs[i], why), 0);
 }
 
 /* Compares; *d and the results at the difference, "A/B". */
-static int compare(struct swn_results_difference *d, char text[128])
+static int compare(struct swn_result_log_difference *d, char text[128])
 {
-    struct swn_results r[2];
+    struct swn_result_log r[2];
     char a[64], b[64];
     read_both(r);
-    int rc = swn_results_compare(&r[0], &r[1], d);
-    snprintf(text, 128, "%s/%s", swn_results_describe(&r[0], d->stream[0], d->place, a, sizeof a),
-             swn_results_describe(&r[1], d->stream[1], d->place, b, sizeof b));
-    swn_results_free(&r[0]);
-    swn_results_free(&r[1]);
+    int rc = swn_result_log_compare(&r[0], &r[1], d);
+    snprintf(text, 128, "%s/%s", swn_result_log_describe(&r[0], d->stream[0], d->place, a, sizeof a),
+             swn_result_log_describe(&r[1], d->stream[1], d->place, b, sizeof b));
+    swn_result_log_free(&r[0]);
+    swn_result_log_free(&r[1]);
     return rc;
 }
 
 static void what_is_read(void **state)
 {
     (void)state;
-    struct swn_results r[2];
+    struct swn_result_log r[2];
     process(0, 0, "0a 1b 0c");
     process(0, 1, "0d");
     read_both(r);
@@ -90,14 +90,14 @@ static void what_is_read(void **state)
     assert_int_equal(r[0].peak_bytes, 4096);
     assert_int_equal(r[0].budget_bytes, 8192);
     assert_int_equal(r[1].total, 0); /* a run without any */
-    swn_results_free(&r[0]);
-    swn_results_free(&r[1]);
+    swn_result_log_free(&r[0]);
+    swn_result_log_free(&r[1]);
 }
 
 static void the_same(void **state)
 {
     (void)state;
-    struct swn_results_difference d;
+    struct swn_result_log_difference d;
     char text[128];
     process(0, 0, "0a 0b 1c 1d");
     process(0, 1, "0e");
@@ -110,7 +110,7 @@ static void the_same(void **state)
 static void other_order(void **state)
 {
     (void)state;
-    struct swn_results_difference d;
+    struct swn_result_log_difference d;
     char text[128];
     process(0, 0, "0a 0b 1c 1d");
     process(1, 0, "0a 1b 1d 0c");
@@ -121,7 +121,7 @@ static void other_order(void **state)
 static void how_often_counts(void **state)
 {
     (void)state;
-    struct swn_results_difference d;
+    struct swn_result_log_difference d;
     char text[128];
     process(0, 0, "0a 0a 0b");
     process(1, 0, "0a 0b 0b");
@@ -134,7 +134,7 @@ static void how_often_counts(void **state)
 static void first_difference(void **state)
 {
     (void)state;
-    struct swn_results_difference d;
+    struct swn_result_log_difference d;
     char text[128];
     /* Thread 0's are the same in another order; thread 1's second one is not. */
     process(0, 0, "0a 0b 1c 1d 1e");
@@ -148,7 +148,7 @@ static void first_difference(void **state)
 static void more_and_less(void **state)
 {
     (void)state;
-    struct swn_results_difference d;
+    struct swn_result_log_difference d;
     char text[128];
     process(0, 0, "0a 0b");
     process(1, 0, "0a");
@@ -163,16 +163,16 @@ static void more_and_less(void **state)
 static void no_record(void **state)
 {
     (void)state;
-    struct swn_results r;
-    char why[SWN_WHY], path[256];
+    struct swn_result_log r;
+    char why[SWN_ERRMSG], path[256];
     snprintf(path, sizeof path, "%s/0", dirs[0]);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fprintf(f, "%-400s", "something else");
     fclose(f);
-    assert_int_equal(swn_results_read(&r, dirs[0], why), -EINVAL);
+    assert_int_equal(swn_result_log_read(&r, dirs[0], why), -EINVAL);
     assert_non_null(strstr(why, path));
-    assert_int_equal(swn_results_read(&r, "/nonexistent", why), -ENOENT);
+    assert_int_equal(swn_result_log_read(&r, "/nonexistent", why), -ENOENT);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* Description: whose memory a small tensor's is, where PyTorch's own is not malloc's (tests/fakes/c10). */
-/* wraps: swn_verify_memory */
+/* wraps: swn_result_log_write_memory */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,8 +30,8 @@ void free_cpu(void *p) __asm__("_ZN3c108free_cpuEPv");
 
 static long long counted;
 
-void __wrap_swn_verify_memory(long long bytes);
-void __wrap_swn_verify_memory(long long bytes)
+void __wrap_swn_result_log_write_memory(long long bytes);
+void __wrap_swn_result_log_write_memory(long long bytes)
 {
     counted += bytes;
 }
@@ -44,8 +44,8 @@ static int is_theirs(const void *p)
 
 static void *kept(void)
 {
-    void *half = dlopen(STANDIN_HALF, RTLD_NOW | RTLD_NOLOAD);
-    void **word = half ? dlsym(half, "half_kept") : NULL;
+    void *backend = dlopen(STANDIN_HALF, RTLD_NOW | RTLD_NOLOAD);
+    void **word = backend ? dlsym(backend, "half_kept") : NULL;
     return word ? *word : NULL;
 }
 

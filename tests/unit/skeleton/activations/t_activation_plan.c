@@ -1,6 +1,6 @@
 /* Description: a pass that recurs gets the same memory for the same tensors, faults nothing in and lets nothing go, and
  * no tensor is ever given memory that another one has. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_pace_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 
@@ -61,9 +61,9 @@ static void pass(unsigned model, const struct shape *shape, int keep, struct ten
 {
     static _Atomic uint64_t stamp = 1000;
     struct tensor live[TENSORS] = {{0}};
-    /* Nothing computes here, so every byte counts that has to be read, and plots could be refused as too large. */
+    /* Nothing computes here, so every byte counts that has to be read, and regions could be refused as too large. */
     pthread_mutex_lock(&e->lock);
-    e->unplotted_other = e->unplotted_other ? SIZE_MAX : 0;
+    e->regions.nonweight_without = e->regions.nonweight_without ? SIZE_MAX : 0;
     pthread_mutex_unlock(&e->lock);
     for (unsigned i = 0; i < WEIGHTS; i++) {
         op_read(&weights[model][i]);
@@ -95,7 +95,7 @@ static void begin(void)
 static void end(void)
 {
     free_weights(0);
-    CHECK(swn_arena_plot_idle(e->arena) == 0);
+    CHECK(swn_arena_region_idle(e->arena) == 0);
     engine_is_empty();
 }
 
@@ -140,7 +140,7 @@ static void settled(void *arg)
         bytes += swn_round_up(large.bytes[k], SWN_GRANULE);
     CHECK(steady(&before));
     CHECK(after.placed == before.placed + 10 * bytes);
-    CHECK(e->over_budget_peak == 0);
+    CHECK(e->counters.over_budget_peak == 0);
     end();
 }
 
@@ -160,7 +160,7 @@ static int makes_huge_pages(void)
     return does;
 }
 
-/* All of a plot that is a huge page's is one, also after it was given back in part, and no more is counted for it. */
+/* All of a region that is a huge page's is one, also after it was given back in part, and no more is counted for it. */
 static void huge_pages(void *arg)
 {
     (void)arg;
@@ -175,12 +175,12 @@ static void huge_pages(void *arg)
     for (unsigned k = 0; k < TENSORS; k++)
         at = addresses[k] < at ? addresses[k] : at;
     at -= at % SWN_HUGE;
-    long all = (long)(swn_arena_plot_bytes(e->arena) / SWN_HUGE * (SWN_HUGE >> 10));
+    long all = (long)(swn_arena_region_bytes(e->arena) / SWN_HUGE * (SWN_HUGE >> 10));
     CHECK(all > 0 && huge_kib(at) >= all);
     long before_it_went = huge_kib(at);
     pthread_mutex_lock(&e->lock);
     while (swn_arena_warm_bytes(e->arena))
-        CHECK(swn_policy_give(e, 0) == 0);
+        CHECK(swn_shrink_step(e, 0) == 0);
     pthread_mutex_unlock(&e->lock);
     CHECK(huge_kib(at) <= before_it_went - all);
     for (unsigned i = 0; i < 4; i++)
@@ -190,26 +190,26 @@ static void huge_pages(void *arg)
     for (unsigned i = 0; i < 4; i++)
         pass(0, &large, -1, NULL, NULL);
     CHECK(steady(&before));
-    CHECK(e->over_budget_peak == 0);
+    CHECK(e->counters.over_budget_peak == 0);
     end();
 }
 
-/* A copy that a kernel would make has its place in the plot: asking for it costs nothing, and is not needing it. */
+/* A copy that a kernel would make has its place in the region: asking for it costs nothing, and is not needing it. */
 static void copies_have_places(void *arg)
 {
     (void)arg;
     begin();
-    CHECK(swn_slice_copy_room(MIB) && !swn_slice_copy_room(BUDGET + 1)); /* without a plot, like anything else */
+    CHECK(swn_slice_copy_room(MIB) && !swn_slice_copy_room(BUDGET + 1)); /* without a region, like anything else */
     for (unsigned i = 0; i < 16; i++)
         pass(0, &large, -1, NULL, NULL);
     struct counters before = count();
-    size_t peak = swn_policy_other_peak(e);
+    size_t peak = swn_nonweight_peak(e);
     for (unsigned i = 0; i < 5; i++) {
-        CHECK(swn_slice_copy_room(swn_arena_plot_idle(e->arena)));
+        CHECK(swn_slice_copy_room(swn_arena_region_idle(e->arena)));
         pass(0, &large, -1, NULL, NULL);
     }
     CHECK(steady(&before) && count().plans == before.plans);
-    CHECK(swn_policy_other_peak(e) == peak && !e->plan_dirty);
+    CHECK(swn_nonweight_peak(e) == peak && !e->plan.dirty);
     end();
 }
 
@@ -283,39 +283,41 @@ static void lives_change(void *arg)
     end();
 }
 
-/* Where weights have a better use for what plots take, there are none, until the budget is another one. */
+/* Where weights have a better use for what regions take, there are none, until the budget is another one. */
 static void refused(void *arg)
 {
     (void)arg;
-    struct swn_draft d;
+    struct swn_plan_candidate d;
     begin();
     for (unsigned i = 0; i < 16; i++)
         pass(0, &large, -1, NULL, NULL);
-    CHECK(swn_arena_plot_bytes(e->arena) > 0);
+    CHECK(swn_arena_region_bytes(e->arena) > 0);
     pthread_mutex_lock(&e->lock);
-    CHECK(swn_policy_draft(e, swn_window_self(), &d) == 0);
-    size_t other = d.other;
+    CHECK(swn_plan_candidate_make(e, swn_window_self(), &d) == 0);
+    size_t other = d.nonweight;
     d.disk.bytes_per_ns = 0.01; /* so slow a disk that every byte counts */
-    d.plot_extra = MIB;
-    d.plot_gain_ns = 1e12;
-    CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other);
+    d.region_extra = MIB;
+    d.region_gain_ns = 1e12;
+    CHECK(swn_plan_candidate_solve(&d) == 0 && !d.drop_regions && d.nonweight == other);
     double plotted_ns = d.plan.latency_ns;
-    d.plot_gain_ns = 0;
-    CHECK(swn_policy_make_plan(&d) == 0 && d.unplot && d.other == other - MIB && d.plan.latency_ns < plotted_ns);
-    /* What is gained beside what plots gain is less than predictions are worth. */
-    d.plot_gain_ns = 0.99 * (plotted_ns - d.plan.latency_ns);
-    d.other = other;
-    CHECK(swn_policy_make_plan(&d) == 0 && !d.unplot && d.other == other && d.plan.latency_ns == plotted_ns);
-    d.plot_gain_ns = 0;
-    CHECK(swn_policy_make_plan(&d) == 0 && d.unplot);
-    CHECK(swn_policy_adopt(e, &d) == 0);
+    d.region_gain_ns = 0;
+    CHECK(swn_plan_candidate_solve(&d) == 0 && d.drop_regions && d.nonweight == other - MIB &&
+          d.plan.latency_ns < plotted_ns);
+    /* What is gained beside what regions gain is less than predictions are worth. */
+    d.region_gain_ns = 0.99 * (plotted_ns - d.plan.latency_ns);
+    d.nonweight = other;
+    CHECK(swn_plan_candidate_solve(&d) == 0 && !d.drop_regions && d.nonweight == other &&
+          d.plan.latency_ns == plotted_ns);
+    d.region_gain_ns = 0;
+    CHECK(swn_plan_candidate_solve(&d) == 0 && d.drop_regions);
+    CHECK(swn_plan_commit(e, &d) == 0);
     pthread_mutex_unlock(&e->lock);
-    swn_policy_drop_draft(&d);
-    CHECK(swn_arena_plot_bytes(e->arena) == 0);
+    swn_plan_candidate_free(&d);
+    CHECK(swn_arena_region_bytes(e->arena) == 0);
     struct counters before = count();
     for (unsigned i = 0; i < 8; i++)
         pass(0, &large, -1, NULL, NULL);
-    CHECK(swn_arena_plot_bytes(e->arena) == 0 && count().placed == before.placed);
+    CHECK(swn_arena_region_bytes(e->arena) == 0 && count().placed == before.placed);
     CHECK(swn_engine_set_budget(BUDGET + MIB, 100, &(struct swn_budget_change){0}) == 0);
     for (unsigned i = 0; i < 4; i++)
         pass(0, &large, -1, NULL, NULL);

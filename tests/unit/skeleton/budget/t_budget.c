@@ -1,6 +1,6 @@
 /* Description: the budget of an engine that computes, idles, or stands still changes: bits stay what they are, and what
  * was acknowledged holds. */
-/* wraps: swn_policy_make_plan */
+/* wraps: swn_plan_candidate_solve */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/core/accounting.h"
@@ -55,7 +55,7 @@ static void check_bound(uint64_t budget)
 {
     pthread_mutex_lock(&e->lock);
     size_t now = swn_engine_resident(e);
-    uint64_t limit = e->config.budget_bytes, goal = e->goal_bytes;
+    uint64_t limit = e->budget.limit, goal = e->budget.target;
     pthread_mutex_unlock(&e->lock);
     CHECK(goal == budget);
     CHECK(limit == budget);
@@ -95,7 +95,7 @@ static void random_walk(void *arg)
     CHECK(passes_done >= before + 3);
     stop = 1;
     pthread_join(thread, NULL);
-    CHECK(e->over_budget_peak == 0);
+    CHECK(e->counters.over_budget_peak == 0);
     for (unsigned i = 0; i < WEIGHTS; i++) {
         CHECK(tensor_right(&weights[i], weights[i].own));
         tensor_free(&weights[i]);
@@ -105,8 +105,8 @@ static void random_walk(void *arg)
 
 static void pass_until_settled(void)
 {
-    uint64_t plans = e->plans;
-    for (unsigned same = 0; same < 40; same = e->plans == plans ? same + 1 : 0, plans = e->plans)
+    uint64_t plans = e->plan.made;
+    for (unsigned same = 0; same < 40; same = e->plan.made == plans ? same + 1 : 0, plans = e->plan.made)
         pass();
 }
 
@@ -152,7 +152,7 @@ static void grows_past_the_window(void *arg)
     for (unsigned i = 0; i < WEIGHTS && !streamed; i++)
         if (tensor_streams(&weights[i]))
             streamed = &weights[i];
-    CHECK(streamed && swn_pool_window(e->pool) > 0);
+    CHECK(streamed && swn_pool_ring(e->pool) > 0);
     struct swn_op op;
     op_open(&op, &streamed, uses, 1);
     CHECK(tensor_right(streamed, (uintptr_t)streamed->word));
@@ -161,7 +161,7 @@ static void grows_past_the_window(void *arg)
     op_close(&op);
     for (unsigned i = 0; i < 8; i++)
         pass();
-    CHECK(!swn_pool_window(e->pool));
+    CHECK(!swn_pool_ring(e->pool));
     struct swn_stats before, after;
     swn_engine_stats(&before);
     for (unsigned i = 0; i < 4; i++)
@@ -225,11 +225,11 @@ static void above_the_old_limit_too(void *arg)
     CHECK(swn_engine_set_budget(12 * MIB, 100, &change) == -EAGAIN);
     CHECK(tensor_make(&second, 6 * MIB, 2));
     op_open(&other, in + 1, uses, 1);
-    CHECK(e->goal_bytes < e->config.budget_bytes && !e->over_budget_peak);
+    CHECK(e->budget.target < e->budget.limit && !e->counters.over_budget_peak);
     CHECK(swn_engine_set_budget(10 * MIB, 0, &change) == -EAGAIN); /* still on its way from the first */
     e->config.strict = 1;
     CHECK(!tensor_make(&third, 10 * MIB, 3)); /* 32 MiB, and the window */
-    CHECK(e->over_budget_peak >= 4 * MIB && e->over_budget_peak < 12 * MIB);
+    CHECK(e->counters.over_budget_peak >= 4 * MIB && e->counters.over_budget_peak < 12 * MIB);
     e->config.strict = 0;
     CHECK(tensor_make(&third, 10 * MIB, 3));
     op_close(&op);
@@ -254,8 +254,8 @@ static void changes_while_weights_leave(void *arg)
         if (i % 8 == 7)
             set(budget = i % 16 == 7 ? 9 * MIB : 14 * MIB);
     }
-    CHECK(e->behind); /* which there is once something has been */
-    CHECK(e->over_budget_peak == 0);
+    CHECK(e->writes.behind); /* which there is once something has been */
+    CHECK(e->counters.over_budget_peak == 0);
     for (unsigned i = 0; i < WEIGHTS; i++) {
         CHECK(tensor_right(&weights[i], weights[i].own));
         tensor_free(&weights[i]);
@@ -276,7 +276,7 @@ static void below_the_minimum(void *arg)
     CHECK(change.minimum_bytes == 8 * MIB && change.budget_bytes == 14 * MIB);
     for (unsigned i = 0; i < 16; i++)
         pass();
-    CHECK(e->planned);
+    CHECK(e->plan.planned);
     static const enum swn_use reads[] = {SWN_USE_WRITE};
     struct tensor *in[] = {&cache};
     struct swn_op op;
@@ -303,26 +303,26 @@ static void below_the_minimum(void *arg)
 static enum { NOTHING, A_CHANGE, A_NEWER_PLAN } meanwhile;
 static unsigned replanned;
 
-int __real_swn_policy_make_plan(struct swn_draft *d);
-int __wrap_swn_policy_make_plan(struct swn_draft *d);
-int __wrap_swn_policy_make_plan(struct swn_draft *d)
+int __real_swn_plan_candidate_solve(struct swn_plan_candidate *d);
+int __wrap_swn_plan_candidate_solve(struct swn_plan_candidate *d);
+int __wrap_swn_plan_candidate_solve(struct swn_plan_candidate *d)
 {
     pthread_mutex_lock(&e->lock);
     replanned++;
     if (meanwhile == A_CHANGE)
-        e->plan_dirty = 1;
+        e->plan.dirty = 1;
     if (meanwhile == A_NEWER_PLAN) {
-        e->plans++;
-        e->planned_other = 12345;
+        e->plan.made++;
+        e->nonweight.planned = 12345;
     }
     pthread_mutex_unlock(&e->lock);
-    return __real_swn_policy_make_plan(d);
+    return __real_swn_plan_candidate_solve(d);
 }
 
 static int dirty(void)
 {
     pthread_mutex_lock(&e->lock);
-    int now = e->plan_dirty;
+    int now = e->plan.dirty;
     pthread_mutex_unlock(&e->lock);
     return now;
 }
@@ -344,12 +344,12 @@ static void changes_while_a_plan_is_made(void *arg)
     meanwhile = A_CHANGE;
     set(14 * MIB);
     CHECK(replanned == 2 && dirty());
-    uint64_t before = e->plans;
+    uint64_t before = e->plan.made;
     pass_until_settled();
-    CHECK(e->plans > before && !dirty());
+    CHECK(e->plan.made > before && !dirty());
     meanwhile = A_NEWER_PLAN;
     set(13 * MIB);
-    CHECK(replanned == 3 && e->planned_other == 12345);
+    CHECK(replanned == 3 && e->nonweight.planned == 12345);
 }
 
 /* A larger budget counts at once. The answer waits for the plan for it all the same, and says how long that took. */
@@ -375,11 +375,11 @@ static void plan_for_a_larger_budget(void *arg)
         CHECK(change.took_ns >= stats.plan_since_ns - stats.bound_ns);
         pass_until_settled();
     }
-    uint64_t since = stats.plan_since_ns, plans = e->plans;
-    e->plan_dirty = 1; /* another plan for the same budget */
+    uint64_t since = stats.plan_since_ns, plans = e->plan.made;
+    e->plan.dirty = 1; /* another plan for the same budget */
     pass_until_settled();
     swn_engine_stats(&stats);
-    CHECK(e->plans > plans && stats.plan_since_ns == since);
+    CHECK(e->plan.made > plans && stats.plan_since_ns == since);
 }
 
 static struct swn_io table;

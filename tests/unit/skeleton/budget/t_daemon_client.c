@@ -139,7 +139,7 @@ static void obeys_and_confirms(void *arg)
     CHECK(m->seq == 2 && m->resident <= 10 * MIB);
     for (unsigned i = 0; i < 8; i++)
         pass();
-    CHECK(e->peak_resident <= 64 * MIB && swn_engine_resident(e) <= 10 * MIB);
+    CHECK(e->counters.peak_resident <= 64 * MIB && swn_engine_resident(e) <= 10 * MIB);
     lease(3, 100 * MIB); /* more than the user allows */
     m = hear(SWN_WIRE_ACK);
     CHECK(m->seq == 3 && budget_now() == 64 * MIB);
@@ -185,8 +185,8 @@ static void refuses_on_its_way_down(void *arg)
     while (budget_now() != 12 * MIB)
         usleep(1000);
     pthread_mutex_lock(&e->lock);
-    e->planned = 1;
-    e->planned_other = 14 * MIB;
+    e->plan.planned = 1;
+    e->nonweight.planned = 14 * MIB;
     pthread_mutex_unlock(&e->lock);
     lease(3, 9 * MIB);
     struct swn_wire *m = hear(SWN_WIRE_REFUSE);
@@ -251,9 +251,9 @@ static void cap_below_its_minimum(void *arg)
     hear(SWN_WIRE_ACK);
     pass();
     pthread_mutex_lock(&e->lock);
-    e->planned = 1;
-    e->planned_other = 20 * MIB;
-    e->cap_bytes = 10 * MIB;
+    e->plan.planned = 1;
+    e->nonweight.planned = 20 * MIB;
+    e->budget.user_cap = 10 * MIB;
     pthread_mutex_unlock(&e->lock);
     lease(2, 30 * MIB);
     struct swn_wire *m = hear(SWN_WIRE_ACK);
@@ -347,7 +347,7 @@ static void fork_leaves_it_alone(void *arg)
     for (int i = 0; i < 5; i++) {
         pid_t pid = fork_engine();
         if (!pid) {
-            CHECK(!e->client && budget_now() == 12 * MIB);
+            CHECK(!e->budget.client && budget_now() == 12 * MIB);
             _exit(0);
         }
         int status;
@@ -457,7 +457,7 @@ static void grandchild_has_what_there_was(void *arg)
                 child_waits_for(budget[way]);
             wait_well(grandchild);
             if (way == NO_TENSORS)
-                CHECK(!e->client && budget_now() == 30 * MIB);
+                CHECK(!e->budget.client && budget_now() == 30 * MIB);
             _exit(0);
         }
         if (way == OWN_LEASE) { /* before its own has come to anything, there is no daemon any more */
@@ -552,7 +552,7 @@ static void newcomer_leaves_others_theirs(void *arg)
     strcpy(e->config.daemon_path, config.daemon_path);
     close(listen_fd);
     swn_client_alone_ms = 200;
-    e->cap_bytes = 64 * MIB; /* the user's own */
+    e->budget.user_cap = 64 * MIB; /* the user's own */
     swn_client_start(&e->config);
     for (int i = 0; i < 12; i++) {
         usleep(100000);
@@ -572,27 +572,27 @@ static void which_daemon(void *arg)
     CHECK(engine_begin(64 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
     snprintf(directory, sizeof directory, "%s/swapnet", getenv("XDG_RUNTIME_DIR"));
     config = (struct swn_config){.daemon = SWN_DAEMON_OFF};
-    CHECK(swn_dial_find(&config) == -ENOENT);
+    CHECK(swn_daemon_connect_find(&config) == -ENOENT);
     config = (struct swn_config){.daemon = SWN_DAEMON_PATH, .daemon_path = "/x/y.sock"};
-    CHECK(swn_dial_find(&config) == 0 && !strcmp(config.daemon_path, "/x/y.sock"));
+    CHECK(swn_daemon_connect_find(&config) == 0 && !strcmp(config.daemon_path, "/x/y.sock"));
     play_daemon("swapnet/swapnetd.sock");
     strcpy(path, config.daemon_path);
     config = (struct swn_config){.daemon = SWN_DAEMON_AUTO};
-    CHECK(swn_dial_find(&config) == 0 && !strcmp(config.daemon_path, path));
+    CHECK(swn_daemon_connect_find(&config) == 0 && !strcmp(config.daemon_path, path));
     CHECK(chmod(directory, 0777) == 0);
     config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
-    CHECK(swn_dial_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
+    CHECK(swn_daemon_connect_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
     CHECK(chmod(directory, 0700) == 0);
     close(listen_fd); /* dead: its file is no daemon */
     config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
-    CHECK(swn_dial_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
+    CHECK(swn_daemon_connect_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
     /* Unless somebody lives whom it gave a lease: then there will be another one soon. */
     uint64_t start;
     CHECK(swn_process_start(getpid(), &start) == 0);
     for (unsigned way = 0; way < 4; way++) {
         put_record(directory, getpid(), way == 1 ? start + 1 : start, way == 2 ? 0 : MIB, way != 3);
         config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
-        CHECK(swn_dial_find(&config) == 0 && (strcmp(config.daemon_path, path) == 0) == (way == 0));
+        CHECK(swn_daemon_connect_find(&config) == 0 && (strcmp(config.daemon_path, path) == 0) == (way == 0));
     }
     /* And unless it was told to end. */
     put_record(directory, getpid(), start, MIB, 1);
@@ -600,9 +600,9 @@ static void which_daemon(void *arg)
     sprintf(path, "%s/swapnetd.stopped", directory);
     close(open(path, O_WRONLY | O_CREAT, 0600));
     config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
-    CHECK(swn_dial_find(&config) == 0 && !strstr(config.daemon_path, directory));
+    CHECK(swn_daemon_connect_find(&config) == 0 && !strstr(config.daemon_path, directory));
     CHECK(unlink(path) == 0);
-    CHECK(swn_dial_find(&config) == 0 && strstr(config.daemon_path, directory));
+    CHECK(swn_daemon_connect_find(&config) == 0 && strstr(config.daemon_path, directory));
 }
 
 IN_A_CHILD(obeys_and_confirms, 60)

@@ -9,18 +9,18 @@
 
 #include "skeleton/core/access_order.h"
 
-static struct swn_order *order;
+static struct swn_access_order *order;
 
 static int setup(void **state)
 {
     (void)state;
-    return swn_order_create(&order);
+    return swn_access_order_create(&order);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    swn_order_destroy(order);
+    swn_access_order_destroy(order);
     return 0;
 }
 
@@ -29,7 +29,7 @@ static size_t pass(struct swn_cursor *c, uint32_t first, uint32_t n)
 {
     size_t hits = 0;
     for (uint32_t i = 0; i < n; i++)
-        hits += (size_t)swn_order_visit(order, c, first + i);
+        hits += (size_t)swn_access_order_record(order, c, first + i);
     return hits;
 }
 
@@ -37,7 +37,7 @@ static size_t visit_all(struct swn_cursor *c, const uint32_t *nodes, size_t n)
 {
     size_t hits = 0;
     for (size_t i = 0; i < n; i++)
-        hits += (size_t)swn_order_visit(order, c, nodes[i]);
+        hits += (size_t)swn_access_order_record(order, c, nodes[i]);
     return hits;
 }
 
@@ -53,7 +53,7 @@ static void straight_cycle(void **state)
         for (int p = 3; p < 6; p++)
             for (uint32_t i = 0; i < n; i++) {
                 /* From the third pass on; a cycle of one or two needs a step or two more to be one. */
-                int right = swn_order_visit(order, &c, first + i);
+                int right = swn_access_order_record(order, &c, first + i);
                 if (n > 1 || p > 3)
                     assert_int_equal(right, 1);
             }
@@ -78,14 +78,14 @@ static void chain_across_passes(void **state)
     assert_int_equal(before, 6);
     assert_int_equal(at, 7);
     for (uint32_t i = 0; i < 35; i++) {
-        uint32_t next = swn_order_next(order, before, at);
+        uint32_t next = swn_access_order_next(order, before, at);
         assert_int_equal(next, (7 + i) % 10 + 1);
         before = at;
         at = next;
     }
-    assert_int_equal(swn_order_next(order, 0, 0), 0);
-    assert_int_equal(swn_order_next(order, 3, 9), 0);
-    assert_int_equal(swn_order_next(order, 77, 78), 0);
+    assert_int_equal(swn_access_order_next(order, 0, 0), 0);
+    assert_int_equal(swn_access_order_next(order, 3, 9), 0);
+    assert_int_equal(swn_access_order_next(order, 77, 78), 0);
 }
 
 static void two_models(void **state)
@@ -94,8 +94,8 @@ static void two_models(void **state)
     struct swn_cursor a = {0}, b = {0};
     uint64_t hits_a = 0, hits_b = 0;
     for (uint32_t step = 0; step < 5 * 12 * 7; step++) {
-        int right_a = swn_order_visit(order, &a, 1 + step % 12);
-        int right_b = swn_order_visit(order, &b, 100 + step % 7);
+        int right_a = swn_access_order_record(order, &a, 1 + step % 12);
+        int right_b = swn_access_order_record(order, &b, 100 + step % 7);
         hits_a += step >= 24 ? (uint64_t)right_a : 0;
         hits_b += step >= 14 ? (uint64_t)right_b : 0;
     }
@@ -128,22 +128,22 @@ static void branch_change(void **state)
     for (int p = 0; p < 4; p++) {
         const uint32_t *way = p % 2 ? right : left;
         for (size_t i = 0; i < 9; i++) {
-            int hit = swn_order_visit(order, &c, way[i]);
+            int hit = swn_access_order_record(order, &c, way[i]);
             assert_int_equal(hit, i != 3);
         }
     }
     /* A weight never seen before: right again after two steps. */
-    swn_order_visit(order, &c, 1);
-    swn_order_visit(order, &c, 2);
-    assert_int_equal(swn_order_visit(order, &c, 99), 0);
+    swn_access_order_record(order, &c, 1);
+    swn_access_order_record(order, &c, 2);
+    assert_int_equal(swn_access_order_record(order, &c, 99), 0);
     assert_int_equal(c.run, 0);
-    assert_int_equal(swn_order_visit(order, &c, 10), 0);
-    assert_int_equal(swn_order_visit(order, &c, 11), 0);
-    assert_int_equal(swn_order_visit(order, &c, 12), 1);
-    assert_int_equal(swn_order_visit(order, &c, 4), 1);
+    assert_int_equal(swn_access_order_record(order, &c, 10), 0);
+    assert_int_equal(swn_access_order_record(order, &c, 11), 0);
+    assert_int_equal(swn_access_order_record(order, &c, 12), 1);
+    assert_int_equal(swn_access_order_record(order, &c, 4), 1);
     assert_int_equal(c.run, 2);
     /* The newest observation wins. */
-    assert_int_equal(swn_order_next(order, 1, 2), 99);
+    assert_int_equal(swn_access_order_next(order, 1, 2), 99);
 }
 
 static void tied_weight(void **state)
@@ -156,7 +156,7 @@ static void tied_weight(void **state)
     for (int p = 0; p < 3; p++)
         assert_int_equal(visit_all(&c, nodes, 7), 7);
     uint32_t cycle[16];
-    assert_int_equal(swn_order_cycle(order, &c, cycle, 16), 7);
+    assert_int_equal(swn_access_order_cycle(order, &c, cycle, 16), 7);
     for (size_t i = 0; i < 7; i++)
         assert_int_equal(cycle[i], nodes[i]);
 }
@@ -166,30 +166,30 @@ static void cycle_lengths(void **state)
     (void)state;
     static uint32_t nodes[300];
     struct swn_cursor c = {0};
-    assert_int_equal(swn_order_cycle(order, &c, nodes, 300), 0);
+    assert_int_equal(swn_access_order_cycle(order, &c, nodes, 300), 0);
     for (uint32_t n = 1; n <= 257; n = n * 2 + 1) {
         c = (struct swn_cursor){0};
         pass(&c, n * 1000, n);
-        assert_int_equal(swn_order_cycle(order, &c, nodes, 300), 0); /* one pass is no cycle yet */
+        assert_int_equal(swn_access_order_cycle(order, &c, nodes, 300), 0); /* one pass is no cycle yet */
         for (int p = 0; p < 3; p++)
             pass(&c, n * 1000, n);
         for (uint32_t k = 0; k < n; k++) {
-            assert_int_equal(swn_order_cycle(order, &c, nodes, 300), n);
+            assert_int_equal(swn_access_order_cycle(order, &c, nodes, 300), n);
             assert_int_equal(nodes[n - 1], c.at);
             for (uint32_t i = 0; i < n; i++)
                 assert_int_equal(nodes[i], n * 1000 + (k + i) % n);
-            swn_order_visit(order, &c, n * 1000 + k);
+            swn_access_order_record(order, &c, n * 1000 + k);
         }
-        assert_int_equal(swn_order_cycle(order, &c, nodes, n), n);
-        assert_int_equal(swn_order_cycle(order, &c, nodes, n - 1), 0);
-        assert_int_equal(swn_order_cycle(order, &c, nodes, 0), 0);
+        assert_int_equal(swn_access_order_cycle(order, &c, nodes, n), n);
+        assert_int_equal(swn_access_order_cycle(order, &c, nodes, n - 1), 0);
+        assert_int_equal(swn_access_order_cycle(order, &c, nodes, 0), 0);
     }
     /* A chain that runs into a cycle without coming back to where it began ends at `max`. */
     struct swn_cursor tail = {.before = 0, .at = 900001};
-    swn_order_visit(order, &tail, 7000);
-    swn_order_visit(order, &tail, 7001);
+    swn_access_order_record(order, &tail, 7000);
+    swn_access_order_record(order, &tail, 7001);
     tail = (struct swn_cursor){.before = 900001, .at = 7000};
-    assert_int_equal(swn_order_cycle(order, &tail, nodes, 300), 0);
+    assert_int_equal(swn_access_order_cycle(order, &tail, nodes, 300), 0);
 }
 
 static void forgetting(void **state)
@@ -199,22 +199,22 @@ static void forgetting(void **state)
     struct swn_cursor c = {0};
     for (int p = 0; p < 3; p++)
         pass(&c, 1, 8);
-    assert_int_equal(swn_order_cycle(order, &c, nodes, 16), 8);
-    swn_order_forget(order, 5);
-    assert_int_equal(swn_order_next(order, 3, 4), 0);
-    assert_int_equal(swn_order_next(order, 2, 3), 4);
-    assert_int_equal(swn_order_cycle(order, &c, nodes, 16), 0);
-    swn_order_forget(order, 12345); /* never seen */
+    assert_int_equal(swn_access_order_cycle(order, &c, nodes, 16), 8);
+    swn_access_order_forget(order, 5);
+    assert_int_equal(swn_access_order_next(order, 3, 4), 0);
+    assert_int_equal(swn_access_order_next(order, 2, 3), 4);
+    assert_int_equal(swn_access_order_cycle(order, &c, nodes, 16), 0);
+    swn_access_order_forget(order, 12345); /* never seen */
     /* The pass without the weight is learned, as any other. */
     static const uint32_t rest[] = {1, 2, 3, 4, 6, 7, 8};
     visit_all(&c, rest, 7);
     assert_int_equal(visit_all(&c, rest, 7), 7);
-    assert_int_equal(swn_order_cycle(order, &c, nodes, 16), 7);
+    assert_int_equal(swn_access_order_cycle(order, &c, nodes, 16), 7);
     /* A forgotten step is not found again by growth. */
     struct swn_cursor other = {0};
     pass(&other, 100000, 3000);
-    assert_int_equal(swn_order_next(order, 3, 4), 6);
-    assert_int_equal(swn_order_cycle(order, &c, nodes, 16), 7);
+    assert_int_equal(swn_access_order_next(order, 3, 4), 6);
+    assert_int_equal(swn_access_order_cycle(order, &c, nodes, 16), 7);
 }
 
 static void growth(void **state)
@@ -227,7 +227,7 @@ static void growth(void **state)
     assert_int_equal(pass(&c, 1, n), n);
     uint32_t *nodes = malloc(n * sizeof *nodes);
     assert_non_null(nodes);
-    assert_int_equal(swn_order_cycle(order, &c, nodes, n), n);
+    assert_int_equal(swn_access_order_cycle(order, &c, nodes, n), n);
     for (uint32_t i = 0; i < n; i++)
         assert_int_equal(nodes[i], 1 + i);
     free(nodes);
@@ -244,7 +244,7 @@ static void churn(void **state)
         pass(&habit, 1, 50);
     for (int p = 0; p < 400; p++) {
         for (int i = 0; i < 8000; i++)
-            swn_order_visit(order, &stranger, fresh++);
+            swn_access_order_record(order, &stranger, fresh++);
         hits += pass(&habit, 1, 50);
     }
     assert_int_equal(hits, 400 * 50);

@@ -75,7 +75,8 @@ static unsigned not_kept(void)
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         for (struct swn_chunks all = swn_residency_chunks(&e->res, r); all.first < all.end; all.first++) {
             const struct swn_chunk *c = swn_pool_chunk(e->pool, all.first);
-            n += swn_is_weight(r) && atomic_load(&r->state) == SWN_STREAMED && c->keep && !(c->frame && c->frame->kept);
+            n += swn_is_weight(r) && atomic_load(&r->state) == SWN_FILE_BACKED && c->plan_keep &&
+                 !(c->frame && c->frame->pinned_by_plan);
         }
     pthread_mutex_unlock(&e->lock);
     return n;
@@ -128,17 +129,17 @@ static void warm_pages_leave_room_for_the_plan(void *arg)
     make_weights();
     for (unsigned i = 0; i < 12; i++)
         pass_with_activations();
-    CHECK(e->planned);
+    CHECK(e->plan.planned);
     uint64_t before = bytes_read();
     for (unsigned i = 0; i < 4; i++)
         pass_with_activations();
     uint64_t per_pass = (bytes_read() - before) / 4;
     CHECK(not_kept() == 0);
     /* What the budget leaves beside the window and two activations is kept, to one weight; one more is wasted. */
-    size_t kept = budget - e->window_goal - activations;
+    size_t kept = budget - e->plan.ring_goal - activations;
     CHECK(per_pass > 0);
     CHECK(per_pass <= all - kept + 2 * WEIGHT_BYTES);
-    CHECK(e->peak_resident <= budget);
+    CHECK(e->counters.peak_resident <= budget);
 }
 
 static void *one_pass(void *unused)
@@ -164,8 +165,8 @@ static void thread_per_inference(void *arg)
         CHECK(pthread_join(thread, NULL) == 0);
     }
     CHECK(counters().plans > 0);
-    CHECK(e->thread_count == 1);
-    size_t kept = budget - e->window_goal - activations;
+    CHECK(e->ops.thread_count == 1);
+    size_t kept = budget - e->plan.ring_goal - activations;
     CHECK(not_kept() == 0);
     CHECK((bytes_read() - before) / 4 <= all - kept + 2 * WEIGHT_BYTES);
     CHECK(counters().passes >= 12);
@@ -189,8 +190,8 @@ static void small_tensors_count(void *arg)
         CHECK(swn_engine_resident(e) >= small);
         tensor_free(&activation);
     }
-    CHECK(e->over_budget_peak == 0);
-    CHECK(e->peak_resident <= budget);
+    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(e->counters.peak_resident <= budget);
     passes(2);
 }
 
@@ -270,7 +271,7 @@ static uint64_t extent_of(const struct tensor *t)
 {
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, t->own);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     swn_policy_drop_frames(e, r);
     uint64_t off = r->extent;
     pthread_mutex_unlock(&e->lock);
@@ -284,7 +285,7 @@ static struct tensor *pick_streamed(void)
     reads_arrive();
     for (unsigned i = WEIGHTS / 2; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        if (atomic_load(&r->state) == SWN_STREAMED && !tensor_in_frames(&weights[i]))
+        if (atomic_load(&r->state) == SWN_FILE_BACKED && !tensor_in_frames(&weights[i]))
             return &weights[i];
     }
     CHECK(!"no weight is streamed");
@@ -347,7 +348,7 @@ static void overwritten_while_read(void *arg)
     struct tensor *pair[2] = {pick_streamed()};
     for (unsigned i = 0; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        if (&weights[i] != pair[0] && atomic_load(&r->state) == SWN_STREAMED && !tensor_in_frames(&weights[i]))
+        if (&weights[i] != pair[0] && atomic_load(&r->state) == SWN_FILE_BACKED && !tensor_in_frames(&weights[i]))
             pair[1] = &weights[i];
     }
     CHECK(pair[1] != NULL);
@@ -396,10 +397,10 @@ static void faults_at_one_address(void *arg)
     CHECK(tensor_make(&t, WEIGHT_BYTES, 1));
     struct swn_range *r = swn_arena_find(e->arena, t.own);
     for (unsigned i = 0; i < 20000; i++) {
-        atomic_store(&r->state, SWN_LEAVING);
-        CHECK(swn_engine_trap(t.own) && atomic_load(&r->state) == SWN_RECALLED);
+        atomic_store(&r->state, SWN_EVICTING);
+        CHECK(swn_engine_trap(t.own) && atomic_load(&r->state) == SWN_EVICT_ABORTED);
     }
-    atomic_store(&r->state, SWN_HOME);
+    atomic_store(&r->state, SWN_RESIDENT);
     unsigned vain = 0;
     while (swn_engine_trap(t.own) && vain < 20000)
         vain++;
@@ -439,7 +440,7 @@ static void stalled_read(void *arg)
 static double disk_speed(void)
 {
     pthread_mutex_lock(&e->lock);
-    double speed = swn_policy_disk(e).bytes_per_ns;
+    double speed = swn_plan_disk(e).bytes_per_ns;
     pthread_mutex_unlock(&e->lock);
     return speed;
 }
@@ -453,7 +454,7 @@ static void stalled_too_long(void *arg)
     struct tensor *t = pick_streamed();
     atomic_store(&stall_off, extent_of(t));
     atomic_store(&stall_ms, 3000);
-    swn_swapin_wait_ms = 300;
+    swn_prefetch_wait_ms = 300;
     uint64_t begin = swn_now_ns(), misses = counters().window_misses;
     op_read(t);
     uint64_t took = swn_now_ns() - begin;
@@ -558,7 +559,7 @@ static void thread_storm(void *arg)
         CHECK(pthread_create(&threads[i], NULL, storm_thread, (void *)(i + 1)) == 0);
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    CHECK(e->spill->written_bytes > 0);
+    CHECK(e->writes.spill->written_bytes > 0);
     for (unsigned i = 0; i < SHELF; i++)
         if (shelf[i].own) {
             CHECK(tensor_right(&shelf[i], shelf[i].own));
@@ -566,7 +567,7 @@ static void thread_storm(void *arg)
         }
     engine_is_empty();
     unsigned listed = 0;
-    for (struct swn_thread_state *t = e->threads; t; t = t->next)
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
         listed += t->listed != 0;
     CHECK(listed == 0); /* whoever ended gave its state back */
 }
@@ -584,10 +585,10 @@ static enum swn_config_fetch ring = SWN_CONFIG_AUTO, threads = SWN_CONFIG_PREAD;
 static int moves(struct tensor *t, enum swn_use use, uint64_t stamp)
 {
     struct swn_range *r = swn_arena_find(e->arena, t->own);
-    uint64_t before = r->extent, live = e->spill->live_bytes;
+    uint64_t before = r->extent, live = e->writes.spill->live_bytes;
     struct swn_op op;
     op_open(&op, &t, &use, 1);
-    CHECK(r->shared && e->spill->live_bytes == live && swn_engine_resident(e) < t->len);
+    CHECK(r->shared && e->writes.spill->live_bytes == live && swn_engine_resident(e) < t->len);
     tensor_stamp(t, t->own, stamp);
     op_close(&op);
     CHECK(!r->shared && tensor_right(t, t->own));
@@ -633,7 +634,7 @@ static void large_written_behind_frames(void *arg)
     for (unsigned round = 0; round < 6; round++) {
         pthread_mutex_lock(&e->lock);
         struct swn_range *r = swn_arena_find(e->arena, large.own);
-        CHECK(atomic_load(&r->state) == SWN_STREAMED || swn_policy_spill(e, r) == 0);
+        CHECK(atomic_load(&r->state) == SWN_FILE_BACKED || swn_policy_spill(e, r) == 0);
         pthread_mutex_unlock(&e->lock);
         for (unsigned i = 0; i < 4; i++)
             op_read(&others[i]);

@@ -37,7 +37,7 @@ static struct swn_range *range_of(unsigned i)
 
 static int is_home(unsigned i)
 {
-    return atomic_load(&range_of(i)->state) == SWN_HOME;
+    return atomic_load(&range_of(i)->state) == SWN_RESIDENT;
 }
 
 static void read_all(unsigned passes)
@@ -153,7 +153,7 @@ static void forked(void *unused)
     CHECK(range_of(0)->pins == 1 && range_of(0)->held == 1);
     for (unsigned i = 0; i < WEIGHTS; i++) /* whose extents a child may have mapped: they stay */
         tensor_free(&weights[i]);
-    CHECK(!e->res.home_bytes && !swn_arena_first(e->arena));
+    CHECK(!e->res.resident_bytes && !swn_arena_first(e->arena));
 }
 
 static int no_fsync(void *ctx, int fd)

@@ -117,8 +117,8 @@ static void life(void *second_thread)
             op_read(&weights[i % have]);
         for (unsigned i = 0; i < have; i++)
             tensor_free(&weights[i]);
-        CHECK(swn_engine_one.open_ops == NULL);
-        CHECK(swn_engine_one.live_bytes == 0);
+        CHECK(swn_engine_one.ops.open == NULL);
+        CHECK(swn_engine_one.counters.live_bytes == 0);
     }
     if (!atomic_load(&fault.fired))
         _exit(NOTHING_FAILED);

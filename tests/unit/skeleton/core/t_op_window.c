@@ -1,6 +1,6 @@
 /* Description: whatever is mapped there, an operator's weights have the right bytes at their own address, while other
  * threads evict, prefetch, write, free and change the order. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_pace_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 
@@ -80,8 +80,8 @@ static void at_its_own_address(void *arg)
         op_close(&op);
     }
     CHECK(mapped > 10 * WEIGHTS);
-    CHECK(e->over_budget_peak == 0);
-    CHECK(e->peak_resident <= BUDGET);
+    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(e->counters.peak_resident <= BUDGET);
     free_weights();
 }
 
@@ -94,7 +94,7 @@ static void input_comes_back(void *arg)
     CHECK(tensor_make(&input, (size_t)128 << 10, 77));
     make_weights();
     struct swn_range *r = swn_arena_find(e->arena, input.own);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     static const enum swn_use uses[] = {SWN_USE_INPUT, SWN_USE_WEIGHT};
     uint64_t plans = 0;
     for (unsigned pass = 0; pass < 24; pass++) {
@@ -107,10 +107,10 @@ static void input_comes_back(void *arg)
             op_close(&op);
         }
         if (pass == 16)
-            plans = e->plans;
-        CHECK(pass <= 16 || atomic_load(&r->state) == SWN_HOME);
+            plans = e->plan.made;
+        CHECK(pass <= 16 || atomic_load(&r->state) == SWN_RESIDENT);
     }
-    CHECK(e->planned && e->plans == plans && e->over_budget_peak == 0);
+    CHECK(e->plan.planned && e->plan.made == plans && e->counters.over_budget_peak == 0);
     tensor_free(&input);
     free_weights();
 }
@@ -128,10 +128,10 @@ static void plan_in_mid_pass(void *arg)
             if (i == 3)
                 tensor_free(&large);
             if (pass >= 8 && i > 4) /* as a new budget does */
-                e->plan_dirty = 1;
-            CHECK(pass < 8 || (e->planned && e->planned_other >= 2 * MIB));
+                e->plan.dirty = 1;
+            CHECK(pass < 8 || (e->plan.planned && e->nonweight.planned >= 2 * MIB));
         }
-    CHECK(e->plans > 10 && e->over_budget_peak == 0);
+    CHECK(e->plan.made > 10 && e->counters.over_budget_peak == 0);
     free_weights();
 }
 
@@ -305,7 +305,7 @@ static void storm(void *arg)
     struct swn_stats stats;
     swn_engine_stats(&stats);
     CHECK(stats.swap_ins > WEIGHTS);
-    CHECK(e->open_ops == NULL);
+    CHECK(e->ops.open == NULL);
     passes(3); /* alone again */
     free_weights();
 }
@@ -314,7 +314,7 @@ static struct tensor *streamed(void)
 {
     for (unsigned i = 0; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        if (atomic_load(&r->state) == SWN_STREAMED && !tensor_in_frames(&weights[i]))
+        if (atomic_load(&r->state) == SWN_FILE_BACKED && !tensor_in_frames(&weights[i]))
             return &weights[i];
     }
     return NULL;
@@ -429,7 +429,7 @@ static void two_in_one_operator(void *arg)
         CHECK(tensor_make(&all[i], sizes[i % EACH], i + 1));
     uint64_t misses = 0;
     for (unsigned pass = 0; pass < 12; pass++) {
-        misses = pass < 9 ? e->window_misses : misses;
+        misses = pass < 9 ? e->counters.window_misses : misses;
         for (unsigned i = 0; i < LAYERS * EACH; i += EACH) {
             struct tensor *both[] = {&all[i], &all[i + 1]};
             struct swn_op op;
@@ -441,7 +441,7 @@ static void two_in_one_operator(void *arg)
             op_read(&all[i + 3]);
         }
     }
-    CHECK(e->planned && e->window_misses == misses);
+    CHECK(e->plan.planned && e->counters.window_misses == misses);
 }
 
 static void two_in_one_operator_at_any_budget(void **state)
@@ -462,7 +462,7 @@ static void input_beside_the_plan(void *arg)
     CHECK(tensor_make(&input, 600 << 10, 99));
     make_weights();
     for (unsigned pass = 0; pass < 40; pass++) {
-        plans = pass == 20 ? e->plans : plans;
+        plans = pass == 20 ? e->plan.made : plans;
         for (unsigned i = 0; i < WEIGHTS; i++) {
             CHECK(tensor_make(&activation, MIB, i));
             if (!i) {
@@ -475,7 +475,7 @@ static void input_beside_the_plan(void *arg)
             tensor_free(&activation);
         }
     }
-    CHECK(!e->planned || e->plans <= plans + 1);
+    CHECK(!e->plan.planned || e->plan.made <= plans + 1);
 }
 
 static void input_beside_the_plan_at_any_budget(void **state)

@@ -27,13 +27,14 @@ static struct swn_range *begin(void)
     for (unsigned i = 0; i < MANY; i++)
         CHECK(tensor_make(&tensors[i], BYTES, i));
     struct swn_range *r = swn_arena_find(e->arena, tensors[0].own);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     return r;
 }
 
 static void end(void)
 {
-    CHECK(e->peak_resident <= BUDGET && !e->over_budget_peak && atomic_load(&e->small_bytes) == 0);
+    CHECK(e->counters.peak_resident <= BUDGET && !e->counters.over_budget_peak &&
+          atomic_load(&e->nonweight.small_bytes) == 0);
     for (unsigned i = 0; i < MANY; i++) {
         CHECK(tensor_right(&tensors[i], tensors[i].own));
         tensor_free(&tensors[i]);
@@ -54,14 +55,15 @@ static void overwritten_tensor_has_its_new_bytes(void *arg)
     struct swn_range *r = begin();
     (void)arg;
     begin_op(&op, &tensors[0]);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED && r->pins == 1);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED && r->pins == 1);
     void *at = swn_afresh_begin(&op, 0);
-    CHECK(at && atomic_load(&r->state) == SWN_STREAMED && atomic_load(&e->small_bytes) >= (long long)BYTES);
+    CHECK(at && atomic_load(&r->state) == SWN_FILE_BACKED &&
+          atomic_load(&e->nonweight.small_bytes) >= (long long)BYTES);
     struct tensor other = {.len = BYTES};
     tensor_stamp(&other, (uintptr_t)at, 50);
     CHECK(tensor_right(&tensors[0], tensors[0].own)); /* nothing is seen yet */
     swn_afresh_end(&op, 0, 1);
-    CHECK(atomic_load(&r->state) == SWN_HOME && r->pins == 1);
+    CHECK(atomic_load(&r->state) == SWN_RESIDENT && r->pins == 1);
     tensors[0].stamp = 50;
     CHECK(tensor_right(&tensors[0], tensors[0].own));
     swn_engine_op_end(&op);
@@ -82,7 +84,7 @@ static void failed_overwrite_leaves_the_old_bytes(void *arg)
     tensor_stamp(&other, (uintptr_t)at, 50);
     swn_afresh_end(&op, 0, 0);
     swn_engine_op_end(&op);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED && r->pins == 0);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED && r->pins == 0);
     end();
 }
 
@@ -100,7 +102,7 @@ static void later_writer_wins_over_an_overwrite(void *arg)
     op_open(&other, &t, &use, 1);
     tensor_stamp(t, t->own, 60);
     op_close(&other);
-    CHECK(atomic_load(&r->state) == SWN_HOME);
+    CHECK(atomic_load(&r->state) == SWN_RESIDENT);
     struct tensor like = {.len = BYTES};
     tensor_stamp(&like, (uintptr_t)at, 50);
     swn_afresh_end(&op, 0, 1);
@@ -122,7 +124,7 @@ static void tensor_in_memory_needs_no_fresh_memory(void *arg)
     struct tensor part = tensors[0];
     part.len -= 4096;
     begin_op(&op, &part);
-    CHECK(atomic_load(&r->state) == SWN_HOME && !swn_afresh_begin(&op, 0));
+    CHECK(atomic_load(&r->state) == SWN_RESIDENT && !swn_afresh_begin(&op, 0));
     swn_engine_op_end(&op);
     end();
 }

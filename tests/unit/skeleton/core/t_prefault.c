@@ -66,7 +66,7 @@ static void fresh_tensor(void *arg)
     op_close(&op);
     CHECK(tensor_right(&t, t.own));
     open_one(&op, &t, SWN_USE_OVERWRITE); /* it has its pages */
-    CHECK(!op.args[0].populating);
+    CHECK(!op.args[0].prefaulting);
     op_close(&op);
     CHECK(tensor_right(&t, t.own));
     tensor_free(&t);
@@ -85,9 +85,9 @@ static void left_before(void *arg)
         open_one(&op, &t[i], SWN_USE_WRITE);
         op_close(&op);
     }
-    CHECK(atomic_load(&swn_arena_find(e->arena, t[0].own)->state) == SWN_STREAMED);
+    CHECK(atomic_load(&swn_arena_find(e->arena, t[0].own)->state) == SWN_FILE_BACKED);
     open_one(&op, &t[0], SWN_USE_OVERWRITE);
-    CHECK(!op.args[0].populating && tensor_right(&t[0], t[0].own));
+    CHECK(!op.args[0].prefaulting && tensor_right(&t[0], t[0].own));
     for (size_t done = 0; done < t[0].len; done += LARGE / 8) { /* while pages are being made */
         memset((void *)(t[0].own + done), 7, LARGE / 8);
         usleep(100);
@@ -97,7 +97,7 @@ static void left_before(void *arg)
         CHECK(*(unsigned char *)(t[0].own + i) == 7);
     for (unsigned i = 1; i < 6; i++)
         CHECK(tensor_right(&t[i], t[i].own));
-    CHECK(e->peak_resident <= BUDGET && !e->over_budget_peak);
+    CHECK(e->counters.peak_resident <= BUDGET && !e->counters.over_budget_peak);
     for (unsigned i = 0; i < 6; i++)
         tensor_free(&t[i]);
 }
@@ -113,20 +113,20 @@ static void no_others(void *arg)
     make_empty(&c, LARGE);
     make_empty(&small, 2 * SWN_GRANULE);
     open_one(&op, &a, SWN_USE_WRITE); /* perhaps a few bytes of it */
-    CHECK(!op.args[0].populating && !e->populate);
+    CHECK(!op.args[0].prefaulting && !e->prefault);
     op_close(&op);
     open_one(&op, &small, SWN_USE_OVERWRITE);
-    CHECK(!op.args[0].populating);
+    CHECK(!op.args[0].prefaulting);
     op_close(&op);
     op_open(&op, (struct tensor *[]){&b, &c}, (enum swn_use[]){SWN_USE_OVERWRITE, SWN_USE_OVERWRITE}, 2);
-    CHECK(op.args[0].populating && !op.args[1].populating); /* one at a time */
+    CHECK(op.args[0].prefaulting && !op.args[1].prefaulting); /* one at a time */
     await(&b);
     op_close(&op);
     CHECK(!pages_in_memory(a.own, a.len) && !pages_in_memory(c.own, c.len));
     tensor_free(&b);
     make_empty(&b, LARGE); /* the same pages, which are kept for the next tensor */
     open_one(&op, &b, SWN_USE_OVERWRITE);
-    CHECK(!op.args[0].populating);
+    CHECK(!op.args[0].prefaulting);
     op_close(&op);
 }
 
@@ -139,7 +139,7 @@ static void ends_with_its_operator(void *arg)
     for (int i = 0; i <= 20; i++) {
         make_empty(&t, LARGE);
         open_one(&op, &t, SWN_USE_OVERWRITE);
-        CHECK(op.args[0].populating);
+        CHECK(op.args[0].prefaulting);
         usleep((useconds_t)i * 50);
         uintptr_t at = t.own;
         if (i < 20)
@@ -162,7 +162,7 @@ static void forked(void *arg)
     CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, &swn_io_sys) == 0);
     make_empty(&t, LARGE);
     open_one(&op, &t, SWN_USE_OVERWRITE);
-    CHECK(op.args[0].populating);
+    CHECK(op.args[0].prefaulting);
     while (!pages_in_memory(t.own, t.len)) /* sanitizers hold a lock while a thread begins */
         usleep(100);
     swn_engine_prefork();
@@ -170,12 +170,12 @@ static void forked(void *arg)
     CHECK(child >= 0);
     if (!child) {
         swn_engine_postfork_child();
-        CHECK(!e->populate);
+        CHECK(!e->prefault);
         op_close(&op);
 #ifndef __SANITIZE_THREAD__    /* which does not let a child start threads */
         make_empty(&t, LARGE); /* this process has a thread of its own */
         open_one(&op, &t, SWN_USE_OVERWRITE);
-        CHECK(op.args[0].populating);
+        CHECK(op.args[0].prefaulting);
         await(&t);
         op_close(&op);
 #endif
@@ -191,13 +191,13 @@ static void forked(void *arg)
 static void refused(void *arg)
 {
     (void)arg;
-    struct swn_populate *p = NULL;
+    struct swn_prefault *p = NULL;
     void *at = mmap(NULL, LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(at != MAP_FAILED && swn_populate_begin(&p, (uintptr_t)at, LARGE));
+    CHECK(at != MAP_FAILED && swn_prefault_begin(&p, (uintptr_t)at, LARGE));
     for (int begun = 1, us = 0; begun; us += 1000) {
         usleep(1000);
-        swn_populate_end(p, (uintptr_t)at);
-        begun = swn_populate_begin(&p, (uintptr_t)at, LARGE);
+        swn_prefault_end(p, (uintptr_t)at);
+        begun = swn_prefault_begin(&p, (uintptr_t)at, LARGE);
         CHECK(us < PATIENCE_US);
     }
 }

@@ -1,7 +1,7 @@
 /* Description: where the disk or the operators have been others than a plan is for, for long, it is looked at, and made
  * anew if a better one is to be had, less often each time; and where pages go and come back in every pass for what it
  * leaves too little. */
-/* wraps: swn_policy_disk swn_now_ns */
+/* wraps: swn_plan_disk swn_now_ns */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/budget/demand.h"
@@ -25,14 +25,14 @@ static struct swn_engine *const e = &swn_engine_one;
 static double speed = SPEED;
 static uint64_t clock_ns;
 static struct swn_range range;
-static struct swn_node nodes[WEIGHTS + 1];
+static struct swn_weight nodes[WEIGHTS + 1];
 static uint32_t ids[2 * WEIGHTS]; /* in order, twice */
 
-struct swn_disk_model __wrap_swn_policy_disk(struct swn_engine *engine);
+struct swn_disk_model __wrap_swn_plan_disk(struct swn_engine *engine);
 uint64_t __wrap_swn_now_ns(void);
 uint64_t __real_swn_now_ns(void);
 
-struct swn_disk_model __wrap_swn_policy_disk(struct swn_engine *engine)
+struct swn_disk_model __wrap_swn_plan_disk(struct swn_engine *engine)
 {
     (void)engine;
     return (struct swn_disk_model){.bytes_per_ns = speed, .read_ns = 1e5};
@@ -48,9 +48,9 @@ static unsigned due_after(unsigned most)
 {
     for (unsigned i = 1; i <= most; i++) {
         clock_ns += PASS_NS;
-        swn_policy_passed(e);
-        CHECK(!e->plan_dirty);
-        if (e->drift.due)
+        swn_replan_passed(e);
+        CHECK(!e->plan.dirty);
+        if (e->plan.replan.review_due)
             return i;
     }
     return 0;
@@ -63,62 +63,62 @@ static void compute(double ns)
 }
 
 /* A plan for the machine as it is now, of an order that begins with that weight. */
-static void draft(struct swn_draft *d, struct swn_plan_node *planned, unsigned first, int keep)
+static void candidate(struct swn_plan_candidate *d, struct swn_plan_weight *planned, unsigned first, int keep)
 {
     for (unsigned i = 0; i < WEIGHTS; i++)
         planned[i] =
-            (struct swn_plan_node){.bytes = mib[(first + i) % WEIGHTS] * MIB, .compute_ns = nodes[0].compute_ns};
-    *d = (struct swn_draft){.ids = ids + first,
-                            .nodes = planned,
-                            .n = WEIGHTS,
-                            .goal = TOTAL / 2,
-                            .disk = __wrap_swn_policy_disk(e),
-                            .keep = keep};
-    CHECK(swn_policy_make_plan(d) == 0);
+            (struct swn_plan_weight){.bytes = mib[(first + i) % WEIGHTS] * MIB, .compute_ns = nodes[0].compute_ns};
+    *d = (struct swn_plan_candidate){.ids = ids + first,
+                                     .weights = planned,
+                                     .n = WEIGHTS,
+                                     .goal = TOTAL / 2,
+                                     .disk = __wrap_swn_plan_disk(e),
+                                     .keep = keep};
+    CHECK(swn_plan_candidate_solve(d) == 0);
 }
 
 /* Whether a plan is due after a look. The one in force keeps nothing. */
 static int look(void)
 {
-    static struct swn_plan_node old[WEIGHTS], new[WEIGHTS];
-    struct swn_draft d;
-    if (!e->in_force.n)
-        draft(&e->in_force, old, 0, 0);
-    draft(&d, new, 3, 1);
-    int outdated = swn_policy_outdated(e, &d);
-    CHECK(!outdated || e->plan_dirty);
-    CHECK(e->plan_dirty || !e->drift.due);
+    static struct swn_plan_weight old[WEIGHTS], new[WEIGHTS];
+    struct swn_plan_candidate d;
+    if (!e->plan.in_force.n)
+        candidate(&e->plan.in_force, old, 0, 0);
+    candidate(&d, new, 3, 1);
+    int outdated = swn_replan_is_due(e, &d);
+    CHECK(!outdated || e->plan.dirty);
+    CHECK(e->plan.dirty || !e->plan.replan.review_due);
     return outdated;
 }
 
 /* A plan is in force for the machine as it is. */
 static void adopt(void)
 {
-    struct swn_draft d = {.keep = 1, .disk.bytes_per_ns = speed};
+    struct swn_plan_candidate d = {.keep = 1, .disk.bytes_per_ns = speed};
     for (unsigned i = 0; i <= WEIGHTS; i++)
         d.plan.compute_ns += nodes[i].range ? nodes[i].compute_ns : 0;
     d.plan.streamed_bytes = TOTAL;
     d.goal = TOTAL / 2;
-    e->plan_dirty = 0;
-    e->plan_short = swn_policy_short_of_disk(e, &d);
-    swn_policy_drift_begin(e, speed);
+    e->plan.dirty = 0;
+    e->plan.short_of_disk = swn_plan_is_short_of_disk(e, &d);
+    swn_replan_begin(e, speed);
 }
 
 static void begin(void)
 {
     CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
-    e->nodes = nodes;
-    e->node_count = WEIGHTS + 1;
+    e->weights.all = nodes;
+    e->weights.count = WEIGHTS + 1;
     for (unsigned i = 0; i <= WEIGHTS; i++) {
-        nodes[i] = (struct swn_node){.id = i + 1, .range = i == 1 ? NULL : &range};
+        nodes[i] = (struct swn_weight){.id = i + 1, .range = i == 1 ? NULL : &range};
         ids[i ? i - 1 : 0] = i == 1 ? ids[0] : i + 1;
     }
     for (unsigned i = 0; i < WEIGHTS; i++)
         ids[WEIGHTS + i] = ids[i];
     compute(COMPUTE_NS);
-    e->planned = 1;
+    e->plan.planned = 1;
     clock_ns = 1;
-    e->drift.plans = 0;
+    e->plan.replan.plans = 0;
     adopt();
 }
 
@@ -155,75 +155,75 @@ static void plan_that_is_still_best_stays(void *arg)
     begin();
     speed = SPEED * 2;
     CHECK(due_after(100) == 8);
-    CHECK(!look() && !e->plan_dirty);
+    CHECK(!look() && !e->plan.dirty);
     CHECK(due_after(100) == 0);
     speed = SPEED * 4;
     CHECK(due_after(100) == 8); /* nothing was made anew for it */
     CHECK(!look());
-    e->drift.plans = 2;
-    e->drift.stays = 0;
+    e->plan.replan.plans = 2;
+    e->plan.replan.unchanged_reviews = 0;
     const double change[] = {8, 4, 8, 4};
     const unsigned due[] = {32, 32, 16, 16}; /* sooner after two in a row */
     for (unsigned i = 0; i < 4; i++) {
         speed = SPEED * change[i];
         CHECK(due_after(100) == due[i]);
-        CHECK(!look() && !e->plan_dirty);
+        CHECK(!look() && !e->plan.dirty);
     }
-    CHECK(e->drift.plans == 0);
+    CHECK(e->plan.replan.plans == 0);
     CHECK(!look());
-    e->in_force.nodes[2].bytes += 4096; /* not the same weights any more */
-    CHECK(look() && e->plan_dirty);
+    e->plan.in_force.weights[2].bytes += 4096; /* not the same weights any more */
+    CHECK(look() && e->plan.dirty);
     adopt();
-    e->in_force.nodes[2].bytes -= 4096;
-    CHECK(e->drift.plans == 1 && !look() && e->drift.plans == 1); /* that makes one in a row */
-    CHECK(!e->plan_dirty);
-    e->in_force.n--;
+    e->plan.in_force.weights[2].bytes -= 4096;
+    CHECK(e->plan.replan.plans == 1 && !look() && e->plan.replan.plans == 1); /* that makes one in a row */
+    CHECK(!e->plan.dirty);
+    e->plan.in_force.n--;
     CHECK(look());
 }
 
 /* Passes that are as slow as they were are no reason: the time to be had by another plan is. */
 static void slow_passes_alone_are_no_reason(void *arg)
 {
-    static struct swn_plan_node old[WEIGHTS];
+    static struct swn_plan_weight old[WEIGHTS];
     (void)arg;
     begin();
     speed = SPEED / 4;
     adopt();
-    draft(&e->in_force, old, 0, 1);
+    candidate(&e->plan.in_force, old, 0, 1);
     speed = SPEED / 8;
     CHECK(due_after(100) == 8);
-    CHECK(!look() && !e->plan_dirty);
+    CHECK(!look() && !e->plan.dirty);
 }
 
 /* Operators offer slices of small weights only where a plan says that its passes are short of the disk. */
 static void short_of_disk(void *arg)
 {
-    static struct swn_plan_node old[WEIGHTS];
+    static struct swn_plan_weight old[WEIGHTS];
     (void)arg;
     begin();
-    draft(&e->in_force, old, 0, 1);
-    CHECK(!e->plan_short && !look() && !e->plan_dirty);
+    candidate(&e->plan.in_force, old, 0, 1);
+    CHECK(!e->plan.short_of_disk && !look() && !e->plan.dirty);
     speed = SPEED / 8;
-    CHECK(!look() && e->plan_dirty); /* the draft knows nothing of them: one that does is to come */
-    CHECK(e->plan_short && !e->drift.due);
-    draft(&e->in_force, old, 0, 1);
+    CHECK(!look() && e->plan.dirty); /* the candidate knows nothing of them: one that does is to come */
+    CHECK(e->plan.short_of_disk && !e->plan.replan.review_due);
+    candidate(&e->plan.in_force, old, 0, 1);
     adopt();
-    CHECK(!look() && !e->plan_dirty);
+    CHECK(!look() && !e->plan.dirty);
     speed = SPEED * 8;
-    CHECK(!look() && e->plan_dirty && !e->plan_short);
+    CHECK(!look() && e->plan.dirty && !e->plan.short_of_disk);
 }
 
 /* What the daemon divides memory by is how the machine is, whatever the plan. */
 static void daemon_is_told_how_the_machine_is(void *arg)
 {
-    struct swn_needs before = {0}, after = {0};
+    struct swn_demand before = {0}, after = {0};
     (void)arg;
     begin();
     CHECK(!look());
-    swn_needs_read(&before, 0);
+    swn_demand_read(&before, 0);
     compute(2 * COMPUTE_NS);
     CHECK(!look());
-    swn_needs_read(&after, 0);
+    swn_demand_read(&after, 0);
     CHECK(after.plans != before.plans && after.latency > 1.9 * before.latency);
 }
 
@@ -235,7 +235,7 @@ static void slower_operators_are_due_a_plan(void *arg)
     CHECK(due_after(100) == 0);
     compute(COMPUTE_NS * 1.2);
     CHECK(due_after(100) == 8);
-    CHECK(!look() && !e->plan_dirty);
+    CHECK(!look() && !e->plan.dirty);
     compute(COMPUTE_NS * 0.45); /* reading all takes longer */
     CHECK(due_after(100) == 8);
     CHECK(look());
@@ -252,24 +252,24 @@ static void short_passes_are_no_evidence(void *arg)
     speed = SPEED * 3;
     for (unsigned i = 0; i < 1000; i++) {
         clock_ns += 900000;
-        swn_policy_passed(e);
-        CHECK(!e->drift.due);
+        swn_replan_passed(e);
+        CHECK(!e->plan.replan.review_due);
     }
     clock_ns += 200000000;
-    swn_policy_passed(e);
-    CHECK(e->drift.due);
+    swn_replan_passed(e);
+    CHECK(e->plan.replan.review_due);
     adopt();
     speed = SPEED * 6; /* from now on, not from when the one before was another */
     for (unsigned i = 0; i < 100; i++) {
         clock_ns += 900000;
-        swn_policy_passed(e);
-        CHECK(!e->drift.due);
+        swn_replan_passed(e);
+        CHECK(!e->plan.replan.review_due);
     }
     adopt();
     speed = SPEED;
-    e->settling = 1;
+    e->regions.warmup_passes = 1;
     CHECK(due_after(100) == 0);
-    e->settling = e->planned = 0;
+    e->regions.warmup_passes = e->plan.planned = 0;
     CHECK(due_after(100) == 0);
 }
 
@@ -277,26 +277,26 @@ static void too_little_room(void *arg)
 {
     (void)arg;
     begin();
-    e->planned_other = MIB;
+    e->nonweight.planned = MIB;
     for (unsigned i = 0; i < 12; i++) {
-        e->other_peak = MIB + 1;
-        e->dropped += i % 4 != 3; /* not in each pass */
-        swn_policy_passed(e);
-        CHECK(!e->plan_dirty);
+        e->nonweight.peak = MIB + 1;
+        e->counters.dropped += i % 4 != 3; /* not in each pass */
+        swn_replan_passed(e);
+        CHECK(!e->plan.dirty);
     }
     for (unsigned i = 0; i < 12; i++) {
-        e->other_peak = MIB; /* something went, but not for want of room */
-        e->dropped += 4096;
-        swn_policy_passed(e);
-        CHECK(!e->plan_dirty);
+        e->nonweight.peak = MIB; /* something went, but not for want of room */
+        e->counters.dropped += 4096;
+        swn_replan_passed(e);
+        CHECK(!e->plan.dirty);
     }
     for (unsigned i = 0; i < 4; i++) {
-        CHECK(!e->plan_dirty);
-        e->other_peak = MIB + 1;
-        e->dropped += 4096;
-        swn_policy_passed(e);
+        CHECK(!e->plan.dirty);
+        e->nonweight.peak = MIB + 1;
+        e->counters.dropped += 4096;
+        swn_replan_passed(e);
     }
-    CHECK(e->plan_dirty);
+    CHECK(e->plan.dirty);
 }
 
 /* Weights of half a MiB each, of which the budget has room for fewer, or for no activations beside them. */
@@ -330,9 +330,9 @@ static void room_for_what_leaves(void *arg)
         for (unsigned i = 0; i < 24; i++)
             op_read(&weights[i]);
         if (n == 29)
-            plans = e->plans;
+            plans = e->plan.made;
     }
-    CHECK(plans > 0 && e->plans <= plans + 2);
+    CHECK(plans > 0 && e->plan.made <= plans + 2);
 }
 
 /* As operators end: the look is taken, and the plan that it asks for is made. */
@@ -346,21 +346,21 @@ static void a_look_in_passing(void *arg)
     for (unsigned n = 0; n < 1000 && seen != PLANNED_ANEW; n++) {
         for (unsigned i = 0; i < 40; i++)
             op_read(&weights[i]);
-        int settled = e->planned && !e->plan_dirty;
+        int settled = e->plan.planned && !e->plan.dirty;
         if (seen == PLANNED && settled) {
-            e->drift.due = 1;
+            e->plan.replan.review_due = 1;
             seen = LOOKED_AT;
-        } else if (seen == LOOKED_AT && !plans && settled && !e->drift.due) {
-            CHECK(e->in_force.n == 40);
-            plans = e->plans;
-            e->in_force.nodes[3].bytes += 4096; /* of other weights */
-            e->drift.due = 1;
-        } else if (plans && e->plans > plans) {
+        } else if (seen == LOOKED_AT && !plans && settled && !e->plan.replan.review_due) {
+            CHECK(e->plan.in_force.n == 40);
+            plans = e->plan.made;
+            e->plan.in_force.weights[3].bytes += 4096; /* of other weights */
+            e->plan.replan.review_due = 1;
+        } else if (plans && e->plan.made > plans) {
             seen = PLANNED_ANEW;
         }
     }
     CHECK(seen == PLANNED_ANEW);
-    CHECK(e->in_force.n == 40);
+    CHECK(e->plan.in_force.n == 40);
 }
 
 IN_A_CHILD(other_disk_is_due_a_plan_ever_later, 60)

@@ -59,45 +59,45 @@ static void set_up(int count, uint64_t tick)
 static void test_it_is_worth_it(void **state)
 {
     (void)state;
-    struct swn_awake a = {0};
+    struct swn_spin_wait a = {0};
     set_up(2, 0);
-    assert_true(swn_awake_worth(&a, clock_ns));
-    assert_true(swn_awake_worth(&a, clock_ns - SWN_AWAKE_NS + 1));
-    assert_false(swn_awake_worth(&a, clock_ns - SWN_AWAKE_NS));
+    assert_true(swn_spin_wait_worth(&a, clock_ns));
+    assert_true(swn_spin_wait_worth(&a, clock_ns - SWN_AWAKE_NS + 1));
+    assert_false(swn_spin_wait_worth(&a, clock_ns - SWN_AWAKE_NS));
     processors = 1;
-    assert_false(swn_awake_worth(&a, clock_ns));
+    assert_false(swn_spin_wait_worth(&a, clock_ns));
     processors = 0; /* more than a cpu_set_t names */
-    assert_true(swn_awake_worth(&a, clock_ns));
+    assert_true(swn_spin_wait_worth(&a, clock_ns));
 }
 
 /* A disk that is slow for a while, and one that is slow once. */
 static void test_waits_are_learned(void **state)
 {
     (void)state;
-    struct swn_awake a = {0};
+    struct swn_spin_wait a = {0};
     set_up(4, 0);
     for (int i = 0; i < 10; i++)
-        swn_awake_learn(&a, 4 * SWN_AWAKE_NS);
-    assert_false(swn_awake_worth(&a, clock_ns));
+        swn_spin_wait_learn(&a, 4 * SWN_AWAKE_NS);
+    assert_false(swn_spin_wait_worth(&a, clock_ns));
     for (int i = 0; i < 40; i++)
-        swn_awake_learn(&a, SWN_AWAKE_NS / 4);
-    assert_true(swn_awake_worth(&a, clock_ns));
-    swn_awake_learn(&a, SWN_AWAKE_NS);
-    assert_true(swn_awake_worth(&a, clock_ns));
+        swn_spin_wait_learn(&a, SWN_AWAKE_NS / 4);
+    assert_true(swn_spin_wait_worth(&a, clock_ns));
+    swn_spin_wait_learn(&a, SWN_AWAKE_NS);
+    assert_true(swn_spin_wait_worth(&a, clock_ns));
 }
 
 static void test_a_wait_ends(void **state)
 {
     (void)state;
-    struct swn_awake a = {0};
-    unsigned seen = swn_awake_told(&a);
+    struct swn_spin_wait a = {0};
+    unsigned seen = swn_spin_wait_told(&a);
     set_up(2, SWN_AWAKE_NS / 8);
-    swn_awake_wait(&a, seen, clock_ns); /* the clock ends it */
+    swn_spin_wait_wait(&a, seen, clock_ns); /* the clock ends it */
     assert_in_range(clock_ns, SWN_AWAKE_NS, 3 * SWN_AWAKE_NS);
     set_up(2, 0);
-    swn_awake_tell(&a); /* before it begins */
-    swn_awake_wait(&a, seen, clock_ns);
-    assert_int_not_equal(swn_awake_told(&a), seen);
+    swn_spin_wait_tell(&a); /* before it begins */
+    swn_spin_wait_wait(&a, seen, clock_ns);
+    assert_int_not_equal(swn_spin_wait_told(&a), seen);
 }
 
 static ssize_t slow_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
@@ -119,13 +119,13 @@ static int sleeps_of_passes(int count)
         CHECK(tensor_make(&weights[i], MIB, 1 + i));
     for (unsigned i = 0; i < WEIGHTS; i++)
         op_read(&weights[i]);
-    uint64_t before = swn_engine_one.swap_ins;
+    uint64_t before = swn_engine_one.counters.swap_ins;
     set_up(count, 0);
     atomic_store(&sleeps, 0);
     for (unsigned pass = 0; pass < 3; pass++)
         for (unsigned i = 0; i < WEIGHTS; i++)
             op_read(&weights[i]);
-    CHECK(swn_engine_one.swap_ins > before + WEIGHTS);
+    CHECK(swn_engine_one.counters.swap_ins > before + WEIGHTS);
     return atomic_load(&sleeps);
 }
 

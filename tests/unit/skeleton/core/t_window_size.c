@@ -1,6 +1,6 @@
 /* Description: the window changes its size under operators: at once, later, or not at all, and never over the budget.
  */
-/* wraps: swn_now_ns swn_cond_wait_until swn_pace_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 
@@ -43,16 +43,16 @@ static void begin(size_t budget)
 static void begin_planned(void)
 {
     begin(BUDGET);
-    for (unsigned i = 0; i < 40 && !(e->planned && !e->plan_dirty); i++)
+    for (unsigned i = 0; i < 40 && !(e->plan.planned && !e->plan.dirty); i++)
         passes(1);
     passes(2);
-    CHECK(e->planned && e->pool && e->window_goal > 0);
+    CHECK(e->plan.planned && e->pool && e->plan.ring_goal > 0);
 }
 
 static void end(void)
 {
     passes(3);
-    CHECK(e->over_budget_peak == 0 && e->peak_resident <= BUDGET);
+    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
     engine_is_empty();
@@ -61,8 +61,8 @@ static void end(void)
 static void resize_window(size_t bytes)
 {
     pthread_mutex_lock(&e->lock);
-    swn_policy_resize_window(e, bytes);
-    swn_policy_window(e);
+    swn_ring_resize(e, bytes);
+    swn_ring_shrink(e);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -81,10 +81,10 @@ static void at_once(void *arg)
     op_open(&op, &t, &use, 1);
     size_t unit = swn_pool_unit(e->pool);
     struct swn_chunks held = {op.args[0].first_chunk, op.args[0].end_chunk};
-    uint64_t next = e->threads->next_plan_try;
-    e->threads->next_plan_try = UINT64_MAX; /* the plan is for more */
+    uint64_t next = e->ops.threads->next_plan_try;
+    e->ops.threads->next_plan_try = UINT64_MAX; /* the plan is for more */
     resize_window(unit);
-    CHECK(e->window_goal == unit && tensor_right(t, t->own));
+    CHECK(e->plan.ring_goal == unit && tensor_right(t, t->own));
     for (uint64_t c = held.first; c < held.end; c++)
         CHECK(swn_pool_chunk(e->pool, c)->frame); /* that operator has them */
     op_close(&op);
@@ -94,12 +94,12 @@ static void at_once(void *arg)
         coming = 0;
         for (const struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
             coming |= f->pending != 0;
-        swn_policy_window(e);
+        swn_ring_shrink(e);
         pthread_mutex_unlock(&e->lock);
     }
     CHECK(engine_window_bytes() <= unit);
-    e->threads->next_plan_try = next;
-    e->plan_dirty = 1;
+    e->ops.threads->next_plan_try = next;
+    e->plan.dirty = 1;
     end();
 }
 
@@ -117,7 +117,7 @@ static void closed(void *arg)
     }
     CHECK(found);
     passes(6);
-    e->plan_dirty = 1;
+    e->plan.dirty = 1;
     passes(6);
     resize_window(swn_pool_unit(e->pool));
     end();

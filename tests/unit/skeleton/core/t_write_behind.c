@@ -62,11 +62,11 @@ static void all_right(void)
 static void drain(void)
 {
     pthread_mutex_lock(&e->lock);
-    swn_behind_drain(e);
-    CHECK(swn_behind_bytes(e) == 0);
+    swn_write_behind_drain(e);
+    CHECK(swn_write_behind_bytes(e) == 0);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         int state = atomic_load(&r->state);
-        CHECK(!r->departure && (state == SWN_HOME || state == SWN_STREAMED));
+        CHECK(!r->pending_write && (state == SWN_RESIDENT || state == SWN_FILE_BACKED));
     }
     pthread_mutex_unlock(&e->lock);
 }
@@ -78,7 +78,7 @@ static struct tensor *departing(void)
     pthread_mutex_lock(&e->lock);
     for (unsigned i = 0; i < WEIGHTS && !found; i++) {
         struct swn_range *r = weights[i].own ? swn_arena_find(e->arena, weights[i].own) : NULL;
-        found = r && r->departure ? &weights[i] : NULL;
+        found = r && r->pending_write ? &weights[i] : NULL;
     }
     pthread_mutex_unlock(&e->lock);
     CHECK(found);
@@ -104,18 +104,18 @@ static void within_the_budget(void *arg)
     (void)arg;
     begin(2);
     make(0, WEIGHTS);
-    CHECK(e->behind);
-    CHECK(e->peak_resident <= BUDGET && !e->over_budget_peak);
+    CHECK(e->writes.behind);
+    CHECK(e->counters.peak_resident <= BUDGET && !e->counters.over_budget_peak);
     all_right();
     drain();
     all_right();
     for (unsigned i = 0; i < 4 * WEIGHTS; i++)
         op_read(&weights[i % WEIGHTS]);
-    CHECK(e->visits > 0);
+    CHECK(e->weights.accesses > 0);
     /* Weights are being read: what is home stays there until its room is needed. */
     struct tensor more;
     CHECK(tensor_make(&more, WEIGHT_BYTES, 99));
-    CHECK(swn_behind_bytes(e) == 0);
+    CHECK(swn_write_behind_bytes(e) == 0);
     tensor_free(&more);
     free_all();
 }
@@ -128,7 +128,7 @@ static void stored_into(void *arg)
     struct tensor *t = departing();
     tensor_stamp(t, t->own, 1000);
     drain();
-    CHECK(state_of(t) == SWN_HOME);
+    CHECK(state_of(t) == SWN_RESIDENT);
     all_right();
     free_all();
 }
@@ -140,13 +140,13 @@ static void wanted_again(void *arg)
     make(0, WEIGHTS);
     struct tensor *t = departing();
     op_read(t);
-    CHECK(state_of(t) == SWN_HOME);
+    CHECK(state_of(t) == SWN_RESIDENT);
 
     t = departing();
     struct swn_op op;
     enum swn_use use = SWN_USE_WRITE;
     op_open(&op, &t, &use, 1);
-    CHECK(state_of(t) == SWN_HOME);
+    CHECK(state_of(t) == SWN_RESIDENT);
     tensor_stamp(t, t->own, 1001);
     op_close(&op);
 
@@ -178,20 +178,20 @@ static void freed_under_way(void *arg)
     make(0, WEIGHTS);
     drain();
     struct tensor *t = weights;
-    while (state_of(t) != SWN_STREAMED)
+    while (state_of(t) != SWN_FILE_BACKED)
         t++;
     struct swn_op op;
     enum swn_use use = SWN_USE_WRITE;
     op_open(&op, &t, &use, 1);
     op_close(&op);
-    CHECK(state_of(t) == SWN_HOME);
+    CHECK(state_of(t) == SWN_RESIDENT);
     drain();
 
     atomic_store(&write_ms, 200);
     int begun = atomic_load(&writes_begun);
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, t->own);
-    CHECK(r->foreign_map && swn_behind_start(e, r) == 0);
+    CHECK(r->foreign_map && swn_write_behind_start(e, r) == 0);
     pthread_mutex_unlock(&e->lock);
     while (atomic_load(&writes_begun) == begun)
         usleep(1000);
@@ -211,16 +211,16 @@ static void recalled_unwritten(void *arg)
     make(0, WEIGHTS);
     uint64_t expected = 0;
     pthread_mutex_lock(&e->lock);
-    swn_behind_reap(e);
-    uint64_t before = e->spill->written_bytes;
+    swn_write_behind_complete(e);
+    uint64_t before = e->writes.spill->written_bytes;
     for (unsigned i = 0; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        expected += r->departure ? WEIGHT_BYTES : 0;
-        swn_behind_recall(e, r);
+        expected += r->pending_write ? WEIGHT_BYTES : 0;
+        swn_write_behind_cancel(e, r);
     }
-    CHECK(swn_behind_bytes(e) == 0 && expected > 2 * WEIGHT_BYTES);
-    swn_behind_drain(e);
-    CHECK(e->spill->written_bytes - before <= 2 * WEIGHT_BYTES); /* one under way, or just done */
+    CHECK(swn_write_behind_bytes(e) == 0 && expected > 2 * WEIGHT_BYTES);
+    swn_write_behind_drain(e);
+    CHECK(e->writes.spill->written_bytes - before <= 2 * WEIGHT_BYTES); /* one under way, or just done */
     pthread_mutex_unlock(&e->lock);
     all_right();
     free_all();
@@ -233,7 +233,7 @@ static void disk_full(void *arg)
     atomic_store(&write_err, *(int *)arg);
     make(WEIGHTS / 2 + 4, WEIGHTS);
     drain();
-    CHECK(e->over_budget_peak && e->said_full);
+    CHECK(e->counters.over_budget_peak && e->said.full);
     all_right();
     atomic_store(&write_err, 0);
     free_all();
@@ -275,10 +275,10 @@ static void space_comes_back(void *arg)
     make(0, WEIGHTS);
     drain();
     struct stat st;
-    CHECK(fstat(e->spill->fetch.fd, &st) == 0 && (size_t)st.st_blocks * 512 >= WEIGHTS / 2 * WEIGHT_BYTES);
+    CHECK(fstat(e->writes.spill->fetch.fd, &st) == 0 && (size_t)st.st_blocks * 512 >= WEIGHTS / 2 * WEIGHT_BYTES);
     free_all();
     for (int tries = 0; tries < 500; tries++) {
-        CHECK(fstat(e->spill->fetch.fd, &st) == 0);
+        CHECK(fstat(e->writes.spill->fetch.fd, &st) == 0);
         if (!st.st_blocks)
             return;
         usleep(20000);

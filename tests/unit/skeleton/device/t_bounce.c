@@ -41,14 +41,14 @@ static void name_of(char *name, unsigned i)
 static void begin(const char *device)
 {
     static struct swn_io io;
-    struct swn_host host;
+    struct swn_runtime_services host;
     uint64_t off;
     io = swn_io_sys;
     io.pread = count_pread;
     standin_be(device);
     engine_device_budget = strcmp(device, "discrete") ? 0 : 8 * MIB;
     CHECK(!engine_begin(BUDGET, SWN_CONFIG_PREAD, &io));
-    swn_engine_host(&host);
+    swn_engine_services(&host);
     int fd = weights_file(WEIGHTS, WEIGHT_BYTES, name_of, &off);
     for (unsigned i = 0; i < WEIGHTS; i++) {
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 100));
@@ -119,7 +119,7 @@ static void with(const char *device, int err, int buffers)
         CHECK(!swn_device_close(held[i], NULL, NULL));
         tensor_free(&weights[i]);
     }
-    CHECK(e->live_bytes == 0);
+    CHECK(e->counters.live_bytes == 0);
 }
 
 static int has_buffers(const char *device)

@@ -24,10 +24,10 @@ static struct swn_engine *const e = &swn_engine_one;
 
 static void begin(const char *device, size_t budget)
 {
-    struct swn_host host;
+    struct swn_runtime_services host;
     standin_be(device);
     CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, NULL));
-    swn_engine_host(&host); /* as the C++ half is told */
+    swn_engine_services(&host); /* as the C++ half is told */
     CHECK(host.device_type == SWN_DEVICE_CUDA);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
@@ -112,7 +112,7 @@ static void pressed(void *device)
             op_read(&weights[i]);
     for (unsigned i = 0; i < 4; i++) {
         if (is_pinned(device))
-            CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_HOME);
+            CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_RESIDENT);
         CHECK(tensor_right(&weights[i], weights[i].own));
     }
     CHECK(counters().over_budget_bytes == 0);
@@ -151,7 +151,7 @@ static void full_of_home(void *device)
 {
     begin(device, 9 * MIB);
     for (unsigned i = 0; i < WEIGHTS; i++)
-        CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_HOME);
+        CHECK(atomic_load(&swn_arena_find(e->arena, weights[i].own)->state) == SWN_RESIDENT);
     unsigned got = open_all();
     CHECK(got >= 3 && got < WEIGHTS);
     struct tensor other;

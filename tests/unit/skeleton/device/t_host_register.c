@@ -33,10 +33,10 @@ static const struct swn_io *io; /* of the next engine, or NULL */
 
 static void begin(const char *device, size_t budget)
 {
-    struct swn_host host;
+    struct swn_runtime_services host;
     standin_be(device);
     CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, io));
-    swn_engine_host(&host);
+    swn_engine_services(&host);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));
 }
@@ -92,7 +92,7 @@ static void finish(void)
 {
     CHECK(standin_live(STANDIN_REGISTERED) == 0);
     pthread_mutex_lock(&e->lock);
-    swn_behind_drain(e); /* whose thread may still read what is freed, and drops it */
+    swn_write_behind_drain(e); /* whose thread may still read what is freed, and drops it */
     pthread_mutex_unlock(&e->lock);
     for (unsigned i = 0; i < WEIGHTS; i++)
         if (weights[i].own)
@@ -113,23 +113,23 @@ static void stays(void *device)
     read_all(3);
     unsigned left = 0;
     for (unsigned i = 0; i < 4; i++) {
-        left += state_of(i) == SWN_STREAMED;
+        left += state_of(i) == SWN_FILE_BACKED;
         CHECK(!take(i));
-        CHECK(state_of(i) == SWN_HOME && tensor_right(&weights[i], weights[i].own));
+        CHECK(state_of(i) == SWN_RESIDENT && tensor_right(&weights[i], weights[i].own));
     }
     CHECK(left > 0);
     uint64_t swap_ins = counters().swap_ins;
     read_all(6);
     CHECK(counters().swap_ins > swap_ins);
     for (unsigned i = 0; i < 4; i++) {
-        CHECK(state_of(i) == SWN_HOME);
+        CHECK(state_of(i) == SWN_RESIDENT);
         check_device(i);
     }
     CHECK(counters().over_budget_bytes == 0);
     struct tensor large; /* for which everything else has to go */
     CHECK(tensor_make(&large, 3 * MIB, 66));
     for (unsigned i = 0; i < 4; i++) {
-        CHECK(state_of(i) == SWN_HOME);
+        CHECK(state_of(i) == SWN_RESIDENT);
         check_device(i);
     }
     tensor_free(&large);
@@ -139,7 +139,7 @@ static void stays(void *device)
     read_all(6);
     unsigned gone = 0;
     for (unsigned i = 0; i < 4; i++)
-        gone += state_of(i) == SWN_STREAMED;
+        gone += state_of(i) == SWN_FILE_BACKED;
     CHECK(gone > 0);
     finish();
 }
@@ -172,9 +172,9 @@ static void larger(void *device)
     begin(device, 3 * MIB);
     CHECK(tensor_make(&large, 8 * MIB, 55));
     struct swn_range *r = swn_arena_find(e->arena, large.own);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     CHECK(!cudaHostRegister((void *)large.own, large.len, 1));
-    CHECK(atomic_load(&r->state) == SWN_HOME && tensor_right(&large, large.own));
+    CHECK(atomic_load(&r->state) == SWN_RESIDENT && tensor_right(&large, large.own));
     struct swn_op op;
     op_open(&op, (struct tensor *[]){&large}, (enum swn_use[]){SWN_USE_WRITE}, 1);
     tensor_stamp(&large, (uintptr_t)large.word, 56);
@@ -232,7 +232,7 @@ static void refused(void *device)
     CHECK(!cudaHostRegister((void *)part, WEIGHT_BYTES, 0));
     CHECK(range_of(0)->pins == 1 && range_of(1)->pins == 1);
     read_all(6);
-    CHECK(state_of(0) == SWN_HOME && state_of(1) == SWN_HOME);
+    CHECK(state_of(0) == SWN_RESIDENT && state_of(1) == SWN_RESIDENT);
     standin_reached((void *)part, WEIGHT_BYTES);
     CHECK(!cudaHostUnregister((void *)part) && !range_of(0)->pins && !range_of(1)->pins);
     /* And of no tensor. */
@@ -298,17 +298,17 @@ static void in_parts(void *device)
     begin(device, 8 * MIB);
     CHECK(tensor_make(&large, 12 * MIB, 70));
     struct swn_range *r = swn_arena_find(e->arena, large.own);
-    for (unsigned pass = 0; pass < 20 && !e->planned; pass++) {
+    for (unsigned pass = 0; pass < 20 && !e->plan.planned; pass++) {
         read_all(1);
         op_read(&large);
     }
-    CHECK(e->planned && atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(e->plan.planned && atomic_load(&r->state) == SWN_FILE_BACKED);
     void *part = (void *)(r->addr + r->len / 2 + SWN_PAGE);
     CHECK(!cudaHostRegister(part, SWN_PAGE, 0));
     for (unsigned pass = 0; pass < 4; pass++) {
         read_all(2);
         op_read(&large);
-        CHECK(r->pins == 1 && atomic_load(&r->state) == SWN_HOME);
+        CHECK(r->pins == 1 && atomic_load(&r->state) == SWN_RESIDENT);
         CHECK(!tensor_in_frames(&large));
     }
     tensor_stamp(&large, large.own, 99);
@@ -345,7 +345,7 @@ static void mapped(void *device)
     size_t len = off + 12 * WEIGHT_BYTES;
     char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     CHECK(at != MAP_FAILED);
-    swn_guest_mapped(at, len, fd, 0);
+    swn_mapped_file_begin(at, len, fd, 0);
     struct tensor t[12];
     for (unsigned i = 0; i < 12; i++)
         t[i] = (struct tensor){.own = (uintptr_t)at + off + i * WEIGHT_BYTES, .len = WEIGHT_BYTES, .stamp = 100 + i};
@@ -364,7 +364,7 @@ static void mapped(void *device)
     for (unsigned pass = 0; pass < 4; pass++)
         for (unsigned i = 0; i < 12; i++)
             read_mapped(&t[i]);
-    swn_guest_unmapping(at, len);
+    swn_mapped_file_end(at, len);
     munmap(at, len);
     close(fd);
     finish();
@@ -397,10 +397,10 @@ static void goes_there(uintptr_t data, size_t bytes)
 static void announced(void *device)
 {
     begin(device, 64 * MIB);
-    struct swn_half half = *e->half;
+    struct swn_torch_backend half = *e->torch;
     half.device_part = goes_there;
     CHECK(swn_device_way(0, weights[0].own, WEIGHT_BYTES, 1) == SWN_WAY_ALIAS);
-    swn_engine_set_half(&half);
+    swn_engine_set_torch(&half);
     CHECK(!take(0) && asked == 1);
     CHECK(!give_back(0) && swn_device_way(0, weights[0].own, WEIGHT_BYTES, 1) == SWN_WAY_ALIAS);
     standin_fail(1); /* refused, it can be shared again */

@@ -54,7 +54,7 @@ static void load_all(int fd)
         CHECK(swn_load_read(fd, (void *)weights[i].own, WEIGHT_BYTES, off) == (ssize_t)WEIGHT_BYTES);
         weights[i].stamp = i + 100;
     }
-    CHECK(e->deferred == WEIGHTS * WEIGHT_BYTES);
+    CHECK(e->counters.deferred == WEIGHTS * WEIGHT_BYTES);
     swn_engine_after_alloc();
     grow_old();
 }
@@ -79,15 +79,15 @@ static void in_store_order(void *arg)
     CHECK(window > 2 * MIB); /* lent, up to a third */
     CHECK(window <= BUDGET / 3 + 2 * swn_pool_unit(e->pool));
     /* Room that something else needs is given back before anything leaves. */
-    uint64_t spilled = e->spill->written_bytes;
+    uint64_t spilled = e->writes.spill->written_bytes;
     struct tensor large;
     CHECK(tensor_make(&large, BUDGET - 3 * MIB, 5));
-    CHECK(swn_engine_resident(e) <= BUDGET && e->spill->written_bytes <= spilled + small->len);
+    CHECK(swn_engine_resident(e) <= BUDGET && e->writes.spill->written_bytes <= spilled + small->len);
     tensor_free(&large);
     for (unsigned pass = 0; pass < 4; pass++)
         for (unsigned i = 0; i < WEIGHTS; i++)
             op_read(&weights[i]);
-    CHECK(e->planned && !e->over_budget_peak);
+    CHECK(e->plan.planned && !e->counters.over_budget_peak);
     tensor_free(small);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
@@ -119,7 +119,7 @@ static void map_all(int fd)
     size_t len = data_off + WEIGHTS * WEIGHT_BYTES;
     char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     CHECK(at != MAP_FAILED);
-    swn_guest_mapped(at, len, fd, 0);
+    swn_mapped_file_begin(at, len, fd, 0);
     for (unsigned i = 0; i < WEIGHTS; i++)
         weights[i] =
             (struct tensor){.own = (uintptr_t)at + data_off + i * WEIGHT_BYTES, .len = WEIGHT_BYTES, .stamp = i + 100};
@@ -157,7 +157,7 @@ static void as_in_the_layer_before(void *arg)
     /* Another order than that of the layers: the bytes are right all the same. */
     for (unsigned i = 0; i < WEIGHTS; i++)
         read_mapped(WEIGHTS - 1 - i);
-    CHECK(swn_engine_resident(e) <= BUDGET && !e->over_budget_peak);
+    CHECK(swn_engine_resident(e) <= BUDGET && !e->counters.over_budget_peak);
 }
 
 static void write_mapped(unsigned i)
@@ -197,17 +197,17 @@ static void budget_shrinks(void *arg)
     for (; i < WEIGHTS / 2; i++)
         op_read(&weights[i]);
     engine_reads_arrive();
-    CHECK(e->lent_from && engine_window_bytes() > e->lent_from);
+    CHECK(e->plan.lent_from && engine_window_bytes() > e->plan.lent_from);
     CHECK(swn_engine_resident(e) > after);
-    uint64_t spilled = e->spill->written_bytes;
+    uint64_t spilled = e->writes.spill->written_bytes;
     struct swn_budget_change change;
     CHECK(swn_engine_set_budget(after, 20000, &change) == 0 && change.bound);
-    CHECK(e->spill->written_bytes == spilled);
+    CHECK(e->writes.spill->written_bytes == spilled);
     for (; i < WEIGHTS; i++) {
         CHECK(swn_engine_resident(e) <= after);
         op_read(&weights[i]);
     }
-    CHECK(swn_engine_resident(e) <= after && !e->over_budget_peak);
+    CHECK(swn_engine_resident(e) <= after && !e->counters.over_budget_peak);
     CHECK(tensor_right(&cache, cache.own));
 }
 

@@ -20,7 +20,7 @@
 #define BUDGET (14 * MIB)
 #define CORRUPT 5 /* exit status */
 
-static const struct swn_rows rows = {.bytes = ROW_BYTES, .block = 1, .threads = 1, .shape = 1};
+static const struct swn_row_geometry rows = {.bytes = ROW_BYTES, .block = 1, .threads = 1, .shape = 1};
 static struct swn_engine *const e = &swn_engine_one;
 static struct tensor weight;
 static _Atomic uint64_t read_bytes;

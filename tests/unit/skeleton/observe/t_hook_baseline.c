@@ -25,10 +25,10 @@ static double seen(unsigned n, double part, double spread)
 {
     double sum = 0;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        struct swn_unwatch u = {0};
+        struct swn_hook_baseline u = {0};
         fill(&u.watched, n, PASS_NS * (1 + part), spread);
         fill(&u.unwatched, n, PASS_NS, spread);
-        sum += swn_unwatch_cost(&u);
+        sum += swn_hook_baseline_cost(&u);
     }
     return sum / ROUNDS / (PASS_NS / 1e9);
 }
@@ -55,17 +55,17 @@ static void a_cost_is_seen(void **state)
 static void how_much_it_is(void **state)
 {
     (void)state;
-    struct swn_unwatch u = {0};
-    assert_true(swn_unwatch_cost(&u) < 0);
+    struct swn_hook_baseline u = {0};
+    assert_true(swn_hook_baseline_cost(&u) < 0);
     fill(&u.watched, 32, PASS_NS * 1.1, 0);
-    assert_true(swn_unwatch_cost(&u) < 0);
+    assert_true(swn_hook_baseline_cost(&u) < 0);
     fill(&u.unwatched, 32, PASS_NS, 0);
-    double cost = swn_unwatch_cost(&u);
+    double cost = swn_hook_baseline_cost(&u);
     assert_true(cost > 0.0019 && cost < 0.0021);
     fill(&u.unwatched, 32, PASS_NS * 1.2, 0);
-    assert_true(swn_unwatch_cost(&u) >= 0 && swn_unwatch_cost(&u) <= 0);
+    assert_true(swn_hook_baseline_cost(&u) >= 0 && swn_hook_baseline_cost(&u) <= 0);
     fill(&u.watched, 32, PASS_NS * 2, 0); /* that is something else */
-    assert_true(swn_unwatch_cost(&u) < 0);
+    assert_true(swn_hook_baseline_cost(&u) < 0);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* Description: a profile holds every weight in the order it is read, what was done with it, and outlives the model. */
-/* wraps: swn_now_ns swn_contend_set swn_contend_disk swn_contend_rest swn_contend_ready */
+/* wraps: swn_now_ns swn_io_load_set swn_io_load_disk swn_io_load_rest swn_io_load_ready */
 #define _GNU_SOURCE
 #include "tests/unit/support/sliced_op.h"
 
@@ -75,7 +75,7 @@ static void run(size_t budget, const char *path)
 {
     CHECK(engine_begin(budget, SWN_CONFIG_AUTO, NULL) == 0);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_create(&e->record) == 0);
+    CHECK(swn_record_create(&e->features.record) == 0);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES + i * 65536, i + 1));
     for (unsigned i = 0; i < 6; i++)
@@ -97,7 +97,7 @@ static void check(const struct swn_profile *p)
         /* its own small parameters and operations, and those up to the next weight */
         CHECK(l->l.bytes == WEIGHT_BYTES + i * 65536 + 8 * (i % 3) + 4);
         CHECK(l->l.compute_s > 0 && l->l.depth == 1 + i % 3 + 1);
-        CHECK(l->own_s > 0 && l->own_s < l->l.compute_s); /* each operator has others behind it */
+        CHECK(l->op_s > 0 && l->op_s < l->l.compute_s); /* each operator has others behind it */
         CHECK(l->l.flops == 100 * (i + 1) + (i + 1 < WEIGHTS ? 10 : 1000));
     }
 }
@@ -167,46 +167,46 @@ static void without_streaming(void *arg)
 }
 
 static int disk_busy;
-void __real_swn_contend_set(struct swn_contend *c, int busy);
-void __wrap_swn_contend_set(struct swn_contend *c, int busy);
-void __wrap_swn_contend_set(struct swn_contend *c, int busy)
+void __real_swn_io_load_set(struct swn_io_load *c, int busy);
+void __wrap_swn_io_load_set(struct swn_io_load *c, int busy);
+void __wrap_swn_io_load_set(struct swn_io_load *c, int busy)
 {
     disk_busy = busy;
-    __real_swn_contend_set(c, busy);
+    __real_swn_io_load_set(c, busy);
 }
 
 static int not_ready; /* for turns, whatever the disk says */
-int __real_swn_contend_ready(struct swn_contend *c);
-int __wrap_swn_contend_ready(struct swn_contend *c);
-int __wrap_swn_contend_ready(struct swn_contend *c)
+int __real_swn_io_load_ready(struct swn_io_load *c);
+int __wrap_swn_io_load_ready(struct swn_io_load *c);
+int __wrap_swn_io_load_ready(struct swn_io_load *c)
 {
-    return !not_ready && __real_swn_contend_ready(c);
+    return !not_ready && __real_swn_io_load_ready(c);
 }
 
 static double disk_alpha; /* 0: the disk's own; below: not known */
-static unsigned disk_known = SWN_PACE_SPEED;
-unsigned __real_swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out);
-unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out);
-unsigned __wrap_swn_contend_disk(struct swn_contend *c, int rest, struct swn_disk_model *out)
+static unsigned disk_known = SWN_DISK_SPEED_SPEED;
+unsigned __real_swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
+unsigned __wrap_swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
+unsigned __wrap_swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out)
 {
     if (disk_alpha > 0)
         *out =
             (struct swn_disk_model){.bytes_per_ns = (rest ? 2e-9 : 1e-9) / disk_alpha, .read_ns = 7e4, .wait_ns = 3e4};
-    return disk_alpha > 0 ? disk_known : disk_alpha < 0 ? 0 : __real_swn_contend_disk(c, rest, out);
+    return disk_alpha > 0 ? disk_known : disk_alpha < 0 ? 0 : __real_swn_io_load_disk(c, rest, out);
 }
 
-void __real_swn_contend_rest(struct swn_contend *c);
-void __wrap_swn_contend_rest(struct swn_contend *c);
-void __wrap_swn_contend_rest(struct swn_contend *c)
+void __real_swn_io_load_rest(struct swn_io_load *c);
+void __wrap_swn_io_load_rest(struct swn_io_load *c);
+void __wrap_swn_io_load_rest(struct swn_io_load *c)
 {
     rests++;
-    __real_swn_contend_rest(c);
+    __real_swn_io_load_rest(c);
 }
 
-static double contend_alpha(struct swn_contend *c, int rest)
+static double contend_alpha(struct swn_io_load *c, int rest)
 {
     struct swn_disk_model disk;
-    return swn_contend_disk(c, rest, &disk) ? 1e-9 / disk.bytes_per_ns : 0;
+    return swn_io_load_disk(c, rest, &disk) ? 1e-9 / disk.bytes_per_ns : 0;
 }
 
 /* A machine that becomes slower all the time, or for some seconds now and then, says nothing of the disk; a busy disk
@@ -232,11 +232,11 @@ static double busy_by(unsigned most, double ramp_ns, unsigned wave, double noise
     struct swn_profile *p = saved();
     CHECK(p->busy_latency_s >= p->latency_s && p->latency_s > 0);
     double by = (p->busy_latency_s - p->latency_s) / p->latency_s;
-    int known = disk_alpha > 0, all = disk_known & SWN_PACE_READ;
+    int known = disk_alpha > 0, all = disk_known & SWN_DISK_SPEED_READ;
     CHECK(fabs(p->busy_alpha - (known ? disk_alpha : -1)) < 1e-15);
     CHECK(fabs(p->rest_alpha - (known && all ? disk_alpha / 2 : -1)) < 1e-15);
     CHECK(fabs(p->read_s - (known && all ? 7e-5 : -1)) < 1e-12);
-    CHECK(fabs(p->wait_s - (known && disk_known & SWN_PACE_WAIT ? 3e-5 : -1)) < 1e-12);
+    CHECK(fabs(p->wait_s - (known && disk_known & SWN_DISK_SPEED_WAIT ? 3e-5 : -1)) < 1e-12);
     swn_profile_free(p);
     return by;
 }
@@ -252,8 +252,9 @@ static void known_disk(void *arg)
 static void test_known_disk(void **state)
 {
     (void)state;
-    unsigned known[] = {SWN_PACE_SPEED, SWN_PACE_SPEED | SWN_PACE_READ, SWN_PACE_SPEED | SWN_PACE_WAIT,
-                        SWN_PACE_SPEED | SWN_PACE_READ | SWN_PACE_WAIT};
+    unsigned known[] = {SWN_DISK_SPEED_SPEED, SWN_DISK_SPEED_SPEED | SWN_DISK_SPEED_READ,
+                        SWN_DISK_SPEED_SPEED | SWN_DISK_SPEED_WAIT,
+                        SWN_DISK_SPEED_SPEED | SWN_DISK_SPEED_READ | SWN_DISK_SPEED_WAIT};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         assert_int_equal(run_alone(known_disk, &known[i], 60), 0);
 }
@@ -311,12 +312,12 @@ static void stopped_for_a_while(void)
     CHECK(child > 0 && waitpid(child, NULL, 0) == child);
 }
 
-static struct swn_contend *contend(void)
+static struct swn_io_load *contend(void)
 {
-    struct swn_contend *c = swn_contend_start(e->io, e->config.store_dir, &e->liked, 3 * MIB);
-    for (int i = 0; i < 3000 && !swn_contend_ready(c); i++)
+    struct swn_io_load *c = swn_io_load_start(e->io, e->config.store_dir, &e->disk.preferred, 3 * MIB);
+    for (int i = 0; i < 3000 && !swn_io_load_ready(c); i++)
         usleep(10000);
-    CHECK(swn_contend_ready(c));
+    CHECK(swn_io_load_ready(c));
     return c;
 }
 
@@ -325,10 +326,10 @@ static void busy_disk(void *arg)
 {
     (void)arg;
     run(128 * MIB, "/dev/null");
-    struct swn_contend *c = contend();
+    struct swn_io_load *c = contend();
     CHECK(contend_alpha(c, 0) == 0);
     uint64_t begin = swn_now_ns();
-    swn_contend_set(c, 1);
+    swn_io_load_set(c, 1);
     for (int i = 0; i < 3000 && !(contend_alpha(c, 0) > 0); i++)
         usleep(10000);
     double alpha = contend_alpha(c, 0), passed = (double)(swn_now_ns() - begin) / 1e9;
@@ -339,8 +340,8 @@ static void busy_disk(void *arg)
     passed = (double)(swn_now_ns() - begin) / 1e9;
     CHECK(passed > 1 && contend_alpha(c, 0) < 3 * alpha + 1e-9);
     CHECK(contend_alpha(c, 1) == 0);
-    swn_contend_set(c, 0);
-    swn_contend_stop(c);
+    swn_io_load_set(c, 0);
+    swn_io_load_stop(c);
 }
 
 /* Whoever waits while it reads is not kept waiting for long, and it reads no more afterwards. */
@@ -348,32 +349,32 @@ static void resting_disk(void *arg)
 {
     (void)arg;
     run(128 * MIB, "/dev/null");
-    struct swn_contend *c = contend();
+    struct swn_io_load *c = contend();
     for (int i = 0; i < 200 && !(contend_alpha(c, 1) > 0); i++) {
         uint64_t begin = swn_now_ns();
-        swn_contend_rest(c);
+        swn_io_load_rest(c);
         CHECK(swn_now_ns() - begin < 2000000000); /* a tenth of that, and what a busy machine makes of it */
     }
     CHECK(contend_alpha(c, 1) > 0 && contend_alpha(c, 0) == 0);
     struct swn_disk_model disk = {0};
     for (int i = 0; i < 30; i++)
-        swn_contend_rest(c);
-    unsigned known = swn_contend_disk(c, 1, &disk);
-    CHECK(known & SWN_PACE_SPEED && disk.bytes_per_ns > 0 && disk.read_ns > 0 && disk.wait_ns >= 0);
+        swn_io_load_rest(c);
+    unsigned known = swn_io_load_disk(c, 1, &disk);
+    CHECK(known & SWN_DISK_SPEED_SPEED && disk.bytes_per_ns > 0 && disk.read_ns > 0 && disk.wait_ns >= 0);
     /* Whenever it is told otherwise, also between two reads: it goes on. */
     for (int i = 0; i < 500; i++) {
-        swn_contend_set(c, i % 2);
+        swn_io_load_set(c, i % 2);
         usleep((unsigned)i * 7 % 300);
     }
     struct swn_disk_model after = {0};
     for (int i = 0; i < 3; i++)
-        swn_contend_rest(c);
-    CHECK(swn_contend_disk(c, 1, &after) && memcmp(&after, &disk, sizeof disk));
-    swn_contend_end(c);
+        swn_io_load_rest(c);
+    CHECK(swn_io_load_disk(c, 1, &after) && memcmp(&after, &disk, sizeof disk));
+    swn_io_load_end(c);
     uint64_t begin = swn_now_ns();
-    swn_contend_rest(c); /* there is nobody to wait for */
+    swn_io_load_rest(c); /* there is nobody to wait for */
     CHECK(swn_now_ns() - begin < 100000000);
-    swn_contend_stop(c);
+    swn_io_load_stop(c);
 }
 
 static void with_streaming(void *arg)
@@ -431,8 +432,8 @@ static void idle(void *arg)
             read_counted(&weights[i], 0, 100, 0);
         usleep(50000);
     }
-    for (size_t i = 0; i < e->node_count; i++)
-        sum += e->nodes[i].range ? e->nodes[i].compute_ns / 1e9 : 0;
+    for (size_t i = 0; i < e->weights.count; i++)
+        sum += e->weights.all[i].range ? e->weights.all[i].compute_ns / 1e9 : 0;
     CHECK(sum < 0.04);
     struct swn_profile *p = saved();
     CHECK(p->layer_count == WEIGHTS && p->latency_s < 0.04);
@@ -451,7 +452,7 @@ static void several(void *arg)
     CHECK(engine_begin(128 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
     profile_path(path, sizeof path);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_create(&e->record) == 0);
+    CHECK(swn_record_create(&e->features.record) == 0);
     CHECK(tensor_make(&weights[0], WEIGHT_BYTES, 1) && tensor_make(&weights[2], WEIGHT_BYTES + 131072, 3));
     for (unsigned i = 0; i < 200; i++) {
         read_counted(&weights[0], 0, 100, 5);
@@ -486,7 +487,7 @@ static void slices(void *arg)
     struct tensor large[3];
     (void)arg;
     CHECK(engine_begin(128 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
-    CHECK(swn_record_create(&e->record) == 0);
+    CHECK(swn_record_create(&e->features.record) == 0);
     for (unsigned i = 0; i < 3; i++)
         CHECK(tensor_make(&large[i], bytes + i * 65536, i + 1));
     op_age();
@@ -594,7 +595,7 @@ static void empty(void *arg)
     CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
     profile_path(path, sizeof path);
     snprintf(e->config.profile_path, sizeof e->config.profile_path, "%s", path);
-    CHECK(swn_record_create(&e->record) == 0);
+    CHECK(swn_record_create(&e->features.record) == 0);
     FILE *f = fopen(path, "w");
     CHECK(f && fputs("abc", f) >= 0 && fclose(f) == 0);
     CHECK(swn_record_save(e) == 0);

@@ -70,13 +70,14 @@ static void right_bytes(void *arg)
     (void)arg;
     begin();
     for (uint64_t stamp = 2; stamp < 5; stamp++) {
-        uint64_t before = e->spill->written_bytes;
+        uint64_t before = e->writes.spill->written_bytes;
         CHECK(overwrite(stamp, BYTES, -1) > 8);
-        CHECK(e->spill->written_bytes - before >= BYTES);
+        CHECK(e->writes.spill->written_bytes - before >= BYTES);
         CHECK(tensor_right(&tensor, tensor.own));
         op_read(&tensor);
     }
-    CHECK(e->peak_resident <= BUDGET && !e->over_budget_peak && atomic_load(&e->small_bytes) == 0);
+    CHECK(e->counters.peak_resident <= BUDGET && !e->counters.over_budget_peak &&
+          atomic_load(&e->nonweight.small_bytes) == 0);
     /* Whoever stores by its own address is right, too. */
     tensor_stamp(&tensor, tensor.own, 9);
     op_read(&tensor);

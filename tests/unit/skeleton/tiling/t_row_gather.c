@@ -43,9 +43,9 @@ static void stream(void)
 {
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, table.own);
-    if (atomic_load(&r->state) == SWN_HOME)
+    if (atomic_load(&r->state) == SWN_RESIDENT)
         CHECK(swn_policy_pool(e) == 0 && swn_policy_spill(e, r) == 0);
-    CHECK(atomic_load(&r->state) == SWN_STREAMED);
+    CHECK(atomic_load(&r->state) == SWN_FILE_BACKED);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -76,7 +76,7 @@ static int look_up(const int64_t *rows, size_t n)
     struct tensor *t = &table;
     op_open(&op, &t, &by_row, 1);
     memset(out, 0xee, n * ROW_BYTES);
-    int done = op.args[0].rows && swn_rows_copy(&op, 0, table.own, ROW_BYTES, ROWS, rows, n, out);
+    int done = op.args[0].rows && swn_gather_rows(&op, 0, table.own, ROW_BYTES, ROWS, rows, n, out);
     for (size_t i = 0; i < n; i++) {
         uintptr_t at = done ? (uintptr_t)out + i * ROW_BYTES : table.own + (size_t)rows[i] * ROW_BYTES;
         CHECK(tensor_right_part(&table, at, (size_t)rows[i] * ROW_BYTES, ROW_BYTES));
@@ -123,9 +123,9 @@ static void only_their_pages(void *arg)
         random_rows(rows, MOST, &state);
         CHECK(look_up(rows, MOST) == 1);
     }
-    CHECK(e->res.stray_pages == 0 && e->peak_resident <= BUDGET && e->over_budget_peak == 0);
-    CHECK(e->rows == 3 + 5 * MOST);
-    CHECK(e->small_bytes == 0);
+    CHECK(e->res.fallback_pages == 0 && e->counters.peak_resident <= BUDGET && e->counters.over_budget_peak == 0);
+    CHECK(e->counters.rows == 3 + 5 * MOST);
+    CHECK(e->nonweight.small_bytes == 0);
     end();
 }
 
@@ -146,7 +146,7 @@ static void unannounced_stores_are_in_the_rows(void *arg)
         struct swn_op op;
         struct tensor *t = &table;
         op_open(&op, &t, &by_row, 1);
-        CHECK(swn_rows_copy(&op, 0, table.own, ROW_BYTES, ROWS, &rows[i], 1, out) == 1);
+        CHECK(swn_gather_rows(&op, 0, table.own, ROW_BYTES, ROWS, &rows[i], 1, out) == 1);
         CHECK(*(uint64_t *)(void *)out == 42);
         op_close(&op);
         *word = was;
@@ -193,7 +193,7 @@ static void rows_in_frames_are_not_read_again(void *arg)
         before = fetched();
         CHECK(look_up(&rows[2], 1) == 1 && fetched() == before);
     }
-    CHECK(e->res.stray_pages == 0);
+    CHECK(e->res.fallback_pages == 0);
     end();
 }
 
@@ -207,15 +207,16 @@ static void refused(void *arg)
     int64_t row = 0;
     static char out[2 * MIB];
     op_open(&op, &t, &by_row, 1);
-    CHECK(swn_rows_copy(&op, 0, table.own, sizeof out, 3, &row, 1, out) == 0); /* larger than what is read at a time */
+    CHECK(swn_gather_rows(&op, 0, table.own, sizeof out, 3, &row, 1, out) ==
+          0); /* larger than what is read at a time */
     CHECK(tensor_right(t, t->own));
     op_close(&op);
-    uint64_t strays = e->res.stray_pages;
+    uint64_t strays = e->res.fallback_pages;
     CHECK(strays >= TABLE_BYTES / SWN_PAGE);
     op_open(&op, &t, &by_row, 1);
     CHECK(tensor_right(t, t->own)); /* never asked */
     op_close(&op);
-    CHECK(e->res.stray_pages >= strays + TABLE_BYTES / SWN_PAGE);
+    CHECK(e->res.fallback_pages >= strays + TABLE_BYTES / SWN_PAGE);
     struct swn_pages pages;
     CHECK(swn_residency_scan(&e->res, swn_arena_find(e->arena, table.own), &pages) == 0 && pages.mapped == 0);
     end();
@@ -227,7 +228,7 @@ static int ask_for(const int64_t *rows, size_t n, char *out)
     struct swn_op op;
     struct tensor *t = &table;
     op_open(&op, &t, &by_row, 1);
-    int done = op.args[0].rows && swn_rows_copy(&op, 0, table.own, ROW_BYTES, ROWS, rows, n, out);
+    int done = op.args[0].rows && swn_gather_rows(&op, 0, table.own, ROW_BYTES, ROWS, rows, n, out);
     op_close(&op);
     return done;
 }
@@ -242,13 +243,13 @@ static void no_such_row(void *arg)
     uint64_t state = 13;
     begin_with(NULL);
     for (int planned = 0; planned < 2; planned++) {
-        e->planned = planned;
+        e->plan.planned = planned;
         for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
             random_rows(rows, 64, &state);
             int64_t right = rows[i * 13];
             rows[i * 13] = wrong[i];
-            uint64_t before = e->rows;
-            CHECK(ask_for(rows, 64, out) == 0 && e->rows == before && !swn_window_self()->looking_up);
+            uint64_t before = e->counters.rows;
+            CHECK(ask_for(rows, 64, out) == 0 && e->counters.rows == before && !swn_window_self()->looking_up);
             rows[i * 13] = right;
             CHECK(look_up(rows, 64) == 1);
         }
@@ -256,7 +257,7 @@ static void no_such_row(void *arg)
     pthread_mutex_lock(&e->lock);
     swn_rows_trim(e);
     pthread_mutex_unlock(&e->lock);
-    CHECK(e->small_bytes == 0);
+    CHECK(e->nonweight.small_bytes == 0);
     end();
 }
 
@@ -289,7 +290,7 @@ static void numbers_that_change(void *arg)
     }
     atomic_store(&over, 1);
     CHECK(pthread_join(t, NULL) == 0);
-    CHECK(e->small_bytes == 0);
+    CHECK(e->nonweight.small_bytes == 0);
     end();
 }
 
@@ -311,13 +312,13 @@ static void rows_come_through_the_mapping_where_the_disk_fails(void *arg)
     int64_t rows[64];
     uint64_t state = 5;
     random_rows(rows, 64, &state);
-    CHECK(look_up(rows, 64) == 1 && e->res.stray_pages == 0);
+    CHECK(look_up(rows, 64) == 1 && e->res.fallback_pages == 0);
     atomic_store(&broken, 1);
     CHECK(look_up(rows, 64) == 1);
     atomic_store(&broken, 0);
-    uint64_t strays = e->res.stray_pages;
-    CHECK(e->read_errors > 0 && e->said_read && strays > 0);
-    CHECK(look_up(rows, 64) == 1 && e->res.stray_pages == strays);
+    uint64_t strays = e->res.fallback_pages;
+    CHECK(e->counters.read_errors > 0 && e->said.read && strays > 0);
+    CHECK(look_up(rows, 64) == 1 && e->res.fallback_pages == strays);
     end();
 }
 
@@ -348,7 +349,7 @@ static void forked(void *arg)
 static uint64_t rows_so_far(void)
 {
     pthread_mutex_lock(&e->lock);
-    uint64_t rows = e->rows;
+    uint64_t rows = e->counters.rows;
     pthread_mutex_unlock(&e->lock);
     return rows;
 }
@@ -374,8 +375,8 @@ static void *mover(void *arg)
         pthread_mutex_lock(&e->lock);
         struct swn_range *r = swn_arena_find(e->arena, table.own);
 #ifndef __SANITIZE_THREAD__ /* to which an atomic store of what is there already races with reading it */
-        if (atomic_load(&r->state) == SWN_STREAMED)
-            swn_policy_home(e, r, 0);
+        if (atomic_load(&r->state) == SWN_FILE_BACKED)
+            swn_make_resident(e, r, 0);
         else
 #endif
             swn_policy_spill(e, r);
@@ -397,7 +398,7 @@ static void threads(void *arg)
         CHECK(pthread_join(t[i], NULL) == 0);
     atomic_store(&over, 1);
     CHECK(pthread_join(t[3], NULL) == 0);
-    CHECK(e->row_waiters == 0);
+    CHECK(e->disk.row_waiters == 0);
     end();
 }
 
@@ -416,8 +417,8 @@ static void forked_meanwhile(void *arg)
     begin_with(NULL);
     for (int gives_up = 0; gives_up < 2; gives_up++) {
         int64_t row = 3;
-        e->planned = 1;
-        swn_swapin_wait_ms = gives_up ? 50 : 60000;
+        e->plan.planned = 1;
+        swn_prefetch_wait_ms = gives_up ? 50 : 60000;
         CHECK(look_up(&row, 1) == 1);
         pthread_t t;
         int done;
@@ -431,14 +432,14 @@ static void forked_meanwhile(void *arg)
         while (!there) {
             usleep(100);
             pthread_mutex_lock(&e->lock);
-            there = file->refs == refs + 1 && (int)e->row_waiters == !gives_up;
+            there = file->refs == refs + 1 && (int)e->disk.row_waiters == !gives_up;
             pthread_mutex_unlock(&e->lock);
         }
         swn_engine_prefork();
         pid_t pid = fork();
         if (!pid) {
             swn_engine_postfork_child();
-            CHECK(e->small_bytes == 0 && file->refs == refs);
+            CHECK(e->nonweight.small_bytes == 0 && file->refs == refs);
             _exit(0);
         }
         swn_engine_postfork_parent();
@@ -455,7 +456,7 @@ static void *look_up_once(void *arg)
     uint64_t state = (uint64_t)(uintptr_t)arg;
     random_rows(rows, 64, &state);
     CHECK(look_up(rows, 64) == 1);
-    CHECK(e->small_bytes > 0);
+    CHECK(e->nonweight.small_bytes > 0);
     return NULL;
 }
 
@@ -474,38 +475,40 @@ static void kept_for_the_next(void *arg)
     begin_with(NULL);
     int64_t rows[MOST];
     uint64_t state = 11;
-    e->planned = 1;
+    e->plan.planned = 1;
     look_up_once((void *)5);
-    long long small_bytes = e->small_bytes;
+    long long small_bytes = e->nonweight.small_bytes;
     struct swn_row_reading *kept = swn_window_self()->reading;
     CHECK(kept && small_bytes > 0 && small_bytes < (long long)MIB);
     for (unsigned i = 0; i < 8; i++) {
         random_rows(rows, 64, &state);
-        CHECK(look_up(rows, 64) == 1 && swn_window_self()->reading == kept && e->small_bytes == small_bytes);
+        CHECK(look_up(rows, 64) == 1 && swn_window_self()->reading == kept && e->nonweight.small_bytes == small_bytes);
     }
     random_rows(rows, MOST, &state);
-    CHECK(look_up(rows, MOST) == 1 && e->small_bytes > small_bytes && e->small_bytes < (long long)(2 * MIB));
-    small_bytes = e->small_bytes;
+    CHECK(look_up(rows, MOST) == 1 && e->nonweight.small_bytes > small_bytes &&
+          e->nonweight.small_bytes < (long long)(2 * MIB));
+    small_bytes = e->nonweight.small_bytes;
     pthread_t t;
     for (uintptr_t i = 1; i < 4; i++) {
         CHECK(pthread_create(&t, NULL, look_up_and_end, (void *)i) == 0 && pthread_join(t, NULL) == 0);
     }
-    CHECK(e->small_bytes == small_bytes);
+    CHECK(e->nonweight.small_bytes == small_bytes);
     swn_engine_prefork();
     pid_t pid = fork();
     if (!pid) {
         swn_engine_postfork_child();
-        CHECK(e->small_bytes == 0 && !swn_window_self()->reading);
+        CHECK(e->nonweight.small_bytes == 0 && !swn_window_self()->reading);
         _exit(0);
     }
     swn_engine_postfork_parent();
     int status;
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
     pthread_mutex_lock(&e->lock);
-    CHECK(swn_policy_give(e, 0) == 0);
+    CHECK(swn_shrink_step(e, 0) == 0);
     pthread_mutex_unlock(&e->lock);
-    CHECK(e->small_bytes == 0 && !swn_window_self()->reading);
-    CHECK(look_up(rows, 64) == 1 && e->small_bytes > 0); /* no end(): extents that a child may map are not given back */
+    CHECK(e->nonweight.small_bytes == 0 && !swn_window_self()->reading);
+    CHECK(look_up(rows, 64) == 1 &&
+          e->nonweight.small_bytes > 0); /* no end(): extents that a child may map are not given back */
 }
 
 IN_A_CHILD(only_their_pages, 240)

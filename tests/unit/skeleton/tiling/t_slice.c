@@ -1,6 +1,6 @@
 /* Description: a weight that is lent slice by slice has the right bytes in every slice, however small the budget and
  * whatever else goes on, and is used whole where slices do not work out. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_pace_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "tests/unit/support/plan_clock.h"
 #include "tests/unit/support/sliced_op.h"
@@ -82,9 +82,9 @@ static void settle(size_t (*one)(void))
     unsigned passes = 0, same = 0;
     while (same < 4) {
         size_t kept = engine_kept_bytes();
-        uint64_t plans = e->plans;
+        uint64_t plans = e->plan.made;
         one();
-        same = e->planned && !e->plan_dirty && e->plans == plans && engine_kept_bytes() == kept ? same + 1 : 0;
+        same = e->plan.planned && !e->plan.dirty && e->plan.made == plans && engine_kept_bytes() == kept ? same + 1 : 0;
         CHECK(++passes < 32);
     }
 }
@@ -96,14 +96,14 @@ static void slice_by_slice(void *arg)
     CHECK(first > 4); /* from the first time on */
     settle(pass);
     CHECK(pass() > 4);
-    CHECK(e->planned && large[0].own);
+    CHECK(e->plan.planned && large[0].own);
     CHECK(swn_arena_find(e->arena, large[0].own)->sliced);
     CHECK(swn_arena_find(e->arena, large[0].own)->slice_unit == UNIT);
-    CHECK(e->over_budget_peak == 0 && e->peak_resident <= BUDGET);
-    uint64_t strays = e->res.stray_pages, misses = e->window_misses;
+    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
+    uint64_t strays = e->res.fallback_pages, misses = e->counters.window_misses;
     for (unsigned i = 0; i < 4; i++)
         pass();
-    CHECK(e->res.stray_pages == strays && e->window_misses == misses);
+    CHECK(e->res.fallback_pages == strays && e->counters.window_misses == misses);
     end();
 }
 
@@ -111,13 +111,13 @@ static void slice_by_slice(void *arg)
 static size_t streamed_bytes(void)
 {
     size_t bytes = 0, unit = swn_pool_unit(e->pool);
-    for (size_t i = 0; i < e->node_count; i++) {
-        const struct swn_range *r = e->nodes[i].range;
+    for (size_t i = 0; i < e->weights.count; i++) {
+        const struct swn_range *r = e->weights.all[i].range;
         struct swn_chunks all = swn_residency_chunks(&e->res, r);
         for (uint64_t c = all.first; c < all.end; c++) {
             uint64_t lo = c * unit > r->place ? c * unit : r->place, end = r->place + swn_weight_bytes(r);
             uint64_t hi = (c + 1) * unit < end ? (c + 1) * unit : end;
-            bytes += swn_pool_chunk(e->pool, c)->keep ? 0 : hi - lo;
+            bytes += swn_pool_chunk(e->pool, c)->plan_keep ? 0 : hi - lo;
         }
     }
     return bytes;
@@ -140,7 +140,7 @@ static void each_slice_once(void *arg)
     struct swn_fetch_stats before, after;
     begin(arg);
     settle(neighbours_pass);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     engine_reads_arrive(); /* what is read ahead for the first of the passes is not counted */
     swn_fetch_stats_get(e->fetch, &before);
     for (unsigned i = 0; i < PASSES; i++)
@@ -150,7 +150,7 @@ static void each_slice_once(void *arg)
     size_t read = (size_t)(after.bytes - before.bytes) / PASSES, least = streamed_bytes();
     if (read > least + least / 50)
         fprintf(stderr, "%zu KiB a pass, %zu KiB planned\n", read >> 10, least >> 10);
-    CHECK(e->plans == plans && read <= least + least / 50);
+    CHECK(e->plan.made == plans && read <= least + least / 50);
     end();
 }
 
@@ -181,7 +181,7 @@ static void rows_of_convolutions(void *arg)
     for (unsigned i = 0; i < sizeof of / sizeof of[0]; i++) {
         CHECK(tensor_make(&large[0], LARGE_BYTES / of[i].row * of[i].row, 100 + i));
         op_read(&small[0]);
-        const struct swn_rows rows = {.bytes = of[i].row, .block = of[i].block, .threads = 4, .shape = 1};
+        const struct swn_row_geometry rows = {.bytes = of[i].row, .block = of[i].block, .threads = 4, .shape = 1};
         size_t n = op_sliced_by(&large[0], &rows, SIZE_MAX);
         if (swn_arena_find(e->arena, large[0].own)->slice_unit != of[i].unit)
             fprintf(stderr, "%u: %zu\n", i, swn_arena_find(e->arena, large[0].own)->slice_unit >> 16);
@@ -211,7 +211,7 @@ static void blocks_and_no_others(void *arg)
     for (unsigned i = 0; i < sizeof of / sizeof of[0]; i++) {
         CHECK(tensor_make(&large[0], LARGE_BYTES / of[i].row * of[i].row, 100 + i));
         op_read(&small[0]);
-        struct swn_rows rows = {.bytes = of[i].row, .block = of[i].block, .threads = 1, .shape = 1, .exact = 1};
+        struct swn_row_geometry rows = {.bytes = of[i].row, .block = of[i].block, .threads = 1, .shape = 1, .exact = 1};
         size_t n = op_sliced_by(&large[0], &rows, SIZE_MAX);
         CHECK(swn_arena_find(e->arena, large[0].own)->slice_unit == of[i].unit);
         CHECK(of[i].sliced ? n > 2 : n == 0);
@@ -237,7 +237,7 @@ static void again_in_one_operator(void *arg)
     for (unsigned i = 0; i < 3; i++)
         CHECK(op_take_slices(&op, t, ROW_BYTES, SIZE_MAX) > 4);
     op_close(&op);
-    CHECK(e->over_budget_peak == 0);
+    CHECK(e->counters.over_budget_peak == 0);
     pass();
     end();
 }
@@ -257,7 +257,7 @@ static void part_of_a_weight_is_read_alone(void *arg)
         uint64_t behind = (r->place + off + bytes + unit - 1) / unit, end = swn_residency_chunks(&e->res, r).end;
         CHECK(behind < end);
         for (uint64_t c = behind; c < end; c++)
-            CHECK(!swn_pool_chunk(e->pool, c)->keep && !swn_pool_chunk(e->pool, c)->frame);
+            CHECK(!swn_pool_chunk(e->pool, c)->plan_keep && !swn_pool_chunk(e->pool, c)->frame);
         op.args[0] = (struct swn_arg){.data = t->own, .bytes = t->len, .use = weight, .from = off};
         op.args[0].upto = off + bytes;
         swn_engine_op_begin(&op);
@@ -283,10 +283,10 @@ static void weight_that_leaves_later_is_sliced(void *arg)
     CHECK(tensor_make(&large[1], LARGE_BYTES / ROW_BYTES * ROW_BYTES, 101));
     for (unsigned i = 0; i < SMALL; i++)
         CHECK(tensor_make(&small[i], SMALL_BYTES, i + 1));
-    CHECK(atomic_load(&swn_arena_find(e->arena, large[0].own)->state) == SWN_STREAMED);
+    CHECK(atomic_load(&swn_arena_find(e->arena, large[0].own)->state) == SWN_FILE_BACKED);
     for (unsigned i = 0; i < 3; i++)
         pass();
-    CHECK(e->window_misses == 0 && e->res.stray_pages == 0);
+    CHECK(e->counters.window_misses == 0 && e->res.fallback_pages == 0);
     end();
 }
 
@@ -345,7 +345,7 @@ static void shape_refused_once_is_sliced_next_time(void *arg)
 {
     begin(arg);
     settle(pass);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     for (unsigned i = 0; i < 8; i++) {
         op_shape = 2;
         op_right_from = SIZE_MAX;
@@ -355,7 +355,7 @@ static void shape_refused_once_is_sliced_next_time(void *arg)
         passes(4);
         CHECK(range_of(0)->slice_unit == UNIT && product(&large[0], SIZE_MAX) > 4);
     }
-    CHECK(e->plans == plans && e->over_budget_peak == 0);
+    CHECK(e->plan.made == plans && e->counters.over_budget_peak == 0);
     end();
 }
 
@@ -374,13 +374,13 @@ static void shape_that_recurs_gets_longer_slices(void *arg)
     }
     CHECK(whole < 8);
     CHECK(range_of(0)->slice_unit >= op_right_from && range_of(0)->slice_unit % UNIT == 0);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     for (unsigned i = 0; i < 8; i++) {
         op_shape = 1 + i % 2;
         read_small();
         CHECK(product(&large[0], SIZE_MAX) > 1 && product(&large[1], SIZE_MAX) > 1);
     }
-    CHECK(e->plans == plans && e->over_budget_peak == 0);
+    CHECK(e->plan.made == plans && e->counters.over_budget_peak == 0);
     end();
 }
 
@@ -392,11 +392,11 @@ static void long_slices_come_one_at_a_time(void *arg)
     settle(pass);
     op_shape = 2;
     op_right_from = 4 * MIB;
-    swn_policy_resize_window(e, 8 * MIB);
+    swn_ring_resize(e, 8 * MIB);
     CHECK(range_of(0)->sliced && range_of(0)->slice < op_right_from);
-    uint64_t strays = e->res.stray_pages;
+    uint64_t strays = e->res.fallback_pages;
     read_small();
-    CHECK(product(&large[0], SIZE_MAX) > 1 && e->res.stray_pages == strays);
+    CHECK(product(&large[0], SIZE_MAX) > 1 && e->res.fallback_pages == strays);
     end();
 }
 
@@ -412,12 +412,12 @@ static void weight_never_right_in_slices_stays_whole(void *arg)
         CHECK(product(&large[0], SIZE_MAX) == 0);
     }
     CHECK(range_of(0)->slice_unit == 0 && !range_of(0)->sliced);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     for (unsigned i = 0; i < 32; i++) {
         read_small();
         CHECK(product(&large[0], SIZE_MAX) == 0);
     }
-    CHECK(e->plans == plans && range_of(0)->slice_unit == 0);
+    CHECK(e->plan.made == plans && range_of(0)->slice_unit == 0);
     /* Until another shape comes, and stays. */
     op_shape = 1;
     op_right_from = 0;
@@ -436,7 +436,7 @@ static void shapes_by_turns_need_ever_fewer_plans(void *arg)
     enum { TURNS = 32 };
     begin(arg);
     settle(pass);
-    uint64_t first = e->plans, half = 0;
+    uint64_t first = e->plan.made, half = 0;
     for (unsigned turn = 0; turn < TURNS; turn++) {
         op_shape = 1 + turn % 2;
         op_right_from = turn % 2 ? SIZE_MAX : 0;
@@ -444,9 +444,9 @@ static void shapes_by_turns_need_ever_fewer_plans(void *arg)
             op_read(&small[0]);
             product(&large[0], SIZE_MAX);
         }
-        half = turn < TURNS / 2 ? e->plans : half;
+        half = turn < TURNS / 2 ? e->plan.made : half;
     }
-    CHECK(half - first > 0 && half - first <= 16 && e->plans - half <= half - first);
+    CHECK(half - first > 0 && half - first <= 16 && e->plan.made - half <= half - first);
     end();
 }
 
@@ -477,12 +477,12 @@ static void small_weight_is_sliced_where_the_disk_is_slower(void *arg)
                 CHECK(tensor_make(&some[i], bytes, i + 1));
             op_age();
             size_t taken = 0, planned = 0;
-            for (unsigned k = 0; k < 60 && (slow ? planned < 4 : taken < 4 * N); k++, planned += e->planned != 0)
+            for (unsigned k = 0; k < 60 && (slow ? planned < 4 : taken < 4 * N); k++, planned += e->plan.planned != 0)
                 for (unsigned i = 0; i < N; i++) {
                     taken += op_sliced(&some[i], ROW_BYTES, SIZE_MAX) > 1;
                     compute(slow == EVERYWHERE ? 2 * read_ns : slow == ELSEWHERE && i + 1 == N ? 10 * read_ns : 0);
                 }
-            CHECK(e->planned && (slow ? !taken : taken >= 4 * N));
+            CHECK(e->plan.planned && (slow ? !taken : taken >= 4 * N));
             _exit(0);
         }
         int status;
@@ -495,14 +495,14 @@ static void shapes_that_can_have_slices_have_them(void *arg)
 {
     begin(arg);
     settle(pass);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     for (unsigned i = 0; i < 40; i++) {
         op_shape = 1 + i % 2;
         op_right_from = i % 2 ? SIZE_MAX : 0;
         op_read(&small[0]);
         CHECK((product(&large[0], SIZE_MAX) == 0) == i % 2);
     }
-    CHECK(e->plans == plans);
+    CHECK(e->plan.made == plans);
     end();
 }
 
@@ -553,7 +553,7 @@ static void storm_of_threads_has_right_slices(void *arg)
         CHECK(pthread_create(&t[i], NULL, storm, (void *)i) == 0);
     for (unsigned i = 0; i < 3; i++)
         CHECK(pthread_join(t[i], NULL) == 0);
-    CHECK(e->slices > 0);
+    CHECK(e->counters.slices > 0);
     end();
 }
 

@@ -1,5 +1,5 @@
 /* Description: what became of taking a weight in slices within one budget is not what becomes of it within another. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_pace_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "scheduler/planner/plan.h"
 #include "tests/unit/support/sliced_op.h"
@@ -83,8 +83,8 @@ static void given_up_in_a_small_one(void *arg)
     CHECK(passes(12) == 0 && range()->slice_unit == 0 && range()->slicing.given_up_for == op_shape);
     set(WIDE);
     CHECK(passes(24) > 1 && range()->slice_unit >= op_right_from && range()->slice_unit % UNIT == 0);
-    uint64_t plans = e->plans;
-    CHECK(passes(8) > 1 && e->plans == plans);
+    uint64_t plans = e->plan.made;
+    CHECK(passes(8) > 1 && e->plan.made == plans);
     end();
 }
 
@@ -100,8 +100,8 @@ static void lengthened_in_a_large_one(void *arg)
     op_shape = 2;
     set(NARROW);
     CHECK(passes(24) > 4 && range()->slice_unit == UNIT);
-    uint64_t plans = e->plans, strays = e->res.stray_pages;
-    CHECK(passes(8) > 4 && e->plans == plans && e->res.stray_pages == strays);
+    uint64_t plans = e->plan.made, strays = e->res.fallback_pages;
+    CHECK(passes(8) > 4 && e->plan.made == plans && e->res.fallback_pages == strays);
     end();
 }
 
@@ -112,8 +112,8 @@ static void lengthened_before_a_plan(void *arg)
     begin(BETWEEN);
     op_right_from = 4 * MIB;
     passes(2); /* at first there may be room for one of them */
-    CHECK(!e->planned && passes(1) > 1 && range()->slice_unit >= op_right_from);
-    CHECK(passes(12) > 1 && e->planned && range()->slice_unit >= op_right_from);
+    CHECK(!e->plan.planned && passes(1) > 1 && range()->slice_unit >= op_right_from);
+    CHECK(passes(12) > 1 && e->plan.planned && range()->slice_unit >= op_right_from);
     end();
 }
 

@@ -1,6 +1,6 @@
 /* Description: memory for trials repeats itself, is counted, and is gone afterwards; nothing leaves for it in vain;
  * tensors of a thread's trial get such memory, and no others. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_pace_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/core/plan.h"
@@ -33,7 +33,7 @@ static void repeats_itself(void *arg)
 {
     begin(arg);
     volatile unsigned char *at = swn_trial_map(BYTES + 1, PERIOD);
-    CHECK(at && e->small_bytes == (long long)PERIOD && swn_engine_resident(e) <= BUDGET);
+    CHECK(at && e->nonweight.small_bytes == (long long)PERIOD && swn_engine_resident(e) <= BUDGET);
     for (size_t i = 0; i < PERIOD; i += 64)
         at[i] = (unsigned char)(i >> 6);
     for (size_t i = 0; i <= BYTES; i += 64)
@@ -41,7 +41,7 @@ static void repeats_itself(void *arg)
     at[BYTES] = 200; /* written to one place, it is in all of them */
     CHECK(at[0] == 200 && at[PERIOD] == 200);
     swn_trial_unmap((void *)at, BYTES + 1, PERIOD);
-    CHECK(e->small_bytes == 0 && e->over_budget_peak == 0);
+    CHECK(e->nonweight.small_bytes == 0 && e->counters.over_budget_peak == 0);
     engine_is_empty();
 }
 
@@ -51,13 +51,13 @@ static void within_the_budget(void *arg)
     begin(arg);
     struct tensor idle, used;
     CHECK(tensor_make(&idle, 8 * MIB, 1));
-    CHECK(swn_trial_room(8 * MIB) && e->small_bytes == 0);
-    CHECK(atomic_load(&swn_arena_find(e->arena, idle.own)->state) == SWN_STREAMED);
+    CHECK(swn_trial_room(8 * MIB) && e->nonweight.small_bytes == 0);
+    CHECK(atomic_load(&swn_arena_find(e->arena, idle.own)->state) == SWN_FILE_BACKED);
     CHECK(tensor_make(&used, 6 * MIB, 2));
     swn_engine_pin((void *)used.own, used.len);
     CHECK(!swn_trial_room(8 * MIB));
-    CHECK(!swn_trial_map(BYTES, 8 * MIB) && e->small_bytes == 0);
-    CHECK(e->over_budget_peak == 0 && e->peak_resident <= BUDGET);
+    CHECK(!swn_trial_map(BYTES, 8 * MIB) && e->nonweight.small_bytes == 0);
+    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
     swn_engine_unpin((void *)used.own, used.len);
     tensor_free(&idle);
     tensor_free(&used);
@@ -76,10 +76,10 @@ static void not_in_vain(void *arg)
     struct tensor idle, used;
     CHECK(tensor_make(&used, 7 * MIB, 1) && tensor_make(&idle, 4 * MIB, 2));
     swn_engine_pin((void *)used.own, used.len);
-    CHECK(!swn_trial_room(6 * MIB) && !swn_trial_map(BYTES, 6 * MIB) && e->small_bytes == 0 && !e->pool);
-    CHECK(state_of(&idle) == SWN_HOME && swn_policy_written(e) == 0);
-    CHECK(swn_trial_room(3 * MIB) && state_of(&idle) == SWN_STREAMED); /* the pool takes 2 */
-    CHECK(e->over_budget_peak == 0);
+    CHECK(!swn_trial_room(6 * MIB) && !swn_trial_map(BYTES, 6 * MIB) && e->nonweight.small_bytes == 0 && !e->pool);
+    CHECK(state_of(&idle) == SWN_RESIDENT && swn_policy_written(e) == 0);
+    CHECK(swn_trial_room(3 * MIB) && state_of(&idle) == SWN_FILE_BACKED); /* the pool takes 2 */
+    CHECK(e->counters.over_budget_peak == 0);
     swn_engine_unpin((void *)used.own, used.len);
     tensor_free(&idle);
     tensor_free(&used);
@@ -115,7 +115,7 @@ static void ask_in_vain(const struct tensor *activation)
     size_t kept = engine_kept_bytes();
     /* With all that the operator does not read out of the way, or that too, or everything there is. */
     CHECK(!swn_trial_room(15 * MIB) && !swn_trial_room(15 * MIB + MIB / 4) && !swn_trial_room(20 * MIB));
-    CHECK(engine_kept_bytes() == kept && state_of(activation) == SWN_HOME);
+    CHECK(engine_kept_bytes() == kept && state_of(activation) == SWN_RESIDENT);
 }
 
 static void ask(const struct tensor *activation)
@@ -136,17 +136,18 @@ static void kept_weights_stay(void *arg)
     CHECK(tensor_make(&other, 14 * MIB, 100));
     tensor_free(&other);
     passes(20, NULL);
-    CHECK(e->planned && !e->plan_dirty && engine_kept_bytes() + e->node_home_bytes == WEIGHTS * WEIGHT_BYTES);
+    CHECK(e->plan.planned && !e->plan.dirty &&
+          engine_kept_bytes() + e->weights.resident_bytes == WEIGHTS * WEIGHT_BYTES);
     CHECK(engine_kept_bytes() > 6 * MIB);
-    uint64_t plans = e->plans;
+    uint64_t plans = e->plan.made;
     struct swn_stats before, after;
     swn_engine_stats(&before);
     passes(4, ask_in_vain);
     swn_engine_stats(&after);
-    CHECK(after.streamed_bytes == before.streamed_bytes && e->plans == plans && !e->plan_dirty);
+    CHECK(after.streamed_bytes == before.streamed_bytes && e->plan.made == plans && !e->plan.dirty);
     passes(20, ask);
-    CHECK(e->plans > plans && e->planned_other >= 8 * MIB && !e->plan_dirty);
-    CHECK(e->over_budget_peak == 0 && e->peak_resident <= 16 * MIB);
+    CHECK(e->plan.made > plans && e->nonweight.planned >= 8 * MIB && !e->plan.dirty);
+    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= 16 * MIB);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
     engine_is_empty();
@@ -167,20 +168,21 @@ static void folded_tensors(void *arg)
     void *at[MOST] = {NULL};
     unsigned n = 0;
     CHECK(swn_trial_alloc(BYTES) == NULL);
-    swn_trial_fold(BYTES, PERIOD);
+    swn_trial_alias_allocations(BYTES, PERIOD);
     CHECK(swn_trial_alloc(BYTES - 1) == NULL && swn_trial_alloc(BYTES + BYTES / 4) == NULL);
     CHECK(pthread_create(&t, NULL, another_thread, NULL) == 0 && pthread_join(t, NULL) == 0);
     while (n < MOST && (at[n] = swn_trial_alloc(BYTES + BYTES / 16)))
         n++;
-    CHECK(n > 3 && n < MOST && e->small_bytes == (long long)(n * PERIOD)); /* the others get ordinary memory */
+    CHECK(n > 3 && n < MOST &&
+          e->nonweight.small_bytes == (long long)(n * PERIOD)); /* the others get ordinary memory */
     memset(at[0], 1, BYTES + BYTES / 16);
     CHECK(((char *)at[1])[0] == 0);
-    swn_trial_fold(0, 0);
+    swn_trial_alias_allocations(0, 0);
     CHECK(swn_trial_alloc(BYTES) == NULL);
     CHECK(!swn_trial_free(&n) && !swn_trial_free((char *)at[0] + SWN_PAGE));
     for (unsigned i = 0; i < n; i++)
         CHECK(swn_trial_free(at[i]) && !swn_trial_free(at[i]));
-    CHECK(e->small_bytes == 0 && e->over_budget_peak == 0);
+    CHECK(e->nonweight.small_bytes == 0 && e->counters.over_budget_peak == 0);
     engine_is_empty();
 }
 
@@ -189,23 +191,23 @@ static void forked(void *arg)
 {
     begin(arg);
     void *at = swn_trial_map(BYTES, PERIOD);
-    swn_trial_fold(BYTES, PERIOD);
+    swn_trial_alias_allocations(BYTES, PERIOD);
     void *folded = swn_trial_alloc(BYTES);
-    CHECK(at && folded && e->small_bytes == (long long)(2 * PERIOD));
+    CHECK(at && folded && e->nonweight.small_bytes == (long long)(2 * PERIOD));
     swn_engine_prefork();
     pid_t pid = fork();
     if (!pid) {
         swn_engine_postfork_child();
-        CHECK(e->small_bytes == 0 && !swn_trial_free(folded) && !swn_trial_alloc(BYTES));
+        CHECK(e->nonweight.small_bytes == 0 && !swn_trial_free(folded) && !swn_trial_alloc(BYTES));
         _exit(0);
     }
     swn_engine_postfork_parent();
     int status;
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
     CHECK(swn_trial_free(folded));
-    swn_trial_fold(0, 0);
+    swn_trial_alias_allocations(0, 0);
     swn_trial_unmap(at, BYTES, PERIOD);
-    CHECK(e->small_bytes == 0);
+    CHECK(e->nonweight.small_bytes == 0);
     engine_is_empty();
 }
 
