@@ -23,30 +23,6 @@ foreach(name t_unified t_device t_swapper t_pinned_cache t_host_register t_bounc
     set(${name}_LIBRARIES standin-cudart)
     set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/fakes)
 endforeach()
-# Whether the program has a second thread.
-list(APPEND t_swapper_LINK -Wl,--wrap=swn_threads_many)
-# Calls that a test makes fail.
-set(t_no_memory_LINK "")
-foreach(call malloc calloc realloc mmap mprotect memfd_create ftruncate)
-    list(APPEND t_no_memory_LINK -Wl,--wrap=${call})
-endforeach()
-set(t_hook_alloc_LINK -Wl,--wrap=swn_result_log_write_memory)
-set(t_page_size_LINK -Wl,--wrap=sysconf)
-# What the page map says.
-set(t_pagemap_proof_LINK -Wl,--wrap=pread)
-# What changes while a plan is made without the lock.
-set(t_budget_LINK -Wl,--wrap=swn_plan_candidate_solve)
-# The disk and the clock.
-set(t_replan_LINK -Wl,--wrap=swn_plan_disk -Wl,--wrap=swn_now_ns)
-# The clock; whether the disk is being made busy, and what it gives then.
-set(t_profile_record_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=swn_io_load_set -Wl,--wrap=swn_io_load_disk -Wl,--wrap=swn_io_load_rest
-    -Wl,--wrap=swn_io_load_ready)
-# The clock, processors, and sleep.
-set(t_spin_wait_LINK -Wl,--wrap=swn_now_ns -Wl,--wrap=sched_getaffinity -Wl,--wrap=swn_cond_wait_until)
-# The clock, which is the simulated disk's.
-set(t_probe_queue_depth_LINK -Wl,--wrap=clock_gettime)
-# References, which need real files.
-set(t_probe_layers_LINK -Wl,--wrap=swn_probe_refs_open -Wl,--wrap=swn_probe_refs_close -Wl,--wrap=swn_probe_refs_time)
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
 set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_order t_pickle t_plan t_plan_pieces t_queue_depth t_verify_log t_safetensors t_size t_checksum t_hook_baseline t_zip)
 foreach(source IN LISTS unit_tests)
@@ -54,16 +30,29 @@ foreach(source IN LISTS unit_tests)
     if(SWAPNET_SANITIZE MATCHES thread AND name IN_LIST unit_tests_without_threads)
         continue()
     endif()
+    # A line of its own says which functions the test has its own versions of: /* wraps: NAME... */
+    file(STRINGS ${source} wraps REGEX "^/\\* wraps: ")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    string(REGEX REPLACE "/\\* wraps:|\\*/|;" " " wraps "${wraps}")
+    separate_arguments(wraps)
+    list(TRANSFORM wraps PREPEND -Wl,--wrap=)
+    list(APPEND ${name}_LINK ${wraps})
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE swn_unit ${${name}_LIBRARIES})
     target_link_options(${name} PRIVATE ${${name}_LINK})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 240)
+    # Another one says that it compares real times, which only these may do again (scripts/test): /* timed: WHY */
+    file(STRINGS ${source} timed REGEX "^/\\* timed: ")
+    if(timed)
+        set_tests_properties(${name} PROPERTIES LABELS timed)
+    endif()
 endforeach()
 
 # The longest first: one that is left for the end has the machine to itself. In seconds, roughly.
-foreach(cost t_slice:80 t_swapper:60 t_profile_record:50 t_no_memory:40 t_op_window:40 t_engine:30 t_slice_budget:26 t_fetch_paths:14 t_daemon_client:12)
+foreach(cost t_swapper:140 t_op_window:100 t_slice:80 t_no_memory:70 t_profile_record:60 t_engine:55 t_device:48 t_fetch_paths:38
+        t_activation_plan:36 t_budget:35 t_store_build:25 t_residency:22 t_slice_budget:21 t_daemon_client:19)
     string(REPLACE ":" ";" cost ${cost})
     list(GET cost 0 name)
     list(GET cost 1 seconds)

@@ -18,7 +18,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(1, str(HERE.parent / "e2e" / "programs"))
+sys.path.insert(1, str(HERE.parent / "e2e" / "programs" / "shared"))
 
 import rules
 

@@ -15,7 +15,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "e2e", "programs"), HERE]
+sys.path[:0] = [os.path.join(HERE, "..", "e2e", "programs", "shared"), HERE]
 STANDIN = os.environ.get("GPU_STANDIN")  # the directory of the stand-in, in the place of a GPU
 if STANDIN:
     # The runtime has to be there before the first tensor, as it is where PyTorch is built for CUDA.

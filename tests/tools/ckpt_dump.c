@@ -1,6 +1,6 @@
-/* swn_ckpt_dump - prints what the checkpoint readers see, for tests that compare it with what PyTorch sees.
+/* ckpt_dump - prints what the checkpoint readers see, for tests that compare it with what PyTorch sees.
  *
- * usage: swn_ckpt_dump CHECKPOINT...
+ * usage: ckpt_dump CHECKPOINT...
  *
  * One line of JSON for each: {"path", "kind", "skipped", "skipped_first", "files", "storages": [{"name", "file", "off",
  * "bytes"}], "tensors": [{"name", "dtype", "shape", "stride", "storage", "off"}]}, off in bytes into the storage; or
@@ -54,7 +54,7 @@ static json_t *dump(const char *path)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: swn_ckpt_dump CHECKPOINT...\n");
+        fprintf(stderr, "usage: ckpt_dump CHECKPOINT...\n");
         return 2;
     }
     for (int i = 1; i < argc; i++) {

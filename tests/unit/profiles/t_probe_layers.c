@@ -1,6 +1,8 @@
 /* Description: what a byte takes, as the probe has it, on a disk that is known: what it gives for good, with layers of
  * any size, and not what the first one waits for. The disk's time is real, as the probe has to keep it busy.
  */
+/* timed: what a byte takes, on a disk that waits for real */
+/* wraps: swn_probe_refs_open swn_probe_refs_close swn_probe_refs_time */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <setjmp.h>

@@ -1,6 +1,7 @@
 /* Description: what the probe finds of disks that are known: simulated ones, with a clock of their own, so that neither
  * this machine's disk nor its load has a say.
  */
+/* wraps: clock_gettime */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -350,6 +350,18 @@ int weights_file(unsigned n, size_t bytes_each, void (*name_of)(char *name, unsi
     return fd;
 }
 
+void engine_reads_arrive(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    for (int coming = 1; coming; usleep(1000)) {
+        pthread_mutex_lock(&e->lock);
+        coming = 0;
+        for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+            coming |= f->pending != 0;
+        pthread_mutex_unlock(&e->lock);
+    }
+}
+
 void engine_is_empty(void)
 {
     struct swn_engine *e = &swn_engine_one;

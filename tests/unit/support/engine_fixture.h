@@ -90,6 +90,8 @@ size_t op_slices(struct swn_op *op, unsigned index, size_t *bytes, size_t most);
  * name. The first one is at *data_off. */
 int weights_file(unsigned n, size_t bytes_each, void (*name_of)(char *name, unsigned i), uint64_t *data_off);
 
+/* Waits until no frame is being read into. */
+void engine_reads_arrive(void);
 /* Checks that nothing is left behind by tensors that are all gone. */
 void engine_is_empty(void);
 

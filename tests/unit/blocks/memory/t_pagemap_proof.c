@@ -1,4 +1,5 @@
 /* Description: a page map that does not tell the truth is found out before anything depends on it. */
+/* wraps: pread */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

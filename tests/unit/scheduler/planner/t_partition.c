@@ -1,4 +1,5 @@
 /* Description: dynamic programming finds the fastest of all partitions that fit, and is quick for deep models. */
+/* timed: how long a search takes */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* Description: the plan keeps to its budget, flags what only a mapping can serve, and is close to the best choice. */
+/* timed: how long a plan takes */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* Description: whose memory a small tensor's is, where PyTorch's own is not malloc's (tests/fakes/c10). */
+/* wraps: swn_result_log_write_memory */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

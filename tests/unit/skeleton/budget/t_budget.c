@@ -1,5 +1,6 @@
 /* Description: the budget of an engine that computes, idles, or stands still changes: bits stay what they are, and what
  * was acknowledged holds. */
+/* wraps: swn_plan_candidate_solve */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/engine/accounting.h"

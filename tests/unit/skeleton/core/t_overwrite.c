@@ -49,7 +49,7 @@ static void begin_op(struct swn_op *op, struct tensor *t)
     swn_engine_op_begin(op);
 }
 
-static void made(void *arg)
+static void overwritten_tensor_has_its_new_bytes(void *arg)
 {
     struct swn_op op;
     struct swn_range *r = begin();
@@ -72,7 +72,7 @@ static void made(void *arg)
     end();
 }
 
-static void failed(void *arg)
+static void failed_overwrite_leaves_the_old_bytes(void *arg)
 {
     struct swn_op op;
     struct swn_range *r = begin();
@@ -89,7 +89,7 @@ static void failed(void *arg)
 }
 
 /* Another operator has written it meanwhile, so that it is in memory: the later one's bytes are what stays. */
-static void home_meanwhile(void *arg)
+static void later_writer_wins_over_an_overwrite(void *arg)
 {
     static const enum swn_use use = SWN_USE_WRITE;
     struct swn_op op, other;
@@ -113,7 +113,7 @@ static void home_meanwhile(void *arg)
 }
 
 /* What is in memory, and what only a part of is overwritten, has no need of it. */
-static void not_for_it(void *arg)
+static void tensor_in_memory_needs_no_fresh_memory(void *arg)
 {
     struct swn_op op;
     struct swn_range *r = begin();
@@ -129,18 +129,18 @@ static void not_for_it(void *arg)
     end();
 }
 
-IN_A_CHILD(made, 120)
-IN_A_CHILD(failed, 120)
-IN_A_CHILD(home_meanwhile, 120)
-IN_A_CHILD(not_for_it, 120)
+IN_A_CHILD(overwritten_tensor_has_its_new_bytes, 120)
+IN_A_CHILD(failed_overwrite_leaves_the_old_bytes, 120)
+IN_A_CHILD(later_writer_wins_over_an_overwrite, 120)
+IN_A_CHILD(tensor_in_memory_needs_no_fresh_memory, 120)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_made),
-        cmocka_unit_test(test_failed),
-        cmocka_unit_test(test_home_meanwhile),
-        cmocka_unit_test(test_not_for_it),
+        cmocka_unit_test(test_overwritten_tensor_has_its_new_bytes),
+        cmocka_unit_test(test_failed_overwrite_leaves_the_old_bytes),
+        cmocka_unit_test(test_later_writer_wins_over_an_overwrite),
+        cmocka_unit_test(test_tensor_in_memory_needs_no_fresh_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Description: a kernel whose pages are larger than ours, as AArch64 kernels' may be, is left alone. */
+/* wraps: sysconf */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* Description: where the disk or the operators have been others than a plan is for, for long, it is looked at, and made
  * anew if a better one is to be had, less often each time; and where pages go and come back in every pass for what it
  * leaves too little. */
+/* wraps: swn_plan_disk swn_now_ns */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/budget/demand.h"
@@ -121,7 +122,7 @@ static void begin(void)
     adopt();
 }
 
-static void another_disk(void *arg)
+static void other_disk_is_due_a_plan_ever_later(void *arg)
 {
     (void)arg;
     begin();
@@ -148,7 +149,7 @@ static void another_disk(void *arg)
 }
 
 /* A plan that is as good as any for the disk as it is now stays, and it is the next change that counts. */
-static void good_enough(void *arg)
+static void plan_that_is_still_best_stays(void *arg)
 {
     (void)arg;
     begin();
@@ -181,7 +182,7 @@ static void good_enough(void *arg)
 }
 
 /* Passes that are as slow as they were are no reason: the time to be had by another plan is. */
-static void mostly_kept(void *arg)
+static void slow_passes_alone_are_no_reason(void *arg)
 {
     static struct swn_plan_weight old[WEIGHTS];
     (void)arg;
@@ -213,7 +214,7 @@ static void short_of_disk(void *arg)
 }
 
 /* What the daemon divides memory by is how the machine is, whatever the plan. */
-static void others_are_told(void *arg)
+static void daemon_is_told_how_the_machine_is(void *arg)
 {
     struct swn_demand before = {0}, after = {0};
     (void)arg;
@@ -226,7 +227,7 @@ static void others_are_told(void *arg)
     CHECK(after.plans != before.plans && after.latency > 1.9 * before.latency);
 }
 
-static void other_operators(void *arg)
+static void slower_operators_are_due_a_plan(void *arg)
 {
     (void)arg;
     begin();
@@ -244,7 +245,7 @@ static void other_operators(void *arg)
 }
 
 /* Passes that are over at once are no evidence, however many; nor are those in which nothing is where it will be. */
-static void not_at_once(void *arg)
+static void short_passes_are_no_evidence(void *arg)
 {
     (void)arg;
     begin();
@@ -362,13 +363,13 @@ static void a_look_in_passing(void *arg)
     CHECK(e->plan.in_force.n == 40);
 }
 
-IN_A_CHILD(another_disk, 60)
-IN_A_CHILD(good_enough, 60)
-IN_A_CHILD(mostly_kept, 60)
+IN_A_CHILD(other_disk_is_due_a_plan_ever_later, 60)
+IN_A_CHILD(plan_that_is_still_best_stays, 60)
+IN_A_CHILD(slow_passes_alone_are_no_reason, 60)
 IN_A_CHILD(short_of_disk, 60)
-IN_A_CHILD(others_are_told, 60)
-IN_A_CHILD(other_operators, 60)
-IN_A_CHILD(not_at_once, 60)
+IN_A_CHILD(daemon_is_told_how_the_machine_is, 60)
+IN_A_CHILD(slower_operators_are_due_a_plan, 60)
+IN_A_CHILD(short_passes_are_no_evidence, 60)
 IN_A_CHILD(too_little_room, 60)
 IN_A_CHILD(room_for_what_leaves, 60)
 IN_A_CHILD(a_look_in_passing, 60)
@@ -376,11 +377,16 @@ IN_A_CHILD(a_look_in_passing, 60)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_disk),         cmocka_unit_test(test_good_enough),
-        cmocka_unit_test(test_mostly_kept),          cmocka_unit_test(test_short_of_disk),
-        cmocka_unit_test(test_others_are_told),      cmocka_unit_test(test_other_operators),
-        cmocka_unit_test(test_not_at_once),          cmocka_unit_test(test_too_little_room),
-        cmocka_unit_test(test_room_for_what_leaves), cmocka_unit_test(test_a_look_in_passing),
+        cmocka_unit_test(test_other_disk_is_due_a_plan_ever_later),
+        cmocka_unit_test(test_plan_that_is_still_best_stays),
+        cmocka_unit_test(test_slow_passes_alone_are_no_reason),
+        cmocka_unit_test(test_short_of_disk),
+        cmocka_unit_test(test_daemon_is_told_how_the_machine_is),
+        cmocka_unit_test(test_slower_operators_are_due_a_plan),
+        cmocka_unit_test(test_short_passes_are_no_evidence),
+        cmocka_unit_test(test_too_little_room),
+        cmocka_unit_test(test_room_for_what_leaves),
+        cmocka_unit_test(test_a_look_in_passing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Description: weights that come and go on a device, on stand-ins for every kind of device: an operator finds its
  * weights there and right, whatever is launched runs to its end on the bytes that it was given, the room is kept to,
  * what is needed next is there before it is asked for, and a weight that is not there can be read by nobody. */
+/* wraps: swn_threads_many */
 #define _GNU_SOURCE
 #include "tests/unit/support/swapped_weights.h"
 

@@ -1,5 +1,6 @@
 /* Description: short waits for reads are spent awake, long ones asleep, and all of them where there is one processor.
  */
+/* wraps: swn_now_ns sched_getaffinity swn_cond_wait_until */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 

@@ -184,17 +184,6 @@ static void in_circles(void *arg)
     CHECK(swn_engine_resident(e) <= BUDGET);
 }
 
-static void reads_arrive(void)
-{
-    for (int filling = 1; filling; usleep(1000)) {
-        pthread_mutex_lock(&e->lock);
-        filling = 0;
-        for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-            filling += f->pending != 0;
-        pthread_mutex_unlock(&e->lock);
-    }
-}
-
 /* A budget that shrinks takes lent room back before it writes anything, and it is not lent again over the new one. */
 static void budget_shrinks(void *arg)
 {
@@ -207,7 +196,7 @@ static void budget_shrinks(void *arg)
     unsigned i = 0;
     for (; i < WEIGHTS / 2; i++)
         op_read(&weights[i]);
-    reads_arrive();
+    engine_reads_arrive();
     CHECK(e->plan.lent_from && engine_window_bytes() > e->plan.lent_from);
     CHECK(swn_engine_resident(e) > after);
     uint64_t spilled = e->writes.spill->written_bytes;

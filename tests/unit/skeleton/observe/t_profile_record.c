@@ -1,4 +1,5 @@
 /* Description: a profile holds every weight in the order it is read, what was done with it, and outlives the model. */
+/* wraps: swn_now_ns swn_io_load_set swn_io_load_disk swn_io_load_rest swn_io_load_ready */
 #define _GNU_SOURCE
 #include "tests/unit/support/sliced_op.h"
 

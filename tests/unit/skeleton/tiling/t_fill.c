@@ -114,7 +114,7 @@ static void failing_disk(void *arg)
 }
 
 /* What fits, what two operators write at once, and what was cut. */
-static void not_for_it(void *arg)
+static void tensor_that_fits_is_not_filled_in_pieces(void *arg)
 {
     static const enum swn_use use = SWN_USE_OVERWRITE;
     struct tensor small, *t = &small;
@@ -140,7 +140,7 @@ static void not_for_it(void *arg)
 IN_A_CHILD(right_bytes, 120)
 IN_A_CHILD(half, 120)
 IN_A_CHILD(failing_disk, 120)
-IN_A_CHILD(not_for_it, 120)
+IN_A_CHILD(tensor_that_fits_is_not_filled_in_pieces, 120)
 
 int main(void)
 {
@@ -148,7 +148,7 @@ int main(void)
         cmocka_unit_test(test_right_bytes),
         cmocka_unit_test(test_half),
         cmocka_unit_test(test_failing_disk),
-        cmocka_unit_test(test_not_for_it),
+        cmocka_unit_test(test_tensor_that_fits_is_not_filled_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

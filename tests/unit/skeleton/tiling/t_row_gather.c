@@ -130,7 +130,7 @@ static void only_their_pages(void *arg)
 }
 
 /* Stores that nobody announces, before the weight came to be streamed and after. */
-static void written(void *arg)
+static void unannounced_stores_are_in_the_rows(void *arg)
 {
     (void)arg;
     int64_t rows[64];
@@ -172,7 +172,7 @@ static void read_part(size_t from, size_t upto)
 
 /* Of a table that is partly in frames, where rows do not begin: those come from there, and what is in the others is
  * read. */
-static void in_frames(void *arg)
+static void rows_in_frames_are_not_read_again(void *arg)
 {
     (void)arg;
     begin_with(NULL);
@@ -302,7 +302,7 @@ static ssize_t broken_pread(void *ctx, int fd, void *buf, size_t len, uint64_t o
 }
 
 /* Its pages then come from the mapping, which the kernel reads. */
-static void bad_disk(void *arg)
+static void rows_come_through_the_mapping_where_the_disk_fails(void *arg)
 {
     (void)arg;
     static struct swn_io io;
@@ -512,12 +512,12 @@ static void kept_for_the_next(void *arg)
 }
 
 IN_A_CHILD(only_their_pages, 240)
-IN_A_CHILD(written, 240)
-IN_A_CHILD(in_frames, 240)
+IN_A_CHILD(unannounced_stores_are_in_the_rows, 240)
+IN_A_CHILD(rows_in_frames_are_not_read_again, 240)
 IN_A_CHILD(refused, 240)
 IN_A_CHILD(no_such_row, 240)
 IN_A_CHILD(numbers_that_change, 240)
-IN_A_CHILD(bad_disk, 240)
+IN_A_CHILD(rows_come_through_the_mapping_where_the_disk_fails, 240)
 IN_A_CHILD(forked, 240)
 IN_A_CHILD(forked_meanwhile, 240)
 IN_A_CHILD(threads, 240)
@@ -526,11 +526,16 @@ IN_A_CHILD(kept_for_the_next, 240)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_their_pages),  cmocka_unit_test(test_written),
-        cmocka_unit_test(test_in_frames),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_such_row),       cmocka_unit_test(test_numbers_that_change),
-        cmocka_unit_test(test_bad_disk),          cmocka_unit_test(test_forked),
-        cmocka_unit_test(test_forked_meanwhile),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_only_their_pages),
+        cmocka_unit_test(test_unannounced_stores_are_in_the_rows),
+        cmocka_unit_test(test_rows_in_frames_are_not_read_again),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_such_row),
+        cmocka_unit_test(test_numbers_that_change),
+        cmocka_unit_test(test_rows_come_through_the_mapping_where_the_disk_fails),
+        cmocka_unit_test(test_forked),
+        cmocka_unit_test(test_forked_meanwhile),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_kept_for_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,37 @@
+"""Programs that once exceeded their budget although it had room, or wrote what need not be written: exact, within the
+budget, and with no more written than has to be."""
+import pytest
+
+import harness
+from harness import MIB
+
+
+def _run(torch, scenario, budget, disk):
+    plain, swapped = disk / "plain", disk / "swapped"
+    for directory in (plain, swapped):
+        directory.mkdir()
+    reference = harness.plain(torch, "over_budget", scenario, plain)
+    run = harness.start(torch, "over_budget", scenario, swapped, where=disk, budget=budget).finish()
+    harness.assert_same(reference, run)
+    harness.assert_bounded(run)
+    return run
+
+
+def test_rows_then_whole_stays_within_budget(torch, disk):
+    """128 MiB in 48. Its pages are the file system's while it is written to."""
+    harness.assert_streamed(_run(torch, "rows_then_whole", 48, disk))
+
+
+@pytest.mark.parametrize("budget", [40, 56])
+def test_replaced_weights_stay_within_budget(torch213, disk, budget):
+    harness.assert_streamed(_run(torch213, "replaced", budget, disk))
+
+
+def test_idle_model_gives_way(torch, disk):
+    """96 MiB that the checkpoint's store has, and two new layers of 16 MiB each, in 64: the clean ones leave,
+    and at most one of the new is written, which a plan may stream."""
+    harness.swapped(torch, "over_budget", "make", disk, budget=256)
+    _, run = harness.both(torch, "over_budget", "idle_model", disk, budget=64)
+    harness.assert_bounded(run)
+    harness.assert_streamed(run)
+    assert run.stats["spilled_bytes"] <= 16 * MIB, run.describe()

@@ -1,0 +1,40 @@
+"""SWAPNET_WITHOUT leaves parts out, for measurements: same bits, and the part does not work."""
+import pytest
+
+import harness
+import traces
+
+
+def _run(torch, without, *program, budget, env=()):
+    env = dict(env, SWAPNET_WITHOUT=without) if without else dict(env)
+    return harness.both(torch, *program, budget=budget, env=env, timeout=300)[1]
+
+
+def test_nothing_kept(torch113):
+    """96 MiB of weights in 48."""
+    whole, unkept = (_run(torch113, part, "infer", "mlp", "16", budget=48) for part in ("", "kept"))
+    harness.assert_streamed(unkept)
+    harness.assert_bounded(unkept)
+    assert unkept.stats["streamed_bytes"] > 1.25 * whole.stats["streamed_bytes"], unkept.describe()
+
+
+@pytest.mark.timed
+def test_nothing_ahead(torch113, disk):
+    """A trace tells it on any disk: who reads for itself does not compute meanwhile."""
+    ahead = []
+    for part in ("", "prefetch"):
+        path = disk / f"trace-{part}.json"
+        run = _run(torch113, part, "infer", "mlp-batch", "8", budget=48, env={"SWAPNET_TRACE": str(path)})
+        harness.assert_streamed(run)
+        compute, reads = traces.compute_and_disk(path)
+        ahead.append(traces.count_ahead(reads, compute))
+    assert ahead[1] == 0, ahead
+    harness.in_time(ahead[0] > 24, ahead)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without", ["slices", "places", "prefetch,kept,slices,places"])
+def test_parts_left_out_have_equal_bits(torch, without):
+    run = _run(torch, without, "sliced", "float32", budget=32)
+    assert (run.stats["slices"] == 0) == ("slices" in without), run.describe()
+    assert "places" not in without or run.stats["placed_bytes"] == 0, run.describe()

@@ -1,0 +1,91 @@
+"""What is installed beside the programs: systemd takes the unit, and bash completes all that there is."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import harness
+
+PROGRAMS = ["swapnetctl", "swapnet-partition"]
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    path = tmp_path_factory.mktemp("install")
+    subprocess.run(["cmake", "--install", harness.BUILD, "--prefix", path], check=True, capture_output=True)
+    return path
+
+
+def test_systemd_accepts_the_units(prefix):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd-analyze")
+    units = prefix / "lib" / "systemd" / "system"
+    service = units / "swapnetd.service"
+    # It names the prefix that the build was configured with.
+    text, count = re.subn(r"^ExecStart=\S+/swapnetd$", f"ExecStart={prefix}/bin/swapnetd", service.read_text(), flags=re.M)
+    assert count == 1
+    service.write_text(text)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", service, units / "swapnetd.socket"],
+                          capture_output=True, text=True, timeout=60)
+    if "Operation not permitted" in done.stderr or "Failed to initialize manager" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    ours = [line for line in done.stderr.splitlines() if "swapnetd" in line]
+    assert done.returncode == 0 and not ours, done
+
+
+def test_what_the_unit_may_do(prefix):
+    """It is 1.9 of 10, of which 10 is a service that may do anything, where systemd is 252."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd-analyze")
+    done = subprocess.run(["systemd-analyze", "security", "--no-pager", "--offline=yes", "--threshold=25",
+                           prefix / "lib" / "systemd" / "system" / "swapnetd.service"], capture_output=True, text=True, timeout=60)
+    if "Overall exposure level" not in done.stdout:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout
+
+
+def completions(prefix, program, *words):
+    script = ('source "$1"; shift; complete -p "$1" >/dev/null || exit 3; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+              f'_{program.replace("-", "_")}; printf "%s\\n" "${{COMPREPLY[@]}}"')
+    file = prefix / "share" / "bash-completion" / "completions" / program
+    done = subprocess.run(["bash", "--norc", "-uc", script, "bash", file, program, *words], capture_output=True, text=True,
+                          timeout=60, cwd=prefix, env={"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": "/nonexistent"})
+    assert done.returncode == 0 and not done.stderr, done
+    return done.stdout.split()
+
+
+def help_of(program, *words):
+    return subprocess.run([harness.BUILD / "bin" / program, "help", *words], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_completion_knows_commands_and_options(prefix, program):
+    """Every command, and every option that its help names."""
+    commands = re.findall(r"^  (\w+) ", help_of(program), flags=re.M)
+    assert len(commands) >= 6 and set(commands) <= set(completions(prefix, program, ""))
+    for command in commands:
+        options = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", help_of(program, command), flags=re.M))
+        assert options <= set(completions(prefix, program, command, "--")), command
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_manuals(program):
+    """Every command is in the synopsis, and every option that its help names in its section, by both its names."""
+    manual = (harness.REPO / "docs" / "man" / f"{program}.1.scd").read_text()
+    synopsis = re.search(r"^# SYNOPSIS.*?(?=^# )", manual, flags=re.M | re.S)
+    for command in re.findall(r"^  (\w+) ", help_of(program), flags=re.M):
+        assert f"*{program} {command}" in synopsis[0]
+        section = re.search(rf"^## (?:\w+, )*{command}\b.*?(?=^##? |\Z)", manual, flags=re.M | re.S)
+        names = sum(re.findall(r"^ +(?:(-\w), )?(--[a-z-]+)", help_of(program, command), flags=re.M), ())
+        said = set(re.findall(r"(?<![\w-])--?[a-z-]+", (section or synopsis)[0]))
+        assert {name for name in names if name} - said <= {"-h", "--help"}, command
+
+
+def test_words_of_completions(prefix):
+    assert "auto" in completions(prefix, "swapnetctl", "total", "")
+    assert completions(prefix, "swapnetctl", "run", "--name", "x", "--daemon", "o") == ["off"]
+    assert completions(prefix, "swapnetctl", "set", "1", "bud") == ["budget="]
+    for command in "set", "total", "drain", "version", "verify", "cache":
+        assert "csv" in completions(prefix, "swapnetctl", command, "-o", ""), command
