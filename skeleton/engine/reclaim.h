@@ -1,4 +1,5 @@
-/* skeleton/engine/reclaim.h - memory that subsystems hold and can do without (struct swn_reclaimer), all of it together.
+/* skeleton/engine/reclaim.h - memory that subsystems hold and can do without (struct swn_reclaimer), all of it
+ * together.
  *
  * The engine's lock is held, but for swn_reclaim_bytes.
  */

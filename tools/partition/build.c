@@ -445,11 +445,12 @@ int part_build(int argc, char **argv)
     }
     r.bar.shown = !r.quiet && isatty(STDERR_FILENO);
     clock_gettime(CLOCK_MONOTONIC, &r.bar.begin);
-    r.opts = (struct swn_store_opts){.order = (const char *const *)r.order.names,
-                                     .order_count = r.order.count,
-                                     .copies = r.encoding < 0 ? SWN_COPIES_NARROW : (enum swn_store_compressed)r.encoding,
-                                     .progress = progress,
-                                     .user = &r.bar};
+    r.opts =
+        (struct swn_store_opts){.order = (const char *const *)r.order.names,
+                                .order_count = r.order.count,
+                                .copies = r.encoding < 0 ? SWN_COPIES_NARROW : (enum swn_store_compressed)r.encoding,
+                                .progress = progress,
+                                .user = &r.bar};
     part_catch_signals();
     rc = build(&r, why);
     free_order(&r.order);

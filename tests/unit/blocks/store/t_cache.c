@@ -381,8 +381,8 @@ static void any_operation_fails(void **state)
             struct swn_store *s = NULL;
             assert_int_equal(swn_checkpoint_open_fd(&c, &swn_io_sys, fd, "one", why), 0);
             swn_fault_arm(&fault, at, for_ever, -EIO);
-            int rc = swn_cache_build(&s, &fault.io, dir, &(struct swn_cache_limits){.cache_limit_bytes = 3 * STORE_BYTES}, c,
-                                     NULL, why);
+            int rc = swn_cache_build(&s, &fault.io, dir,
+                                     &(struct swn_cache_limits){.cache_limit_bytes = 3 * STORE_BYTES}, c, NULL, why);
             if (!rc) {
                 swn_store_close(s, &fault.io);
                 rc = swn_cache_open(&s, &fault.io, dir, fd, why);
