@@ -78,6 +78,11 @@ if(SWAPNET_HALVES AND NOT CMAKE_CROSSCOMPILING)
     set_tests_properties(gpu PROPERTIES LABELS unified SKIP_RETURN_CODE 77 RUN_SERIAL TRUE TIMEOUT 600)
 endif()
 
+# Objects of other machines and of sanitizers name the same functions.
+if(TARGET libswapnet)
+    add_test(NAME layers COMMAND ${PROJECT_SOURCE_DIR}/scripts/check-layers ${PROJECT_BINARY_DIR})
+endif()
+
 if(TARGET swapnet-store)
     add_test(NAME store-library COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_library.sh
         $<TARGET_FILE:swapnet-store> ${PROJECT_SOURCE_DIR}/skeleton/capi/exports.txt)

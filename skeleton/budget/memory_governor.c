@@ -128,7 +128,7 @@ static void wait_a_little(struct swn_memory_governor *f)
 static void *follower_main(void *arg)
 {
     struct swn_memory_governor *f = arg;
-    pthread_setname_np(pthread_self(), "swn-follower");
+    pthread_setname_np(pthread_self(), "swn-governor");
     f->pressure = f->machine ? swn_fd_registry(swn_pressure_open_own("")) : -1;
     for (;;) {
         wait_a_little(f);

@@ -61,7 +61,7 @@ static struct swn_prefault *start(void)
         free(p);
         return NULL;
     }
-    pthread_setname_np(p->thread, "swn-populate");
+    pthread_setname_np(p->thread, "swn-prefault");
     return p;
 }
 

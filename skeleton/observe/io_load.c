@@ -159,7 +159,7 @@ struct swn_io_load *swn_io_load_start(const struct swn_io *io, const char *dir, 
         free(c);
         return NULL;
     }
-    pthread_setname_np(c->thread, "swn-contend");
+    pthread_setname_np(c->thread, "swn-io-load");
     return c;
 }
 
