@@ -33,7 +33,7 @@ static int make_tensor(struct swn_probe_refs *p, size_t i)
 int swn_probe_refs_open(struct swn_probe_refs *p, const struct swn_io *io, struct swn_extent_file *file)
 {
     *p = (struct swn_probe_refs){.file = file, .res = {.pagemap_fd = -1}};
-    int rc = swn_arena_create(&p->arena, SWN_PROBE_REFS * SWN_GRANULE);
+    int rc = swn_arena_create(&p->arena, SWN_PROBE_REFS * SWN_GRANULE, 0);
     if (!rc)
         rc = swn_pool_create(&p->pool, SWN_GRANULE, SWN_PROBE_REFS);
     if (!rc)

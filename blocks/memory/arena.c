@@ -42,6 +42,7 @@ struct swn_arena {
     struct swn_activation_region *regions;
     size_t warm_granules;
     struct swn_range *first, *last, *spare_ranges;
+    size_t tensor_bytes; /* of each range, for the caller */
     uint32_t next_id;
     _Atomic(struct swn_range *) *owner; /* per granule; of those that are not open it can only be read */
     size_t owner_bytes;
@@ -129,11 +130,12 @@ static size_t hole_take(struct swn_arena *a, struct hole **link, size_t count, i
     return at;
 }
 
-int swn_arena_create(struct swn_arena **out, size_t bytes)
+int swn_arena_create(struct swn_arena **out, size_t bytes, size_t tensor_bytes)
 {
     struct swn_arena *a = calloc(1, sizeof *a);
     if (!a)
         return -ENOMEM;
+    a->tensor_bytes = tensor_bytes;
     void *base = NULL;
     for (size_t least = bytes / 64; bytes >= least && bytes >= SWN_GRANULE; bytes /= 2)
         if ((base = swn_reserve(bytes)))
@@ -325,9 +327,9 @@ static struct swn_range *range_new(struct swn_arena *a)
     struct swn_range *r = a->spare_ranges;
     if (r)
         a->spare_ranges = r->next;
-    else if (!(r = malloc(sizeof *r)))
+    else if (!(r = malloc(sizeof *r + a->tensor_bytes)))
         return NULL;
-    memset(r, 0, sizeof *r);
+    memset(r, 0, sizeof *r + a->tensor_bytes);
     return r;
 }
 

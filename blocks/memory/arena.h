@@ -26,7 +26,6 @@ static inline size_t swn_round_up(size_t n, size_t to)
 }
 
 struct swn_extent_file;
-struct swn_activation_plan;
 
 /* What stands behind a range's own address. Only the holder of the engine's lock changes it, except for the two
  * hand-shakes with the fault handler (see blocks/memory/residency.h). */
@@ -40,17 +39,6 @@ enum swn_state {
     SWN_EVICT_ABORTED,
 };
 
-/* What became of taking a weight in slices, see skeleton/tiling/slice.c. */
-struct swn_slicing {
-    unsigned refused;      /* more with each operator that could not have it in its slices, less with one that could */
-    int accepted;          /* there was one that could since that was last looked at */
-    uint64_t plan;         /* from which on its slices are as its slice_unit says: until then neither counts */
-    uint64_t given_up_for; /* the shape that keeps coming and has the right bits in no slices; 0: none */
-    unsigned others;       /* operators of other shapes since then, */
-    unsigned patience;     /* and after how many it is tried again */
-    uint64_t budget;       /* for which it was given up, or given longer slices; 0: neither */
-};
-
 struct swn_range {
     uintptr_t addr;
     size_t len;  /* bytes asked for */
@@ -60,14 +48,7 @@ struct swn_range {
     uint32_t id;                         /* never reused while the process lives; 0 when free */
     uint64_t place;                      /* [place, place + span) is its own, and below the size of the arena */
     struct swn_mapped_file *mapped_file; /* the mapping it is part of, or NULL: the arena's own memory */
-    int untouched;  /* RESIDENT, and nothing has been written since it got pages that none was made of yet */
     int pins;       /* running operators and system calls that may write it: it must not leave */
-    int readers;    /* running operators that read it at its own address */
-    int registered; /* so often the program has given its pages to a device's driver (skeleton/device/host_register.h)
-                     */
-    int held;       /* one of these is the kernel, which never gives them back (skeleton/core/kernel_holds.h) */
-    int orphaned;   /* its tensor is gone, and it will be when nothing of it is registered any more */
-    int on_device;  /* so many devices have its pages, by our doing */
     int filling;    /* its extent is being written by skeleton/tiling/fill.c, and its mapping has not got that yet */
 
     /* where its bytes are on disk, valid while FILE_BACKED */
@@ -78,41 +59,23 @@ struct swn_range {
     /* of a RESIDENT range: the file in which that extent is left to it, so that it is written there again; or NULL */
     struct swn_extent_file *reserved_extent;
 
-    struct swn_pending_write
-        *pending_write; /* its bytes are being written behind (skeleton/core/write_behind.h), or NULL */
-
     int shared;      /* FILE_BACKED, and stores at addr go straight into the extent (see swn_residency_share) */
     int foreign_map; /* the mapping at addr is not the arena's own anonymous one */
 
-    /* how it is used */
-    uint64_t alloc_seq, last_use; /* in outermost operators */
-    uint32_t aged_reads;
-    uint32_t evicted_reads; /* as an operator's input, while it was not resident */
-    int recalled;           /* comes back as soon as the plan has room for it */
-    int weight;             /* index in the learned order, or -1 */
-    int written;            /* mutated by an operator after it had been read as a weight */
-    int io_failed;          /* a fetch failed for good: served by the mapping */
-
-    /* where it is in the record of its thread's passes (skeleton/activations/activation_plan.c), which is the caller's;
-     * or NULL */
-    struct swn_activation_plan *places;
-    uint64_t alloc_pass;
-    uint32_t alloc_index;
+    int weight;        /* index in the learned order, or -1; the caller's */
     int planned_place; /* its place was chosen: swn_region_alloc made it */
 
-    /* A weight that its operator can take in slices, see skeleton/tiling/slice.c. */
-    size_t slice_unit; /* multiples of so many bytes; 0: only whole */
-    int sliced;        /* what of it is not in memory is asked for slice by slice */
-    size_t slice;      /* of so many bytes each, but for the last */
-    struct swn_slicing slicing;
-
     struct swn_range *prev, *next; /* all live ranges, oldest first */
+
+    /* What the caller knows of it: so many bytes as swn_arena_create was told, zero when the range begins. */
+    _Alignas(16) unsigned char tensor[];
 };
 
 struct swn_arena;
 
-/* Reserves `bytes` of address space (halving down to 1/64 of it when the system refuses). 0 or -errno. */
-int swn_arena_create(struct swn_arena **out, size_t bytes);
+/* Reserves `bytes` of address space (halving down to 1/64 of it when the system refuses). tensor_bytes: of each range's
+ * own for the caller. 0 or -errno. */
+int swn_arena_create(struct swn_arena **out, size_t bytes, size_t tensor_bytes);
 void swn_arena_destroy(struct swn_arena *a);
 uintptr_t swn_arena_lo(const struct swn_arena *a);
 uintptr_t swn_arena_hi(const struct swn_arena *a);

@@ -51,7 +51,7 @@ struct swn_client_lease *swn_book_find(const struct swn_book *b, pid_t pid, uint
 
 double swn_client_lease_urgency(const struct swn_client_lease *p)
 {
-    return p->set_urgency > 0 ? p->set_urgency : p->own_urgency > 0 ? p->own_urgency : 1;
+    return p->set.urgency > 0 ? p->set.urgency : p->own_urgency > 0 ? p->own_urgency : 1;
 }
 
 struct swn_client_lease *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, uint64_t lease)
@@ -150,7 +150,7 @@ static uint64_t within_cap(const struct swn_client_lease *p, uint64_t bytes)
  * kept from nobody. */
 static struct swn_divide_dnn as_dnn(const struct swn_client_lease *p, int pinned)
 {
-    uint64_t set = within_cap(p, p->set_budget);
+    uint64_t set = within_cap(p, p->set.budget);
     struct swn_divide_dnn d = {
         .min_bytes = p->minimum,
         .demand_bytes = within_cap(p, p->demand),
@@ -385,7 +385,7 @@ void swn_book_drift(struct swn_book *b, int64_t now_ms)
 /* What nobody else can be promised: the needs of a holder as far as it has it, and what a user set for it. */
 static uint64_t sure_of(const struct swn_client_lease *p)
 {
-    uint64_t needs = lesser(p->minimum, p->ceiling), set = within_cap(p, p->set_budget);
+    uint64_t needs = lesser(p->minimum, p->ceiling), set = within_cap(p, p->set.budget);
     return !p->lease ? 0 : set > needs ? set : needs;
 }
 
@@ -421,9 +421,9 @@ int swn_book_set(struct swn_book *b, struct swn_client_lease *p, unsigned has, u
             return -ENOSPC;
     }
     if (has & SWN_HAS_BUDGET)
-        p->set_budget = budget;
+        p->set.budget = budget;
     if (has & SWN_HAS_URGENCY)
-        p->set_urgency = urgency;
+        p->set.urgency = urgency;
     b->dirty = 1;
     swn_book_balance(b, now_ms);
     return 0;

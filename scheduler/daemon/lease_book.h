@@ -30,6 +30,12 @@
 /* A lease that is not confirmed for so long is shown as holding. */
 #define SWN_LEASE_OVERDUE_MS 1000
 
+/* What a user set for a process; 0: not set. */
+struct swn_lease_wish {
+    uint64_t budget;
+    double urgency;
+};
+
 struct swn_client_lease {
     pid_t pid;
     uint64_t start; /* of the process, so that another one with its number is not taken for it */
@@ -42,9 +48,7 @@ struct swn_client_lease {
     uint64_t in_memory; /* what is really there of it, and of no file, when the caller last looked; 0: it has not */
     struct swn_divide_point curve[SWN_WIRE_POINTS];
     size_t points;
-    /* What a user set; 0: not set. */
-    uint64_t set_budget;
-    double set_urgency;
+    struct swn_lease_wish set;
     /* What was promised. */
     uint64_t lease, ceiling, seq;
     int64_t offered_ms;

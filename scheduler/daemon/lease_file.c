@@ -20,8 +20,8 @@ static json_t *as_json(const struct swn_book *b, const struct swn_lease_total *t
         json_array_append_new(leases,
                               json_pack("{s:I s:I s:I s:s s:I s:I s:f s:b}", "pid", (json_int_t)p->pid, "start",
                                         (json_int_t)p->start, "uid", (json_int_t)p->uid, "name", p->name, "lease_bytes",
-                                        (json_int_t)p->ceiling, "set_budget_bytes", (json_int_t)p->set_budget,
-                                        "set_urgency", p->set_urgency, "has_library", p->has_library));
+                                        (json_int_t)p->ceiling, "set_budget_bytes", (json_int_t)p->set.budget,
+                                        "set_urgency", p->set.urgency, "has_library", p->has_library));
     return json_pack("{s:i s:b s:I s:I s:f s:o}", "schema", 1, "draining", b->draining, "set_total_bytes",
                      (json_int_t)total->set, "start_total_bytes", (json_int_t)total->start_bytes, "start_share",
                      total->start_share, "leases", leases);
@@ -89,8 +89,8 @@ static int take(struct swn_book *b, const json_t *entry)
         p->in_memory = 0;
     p->uid = (uid_t)uid;
     snprintf(p->name, sizeof p->name, "%s", name);
-    p->set_budget = (uint64_t)set_budget;
-    p->set_urgency = urgency;
+    p->set.budget = (uint64_t)set_budget;
+    p->set.urgency = urgency;
     p->has_library = has_library;
     return 0;
 }

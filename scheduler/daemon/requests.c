@@ -36,7 +36,7 @@ static json_t *process(const struct swn_client_lease *p, int64_t now_ms)
 {
     return json_pack("{s:I s:I s:s s:I s:I s:o s:I s:I s:I s:I s:f s:f s:s}", "pid", (json_int_t)p->pid, "uid",
                      (json_int_t)p->uid, "name", p->name, "budget_bytes", (json_int_t)p->lease, "counted_bytes",
-                     (json_int_t)p->ceiling, "set_budget_bytes", bytes_or_null(p->set_budget), "minimum_bytes",
+                     (json_int_t)p->ceiling, "set_budget_bytes", bytes_or_null(p->set.budget), "minimum_bytes",
                      (json_int_t)p->minimum, "demand_bytes", (json_int_t)p->demand, "weight_bytes",
                      (json_int_t)p->weights, "resident_bytes", (json_int_t)swn_client_lease_resident(p), "latency_s",
                      p->latency, "urgency", swn_client_lease_urgency(p), "state", swn_client_lease_state(p, now_ms));

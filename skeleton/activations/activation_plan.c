@@ -237,8 +237,8 @@ static int is_solid(const struct swn_engine *e, const struct swn_activation_regi
     const struct swn_range *r;
     for (size_t next = at; next < end && (r = swn_region_holder(e->arena, region, next, end - next));
          next = r->addr + r->span - swn_region_addr(e->arena, region))
-        if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->foreign_map || r->registered ||
-            r->on_device)
+        if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->foreign_map || swn_tensor_of(r)->registered ||
+            swn_tensor_of(r)->on_device)
             return 0;
     return !swn_region_fresh(region, at, SWN_HUGE);
 }
@@ -385,19 +385,19 @@ void swn_activation_plan_on_alloc(struct swn_thread_state *t, struct swn_range *
         s->plan = NULL;
         return;
     }
-    r->places = s;
-    r->alloc_index = (uint32_t)s->now.n;
-    r->alloc_pass = s->pass;
+    swn_tensor_of(r)->places = s;
+    swn_tensor_of(r)->alloc_index = (uint32_t)s->now.n;
+    swn_tensor_of(r)->alloc_pass = s->pass;
     s->now.slots[s->now.n++] = (struct swn_activation_tensor){.bytes = r->len};
 }
 
 void swn_activation_plan_on_free(struct swn_range *r)
 {
-    struct swn_activation_plan *s = r->places;
+    struct swn_activation_plan *s = swn_tensor_of(r)->places;
     if (!s)
         return;
-    if (r->alloc_pass == s->pass)
-        s->now.slots[r->alloc_index].dies = (uint32_t)s->now.n;
-    else if (r->alloc_pass + 1 == s->pass)
-        s->last.slots[r->alloc_index].dies = (uint32_t)(s->last.n + s->now.n);
+    if (swn_tensor_of(r)->alloc_pass == s->pass)
+        s->now.slots[swn_tensor_of(r)->alloc_index].dies = (uint32_t)s->now.n;
+    else if (swn_tensor_of(r)->alloc_pass + 1 == s->pass)
+        s->last.slots[swn_tensor_of(r)->alloc_index].dies = (uint32_t)(s->last.n + s->now.n);
 }

@@ -100,8 +100,8 @@ static void announce(struct swn_engine *e, struct allocation *a, struct swn_rang
 {
     e->counters.filled += a->alone ? 0 : a->fresh;
     e->features.placement->on_alloc(a->thread, r);
-    r->alloc_seq = r->last_use = e->ops.seq;
-    r->untouched = a->fresh != 0;
+    swn_tensor_of(r)->alloc_seq = swn_tensor_of(r)->last_use = e->ops.seq;
+    swn_tensor_of(r)->untouched = a->fresh != 0;
     e->res.resident_bytes += r->size;
     count_live(e, swn_round_up(a->n, SWN_PAGE));
     if (a->expected)
@@ -145,13 +145,13 @@ static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
         most = e->nonweight.planned - other;
     if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->weight >= 0 || atomic_load(&e->life.retired))
         return 0;
-    if (r->held) /* the kernel may not have taken the bytes out of them yet */
+    if (swn_tensor_of(r)->held) /* the kernel may not have taken the bytes out of them yet */
         return 0;
     /* Room for a region is planned for. What small tensors exceed the budget by is no reason to let all of this go: the
      * next allocation takes what it has to. */
     if (r->planned_place)
         return 1;
-    if (r->aged_reads || swn_engine_resident(e) + r->span > e->budget.limit + r->size)
+    if (swn_tensor_of(r)->aged_reads || swn_engine_resident(e) + r->span > e->budget.limit + r->size)
         return 0;
     /* What has gone just now is more likely to be made again than what is left over since some earlier pass. */
     size_t warm = swn_arena_warm_bytes(e->arena);

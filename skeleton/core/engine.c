@@ -93,7 +93,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         return err;
     }
     swn_queue_look_up(e);
-    err = swn_arena_create(&e->arena, arena_bytes());
+    err = swn_arena_create(&e->arena, arena_bytes(), sizeof(struct swn_tensor));
     if (!err)
         err = swn_access_order_create(&e->weights.order);
     if (err) {

@@ -31,7 +31,7 @@ int swn_held_hold(struct swn_engine *e, struct swn_range *r)
 {
     swn_weight_remove(e, r);
     swn_write_behind_cancel(e, r);
-    r->registered++;
+    swn_tensor_of(r)->registered++;
     r->pins++;
     return 0;
 }
@@ -51,17 +51,17 @@ static int make_resident(struct swn_engine *e, struct swn_range *r)
 
 int swn_held_make_resident(struct swn_engine *e, struct swn_range *r)
 {
-    int err = r->registered ? make_resident(e, r) : 0;
-    return !err && r->registered && atomic_load(&r->state) != SWN_RESIDENT ? -EBUSY : err;
+    int err = swn_tensor_of(r)->registered ? make_resident(e, r) : 0;
+    return !err && swn_tensor_of(r)->registered && atomic_load(&r->state) != SWN_RESIDENT ? -EBUSY : err;
 }
 
 int swn_held_release(struct swn_engine *e, struct swn_range *r)
 {
-    if (r->registered) {
-        r->registered--;
+    if (swn_tensor_of(r)->registered) {
+        swn_tensor_of(r)->registered--;
         r->pins--;
     }
-    if (r->orphaned && r->registered == r->held)
+    if (swn_tensor_of(r)->orphaned && swn_tensor_of(r)->registered == swn_tensor_of(r)->held)
         swn_engine_drop(e, r);
     return 0;
 }
@@ -77,10 +77,10 @@ int swn_held_concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
 void swn_held_fork_child(struct swn_engine *e)
 {
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        r->registered = r->held = 0;
+        swn_tensor_of(r)->registered = swn_tensor_of(r)->held = 0;
     for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
         next = r->next;
-        if (r->orphaned)
+        if (swn_tensor_of(r)->orphaned)
             swn_engine_drop(e, r);
     }
 }

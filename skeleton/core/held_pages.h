@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "blocks/memory/arena.h"
+#include "skeleton/engine/tensor.h"
 
 struct swn_engine;
 
@@ -30,8 +30,8 @@ int swn_held_release(struct swn_engine *e, struct swn_range *r);
 /* A tensor is freed. 1: not yet, something of it is held. */
 static inline int swn_held_keeps(struct swn_range *r)
 {
-    r->orphaned = r->registered > r->held;
-    return r->orphaned;
+    swn_tensor_of(r)->orphaned = swn_tensor_of(r)->registered > swn_tensor_of(r)->held;
+    return swn_tensor_of(r)->orphaned;
 }
 void swn_held_fork_child(struct swn_engine *e);
 

@@ -15,19 +15,19 @@ static _Atomic int said;
 /* As what a device has, but once, and nobody will give it back. */
 static int hold(struct swn_engine *e, struct swn_range *r)
 {
-    if (r->held)
+    if (swn_tensor_of(r)->held)
         return 0;
     swn_held_hold(e, r);
-    r->held = 1;
+    swn_tensor_of(r)->held = 1;
     return 0;
 }
 
 /* It could not be brought home, and may come and go as before. */
 static int release(struct swn_engine *e, struct swn_range *r)
 {
-    if (atomic_load(&r->state) == SWN_RESIDENT || !r->held)
+    if (atomic_load(&r->state) == SWN_RESIDENT || !swn_tensor_of(r)->held)
         return 0;
-    r->held = 0;
+    swn_tensor_of(r)->held = 0;
     return swn_held_release(e, r);
 }
 

@@ -184,12 +184,12 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
 {
     if (r->weight >= 0)
         return 1;
-    if (r->registered) /* it stays, whatever a plan says */
+    if (swn_tensor_of(r)->registered) /* it stays, whatever a plan says */
         return 0;
     int loaded = atomic_load(&r->state) == SWN_FILE_BACKED && r->file->immutable; /* nobody computes a checkpoint */
-    if (!loaded && e->ops.seq - r->alloc_seq < SWN_AGED_OPS)
+    if (!loaded && e->ops.seq - swn_tensor_of(r)->alloc_seq < SWN_AGED_OPS)
         return 0;
-    return (++r->aged_reads >= 2 || atomic_load(&r->state) == SWN_FILE_BACKED) && swn_weight_add(e, r);
+    return (++swn_tensor_of(r)->aged_reads >= 2 || atomic_load(&r->state) == SWN_FILE_BACKED) && swn_weight_add(e, r);
 }
 
 /* joined: its operator has read another one before. */
@@ -264,7 +264,7 @@ static int overwrites_all(const struct swn_arg *arg, const struct swn_range *r)
 /* Whether the operator will ask for this argument slice by slice. */
 static int comes_in_slices(const struct swn_arg *arg, const struct swn_range *r)
 {
-    return r && r->sliced && r->addr == arg->data && arg->use == SWN_USE_WEIGHT && !arg->mapped;
+    return r && swn_tensor_of(r)->sliced && r->addr == arg->data && arg->use == SWN_USE_WEIGHT && !arg->mapped;
 }
 
 static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)
@@ -274,25 +274,25 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     arg->first_chunk = arg->end_chunk = 0;
     arg->remap = arg->pinned = arg->reading = arg->accessed = arg->rows = arg->prefaulting = 0;
     arg->sliced = comes_in_slices(arg, r);
-    arg->slice = arg->sliced ? r->slice : 0;
+    arg->slice = arg->sliced ? swn_tensor_of(r)->slice : 0;
     arg->range = r;
     if (!r)
         return;
     arg->range_id = r->id;
     swn_write_behind_cancel(e, r);
-    int twice = r->last_use == e->ops.seq;
-    r->last_use = e->ops.seq;
+    int twice = swn_tensor_of(r)->last_use == e->ops.seq;
+    swn_tensor_of(r)->last_use = e->ops.seq;
     if (arg->use >= SWN_USE_WRITE) {
         arg->pinned = 1;
         r->pins++;
-        if (swn_is_weight(r) && !r->written) {
-            r->written = 1;
+        if (swn_is_weight(r) && !swn_tensor_of(r)->written) {
+            swn_tensor_of(r)->written = 1;
             e->plan.dirty = 1;
         }
         int streamed = atomic_load(&r->state) == SWN_FILE_BACKED;
         /* Pages that are made read as those that are not: nobody sees it, should the operator be refused. */
-        int all = r->untouched && arg->use == SWN_USE_OVERWRITE && overwrites_all(arg, r);
-        r->untouched = 0;
+        int all = swn_tensor_of(r)->untouched && arg->use == SWN_USE_OVERWRITE && overwrites_all(arg, r);
+        swn_tensor_of(r)->untouched = 0;
         if (streamed && op->asks && arg == op->args && swn_afresh_waits(e, arg, r))
             return;
         if (streamed && swn_restore_resident(e, r, 0))
@@ -306,7 +306,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     if (arg->use == SWN_USE_INPUT)
         swn_restore_input(e, r);
     arg->reading = 1;
-    r->readers++;
+    swn_tensor_of(r)->readers++;
     if (arg->use == SWN_USE_WEIGHT && !twice && is_weight(e, r)) {
         access(e, t, r, op->accesses > 0, op->begin_ns);
         arg->accessed = 1;
@@ -364,7 +364,7 @@ void swn_engine_op_begin(struct swn_op *op)
 
 void swn_window_forget(struct swn_engine *e, struct swn_range *r)
 {
-    if (!r->readers && !r->shared && atomic_load(&r->state) == SWN_FILE_BACKED &&
+    if (!swn_tensor_of(r)->readers && !r->shared && atomic_load(&r->state) == SWN_FILE_BACKED &&
         swn_residency_remap(&e->res, r) == -EBUSY)
         swn_restore_resident(e, r, 0);
 }
@@ -380,7 +380,7 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     if (r->id != arg->range_id)
         return;
     r->pins -= arg->pinned;
-    r->readers -= arg->reading;
+    swn_tensor_of(r)->readers -= arg->reading;
     if (r->shared && !r->pins)
         swn_residency_unshare(&e->res, r);
     if (arg->remap) { /* what it has read is checked before it ends */

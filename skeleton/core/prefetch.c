@@ -75,7 +75,7 @@ static void read_failed(struct swn_engine *e, struct swn_part *p, int err)
     struct swn_range *r = p->range;
     char name[4200];
     e->counters.read_errors++;
-    r->io_failed = 1;
+    swn_tensor_of(r)->io_failed = 1;
     p->range = NULL;
     if (!e->said.read++)
         swn_say("cannot read block %u (offset %llu, %zu bytes) from %s: %s; trying its mapping", p->range_id,
@@ -123,7 +123,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
 
 static int is_fetched(const struct swn_range *r)
 {
-    return atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && !r->shared && !r->io_failed;
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && !r->shared && !swn_tensor_of(r)->io_failed;
 }
 
 /* Ranges that have left the frame are forgotten. Nothing is being read into it. */

@@ -64,17 +64,17 @@ int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 void swn_restore_input(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (!e->plan.planned || r->weight >= 0 || r->mapped_file || r->readers || r->shared ||
-        e->ops.seq - r->alloc_seq < SWN_AGED_OPS || r->len > e->budget.limit / RESTORE_PART ||
+    if (!e->plan.planned || r->weight >= 0 || r->mapped_file || swn_tensor_of(r)->readers || r->shared ||
+        e->ops.seq - swn_tensor_of(r)->alloc_seq < SWN_AGED_OPS || r->len > e->budget.limit / RESTORE_PART ||
         atomic_load(&r->state) != SWN_FILE_BACKED || r->file->immutable)
         return;
-    uint32_t n = ++r->evicted_reads;
-    if (r->recalled && !e->plan.dirty) {
-        r->recalled = 0;
+    uint32_t n = ++swn_tensor_of(r)->evicted_reads;
+    if (swn_tensor_of(r)->recalled && !e->plan.dirty) {
+        swn_tensor_of(r)->recalled = 0;
         if (swn_reclaim_free_fits(e, size))
             swn_restore_resident(e, r, 0);
-    } else if (!r->recalled && n > 1 && !(n & (n - 1))) {
-        r->recalled = 1;
+    } else if (!swn_tensor_of(r)->recalled && n > 1 && !(n & (n - 1))) {
+        swn_tensor_of(r)->recalled = 1;
         e->plan.dirty = 1;
     }
 }
@@ -102,7 +102,7 @@ static int streams(struct swn_engine *e, const struct swn_range *r)
 /* Brings one weight to where the plan wants it; called when an operator is done with it. */
 void swn_plan_apply_to(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->plan.planned || !e->pool || !swn_is_weight(r) || r->written || r->pins || r->readers)
+    if (!e->plan.planned || !e->pool || !swn_is_weight(r) || swn_tensor_of(r)->written || r->pins || swn_tensor_of(r)->readers)
         return;
     if (atomic_load(&r->state) == SWN_RESIDENT && e->counters.allocs >= e->writes.spill_retry && streams(e, r))
         swn_spill_range(e, r);

@@ -37,7 +37,7 @@ static int all_resident(struct swn_engine *e)
 {
     int err = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
-        r->sliced = 0;
+        swn_tensor_of(r)->sliced = 0;
         if (atomic_load(&r->state) == SWN_FILE_BACKED && (r->filling || swn_make_resident(e, r, 0)))
             err = -EBUSY;
     }

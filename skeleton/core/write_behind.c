@@ -106,7 +106,7 @@ int swn_write_behind_start(struct swn_engine *e, struct swn_range *r)
     *d = (struct swn_pending_write){
         .range = r, .file = e->writes.spill, .from = (void *)r->addr, .size = swn_round_up(r->len, SWN_PAGE)};
     d->off = swn_spill_place(d->file, d->size);
-    r->pending_write = d;
+    swn_tensor_of(r)->pending_write = d;
     b->departing += r->size;
     pthread_mutex_lock(&b->lock);
     *b->queue_end = d;
@@ -127,7 +127,7 @@ static void arrived(struct swn_engine *e, struct swn_pending_write *d)
     int err = d->err;
     if (r) {
         size_t size = r->size;
-        r->pending_write = NULL;
+        swn_tensor_of(r)->pending_write = NULL;
         e->writes.behind->departing -= size;
         if (!err && d->file != e->writes.spill)
             err = -EBUSY; /* the program has closed it since: nothing more is mapped from it */
@@ -194,11 +194,11 @@ static int unqueue(struct swn_write_behind *b, struct swn_pending_write *d)
 
 void swn_write_behind_cancel(struct swn_engine *e, struct swn_range *r)
 {
-    struct swn_pending_write *d = r->pending_write;
+    struct swn_pending_write *d = swn_tensor_of(r)->pending_write;
     if (!d)
         return;
     d->range = NULL;
-    r->pending_write = NULL;
+    swn_tensor_of(r)->pending_write = NULL;
     e->writes.behind->departing -= r->size;
     swn_residency_stay(r);
     if (unqueue(e->writes.behind, d)) {

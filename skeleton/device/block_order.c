@@ -31,8 +31,8 @@ static struct swap_group *predicted(const struct swn_devswap *s, uint32_t before
 void swn_devorder_look_ahead(struct swn_devswap *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        s->blocks[i]->next_use = SWN_DEVSWAP_NEVER;
-        s->blocks[i]->ahead = 0;
+        s->blocks[i]->use.next_use = SWN_DEVSWAP_NEVER;
+        s->blocks[i]->use.ahead = 0;
     }
     for (struct cursor *c = s->cursors; c < s->cursors + SWN_DEVSWAP_CURSORS; c++) {
         if (!c->last_access || s->accesses - c->last_access > IDLE_ACCESSES || !c->at.at)
@@ -41,12 +41,12 @@ void swn_devorder_look_ahead(struct swn_devswap *s)
         size_t bytes = 0, most = s->capacity / AHEAD_PART, here = swn_swap_group_from(s, at);
         struct swap_group *b;
         if (here < s->count && s->blocks[here]->id == at && s->accesses - c->last_access <= s->count)
-            s->blocks[here]->next_use = 0; /* it has other weights, which may come next */
+            s->blocks[here]->use.next_use = 0; /* it has other weights, which may come next */
         for (uint64_t step = 1; step <= s->count + 2 && (b = predicted(s, before, at)); step++) {
-            if (step < b->next_use)
-                b->next_use = step;
+            if (step < b->use.next_use)
+                b->use.next_use = step;
             bytes += b->bytes;
-            b->ahead |= step == 1 || bytes <= most;
+            b->use.ahead |= step == 1 || bytes <= most;
             before = at;
             at = b->id;
         }

@@ -67,7 +67,7 @@ int swn_devbuffer_drop(struct swn_devswap *s, struct swn_devbuffer buffer)
 /* Whether a is needed later than b. */
 static int later(const struct swap_group *a, const struct swap_group *b)
 {
-    return a->next_use != b->next_use ? a->next_use > b->next_use : a->last_use < b->last_use;
+    return a->use.next_use != b->use.next_use ? a->use.next_use > b->use.next_use : a->last_use < b->last_use;
 }
 
 /* The block that is needed last of those that nobody uses, whose buffers have so many bytes, and, if `after` is one,
@@ -79,7 +79,7 @@ static struct swap_group *last_needed(const struct swn_devswap *s, const struct 
     for (size_t i = 0; i < s->count; i++) {
         struct swap_group *b = s->blocks[i];
         if (b->state != IN || b->users || b->dying || b->buffer.bytes < least || b->buffer.bytes > most ||
-            (wanted && !wanted->users && b->next_use <= wanted->next_use) || (after && !later(after, b)))
+            (wanted && !wanted->users && b->use.next_use <= wanted->use.next_use) || (after && !later(after, b)))
             continue;
         if (!best || later(b, best))
             best = b;

@@ -255,7 +255,7 @@ int swn_device_programs(uintptr_t data)
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
     const struct swn_range *r = swn_arena_find(e->arena, data);
-    int programs = r && r->registered; /* whose kernels may write it */
+    int programs = r && swn_tensor_of(r)->registered; /* whose kernels may write it */
     pthread_mutex_unlock(&e->lock);
     return programs;
 }
@@ -303,7 +303,7 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
         err = -EBUSY;
     if (!err) {
         r->pins++;
-        r->on_device++;
+        swn_tensor_of(r)->on_device++;
         m->pinned = r;
         m->pinned_id = r->id;
     }
@@ -316,7 +316,7 @@ static void unpin(struct swn_engine *e, struct swn_device_memory *m)
     pthread_mutex_lock(&e->lock);
     if (m->pinned && m->pinned->id == m->pinned_id) {
         m->pinned->pins--;
-        m->pinned->on_device--;
+        swn_tensor_of(m->pinned)->on_device--;
     }
     pthread_mutex_unlock(&e->lock);
 }

@@ -98,7 +98,7 @@ int swn_registered_by_us(const void *p)
         return 0;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
-    int ours = r && r->on_device && !*find(p);
+    int ours = r && swn_tensor_of(r)->on_device && !*find(p);
     pthread_mutex_unlock(&e->lock);
     return ours;
 }

@@ -68,7 +68,7 @@ void swn_pinned_cache_make(struct swn_devswap *s, struct swap_group *b)
     size_t bytes = size_of(b);
     /* Memory that a device shares with us is where its weights are already. And what comes for the first time may be
      * here to stay. */
-    if (!s->pool.way->fixed || s->counted || b->copy || !b->came)
+    if (!s->pool.way->fixed || s->counted || b->copy || !b->use.came)
         return;
     if (s->no_copies) {
         s->no_copies--;
@@ -103,7 +103,7 @@ void swn_pinned_cache_drop(struct swn_devswap *s, struct swap_group *b)
 /* Whether a's goes before b's: what stays on the device has no need of one, then what is needed last. */
 static int before(const struct swap_group *a, const struct swap_group *b)
 {
-    return !a->kept != !b->kept ? a->kept != NOT_KEPT : a->next_use > b->next_use;
+    return !a->kept != !b->kept ? a->kept != NOT_KEPT : a->use.next_use > b->use.next_use;
 }
 
 int swn_pinned_cache_wanted(void)

@@ -23,7 +23,7 @@ struct place {
 static int look(struct swn_engine *e, struct swn_range *r, uintptr_t at, size_t len, struct place *out)
 {
     struct swn_pages pages;
-    if (atomic_load(&r->state) != SWN_FILE_BACKED || r->shared || r->io_failed ||
+    if (atomic_load(&r->state) != SWN_FILE_BACKED || r->shared || swn_tensor_of(r)->io_failed ||
         swn_residency_scan(&e->res, r, &pages) || pages.private_pages)
         return 0;
     *out = (struct place){.range = r,
@@ -96,7 +96,7 @@ static size_t read_stretch(struct swn_engine *e, uintptr_t at, size_t most, char
     struct swn_range *r = swn_arena_find(e->arena, at);
     size_t len = r->addr + r->len - at < most ? r->addr + r->len - at : most;
     swn_write_behind_cancel(e, r);
-    r->readers++; /* nobody cuts it */
+    swn_tensor_of(r)->readers++; /* nobody cuts it */
     int there = look(e, r, at, len, &place);
     if (there && !place.whole)
         swn_load_verify(e, r);
@@ -116,7 +116,7 @@ static size_t read_stretch(struct swn_engine *e, uintptr_t at, size_t most, char
     else
         count->disk_bytes += len;
     pthread_mutex_lock(&e->lock);
-    r->readers--;
+    swn_tensor_of(r)->readers--;
     if (err)
         swn_window_forget(e, r);
     pthread_mutex_unlock(&e->lock);

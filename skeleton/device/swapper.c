@@ -78,11 +78,11 @@ static size_t unclaimed(struct swn_devswap *s, struct swn_devweight *const *w, u
     unsigned mark = ++s->marks;
     for (unsigned i = 0; i < n; i++) {
         struct swap_group *b = w[i]->block;
-        if (b->mark != mark && !b->users) {
+        if (b->use.mark != mark && !b->users) {
             bytes += swn_swap_group_cost(b);
             *least += b->bytes;
         }
-        b->mark = mark;
+        b->use.mark = mark;
     }
     return bytes;
 }
@@ -145,7 +145,7 @@ static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned
         struct swap_group *b = w[i]->block;
         if (!b->users++) {
             s->claimed += swn_swap_group_cost(b);
-            b->asked = s->accesses;
+            b->use.asked = s->accesses;
         }
         b->failed = b->moves = 0;
     }
@@ -238,9 +238,9 @@ void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, i
     unsigned mark = ++s->marks;
     for (unsigned i = 0; i < n && !captured; i++) {
         struct swap_group *b = w[i]->block;
-        if (b->mark == mark)
+        if (b->use.mark == mark)
             continue;
-        b->mark = mark;
+        b->use.mark = mark;
         struct use *u = use_of(s, b, stream);
         if (!u || s->pool.swap.event_record(u->event, stream)) {
             s->pool.cuda.last_error();

@@ -35,6 +35,15 @@ struct swn_devweight {
     struct swn_devweight *next; /* of the block */
 };
 
+/* When operators want it, in accesses, and how that went so far. */
+struct swap_group_use {
+    uint64_t asked;    /* when the first of its users came */
+    uint64_t next_use; /* from now, SWN_DEVSWAP_NEVER: not foreseen */
+    int ahead;         /* is to be brought before it is asked for */
+    unsigned came;     /* how often it came */
+    unsigned mark, tried;
+};
+
 struct swap_group {
     struct swn_devswap *swapper;
     uint32_t id; /* never reused: a weight of the order */
@@ -54,15 +63,11 @@ struct swap_group {
     const struct swn_devweight *reading; /* the one that is being read */
     struct swn_devbuffer buffer;         /* no smaller than it; unless it is OUT */
     struct use *uses;
-    uint64_t asked;    /* when the first of its users came, in accesses */
-    uint64_t next_use; /* in accesses from now, SWN_DEVSWAP_NEVER: not foreseen */
+    struct swap_group_use use;
     uint64_t last_use;
-    int ahead;       /* is to be brought before it is asked for */
     uint64_t flight; /* with which it came last; what is launched may have to wait for it */
-    unsigned came;   /* how often */
     char *copy;      /* pinned memory with its bytes, once it is `copied`; NULL: none */
     int copied;
-    unsigned mark, tried;
 };
 
 struct cursor {

@@ -105,7 +105,7 @@ static int bring(struct swn_devswap *s, struct swap_group *b)
     swn_swap_group_set(s, b, err ? OUT : IN);
     b->failed = err != 0;
     b->lost |= left;
-    b->came += !err;
+    b->use.came += !err;
     if (!err)
         atomic_fetch_add(&swap_ins, 1);
     else if (!left)
@@ -155,7 +155,7 @@ static int before(const struct swap_group *a, const struct swap_group *b)
 {
     if (!a->users != !b->users)
         return a->users != 0;
-    return a->users ? a->asked < b->asked : a->next_use < b->next_use;
+    return a->users ? a->use.asked < b->use.asked : a->use.next_use < b->use.next_use;
 }
 
 static struct swap_group *next_job(const struct swn_devswap *s)
@@ -163,8 +163,8 @@ static struct swap_group *next_job(const struct swn_devswap *s)
     struct swap_group *best = NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct swap_group *b = s->blocks[i];
-        if (b->state == OUT && !b->dying && !b->failed && b->tried != s->tries &&
-            (b->users || (b->ahead && !b->moves)) && (!best || before(b, best)))
+        if (b->state == OUT && !b->dying && !b->failed && b->use.tried != s->tries &&
+            (b->users || (b->use.ahead && !b->moves)) && (!best || before(b, best)))
             best = b;
     }
     return best;
@@ -213,7 +213,7 @@ static int step(struct swn_devswap *s)
     }
     s->tries++;
     while ((b = next_job(s))) {
-        b->tried = s->tries; /* what has to wait holds up nobody */
+        b->use.tried = s->tries; /* what has to wait holds up nobody */
         if (bring(s, b))
             return 1;
     }

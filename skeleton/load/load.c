@@ -326,7 +326,7 @@ struct swn_range *swn_load_successor(const struct swn_range *r)
 /* A whole tensor from `buf - delta` on, whose last n bytes are to be read now; how much came before is *delta. */
 static int fills_rest(const struct swn_range *r, const void *buf, size_t n, size_t *delta)
 {
-    if (!r || r->pins || r->readers)
+    if (!r || r->pins || swn_tensor_of(r)->readers)
         return 0;
     if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT && !r->shared)
         return 0;
@@ -398,7 +398,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     done = done && !swn_residency_register(&e->res, r, &s->file, x->off);
     if (done) {
         swn_frames_forget(e, r);
-        r->io_failed = 0;
+        swn_tensor_of(r)->io_failed = 0;
         e->counters.deferred += len - delta;
         e->weights.resident_bytes -= home;
         note_held(r);
@@ -469,7 +469,7 @@ static struct swn_extent_file *source_of(struct swn_engine *e, const struct swn_
     if (!s || s->addr != from->data || s->len != op->args[0].bytes || s->pins ||
         atomic_load(&s->state) != SWN_FILE_BACKED || !s->file->immutable || !untouched(e, s->addr, s->len))
         return NULL;
-    s->last_use = e->ops.seq;
+    swn_tensor_of(s)->last_use = e->ops.seq;
     *off = s->extent;
     return s->file;
 }
@@ -480,7 +480,7 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     struct swn_range *r = swn_arena_find(e->arena, to->data);
     uint64_t off;
     if (atomic_load(&e->life.retired) || to->mapped || !r || r->addr != to->data || r->len != to->bytes || r->pins ||
-        r->readers)
+        swn_tensor_of(r)->readers)
         return 0;
     swn_write_behind_cancel(e, r);
     int state = atomic_load(&r->state);
@@ -491,8 +491,8 @@ int swn_load_move(struct swn_engine *e, struct swn_op *op)
     if (state == SWN_RESIDENT && swn_is_weight(r))
         e->weights.resident_bytes -= size;
     swn_frames_forget(e, r);
-    r->io_failed = 0;
-    r->last_use = e->ops.seq;
+    swn_tensor_of(r)->io_failed = 0;
+    swn_tensor_of(r)->last_use = e->ops.seq;
     note_held(r);
     e->counters.deferred += r->len;
     return 1;

@@ -316,7 +316,7 @@ static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
     l->l.depth = 1 + w->small.count;
     l->l.flops = w->flops < (uint64_t)1 << 59 ? w->flops : (uint64_t)1 << 59;
     l->activation_bytes = w->other;
-    l->slice_bytes = r->slice_unit;
+    l->slice_bytes = swn_tensor_of(r)->slice_unit;
     return put_samples(l, w);
 }
 
@@ -328,7 +328,7 @@ static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most, size
     for (size_t i = 0; seen && i < n; i++)
         seen[swn_weight_of(e, ids[i]) - e->weights.all] = 1;
     for (size_t i = 0; seen && i < e->weights.count && n < most; i++)
-        if (e->weights.all[i].range && !seen[i] && !e->weights.all[i].range->written)
+        if (e->weights.all[i].range && !seen[i] && !swn_tensor_of(e->weights.all[i].range)->written)
             ids[n++] = e->weights.all[i].id;
     free(seen);
     return n;

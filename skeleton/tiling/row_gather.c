@@ -192,7 +192,7 @@ static struct swn_range *in_extent(struct swn_engine *e, uintptr_t at)
 {
     struct swn_range *r = swn_arena_find(e->arena, at);
     if (!r || atomic_load(&r->state) != SWN_FILE_BACKED || swn_residency_mapped(&e->res, r, at) || r->shared ||
-        r->io_failed || at + SWN_PAGE > r->addr + swn_round_up(r->len, SWN_PAGE))
+        swn_tensor_of(r)->io_failed || at + SWN_PAGE > r->addr + swn_round_up(r->len, SWN_PAGE))
         return NULL;
     return r;
 }

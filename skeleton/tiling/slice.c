@@ -92,9 +92,9 @@ static int worth_slicing(struct swn_engine *e, const struct swn_range *r)
 
 static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
 {
-    if (r->slice_unit == unit)
+    if (swn_tensor_of(r)->slice_unit == unit)
         return;
-    r->slice_unit = unit;
+    swn_tensor_of(r)->slice_unit = unit;
     e->plan.dirty = 1;
 }
 
@@ -103,10 +103,10 @@ static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
  * none for those. */
 static void forget_other_budget(struct swn_engine *e, struct swn_range *r)
 {
-    uint64_t then = r->slicing.budget, now = e->budget.target;
-    if (!then || (now < OTHER_BUDGET * then && now > then / OTHER_BUDGET && r->slice_unit <= now / LONGEST_PART))
+    uint64_t then = swn_tensor_of(r)->slicing.budget, now = e->budget.target;
+    if (!then || (now < OTHER_BUDGET * then && now > then / OTHER_BUDGET && swn_tensor_of(r)->slice_unit <= now / LONGEST_PART))
         return;
-    r->slicing = (struct swn_slicing){0};
+    swn_tensor_of(r)->slicing = (struct swn_slicing){0};
     set_unit(e, r, 0);
 }
 
@@ -130,7 +130,7 @@ static struct swn_range *weight_of(const struct swn_arg *arg)
 static size_t supposed(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
 {
     size_t slice = e->features.record && !e->pool && !arg->sliced
-                       ? (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW)
+                       ? (size_t)swn_plan_slice(swn_tensor_of(r)->slice_unit, SWN_PLAN_NARROW_WINDOW)
                        : 0;
     return slice <= r->len / 2 ? slice : 0;
 }
@@ -144,43 +144,43 @@ static size_t window_of(const struct swn_engine *e)
 /* In what slices a weight comes through the window as it is: two of them have to fit. 0: in none. */
 static size_t fitting_slice(const struct swn_engine *e, const struct swn_range *r)
 {
-    size_t slice = r->slice_unit ? (size_t)swn_plan_slice(r->slice_unit, window_of(e)) : 0;
+    size_t slice = swn_tensor_of(r)->slice_unit ? (size_t)swn_plan_slice(swn_tensor_of(r)->slice_unit, window_of(e)) : 0;
     return slice && 2 * slice <= window_of(e) && 2 * slice <= r->len ? slice : 0;
 }
 
 /* As a plan has them, which knows whole chunks only: slices of whole rows may have to be a little shorter. */
 static size_t planned_slice(const struct swn_engine *e, const struct swn_range *r)
 {
-    size_t unit = r->slice_unit, slice = fitting_slice(e, r), most = window_of(e) < r->len ? window_of(e) : r->len;
+    size_t unit = swn_tensor_of(r)->slice_unit, slice = fitting_slice(e, r), most = window_of(e) < r->len ? window_of(e) : r->len;
     return slice || !unit ? slice : most / 2 / unit * unit;
 }
 
 void swn_slice_set(struct swn_engine *e, struct swn_range *r, int sliced)
 {
-    if (r->sliced && r->readers) /* who has begun to take slices takes them all as they are */
+    if (swn_tensor_of(r)->sliced && swn_tensor_of(r)->readers) /* who has begun to take slices takes them all as they are */
         return;
-    r->slice = sliced ? planned_slice(e, r) : 0;
-    r->sliced = r->slice != 0;
+    swn_tensor_of(r)->slice = sliced ? planned_slice(e, r) : 0;
+    swn_tensor_of(r)->sliced = swn_tensor_of(r)->slice != 0;
 }
 
 /* Before there is a plan: a weight that does not fit the window comes in slices from the start. */
 static void slice_early(struct swn_engine *e, struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
-    size_t least = 2 * (size_t)swn_plan_slice(r->slice_unit, SWN_PLAN_NARROW_WINDOW);
+    size_t least = 2 * (size_t)swn_plan_slice(swn_tensor_of(r)->slice_unit, SWN_PLAN_NARROW_WINDOW);
     /* Without a pool nothing has left yet, or a forked child has not computed yet. */
-    if (!e->pool || e->plan.planned || r->written || atomic_load(&r->state) != SWN_FILE_BACKED ||
-        r->readers != arg->reading)
+    if (!e->pool || e->plan.planned || swn_tensor_of(r)->written || atomic_load(&r->state) != SWN_FILE_BACKED ||
+        swn_tensor_of(r)->readers != arg->reading)
         return;
     if (least > window_of(e) && least <= e->budget.limit / 3)
         swn_ring_resize(e, least);
     if (r->len <= window_of(e))
         return;
-    r->slice = fitting_slice(e, r);
-    r->sliced = arg->sliced = r->slice != 0;
-    if (!r->sliced)
+    swn_tensor_of(r)->slice = fitting_slice(e, r);
+    swn_tensor_of(r)->sliced = arg->sliced = swn_tensor_of(r)->slice != 0;
+    if (!swn_tensor_of(r)->sliced)
         return;
-    arg->slice = r->slice;
+    arg->slice = swn_tensor_of(r)->slice;
     arg->remap = 0;
     swn_window_release(e, arg); /* what came of it before it was offered stays for as long as there is room */
 }
@@ -194,12 +194,12 @@ size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_row_g
     struct swn_range *r = weight_of(arg);
     if (r)
         forget_other_budget(e, r);
-    if (r && !given_up(&r->slicing, rows->shape)) {
+    if (r && !given_up(&swn_tensor_of(r)->slicing, rows->shape)) {
         size_t bytes = r->len;
-        if (r->slice_unit || worth_slicing(e, r))
-            set_unit(e, r, fitting_unit(r->slice_unit, rows, bytes));
+        if (swn_tensor_of(r)->slice_unit || worth_slicing(e, r))
+            set_unit(e, r, fitting_unit(swn_tensor_of(r)->slice_unit, rows, bytes));
         /* At any time before the plan: the first time it may still have been in memory. */
-        if (r->slice_unit) {
+        if (swn_tensor_of(r)->slice_unit) {
             slice_early(e, arg);
             to_try = supposed(e, arg, r);
         }
@@ -226,7 +226,7 @@ int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = weight_of(&op->args[index]);
-    int wanted = r && r->slicing.given_up_for != shape && (r->slice_unit || worth_slicing(e, r));
+    int wanted = r && swn_tensor_of(r)->slicing.given_up_for != shape && (swn_tensor_of(r)->slice_unit || worth_slicing(e, r));
     pthread_mutex_unlock(&e->lock);
     return wanted;
 }
@@ -235,8 +235,8 @@ int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
 static size_t shortest(const struct swn_engine *e, const struct swn_range *r)
 {
     size_t window = window_of(e);
-    size_t own = (size_t)swn_plan_slice(r->slice_unit, window ? window : (size_t)SWN_PLAN_NARROW_WINDOW);
-    return r->sliced && r->slice > own ? r->slice : own;
+    size_t own = (size_t)swn_plan_slice(swn_tensor_of(r)->slice_unit, window ? window : (size_t)SWN_PLAN_NARROW_WINDOW);
+    return swn_tensor_of(r)->sliced && swn_tensor_of(r)->slice > own ? swn_tensor_of(r)->slice : own;
 }
 
 /* Slices after those of `tried` bytes; 0: those are the longest. */
@@ -249,7 +249,7 @@ static size_t longer(const struct swn_engine *e, const struct swn_range *r, size
 /* No slices are right for this shape. Where others are served by them, it alone comes whole. */
 static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
 {
-    struct swn_slicing *s = &r->slicing;
+    struct swn_slicing *s = &swn_tensor_of(r)->slicing;
     if (!s->accepted) {
         s->given_up_for = shape;
         s->budget = e->budget.target;
@@ -266,7 +266,7 @@ static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
 /* What keeps coming has the right bits in slices of `tried` bytes from now on; or in none, if `next` is 0. */
 static void decide(struct swn_engine *e, struct swn_arg *arg, uint64_t shape, size_t tried, int right, size_t next)
 {
-    struct swn_slicing *s = &arg->range->slicing;
+    struct swn_slicing *s = &swn_tensor_of(arg->range)->slicing;
     if (!right && (next || s->refused < RECURS))
         return;
     if (right) {
@@ -288,13 +288,13 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     pthread_mutex_lock(&e->lock);
     struct swn_arg *arg = &op->args[index];
     struct swn_range *r = weight_of(arg);
-    struct swn_slicing *s = r ? &r->slicing : NULL;
-    if (r && !tried && r->slice_unit && e->plan.made >= s->plan)
+    struct swn_slicing *s = r ? &swn_tensor_of(r)->slicing : NULL;
+    if (r && !tried && swn_tensor_of(r)->slice_unit && e->plan.made >= s->plan)
         s->refused += REFUSED;
     /* Before there is a plan nothing else is served by slices as they are, and each pass that reads the weight through
      * its mapping may take long: what is right this once is better than that. */
     int recurs = r && s->refused >= (e->plan.planned ? RECURS : REFUSED);
-    if (recurs || (r && r->slice_unit && e->plan.planned))
+    if (recurs || (r && swn_tensor_of(r)->slice_unit && e->plan.planned))
         next = right ? 0 : longer(e, r, tried ? tried : shortest(e, r));
     /* This once, and one at a time if there is no room for two: pages of the mapping would take far longer. */
     if (right && r && arg->sliced && e->pool && tried + swn_pool_unit(e->pool) <= e->plan.ring_goal)
@@ -338,7 +338,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
     if (lent) {
         arg->sliced = 2;
         e->counters.slices++;
-        r->last_use = e->ops.seq;
+        swn_tensor_of(r)->last_use = e->ops.seq;
         swn_slice_next(t, arg, off + bytes);
         if (swn_arg_is_file_backed(arg) && (e->fetch || !swn_open_pool(e)) && e->pool) {
             swn_window_hold(e, arg, off, off + bytes);
@@ -361,8 +361,8 @@ void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
     (void)op;
     int alive = arg->range && arg->range->id == arg->range_id;
     if (alive && arg->sliced == 2) {
-        arg->range->slicing.accepted = 1;
-        arg->range->slicing.refused -= arg->range->slicing.refused > 0;
+        swn_tensor_of(arg->range)->slicing.accepted = 1;
+        swn_tensor_of(arg->range)->slicing.refused -= swn_tensor_of(arg->range)->slicing.refused > 0;
     }
     if (alive && arg->sliced == 1) { /* not in slices after all: pages of its mapping have been read */
         swn_load_verify(e, arg->range);

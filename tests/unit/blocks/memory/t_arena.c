@@ -25,7 +25,7 @@
 static int setup(void **state)
 {
     struct swn_arena *a = NULL;
-    if (swn_arena_create(&a, ARENA))
+    if (swn_arena_create(&a, ARENA, 0))
         return -1;
     *state = a;
     return 0;
@@ -271,7 +271,7 @@ static void odd_sizes(void **state)
     /* Reserving halves what the system refuses, down to a 64th. */
     struct rlimit lim;
     if (!getrlimit(RLIMIT_AS, &lim) && lim.rlim_cur == RLIM_INFINITY) {
-        assert_int_equal(swn_arena_create(&large, (size_t)1 << 50), 0);
+        assert_int_equal(swn_arena_create(&large, (size_t)1 << 50, 0), 0);
         assert_true(swn_arena_hi(large) - swn_arena_lo(large) >= (size_t)1 << 44);
         r = take(large, SWN_GRANULE);
         assert_int_equal(r->addr, swn_arena_lo(large));
@@ -280,8 +280,8 @@ static void odd_sizes(void **state)
         print_message("address space is limited: reserving 16 TiB is not tried\n");
     }
 #endif
-    assert_true(swn_arena_create(&large, SIZE_MAX / 4) < 0);
-    assert_true(swn_arena_create(&large, 0) < 0);
+    assert_true(swn_arena_create(&large, SIZE_MAX / 4, 0) < 0);
+    assert_true(swn_arena_create(&large, 0, 0) < 0);
 }
 
 /* Random use against one byte per granule. */
@@ -707,7 +707,7 @@ static void opens_as_it_goes(void **state)
     (void)state;
     struct swn_arena *a;
     long before = data_kib(), given = 0;
-    assert_int_equal(swn_arena_create(&a, (size_t)4 << 30), 0);
+    assert_int_equal(swn_arena_create(&a, (size_t)4 << 30, 0), 0);
     assert_true(data_kib() - before < 1024);
     for (int i = 0; i < 300; i++) {
         size_t len = SWN_GRANULE * (1 + (size_t)i % 40);
@@ -732,7 +732,7 @@ static void guests_open_nothing(void **state)
 {
     (void)state;
     struct swn_arena *a;
-    assert_int_equal(swn_arena_create(&a, (size_t)4 << 30), 0);
+    assert_int_equal(swn_arena_create(&a, (size_t)4 << 30, 0), 0);
     long before = data_kib();
     assert_non_null(swn_arena_register_mapping(a, (uintptr_t)1 << 40, ((uintptr_t)1 << 40) + ((uintptr_t)2 << 30)));
     assert_int_equal(take(a, SWN_GRANULE)->addr, swn_arena_lo(a));

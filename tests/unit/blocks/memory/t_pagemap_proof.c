@@ -103,7 +103,7 @@ static uint64_t other_bits(uint64_t entry, unsigned nth)
 
 static int begin(struct swn_residency *res, struct swn_arena **arena)
 {
-    assert_int_equal(swn_arena_create(arena, 64 << 20), 0);
+    assert_int_equal(swn_arena_create(arena, 64 << 20, 0), 0);
     looks = 0;
     return swn_residency_init(res, &swn_io_sys, *arena);
 }
@@ -161,7 +161,7 @@ static void locked_memory(void **state)
     struct swn_residency res;
     struct swn_arena *arena;
     (void)state;
-    assert_int_equal(swn_arena_create(&arena, 64 << 20), 0);
+    assert_int_equal(swn_arena_create(&arena, 64 << 20, 0), 0);
     if (mlockall(MCL_FUTURE)) {
         swn_arena_destroy(arena);
         skip();

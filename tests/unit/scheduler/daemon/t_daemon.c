@@ -454,8 +454,8 @@ static void leases_on_record(void **state)
     assert_int_equal(swn_process_start(child, &start), 0);
     struct swn_client_lease *p = swn_book_join(&b, child, start, 3000 * MIB);
     p->lease = 200 * MIB; /* told to shrink, not confirmed: what counts is what it may hold */
-    p->set_urgency = 2.5;
-    p->set_budget = 50 * MIB;
+    p->set.urgency = 2.5;
+    p->set.budget = 50 * MIB;
     p->uid = 42;
     strcpy(p->name, "a \"name\"");
     swn_book_join(&b, child, start + 1, 10 * MIB); /* another process, long ago */
@@ -472,8 +472,8 @@ static void leases_on_record(void **state)
     assert_true(swn_book_resident(&again) >= 40 * MIB && swn_book_resident(&again) < 1000 * MIB);
     q->ceiling = 20 * MIB;
     assert_int_equal(swn_book_resident(&again), 20 * MIB);
-    assert_int_equal(q->set_budget, 50 * MIB);
-    assert_true(q->set_urgency > 2.4 && q->uid == 42 && !q->attached);
+    assert_int_equal(q->set.budget, 50 * MIB);
+    assert_true(q->set.urgency > 2.4 && q->uid == 42 && !q->attached);
     assert_string_equal(q->name, p->name);
     forget(&again);
     kill(child, SIGKILL);

@@ -95,7 +95,7 @@ static void nobody_passes(const struct swn_client_lease *newcomer)
     const struct swn_client_lease *first = book.first;
     uint64_t before = 0;
     while (first != newcomer && (!first->attached || first->lease)) {
-        uint64_t needs = first->minimum > first->set_budget ? first->minimum : first->set_budget;
+        uint64_t needs = first->minimum > first->set.budget ? first->minimum : first->set.budget;
         before += first->ceiling > needs || !first->attached ? first->ceiling : needs;
         first = first->next;
     }

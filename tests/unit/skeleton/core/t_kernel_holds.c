@@ -77,7 +77,7 @@ static void in_a_pipe(void *unused)
         struct iovec v = {(void *)(weights[i].own + 4096), sizeof got};
         CHECK(swn_kernel_holds_ours(v.iov_base, v.iov_len));
         CHECK(!swn_kernel_holds(v.iov_base, v.iov_len) && !swn_kernel_holds(v.iov_base, v.iov_len));
-        CHECK(is_home(i) && range_of(i)->pins == 1 && range_of(i)->registered == 1);
+        CHECK(is_home(i) && range_of(i)->pins == 1 && swn_tensor_of(range_of(i))->registered == 1);
         CHECK(vmsplice(ends[1], &v, 1, 0) == sizeof got);
     }
     read_all(6);
@@ -111,7 +111,8 @@ static void freed(void *unused)
     free_one(0);
     CHECK(swn_arena_warm_bytes(e->arena) == 0);
     CHECK(tensor_make(&weights[0], WEIGHT_BYTES, 99) && weights[0].own == at);
-    CHECK(range_of(0)->pins == 0 && range_of(0)->held == 0 && range_of(0)->registered == 0);
+    CHECK(range_of(0)->pins == 0 && swn_tensor_of(range_of(0))->held == 0 &&
+          swn_tensor_of(range_of(0))->registered == 0);
     CHECK(read(ends[0], got, sizeof got) == sizeof got && !memcmp(got, want, sizeof got));
     finish();
 }
@@ -128,7 +129,7 @@ static void which(void *unused)
     uintptr_t lo = weights[2].own + WEIGHT_BYTES - 1, hi = weights[3].own + 1;
     CHECK(lo < hi && !swn_kernel_holds((void *)lo, hi - lo));
     for (unsigned i = 0; i < WEIGHTS; i++)
-        CHECK(range_of(i)->held == (i == 2 || i == 3));
+        CHECK(swn_tensor_of(range_of(i))->held == (i == 2 || i == 3));
     finish();
 }
 
@@ -143,14 +144,15 @@ static void forked(void *unused)
     pid_t pid = fork();
     if (!pid) {
         swn_engine_postfork_child();
-        CHECK(range_of(0)->pins == 0 && range_of(0)->held == 0 && range_of(0)->registered == 0);
+        CHECK(range_of(0)->pins == 0 && swn_tensor_of(range_of(0))->held == 0 &&
+              swn_tensor_of(range_of(0))->registered == 0);
         free_one(0);
         _exit(0);
     }
     swn_engine_postfork_parent();
     int status;
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && !status);
-    CHECK(range_of(0)->pins == 1 && range_of(0)->held == 1);
+    CHECK(range_of(0)->pins == 1 && swn_tensor_of(range_of(0))->held == 1);
     for (unsigned i = 0; i < WEIGHTS; i++) /* whose extents a child may have mapped: they stay */
         tensor_free(&weights[i]);
     CHECK(!e->res.resident_bytes && !swn_arena_first(e->arena));
@@ -174,7 +176,7 @@ static void stuck(void *unused)
     CHECK(tensor_make(&large, 8 * MIB, 55));
     struct swn_range *r = swn_arena_find(e->arena, large.own);
     CHECK(r->shared && swn_kernel_holds((void *)large.own, large.len) == -EIO);
-    CHECK(r->pins == 0 && r->registered == 0 && r->held == 0);
+    CHECK(r->pins == 0 && swn_tensor_of(r)->registered == 0 && swn_tensor_of(r)->held == 0);
     CHECK(tensor_right(&large, large.own));
     tensor_free(&large);
     finish();

@@ -199,7 +199,7 @@ static void storage_moves_inside(void *arg)
         CHECK((uintptr_t)t->word == t->own);
         CHECK(tensor_right(t, t->own));
         const struct swn_range *r = swn_arena_find(e->arena, t->own);
-        CHECK(r->readers == 0 && r->pins == 0);
+        CHECK(swn_tensor_of(r)->readers == 0 && r->pins == 0);
     }
     CHECK(mapped > 0);
     passes(2);
@@ -376,7 +376,7 @@ static void fork_inside_an_operator(void *arg)
             for (unsigned k = 0; k < 2; k++) {
                 const struct swn_range *r = swn_arena_find(e->arena, args[k]->own);
                 CHECK((uintptr_t)args[k]->word == args[k]->own);
-                CHECK(r->readers == 0 && r->pins == 0);
+                CHECK(swn_tensor_of(r)->readers == 0 && r->pins == 0);
             }
 #ifndef __SANITIZE_THREAD__ /* it allows no new thread after a fork, and computing needs a queue */
             passes(2);

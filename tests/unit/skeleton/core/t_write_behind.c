@@ -66,7 +66,7 @@ static void drain(void)
     CHECK(swn_write_behind_bytes(e) == 0);
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         int state = atomic_load(&r->state);
-        CHECK(!r->pending_write && (state == SWN_RESIDENT || state == SWN_FILE_BACKED));
+        CHECK(!swn_tensor_of(r)->pending_write && (state == SWN_RESIDENT || state == SWN_FILE_BACKED));
     }
     pthread_mutex_unlock(&e->lock);
 }
@@ -78,7 +78,7 @@ static struct tensor *departing(void)
     pthread_mutex_lock(&e->lock);
     for (unsigned i = 0; i < WEIGHTS && !found; i++) {
         struct swn_range *r = weights[i].own ? swn_arena_find(e->arena, weights[i].own) : NULL;
-        found = r && r->pending_write ? &weights[i] : NULL;
+        found = r && swn_tensor_of(r)->pending_write ? &weights[i] : NULL;
     }
     pthread_mutex_unlock(&e->lock);
     CHECK(found);
@@ -215,7 +215,7 @@ static void recalled_unwritten(void *arg)
     uint64_t before = e->writes.spill->written_bytes;
     for (unsigned i = 0; i < WEIGHTS; i++) {
         struct swn_range *r = swn_arena_find(e->arena, weights[i].own);
-        expected += r->pending_write ? WEIGHT_BYTES : 0;
+        expected += swn_tensor_of(r)->pending_write ? WEIGHT_BYTES : 0;
         swn_write_behind_cancel(e, r);
     }
     CHECK(swn_write_behind_bytes(e) == 0 && expected > 2 * WEIGHT_BYTES);

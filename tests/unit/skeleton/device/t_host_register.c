@@ -204,7 +204,7 @@ static void stuck(void *device)
     CHECK(tensor_make(&large, 8 * MIB, 55));
     struct swn_range *r = swn_arena_find(e->arena, large.own);
     CHECK(r->shared && cudaHostRegister((void *)large.own, large.len, 0) == 2);
-    CHECK(r->pins == 0 && r->registered == 0 && standin_live(STANDIN_REGISTERED) == 0);
+    CHECK(r->pins == 0 && swn_tensor_of(r)->registered == 0 && standin_live(STANDIN_REGISTERED) == 0);
     CHECK(tensor_right(&large, large.own));
     tensor_free(&large);
     finish();
@@ -215,7 +215,7 @@ static void refused(void *device)
 {
     begin(device, 3 * MIB);
     if (!strcmp(device, "nano")) {
-        CHECK(take(0) == REFUSED && !range_of(0)->pins && !range_of(0)->registered);
+        CHECK(take(0) == REFUSED && !range_of(0)->pins && !swn_tensor_of(range_of(0))->registered);
         CHECK(give_back(0) == NOT_REGISTERED);
         finish();
         return;
@@ -274,7 +274,7 @@ static void forked(void *device)
     pid_t pid = fork();
     if (!pid) {
         swn_engine_postfork_child();
-        CHECK(!range_of(0)->pins && !range_of(0)->registered && !swn_arena_find(e->arena, orphan));
+        CHECK(!range_of(0)->pins && !swn_tensor_of(range_of(0))->registered && !swn_arena_find(e->arena, orphan));
 #ifndef __SANITIZE_THREAD__ /* it allows no new thread after a fork, and computing needs a queue */
         for (unsigned pass = 0; pass < 4; pass++)
             for (unsigned i = 0; i < WEIGHTS; i++)

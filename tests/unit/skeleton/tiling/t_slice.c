@@ -97,8 +97,8 @@ static void slice_by_slice(void *arg)
     settle(pass);
     CHECK(pass() > 4);
     CHECK(e->plan.planned && large[0].own);
-    CHECK(swn_arena_find(e->arena, large[0].own)->sliced);
-    CHECK(swn_arena_find(e->arena, large[0].own)->slice_unit == UNIT);
+    CHECK(swn_tensor_of(swn_arena_find(e->arena, large[0].own))->sliced);
+    CHECK(swn_tensor_of(swn_arena_find(e->arena, large[0].own))->slice_unit == UNIT);
     CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
     uint64_t strays = e->res.fallback_pages, misses = e->counters.window_misses;
     for (unsigned i = 0; i < 4; i++)
@@ -183,9 +183,9 @@ static void rows_of_convolutions(void *arg)
         op_read(&small[0]);
         const struct swn_row_geometry rows = {.bytes = of[i].row, .block = of[i].block, .threads = 4, .shape = 1};
         size_t n = op_sliced_by(&large[0], &rows, SIZE_MAX);
-        if (swn_arena_find(e->arena, large[0].own)->slice_unit != of[i].unit)
-            fprintf(stderr, "%u: %zu\n", i, swn_arena_find(e->arena, large[0].own)->slice_unit >> 16);
-        CHECK(swn_arena_find(e->arena, large[0].own)->slice_unit == of[i].unit);
+        if (swn_tensor_of(swn_arena_find(e->arena, large[0].own))->slice_unit != of[i].unit)
+            fprintf(stderr, "%u: %zu\n", i, swn_tensor_of(swn_arena_find(e->arena, large[0].own))->slice_unit >> 16);
+        CHECK(swn_tensor_of(swn_arena_find(e->arena, large[0].own))->slice_unit == of[i].unit);
         if (of[i].sliced ? n < 3 : n > 0)
             fprintf(stderr, "%u: %zu slices\n", i, n);
         CHECK(of[i].sliced ? n > 2 : n == 0);
@@ -213,13 +213,13 @@ static void blocks_and_no_others(void *arg)
         op_read(&small[0]);
         struct swn_row_geometry rows = {.bytes = of[i].row, .block = of[i].block, .threads = 1, .shape = 1, .exact = 1};
         size_t n = op_sliced_by(&large[0], &rows, SIZE_MAX);
-        CHECK(swn_arena_find(e->arena, large[0].own)->slice_unit == of[i].unit);
+        CHECK(swn_tensor_of(swn_arena_find(e->arena, large[0].own))->slice_unit == of[i].unit);
         CHECK(of[i].sliced ? n > 2 : n == 0);
         /* Who can take any rows is served by these as well. */
         rows.exact = 0;
         rows.block = 1;
         CHECK(!of[i].unit || op_sliced_by(&large[0], &rows, SIZE_MAX) == n);
-        CHECK(!of[i].unit || swn_arena_find(e->arena, large[0].own)->slice_unit == of[i].unit);
+        CHECK(!of[i].unit || swn_tensor_of(swn_arena_find(e->arena, large[0].own))->slice_unit == of[i].unit);
         tensor_free(&large[0]);
     }
     tensor_free(&small[0]);
@@ -252,8 +252,8 @@ static void part_of_a_weight_is_read_alone(void *arg)
         struct swn_op op = {.name = "aten::test", .n = 1};
         struct tensor *t = &large[0];
         const struct swn_range *r = swn_arena_find(e->arena, t->own);
-        CHECK(r->sliced && r->slice > 0 && r->len / r->slice > 3);
-        size_t bytes = r->slice, off = (r->len / r->slice - 2) * bytes;
+        CHECK(swn_tensor_of(r)->sliced && swn_tensor_of(r)->slice > 0 && r->len / swn_tensor_of(r)->slice > 3);
+        size_t bytes = swn_tensor_of(r)->slice, off = (r->len / swn_tensor_of(r)->slice - 2) * bytes;
         uint64_t behind = (r->place + off + bytes + unit - 1) / unit, end = swn_residency_chunks(&e->res, r).end;
         CHECK(behind < end);
         for (uint64_t c = behind; c < end; c++)
@@ -353,7 +353,7 @@ static void shape_refused_once_is_sliced_next_time(void *arg)
         op_shape = 1;
         op_right_from = 0;
         passes(4);
-        CHECK(range_of(0)->slice_unit == UNIT && product(&large[0], SIZE_MAX) > 4);
+        CHECK(swn_tensor_of(range_of(0))->slice_unit == UNIT && product(&large[0], SIZE_MAX) > 4);
     }
     CHECK(e->plan.made == plans && e->counters.over_budget_peak == 0);
     end();
@@ -373,7 +373,8 @@ static void shape_that_recurs_gets_longer_slices(void *arg)
         product(&large[1], SIZE_MAX);
     }
     CHECK(whole < 8);
-    CHECK(range_of(0)->slice_unit >= op_right_from && range_of(0)->slice_unit % UNIT == 0);
+    CHECK(swn_tensor_of(range_of(0))->slice_unit >= op_right_from &&
+          swn_tensor_of(range_of(0))->slice_unit % UNIT == 0);
     uint64_t plans = e->plan.made;
     for (unsigned i = 0; i < 8; i++) {
         op_shape = 1 + i % 2;
@@ -393,7 +394,7 @@ static void long_slices_come_one_at_a_time(void *arg)
     op_shape = 2;
     op_right_from = 4 * MIB;
     swn_ring_resize(e, 8 * MIB);
-    CHECK(range_of(0)->sliced && range_of(0)->slice < op_right_from);
+    CHECK(swn_tensor_of(range_of(0))->sliced && swn_tensor_of(range_of(0))->slice < op_right_from);
     uint64_t strays = e->res.fallback_pages;
     read_small();
     CHECK(product(&large[0], SIZE_MAX) > 1 && e->res.fallback_pages == strays);
@@ -411,13 +412,13 @@ static void weight_never_right_in_slices_stays_whole(void *arg)
         read_small();
         CHECK(product(&large[0], SIZE_MAX) == 0);
     }
-    CHECK(range_of(0)->slice_unit == 0 && !range_of(0)->sliced);
+    CHECK(swn_tensor_of(range_of(0))->slice_unit == 0 && !swn_tensor_of(range_of(0))->sliced);
     uint64_t plans = e->plan.made;
     for (unsigned i = 0; i < 32; i++) {
         read_small();
         CHECK(product(&large[0], SIZE_MAX) == 0);
     }
-    CHECK(e->plan.made == plans && range_of(0)->slice_unit == 0);
+    CHECK(e->plan.made == plans && swn_tensor_of(range_of(0))->slice_unit == 0);
     /* Until another shape comes, and stays. */
     op_shape = 1;
     op_right_from = 0;
@@ -426,7 +427,7 @@ static void weight_never_right_in_slices_stays_whole(void *arg)
         read_small();
         whole += product(&large[0], SIZE_MAX) == 0;
     }
-    CHECK(whole < 8 && range_of(0)->sliced);
+    CHECK(whole < 8 && swn_tensor_of(range_of(0))->sliced);
     end();
 }
 
@@ -518,7 +519,7 @@ static void rows_of_two_lengths(void *arg)
         product(&large[0], SIZE_MAX);
         op_sliced(&large[0], OTHER, SIZE_MAX);
     }
-    CHECK(range_of(0)->slice_unit % OTHER == 0 && range_of(0)->slice_unit % UNIT == 0);
+    CHECK(swn_tensor_of(range_of(0))->slice_unit % OTHER == 0 && swn_tensor_of(range_of(0))->slice_unit % UNIT == 0);
     CHECK(product(&large[0], SIZE_MAX) > 1 && op_sliced(&large[0], OTHER, SIZE_MAX) > 1);
     end();
 }

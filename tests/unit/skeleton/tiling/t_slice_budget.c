@@ -77,12 +77,15 @@ static void given_up_in_a_small_one(void *arg)
     (void)arg;
     begin(NARROW);
     op_right_from = 4 * MIB;
-    CHECK(passes(16) == 0 && range()->slice_unit == 0 && range()->slicing.given_up_for == op_shape);
+    CHECK(passes(16) == 0 && swn_tensor_of(range())->slice_unit == 0 &&
+          swn_tensor_of(range())->slicing.given_up_for == op_shape);
     /* A little more is no reason to try again: the next weight to be given up would be no wiser. */
     set(NARROW + NARROW / 2);
-    CHECK(passes(12) == 0 && range()->slice_unit == 0 && range()->slicing.given_up_for == op_shape);
+    CHECK(passes(12) == 0 && swn_tensor_of(range())->slice_unit == 0 &&
+          swn_tensor_of(range())->slicing.given_up_for == op_shape);
     set(WIDE);
-    CHECK(passes(24) > 1 && range()->slice_unit >= op_right_from && range()->slice_unit % UNIT == 0);
+    CHECK(passes(24) > 1 && swn_tensor_of(range())->slice_unit >= op_right_from &&
+          swn_tensor_of(range())->slice_unit % UNIT == 0);
     uint64_t plans = e->plan.made;
     CHECK(passes(8) > 1 && e->plan.made == plans);
     end();
@@ -95,11 +98,12 @@ static void lengthened_in_a_large_one(void *arg)
     begin(WIDE);
     op_right_from = 5 * MIB;
     passes(12);
-    CHECK(range()->slice_unit >= op_right_from); /* 8 MiB and a little, of which two are more than the next budget */
+    CHECK(swn_tensor_of(range())->slice_unit >=
+          op_right_from); /* 8 MiB and a little, of which two are more than the next budget */
     op_right_from = 0;
     op_shape = 2;
     set(NARROW);
-    CHECK(passes(24) > 4 && range()->slice_unit == UNIT);
+    CHECK(passes(24) > 4 && swn_tensor_of(range())->slice_unit == UNIT);
     uint64_t plans = e->plan.made, strays = e->res.fallback_pages;
     CHECK(passes(8) > 4 && e->plan.made == plans && e->res.fallback_pages == strays);
     end();
@@ -112,8 +116,8 @@ static void lengthened_before_a_plan(void *arg)
     begin(BETWEEN);
     op_right_from = 4 * MIB;
     passes(2); /* at first there may be room for one of them */
-    CHECK(!e->plan.planned && passes(1) > 1 && range()->slice_unit >= op_right_from);
-    CHECK(passes(12) > 1 && e->plan.planned && range()->slice_unit >= op_right_from);
+    CHECK(!e->plan.planned && passes(1) > 1 && swn_tensor_of(range())->slice_unit >= op_right_from);
+    CHECK(passes(12) > 1 && e->plan.planned && swn_tensor_of(range())->slice_unit >= op_right_from);
     end();
 }
 
@@ -124,10 +128,10 @@ static void lengthened_and_still_right(void *arg)
     begin(WIDE);
     op_right_from = 4 * MIB;
     CHECK(passes(24) > 1);
-    size_t unit = range()->slice_unit;
+    size_t unit = swn_tensor_of(range())->slice_unit;
     CHECK(unit >= op_right_from);
     set(WIDE * 2 / 3);
-    CHECK(passes(16) > 1 && range()->slice_unit == unit);
+    CHECK(passes(16) > 1 && swn_tensor_of(range())->slice_unit == unit);
     end();
 }
 
