@@ -48,8 +48,8 @@ struct swn_range {
     uint32_t id;                         /* never reused while the process lives; 0 when free */
     uint64_t place;                      /* [place, place + span) is its own, and below the size of the arena */
     struct swn_mapped_file *mapped_file; /* the mapping it is part of, or NULL: the arena's own memory */
-    int pins;       /* running operators and system calls that may write it: it must not leave */
-    int filling;    /* its extent is being written by skeleton/tiling/fill.c, and its mapping has not got that yet */
+    int pins;                            /* running operators and system calls that may write it: it must not leave */
+    int filling; /* its extent is being written by skeleton/tiling/fill.c, and its mapping has not got that yet */
 
     /* where its bytes are on disk, valid while FILE_BACKED */
     struct swn_extent_file *file;

@@ -237,8 +237,8 @@ static int is_solid(const struct swn_engine *e, const struct swn_activation_regi
     const struct swn_range *r;
     for (size_t next = at; next < end && (r = swn_region_holder(e->arena, region, next, end - next));
          next = r->addr + r->span - swn_region_addr(e->arena, region))
-        if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->foreign_map || swn_tensor_of(r)->registered ||
-            swn_tensor_of(r)->on_device)
+        if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->foreign_map ||
+            swn_tensor_of(r)->registered || swn_tensor_of(r)->on_device)
             return 0;
     return !swn_region_fresh(region, at, SWN_HUGE);
 }

@@ -31,7 +31,8 @@ static int may_leave(const struct swn_range *r)
 /* An operator is reading it, or has just made it. */
 static int at_work(const struct swn_engine *e, const struct swn_range *r)
 {
-    return swn_tensor_of(r)->readers || (swn_tensor_of(r)->alloc_seq == e->ops.seq && atomic_load(&e->life.hook_state) == 2);
+    return swn_tensor_of(r)->readers ||
+           (swn_tensor_of(r)->alloc_seq == e->ops.seq && atomic_load(&e->life.hook_state) == 2);
 }
 
 /* Whether the plan has all of r stay. */
@@ -53,13 +54,14 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         if (!may_leave(r) || r == spare)
             continue;
-        int class = swn_tensor_of(r)->readers                            ? 3
+        int class = swn_tensor_of(r)->readers             ? 3
                     : at_work(e, r)                       ? 4
                     : swn_is_weight(r) && e->plan.planned ? (stays(e, r) ? 2 : 0)
                                                           : 1;
         if (class >= 3 && !force)
             continue;
-        if (!best || class < best_class || (class == best_class && swn_tensor_of(r)->last_use < swn_tensor_of(best)->last_use)) {
+        if (!best || class < best_class ||
+            (class == best_class && swn_tensor_of(r)->last_use < swn_tensor_of(best)->last_use)) {
             best = r;
             best_class = class;
         }

@@ -134,7 +134,9 @@ static size_t restored_bytes(struct swn_engine *e)
 {
     size_t bytes = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        bytes += swn_tensor_of(r)->recalled && atomic_load(&r->state) == SWN_FILE_BACKED ? swn_round_up(r->len, SWN_PAGE) : 0;
+        bytes += swn_tensor_of(r)->recalled && atomic_load(&r->state) == SWN_FILE_BACKED
+                     ? swn_round_up(r->len, SWN_PAGE)
+                     : 0;
     return bytes;
 }
 
@@ -142,7 +144,8 @@ static size_t restored_bytes(struct swn_engine *e)
 static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
 {
     int worth_it = e->plan.short_of_disk || swn_plan_worth_slicing(r->len, e->budget.target);
-    return worth_it && swn_tensor_of(r)->slice_unit ? swn_round_up(swn_tensor_of(r)->slice_unit, swn_pool_unit(e->pool)) : 0;
+    return worth_it && swn_tensor_of(r)->slice_unit ? swn_round_up(swn_tensor_of(r)->slice_unit, swn_pool_unit(e->pool))
+                                                    : 0;
 }
 
 /* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */

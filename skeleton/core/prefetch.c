@@ -123,7 +123,8 @@ static void fetch_done(struct swn_fetch_job *job, int err)
 
 static int is_fetched(const struct swn_range *r)
 {
-    return atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && !r->shared && !swn_tensor_of(r)->io_failed;
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && !r->shared &&
+           !swn_tensor_of(r)->io_failed;
 }
 
 /* Ranges that have left the frame are forgotten. Nothing is being read into it. */

@@ -102,7 +102,8 @@ static int streams(struct swn_engine *e, const struct swn_range *r)
 /* Brings one weight to where the plan wants it; called when an operator is done with it. */
 void swn_plan_apply_to(struct swn_engine *e, struct swn_range *r)
 {
-    if (!e->plan.planned || !e->pool || !swn_is_weight(r) || swn_tensor_of(r)->written || r->pins || swn_tensor_of(r)->readers)
+    if (!e->plan.planned || !e->pool || !swn_is_weight(r) || swn_tensor_of(r)->written || r->pins ||
+        swn_tensor_of(r)->readers)
         return;
     if (atomic_load(&r->state) == SWN_RESIDENT && e->counters.allocs >= e->writes.spill_retry && streams(e, r))
         swn_spill_range(e, r);

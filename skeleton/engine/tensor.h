@@ -29,8 +29,8 @@ struct swn_tensor {
     int written;   /* mutated by an operator after it had been read as a weight */
     int io_failed; /* a fetch failed for good: served by the mapping */
     uint32_t aged_reads;
-    uint32_t evicted_reads; /* as an operator's input, while it was not resident */
-    int recalled;           /* becomes resident as soon as the plan has room for it */
+    uint32_t evicted_reads;                  /* as an operator's input, while it was not resident */
+    int recalled;                            /* becomes resident as soon as the plan has room for it */
     struct swn_pending_write *pending_write; /* its bytes are being written (skeleton/core/write_behind.h), or NULL */
 
     /* pages of it that somebody else uses, see skeleton/core/held_pages.h */

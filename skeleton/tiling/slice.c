@@ -104,7 +104,8 @@ static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
 static void forget_other_budget(struct swn_engine *e, struct swn_range *r)
 {
     uint64_t then = swn_tensor_of(r)->slicing.budget, now = e->budget.target;
-    if (!then || (now < OTHER_BUDGET * then && now > then / OTHER_BUDGET && swn_tensor_of(r)->slice_unit <= now / LONGEST_PART))
+    if (!then ||
+        (now < OTHER_BUDGET * then && now > then / OTHER_BUDGET && swn_tensor_of(r)->slice_unit <= now / LONGEST_PART))
         return;
     swn_tensor_of(r)->slicing = (struct swn_slicing){0};
     set_unit(e, r, 0);
@@ -144,20 +145,23 @@ static size_t window_of(const struct swn_engine *e)
 /* In what slices a weight comes through the window as it is: two of them have to fit. 0: in none. */
 static size_t fitting_slice(const struct swn_engine *e, const struct swn_range *r)
 {
-    size_t slice = swn_tensor_of(r)->slice_unit ? (size_t)swn_plan_slice(swn_tensor_of(r)->slice_unit, window_of(e)) : 0;
+    size_t slice =
+        swn_tensor_of(r)->slice_unit ? (size_t)swn_plan_slice(swn_tensor_of(r)->slice_unit, window_of(e)) : 0;
     return slice && 2 * slice <= window_of(e) && 2 * slice <= r->len ? slice : 0;
 }
 
 /* As a plan has them, which knows whole chunks only: slices of whole rows may have to be a little shorter. */
 static size_t planned_slice(const struct swn_engine *e, const struct swn_range *r)
 {
-    size_t unit = swn_tensor_of(r)->slice_unit, slice = fitting_slice(e, r), most = window_of(e) < r->len ? window_of(e) : r->len;
+    size_t unit = swn_tensor_of(r)->slice_unit, slice = fitting_slice(e, r),
+           most = window_of(e) < r->len ? window_of(e) : r->len;
     return slice || !unit ? slice : most / 2 / unit * unit;
 }
 
 void swn_slice_set(struct swn_engine *e, struct swn_range *r, int sliced)
 {
-    if (swn_tensor_of(r)->sliced && swn_tensor_of(r)->readers) /* who has begun to take slices takes them all as they are */
+    if (swn_tensor_of(r)->sliced &&
+        swn_tensor_of(r)->readers) /* who has begun to take slices takes them all as they are */
         return;
     swn_tensor_of(r)->slice = sliced ? planned_slice(e, r) : 0;
     swn_tensor_of(r)->sliced = swn_tensor_of(r)->slice != 0;
@@ -226,7 +230,8 @@ int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
     struct swn_range *r = weight_of(&op->args[index]);
-    int wanted = r && swn_tensor_of(r)->slicing.given_up_for != shape && (swn_tensor_of(r)->slice_unit || worth_slicing(e, r));
+    int wanted =
+        r && swn_tensor_of(r)->slicing.given_up_for != shape && (swn_tensor_of(r)->slice_unit || worth_slicing(e, r));
     pthread_mutex_unlock(&e->lock);
     return wanted;
 }
