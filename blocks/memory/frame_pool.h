@@ -49,7 +49,7 @@ struct swn_part {
 
 struct swn_frame {
     uint64_t chunk;
-    uintptr_t addr;     /* of its chunk; where the parts are at home */
+    uintptr_t addr;     /* of its chunk; where the parts are resident */
     size_t slot;        /* of the memfd */
     int pinned_by_plan; /* the plan has it stay from pass to pass, beside the window */
     int wanted;

@@ -1,6 +1,7 @@
 /* blocks/memory/residency.h - what stands behind a range's own address, and how that changes without anybody noticing.
  *
- *   RESIDENT --spill--> FILE_BACKED --home--> RESIDENT          publish: FILE_BACKED, with frames mapped at the address
+ *   RESIDENT --spill--> FILE_BACKED --make_resident--> RESIDENT          publish: FILE_BACKED, with frames mapped at
+ * the address
  *
  * The address of a range always reads right: RESIDENT ranges have ordinary pages, FILE_BACKED ranges are a private
  * mapping of their extent in the spill file, or, chunk by chunk, of pool frames with the same bytes (published). A
@@ -80,9 +81,10 @@ void swn_residency_stay(struct swn_range *r);
  * any more. Nobody is using it. -EBUSY: pinned. On error the range is as it was. */
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off);
 
-/* For a range that is larger than any memory it could come home to: maps its extent in the spill file for writing, so
- * that stores go to the file by way of the page cache, which the kernel can always reclaim. A RESIDENT range must have
- * no pages yet. -EBUSY: the extent is not ours alone (a child or a store has it), or there are private copies. */
+/* For a range that is larger than any memory it could become resident to: maps its extent in the spill file for
+ * writing, so that stores go to the file by way of the page cache, which the kernel can always reclaim. A RESIDENT
+ * range must have no pages yet. -EBUSY: the extent is not ours alone (a child or a store has it), or there are private
+ * copies. */
 int swn_residency_share(struct swn_residency *s, struct swn_range *r);
 /* Ends that: everything written is on the disk and out of the cache, and the mapping is a private one again. */
 int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
@@ -100,12 +102,12 @@ int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, vo
 struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_frame *f, struct swn_range *r);
 /* Maps what there is in n frames, and is not mapped yet, at its parts' addresses; frames of neighbouring chunks, in
  * their order, cost less together. Of a stretch of parts what follows one whose range was written to is left out, and
- * *written is such a range, or NULL: its own address has its bytes, and it had better come home before this is
+ * *written is such a range, or NULL: its own address has its bytes, and it had better become resident before this is
  * repeated. */
 void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n,
                            struct swn_range **written);
 /* Maps the parts' extents again: no address of a weight names the frames' memory any more. NULL, or a range that was
- * written to, or cannot be mapped: it has to come home first, and this to be repeated. */
+ * written to, or cannot be mapped: it has to become resident first, and this to be repeated. */
 struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n);
 /* The part of the frame at `addr` that is mapped there, or NULL. */
 struct swn_part *swn_residency_mapped(const struct swn_residency *s, const struct swn_range *r, uintptr_t addr);

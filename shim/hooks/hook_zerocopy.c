@@ -1,6 +1,6 @@
-/* Calls that leave pages of the program's with the kernel: into a pipe, a socket's queue, a disk's. Tensors come home
- * first, since these pages must not get other bytes (skeleton/core/kernel_holds.h). For any other buffer each hook is a
- * few comparisons. What is not seen: an io_uring of the program's, which needs no call.
+/* Calls that leave pages of the program's with the kernel: into a pipe, a socket's queue, a disk's. Tensors become
+ * resident first, since these pages must not get other bytes (skeleton/core/kernel_holds.h). For any other buffer each
+ * hook is a few comparisons. What is not seen: an io_uring of the program's, which needs no call.
  *
  * Programs call some of these in signal handlers and after vfork, and libraries in their constructors: what comes next
  * is looked up in ours, and before that the kernel is asked. */
@@ -69,7 +69,7 @@ static int is_direct(int fd)
         return real_##name ? real_##name args : (result)syscall raw;                                                   \
     }
 
-/* A pipe. Of its reading end the bytes are stored there at once, which what is home allows as well. */
+/* A pipe. Of its reading end the bytes are stored there at once, which what is resident allows as well. */
 GIVER(vmsplice, ssize_t, (int fd, const struct iovec *v, size_t n, unsigned flags), (fd, v, n, flags),
       (SYS_vmsplice, fd, v, n, flags), give_all(v, n))
 

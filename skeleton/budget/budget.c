@@ -24,7 +24,7 @@
 #include "skeleton/core/residency_steps.h"
 
 /* With nothing else to let go of, and no operator ending for so long, what they use goes too: it is read back, or, for
- * what is written, comes home over the limit. */
+ * what is written, becomes resident over the limit. */
 #define PATIENCE_MS 20
 /* Bytes in the spill file are written with the engine's lock held; others get it in between. */
 #define BREATH_NS 50000

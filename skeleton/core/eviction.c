@@ -193,7 +193,7 @@ void swn_ring_shrink(struct swn_engine *e)
             f = f->next;
             continue;
         }
-        swn_frame_evict(e, f); /* and others, if something was written to it that has to come home */
+        swn_frame_evict(e, f); /* and others, if something was written to it that has to become resident */
         f = swn_pool_first(e->pool);
     }
     if (swn_ring_bytes(e) > e->plan.ring_goal)
@@ -249,7 +249,7 @@ int swn_shrink_step(struct swn_engine *e, int force)
 }
 
 /* While a model is built and loaded, and the budget has been full before, room is made ahead of need, so that the disk
- * writes while the program computes. Once weights are read, what is still home is better left there. */
+ * writes while the program computes. Once weights are read, what is still resident is better left there. */
 static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     size_t ahead = e->budget.limit / BEHIND_PART < BEHIND_MOST ? e->budget.limit / BEHIND_PART : BEHIND_MOST;
@@ -297,9 +297,9 @@ int swn_reclaim_try(struct swn_engine *e, size_t bytes, const struct swn_range *
 
 /* What can leave while operators go on with what they have; rather too little than too much. */
 struct idle {
-    size_t unused;       /* memory that holds nothing, or that another frame is made from again */
-    size_t home, copied; /* ranges that have to be written; weights that the file has */
-    size_t first;        /* less so much, for the window that would have to be made, and counts */
+    size_t unused;           /* memory that holds nothing, or that another frame is made from again */
+    size_t resident, copied; /* ranges that have to be written; weights that the file has */
+    size_t first;            /* less so much, for the window that would have to be made, and counts */
 };
 
 static struct idle idle_of(struct swn_engine *e)
@@ -308,7 +308,7 @@ static struct idle idle_of(struct swn_engine *e)
     struct idle idle = {.unused = swn_arena_warm_bytes(e->arena) + swn_write_behind_bytes(e)};
     for (const struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         if (may_leave(r))
-            idle.home += spills && !at_work(e, r) ? r->size : 0;
+            idle.resident += spills && !at_work(e, r) ? r->size : 0;
     if (e->pool)
         idle.unused += swn_pool_free_bytes(e->pool);
     for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
@@ -320,7 +320,7 @@ static struct idle idle_of(struct swn_engine *e)
 static size_t idle_bytes(struct swn_engine *e)
 {
     struct idle idle = idle_of(e);
-    size_t bytes = idle.unused + idle.home + idle.copied;
+    size_t bytes = idle.unused + idle.resident + idle.copied;
     return bytes > idle.first ? bytes - idle.first : 0;
 }
 

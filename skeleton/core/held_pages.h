@@ -1,7 +1,7 @@
 /* skeleton/core/held_pages.h - tensors whose pages somebody else uses, by their memory and not by their addresses: a
  * device's driver, or the kernel.
  *
- * A tensor that is held is at home with all of its bytes, neither leaves nor is anything else mapped where it is, and
+ * A tensor that is held is resident with all of its bytes, neither leaves nor is anything else mapped where it is, and
  * counts as what is no weight does. One that is freed meanwhile keeps its place until it is released, so that no other
  * tensor gets memory that somebody may still write. Engine lock held, but for the first. In a forked child nothing is
  * held.
@@ -23,7 +23,7 @@ int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
 /* From here on nothing of it leaves, is cut, or has other memory put in its place. It is no weight of the order, whose
  * plan would have a say in that. 0. */
 int swn_held_hold(struct swn_engine *e, struct swn_range *r);
-/* What is held comes home. 0 or -errno. May release the lock. */
+/* What is held becomes resident. 0 or -errno. May release the lock. */
 int swn_held_make_resident(struct swn_engine *e, struct swn_range *r);
 /* Undoes one hold. 0. */
 int swn_held_release(struct swn_engine *e, struct swn_range *r);

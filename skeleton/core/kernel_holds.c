@@ -22,7 +22,7 @@ static int hold(struct swn_engine *e, struct swn_range *r)
     return 0;
 }
 
-/* It could not be brought home, and may come and go as before. */
+/* It could not be made resident, and may come and go as before. */
 static int release(struct swn_engine *e, struct swn_range *r)
 {
     if (atomic_load(&r->state) == SWN_RESIDENT || !swn_tensor_of(r)->held)
@@ -53,7 +53,7 @@ int swn_kernel_holds(const void *p, size_t bytes)
     pthread_mutex_unlock(&e->lock);
     swn_engine_settle();
     if (err && !atomic_exchange(&said, 1))
-        swn_say("memory that the program gives to the kernel cannot be brought home: %s; the call fails",
+        swn_say("memory that the program gives to the kernel cannot be made resident: %s; the call fails",
                 strerror(-err));
     return err;
 }

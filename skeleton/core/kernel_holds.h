@@ -2,7 +2,7 @@
  *
  * A pipe that was given pages (vmsplice), a socket's queue (MSG_ZEROCOPY) and a disk's (O_DIRECT) hold pages, not
  * addresses, and take the bytes out of them later. A page of the pool has another weight's bytes by then. So whatever
- * has a byte there comes home before the kernel is asked, and stays until it is freed: nobody
+ * has a byte there becomes resident before the kernel is asked, and stays until it is freed: nobody
  * tells for how long the kernel has it. It counts, beyond the budget if need be.
  */
 #ifndef SWN_SKELETON_CORE_KERNEL_HOLDS_H

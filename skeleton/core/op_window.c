@@ -102,7 +102,7 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
         return;
     publish(e, arg);
     if (atomic_load(&r->state) != SWN_FILE_BACKED) {
-        e->counters.window_hits++; /* came home meanwhile */
+        e->counters.window_hits++; /* became resident meanwhile */
         return;
     }
     size_t unit = swn_pool_unit(e->pool), missing = 0;

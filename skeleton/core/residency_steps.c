@@ -1,4 +1,4 @@
-/* skeleton/core/residency_steps.c - the pool, and how a weight comes and goes: home, to its file, into and out of
+/* skeleton/core/residency_steps.c - the pool, and how a weight comes and goes: its own pages, its file, into and out of
  * frames. Which and when is decided in eviction.c, prefetch.c and plan.c, mechanism is in blocks/memory/residency. */
 #define _GNU_SOURCE
 #include <errno.h>

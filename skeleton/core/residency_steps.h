@@ -1,4 +1,4 @@
-/* skeleton/core/residency_steps.h - the pool, and how a weight comes and goes: home, to its file, into and out of
+/* skeleton/core/residency_steps.h - the pool, and how a weight comes and goes: its own pages, its file, into and out of
  * frames.
  *
  * Engine lock held, unless it says otherwise.

@@ -32,7 +32,7 @@
 /* What has to be left of an address space with a pool in it, for a program to go on. */
 #define SPACE_LEAST ((uint64_t)64 << 20)
 
-/* 0: all is home. -EBUSY: something could not come yet, or at all. */
+/* 0: all is resident. -EBUSY: something could not come yet, or at all. */
 static int all_resident(struct swn_engine *e)
 {
     int err = 0;
@@ -61,7 +61,7 @@ static void close_pool(struct swn_engine *e)
             f = f->next;
             continue;
         }
-        swn_frame_evict(e, f); /* and others, if something was written to it that has to come home */
+        swn_frame_evict(e, f); /* and others, if something was written to it that has to become resident */
         f = swn_pool_first(e->pool);
     }
     if (!e->pool || swn_pool_first(e->pool))

@@ -3,7 +3,7 @@
  * A model that is built under a budget writes its initial weights out nearly as fast as it makes them; done one after
  * the other that takes the sum of both times. So once the budget has been full, and until weights are read, ranges
  * leave some time before their room is needed. A departing range (swn_tensor_of(r)->pending_write) still counts as
- * home, reads as ever, and is EVICTING; whoever wants it, recalls it.
+ * resident, reads as ever, and is EVICTING; whoever wants it, recalls it.
  *
  * A thread of our own writes, and takes no lock but the queue's; everything that happens to a range happens in these
  * functions, all of which want the engine lock.

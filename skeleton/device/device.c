@@ -284,7 +284,7 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     return registered ? SWN_WAY_REFERENCE : SWN_WAY_ALIAS;
 }
 
-/* Brings the range home, where it stays. 0 or -errno. */
+/* Makes the range resident, where it stays. 0 or -errno. */
 static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data, size_t bytes)
 {
     pthread_mutex_lock(&e->lock);
@@ -295,7 +295,7 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
         swn_load_verify(e, r);
     }
     note_size(m->device, bytes);
-    if (!err) /* what is at home counts already */
+    if (!err) /* what is resident counts already */
         err = room(e, atomic_load(&r->state) == SWN_FILE_BACKED ? swn_round_up(bytes, SWN_PAGE) : 0, m->device, r);
     if (!err)
         err = swn_restore_resident(e, r, 0);

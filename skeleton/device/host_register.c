@@ -57,7 +57,7 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
     }
     free(r);
     if (!atomic_exchange(&said, 1))
-        swn_say("memory that the program registers with the driver cannot be brought home: %s; it is not registered",
+        swn_say("memory that the program registers with the driver cannot be made resident: %s; it is not registered",
                 strerror(-err));
     return err;
 }

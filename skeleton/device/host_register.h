@@ -2,10 +2,10 @@
  * (cudaHostRegister).
  *
  * The driver takes the pages that are behind the addresses at that moment, and the device uses them from then on,
- * whatever is behind the addresses later. So before the driver is asked, every tensor that has a byte there comes home,
- * with all of its pieces, and until it has been unregistered it neither leaves nor is anything else mapped where it is;
- * what it takes counts, beyond the budget if need be (skeleton/core/held_pages.h). A tensor that is freed meanwhile
- * keeps its place until then, so that no other tensor gets memory that the device may still write.
+ * whatever is behind the addresses later. So before the driver is asked, every tensor that has a byte there becomes
+ * resident, with all of its pieces, and until it has been unregistered it neither leaves nor is anything else mapped
+ * where it is; what it takes counts, beyond the budget if need be (skeleton/core/held_pages.h). A tensor that is freed
+ * meanwhile keeps its place until then, so that no other tensor gets memory that the device may still write.
  *
  * Thread-safe. In a forked child nothing is registered.
  */

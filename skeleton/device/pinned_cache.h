@@ -23,8 +23,8 @@ size_t swn_pinned_cache_bytes(void);
 /* So many bytes are wanted. 1: there are copies, which will go soon; e->changed says so. 0: there are none, or their
  * device has not come to it for a while. Waits for nobody. */
 int swn_pinned_cache_ask(struct swn_engine *e, size_t bytes);
-/* So many bytes are to come into being, or home: waits until what has to go for them has gone, as long as something
- * goes. */
+/* So many bytes are to come into being, or to become resident: waits until what has to go for them has gone, as long as
+ * something goes. */
 void swn_pinned_cache_vacate(struct swn_engine *e, size_t bytes);
 /* The same for the weights that the operator will write. */
 void swn_pinned_cache_vacate_for(struct swn_engine *e, const struct swn_op *op);

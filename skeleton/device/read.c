@@ -108,7 +108,7 @@ static size_t read_stretch(struct swn_engine *e, uintptr_t at, size_t most, char
     if (there) {
         place.file->refs--;
         if (!still_there(&place))
-            err = -1; /* came home meanwhile, and its extent may be a hole by now */
+            err = -1; /* became resident meanwhile, and its extent may be a hole by now */
     }
     pthread_mutex_unlock(&e->lock);
     if (err)

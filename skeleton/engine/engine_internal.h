@@ -290,7 +290,7 @@ static inline int swn_is_weight(const struct swn_range *r)
     return r->weight >= 0;
 }
 
-/* Whether an operator reads a range through this argument that is not home. */
+/* Whether an operator reads a range through this argument that is not resident. */
 static inline int swn_arg_is_file_backed(const struct swn_arg *arg)
 {
     return arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_FILE_BACKED;

@@ -394,13 +394,13 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     pthread_mutex_lock(&e->lock);
     swn_write_behind_cancel(e, r);
     int done = r->id == id && fills_rest(r, buf, n, &delta);
-    size_t home = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
+    size_t resident = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
     done = done && !swn_residency_register(&e->res, r, &s->file, x->off);
     if (done) {
         swn_frames_forget(e, r);
         swn_tensor_of(r)->io_failed = 0;
         e->counters.deferred += len - delta;
-        e->weights.resident_bytes -= home;
+        e->weights.resident_bytes -= resident;
         note_held(r);
         swn_expected_read_set(e, is_expected, s, (size_t)(x - s->store->extents));
         atomic_store(&e->life.want_hook, 1);

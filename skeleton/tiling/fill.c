@@ -49,7 +49,7 @@ static void write_one(struct swn_fill *f, struct piece *p)
     memset(p->bytes + p->len, 0, whole - p->len);
     pthread_mutex_unlock(&f->lock);
     int err = swn_spill_write_at(f->file, p->bytes, whole, f->extent + p->off);
-    if (err) /* private copies: they are the truth then, and the range comes home when it is next looked at */
+    if (err) /* private copies: they are the truth then, and the range becomes resident when it is next looked at */
         memcpy((void *)(f->addr + p->off), p->bytes, p->len);
     pthread_mutex_lock(&f->lock);
     if (!err)
@@ -140,7 +140,7 @@ struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece)
     pthread_setname_np(f->thread, "swn-fill");
     *piece = most;
     pthread_mutex_lock(&e->lock);
-    int err = r->shared ? swn_residency_take_over(&e->res, r) : -EBUSY; /* it may have come home meanwhile */
+    int err = r->shared ? swn_residency_take_over(&e->res, r) : -EBUSY; /* it may have become resident meanwhile */
     if (!err)
         (f->range = r)->filling = 1;
     pthread_mutex_unlock(&e->lock);

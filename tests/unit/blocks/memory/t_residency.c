@@ -536,7 +536,7 @@ static struct {
 } near[NEIGHBOURS];
 
 /* Of other lengths, one behind the other from the arena's beginning on: whole granules, and with padding. The one in
- * the middle has gone if `hole`, else stays home. All others are streamed, and lie in the file as in memory, or, if
+ * the middle has gone if `hole`, else stays resident. All others are streamed, and lie in the file as in memory, or, if
  * `apart`, the other way round. */
 static void make_neighbours(int hole, int apart)
 {
@@ -665,12 +665,12 @@ static void write_to(unsigned i)
 }
 
 /* A range in the frame that was written to is not mapped, nor are those behind it in the same stretch, until it has
- * come home. */
+ * become resident. */
 static void written_before_it_is_mapped(void **state)
 {
     (void)state;
     for (unsigned which = 1; which < 1u << NEIGHBOURS; which++) {
-        if (which & 4) /* that one is home */
+        if (which & 4) /* that one is resident */
             continue;
         make_neighbours(0, 0);
         struct swn_frame *f = frame_of_neighbours();
@@ -692,7 +692,7 @@ static void written_before_it_is_mapped(void **state)
                 assert_int_equal(p->mapped, !(which & before));
                 assert_int_equal(state_of(near[i].range), SWN_FILE_BACKED);
             }
-        /* They come home, one by one, until there is none. */
+        /* They become resident, one by one, until there is none. */
         for (unsigned tries = 0; written; tries++) {
             assert_true(tries <= n);
             assert_int_equal(swn_residency_make_resident(&res, written, NULL), 0);
@@ -770,7 +770,7 @@ static void make_run(struct swn_range **r, struct swn_range **next, struct swn_f
 }
 
 /* Frames of neighbouring chunks come and go in one go: whoever was written to in any of them, before or while they are
- * mapped, comes home, and nobody else does. */
+ * mapped, becomes resident, and nobody else does. */
 static void several_frames(void **state)
 {
     (void)state;
@@ -796,7 +796,7 @@ static void several_frames(void **state)
         for (size_t at = 0; at < r->len; at += 64)
             assert_int_equal(bytes_of(r)[at], (unsigned char)(at / SWN_PAGE + at / unit));
         assert_true(!any || *where == 0xEE);
-        if (!any || late) /* else it came home before it was mapped, if at all */
+        if (!any || late) /* else it became resident before it was mapped, if at all */
             assert_int_equal(state_of(r), any ? SWN_RESIDENT : SWN_FILE_BACKED);
         assert_int_equal(bytes_of(next)[SWN_GRANULE - 1], 99);
         swn_residency_free(&res, r, 0);
@@ -824,7 +824,8 @@ static void not_all_there(void **state)
     free_neighbours();
 }
 
-/* What two frames have of a range is forgotten in both when it comes home or is freed, and what else they have stays.
+/* What two frames have of a range is forgotten in both when it becomes resident or is freed, and what else they have
+ * stays.
  */
 static void in_two_frames(void **state)
 {
@@ -874,7 +875,7 @@ static void in_two_frames(void **state)
     }
 }
 
-/* Frames are holes in a child until it maps the extents into them; what was home or gone is as it was. */
+/* Frames are holes in a child until it maps the extents into them; what was resident or gone is as it was. */
 static void several_parts_forked(void **state)
 {
     (void)state;

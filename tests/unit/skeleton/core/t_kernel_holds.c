@@ -1,4 +1,5 @@
-/* Description: memory of tensors that the kernel has been given comes home and stays, until the tensor is freed. */
+/* Description: memory of tensors that the kernel has been given becomes resident and stays, until the tensor is freed.
+ */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -164,7 +165,7 @@ static int no_fsync(void *ctx, int fd)
     return -EIO;
 }
 
-/* What cannot be brought home must not be given, and comes and goes as before. */
+/* What cannot be made resident must not be given, and comes and goes as before. */
 static void stuck(void *unused)
 {
     (void)unused;

@@ -151,7 +151,7 @@ static void writes_from_outside(void *arg)
     free_weights();
 }
 
-/* An operator that writes what its schema calls an input: the bytes come home. */
+/* An operator that writes what its schema calls an input: the bytes become resident. */
 static void store_into_a_frame(void *arg)
 {
     begin(arg);

@@ -112,7 +112,7 @@ static void within_the_budget(void *arg)
     for (unsigned i = 0; i < 4 * WEIGHTS; i++)
         op_read(&weights[i % WEIGHTS]);
     CHECK(e->weights.accesses > 0);
-    /* Weights are being read: what is home stays there until its room is needed. */
+    /* Weights are being read: what is resident stays there until its room is needed. */
     struct tensor more;
     CHECK(tensor_make(&more, WEIGHT_BYTES, 99));
     CHECK(swn_write_behind_bytes(e) == 0);

@@ -106,7 +106,7 @@ static void free_one(unsigned i)
     weights[i].own = 0;
 }
 
-/* What has left comes home, what is there stays, while everything else comes and goes. */
+/* What has left becomes resident, what is there stays, while everything else comes and goes. */
 static void stays(void *device)
 {
     begin(device, 5 * MIB); /* of 6 */
@@ -192,7 +192,7 @@ static int no_fsync(void *ctx, int fd)
     return -EIO;
 }
 
-/* What cannot be brought home is not registered, as the device would have other pages. */
+/* What cannot be made resident is not registered, as the device would have other pages. */
 static void stuck(void *device)
 {
     static struct swn_io failing;

@@ -169,7 +169,7 @@ static void write_mapped(unsigned i)
 }
 
 /* Layers that use their first weight again at the end. What followed it is known from its last use but one, so what is
- * foreseen goes round in a circle, here one of weights that are at home and need no room: it ends all the same. */
+ * foreseen goes round in a circle, here one of weights that are resident and need no room: it ends all the same. */
 static void in_circles(void *arg)
 {
     static const unsigned used[] = {0, 1, 0};

@@ -202,7 +202,7 @@ static void spoilt_whole(void *arg)
     op_close(&op);
 }
 
-/* It is checked before the weight comes home to be written. */
+/* It is checked before the weight becomes resident to be written. */
 static void spoilt_home(void *arg)
 {
     static const enum swn_use use = SWN_USE_WRITE;
