@@ -37,6 +37,8 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent / "lib"))
+
 import options
 import pythons
 
@@ -109,7 +111,7 @@ class Program:
                                            stderr=subprocess.DEVNULL)
             self.until(lambda: os.path.exists(self.name), "swapnetd does not listen")
             env["SWAPNET_DAEMON"], limit = self.name, []
-        app = [args.python, str(HERE / "adapt_app.py"), args.model, str(args.threads)]
+        app = [args.python, str(HERE / "lib" / "adapt_app.py"), args.model, str(args.threads)]
         self.process = subprocess.Popen([BIN / "swapnetctl", "run", *limit, "-s", str(store), "--", *app], env=env,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.socket = f"{self.place}/swapnet/{self.process.pid}.sock"
@@ -175,7 +177,7 @@ class Program:
 
 def plain_bits(args):
     """And how long an inference takes, in ms, with everything in memory."""
-    app = [args.python, str(HERE / "adapt_app.py"), args.model, str(args.threads)]
+    app = [args.python, str(HERE / "lib" / "adapt_app.py"), args.model, str(args.threads)]
     with subprocess.Popen(app, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           env={**os.environ, **WAITING}) as process:
         process.stdout.readline()

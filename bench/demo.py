@@ -13,6 +13,8 @@ import sys
 import threading
 from pathlib import Path
 
+sys.path.insert(1, str(Path(__file__).resolve().parent / "lib"))
+
 import cgroup
 import facts as measuring
 import plan
@@ -182,7 +184,7 @@ def _arguments():
     parser = argparse.ArgumentParser(prog="bench/demo.py", description=__doc__)
     parser.add_argument("--models", default=",".join(POINTS), metavar="A,B",
                         help=f"of {', '.join(POINTS)}; default: both")
-    parser.add_argument("--dir", type=Path, default=variants.HERE / "out",
+    parser.add_argument("--dir", type=Path, default=variants.OUT,
                         help="work directory, on a real disk; default: bench/out")
     parser.add_argument("--library", type=Path, default=variants.DEFAULT_LIBRARY)
     parser.add_argument("--python", help="interpreter with torch; default: this or the system's")

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(1, str(Path(__file__).resolve().parent / "lib"))
+
 import bandwidth
 import cgroup
 import config as options
@@ -208,7 +210,7 @@ def parse():
     parser.add_argument("--threads", type=int, help="PyTorch's threads; default: PyTorch's own")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one inference; compiling is in the first")
     parser.add_argument("--python", help="interpreter with torchvision; default: this or the system's")
-    parser.add_argument("--dir", type=Path, default=variants.HERE / "out", help="work directory, on the disk to measure")
+    parser.add_argument("--dir", type=Path, default=variants.OUT, help="work directory, on the disk to measure")
     parser.add_argument("--json", metavar="FILE", help="write all results as JSON as well")
     args = parser.parse_args()
     if min(args.rounds, args.passes, args.warm_up) < 1:

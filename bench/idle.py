@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent / "lib"))
+
 import pythons
 
 REPO = pathlib.Path(__file__).resolve().parent.parent

@@ -2,11 +2,14 @@
 """The loading benchmark: checkpoints loaded plainly, mapped, by accelerate and under swapnet."""
 import dataclasses
 import json
+import pathlib
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import cgroup
 import facts as measuring

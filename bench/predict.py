@@ -23,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent / "lib"))
+
 import pythons
 import variants
 
@@ -50,7 +52,7 @@ class Process:
 
     def __init__(self, args, model, store, *prefix):
         python = pythons.PYTHON_213 if model in variants.TRANSFORMERS else pythons.with_torchvision()
-        command = [CTL, *prefix, "-s", store, "--", python, HERE / "predict_app.py", model, args.threads]
+        command = [CTL, *prefix, "-s", store, "--", python, HERE / "lib" / "predict_app.py", model, args.threads]
         self.errors = tempfile.TemporaryFile()
         self.child = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                       stderr=self.errors, text=True, start_new_session=True,

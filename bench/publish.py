@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What publishing weights at their own addresses costs, for the tensors that real models have (bench/publish.c).
+"""What publishing weights at their own addresses costs, for the tensors that real models have (bench/native/publish.c).
 
     cmake --build build/release --target bench-publish
     python3 bench/publish.py [--models vgg19,gpt2] [--json out.json]
@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(1, str(Path(__file__).resolve().parent / "lib"))
+
 import pythons
 import variants
 from options import list_of
@@ -24,7 +26,7 @@ from plan import MIB
 from table import markdown_grid
 
 MODELS = ("vgg19", "resnet152", "vit_b_16", "mobilenet_v2", "gpt2", "bert_base", "vit_l_32")
-PROGRAM = variants.HERE.parent / "build" / "release" / "bin" / "bench-publish"
+PROGRAM = variants.ROOT / "build" / "release" / "bin" / "bench-publish"
 UNIFORM_KIB = (512, 1024, 2048, 8192, 65536)
 UNIFORM_BYTES = 256 * MIB
 READ_SHARE = 0.75

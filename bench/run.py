@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """The benchmark: one command, one table, everything interleaved in one run. See README.md."""
 import json
+import pathlib
 import signal
 import sys
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import bandwidth
 import cgroup

@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(1, str(Path(__file__).resolve().parent / "lib"))
+
 import bandwidth
 import cgroup
 import facts as measuring

@@ -13,7 +13,7 @@ import pytest
 import harness
 
 BENCH = harness.REPO / "bench"
-sys.path.append(str(BENCH))  # behind our own: both have a cgroup.py
+sys.path += [str(BENCH), str(BENCH / "lib")]  # behind our own: both have a cgroup.py
 
 import child  # noqa: E402
 import lane as lanes  # noqa: E402
@@ -241,7 +241,7 @@ def weights():
 
 @pytest.fixture
 def torch_lane(torch113, tmp_path):
-    """torch_lane(*arguments): a lane of bench/worker.py with MobileNetV2, after its first passes."""
+    """torch_lane(*arguments): a lane of bench/lib/worker.py with MobileNetV2, after its first passes."""
     workers, sampler = [], Sampler()
 
     def start(*arguments):
@@ -369,7 +369,7 @@ def test_slow_disk(disk):
     if not os.major(os.stat(disk).st_dev):
         pytest.skip(f"{disk} is on no disk of its own")
     left = set(slow_disk.ROOT.glob("swapnet-disk-*"))
-    done = subprocess.run([sys.executable, "-c", SLOWED.format(bench=str(BENCH)), path], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-c", SLOWED.format(bench=str(BENCH / "lib")), path], capture_output=True, text=True,
                           timeout=60)
     assert done.returncode == 0 and float(done.stdout) > 0.4, done
     assert set(slow_disk.ROOT.glob("swapnet-disk-*")) <= left

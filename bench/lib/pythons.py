@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHON_113 = "/usr/bin/python3"
 PYTHON_213 = str(ROOT / ".deps" / "torch-2.13" / "bin" / "python")
 # Where scripts/bench puts accelerate and ncnn: apart from the virtual environments of the tests.

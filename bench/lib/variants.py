@@ -8,8 +8,10 @@ import pythons
 from child import Worker
 from pythons import plain_environment
 
-HERE = Path(__file__).resolve().parent
-DEFAULT_LIBRARY = HERE.parent / "build" / "release" / "lib" / "libswapnet.so"
+HERE = Path(__file__).resolve().parent  # of the programs that benches start
+ROOT = HERE.parent.parent
+OUT = HERE.parent / "out"
+DEFAULT_LIBRARY = ROOT / "build" / "release" / "lib" / "libswapnet.so"
 
 PLAIN, BESIDE, MMAP, DOUBLE, ACCELERATE, NCNN, NCNN_LEAN, SWAPNET = (
     "plain", "beside", "mmap", "double buffer", "accelerate", "ncnn", "ncnn lean", "swapnet")

@@ -1,6 +1,6 @@
 /* beside.c - reads beside a computation: asked for by the thread that computes, never waited for, thrown away.
  *
- * bench/beside.py calls this at the boundaries of a model's layers. Reads are O_DIRECT, of 1 MiB each, go round and
+ * bench/lib/beside.py calls this at the boundaries of a model's layers. Reads are O_DIRECT, of 1 MiB each, go round and
  * round a file, and end up in huge pages that nobody looks at. There is no thread here: the caller submits and reaps.
  * What finds no room in the queue stays owed until the next call. Functions return 0, or -errno; none may be called
  * by two threads at once.

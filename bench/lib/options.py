@@ -31,5 +31,5 @@ def add_output(parser):
                         help="libswapnet.so; default: the release build")
     parser.add_argument("--disk", type=_speed, metavar="MB/S",
                         help="let all reads together be no faster than this, as on a slow disk")
-    parser.add_argument("--dir", type=Path, default=variants.HERE / "out",
+    parser.add_argument("--dir", type=Path, default=variants.OUT,
                         help="work directory, on the disk to measure; default: bench/out")
