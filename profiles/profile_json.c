@@ -272,7 +272,7 @@ static void take_releases(struct reader *r, json_t *object, struct swn_profile_l
 static void take_layer(struct reader *r, json_t *object, struct swn_profile *p)
 {
     static const char *const known[] = {
-        "name",        "bytes",   "depth",    "flops", "compute_s", "op_s", "activation_bytes",
+        "name",        "bytes",   "depth",    "flops", "compute_s", "own_s", "activation_bytes",
         "slice_bytes", "swap_in", "swap_out", NULL};
     if (!json_is_object(object)) {
         fail(r, "it must be an object");
@@ -290,7 +290,7 @@ static void take_layer(struct reader *r, json_t *object, struct swn_profile *p)
     l->l.depth = take_count(r, object, "depth", MOST_DEPTH, 1);
     l->l.flops = take_count(r, object, "flops", MOST_FLOPS, 0);
     l->l.compute_s = take_seconds_or_null(r, object, "compute_s");
-    l->op_s = take_seconds_or_null(r, object, "op_s");
+    l->op_s = take_seconds_or_null(r, object, "own_s");
     l->activation_bytes = take_count(r, object, "activation_bytes", MOST_BYTES, 0);
     l->slice_bytes = take_count(r, object, "slice_bytes", MOST_BYTES, 0);
     take_reads(r, object, l);
@@ -578,7 +578,7 @@ static json_t *layer_value(const struct swn_profile_layer *l)
                                   : json_real(l->releases[i].seconds));
     return json_pack("{s:o s:o s:o s:o s:o s:o s:o s:o s:o s:o}", "name", text_value(l->name), "bytes",
                      count_value(l->l.bytes), "depth", count_value(l->l.depth), "flops", count_value(l->l.flops),
-                     "compute_s", seconds_value(l->l.compute_s), "op_s", seconds_value(l->op_s), "activation_bytes",
+                     "compute_s", seconds_value(l->l.compute_s), "own_s", seconds_value(l->op_s), "activation_bytes",
                      count_value(l->activation_bytes), "slice_bytes", count_value(l->slice_bytes), "swap_in", reads,
                      "swap_out", releases);
 }

@@ -242,7 +242,7 @@ static int default_store(struct swn_config *c, char *const *env)
     case 0:
         return 0;
     case -ENOENT:
-        return fail(c, "SWAPNET_STORE is not set, nor is XDG_CACHE_HOME or RESIDENT: "
+        return fail(c, "SWAPNET_STORE is not set, nor is XDG_CACHE_HOME or HOME: "
                        "set SWAPNET_STORE to a directory for the block stores");
     default:
         return fail(c, "the default for SWAPNET_STORE is too long: set SWAPNET_STORE to a shorter directory name");

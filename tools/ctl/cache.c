@@ -52,9 +52,9 @@ static json_t *stores_json(const struct swn_cache_entry *list, size_t count)
 static void print_json(const struct request *r, const struct swn_cache_entry *list, size_t count, uint64_t sum,
                        uint64_t cap)
 {
-    json_t *j = json_pack("{s:i s:s* s:I s:o s:o}", "schema", 1, "directory", r->dir, "bytes", (json_int_t)sum,
-                          "cache_limit_bytes", cap ? json_integer((json_int_t)cap) : json_null(), "stores",
-                          stores_json(list, count));
+    json_t *j =
+        json_pack("{s:i s:s* s:I s:o s:o}", "schema", 1, "directory", r->dir, "bytes", (json_int_t)sum, "cap_bytes",
+                  cap ? json_integer((json_int_t)cap) : json_null(), "stores", stores_json(list, count));
     ctl_print_json(j);
     json_decref(j);
 }

@@ -36,7 +36,7 @@ static const struct column {
     {"peak_resident_bytes", BYTES, "PEAK", 12},
     {"urgency", URGENCY, NULL, 0},
     {"state", TEXT, "STATE", -8},
-    {"streamed_bytes", BYTES, "FILE_BACKED", 14},
+    {"streamed_bytes", BYTES, "STREAMED", 14},
     {"swap_ins", COUNT, NULL, 0},
     {"stall_ns", NANOSECONDS, "WAITED", 10},
     {"fetch_path", TEXT, "FETCH", -1},

@@ -164,8 +164,9 @@ static void add_times(const struct plan *p, json_t *j)
     json_object_set_new(j, "library",
                         json_pack("{s:f s:I s:I s:I s:I s:I s:I s:b}", "latency_s", l->latency_ns / 1e9, "kept_bytes",
                                   (json_int_t)l->kept_bytes, "streamed_bytes", (json_int_t)l->streamed_bytes,
-                                  "ring_bytes", (json_int_t)l->ring_bytes, "other_bytes", (json_int_t)p->m.other_bytes,
-                                  "minimum_budget_bytes", (json_int_t)swn_predict_least(&predict), "demand_bytes",
+                                  "window_bytes", (json_int_t)l->ring_bytes, "other_bytes",
+                                  (json_int_t)p->m.other_bytes, "minimum_budget_bytes",
+                                  (json_int_t)swn_predict_least(&predict), "demand_bytes",
                                   (json_int_t)swn_predict_demand(&predict), "fits", p->library_fits));
     if (p->points)
         json_object_set_new(j, "curve", curve_json(p));

@@ -35,7 +35,7 @@ def hear_hellos(path, count):
 
 @pytest.mark.timed
 def test_restart_with_less_and_no_record(place):
-    """FAULTS.md row 13: a new daemon that knows nothing, and has less to give, learns from the programs what they have; that
+    """A new daemon that knows nothing, and has less to give, learns from the programs what they have; that
     this is too much is settled within a second."""
     d = Daemon(place, "--total", "150M")
     try:

@@ -18,7 +18,7 @@ from daemons import CTL, DAEMON, Daemon, daemon, fork_dnn, leased, wait_for
 from harness import MIB
 
 
-# ---- clients that mean no good: FAULTS.md row 22 ----
+# ---- clients that mean no good ----
 
 def test_hostile_clients(place):
     with daemon(place, "--total", "100M") as d:
@@ -298,7 +298,7 @@ def test_too_many_connections(place):
 
 
 def test_out_of_descriptors(place):
-    """FAULTS.md row 34: says nothing wrong, takes nobody for dead, and goes on when there are some again."""
+    """Says nothing wrong, takes nobody for dead, and goes on when there are some again."""
     with daemon(place, "--total", "100M") as d:
         away = fork_liar(d.socket, {}, leaves=True)
         wait_for(lambda: d.list().get(away, {}).get("state") == "away")
@@ -424,7 +424,7 @@ def test_notify_and_socket_activation(place):
 
 
 def test_messages_of_other_versions(place):
-    """FAULTS.md row 13: unknown fields and messages do no harm, in both directions."""
+    """Unknown fields and messages do no harm, in both directions."""
     with daemon(place, "--total", "100M") as d:
         with d.dial() as s:
             lines = s.makefile()

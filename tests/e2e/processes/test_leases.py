@@ -17,7 +17,7 @@ from harness import MIB
 needs_torch = pytest.mark.usefixtures("torch113")  # which fails where there is none
 
 
-# ---- a daemon that dies: FAULTS.md rows 12, 13 ----
+# ---- a daemon that dies ----
 
 def kill_at_random(place, rounds):
     chance = random.Random(7)
@@ -239,7 +239,7 @@ def test_restart_counts_what_it_finds(place):
         d.kill()
 
 
-# ---- a hundred processes: FAULTS.md row 14 ----
+# ---- a hundred processes ----
 
 def test_a_hundred_processes(place):
     total, chance, seed = 2000 * MIB, random.Random(3), 0

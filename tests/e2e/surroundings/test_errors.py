@@ -134,7 +134,7 @@ def test_file_size_limit(torch113, disk):
 
 @pytest.mark.parametrize("more", [512, 1024, 8192])
 def test_address_space_limit(torch113, more, disk):
-    """RLIMIT_AS (FAULTS.md row 18), from little more than the plain program needs upwards: it runs, with or without its budget, and
+    """RLIMIT_AS, from little more than the plain program needs upwards: it runs, with or without its budget, and
     says what it lacks at most once."""
     limit = harness.plain(torch113, "infer", "mlp", whole=True).record["notes"]["peak_address_space"] + more * harness.MIB
     process = harness.start(torch113, "infer", "mlp", where=disk, budget=48,

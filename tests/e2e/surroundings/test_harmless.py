@@ -143,7 +143,7 @@ def test_beside_another_preload(torch, name, order):
 
 @pytest.mark.parametrize("percent", ["5", "50"])
 def test_failing_maps(torch213, percent):
-    """FAULTS.md row 18 from outside: libfiu lets mmap fail at random. What cannot be mapped stays where it is."""
+    """No memory, from outside: libfiu lets mmap fail at random. What cannot be mapped stays where it is."""
     env = {"LD_PRELOAD": " ".join(_other_preload("fiu") + [str(harness.LIBRARY)])}
     reference, run = harness.both(torch213, "no_maps", percent, budget=48, env=env)
     assert run.record["notes"]["failing"] and not reference.record["notes"]["failing"], run.describe()

@@ -1,5 +1,5 @@
 """swapnet-partition as people and scripts use it, and what is left of a build that is killed, finds no room, or loses its
-power: the old store or the new one, whole, and nothing else (FAULTS 4 to 11).
+power: the old store or the new one, whole, and nothing else.
 
 The faults from outside need strace, and root for mounts; without those a test is skipped.
 """

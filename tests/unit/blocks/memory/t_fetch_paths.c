@@ -187,7 +187,7 @@ static void paths(void **state)
     assert_string_equal(swn_fetch_path_name(SWN_FETCH_URING), "io_uring+O_DIRECT");
 }
 
-/* FAULTS.md row 1: the N-th read fails, once and for ever after, on the ring and on the threads. */
+/* The N-th read fails, once and for ever after, on the ring and on the threads. */
 static void nth_failure(void **state)
 {
     (void)state;

@@ -300,7 +300,7 @@ static void residence_that_cannot_be(void **state)
     assert_int_equal(swn_book_resident(&book), 320 * MIB);
 }
 
-/* ---- the trace of FAULTS.md row 14: joining, dying, resizing, slow and silent clients ---- */
+/* ---- the trace of Joining, dying, resizing, slow and silent clients ---- */
 
 static void one_event(struct client *c)
 {

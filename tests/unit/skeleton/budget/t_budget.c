@@ -70,7 +70,7 @@ static void set(uint64_t bytes)
     check_bound(bytes);
 }
 
-/* FAULTS.md row 16. */
+/* The budget changes while operators compute. */
 static void random_walk(void *arg)
 {
     (void)arg;
@@ -263,7 +263,7 @@ static void changes_while_weights_leave(void *arg)
     engine_is_empty();
 }
 
-/* FAULTS.md row 15: refused, the minimum is stated, and what was in force stays. */
+/* Refused, the minimum is stated, and what was in force stays. */
 static void below_the_minimum(void *arg)
 {
     (void)arg;

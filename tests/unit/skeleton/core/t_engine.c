@@ -411,7 +411,7 @@ static void faults_at_one_address(void *arg)
 
 #define STALL_MS 5000
 
-/* FAULTS.md row 3. */
+/* A read that takes seconds holds up its own operator, and no other. */
 static void stalled_read(void *arg)
 {
     bad_disk(*(enum swn_config_fetch *)arg);
@@ -487,7 +487,7 @@ static void reads_that_fail(void *arg)
     engine_is_empty();
 }
 
-/* --- many threads, FAULTS.md row 20 --- */
+/* --- many threads --- */
 
 #define THREADS 32
 #define ROUNDS 50

@@ -1,4 +1,4 @@
-/* Description: FAULTS row 18: the N-th malloc, mmap, mprotect, memfd or thread fails, once or for ever, in the start of
+/* Description: the N-th malloc, mmap, mprotect, memfd or thread fails, once or for ever, in the start of
  * the engine and in everything it does: no byte is wrong, nothing crashes, and what fails says so. */
 /* wraps: malloc calloc realloc mmap mprotect memfd_create ftruncate */
 #define _GNU_SOURCE
