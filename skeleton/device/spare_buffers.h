@@ -1,5 +1,5 @@
-/* skeleton/device/spare_buffers.h - buffers of a device that no block has, made already: to make one, or give one back
- * to the driver, may stop the device.
+/* skeleton/device/spare_buffers.h - buffers of a device that belong to no block. They are kept, as making one, or
+ * giving one back to the driver, may stop the device.
  *
  * Not thread-safe.
  */
@@ -15,7 +15,7 @@ struct swn_devspares {
     size_t n, room;
 };
 
-/* The buffer is one of them from now on; of those that can be divided there is one only. 0 or -ENOMEM. */
+/* Adds the buffer; buffers that can be divided are joined into one. 0 or -ENOMEM. */
 int swn_devspares_put(struct swn_devspares *s, const struct swn_devpool *p, const struct swn_devbuffer *buffer);
 /* The smallest of at least `bytes` and at most `largest`; as many bytes, where they can be divided. 0; -ENOENT: there
  * is none; -ENOMEM: there was, and some of it is lost. */

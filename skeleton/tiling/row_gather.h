@@ -1,6 +1,6 @@
 /* skeleton/tiling/row_gather.h - single rows of weights.
  *
- * Engine lock held, unless it says otherwise. The host's half, see skeleton/abi/abi.h.
+ * Engine lock held, unless it says otherwise. swn_gather_rows is a runtime service (skeleton/abi/abi.h).
  */
 #ifndef SWN_SKELETON_TILING_ROW_GATHER_H
 #define SWN_SKELETON_TILING_ROW_GATHER_H
