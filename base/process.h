@@ -20,7 +20,7 @@ int swn_process_resident(pid_t pid, uint64_t *bytes);
 /* What is in memory of it that is in no file: anonymous pages, and shared memory. 0; -ENODATA: it is dying, or Linux is
  * older than 4.5; -errno. */
 int swn_process_own_memory(pid_t pid, uint64_t *bytes);
-/* Whose it is: its effective user. The owner of its directory in /proc is root where it may not be traced. 0 or -errno.
+/* Its effective user. The owner of its directory in /proc is root where it may not be traced. 0 or -errno.
  */
 int swn_process_user(pid_t pid, uid_t *uid);
 /* A descriptor that becomes readable when the process dies; -ESRCH; -ENOSYS before Linux 5.3: then ask

@@ -2,9 +2,9 @@
  *
  * Header, then tables (sources, layers, extents, tensors, names), then the extents: each storage of the checkpoint at a
  * multiple of 4096, padded with zeros, in execution order, with an XXH3-64 checksum. Behind them some extents may be
- * there once more, in fewer bytes, for whoever reads them whole. The layer is the smallest unit; a
- * block is an index range of layers, so cutting anew moves indices, not bytes (SwapNet 6.2.2). Written to a temporary
- * name, fsynced, renamed, directory fsynced: a store that can be opened is whole. All integers little-endian.
+ * there once more, in fewer bytes, for readers that read them whole. The layer is the smallest unit; a block is an
+ * index range of layers, so cutting anew moves indices, not bytes (SwapNet 6.2.2). Written to a temporary name,
+ * fsynced, renamed, directory fsynced: a store that can be opened is whole. All integers little-endian.
  *
  * A store is immutable once renamed into place. An open store keeps its inode: a file renamed over it changes nothing.
  * Stores are hostile input too: every byte of header and tables is covered by checksums, and every offset, count and
@@ -37,7 +37,7 @@ struct swn_store_chunk {
 };
 
 /* An extent once more, in fewer bytes. The extent itself is in the store all the same: it is what can be mapped, so
- * that a weight's own address reads right whoever reads it, and what single rows are read from. */
+ * that a weight's own address always reads right, and single rows are read from it. */
 struct swn_compressed_extent {
     uint64_t off;   /* in the store, a multiple of 4096 */
     uint64_t bytes; /* of all chunks; padded to a multiple of 4096 with zeros */
@@ -184,7 +184,7 @@ void swn_cache_path(const char *dir, const struct swn_identity *source, char *ou
  * (which is read and hashed for that), and a block of each large extent. -ENOENT: none. A store
  * found is marked as used now (its mtime), which is what least-recently-used goes by. */
 int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_ERRMSG]);
-/* The same in two steps, for those who have something to ask of the disk in between. First the store by the file's stat
+/* The same in two steps, for callers that have other reads to start in between. First the store by the file's stat
  * fields and its own header; its bytes may yet be others. */
 int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_ERRMSG]);
 /* Then whether it holds the file's bytes, so far as can be told without reading all: 0, and the store is marked as

@@ -1,6 +1,5 @@
 /* skeleton/device/pinned_cache.h - copies of weights in pinned memory of the processor, which stay only as long as no
- * other part of the engine needs the room. They count as resident, but not as memory that the
- * process needs.
+ * other part of the engine needs the room. They count as resident, but not as memory that the process needs.
  *
  * The engine's lock is held; functions that wait release it meanwhile.
  */
