@@ -26,7 +26,7 @@ struct swn_fit {
 
 /* Fits the first `columns` (1 or 2) of x. 0; -EINVAL: a number is negative or not finite, or columns is wrong;
  * -ENODATA: fewer than columns + 1 samples; -EDOM: the columns say the same thing (or one is zero throughout), so that
- * nobody can tell their shares apart; -ENOMEM. */
+ * their shares cannot be told apart; -ENOMEM. */
 int swn_fit(const struct swn_sample *samples, size_t n, unsigned columns, struct swn_fit *out);
 
 /* What an error of swn_fit means, as the end of a sentence. Static. */

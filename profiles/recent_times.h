@@ -14,9 +14,9 @@ struct swn_times {
 };
 
 void swn_times_add(struct swn_times *t, double ns);
-/* Returns how many. */
+/* Returns their number. */
 size_t swn_times_copy(const struct swn_times *t, double out[SWN_TIMES]);
-/* 0 of none. */
+/* 0 if there are none. */
 double swn_times_median(const struct swn_times *t);
 /* Of that median among those of other times like these, in square seconds: as their quartiles have it; 0 of less than
  * three. */

@@ -1,5 +1,5 @@
-/* profiles/scratch_file.h - a scratch file to time reads of: bytes that no disk makes short work of, in an unlinked
- * file among the block stores, and memory like the pool's (blocks/memory/frame_pool.h) to read them into.
+/* profiles/scratch_file.h - a scratch file to time reads of: bytes that no disk can compress, in an unlinked file among
+ * the block stores, and memory like the pool's (blocks/memory/frame_pool.h) to read them into.
  *
  * Both sizes count. A processor's cache keeps memory that is read into again and again, if it is little: with a
  * virtual disk 8 MiB of file into 8 MiB of memory took 0.24 ns a byte, 160 MiB into 8 MiB 0.29, into 160 MiB 0.5.

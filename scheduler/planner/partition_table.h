@@ -29,7 +29,7 @@ struct swn_table_row {
     const uint32_t *points; /* blocks - 1 */
 };
 
-/* All partitions into so many blocks. */
+/* All partitions into `blocks` blocks. */
 struct swn_table_list {
     uint32_t blocks, rows;
     int complete; /* 0: rows are left out, where there were too many; each gives away less than half a percent of
@@ -49,7 +49,7 @@ struct swn_table {
 int swn_table_make(struct swn_table **out, const struct swn_part_model *m, double most_s);
 void swn_table_free(struct swn_table *t);
 
-/* Of the list for so many blocks: the fastest row within the memory. NULL: there is none, or no such list. */
+/* The fastest row within the memory, in the list for `blocks` blocks. NULL: there is none, or no such list. */
 const struct swn_table_row *swn_table_find(const struct swn_table *t, size_t blocks, uint64_t memory_bytes);
 
 /* As swn_partition_for_budget, by looking up; out->exact is 0 where rows are left out, and then it takes at most
