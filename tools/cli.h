@@ -1,4 +1,4 @@
-/* tools/cli.h - the frame of our command line programs: `PROGRAM COMMAND [OPTION]...`, with help and version.
+/* tools/cli.h - what our command line programs share: `PROGRAM COMMAND [OPTION]...`, with help and version.
  *
  * For programs only: it prints, and is not thread-safe. A program is a table of commands and a main that calls
  * swn_cli_main.

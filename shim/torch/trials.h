@@ -13,7 +13,8 @@ struct swn_partition_points {
     size_t n = 0;
 };
 
-// So many rows from `row` on lie in the slice of `bytes` at `off` of the weight's storage, from its byte `skip` on.
+// `count` rows from `row` on lie in the slice of `bytes` at `off` of the weight's storage, from the slice's byte `skip`
+// on.
 struct swn_part {
     size_t off, bytes, skip;
     int64_t row, count;

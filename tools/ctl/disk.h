@@ -17,7 +17,7 @@ struct swn_queue_depth ctl_disk_queue(const char *dir);
  * it (NULL). An exit status; errors are said. */
 int ctl_disk_profile(const char *output);
 
-/* Nothing where nothing is known. */
+/* Prints what q says; nothing where its depth is 0. */
 void ctl_disk_print(FILE *out, const struct swn_queue_depth *q);
 
 #endif
