@@ -1,4 +1,4 @@
-/* skeleton/core/plan.h - which weights stay in memory: the pool, how a weight comes and goes, and the plan.
+/* skeleton/core/plan.h - which weights stay in memory: the plan, and how it is put into force.
  *
  * Engine lock held, unless it says otherwise.
  */
