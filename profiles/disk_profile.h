@@ -1,4 +1,4 @@
-/* profiles/disk_profile.h - the device profile of one disk, which says how it likes to be read.
+/* profiles/disk_profile.h - the device profile of one disk, which says how many reads of what size suit it.
  *
  * It lies beside the block stores that are on that disk, as disk-MAJOR-MINOR.json after the device number of the
  * directory: a cache that is copied to, or mounted on, another disk takes the old disk's profile along, but not its
@@ -23,9 +23,9 @@ int swn_disk_find(char *out, size_t size, const char *named, const char *dir, de
 /* What the kernel calls the disk, "nvme0n1p2", or "8:1" where it does not say. Returns buf. */
 const char *swn_disk_name(char buf[64], dev_t dev);
 
-/* The depth and request of the device profile at `path`, without the measurements. For inside a stranger's process: a
- * regular file of at most 64 KiB. 0; an -errno with a text; -ENOENT: there is no file; -ENODATA: the profile does not
- * say. */
+/* The depth and request of the device profile at `path`, without the measurements. Safe inside the program's process:
+ * reads only a regular file of at most 64 KiB. 0; an -errno with a text; -ENOENT: there is no file; -ENODATA: the
+ * profile does not say. */
 int swn_disk_queue(struct swn_queue_depth *out, const char *path, char why[SWN_PROFILE_WHY]);
 
 #endif

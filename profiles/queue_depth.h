@@ -1,4 +1,4 @@
-/* profiles/queue_depth.h - how many reads of what size a disk likes to have at once.
+/* profiles/queue_depth.h - how many reads of what size at once suit a disk.
  *
  * More of them in flight, or larger ones, read faster up to a point, which is another one for every disk; beyond it
  * they only make other readers wait. So the smallest amount in flight is taken that reads about as fast as any, but for

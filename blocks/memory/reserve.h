@@ -36,7 +36,7 @@ int swn_reserve_close(void *at, size_t bytes);
 /* Whether core dumps have it (1) or not (0). Every new mapping is in them, file mappings only their written pages. For
  * gdb's gcore each mapping of an unlinked file counts as written: it would read all of it in. */
 void swn_reserve_dump(void *at, size_t bytes, int yes);
-/* Lets go of the pages of a private mapping's part, locked ones as well; it stays open. */
+/* Drops the pages of a part of a private mapping, locked ones as well; the part stays open. */
 void swn_reserve_drop(void *at, size_t bytes);
 
 /* Whether the page at `at`, which has none yet, is locked, so that opening it fills it. */

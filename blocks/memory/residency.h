@@ -54,7 +54,7 @@ int swn_residency_knows_huge(struct swn_residency *s);
 /* Memory that has been given to a range, not all of which has pages: those within it may be huge (base/huge_pages.h).
  */
 void swn_residency_fresh(struct swn_residency *s, struct swn_range *r);
-/* The one at `at` may be. */
+/* Notes that the memory at `at` may be one huge page. */
 void swn_residency_made_huge(struct swn_residency *s, uintptr_t at);
 /* Gives back the pages of arena memory that belongs to no range. The kernel keeps none of them as part of a huge
  * page. */
@@ -88,9 +88,10 @@ int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct 
  * range must have no pages yet. -EBUSY: the extent is not ours alone (a child or a store has it), or there are private
  * copies. */
 int swn_residency_share(struct swn_residency *s, struct swn_range *r);
-/* Ends that: everything written is on the disk and out of the cache, and the mapping is a private one again. */
+/* Ends the shared mapping: everything written is on the disk and out of the cache, and the mapping is a private one
+ * again. */
 int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
-/* Ends it where nothing has been stored yet: the caller writes to the extent itself. */
+/* Ends the shared mapping where nothing has been stored yet: the caller writes to the extent itself. */
 int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
 
 /* FILE_BACKED -> RESIDENT: ordinary pages with the same bytes; the extent is dropped, and frames have no part of it any
@@ -98,14 +99,14 @@ int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
  * thread that reads finds the old bytes or the new ones. On an error the old ones are still there. */
 int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, void *pages);
 
-/* Describes what the frame of a chunk will have of r, which is streamed and of which it has nothing: what is to be read
- * (fill), from where, and there where nothing is. Parts are in the order of their addresses. The pointer is good until
- * the next one is added. NULL: no memory for it. */
+/* Adds a part for r to the frame of a chunk; r is streamed, and the frame has nothing of it. The part says what is to
+ * be read (fill) and from where, or that it is `there` where nothing is to be read. Parts are in the order of their
+ * addresses. The pointer is good until the next one is added. NULL: no memory for it. */
 struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_frame *f, struct swn_range *r);
-/* Maps what there is in n frames, and is not mapped yet, at its parts' addresses; frames of neighbouring chunks, in
- * their order, cost less together. Of a stretch of parts what follows one whose range was written to is left out, and
- * *written is such a range, or NULL: its own address has its bytes, and it had better become resident before this is
- * repeated. */
+/* Maps the parts of n frames that are read in and not mapped yet at their addresses; frames of neighbouring chunks, in
+ * their order, cost less together. A part whose range was written to is left out, with the parts that follow it in its
+ * stretch. *written is such a range, or NULL: its own address has its bytes, and it had better become resident before
+ * this is repeated. */
 void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n,
                            struct swn_range **written);
 /* Maps the parts' extents again: no address of a weight names the frames' memory any more. NULL, or a range that was
@@ -126,7 +127,7 @@ struct swn_chunks swn_residency_chunks(const struct swn_residency *s, const stru
 /* Where the chunk is that r lies in. */
 uintptr_t swn_residency_chunk_at(const struct swn_residency *s, const struct swn_range *r, uint64_t chunk);
 
-/* Maps the extent again where no frame is mapped, which lets go of cache pages. -EBUSY: a store came, or private copies
+/* Maps the extent again where no frame is mapped, which drops cache pages. -EBUSY: a store came, or private copies
  * exist; the range is as it was (use swn_residency_make_resident). */
 int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
 

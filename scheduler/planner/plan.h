@@ -70,7 +70,8 @@ int swn_plan_predict(struct swn_plan_weight *weights, size_t n, uint64_t budget,
  * plan however its candidates come about. */
 size_t swn_plan_choose(const struct swn_plan *plans, size_t n);
 
-/* Keeps nothing: nearly all of the budget is the window. What the kept set is measured against. As swn_plan_predict. */
+/* A plan that keeps nothing: nearly all of the budget is the window. The kept set is measured against it. As
+ * swn_plan_predict. */
 int swn_plan_stream_all(struct swn_plan_weight *weights, size_t n, uint64_t budget, const struct swn_disk_model *disk,
                         struct swn_plan *out);
 
@@ -91,10 +92,10 @@ int swn_plan_short_of_disk(uint64_t total, uint64_t budget, double compute_ns, d
 /* A weight with fewer bytes is never sliced. */
 #define SWN_PLAN_SLICED_LEAST ((uint64_t)512 << 10)
 
-/* The length of slices, in whole units, of a weight that is lent through such a window; two of them have to fit. */
+/* The length of slices, in whole units, of a weight that is lent through this window; two of them have to fit. */
 uint64_t swn_plan_slice(uint64_t unit, uint64_t window);
 
-/* The narrowest window that has two slices of full length; those of narrower ones are shorter. */
+/* The narrowest window that has two slices of full length; slices of narrower windows are shorter. */
 #define SWN_PLAN_NARROW_WINDOW ((uint64_t)4 << 20)
 
 #endif

@@ -73,7 +73,7 @@ enum class Member { holder, of_host, of_device, user, arriving };
 
 // Lock held.
 void join(Owner *o, Member who);
-// Without the lock: the last one of a device lets go of its memory there.
+// Lock not held: when the last storage of a device leaves, the owner's memory there is closed.
 void leave(Owner *o, Member who);
 
 // Deleters: a storage is known by its own. The last is of a storage that has taken over the memory of an owner which it

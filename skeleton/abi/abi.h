@@ -89,10 +89,12 @@ struct swn_op {
     int asks;         /* its kernel will ask for memory (afresh_begin) for args[0], which it overwrites */
     struct swn_extent_file *move_file; /* the engine's: a store that has args[1]'s bytes, and where */
     uint64_t move_off;
-    int prepared;          /* and holds what keeps that store, until op_begin ends */
-    int skip;              /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
+    int prepared;          /* 1: it holds the lock that keeps that store, until op_begin ends */
+    int skip;              /* the engine's answer in op_begin: the copy is done, by mapping the memory from that
+                            * store */
     uint64_t flops;        /* of this operator; 0 unless the host counts them, see profiles/flops.h */
-    uint64_t flops_before; /* and of those since the thread's last one that were not announced: no tensor of interest */
+    uint64_t flops_before; /* and of operators since the thread's last one that were not announced, as they had no
+                            * tensor of interest */
     struct swn_small small, small_before; /* likewise */
     unsigned n;
     struct swn_arg args[SWN_OP_ARGS];
@@ -113,7 +115,7 @@ struct swn_tiling_services {
     size_t (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_row_geometry *rows);
     /* Whether such an offer would be of interest, before its kernel goes to lengths to find out what to offer. */
     int (*slices_wanted)(struct swn_op *op, unsigned arg, uint64_t shape);
-    /* Of how many bytes a weight is at least for which any of this is of interest, within the budget as it is. */
+    /* The fewest bytes of a weight for which any of this is of interest, within the current budget. */
     size_t (*slices_least)(void);
     /* The slices of a `sliced` argument, in their order. Returns how many kinds; 0: more than `most`. */
     size_t (*slices_list)(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
@@ -138,8 +140,8 @@ struct swn_tiling_services {
     /* Likewise for a copy of a weight that a kernel would make, which is a tensor: it may have a place already. */
     int (*copy_room)(size_t bytes);
     /* Likewise: copies n rows of row_bytes each to `out`, in this order. Number 0 is at `first`, and all `count` that
-     * there are lie inside args[arg], whose `rows` is not 0. 0: not done, its own address serves; or one of the numbers
-     * is none of a row's. They may change meanwhile, and are looked at once. */
+     * there are lie inside args[arg], whose `rows` is not 0. 0: not done, the weight's own address serves; or a number
+     * is that of no row. The numbers may change meanwhile; each is read once. */
     int (*rows_copy)(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count,
                      const int64_t *rows, size_t n, void *out);
     /* Likewise: the kernel overwrites args[arg], and can make its new bytes in pieces of at most *piece bytes, front to
@@ -171,15 +173,17 @@ struct swn_device_services {
      * cudaError_t: they never may. 1: later(owner, 0 or such an error) will be called by a thread of the engine, as the
      * device is busy, or a capture is under way. No lock may be held; the current device may be any. */
     int (*close)(struct swn_device_memory *memory, void (*later)(void *owner, int err), void *owner);
-    /* Whether it comes and goes, so that its address is good for an operator only between these two. `stream` is the
-     * cudaStream_t on which the operator of this thread launches, and all of these are of its device. */
+    /* Whether the memory comes and goes, so that its address is valid for an operator only between `begin` and `end`.
+     * `stream` is the cudaStream_t on which the operator of this thread launches, and all of these are of its
+     * device. */
     int (*swaps)(const struct swn_device_memory *memory);
-    /* Waits until all are there, at addresses[i]. 0, or they are not, and each must be given other memory. */
+    /* Waits until all memory is there, at addresses[i]. Not 0: it is not, and each tensor must be given other
+     * memory. */
     int (*begin)(struct swn_device_memory *const *memory, unsigned n, void *stream, void **addresses, int *captured);
     void (*end)(struct swn_device_memory *const *memory, unsigned n, void *stream, int captured);
     /* Whether what is launched on the stream is put into a graph instead of being run. */
     int (*capturing)(void *stream);
-    /* Whether anything is put into a graph anywhere, so that no device can be waited for. */
+    /* Whether a capture is under way anywhere, so that no thread may wait for a device. */
     int (*held_up)(void);
     /* `bytes` that came and went were given other memory for good, as this operator (NULL: the engine) could not use
      * memory that comes and goes. */
@@ -214,7 +218,7 @@ struct swn_runtime_services {
     /* Likewise: memory in which its kernel is to make all of args[arg], which it overwrites, before any of it is seen
      * there. NULL: it had better write to its own address. */
     void *(*afresh_begin)(struct swn_op *op, unsigned arg);
-    /* That has been done, or has failed. */
+    /* The kernel has made the bytes, or has failed (made 0). */
     void (*afresh_end)(struct swn_op *op, unsigned arg, int made);
     struct swn_tiling_services tiling;
     struct swn_device_services device;
@@ -247,7 +251,7 @@ struct swn_torch_backend {
     void (*raise_oom)(size_t bytes); /* throws */
     /* Bytes of the device's memory that PyTorch has taken from it and no tensor uses; 0 where that cannot be known. */
     size_t (*device_idle)(int device);
-    /* Gives those back to it, as far as that can be done. */
+    /* Has PyTorch give those bytes back to the device, as far as it can. */
     void (*device_trim)(int device);
     /* Storages of a device stop sharing bytes with storages of the processor in [data, data + bytes), as the program is
      * going to have a device write there: they get memory of PyTorch's. No lock held. */

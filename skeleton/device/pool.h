@@ -101,10 +101,10 @@ int swn_devpool_send_pinned(struct swn_devpool *p, char *to, const char *from, s
 /* A flight is what was sent since the one before. At most SWN_DEVPOOL_FLIGHTS of them, numbered one after the other,
  * are under way: a call that begins another waits for the oldest to arrive. */
 int swn_devpool_depart(struct swn_devpool *p, uint64_t flight);
-/* Waits until it has arrived. */
+/* Waits until the flight has arrived. */
 int swn_devpool_arrived(struct swn_devpool *p, uint64_t flight);
-/* What is launched on this stream from now on begins when it has arrived. It is under way, and no other takes its place
- * meanwhile. */
+/* Kernels that are launched on this stream from now on begin when the flight has arrived. The flight is under way, and
+ * no other takes its place meanwhile. */
 int swn_devpool_follow(struct swn_devpool *p, uint64_t flight, void *stream);
 /* Waits for all that was sent. */
 int swn_devpool_sent(struct swn_devpool *p);

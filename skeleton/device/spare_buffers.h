@@ -21,9 +21,9 @@ int swn_devspares_put(struct swn_devspares *s, const struct swn_devpool *p, cons
  * is none; -ENOMEM: there was, and some of it is lost. */
 int swn_devspares_take(struct swn_devspares *s, struct swn_devpool *p, size_t bytes, size_t largest,
                        struct swn_devbuffer *out);
-/* Any, or all that can be divided. 0 or -ENOENT. */
+/* Takes any spare buffer; where buffers can be divided, all of them as one. 0 or -ENOENT. */
 int swn_devspares_any(struct swn_devspares *s, struct swn_devbuffer *out);
-/* Of all of them. */
+/* Bytes of all spare buffers. */
 size_t swn_devspares_bytes(const struct swn_devspares *s);
 
 #endif

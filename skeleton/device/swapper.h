@@ -48,7 +48,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
 /* That operator has launched all its kernels. */
 void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, int captured);
 
-/* Where it stays for as long as it lives, as a graph has its address; NULL: it comes and goes. */
+/* The address at which w stays for as long as it lives, as a graph has that address; NULL: w comes and goes. */
 void *swn_devswap_stays(const struct swn_devweight *w);
 
 /* A child cannot use its parent's devices, and has no block of them. */

@@ -112,7 +112,7 @@ void swn_swap_group_free(struct swn_devswap *s, struct swap_group *b);
 size_t swn_swap_group_step(const struct swn_devswap *s);
 /* The size of large chunks (skeleton/device/chunks.h), 0: there are none. */
 size_t swn_swap_group_chunk(size_t unit, size_t capacity);
-/* What it takes of the room. */
+/* The bytes that the block takes of the capacity. */
 size_t swn_swap_group_cost(const struct swap_group *b);
 void swn_swap_group_set(struct swn_devswap *s, struct swap_group *b, enum state state);
 /* The block stays where it is, until swn_swap_group_keep_no_more. */
@@ -129,7 +129,7 @@ void swn_devorder_look_ahead(struct swn_devswap *s);
 /* skeleton/device/buffer.c. Waits until what was launched does not use b any more, and takes its buffer. 0, or an
  * error: it stays for good. May wait. */
 int swn_devbuffer_take(struct swn_devswap *s, struct swap_group *b, struct swn_devbuffer *out);
-/* Gives it back to the driver, may wait. 0 or an error: it still counts. */
+/* Gives the buffer back to the driver, may wait. 0 or an error: it still counts. */
 int swn_devbuffer_drop(struct swn_devswap *s, struct swn_devbuffer buffer);
 /* Keeps the buffer for the next block that needs one. */
 void swn_devbuffer_spare(struct swn_devswap *s, struct swn_devbuffer buffer);
@@ -148,13 +148,13 @@ int swn_devflight_begin(struct swn_devswap *s);
 int swn_devflight_end(struct swn_devswap *s, struct swap_group *b);
 /* Waits until the flight has arrived. 0 or an error. May wait. */
 int swn_devflight_land(struct swn_devswap *s, uint64_t flight);
-/* What is launched on the stream from now on finds b there. 0 or an error. */
+/* Kernels that are launched on the stream from now on find b there. 0 or an error. */
 int swn_devflight_follow(struct swn_devswap *s, const struct swap_group *b, void *stream);
 
 /* skeleton/device/pinned_cache.c. Gives b a copy to be sent from, if there is room and it is worth it; to be filled.
  * May wait. */
 void swn_pinned_cache_make(struct swn_devswap *s, struct swap_group *b);
-/* Gives up b's, if it has one. May wait. */
+/* Gives up b's copy, if it has one. May wait. */
 void swn_pinned_cache_drop(struct swn_devswap *s, struct swap_group *b);
 /* Whether other parts of the engine want the room of copies. Without lock. */
 int swn_pinned_cache_wanted(void);

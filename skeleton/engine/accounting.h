@@ -17,7 +17,7 @@ size_t swn_nonweight_held(struct swn_engine *e);
 size_t swn_nonweight_peak(const struct swn_engine *e);
 size_t swn_nonweight_needed(const struct swn_engine *e);
 
-/* Of the tensor that is expected to be read into next, bytes for which no room was made; see
+/* Bytes for which no room was made, of the tensor that is expected to be read into next; see
  * skeleton/core/expected_read.h. */
 size_t swn_expected_read_bytes(const struct swn_engine *e);
 

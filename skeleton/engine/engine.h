@@ -36,8 +36,8 @@ void swn_engine_after_alloc(void);
  * handle a fork. */
 void swn_engine_install_hook(void);
 
-/* Keeps [p, p+n) writable for the kernel while a system call writes it. */
 int swn_engine_owns(uintptr_t addr);
+/* Keeps [p, p+n) writable for the kernel while a system call writes it. */
 void swn_engine_pin(const void *p, size_t n);
 void swn_engine_unpin(const void *p, size_t n);
 
@@ -53,7 +53,7 @@ void swn_engine_prefork(void);
 void swn_engine_postfork_parent(void);
 void swn_engine_postfork_child(void);
 
-/* What became of a change of the budget. */
+/* The result of a change of the budget. */
 struct swn_budget_change {
     uint64_t budget_bytes;  /* that is in force, or will be once `bound` */
     uint64_t minimum_bytes; /* the least that would have been accepted */

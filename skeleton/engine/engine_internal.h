@@ -41,13 +41,13 @@ struct swn_weight {
 
 /* How far the machine is from what the plan in force was made for, see skeleton/core/replan.c. */
 struct swn_replan {
-    double speed, compute_ns;   /* then, or when it was looked at last; the latter of all weights' operators together */
-    unsigned passes;            /* in a row, with others */
+    double speed, compute_ns;   /* then, or at the last review; compute_ns: of all weights' operators together */
+    unsigned passes;            /* passes in a row with other values */
     uint64_t since_ns;          /* when these began */
-    int review_due;             /* it is to be looked at */
+    int review_due;             /* the plan is to be reviewed */
     uint64_t reviews;           /* so far */
-    unsigned plans;             /* made for that reason, up to some number; fewer after looks that came to nothing */
-    unsigned unchanged_reviews; /* such looks in a row */
+    unsigned plans;             /* made for that reason, up to some number; fewer after reviews without a new plan */
+    unsigned unchanged_reviews; /* reviews in a row without a new plan */
     unsigned short_passes;      /* in a row, that had too little for activations */
     uint64_t dropped;           /* what had been let go of when the last pass ended */
 };
@@ -57,14 +57,14 @@ struct swn_plan_candidate {
     uint32_t *ids;
     struct swn_plan_weight *weights;
     size_t n, nonweight;
-    uint64_t goal;   /* the budget for weights, the window and other */
+    uint64_t goal;   /* bytes for weights, the staging ring and nonweight bytes */
     size_t straddle; /* bytes by which the ring is larger, as a plan counts a chunk once, for the first weight in it,
                       * and two operators hold it in turn */
     struct swn_disk_model disk;
     int keep;              /* what has room stays from pass to pass */
-    size_t region_extra;   /* how much of `other` is there only because activations have regions */
+    size_t region_extra;   /* the part of nonweight bytes that is there only because activations have regions */
     double region_gain_ns; /* what a pass gains by these, all else being equal */
-    int drop_regions;      /* out: the plan is one without them, whose room weights have a better use for */
+    int drop_regions;      /* out: the plan has no regions, as weights make better use of their room */
     struct swn_plan plan;
 };
 
@@ -76,7 +76,7 @@ struct swn_thread_state {
     uint64_t op_ns;       /* until its operator was done; 0: it is not */
     unsigned open;        /* operators under way, one in the other */
     uint64_t left_ns;     /* when the last one of them ended */
-    uint64_t idle_ns;     /* of the time that is computing's: nothing was, but the program waited for its next input */
+    uint64_t idle_ns;     /* of the computing time: the program waited for its next input, and computed nothing */
     uint64_t pass_idle;   /* the same since the pass began */
     unsigned index;
     uint64_t next_plan_try;
@@ -183,11 +183,11 @@ struct swn_region_state {
     unsigned huge_promotions; /* how often they were promoted to huge pages */
     size_t nonweight_without; /* nonweight bytes at most before they had regions; 0: extra is known */
     size_t extra;             /* how much more the regions take */
-    uint64_t refused;         /* the budget in which that is better had by weights; 0: none */
+    uint64_t refused;         /* the budget in which weights make better use of that room; 0: none */
     uint64_t placed;          /* bytes of tensors that got their planned addresses */
 };
 
-/* What is written to spill files. */
+/* Writes to spill files. */
 struct swn_writes {
     struct swn_extent_file *spill;
     uint64_t spilled_before;         /* written to spill files that the program has closed */
@@ -222,7 +222,7 @@ struct swn_expected_read {
     size_t bytes;
 };
 
-/* What the statistics say, or nearly so. */
+/* Counters for the statistics. */
 struct swn_counters {
     uint64_t filled;  /* bytes of memory that came without pages, each of which is filled once, or zeroed */
     uint64_t dropped; /* bytes of pages let go */
@@ -235,7 +235,7 @@ struct swn_counters {
     size_t mapped_file_bytes; /* of files that the program mapped */
 };
 
-/* What has been said once. */
+/* Messages that are printed once: not 0 when printed. */
 struct swn_said {
     int pool, over, full, oversize, read, store, compressed, closed, small;
 };
@@ -272,7 +272,7 @@ struct swn_engine {
  * much and more, and the math libraries have yet to map their buffers (OpenBLAS tries for ever when it cannot). */
 #define SWN_SPACE_PART 4
 
-/* What a disk gives, until something has been read. */
+/* The disk's speed that is assumed until something has been read. */
 #define SWN_FIRST_BYTES_PER_NS 1.6
 
 extern struct swn_engine swn_engine_one;

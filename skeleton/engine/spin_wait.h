@@ -27,7 +27,7 @@ void swn_spin_wait_tell(struct swn_spin_wait *a);
 unsigned swn_spin_wait_told(const struct swn_spin_wait *a);
 /* Whether a wait that has begun at begin_ns (of CLOCK_MONOTONIC) is to go on without sleep. */
 int swn_spin_wait_worth(const struct swn_spin_wait *a, uint64_t begin_ns);
-/* Until more has been told than `seen`, or the wait has become too long for it. No lock held. */
+/* Spins until more has been told than `seen`, or the wait has become too long to spin. No lock held. */
 void swn_spin_wait_wait(const struct swn_spin_wait *a, unsigned seen, uint64_t begin_ns);
 /* A wait is over, and took `ns`. */
 void swn_spin_wait_learn(struct swn_spin_wait *a, uint64_t ns);

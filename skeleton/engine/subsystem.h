@@ -58,13 +58,13 @@ struct swn_reclaimer {
     void (*make_way)(struct swn_engine *e, size_t bytes);
 };
 
-/* What is done about an operator as a whole, beside reading its weights. */
+/* A feature's part in an operator as a whole, beside reading its weights. */
 struct swn_op_filter {
-    /* It is about to begin; no lock. */
+    /* The operator is about to begin; no lock. */
     void (*before)(struct swn_op *op);
     /* The first step under the lock, which it may release. */
     void (*make_way)(struct swn_engine *e, const struct swn_op *op);
-    /* It is among the open operators now; none of its arguments has been looked at. */
+    /* The operator is listed as open now; none of its arguments has been looked at. */
     void (*begin)(struct swn_engine *e, struct swn_op *op);
 };
 
@@ -120,9 +120,9 @@ struct swn_tiling {
     size_t (*rows_forget)(struct swn_thread_state *t);
     /* The operator of t needs what arg has from `off` on next, as far as its tensor goes. */
     void (*slice_next)(struct swn_thread_state *t, const struct swn_arg *arg, size_t off);
-    /* It is done with a `sliced` argument. */
+    /* The operator is done with a `sliced` argument. */
     void (*slice_end)(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
-    /* The plan, or without one the window, has r's operator take it in slices; or not. */
+    /* Sets whether r's operator takes it in slices, as the plan, or without one the ring, demands. */
     void (*slice_set)(struct swn_engine *e, struct swn_range *r, int sliced);
 };
 

@@ -10,7 +10,7 @@
 struct swn_activation_plan;
 struct swn_pending_write;
 
-/* What became of taking a weight in slices, see skeleton/tiling/slice.c. */
+/* The record of taking a weight in slices, see skeleton/tiling/slice.c. */
 struct swn_slicing {
     unsigned refused;      /* more with each operator that could not have it in its slices, less with one that could */
     int accepted;          /* there was one that could since that was last looked at */

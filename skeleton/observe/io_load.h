@@ -40,7 +40,7 @@ void swn_io_load_rest(struct swn_io_load *c);
 unsigned swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
 /* Ends its reads: it is not needed any more, and gives back what it has. */
 void swn_io_load_end(struct swn_io_load *c);
-/* The same, and c is gone. Waits for its last read, but for a disk that does not answer no longer than two seconds. */
+/* The same, and frees c. Waits for its last read, two seconds at most where the disk does not answer. */
 void swn_io_load_stop(struct swn_io_load *c);
 
 #endif
