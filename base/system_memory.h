@@ -24,7 +24,7 @@ int swn_pressure_open_own(const char *root);
 /* The `pressure` to assume when that descriptor becomes ready, as averages follow later. */
 #define SWN_PRESSURE_NOW 100.0
 
-/* What is left of the share of memory, after each second of pressure or of none. */
+/* The share of memory that is left after each second with or without pressure. */
 struct swn_follow {
     double share; /* of what our processes have together with what is still to be had */
     double ease;  /* 1: all of that share; less after pressure */

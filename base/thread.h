@@ -1,6 +1,6 @@
 /* base/thread.h - how the library starts its own threads.
  *
- * The hooks interpose pthread_create to watch the program's threads; it points swn_thread_create at the real function
+ * The hooks interpose pthread_create to watch the program's threads; they point swn_thread_create at the real function
  * so that ours are not taken for the program's. Their condition variables go by CLOCK_MONOTONIC.
  */
 #ifndef SWN_BASE_THREAD_H
@@ -28,7 +28,7 @@ void swn_thread_beside_openmp(const cpu_set_t *all);
 void swn_thread_stays(void);
 /* In a forked child, which has no such thread: its threads run where the parent's did. */
 void swn_thread_fork_child(void);
-/* Where a thread of ours that the caller started now would run. 0 or -errno. */
+/* The processors on which a thread of ours would run if the caller started it now. 0 or -errno. */
 int swn_thread_processors(cpu_set_t *out);
 
 /* The calling thread runs for moments only, when something happens that others wait for: it asks the kernel for the

@@ -16,11 +16,11 @@
 /* For a directory on device `dev`. 0 or -ENAMETOOLONG. */
 int swn_disk_path(char *out, size_t size, const char *dir, dev_t dev);
 
-/* Where the library looks: what SWAPNET_DISK (`named`) says, or, where that is "", swn_disk_path. 0; -ENOENT: it says
- * "off"; -ENAMETOOLONG. */
+/* The path where the library looks: that of SWAPNET_DISK (`named`), or, where that is "", swn_disk_path. 0; -ENOENT: it
+ * says "off"; -ENAMETOOLONG. */
 int swn_disk_find(char *out, size_t size, const char *named, const char *dir, dev_t dev);
 
-/* What the kernel calls the disk, "nvme0n1p2", or "8:1" where it does not say. Returns buf. */
+/* The kernel's name of the disk, "nvme0n1p2", or "8:1" where it has none. Returns buf. */
 const char *swn_disk_name(char buf[64], dev_t dev);
 
 /* The depth and request of the device profile at `path`, without the measurements. Safe inside the program's process:

@@ -41,7 +41,7 @@ struct swn_online {
     size_t samples;
 };
 void swn_online_add(struct swn_online *o, double x, double y);
-/* All of them fade as if another one had come. */
+/* All samples fade as if another one had come. */
 void swn_online_fade(struct swn_online *o);
 /* 0, -ENODATA, or -EDOM when all x were alike; both coefficients are at least 0 and c[0] is above. */
 int swn_online_get(const struct swn_online *o, double c[2]);

@@ -39,9 +39,10 @@ struct swn_queue_depth {
 
 void swn_queue_depth_free(struct swn_queue_depth *r); /* leaves it empty */
 
-/* Of those of n with SWN_READS_LEAST or more at once, within SWN_READS_WITHIN of the fastest: the one with the fewest
- * bytes in flight that last SWN_READS_LAST_S, or with the most where none do; of several the one with fewer, larger
- * reads, which cost less processor time, and then the faster one. NULL: none has a rate above 0. */
+/* Chooses among the n rates with SWN_READS_LEAST or more at once, and within SWN_READS_WITHIN of the fastest: the one
+ * with the fewest bytes in flight that last SWN_READS_LAST_S, or with the most where none do. Of several it takes the
+ * one with fewer, larger reads, which cost less processor time, and then the faster one. NULL: none has a rate above
+ * 0. */
 const struct swn_read_rate *swn_queue_depth_choose(const struct swn_read_rate *rates, size_t n);
 
 /* The rate of that depth and size, or 0. */

@@ -9,7 +9,7 @@
 #include <getopt.h>
 #include <stddef.h>
 
-/* What every program means by these; it may have further codes of its own. */
+/* Exit codes of every program; a program may have further codes. */
 enum swn_cli_exit {
     SWN_CLI_OK = 0,
     SWN_CLI_FAILURE = 1,

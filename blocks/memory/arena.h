@@ -99,7 +99,7 @@ enum swn_term { SWN_LONG_TERM, SWN_SHORT_TERM };
 /* A range for `len` bytes, or NULL when no address space or descriptor is left. *fresh: bytes of it that have no pages
  * yet. */
 struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, enum swn_term term, size_t *fresh);
-/* What swn_arena_alloc(len) would say is fresh; 0: it would be served from warm pages. */
+/* The *fresh that swn_arena_alloc(len) would give; 0: it would be served from warm pages. */
 size_t swn_arena_fresh(struct swn_arena *a, size_t len, enum swn_term term);
 /* Address space for tensors whose places are chosen by the caller, apart from all others: swn_arena_alloc and
  * swn_arena_trim never take of it. It is the arena's, and begins where a huge page can if it has room for one. NULL: no

@@ -5,11 +5,10 @@
  * it and are streamed: its parts. Frame and chunk are congruent modulo a huge page, so one entry of the page table maps
  * the frame at the weights' own address. Any free frame will do for any chunk: there is nothing to fragment.
  *
- * The memfd is mapped once as a whole, for the fetcher only; at a chunk's address swn_residency maps a frame privately.
- * The fetcher's mapping is MAP_SHARED: no fork makes direct reads end in a copy. A child has this mapping until it
- * destroys the pool, lest a mapping of its own come to lie there first. It exists only where frames have memory, and
- * its page-table entries go when a frame is mapped at a chunk's address, so that the process's RSS counts each page
- * once.
+ * The memfd is mapped once, for the fetcher only; at a chunk's address swn_residency maps a frame privately. The
+ * fetcher's mapping is MAP_SHARED: no fork makes direct reads end in a copy. A child has this mapping until it destroys
+ * the pool, lest a mapping of its own come to lie there first. It exists only where frames have memory, and its
+ * page-table entries go when a frame is mapped at a chunk's address, so that the process's RSS counts each page once.
  *
  * Not thread-safe. Errors are -errno.
  */
@@ -87,7 +86,7 @@ int swn_pool_is_full(const struct swn_pool *p);
 /* Adds a part to a frame into which nothing is being read; NULL: no memory for it. Pointers to parts are good until the
  * next one is added. */
 struct swn_part *swn_pool_part(struct swn_frame *f);
-/* What the frame, which may be NULL, has of the range, or NULL. */
+/* The part of the range in the frame, which may be NULL; NULL: there is none. */
 struct swn_part *swn_pool_part_of(const struct swn_frame *f, const struct swn_range *r);
 /* Gives a frame back; its memory stays for the next one. */
 void swn_pool_put(struct swn_pool *p, struct swn_frame *f);
@@ -101,7 +100,7 @@ size_t swn_pool_pinned(const struct swn_pool *p); /* frames */
 size_t swn_pool_ring(const struct swn_pool *p);   /* frames */
 void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept);
 
-/* It is the most recently used one now. */
+/* Makes the frame the most recently used one. */
 void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t access);
 /* Least recently used first; NULL: there is none. */
 struct swn_frame *swn_pool_first(struct swn_pool *p);

@@ -1,10 +1,10 @@
 /* blocks/memory/reserve.h - address space that is set aside, and costs no memory until it is used.
  *
- * What is reserved and not open has no access rights, so that nothing can fill it: mlockall and core dumps find no page
- * there, neither RLIMIT_DATA nor the kernel's strict accounting (vm.overcommit_memory=2) count it, and a fork copies no
- * page table. Only RLIMIT_AS counts it: the module that reserves it gives back what it can do without when the program
- * lowers that limit. A part that is opened is ordinary memory; it stays out of core dumps until the owner says that it
- * holds the program's data.
+ * Address space that is reserved and not open has no access rights, so that nothing can fill it: mlockall and core
+ * dumps find no page there, neither RLIMIT_DATA nor the kernel's strict accounting (vm.overcommit_memory=2) count it,
+ * and a fork copies no page table. Only RLIMIT_AS counts it: the module that reserves it gives back what it can do
+ * without when the program lowers that limit. A part that is opened is ordinary memory; it stays out of core dumps
+ * until the owner says that it holds the program's data.
  *
  * A locked mapping (mlockall) that is opened gets all its pages at once: open no more of one than is used.
  *

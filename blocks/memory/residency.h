@@ -96,7 +96,7 @@ int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
 
 /* FILE_BACKED -> RESIDENT: ordinary pages with the same bytes; the extent is dropped, and frames have no part of it any
  * more. pages: what the range is to hold instead, as many bytes of private memory, which is moved to its address: a
- * thread that reads finds the old bytes or the new ones. On an error the old ones are still there. */
+ * thread that reads finds the old bytes or the new ones. On an error `pages` are still there. */
 int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, void *pages);
 
 /* Adds a part for r to the frame of a chunk; r is streamed, and the frame has nothing of it. The part says what is to
@@ -124,7 +124,7 @@ struct swn_chunks {
     uint64_t first, end;
 };
 struct swn_chunks swn_residency_chunks(const struct swn_residency *s, const struct swn_range *r);
-/* Where the chunk is that r lies in. */
+/* The address of a chunk that r lies in. */
 uintptr_t swn_residency_chunk_at(const struct swn_residency *s, const struct swn_range *r, uint64_t chunk);
 
 /* Maps the extent again where no frame is mapped, which drops cache pages. -EBUSY: a store came, or private copies

@@ -39,7 +39,7 @@ void swn_spill_close(struct swn_extent_file *f);
 /* 0: the program has closed a descriptor of it. Its mappings go on; nothing can be read, written or mapped. */
 int swn_spill_is_ours(const struct swn_extent_file *f);
 
-/* Where `bytes` (a multiple of 4096) can be, and nothing else is: no more than an offset. */
+/* An offset at which `bytes` (a multiple of 4096) fit and nothing else is. Takes no disk space. */
 uint64_t swn_spill_lay_out(struct swn_extent_file *f, uint64_t bytes);
 /* Writes `size` bytes (a multiple of 4096) from page-aligned memory to where that is laid out, and is not written or
  * has been dropped. On error nothing is kept. The bytes are out of the page cache when it returns. */

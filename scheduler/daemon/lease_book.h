@@ -6,8 +6,8 @@
  * are dead. The sum can only be above the total when the total was lowered, or when a process connects that holds a
  * lease from before a restart which is not on record; then the book gives nothing until the sum is below again.
  *
- * What a process says of itself is checked against what cannot be a lie: it holds no more than is on record of it or in
- * its memory, and its minimum counts only up to what it has or the minimums of the others leave.
+ * The book checks what a process says of itself against facts that it cannot forge: it holds no more than is on record
+ * of it or in its memory, and its minimum counts only up to what it has or the minimums of the others leave.
  *
  * A process without a connection keeps its ceiling until it is known to be dead: it goes on under its last lease. A
  * process whose minimum does not fit has no lease and waits; it is served before any other process grows. Processes
@@ -89,14 +89,14 @@ struct swn_client_lease *swn_book_find(const struct swn_book *b, pid_t pid, uint
 /* A process that is new to the book, and was given `lease` bytes once (0: none that we know of). NULL: out of memory.
  * The caller fills what it says of itself, and then calls swn_book_balance. */
 struct swn_client_lease *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, uint64_t lease);
-/* What it says of itself, as far as the message does. */
+/* Takes over what the process says of itself in the message. */
 void swn_client_lease_hear(struct swn_client_lease *p, const struct swn_wire *m);
 /* The process says that it obeys a lease of `lease` bytes, from this daemon or the one before. The book believes that
  * up to its ceiling, or the bytes in its memory, `in_memory`; if it says more, the next swn_book_balance offers it a
  * smaller lease. */
 void swn_book_claim(struct swn_book *b, struct swn_client_lease *p, uint64_t lease, uint64_t in_memory);
-/* It is dead, or gave everything back: other processes get its memory once the caller has called swn_book_balance.
- * Frees p.
+/* The process is dead, or gave everything back: other processes get its memory once the caller has called
+ * swn_book_balance. Frees p.
  */
 void swn_book_leave(struct swn_book *b, struct swn_client_lease *p);
 /* Confirmed. A number that is not that of the last offer is ignored. 1: the next swn_book_balance has something to give

@@ -17,7 +17,7 @@
 /* The library streams tensors from this size up. */
 #define SWN_PREDICT_STREAMED ((uint64_t)65536)
 
-/* What the delay model need not know of a layer. */
+/* Facts of a layer that the delay model does not need. */
 struct swn_predict_more {
     uint64_t slice_bytes;      /* its operator can take it in multiples of this many bytes; 0: only whole */
     uint64_t activation_bytes; /* most that is not a weight while it computes; 0: not known */
@@ -39,7 +39,7 @@ struct swn_predict {
     double watching_s; /* of computing all layers, what does not have to be where nothing streams */
 };
 
-/* What a read of one of the layers takes beside its bytes, in seconds: a read brings one weight, and with it come the
+/* The seconds that a read of one of the layers takes beside its bytes: a read brings one weight, and with it come the
  * references of all that is read with it. */
 double swn_predict_read_s(const struct swn_layer *layers, size_t n, double beta);
 

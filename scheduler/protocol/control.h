@@ -40,7 +40,7 @@ struct swn_control_opts {
  * process uses the name; -ENOENT: no runtime directory. */
 int swn_control_start(struct swn_control **out, const struct swn_control_opts *opts);
 
-/* Where the socket is; valid until stop. */
+/* The socket's path; valid until stop. */
 const char *swn_control_path(const struct swn_control *c);
 
 /* Removes the socket file, ends the thread, frees. Not from within fill. NULL: nothing. */

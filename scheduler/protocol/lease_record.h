@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Where it lies: beside the socket. 0 or -ENAMETOOLONG. */
+/* The path of the file: beside the socket. 0 or -ENAMETOOLONG. */
 int swn_lease_path(const char *socket, char *out, size_t size);
 /* Beside it: a file without content that is there when the last daemon ended as it was told to, and left the socket, as
  * that is systemd's. Processes that may not read the leases can see it, too. 0 or -ENAMETOOLONG. */

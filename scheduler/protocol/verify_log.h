@@ -27,7 +27,7 @@
 #define SWN_RESULTS_MAGIC "swapnet-results 1"
 #define SWN_RESULTS_UNSEEN "----------------"
 
-/* What one thread of one process computed, in its order. */
+/* The results of one thread of one process, in its order. */
 struct swn_result_log_stream {
     unsigned file, thread;
     uint64_t *keys; /* of each result: bytes, operator, type and shape in one number */

@@ -66,7 +66,7 @@ extern std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> &others;
 
 // Bytes that storages of the processor's name as well, by their address: others may know that, too.
 extern std::map<uintptr_t, Owner *> &spans;
-// What comes and goes on a device, by the address at which it is found there, or nothing is.
+// Owners of bytes that come and go on a device, by the address that their tensors have there.
 extern std::map<uintptr_t, Owner *> &places;
 
 enum class Member { holder, of_host, of_device, user, arriving };
@@ -99,7 +99,7 @@ template <Member who> struct Leave {
         leave(o, who);
     }
 };
-// What is held is not freed; a storage may come to name something else meanwhile.
+// A held owner is not freed; a storage may come to name something else meanwhile.
 using Held = std::unique_ptr<Owner, Leave<Member::holder>>;
 using Arriving = std::unique_ptr<Owner, Leave<Member::arriving>>;
 
@@ -107,13 +107,14 @@ Held hold(const c10::StorageImpl *storage);
 // For a copy out of it. PyTorch's pickling makes a storage of its own over the address of another, which may be that of
 // something that comes and goes.
 Held hold_to_copy(const c10::StorageImpl *storage);
-// Those that have bytes of these in common with storages of the processor's: numpy and others that know where a tensor
-// lies make storages of their own there.
+// Owners that share some of these bytes with storages of the processor: numpy and others that know where a tensor lies
+// make storages of their own there.
 std::vector<Held> hold_at(uintptr_t at, size_t bytes);
-// Until a storage of a device that is to name them is there, and found by others.
+// Holds the owner of the storage's bytes until a storage of a device that is to name them is there, and found by
+// others.
 Arriving announced(c10::StorageImpl *storage, size_t bytes);
 
-// The storage names `data` from now on; the caller drops its old data without the lock.
+// The storage names `data` from now on, and `data` becomes its old data, which the caller drops without the lock.
 void exchange(c10::StorageImpl *storage, at::DataPtr &data);
 // Lock held. Lists the storage, so that it is found when all are given up.
 void enlist(c10::StorageImpl *storage);

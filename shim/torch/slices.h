@@ -128,7 +128,7 @@ bool swn_computed(at::ScalarType type);
 // goes by what the strides suggest.
 bool swn_plainly_laid_out(const at::Tensor &tensor);
 
-// What of a tensor that is added to a product, and of its factors, the bits may depend on.
+// Adds to the key what the bits may depend on in a tensor that is added to a product, and in its factors.
 void swn_add_bias(swn_key &key, const at::Tensor *bias, const at::Scalar &beta, const at::Scalar &alpha);
 
 // Computes the result in slices; an undefined tensor: it has to be computed whole.

@@ -8,7 +8,7 @@
 
 // The most bytes that are mapped over and over.
 constexpr size_t swn_most_period = 4u << 20;
-// Where in a page, or in a line of the cache, numbers begin may show in the bits.
+// The bits may depend on where in a page, or in a line of the cache, numbers begin.
 constexpr size_t swn_page = 4096, swn_line = 64;
 
 // Ordinary ones show in what order they are added up, and how that is rounded. Odd ones are the same, but that some

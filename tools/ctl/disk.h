@@ -6,7 +6,7 @@
 
 #include "profiles/queue_depth.h"
 
-/* Where block stores and spill files go. 0 or -errno. */
+/* The directory of block stores and spill files. 0 or -errno. */
 int ctl_disk_dir(char *dir, size_t size);
 
 /* How the library reads the disk of that directory: what SWAPNET_DISK or the device profile in it says. depth 0:
