@@ -31,7 +31,7 @@ struct swn_model {
     unsigned known; /* of the coefficients */
     int timed;      /* some layer has a measured time or operations: t_ex is not nothing */
     /* Counts of the layers' measured times, with a device: `foreign` are still those of the measured machine, `scaled`
-     * are those times `slower`, `lost` are dropped, as nothing tells what they are on the device. */
+     * are multiplied by `slower`, `lost` are dropped, as nothing tells what they are on the device. */
     size_t foreign, scaled, lost;
     double slower;
     uint64_t other_bytes;              /* 0: not measured */

@@ -3,10 +3,10 @@
  * A model that is built under a budget writes its initial weights out nearly as fast as it makes them; done one after
  * the other that takes the sum of both times. So once the budget has been full, and until weights are read, ranges
  * leave some time before their room is needed. A range on its way out (swn_tensor_of(r)->pending_write) still counts as
- * resident, reads as ever, and is EVICTING; a store or an operator that needs it takes it back.
+ * resident, reads as ever, and is EVICTING; a store, or a caller that needs the range, takes it back.
  *
- * A thread of the library writes, and takes no lock but the queue's. Only these functions change the state of a range,
- * and all of them need the engine lock.
+ * A thread of the library writes, and takes no lock but the queue's. A range begins and ends to leave in these
+ * functions only, all of which need the engine lock.
  */
 #ifndef SWN_SKELETON_CORE_WRITE_BEHIND_H
 #define SWN_SKELETON_CORE_WRITE_BEHIND_H

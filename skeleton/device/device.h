@@ -13,7 +13,7 @@
 #include "skeleton/engine/config.h"
 #include "scheduler/protocol/stats.h"
 
-/* Memory of devices that may not leave, or is there for speed only, leaves this part (one eighth) of SWAPNET_BUDGET to
+/* Memory of devices that may not leave, or is there for speed only, leaves one part in this many of SWAPNET_BUDGET to
  * everything else. */
 #define SWN_DEVICE_OTHERS 8
 
