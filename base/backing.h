@@ -4,9 +4,9 @@
  * swn_identity_settle). tmpfs, ramfs and hugetlbfs say what they are. An overlay does not say where its files lie: the
  * upper one of its layers, where whatever is written goes, is memory in live systems, in containers that keep nothing,
  * and on boards whose card is read only. Nor does its mount say so: the directory that it names belongs to another
- * mount namespace, mostly, or to an initramfs that is gone. So the file is asked what only its real file system can
- * answer: on which blocks of the disk it lies. File systems that never answer that are watched: written bytes that are
- * on a disk leave the page cache when asked to.
+ * mount namespace, mostly, or to an initramfs that is gone. So the check asks what only the file's real file system can
+ * answer: on which blocks of the disk it lies. Where a file system never answers that, the check looks at the page
+ * cache: written bytes that are on a disk leave it when asked to.
  *
  * Not seen: overlays in user space (fuse-overlayfs), and disks that are themselves made of memory (zram, loop devices).
  * Thread-safe.
@@ -21,8 +21,8 @@
  * file is not ours, that cannot be told, and the answer is 1. */
 int swn_file_in_memory(const struct swn_io *io, int fd);
 
-/* 1: the bytes of files that are made in the directory lie in memory. 0: they do not, or nobody can tell. On an
- * overlay it makes a file without a name to find out. */
+/* 1: the bytes of files that are made in the directory lie in memory. 0: they do not, or that cannot be found out. On
+ * an overlay it makes a file without a name to find out. */
 int swn_is_memory_backed(const struct swn_io *io, const char *dir);
 
 #endif

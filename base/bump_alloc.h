@@ -1,7 +1,8 @@
 /* base/bump_alloc.h - memory that is given back all at once, with a limit.
  *
- * What a reader makes of a hostile file is as large as the file says, so it is taken from here: one number bounds it.
- * Not thread-safe. Zero-initialise with a limit: `struct swn_bump_alloc b = {.limit_bytes = ...}`.
+ * A reader's description of a hostile file is as large as the file says. The reader takes its memory from here, so that
+ * one number bounds it. Not thread-safe. Zero-initialise with a limit: `struct swn_bump_alloc b = {.limit_bytes =
+ * ...}`.
  */
 #ifndef SWN_BASE_BUMP_ALLOC_H
 #define SWN_BASE_BUMP_ALLOC_H

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Of CLOCK_MONOTONIC. */
+/* Seconds of CLOCK_MONOTONIC. */
 static inline double swn_seconds(void)
 {
     struct timespec t;

@@ -4,14 +4,13 @@
  * page: into huge pages such disks have been seen to read 1.5 times as fast. Left to itself the kernel gives shared
  * memory none (/sys/kernel/mm/transparent_hugepage/shmem_enabled is "never" nearly everywhere), but since Linux 6.1 it
  * makes them of what lies there when asked to (MADV_COLLAPSE), unless the administrator denies it or the process does
- * without (PR_SET_THP_DISABLE). Nothing else changes: an older kernel, or memory too fragmented, is no error to
- * anybody.
+ * without (PR_SET_THP_DISABLE). Nothing else changes: an older kernel, or memory too fragmented, is no error.
  *
  * Private memory: going through weights in small pages costs some percent, as each has to be found (on a virtual
  * machine twice over), and 512 faults instead of one cost more than twice the time of one. But a huge page that several
  * tensors have a part of stays while any of them does, beyond what is counted. So the kernel is told, tensor by tensor,
- * where it may make some and where it may not, whatever /sys/kernel/mm/transparent_hugepage/enabled says of memory that
- * nobody said anything of ("always" on Debian); "never" is never.
+ * where it may make some and where it may not, whatever /sys/kernel/mm/transparent_hugepage/enabled says of memory
+ * without advice ("always" on Debian); "never" is never.
  *
  * Stateless and thread-safe.
  */
@@ -24,8 +23,8 @@
 /* The huge page of kernels with pages of 4 KiB. Those with larger ones have huge pages that are too large for us. */
 #define SWN_HUGE ((size_t)2 << 20)
 
-/* Maps so many bytes of the file, whole pages, from `off` on, a multiple of SWN_HUGE: shared, at an address that huge
- * pages can have; MAP_FAILED and errno. Ends with munmap of as many bytes. */
+/* Maps `bytes` of the file, whole pages, from `off` on, a multiple of SWN_HUGE: shared, at an address that huge pages
+ * can have; MAP_FAILED and errno. To be unmapped by munmap of as many bytes. */
 void *swn_huge_map(int fd, uint64_t off, size_t bytes, int prot);
 
 /* Makes huge pages of a shared mapping's [at, at+bytes), both multiples of SWN_HUGE from its beginning. All of it takes
@@ -36,7 +35,7 @@ int swn_huge_collapse(void *at, size_t bytes);
 /* Private memory of one tensor that has no pages yet, or some: those huge pages that lie in [at, at+bytes) whole are
  * made at once when they are first touched, and no other that has a part of it. Whole pages. */
 void swn_huge_advise(uintptr_t at, size_t bytes);
-/* None at all there. */
+/* No huge page that has a part of [at, at+bytes). */
 void swn_huge_refuse(uintptr_t at, size_t bytes);
 
 /* Before a part of one is given back, [at, at+bytes) within it: it becomes small pages. Otherwise the kernel would keep

@@ -6,9 +6,9 @@
  * A descriptor that `open` gave and that the program has closed since gives -EBADF, even when its number names another
  * file by now (base/fd_registry.h).
  *
- * Convention for every member: the result (>= 0), or -errno; errno itself is not part of the contract.
- * Lengths and offsets are bytes. All members are thread-safe. The table is borrowed by whoever is given it and must
- * outlive them; `ctx` is passed back untouched and belongs to the maker of the table.
+ * Convention for every member: the result (>= 0), or -errno; errno itself is not part of the contract. Lengths and
+ * offsets are bytes. All members are thread-safe. Functions and structs borrow the table, which must outlive them;
+ * `ctx` is passed back untouched and belongs to the maker of the table.
  */
 #ifndef SWN_BASE_IO_H
 #define SWN_BASE_IO_H

@@ -15,7 +15,8 @@ int swn_default_store_dir(char *const *env, char *out, size_t size);
 /* Whether this value of SWAPNET_STORE means that there are no block stores. */
 int swn_store_is_off(const char *value);
 
-/* Where SWAPNET_STORE, or else the default, has block stores. 0; -ENOTSUP: it is off; the errors of the default. */
+/* The directory of block stores by SWAPNET_STORE, or else the default. 0; -ENOTSUP: it is off; the errors of the
+ * default. */
 int swn_store_dir(char *const *env, char *out, size_t size);
 
 /* Makes the directory and what is missing above it, mode 0700. 0 (also when it was there) or -errno. */

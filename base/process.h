@@ -15,12 +15,12 @@ int swn_process_start(pid_t pid, uint64_t *start);
 /* 1: the process with that number and start lives; 0: it is gone; -errno: it cannot be seen right now, which is not to
  * be taken for death. */
 int swn_process_lives(pid_t pid, uint64_t start);
-/* What is in memory of it, shared pages and those of files included. 0 or -errno. */
+/* Its bytes in memory, shared pages and those of files included. 0 or -errno. */
 int swn_process_resident(pid_t pid, uint64_t *bytes);
-/* What is in memory of it that is in no file: anonymous pages, and shared memory. 0; -ENODATA: it is dying, or Linux is
+/* Its bytes in memory that are in no file: anonymous pages, and shared memory. 0; -ENODATA: it is dying, or Linux is
  * older than 4.5; -errno. */
 int swn_process_own_memory(pid_t pid, uint64_t *bytes);
-/* Whose it is: its effective user. The owner of its directory in /proc is root where it may not be traced. 0 or -errno.
+/* Its effective user. The owner of its directory in /proc is root where it may not be traced. 0 or -errno.
  */
 int swn_process_user(pid_t pid, uid_t *uid);
 /* A descriptor that becomes readable when the process dies; -ESRCH; -ENOSYS before Linux 5.3: then ask

@@ -23,12 +23,12 @@ struct swn_process_memory {
     uint64_t least_file;
 };
 
-/* What is in memory of files counts as far as it was there from the start, and a little more for libraries: the rest
- * may be weights that are read through their mappings, and is the kernel's to take back.
+/* Pages of files count as far as they were in memory from the start, and a little more for libraries: the rest may be
+ * weights that are read through their mappings, and the kernel can take it back.
  *
- * What tensors may take, when `ours` bytes of the anonymous memory are theirs: the limit less what is outside, and less
- * a little for what grows between two looks. What is outside counts at once when it grows, and is forgotten by a 16th
- * at each look. At least `floor`. */
+ * Returns the bytes that tensors may take, when `ours` bytes of the anonymous memory are theirs: the limit less the
+ * memory outside, and less a little for its growth between two calls. Memory outside counts at once when it grows, and
+ * fades by a 16th at each call. At least `floor`. */
 uint64_t swn_process_memory_budget(struct swn_process_memory *w, const struct swn_process_memory_rss *rss,
                                    uint64_t ours, uint64_t floor);
 

@@ -8,14 +8,14 @@
 
 #include <stdint.h>
 
-/* The least that anybody may ask for: below this the pool, its tables and one read in flight leave nothing to run a
- * model in. */
+/* The smallest budget that a user may set: below this the pool, its tables and one read in flight leave nothing to run
+ * a model in. */
 #define SWN_BUDGET_LEAST_BYTES (UINT64_C(4) << 20)
-/* The least that a program has for which nobody asked: that of a process without a lease yet, or of which nothing is
- * known, and what is left to tensors where the rest of a process takes all of its memory. */
+/* The least budget of a process that asked for none: of a process without a lease yet, or of which nothing is known,
+ * and what is left to tensors where the rest of a process takes all of its memory. */
 #define SWN_BUDGET_UNASKED_BYTES (UINT64_C(8) << 20)
 
-/* That, or `most` where even less was asked for; 0: nothing was. */
+/* SWN_BUDGET_UNASKED_BYTES, or `most` where less was asked for; most 0: nothing was asked for. */
 static inline uint64_t swn_budget_unasked(uint64_t most)
 {
     return most && most < SWN_BUDGET_UNASKED_BYTES ? most : SWN_BUDGET_UNASKED_BYTES;

@@ -1,8 +1,7 @@
 /* base/thread.h - how the library starts its own threads.
  *
- * The preload half interposes pthread_create to watch the program's threads; it points swn_thread_create at the real
- * function so that ours are not taken for the program's.
- * Their condition variables go by CLOCK_MONOTONIC.
+ * The hooks interpose pthread_create to watch the program's threads; they point swn_thread_create at the real function
+ * so that ours are not taken for the program's. Their condition variables go by CLOCK_MONOTONIC.
  */
 #ifndef SWN_BASE_THREAD_H
 #define SWN_BASE_THREAD_H
@@ -11,7 +10,7 @@
 #include <sched.h>
 #include <stdint.h>
 
-/* pthread_create, or what the preload half put here. Set before the first thread is started, never after. */
+/* pthread_create, or the function that the hooks put here. Set before the first thread is started, never after. */
 extern int (*swn_thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 /* Starts a joinable thread with a small stack and every signal blocked in it, so that the program's handlers keep
@@ -22,13 +21,14 @@ int swn_thread_start(pthread_t *out, void *(*fn)(void *), void *arg);
  * of them starts would be bound to that one's processor, and read only while that does not compute; so ours get them
  * all. Once, before the first thread is started. */
 void swn_thread_beside_openmp(const cpu_set_t *all);
-/* The calling thread, one of ours, is there as long as the process: where it may run, those that are started later may,
- * for whoever binds the process to other processors (swapnetd, taskset -a) binds this one, too. The first one counts.
+/* The calling thread, one of ours, lives as long as the process: threads that are started later may run where it may,
+ * as a program that binds the process to other processors (swapnetd, taskset -a) binds this thread, too. The first call
+ * counts.
  */
 void swn_thread_stays(void);
-/* In a forked child, which has no such thread: its own run where the parent's did. */
+/* In a forked child, which has no such thread: its threads run where the parent's did. */
 void swn_thread_fork_child(void);
-/* Where a thread of ours that the caller started now would run. 0 or -errno. */
+/* The processors on which a thread of ours would run if the caller started it now. 0 or -errno. */
 int swn_thread_processors(cpu_set_t *out);
 
 /* The calling thread runs for moments only, when something happens that others wait for: it asks the kernel for the
@@ -36,7 +36,7 @@ int swn_thread_processors(cpu_set_t *out);
 void swn_thread_be_prompt(void);
 
 void swn_cond_init(pthread_cond_t *c);
-/* pthread_cond_timedwait, for one that swn_cond_init made: until so many nanoseconds of CLOCK_MONOTONIC. */
+/* pthread_cond_timedwait for a condition of swn_cond_init: until until_ns, in nanoseconds of CLOCK_MONOTONIC. */
 int swn_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t until_ns);
 
 #endif

@@ -12,11 +12,11 @@ struct swn_wakeup_pipe {
 
 /* 0 or -errno. */
 int swn_wakeup_pipe_open(struct swn_wakeup_pipe *b);
-/* Wakes whoever polls, now or later. 0, or -EBADF where the program has closed the bell: nobody hears it. */
+/* Wakes the thread that polls, now or later. 0, or -EBADF where the program has closed the pipe: no thread wakes. */
 int swn_wakeup_pipe_signal(const struct swn_wakeup_pipe *b);
 /* For poll; -1, which poll passes over, when it is no longer ours. */
 int swn_wakeup_pipe_poll_fd(const struct swn_wakeup_pipe *b);
-/* 1: it had been rung. Silent from now on. */
+/* 1: it had been signalled. Empties the pipe. */
 int swn_wakeup_pipe_drain(const struct swn_wakeup_pipe *b);
 /* Closes what is still ours. */
 void swn_wakeup_pipe_close(struct swn_wakeup_pipe *b);

@@ -1,4 +1,4 @@
-/* profiles/disk_profile.h - the device profile of one disk, which says how it likes to be read.
+/* profiles/disk_profile.h - the device profile of one disk, which says how many reads of what size suit it.
  *
  * It lies beside the block stores that are on that disk, as disk-MAJOR-MINOR.json after the device number of the
  * directory: a cache that is copied to, or mounted on, another disk takes the old disk's profile along, but not its
@@ -16,16 +16,16 @@
 /* For a directory on device `dev`. 0 or -ENAMETOOLONG. */
 int swn_disk_path(char *out, size_t size, const char *dir, dev_t dev);
 
-/* Where the library looks: what SWAPNET_DISK (`named`) says, or, where that is "", swn_disk_path. 0; -ENOENT: it says
- * "off"; -ENAMETOOLONG. */
+/* The path where the library looks: that of SWAPNET_DISK (`named`), or, where that is "", swn_disk_path. 0; -ENOENT: it
+ * says "off"; -ENAMETOOLONG. */
 int swn_disk_find(char *out, size_t size, const char *named, const char *dir, dev_t dev);
 
-/* What the kernel calls the disk, "nvme0n1p2", or "8:1" where it does not say. Returns buf. */
+/* The kernel's name of the disk, "nvme0n1p2", or "8:1" where it has none. Returns buf. */
 const char *swn_disk_name(char buf[64], dev_t dev);
 
-/* The depth and request of the device profile at `path`, without the measurements. For inside a stranger's process: a
- * regular file of at most 64 KiB. 0; an -errno with a text; -ENOENT: there is no file; -ENODATA: the profile does not
- * say. */
+/* The depth and request of the device profile at `path`, without the measurements. Safe inside the program's process:
+ * reads only a regular file of at most 64 KiB. 0; an -errno with a text; -ENOENT: there is no file; -ENODATA: the
+ * profile does not say. */
 int swn_disk_queue(struct swn_queue_depth *out, const char *path, char why[SWN_PROFILE_WHY]);
 
 #endif

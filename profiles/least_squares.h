@@ -26,7 +26,7 @@ struct swn_fit {
 
 /* Fits the first `columns` (1 or 2) of x. 0; -EINVAL: a number is negative or not finite, or columns is wrong;
  * -ENODATA: fewer than columns + 1 samples; -EDOM: the columns say the same thing (or one is zero throughout), so that
- * nobody can tell their shares apart; -ENOMEM. */
+ * their shares cannot be told apart; -ENOMEM. */
 int swn_fit(const struct swn_sample *samples, size_t n, unsigned columns, struct swn_fit *out);
 
 /* What an error of swn_fit means, as the end of a sentence. Static. */
@@ -41,7 +41,7 @@ struct swn_online {
     size_t samples;
 };
 void swn_online_add(struct swn_online *o, double x, double y);
-/* All of them fade as if another one had come. */
+/* All samples fade as if another one had come. */
 void swn_online_fade(struct swn_online *o);
 /* 0, -ENODATA, or -EDOM when all x were alike; both coefficients are at least 0 and c[0] is above. */
 int swn_online_get(const struct swn_online *o, double c[2]);

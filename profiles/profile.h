@@ -32,7 +32,7 @@ enum {
     SWN_ETA = 8,
 };
 
-/* references: as many as it took; 0: nobody counted, see swn_profile_fit. */
+/* references: how many the read took; 0: not counted, see swn_profile_fit. */
 struct swn_profile_read {
     uint64_t bytes;
     double seconds;
@@ -58,7 +58,7 @@ struct swn_profile_layer {
 
 /* How well one of the three delays was fitted. */
 struct swn_profile_fit {
-    int rc; /* of swn_fit; -ENODATA also when nobody tried */
+    int rc; /* of swn_fit; -ENODATA also when nothing was fitted */
     struct swn_fit fit;
 };
 enum { SWN_FIT_IN, SWN_FIT_EX, SWN_FIT_OUT, SWN_FITS };
@@ -68,7 +68,7 @@ struct swn_profile {
     char *name, *source, *torch_version; /* source and torch_version may be NULL */
     uint64_t memory_bytes;               /* of the device; 0: not known */
     unsigned known;                      /* coefficients that there are; the others are 0 */
-    unsigned estimates;                  /* those that nobody measured */
+    unsigned estimates;                  /* those that were not measured */
     struct swn_coefficients c;
     struct swn_profile_fit fit[SWN_FITS];
     struct swn_queue_depth queue; /* of a device; depth 0: not known */
@@ -80,8 +80,9 @@ struct swn_profile {
     double busy_alpha;     /* seconds per byte of what it reads then; where read_s is not known, all that reads take */
     double rest_alpha;     /* the same while the program waits for the disk */
     double read_s;         /* what a read costs the disk besides its bytes, while that is kept reading */
-    double wait_s;         /* what a read takes longer before which none is under way; then too, if it is known */
-    double watching_s;     /* of latency_s, what it takes to watch operators; nobody does where all weights fit */
+    double wait_s;         /* what a read takes longer when no other is under way; then too, if it is known */
+    double watching_s;     /* of latency_s, what it takes to watch operators, which the library does not do where all
+                            * weights fit */
     struct swn_profile_layer *layers;
     size_t layer_count;
 };

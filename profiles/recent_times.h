@@ -14,17 +14,17 @@ struct swn_times {
 };
 
 void swn_times_add(struct swn_times *t, double ns);
-/* Returns how many. */
+/* Returns their number. */
 size_t swn_times_copy(const struct swn_times *t, double out[SWN_TIMES]);
-/* 0 of none. */
+/* 0 if there are none. */
 double swn_times_median(const struct swn_times *t);
-/* Of that median among those of other times like these, in square seconds: as their quartiles have it; 0 of less than
- * three. */
+/* The variance of that median among medians of other times like these, in square seconds, estimated from their
+ * quartiles; 0 for fewer than three. */
 double swn_times_variance(const struct swn_times *t);
 
-/* What is to be believed of a difference whose variance this is, in seconds: it, less what is to be expected of how it
- * varies (James and Stein's estimate, its positive part). All of it where times are alike, nothing where it is no more
- * than its standard error. */
+/* The part of a difference with this variance that is to be believed, in seconds: the difference, less its expected
+ * variation (James and Stein's estimate, its positive part). All of it where times are alike, nothing where it is no
+ * more than its standard error. */
 double swn_times_believed(double difference, double variance);
 
 #endif

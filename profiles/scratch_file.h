@@ -1,5 +1,5 @@
-/* profiles/scratch_file.h - a scratch file to time reads of: bytes that no disk makes short work of, in an unlinked
- * file among the block stores, and memory like the pool's (blocks/memory/frame_pool.h) to read them into.
+/* profiles/scratch_file.h - a scratch file to time reads of: bytes that no disk can compress, in an unlinked file among
+ * the block stores, and memory like the pool's (blocks/memory/frame_pool.h) to read them into.
  *
  * Both sizes count. A processor's cache keeps memory that is read into again and again, if it is little: with a
  * virtual disk 8 MiB of file into 8 MiB of memory took 0.24 ns a byte, 160 MiB into 8 MiB 0.29, into 160 MiB 0.5.
@@ -23,7 +23,7 @@ struct swn_scratch {
     size_t mapped, next; /* private */
 };
 
-/* What the library's windows are like: little, and used again and again. */
+/* As small as the library's rings, which are used again and again. */
 #define SWN_SCRATCH_WINDOW ((size_t)16 << 20)
 
 /* `bytes`, a multiple of 4096, or less, but 4 MiB, where writing them takes longer than most_s (0: however long), and
@@ -32,8 +32,8 @@ int swn_scratch_open(struct swn_scratch *s, const struct swn_io *io, const char 
                      double most_s);
 void swn_scratch_close(struct swn_scratch *s);
 
-/* Where to read `bytes` next: elsewhere each time, one behind the other, and from the beginning again where the file
- * ends. */
+/* The offset at which to read `bytes` next: elsewhere each time, one behind the other, and from the beginning again
+ * where the file ends. */
 size_t swn_scratch_next(struct swn_scratch *s, size_t bytes);
 
 /* A read of it on its way. */

@@ -1,4 +1,4 @@
-/* tools/cli.h - the frame of our command line programs: `PROGRAM COMMAND [OPTION]...`, with help and version.
+/* tools/cli.h - what our command line programs share: `PROGRAM COMMAND [OPTION]...`, with help and version.
  *
  * For programs only: it prints, and is not thread-safe. A program is a table of commands and a main that calls
  * swn_cli_main.
@@ -9,7 +9,7 @@
 #include <getopt.h>
 #include <stddef.h>
 
-/* What every program means by these; it may have further codes of its own. */
+/* Exit codes of every program; a program may have further codes. */
 enum swn_cli_exit {
     SWN_CLI_OK = 0,
     SWN_CLI_FAILURE = 1,

@@ -1,4 +1,4 @@
-/* blocks/checkpoint/identity.c - whether a file's times will tell of the next write to it. */
+/* blocks/checkpoint/identity.c - whether a file's times will show the next write to it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>

@@ -45,7 +45,7 @@ struct swn_pickle_value {
     uint8_t kind;
     uint8_t hashable : 1; /* may be a dict's key */
     uint8_t ordered : 1;  /* a dict that is an OrderedDict */
-    uint8_t visiting : 1; /* for whoever walks the values */
+    uint8_t visiting : 1; /* set by a walk over the values, to find cycles */
     uint8_t dtype;        /* of a storage; SWN_DTYPE_NONE for quantized ones */
     uint32_t count, room;
     union {

@@ -3,11 +3,11 @@
  * "weight_map" says in which file each tensor is. The files lie beside the index: their names have no separators,
  * though they may be links, as in download caches.
  *
- * Whoever loads such a checkpoint (transformers, accelerate) takes from the map only which files there are, reads all
- * of them in the order of their names, and the last one that has a tensor gives it. So all that is in the files belongs
- * to the checkpoint, named by the map or not, and in whichever of them it is. What the map names has to be somewhere:
- * loaders would make up the bytes of what is not. A tensor that is in several files is taken from the last, but only if
- * the map says so too: else it depends on the reader.
+ * Loaders of such a checkpoint (transformers, accelerate) take from the map only the names of the files, and read all
+ * of them in the order of their names; the last file that has a tensor gives it. So every tensor in the files belongs
+ * to the checkpoint, whether the map names it or not, and whichever file has it. A tensor that the map names has to be
+ * in one of them: loaders would make up the bytes of one that is not. A tensor that is in several files is taken from
+ * the last, but only if the map says so too: else it depends on the reader.
  */
 #include <errno.h>
 #include <inttypes.h>

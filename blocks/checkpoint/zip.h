@@ -1,10 +1,10 @@
 /* blocks/checkpoint/zip.h - the directory of a zip archive as PyTorch writes it, and nothing more lenient.
  *
- * Two readers of one zip can see two different files: whoever lies in a header picks what each of them finds. So the
- * archive must say everything once: entries, each with its local header, its bytes and its data descriptor, tile the
- * file from the first byte to the central directory; behind that come the zip64 records, where needed, and the end
- * record, with no comment. Local headers must agree with the directory. That leaves no room for overlaps, prefixes,
- * second directories or hidden entries.
+ * Two readers of one zip can see two different files: a forged header decides what each of them finds. So the archive
+ * must say everything once: entries, each with its local header, its bytes and its data descriptor, tile the file from
+ * the first byte to the central directory; behind that come the zip64 records, where needed, and the end record, with
+ * no comment. Local headers must agree with the directory. So overlaps, prefixes, second directories and hidden entries
+ * are refused.
  *
  * Accepted flags: 3 (descriptor behind the data: torch writes one for every entry that is not empty) and 11 (UTF-8).
  * Accepted methods: stored, and deflated, which is never inflated here. Accepted extra fields: zip64, and torch's

@@ -49,13 +49,13 @@ struct swn_range {
     uint64_t place;                      /* [place, place + span) is its own, and below the size of the arena */
     struct swn_mapped_file *mapped_file; /* the mapping it is part of, or NULL: the arena's own memory */
     int pins;                            /* running operators and system calls that may write it: it must not leave */
-    int filling; /* its extent is being written by skeleton/tiling/fill.c, and its mapping has not got that yet */
+    int filling; /* skeleton/tiling/fill.c writes its extent, and its mapping does not show these bytes yet */
 
     /* where its bytes are on disk, valid while FILE_BACKED */
     struct swn_extent_file *file;
     uint64_t extent;
     uint64_t extent_epoch; /* fork epoch in which the extent was written */
-    uint64_t extent_turn;  /* another one: other bytes, though they may be in the same place */
+    uint64_t extent_turn;  /* changes with the extent's bytes, though they may be in the same place */
     /* of a RESIDENT range: the file in which that extent is left to it, so that it is written there again; or NULL */
     struct swn_extent_file *reserved_extent;
 
@@ -67,7 +67,7 @@ struct swn_range {
 
     struct swn_range *prev, *next; /* all live ranges, oldest first */
 
-    /* What the caller knows of it: so many bytes as swn_arena_create was told, zero when the range begins. */
+    /* What the caller knows of it: `tensor_bytes` of swn_arena_create, zero when the range begins. */
     _Alignas(16) unsigned char tensor[];
 };
 
@@ -80,9 +80,9 @@ void swn_arena_destroy(struct swn_arena *a);
 uintptr_t swn_arena_lo(const struct swn_arena *a);
 uintptr_t swn_arena_hi(const struct swn_arena *a);
 
-/* So far its address space has been given to tensors, regions and mapped_files. */
+/* Bytes of its address space, from the beginning, that have been given to tensors, regions and mapped files so far. */
 size_t swn_arena_used(const struct swn_arena *a);
-/* Gives back address space from there on, or from `bytes` on if that is more: swn_arena_hi is lower then. */
+/* Gives back address space from swn_arena_used on, or from `bytes` on if that is more: swn_arena_hi is lower then. */
 void swn_arena_shrink(struct swn_arena *a, size_t bytes);
 /* Hands out nothing any more, and closes what is free and has no pages. */
 void swn_arena_seal(struct swn_arena *a);
@@ -93,29 +93,29 @@ struct swn_piece {
     size_t bytes;
 };
 
-/* What is made while an operator runs is mostly gone soon, and lies apart from what is there to stay, so that chunks of
- * addresses hold weights and nothing else (see blocks/memory/frame_pool.h). */
+/* Tensors that are made while an operator runs are mostly gone soon. They lie apart from those that stay, so that
+ * chunks of addresses hold weights and nothing else (see blocks/memory/frame_pool.h). */
 enum swn_term { SWN_LONG_TERM, SWN_SHORT_TERM };
 /* A range for `len` bytes, or NULL when no address space or descriptor is left. *fresh: bytes of it that have no pages
  * yet. */
 struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, enum swn_term term, size_t *fresh);
-/* What swn_arena_alloc(len) would say is fresh; 0: it would be served from warm pages. */
+/* The *fresh that swn_arena_alloc(len) would give; 0: it would be served from warm pages. */
 size_t swn_arena_fresh(struct swn_arena *a, size_t len, enum swn_term term);
 /* Address space for tensors whose places are chosen by the caller, apart from all others: swn_arena_alloc and
  * swn_arena_trim never take of it. It is the arena's, and begins where a huge page can if it has room for one. NULL: no
  * address space, or no memory for its tables. */
 struct swn_activation_region;
 struct swn_activation_region *swn_arena_reserve_region(struct swn_arena *a, size_t bytes);
-/* Ends that: what is free of it is anybody's now, the rest when its tensors are gone. */
+/* Ends a region: any tensor can get its free addresses now, and the rest when its tensors are gone. */
 void swn_arena_release_region(struct swn_arena *a, struct swn_activation_region *p);
 size_t swn_region_bytes(const struct swn_activation_region *p);
 uintptr_t swn_region_addr(const struct swn_arena *a, const struct swn_activation_region *p);
 /* Bytes of all regions. */
 size_t swn_arena_region_bytes(const struct swn_arena *a);
-/* Bytes of all regions that are no tensor's now, and those of them that have no pages. */
+/* Bytes of all regions that belong to no tensor now, and those of them that have no pages. */
 size_t swn_arena_region_idle(const struct swn_arena *a);
 size_t swn_arena_region_cold(const struct swn_arena *a);
-/* Whose the first taken granule of [at, at + len) of the region is; NULL: all are free. `at` is a multiple of
+/* The range that has the first taken granule of [at, at + len) of the region; NULL: all are free. `at` is a multiple of
  * SWN_GRANULE. */
 struct swn_range *swn_region_holder(const struct swn_arena *a, const struct swn_activation_region *p, size_t at,
                                     size_t len);
@@ -127,10 +127,11 @@ struct swn_range *swn_region_alloc(struct swn_arena *a, struct swn_activation_re
 
 /* Gives a range back. warm: its pages stay in place and are counted as warm bytes; else the caller has dropped them. */
 void swn_arena_free(struct swn_arena *a, struct swn_range *r, int warm);
-/* The same where what is mapped there must go first: the address space is nobody's yet. Outside all regions. */
+/* The same for a range whose mapping must go first: no tensor gets its addresses before swn_arena_unmapped. Outside all
+ * regions. */
 void swn_arena_free_mapped(struct swn_arena *a, struct swn_range *r);
-/* Takes out a piece of such address space, as long as it is in one: 1, or 0 when there is none. The caller makes it
- * ordinary memory without pages, and then gives it back, or else it is lost. */
+/* Takes out one contiguous piece of such address space: 1, or 0 when there is none. The caller makes it ordinary memory
+ * without pages, and then gives it back, or else it is lost. */
 int swn_arena_take_mapped(struct swn_arena *a, struct swn_piece *out);
 void swn_arena_unmapped(struct swn_arena *a, const struct swn_piece *piece);
 /* Takes about `bytes` at the end of the last warm piece outside all regions out of the warm set, or all of it: 1 and

@@ -16,7 +16,8 @@
 
 #include "base/io.h"
 
-/* What a queue does that nobody told otherwise, and the most it can. A device profile may know better. */
+/* The depth and piece of a queue whose options name none, and the most that a queue uses. A device profile may know
+ * better. */
 #define SWN_FETCH_DEPTH 8u
 #define SWN_FETCH_PIECE ((size_t)1 << 20)
 #define SWN_FETCH_MOST_DEPTH 64u
@@ -53,7 +54,8 @@ struct swn_fetch_job {
 
 struct swn_fetch_opts {
     const struct swn_io *io;
-    size_t piece_bytes; /* the largest read, in whole pages; 0: SWN_FETCH_PIECE. More than the most is the most. */
+    size_t piece_bytes; /* the largest read, in whole pages; 0: SWN_FETCH_PIECE. More than SWN_FETCH_MOST_PIECE counts
+                         * as that. */
     /* Reads of that size in flight; 0: SWN_FETCH_DEPTH, likewise. Smaller reads may be more, as many as the default,
      * but no more bytes, and of several jobs a quarter of those or two reads. Without a ring there are no more than
      * three in flight. */
@@ -77,7 +79,7 @@ int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts);
  */
 int swn_fetch_submit(struct swn_fetch *f, struct swn_fetch_job *job, int urgent);
 
-/* Somebody waits for the job: what has not been read of it is read next, and little else while it is on its way. */
+/* A thread waits for the job: the rest of it is read next, and little else while it is on its way. */
 void swn_fetch_promote(struct swn_fetch *f, struct swn_fetch_job *job);
 
 /* Takes a job back. 0: it had not begun, and `done` is not and will not be called. -EBUSY: it is being read or is done;
@@ -94,7 +96,7 @@ void swn_fetch_abandon(struct swn_fetch *f);
 /* Waits for requests in flight, calls `done` with -ECANCELED for jobs not begun, ends the thread, frees. */
 void swn_fetch_stop(struct swn_fetch *f);
 
-/* What was made of depth and piece_bytes. */
+/* The depth and piece_bytes that the queue uses. */
 unsigned swn_fetch_depth(const struct swn_fetch *f);
 size_t swn_fetch_piece_bytes(const struct swn_fetch *f);
 

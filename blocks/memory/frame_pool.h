@@ -5,10 +5,10 @@
  * it and are streamed: its parts. Frame and chunk are congruent modulo a huge page, so one entry of the page table maps
  * the frame at the weights' own address. Any free frame will do for any chunk: there is nothing to fragment.
  *
- * The memfd is mapped once for the fetcher, and for nobody else; at a chunk's address a frame is mapped privately, by
- * swn_residency. The fetcher's mapping is MAP_SHARED: no fork makes direct reads end in a copy. A child has it until it
- * destroys the pool: a hole is where it could map something of its own first. It exists only where frames have memory,
- * and its page-table entries go when a frame is published, so that the process's RSS counts each page once.
+ * The memfd is mapped once, for the fetcher only; at a chunk's address swn_residency maps a frame privately. The
+ * fetcher's mapping is MAP_SHARED: no fork makes direct reads end in a copy. A child has this mapping until it destroys
+ * the pool, lest a mapping of its own come to lie there first. It exists only where frames have memory, and its
+ * page-table entries go when a frame is mapped at a chunk's address, so that the process's RSS counts each page once.
  *
  * Not thread-safe. Errors are -errno.
  */
@@ -32,7 +32,7 @@ struct swn_part {
     uint32_t range_id;
     struct swn_frame *frame;
     size_t at, bytes; /* in the chunk; whole pages */
-    size_t fill;      /* of them, those that the extent has */
+    size_t fill;      /* of `bytes`, those that the extent has */
     struct swn_extent_file *file;
     uint64_t off; /* where they are in it */
     int there;    /* they have been read */
@@ -51,7 +51,7 @@ struct swn_frame {
     uint64_t chunk;
     uintptr_t addr;     /* of its chunk; where the parts are resident */
     size_t slot;        /* of the memfd */
-    int pinned_by_plan; /* the plan has it stay from pass to pass, beside the window */
+    int pinned_by_plan; /* the plan has it stay from pass to pass, beside the staging ring */
     int wanted;
     const void *owner;          /* the cursor that it was fetched for */
     uint64_t start_ns, written; /* when its reads began, and what had been spilled by then */
@@ -71,7 +71,8 @@ struct swn_chunk {
 
 struct swn_pool;
 
-/* unit: a power of two, from SWN_GRANULE to SWN_HUGE. chunks: so many of them have addresses; as many frames can be. */
+/* unit: a power of two, from SWN_GRANULE to SWN_HUGE. chunks: the number of chunks of addresses, and the most
+ * frames. */
 int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks);
 void swn_pool_destroy(struct swn_pool *p);
 size_t swn_pool_unit(const struct swn_pool *p);
@@ -85,11 +86,11 @@ int swn_pool_is_full(const struct swn_pool *p);
 /* Adds a part to a frame into which nothing is being read; NULL: no memory for it. Pointers to parts are good until the
  * next one is added. */
 struct swn_part *swn_pool_part(struct swn_frame *f);
-/* What the frame, which may be NULL, has of the range, or NULL. */
+/* The part of the range in the frame, which may be NULL; NULL: there is none. */
 struct swn_part *swn_pool_part_of(const struct swn_frame *f, const struct swn_range *r);
 /* Gives a frame back; its memory stays for the next one. */
 void swn_pool_put(struct swn_pool *p, struct swn_frame *f);
-/* Gives the memory of at most n free frames to the system. Returns of how many. */
+/* Gives the memory of at most n free frames to the system. Returns the number of frames. */
 size_t swn_pool_trim(struct swn_pool *p, size_t n);
 
 /* Bytes of all frames that have memory, of those that are free, and of those that are kept or not. */
@@ -99,7 +100,7 @@ size_t swn_pool_pinned(const struct swn_pool *p); /* frames */
 size_t swn_pool_ring(const struct swn_pool *p);   /* frames */
 void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept);
 
-/* It is the most recently used one now. */
+/* Makes the frame the most recently used one. */
 void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t access);
 /* Least recently used first; NULL: there is none. */
 struct swn_frame *swn_pool_first(struct swn_pool *p);

@@ -1,8 +1,8 @@
 /* blocks/memory/pagemap_proof.h - whether the kernel's page map tells the truth.
  *
- * Which weights somebody has written is known from /proc/self/pagemap alone. Where it can be read and does not tell (a
- * sandbox, an emulator), stores would be lost without a word: so it is asked about pages of which we know what was done
- * to them, before anything depends on it.
+ * Only /proc/self/pagemap tells which weights the program has written. Where it can be read and does not tell (a
+ * sandbox, an emulator), stores would be lost without a word. So the engine first asks it about pages of which the
+ * engine knows what was done to them.
  */
 #ifndef SWN_BLOCKS_MEMORY_PAGEMAP_PROOF_H
 #define SWN_BLOCKS_MEMORY_PAGEMAP_PROOF_H
@@ -15,8 +15,8 @@
 /* Counts the pages among `bytes` at addr, as swn_residency_scan does; 0 or -errno. */
 typedef int swn_pagemap_ask(void *ctx, uintptr_t addr, size_t bytes, struct swn_pages *out);
 
-/* 0: it tells private copies from pages of a file, and those from pages that nobody has touched, also where they have
- * been swapped out. -EBADMSG: it does not. Else -errno: it could not be asked. */
+/* 0: it tells private copies from pages of a file, and those from pages that no thread has touched, also where they
+ * have been swapped out. -EBADMSG: it does not. Else -errno: it could not be asked. */
 int swn_pagemap_proof(swn_pagemap_ask *ask, void *ctx);
 
 #endif

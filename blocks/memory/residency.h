@@ -1,4 +1,5 @@
-/* blocks/memory/residency.h - what stands behind a range's own address, and how that changes without anybody noticing.
+/* blocks/memory/residency.h - what stands behind a range's own address, and how that changes without the program
+ * noticing.
  *
  *   RESIDENT --spill--> FILE_BACKED --make_resident--> RESIDENT          publish: FILE_BACKED, with frames mapped at
  * the address
@@ -6,7 +7,7 @@
  * The address of a range always reads right: RESIDENT ranges have ordinary pages, FILE_BACKED ranges are a private
  * mapping of their extent in the spill file, or, chunk by chunk, of pool frames with the same bytes (published). A
  * store into a FILE_BACKED range makes a private copy of its page, which is found by /proc/self/pagemap before the
- * range's extent, or another frame, is believed again. Nobody ever gets another address for a range's bytes.
+ * range's extent, or another frame, is believed again. No caller ever gets another address for a range's bytes.
  *
  * A range that leaves is made read-only (EVICTING) while its bytes are secured; a store that comes in that moment
  * faults, and swn_residency_trap, called by the SIGSEGV handler, sends the range back (EVICT_ABORTED). Between the last
@@ -53,13 +54,14 @@ int swn_residency_knows_huge(struct swn_residency *s);
 /* Memory that has been given to a range, not all of which has pages: those within it may be huge (base/huge_pages.h).
  */
 void swn_residency_fresh(struct swn_residency *s, struct swn_range *r);
-/* The one at `at` may be. */
+/* Notes that the memory at `at` may be one huge page. */
 void swn_residency_made_huge(struct swn_residency *s, uintptr_t at);
-/* Gives back the pages of arena memory that is nobody's, and no more than those are kept by the kernel. */
+/* Gives back the pages of arena memory that belongs to no range. The kernel keeps none of them as part of a huge
+ * page. */
 void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes);
 
 struct swn_pages {
-    size_t private_pages; /* private copies: somebody wrote */
+    size_t private_pages; /* private copies: the program wrote them */
     size_t mapped;        /* pages of the file or the pool that have been touched */
 };
 /* Counts the pages of r that are present. -errno when the kernel does not tell. */
@@ -71,39 +73,40 @@ int swn_residency_own(struct swn_residency *s, uintptr_t addr, size_t bytes, siz
 /* RESIDENT -> FILE_BACKED: writes the bytes out and lets the pages go. -EBUSY: pinned, or recalled by a store. */
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r);
 
-/* The same in steps, for whoever writes the bytes meanwhile: _leave, and then either _left, when they are at `off` of
- * the spill file, or _stay. Between the two the range reads as ever, is EVICTING or, after a store, EVICT_ABORTED, and
- * nothing else here may be asked for it. -EBUSY of _left: a store came, and the range is RESIDENT again. */
+/* The same in steps, for a caller that writes the bytes itself: _leave, and then either _left, when they are at `off`
+ * of the spill file, or _stay. Between the two the range reads as ever, is EVICTING or, after a store, EVICT_ABORTED,
+ * and nothing else here may be asked for it. -EBUSY of _left: a store came, and the range is RESIDENT again. */
 int swn_residency_leave(struct swn_residency *s, struct swn_range *r);
 int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t off);
 void swn_residency_stay(struct swn_range *r);
 /* Whatever the range held is replaced by an extent of an immutable file: nothing is read, and no frame has bytes of it
- * any more. Nobody is using it. -EBUSY: pinned. On error the range is as it was. */
+ * any more. No operator may be using it. -EBUSY: pinned. On error the range is as it was. */
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off);
 
-/* For a range that is larger than any memory it could become resident to: maps its extent in the spill file for
+/* For a range that is larger than the budget, and so cannot become resident: maps its extent in the spill file for
  * writing, so that stores go to the file by way of the page cache, which the kernel can always reclaim. A RESIDENT
  * range must have no pages yet. -EBUSY: the extent is not ours alone (a child or a store has it), or there are private
  * copies. */
 int swn_residency_share(struct swn_residency *s, struct swn_range *r);
-/* Ends that: everything written is on the disk and out of the cache, and the mapping is a private one again. */
+/* Ends the shared mapping: everything written is on the disk and out of the cache, and the mapping is a private one
+ * again. */
 int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
-/* Ends it where nothing has been stored yet: the caller writes to the extent itself. */
+/* Ends the shared mapping where nothing has been stored yet: the caller writes to the extent itself. */
 int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
 
 /* FILE_BACKED -> RESIDENT: ordinary pages with the same bytes; the extent is dropped, and frames have no part of it any
- * more. pages: what the range is to hold instead, as many bytes of private memory, which is moved to its address:
- * whoever reads finds the old bytes or the new ones. On an error they are still there. */
+ * more. pages: what the range is to hold instead, as many bytes of private memory, which is moved to its address: a
+ * thread that reads finds the old bytes or the new ones. On an error `pages` are still there. */
 int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, void *pages);
 
-/* Describes what the frame of a chunk will have of r, which is streamed and of which it has nothing: what is to be read
- * (fill), from where, and there where nothing is. Parts are in the order of their addresses. The pointer is good until
- * the next one is added. NULL: no memory for it. */
+/* Adds a part for r to the frame of a chunk; r is streamed, and the frame has nothing of it. The part says what is to
+ * be read (fill) and from where, or that it is `there` where nothing is to be read. Parts are in the order of their
+ * addresses. The pointer is good until the next one is added. NULL: no memory for it. */
 struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_frame *f, struct swn_range *r);
-/* Maps what there is in n frames, and is not mapped yet, at its parts' addresses; frames of neighbouring chunks, in
- * their order, cost less together. Of a stretch of parts what follows one whose range was written to is left out, and
- * *written is such a range, or NULL: its own address has its bytes, and it had better become resident before this is
- * repeated. */
+/* Maps the parts of n frames that are read in and not mapped yet at their addresses; frames of neighbouring chunks, in
+ * their order, cost less together. A part whose range was written to is left out, with the parts that follow it in its
+ * stretch. *written is such a range, or NULL: its own address has its bytes, and it had better become resident before
+ * this is repeated. */
 void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n,
                            struct swn_range **written);
 /* Maps the parts' extents again: no address of a weight names the frames' memory any more. NULL, or a range that was
@@ -121,10 +124,10 @@ struct swn_chunks {
     uint64_t first, end;
 };
 struct swn_chunks swn_residency_chunks(const struct swn_residency *s, const struct swn_range *r);
-/* Where the chunk is that r lies in. */
+/* The address of a chunk that r lies in. */
 uintptr_t swn_residency_chunk_at(const struct swn_residency *s, const struct swn_range *r, uint64_t chunk);
 
-/* Maps the extent again where no frame is mapped, which lets go of cache pages. -EBUSY: a store came, or private copies
+/* Maps the extent again where no frame is mapped, which drops cache pages. -EBUSY: a store came, or private copies
  * exist; the range is as it was (use swn_residency_make_resident). */
 int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
 
@@ -132,15 +135,16 @@ int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
  * ordinary ones. No frame has bytes of it any more. */
 void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm);
 /* Makes ordinary memory of what ranges that were mapped have left, so that it can be used again. A mapping costs as
- * much for a hundred tensors in a row as for one, and a model's checkpoint is freed in one go: so this is for later. */
+ * much for a hundred tensors in a row as for one, and a model's checkpoint is freed in one go: so the caller does it
+ * later, for many at once. */
 void swn_residency_tidy(struct swn_residency *s);
 
-/* Fault handler's half; async-signal-safe. 0: not ours. Else the instruction is to be repeated; 2: something was done
- * about its fault, or waited for; 1: all is as the fault should have found it. */
+/* For the fault handler; async-signal-safe. 0: addr is not in a range. Else the instruction is to be repeated; 2: the
+ * call has repaired the cause of the fault, or waited for it to go; 1: it found nothing to repair. */
 int swn_residency_trap(struct swn_residency *s, uintptr_t addr);
 
-/* In a forked child: whatever was published is a hole now and becomes a mapping of its extent. The pool is the
- * parent's, and gone when this returns. */
+/* In a forked child: addresses at which a frame was mapped are holes now, and become a mapping of their extent. The
+ * pool belongs to the parent, and the child's is destroyed when this returns. */
 void swn_residency_child(struct swn_residency *s);
 
 #endif

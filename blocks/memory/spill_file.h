@@ -1,8 +1,8 @@
 /* blocks/memory/spill_file.h - the spill file: where the bytes of a range go before its pages may leave.
  *
  * One unlinked file per process in the store directory. Extents are laid out one behind the other at multiples of 4096;
- * a dropped extent is punched out of the file, so the disk space comes back although the offset stays its owner's, who
- * may write there again. Not thread-safe, but for swn_spill_write_at and swn_spill_punch. Errors are -errno.
+ * a dropped extent is punched out of the file, so the disk space comes back although the offset stays its owner's,
+ * which may write there again. Not thread-safe, but for swn_spill_write_at and swn_spill_punch. Errors are -errno.
  */
 #ifndef SWN_BLOCKS_MEMORY_SPILL_FILE_H
 #define SWN_BLOCKS_MEMORY_SPILL_FILE_H
@@ -39,16 +39,16 @@ void swn_spill_close(struct swn_extent_file *f);
 /* 0: the program has closed a descriptor of it. Its mappings go on; nothing can be read, written or mapped. */
 int swn_spill_is_ours(const struct swn_extent_file *f);
 
-/* Where `bytes` (a multiple of 4096) can be, and nothing else is: no more than an offset. */
+/* An offset at which `bytes` (a multiple of 4096) fit and nothing else is. Takes no disk space. */
 uint64_t swn_spill_lay_out(struct swn_extent_file *f, uint64_t bytes);
 /* Writes `size` bytes (a multiple of 4096) from page-aligned memory to where that is laid out, and is not written or
  * has been dropped. On error nothing is kept. The bytes are out of the page cache when it returns. */
 int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off);
 /* The same in two steps, the second of which any thread may make: where `size` bytes are to be, and writing them there.
- * What became nothing is dropped by the caller. */
+ * If the write fails, the caller drops the place. */
 uint64_t swn_spill_place(struct swn_extent_file *f, size_t size);
 int swn_spill_write_at(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off);
-/* Room for `size` bytes (a multiple of 4096), zeros until somebody writes them. */
+/* Room for `size` bytes (a multiple of 4096), which are zeros until they are written. */
 int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off);
 /* The caller promises that no mapping of the extent is left, in any process. */
 void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size);

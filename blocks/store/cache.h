@@ -1,9 +1,9 @@
 /* blocks/store/cache.h - looking after the cache of stores; finding and building them is in blocks/store/store.h.
  *
  * A cache is a directory with files "<hash>.swnstore" (mode 0600), each the store of one checkpoint file, and "cap", a
- * text file with the size that all stores together may have. A directory that others can write to is refused: whoever
- * can put a store there can change what programs compute. Several processes may use one cache at the same time; a store
- * that goes while it is open stays readable to whoever has it.
+ * text file with the size that all stores together may have. A directory that other users can write to is refused: a
+ * store that another user puts there could change what programs compute. Several processes may use one cache at the
+ * same time; a store that is removed while it is open stays readable for the process that has it open.
  *
  * Thread-safe. Errors are -errno with a text.
  */
@@ -52,8 +52,8 @@ int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cache_limi
 /* Sets it, making the directory if need be. Stores that exceed it stay until the next swn_cache_trim. */
 int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cache_limit_bytes, char why[SWN_ERRMSG]);
 
-/* 0 when the directory is one to be trusted: it and, what lies in it, can be written by nobody but us and root.
- * -ENOENT: it is not there. -EPERM: it is not to be trusted. */
+/* 0 when the directory is one to be trusted: only our user and root can write to it and to the files in it. -ENOENT: it
+ * is not there. -EPERM: it is not to be trusted. */
 int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_ERRMSG]);
 
 #endif

@@ -1,12 +1,12 @@
 /* blocks/store/cache_sample.c - whether a store still holds its checkpoint's bytes, where stat and header say that it
  * does.
  *
- * They are not enough where the kernel did not set the times: a read-only image that is made anew with clamped times
- * (an update of a device) has a file of the same inode, size, times and header, and other weights. Training on changes
- * a tensor nearly everywhere, so a block of each tells: the first one, which whoever loads reads anyway, and of which
- * the store's tables have a checksum. A large table of which a few rows have changed is likely to have some of the
- * blocks that are looked at anywhere. Tensors below SWN_GRANULE need not agree: whoever loads reads those from the
- * checkpoint itself. All blocks are asked for at once.
+ * Stat and header are not enough where the kernel did not set the times: a read-only image that is made anew with
+ * clamped times (an update of a device) has a file of the same inode, size, times and header, and other weights.
+ * Training on changes a tensor nearly everywhere, so one block of each tells: the first one, which a loader reads
+ * anyway, and of which the store's tables have a checksum. Some blocks at random places are compared as well: a large
+ * table of which only a few rows have changed is likely to have some of them. Tensors below SWN_GRANULE need not agree:
+ * a loader reads those from the checkpoint itself. All blocks are read ahead at once.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -26,7 +26,7 @@ enum swn_encoding {
     SWN_ENCODINGS
 };
 
-/* What `bytes` of a chunk take when stored that way; 0: no such encoding. */
+/* The stored size of `bytes` of a chunk in this encoding; 0: no such encoding. */
 size_t swn_encoded_bytes(enum swn_encoding how, size_t bytes);
 
 /* Encodes a chunk (a multiple of 4096 bytes, at most SWN_CHUNK) into out, which has room for as many bytes. The bytes

@@ -1,8 +1,8 @@
 /* blocks/store/decode.c - chunks on their way out of a store. See blocks/store/codec.h.
  *
- * With the compiler's vectors, which it has for every machine: loops that it would have to find the parallelism in
- * would have to allow for `from` and `to` being the same memory, which here they are. Of 16 bytes, which every x86-64
- * and AArch64 has: 10 GB/s for bfloat16 and 5 GB/s for float16, in memory, where vectors of 32 gave 12 and 3.
+ * The loops use the compiler's vector types, which exist for every machine: a compiler that vectorises plain loops has
+ * to allow for `from` and `to` being the same memory, which here they are. Vectors have 16 bytes, as every x86-64 and
+ * AArch64 has: 10 GB/s for bfloat16 and 5 GB/s for float16, in memory, where vectors of 32 gave 12 and 3.
  */
 #include <errno.h>
 #include <string.h>

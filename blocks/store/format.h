@@ -39,13 +39,13 @@
 
 #define SWN_STORE_MAGIC "SWNSTORE"
 #define SWN_STORE_VERSION 1u
-/* What makes it a later one, added. */
+/* Features, which are added to the version. */
 #define SWN_STORE_COPIES 1u
 #define SWN_STORE_LACKS 2u
 #define SWN_STORE_HEADS 4u
 #define SWN_STORE_SUMS 8u
 #define SWN_STORE_NEWEST (SWN_STORE_VERSION + SWN_STORE_COPIES + SWN_STORE_LACKS + SWN_STORE_HEADS + SWN_STORE_SUMS)
-/* What a reader is asked to take into memory at most: about two million tensors. */
+/* The most bytes of tables that a reader takes into memory: about two million tensors. */
 #define SWN_STORE_TABLES_MAX (UINT64_C(256) << 20)
 
 /* As many as PyTorch's own indexing allows. */
@@ -88,7 +88,7 @@ struct swn_disk_extent {
     uint32_t source, layer;
 };
 
-/* Of extents of at least SWN_CHUNK bytes, in their order. */
+/* Copies of extents of at least SWN_CHUNK bytes, in their order. */
 struct swn_disk_copy {
     uint64_t off, bytes; /* of its chunks, unpadded */
     uint32_t extent, zero;

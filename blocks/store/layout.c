@@ -1,4 +1,5 @@
-/* blocks/store/layout.c - in which order a store holds what, and its tables as bytes. Pure: no file is touched.
+/* blocks/store/layout.c - the order of layers, tensors and extents in a store, and its tables as bytes. Pure: no file
+ * is touched.
  *
  * A layer is a module: the part of a tensor's name up to its last dot. Layers come in the order of the options, then in
  * the order in which the checkpoint first names them; tensors of a layer in checkpoint order; extents in the order in

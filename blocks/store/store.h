@@ -2,9 +2,9 @@
  *
  * Header, then tables (sources, layers, extents, tensors, names), then the extents: each storage of the checkpoint at a
  * multiple of 4096, padded with zeros, in execution order, with an XXH3-64 checksum. Behind them some extents may be
- * there once more, in fewer bytes, for whoever reads them whole. The layer is the smallest unit; a
- * block is an index range of layers, so cutting anew moves indices, not bytes (SwapNet 6.2.2). Written to a temporary
- * name, fsynced, renamed, directory fsynced: a store that can be opened is whole. All integers little-endian.
+ * there once more, in fewer bytes, for readers that read them whole. The layer is the smallest unit; a block is an
+ * index range of layers, so cutting anew moves indices, not bytes (SwapNet 6.2.2). Written to a temporary name,
+ * fsynced, renamed, directory fsynced: a store that can be opened is whole. All integers little-endian.
  *
  * A store is immutable once renamed into place. An open store keeps its inode: a file renamed over it changes nothing.
  * Stores are hostile input too: every byte of header and tables is covered by checksums, and every offset, count and
@@ -37,7 +37,7 @@ struct swn_store_chunk {
 };
 
 /* An extent once more, in fewer bytes. The extent itself is in the store all the same: it is what can be mapped, so
- * that a weight's own address reads right whoever reads it, and what single rows are read from. */
+ * that a weight's own address always reads right, and single rows are read from it. */
 struct swn_compressed_extent {
     uint64_t off;   /* in the store, a multiple of 4096 */
     uint64_t bytes; /* of all chunks; padded to a multiple of 4096 with zeros */
@@ -122,8 +122,8 @@ int swn_store_verify_extent(const struct swn_store *s, const struct swn_io *io, 
  * its padding is zero, else -EILSEQ. Needs memory for a few chunks. The extent has one. */
 int swn_store_verify_copy(const struct swn_store *s, const struct swn_io *io, const struct swn_store_extent *extent);
 
-/* What each layer takes in memory, into bytes[layer_count]: its extents, padded, and those of earlier layers that its
- * tensors share (ties), which come along when those layers are in another block. 0 or -ENOMEM. */
+/* Bytes that each layer takes in memory, into bytes[layer_count]: its extents, padded, and those of earlier layers that
+ * its tensors share (ties), which come along when those layers are in another block. 0 or -ENOMEM. */
 int swn_store_layer_bytes(const struct swn_store *s, uint64_t *bytes);
 
 /* --- building --- */
@@ -140,8 +140,8 @@ struct swn_store_opts {
     size_t order_count;
     size_t buffer_bytes; /* memory for copying, and 1.2 MiB more with copies; 0: 8 MiB */
     enum swn_store_compressed copies;
-    /* What copies may take of the disk; 0: what there is. They are left out where that is not enough, or the disk is
-     * full. */
+    /* The most bytes of disk for copies; 0: all that are free. Copies are left out where that is not enough, or the
+     * disk is full. */
     uint64_t copies_most;
     /* Called as bytes are copied; non-zero ends the build with -ECANCELED. May be NULL. */
     int (*progress)(void *user, uint64_t done, uint64_t total);
@@ -155,8 +155,8 @@ struct swn_store_opts {
 int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, const char *path,
                     const struct swn_store_opts *opts, char why[SWN_ERRMSG]);
 
-/* What swn_store_build would write, but for the checksums of extents: tables without a file. *out is closed as if it
- * had been opened; its descriptors are -1. */
+/* The tables that swn_store_build would write, but for the checksums of extents, without a file. *out is closed as if
+ * it had been opened; its descriptors are -1. */
 int swn_store_draft(struct swn_store **out, const struct swn_checkpoint *c, const struct swn_store_opts *opts,
                     char why[SWN_ERRMSG]);
 /* Opens a store, or drafts the one that a checkpoint would make. *kind: "store", "torch", "torchscript" or
@@ -184,13 +184,13 @@ void swn_cache_path(const char *dir, const struct swn_identity *source, char *ou
  * (which is read and hashed for that), and a block of each large extent. -ENOENT: none. A store
  * found is marked as used now (its mtime), which is what least-recently-used goes by. */
 int swn_cache_open(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_ERRMSG]);
-/* The same in two steps, for those who have something to ask of the disk in between. First the store by the file's stat
+/* The same in two steps, for callers that have other reads to start in between. First the store by the file's stat
  * fields and its own header; its bytes may yet be others. */
 int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *dir, int fd, char why[SWN_ERRMSG]);
 /* Then whether it holds the file's bytes, so far as can be told without reading all: 0, and the store is marked as
  * used; -ENOENT, it does not. The store stays the caller's to close. */
 int swn_cache_agrees(struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_ERRMSG]);
-/* What stores may take of a cache. */
+/* Limits of a cache. */
 struct swn_cache_limits {
     uint64_t cache_limit_bytes; /* all together; 0: no cap */
     uint64_t reserved_bytes;    /* of the cap, for stores that are built after this one */
@@ -203,7 +203,7 @@ struct swn_cache_limits {
 int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char *dir,
                     const struct swn_cache_limits *limits, const struct swn_checkpoint *c,
                     const struct swn_store_opts *opts, char why[SWN_ERRMSG]);
-/* What the store will take without copies. */
+/* The size of the store without copies. */
 int swn_cache_need(const struct swn_checkpoint *c, const struct swn_store_opts *opts, uint64_t *bytes,
                    char why[SWN_ERRMSG]);
 

@@ -62,11 +62,11 @@ struct swn_layout {
 };
 
 /* Order of layers, tensors and extents. Checkpoint and options are as in swn_store_build and must outlive *l, which is
- * the caller's, to be freed also on error. Sources are those of the checkpoint, one per file; whoever wants others
- * replaces them before swn_layout_place. */
+ * the caller's, to be freed also on error. Sources are those of the checkpoint, one per file; a caller that needs
+ * others replaces them before swn_layout_place. */
 int swn_layout_make(struct swn_layout *l, const struct swn_checkpoint *c, const struct swn_store_opts *opts,
                     char why[SWN_ERRMSG]);
-/* So many sums has an extent of so many bytes. */
+/* The number of sums of an extent of `bytes` bytes. */
 static inline uint64_t swn_sum_count(uint64_t bytes)
 {
     return bytes / SWN_CHUNK + (bytes % SWN_CHUNK != 0);

@@ -1,9 +1,9 @@
 /* blocks/store/write_compressed.h - the copies of a store that is being written: extents once more, in fewer bytes,
  * behind all extents. Private to the block store.
  *
- * Nobody knows beforehand what an extent's bytes are like, and they pass by once. So each copy is begun, and given up
- * as soon as it saves too little; the next one is written over it. When there is no more room, what has no copy yet
- * goes without: such a store is as good, only slower.
+ * It is not known beforehand how well an extent's bytes compress, and they pass by once. So the writer begins a copy of
+ * each extent, and gives it up as soon as it saves too little; the next one is written over it. When there is no more
+ * room, the remaining extents get no copy: such a store is as good, only slower.
  */
 #ifndef SWN_BLOCKS_STORE_WRITE_COMPRESSED_H
 #define SWN_BLOCKS_STORE_WRITE_COMPRESSED_H
@@ -18,8 +18,8 @@ struct swn_compressed *swn_compressed_new(const struct swn_io *io, struct swn_at
                                           uint64_t most);
 void swn_compressed_free(struct swn_compressed *k);
 
-/* The next extent comes, of so many bytes, then its bytes piece by piece, then its end. 0 or -errno of a write; no room
- * is no error. */
+/* For each extent: _begin with its number and size, _add with its bytes piece by piece, then _end. 0 or -errno of a
+ * write; no room is no error. */
 void swn_compressed_begin(struct swn_compressed *k, uint32_t extent, uint64_t bytes);
 int swn_compressed_add(struct swn_compressed *k, const char *bytes, size_t size);
 int swn_compressed_end(struct swn_compressed *k);

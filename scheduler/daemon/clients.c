@@ -1,4 +1,5 @@
-/* scheduler/daemon/clients.c - connections: whoever is slow, floods, or says what it must not, harms itself alone. */
+/* scheduler/daemon/clients.c - connections: a client that is slow, floods, or sends invalid messages harms itself
+ * alone. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

@@ -18,7 +18,7 @@ struct swd_options {
     enum swn_divide_policy policy;
     char socket[PATH_MAX];
     int socket_given;
-    char group[64]; /* whose members may connect; "": the daemon's user and root alone */
+    char group[64]; /* members of this group may connect; "": the daemon's user and root alone */
     cpu_set_t cpus; /* to be shared out among the DNNs; empty: leave them alone */
     uint64_t clients, clients_per_user;
     char config[PATH_MAX];
@@ -50,8 +50,8 @@ struct swd {
     int pressure_fd; /* swn_pressure_open, or negative */
     int bound;       /* the socket file is ours to remove */
     int stop;
-    int unbalanced; /* something changed that the book has to divide anew */
-    int drifted;    /* what processes say of themselves did */
+    int unbalanced; /* something changed, and the book has to be divided anew */
+    int drifted;    /* only what processes say of themselves changed */
     int cpus_changed;
     int64_t accept_after_ms;     /* out of descriptors: not before then */
     int64_t say_accept_after_ms; /* that was said: not again before then */
@@ -65,7 +65,8 @@ struct swd {
 int64_t swd_now_ms(void);
 /* The total that does not follow memory; 0: it does. */
 uint64_t swd_fixed_total(const struct swd *d);
-/* Forgets the total that a user set: that of the settings counts again, or what there is in memory, at once. */
+/* Forgets the total that a user set: the total of the settings counts again, or the one that follows memory, at
+ * once. */
 uint64_t swd_total_auto(struct swd *d);
 __attribute__((format(printf, 1, 2))) void swd_say(const char *format, ...);
 
@@ -76,7 +77,8 @@ int swd_options_take(struct swd_options *o, int argc, char **argv);
 /* scheduler/daemon/socket.c */
 int swd_listen(struct swd *d);
 void swd_unlisten(struct swd *d);
-/* It ends as it was told to: whoever comes need not wait for the next one. Before swd_unlisten. */
+/* Notes that the daemon ends as it was told to: programs that start now need not wait for the next daemon. Before
+ * swd_unlisten. */
 void swd_note_end(struct swd *d);
 
 /* scheduler/daemon/clients.c */

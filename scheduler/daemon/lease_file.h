@@ -1,12 +1,11 @@
-/* scheduler/daemon/lease_file.h - the leases on record, so that a daemon that was killed is followed by one that knows
- * them. */
+/* scheduler/daemon/lease_file.h - the leases on record, so that the daemon that follows a killed one knows them. */
 #ifndef SWN_SCHEDULER_DAEMON_LEASE_FILE_H
 #define SWN_SCHEDULER_DAEMON_LEASE_FILE_H
 
 #include "scheduler/daemon/lease_book.h"
 
-/* The total that a user set while the daemon ran, and the one it was started with: a start with another one says that
- * what was set is over. */
+/* The total that a user set while the daemon ran, and the total it was started with: a start with another total ends
+ * what the user set. */
 struct swn_lease_total {
     uint64_t set; /* bytes; 0: not set */
     uint64_t start_bytes;

@@ -1,5 +1,5 @@
-/* scheduler/daemon/requests.c - what swapnetctl asks of swapnetd. Looking is for whoever may connect; changing is for
- * root and the daemon's own user, since whatever one process gets another one loses. */
+/* scheduler/daemon/requests.c - the requests of swapnetctl to swapnetd. Every user who may connect may look; only root
+ * and the daemon's own user may change anything, since the memory that one process gets another one loses. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <jansson.h>

@@ -1,5 +1,5 @@
-/* scheduler/daemon/swapnetd.c - the daemon's one loop. After every round what was promised is put on record, and only
- * then sent. */
+/* scheduler/daemon/swapnetd.c - the daemon's one loop. After every round the daemon puts the new leases on record, and
+ * only then sends them. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>

@@ -1,9 +1,8 @@
 /* scheduler/planner/divide.h - one budget for several DNNs: how many bytes each gets.
  *
- * Whatever the policy: nobody gets less than its minimum or more than its demand; where all demands fit the total,
- * everybody gets what it asks; else the sum is exactly the total (not a byte is lost to rounding), and with the first
- * two policies a larger total takes nothing from anybody. Pure functions of their arguments, thread-safe; bytes and
- * seconds.
+ * Under every policy each DNN gets at least its minimum and at most its demand. Where all demands fit the total, each
+ * gets its demand; else the sum is exactly the total (not a byte is lost to rounding). With the first two policies a
+ * larger total takes nothing from any DNN. Pure functions of their arguments, thread-safe; bytes and seconds.
  */
 #ifndef SWN_SCHEDULER_PLANNER_DIVIDE_H
 #define SWN_SCHEDULER_PLANNER_DIVIDE_H
@@ -11,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One point of a predicted curve: so many seconds per inference with so many bytes. */
+/* One point of a predicted curve: the seconds of one inference within a budget. */
 struct swn_divide_point {
     uint64_t budget_bytes;
     double latency_s;
@@ -36,18 +35,19 @@ struct swn_divide_dnn {
 enum swn_divide_policy {
     /* SwapNet Eq. 1, with the performance score PS = urgency * latency / memory (6.2.2):
      *     A_i = M_i/sum(M) * (1 - 1/n) * M + PS_i/sum(PS) * 1/n * M
-     * Whom that gives less than its minimum, or more than its demand, gets that; the others share the rest in the
-     * proportions of their A_i. A latency that is not known counts as one that gives the mean score. */
+     * A DNN whose A_i is below its minimum gets the minimum, one whose A_i is above its demand the demand; the others
+     * share the rest in the proportions of their A_i. A latency that is not known counts as one that gives the mean
+     * score. */
     SWN_DIVIDE_EQ1,
-    /* The same for everybody: the paper's ablation "w/o-pat-sch". */
+    /* The same for each DNN: the paper's ablation "w/o-pat-sch". */
     SWN_DIVIDE_EQUAL,
     /* Makes the largest urgency * (latency / least latency - 1) as small as it can be, then the next largest, and so
-     * on. The slowdown, not the latency itself, which the paper's 6.2.1 names as its objective: otherwise the largest
-     * DNN would take the memory of those that are ten times as fast until they are as slow as itself. Its part above 1,
-     * so that urgency 2 means half the delay of urgency 1, and not that nobody else counts before they are twice as
-     * slow. Without a curve the slowdown is that of the bytes that are missing, by the weights. Below SWN_DIVIDE_NOISE
-     * nobody's delay is made smaller: what is left then goes to those with the shortest latencies (by their urgency),
-     * who would read it again most often from the disk that all share. */
+     * on. The objective is the slowdown, and not the latency, which the paper's 6.2.1 names: otherwise the largest DNN
+     * would take the memory of those that are ten times as fast until they are as slow as itself. It is the part of the
+     * slowdown above 1, so that urgency 2 means half the delay of urgency 1; with the whole slowdown, no other DNN
+     * would count before it is twice as slow. Without a curve the slowdown is that of the bytes that are missing, by
+     * the weights. A delay below SWN_DIVIDE_NOISE is not made smaller: memory that is left then goes to the DNNs with
+     * the shortest latencies (by their urgency), which would read it again most often from the disk that all share. */
     SWN_DIVIDE_MINMAX,
     SWN_DIVIDE_POLICIES,
 };
@@ -65,11 +65,12 @@ int swn_divide(enum swn_divide_policy policy, const struct swn_divide_dnn *dnn, 
 /* The sum of all minimums; UINT64_MAX where it does not fit. */
 uint64_t swn_divide_least(const struct swn_divide_dnn *dnn, size_t n);
 
-/* Predicted seconds of one inference with so many bytes; 0: neither curve nor latency is known. */
+/* Predicted seconds of one inference with `bytes`; 0: neither curve nor latency is known. */
 double swn_divide_latency(const struct swn_divide_dnn *dnn, uint64_t bytes);
 /* urgency * (predicted slowdown - 1): what SWN_DIVIDE_MINMAX makes small. 0 at the demand. */
 double swn_divide_delay(const struct swn_divide_dnn *dnn, uint64_t bytes);
-/* Bytes per second that it reads again with so many bytes, one pass after the other; 0 where no latency is known. */
+/* Bytes per second that the DNN reads again with a budget of `bytes`, one pass after the other; 0 where no latency is
+ * known. */
 double swn_divide_reads(const struct swn_divide_dnn *dnn, uint64_t bytes);
 
 #endif

@@ -30,12 +30,12 @@ struct swn_model {
     struct swn_coefficients c;
     unsigned known; /* of the coefficients */
     int timed;      /* some layer has a measured time or operations: t_ex is not nothing */
-    /* Of the layers' measured times, with a device: so many still are the measured machine's, are those times `slower`,
-     * or are lost, as nothing says what they are there. */
+    /* Counts of the layers' measured times, with a device: `foreign` are still those of the measured machine, `scaled`
+     * are multiplied by `slower`, `lost` are dropped, as nothing tells what they are on the device. */
     size_t foreign, scaled, lost;
     double slower;
-    uint64_t other_bytes;              /* 0 where nobody measured it */
-    double contention;                 /* as in struct swn_predict; 0 where nobody measured it */
+    uint64_t other_bytes;              /* 0: not measured */
+    double contention;                 /* as in struct swn_predict; 0: not measured */
     double busy_alpha, rest_alpha;     /* the same */
     double read_s, wait_s, watching_s; /* the same */
     double latency_s;                  /* measured, in the profile's run; below 0: not known */
@@ -45,10 +45,10 @@ struct swn_model {
 int swn_model_load(struct swn_model *out, const char *path, const struct swn_model_opts *opts, char why[SWN_MODEL_WHY]);
 void swn_model_free(struct swn_model *m);
 
-/* What the library needs: at least alpha, and times. NULL, or what is missing. Static. */
+/* What the library needs and the model lacks: alpha at least, and times. NULL: nothing. Static. */
 const char *swn_model_lacks(const struct swn_model *m);
 
-/* Whether measured times could not be told for the device from operations alone: then *text says what became of them.
+/* 1: operations alone do not give the device's times; *text says what became of the measured ones.
  */
 int swn_model_converted(const struct swn_model *m, char text[SWN_MODEL_WHY]);
 

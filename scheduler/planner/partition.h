@@ -52,7 +52,8 @@ uint64_t swn_partition_memory(uint64_t budget_bytes, double delta);
  * single layers are too large; -ENOMEM. */
 int swn_partition_count(const struct swn_part_model *m, uint64_t budget_bytes, double delta, size_t *blocks);
 
-/* Both: the best partition for a budget. first has room for one block per layer. */
+/* swn_partition_count and swn_partition_best: the best partition for a budget. first has room for one block per
+ * layer. */
 int swn_partition_for_budget(const struct swn_part_model *m, uint64_t budget_bytes, double delta, size_t *blocks,
                              size_t *first, struct swn_part *out);
 

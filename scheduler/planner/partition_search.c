@@ -2,8 +2,8 @@
  * scheduler/planner/partition_bounds.c give partitions, and say what any partition costs at least; if the better one
  * costs no more than that, it is the optimum. Else partial partitions are extended, block by block, if they might still
  * beat the best one known, and of those with the same (b, c) only the ones are kept that no other beats in both T and
- * R. First only some of each length, those with the least bounds, to find better ones soon; then more and more, until
- * none was left out that might be better.
+ * R. The search first extends only some of each length, those with the least bounds, to find better ones soon; then
+ * more and more, until it has left out none that might be better.
  *
  * A deep model is cut at every tenth layer or so first: that takes no time, and a partition that is nearly the best
  * leaves half of the cells out.

@@ -29,7 +29,7 @@ struct swn_table_row {
     const uint32_t *points; /* blocks - 1 */
 };
 
-/* All partitions into so many blocks. */
+/* All partitions into `blocks` blocks. */
 struct swn_table_list {
     uint32_t blocks, rows;
     int complete; /* 0: rows are left out, where there were too many; each gives away less than half a percent of
@@ -49,10 +49,10 @@ struct swn_table {
 int swn_table_make(struct swn_table **out, const struct swn_part_model *m, double most_s);
 void swn_table_free(struct swn_table *t);
 
-/* Of the list for so many blocks: the fastest row within the memory. NULL: there is none, or no such list. */
+/* The fastest row within the memory, in the list for `blocks` blocks. NULL: there is none, or no such list. */
 const struct swn_table_row *swn_table_find(const struct swn_table *t, size_t blocks, uint64_t memory_bytes);
 
-/* As swn_partition_for_budget, by looking up; out->exact is 0 where rows are left out, and then it takes at most
+/* As swn_partition_for_budget, from the table; out->exact is 0 where rows are left out, and then it takes at most
  * SWN_TABLE_NEAR longer than the best, unless the search had given up as well when the table was made. -ENODATA: the
  * table does not say, ask swn_partition_for_budget. */
 int swn_table_for_budget(const struct swn_table *t, const struct swn_part_model *m, uint64_t budget_bytes, double delta,
@@ -73,7 +73,7 @@ int swn_table_load(struct swn_table **out, const struct swn_part_model *m, const
 int swn_table_plan(const char *store_path, const struct swn_part_model *m, uint64_t budget_bytes, double delta,
                    size_t *blocks, size_t *first, struct swn_part *out, int *from_table);
 
-/* Where a store's table lies; 0 when that is too long, or store_path NULL. */
+/* The path of a store's table; 0 when that is too long, or store_path is NULL. */
 int swn_table_path(const char *store_path, char *out, size_t size);
 
 #endif

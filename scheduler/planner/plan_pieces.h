@@ -1,10 +1,10 @@
 /* scheduler/planner/plan_pieces.h - where a weight is cut, and which of its pieces stay, under a plan.
  *
- * Of a weight that its operator takes whole the head is kept, and the tail is streamed, in pieces or at once. One whose
- * operator takes it in slices has kept and streamed ones in turns, spread evenly in groups of a few MiB: while a kept
- * one computes the next one is read, so neither the disk nor the operator waits for long, and the window need not hold
- * what the disk could bring during the whole head. Whatever is kept, the slices are the same, and what a plan keeps
- * every plan with such slices that keeps more does, too; one with slices of another length, most of it.
+ * A weight that its operator takes whole has its head kept, and its tail streamed, in pieces or at once. A weight that
+ * its operator takes in slices has kept and streamed slices in turns, spread evenly in groups of a few MiB: while a
+ * kept slice computes the next one is read, so neither the disk nor the operator waits for long, and the window need
+ * not hold what the disk could bring during the whole head. The slices do not depend on how much is kept. A plan that
+ * keeps more keeps all that a plan with the same slices keeps; with slices of another length, most of it.
  *
  * Pure functions of their arguments; offsets in bytes from the weight's start.
  */

@@ -4,8 +4,8 @@
  * request per connection: a JSON object on one line, at most SWN_CONTROL_MAX_BYTES with its newline, within
  * SWN_CONTROL_TIMEOUT_MS. {"op":"status"} is answered by the statistics document on one line, {"op":"set"} with
  * "budget" (bytes), "urgency" or both by what became of it, everything else by {"schema":1,"error":"..."}. Of a set
- * that is refused nothing is done. Only the owner of the process and root are served. Clients are served one after the
- * other and none holds the thread longer than the timeout.
+ * that is refused nothing is done. Only the owner of the process and root are served. The thread serves one client
+ * after the other, and none for longer than the timeout.
  */
 #ifndef SWN_SCHEDULER_PROTOCOL_CONTROL_H
 #define SWN_SCHEDULER_PROTOCOL_CONTROL_H
@@ -36,11 +36,11 @@ struct swn_control_opts {
 
 /* Makes the directory (0700, below XDG_RUNTIME_DIR) where it is missing, takes over a dead predecessor's socket file,
  * starts the thread through swn_thread_start, with all signals blocked. 0, or -errno: the caller goes on without a
- * socket. -ELOOP: the directory is a symbolic link; -EPERM: somebody else's, or writable by others; -EADDRINUSE: the
- * name is in use by something that lives; -ENOENT: no runtime directory. */
+ * socket. -ELOOP: the directory is a symbolic link; -EPERM: another user's, or writable by others; -EADDRINUSE: a live
+ * process uses the name; -ENOENT: no runtime directory. */
 int swn_control_start(struct swn_control **out, const struct swn_control_opts *opts);
 
-/* Where the socket is; valid until stop. */
+/* The socket's path; valid until stop. */
 const char *swn_control_path(const struct swn_control *c);
 
 /* Removes the socket file, ends the thread, frees. Not from within fill. NULL: nothing. */

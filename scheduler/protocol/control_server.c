@@ -1,5 +1,5 @@
 /* scheduler/protocol/control_server.c - the serving end of the status socket: directory, socket, thread. It runs inside
- * a stranger's process, so it never prints, takes no lock, and leaves the program's signals, umask and descriptors
+ * the program's process, so it never prints, takes no lock, and leaves the program's signals, umask and descriptors
  * alone.
  */
 #define _GNU_SOURCE

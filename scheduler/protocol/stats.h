@@ -1,8 +1,8 @@
 /* scheduler/protocol/stats.h - the counters of one process, as plain data.
  *
- * Whoever fills it owns the strings, which must outlive the struct (literals, or the life of the process); NULL means
- * not known. All *_bytes are bytes, *_ns nanoseconds of CLOCK_MONOTONIC. The keys of the statistics JSON are the names
- * of the fields.
+ * The function that fills it owns the strings, which must outlive the struct (literals, or the life of the process);
+ * NULL means not known. All *_bytes are bytes, *_ns nanoseconds of CLOCK_MONOTONIC. The keys of the statistics JSON are
+ * the names of the fields.
  */
 #ifndef SWN_SCHEDULER_PROTOCOL_STATS_H
 #define SWN_SCHEDULER_PROTOCOL_STATS_H
@@ -25,7 +25,7 @@ struct swn_stats {
     uint64_t spilled_bytes;       /* written to the spill file */
     uint64_t deferred_bytes;      /* registered at load instead of read */
     uint64_t swap_ins;
-    uint64_t window_hits;       /* operators that got a pool buffer */
+    uint64_t window_hits;       /* operators that found their weight read in */
     uint64_t window_misses;     /* operators that had to use the weight's own address */
     uint64_t stall_ns;          /* operators waiting for the disk */
     uint64_t filled_bytes;      /* memory that came without pages: each is faulted in or zeroed once */
@@ -39,7 +39,7 @@ struct swn_stats {
     uint64_t passes;
     uint64_t read_errors;
     uint64_t plans;
-    uint64_t plan_reviews;          /* so often the plan in force was looked at, as the machine was another one */
+    uint64_t plan_reviews;          /* how often the plan in force was reviewed, as the machine had changed */
     uint64_t plan_budget_bytes;     /* that the plan in force was made for, 0: there is none */
     uint64_t plan_since_ns;         /* and when it came into force */
     uint64_t budget_since_ns;       /* when the budget was set last; 0: it is the first */
@@ -47,8 +47,8 @@ struct swn_stats {
     uint64_t in_flight_ns;          /* and when all had ended that was under way then; 0: not all has */
     uint64_t unified_elided_bytes;  /* of tensors that went to a device without a copy */
     uint64_t unified_copied_bytes;  /* and of those that were copied there */
-    uint64_t device_budget_bytes;   /* of cards, for weights that come and go: SWAPNET_DEVICE_BUDGET, or what was
-                                     * taken where they were nearly full */
+    uint64_t device_budget_bytes;   /* of cards, for weights that come and go: SWAPNET_DEVICE_BUDGET, or what was taken
+                                     * where they were nearly full */
     uint64_t device_resident_bytes; /* memory of devices for weights that come and go there, now */
     uint64_t device_peak_bytes;     /* and at its highest */
     uint64_t device_kept_bytes;     /* of such weights that got PyTorch's memory, or a graph keeps beyond that */

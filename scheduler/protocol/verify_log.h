@@ -1,5 +1,5 @@
-/* scheduler/protocol/verify_log.h - what two runs of a program computed, as SWAPNET_VERIFY recorded it, and where they
- * differ.
+/* scheduler/protocol/verify_log.h - the results of two runs of a program, as SWAPNET_VERIFY recorded them, and where
+ * they differ.
  *
  * A run leaves a directory with a file per process; its name begins with when it was made, so that sorted names are in
  * the order of their first results. A file is a head of SWN_RESULTS_HEAD bytes
@@ -27,7 +27,7 @@
 #define SWN_RESULTS_MAGIC "swapnet-results 1"
 #define SWN_RESULTS_UNSEEN "----------------"
 
-/* What one thread of one process computed, in its order. */
+/* The results of one thread of one process, in its order. */
 struct swn_result_log_stream {
     unsigned file, thread;
     uint64_t *keys; /* of each result: bytes, operator, type and shape in one number */

@@ -1,10 +1,11 @@
-/* close, close_range and closefrom: whoever turns into a daemon closes what it did not open, and its next files get the
- * numbers. Ours stay open, unseen: a look before each use (base/fd_registry.h) would still leave a moment in which a
- * thread of ours writes weights into the program's file. They are closed by exec, as all of ours are.
+/* close, close_range and closefrom: a program that becomes a daemon closes descriptors that it did not open, and its
+ * next files get the numbers. Ours stay open, and the program does not notice: a check before each use
+ * (base/fd_registry.h) would still leave a moment in which a thread of ours writes weights into the program's file.
+ * Exec closes all descriptors of ours.
  *
  * These run in every process, in signal handlers and between vfork and exec: nothing here takes a lock or allocates.
  * dup2 onto a number of ours, system calls that go past the C library, and closefrom where there is no close_range
- * (before Linux 5.9, or forbidden) are left to the look before each use. */
+ * (before Linux 5.9, or forbidden) are left to the check before each use. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>

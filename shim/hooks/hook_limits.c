@@ -1,5 +1,5 @@
-/* mlockall and setrlimit: the program asks for what our reservations and swapping stand in the way of. They pass
- * straight through by system call; before that the engine makes way. */
+/* mlockall and setrlimit: our reservations and swapping stand in the way of what the program asks for. So the engine
+ * makes way first; then the hooks pass the call straight through by system call. */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
-/* SIGSEGV and SIGBUS. Ours are repaired (see swn_residency_trap); everybody else's reach whoever would have had them:
- * sigaction and signal for these two are recorded here and passed on to, so that a handler installed later (Python's
- * faulthandler) does not take our place. A thread never blocks SIGSEGV: the kernel kills a process that faults with it
- * blocked. */
+/* SIGSEGV and SIGBUS. Faults of our memory are repaired (see swn_residency_trap); all others reach the handler that the
+ * program installed. sigaction and signal for these two signals are recorded here and their handlers called from ours,
+ * so that a handler installed later (Python's faulthandler) does not take our place. A thread never blocks SIGSEGV: the
+ * kernel kills a process that faults with it blocked. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

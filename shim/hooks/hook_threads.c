@@ -1,7 +1,7 @@
 /* shim/hooks/hook_threads.c - pthread_create: is there a second thread of the program that could copy a pointer out of
  * a running operator's window?
  *
- * Threads of compute pools run kernels and nothing else; they do not count. Everybody else's do. The wrapper runs in
+ * Threads of compute pools run kernels and nothing else; they do not count. All other threads do. The wrapper runs in
  * every process, also before PyTorch is loaded, because a thread that exists by then would be unknown for ever; it
  * costs one small allocation and one look-up per thread. */
 #define _GNU_SOURCE

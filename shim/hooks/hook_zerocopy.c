@@ -1,9 +1,9 @@
-/* Calls that leave pages of the program's with the kernel: into a pipe, a socket's queue, a disk's. Tensors become
- * resident first, since these pages must not get other bytes (skeleton/core/kernel_holds.h). For any other buffer each
- * hook is a few comparisons. What is not seen: an io_uring of the program's, which needs no call.
+/* Calls that leave pages of the program with the kernel, in a pipe or in the queue of a socket or a disk. Tensors
+ * become resident first, since these pages must not get other bytes (skeleton/core/kernel_holds.h). For any other
+ * buffer each hook is a few comparisons. An io_uring of the program is not seen, as it needs no call.
  *
- * Programs call some of these in signal handlers and after vfork, and libraries in their constructors: what comes next
- * is looked up in ours, and before that the kernel is asked. */
+ * Programs call some of these in signal handlers and after vfork, and libraries in their constructors: so our
+ * constructor looks up the next definitions, and before it has run the hooks make the system call. */
 #define _GNU_SOURCE
 #include <aio.h>
 #include <dlfcn.h>

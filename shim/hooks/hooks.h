@@ -5,10 +5,11 @@
 /* pthread_atfork handlers; once, when the engine has started. */
 void swn_hooks_fork_install(void);
 
-/* SIGSEGV and SIGBUS handlers that repair what is ours and pass on the rest; once, when the engine has started. */
+/* SIGSEGV and SIGBUS handlers that repair faults of the engine's memory and pass on the rest; once, when the engine has
+ * started. */
 void swn_hooks_signals_install(void);
 
-/* Threads that we start ourselves are not counted as the program's. When the library is loaded. */
+/* Keeps threads of the library from being counted as the program's. When the library is loaded. */
 void swn_hooks_threads_install(void);
 
 #endif

@@ -1,9 +1,10 @@
-// Weights that come and go on a device (skeleton/device/swapper.h): what an operator that uses them needs done before
-// and after.
+// Weights that come and go on a device (skeleton/device/swapper.h): the steps before and after an operator that uses
+// them.
 //
-// Between operators the address of such a tensor is one where nobody can read anything else: the operators that are
-// known to read it, and not to keep it, are lent it for as long as they run. Whoever else uses it, or writes it, or is
-// not seen by us, has it given memory of its own first, for good (swn_unified_detach).
+// Between operators the address of such a tensor cannot be read: a kernel there faults, and never reads other bytes.
+// Operators that are known to read it, and not to keep it, are lent it for as long as they run. Before any other
+// operator uses or writes it, or code runs that we do not see, it gets memory of its own, for good
+// (swn_unified_detach).
 #ifndef SWN_SHIM_TORCH_DEVICE_SWAP_H
 #define SWN_SHIM_TORCH_DEVICE_SWAP_H
 
@@ -20,20 +21,21 @@ void swn_devswap_begin_half(const swn_runtime_services *host);
 // then it comes and goes no more. Returns where the processor finds bytes that may come and go there, *bytes of them;
 // else 0.
 uintptr_t swn_devswap_use(const at::Tensor &tensor, bool keeps, const char *operator_name, bool reads, size_t *bytes);
-// Whether PyTorch says which streams it uses; else nothing may be shared with a device, which is said.
+// Whether PyTorch says which streams it uses; else nothing may be shared with a device, and this prints that once.
 bool swn_devswap_has_streams(c10::Device device);
 // Whether what this thread launches on the device is put into a graph instead of being run, as far as PyTorch says.
-// Throws nothing, as whoever drops a tensor asks it.
+// Throws nothing, as the code that drops a tensor calls it.
 bool swn_devswap_capturing(c10::Device device);
-// All have been named: brings those that come and go. Whether there are any at all, and then swn_devswap_end must
-// follow.
+// After all tensors of the operator have been named: brings those that come and go. true: there are some, and
+// swn_devswap_end must follow.
 bool swn_devswap_lend();
 void swn_devswap_end();
 // Whether this thread's operator has been lent what the storage names.
 bool swn_devswap_has_lent(const c10::StorageImpl *storage);
 // How often this thread's operator holds the owner.
 unsigned swn_devswap_holds(const void *owner);
-// It cannot be told what it uses: it is lent nothing, and whatever comes and goes among its inputs does so no more.
+// For an operator of which it is not known what it uses: it is lent nothing, and those of its inputs that come and go
+// stay from now on.
 void swn_devswap_give_up(c10::ArrayRef<const c10::IValue> inputs);
 
 #endif

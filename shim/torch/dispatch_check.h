@@ -1,6 +1,6 @@
-// Whose kernels compute an operator, on the CPU or on a device: PyTorch's (or ours, which call those), or the program's
-// own. That slices of a weight can be let go of is known of PyTorch's kernels only, and so is, on a device, that an
-// address can.
+// Whether PyTorch's kernels (or ours, which call those) compute an operator, on the CPU or on a device, or the
+// program's own. Only PyTorch's kernels are known to keep no slice of a weight, and no address on a device, after they
+// return.
 //
 // A program can register kernels at any time. The dispatcher counts, for each operator, what is registered for it; that
 // count is looked at before each use, and the kernels where it has changed. One that another thread registers during an
@@ -14,7 +14,7 @@
 #include <deque>
 #include <optional>
 
-// Where ours say that they were registered.
+// The source that our kernels name when they are registered.
 constexpr const char *swn_kernels_source = "swapnet/shim";
 
 // Thread-safe.

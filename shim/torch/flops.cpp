@@ -6,7 +6,7 @@
 namespace
 {
 
-// What is larger schema_unreliable in the arena, or is no parameter of the program's own making.
+// What is larger lies in the arena, or is no parameter of the program's own making.
 constexpr size_t small_bytes = 65536;
 
 void add(swn_flops_op &op, const at::Tensor &tensor)

@@ -1,4 +1,4 @@
-// What an operator's arguments say of the layer that it is part of: their sizes, for swn_flops, and small parameters.
+// Reads an operator's layer from its arguments: their sizes, for swn_flops, and small parameters.
 #ifndef SWN_SHIM_TORCH_FLOPS_H
 #define SWN_SHIM_TORCH_FLOPS_H
 

@@ -1,12 +1,13 @@
 // The word by which a thread's floating-point unit rounds, and takes denormal numbers for 0 or not. Each thread has its
-// own (torch.set_flush_denormal sets the caller's), and one that starts has that of whoever starts it. So which thread
-// computes a number can show in its bits, and who computes what is another in parts than in the whole.
+// own (torch.set_flush_denormal sets the caller's), and a new thread inherits that of the thread which starts it. So
+// the bits of a number can depend on the thread that computes it, and threads share the work in parts differently than
+// in the whole.
 #ifndef SWN_SHIM_TORCH_FP_CONTROL_H
 #define SWN_SHIM_TORCH_FP_CONTROL_H
 
 #include <cstdint>
 
-// This thread's.
+// This thread's control word.
 int64_t swn_fd_registry_word();
 
 // Whether the words of this thread, and of all threads that compute for it, are those that threads begin with. Of some

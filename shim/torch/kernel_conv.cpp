@@ -103,8 +103,7 @@ bool channels_fit(const at::Tensor &input, const at::Tensor &weight, int64_t gro
     return groups >= 1 && weight.size(0) % groups == 0 && input.size(1) == weight.size(1) * groups;
 }
 
-// Whether the weight, spread by the dilation, schema_unreliable at least once within the padded input, in each
-// dimension.
+// Whether the weight, spread by the dilation, lies at least once within the padded input, in each dimension.
 bool windows_fit(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride, at::IntArrayRef padding,
                  at::IntArrayRef dilation)
 {

@@ -10,7 +10,7 @@
 #include "shim/torch/compat.h"
 #include "skeleton/abi/abi.h"
 
-// Whether the running operator looks up rows of this weight, and it is not all in memory.
+// Whether the running operator looks up rows of this weight, and part of the weight is not in memory.
 bool swn_rows_away(const at::Tensor &weight);
 
 // The numbers of an index, as long as this lives; none where it is anything else.

@@ -1,6 +1,6 @@
-// The half of swapnet that knows tensors. Built once per PyTorch version, always with NDEBUG (RecordFunction's layout
+// The torch backend, which knows tensors. Built once per PyTorch version, always with NDEBUG (RecordFunction's layout
 // depends on it). It watches operators, names the storages that each outermost one reads and writes, and leaves
-// everything else to the C half through skeleton/abi/abi.h.
+// everything else to the runtime through skeleton/abi/abi.h.
 #include <ATen/ATen.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/Version.h>
@@ -338,8 +338,8 @@ void announce(Thread &t)
     t.open = true;
 }
 
-// Whether source has the same elements in the same order as self, and fills its storage or schema_unreliable in a
-// mapped file: then copying bytes is all that self.copy_(source) does, unless it is refused.
+// Whether source has the same elements in the same order as self, and fills its storage or lies in a mapped file: then
+// copying bytes is all that self.copy_(source) does, unless it is refused.
 bool same_bytes(const at::Tensor &self, const at::Tensor &source)
 {
     auto data = reinterpret_cast<uintptr_t>(source.storage().data_ptr().get());

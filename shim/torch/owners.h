@@ -1,5 +1,5 @@
-// Who owns the bytes that tensors of a device have in common with ours (shim/torch/unified.h): shared by the files that
-// make such tensors, and that part them again.
+// The owners of bytes that tensors of a device have in common with tensors of the CPU (shim/torch/unified.h): shared by
+// the files that make such tensors, and that part them again.
 #ifndef SWN_SHIM_TORCH_OWNERS_H
 #define SWN_SHIM_TORCH_OWNERS_H
 
@@ -32,11 +32,11 @@ extern std::mutex &lock;
 struct Owner {
     at::DataPtr data; // as PyTorch allocated it; nothing for a buffer
     size_t bytes = 0;
-    unsigned members = 0;   // whoever names or holds it
+    unsigned members = 0;   // storages, operators and holders that name or hold it
     unsigned devices = 0;   // of those: storages of a device, and operators that use it there
     unsigned on_host = 0;   // storages of the processor
     unsigned on_device = 0; // and of a device
-    unsigned arriving = 0;  // storages of a device that are being made, which nobody finds yet
+    unsigned arriving = 0;  // storages of a device that are being made, which no lookup finds yet
     int index = 0;          // of that device
     swn_device_memory *memory = nullptr;
     void *address = nullptr;        // where the device finds them
@@ -44,7 +44,7 @@ struct Owner {
     bool swaps = false;             // and on the device, where `address` is good for nothing between operators
     bool opening = false;           // a thread is making them known to the device, without the lock
     bool closing = false;           // and here the device may use them still, and is waited for
-    bool stuck = false;             // the device has not let go of it: it is nobody else's any more
+    bool stuck = false;             // the device has not let go of it: no other tensor may get its memory any more
     std::vector<c10::Stream> homes; // that were current when storages of it went there, each of them once
     bool captured = false; // a CUDA graph has its address; of the device's storages one names it, and of ours none do
 };
@@ -53,7 +53,7 @@ struct Owner {
 // Taken before `lock`, and while PyTorch is called. Never destroyed, as above.
 extern std::recursive_mutex &moving;
 
-// One storage or operator of a device less has an owner. Never destroyed, as above.
+// Signalled when a storage or operator of a device leaves its owner. Never destroyed, as above.
 extern std::condition_variable &fewer;
 
 // Storages of a device that name bytes of ours, or are about to, and what a device may be using without one.
@@ -66,18 +66,18 @@ extern std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> &others;
 
 // Bytes that storages of the processor's name as well, by their address: others may know that, too.
 extern std::map<uintptr_t, Owner *> &spans;
-// What comes and goes on a device, by the address at which it is found there, or nothing is.
+// Owners of bytes that come and go on a device, by the address that their tensors have there.
 extern std::map<uintptr_t, Owner *> &places;
 
 enum class Member { holder, of_host, of_device, user, arriving };
 
 // Lock held.
 void join(Owner *o, Member who);
-// Without the lock: the last one of a device lets go of its memory there.
+// Lock not held: when the last storage of a device leaves, the owner's memory there is closed.
 void leave(Owner *o, Member who);
 
-// Deleters: a storage is known by its own. The last is of one that has taken over the memory of an owner whom it does
-// not name any more.
+// Deleters: a storage is known by its own. The last is of a storage that has taken over the memory of an owner which it
+// does not name any more.
 void drop_host(void *o);
 void drop_device(void *o);
 void drop_taken_over(void *o);
@@ -86,7 +86,8 @@ const at::DataPtr &data_of(const c10::StorageImpl *storage);
 c10::StorageImpl *storage_of(const at::Tensor &t);
 bool on_device(const at::Tensor &t);
 
-// Whose bytes the storage names, or nullptr: its own. Lock held, unless no other thread knows the storage.
+// The owner of the bytes that the storage names, or nullptr: they are its own. Lock held, unless no other thread knows
+// the storage.
 Owner *owner_of(const c10::StorageImpl *storage);
 // Lock held. The same, if that is memory of ours and no buffer.
 Owner *sharing(const c10::StorageImpl *storage);
@@ -98,7 +99,7 @@ template <Member who> struct Leave {
         leave(o, who);
     }
 };
-// What is held is not freed; a storage may come to name something else meanwhile.
+// A held owner is not freed; a storage may come to name something else meanwhile.
 using Held = std::unique_ptr<Owner, Leave<Member::holder>>;
 using Arriving = std::unique_ptr<Owner, Leave<Member::arriving>>;
 
@@ -106,15 +107,16 @@ Held hold(const c10::StorageImpl *storage);
 // For a copy out of it. PyTorch's pickling makes a storage of its own over the address of another, which may be that of
 // something that comes and goes.
 Held hold_to_copy(const c10::StorageImpl *storage);
-// Those that have bytes of these in common with storages of the processor's: numpy and others that know where a tensor
-// schema_unreliable make storages of their own there.
+// Owners that share some of these bytes with storages of the processor: numpy and others that know where a tensor lies
+// make storages of their own there.
 std::vector<Held> hold_at(uintptr_t at, size_t bytes);
-// Until a storage of a device that is to name them is there, and found by others.
+// Holds the owner of the storage's bytes until a storage of a device that is to name them is there, and found by
+// others.
 Arriving announced(c10::StorageImpl *storage, size_t bytes);
 
-// What the storage names from now on; what it did is to be dropped without the lock.
+// The storage names `data` from now on, and `data` becomes its old data, which the caller drops without the lock.
 void exchange(c10::StorageImpl *storage, at::DataPtr &data);
-// Lock held. It is found when all are given up.
+// Lock held. Lists the storage, so that it is found when all are given up.
 void enlist(c10::StorageImpl *storage);
 void register_fork_handlers();
 

@@ -1,5 +1,5 @@
-// Parting a device's tensors from ours: the storage that is to be written, or used by whom we do not see, gets memory
-// of its own.
+// Separates a device's tensors from ours: a storage that is about to be written, or used by code that we do not see,
+// gets memory of its own.
 #include "shim/torch/owners.h"
 
 #include <ATen/ops/copy_native.h>

@@ -1,5 +1,5 @@
-// What operators compute, told to whoever asked. It stands beside the engine and knows nothing of it, so that a run
-// without the engine is watched by the same code.
+// Reports the results of operators to a callback. This file does not know the engine, so that the same code watches a
+// run without the engine.
 #include "shim/torch/result_watch.h"
 
 #include <ATen/ATen.h>

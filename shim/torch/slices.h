@@ -29,7 +29,7 @@
 // The operator this thread is in, or nullptr where none was announced. In shim/torch/op_hook.cpp.
 swn_op *swn_current_op();
 
-// Numbers by which a trial is known.
+// The numbers that identify a trial.
 class swn_key
 {
   public:
@@ -45,7 +45,7 @@ class swn_key
             add(number);
         add(-1);
     }
-    // Not: there were more than there is room for.
+    // false: there were more numbers than there is room for.
     bool complete() const
     {
         return n_ <= at_.size();
@@ -70,12 +70,13 @@ class swn_sliced
 {
   public:
     virtual ~swn_sliced() = default;
-    // All that the bits may depend on, but what is below, the numbers, the cuts, the threads and PyTorch's settings.
+    // Adds all that the bits may depend on, except the members below, the numbers, the cuts, the threads and PyTorch's
+    // settings.
     virtual void add_to(swn_key &key) const = 0;
     // The share of `count` rows from `row` on, which are at `rows_at`. `from` is the input, or in a trial what stands
     // for it.
     virtual at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const = 0;
-    // Of one that is summed: adds the share of rows that are not the first ones to what those before have given.
+    // For a `summed` operator: adds the share of rows that are not the first ones to that of the rows before.
     virtual void add_part(at::Tensor &, const at::Tensor &, const void *, int64_t, int64_t) const
     {
     }
@@ -123,14 +124,14 @@ bool swn_sliceable(const at::Tensor &weight);
 // Whether products of numbers of that type are rounded, so that they are worth a trial.
 bool swn_computed(at::ScalarType type);
 
-// Whether it schema_unreliable in memory as its sizes say, one row behind the other, also in dimensions of size 1:
-// PyTorch goes by what the strides suggest.
+// Whether the tensor lies in memory as its sizes say, one row behind the other, also in dimensions of size 1: PyTorch
+// goes by what the strides suggest.
 bool swn_plainly_laid_out(const at::Tensor &tensor);
 
-// What of a tensor that is added to a product, and of its factors, the bits may depend on.
+// Adds to the key what the bits may depend on in a tensor that is added to a product, and in its factors.
 void swn_add_bias(swn_key &key, const at::Tensor *bias, const at::Scalar &beta, const at::Scalar &alpha);
 
-// Does it, or says so with an undefined tensor: it has to be computed whole.
+// Computes the result in slices; an undefined tensor: it has to be computed whole.
 at::Tensor swn_compute_in_slices(const swn_sliced &what);
 
 // `host` is borrowed for ever.

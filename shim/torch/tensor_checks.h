@@ -1,4 +1,4 @@
-// What kernels of ours ask of a tensor before they look at its bytes themselves.
+// Checks that kernels of ours make before they read a tensor's bytes themselves.
 #ifndef SWN_SHIM_TORCH_TENSOR_CHECKS_H
 #define SWN_SHIM_TORCH_TENSOR_CHECKS_H
 

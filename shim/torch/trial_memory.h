@@ -6,9 +6,9 @@
 
 #include "skeleton/abi/abi.h"
 
-// What is mapped over and over, at most.
+// The most bytes that are mapped over and over.
 constexpr size_t swn_most_period = 4u << 20;
-// Where in a page, or in a line of the cache, numbers begin may show in the bits.
+// The bits may depend on where in a page, or in a line of the cache, numbers begin.
 constexpr size_t swn_page = 4096, swn_line = 64;
 
 // Ordinary ones show in what order they are added up, and how that is rounded. Odd ones are the same, but that some
@@ -49,7 +49,7 @@ bool swn_same_bits(const at::Tensor &a, const at::Tensor &b);
 // From the tensor's first element to the end of its last.
 size_t swn_extent(const at::Tensor &tensor);
 
-// Of numbers that nobody copies: as much as there is, up to a few MiB.
+// The period for numbers that no kernel copies: `bytes`, up to a few MiB.
 size_t swn_period_of(size_t bytes);
 
 void swn_trial_memory_begin(const swn_runtime_services *host); // borrowed for ever

@@ -13,7 +13,8 @@ struct swn_partition_points {
     size_t n = 0;
 };
 
-// So many rows from `row` on lie in the slice of `bytes` at `off` of the weight's storage, from its byte `skip` on.
+// `count` rows from `row` on lie in the slice of `bytes` at `off` of the weight's storage, from the slice's byte `skip`
+// on.
 struct swn_part {
     size_t off, bytes, skip;
     int64_t row, count;
@@ -41,10 +42,10 @@ template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_par
 // How many threads the math libraries say that they use, all of them as one number.
 uint64_t swn_library_threads();
 
-// What the user told PyTorch and its libraries about how to compute.
+// Adds the user's settings of PyTorch and its libraries to the key.
 void swn_add_settings(swn_key &key);
 
-// What the bits of the operator's result may depend on, but for the slices, as a number that is not 0.
+// A hash of all that the bits of the operator's result may depend on, but for the slices; not 0.
 uint64_t swn_shape_of(const swn_sliced &what);
 
 // Whether such slices have been tried, or now are, and gave the same bits. No, but not for good, where there is no room

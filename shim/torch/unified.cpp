@@ -229,8 +229,8 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
     return member(o, device, self);
 }
 
-// Its own bytes, or those of a copy that is registered to a store: what PyTorch has mapped schema_unreliable at any
-// place in its file, from which the disk does not read into the device's buffers.
+// Its own bytes, or those of a copy that is registered to a store: what PyTorch has mapped lies at any place in its
+// file, from which the disk does not read into the device's buffers.
 at::Tensor readable(const at::Tensor &self)
 {
     uintptr_t at = address_of(self);

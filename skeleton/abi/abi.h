@@ -1,9 +1,9 @@
-/* skeleton/abi/abi.h - the seam between the C half (libswapnet.so) and the C++ half built for one PyTorch
- * (aten-X.Y.so).
+/* skeleton/abi/abi.h - the interface between the runtime (C, libswapnet.so) and the torch backend (C++, built for one
+ * PyTorch: aten-X.Y.so).
  *
- * The C++ half knows tensors and nothing of memory; the C half knows memory and nothing of tensors. No exception and no
- * C++ type crosses, except that raise_oom throws PyTorch's own out-of-memory error up through the C frames that called
- * it.
+ * The torch backend knows tensors and nothing of memory; the runtime knows memory and nothing of tensors. No exception
+ * and no C++ type crosses, except that raise_oom throws PyTorch's own out-of-memory error up through the C frames that
+ * called it.
  */
 #ifndef SWN_SKELETON_ABI_ABI_H
 #define SWN_SKELETON_ABI_ABI_H
@@ -18,9 +18,9 @@ extern "C" {
 #define SWN_ATEN_ABI 25u
 #define SWN_OP_ARGS 64 /* tensors looked at per operator; the rest use their own address, which is always right */
 
-/* Hints: what an operator does besides is right as well, and slower. */
+/* Hints: an operator that does something else gets the right bytes as well, only slower. */
 enum swn_use {
-    SWN_USE_ROWS,      /* single rows are read, for which it may ask */
+    SWN_USE_ROWS,      /* single rows are read; the operator may ask for them */
     SWN_USE_INPUT,     /* read, in a place where no weight is */
     SWN_USE_WEIGHT,    /* read, and counts for the order if it is a weight */
     SWN_USE_WRITE,     /* written in place */
@@ -31,7 +31,7 @@ enum swn_use {
 enum swn_way {
     SWN_WAY_COPY,      /* nothing: it is PyTorch's to copy */
     SWN_WAY_REFERENCE, /* its bytes are a checkpoint's: a copy can be registered rather than made, and be shared */
-    SWN_WAY_ALIAS,     /* the device can read them where they are, if nobody ever writes them there */
+    SWN_WAY_ALIAS,     /* the device can read them where they are, if no operator ever writes them there */
     SWN_WAY_BUFFER,    /* they can be put into a buffer of the device's */
 };
 
@@ -42,7 +42,7 @@ struct swn_device_memory;
 struct swn_extent_file;
 struct swn_fill;
 
-/* One tensor argument. The first part is filled by the C++ half, the rest is the engine's. */
+/* One tensor argument. The torch backend fills the first part, the rest is the engine's. */
 struct swn_arg {
     int mapped;     /* by PyTorch, many tensors in one storage; or of a device's. Else it is a storage of alloc_cpu's */
     uintptr_t data; /* where the storage is; of a mapped one, where the tensor's first element is */
@@ -53,27 +53,28 @@ struct swn_arg {
     struct swn_range *range;
     uint32_t range_id;
     uint64_t first_chunk, end_chunk; /* of addresses, that it holds */
-    size_t slice;                    /* of a `sliced` one: so many bytes each, but for the last */
+    size_t slice;                    /* of a `sliced` one: bytes of each slice but the last */
     int remap, pinned, reading, accessed;
-    int sliced; /* 1: what of it is not in memory waits for slice_lend; 2: did so */
-    int rows;   /* 1: not all of it is in memory, rows_copy reads those that are wanted; 2: did so, and nothing else */
+    int sliced;       /* 1: what of it is not in memory waits for slice_lend; 2: slice_lend has been called */
+    int rows;         /* 1: not all of it is in memory, rows_copy reads the rows that are wanted; 2: rows_copy did, and
+                       * nothing else read it */
     int prefaulting;  /* a thread of ours makes its pages (skeleton/core/prefault.h) */
     uintptr_t afresh; /* where its new bytes are being made (skeleton/core/overwrite.h), or 0 */
     size_t afresh_bytes;
 };
 
-/* So many slices of a weight, one behind the other. */
+/* A number of slices of equal length of a weight, one behind the other. */
 struct swn_slices {
     size_t bytes, count; /* of each */
 };
 
-/* In what slices a kernel can take a weight. */
+/* The slices in which a kernel can take a weight. */
 struct swn_row_geometry {
     size_t bytes;   /* of a row: slices are of whole ones */
-    size_t block;   /* rows that the kernel computes with at once: better multiples of so many, */
-    size_t threads; /* and of so many times that */
+    size_t block;   /* rows that the kernel computes with at once: slices had better be multiples of this number, */
+    size_t threads; /* and of this many blocks */
     uint64_t shape; /* a hash of what the bits of the result may depend on, but for the slices; not 0 */
-    int exact;      /* others than of whole blocks are not right */
+    int exact;      /* slices other than of whole blocks give wrong bits */
 };
 
 /* Parameters of a layer that are too small to come and go: biases, and what norms have. */
@@ -88,10 +89,12 @@ struct swn_op {
     int asks;         /* its kernel will ask for memory (afresh_begin) for args[0], which it overwrites */
     struct swn_extent_file *move_file; /* the engine's: a store that has args[1]'s bytes, and where */
     uint64_t move_off;
-    int prepared;          /* and holds what keeps that store, until op_begin ends */
-    int skip;              /* the engine's answer to op_begin: that is done, by moving what the memory is mapped from */
+    int prepared;          /* 1: it holds the lock that keeps that store, until op_begin ends */
+    int skip;              /* the engine's answer in op_begin: the copy is done, by mapping the memory from that
+                            * store */
     uint64_t flops;        /* of this operator; 0 unless the host counts them, see profiles/flops.h */
-    uint64_t flops_before; /* and of those since the thread's last one that were not announced: no tensor of interest */
+    uint64_t flops_before; /* and of operators since the thread's last one that were not announced, as they had no
+                            * tensor of interest */
     struct swn_small small, small_before; /* likewise */
     unsigned n;
     struct swn_arg args[SWN_OP_ARGS];
@@ -106,12 +109,13 @@ struct swn_op {
 /* Weights that are not read whole, and what is tried out for them: skeleton/tiling. */
 struct swn_tiling_services {
     /* By the operator's own thread, between the two: its kernel can take the weight args[arg] in slices. It may be
-     * `sliced` from then on, else when there is a plan. Of one that is: not as it is cut, as slices end within rows.
-     * Returns the length of slices to be tried as if it were cut into them, for what is told of it; 0: none. */
+     * `sliced` from then on, else when there is a plan. A weight that is `sliced` already cannot be taken as it is cut,
+     * as slices end within rows. Returns the length of slices to be tried as if it were cut into them, for what is told
+     * of it; 0: none. */
     size_t (*slices_offer)(struct swn_op *op, unsigned arg, const struct swn_row_geometry *rows);
     /* Whether such an offer would be of interest, before its kernel goes to lengths to find out what to offer. */
     int (*slices_wanted)(struct swn_op *op, unsigned arg, uint64_t shape);
-    /* Of how many bytes a weight is at least for which any of this is of interest, within the budget as it is. */
+    /* The fewest bytes of a weight for which any of this is of interest, within the current budget. */
     size_t (*slices_least)(void);
     /* The slices of a `sliced` argument, in their order. Returns how many kinds; 0: more than `most`. */
     size_t (*slices_list)(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
@@ -123,29 +127,30 @@ struct swn_tiling_services {
      * can be read until the next call or op_end. NULL: it has been cut differently meanwhile, its own address serves
      * it. bytes 0: that was the last one. */
     const void *(*slice_lend)(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
-    /* Memory to try out something with: `bytes` that are the same `period` bytes, a multiple of a page, over and over,
-     * and count as so many. NULL: there is none within the budget. */
+    /* Memory for a trial: `bytes` of addresses that repeat the same `period` bytes, a multiple of a page, of which only
+     * `period` bytes count. NULL: there is none within the budget. */
     void *(*trial_map)(size_t bytes, size_t period);
     void (*trial_unmap)(void *at, size_t bytes, size_t period);
-    /* Tensors of `bytes`, or a little more, that this thread allocates lie in such memory as well; 0: no longer. Who
-     * writes to one has to write the same to all places that are the same. */
+    /* Tensors of `bytes`, or a little more, that this thread allocates lie in such memory as well; 0: no longer. A
+     * kernel that writes to such a tensor has to write the same to all places that repeat each other. */
     void (*trial_alias_allocations)(size_t bytes, size_t period);
-    /* Whether there is, or now is, room for so much more within the budget. If there is none, nothing has left for it.
+    /* Whether `bytes` more fit the budget, now or after reclaim. If they do not fit, nothing has left for them.
      */
     int (*trial_room)(size_t bytes);
     /* Likewise for a copy of a weight that a kernel would make, which is a tensor: it may have a place already. */
     int (*copy_room)(size_t bytes);
     /* Likewise: copies n rows of row_bytes each to `out`, in this order. Number 0 is at `first`, and all `count` that
-     * there are lie inside args[arg], whose `rows` is not 0. 0: not done, its own address serves; or one of the numbers
-     * is none of a row's. They may change meanwhile, and are looked at once. */
+     * there are lie inside args[arg], whose `rows` is not 0. 0: not done, the weight's own address serves; or a number
+     * is that of no row. The numbers may change meanwhile; each is read once. */
     int (*rows_copy)(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count,
                      const int64_t *rows, size_t n, void *out);
-    /* Likewise: the kernel can make what args[arg], which it overwrites, is to hold in pieces of at most *piece bytes,
-     * front to back. NULL: it had better write to its own address. */
+    /* Likewise: the kernel overwrites args[arg], and can make its new bytes in pieces of at most *piece bytes, front to
+     * back. NULL: it had better write to its own address. */
     struct swn_fill *(*fill_begin)(struct swn_op *op, unsigned arg, size_t *piece);
-    /* Where to make the next `bytes`; those that the call before was for are made. */
+    /* Where to make the next `bytes`; the bytes of the call before are made. */
     void *(*fill_next)(struct swn_fill *fill, size_t bytes);
-    /* All are made, or no more will be: then what the last call was for is not. Waits until they are where they belong.
+    /* made 1: all bytes are made. 0: no more will be, and those of the last call are not. Waits until the bytes are
+     * where they belong.
      */
     void (*fill_end)(struct swn_fill *fill, int made);
 };
@@ -157,48 +162,49 @@ struct swn_device_services {
     /* enum swn_way for the CPU tensor of which all bytes are [data, data + bytes). parameter: it is a model's, as far
      * as one can see, and no buffer that its program fills again and again. */
     int (*way)(int device, uintptr_t data, size_t bytes, int parameter);
-    /* Whether the program has the driver know what is there itself: then it may be neither's but by a copy. */
+    /* Whether the program itself has registered this memory with the driver: then only a copy may go to the device. */
     int (*programs)(uintptr_t data);
     /* Makes them known to the device, or fills a buffer with them: *address is where it finds them. Until device_close
-     * nobody may write them, nor free them; a buffer has nothing more to do with them. NULL: no. */
+     * no thread may write or free them; a buffer does not depend on them any more. NULL: no. */
     struct swn_device_memory *(*open)(int device, enum swn_way way, uintptr_t data, size_t bytes, void **address);
     /* Whether the bytes may come and go, so that operators that read them there have to be announced. */
     int (*streams)(const struct swn_device_memory *memory);
-    /* 0: nothing on the device can be using them any more, they may be written and freed; -errno or a cudaError_t's
-     * negative: they never may. 1: later(owner, 0 or such an error) will be called by a thread of the engine's, as the
-     * device is busy, or something is being captured. No lock may be held; whatever the current device is. */
+    /* 0: nothing on the device can be using them any more, they may be written and freed; -errno or a negated
+     * cudaError_t: they never may. 1: later(owner, 0 or such an error) will be called by a thread of the engine, as the
+     * device is busy, or a capture is under way. No lock may be held; the current device may be any. */
     int (*close)(struct swn_device_memory *memory, void (*later)(void *owner, int err), void *owner);
-    /* Whether it comes and goes, so that its address is good for an operator only between these two. `stream` is the
-     * cudaStream_t on which the operator of this thread launches, and all of these are of its device. */
+    /* Whether the memory comes and goes, so that its address is valid for an operator only between `begin` and `end`.
+     * `stream` is the cudaStream_t on which the operator of this thread launches, and all of these are of its
+     * device. */
     int (*swaps)(const struct swn_device_memory *memory);
-    /* Waits until all are there, at addresses[i]. 0, or they are not, and each must be given other memory. */
+    /* Waits until all memory is there, at addresses[i]. Not 0: it is not, and each tensor must be given other
+     * memory. */
     int (*begin)(struct swn_device_memory *const *memory, unsigned n, void *stream, void **addresses, int *captured);
     void (*end)(struct swn_device_memory *const *memory, unsigned n, void *stream, int captured);
     /* Whether what is launched on the stream is put into a graph instead of being run. */
     int (*capturing)(void *stream);
-    /* Whether anything is put into a graph anywhere, so that no device can be waited for. */
+    /* Whether a capture is under way anywhere, so that no thread may wait for a device. */
     int (*held_up)(void);
-    /* So many bytes that come and go were given other memory for good, as this operator (or NULL: the engine) could not
-     * do with that. */
+    /* `bytes` that came and went were given other memory for good, as this operator (NULL: the engine) could not use
+     * memory that comes and goes. */
     void (*kept)(size_t bytes, const char *operator_name);
-    /* Where what comes and goes is, as it stays for a graph that device_begin has `captured` it into; NULL: it does
-     * not. */
+    /* The address of memory that comes and goes and that stays for a graph, as device_begin has `captured` it into one;
+     * NULL: it does not stay. */
     void *(*stays)(const struct swn_device_memory *memory);
-    /* What streams stays from now on: its memory for [data, data + bytes), as a graph has their address. 0 or -errno.
+    /* Streamed memory stays from now on: that for [data, data + bytes), as a graph has their address. 0 or -errno.
      */
     int (*pin)(struct swn_device_memory *memory, uintptr_t data, size_t bytes);
     /* Between a call with 1 and one with 0, this thread's calls end no capture, and no capture refuses them. */
     void (*aside)(int begins);
     /* Installs the operator hook, if it is not there yet. 1: it is there. */
     int (*watch)(void);
-    /* So many bytes came to the device without being copied, and by being copied. */
+    /* Counts the bytes that came to the device without a copy (`elided`), and by a copy (`copied`). */
     void (*moved)(size_t elided, size_t copied);
-    /* Says that from now on everything is copied, as code runs that goes by PyTorch's operators. */
+    /* Says that from now on everything is copied, as code runs that bypasses PyTorch's operators. */
     void (*given_up)(void);
     /* Says once that nothing is shared with devices, and why. */
     void (*refused)(const char *why);
-    /* Ends the program, which is about to use bytes ("a weight that ...") that it must not, as they could not be given
-     * memory of their own. */
+    /* Ends the program: it is about to use bytes ("a weight that ...") which could not be given memory of their own. */
     void (*lost)(const char *what, const char *why);
 };
 
@@ -212,7 +218,7 @@ struct swn_runtime_services {
     /* Likewise: memory in which its kernel is to make all of args[arg], which it overwrites, before any of it is seen
      * there. NULL: it had better write to its own address. */
     void *(*afresh_begin)(struct swn_op *op, unsigned arg);
-    /* That has been done, or has failed. */
+    /* The kernel has made the bytes, or has failed (made 0). */
     void (*afresh_end)(struct swn_op *op, unsigned arg, int made);
     struct swn_tiling_services tiling;
     struct swn_device_services device;
@@ -245,10 +251,10 @@ struct swn_torch_backend {
     void (*raise_oom)(size_t bytes); /* throws */
     /* Bytes of the device's memory that PyTorch has taken from it and no tensor uses; 0 where that cannot be known. */
     size_t (*device_idle)(int device);
-    /* Gives those back to it, as far as that can be done. */
+    /* Has PyTorch give those bytes back to the device, as far as it can. */
     void (*device_trim)(int device);
-    /* What storages of a device's have in common with those of the processor's in [data, data + bytes), they have no
-     * more, as the program is going to have a device write there: memory of PyTorch's is theirs. No lock held. */
+    /* Storages of a device stop sharing bytes with storages of the processor in [data, data + bytes), as the program is
+     * going to have a device write there: they get memory of PyTorch's. No lock held. */
     void (*device_part)(uintptr_t data, size_t bytes);
     const char *version; /* "1.13.0", of the headers it was built with */
 };

@@ -1,11 +1,11 @@
-/* Places for activations. What a pass allocates, how much each time and until when, is recorded; a pass that recurs is
- * laid out (scheduler/planner/activation_layout.h), and from then on the k-th tensor of a pass that has gone as planned
- * so far gets its planned address: pages that are there, nothing to search, and no more memory than the pass needs at
- * its fullest.
+/* Places for activations. The engine records the tensors that a pass allocates, with their sizes and lives; a pass that
+ * recurs is laid out (scheduler/planner/activation_layout.h), and from then on the k-th tensor of a pass that has gone
+ * as planned so far gets its planned address: pages that are there, nothing to search, and no more memory than the pass
+ * needs at its fullest.
  *
- * A plan is a proposal. A place is given only when nobody has it, so a tensor that outlives its pass keeps its bytes;
- * whatever does not go as planned is allocated as if there were no plan, until the pass ends. Records, plans and the
- * region they lie in belong to a thread. */
+ * A plan is a proposal. A tensor gets a place only when no other tensor has it, so a tensor that outlives its pass
+ * keeps its bytes. Once a pass departs from the plan, its tensors are allocated as if there were no plan, until the
+ * pass ends. Records, plans and the region they lie in belong to a thread. */
 #include <stdlib.h>
 #include <string.h>
 

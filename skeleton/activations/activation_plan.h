@@ -14,7 +14,7 @@ void swn_activation_plan_passed(struct swn_engine *e, struct swn_thread_state *t
 void swn_activation_plan_drop(struct swn_engine *e, struct swn_thread_state *t);
 /* Gives up all regions, and makes none while the budget is what it is now. */
 void swn_activation_plan_refuse(struct swn_engine *e);
-/* Whether the next tensor of t (or NULL), of n bytes, has a planned place and nobody is there. */
+/* Whether the next tensor of t (or NULL), of n bytes, has a planned place, and no tensor is there. */
 int swn_activation_plan_find(struct swn_engine *e, struct swn_thread_state *t, size_t n,
                              struct swn_activation_slot *out);
 /* t has allocated r; r is going to be freed. */

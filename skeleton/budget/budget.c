@@ -1,9 +1,10 @@
 /* The budget of a process that runs, changed from outside.
  *
- * A larger one is the limit from the next allocation on. A smaller one is first of all a goal: the thread in this file
- * makes the plan for it without the lock, puts it into force, and lets go of one range after the other, the limit
- * following down behind what is resident. So the program's own threads never pay for more than what they allocate, and
- * one that computes nothing shrinks as well (invariant 12). What an operator is using goes when it ends. */
+ * A larger one is the limit from the next allocation on. A smaller one is at first only the target: the thread in this
+ * file makes the plan for it without the lock, puts it into force, and evicts one range after the other, while the
+ * limit follows the resident bytes down. So the program's own threads never pay for more than what they allocate, and a
+ * program that computes nothing shrinks as well (invariant 12). Memory that an operator is using goes when the operator
+ * ends. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-/* Which swapnetd, and a connection to it. */
+/* Finds the swapnetd that rules the process, and connects to it. */
 #define _GNU_SOURCE
 #include "skeleton/budget/daemon_connect.h"
 

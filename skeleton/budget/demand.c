@@ -1,4 +1,4 @@
-/* What the process can use, needs at least, and how fast it would be: read off the engine. */
+/* Reads the demand, the minimum and the predicted speed of the process from the engine. */
 #define _GNU_SOURCE
 #include "skeleton/budget/demand.h"
 

@@ -2,7 +2,7 @@
  * whole process.
  *
  * A thread looks at what there is, and sets the process's budget as a user would; under a daemon that is the most it
- * takes of its lease. A user who sets a budget by `swapnetctl set` ends it, until budget=auto.
+ * takes of its lease. A budget that a user sets by `swapnetctl set` ends this, until budget=auto.
  */
 #ifndef SWN_SKELETON_BUDGET_MEMORY_GOVERNOR_H
 #define SWN_SKELETON_BUDGET_MEMORY_GOVERNOR_H

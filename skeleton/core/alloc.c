@@ -1,4 +1,4 @@
-/* skeleton/core/alloc.c - tensors come and go: address, memory, and who has to know of it. */
+/* skeleton/core/alloc.c - tensors come and go: address, memory, and the modules that are told of it. */
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/expected_read.h"
 #include "skeleton/core/held_pages.h"

@@ -1,4 +1,5 @@
-/* skeleton/core/engine.c - the engine of the process begins and ends here, and is described to the half. */
+/* skeleton/core/engine.c - starts and ends the engine of the process, and fills in the runtime services for the torch
+ * backend. */
 #define _GNU_SOURCE
 #include "skeleton/engine/engine.h"
 

@@ -1,5 +1,5 @@
-/* Room within the budget: what leaves for it, in which order, and how wide the window is. What stays for good is the
- * plan's to say (skeleton/core/plan.c). */
+/* Room within the budget: what leaves for it, in which order, and how wide the staging ring is. The plan decides what
+ * stays for good (skeleton/core/plan.c). */
 #define _GNU_SOURCE
 #include <errno.h>
 

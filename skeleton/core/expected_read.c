@@ -1,7 +1,7 @@
 /* skeleton/core/expected_read.c - A loader allocates a tensor and then reads its bytes, which is registered instead:
  * memory that is never touched. To make room for it would write out weights that the checkpoint is about to replace: 64
- * MiB of VGG-19's took 36 ms, of a load of 95. So a tensor that is to be read next, as far as one can see, gets its
- * room when that has not come true: at the next allocation or operator, whoever's.
+ * MiB of VGG-19's took 36 ms, of a load of 95. So a tensor that is likely to be read next gets its room only when that
+ * has not come true: at the next allocation or operator of any thread.
  */
 #include "skeleton/core/expected_read.h"
 

@@ -1,7 +1,7 @@
-/* skeleton/core/fetch_setup.c - the fetch queue as the settings, and the profile of the disk with the store directory,
- * want it.
+/* skeleton/core/fetch_setup.c - sets up the fetch queue by the settings, and by the profile of the disk with the store
+ * directory.
  *
- * What is mapped from files elsewhere goes through the same queue: it is for the disk that weights are written to.
+ * Files on other disks are read through the same queue: it is set up for the disk that weights are written to.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,10 +1,10 @@
-/* skeleton/core/held_pages.h - tensors whose pages somebody else uses, by their memory and not by their addresses: a
- * device's driver, or the kernel.
+/* skeleton/core/held_pages.h - tensors whose pages a device's driver or the kernel uses, by their memory and not by
+ * their addresses.
  *
- * A tensor that is held is resident with all of its bytes, neither leaves nor is anything else mapped where it is, and
- * counts as what is no weight does. One that is freed meanwhile keeps its place until it is released, so that no other
- * tensor gets memory that somebody may still write. Engine lock held, but for the first. In a forked child nothing is
- * held.
+ * A tensor that is held is resident with all of its bytes, does not leave, has nothing else mapped at its address, and
+ * counts as nonweight bytes. A tensor that is freed meanwhile keeps its place until it is released, so that no other
+ * tensor gets memory that the driver or the kernel may still write. Engine lock held, but for the first. In a forked
+ * child nothing is held.
  */
 #ifndef SWN_SKELETON_CORE_HELD_PAGES_H
 #define SWN_SKELETON_CORE_HELD_PAGES_H
@@ -15,15 +15,15 @@
 
 struct swn_engine;
 
-/* Whether [lo, hi) has a byte that may be a tensor's of ours. */
+/* Whether [lo, hi) has a byte that may belong to a tensor of the engine. */
 int swn_held_concerns_us(struct swn_engine *e, uintptr_t lo, uintptr_t hi);
 /* Calls `what` for each tensor that has a byte in [lo, hi), until one returns an error, which is returned. */
 int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
                   int (*what)(struct swn_engine *, struct swn_range *));
-/* From here on nothing of it leaves, is cut, or has other memory put in its place. It is no weight of the order, whose
- * plan would have a say in that. 0. */
+/* From here on nothing of r leaves, is cut, or has other memory put in its place. r is no weight of the order any more,
+ * as a plan could move it. 0. */
 int swn_held_hold(struct swn_engine *e, struct swn_range *r);
-/* What is held becomes resident. 0 or -errno. May release the lock. */
+/* Makes the held range resident. 0 or -errno. May release the lock. */
 int swn_held_make_resident(struct swn_engine *e, struct swn_range *r);
 /* Undoes one hold. 0. */
 int swn_held_release(struct swn_engine *e, struct swn_range *r);

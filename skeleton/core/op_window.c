@@ -1,6 +1,6 @@
 /* Operator windows: what happens between "this operator is about to read these weights" and its end. The chunks in
- * which they lie are brought into frames, mapped at their own address, and held until the operator ends. What an
- * operator reads that nobody announced comes through the mapping of its extent: slower, and as right. */
+ * which they lie are brought into frames, mapped at their own address, and held until the operator ends. Weights that
+ * an operator reads unannounced come through the mapping of their extent: more slowly, with the same bytes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

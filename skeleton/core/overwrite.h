@@ -1,8 +1,8 @@
 /* skeleton/core/overwrite.h - a tensor that is on the disk is overwritten from end to end: its kernel makes the new
  * bytes in memory beside it, which is then moved to its address.
  *
- * So what it held need not be read back, and is there until all of the new is: another thread that reads it finds old
- * bytes or new ones, and if the kernel fails nothing has happened.
+ * So the old bytes need not be read back, and stay until all new ones are there: another thread that reads the tensor
+ * finds old bytes or new ones, and if the kernel fails nothing has happened.
  */
 #ifndef SWN_SKELETON_CORE_OVERWRITE_H
 #define SWN_SKELETON_CORE_OVERWRITE_H
@@ -18,7 +18,7 @@ struct swn_range;
  * held. */
 int swn_afresh_waits(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r);
 
-/* The host's half, see skeleton/abi/abi.h. */
+/* Runtime services, see skeleton/abi/abi.h. */
 void *swn_afresh_begin(struct swn_op *op, unsigned arg);
 void swn_afresh_end(struct swn_op *op, unsigned arg, int made);
 

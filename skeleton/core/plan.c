@@ -1,5 +1,5 @@
-/* Who may stay in memory: the pool, how a weight comes and goes, and the plan. Who leaves for others is in
- * skeleton/core/eviction.c, mechanism in blocks/swn_residency; this file only decides. */
+/* Which weights stay in memory: gathers the order, makes the plan and puts it into force. skeleton/core/eviction.c has
+ * what leaves for others, blocks/memory/residency.c the mechanism; this file only decides. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* skeleton/core/plan.h - which weights stay in memory: the pool, how a weight comes and goes, and the plan.
+/* skeleton/core/plan.h - which weights stay in memory: the plan, and how it is put into force.
  *
  * Engine lock held, unless it says otherwise.
  */
@@ -15,8 +15,8 @@ struct swn_disk_model swn_plan_disk(struct swn_engine *e);
 int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, struct swn_plan_candidate *out);
 void swn_plan_candidate_free(struct swn_plan_candidate *d);
 int swn_plan_candidate_solve(struct swn_plan_candidate *d);
-/* Puts it into force; then it is e->plan.in_force, and *d empty. -EAGAIN: a weight that it knows is gone, -EBUSY: part
- * of it could not be carried out now, and it is to be tried again. */
+/* Puts the candidate into force; then it is e->plan.in_force, and *d is empty. -EAGAIN: a weight of the candidate is
+ * gone; -EBUSY: part of the plan could not be carried out now, and the caller tries again. */
 int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d);
 
 #endif

@@ -1,5 +1,5 @@
-/* Swap-in: bringing chunks of weights into frames, those that an operator waits for, and those ahead of it, as the
- * learned order says. Nothing here waits for a particular frame to go, so a wrong guess costs a read and cannot hang.
+/* Swap-in: brings chunks of weights into frames, both those that an operator waits for and those ahead of it in the
+ * learned order. No function here waits for a particular frame to go, so a wrong guess costs a read and cannot hang.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -10,7 +10,7 @@ extern __thread int swn_reentry_depth;
 /* Calls `what` unless the calling thread is in such a call already. */
 void swn_reentry_guard(void (*what)(void));
 
-/* What an allocation does when it is over: installs the operator hook if it is wanted by now. No lock held. */
+/* The last step of an allocation: installs the operator hook if it is wanted by now. No lock held. */
 void swn_engine_settle(void);
 
 #endif

@@ -1,7 +1,7 @@
-/* Whether the plan in force is still one for this machine and this program. The first is made while the disk also
- * writes what had to leave, and operators wait for pages that are new; later what else runs comes and goes. Where the
- * disk or the operators have become others, another plan is made, and takes the place of the one in force if that, as
- * the machine is now, takes longer. */
+/* Whether the plan in force is still one for this machine and this program. The first plan is made while the disk also
+ * writes what had to leave, and operators wait for new pages; later other programs come and go. Where the speed of the
+ * disk or of the operators has changed, another plan is made. It takes the place of the plan in force if that one, on
+ * the machine as it is now, takes longer. */
 #include <math.h>
 #include <stdlib.h>
 

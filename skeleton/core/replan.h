@@ -1,4 +1,4 @@
-/* skeleton/core/replan.h - when a plan is made anew, because the machine is another one than it was made for.
+/* skeleton/core/replan.h - when a plan is made anew, because the machine has changed since it was made.
  *
  * Engine lock held, unless it says otherwise.
  */
@@ -7,12 +7,12 @@
 
 #include "skeleton/engine/engine_internal.h"
 
-/* A thread has begun another pass. With several threads this is not everybody's. */
+/* A thread has begun another pass. With several threads it is this thread's pass only. */
 void swn_replan_passed(struct swn_engine *e);
 /* The plan in force is right for the machine as it is now, and a disk of this speed. */
 void swn_replan_begin(struct swn_engine *e, double bytes_per_ns);
-/* Whether passes under the candidate's plan are short of the disk. Those that were are for a little longer, so that
- * slices of small weights do not come and go with every plan. */
+/* Whether passes under the candidate's plan are short of the disk. Passes that were short of it count as such a little
+ * longer, so that slices of small weights do not come and go with every plan. */
 int swn_plan_is_short_of_disk(const struct swn_engine *e, const struct swn_plan_candidate *d);
 /* Whether what is planned in the candidate, for the machine as it is now, is worth putting into force. If so, or if
  * there will be another candidate that is, the plan is dirty. */

@@ -1,5 +1,6 @@
 /* skeleton/core/residency_steps.c - the pool, and how a weight comes and goes: its own pages, its file, into and out of
- * frames. Which and when is decided in eviction.c, prefetch.c and plan.c, mechanism is in blocks/memory/residency. */
+ * frames. eviction.c, prefetch.c and plan.c decide which weight and when; the mechanism is in
+ * blocks/memory/residency.c. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>

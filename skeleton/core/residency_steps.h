@@ -9,7 +9,7 @@
 #include "skeleton/engine/engine_internal.h"
 
 int swn_open_pool(struct swn_engine *e);
-/* Says once if what is written to the store directory stays in memory. Any lock may be held. */
+/* Says once if the store directory keeps in memory what is written to it. Any lock may be held. */
 void swn_look_at_store_disk(struct swn_engine *e);
 /* Bytes that this process has written to spill files. */
 uint64_t swn_spilled_so_far(const struct swn_engine *e);
@@ -18,21 +18,21 @@ int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages);
 int swn_spill_range(struct swn_engine *e, struct swn_range *r);
 /* What follows from a spill of `size` bytes that ended with err. */
 void swn_note_spill(struct swn_engine *e, size_t size, int err);
-/* Frames that have bytes of nobody else go: r has other bytes now, or is gone. */
+/* Frames that have bytes of no other range go: r has other bytes now, or is gone. */
 void swn_frames_forget(struct swn_engine *e, const struct swn_range *r);
-/* Whether it has bytes of any range still. */
+/* Whether the frame still has bytes of any range. */
 int swn_frame_is_alive(const struct swn_frame *f);
-/* Lets n frames of neighbouring chunks go. */
+/* Evicts n frames of neighbouring chunks. */
 void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned n);
 /* Whether a frame can go: no operator holds its chunk, and nothing is being read into it. */
 int swn_frame_may_go(const struct swn_engine *e, const struct swn_frame *f);
-/* Lets such a frame go. */
+/* Evicts such a frame. */
 void swn_frame_evict(struct swn_engine *e, struct swn_frame *f);
-/* Frees the frames of these chunks that have bytes of nobody any more. */
+/* Frees the frames of these chunks that have bytes of no range any more. */
 void swn_frames_drop_dead(struct swn_engine *e, const struct swn_chunks *chunks);
-/* Takes back the reads into it that have not begun. 1: none is left. */
+/* Cancels the reads into the frame that have not begun. 1: none is left. */
 int swn_frame_cancel_reads(struct swn_engine *e, struct swn_frame *f);
-/* Takes back one read ahead that has not begun, and its frame is free. 0: there is none. */
+/* Cancels one read ahead that has not begun, and frees its frame. 0: there is none. */
 int swn_frame_cancel_one(struct swn_engine *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* skeleton/core/restore.h - a range gets ordinary pages again, with room for them; or goes where the plan wants it.
+/* skeleton/core/restore.h - a range gets ordinary pages again, with room for them; or moves to the state that the plan
+ * demands.
  *
  * Engine lock held. May release it.
  */

@@ -1,10 +1,10 @@
-/* The engine goes out of business in a process that runs on.
+/* Ends the engine in a process that goes on.
  *
- * Why locked memory (mlockall) is a reason: whoever locks wants that no access ever waits for a disk, and the kernel
- * sees to it. With MCL_FUTURE it gives every page of a writable private mapping a copy of its own as soon as it is
- * mapped, so a weight that leaves is back at once, and twice where a frame of the pool is mapped. With MCL_CURRENT it
- * does that to all weights that have left. There is nothing to be had against the kernel's will, so the lock gets what
- * it asks for: the process takes what it takes without us. */
+ * Why locked memory (mlockall) is a reason: a program that locks memory wants no access ever to wait for a disk, and
+ * the kernel enforces that. With MCL_FUTURE the kernel gives every page of a writable private mapping a copy of its own
+ * as soon as it is mapped, so a weight that leaves is back at once, and twice where a frame of the pool is mapped. With
+ * MCL_CURRENT it does that to all weights that have left. Swapping cannot work against the kernel, so the lock gets
+ * what it asks for: the process takes as much memory as without us. */
 #define _GNU_SOURCE
 #include "skeleton/core/retire.h"
 

@@ -1,4 +1,5 @@
-/* skeleton/core/retire.h - what the engine does where the program asks the kernel for what it cannot have beside it. */
+/* skeleton/core/retire.h - what the engine does where the program asks the kernel for something that the engine stands
+ * in the way of. */
 #ifndef SWN_SKELETON_CORE_RETIRE_H
 #define SWN_SKELETON_CORE_RETIRE_H
 
@@ -8,8 +9,8 @@
  * back into memory, nothing leaves any more, new tensors are PyTorch's own, and what is reserved is given back. */
 void swn_retire_for_lock(int flags);
 
-/* Before the program limits its address space to so many bytes: what is reserved and not used makes way. Where that is
- * not enough the engine retires. */
+/* Before the program limits its address space to `bytes`: the engine gives back address space that is reserved and not
+ * used. Where that is not enough the engine retires. */
 void swn_retire_for_space(uint64_t bytes);
 
 #endif

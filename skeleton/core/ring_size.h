@@ -9,9 +9,9 @@
 
 /* Bytes of the frames that come and go, in use or free. */
 size_t swn_ring_bytes(struct swn_engine *e);
-/* The window before there is a plan. */
+/* The size of the staging ring before there is a plan. */
 size_t swn_ring_first(struct swn_engine *e);
-/* So many bytes of frames are for what comes and goes: whole ones, at least one. */
+/* Sets the size of the staging ring to `bytes`, rounded to whole frames, at least one. */
 void swn_ring_resize(struct swn_engine *e, size_t bytes);
 
 #endif

@@ -2,11 +2,11 @@
  *
  * A model that is built under a budget writes its initial weights out nearly as fast as it makes them; done one after
  * the other that takes the sum of both times. So once the budget has been full, and until weights are read, ranges
- * leave some time before their room is needed. A departing range (swn_tensor_of(r)->pending_write) still counts as
- * resident, reads as ever, and is EVICTING; whoever wants it, recalls it.
+ * leave some time before their room is needed. A range on its way out (swn_tensor_of(r)->pending_write) still counts as
+ * resident, reads as ever, and is EVICTING; a store, or a caller that needs the range, takes it back.
  *
- * A thread of our own writes, and takes no lock but the queue's; everything that happens to a range happens in these
- * functions, all of which want the engine lock.
+ * A thread of the library writes, and takes no lock but the queue's. A range begins and ends to leave in these
+ * functions only, all of which need the engine lock.
  */
 #ifndef SWN_SKELETON_CORE_WRITE_BEHIND_H
 #define SWN_SKELETON_CORE_WRITE_BEHIND_H
@@ -19,11 +19,11 @@ int swn_write_behind_start(struct swn_engine *e, struct swn_range *r);
 size_t swn_write_behind_bytes(const struct swn_engine *e);
 /* Ranges whose bytes are written have left. Cheap when there are none. */
 void swn_write_behind_complete(struct swn_engine *e);
-/* Waits for the next to be written, and reaps. 0: there is none. */
+/* Waits until the next pending write is done, and completes it. 0: there is none. */
 int swn_write_behind_wait(struct swn_engine *e);
 /* r stays after all, as if it had never begun to leave. Does not wait. */
 void swn_write_behind_cancel(struct swn_engine *e, struct swn_range *r);
-/* Nothing departs any more. */
+/* Waits for all pending writes, and completes them. */
 void swn_write_behind_drain(struct swn_engine *e);
 /* In a forked child, after swn_write_behind_drain in the parent: there is no thread. */
 void swn_write_behind_fork_child(struct swn_engine *e);

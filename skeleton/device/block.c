@@ -1,4 +1,4 @@
-/* skeleton/device/block.c - blocks of a device's swapper: how large they are, and who counts them. */
+/* skeleton/device/block.c - blocks of a device's swapper: their sizes, their states, and the sums over them. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

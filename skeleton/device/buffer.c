@@ -1,5 +1,5 @@
-/* skeleton/device/buffer.c - where the memory of a device's blocks comes from: what is spare, what is made, and who
- * gives up its. */
+/* skeleton/device/buffer.c - where the memory of a device's blocks comes from: spare buffers, new ones, and those of
+ * blocks that give theirs up. */
 #define _GNU_SOURCE
 #include <errno.h>
 

@@ -1,5 +1,5 @@
-/* skeleton/device/cuda.h - the CUDA runtime that the program has brought with it. It is found, never loaded, and
- * nothing of it is needed to build.
+/* skeleton/device/cuda.h - the CUDA runtime that the program has brought with it. The library finds it, never loads it,
+ * and builds without it.
  *
  * All calls return 0 or a cudaError_t, and concern the calling thread's current device.
  */
@@ -39,44 +39,45 @@ struct swn_cuda {
     int (*stream_create)(void **stream, unsigned flags);
     int (*stream_synchronize)(void *stream);
     int (*stream_capturing)(void *stream, int *status); /* *status is 0 where nothing is being captured */
-    int (*capture_mode)(int *mode); /* of the thread: exchanged, so that its calls end nobody else's capture */
-    int (*last_error)(void); /* forgets it, too: a refusal of ours must not be taken for one of PyTorch's kernels' */
+    int (*capture_mode)(int *mode); /* of the thread: exchanged, so that its calls end no other thread's capture */
+    int (*last_error)(void); /* clears it, too: PyTorch must not take an error of our call for one of its kernels */
 };
 
 /* Fills *out from the runtime that is in this process. 0; -ENOENT: there is none; -ENOSYS: it lacks a function.
  * Thread-safe. */
 int swn_cuda_find(struct swn_cuda *out);
 
-/* What this thread calls breaks off nobody's capture, and no capture refuses it, until swn_cuda_restore is given what
- * this returns. */
+/* Until swn_cuda_restore is given the result, calls of this thread break off no thread's capture, and no capture
+ * refuses them. */
 int swn_cuda_relax(const struct swn_cuda *cuda);
 void swn_cuda_restore(const struct swn_cuda *cuda, int mode);
 
 /* Whether what is launched on the stream is put into a graph instead of being run. */
 int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream);
 #define SWN_CUDA_CAPTURES 8
-/* Whether one of the streams (so many at once at most) of which that was said is still being captured: then nobody may
- * wait for a device. Of a capture that was never asked about nothing is known. Thread-safe. */
+/* Whether a stream that swn_cuda_capturing found under capture (SWN_CUDA_CAPTURES of them are remembered) still is:
+ * then no thread may wait for a device. Captures that were never asked about are not known. Thread-safe. */
 int swn_cuda_capture_under_way(const struct swn_cuda *cuda);
-/* Whether that cudaError_t is one of those by which calls are refused because something is being captured. */
+/* Whether this cudaError_t says that a call was refused because of a capture. */
 int swn_cuda_refused_by_capture(int err);
 
 /* *out: where the function is, in the library of this process whose name begins with `stem` ("libcudart"). 0; -ENOENT:
  * there is no such library; -ENOSYS: it has no such function. Thread-safe. */
 int swn_cuda_symbol(const char *stem, const char *name, void **out);
 
-/* What a call of `name` by the code at `caller` would have reached if libswapnet did not stand before it: another
- * library that does; else the one that the caller is linked with, as there may be two in a process; else any whose name
- * begins with `stem`. NULL: there is none. Thread-safe. */
+/* The function that a call of `name` by the code at `caller` would reach without libswapnet's hook: that of another
+ * library that interposes it; else of the library that the caller is linked with, as a process may have two; else of
+ * any library whose name begins with `stem`. NULL: there is none. Thread-safe. */
 void *swn_cuda_next(const char *stem, const char *name, const void *caller);
 
-/* Where a function's pointer goes in a table of them. */
+/* A function's name, and the offset of its pointer in a table. */
 struct swn_cuda_entry {
     const char *name;
     size_t offset;
 };
 
-/* Fills `table` with what `find` finds, which is swn_cuda_runtime_symbol or its like. 0, or find's first error. */
+/* Fills `table` with the functions that `find` finds; `find` is swn_cuda_runtime_symbol or its like. 0, or find's first
+ * error. */
 int swn_cuda_fill(void *table, const struct swn_cuda_entry *entries, size_t n,
                   int (*find)(const char *name, void **out));
 /* In the CUDA runtime. As swn_cuda_symbol. */

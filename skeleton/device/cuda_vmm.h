@@ -1,6 +1,6 @@
-/* skeleton/device/cuda_vmm.h - what it takes beyond skeleton/device/cuda.h to let weights come and go on a device:
- * streams, events, copies, and the driver's virtual memory management, by which an address can be kept while the memory
- * behind it changes.
+/* skeleton/device/cuda_vmm.h - the CUDA functions beyond skeleton/device/cuda.h with which weights come and go on a
+ * device: streams, events, copies, and the driver's virtual memory management, by which an address can be kept while
+ * the memory behind it changes.
  *
  * As there: found in the process, never loaded, cudaError_t (or CUresult, of the driver's), for the thread's current
  * device.
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SWN_CUDA_EVENT_QUIET = 1 | 2 }; /* whoever waits for it sleeps; nobody asks it for times */
+enum { SWN_CUDA_EVENT_QUIET = 1 | 2 }; /* a thread that waits for it sleeps; it records no times */
 enum { SWN_CUDA_HOST_TO_DEVICE = 1 };
 
 struct swn_cuda_swap {

@@ -1,8 +1,8 @@
-/* skeleton/device/deferred_close.h - memory that a device is to let go of, for which the device has to be waited for:
- * by a thread of ours.
+/* skeleton/device/deferred_close.h - closes memory that a device may still use: a thread of the library waits for the
+ * device.
  *
- * Whoever lets go last may be in the middle of anything: what the device has still to do may be a function of the
- * program's (cudaLaunchHostFunc) that waits for a lock he holds, as Python's. So he waits for a moment only.
+ * The thread that drops the last reference may hold any lock, such as Python's, and the device may still have to run a
+ * function of the program (cudaLaunchHostFunc) that waits for that lock. So that thread waits for a moment only.
  *
  * Thread-safe.
  */
@@ -10,17 +10,18 @@
 #define SWN_SKELETON_DEVICE_DEFERRED_CLOSE_H
 
 struct swn_devclosing {
-    /* By that thread, or `here`, by who lets go: waits for the device, and closes it. 0; -EAGAIN: something is being
-     * captured, it has to be tried again; or an error, and nobody ever may have that memory. */
+    /* Called by the library's thread, or with `here` by the thread that drops the last reference: waits for the device,
+     * and closes the memory. 0; -EAGAIN: a capture is under way, it has to be tried again; another error: the memory
+     * may never be used again. */
     int (*close)(struct swn_devclosing *c, int here);
-    /* By that thread, if swn_devclose did not wait for it; after which it is nobody's. */
+    /* Called by the library's thread if swn_devclose did not wait; afterwards c is not used any more. */
     void (*later)(struct swn_devclosing *c, int err);
     struct swn_devclosing *next; /* ours */
     struct swn_devwaiter *waiter;
 };
 
 /* c is kept until it is closed. 0: it is, and *err is what c->close returned; 1: c->later will be called. Where no
- * thread can be had it is closed here and now, or, as something is being captured, when there is one. */
+ * thread can be started c is closed at once, or, during a capture, when there is a thread. */
 int swn_devclose(struct swn_devclosing *c, int *err);
 void swn_devclose_fork_child(void);
 

@@ -13,15 +13,15 @@
 #include "skeleton/engine/config.h"
 #include "scheduler/protocol/stats.h"
 
-/* What may not leave, or is there for speed only, takes no more than leaves one part in so many of SWAPNET_BUDGET to
+/* Memory of devices that may not leave, or is there for speed only, leaves one part in this many of SWAPNET_BUDGET to
  * everything else. */
 #define SWN_DEVICE_OTHERS 8
 
-/* Whether there is a CUDA runtime in this process and it is to be used: then tensors may come to go to a device.
- * Initialises nothing. Once, before all others. */
+/* Whether there is a CUDA runtime in this process and it is to be used: then tensors may go to a device. Initialises
+ * nothing. Once, before all others. */
 int swn_device_start(const struct swn_config *config);
 
-/* What struct swn_runtime_services says of its members of these names. */
+/* The members of struct swn_device_services with these names (skeleton/abi/abi.h). */
 int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter);
 struct swn_device_memory *swn_device_open(int device, enum swn_way way, uintptr_t data, size_t bytes, void **address);
 int swn_device_streams(const struct swn_device_memory *m);
@@ -42,7 +42,7 @@ void swn_device_given_up(void);
 void swn_device_refused(const char *why);
 void swn_device_lost(const char *what, const char *why) __attribute__((noreturn));
 
-/* SWAPNET_BUDGET has been changed. Not by a thread that devices wait for. */
+/* SWAPNET_BUDGET has been changed. The calling thread must not be one that devices wait for. */
 void swn_device_follow_budget(void);
 void swn_device_fork_child(void);
 void swn_device_stats(struct swn_stats *out);

@@ -17,14 +17,14 @@
 struct swn_registration;
 
 /* The driver is about to be asked for [p, p + bytes). *out, which may be NULL, is for swn_registered_end, which has to
- * follow. Not 0: -errno, and it must not be asked, as its pages would not be those that the tensors stay in. No lock
- * held. */
+ * follow. Not 0: -errno, and the caller must not ask the driver, as the tensors would not stay in the pages that it
+ * takes. No lock held. */
 int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **out);
 /* The driver has them now, or has refused. */
 void swn_registered_end(struct swn_registration *r, int taken);
 
-/* What the program asks the driver to let go of is not the program's, but was registered by us for a weight that the
- * device shares. */
+/* 1: the memory at p, which the program asks the driver to unregister, was registered by the library for a weight that
+ * the device shares. */
 int swn_registered_by_us(const void *p);
 /* The driver has let go of what was registered at p. No lock held. */
 void swn_registered_gone(const void *p);

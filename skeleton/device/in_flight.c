@@ -1,4 +1,4 @@
-/* skeleton/device/in_flight.c - blocks on their way to a device. Nobody waits for a copy to end but those who must:
+/* skeleton/device/in_flight.c - blocks on their way to a device. A thread waits for a copy to end only where it must:
  * operators are launched behind it, and the next block is made ready meanwhile. */
 #define _GNU_SOURCE
 #include "skeleton/device/swapper_internal.h"

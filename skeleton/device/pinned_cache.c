@@ -1,6 +1,6 @@
-/* skeleton/device/pinned_cache.c - copies of a card's blocks in pinned memory of the processor's, as far as the budget
- * has room that nobody else wants. The bus takes a block from there at its full speed, and no processor has to touch
- * it; from the disk, or from memory that the driver does not know, it comes at a fraction of that. */
+/* skeleton/device/pinned_cache.c - copies of a card's blocks in pinned memory of the processor, as far as the budget
+ * has room that no other part of the engine needs. The bus takes a block from there at its full speed, and no processor
+ * has to touch it; from the disk, or from memory that the driver does not know, it comes at a fraction of that. */
 #define _GNU_SOURCE
 #include "skeleton/device/pinned_cache.h"
 

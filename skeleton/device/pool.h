@@ -4,11 +4,11 @@
  *   managed     the driver's own, attached to the host while it is filled and to the device while it is used. Likewise.
  *   mapped      the device's memory. Every block has an address of its own for as long as it lives, at which memory is
  *               mapped while it is there; a kernel that reads it at any other time faults, and never reads anything
- *               else (invariant 13). It is filled through buffers of ours. Memory is in chunks
- * (skeleton/device/chunks.h), any of which do for any block.
+ *               else (invariant 13). It is filled through buffers of ours. Memory is in chunks, any of which do for any
+ *               block (skeleton/device/chunks.h).
  *
- * A block that is not there has an address, too (swn_devpool_reserve): that at which it will be, or one where nobody
- * can read anything.
+ * A block that is not there has an address, too (swn_devpool_reserve): the address at which it will be, or one that
+ * cannot be read.
  *
  * Not thread-safe, but that swn_devpool_reserve, _unreserve and _follow may be called by any thread while one thread
  * calls the others. All calls concern that thread's current device. Results are 0, a cudaError_t, a CUresult, or
@@ -61,26 +61,25 @@ struct swn_devpool_way {
     int (*open)(struct swn_devpool *p);
     int (*make)(struct swn_devpool *p, struct swn_devbuffer *b); /* bytes is set */
     int (*drop)(struct swn_devpool *p, struct swn_devbuffer *b);
-    /* The buffer becomes that of the block whose address is `at`, to be filled; all of it is there, for the device to
-     * read; and it is nobody's again, as nothing on the device uses it any more. An error of `leave`: it is as it was;
-     * -EFAULT: it is neither, and what it has is lost. */
+    /* enter: the buffer becomes that of the block whose address is `at`, to be filled. hand_over: all bytes are there,
+     * for the device to read. leave: the buffer belongs to no block any more, as nothing on the device uses it. An
+     * error of `leave`: the buffer is as it was; -EFAULT: it belongs to neither, and its memory is lost. */
     int (*enter)(struct swn_devpool *p, struct swn_devbuffer *b, char *at);
     int (*hand_over)(struct swn_devpool *p, struct swn_devbuffer *b);
     int (*leave)(struct swn_devpool *p, struct swn_devbuffer *b);
 };
 
-/* The way for a device: that of a backend that does not follow the processor's page tables, but mapped if that can be
- * done and `threads` of the program could come by an address that is another block's later; for a card, which has no
- * backend (NULL), mapped. `budget`:
- * bytes of ours, which stages count against. 0; or it cannot be done on this device, and *why says what is missing
- * (static). */
+/* Chooses the way for a device: that of its backend, which does not follow the processor's page tables; but `mapped`,
+ * if that can be done, where `threads` of the program could keep an address that is another block's later; for a card,
+ * which has no backend (NULL), `mapped`. `budget`: bytes of ours, which stages count against. 0; or it cannot be done
+ * on this device, and *why says what is missing (static). */
 int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unified_backend *backend, int threads,
                        size_t budget, const char **why);
 /* By the thread that will call the rest: makes its stream and its stages. */
 int swn_devpool_begin(struct swn_devpool *p);
 
-/* So many bytes of the processor's memory are a device's from now on, or (negative) no more: they count as small
- * tensors do. A forked child has nothing of them. Any thread. */
+/* Counts `bytes` of the processor's memory for a device, or (negative) no longer: they count as small tensors do. A
+ * forked child has none of them. Any thread. */
 void swn_devpool_count(long long bytes);
 void swn_devpool_fork_child(void);
 
@@ -88,24 +87,24 @@ void swn_devpool_fork_child(void);
 char *swn_devpool_reserve(struct swn_devpool *p, size_t bytes);
 void swn_devpool_unreserve(struct swn_devpool *p, char *at, size_t bytes);
 
-/* Memory for stage i that the device has done with: to be filled with up to stage_bytes. NULL: an error. */
+/* Memory of stage i, which the device has finished reading: to be filled with up to stage_bytes. NULL: an error. */
 char *swn_devpool_stage(struct swn_devpool *p, unsigned i);
 /* Sends n bytes of it to the device, where they are once what was sent has arrived. */
 int swn_devpool_send(struct swn_devpool *p, unsigned i, char *to, size_t n);
-/* Memory of ours from which the device's bus is served at its full speed; who asks counts it. NULL: there is none. */
+/* Pinned memory, from which the device's bus is served at its full speed; the caller counts it. NULL: there is none. */
 char *swn_devpool_pin(struct swn_devpool *p, size_t bytes);
-/* What was sent of it has arrived. 0, or an error: it is the driver's for good. */
+/* Gives the memory back, after what was sent of it has arrived. 0, or an error: the driver keeps it for good. */
 int swn_devpool_unpin(struct swn_devpool *p, char *memory, size_t bytes);
 /* Sends n bytes of it, which stay as they are until they have arrived. */
 int swn_devpool_send_pinned(struct swn_devpool *p, char *to, const char *from, size_t n);
 
 /* A flight is what was sent since the one before. At most SWN_DEVPOOL_FLIGHTS of them, numbered one after the other,
- * are under way: whoever begins another waits for the oldest to arrive. */
+ * are under way: a call that begins another waits for the oldest to arrive. */
 int swn_devpool_depart(struct swn_devpool *p, uint64_t flight);
-/* Waits until it has arrived. */
+/* Waits until the flight has arrived. */
 int swn_devpool_arrived(struct swn_devpool *p, uint64_t flight);
-/* What is launched on this stream from now on begins when it has arrived. It is under way, and no other takes its place
- * meanwhile. */
+/* Kernels that are launched on this stream from now on begin when the flight has arrived. The flight is under way, and
+ * no other takes its place meanwhile. */
 int swn_devpool_follow(struct swn_devpool *p, uint64_t flight, void *stream);
 /* Waits for all that was sent. */
 int swn_devpool_sent(struct swn_devpool *p);

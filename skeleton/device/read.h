@@ -6,7 +6,7 @@
 
 struct swn_devread {
     uint64_t disk_bytes; /* read from a file, past the page cache, straight to where they were wanted */
-    int bounced;         /* the kernel would not do that */
+    int bounced;         /* the kernel refused direct reads to the device's memory */
 };
 
 /* Copies [off, off + len) of the tensor at `data`, which stays alive meanwhile, to page-aligned memory with room for

@@ -1,5 +1,5 @@
-/* skeleton/device/spare_buffers.h - buffers of a device that no block has, made already: to make one, or give one back
- * to the driver, may stop the device.
+/* skeleton/device/spare_buffers.h - buffers of a device that belong to no block. They are kept, as making one, or
+ * giving one back to the driver, may stop the device.
  *
  * Not thread-safe.
  */
@@ -15,15 +15,15 @@ struct swn_devspares {
     size_t n, room;
 };
 
-/* The buffer is one of them from now on; of those that can be divided there is one only. 0 or -ENOMEM. */
+/* Adds the buffer; buffers that can be divided are joined into one. 0 or -ENOMEM. */
 int swn_devspares_put(struct swn_devspares *s, const struct swn_devpool *p, const struct swn_devbuffer *buffer);
 /* The smallest of at least `bytes` and at most `largest`; as many bytes, where they can be divided. 0; -ENOENT: there
  * is none; -ENOMEM: there was, and some of it is lost. */
 int swn_devspares_take(struct swn_devspares *s, struct swn_devpool *p, size_t bytes, size_t largest,
                        struct swn_devbuffer *out);
-/* Any, or all that can be divided. 0 or -ENOENT. */
+/* Takes any spare buffer; where buffers can be divided, all of them as one. 0 or -ENOENT. */
 int swn_devspares_any(struct swn_devspares *s, struct swn_devbuffer *out);
-/* Of all of them. */
+/* Bytes of all spare buffers. */
 size_t swn_devspares_bytes(const struct swn_devspares *s);
 
 #endif

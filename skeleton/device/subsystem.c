@@ -1,4 +1,4 @@
-/* skeleton/device/subsystem.c - devices as the core and the half see them. */
+/* skeleton/device/subsystem.c - devices as the core and the torch backend see them. */
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/device/device.h"

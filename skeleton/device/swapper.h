@@ -3,8 +3,8 @@
  * Weights that go to a device one after the other are put together into blocks, which come and go as a whole. A block
  * is brought by a thread of ours, from the disk to where the device reads it, shortly before an operator that needs it:
  * the order is learned (skeleton/engine/access_order.h), and in a first pass taken to be that in which the weights were
- * moved. What is needed last goes first, and not before every kernel that may read it is done, which events on their
- * streams tell: nobody waits for the device as a whole.
+ * moved. The block that is needed last goes first, and not before every kernel that may read it is done, which events
+ * on their streams tell: no thread waits for the device as a whole.
  *
  * Thread-safe. Lock rank: a swapper's lock, then the engine's; neither may be held.
  */
@@ -23,20 +23,20 @@ struct swn_devweight; /* a tensor there */
 /* Takes over the pool, which was chosen. capacity_bytes: the most that blocks take at once; `counted` if it is memory
  * of the budget. 0 or -errno. */
 int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, size_t capacity_bytes, int counted);
-/* Another room, or, without `shrinks`, no less than it has already. What is too much goes when nobody uses it. Where
- * it is counted, two of the largest blocks always have room, or no operator could have them; a card's own memory has
- * the room that was asked for, and what does not fit is not taken on. */
+/* Sets the capacity; without `shrinks` only to more than it is. Blocks beyond it go when no operator uses them. Where
+ * the memory is counted, two of the largest blocks always have room, or no operator could have them; a card's own
+ * memory has the capacity that was asked for, and weights that do not fit are not added. */
 void swn_devswap_resize(struct swn_devswap *s, size_t capacity_bytes, int shrinks);
-/* Its thread looks whether there is something to do. Without any lock, so that it may miss that. */
+/* Wakes its thread to look for work. Takes no lock, so that the thread may miss the call. */
 void swn_devswap_wake(struct swn_devswap *s);
-/* By all blocks that are there, and buffers without one. */
+/* Bytes of all blocks that are there, and of buffers without a block. */
 size_t swn_devswap_held(struct swn_devswap *s);
 
-/* The tensor at [data, data + bytes) of the arena, which the caller keeps and nobody writes. *address: its address as
- * long as no operator uses it: where the device will find it, or where nothing can be read. NULL: it does not fit, or
- * there is no memory. */
+/* Adds the tensor at [data, data + bytes) of the arena, which the caller keeps alive and no thread writes. *address:
+ * its address as long as no operator uses it: where the device will find it, or where nothing can be read. NULL: it
+ * does not fit, or there is no memory. */
 struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, size_t bytes, void **address);
-/* No operator uses it, nor will; what was launched may. The caller may write and free its bytes. */
+/* No operator uses w, nor will; kernels that were launched may. The caller may write and free its bytes. */
 void swn_devswap_remove(struct swn_devweight *w);
 
 /* An operator of this thread, on this stream, is about to use these weights of one device: waits until all are there.
@@ -45,13 +45,13 @@ void swn_devswap_remove(struct swn_devweight *w);
  * -EBUSY: another thread could keep the address, which would name something else then; none of them is lent in these
  * cases. */
 int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, void **addresses, int *captured);
-/* That operator has launched all it will. */
+/* That operator has launched all its kernels. */
 void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, int captured);
 
-/* Where it stays for as long as it lives, as a graph has its address; NULL: it comes and goes. */
+/* The address at which w stays for as long as it lives, as a graph has that address; NULL: w comes and goes. */
 void *swn_devswap_stays(const struct swn_devweight *w);
 
-/* Of a device that a child cannot use it has nothing. */
+/* A child cannot use its parent's devices, and has no block of them. */
 void swn_devswap_fork_child(void);
 void swn_devswap_stats(struct swn_stats *out);
 

@@ -1,4 +1,4 @@
-/* skeleton/device/unified.h - memory that the processor and the GPU have in common: three ways to it, behind one small
+/* skeleton/device/unified.h - memory that the processor and the GPU share: three ways to get it, behind one small
  * table.
  *
  * - pageable: the GPU follows the processor's page tables. Any memory will do, also what is mapped from a file and may
@@ -9,8 +9,8 @@
  *
  * Which of them a device knows is in its attributes. Nothing here may be called before the program itself uses its GPU:
  * the first attribute that is asked for initialises the driver. All calls concern the thread's current device; errors
- * are cudaError_t, and are forgotten by the runtime. Thread-safe. Whoever calls while another thread may be capturing a
- * graph does so relaxed (swn_cuda_relax).
+ * are cudaError_t, and are forgotten by the runtime. Thread-safe. A caller relaxes its thread (swn_cuda_relax) where
+ * another thread may be capturing a graph.
  */
 #ifndef SWN_SKELETON_DEVICE_UNIFIED_H
 #define SWN_SKELETON_DEVICE_UNIFIED_H
@@ -42,7 +42,7 @@ struct swn_unified_backend {
      * on. */
     int (*hand_over)(const struct swn_cuda *cuda, const struct swn_unified_traits *traits, struct swn_unified_block *b);
     /* Waits until nothing that was launched can be using b any more, and undoes open. After an error the device may
-     * still have it: then nobody else may get that memory. */
+     * still have it: then no other tensor may get that memory. */
     int (*close)(const struct swn_cuda *cuda, struct swn_unified_block *b);
 };
 

@@ -5,7 +5,7 @@
  * number of models and threads at once, and after a branch is back on the right track two weights later. Orders belong
  * to the process; a cursor (one per thread) is only a position in them.
  *
- * Nodes are named by ids that are never reused (0: none). Not thread-safe.
+ * Weights are named by ids that are never reused (0: none). Not thread-safe.
  */
 #ifndef SWN_SKELETON_ENGINE_ACCESS_ORDER_H
 #define SWN_SKELETON_ENGINE_ACCESS_ORDER_H

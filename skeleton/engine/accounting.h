@@ -13,11 +13,11 @@ size_t swn_engine_mapped_bytes(void); /* the process's address space in use; 0: 
 void swn_engine_note_peak(struct swn_engine *e);
 size_t swn_nonweight_bytes(struct swn_engine *e);
 size_t swn_nonweight_held(struct swn_engine *e);
-/* Most of what is held for it of late. */
+/* The most nonweight bytes that were held recently. */
 size_t swn_nonweight_peak(const struct swn_engine *e);
 size_t swn_nonweight_needed(const struct swn_engine *e);
 
-/* Of the tensor that is expected to be read into next, bytes for which no room was made; see
+/* Bytes for which no room was made, of the tensor that is expected to be read into next; see
  * skeleton/core/expected_read.h. */
 size_t swn_expected_read_bytes(const struct swn_engine *e);
 

@@ -1,7 +1,7 @@
 /* skeleton/engine/config.h - the settings of one process, read from its environment.
  *
  * A pure function of an environ array: no getenv, no printing, no allocation, no file is touched, so that it may run in
- * a library constructor of a stranger's process. Empty variables count as unset; of duplicates the first one counts,
+ * a library constructor, in the program's process. Empty variables count as unset; of duplicates the first one counts,
  * as with getenv.
  */
 #ifndef SWN_SKELETON_ENGINE_CONFIG_H

@@ -33,7 +33,7 @@ struct swn_weight {
     uint32_t id;
     uint32_t then; /* what was read next, the last time */
     int joined;    /* by the same operator */
-    int oversize;  /* the plan has no window that it fits, nor is it taken in slices: the mapping serves it */
+    int oversize;  /* it does not fit the ring of the plan, and is not taken in slices: the mapping serves it */
     double compute_ns, op_ns; /* as in struct swn_plan_weight */
 };
 #define SWN_WEIGHT_BITS 20
@@ -41,13 +41,13 @@ struct swn_weight {
 
 /* How far the machine is from what the plan in force was made for, see skeleton/core/replan.c. */
 struct swn_replan {
-    double speed, compute_ns;   /* then, or when it was looked at last; the latter of all weights' operators together */
-    unsigned passes;            /* in a row, with others */
+    double speed, compute_ns;   /* then, or at the last review; compute_ns: of all weights' operators together */
+    unsigned passes;            /* passes in a row with other values */
     uint64_t since_ns;          /* when these began */
-    int review_due;             /* it is to be looked at */
+    int review_due;             /* the plan is to be reviewed */
     uint64_t reviews;           /* so far */
-    unsigned plans;             /* made for that reason, up to some number; fewer after looks that came to nothing */
-    unsigned unchanged_reviews; /* such looks in a row */
+    unsigned plans;             /* made for that reason, up to some number; fewer after reviews without a new plan */
+    unsigned unchanged_reviews; /* reviews in a row without a new plan */
     unsigned short_passes;      /* in a row, that had too little for activations */
     uint64_t dropped;           /* what had been let go of when the last pass ended */
 };
@@ -57,14 +57,14 @@ struct swn_plan_candidate {
     uint32_t *ids;
     struct swn_plan_weight *weights;
     size_t n, nonweight;
-    uint64_t goal;   /* the budget for weights, the window and other */
-    size_t straddle; /* a plan counts a chunk once, for the first weight in it, and two operators hold it in turn: so
-                      * much more is the window */
+    uint64_t goal;   /* bytes for weights, the staging ring and nonweight bytes */
+    size_t straddle; /* bytes by which the ring is larger, as a plan counts a chunk once, for the first weight in it,
+                      * and two operators hold it in turn */
     struct swn_disk_model disk;
     int keep;              /* what has room stays from pass to pass */
-    size_t region_extra;   /* how much of `other` is there only because activations have regions */
+    size_t region_extra;   /* the part of nonweight bytes that is there only because activations have regions */
     double region_gain_ns; /* what a pass gains by these, all else being equal */
-    int drop_regions;      /* out: the plan is one without them, whose room weights have a better use for */
+    int drop_regions;      /* out: the plan has no regions, as weights make better use of their room */
     struct swn_plan plan;
 };
 
@@ -76,7 +76,7 @@ struct swn_thread_state {
     uint64_t op_ns;       /* until its operator was done; 0: it is not */
     unsigned open;        /* operators under way, one in the other */
     uint64_t left_ns;     /* when the last one of them ended */
-    uint64_t idle_ns;     /* of the time that is computing's: nothing was, but the program waited for its next input */
+    uint64_t idle_ns;     /* of the computing time: the program waited for its next input, and computed nothing */
     uint64_t pass_idle;   /* the same since the pass began */
     unsigned index;
     uint64_t next_plan_try;
@@ -100,7 +100,7 @@ struct source;
 struct swn_row;
 struct swn_row_reading;
 
-/* Where it is in its life. */
+/* The state of the engine from start to exit. */
 struct swn_life {
     _Atomic int running;
     _Atomic int retired;     /* all has become resident and nothing leaves any more, see skeleton/core/retire.h */
@@ -180,14 +180,14 @@ struct swn_plan_state {
 struct swn_region_state {
     int warmup_passes;        /* until activations are where they will be */
     int small_pages;          /* pages of theirs are new, and small */
-    unsigned huge_promotions; /* so often these were made huge */
+    unsigned huge_promotions; /* how often they were promoted to huge pages */
     size_t nonweight_without; /* nonweight bytes at most before they had regions; 0: extra is known */
     size_t extra;             /* how much more the regions take */
-    uint64_t refused;         /* the budget in which that is better had by weights; 0: none */
+    uint64_t refused;         /* the budget in which weights make better use of that room; 0: none */
     uint64_t placed;          /* bytes of tensors that got their planned addresses */
 };
 
-/* What is written to spill files. */
+/* Writes to spill files. */
 struct swn_writes {
     struct swn_extent_file *spill;
     uint64_t spilled_before;         /* written to spill files that the program has closed */
@@ -201,8 +201,8 @@ struct swn_disk_state {
     struct swn_disk_speed speed;
     struct swn_queue_depth preferred; /* what its profile says, without measurements; depth 0: there is none */
     uint64_t read_done_ns;            /* when the last read was done */
-    /* Reads of single rows, which say nothing of how fast weights come: bytes, and the time in which operators, so many
-     * now, waited for them. */
+    /* Reads of single rows, which say nothing of how fast weights come: bytes, and the time in which operators waited
+     * for them (row_waiters of them now). */
     uint64_t row_bytes, row_ns, rows_since_ns;
     unsigned row_waiters;
     _Atomic int looked_at;
@@ -222,7 +222,7 @@ struct swn_expected_read {
     size_t bytes;
 };
 
-/* What the statistics say, or nearly so. */
+/* Counters for the statistics. */
 struct swn_counters {
     uint64_t filled;  /* bytes of memory that came without pages, each of which is filled once, or zeroed */
     uint64_t dropped; /* bytes of pages let go */
@@ -235,7 +235,7 @@ struct swn_counters {
     size_t mapped_file_bytes; /* of files that the program mapped */
 };
 
-/* What has been said once. */
+/* Messages that are printed once: not 0 when printed. */
 struct swn_said {
     int pool, over, full, oversize, read, store, compressed, closed, small;
 };
@@ -268,16 +268,16 @@ struct swn_engine {
     struct swn_said said;
 };
 
-/* Where the address space is limited, tensors get this part of what is left of it: the pool will want that and more,
- * and the math libraries have yet to map their buffers (OpenBLAS tries for ever when it cannot). */
+/* Where the address space is limited, the arena gets one part in this many of what is left of it: the pool will need as
+ * much and more, and the math libraries have yet to map their buffers (OpenBLAS tries for ever when it cannot). */
 #define SWN_SPACE_PART 4
 
-/* What a disk gives, until something has been read. */
+/* The disk's speed that is assumed until something has been read. */
 #define SWN_FIRST_BYTES_PER_NS 1.6
 
 extern struct swn_engine swn_engine_one;
-/* Between them lie all files that the program has mapped and that are served; 0, 0 when there never was one. Read by
- * the C++ half without a lock. */
+/* All mapped files that the engine serves lie between these addresses; 0, 0 when there never was one. The torch backend
+ * reads them without a lock. */
 extern uintptr_t swn_mapped_bounds[2];
 extern const struct swn_io *swn_engine_io; /* the table the engine is started with; tests put another in its place */
 

@@ -1,7 +1,7 @@
 /* skeleton/engine/program_threads.h - the program's own threads: how many there are, and which one is calling.
  *
- * Threads of compute pools run kernels and nothing else; they do not count. Whoever sees threads begin and end
- * (shim/hooks/hook_threads.c) says so here. All functions are thread-safe, and allocate nothing.
+ * Threads of compute pools run kernels and nothing else; they do not count. The hooks that see threads begin and end
+ * (shim/hooks/hook_threads.c) call these functions. All functions are thread-safe, and allocate nothing.
  */
 #ifndef SWN_SKELETON_ENGINE_PROGRAM_THREADS_H
 #define SWN_SKELETON_ENGINE_PROGRAM_THREADS_H
@@ -10,7 +10,7 @@
 int swn_threads_many(void);
 
 /* The calling thread's place in the order in which the program started its threads; 0 is the main one. -1: a thread of
- * a compute pool, or one that came by no way we know of. */
+ * a compute pool, or one that no hook has seen. */
 int swn_threads_number(void);
 
 /* A thread is about to be started: its number. */

@@ -12,11 +12,11 @@ struct swn_engine;
 
 /* Bytes that count as resident. */
 size_t swn_reclaim_bytes(void);
-/* What nobody uses just now goes at once. Returns the bytes. */
+/* Gives back at once the memory that no operator uses now. Returns the bytes. */
 size_t swn_reclaim_trim(struct swn_engine *e);
-/* So many bytes are wanted. 1: some go soon, and e->changed says so. */
+/* Asks for `bytes`. 1: some go soon, and e->changed is signalled then. */
 int swn_reclaim_ask(struct swn_engine *e, size_t bytes);
-/* Waits until what has to go for so many bytes has gone, as long as something goes. May release the lock. */
+/* Waits until the memory that has to go for `bytes` has gone, as long as some goes. May release the lock. */
 void swn_reclaim_make_way(struct swn_engine *e, size_t bytes);
 
 #endif

@@ -38,9 +38,9 @@ struct swn_subsystem {
     void (*stats)(struct swn_engine *e, struct swn_stats *out);
     /* The process ends; no lock. Threads of the program may still compute. */
     void (*exit)(struct swn_engine *e);
-    /* e->budget.target is another one. */
+    /* e->budget.target has changed. */
     void (*budget_changed)(struct swn_engine *e);
-    /* Memory that it holds, which counts, and that it gives back when somebody else has a use for it. */
+    /* Memory that the feature holds, which counts, and which it gives back when another part of the engine needs it. */
     const struct swn_reclaimer *memory;
     const struct swn_op_filter *op;
 };
@@ -48,27 +48,27 @@ struct swn_subsystem {
 struct swn_reclaimer {
     /* Bytes that count as resident. Needs no lock. */
     size_t (*bytes)(void);
-    /* Gives back at once what nobody uses just now. Returns the bytes. */
+    /* Gives back at once the memory that no operator uses now. Returns the bytes. */
     size_t (*trim)(struct swn_engine *e);
-    /* So many bytes are wanted. 1: it holds some, and gives them back soon; e->changed says so. 0: there are none, or
-     * they have not come for a while. Waits for nobody. */
+    /* Asks for `bytes`. 1: the feature holds some, and gives them back soon; e->changed is signalled then. 0: there are
+     * none, or none have come for a while. Does not wait. */
     int (*ask)(struct swn_engine *e, size_t bytes);
-    /* So many bytes are to come into being: waits until what has to go for them has gone, as long as something goes.
+    /* `bytes` are about to be allocated: waits until the memory that has to go for them has gone, as long as some goes.
      * May release the lock. */
     void (*make_way)(struct swn_engine *e, size_t bytes);
 };
 
-/* What is done about an operator as a whole, beside reading its weights. */
+/* A feature's part in an operator as a whole, beside reading its weights. */
 struct swn_op_filter {
-    /* It is about to begin; no lock. */
+    /* The operator is about to begin; no lock. */
     void (*before)(struct swn_op *op);
     /* The first step under the lock, which it may release. */
     void (*make_way)(struct swn_engine *e, const struct swn_op *op);
-    /* It is among the open operators now; none of its arguments has been looked at. */
+    /* The operator is listed as open now; none of its arguments has been looked at. */
     void (*begin)(struct swn_engine *e, struct swn_op *op);
 };
 
-/* Where the bytes of weights come from that nobody has written: skeleton/load. */
+/* The source of the bytes of weights that the program has not written: skeleton/load. */
 struct swn_weight_source {
     /* 0: what was read for a part of a frame is what was stored, and p->checked; or it cannot be told from this part
      * alone. No lock. */
@@ -98,7 +98,7 @@ struct swn_activation_slot {
 
 /* Where tensors of a pass are put: skeleton/activations. */
 struct swn_placement {
-    /* Whether the next tensor of t (or NULL), of n bytes, has a planned place and nobody is there. */
+    /* Whether the next tensor of t (or NULL), of n bytes, has a planned place, and no tensor is there. */
     int (*find)(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_activation_slot *out);
     /* t has allocated r; r is going to be freed. */
     void (*on_alloc)(struct swn_thread_state *t, struct swn_range *r);
@@ -120,13 +120,13 @@ struct swn_tiling {
     size_t (*rows_forget)(struct swn_thread_state *t);
     /* The operator of t needs what arg has from `off` on next, as far as its tensor goes. */
     void (*slice_next)(struct swn_thread_state *t, const struct swn_arg *arg, size_t off);
-    /* It is done with a `sliced` argument. */
+    /* The operator is done with a `sliced` argument. */
     void (*slice_end)(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
-    /* The plan, or without one the window, has r's operator take it in slices; or not. */
+    /* Sets whether r's operator takes it in slices, as the plan, or without one the ring, demands. */
     void (*slice_set)(struct swn_engine *e, struct swn_range *r, int sliced);
 };
 
-/* Who writes down what passes take: skeleton/observe. Called only while e->features.record is not NULL. */
+/* Records how long passes take: skeleton/observe. Called only while e->features.record is not NULL. */
 struct swn_observer {
     /* A tensor has been made. 1: the thread's next operator is not the one after its last one, as some went by
      * unwatched. */

@@ -10,7 +10,7 @@
 struct swn_activation_plan;
 struct swn_pending_write;
 
-/* What became of taking a weight in slices, see skeleton/tiling/slice.c. */
+/* The record of taking a weight in slices, see skeleton/tiling/slice.c. */
 struct swn_slicing {
     unsigned refused;      /* more with each operator that could not have it in its slices, less with one that could */
     int accepted;          /* there was one that could since that was last looked at */
@@ -33,11 +33,11 @@ struct swn_tensor {
     int recalled;                            /* becomes resident as soon as the plan has room for it */
     struct swn_pending_write *pending_write; /* its bytes are being written (skeleton/core/write_behind.h), or NULL */
 
-    /* pages of it that somebody else uses, see skeleton/core/held_pages.h */
-    int registered; /* so often the program has given its pages to a device's driver */
+    /* pages of it that a driver or the kernel uses, see skeleton/core/held_pages.h */
+    int registered; /* how often its pages have been given to a device's driver or the kernel */
     int held;       /* one of these is the kernel, which never gives them back (skeleton/core/kernel_holds.h) */
     int orphaned;   /* it is freed, and will be gone when nothing of it is registered any more */
-    int on_device;  /* so many devices have its pages, by our doing */
+    int on_device;  /* number of devices that have its pages from the engine */
 
     /* where it is in the record of its thread's passes (skeleton/activations/activation_plan.c), or NULL */
     struct swn_activation_plan *places;
@@ -45,9 +45,9 @@ struct swn_tensor {
     uint32_t alloc_index;
 
     /* a weight that its operator can take in slices, see skeleton/tiling/slice.c */
-    size_t slice_unit; /* multiples of so many bytes; 0: only whole */
+    size_t slice_unit; /* slices are multiples of this many bytes; 0: only whole */
     int sliced;        /* what of it is not in memory is asked for slice by slice */
-    size_t slice;      /* of so many bytes each, but for the last */
+    size_t slice;      /* bytes of each slice but the last */
     struct swn_slicing slicing;
 };
 

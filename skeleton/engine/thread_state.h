@@ -6,11 +6,11 @@
 #include "skeleton/engine/engine_internal.h"
 
 void swn_window_thread_exit(void);
-/* This thread's, or NULL: it has run no operator yet. */
+/* The calling thread's state, or NULL: it has run no operator yet. */
 struct swn_thread_state *swn_window_self(void);
 /* The next weight that it reads does not follow the one that it was seen reading last. */
 void swn_window_lost(struct swn_thread_state *t);
-/* The same, made if need be; NULL without memory for it. */
+/* The same, made if need be; NULL: no memory. */
 struct swn_thread_state *swn_window_thread(struct swn_engine *e);
 
 #endif

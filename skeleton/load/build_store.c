@@ -1,7 +1,8 @@
-/* The store of a checkpoint that is read for the first time, made by a thread of ours. Whoever reads the file waits for
- * it, as its reads are registered then, but holds no lock: others load meanwhile. And not where a signal was handled:
- * an interpreter notes a signal in its handler and acts on it when the call returns. Then that read is made as it
- * stands, the store is finished behind, and the next read finds it or waits for it again.
+/* The store of a checkpoint that is read for the first time, made by a thread of ours. A thread that reads the file
+ * waits for the store, as its reads are registered then, but holds no lock: other threads load meanwhile. It stops
+ * waiting where a signal was handled: an interpreter notes a signal in its handler and acts on it when the call
+ * returns. Then that read is made from the file, the builder finishes the store, and the next read finds it or waits
+ * for it again.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* What is read of a store against its checksums: every part that comes into a frame, each time, by the sums of its
- * blocks. A store of before there were these has one checksum for each extent; that is looked at before the operator
- * that reads the extent first begins: in the frame where all of it is in one, else it is read for that. So is what an
- * operator reads through the mapping. */
+/* Checks what is read of a store against its checksums: every part that comes into a frame, each time, by the sums of
+ * its blocks. An older store without these has one checksum for each extent. That one is checked before the first
+ * operator that reads the extent begins: in the frame where all of the extent is in one, else by reading it. The same
+ * holds for what an operator reads through the mapping. */
 #define _GNU_SOURCE
 #include <errno.h>
 

@@ -1,5 +1,4 @@
-/* skeleton/load/compressed_read.h - weights that a store has in fewer bytes as well are read from there, where that is
- * faster.
+/* skeleton/load/compressed_read.h - reads a weight from its compressed extent in the store, where that is faster.
  *
  * Only reads into frames are: what a weight's own address says, and single rows, come from the extent itself, which is
  * always there. A copy is read to the end of the frame that it is decoded into, front to back as it arrives, so

@@ -28,11 +28,11 @@ struct swn_extent_file *swn_load_mapped(int fd);
 /* The program maps a file, perhaps a checkpoint, to look at its header: has the kernel read that, and not the weights
  * behind it. No lock held. */
 void swn_load_ask_for_header(int fd);
-/* The file is a checkpoint that will not fit: finds out what lies where in it. No lock held; for as long as it takes
- * somebody holds a reference. */
+/* The file is a checkpoint that will not fit: finds out what lies where in it. No lock held; a reference to the file
+ * must be held meanwhile. */
 void swn_load_look_into(struct swn_extent_file *file);
-/* Somebody begins to use the tensors in a mapped file: once, has the kernel read the pages in which they begin and end.
- * These are no whole pages of any of them and come from the page cache. No lock held. */
+/* An operator begins to use the tensors in a mapped file: once per file, has the kernel read the pages in which they
+ * begin and end. These pages belong to no tensor as a whole, and come from the page cache. No lock held. */
 void swn_load_ask_for_edges(struct swn_extent_file *file);
 /* The bytes of a mapped checkpoint that are likely to be read after r, which lies in it, or NULL when nothing is known:
  * what followed in the layers before this one, one layer on. Engine lock held. */
@@ -47,7 +47,7 @@ void swn_load_done(void);
 int swn_load_move(struct swn_engine *e, struct swn_op *op);
 
 /* The range that holds what comes after r's bytes in their store, which is in the order of execution, or nearly so;
- * NULL when r is not registered, or nobody holds that. Engine lock held. */
+ * NULL when r is not registered, or no range holds that. Engine lock held. */
 struct swn_range *swn_load_successor(const struct swn_range *r);
 
 /* A plan was made for the weights ids[n], in the order in which they are read, a cycle that began with `first`. Engine
@@ -58,8 +58,8 @@ void swn_load_order_learned(struct swn_engine *e, const uint32_t *ids, size_t n,
  * p->checked; or it cannot be told from this part alone. Without locks. */
 int swn_load_check(struct swn_part *p, const void *bytes);
 /* Before r's bytes are used: unless that was done before, reads and checks the tensor that it is, and ends the program
- * if that is not what the store held. Bytes that cannot be read stay unchecked: whoever reads them will see. Engine
- * lock held. */
+ * if that is not what the store held. Bytes that cannot be read stay unchecked: the operator that reads them meets the
+ * error. Engine lock held. */
 void swn_load_verify(struct swn_engine *e, const struct swn_range *r);
 
 /* Where a file's bytes come from, for messages: FILE or "the spill file in DIR". */
@@ -70,7 +70,7 @@ struct swn_load_place {
     const struct swn_extent_file *file;
     uint64_t off;
 };
-/* The name of the (first) tensor there, into out: 1, or 0 when that is no store's, or somebody is loading. Waits for no
+/* The name of the (first) tensor there, into out: 1, or 0 when that is no store's, or a thread is loading. Waits for no
  * lock. */
 int swn_load_tensor(const struct swn_load_place *place, char *out, size_t size);
 

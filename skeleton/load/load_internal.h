@@ -9,7 +9,7 @@
 #include "blocks/checkpoint/tensor_layout.h"
 #include "blocks/store/store.h"
 
-/* Between two large weights lie at most so many storages that are too small to be registered. */
+/* The most storages too small to be registered that lie between two large weights. */
 #define SWN_LOAD_SMALL_RUN 64
 /* Two of the longest tick of the clock that file times are taken from: a file that has just been written is waited for.
  */
@@ -33,7 +33,7 @@ struct source {
     struct swn_store *store;   /* NULL: not a checkpoint, or there is no store of it; it is read */
     int mapped;                /* the checkpoint itself, from where it lies; not to be found by its identity */
     int watched;               /* mapped, and does not fit */
-    struct swn_layout *layout; /* of a watched one, set once before anybody uses it; NULL: not one that we read */
+    struct swn_layout *layout; /* of a watched one, set once before any thread uses it; NULL: not one that we read */
     _Atomic int edges_asked;
     uint32_t index;                  /* of the file in its store */
     uint64_t begins_at;              /* where in the file a load's first registered read was; 0: none yet */
@@ -60,12 +60,13 @@ static inline struct source *swn_source_of(const struct swn_extent_file *file)
 /* skeleton/load/build_store.c. Makes the store of s, the file of fd, in a thread that ends with a call of
  * swn_load_built, one store at a time. 0, or why no thread could be had: -ENOMEM, -EAGAIN. The loader's lock held. */
 int swn_load_build(struct swn_engine *e, struct source *s, int fd);
-/* Until there is a store of s, or none can be made: 1. 0: a signal was handled meanwhile, one of those that are not in
- * `mask`. No lock held; s stays, as it is waited for. */
+/* Waits until there is a store of s, or none can be made: 1. 0: a signal that is not in `mask` was handled meanwhile.
+ * No lock held; s stays, as it is waited for. */
 int swn_load_await(struct source *s, const sigset_t *mask);
 void swn_load_build_fork_child(void);
 
-/* skeleton/load/load.c, for the builder; no lock held. Whether so many bytes are better not read. */
+/* skeleton/load/load.c, for the builder; no lock held. Whether a file of `bytes` had better be registered than read: it
+ * is large beside the budget. */
 int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes);
 /* The stores that must not give way to another one, as allocated names in limits->keep. 0 or -ENOMEM. */
 int swn_load_stores_in_use(struct swn_engine *e, struct swn_cache_limits *limits);

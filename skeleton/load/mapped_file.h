@@ -1,10 +1,10 @@
 /* skeleton/load/mapped_file.h - weights that lie in a file the program mapped itself: torch.load(mmap=True),
  * safetensors.
  *
- * They are served from where they lie. The mapping is the program's and stays; each tensor in it that an operator is
- * seen to read becomes a range (its whole pages), streamed from that file: fetched past the page cache and mapped over
- * the program's own pages for as long as the operator runs. The pages that two tensors share at their edges, and
- * whatever nobody announces, are read through the program's mapping as ever.
+ * The engine serves them from where they lie. The mapping is the program's and stays; each tensor in it that an
+ * operator is seen to read becomes a range (its whole pages), streamed from that file: fetched past the page cache and
+ * mapped over the program's own pages for as long as the operator runs. The pages that two tensors share at their
+ * edges, and bytes that no operator announces, are read through the program's mapping as ever.
  */
 #ifndef SWN_SKELETON_LOAD_MAPPED_FILE_H
 #define SWN_SKELETON_LOAD_MAPPED_FILE_H
@@ -16,10 +16,10 @@
 
 /* PyTorch has mapped a file, privately and writable. No lock held. */
 void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off);
-/* Somebody is about to unmap addresses. Cheap where there is no mapped_file. No lock held. */
+/* The program is about to unmap addresses. Cheap where there is no mapped_file. No lock held. */
 void swn_mapped_file_end(void *addr, size_t len);
 
-/* Somebody maps a file to read, which may be to look at the header of a checkpoint. Cheap but for large files. No lock
+/* The program maps a file to read, perhaps to look at the header of a checkpoint. Cheap but for large files. No lock
  * held. */
 void swn_mapped_file_looking(size_t len, int fd);
 

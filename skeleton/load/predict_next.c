@@ -1,6 +1,6 @@
 /* What a first pass will read next of a mapped checkpoint. Its writers sort tensors by name, which is no order of
- * execution ("layers.1", "layers.10", "layers.2"; down, gate, up). But layers are alike: what followed a weight in the
- * layer before is followed by its like in this one. */
+ * execution ("layers.1", "layers.10", "layers.2"; down, gate, up). But layers are alike: the weight that followed in
+ * the layer before has its like in this layer, which is likely to follow now. */
 #include "skeleton/load/load.h"
 #include "skeleton/load/load_internal.h"
 #include "skeleton/engine/weights.h"

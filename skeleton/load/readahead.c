@@ -1,5 +1,6 @@
-/* What is read of a checkpoint although its weights are not: small pieces all over the file. Asked for together they
- * come together, instead of one seek, or one page fault, at a time: 292 pages of GPT-2 took 0.3 s, of a load of 0.7 s.
+/* Reads ahead the small pieces all over a checkpoint that are read although its weights are not. The kernel reads
+ * pieces that are asked for together at once, instead of one seek, or one page fault, at a time: 292 pages of GPT-2
+ * took 0.3 s, of a load of 0.7 s.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

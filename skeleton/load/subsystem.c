@@ -1,4 +1,4 @@
-/* skeleton/load/subsystem.c - what loading by reference does when the core gets somewhere. */
+/* skeleton/load/subsystem.c - the functions of loading by reference that the core calls. */
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/load/compressed_read.h"
 #include "skeleton/load/load.h"

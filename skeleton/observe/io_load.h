@@ -1,5 +1,5 @@
-/* skeleton/observe/io_load.h - reads from the disk that nobody wants, to see what they cost a program that computes
- * meanwhile.
+/* skeleton/observe/io_load.h - reads from the disk that serve no operator, to see what they cost a program that
+ * computes meanwhile.
  *
  * What a disk delivers goes through the same memory that operators read their weights from, and on a virtual machine
  * through processors of the host: with a disk of 3.5 GB/s convolutional networks take 7 % longer, on however many
@@ -16,9 +16,9 @@
 #include "scheduler/planner/plan.h"
 #include "profiles/queue_depth.h"
 
-/* Of the scratch file: more than caches hold. Its memory, SWN_SCRATCH_WINDOW, is counted by no budget. */
+/* Bytes of the scratch file: more than caches hold. Its memory, SWN_SCRATCH_WINDOW, is counted by no budget. */
 #define SWN_CONTEND_BYTES ((size_t)64 << 20)
-/* Less that was read says nothing of its speed. */
+/* Fewer bytes read say nothing of the disk's speed. */
 #define SWN_CONTEND_LEAST ((size_t)8 << 20)
 
 struct swn_io_load;
@@ -35,12 +35,12 @@ int swn_io_load_ready(struct swn_io_load *c);
 void swn_io_load_set(struct swn_io_load *c, int busy);
 /* Reads a little while the caller waits for it: some hundredths of a second, or a fifth of one with a slow disk. */
 void swn_io_load_rest(struct swn_io_load *c);
-/* The disk as it was while it was busy, or while somebody waited for it (rest: 1), and what of that is known, as of
+/* The disk's speed while it was kept busy, or while the caller waited for it (rest: 1). Returns what of it is known, as
  * swn_disk_speed_get. */
 unsigned swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out);
-/* It is not needed any more, and gives back what it has. */
+/* Ends its reads: it is not needed any more, and gives back what it has. */
 void swn_io_load_end(struct swn_io_load *c);
-/* The same, and c is gone. Waits for its last read, but for a disk that does not answer no longer than two seconds. */
+/* The same, and frees c. Waits for its last read, two seconds at most where the disk does not answer. */
 void swn_io_load_stop(struct swn_io_load *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* A file is written through a shared mapping, so that what a process computed is there however it ends. Its room is
+/* A file is written through a shared mapping, so that the results of a process are there however it ends. Its room is
  * taken before it is mapped: a full disk must end the record, not the program. */
 #define _GNU_SOURCE
 #include "skeleton/observe/result_log.h"

@@ -1,5 +1,5 @@
-/* skeleton/runtime/runtime.c - which subsystems there are. They are asked in this order: what is observed is written
- * down before loading ends, and the process's socket is there when everything else is, and goes last. */
+/* skeleton/runtime/runtime.c - which subsystems there are. They are called in this order: observing writes its record
+ * before loading ends, and the process's socket comes up after everything else, and goes last. */
 #include "skeleton/runtime/runtime.h"
 
 #include "skeleton/engine/engine.h"

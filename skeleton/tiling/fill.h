@@ -13,7 +13,7 @@
 
 struct swn_fill;
 
-/* The host's half, see skeleton/abi/abi.h. None of them is called with a lock held. */
+/* Runtime services, see skeleton/abi/abi.h. Called with no lock held. */
 struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece);
 void *swn_fill_next(struct swn_fill *f, size_t bytes);
 void swn_fill_end(struct swn_fill *f, int made);

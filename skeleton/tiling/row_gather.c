@@ -1,9 +1,8 @@
 /* Rows of a streamed weight that its operator looks up (an embedding): the pages they lie in are read past the page
  * cache, and nothing else of the weight.
  *
- * What a row's own address says is right whatever happens, so that is where a page comes from that cannot be read from
- * the extent: one that is in memory, one that somebody wrote to, one whose read failed, or whose extent was dropped
- * meanwhile. */
+ * A row's own address always reads right. So a page that cannot be read from the extent is copied from there: a page
+ * that is in memory, that the program wrote to, whose read failed, or whose extent was dropped meanwhile. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

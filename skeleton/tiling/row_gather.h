@@ -1,6 +1,6 @@
 /* skeleton/tiling/row_gather.h - single rows of weights.
  *
- * Engine lock held, unless it says otherwise. The host's half, see skeleton/abi/abi.h.
+ * Engine lock held, unless it says otherwise. swn_gather_rows is a runtime service (skeleton/abi/abi.h).
  */
 #ifndef SWN_SKELETON_TILING_ROW_GATHER_H
 #define SWN_SKELETON_TILING_ROW_GATHER_H
@@ -10,7 +10,7 @@
 int swn_gather_rows(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count,
                     const int64_t *rows, size_t n, void *out);
 void swn_rows_begin(struct swn_engine *e, struct swn_arg *arg);
-/* Lets go of what was read through the mapping. */
+/* Drops the pages that were read through the mapping. */
 void swn_rows_end(struct swn_engine *e, struct swn_arg *arg);
 /* Frees what is kept for the rows of a thread that is not looking any up, or of all such threads. Returns the bytes of
  * its buffer. */

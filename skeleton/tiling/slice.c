@@ -1,5 +1,5 @@
-/* Weights that their operator takes slice by slice: which ones can, and bringing one slice after the other to where it
- * belongs. The kernel that does it is in shim/torch/slices.cpp. */
+/* Weights that their operator takes slice by slice: which weights can be sliced, and how one slice after the other
+ * comes to its place. The kernel that does it is in shim/torch/slices.cpp. */
 #define _GNU_SOURCE
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/load/load.h"

@@ -10,9 +10,9 @@
 size_t swn_slice_offer(struct swn_op *op, unsigned arg, const struct swn_row_geometry *rows);
 int swn_slice_wanted(struct swn_op *op, unsigned arg, uint64_t shape);
 size_t swn_slice_least(void);
-/* The budget is another one. */
+/* The budget has changed. */
 void swn_slice_set_least(struct swn_engine *e);
-/* The plan, or without one the window, has r's operator take it in slices; or not. */
+/* Sets whether r's operator takes it in slices, as the plan, or without one the ring, demands. */
 void swn_slice_set(struct swn_engine *e, struct swn_range *r, int sliced);
 size_t swn_slice_list(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
 size_t swn_slice_refused(struct swn_op *op, unsigned arg, uint64_t shape, size_t tried, int right);

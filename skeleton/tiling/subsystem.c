@@ -1,4 +1,4 @@
-/* skeleton/tiling/subsystem.c - slices, rows, fills and trials as the core and the half see them. */
+/* skeleton/tiling/subsystem.c - slices, rows, fills and trials as the core and the torch backend see them. */
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/tiling/fill.h"

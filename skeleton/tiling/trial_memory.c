@@ -1,6 +1,6 @@
-/* Memory for trials: whether a weight in slices gives the bits of the whole is tried with weights and inputs of their
- * full size, for which there may be no room (shim/torch/trials.cpp). So they are a few pages, mapped over and over; and
- * so is what a kernel makes of all of the weight, a copy in an order of its own. */
+/* Memory for trials. A trial computes with weights and inputs of their full size, to see whether slices give the bits
+ * of the whole (shim/torch/trials.cpp), and there may be no room for these. So they are a few pages, mapped over and
+ * over; and so is a kernel's own copy of the whole weight in another order. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,6 @@ void *swn_trial_map(size_t bytes, size_t period);
 void swn_trial_unmap(void *at, size_t bytes, size_t period);
 void swn_trial_alias_allocations(size_t bytes, size_t period);
 int swn_trial_room(size_t bytes);
-/* This thread has allocated a tensor of so many bytes, or freed one (negative). */
 /* Memory for a tensor of n bytes of a thread that tries out something, or NULL: it gets its own as usual. */
 void *swn_trial_alloc(size_t n);
 /* 1: it was such a tensor's. */

@@ -23,17 +23,17 @@ int ctl_profile(int argc, char **argv);
 int ctl_verify(int argc, char **argv);
 int ctl_cache(int argc, char **argv);
 
-/* The exit status of the command under `swapnetctl run`, 128 + N if signal N ended it; or -errno. The terminal's keys
- * are for the program, the other signals that end programs are passed on to it. `prepare` is called in the new process
- * first, to change its environment; NULL: nothing to do. */
+/* The exit status of the command under `swapnetctl run`, 128 + N if signal N ended it; or -errno. The program gets the
+ * signals of the terminal's keys itself; ctl_run_child passes on the other signals that end programs. `prepare` is
+ * called in the new process first, to change its environment; NULL: nothing to do. */
 int ctl_run_child(char **command, int count, void (*prepare)(void));
 /* The signal that reached us during the last ctl_run_child; 0: none. */
 int ctl_run_interrupted(void);
-/* One is named, or answers, or was killed and will be back: it gives the budget. */
+/* Whether a daemon gives the budget: one is named, or answers, or was killed and will be back. */
 int ctl_has_daemon(void);
 /* A budget in percent becomes bytes, by the model profile `path`; NULL: none was named. 0; -errno: said why. */
 int ctl_share_resolve(const char *path);
-/* Says what is wrong with the settings that `run` would be given, as it does. 0 or -errno. */
+/* Says what is wrong with the settings for `run`, in the words of `run`. 0 or -errno. */
 int ctl_run_check(void);
 
 #endif

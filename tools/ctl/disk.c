@@ -1,4 +1,4 @@
-/* tools/ctl/disk.c - `swapnetctl profile --disk`: how the disk with the block stores likes to be read, for the library.
+/* tools/ctl/disk.c - `swapnetctl profile --disk`: measures how to read the disk with the block stores, for the library.
  */
 #define _GNU_SOURCE
 #include <errno.h>

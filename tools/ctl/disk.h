@@ -6,7 +6,7 @@
 
 #include "profiles/queue_depth.h"
 
-/* Where block stores and spill files go. 0 or -errno. */
+/* The directory of block stores and spill files. 0 or -errno. */
 int ctl_disk_dir(char *dir, size_t size);
 
 /* How the library reads the disk of that directory: what SWAPNET_DISK or the device profile in it says. depth 0:
@@ -17,7 +17,7 @@ struct swn_queue_depth ctl_disk_queue(const char *dir);
  * it (NULL). An exit status; errors are said. */
 int ctl_disk_profile(const char *output);
 
-/* Nothing where nothing is known. */
+/* Prints what q says; nothing where its depth is 0. */
 void ctl_disk_print(FILE *out, const struct swn_queue_depth *q);
 
 #endif

@@ -1,4 +1,4 @@
-/* tools/ctl/main.c - the commands and what they say of themselves; they are in ctl_*.c. */
+/* tools/ctl/main.c - the table of commands and their help texts; each command is in its own file in tools/ctl. */
 #include "tools/ctl/ctl.h"
 
 static const struct swn_cli_command commands[] = {

@@ -1,10 +1,10 @@
-/* tools/ctl/output.h - what swapnetctl writes for programs. */
+/* tools/ctl/output.h - the JSON and CSV that swapnetctl writes. */
 #ifndef SWN_TOOLS_CTL_OUTPUT_H
 #define SWN_TOOLS_CTL_OUTPUT_H
 
 #include <jansson.h>
 
-/* One document; nothing when it is NULL. */
+/* Prints one document; nothing when root is NULL. */
 void ctl_print_json(const json_t *root);
 /* A line of the keys, and one of its values for each object in `rows`: nothing for null or what it lacks, spaces
  * between the elements of an array. */

@@ -1,5 +1,5 @@
-/* tools/ctl/plan.c - `swapnetctl plan`: what would be. Models and a total in; each one's budget, its blocks and
- * predicted latencies out. No process is needed or asked.
+/* tools/ctl/plan.c - `swapnetctl plan`: takes models and a total, and prints the budget, the blocks and the predicted
+ * latencies of each model. No process is needed or asked.
  */
 #define _GNU_SOURCE
 #include <errno.h>

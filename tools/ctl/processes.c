@@ -1,6 +1,6 @@
-/* tools/ctl/processes.c - the processes that run under swapnet, as they tell it themselves through their own sockets,
- * and as the daemon tells it, if there is one. It removes nothing: a socket nobody listens to is its process's to take
- * over.
+/* tools/ctl/processes.c - the processes that run under swapnet, as they report it through their own sockets, and as the
+ * daemon reports it, if there is one. It removes nothing: a later process takes over a socket file that no process
+ * listens on.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* tools/ctl/profile.c - `swapnetctl profile`: runs a program, and makes of what the library wrote down a profile with
+/* tools/ctl/profile.c - `swapnetctl profile`: runs a program, and turns what the library recorded into a profile with
  * the coefficients of the delay model; `--show` prints one, `--disk` is in tools/ctl/disk.c.
  */
 #define _GNU_SOURCE

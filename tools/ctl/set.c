@@ -1,5 +1,5 @@
 /* tools/ctl/set.c - `swapnetctl set`: through the daemon where it knows the process, else through the process's own
- * socket. All that is asked for happens, or nothing. */
+ * socket. The whole request takes effect, or none of it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

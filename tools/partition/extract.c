@@ -1,8 +1,8 @@
 /* tools/partition/extract.c - `swapnet-partition extract`: the tensors of a store as one .safetensors file.
  *
  * safetensors knows no strides and no sharing, so every tensor is written contiguous and by itself. Contiguous ones are
- * streamed; for the others the extent is taken into memory as a whole. What the format cannot hold is a reason to write
- * nothing: whoever did not ask for part of a model must not get part of it.
+ * streamed; for the others the extent is taken into memory as a whole. Where the format cannot hold a tensor the
+ * command writes nothing: a user who did not ask for part of a model must not get part of it.
  */
 #define _GNU_SOURCE
 #include <errno.h>

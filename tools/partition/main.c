@@ -1,4 +1,5 @@
-/* tools/partition/main.c - the commands and what they say of themselves; they are in part_*.c. */
+/* tools/partition/main.c - the table of commands and their help texts; each command is in its own file in
+ * tools/partition. */
 #include <errno.h>
 #include <signal.h>
 

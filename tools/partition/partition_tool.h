@@ -39,8 +39,8 @@ void part_print_name(const char *name, int width);
 /* Whether both paths lead to the same file; 0 too when one of them does not exist. */
 int part_same_file(const char *a, const char *b);
 
-/* From the first on, SIGINT, SIGTERM and SIGHUP are noted instead of obeyed; whether one came; and dying of it, once
- * nothing is left behind. */
+/* part_catch_signals: from now on SIGINT, SIGTERM and SIGHUP are noted instead of obeyed. part_stopped: whether one
+ * came. part_stop: dies of it, once nothing is left behind. */
 void part_catch_signals(void);
 int part_stopped(void);
 void part_stop(void);
