@@ -21,12 +21,12 @@ int swn_skeleton_make(struct swn_skeleton **out, const struct swn_store *s)
     }
     for (size_t i = 0; i < s->tensor_count; i++) {
         const struct swn_store_tensor *t = &s->tensors[i];
-        sk->slots[i] = (struct swn_activation_tensor){.shape = t->shape,
-                                                      .stride = t->stride,
-                                                      .off = s->extents[t->extent].off + t->off,
-                                                      .extent = t->extent,
-                                                      .ndim = (uint16_t)t->ndim,
-                                                      .dtype = (uint16_t)t->dtype};
+        sk->slots[i] = (struct swn_skeleton_slot){.shape = t->shape,
+                                                  .stride = t->stride,
+                                                  .off = s->extents[t->extent].off + t->off,
+                                                  .extent = t->extent,
+                                                  .ndim = (uint16_t)t->ndim,
+                                                  .dtype = (uint16_t)t->dtype};
     }
     for (size_t i = 0; i < s->layer_count; i++)
         sk->first_slot[i + 1] = sk->first_slot[i] + s->layers[i].depth;
@@ -137,7 +137,7 @@ static const struct swn_tie *find_tie(const struct swn_block *b, uint32_t extent
 
 void swn_skeleton_register(struct swn_skeleton *sk, const struct swn_block *b, void *base)
 {
-    struct swn_activation_tensor *slot = &sk->slots[b->first_slot], *end = slot + b->slots;
+    struct swn_skeleton_slot *slot = &sk->slots[b->first_slot], *end = slot + b->slots;
     for (; slot < end; slot++) {
         if (slot->extent >= b->first_extent) {
             slot->data = (char *)base + (slot->off - b->off);

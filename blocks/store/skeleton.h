@@ -19,7 +19,7 @@
 
 #include "blocks/store/store.h"
 
-struct swn_activation_tensor {
+struct swn_skeleton_slot {
     void *data; /* the tensor's first byte; NULL while its block is not in memory */
     const int64_t *shape, *stride;
     uint64_t off; /* of that byte, in the store */
@@ -30,7 +30,7 @@ struct swn_activation_tensor {
 
 struct swn_skeleton {
     const struct swn_store *store;
-    struct swn_activation_tensor *slots; /* slot i is tensor i of the store */
+    struct swn_skeleton_slot *slots; /* slot i is tensor i of the store */
     size_t slot_count;
     uint32_t *first_slot; /* per layer, and one more */
 };

@@ -80,7 +80,7 @@ bool libraries_are_usual()
 
 } // namespace
 
-int64_t swn_fd_registry_word()
+int64_t swn_fp_control_word()
 {
     return word_now();
 }

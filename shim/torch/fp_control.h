@@ -8,7 +8,7 @@
 #include <cstdint>
 
 // This thread's control word.
-int64_t swn_fd_registry_word();
+int64_t swn_fp_control_word();
 
 // Whether the words of this thread, and of all threads that compute for it, are those that threads begin with. Of some
 // 10 us, and more when it is asked for the first time. May throw PyTorch's errors.

@@ -197,7 +197,7 @@ void swn_add_settings(swn_key &key)
     key.add(at::get_num_threads());
     key.add(static_cast<int64_t>(swn_library_threads()));
     key.add(at::in_parallel_region());
-    key.add(swn_fd_registry_word());
+    key.add(swn_fp_control_word());
 }
 
 uint64_t swn_shape_of(const swn_sliced &what)

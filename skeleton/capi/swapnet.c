@@ -331,7 +331,7 @@ API int swapnet_tensor(const struct swapnet_model *m, size_t block, size_t index
     if (index >= swapnet_tensor_count(m, block))
         return -EINVAL;
     size_t i = m->blocks[block].b.first_slot + index;
-    const struct swn_activation_tensor *slot = &m->skeleton->slots[i];
+    const struct swn_skeleton_slot *slot = &m->skeleton->slots[i];
     *out = (struct swapnet_tensor){.name = m->store->tensors[i].name,
                                    .dtype = swn_dtype_name((enum swn_dtype)slot->dtype),
                                    .ndim = slot->ndim,

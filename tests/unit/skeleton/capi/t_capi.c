@@ -93,7 +93,7 @@ static void every_range_of_layers(void **state)
             void *base = load(s, &b);
             swn_skeleton_register(sk, &b, base);
             for (uint32_t i = 0; i < sk->slot_count; i++) {
-                const struct swn_activation_tensor *slot = &sk->slots[i];
+                const struct swn_skeleton_slot *slot = &sk->slots[i];
                 int inside = s->tensors[i].layer >= first && s->tensors[i].layer < first + layers;
                 if (inside != (slot->data != NULL))
                     fail_msg("layers %u+%u: slot %u", first, layers, i);
