@@ -311,7 +311,7 @@ def test_device_tests_have_their_label():
                               check=True).stdout
     names = ("t_unified", "t_device", "e2e-unified", "gpu")
     assert all(f": {name}\n" in listed("-L", "unified") for name in names), listed("-L", "unified")
-    assert "-LE e2e" in (harness.REPO / "scripts" / "test").read_text() and "e2e-unified" not in listed("-LE", "e2e")
+    assert "-LE 'e2e|timed'" in (harness.REPO / "scripts" / "test").read_text() and "e2e-unified" not in listed("-LE", "e2e")
 
 
 @pytest.mark.parametrize("device", [pytest.param("discrete", marks=pytest.mark.slow), "orin"])

@@ -12,6 +12,9 @@ from _record import anonymous_bytes, begin
 record, _ = begin()
 
 
+SPILL_KEPT = 16 << 20  # as much as test_programs.py lets stay
+
+
 def spill_bytes():
     """Disk blocks of this process's unlinked regular files: what spilled weights take."""
     total = 0
@@ -26,10 +29,11 @@ def spill_bytes():
 
 
 def settled_spill_bytes():
-    """Space is given back by a thread of the library's own, about a second later, and more on a busy disk."""
+    """Space is given back by a thread of the library's own, about a second later, and more on a busy disk. The
+    test lets a little stay."""
     for _ in range(200):
         now = spill_bytes()
-        if not now:
+        if now <= SPILL_KEPT:
             break
         time.sleep(0.1)
     return now
