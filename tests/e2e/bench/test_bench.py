@@ -95,7 +95,7 @@ def run(directory):
     workers, sampler = [], Sampler()
 
     def start(*arguments):
-        argv = ["/usr/bin/python3", BENCH / "ncnn_worker.py", "--samples", directory.parent / "samples.npz",
+        argv = ["/usr/bin/python3", BENCH / "lib" / "ncnn_worker.py", "--samples", directory.parent / "samples.npz",
                 "--model", directory, *arguments]
         env = harness.clean_env() | {"PYTHONPATH": str(directory.parent)}
         workers.append(child.Worker(argv, NoGroup(), env, directory.parent / "log"))
@@ -234,7 +234,7 @@ def weights():
         pytest.skip(why)
     with harness.disk_dir() as directory:
         path = directory / "weights"
-        subprocess.run([harness.TORCH113.python, BENCH / "measure_model.py", "--model", "mobilenet_v2", "--weights", path],
+        subprocess.run([harness.TORCH113.python, BENCH / "lib" / "measure_model.py", "--model", "mobilenet_v2", "--weights", path],
                        check=True, capture_output=True, env=harness.clean_env(), timeout=300)
         yield path
 
@@ -245,7 +245,7 @@ def torch_lane(torch113, tmp_path):
     workers, sampler = [], Sampler()
 
     def start(*arguments):
-        argv = [torch113.python, BENCH / "worker.py", "--model", "mobilenet_v2", *arguments]
+        argv = [torch113.python, BENCH / "lib" / "worker.py", "--model", "mobilenet_v2", *arguments]
         workers.append(child.Worker(argv, NoGroup(), harness.clean_env(), tmp_path / "log"))
         lane = lanes.Lane(arguments[1], workers[-1], sampler, 60)
         lane.build(120)

@@ -15,12 +15,16 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import time
 
 import pytest
 
 import harness
-import test_checkpoints
+
+sys.path.append(str(harness.E2E / "loading"))  # also where this folder runs alone
+
+import test_checkpoints  # noqa: E402
 
 PARTITION = harness.BUILD / "bin" / "swapnet-partition"
 CTL = harness.BUILD / "bin" / "swapnetctl"
