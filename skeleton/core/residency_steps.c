@@ -19,7 +19,7 @@
 /* A budget that holds at least so many huge pages has chunks of that size. With smaller chunks, and so small pages, a
  * pass of GPT-2 within 28 MiB takes 1.5 times as long. With fewer huge pages than this, activations and weights have
  * too few to share: MobileNetV2 within 16 MiB wrote activations out in every pass. */
-#define HUGE_LEAST 12
+#define HUGE_LEAST 9
 /* A smaller budget is divided into so many chunks, none smaller than UNIT_LEAST: a chunk stays in memory as a whole
  * even where the plan keeps only one weight of it. */
 #define UNIT_LEAST ((size_t)256 << 10)
