@@ -7,8 +7,6 @@
 #include "skeleton/engine/engine_internal.h"
 #include "shim/hooks/hooks.h"
 
-void swn_threads_fork_child(void);
-
 static void child(void)
 {
     swn_threads_fork_child();

@@ -17,4 +17,4 @@ static void start(struct swn_engine *e)
     e->features.placement = &placement;
 }
 
-const struct swn_subsystem swn_activations_subsystem = {.name = "activations", .start = start};
+const struct swn_subsystem swn_activations_subsystem = {.start = start};

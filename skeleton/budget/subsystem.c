@@ -41,7 +41,6 @@ static void at_exit(struct swn_engine *e)
 }
 
 const struct swn_subsystem swn_budget_subsystem = {
-    .name = "budget",
     .start = start,
     .unlocked = swn_client_after_fork,
     .fork_child = fork_child,

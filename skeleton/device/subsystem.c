@@ -52,7 +52,6 @@ static const struct swn_reclaimer memory = {
 static const struct swn_op_filter filter = {.make_way = swn_pinned_cache_vacate_for};
 
 const struct swn_subsystem swn_device_subsystem = {
-    .name = "device",
     .services = services,
     .fork_child = fork_child,
     .stats = stats,

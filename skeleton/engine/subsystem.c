@@ -1,19 +1,7 @@
-/* skeleton/engine/subsystem.c - the list of features that the process has. */
-#include <stdlib.h>
+/* skeleton/engine/subsystem.c - before skeleton/runtime has said which features there are, there are none. */
+#include <stddef.h>
 
 #include "skeleton/engine/subsystem.h"
 
-const struct swn_subsystem *swn_subsystems[SWN_SUBSYSTEMS_MOST + 1];
-
-void swn_subsystem_register(const struct swn_subsystem *s)
-{
-    for (size_t i = 0; i < SWN_SUBSYSTEMS_MOST; i++) {
-        if (swn_subsystems[i] == s)
-            return;
-        if (!swn_subsystems[i]) {
-            swn_subsystems[i] = s;
-            return;
-        }
-    }
-    abort(); /* the list is written in one place, skeleton/runtime, and is that long */
-}
+static const struct swn_subsystem *const none[] = {NULL};
+const struct swn_subsystem *const *swn_subsystems = none;

@@ -1,7 +1,7 @@
 /* skeleton/engine/subsystem.h - what the core calls of the features that stand on it, without knowing them.
  *
  * A feature (loading, devices, tiling, activation plans, observation, budgets) fills in a table of each kind that
- * concerns it; skeleton/runtime registers them, in the order in which they are asked, before the engine starts. A
+ * concerns it; skeleton/runtime lists them, in the order in which they are asked, before the engine starts. A
  * member that is NULL is a step in which the feature has no part. Tables live as long as the process, and are constant.
  *
  * Unless a member says otherwise the engine's lock is held when it is called, and is still held when it returns.
@@ -26,7 +26,6 @@ struct swn_thread_state;
 
 /* A feature's life, and its part in what all of them do. */
 struct swn_subsystem {
-    const char *name;
     /* The engine has what it needs, and no thread of it runs yet. No lock. */
     void (*start)(struct swn_engine *e);
     /* Fills in the members of the host table that are its own. No lock. */
@@ -143,13 +142,8 @@ struct swn_observer {
     void (*leaving)(struct swn_engine *e);
 };
 
-#define SWN_SUBSYSTEMS_MOST 8
-
-/* Before the engine starts, by one thread. A second call with the same table does nothing. */
-void swn_subsystem_register(const struct swn_subsystem *s);
-
-/* All of them, in the order in which they were registered; NULL at the end. */
-extern const struct swn_subsystem *swn_subsystems[SWN_SUBSYSTEMS_MOST + 1];
+/* All of them, in the order in which they are asked; NULL at the end. Set once, before the engine starts. */
+extern const struct swn_subsystem *const *swn_subsystems;
 
 /* For each of them that has a part in `step`: a block, or a statement, in which `s` is the subsystem. */
 #define SWN_EACH_SUBSYSTEM(s, step)                                                                                    \

@@ -63,7 +63,6 @@ static void at_exit(struct swn_engine *e)
 }
 
 const struct swn_subsystem swn_load_subsystem = {
-    .name = "load",
     .start = start,
     .fork_child = fork_child,
     .stats = stats,

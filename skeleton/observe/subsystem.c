@@ -54,7 +54,6 @@ static void at_exit(struct swn_engine *e)
 }
 
 const struct swn_subsystem swn_observe_subsystem = {
-    .name = "observe",
     .start = start,
     .fork_child = fork_child,
     .exit = at_exit,

@@ -8,13 +8,18 @@
 extern const struct swn_subsystem swn_observe_subsystem, swn_load_subsystem, swn_device_subsystem, swn_tiling_subsystem,
     swn_activations_subsystem, swn_budget_subsystem;
 
+static const struct swn_subsystem *const all[] = {
+    &swn_observe_subsystem,
+    &swn_load_subsystem,
+    &swn_device_subsystem,
+    &swn_tiling_subsystem,
+    &swn_activations_subsystem,
+    &swn_budget_subsystem,
+    NULL,
+};
+
 int swn_runtime_start(const struct swn_config *config, char *why, size_t why_size)
 {
-    swn_subsystem_register(&swn_observe_subsystem);
-    swn_subsystem_register(&swn_load_subsystem);
-    swn_subsystem_register(&swn_device_subsystem);
-    swn_subsystem_register(&swn_tiling_subsystem);
-    swn_subsystem_register(&swn_activations_subsystem);
-    swn_subsystem_register(&swn_budget_subsystem);
+    swn_subsystems = all;
     return swn_engine_start(config, why, why_size);
 }

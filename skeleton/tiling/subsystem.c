@@ -49,7 +49,6 @@ static void fork_child(struct swn_engine *e)
 static const struct swn_reclaimer memory = {.trim = swn_rows_trim};
 
 const struct swn_subsystem swn_tiling_subsystem = {
-    .name = "tiling",
     .start = start,
     .services = services,
     .fork_child = fork_child,
