@@ -18,7 +18,7 @@ int swn_process_memory_read(struct swn_process_memory_rss *out, const char *root
 
 struct swn_process_memory {
     uint64_t limit;   /* for the whole process */
-    uint64_t outside; /* most of late that was no tensor */
+    uint64_t outside; /* recent peak of what the process takes beside tensors */
     uint64_t least;   /* never less than this was: what it had before there were tensors */
     uint64_t least_file;
 };

@@ -34,8 +34,7 @@ void swn_demand_read(struct swn_demand *n, int settle)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    long long small = atomic_load(&e->nonweight.small_bytes);
-    uint64_t few = small > 0 ? (uint64_t)small : 0;
+    uint64_t few = swn_small_bytes(e);
     if (settle) {
         uint64_t faded = e->counters.live_recent - e->counters.live_recent / 8;
         e->counters.live_recent = faded > e->counters.live_bytes ? faded : e->counters.live_bytes;

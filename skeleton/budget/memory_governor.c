@@ -90,8 +90,7 @@ void swn_memory_governor_first(struct swn_config *config)
 /* Anonymous memory of ours; the pool is shared memory. */
 static uint64_t anonymous(struct swn_engine *e)
 {
-    long long small = atomic_load(&e->nonweight.small_bytes);
-    return e->res.resident_bytes + swn_arena_warm_bytes(e->arena) + (small > 0 ? (uint64_t)small : 0);
+    return e->res.resident_bytes + swn_arena_warm_bytes(e->arena) + swn_small_bytes(e);
 }
 
 static int worth_it(uint64_t before, uint64_t now)

@@ -27,8 +27,7 @@ void swn_engine_stats(struct swn_stats *out)
     size_t kept = e->pool ? swn_pool_pinned(e->pool) * swn_pool_unit(e->pool) : 0;
     out->pool_bytes = e->pool ? swn_pool_bytes(e->pool) - kept : 0;
     out->kept_bytes = kept + e->weights.resident_bytes;
-    long long small = atomic_load(&e->nonweight.small_bytes);
-    out->small_bytes = small > 0 ? (uint64_t)small : 0;
+    out->small_bytes = swn_small_bytes(e);
     struct swn_fetch_stats fetch = {0};
     if (e->fetch)
         swn_fetch_stats_get(e->fetch, &fetch);

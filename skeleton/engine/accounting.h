@@ -21,4 +21,12 @@ size_t swn_nonweight_needed(const struct swn_engine *e);
  * skeleton/core/expected_read.h. */
 size_t swn_expected_read_bytes(const struct swn_engine *e);
 
+/* What small tensors take: they are malloc's, and a free of one from before the engine may be counted first. No lock.
+ */
+static inline size_t swn_small_bytes(struct swn_engine *e)
+{
+    long long small = atomic_load(&e->nonweight.small_bytes);
+    return small > 0 ? (size_t)small : 0;
+}
+
 #endif

@@ -54,17 +54,15 @@ size_t swn_expected_read_bytes(const struct swn_engine *e)
 
 size_t swn_engine_resident(struct swn_engine *e)
 {
-    long long small = atomic_load(&e->nonweight.small_bytes);
     return e->res.resident_bytes + swn_arena_warm_bytes(e->arena) + (e->pool ? swn_pool_bytes(e->pool) : 0) +
-           (small > 0 ? (size_t)small : 0) + swn_reclaim_bytes() - swn_expected_read_bytes(e);
+           swn_small_bytes(e) + swn_reclaim_bytes() - swn_expected_read_bytes(e);
 }
 
 /* Everything that is in use and not a weight of the order: activations, inputs, optimizer state. Free pages kept warm
  * are not in it: they go first when room is needed. */
 size_t swn_nonweight_bytes(struct swn_engine *e)
 {
-    long long small = atomic_load(&e->nonweight.small_bytes);
-    return e->res.resident_bytes - e->weights.resident_bytes + (small > 0 ? (size_t)small : 0);
+    return e->res.resident_bytes - e->weights.resident_bytes + swn_small_bytes(e);
 }
 
 /* The same, and room that is held for activations to come. */
