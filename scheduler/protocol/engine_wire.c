@@ -1,0 +1,199 @@
+/* scheduler/protocol/engine_wire.c - packets between swapnet-serve and an engine: see engine_wire.h.
+ *
+ * A packet is copied into memory of ours before it is looked at, so the sender cannot change what has been checked.
+ */
+#include "scheduler/protocol/engine_wire.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define MAGIC 0x6e657773u /* "swen" */
+
+struct head {
+    uint32_t magic, version;
+    uint32_t op, status;
+    uint64_t request;
+    uint32_t model, group, groups;
+    uint32_t inputs, outputs, text_bytes;
+    uint64_t ns, weight_bytes;
+};
+
+struct swn_engine_packet {
+    struct head head;
+    union {
+        struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
+        /* Text follows the last tensor; one byte more, so that a packet that is too long shows. */
+        char bytes[SWN_WIRE_TENSORS * sizeof(struct swn_wire_tensor) + SWN_WIRE_ENGINE_TEXT + 1];
+    };
+};
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} elements[SWN_ELEMENTS] = {
+    [SWN_ELEMENT_BOOL] = {"BOOL", 1},     [SWN_ELEMENT_UINT8] = {"UINT8", 1},   [SWN_ELEMENT_UINT16] = {"UINT16", 2},
+    [SWN_ELEMENT_UINT32] = {"UINT32", 4}, [SWN_ELEMENT_UINT64] = {"UINT64", 8}, [SWN_ELEMENT_INT8] = {"INT8", 1},
+    [SWN_ELEMENT_INT16] = {"INT16", 2},   [SWN_ELEMENT_INT32] = {"INT32", 4},   [SWN_ELEMENT_INT64] = {"INT64", 8},
+    [SWN_ELEMENT_FP16] = {"FP16", 2},     [SWN_ELEMENT_FP32] = {"FP32", 4},     [SWN_ELEMENT_FP64] = {"FP64", 8},
+    [SWN_ELEMENT_BF16] = {"BF16", 2},     [SWN_ELEMENT_BYTES] = {"BYTES", 0},
+};
+
+size_t swn_element_bytes(enum swn_element element)
+{
+    return element < SWN_ELEMENTS ? elements[element].bytes : 0;
+}
+
+const char *swn_element_name(enum swn_element element)
+{
+    return element < SWN_ELEMENTS ? elements[element].name : NULL;
+}
+
+enum swn_element swn_element_named(const char *name, size_t length)
+{
+    for (enum swn_element e = SWN_ELEMENT_NONE + 1; e < SWN_ELEMENTS; e++)
+        if (strlen(elements[e].name) == length && memcmp(elements[e].name, name, length) == 0)
+            return e;
+    return SWN_ELEMENT_NONE;
+}
+
+int swn_wire_tensor_elements(const struct swn_wire_tensor *t, uint64_t *count)
+{
+    uint64_t n = 1;
+
+    if (t->rank > SWN_WIRE_RANK)
+        return -EINVAL;
+    for (unsigned d = 0; d < t->rank; d++) {
+        if (t->shape[d] < 0)
+            return -EINVAL;
+        if (__builtin_mul_overflow(n, (uint64_t)t->shape[d], &n))
+            return -EOVERFLOW;
+    }
+    *count = n;
+    return 0;
+}
+
+int swn_wire_tensor_bytes(const struct swn_wire_tensor *t, uint64_t *bytes)
+{
+    uint64_t n, each = t->element == SWN_ELEMENT_BYTES ? 4 : swn_element_bytes(t->element);
+    int rc = swn_wire_tensor_elements(t, &n);
+
+    if (rc < 0)
+        return rc;
+    if (each == 0)
+        return -EINVAL;
+    if (__builtin_mul_overflow(n, each, &n) || n > INT64_MAX)
+        return -EOVERFLOW;
+    *bytes = n;
+    return 0;
+}
+
+struct swn_engine_packet *swn_engine_packet_new(void)
+{
+    return malloc(sizeof(struct swn_engine_packet));
+}
+
+void swn_engine_packet_free(struct swn_engine_packet *p)
+{
+    free(p);
+}
+
+int swn_engine_wire_send(int socket, struct swn_engine_packet *p, const struct swn_engine_message *m)
+{
+    size_t tensors = (size_t)m->inputs + m->outputs, text = m->text ? strlen(m->text) : 0;
+    size_t bytes = sizeof p->head + tensors * sizeof *p->tensors + text;
+
+    if (tensors > SWN_WIRE_TENSORS || text >= SWN_WIRE_ENGINE_TEXT)
+        return -EMSGSIZE;
+    p->head = (struct head){
+        .magic = MAGIC,
+        .version = SWN_ENGINE_WIRE_VERSION,
+        .op = m->op,
+        .status = m->status,
+        .request = m->request,
+        .model = m->model,
+        .group = m->group,
+        .groups = m->groups,
+        .inputs = m->inputs,
+        .outputs = m->outputs,
+        .text_bytes = (uint32_t)text,
+        .ns = m->ns,
+        .weight_bytes = m->weight_bytes,
+    };
+    if (tensors > 0)
+        memcpy(p->tensors, m->tensors, tensors * sizeof *p->tensors);
+    if (text > 0)
+        memcpy(p->bytes + tensors * sizeof *p->tensors, m->text, text);
+    for (;;) {
+        ssize_t n = send(socket, p, bytes, MSG_NOSIGNAL);
+        if (n >= 0)
+            return (size_t)n == bytes ? 0 : -EIO;
+        if (errno != EINTR)
+            return errno == ECONNRESET ? -EPIPE : -errno;
+    }
+}
+
+/* LOADED describes what a model takes, of which not all need be known. */
+static int tensor_is_sound(const struct swn_wire_tensor *t, uint64_t buffer_bytes, int described)
+{
+    uint64_t bytes, n;
+
+    if (memchr(t->name, 0, sizeof t->name) == NULL || t->rank > SWN_WIRE_RANK || t->element >= SWN_ELEMENTS)
+        return 0;
+    if (described) {
+        for (unsigned d = 0; d < t->rank; d++)
+            if (t->shape[d] < -1)
+                return 0;
+        return 1;
+    }
+    if (swn_wire_tensor_bytes(t, &n) < 0 || __builtin_add_overflow(t->offset, t->bytes, &bytes) || bytes > buffer_bytes)
+        return 0;
+    if (t->bytes == 0 && t->offset == 0)
+        return 1; /* not there yet */
+    return t->element == SWN_ELEMENT_BYTES ? t->bytes >= n : t->bytes == n;
+}
+
+int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t buffer_bytes,
+                            struct swn_engine_message *m)
+{
+    const struct head *h = &p->head;
+    size_t tensors, bytes;
+    ssize_t n;
+
+    do
+        n = recv(socket, p, sizeof *p, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno == ECONNRESET ? 0 : -errno;
+    if (n == 0)
+        return 0;
+    if ((size_t)n < sizeof *h || h->magic != MAGIC || h->version != SWN_ENGINE_WIRE_VERSION)
+        return -EPROTO;
+    if (h->op == 0 || h->op >= SWN_ENGINE_OPS || h->status >= SWN_ENGINE_STATUSES || h->inputs > SWN_WIRE_TENSORS ||
+        h->outputs > SWN_WIRE_TENSORS - h->inputs || h->text_bytes >= SWN_WIRE_ENGINE_TEXT)
+        return -EPROTO;
+    tensors = (size_t)h->inputs + h->outputs;
+    bytes = tensors * sizeof *p->tensors;
+    if ((size_t)n != sizeof *h + bytes + h->text_bytes || memchr(p->bytes + bytes, 0, h->text_bytes) != NULL)
+        return -EPROTO;
+    for (size_t i = 0; i < tensors; i++)
+        if (!tensor_is_sound(&p->tensors[i], buffer_bytes, h->op == SWN_ENGINE_LOADED))
+            return -EPROTO;
+    p->bytes[bytes + h->text_bytes] = 0;
+    *m = (struct swn_engine_message){
+        .op = h->op,
+        .status = h->status,
+        .request = h->request,
+        .model = h->model,
+        .group = h->group,
+        .groups = h->groups,
+        .inputs = h->inputs,
+        .outputs = h->outputs,
+        .ns = h->ns,
+        .weight_bytes = h->weight_bytes,
+        .tensors = p->tensors,
+        .text = p->bytes + bytes,
+    };
+    return 1;
+}

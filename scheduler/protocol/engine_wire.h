@@ -1,0 +1,128 @@
+/* scheduler/protocol/engine_wire.h - the messages between swapnet-serve, which clients reach, and a swapnet-engine,
+ * which runs models.
+ *
+ * They travel over a SOCK_SEQPACKET socket pair, one message a packet: a fixed head, then `tensors` descriptions, then
+ * `text_bytes` of text. The bytes of tensors lie in the buffer, a memory file that both processes map; swapnet-serve
+ * alone allocates in it, and an engine writes only where a message tells it to. Both ends are of one build and one
+ * machine, so numbers are the machine's own; SWN_ENGINE_WIRE_VERSION says whether they are.
+ *
+ *   swapnet-serve to engine                               engine to swapnet-serve
+ *                                                           READY    once, at start: text is PyTorch's version
+ *     LOAD    model; text is the path of model.pt           LOADED   model, groups, weight_bytes; inputs, then outputs
+ *     UNLOAD  model                                         UNLOADED model
+ *     RUN     request, model, group; inputs with group 0    RAN      request, group, ns; outputs with the last group
+ *     STORE   request; outputs with their offsets           STORED   request; the outputs are in the buffer
+ *     DROP    request: it is no longer wanted               (no answer)
+ * LOAD, UNLOAD, RUN and STORE have one answer each, in the order in which they were sent; one with a status other than
+ * SWN_ENGINE_OK has the reason as its text, and ends the request it is about. A request is known from its first RUN to
+ * STORED, DROP, or a failure. Messages that an engine has received and not begun tell it what it will run next.
+ *
+ * Neither end trusts the other: swn_engine_wire_receive refuses a packet that is not well formed, and the bounds of
+ * each tensor are checked against its shape and against the buffer before anybody touches it.
+ */
+#ifndef SWN_SCHEDULER_PROTOCOL_ENGINE_WIRE_H
+#define SWN_SCHEDULER_PROTOCOL_ENGINE_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SWN_ENGINE_WIRE_VERSION 1
+#define SWN_WIRE_TENSORS 64       /* inputs and outputs of one model, together */
+#define SWN_WIRE_RANK 16          /* dimensions of one tensor */
+#define SWN_WIRE_TENSOR_NAME 128  /* bytes of a name with its terminator */
+#define SWN_WIRE_ENGINE_TEXT 4096 /* bytes of text with its terminator */
+
+/* Element types, in the order of the Open Inference Protocol's list. */
+enum swn_element {
+    SWN_ELEMENT_NONE = 0,
+    SWN_ELEMENT_BOOL,
+    SWN_ELEMENT_UINT8,
+    SWN_ELEMENT_UINT16,
+    SWN_ELEMENT_UINT32,
+    SWN_ELEMENT_UINT64,
+    SWN_ELEMENT_INT8,
+    SWN_ELEMENT_INT16,
+    SWN_ELEMENT_INT32,
+    SWN_ELEMENT_INT64,
+    SWN_ELEMENT_FP16,
+    SWN_ELEMENT_FP32,
+    SWN_ELEMENT_FP64,
+    SWN_ELEMENT_BF16,
+    SWN_ELEMENT_BYTES, /* strings: each has its length in four bytes, least significant first, before its bytes */
+    SWN_ELEMENTS,
+};
+
+/* Bytes of one element; 0 for BYTES, whose elements have lengths of their own, and for what is no element type. */
+size_t swn_element_bytes(enum swn_element element);
+/* The protocol's word ("FP32"), or NULL. */
+const char *swn_element_name(enum swn_element element);
+enum swn_element swn_element_named(const char *name, size_t length);
+
+struct swn_wire_tensor {
+    char name[SWN_WIRE_TENSOR_NAME];
+    uint32_t element; /* enum swn_element; NONE: not known before a request says so (LOADED only) */
+    uint32_t rank;
+    int64_t shape[SWN_WIRE_RANK]; /* -1: any (LOADED only) */
+    uint64_t offset, bytes;       /* in the buffer; 0 where the bytes are not there yet */
+};
+
+/* shape x element, without overflow: 0 and *bytes, or -EINVAL for a negative dimension, -EOVERFLOW. BYTES tensors have
+ * `bytes` of their own, and at least 4 for each element: *bytes is that least. */
+int swn_wire_tensor_bytes(const struct swn_wire_tensor *t, uint64_t *bytes);
+/* Elements of the tensor; as above. */
+int swn_wire_tensor_elements(const struct swn_wire_tensor *t, uint64_t *elements);
+
+enum swn_engine_op {
+    SWN_ENGINE_READY = 1,
+    SWN_ENGINE_LOAD,
+    SWN_ENGINE_LOADED,
+    SWN_ENGINE_UNLOAD,
+    SWN_ENGINE_UNLOADED,
+    SWN_ENGINE_RUN,
+    SWN_ENGINE_RAN,
+    SWN_ENGINE_STORE,
+    SWN_ENGINE_STORED,
+    SWN_ENGINE_DROP,
+    SWN_ENGINE_OPS,
+};
+
+enum swn_engine_status {
+    SWN_ENGINE_OK = 0,
+    SWN_ENGINE_BAD_INPUT, /* names, types or shapes that the model does not take */
+    SWN_ENGINE_FAILED,    /* the model's own error while it ran */
+    SWN_ENGINE_NO_MEMORY,
+    SWN_ENGINE_UNREADABLE, /* LOAD: no model that this engine runs */
+    SWN_ENGINE_UNKNOWN,    /* a model or request that the engine does not have */
+    SWN_ENGINE_STATUSES,
+};
+
+struct swn_engine_message {
+    uint32_t op;     /* enum swn_engine_op */
+    uint32_t status; /* enum swn_engine_status; answers only */
+    uint64_t request;
+    uint32_t model;                        /* a number that swapnet-serve gives */
+    uint32_t group;                        /* RUN, RAN: which layer group of the model */
+    uint32_t groups;                       /* LOADED, RAN: how many layer groups the model has */
+    uint32_t inputs, outputs;              /* tensors: inputs first, then outputs */
+    uint64_t ns;                           /* LOADED, RAN: time it took */
+    uint64_t weight_bytes;                 /* LOADED */
+    const struct swn_wire_tensor *tensors; /* inputs + outputs of them */
+    const char *text;                      /* terminated; "" where there is none */
+};
+
+/* Room for the largest packet, which the caller owns. */
+struct swn_engine_packet;
+struct swn_engine_packet *swn_engine_packet_new(void); /* NULL: no memory */
+void swn_engine_packet_free(struct swn_engine_packet *p);
+
+/* Sends `m` as one packet, waiting where the socket is full. 0, or -errno: -EPIPE when the other end is gone, -EMSGSIZE
+ * for more tensors or text than a message may have. Never raises SIGPIPE. */
+int swn_engine_wire_send(int socket, struct swn_engine_packet *scratch, const struct swn_engine_message *m);
+
+/* Receives one packet into `p` and describes it in *m, whose pointers are into `p` and live until its next use.
+ * `buffer_bytes`: what tensors must lie within. 1; 0 when the other end has closed; -EAGAIN from a non-blocking socket;
+ * -EPROTO for a packet that is not well formed, and what recv failed with otherwise. */
+int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t buffer_bytes,
+                            struct swn_engine_message *m);
+
+#endif

@@ -1,0 +1,223 @@
+/* Packets between swapnet-serve and an engine arrive as they were sent, and what is not well formed is refused. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "scheduler/protocol/engine_wire.h"
+
+#define BUFFER 4096
+
+static int ends[2];
+static struct swn_engine_packet *packet;
+
+static int open_sockets(void **state)
+{
+    (void)state;
+    packet = swn_engine_packet_new();
+    return packet && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0 ? 0 : -1;
+}
+
+static int close_sockets(void **state)
+{
+    (void)state;
+    close(ends[0]);
+    close(ends[1]);
+    swn_engine_packet_free(packet);
+    return 0;
+}
+
+static struct swn_wire_tensor image(void)
+{
+    return (struct swn_wire_tensor){
+        .name = "x", .element = SWN_ELEMENT_FP32, .rank = 2, .shape = {3, 5}, .offset = 64, .bytes = 60};
+}
+
+static int sent(const struct swn_wire_tensor *tensors, unsigned inputs, unsigned outputs, const char *text,
+                struct swn_engine_message *got, enum swn_engine_op op)
+{
+    struct swn_engine_message m = {
+        .op = op, .request = 7, .inputs = inputs, .outputs = outputs, .tensors = tensors, .text = text};
+
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+    return swn_engine_wire_receive(ends[1], packet, BUFFER, got);
+}
+
+static void test_message_arrives_as_sent(void **state)
+{
+    struct swn_wire_tensor t[2] = {image(), image()};
+    struct swn_engine_message got;
+
+    (void)state;
+    strcpy(t[1].name, "y");
+    assert_int_equal(sent(t, 1, 1, "what it says", &got, SWN_ENGINE_RAN), 1);
+    assert_int_equal(got.request, 7);
+    assert_int_equal(got.inputs, 1);
+    assert_string_equal(got.tensors[1].name, "y");
+    assert_memory_equal(&got.tensors[0], &t[0], sizeof t[0]);
+    assert_string_equal(got.text, "what it says");
+}
+
+static void test_every_length_of_text_arrives(void **state)
+{
+    static char text[SWN_WIRE_ENGINE_TEXT + 1];
+    struct swn_wire_tensor t[SWN_WIRE_TENSORS];
+    struct swn_engine_message got, m = {.op = SWN_ENGINE_LOAD, .text = text, .tensors = t};
+
+    (void)state;
+    for (unsigned i = 0; i < SWN_WIRE_TENSORS; i++)
+        t[i] = image();
+    memset(text, 'a', SWN_WIRE_ENGINE_TEXT - 1);
+    assert_int_equal(sent(t, SWN_WIRE_TENSORS, 0, text, &got, SWN_ENGINE_RAN), 1);
+    assert_string_equal(got.text, text);
+    text[SWN_WIRE_ENGINE_TEXT - 1] = 'a';
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), -EMSGSIZE);
+    text[0] = 0;
+    m.inputs = SWN_WIRE_TENSORS;
+    m.outputs = 1;
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), -EMSGSIZE);
+}
+
+static void test_tensors_outside_the_buffer_are_refused(void **state)
+{
+    struct swn_engine_message got;
+    struct swn_wire_tensor t = image();
+
+    (void)state;
+    t.offset = BUFFER - 60;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), 1);
+    t.offset = BUFFER - 59;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
+    t.offset = UINT64_MAX - 8;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
+}
+
+static void test_sizes_that_lie_are_refused(void **state)
+{
+    struct swn_engine_message got;
+    struct swn_wire_tensor t = image();
+
+    (void)state;
+    t.bytes = 56;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
+    t = image();
+    t.shape[0] = -3;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
+    t = image();
+    t.rank = SWN_WIRE_RANK + 1;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
+    t = image();
+    t.shape[0] = t.shape[1] = INT64_MAX;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
+    t = image();
+    t.element = SWN_ELEMENTS;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
+    t = image();
+    memset(t.name, 'n', sizeof t.name);
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
+}
+
+static void test_unknown_dimensions_are_only_for_descriptions(void **state)
+{
+    struct swn_engine_message got;
+    struct swn_wire_tensor t = image();
+
+    (void)state;
+    t.shape[0] = -1;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_LOADED), 1);
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RAN), -EPROTO);
+    t.shape[0] = -2;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_LOADED), -EPROTO);
+}
+
+static void test_strings_have_four_bytes_an_element(void **state)
+{
+    struct swn_engine_message got;
+    struct swn_wire_tensor t = image();
+
+    (void)state;
+    t.element = SWN_ELEMENT_BYTES;
+    t.bytes = 15 * 4;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), 1);
+    t.bytes++;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), 1);
+    t.bytes = 15 * 4 - 1;
+    assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
+}
+
+static void test_damaged_packets_are_refused(void **state)
+{
+    struct swn_wire_tensor t = image();
+    struct swn_engine_message got;
+    char raw[1024], cut[1024];
+    ssize_t n;
+
+    (void)state;
+    struct swn_engine_message m = {.op = SWN_ENGINE_RUN, .inputs = 1, .tensors = &t, .text = "text"};
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+    n = recv(ends[1], raw, sizeof raw, 0);
+    assert_true(n > 100);
+    for (ssize_t length = 1; length < n; length++) {
+        assert_int_equal(send(ends[0], raw, (size_t)length, 0), length);
+        assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EPROTO);
+    }
+    memcpy(cut, raw, (size_t)n);
+    for (size_t at = 0; at < 8; at++) { /* magic and version */
+        cut[at] = (char)~cut[at];
+        assert_int_equal(send(ends[0], cut, (size_t)n, 0), n);
+        assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EPROTO);
+        cut[at] = raw[at];
+    }
+    cut[n - 2] = 0; /* text that ends early */
+    assert_int_equal(send(ends[0], cut, (size_t)n, 0), n);
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EPROTO);
+}
+
+static void test_closed_end_is_told_from_an_empty_one(void **state)
+{
+    struct swn_engine_message got, m = {.op = SWN_ENGINE_DROP};
+
+    (void)state;
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EAGAIN);
+    close(ends[0]);
+    ends[0] = -1;
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), 0);
+    assert_int_equal(swn_engine_wire_send(ends[1], packet, &m), -EPIPE);
+}
+
+static void test_elements_have_names_and_sizes(void **state)
+{
+    (void)state;
+    for (enum swn_element e = SWN_ELEMENT_NONE + 1; e < SWN_ELEMENTS; e++)
+        assert_int_equal(swn_element_named(swn_element_name(e), strlen(swn_element_name(e))), e);
+    assert_int_equal(swn_element_named("FP3", 3), SWN_ELEMENT_NONE);
+    assert_int_equal(swn_element_bytes(SWN_ELEMENT_BF16), 2);
+    assert_int_equal(swn_element_bytes(SWN_ELEMENT_BYTES), 0);
+    assert_null(swn_element_name(SWN_ELEMENTS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_message_arrives_as_sent, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_every_length_of_text_arrives, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_tensors_outside_the_buffer_are_refused, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_sizes_that_lie_are_refused, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_unknown_dimensions_are_only_for_descriptions, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_strings_have_four_bytes_an_element, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_damaged_packets_are_refused, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_closed_end_is_told_from_an_empty_one, open_sockets, close_sockets),
+        cmocka_unit_test(test_elements_have_names_and_sizes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
