@@ -3,6 +3,8 @@
 
 file(GLOB aten_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/torch/*.cpp)
 list(APPEND aten_sources ${PROJECT_SOURCE_DIR}/profiles/flops.c)
+file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/serve/*.cpp)
+list(APPEND serve_sources ${PROJECT_SOURCE_DIR}/skeleton/tape/tape.c ${PROJECT_SOURCE_DIR}/scheduler/protocol/engine_wire.c)
 set(SWAPNET_HALVES "")
 
 function(swn_torch_backend python)
@@ -57,6 +59,22 @@ function(swn_torch_backend python)
         "$<$<COMPILE_LANGUAGE:CXX>:<torch/library.h$<ANGLE-R>>")
     target_link_options(aten-${name} PRIVATE -Wl,-z,relro,-z,now)
     install(TARGETS aten-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet)
+
+    # What swapnet-engine runs models with.
+    add_library(serve-${name} MODULE ${serve_sources})
+    set_target_properties(serve-${name} PROPERTIES
+        PREFIX "" CXX_STANDARD ${standard} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/swapnet)
+    target_include_directories(serve-${name} SYSTEM PRIVATE ${torch_INCLUDES})
+    target_compile_definitions(serve-${name} PRIVATE
+        NDEBUG _GLIBCXX_USE_CXX11_ABI=${torch_CXX11_ABI}
+        SWAPNET_TORCH_MAJOR=${torch_MAJOR} SWAPNET_TORCH_MINOR=${torch_MINOR})
+    target_link_libraries(serve-${name} PRIVATE swn_options ${torch_C10} ${torch_TORCH_CPU})
+    set_target_properties(serve-${name} PROPERTIES DEFINE_SYMBOL "")
+    target_precompile_headers(serve-${name} PRIVATE
+        "$<$<COMPILE_LANGUAGE:CXX>:<ATen/ATen.h$<ANGLE-R>>"
+        "$<$<COMPILE_LANGUAGE:CXX>:<torch/csrc/jit/api/module.h$<ANGLE-R>>")
+    target_link_options(serve-${name} PRIVATE -Wl,-z,relro,-z,now)
+    install(TARGETS serve-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet)
     set(SWAPNET_HALVES ${SWAPNET_HALVES} ${name} PARENT_SCOPE)
 endfunction()
 

@@ -8,7 +8,7 @@
  *
  *   swapnet-serve to engine                               engine to swapnet-serve
  *                                                           READY    once, at start: text is PyTorch's version
- *     LOAD    model; text is the path of model.pt           LOADED   model, groups, weight_bytes; inputs, then outputs
+ *     LOAD    model, groups; text is the path of model.pt   LOADED   model, groups, weight_bytes; inputs, then outputs
  *     UNLOAD  model                                         UNLOADED model
  *     RUN     request, model, group; inputs with group 0    RAN      request, group, ns; outputs with the last group
  *     STORE   request; outputs with their offsets           STORED   request; the outputs are in the buffer

@@ -1,0 +1,79 @@
+/* shim/serve/tape_program.h - a tape with what its steps compute.
+ *
+ * Internal to the serve backend. Constant once it is built, but for the times of steps.
+ */
+#ifndef SWN_SHIM_SERVE_TAPE_PROGRAM_H
+#define SWN_SHIM_SERVE_TAPE_PROGRAM_H
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/function_schema.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+
+extern "C" {
+#include "scheduler/protocol/engine_wire.h"
+#include "skeleton/tape/tape.h"
+}
+
+namespace swn
+{
+
+/* Where a step finds an argument: a value of the request, or (negative: ~index) a constant of the program. */
+using Ref = int32_t;
+
+struct Step {
+    enum Kind : uint8_t {
+        kOperator, /* `op` on a stack */
+        kList,     /* a list of `type` */
+        kTuple,
+        kUnpack, /* of a list or tuple */
+        kOpaque, /* `code`, by PyTorch's interpreter */
+    } kind = kOperator;
+    mutable torch::jit::Operation op = nullptr; /* calling it is not const to PyTorch */
+    c10::TypePtr type;
+    std::shared_ptr<torch::jit::Code> code;
+    std::vector<Ref> in;
+    std::vector<uint8_t> moves; /* per argument: it is the last use of a value, which goes onto the stack for good */
+    std::vector<uint32_t> out;
+    std::vector<uint32_t> drops; /* values that the step makes for nothing */
+    std::string name;            /* for errors */
+};
+
+struct Input {
+    std::string name;
+    c10::TypePtr type;
+    c10::IValue standard; /* what the model takes where a request has no such input */
+    bool optional = false;
+    uint32_t value = 0;
+    swn_wire_tensor described = {};
+};
+
+struct TapeFree {
+    void operator()(swn_tape *t) const
+    {
+        swn_tape_free(t);
+    }
+};
+
+struct Program {
+    std::unique_ptr<swn_tape, TapeFree> tape;
+    std::vector<Step> steps;
+    std::vector<c10::IValue> constants; /* weights among them: the model's own tensors */
+    std::vector<Input> inputs;
+    std::vector<uint32_t> unread; /* inputs that nothing reads */
+    Ref result = 0;
+    c10::TypePtr result_type;
+    uint64_t weight_bytes = 0;
+};
+
+/* Reads a TorchScript file and makes its program. No weight's bytes are read. Throws what PyTorch throws, and
+ * std::runtime_error for what cannot be served. */
+std::unique_ptr<Program> program_from_torchscript(const std::string &path);
+
+} // namespace swn
+#endif

@@ -1,0 +1,550 @@
+// shim/serve/torchscript.cpp - a TorchScript file becomes a tape.
+//
+// The graph of forward() is inlined and walked once. What depends on attributes and constants alone is computed on the
+// way, so that branches such as a batch norm's `if self.training` are decided here, and only the branch taken is
+// walked. No tensor's data is looked at: that would read weights. What a flat list cannot say (loops, branches that
+// depend on the request, calls that cannot be inlined) becomes one opaque step, which PyTorch's interpreter runs as a
+// whole.
+#include "shim/serve/tape_program.h"
+
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+#include <torch/csrc/jit/passes/inline_fork_wait.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/passes/lower_tuples.h>
+#include <torch/csrc/jit/runtime/operator.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+namespace swn
+{
+namespace
+{
+
+using torch::jit::Block;
+using torch::jit::Graph;
+using torch::jit::Node;
+using torch::jit::Value;
+namespace prim = c10::prim;
+
+bool is_fixed(const c10::IValue &v)
+{
+    return v.isNone() || v.isBool() || v.isInt() || v.isDouble() || v.isString() || v.isDevice();
+}
+
+/* Whether values of the type hold no tensor. */
+bool is_scalar_type(const c10::TypePtr &type)
+{
+    switch (type->kind()) {
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::FloatType:
+    case c10::TypeKind::BoolType:
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::ComplexType:
+    case c10::TypeKind::StringType:
+    case c10::TypeKind::NoneType:
+    case c10::TypeKind::DeviceObjType:
+        return true;
+    case c10::TypeKind::ListType:
+    case c10::TypeKind::OptionalType:
+    case c10::TypeKind::TupleType:
+        for (const auto &inner : type->containedTypes())
+            if (!is_scalar_type(inner))
+                return false;
+        return true;
+    default:
+        return false;
+    }
+}
+
+swn_tape_kind kind_of(const c10::TypePtr &type)
+{
+    if (type->kind() == c10::TypeKind::TensorType)
+        return SWN_TAPE_TENSOR;
+    return is_scalar_type(type) ? SWN_TAPE_SCALAR : SWN_TAPE_OTHER;
+}
+
+bool sets_attributes(const Block *block)
+{
+    for (const Node *n : block->nodes()) {
+        if (n->kind() == prim::SetAttr)
+            return true;
+        for (const Block *inner : n->blocks())
+            if (sets_attributes(inner))
+                return true;
+    }
+    return false;
+}
+
+/* Whether no reader can change the list that the node makes, so that all requests may share one. */
+bool list_is_only_read(const Node *n)
+{
+    for (const auto &use : n->output()->uses()) {
+        if (use.user->kind() == prim::ListUnpack)
+            continue;
+        const torch::jit::Operator *op = use.user->maybeOperator();
+        if (!op || op->schema().is_vararg() || use.offset >= op->schema().arguments().size() ||
+            op->schema().arguments()[use.offset].alias_info())
+            return false;
+    }
+    return true;
+}
+
+/* Whether calling the node's operator on a stack is all there is to it. The interpreter itself waits for futures, and
+ * tells operators with any number of arguments how many there are. */
+bool is_plain_operator(const Node *n)
+{
+    const torch::jit::Operator *op = n->maybeOperator();
+    return op && n->kind() != c10::aten::wait && !op->schema().is_vararg();
+}
+
+class Builder
+{
+  public:
+    explicit Builder(const torch::jit::Module &module);
+    std::unique_ptr<Program> build();
+
+  private:
+    Ref constant(c10::IValue v);
+    uint32_t value(const c10::TypePtr &type);
+    Ref ref(const Value *v);
+    const c10::IValue *known(const Value *v);
+    void know(const Value *v, c10::IValue what);
+    void walk(Block *block);
+    void walk_node(Node *n);
+    bool decide(Node *n);
+    bool fold(Node *n);
+    void emit(Node *n);
+    void emit_opaque(Node *n);
+    void append(Step step, const std::vector<Ref> &in, const Node *n);
+    uint64_t weights_first_read(const std::vector<Ref> &in);
+    void emit_whole();
+    void add_inputs();
+    void describe_inputs();
+    bool describe_by(Input &input, const Node *user);
+    const at::Tensor *known_tensor(const Node *n, size_t argument);
+    void finish();
+
+    torch::jit::Module module_;
+    torch::jit::Method forward_;
+    std::shared_ptr<Graph> graph_;
+    std::unique_ptr<Program> program_;
+    std::unordered_map<const Value *, Ref> refs_;
+    std::unordered_set<const void *> storages_;
+};
+
+Builder::Builder(const torch::jit::Module &module)
+    : module_(module), forward_(module_.get_method("forward")), program_(std::make_unique<Program>())
+{
+    graph_ = forward_.graph()->copy();
+    torch::jit::Inline(*graph_);
+    torch::jit::InlineForkWait(graph_);
+    torch::jit::LowerSimpleTuples(graph_);
+    torch::jit::EliminateDeadCode(graph_);
+    program_->tape.reset(swn_tape_new());
+    if (!program_->tape)
+        throw std::bad_alloc();
+}
+
+Ref Builder::constant(c10::IValue v)
+{
+    program_->constants.push_back(std::move(v));
+    return ~static_cast<Ref>(program_->constants.size() - 1);
+}
+
+uint32_t Builder::value(const c10::TypePtr &type)
+{
+    int64_t v = swn_tape_value(program_->tape.get(), kind_of(type));
+    if (v < 0 || v > INT32_MAX)
+        throw std::bad_alloc();
+    return static_cast<uint32_t>(v);
+}
+
+Ref Builder::ref(const Value *v)
+{
+    auto found = refs_.find(v);
+    if (found == refs_.end())
+        throw std::runtime_error("a value of the graph is used before it is made: %" + v->debugName());
+    return found->second;
+}
+
+const c10::IValue *Builder::known(const Value *v)
+{
+    auto found = refs_.find(v);
+    return found != refs_.end() && found->second < 0 ? &program_->constants[static_cast<size_t>(~found->second)]
+                                                     : nullptr;
+}
+
+void Builder::know(const Value *v, c10::IValue what)
+{
+    refs_[v] = constant(std::move(what));
+}
+
+/* Bytes of the weights among the arguments that no step before has read. */
+uint64_t Builder::weights_first_read(const std::vector<Ref> &in)
+{
+    uint64_t bytes = 0;
+    for (Ref r : in) {
+        if (r >= 0)
+            continue;
+        const c10::IValue &v = program_->constants[static_cast<size_t>(~r)];
+        if (!v.isTensor() || !v.toTensor().defined() || !v.toTensor().has_storage())
+            continue;
+        const auto &storage = v.toTensor().storage();
+        if (storages_.insert(storage.unsafeGetStorageImpl()).second)
+            bytes += storage.nbytes();
+    }
+    return bytes;
+}
+
+void Builder::append(Step step, const std::vector<Ref> &in, const Node *n)
+{
+    std::vector<uint32_t> reads;
+    step.in = in;
+    step.moves.assign(in.size(), 0);
+    for (Ref r : in)
+        if (r >= 0)
+            reads.push_back(static_cast<uint32_t>(r));
+    if (n)
+        for (const Value *o : n->outputs()) {
+            step.out.push_back(value(o->type()));
+            refs_[o] = static_cast<Ref>(step.out.back());
+        }
+    if (swn_tape_step(program_->tape.get(), reads.data(), reads.size(), step.out.data(), step.out.size(),
+                      weights_first_read(in)) < 0)
+        throw std::bad_alloc();
+    program_->steps.push_back(std::move(step));
+}
+
+/* The branch of an `if` whose condition is known takes its place. */
+bool Builder::decide(Node *n)
+{
+    const c10::IValue *condition = known(n->input(0));
+    if (!condition || !condition->isBool())
+        return false;
+    Block *taken = n->blocks()[condition->toBool() ? 0 : 1];
+    walk(taken);
+    for (size_t i = 0; i < n->outputs().size(); i++)
+        refs_[n->outputs()[i]] = ref(taken->outputs()[i]);
+    return true;
+}
+
+/* Computes what depends on constants alone, if its result cannot change and no tensor is looked into. */
+bool Builder::fold(Node *n)
+{
+    if (!n->blocks().empty() || n->outputs().size() != 1 || n->hasSideEffects() || n->isNondeterministic())
+        return false;
+    const torch::jit::Operator *op = n->maybeOperator();
+    if (!op || op->schema().is_mutable() || op->schema().is_vararg())
+        return false;
+    bool compares = n->kind() == c10::aten::__is__ || n->kind() == c10::aten::__isnot__ || n->kind() == c10::aten::dim;
+    torch::jit::Stack stack;
+    for (const Value *v : n->inputs()) {
+        const c10::IValue *what = known(v);
+        if (!what || (!is_fixed(*what) && !(compares && what->isTensor())))
+            return false;
+        stack.push_back(*what);
+    }
+    try {
+        n->getOperation()(stack);
+    } catch (const std::exception &) {
+        return false; // the step fails when it runs, as it does in the program
+    }
+    if (stack.size() != 1 || !is_fixed(stack[0]))
+        return false;
+    know(n->output(), stack[0]);
+    return true;
+}
+
+void Builder::walk(Block *block)
+{
+    for (Node *n : block->nodes())
+        walk_node(n);
+}
+
+void Builder::walk_node(Node *n)
+{
+    if (n->kind() == prim::Constant) {
+        auto v = torch::jit::toIValue(n->output());
+        if (!v)
+            throw std::runtime_error("a constant of the graph has no value");
+        know(n->output(), *v);
+        return;
+    }
+    if (n->kind() == prim::GetAttr) {
+        const c10::IValue *object = known(n->input());
+        if (object && object->isObject()) {
+            know(n->output(), object->toObject()->getAttr(n->s(c10::attr::name)));
+            return;
+        }
+    }
+    if (n->kind() == prim::unchecked_cast) {
+        refs_[n->output()] = ref(n->input());
+        return;
+    }
+    if (n->kind() == c10::aten::warn)
+        return; // it would say the same at every request
+    if (n->kind() == prim::If && decide(n))
+        return;
+    if (!fold(n))
+        emit(n);
+}
+
+void Builder::emit(Node *n)
+{
+    Step step;
+    step.name = n->kind().toQualString();
+    if (!n->blocks().empty())
+        return emit_opaque(n);
+    std::vector<Ref> in;
+    for (const Value *v : n->inputs())
+        in.push_back(ref(v));
+    if (n->kind() == prim::ListConstruct) {
+        step.kind = Step::kList;
+        step.type = n->output()->type()->expectRef<c10::ListType>().getElementType();
+        bool fixed = list_is_only_read(n);
+        c10::impl::GenericList list(step.type);
+        for (const Value *v : n->inputs()) {
+            const c10::IValue *what = fixed ? known(v) : nullptr;
+            fixed = what && is_fixed(*what);
+            if (fixed)
+                list.push_back(*what);
+        }
+        if (fixed)
+            return know(n->output(), list);
+    } else if (n->kind() == prim::TupleConstruct) {
+        step.kind = Step::kTuple;
+        step.type = n->output()->type();
+    } else if (n->kind() == prim::ListUnpack || n->kind() == prim::TupleUnpack) {
+        step.kind = Step::kUnpack;
+    } else if (is_plain_operator(n)) {
+        step.op = n->getOperation();
+    } else {
+        return emit_opaque(n);
+    }
+    append(std::move(step), in, n);
+}
+
+/* What a node and the blocks in it read from outside. */
+void read_from_outside(const Node *n, std::unordered_set<const Value *> &inside, std::vector<Value *> &outside)
+{
+    auto add = [&](Value *v) {
+        if (inside.insert(v).second)
+            outside.push_back(v);
+    };
+    for (Value *v : const_cast<Node *>(n)->inputs())
+        add(v);
+    for (const Block *block : n->blocks()) {
+        for (const Value *v : block->inputs())
+            inside.insert(v);
+        for (const Node *inner : block->nodes()) {
+            read_from_outside(inner, inside, outside);
+            for (const Value *v : inner->outputs())
+                inside.insert(v);
+        }
+        for (Value *v : const_cast<Block *>(block)->outputs())
+            add(v);
+    }
+}
+
+void Builder::emit_opaque(Node *n)
+{
+    std::unordered_set<const Value *> inside;
+    std::vector<Value *> outside;
+    read_from_outside(n, inside, outside);
+
+    auto part = std::make_shared<Graph>();
+    std::unordered_map<const Value *, Value *> copies;
+    std::vector<Ref> in;
+    for (Value *v : outside) {
+        Value *input = part->addInput();
+        input->setType(v->type());
+        copies[v] = input;
+        in.push_back(ref(v));
+    }
+    Node *copy = part->createClone(n, [&](Value *v) { return copies.at(v); });
+    part->appendNode(copy);
+    for (Value *o : copy->outputs())
+        part->registerOutput(o);
+    Step step;
+    step.kind = Step::kOpaque;
+    step.name = n->kind().toQualString();
+    step.code = std::make_shared<torch::jit::Code>(part, step.name);
+    append(std::move(step), in, n);
+}
+
+/* A forward() that changes attributes of its module has a state; it runs as one step. */
+void Builder::emit_whole()
+{
+    std::vector<Ref> in;
+    Step step;
+    for (const Value *v : graph_->inputs())
+        in.push_back(ref(v));
+    step.kind = Step::kOpaque;
+    step.name = "forward";
+    step.code = std::make_shared<torch::jit::Code>(graph_, step.name);
+    step.out.push_back(value(graph_->outputs()[0]->type()));
+    refs_[graph_->outputs()[0]] = static_cast<Ref>(step.out[0]);
+    append(std::move(step), in, nullptr);
+}
+
+void Builder::add_inputs()
+{
+    const auto &schema = forward_.function().getSchema();
+    const auto &arguments = schema.arguments();
+    if (arguments.size() != graph_->inputs().size() || arguments.empty())
+        throw std::runtime_error("forward() has another number of arguments than its graph");
+    know(graph_->inputs()[0], module_._ivalue());
+    for (size_t i = 1; i < arguments.size(); i++) {
+        Input input;
+        input.name = arguments[i].name();
+        input.type = arguments[i].type();
+        if (arguments[i].default_value()) {
+            input.optional = true;
+            input.standard = *arguments[i].default_value();
+        }
+        input.value = value(graph_->inputs()[i]->type());
+        refs_[graph_->inputs()[i]] = static_cast<Ref>(input.value);
+        program_->inputs.push_back(std::move(input));
+    }
+    if (program_->inputs.size() + 1 > SWN_WIRE_TENSORS)
+        throw std::runtime_error("forward() has " + std::to_string(program_->inputs.size()) + " arguments, at most " +
+                                 std::to_string(SWN_WIRE_TENSORS - 1) + " can be served");
+}
+
+const at::Tensor *Builder::known_tensor(const Node *n, size_t argument)
+{
+    const c10::IValue *v = argument < n->inputs().size() ? known(n->inputs()[argument]) : nullptr;
+    return v && v->isTensor() && v->toTensor().defined() ? &v->toTensor() : nullptr;
+}
+
+swn_element element_of(at::ScalarType type)
+{
+    switch (type) {
+    case at::kDouble:
+        return SWN_ELEMENT_FP64;
+    case at::kHalf:
+        return SWN_ELEMENT_FP16;
+    case at::kBFloat16:
+        return SWN_ELEMENT_BF16;
+    default:
+        return SWN_ELEMENT_FP32;
+    }
+}
+
+/* An operator's weight says what the operator's input looks like. */
+bool Builder::describe_by(Input &input, const Node *user)
+{
+    static const auto conv = c10::Symbol::fromQualString("aten::_convolution");
+    const std::string name = user->kind().toQualString();
+    const at::Tensor *weight = known_tensor(user, name == "aten::embedding" ? 0 : 1);
+    swn_wire_tensor &t = input.described;
+    if (!weight || weight->dim() < 2 || weight->dim() > SWN_WIRE_RANK)
+        return false;
+    bool is_conv = user->kind() == conv || name.rfind("aten::conv", 0) == 0;
+    if (is_conv && user->inputs()[0] == graph_->inputs()[static_cast<size_t>(&input - program_->inputs.data()) + 1]) {
+        const c10::IValue *groups = known(user->inputs()[user->kind() == conv ? 8 : user->inputs().size() - 1]);
+        if (!groups || !groups->isInt())
+            return false;
+        t.rank = static_cast<uint32_t>(weight->dim());
+        std::fill(t.shape, t.shape + t.rank, -1);
+        t.shape[1] = weight->size(1) * groups->toInt();
+        t.element = element_of(weight->scalar_type());
+        return true;
+    }
+    if (name == "aten::linear") {
+        t.rank = 2;
+        t.shape[0] = -1;
+        t.shape[1] = weight->size(1);
+        t.element = element_of(weight->scalar_type());
+        return true;
+    }
+    if (name == "aten::embedding") {
+        t.rank = 2;
+        t.shape[0] = t.shape[1] = -1;
+        t.element = SWN_ELEMENT_INT64;
+        return true;
+    }
+    return false;
+}
+
+void Builder::describe_inputs()
+{
+    for (size_t i = 0; i < program_->inputs.size(); i++) {
+        Input &input = program_->inputs[i];
+        snprintf(input.described.name, sizeof input.described.name, "%s", input.name.c_str());
+        for (const auto &use : graph_->inputs()[i + 1]->uses())
+            if (describe_by(input, use.user))
+                break;
+    }
+}
+
+/* Liveness tells what each step takes for good, and what it makes for nothing. */
+void Builder::finish()
+{
+    swn_tape *tape = program_->tape.get();
+    if (program_->result >= 0)
+        swn_tape_result(tape, static_cast<uint32_t>(program_->result));
+    if (swn_tape_finish(tape) < 0)
+        throw std::bad_alloc();
+    for (size_t s = 0; s < program_->steps.size(); s++) {
+        Step &step = program_->steps[s];
+        size_t count;
+        const uint32_t *dead = swn_tape_dead_after(tape, s, &count);
+        for (size_t i = 0; i < count; i++) {
+            size_t a = step.in.size();
+            while (a > 0 && step.in[a - 1] != static_cast<Ref>(dead[i]))
+                a--;
+            if (a > 0)
+                step.moves[a - 1] = 1;
+            else
+                step.drops.push_back(dead[i]);
+        }
+    }
+    size_t count;
+    const uint32_t *unread = swn_tape_unread(tape, &count);
+    program_->unread.assign(unread, unread + count);
+    std::unordered_set<const void *> seen;
+    auto count_bytes = [&](const at::Tensor &t) {
+        if (t.defined() && t.has_storage() && seen.insert(t.storage().unsafeGetStorageImpl()).second)
+            program_->weight_bytes += t.storage().nbytes();
+    };
+    for (const auto &t : module_.parameters(true))
+        count_bytes(t);
+    for (const auto &t : module_.buffers(true))
+        count_bytes(t);
+}
+
+std::unique_ptr<Program> Builder::build()
+{
+    if (graph_->outputs().size() != 1)
+        throw std::runtime_error("the graph of forward() has no single result");
+    add_inputs();
+    if (sets_attributes(graph_->block()))
+        emit_whole();
+    else
+        walk(graph_->block());
+    program_->result = ref(graph_->outputs()[0]);
+    program_->result_type = graph_->outputs()[0]->type();
+    describe_inputs();
+    finish();
+    return std::move(program_);
+}
+
+} // namespace
+
+std::unique_ptr<Program> program_from_torchscript(const std::string &path)
+{
+    torch::jit::Module module = torch::jit::load(path, at::kCPU);
+    module.eval();
+    return Builder(module).build();
+}
+
+} // namespace swn

@@ -1,0 +1,42 @@
+"""The tape of a model computes what the model's own forward() does, bit for bit, wherever requests take turns."""
+import pytest
+
+import harness
+
+FORMS = ("convnet traced", "convnet scripted", "mlp traced", "branches", "containers", "in place", "state", "same", "forked",
+         "half", "integers")
+TORCHVISION = [f"{name} {how}" for name in ("resnet18", "mobilenet_v2", "vit_b_16", "vgg19") for how in ("traced", "scripted")]
+
+
+def backend(torch):
+    return harness.BUILD / "lib" / "swapnet" / f"serve-{torch.name}.so"
+
+
+def checked(run):
+    wrong = [name for name, value in run.record["values"].items() if value is False]
+    assert not wrong, wrong
+
+
+def test_tape_has_the_bits_of_forward(torch):
+    run = harness.plain(torch, "tape", str(backend(torch)), *FORMS)
+    checked(run)
+    values = run.record["values"]
+    assert values["convnet traced: groups"] > 6  # a cut at least after each block
+    assert values["state: groups"] == values["same: groups"] == 1
+    assert values["convnet traced: described"][0] == [["x", "FP32", [-1, 3, -1, -1]]]
+    assert values["integers: described"][0] == [["input", "INT64", [-1, -1]]]
+    assert values["mlp traced: weight bytes"] == 8 * (256 * 256 + 256) * 4
+
+
+def test_tape_has_the_bits_of_forward_within_a_budget(torch):
+    plain, run = harness.both(torch, "tape", str(backend(torch)), "mlp wide", "convnet traced", budget=16)
+    harness.assert_same(plain, run)
+    harness.assert_streamed(run)
+    checked(run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TORCHVISION)
+def test_tape_of_torchvision_has_the_bits_of_forward(torch, name):
+    run = harness.plain(torch, "tape", str(backend(torch)), name, timeout=600)
+    checked(run)
