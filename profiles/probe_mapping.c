@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "blocks/memory/publish.h"
 #include "base/clock.h"
 
 static int make_tensor(struct swn_probe_refs *p, size_t i)

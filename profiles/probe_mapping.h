@@ -1,5 +1,5 @@
 /* profiles/probe_mapping.h - what it takes to register references and to let go of them: small tensors which are mapped
- * at their own addresses and away again, by the very functions that do it for weights (blocks/memory/residency.h).
+ * at their own addresses and away again, by the very functions that do it for weights (blocks/memory/publish.h).
  */
 #ifndef SWN_PROFILES_PROBE_MAPPING_H
 #define SWN_PROFILES_PROBE_MAPPING_H

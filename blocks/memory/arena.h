@@ -28,7 +28,7 @@ static inline size_t swn_round_up(size_t n, size_t to)
 struct swn_extent_file;
 
 /* What stands behind a range's own address. Only the holder of the engine's lock changes it, except for the two
- * hand-shakes with the fault handler (see blocks/memory/residency.h). */
+ * hand-shakes with the fault handler (see blocks/memory/transition.h). */
 enum swn_state {
     SWN_FREE = 0,
     SWN_RESIDENT,       /* ordinary private pages */

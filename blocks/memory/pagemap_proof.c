@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/huge_pages.h"
+#include "base/page.h"
 
 /* Every other one: what the answer says of a page must not be its neighbour's. */
 enum { READ, WRITTEN = 2, READ_AND_WRITTEN = 4, BESIDE = 6, PAGES = 8 };

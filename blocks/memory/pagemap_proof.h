@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "blocks/memory/residency.h"
+#include "blocks/memory/pagemap.h"
 
-/* Counts the pages among `bytes` at addr, as swn_residency_scan does; 0 or -errno. */
+/* Counts the pages among `bytes` at addr, as swn_pagemap_scan does; 0 or -errno. */
 typedef int swn_pagemap_ask(void *ctx, uintptr_t addr, size_t bytes, struct swn_pages *out);
 
 /* 0: it tells private copies from pages of a file, and those from pages that no thread has touched, also where they

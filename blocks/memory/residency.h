@@ -1,20 +1,17 @@
 /* blocks/memory/residency.h - what stands behind a range's own address, and how that changes without the program
  * noticing.
  *
- *   RESIDENT --spill--> FILE_BACKED --make_resident--> RESIDENT          publish: FILE_BACKED, with frames mapped at
- * the address
+ *   RESIDENT --spill--> FILE_BACKED --make_resident--> RESIDENT
  *
  * The address of a range always reads right: RESIDENT ranges have ordinary pages, FILE_BACKED ranges are a private
  * mapping of their extent in the spill file, or, chunk by chunk, of pool frames with the same bytes (published). A
  * store into a FILE_BACKED range makes a private copy of its page, which is found by /proc/self/pagemap before the
  * range's extent, or another frame, is believed again. No caller ever gets another address for a range's bytes.
  *
- * A range that leaves is made read-only (EVICTING) while its bytes are secured; a store that comes in that moment
- * faults, and swn_residency_trap, called by the SIGSEGV handler, sends the range back (EVICT_ABORTED). Between the last
- * look and the new mapping (EVICT_COMMIT) a store waits in the handler: the transition takes microseconds and ends in a
- * writable mapping either way. So no store is ever lost, and none ever fails.
+ * How a store that comes while this changes is kept is in transition.h; how frames come to the addresses of their
+ * chunks in publish.h.
  *
- * All functions but swn_residency_trap need the caller's lock. Errors are -errno.
+ * All functions need the caller's lock. Errors are -errno.
  */
 #ifndef SWN_BLOCKS_MEMORY_RESIDENCY_H
 #define SWN_BLOCKS_MEMORY_RESIDENCY_H
@@ -25,6 +22,7 @@
 #include "blocks/memory/arena.h"
 #include "base/io.h"
 #include "blocks/memory/frame_pool.h"
+#include "blocks/memory/pagemap.h"
 #include "blocks/memory/spill_file.h"
 
 struct swn_residency {
@@ -32,7 +30,7 @@ struct swn_residency {
     struct swn_arena *arena;       /* borrowed */
     struct swn_pool *pool;         /* borrowed; may be NULL until something is fetched */
     struct swn_extent_file *spill; /* borrowed; NULL: nothing can be spilled */
-    int pagemap_fd;                /* -1: pages cannot be inspected, nothing is ever streamed */
+    int pagemap_fd;                /* negative: pages cannot be inspected, nothing is ever streamed */
     uint64_t turns;                /* of extents, see blocks/memory/arena.h */
     uint64_t fork_epoch;           /* extents of an earlier epoch may be mapped by a child and are not punched out */
     size_t resident_bytes;         /* of RESIDENT ranges */
@@ -47,10 +45,6 @@ struct swn_residency {
 int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct swn_arena *a);
 void swn_residency_fini(struct swn_residency *s);
 
-/* Whether the kernel tells a file's huge page that is mapped whole from a private copy. Those of 2022 to 2024 (before
- * 6.11 and its backports) do not: every one would look written. */
-int swn_residency_knows_huge(struct swn_residency *s);
-
 /* Memory that has been given to a range, not all of which has pages: those within it may be huge (base/huge_pages.h).
  */
 void swn_residency_fresh(struct swn_residency *s, struct swn_range *r);
@@ -60,10 +54,6 @@ void swn_residency_made_huge(struct swn_residency *s, uintptr_t at);
  * page. */
 void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes);
 
-struct swn_pages {
-    size_t private_pages; /* private copies: the program wrote them */
-    size_t mapped;        /* pages of the file or the pool that have been touched */
-};
 /* Counts the pages of r that are present. -errno when the kernel does not tell. */
 int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out);
 
@@ -99,34 +89,6 @@ int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
  * thread that reads finds the old bytes or the new ones. On an error `pages` are still there. */
 int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, void *pages);
 
-/* Adds a part for r to the frame of a chunk; r is streamed, and the frame has nothing of it. The part says what is to
- * be read (fill) and from where, or that it is `there` where nothing is to be read. Parts are in the order of their
- * addresses. The pointer is good until the next one is added. NULL: no memory for it. */
-struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_frame *f, struct swn_range *r);
-/* Maps the parts of n frames that are read in and not mapped yet at their addresses; frames of neighbouring chunks, in
- * their order, cost less together. A part whose range was written to is left out, with the parts that follow it in its
- * stretch. *written is such a range, or NULL: its own address has its bytes, and it had better become resident before
- * this is repeated. */
-void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n,
-                           struct swn_range **written);
-/* Maps the parts' extents again: no address of a weight names the frames' memory any more. NULL, or a range that was
- * written to, or cannot be mapped: it has to become resident first, and this to be repeated. */
-struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_frame *const *frames, unsigned n);
-/* The part of the frame at `addr` that is mapped there, or NULL. */
-struct swn_part *swn_residency_mapped(const struct swn_residency *s, const struct swn_range *r, uintptr_t addr);
-/* The bytes of r that are read through the mapping of its extent: those that no frame is mapped for. */
-size_t swn_residency_unmapped(const struct swn_residency *s, const struct swn_range *r);
-/* No frame has bytes of r any more. */
-void swn_residency_forget(struct swn_residency *s, const struct swn_range *r);
-
-/* The chunks that r lies in, from the first to one behind the last. */
-struct swn_chunks {
-    uint64_t first, end;
-};
-struct swn_chunks swn_residency_chunks(const struct swn_residency *s, const struct swn_range *r);
-/* The address of a chunk that r lies in. */
-uintptr_t swn_residency_chunk_at(const struct swn_residency *s, const struct swn_range *r, uint64_t chunk);
-
 /* Maps the extent again where no frame is mapped, which drops cache pages. -EBUSY: a store came, or private copies
  * exist; the range is as it was (use swn_residency_make_resident). */
 int swn_residency_remap(struct swn_residency *s, struct swn_range *r);
@@ -138,10 +100,6 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm);
  * much for a hundred tensors in a row as for one, and a model's checkpoint is freed in one go: so the caller does it
  * later, for many at once. */
 void swn_residency_tidy(struct swn_residency *s);
-
-/* For the fault handler; async-signal-safe. 0: addr is not in a range. Else the instruction is to be repeated; 2: the
- * call has repaired the cause of the fault, or waited for it to go; 1: it found nothing to repair. */
-int swn_residency_trap(struct swn_residency *s, uintptr_t addr);
 
 /* In a forked child: addresses at which a frame was mapped are holes now, and become a mapping of their extent. The
  * pool belongs to the parent, and the child's is destroyed when this returns. */

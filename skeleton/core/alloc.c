@@ -1,4 +1,5 @@
 /* skeleton/core/alloc.c - tensors come and go: address, memory, and the modules that are told of it. */
+#include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/expected_read.h"
 #include "skeleton/core/held_pages.h"

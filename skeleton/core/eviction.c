@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 
+#include "blocks/memory/publish.h"
 #include "skeleton/core/write_behind.h"
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/reclaim.h"

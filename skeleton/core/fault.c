@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <unistd.h>
 
+#include "blocks/memory/transition.h"
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/subsystem.h"
 

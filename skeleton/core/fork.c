@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <unistd.h>
 
+#include "blocks/memory/publish.h"
 #include "base/fd_registry.h"
 #include "base/thread.h"
 #include "skeleton/engine/engine_internal.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "blocks/memory/publish.h"
 #include "skeleton/core/overwrite.h"
 #include "skeleton/core/write_behind.h"
 #include "skeleton/engine/engine_internal.h"

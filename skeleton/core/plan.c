@@ -1,10 +1,11 @@
 /* Which weights stay in memory: gathers the order, makes the plan and puts it into force. skeleton/core/eviction.c has
- * what leaves for others, blocks/memory/residency.c the mechanism; this file only decides. */
+ * what leaves for others, blocks/memory/residency.c and publish.c the mechanism; this file only decides. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 #include "base/huge_pages.h"
 #include "base/backing.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 #include "base/huge_pages.h"
 #include "skeleton/engine/subsystem.h"

@@ -6,6 +6,7 @@
 #ifndef SWN_SKELETON_CORE_PREFETCH_H
 #define SWN_SKELETON_CORE_PREFETCH_H
 
+#include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 
 extern unsigned swn_prefetch_wait_ms; /* longest wait of an operator for a read, then its mapping serves */

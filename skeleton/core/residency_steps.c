@@ -1,10 +1,11 @@
 /* skeleton/core/residency_steps.c - the pool, and how a weight comes and goes: its own pages, its file, into and out of
  * frames. eviction.c, prefetch.c and plan.c decide which weight and when; the mechanism is in
- * blocks/memory/residency.c. */
+ * blocks/memory/residency.c and publish.c. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
 
+#include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 #include "base/backing.h"
 #include "base/huge_pages.h"
@@ -53,7 +54,7 @@ static int make_pool(struct swn_engine *e)
         if (err)
             return err;
         e->res.pool = e->pool;
-        if (!swn_residency_knows_huge(&e->res))
+        if (!swn_pagemap_knows_huge(&e->res.pagemap_fd))
             swn_pool_keep_small(e->pool);
         swn_ring_resize(e, swn_ring_first(e));
     }

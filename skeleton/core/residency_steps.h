@@ -6,6 +6,7 @@
 #ifndef SWN_SKELETON_CORE_RESIDENCY_STEPS_H
 #define SWN_SKELETON_CORE_RESIDENCY_STEPS_H
 
+#include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 
 int swn_open_pool(struct swn_engine *e);

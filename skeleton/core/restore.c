@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 
+#include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/eviction.h"

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include "blocks/memory/publish.h"
 #include "skeleton/core/reentry.h"
 #include "skeleton/load/load.h"
 #include "skeleton/core/prefetch.h"

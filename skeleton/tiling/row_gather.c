@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/load/load.h"
 #include "base/thread.h"

@@ -1,5 +1,6 @@
 /* tests/unit/support/engine_fixture.c - see engine_fixture.h. */
 #define _GNU_SOURCE
+#include "blocks/memory/publish.h"
 #include "skeleton/runtime/runtime.h"
 #include "shim/hooks/hooks.h"
 #include "tests/unit/support/engine_fixture.h"

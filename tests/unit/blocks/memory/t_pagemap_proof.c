@@ -16,6 +16,7 @@
 #include "skeleton/runtime/runtime.h"
 #include "skeleton/engine/engine.h"
 #include "blocks/memory/pagemap_proof.h"
+#include "blocks/memory/residency.h"
 
 #define PRESENT (1ULL << 63)
 #define SWAPPED (1ULL << 62)

@@ -1,6 +1,7 @@
 /* Description: the engine as a whole: the budget and what a plan leaves to be read, a disk that stalls or fails, and
  * many threads that allocate and free. */
 #define _GNU_SOURCE
+#include "blocks/memory/publish.h"
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/prefetch.h"

@@ -2,6 +2,7 @@
  * threads evict, prefetch, write, free and change the order. */
 /* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
+#include "blocks/memory/publish.h"
 #include "tests/unit/support/engine_fixture.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /* Description: rows that are looked up in a weight which is not in memory have the right bytes, whatever else goes on,
  * and nothing but the pages they lie in is read. */
 #define _GNU_SOURCE
+#include "blocks/memory/publish.h"
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/op_window.h"

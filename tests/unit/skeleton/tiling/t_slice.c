@@ -2,6 +2,7 @@
  * whatever else goes on, and is used whole where slices do not work out. */
 /* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
+#include "blocks/memory/publish.h"
 #include "tests/unit/support/plan_clock.h"
 #include "tests/unit/support/sliced_op.h"
 #include "skeleton/core/eviction.h"
