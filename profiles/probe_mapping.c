@@ -36,7 +36,7 @@ int swn_probe_refs_open(struct swn_probe_refs *p, const struct swn_io *io, struc
     *p = (struct swn_probe_refs){.file = file, .res = {.pagemap_fd = -1}};
     int rc = swn_arena_create(&p->arena, SWN_PROBE_REFS * SWN_GRANULE, 0);
     if (!rc)
-        rc = swn_pool_create(&p->pool, SWN_GRANULE, SWN_PROBE_REFS);
+        rc = swn_pool_create(&p->pool, SWN_GRANULE, SWN_PROBE_REFS, 0);
     if (!rc)
         rc = swn_residency_init(&p->res, io, p->arena);
     p->res.pool = p->pool;

@@ -28,7 +28,8 @@ enum slot { SLOT_EMPTY, SLOT_FREE, SLOT_TAKEN };
 struct swn_pool {
     int fd;
     size_t unit, chunks;
-    char **slabs; /* the fetcher's mappings, where slots have memory */
+    size_t use_bytes; /* of each frame, for the caller */
+    char **slabs;     /* the fetcher's mappings, where slots have memory */
     size_t slab_count;
     unsigned char *slots; /* of all slabs */
     size_t slot_count, free, taken, kept;
@@ -39,12 +40,12 @@ struct swn_pool {
     int huge;
 };
 
-int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks)
+int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks, size_t use_bytes)
 {
     struct swn_pool *p = calloc(1, sizeof *p);
     if (!p)
         return -ENOMEM;
-    *p = (struct swn_pool){.unit = unit, .chunks = chunks, .huge = unit == SWN_HUGE};
+    *p = (struct swn_pool){.unit = unit, .chunks = chunks, .use_bytes = use_bytes, .huge = unit == SWN_HUGE};
     p->fd = swn_fd_registry(memfd_create("swapnet-pool", MFD_CLOEXEC));
     int err = p->fd < 0 ? -errno : 0;
     p->table = calloc(chunks + 1, sizeof *p->table); /* touched where used; the last one has a neighbour, too */
@@ -181,7 +182,7 @@ static void unlink_frame(struct swn_pool *p, struct swn_frame *f)
 struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t addr)
 {
     size_t slot;
-    struct swn_frame *f = p->spare ? p->spare : calloc(1, sizeof *f);
+    struct swn_frame *f = p->spare ? p->spare : calloc(1, sizeof *f + p->use_bytes);
     if (!f)
         return NULL;
     int reused = f == p->spare;
@@ -193,6 +194,7 @@ struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t ad
     if (reused)
         p->spare = f->next;
     *f = (struct swn_frame){.chunk = chunk, .addr = addr, .slot = slot, .parts = f->parts, .room = f->room};
+    memset(f->use, 0, p->use_bytes);
     link_last(p, f);
     p->table[chunk].frame = f;
     return f;
@@ -279,10 +281,8 @@ void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept)
     f->pinned_by_plan = kept != 0;
 }
 
-void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t access)
+void swn_pool_touch(struct swn_pool *p, struct swn_frame *f)
 {
-    f->last_use = seq;
-    f->access = access;
     if (f == p->last)
         return;
     unlink_frame(p, f);

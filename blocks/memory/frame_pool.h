@@ -39,7 +39,6 @@ struct swn_part {
     int checked;  /* and are what was stored */
     int mapped;   /* the range's address names them */
     int repeated; /* a fetch did not match its checksum, and is being made once more */
-    uint64_t start_ns;
     struct swn_fetch_job job;
     /* The job reads chunks of an extent's copy to the part's end, and they are decoded to where they belong as they
      * arrive; NULL: it reads the bytes themselves. */
@@ -49,19 +48,19 @@ struct swn_part {
 
 struct swn_frame {
     uint64_t chunk;
-    uintptr_t addr;     /* of its chunk; where the parts are resident */
-    size_t slot;        /* of the memfd */
-    int pinned_by_plan; /* the plan has it stay from pass to pass, beside the staging ring */
-    int wanted;
-    const void *owner;          /* the cursor that it was fetched for */
-    uint64_t start_ns, written; /* when its reads began, and what had been spilled by then */
-    uint64_t last_use, access;  /* in operators, and in weights read */
-    unsigned n, room, pending;  /* parts; those with a fetch under way */
+    uintptr_t addr;            /* of its chunk; where the parts are resident */
+    size_t slot;               /* of the memfd */
+    int pinned_by_plan;        /* the plan has it stay from pass to pass, beside the staging ring */
+    unsigned n, room, pending; /* parts; those with a fetch under way, during which none is added */
     struct swn_part *parts;
     struct swn_frame *prev, *next; /* least recently used first */
+
+    /* What the caller knows of it: `use_bytes` of swn_pool_create, zero when the frame is taken. */
+    _Alignas(16) unsigned char use[];
 };
 
-/* One for each unit of the arena's addresses. */
+/* One for each unit of the arena's addresses. The pool knows the frame; the rest is the caller's, and lies here because
+ * an operator that holds its chunks touches one cache line for several of them. */
 struct swn_chunk {
     struct swn_frame *frame; /* or NULL */
     uint32_t users;          /* operators that hold it */
@@ -72,8 +71,8 @@ struct swn_chunk {
 struct swn_pool;
 
 /* unit: a power of two, from SWN_GRANULE to SWN_HUGE. chunks: the number of chunks of addresses, and the most
- * frames. */
-int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks);
+ * frames. use_bytes: of each frame's own for the caller. */
+int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks, size_t use_bytes);
 void swn_pool_destroy(struct swn_pool *p);
 size_t swn_pool_unit(const struct swn_pool *p);
 struct swn_chunk *swn_pool_chunk(struct swn_pool *p, uint64_t chunk);
@@ -101,7 +100,7 @@ size_t swn_pool_ring(const struct swn_pool *p);   /* frames */
 void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept);
 
 /* Makes the frame the most recently used one. */
-void swn_pool_touch(struct swn_pool *p, struct swn_frame *f, uint64_t seq, uint64_t access);
+void swn_pool_touch(struct swn_pool *p, struct swn_frame *f);
 /* Least recently used first; NULL: there is none. */
 struct swn_frame *swn_pool_first(struct swn_pool *p);
 

@@ -210,7 +210,7 @@ uint64_t swn_budget_in_flight_ns(const struct swn_engine *e)
         if (op->seq <= e->budget.target_seq)
             return 0;
     for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        if (f->pending && f->start_ns <= e->budget.target_since_ns)
+        if (f->pending && swn_frame_use(f)->start_ns <= e->budget.target_since_ns)
             return 0;
     return e->budget.in_flight_ns;
 }

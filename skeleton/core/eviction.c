@@ -73,7 +73,8 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
 /* Whether the frame is of a model that nobody computes with: for longer than a cycle of all weights takes. */
 static int is_idle(const struct swn_engine *e, const struct swn_frame *f)
 {
-    return f->last_use + IDLE_OPS < e->ops.seq && e->weights.accesses > f->access + 2 * e->weights.live;
+    const struct swn_frame_use *use = swn_frame_use(f);
+    return use->last_op + IDLE_OPS < e->ops.seq && e->weights.accesses > use->last_access + 2 * e->weights.live;
 }
 
 /* The frame that leaves, without a write, before any range does; or, if `used`, also one that is in use in every pass:
@@ -84,7 +85,7 @@ static struct swn_frame *frame_victim(struct swn_engine *e, int used)
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
         if (!swn_frame_may_go(e, f))
             continue;
-        if ((!f->pinned_by_plan && !f->wanted) || is_idle(e, f))
+        if ((!f->pinned_by_plan && !swn_frame_use(f)->wanted) || is_idle(e, f))
             return f;
         last = f;
     }

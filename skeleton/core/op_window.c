@@ -53,8 +53,11 @@ void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
         chunk->users--;
         if (!f)
             continue;
-        f->wanted = 0;
-        swn_pool_touch(e->pool, f, e->ops.seq, e->weights.accesses);
+        struct swn_frame_use *use = swn_frame_use(f);
+        use->wanted = 0;
+        use->last_op = e->ops.seq;
+        use->last_access = e->weights.accesses;
+        swn_pool_touch(e->pool, f);
     }
     arg->first_chunk = arg->end_chunk = 0;
 }

@@ -36,7 +36,7 @@ static struct swn_frame *stale_frame(struct swn_engine *e, int force)
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
         if (f->pinned_by_plan || !swn_frame_may_go(e, f))
             continue;
-        if (!f->wanted)
+        if (!swn_frame_use(f)->wanted)
             return f;
         ahead = f; /* the one that is wanted last, as they were read in order */
     }
@@ -50,7 +50,7 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
     struct swn_frame *run[EVICTED_TOGETHER] = {f};
     unsigned n = 1;
     while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->pinned_by_plan &&
-           !f->wanted && swn_frame_may_go(e, f))
+           !swn_frame_use(f)->wanted && swn_frame_may_go(e, f))
         run[n++] = f;
     swn_frames_evict(e, run, n);
 }
@@ -60,11 +60,12 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
 /* Reads are served one after the other: what this one took is the time since the one before was done. */
 static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t now)
 {
-    uint64_t begin = p->start_ns > e->disk.read_done_ns ? p->start_ns : e->disk.read_done_ns;
+    const struct swn_frame_use *use = swn_frame_use(p->frame);
+    uint64_t begin = use->start_ns > e->disk.read_done_ns ? use->start_ns : e->disk.read_done_ns;
     double ns = now > begin ? (double)(now - begin) : 0;
     /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
-    if (!p->frame->pinned_by_plan && p->frame->written == swn_spilled_so_far(e))
-        swn_disk_speed_add(&e->disk.speed, (double)p->job.len, (double)p->start_ns, (double)now);
+    if (!p->frame->pinned_by_plan && use->spilled_before == swn_spilled_so_far(e))
+        swn_disk_speed_add(&e->disk.speed, (double)p->job.len, (double)use->start_ns, (double)now);
     else
         swn_disk_speed_skip(&e->disk.speed, (double)now);
     if (e->features.record && p->range && swn_is_weight(p->range))
@@ -106,12 +107,13 @@ static void fetch_done(struct swn_fetch_job *job, int err)
     else
         swn_disk_speed_skip(&e->disk.speed, (double)now);
     e->disk.read_done_ns = now;
-    if (p->start_ns <= e->budget.target_since_ns)
+    uint64_t start_ns = swn_frame_use(f)->start_ns; /* of all that is pending in it */
+    if (start_ns <= e->budget.target_since_ns)
         e->budget.in_flight_ns = now;
     if (e->trace) {
         char name[SWN_TRACE_NAME];
         snprintf(name, sizeof name, "block %u", p->range_id);
-        swn_trace_span(e->trace, SWN_TRACK_DISK, 0, name, p->start_ns, now, job->len);
+        swn_trace_span(e->trace, SWN_TRACK_DISK, 0, name, start_ns, now, job->len);
     }
     if (err && p->range)
         read_failed(e, p, err);
@@ -139,7 +141,7 @@ static void compact(struct swn_frame *f)
 }
 
 /* What is streamed of the chunk, and not in its frame yet, is read into it, unless something is being read already. */
-static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, int urgent)
+static void fill(struct swn_engine *e, struct swn_frame *f, const void *cursor, int urgent)
 {
     size_t unit = swn_pool_unit(e->pool);
     if (f->pending)
@@ -153,17 +155,17 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *owner, i
         if (is_fetched(r) && !swn_pool_part_of(f, r) && !swn_residency_part(&e->res, f, r))
             break;
     }
-    f->owner = owner;
-    f->wanted = 1;
-    f->start_ns = swn_now_ns();
-    f->written = swn_spilled_so_far(e);
+    struct swn_frame_use *use = swn_frame_use(f);
+    use->cursor = cursor;
+    use->wanted = 1;
+    use->start_ns = swn_now_ns();
+    use->spilled_before = swn_spilled_so_far(e);
     for (unsigned i = 0; i < f->n; i++)
         f->pending += !f->parts[i].there;
     for (unsigned i = 0; i < f->n; i++) {
         struct swn_part *p = &f->parts[i];
         if (p->there)
             continue;
-        p->start_ns = f->start_ns;
         p->job = (struct swn_fetch_job){.file = &p->file->fetch,
                                         .off = p->off,
                                         .buf = (char *)swn_pool_at(e->pool, f) + p->at,
@@ -216,13 +218,13 @@ static void say_small(struct swn_engine *e)
 
 /* A frame for the chunk of r, in which its bytes are, or come. force: an operator waits for it. NULL: there is none. */
 static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, uint64_t chunk, int force,
-                               const void *owner)
+                               const void *cursor)
 {
     struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
     struct swn_frame *f = c->frame;
     if (f) {
         if (!swn_pool_part_of(f, r))
-            fill(e, f, owner, force);
+            fill(e, f, cursor, force);
         return f;
     }
     /* What the plan keeps does not make room for what comes and goes, nor for more of what it keeps. */
@@ -245,7 +247,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     say_small(e);
     e->counters.filled += fresh ? swn_pool_unit(e->pool) : 0;
     swn_pool_set_pinned(e->pool, f, kept);
-    fill(e, f, owner, force);
+    fill(e, f, cursor, force);
     if (!f->n) {
         swn_pool_put(e->pool, f);
         return NULL;
@@ -343,8 +345,8 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
     if (a->frames >= a->share && !c->plan_keep)
         return 0;
     if (f && swn_pool_part_of(f, r)) {
-        f->wanted = 1;
-        f->owner = a->t;
+        swn_frame_use(f)->wanted = 1;
+        swn_frame_use(f)->cursor = a->t;
     } else {
         a->missing = 1;
         if (a->fetch && !place(e, r, chunk, 0, a->t)) {
@@ -431,8 +433,8 @@ void swn_prefetch_run(struct swn_engine *e, struct swn_thread_state *t)
     if (!e->pool || !e->fetch || !t->cursor.at || e->config.without & SWN_WITHOUT_PREFETCH)
         return;
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (f->owner == t)
-            f->wanted = 0;
+        if (swn_frame_use(f)->cursor == t)
+            swn_frame_use(f)->wanted = 0;
     size_t share = ring_frames(e) / active_threads(e);
     t->starved = 0;
     for (int fetch = 0, missing = 1; fetch < 2 && missing; fetch++) {

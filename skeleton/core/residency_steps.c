@@ -50,7 +50,8 @@ static int make_pool(struct swn_engine *e)
 {
     if (!e->pool) {
         size_t unit = unit_for(e);
-        int err = swn_pool_create(&e->pool, unit, (swn_arena_hi(e->arena) - swn_arena_lo(e->arena)) / unit);
+        int err = swn_pool_create(&e->pool, unit, (swn_arena_hi(e->arena) - swn_arena_lo(e->arena)) / unit,
+                                  sizeof(struct swn_frame_use));
         if (err)
             return err;
         e->res.pool = e->pool;

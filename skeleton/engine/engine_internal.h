@@ -16,6 +16,7 @@
 #include "skeleton/engine/spin_wait.h"
 #include "scheduler/protocol/control.h"
 #include "skeleton/engine/engine.h"
+#include "skeleton/engine/frame_use.h"
 #include "skeleton/engine/tensor.h"
 #include "blocks/memory/fetch_queue.h"
 #include "skeleton/engine/access_order.h"

@@ -56,8 +56,8 @@ void swn_window_thread_exit(void)
     self_state->last_access = 0;
     e->features.tiling->rows_forget(self_state);
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        if (f->owner == self_state)
-            f->wanted = 0;
+        if (swn_frame_use(f)->cursor == self_state)
+            swn_frame_use(f)->wanted = 0;
     pthread_mutex_unlock(&e->lock);
     self_state = NULL;
 }

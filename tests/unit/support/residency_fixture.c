@@ -62,7 +62,7 @@ static int begin(size_t unit_bytes)
     io.mmap = fault_mmap;
     memset(&bad_write, 0, sizeof bad_write);
     memset(&bad_map, 0, sizeof bad_map);
-    if (swn_arena_create(&arena, 64 * MIB, 0) || swn_pool_create(&pool, unit, 64 * MIB / unit) ||
+    if (swn_arena_create(&arena, 64 * MIB, 0) || swn_pool_create(&pool, unit, 64 * MIB / unit, 0) ||
         swn_spill_open(&spill, &io, dir) || swn_residency_init(&res, &io, arena))
         return -1;
     res.pool = pool;

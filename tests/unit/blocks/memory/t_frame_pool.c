@@ -34,6 +34,7 @@
 #define MIB (KIB * KIB)
 #define SMALL_UNIT (256 * KIB)
 #define CHUNKS 96
+#define USE_BYTES 24 /* of a frame, for the caller */
 
 static struct swn_pool *pool;
 static size_t unit;
@@ -41,7 +42,7 @@ static size_t unit;
 static int setup_of(size_t unit_bytes)
 {
     unit = unit_bytes;
-    return swn_pool_create(&pool, unit, CHUNKS);
+    return swn_pool_create(&pool, unit, CHUNKS, USE_BYTES);
 }
 
 static int setup_small(void **state)
@@ -74,7 +75,11 @@ static struct swn_frame *take(uint64_t chunk)
     assert_non_null(f);
     assert_ptr_equal(swn_pool_chunk(pool, chunk)->frame, f);
     assert_true(f->chunk == chunk && f->addr == addr_of(chunk));
-    assert_true(f->n == 0 && f->pending == 0 && f->pinned_by_plan == 0 && f->wanted == 0 && !f->owner);
+    assert_true(f->n == 0 && f->pending == 0 && f->pinned_by_plan == 0);
+    for (size_t i = 0; i < USE_BYTES; i++) {
+        assert_int_equal(f->use[i], 0); /* also of a frame that was used before */
+        f->use[i] = 0xAB;
+    }
     return f;
 }
 
@@ -197,10 +202,10 @@ static void order_of_use(void **state)
     for (unsigned i = 0; i < 4; i++)
         f[i] = take(i);
     assert_ptr_equal(swn_pool_first(pool), f[0]);
-    swn_pool_touch(pool, f[3], 5, 6); /* it is the last already */
-    assert_true(f[3]->last_use == 5 && f[3]->access == 6 && !f[3]->next);
-    swn_pool_touch(pool, f[0], 7, 8);
-    swn_pool_touch(pool, f[2], 9, 10);
+    swn_pool_touch(pool, f[3]); /* it is the last already */
+    assert_null(f[3]->next);
+    swn_pool_touch(pool, f[0]);
+    swn_pool_touch(pool, f[2]);
     static const unsigned order[] = {1, 3, 0, 2};
     struct swn_frame *walk = swn_pool_first(pool);
     for (unsigned i = 0; i < 4; i++, walk = walk->next)
@@ -288,7 +293,7 @@ static void stress(void **state)
             kept += (size_t)keep;
             kept -= f->pinned_by_plan != 0;
             swn_pool_set_pinned(pool, f, keep);
-            swn_pool_touch(pool, f, step, step);
+            swn_pool_touch(pool, f);
         }
         assert_int_equal(swn_pool_bytes(pool), with_memory * unit);
         assert_int_equal(swn_pool_free_bytes(pool), (with_memory - taken) * unit);
@@ -321,7 +326,7 @@ static void no_more_memory(void **state)
     take(7);
     struct swn_pool *none = NULL;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they end the program that asks for so much */
-    assert_int_equal(swn_pool_create(&none, SWN_HUGE, (size_t)1 << 38), -ENOMEM); /* 2^59 bytes of addresses */
+    assert_int_equal(swn_pool_create(&none, SWN_HUGE, (size_t)1 << 38, 0), -ENOMEM); /* 2^59 bytes of addresses */
 #endif
     assert_null(none);
 }
@@ -524,7 +529,7 @@ static void small_pages(void **state)
     stamp(f, 99);
     assert_true(huge_kib(swn_pool_at(pool, f)) <= 0);
     struct swn_pool *other;
-    assert_int_equal(swn_pool_create(&other, SMALL_UNIT, 8), 0);
+    assert_int_equal(swn_pool_create(&other, SMALL_UNIT, 8, 0), 0);
     assert_false(swn_pool_is_huge(other));
     swn_pool_destroy(other);
 }
