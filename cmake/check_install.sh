@@ -1,5 +1,5 @@
 #!/bin/bash
-# check_install.sh CMAKE BUILD LIBDIR BINDIR DATADIR MANDIR [HALF...]: `cmake --install` puts everything where the README says.
+# check_install.sh CMAKE BUILD LIBDIR BINDIR DATADIR MANDIR [BACKEND...]: `cmake --install` puts everything where the README says.
 set -euo pipefail
 cmake=$1 build=$2 libdir=$3 bindir=$4 datadir=$5 mandir=$6
 shift 6
@@ -9,8 +9,8 @@ trap 'rm -rf "$prefix"' EXIT
 "$cmake" --install "$build" --prefix "$prefix" >/dev/null
 rc=0
 want=("$libdir/libswapnet.so")
-for half in "$@"; do
-    want+=("$libdir/swapnet/aten-$half.so")
+for backend in "$@"; do
+    want+=("$libdir/swapnet/aten-$backend.so")
 done
 want+=("$bindir/swapnetctl" "$bindir/swapnetd" "$bindir/swapnet-partition" "$libdir/libswapnet-store.so" "$libdir/pkgconfig/swapnet.pc"
     include/swapnet.h lib/systemd/system/swapnetd.service lib/systemd/system/swapnetd.socket

@@ -62,13 +62,13 @@ endforeach()
 # It is libswapnet.so to the stand-ins: they find its functions before their own.
 set_target_properties(t_hook_alloc PROPERTIES ENABLE_EXPORTS TRUE)
 target_compile_definitions(t_hook_alloc PRIVATE
-    STANDIN_C10="$<TARGET_FILE:standin-c10>" STANDIN_HALF="$<TARGET_FILE:standin-c10-half>")
-add_dependencies(t_hook_alloc standin-c10 standin-c10-half)
+    STANDIN_C10="$<TARGET_FILE:standin-c10>" STANDIN_BACKEND="$<TARGET_FILE:standin-c10-backend>")
+add_dependencies(t_hook_alloc standin-c10 standin-c10-backend)
 
 set_tests_properties(t_unified t_device t_swapper t_pinned_cache t_host_register t_bounce PROPERTIES LABELS unified)
 
 # With `ctest -L unified` comes all that concerns devices; scripts/test runs pytest itself, and leaves out these by -LE e2e.
-if(SWAPNET_HALVES AND NOT CMAKE_CROSSCOMPILING)
+if(SWAPNET_BACKENDS AND NOT CMAKE_CROSSCOMPILING)
     add_test(NAME e2e-unified COMMAND /usr/bin/python3 -m pytest -m unified tests/e2e
         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(e2e-unified PROPERTIES
@@ -92,12 +92,12 @@ endif()
 if(TARGET libswapnet)
     add_test(NAME library COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_library.sh
         $<TARGET_FILE:libswapnet> ${PROJECT_SOURCE_DIR}/shim/hooks/exports.txt)
-    foreach(half IN LISTS SWAPNET_HALVES)
-        add_test(NAME aten-${half} COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_half.sh $<TARGET_FILE:aten-${half}>)
+    foreach(backend IN LISTS SWAPNET_BACKENDS)
+        add_test(NAME aten-${backend} COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_backend.sh $<TARGET_FILE:aten-${backend}>)
     endforeach()
     add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/cmake/check_install.sh
         ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR} ${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_DATADIR}
-        ${CMAKE_INSTALL_MANDIR} ${SWAPNET_HALVES})
+        ${CMAKE_INSTALL_MANDIR} ${SWAPNET_BACKENDS})
     # Reads what the build is writing, should somebody build and test at once; a minute is plenty either way.
     set_tests_properties(library install PROPERTIES TIMEOUT 60)
 endif()

@@ -36,11 +36,11 @@ static void sum_up(struct times *t)
     t->most = t->ms[REPEATS - 1];
 }
 
-static void nodes_of(const struct swn_part_model *m, struct swn_plan_weight *nodes)
+static void weights_of(const struct swn_part_model *m, struct swn_plan_weight *weights)
 {
     for (size_t i = 0; i < m->layers; i++)
-        nodes[i] = (struct swn_plan_weight){.bytes = m->bytes[i + 1] - m->bytes[i],
-                                            .compute_ns = (m->ex[i + 1] - m->ex[i]) * 1e9};
+        weights[i] = (struct swn_plan_weight){.bytes = m->bytes[i + 1] - m->bytes[i],
+                                              .compute_ns = (m->ex[i + 1] - m->ex[i]) * 1e9};
 }
 
 int main(int argc, char **argv)
@@ -59,11 +59,11 @@ int main(int argc, char **argv)
     if (!layers || !first || swn_partition_model(&m, layers, n, &c))
         return 1;
     struct swn_table *table;
-    struct swn_plan_weight *nodes = calloc(n, sizeof *nodes);
+    struct swn_plan_weight *weights = calloc(n, sizeof *weights);
     unsigned char *file;
     size_t file_bytes;
     double begin = now_ms();
-    if (!nodes || swn_table_make(&table, &m, 0))
+    if (!weights || swn_table_make(&table, &m, 0))
         return 1;
     double made = now_ms() - begin;
     if (swn_table_write(table, &m, &file, &file_bytes))
@@ -85,9 +85,9 @@ int main(int argc, char **argv)
             double t1 = now_ms();
             rc = swn_table_for_budget(table, &m, budget, 0.036, &looked_up, first, &found);
             double t2 = now_ms();
-            nodes_of(&m, nodes);
+            weights_of(&m, weights);
             double t3 = now_ms();
-            if (swn_plan_predict(nodes, n, budget,
+            if (swn_plan_predict(weights, n, budget,
                                  &(struct swn_disk_model){.bytes_per_ns = 1e-9 / c.alpha, .read_ns = 50e3}, &made_plan))
                 return 1;
             search.ms[i] = t1 - t0;
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
                part.exact ? "yes" : "no", text, plan.median, plan.most);
     }
     swn_table_free(table);
-    free(nodes);
+    free(weights);
     swn_partition_model_free(&m);
     free(layers);
     free(first);

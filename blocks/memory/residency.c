@@ -66,7 +66,7 @@ int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struc
     return swn_pagemap_scan(&s->pagemap_fd, r->addr, swn_round_up(r->len, SWN_PAGE), out);
 }
 
-int swn_residency_own(struct swn_residency *s, uintptr_t addr, size_t bytes, size_t *own)
+int swn_residency_private(struct swn_residency *s, uintptr_t addr, size_t bytes, size_t *own)
 {
     struct swn_pages pages;
     int err = swn_pagemap_scan(&s->pagemap_fd, addr, bytes, &pages);

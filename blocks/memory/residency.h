@@ -58,7 +58,7 @@ void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes);
 int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out);
 
 /* The same for `bytes` of whole pages at addr, of which only private copies are counted. */
-int swn_residency_own(struct swn_residency *s, uintptr_t addr, size_t bytes, size_t *own);
+int swn_residency_private(struct swn_residency *s, uintptr_t addr, size_t bytes, size_t *own);
 
 /* RESIDENT -> FILE_BACKED: writes the bytes out and lets the pages go. -EBUSY: pinned, or recalled by a store. */
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r);

@@ -71,7 +71,7 @@ static int read_copies(struct swn_store *s, const struct swn_io *io, const struc
     else if (XXH3_64bits(table, bytes) != h->copies_checksum)
         rc = swn_errmsg(why, -EILSEQ, "%s: the checksum of its table of copies does not match", s->path);
     else
-        rc = swn_store_parse_copies(s, h, table, bytes, why);
+        rc = swn_store_parse_compressed(s, h, table, bytes, why);
     free(table);
     return rc;
 }

@@ -52,8 +52,8 @@ static const char *parse(struct swn_store *s, const struct swn_disk_header *h, c
     return off != h->copies_off || done != s->chunk_count ? "there are more copies or chunks than used" : NULL;
 }
 
-int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h, const void *table, size_t bytes,
-                           char why[SWN_ERRMSG])
+int swn_store_parse_compressed(struct swn_store *s, const struct swn_disk_header *h, const void *table, size_t bytes,
+                               char why[SWN_ERRMSG])
 {
     const char *at = table;
     size_t copies = bytes / sizeof(struct swn_disk_copy), chunks = bytes / sizeof(struct swn_disk_chunk);

@@ -120,7 +120,8 @@ int swn_store_verify_extent(const struct swn_store *s, const struct swn_io *io, 
 
 /* 0 when the extent's copy decodes to what the extent held when the store was built, chunk by chunk and as a whole, and
  * its padding is zero, else -EILSEQ. Needs memory for a few chunks. The extent has one. */
-int swn_store_verify_copy(const struct swn_store *s, const struct swn_io *io, const struct swn_store_extent *extent);
+int swn_store_verify_compressed(const struct swn_store *s, const struct swn_io *io,
+                                const struct swn_store_extent *extent);
 
 /* Bytes that each layer takes in memory, into bytes[layer_count]: its extents, padded, and those of earlier layers that
  * its tensors share (ties), which come along when those layers are in another block. 0 or -ENOMEM. */

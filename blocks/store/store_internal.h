@@ -20,8 +20,8 @@ const char *swn_tensor_misfit(enum swn_dtype dtype, uint32_t ndim, const int64_t
 int swn_store_parse(struct swn_store *s, const struct swn_disk_header *h, char why[SWN_ERRMSG]);
 /* Fills copies and chunks from `bytes` bytes at `table`, what is from h->copies_off on, and checks them. After
  * swn_store_parse. 0, -EINVAL or -ENOMEM. */
-int swn_store_parse_copies(struct swn_store *s, const struct swn_disk_header *h, const void *table, size_t bytes,
-                           char why[SWN_ERRMSG]);
+int swn_store_parse_compressed(struct swn_store *s, const struct swn_disk_header *h, const void *table, size_t bytes,
+                               char why[SWN_ERRMSG]);
 /* Sorts by_source and refuses sources that overlap. */
 int swn_store_index(struct swn_store *s, char why[SWN_ERRMSG]);
 

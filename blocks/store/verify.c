@@ -66,7 +66,8 @@ static int decode_run(const struct swn_compressed_extent *c, size_t first, size_
     return 0;
 }
 
-int swn_store_verify_copy(const struct swn_store *s, const struct swn_io *io, const struct swn_store_extent *extent)
+int swn_store_verify_compressed(const struct swn_store *s, const struct swn_io *io,
+                                const struct swn_store_extent *extent)
 {
     enum { RUN = 16 };
     const struct swn_compressed_extent *c = extent->compressed;

@@ -377,7 +377,7 @@ void swn_book_balance(struct swn_book *b, int64_t now_ms)
     balance(b, now_ms, 0);
 }
 
-void swn_book_drift(struct swn_book *b, int64_t now_ms)
+void swn_book_review(struct swn_book *b, int64_t now_ms)
 {
     balance(b, now_ms, 1);
 }

@@ -109,7 +109,7 @@ void swn_book_balance(struct swn_book *b, int64_t now_ms);
 /* The same where only what processes say of themselves has changed, which is measured and never quite the same: nothing
  * is done as long as each lease is within an eighth of what its process would get, and is at least its minimum, and no
  * process can grow into free memory. */
-void swn_book_drift(struct swn_book *b, int64_t now_ms);
+void swn_book_review(struct swn_book *b, int64_t now_ms);
 
 /* A user's wish, all of it or nothing. has: SWN_HAS_BUDGET (0: whatever the policy gives), SWN_HAS_URGENCY. 0; -ERANGE:
  * below its minimum; -EDQUOT: above its own cap, which it would not use; -ENOSPC: the minimums of the others leave no

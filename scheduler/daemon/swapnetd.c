@@ -139,7 +139,7 @@ static void settle(struct swd *d)
     if (d->unbalanced)
         swn_book_balance(&d->book, swd_now_ms());
     else if (d->drifted)
-        swn_book_drift(&d->book, swd_now_ms());
+        swn_book_review(&d->book, swd_now_ms());
     d->unbalanced = d->drifted = 0;
     if (d->cpus_changed)
         bind_cpus(d);

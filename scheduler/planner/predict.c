@@ -78,22 +78,23 @@ static int short_of_disk(const struct swn_predict *p, uint64_t budget_bytes)
                                   bytes_per_ns(resting_alpha(p)));
 }
 
-static struct swn_plan_weight node_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, int is_short,
-                                      double ns)
+static struct swn_plan_weight weight_of(const struct swn_predict *p, size_t i, uint64_t budget_bytes, int is_short,
+                                        double ns)
 {
-    struct swn_plan_weight node = {.bytes = p->layers[i].bytes, .compute_ns = ns};
+    struct swn_plan_weight weight = {.bytes = p->layers[i].bytes, .compute_ns = ns};
     const struct swn_predict_more *more = p->more ? &p->more[i] : NULL;
-    if (more && (swn_plan_worth_slicing(node.bytes, budget_bytes) ||
-                 (is_short && swn_plan_gains_by_slices(node.bytes, budget_bytes, ns, bytes_per_ns(resting_alpha(p))))))
-        node.unit = more->slice_bytes;
+    if (more &&
+        (swn_plan_worth_slicing(weight.bytes, budget_bytes) ||
+         (is_short && swn_plan_gains_by_slices(weight.bytes, budget_bytes, ns, bytes_per_ns(resting_alpha(p))))))
+        weight.unit = more->slice_bytes;
     if (more)
-        node.op_ns = more->own * ns;
-    return node;
+        weight.op_ns = more->own * ns;
+    return weight;
 }
 
 /* Layers that never leave lend their time to the weight read before them; before the first one, to the last of the
  * pass before. */
-static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *nodes)
+static size_t make_weights(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *weights)
 {
     size_t n = 0;
     double first = 0;
@@ -101,14 +102,14 @@ static size_t make_nodes(const struct swn_predict *p, uint64_t budget_bytes, str
     for (size_t i = 0; i < p->n; i++) {
         double ns = swn_delay_of(&p->c, &p->layers[i]).ex * 1e9;
         if (p->layers[i].bytes >= SWN_PREDICT_STREAMED)
-            nodes[n++] = node_of(p, i, budget_bytes, is_short, ns);
+            weights[n++] = weight_of(p, i, budget_bytes, is_short, ns);
         else if (n)
-            nodes[n - 1].compute_ns += ns;
+            weights[n - 1].compute_ns += ns;
         else
             first += ns;
     }
     if (n)
-        nodes[n - 1].compute_ns += first;
+        weights[n - 1].compute_ns += first;
     return n;
 }
 
@@ -134,8 +135,8 @@ uint64_t swn_predict_read_bytes(const struct swn_layer *layers, size_t n)
     return bytes / PAGE * PAGE;
 }
 
-static int predict(const struct swn_predict *p, struct swn_plan_weight *nodes, size_t n, uint64_t weights, double alpha,
-                   struct swn_plan *out)
+static int predict(const struct swn_predict *p, struct swn_plan_weight *weights, size_t n, uint64_t weight_bytes,
+                   double alpha, struct swn_plan *out)
 {
     struct swn_disk_model disk = {.bytes_per_ns = bytes_per_ns(alpha),
                                   .read_ns = swn_predict_read_s(p->layers, p->n, p->c.beta) * 1e9,
@@ -146,7 +147,7 @@ static int predict(const struct swn_predict *p, struct swn_plan_weight *nodes, s
         disk.read_ns = p->read_s * 1e9;
         disk.lend_ns = (p->c.beta + p->c.eta) * 1e9;
     }
-    return swn_plan_predict(nodes, n, weights, &disk, out);
+    return swn_plan_predict(weights, n, weight_bytes, &disk, out);
 }
 
 /* Part of the time. */
@@ -155,17 +156,17 @@ static double computing(const struct swn_plan *plan)
     return plan->latency_ns > plan->compute_ns ? plan->compute_ns / plan->latency_ns : 1;
 }
 
-int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *nodes,
+int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *weights,
                      struct swn_plan *out)
 {
-    struct swn_plan_weight *own = nodes ? NULL : calloc(p->n + 1, sizeof *own);
-    if (!nodes && !own)
+    struct swn_plan_weight *own = weights ? NULL : calloc(p->n + 1, sizeof *own);
+    if (!weights && !own)
         return -ENOMEM;
-    nodes = nodes ? nodes : own;
-    size_t n = make_nodes(p, budget_bytes, nodes);
-    uint64_t weights = for_weights(p, budget_bytes);
+    weights = weights ? weights : own;
+    size_t n = make_weights(p, budget_bytes, weights);
+    uint64_t weight_bytes = for_weights(p, budget_bytes);
     double resting = resting_alpha(p), slower = p->busy_alpha > resting ? p->busy_alpha - resting : 0;
-    int rc = n ? predict(p, nodes, n, weights, resting, out) : -EINVAL;
+    int rc = n ? predict(p, weights, n, weight_bytes, resting, out) : -EINVAL;
     double longer = 1;
     int rounds = slower > 0 ? ROUNDS : p->contention > 0;
     for (int round = 0; !rc && out->latency_ns > 0 && round < rounds; round++) {
@@ -174,10 +175,10 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
         double busy = (double)out->streamed_bytes * alpha * 1e9 / out->latency_ns; /* part of the time */
         longer = 1 + p->contention * (busy < 1 ? busy : 1);
         for (size_t i = 0; i < n; i++) {
-            nodes[i].compute_ns *= longer / before;
-            nodes[i].op_ns *= longer / before;
+            weights[i].compute_ns *= longer / before;
+            weights[i].op_ns *= longer / before;
         }
-        rc = predict(p, nodes, n, weights, alpha, out);
+        rc = predict(p, weights, n, weight_bytes, alpha, out);
     }
     if (!rc && !out->streamed_bytes && out->latency_ns > p->watching_s * 1e9)
         out->latency_ns -= p->watching_s * 1e9;

@@ -53,9 +53,9 @@ uint64_t swn_predict_demand(const struct swn_predict *p);
  * layer, or for pieces of it, and the other bytes; at most the demand. */
 uint64_t swn_predict_least(const struct swn_predict *p);
 
-/* The plan for a budget; out->latency_ns is what a pass takes. nodes: room for p->n, or NULL. The number of nodes, or
- * -EINVAL (no weights), -ENOMEM. */
-int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *nodes,
+/* The plan for a budget; out->latency_ns is what a pass takes. weights: room for p->n, or NULL. The number of weights,
+ * or -EINVAL (no weights), -ENOMEM. */
+int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *weights,
                      struct swn_plan *out);
 
 /* The predicted latency at `points` budgets, evenly from the least to the demand, as scheduler/planner/divide.h takes

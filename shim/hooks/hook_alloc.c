@@ -33,7 +33,7 @@ void swn_hook_free_cpu(void *p) __asm__("_ZN3c108free_cpuEPv") __attribute__((vi
 static void *(*real_alloc)(size_t);
 static void (*real_free)(void *);
 static const struct swn_torch_backend *backend;
-static void *half_lib;
+static void *backend_lib;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic int counting; /* the engine is off, and `swapnetctl verify` wants to know what the program takes */
 /* Small tensors are malloc's, whose free() and malloc_usable_size() need it to be: PyTorch's own need not (AArch64's
@@ -73,7 +73,7 @@ static int torch_version(const char *c10, char *version, size_t size)
     return found;
 }
 
-static const struct swn_torch_backend *load_half(const char *c10, char *why, size_t why_size)
+static const struct swn_torch_backend *load_backend(const char *c10, char *why, size_t why_size)
 {
     char version[32], path[2 * PATH_MAX];
     Dl_info self;
@@ -93,12 +93,12 @@ static const struct swn_torch_backend *load_half(const char *c10, char *why, siz
         return NULL;
     }
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    const struct swn_torch_backend *h = lib ? dlsym(lib, "swn_aten_half") : NULL;
+    const struct swn_torch_backend *h = lib ? dlsym(lib, "swn_aten_backend") : NULL;
     if (!h || h->abi != SWN_ATEN_ABI) {
         snprintf(why, why_size, "cannot use %s: %s", path, lib ? "it belongs to another swapnet" : dlerror());
         return NULL;
     }
-    half_lib = lib;
+    backend_lib = lib;
     return h;
 }
 
@@ -116,7 +116,7 @@ static void start_plain(const struct swn_config *config, const char *c10)
     char why[2 * PATH_MAX + 512] = "";
     struct swn_runtime_services host = {.abi = SWN_ATEN_ABI};
     const char *refused = why;
-    if (config->verify_dir[0] && (backend = load_half(c10, why, sizeof why)))
+    if (config->verify_dir[0] && (backend = load_backend(c10, why, sizeof why)))
         refused = backend->attach(&host);
     if (backend && !refused)
         refused = watch(config);
@@ -181,10 +181,10 @@ static void start(void)
     int err = read_settings(&config, why, sizeof why);
     if (err > 0 && !getauxval(AT_SECURE))
         start_plain(&config, c10);
-    if (!err && !(backend = load_half(c10, why, sizeof why)))
+    if (!err && !(backend = load_backend(c10, why, sizeof why)))
         err = -ENOENT;
     if (!err) {
-        swn_openmp_look(half_lib);
+        swn_openmp_look(backend_lib);
         err = swn_runtime_start(&config, why, sizeof why);
     }
     if (!err)

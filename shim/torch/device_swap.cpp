@@ -92,7 +92,7 @@ void release(Lent &l)
     l.n = 0;
     l.lent = false;
     for (unsigned i = 0; i < n; i++) {
-        swn_unified_let_go(l.owner[i]);
+        swn_unified_release(l.owner[i]);
         l.held[i] = c10::Storage();
     }
 }
@@ -101,7 +101,7 @@ void let_all_go(Lent &l)
 {
     release(l);
     for (void *owner : l.staying)
-        swn_unified_let_go(owner);
+        swn_unified_release(owner);
     l.staying.clear();
     l.asked = -1;
 }
@@ -128,7 +128,7 @@ bool captures(Lent &l, const at::Tensor &tensor)
 
 } // namespace
 
-void swn_devswap_begin_half(const swn_runtime_services *h)
+void swn_devswap_begin_backend(const swn_runtime_services *h)
 {
     host = h;
 }
@@ -142,7 +142,7 @@ uintptr_t swn_devswap_use(const at::Tensor &tensor, bool keeps, const char *oper
     c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
     if (!h.captured && captures(l, tensor)) {
         swn_unified_capture(storage);
-        swn_unified_let_go(h.owner);
+        swn_unified_release(h.owner);
         if (!swn_unified_hold(tensor, &h))
             return 0;
     }
@@ -152,12 +152,12 @@ uintptr_t swn_devswap_use(const at::Tensor &tensor, bool keeps, const char *oper
         return h.data;
     }
     if ((keeps && !h.captured && !captures(l, tensor)) || l.n == SWN_OP_ARGS) {
-        swn_unified_let_go(h.owner);
+        swn_unified_release(h.owner);
         swn_unified_keep(storage, operator_name);
         return 0;
     }
     if (has(l, storage)) {
-        swn_unified_let_go(h.owner);
+        swn_unified_release(h.owner);
         return 0;
     }
     l.owner[l.n] = h.owner;

@@ -14,7 +14,7 @@
 #include "skeleton/abi/abi.h"
 
 // `host` is borrowed for ever.
-void swn_devswap_begin_half(const swn_runtime_services *host);
+void swn_devswap_begin_backend(const swn_runtime_services *host);
 
 // The operator that this thread is about to run uses the tensor: what it names stays where it is until swn_devswap_end,
 // or, if it comes and goes, is lent to the operator if that `reads` it on the device, unless it may keep the address:

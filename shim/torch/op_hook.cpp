@@ -683,7 +683,7 @@ const char *enable_device()
     try {
         Silent silent; // as above
         Guard guard(&silent);
-        swn_devswap_begin_half(host);
+        swn_devswap_begin_backend(host);
         swn_unified_register(host);
     } catch (...) {
         return "its kernels were refused";
@@ -744,7 +744,7 @@ void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)
     t.depth = depth;
 }
 
-extern "C" __attribute__((visibility("default"))) const swn_torch_backend swn_aten_half;
-const swn_torch_backend swn_aten_half = {SWN_ATEN_ABI,     attach,           enable,       watching,
-                                         enable_device,    swn_watch_begin,  raise_oom,    swn_unified_idle,
-                                         swn_unified_trim, swn_unified_part, TORCH_VERSION};
+extern "C" __attribute__((visibility("default"))) const swn_torch_backend swn_aten_backend;
+const swn_torch_backend swn_aten_backend = {SWN_ATEN_ABI,     attach,           enable,       watching,
+                                            enable_device,    swn_watch_begin,  raise_oom,    swn_unified_idle,
+                                            swn_unified_trim, swn_unified_part, TORCH_VERSION};

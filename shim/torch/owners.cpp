@@ -295,7 +295,7 @@ void swn_unified_put_back(c10::StorageImpl *storage, const void *owner, void *fr
                                     false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-void swn_unified_let_go(void *owner)
+void swn_unified_release(void *owner)
 {
     leave(static_cast<Owner *>(owner), Member::user);
 }

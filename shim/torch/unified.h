@@ -32,7 +32,7 @@ void swn_unified_detach(const at::Tensor &tensor, bool keep);
 // Code is about to run that is not seen operator by operator: all get memory of their own, for good.
 void swn_unified_give_up();
 
-// Bytes of ours that a device tensor names, whose memory stays the owner's until swn_unified_let_go.
+// Bytes of ours that a device tensor names, whose memory stays the owner's until swn_unified_release.
 struct swn_held {
     void *owner;
     swn_device_memory *memory; // nullptr: it does not come and go
@@ -43,7 +43,7 @@ struct swn_held {
 };
 // false: the tensor does not name such.
 bool swn_unified_hold(const at::Tensor &tensor, swn_held *out);
-void swn_unified_let_go(void *owner);
+void swn_unified_release(void *owner);
 // An operator that uses the storage is about to be put into a CUDA graph, which will have the address of what it names:
 // that memory stays for as long as the storage lives, and kernels that write the tensor write it there. Where others
 // share the bytes, or there is no room for them to stay, the storage gets memory of its own first. An operator's hold

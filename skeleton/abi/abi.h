@@ -233,7 +233,7 @@ struct swn_result {
     const int64_t *sizes, *strides; /* of each dimension, in elements */
 };
 
-/* What aten-X.Y.so exports as `swn_aten_half`. */
+/* What aten-X.Y.so exports as `swn_aten_backend`. */
 struct swn_torch_backend {
     uint32_t abi;
     /* 0, or a static text that says why this PyTorch is refused. Called once, before anything else. */

@@ -126,9 +126,9 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     return 0;
 }
 
-void swn_engine_set_torch(const struct swn_torch_backend *half)
+void swn_engine_set_torch(const struct swn_torch_backend *backend)
 {
-    swn_engine_one.torch = half;
+    swn_engine_one.torch = backend;
 }
 
 void swn_engine_services(struct swn_runtime_services *out)

@@ -7,7 +7,7 @@
 /* A stream that has not been seen for so many accesses has no claim. */
 #define IDLE_ACCESSES 4096
 
-struct cursor *swn_devorder_cursor(struct swn_devswap *s, void *stream)
+struct cursor *swn_swap_order_cursor(struct swn_devswap *s, void *stream)
 {
     struct cursor *oldest = &s->cursors[0];
     for (struct cursor *c = s->cursors; c < s->cursors + SWN_DEVSWAP_CURSORS; c++) {
@@ -28,7 +28,7 @@ static struct swap_group *predicted(const struct swn_devswap *s, uint32_t before
     return i < s->count && (!next || s->blocks[i]->id == next) ? s->blocks[i] : NULL;
 }
 
-void swn_devorder_look_ahead(struct swn_devswap *s)
+void swn_swap_order_look_ahead(struct swn_devswap *s)
 {
     for (size_t i = 0; i < s->count; i++) {
         s->blocks[i]->use.next_use = SWN_DEVSWAP_NEVER;
@@ -53,7 +53,7 @@ void swn_devorder_look_ahead(struct swn_devswap *s)
     }
 }
 
-int swn_devorder_visit(struct swn_devswap *s, struct cursor *c, struct swap_group *b)
+int swn_swap_order_record(struct swn_devswap *s, struct cursor *c, struct swap_group *b)
 {
     b->last_use = c->last_access = ++s->accesses;
     if (c->at.at == b->id)

@@ -132,11 +132,11 @@ static int make(struct swn_devswap *s, struct swn_devbuffer *out)
 /* PyTorch gives the card what it keeps there unused. Whether it has been asked to. */
 static int trim(struct swn_devswap *s)
 {
-    const struct swn_torch_backend *half = swn_engine_one.torch;
-    if (!half || !s->pool.way->fixed || swn_cuda_capture_under_way(&s->pool.cuda))
+    const struct swn_torch_backend *backend = swn_engine_one.torch;
+    if (!backend || !s->pool.way->fixed || swn_cuda_capture_under_way(&s->pool.cuda))
         return 0;
     pthread_mutex_unlock(&s->lock);
-    half->device_trim(s->pool.device);
+    backend->device_trim(s->pool.device);
     pthread_mutex_lock(&s->lock);
     return 1;
 }

@@ -190,12 +190,12 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
     pthread_mutex_lock(&s->lock);
     int err = claim(s, w, n, until, *captured);
     if (!err) {
-        struct cursor *c = swn_devorder_cursor(s, stream);
+        struct cursor *c = swn_swap_order_cursor(s, stream);
         int moved = 0;
         for (unsigned i = 0; i < n; i++)
-            moved |= swn_devorder_visit(s, c, w[i]->block);
+            moved |= swn_swap_order_record(s, c, w[i]->block);
         if (moved)
-            swn_devorder_look_ahead(s);
+            swn_swap_order_look_ahead(s);
         pthread_cond_broadcast(&s->changed);
         err = await(s, w, n, until, *captured);
         for (unsigned i = 0; i < n && !err; i++) {

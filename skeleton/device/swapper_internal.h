@@ -120,11 +120,11 @@ void swn_swap_group_keep(struct swn_devswap *s, struct swap_group *b, enum keepi
 void swn_swap_group_keep_no_more(struct swn_devswap *s, struct swap_group *b);
 
 /* skeleton/device/block_order.c. What comes next: the place of a stream's operators in the order of the blocks. */
-struct cursor *swn_devorder_cursor(struct swn_devswap *s, void *stream);
+struct cursor *swn_swap_order_cursor(struct swn_devswap *s, void *stream);
 /* Records that the stream's operator uses b. 1: b is another block than the one before. */
-int swn_devorder_visit(struct swn_devswap *s, struct cursor *c, struct swap_group *b);
+int swn_swap_order_record(struct swn_devswap *s, struct cursor *c, struct swap_group *b);
 /* When each block will be used again, as far as that can be foreseen, and which are to be brought by then. */
-void swn_devorder_look_ahead(struct swn_devswap *s);
+void swn_swap_order_look_ahead(struct swn_devswap *s);
 
 /* skeleton/device/buffer.c. Waits until what was launched does not use b any more, and takes its buffer. 0, or an
  * error: it stays for good. May wait. */

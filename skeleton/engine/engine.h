@@ -19,7 +19,7 @@
 int swn_engine_start(const struct swn_config *config, char *why, size_t why_size);
 int swn_engine_running(void);
 /* The torch backend, once it is attached. Until then nothing is spilled. */
-void swn_engine_set_torch(const struct swn_torch_backend *half);
+void swn_engine_set_torch(const struct swn_torch_backend *backend);
 void swn_engine_services(struct swn_runtime_services *out);
 
 /* Memory for a tensor of n >= SWN_GRANULE bytes; NULL: the arena has no room, use ordinary memory. *strict: set when

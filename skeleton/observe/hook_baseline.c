@@ -23,13 +23,13 @@ int swn_hook_baseline_begin(struct swn_hook_baseline *u, int passes)
     return u->wanted != 0;
 }
 
-int swn_hook_baseline_end(struct swn_hook_baseline *u, const struct swn_torch_backend *half)
+int swn_hook_baseline_end(struct swn_hook_baseline *u, const struct swn_torch_backend *backend)
 {
     int was = u->left != 0;
     u->wanted = u->left = 0;
     u->first = 0;
     if (was)
-        half->watching(1);
+        backend->watching(1);
     return was;
 }
 
@@ -43,7 +43,7 @@ static void count_watched(struct swn_hook_baseline *u, uint64_t number, uint64_t
         swn_times_add(&u->watched, (double)(now - u->first_ns));
 }
 
-int swn_hook_baseline_alloc(struct swn_hook_baseline *u, const struct swn_torch_backend *half, uint64_t number)
+int swn_hook_baseline_alloc(struct swn_hook_baseline *u, const struct swn_torch_backend *backend, uint64_t number)
 {
     if (u->left ? number - u->first < u->allocs : !u->begun)
         return 0;
@@ -58,8 +58,8 @@ int swn_hook_baseline_alloc(struct swn_hook_baseline *u, const struct swn_torch_
     if (u->left > 1)
         u->left--;
     else if (u->left)
-        return swn_hook_baseline_end(u, half);
-    else if (u->wanted && !half->watching(0))
+        return swn_hook_baseline_end(u, backend);
+    else if (u->wanted && !backend->watching(0))
         u->left = u->wanted;
     u->wanted = 0;
     return 0;

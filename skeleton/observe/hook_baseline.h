@@ -31,9 +31,9 @@ void swn_hook_baseline_pass(struct swn_hook_baseline *u, int counts);
  * known. */
 int swn_hook_baseline_begin(struct swn_hook_baseline *u, int passes);
 /* The number-th allocation. 1: the hook was put back just now, and operators before it went unwatched. */
-int swn_hook_baseline_alloc(struct swn_hook_baseline *u, const struct swn_torch_backend *half, uint64_t number);
+int swn_hook_baseline_alloc(struct swn_hook_baseline *u, const struct swn_torch_backend *backend, uint64_t number);
 /* The hook is put back though passes are left. As above. */
-int swn_hook_baseline_end(struct swn_hook_baseline *u, const struct swn_torch_backend *half);
+int swn_hook_baseline_end(struct swn_hook_baseline *u, const struct swn_torch_backend *backend);
 
 /* Seconds of a pass; 0 where it is not more than how passes vary; below 0: not known. */
 double swn_hook_baseline_cost(const struct swn_hook_baseline *u);

@@ -128,7 +128,7 @@ static void *run(void *arg)
     struct swn_fetch *fetch = NULL;
     struct swn_fetch_opts opts = {
         .io = c->io, .depth = c->depth, .piece_bytes = c->piece_bytes, .best_path = SWN_FETCH_URING};
-    int rc = swn_scratch_open(&s, c->io, c->dir, SWN_CONTEND_BYTES, SWN_SCRATCH_WINDOW, MOST_S);
+    int rc = swn_scratch_open(&s, c->io, c->dir, SWN_IO_LOAD_BYTES, SWN_SCRATCH_WINDOW, MOST_S);
     if (!rc)
         rc = swn_fetch_start(&fetch, &opts);
     atomic_store(&c->ready, !rc);
@@ -166,7 +166,7 @@ struct swn_io_load *swn_io_load_start(const struct swn_io *io, const char *dir, 
 unsigned swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out)
 {
     pthread_mutex_lock(&c->lock);
-    unsigned known = c->bytes[rest] >= SWN_CONTEND_LEAST ? swn_disk_speed_get(&c->pace[rest], out) : 0;
+    unsigned known = c->bytes[rest] >= SWN_IO_LOAD_LEAST ? swn_disk_speed_get(&c->pace[rest], out) : 0;
     pthread_mutex_unlock(&c->lock);
     return known;
 }

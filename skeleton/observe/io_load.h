@@ -17,9 +17,9 @@
 #include "profiles/queue_depth.h"
 
 /* Bytes of the scratch file: more than caches hold. Its memory, SWN_SCRATCH_WINDOW, is counted by no budget. */
-#define SWN_CONTEND_BYTES ((size_t)64 << 20)
+#define SWN_IO_LOAD_BYTES ((size_t)64 << 20)
 /* Fewer bytes read say nothing of the disk's speed. */
-#define SWN_CONTEND_LEAST ((size_t)8 << 20)
+#define SWN_IO_LOAD_LEAST ((size_t)8 << 20)
 
 struct swn_io_load;
 

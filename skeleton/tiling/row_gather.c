@@ -281,7 +281,7 @@ static void submit(struct swn_engine *e, struct swn_row_reading *rd)
     for (size_t i = 0; i < rd->n; i++) {
         struct run *run = &rd->runs[i];
         size_t bytes = run->hi - run->lo, own = 0;
-        run->own = swn_residency_own(&e->res, run->lo, bytes, &own) || own;
+        run->own = swn_residency_private(&e->res, run->lo, bytes, &own) || own;
         if (run->own)
             continue;
         run->job = (struct swn_fetch_job){

@@ -169,7 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         before = step() ? swn_book_sum(&book) : before;
         uint64_t allowed = before > book.total ? before : book.total;
         if (how % 4 == 1)
-            swn_book_drift(&book, now_ms);
+            swn_book_review(&book, now_ms);
         else if (how % 4)
             swn_book_balance(&book, now_ms);
         check(allowed);

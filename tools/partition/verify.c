@@ -51,7 +51,7 @@ static int check_store(struct verify *v)
             what = "padding";
         }
         if (!rc && e->compressed) {
-            rc = swn_store_verify_copy(v->s, &swn_io_sys, e);
+            rc = swn_store_verify_compressed(v->s, &swn_io_sys, e);
             what = "encoded copy";
         }
         if (rc == -EILSEQ)

@@ -92,7 +92,7 @@ def test_hidden_streams_throw_nothing_on_a_drop(torch213):
 
 
 def hurried(factor):
-    """For the C++ half time passes so many times as fast."""
+    """For the torch backend time passes so many times as fast."""
     return {"LD_PRELOAD": f"{harness.LIBRARY}:{harness.hurry()}", "HURRY": str(factor)}
 
 

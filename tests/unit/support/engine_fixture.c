@@ -91,12 +91,12 @@ static void no_part(uintptr_t data, size_t bytes)
     (void)data, (void)bytes;
 }
 
-static const struct swn_torch_backend half = {.abi = SWN_ATEN_ABI,
-                                              .attach = accept_attach,
-                                              .enable = accept_enable,
-                                              .watching = accept_watching,
-                                              .device_part = no_part,
-                                              .version = "0.0"};
+static const struct swn_torch_backend backend = {.abi = SWN_ATEN_ABI,
+                                                 .attach = accept_attach,
+                                                 .enable = accept_enable,
+                                                 .watching = accept_watching,
+                                                 .device_part = no_part,
+                                                 .version = "0.0"};
 
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
@@ -161,7 +161,7 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
     if (err)
         fprintf(stderr, "engine: %s\n", why);
     else
-        swn_engine_set_torch(&half);
+        swn_engine_set_torch(&backend);
     await_threads();
     return err;
 }
@@ -212,7 +212,7 @@ void tensor_free(struct tensor *t)
 
 void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *uses, unsigned n)
 {
-    memset(op, 0x5a, sizeof *op); /* the C++ half fills in its own fields only */
+    memset(op, 0x5a, sizeof *op); /* the torch backend fills in its own fields only */
     op->name = "aten::test";
     op->n = n;
     op->copies = op->asks = 0;

@@ -1,5 +1,5 @@
 /* tests/unit/support/engine_fixture.h - the whole engine without PyTorch: real arena, pool, spill file and fetch queue,
- * a half that accepts everything, and weights that know what their bytes have to be.
+ * a torch backend that accepts everything, and weights that know what their bytes have to be.
  *
  * An engine lives as long as its process, so every test runs in a child of its own (run_alone); in it failures are
  * CHECKs, which say where and end the child.
@@ -78,7 +78,7 @@ int tensor_streams(const struct tensor *t);
 size_t engine_kept_bytes(void);
 size_t engine_window_bytes(void);
 
-/* An operator on n tensors, as the C++ half announces it. */
+/* An operator on n tensors, as the torch backend announces it. */
 void op_open(struct swn_op *op, struct tensor **tensors, const enum swn_use *uses, unsigned n);
 void op_close(struct swn_op *op);
 /* The commonest one: reads one weight and checks what it sees, through the word and at its own address. */

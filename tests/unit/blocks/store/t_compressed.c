@@ -71,7 +71,7 @@ static void check(const struct swn_store *s, size_t copies)
         if (!s->extents[i].compressed)
             continue;
         assert_ptr_equal(s->extents[i].compressed, &s->copies[k++]);
-        assert_int_equal(swn_store_verify_copy(s, &swn_fix.fault.io, &s->extents[i]), 0);
+        assert_int_equal(swn_store_verify_compressed(s, &swn_fix.fault.io, &s->extents[i]), 0);
         assert_true(k <= copies);
     }
 }
@@ -227,7 +227,7 @@ static void flipped_bits(void **state)
             assert_int_equal(pread(fd, &byte, 1, (off_t)(c->off + at)), 1);
             flipped = byte ^ 16;
             assert_int_equal(pwrite(fd, &flipped, 1, (off_t)(c->off + at)), 1);
-            assert_int_equal(swn_store_verify_copy(s, &swn_fix.fault.io, &s->extents[i]), -EILSEQ);
+            assert_int_equal(swn_store_verify_compressed(s, &swn_fix.fault.io, &s->extents[i]), -EILSEQ);
             assert_int_equal(swn_store_verify_extent(s, &swn_fix.fault.io, &s->extents[i], 65536), 0);
             assert_int_equal(pwrite(fd, &byte, 1, (off_t)(c->off + at)), 1);
         }

@@ -268,7 +268,7 @@ static void needs_that_cannot_be(void **state)
     answer_all();
     assert_int_equal(swn_book_set(&book, clients[0].party, SWN_HAS_BUDGET, 200 * MIB, 0, &limit, clock_ms), 0);
     clients[1].party->minimum = SWN_WIRE_BYTES_MOST;
-    swn_book_drift(&book, clock_ms);
+    swn_book_review(&book, clock_ms);
     answer_all();
     assert_int_equal(lease(&clients[0]), 200 * MIB);
     assert_int_equal(lease(&clients[2]), 50 * MIB);
@@ -393,18 +393,18 @@ static void drift(void **state)
         lease[i] = clients[i].party->lease;
     assert_int_equal(lease[0] + lease[1] + lease[2], book.total);
     clients[0].party->latency = 0.11; /* its share by Eq. 1 is a few percent larger now */
-    swn_book_drift(&book, clock_ms);
+    swn_book_review(&book, clock_ms);
     for (size_t i = 0; i < 3; i++)
         assert_false(clients[i].pending);
     clients[0].party->latency = 0.5;
-    swn_book_drift(&book, clock_ms);
+    swn_book_review(&book, clock_ms);
     answer_all();
     assert_true(clients[0].party->lease > lease[0] * 9 / 8);
     assert_int_equal(swn_book_sum(&book), book.total);
     /* One that needs a little more than it has. */
     uint64_t needs = clients[1].party->lease + MIB;
     clients[1].party->minimum = needs;
-    swn_book_drift(&book, clock_ms);
+    swn_book_review(&book, clock_ms);
     answer_all();
     assert_true(clients[1].party->lease >= needs);
     /* What nobody has is given at once, too. */
@@ -414,7 +414,7 @@ static void drift(void **state)
     answer_all();
     assert_int_equal(swn_book_sum(&book), 600 * MIB);
     clients[2].party->demand = 210 * MIB;
-    swn_book_drift(&book, clock_ms);
+    swn_book_review(&book, clock_ms);
     answer_all();
     assert_int_equal(clients[2].party->lease, 210 * MIB);
     clients[0].party->demand = clients[1].party->demand = 600 * MIB;
@@ -422,7 +422,7 @@ static void drift(void **state)
     answer_all();
     /* Less than is leased: at once, however little. */
     book.total -= MIB;
-    swn_book_drift(&book, clock_ms);
+    swn_book_review(&book, clock_ms);
     answer_all();
     assert_true(swn_book_sum(&book) <= book.total);
 }
@@ -452,15 +452,15 @@ static void drift_of_curves(void **state)
     uint64_t first = clients[0].party->lease, last = clients[2].party->lease;
     assert_true(first > last * 2);
     curve(&clients[0], 100 * MIB, 0.5, 0.103); /* now the last of the three to get what is left */
-    swn_book_drift(&book, clock_ms);
+    swn_book_review(&book, clock_ms);
     for (size_t i = 0; i < 3; i++)
         assert_false(clients[i].pending);
     curve(&clients[2], 100 * MIB, 0.1, 0.01);
-    swn_book_drift(&book, clock_ms);
+    swn_book_review(&book, clock_ms);
     answer_all();
     assert_true(clients[2].party->lease > first - 10 * MIB);
     curve(&clients[1], 300 * MIB, 0.5, 0.1);
-    swn_book_drift(&book, clock_ms);
+    swn_book_review(&book, clock_ms);
     answer_all();
     assert_true(clients[1].party->lease > 250 * MIB);
 }
@@ -483,7 +483,7 @@ static void drift_beside_a_slow_one(void **state)
     uint64_t had = clients[2].party->lease;
     curve(&clients[1], 100 * MIB, 0.11, 0.1);
     curve(&clients[2], 590 * MIB, 1, 0.1);
-    swn_book_drift(&book, clock_ms);
+    swn_book_review(&book, clock_ms);
     answer_all();
     assert_true(had < 520 * MIB && clients[2].party->lease > 580 * MIB);
 }

@@ -32,30 +32,30 @@ static void test_ends(void **state)
     (void)state;
     struct swn_predict p = model(1e-9);
     struct swn_plan plan;
-    struct swn_plan_weight nodes[LAYERS];
+    struct swn_plan_weight weights[LAYERS];
     double compute = 0;
-    uint64_t weights = 0;
+    uint64_t weight_bytes = 0;
     for (unsigned i = 0; i < LAYERS; i++) {
         compute += i % 2 ? 2e-3 : 2e-3; /* measured, or gamma times flops */
-        weights += layers[i].bytes;
+        weight_bytes += layers[i].bytes;
     }
-    assert_int_equal(swn_predict_demand(&p), weights + 3 * MIB);
+    assert_int_equal(swn_predict_demand(&p), weight_bytes + 3 * MIB);
     assert_true(swn_predict_least(&p) < swn_predict_demand(&p) && swn_predict_least(&p) > 3 * MIB + 5 * MIB);
     /* everything fits: only computing is left, all of it */
-    assert_int_equal(swn_predict_plan(&p, swn_predict_demand(&p), nodes, &plan), LAYERS * 3 / 4);
+    assert_int_equal(swn_predict_plan(&p, swn_predict_demand(&p), weights, &plan), LAYERS * 3 / 4);
     assert_true(plan.latency_ns > compute * 1e9 * 0.9999 && plan.latency_ns < compute * 1e9 * 1.0001);
     assert_int_equal(plan.streamed_bytes, 0);
     /* a disk that is far too slow: what is streamed takes as long as reading it */
     p = model(1e-7);
-    assert_true(swn_predict_plan(&p, swn_predict_least(&p), nodes, &plan) > 0);
+    assert_true(swn_predict_plan(&p, swn_predict_least(&p), weights, &plan) > 0);
     double reading = (double)plan.streamed_bytes * 100 + 0;
-    assert_true(plan.streamed_bytes > weights / 2);
+    assert_true(plan.streamed_bytes > weight_bytes / 2);
     assert_true(plan.latency_ns > reading * 0.98 && plan.latency_ns < reading * 1.1 + 1e8);
     /* the time of layers that never leave is not lost */
     double sum = 0;
-    int n = swn_predict_plan(&p, swn_predict_demand(&p), nodes, &plan);
+    int n = swn_predict_plan(&p, swn_predict_demand(&p), weights, &plan);
     for (int i = 0; i < n; i++)
-        sum += nodes[i].compute_ns;
+        sum += weights[i].compute_ns;
     assert_true(sum > compute * 1e9 * 0.9999 && sum < compute * 1e9 * 1.0001);
 }
 
@@ -227,7 +227,7 @@ static void test_busy_profile(void **state)
 static void test_known_reads(void **state)
 {
     (void)state;
-    struct swn_plan_weight nodes[LAYERS];
+    struct swn_plan_weight weights[LAYERS];
     struct swn_predict p = model(1e-10);
     struct swn_plan plan, alone;
     uint64_t budget = swn_predict_least(&p) + MIB * 4;
@@ -237,10 +237,10 @@ static void test_known_reads(void **state)
     assert_true(swn_predict_plan(&p, budget, NULL, &alone) > 0);
     p.c.beta = 3e-6;
     p.c.eta = 2e-6;
-    int n = swn_predict_plan(&p, budget, nodes, &plan);
+    int n = swn_predict_plan(&p, budget, weights, &plan);
     assert_true(n > 0 && plan.streamed_bytes == alone.streamed_bytes);
     for (int i = 0; i < n; i++)
-        reads += !nodes[i].keep;
+        reads += !weights[i].keep;
     double more = plan.latency_ns - alone.latency_ns;
     assert_true(reads > 2 && more > 0.99 * reads * 5e3 && more < 1.01 * reads * 5e3);
     /* A disk that everything waits for. */
@@ -254,10 +254,10 @@ static void test_known_reads(void **state)
     assert_true(plan.latency_ns < 0.75 * alone.latency_ns && plan.latency_ns > 0.66 * alone.latency_ns);
     p.rest_alpha = 3e-8;
     p.read_s = 1e-2;
-    n = swn_predict_plan(&p, budget, nodes, &plan);
+    n = swn_predict_plan(&p, budget, weights, &plan);
     reads = 0;
     for (int i = 0; i < n; i++)
-        reads += !nodes[i].keep;
+        reads += !weights[i].keep;
     assert_true(plan.latency_ns > (double)plan.streamed_bytes * 30 + reads * 0.99e7);
 }
 
@@ -349,7 +349,7 @@ static void test_slices(void **state)
     (void)state;
     struct swn_predict p = model(2e-10);
     struct swn_predict_more more[LAYERS] = {{0}};
-    struct swn_plan_weight nodes[LAYERS];
+    struct swn_plan_weight weights[LAYERS];
     struct swn_plan whole, sliced;
     layers[20] = (struct swn_layer){100 * MIB, 1, 0, 5e-3};
     p.other_bytes = 40 * MIB;
@@ -357,13 +357,13 @@ static void test_slices(void **state)
     assert_true(swn_predict_plan(&p, budget, NULL, &whole) > 0);
     p.more = more;
     more[20].slice_bytes = MIB;
-    assert_true(swn_predict_plan(&p, budget, nodes, &sliced) > 0);
+    assert_true(swn_predict_plan(&p, budget, weights, &sliced) > 0);
     for (unsigned i = 0; i < LAYERS * 3 / 4; i++)
-        assert_int_equal(nodes[i].sliced, nodes[i].bytes == 100 * MIB);
+        assert_int_equal(weights[i].sliced, weights[i].bytes == 100 * MIB);
     assert_true(sliced.latency_ns < whole.latency_ns * 0.7);
     more[1].slice_bytes = 65536; /* 2 MiB: not worth it */
-    assert_true(swn_predict_plan(&p, budget, nodes, &sliced) > 0);
-    assert_int_equal(nodes[1].sliced, 0);
+    assert_true(swn_predict_plan(&p, budget, weights, &sliced) > 0);
+    assert_int_equal(weights[1].sliced, 0);
 }
 
 int main(void)

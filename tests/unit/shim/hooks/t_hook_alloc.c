@@ -44,8 +44,8 @@ static int is_theirs(const void *p)
 
 static void *kept(void)
 {
-    void *backend = dlopen(STANDIN_HALF, RTLD_NOW | RTLD_NOLOAD);
-    void **word = backend ? dlsym(backend, "half_kept") : NULL;
+    void *backend = dlopen(STANDIN_BACKEND, RTLD_NOW | RTLD_NOLOAD);
+    void **word = backend ? dlsym(backend, "backend_kept") : NULL;
     return word ? *word : NULL;
 }
 

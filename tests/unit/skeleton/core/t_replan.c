@@ -25,7 +25,7 @@ static struct swn_engine *const e = &swn_engine_one;
 static double speed = SPEED;
 static uint64_t clock_ns;
 static struct swn_range range;
-static struct swn_weight nodes[WEIGHTS + 1];
+static struct swn_weight all[WEIGHTS + 1];
 static uint32_t ids[2 * WEIGHTS]; /* in order, twice */
 
 struct swn_disk_model __wrap_swn_plan_disk(struct swn_engine *engine);
@@ -59,7 +59,7 @@ static unsigned due_after(unsigned most)
 static void compute(double ns)
 {
     for (unsigned i = 0; i <= WEIGHTS; i++)
-        nodes[i].compute_ns = nodes[i].range ? ns : 1e12;
+        all[i].compute_ns = all[i].range ? ns : 1e12;
 }
 
 /* A plan for the machine as it is now, of an order that begins with that weight. */
@@ -67,7 +67,7 @@ static void candidate(struct swn_plan_candidate *d, struct swn_plan_weight *plan
 {
     for (unsigned i = 0; i < WEIGHTS; i++)
         planned[i] =
-            (struct swn_plan_weight){.bytes = mib[(first + i) % WEIGHTS] * MIB, .compute_ns = nodes[0].compute_ns};
+            (struct swn_plan_weight){.bytes = mib[(first + i) % WEIGHTS] * MIB, .compute_ns = all[0].compute_ns};
     *d = (struct swn_plan_candidate){.ids = ids + first,
                                      .weights = planned,
                                      .n = WEIGHTS,
@@ -96,7 +96,7 @@ static void adopt(void)
 {
     struct swn_plan_candidate d = {.keep = 1, .disk.bytes_per_ns = speed};
     for (unsigned i = 0; i <= WEIGHTS; i++)
-        d.plan.compute_ns += nodes[i].range ? nodes[i].compute_ns : 0;
+        d.plan.compute_ns += all[i].range ? all[i].compute_ns : 0;
     d.plan.streamed_bytes = TOTAL;
     d.goal = TOTAL / 2;
     e->plan.dirty = 0;
@@ -107,10 +107,10 @@ static void adopt(void)
 static void begin(void)
 {
     CHECK(engine_begin(8 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
-    e->weights.all = nodes;
+    e->weights.all = all;
     e->weights.count = WEIGHTS + 1;
     for (unsigned i = 0; i <= WEIGHTS; i++) {
-        nodes[i] = (struct swn_weight){.id = i + 1, .range = i == 1 ? NULL : &range};
+        all[i] = (struct swn_weight){.id = i + 1, .range = i == 1 ? NULL : &range};
         ids[i ? i - 1 : 0] = i == 1 ? ids[0] : i + 1;
     }
     for (unsigned i = 0; i < WEIGHTS; i++)
@@ -231,7 +231,7 @@ static void slower_operators_are_due_a_plan(void *arg)
 {
     (void)arg;
     begin();
-    nodes[0].compute_ns *= 1.2;
+    all[0].compute_ns *= 1.2;
     CHECK(due_after(100) == 0);
     compute(COMPUTE_NS * 1.2);
     CHECK(due_after(100) == 8);

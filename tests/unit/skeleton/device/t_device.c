@@ -27,7 +27,7 @@ static void begin(const char *device, size_t budget)
     struct swn_runtime_services host;
     standin_be(device);
     CHECK(!engine_begin(budget, SWN_CONFIG_PREAD, NULL));
-    swn_engine_services(&host); /* as the C++ half is told */
+    swn_engine_services(&host); /* as the torch backend is told */
     CHECK(host.device.type == SWN_DEVICE_CUDA);
     for (unsigned i = 0; i < WEIGHTS; i++)
         CHECK(tensor_make(&weights[i], WEIGHT_BYTES, i + 1));

@@ -397,10 +397,10 @@ static void goes_there(uintptr_t data, size_t bytes)
 static void announced(void *device)
 {
     begin(device, 64 * MIB);
-    struct swn_torch_backend half = *e->torch;
-    half.device_part = goes_there;
+    struct swn_torch_backend backend = *e->torch;
+    backend.device_part = goes_there;
     CHECK(swn_device_way(0, weights[0].own, WEIGHT_BYTES, 1) == SWN_WAY_ALIAS);
-    swn_engine_set_torch(&half);
+    swn_engine_set_torch(&backend);
     CHECK(!take(0) && asked == 1);
     CHECK(!give_back(0) && swn_device_way(0, weights[0].own, WEIGHT_BYTES, 1) == SWN_WAY_ALIAS);
     standin_fail(1); /* refused, it can be shared again */

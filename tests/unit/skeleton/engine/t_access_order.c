@@ -24,7 +24,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Visits nodes first..first+n-1; how many were predicted. */
+/* Records weights first..first+n-1; how many were predicted. */
 static size_t pass(struct swn_cursor *c, uint32_t first, uint32_t n)
 {
     size_t hits = 0;
@@ -33,11 +33,11 @@ static size_t pass(struct swn_cursor *c, uint32_t first, uint32_t n)
     return hits;
 }
 
-static size_t visit_all(struct swn_cursor *c, const uint32_t *nodes, size_t n)
+static size_t visit_all(struct swn_cursor *c, const uint32_t *weights, size_t n)
 {
     size_t hits = 0;
     for (size_t i = 0; i < n; i++)
-        hits += (size_t)swn_access_order_record(order, c, nodes[i]);
+        hits += (size_t)swn_access_order_record(order, c, weights[i]);
     return hits;
 }
 
@@ -149,72 +149,72 @@ static void branch_change(void **state)
 static void tied_weight(void **state)
 {
     (void)state;
-    static const uint32_t nodes[] = {7, 1, 2, 7, 3, 4, 5};
+    static const uint32_t weights[] = {7, 1, 2, 7, 3, 4, 5};
     struct swn_cursor c = {0};
     for (int p = 0; p < 2; p++)
-        visit_all(&c, nodes, 7);
+        visit_all(&c, weights, 7);
     for (int p = 0; p < 3; p++)
-        assert_int_equal(visit_all(&c, nodes, 7), 7);
+        assert_int_equal(visit_all(&c, weights, 7), 7);
     uint32_t cycle[16];
     assert_int_equal(swn_access_order_cycle(order, &c, cycle, 16), 7);
     for (size_t i = 0; i < 7; i++)
-        assert_int_equal(cycle[i], nodes[i]);
+        assert_int_equal(cycle[i], weights[i]);
 }
 
 static void cycle_lengths(void **state)
 {
     (void)state;
-    static uint32_t nodes[300];
+    static uint32_t weights[300];
     struct swn_cursor c = {0};
-    assert_int_equal(swn_access_order_cycle(order, &c, nodes, 300), 0);
+    assert_int_equal(swn_access_order_cycle(order, &c, weights, 300), 0);
     for (uint32_t n = 1; n <= 257; n = n * 2 + 1) {
         c = (struct swn_cursor){0};
         pass(&c, n * 1000, n);
-        assert_int_equal(swn_access_order_cycle(order, &c, nodes, 300), 0); /* one pass is no cycle yet */
+        assert_int_equal(swn_access_order_cycle(order, &c, weights, 300), 0); /* one pass is no cycle yet */
         for (int p = 0; p < 3; p++)
             pass(&c, n * 1000, n);
         for (uint32_t k = 0; k < n; k++) {
-            assert_int_equal(swn_access_order_cycle(order, &c, nodes, 300), n);
-            assert_int_equal(nodes[n - 1], c.at);
+            assert_int_equal(swn_access_order_cycle(order, &c, weights, 300), n);
+            assert_int_equal(weights[n - 1], c.at);
             for (uint32_t i = 0; i < n; i++)
-                assert_int_equal(nodes[i], n * 1000 + (k + i) % n);
+                assert_int_equal(weights[i], n * 1000 + (k + i) % n);
             swn_access_order_record(order, &c, n * 1000 + k);
         }
-        assert_int_equal(swn_access_order_cycle(order, &c, nodes, n), n);
-        assert_int_equal(swn_access_order_cycle(order, &c, nodes, n - 1), 0);
-        assert_int_equal(swn_access_order_cycle(order, &c, nodes, 0), 0);
+        assert_int_equal(swn_access_order_cycle(order, &c, weights, n), n);
+        assert_int_equal(swn_access_order_cycle(order, &c, weights, n - 1), 0);
+        assert_int_equal(swn_access_order_cycle(order, &c, weights, 0), 0);
     }
     /* A chain that runs into a cycle without coming back to where it began ends at `max`. */
     struct swn_cursor tail = {.before = 0, .at = 900001};
     swn_access_order_record(order, &tail, 7000);
     swn_access_order_record(order, &tail, 7001);
     tail = (struct swn_cursor){.before = 900001, .at = 7000};
-    assert_int_equal(swn_access_order_cycle(order, &tail, nodes, 300), 0);
+    assert_int_equal(swn_access_order_cycle(order, &tail, weights, 300), 0);
 }
 
 static void forgetting(void **state)
 {
     (void)state;
-    uint32_t nodes[16];
+    uint32_t weights[16];
     struct swn_cursor c = {0};
     for (int p = 0; p < 3; p++)
         pass(&c, 1, 8);
-    assert_int_equal(swn_access_order_cycle(order, &c, nodes, 16), 8);
+    assert_int_equal(swn_access_order_cycle(order, &c, weights, 16), 8);
     swn_access_order_forget(order, 5);
     assert_int_equal(swn_access_order_next(order, 3, 4), 0);
     assert_int_equal(swn_access_order_next(order, 2, 3), 4);
-    assert_int_equal(swn_access_order_cycle(order, &c, nodes, 16), 0);
+    assert_int_equal(swn_access_order_cycle(order, &c, weights, 16), 0);
     swn_access_order_forget(order, 12345); /* never seen */
     /* The pass without the weight is learned, as any other. */
     static const uint32_t rest[] = {1, 2, 3, 4, 6, 7, 8};
     visit_all(&c, rest, 7);
     assert_int_equal(visit_all(&c, rest, 7), 7);
-    assert_int_equal(swn_access_order_cycle(order, &c, nodes, 16), 7);
+    assert_int_equal(swn_access_order_cycle(order, &c, weights, 16), 7);
     /* A forgotten step is not found again by growth. */
     struct swn_cursor other = {0};
     pass(&other, 100000, 3000);
     assert_int_equal(swn_access_order_next(order, 3, 4), 6);
-    assert_int_equal(swn_access_order_cycle(order, &c, nodes, 16), 7);
+    assert_int_equal(swn_access_order_cycle(order, &c, weights, 16), 7);
 }
 
 static void growth(void **state)
@@ -225,12 +225,12 @@ static void growth(void **state)
     pass(&c, 1, n);
     pass(&c, 1, n);
     assert_int_equal(pass(&c, 1, n), n);
-    uint32_t *nodes = malloc(n * sizeof *nodes);
-    assert_non_null(nodes);
-    assert_int_equal(swn_access_order_cycle(order, &c, nodes, n), n);
+    uint32_t *weights = malloc(n * sizeof *weights);
+    assert_non_null(weights);
+    assert_int_equal(swn_access_order_cycle(order, &c, weights, n), n);
     for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(nodes[i], 1 + i);
-    free(nodes);
+        assert_int_equal(weights[i], 1 + i);
+    free(weights);
 }
 
 /* Steps that never come again go, a habit that is kept up stays, and the table does not grow for ever. */

@@ -333,7 +333,7 @@ static void busy_disk(void *arg)
     for (int i = 0; i < 3000 && !(contend_alpha(c, 0) > 0); i++)
         usleep(10000);
     double alpha = contend_alpha(c, 0), passed = (double)(swn_now_ns() - begin) / 1e9;
-    CHECK(alpha > 0 && alpha * (double)SWN_CONTEND_LEAST <= passed);
+    CHECK(alpha > 0 && alpha * (double)SWN_IO_LOAD_LEAST <= passed);
     begin = swn_now_ns();
     stopped_for_a_while();
     usleep(100000);

@@ -1,11 +1,11 @@
-# The ATen halves: shim/torch/*.cpp once per PyTorch, as lib/swapnet/aten-<major>.<minor>.so. Which PyTorchs there are,
+# The torch backends: shim/torch/*.cpp once per PyTorch, as lib/swapnet/aten-<major>.<minor>.so. Which PyTorchs there are,
 # the interpreters in SWAPNET_PYTHONS say. In a cross-build these are directories of packages (.../dist-packages).
 
 file(GLOB aten_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/torch/*.cpp)
 list(APPEND aten_sources ${PROJECT_SOURCE_DIR}/profiles/flops.c)
 file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/serve/*.cpp)
 list(APPEND serve_sources ${PROJECT_SOURCE_DIR}/skeleton/tape/tape.c ${PROJECT_SOURCE_DIR}/scheduler/protocol/engine_wire.c)
-set(SWAPNET_HALVES "")
+set(SWAPNET_BACKENDS "")
 
 function(swn_torch_backend python)
     set(asked ${python} ${PROJECT_SOURCE_DIR}/cmake/torch_info.py)
@@ -16,7 +16,7 @@ function(swn_torch_backend python)
         RESULT_VARIABLE rc OUTPUT_VARIABLE info ERROR_VARIABLE error OUTPUT_STRIP_TRAILING_WHITESPACE
         ERROR_STRIP_TRAILING_WHITESPACE)
     if(NOT rc STREQUAL "0")
-        message(WARNING "${python}: no ATen half: ${rc} ${error}")
+        message(WARNING "${python}: no torch backend: ${rc} ${error}")
         return()
     endif()
     if(NOT info)
@@ -75,12 +75,12 @@ function(swn_torch_backend python)
         "$<$<COMPILE_LANGUAGE:CXX>:<torch/csrc/jit/api/module.h$<ANGLE-R>>")
     target_link_options(serve-${name} PRIVATE -Wl,-z,relro,-z,now)
     install(TARGETS serve-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet)
-    set(SWAPNET_HALVES ${SWAPNET_HALVES} ${name} PARENT_SCOPE)
+    set(SWAPNET_BACKENDS ${SWAPNET_BACKENDS} ${name} PARENT_SCOPE)
 endfunction()
 
 foreach(python IN LISTS SWAPNET_PYTHONS)
     swn_torch_backend(${python})
 endforeach()
-if(NOT SWAPNET_HALVES)
+if(NOT SWAPNET_BACKENDS)
     message(WARNING "No PyTorch found: libswapnet.so will leave every process alone. Set SWAPNET_PYTHONS.")
 endif()
